@@ -1,0 +1,104 @@
+//! Bundle: content at one version, unpacked and kept.
+
+use kube::CustomResource;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::{BundleSource, Condition};
+
+/// BundleSpec defines the desired state of Bundle. It never changes once the Bundle exists.
+#[derive(CustomResource, Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[kube(
+    group = "core.rukpak.io",
+    version = "v1alpha1",
+    kind = "Bundle",
+    plural = "bundles",
+    singular = "bundle",
+    status = "BundleStatus",
+    derive = "Default",
+    derive = "PartialEq",
+    printcolumn = r#"{"name":"Type","type":"string","jsonPath":".spec.source.type"}"#,
+    printcolumn = r#"{"name":"Phase","type":"string","jsonPath":".status.phase"}"#,
+    printcolumn = r#"{"name":"Age","type":"date","jsonPath":".metadata.creationTimestamp"}"#,
+    printcolumn = r#"{"name":"Provisioner","type":"string","jsonPath":".spec.provisionerClassName","priority":1}"#,
+    printcolumn = r#"{"name":"Resolved Source","type":"string","jsonPath":".status.resolvedSource","priority":1}"#
+)]
+#[serde(rename_all = "camelCase")]
+pub struct BundleSpec {
+    /// ProvisionerClassName sets the name of the provisioner that should reconcile this Bundle.
+    #[schemars(regex(pattern = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$"))]
+    pub provisioner_class_name: String,
+    /// Source defines the configuration for the underlying Bundle content.
+    pub source: BundleSource,
+}
+
+/// BundleStatus defines the observed state of Bundle.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct BundleStatus {
+    /// Phase: Pending, Unpacking, Unpacked or Failing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub phase: Option<String>,
+    /// ResolvedSource is what the source stood for when it was unpacked: an image digest, a git commit.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub resolved_source: Option<BundleSource>,
+    /// ObservedGeneration is the generation of the spec that this status speaks of.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub observed_generation: Option<i64>,
+    /// Conditions: Unpacked; beside it Ready, Reconciling and Stalled.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub conditions: Vec<Condition>,
+    /// ContentURL is where the content can be fetched.
+    #[serde(rename = "contentURL", default, skip_serializing_if = "Option::is_none")]
+    pub content_url: Option<String>,
+    /// Pin is what this Bundle resolved to the first time it was unpacked. It never changes: lost content is fetched
+    /// again by it, and other content is not installed. (Additive to RukPak v0.16.)
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pin: Option<Pin>,
+}
+
+/// What a Bundle resolved to once and for ever.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Pin {
+    /// Digest of the manifest that the image reference named.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub image_digest: Option<String>,
+    /// Commit that the git reference named.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub git_commit: Option<String>,
+    /// Digest of the unpacked tree in canonical form, as the store names it.
+    pub content_digest: String,
+}
+
+/// Phases of a Bundle.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BundlePhase {
+    /// Waiting for content to be available.
+    Pending,
+    /// Fetching.
+    Unpacking,
+    /// The content is in the store.
+    Unpacked,
+    /// The last attempt failed.
+    Failing,
+}
+
+impl BundlePhase {
+    /// The phase as it stands in the status.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Pending => "Pending",
+            Self::Unpacking => "Unpacking",
+            Self::Unpacked => "Unpacked",
+            Self::Failing => "Failing",
+        }
+    }
+}
+
+impl Bundle {
+    /// Whether the status says this phase.
+    pub fn is_in(&self, phase: BundlePhase) -> bool {
+        self.status.as_ref().and_then(|status| status.phase.as_deref()) == Some(phase.as_str())
+    }
+}

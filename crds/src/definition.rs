@@ -1,0 +1,93 @@
+//! The CustomResourceDefinitions as they are installed: what the derive makes of the types, plus the rules that a Rust
+//! type cannot state (unions, name lengths).
+
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use kube::CustomResourceExt;
+use serde_json::{Value, json};
+
+use crate::names::{BUNDLE_DEPLOYMENT_NAME_MAX, BUNDLE_NAME_MAX};
+use crate::{Bundle, BundleDeployment};
+
+/// The definition of Bundle, as JSON.
+///
+/// # Errors
+/// Only if the derived schema does not have the shape that the unions are added to: a mistake in this crate.
+pub fn bundle() -> Result<Value, serde_json::Error> {
+    let mut definition = derived(Bundle::crd())?;
+    let schema = schema(&mut definition);
+    schema["properties"]["metadata"] = json!({"type": "object", "properties": {"name": {"type": "string", "maxLength": BUNDLE_NAME_MAX}}});
+    schema["description"] = json!("Bundle is content of Kubernetes manifests at one version, unpacked and kept.");
+    let source = &mut schema["properties"]["spec"]["properties"]["source"];
+    source["oneOf"] = one_of(&["git", "image", "configMaps", "upload", "http"]);
+    source["properties"]["git"]["properties"]["ref"]["oneOf"] = one_of(&["branch", "commit", "tag"]);
+    Ok(definition)
+}
+
+/// The definition of BundleDeployment, as JSON. Its template has no unions, as upstream's has none: a bad source in a
+/// template surfaces in the status, not at admission.
+///
+/// # Errors
+/// As [`bundle`].
+pub fn bundle_deployment() -> Result<Value, serde_json::Error> {
+    let mut definition = derived(BundleDeployment::crd())?;
+    let schema = schema(&mut definition);
+    schema["properties"]["metadata"] =
+        json!({"type": "object", "properties": {"name": {"type": "string", "maxLength": BUNDLE_DEPLOYMENT_NAME_MAX}}});
+    schema["description"] = json!("BundleDeployment installs a bundle and keeps it installed.");
+    Ok(definition)
+}
+
+/// Every definition with the name of its file.
+///
+/// # Errors
+/// As [`bundle`].
+pub fn all() -> Result<Vec<(&'static str, Value)>, serde_json::Error> {
+    Ok(vec![
+        ("core.rukpak.io_bundles.yaml", bundle()?),
+        ("core.rukpak.io_bundledeployments.yaml", bundle_deployment()?),
+    ])
+}
+
+fn derived(definition: CustomResourceDefinition) -> Result<Value, serde_json::Error> {
+    let mut value = serde_json::to_value(definition)?;
+    structural(&mut value["spec"]["versions"][0]["schema"]["openAPIV3Schema"]);
+    Ok(value)
+}
+
+fn schema(definition: &mut Value) -> &mut Value {
+    &mut definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
+}
+
+fn one_of(members: &[&str]) -> Value {
+    members.iter().map(|member| json!({"required": [member]})).collect()
+}
+
+/// What a Rust `Option` derives (`nullable`, `default: null`) is not in upstream's schema: a Go client's `null` is
+/// pruned to absent either way, and `kubectl explain` reads better without.
+fn structural(schema: &mut Value) {
+    match schema {
+        Value::Object(map) => {
+            map.remove("nullable");
+            map.values_mut().for_each(structural);
+        }
+        Value::Array(items) => items.iter_mut().for_each(structural),
+        _ => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn unions_stand_in_bundle_and_not_in_the_template() {
+        let mut bundle = bundle().unwrap();
+        let source = &schema(&mut bundle)["properties"]["spec"]["properties"]["source"];
+        assert_eq!(source["oneOf"].as_array().unwrap().len(), 5);
+        assert_eq!(source["properties"]["git"]["properties"]["ref"]["oneOf"].as_array().unwrap().len(), 3);
+        let mut deployment = bundle_deployment().unwrap();
+        let template = &schema(&mut deployment)["properties"]["spec"]["properties"]["template"];
+        assert!(template["properties"]["spec"]["properties"]["source"]["type"] == "object");
+        assert!(template["properties"]["spec"]["properties"]["source"].get("oneOf").is_none());
+    }
+}

@@ -1,0 +1,23 @@
+//! The words of the system: the API types of `core.rukpak.io/v1alpha1`, their conditions, names and validation.
+//!
+//! Source of every shape: RukPak v0.16.0. Fields that it does not have are optional and say so. No I/O here.
+
+pub mod bundle;
+pub mod bundle_deployment;
+pub mod condition;
+pub mod definition;
+pub mod names;
+pub mod source;
+pub mod template_hash;
+pub mod validate;
+
+pub use bundle::{Bundle, BundlePhase, BundleSpec, BundleStatus, Pin};
+pub use bundle_deployment::{
+    BundleDeployment, BundleDeploymentSpec, BundleDeploymentStatus, BundleTemplate, Inventory, InventoryKind,
+    TemplateMetadata,
+};
+pub use condition::{Condition, ConditionStatus, Conditions};
+pub use source::{
+    Authorization, BundleSource, ConfigMapSource, GitRef, GitSource, HttpSource, ImageSource, LocalObjectReference,
+    UploadSource,
+};

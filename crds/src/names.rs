@@ -1,0 +1,48 @@
+//! Names on the wire: provisioner classes, labels, annotations, managers.
+
+/// Provisioner class of `plain+v0` bundles, and of every BundleDeployment.
+pub const CLASS_PLAIN: &str = "core-rukpak-io-plain";
+/// Provisioner class of `registry+v1` bundles.
+pub const CLASS_REGISTRY: &str = "core-rukpak-io-registry";
+
+/// Label: the kind of the owner, `BundleDeployment`. On generated Bundles and on every applied object.
+pub const OWNER_KIND: &str = "core.rukpak.io/owner-kind";
+/// Label: the name of the owner.
+pub const OWNER_NAME: &str = "core.rukpak.io/owner-name";
+/// Label: the full template hash. On generated Bundles.
+pub const TEMPLATE_HASH: &str = "core.rukpak.io/bundle-template-hash";
+/// The value of [`OWNER_KIND`] on what a BundleDeployment owns.
+pub const OWNER_KIND_VALUE: &str = "BundleDeployment";
+/// Finalizer that RukPak v0.16 put on Bundles. We add none and remove this one.
+pub const UPSTREAM_FINALIZER: &str = "core.rukpak.io/delete-cached-bundle";
+
+/// Annotation on an object of a bundle, by its owner: `keep` lets it outlive its BundleDeployment (Helm's convention).
+pub const RESOURCE_POLICY: &str = "helm.sh/resource-policy";
+/// Helm's release name, on objects that RukPak v0.16 installed.
+pub const HELM_RELEASE_NAME: &str = "meta.helm.sh/release-name";
+/// Helm's release namespace, on objects that RukPak v0.16 installed.
+pub const HELM_RELEASE_NAMESPACE: &str = "meta.helm.sh/release-namespace";
+/// Who manages an object, by convention.
+pub const MANAGED_BY: &str = "app.kubernetes.io/managed-by";
+/// operator-lib's owner annotation, `<namespace>/<name>`: marks kept objects, which carry no owner reference.
+pub const PRIMARY_RESOURCE: &str = "operator-sdk/primary-resource";
+/// operator-lib's owner annotation, `<Kind>.<group>`.
+pub const PRIMARY_RESOURCE_TYPE: &str = "operator-sdk/primary-resource-type";
+/// UID of the BundleDeployment that applied a kept object (additive: a name alone can be reused).
+pub const OWNER_UID: &str = "core.rukpak.io/owner-uid";
+
+/// Annotation on an existing object, by an administrator: the name of the BundleDeployment that may take it over.
+pub const ADOPT_BY: &str = "core.rukpak.io/adopt-by";
+/// Annotation on a guarded object (CustomResourceDefinition, Namespace, PersistentVolumeClaim), by an
+/// administrator: `"true"` lets a pivot delete it together with the data that hangs on it.
+pub const ALLOW_DELETION: &str = "core.rukpak.io/allow-deletion";
+
+/// The field manager of everything that the provisioners apply.
+pub const FIELD_MANAGER: &str = "rukpak-core";
+
+/// Longest Bundle name the API accepts.
+pub const BUNDLE_NAME_MAX: usize = 52;
+/// Longest BundleDeployment name the API accepts.
+pub const BUNDLE_DEPLOYMENT_NAME_MAX: usize = 45;
+/// More generated Bundles than this stop a BundleDeployment.
+pub const GENERATED_BUNDLES_MAX: usize = 4;

@@ -1,0 +1,14 @@
+//! The words for content: [`Digest`], [`RelativePath`], [`BundleTree`], [`Limits`].
+//!
+//! A pure leaf of the crate graph: no I/O of its own, nothing of Kubernetes. Sources produce a [`Tree`], the
+//! store seals a [`Tree`], the formats read a [`BundleTree`].
+
+mod digest;
+mod limits;
+mod path;
+mod tree;
+
+pub use digest::{Algorithm, Digest, DigestError, Hasher};
+pub use limits::{Limit, LimitExceeded, Limits};
+pub use path::{PathError, RelativePath};
+pub use tree::{BundleTree, Entry, Node, Tree};
