@@ -1,0 +1,112 @@
+use clap::CommandFactory;
+use rukpak_content::Limit;
+
+use super::*;
+
+fn options(args: &[&str]) -> Options {
+    Args::try_parse_from([&["rukpak-controller"], args].concat()).unwrap_or_else(|error| panic!("{error}")).into()
+}
+
+#[test]
+fn every_limit_has_the_flag_that_its_refusal_names() {
+    Args::command().debug_assert();
+    let flags: Vec<String> =
+        Args::command().get_arguments().filter_map(|arg| arg.get_long().map(|long| format!("--{long}"))).collect();
+    for limit in [
+        Limit::DownloadBytes,
+        Limit::TreeBytes,
+        Limit::Ratio,
+        Limit::Entries,
+        Limit::PathBytes,
+        Limit::Depth,
+        Limit::ManifestBytes,
+        Limit::Objects,
+        Limit::YamlNodes,
+        Limit::GitBytes,
+        Limit::GitTime,
+        Limit::PullTime,
+    ] {
+        assert!(flags.iter().any(|flag| flag == limit.flag()), "{} is missing", limit.flag());
+    }
+}
+
+#[test]
+fn each_limit_flag_moves_its_own_limit() {
+    assert_eq!(options(&[]).limits, Limits::default());
+    let limits = options(&[
+        "--limit-download-bytes=1",
+        "--limit-tree-bytes=2",
+        "--limit-ratio=3",
+        "--limit-entries=4",
+        "--limit-path-bytes=5",
+        "--limit-depth=6",
+        "--limit-manifest-bytes=7",
+        "--limit-objects=8",
+        "--limit-yaml-nodes=9",
+        "--limit-git-bytes=10",
+        "--limit-git-seconds=11",
+        "--limit-pull-seconds=12",
+    ])
+    .limits;
+    let expected = Limits {
+        download_bytes: 1,
+        tree_bytes: 2,
+        ratio: 3,
+        entries: 4,
+        path_bytes: 5,
+        depth: 6,
+        manifest_bytes: 7,
+        objects: 8,
+        yaml_nodes: 9,
+        git_bytes: 10,
+        git_time: Duration::from_secs(11),
+        pull_time: Duration::from_secs(12),
+    };
+    assert_eq!(limits, expected);
+}
+
+#[test]
+fn upstreams_command_line_is_understood() {
+    let options = options(&[
+        "--http-bind-address=127.0.0.1:8080",
+        "--http-external-address=https://core.rukpak-system.svc",
+        "--bundle-ca-file=/etc/pki/tls/ca.crt",
+        "--health-probe-bind-address=:8081",
+        "--system-namespace=rukpak",
+        "--unpack-image=quay.io/operator-framework/rukpak:main",
+        "--base-upload-manager-url=https://core.rukpak-system.svc",
+        "--leader-elect",
+        "--provisioner-storage-dir=/var/cache/bundles",
+        "--upload-storage-dir=/var/cache/uploads",
+        "--upload-storage-sync-interval=1m30s",
+        "--feature-gates=BundleDeploymentHealth=true",
+        "--zap-log-level=5",
+        "--zap-devel",
+    ]);
+    assert_eq!(options.http_address, Address::Host("127.0.0.1:8080".into()));
+    assert_eq!(options.system_namespace, "rukpak");
+    assert_eq!(options.upload_sync_interval, Duration::from_secs(90));
+    assert_eq!(options.log_filter, "debug");
+    assert!(options.feature_gates.bundle_deployment_health);
+    assert_eq!(options.leader_election.unwrap().lease_duration, Duration::from_secs(15));
+}
+
+#[test]
+fn wrong_values_are_refused_with_what_to_write() {
+    for (arg, word) in [
+        ("--feature-gates=Other=true", "BundleDeploymentHealth"),
+        ("--http-bind-address=8080", ":port"),
+        ("--concurrency=0", "from 1"),
+        ("--upload-storage-sync-interval=-1m", "1m30s"),
+        ("--upload-storage-sync-interval=5", "1m30s"),
+    ] {
+        let error = Args::try_parse_from(["rukpak-controller", arg]).unwrap_err().to_string();
+        assert!(error.contains(word), "{error}");
+    }
+}
+
+#[test]
+fn leader_election_can_be_written_off() {
+    assert_eq!(options(&["--leader-elect=false"]).leader_election, None);
+    assert_eq!(options(&[]).leader_election, None);
+}

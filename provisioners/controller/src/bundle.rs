@@ -1,0 +1,287 @@
+//! The Bundle reconciler: observe -> validate -> resolve -> fetch into a stage -> seal -> check format -> report.
+//!
+//! ```text
+//! finalizer    takes upstream's off                     API server
+//! resolve      reference to digest or commit            network, Secrets (credentials)
+//! fetch        into a stage                             network, spool file
+//! seal         stage to content, content to ref         disk
+//! check        is it a bundle of its class              CPU
+//! pin          what it resolved to, for ever            pure
+//! failure      what a failure says and when to retry    pure
+//! report       what is known to status                  pure; reporter writes it
+//! ```
+//!
+//! A Bundle resolves anew at each attempt until one succeeds. That one makes the pin, in the same write as
+//! `Unpacked=True`. From then on the content stays what it is: lost content is fetched again by the pin.
+
+mod check;
+mod credentials;
+mod failure;
+mod fetch;
+mod finalizer;
+mod pin;
+mod report;
+mod reporter;
+mod resolve;
+mod seal;
+
+use std::collections::HashSet;
+use std::hash::BuildHasher;
+use std::sync::Arc;
+
+use kube::ResourceExt;
+use kube::runtime::controller::Action;
+use kube::runtime::reflector::ObjectRef;
+use rukpak_crds::{Bundle, names, validate};
+use rukpak_plan::retry::Class;
+use tokio::sync::SemaphorePermit;
+
+use crate::cluster;
+use crate::context::Context;
+use crate::error::Chain;
+use crate::probes::{self, Outcome};
+use failure::Failure;
+use pin::Pinned;
+use report::Report;
+use reporter::Reporter;
+use seal::Kept;
+
+/// Why a pass over a Bundle ended without a report.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The status could not be written.
+    #[error("cannot write the status")]
+    Status(#[source] cluster::Error),
+    /// Upstream's finalizer could not be taken off.
+    #[error("cannot remove the finalizer {}", names::UPSTREAM_FINALIZER)]
+    Finalizer(#[source] cluster::Error),
+}
+
+/// What is known of a Bundle before anything is fetched.
+enum Observed {
+    /// It was never unpacked.
+    New,
+    /// It is unpacked, and its content is there.
+    Kept(Pinned),
+    /// It was unpacked, and its content is gone.
+    Lost(Pinned),
+}
+
+/// One pass over a Bundle.
+///
+/// Bundles of other classes are left completely alone. An unpacked Bundle costs a look at the disk and no request.
+///
+/// # Errors
+/// Only what prevents the outcome from being reported; everything else is in the status.
+pub async fn reconcile(bundle: Arc<Bundle>, context: Arc<Context>) -> Result<Action, Error> {
+    if bundle.spec.provisioner_class_name != names::CLASS_PLAIN || context.written.is_stale(&*bundle) {
+        return Ok(Action::await_change());
+    }
+    if finalizer::is_there(&bundle) {
+        finalizer::remove(&bundle, &context).await.map_err(Error::Finalizer)?;
+        return Ok(Action::await_change());
+    }
+    if bundle.metadata.deletion_timestamp.is_some() {
+        return Ok(Action::await_change());
+    }
+    let mut reporter = Reporter::new(&bundle, &context);
+    let outcome = match observe(&bundle, &context).await {
+        Ok(Observed::Kept(pinned)) => Ok(pinned),
+        Ok(Observed::Lost(pinned)) => refill(&bundle, pinned, &context).await,
+        Ok(Observed::New) => unpack(&bundle, &mut reporter, &context).await?,
+        Err(failure) => Err(failure),
+    };
+    conclude(&bundle, outcome, &mut reporter, &context).await
+}
+
+/// After a pass that could not report.
+pub fn error_policy(bundle: &Bundle, error: &Error, context: &Context) -> Action {
+    let (Error::Status(source) | Error::Finalizer(source)) = error;
+    let class = if source.is_conflict() { Class::Stale } else { Class::Transient };
+    let delay = context.failures.next_delay(&bundle.uid().unwrap_or_default(), class);
+    probes::count(probes::Kind::Bundle, Outcome::Error);
+    let (bundle, error) = (bundle.name_any(), Chain(error));
+    if class == Class::Stale {
+        tracing::debug!(bundle, %error, "looking again");
+    } else {
+        tracing::warn!(bundle, %error, ?delay, "reconcile failed; will retry");
+    }
+    Action::requeue(delay)
+}
+
+/// Has the content of the Bundle `name` verified, and fetched again if it is damaged. Call it where loading the content said
+/// [`mended_by_refill`](rukpak_store::Error::mended_by_refill). The owning BundleDeployment is woken when the content is there.
+pub async fn distrust(name: &str, context: &Context) {
+    if let Err(failure) = seal::forget(name, context).await {
+        tracing::warn!(bundle = name, error = %Chain(&failure), "the ref could not be removed");
+    }
+    context.wake.bundle(name);
+}
+
+/// A Bundle is gone: what only it named leaves the store.
+pub async fn gone(name: &str, uid: &str, context: &Context) {
+    context.failures.clear(uid);
+    context.written.forget(uid);
+    // Another Bundle may bear the name by now; the ref is its own, or will be.
+    if context.bundles.get(&ObjectRef::new(name)).is_some_and(|other| other.uid().as_deref() != Some(uid)) {
+        return;
+    }
+    if let Err(failure) = seal::forget(name, context).await {
+        tracing::warn!(bundle = name, error = %Chain(&failure), "the ref could not be removed");
+    }
+    collect(context).await;
+}
+
+/// Removes what Bundles left behind that went while nobody looked. `live` are the names of all Bundles.
+pub async fn sweep<S: BuildHasher + Send + 'static>(live: HashSet<String, S>, context: &Context) {
+    if let Err(failure) = seal::forget_others(move |name| live.contains(name), context).await {
+        tracing::warn!(error = %Chain(&failure), "refs of deleted Bundles could not be removed");
+    }
+    collect(context).await;
+}
+
+async fn collect(context: &Context) {
+    if let Err(failure) = seal::collect(context).await {
+        tracing::warn!(error = %Chain(&failure), "content could not be collected");
+    }
+}
+
+async fn observe(bundle: &Bundle, context: &Context) -> Result<Observed, Failure> {
+    let Some(pin) = bundle.status.as_ref().and_then(|status| status.pin.as_ref()) else { return Ok(Observed::New) };
+    let pinned = Pinned::read(pin, &bundle.spec.source).map_err(Failure::Pin)?;
+    match seal::find(&bundle.name_any(), &pinned, context).await? {
+        Kept::Whole => Ok(Observed::Kept(pinned)),
+        Kept::Lost => Ok(Observed::Lost(pinned)),
+    }
+}
+
+/// The first time: whatever the reference names now.
+async fn unpack(bundle: &Bundle, reporter: &mut Reporter, context: &Context) -> Result<Result<Pinned, Failure>, Error> {
+    let source = match validate::source(&bundle.spec.source) {
+        Ok(source) => source,
+        Err(findings) => return Ok(Err(Failure::Spec(findings))),
+    };
+    let _permit = permit(reporter, context).await?;
+    reporter.begin(&Report::Unpacking).await.map_err(Error::Status)?;
+    Ok(bring(bundle, source, context).await)
+}
+
+async fn bring(bundle: &Bundle, source: validate::Source, context: &Context) -> Result<Pinned, Failure> {
+    let name = bundle.name_any();
+    let resolved = resolve::resolve(source, None, context).await?;
+    let stage = Arc::new(fetch::fetch(&resolved, context).await?);
+    let sealed = seal::seal(Arc::clone(&stage), context).await?;
+    check::check_apart(&name, stage, context).await?;
+    let pinned = Pinned { revision: resolved.revision(), content: sealed.digest.clone() };
+    seal::name(&name, &pinned, context).await?;
+    Ok(pinned)
+}
+
+/// Later: exactly what the pin names. Says nothing meanwhile, so that a Bundle does not flap when a cache was lost.
+async fn refill(bundle: &Bundle, pinned: Pinned, context: &Context) -> Result<Pinned, Failure> {
+    let name = bundle.name_any();
+    let source = validate::source(&bundle.spec.source).map_err(Failure::Spec)?;
+    // The semaphore is never closed; without a permit the fetch goes ahead all the same.
+    let _permit = context.fetches.acquire().await.ok();
+    let resolved = resolve::resolve(source, Some(&pinned.revision), context).await?;
+    let stage = Arc::new(fetch::fetch(&resolved, context).await?);
+    let sealed = seal::seal(stage, context).await?;
+    pinned.confirm(&sealed.digest).map_err(Failure::Pin)?;
+    seal::name(&name, &pinned, context).await?;
+    tracing::info!(bundle = name, revision = %pinned.revision, "lost content was fetched again");
+    if let Some(owner) = owner(bundle) {
+        context.wake.deployment(owner);
+    }
+    Ok(pinned)
+}
+
+async fn permit<'a>(reporter: &mut Reporter, context: &'a Context) -> Result<Option<SemaphorePermit<'a>>, Error> {
+    if let Ok(permit) = context.fetches.try_acquire() {
+        return Ok(Some(permit));
+    }
+    reporter.begin(&Report::Waiting).await.map_err(Error::Status)?;
+    Ok(context.fetches.acquire().await.ok())
+}
+
+fn owner(bundle: &Bundle) -> Option<&str> {
+    let labels = bundle.labels();
+    let is_owned = labels.get(names::OWNER_KIND).is_some_and(|kind| kind == names::OWNER_KIND_VALUE);
+    labels.get(names::OWNER_NAME).filter(|_| is_owned).map(String::as_str)
+}
+
+/// Reports, and says when to come again.
+async fn conclude(
+    bundle: &Bundle,
+    outcome: Result<Pinned, Failure>,
+    reporter: &mut Reporter,
+    context: &Context,
+) -> Result<Action, Error> {
+    let (name, uid) = (bundle.name_any(), bundle.uid().unwrap_or_default());
+    if outcome.as_ref().err().is_some_and(Failure::leaves_content) {
+        collect(context).await;
+    }
+    let report = match outcome {
+        Ok(pinned) => Report::Unpacked(pinned),
+        Err(failure) => Report::Failed(failure.verdict()),
+    };
+    let is_news = match reporter.end(&report).await {
+        Ok(is_news) => is_news,
+        Err(error) if error.is_not_found() => {
+            // Deleted while it was fetched: the event came before the ref was set.
+            gone(&name, &uid, context).await;
+            return Ok(Action::await_change());
+        }
+        Err(error) => return Err(Error::Status(error)),
+    };
+    Ok(next(&name, &uid, &report, is_news, context))
+}
+
+fn next(bundle: &str, uid: &str, report: &Report, is_news: bool, context: &Context) -> Action {
+    let (outcome, action) = match report {
+        Report::Failed(verdict) => {
+            let (reason, message) = (verdict.reason(), &verdict.message);
+            if is_news {
+                tracing::warn!(bundle, reason, message, "not unpacked");
+            } else {
+                tracing::debug!(bundle, reason, message, "still not unpacked");
+            }
+            (Outcome::Failed, verdict.retry.map(|class| context.failures.retry(uid, class)))
+        }
+        Report::Unpacked(pinned) => {
+            context.failures.clear(uid);
+            if is_news {
+                tracing::info!(bundle, revision = %pinned.revision, content = %pinned.content, "unpacked");
+            }
+            (if is_news { Outcome::Succeeded } else { Outcome::Unchanged }, None)
+        }
+        Report::Waiting | Report::Unpacking => (Outcome::Waiting, None),
+    };
+    probes::count(probes::Kind::Bundle, outcome);
+    action.unwrap_or_else(Action::await_change)
+}
+
+#[cfg(test)]
+mod tests {
+    use rukpak_crds::Bundle;
+    use serde_json::json;
+
+    use super::owner;
+
+    fn labelled(labels: &serde_json::Value) -> Bundle {
+        serde_json::from_value(json!({
+            "apiVersion": "core.rukpak.io/v1alpha1", "kind": "Bundle", "metadata": {"name": "b", "labels": labels},
+            "spec": {"provisionerClassName": "c", "source": {"type": "image"}},
+        }))
+        .unwrap()
+    }
+
+    #[test]
+    fn only_a_bundle_deployment_is_woken() {
+        let name = "core.rukpak.io/owner-name";
+        let kind = "core.rukpak.io/owner-kind";
+        assert_eq!(owner(&labelled(&json!({kind: "BundleDeployment", name: "d"}))), Some("d"));
+        assert_eq!(owner(&labelled(&json!({kind: "Bundle", name: "d"}))), None);
+        assert_eq!(owner(&labelled(&json!({name: "d"}))), None);
+        assert_eq!(owner(&labelled(&json!({}))), None);
+    }
+}

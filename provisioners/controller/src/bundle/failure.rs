@@ -1,0 +1,194 @@
+//! Why a Bundle is not unpacked, and what its status says of it. Pure.
+
+use std::io;
+
+use rukpak_content::PathError;
+use rukpak_crds::BundlePhase;
+use rukpak_crds::condition::reason;
+use rukpak_crds::validate::Findings;
+use rukpak_plan::retry::Class;
+use rukpak_source::{git, image};
+use tokio::task::JoinError;
+
+use super::{credentials, pin};
+use crate::error::Chain;
+
+/// Why content is not there. The beginnings of the texts are upstream's.
+#[derive(Debug, thiserror::Error)]
+pub enum Failure {
+    /// The source in the spec is not whole. The spec cannot change, so neither can this.
+    #[error("source bundle content")]
+    Spec(#[source] Findings),
+    /// A type of source that this version does not fetch.
+    #[error("source bundle content: source type {0:?} not supported")]
+    NotYet(&'static str),
+    /// The git directory is not a path.
+    #[error("source bundle content")]
+    Directory(#[source] PathError),
+    /// The pin cannot be used, or the source no longer holds what it held.
+    #[error("source bundle content")]
+    Pin(#[source] pin::Error),
+    /// There is no login.
+    #[error("source bundle content")]
+    Credentials(#[from] credentials::Error),
+    /// The image's reference could not be resolved.
+    #[error("source bundle content")]
+    ResolveImage {
+        /// The reference.
+        reference: String,
+        /// Why not.
+        source: Box<image::Error>,
+    },
+    /// The image's layers could not be fetched.
+    #[error("source bundle content")]
+    PullImage {
+        /// The reference.
+        reference: String,
+        /// Why not.
+        source: Box<image::Error>,
+    },
+    /// The commit could not be resolved or fetched.
+    #[error("source bundle content")]
+    Git(#[from] git::Error),
+    /// What was fetched is not a bundle of the class.
+    #[error(transparent)]
+    Format(Box<rukpak_plain::bundle::Error>),
+    /// What was fetched could not be read back.
+    #[error("read the staged content")]
+    ReadStage(#[source] io::Error),
+    /// The content store could not be used.
+    #[error("persist bundle content")]
+    Store(#[source] Box<rukpak_store::Error>),
+    /// Work on disk was lost.
+    #[error("persist bundle content: the worker thread ended early")]
+    Worker(#[source] JoinError),
+}
+
+/// What the status says of a [`Failure`], and whether to try again.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Verdict {
+    /// Pending or Failing.
+    pub phase: BundlePhase,
+    /// Why, in words.
+    pub message: String,
+    /// When to try again; `None` if it cannot help.
+    pub retry: Option<Class>,
+}
+
+impl Verdict {
+    /// The reason that goes with the phase.
+    pub fn reason(&self) -> &'static str {
+        match self.phase {
+            BundlePhase::Pending => reason::UNPACK_PENDING,
+            _ => reason::UNPACK_FAILED,
+        }
+    }
+}
+
+impl Failure {
+    /// What to say and do about it.
+    ///
+    /// An image that cannot be pulled is waited for, as the kubelet waited for it; everything else failed.
+    pub fn verdict(&self) -> Verdict {
+        match self {
+            Self::ResolveImage { reference, source } if source.class() == image::Class::NotFound => {
+                waiting(format!("Back-off pulling image {reference:?}"))
+            }
+            Self::ResolveImage { reference, source } | Self::PullImage { reference, source }
+                if source.class() != image::Class::Invalid =>
+            {
+                waiting(format!("Back-off pulling image {reference:?}: {}", Chain(source.as_ref())))
+            }
+            _ => Verdict { phase: BundlePhase::Failing, message: Chain(self).to_string(), retry: self.retry() },
+        }
+    }
+
+    fn retry(&self) -> Option<Class> {
+        match self {
+            Self::Spec(_) | Self::NotYet(_) | Self::Directory(_) => None,
+            Self::Git(source) if source.class() != git::Class::Invalid => Some(Class::Transient),
+            Self::Pin(_) | Self::ResolveImage { .. } | Self::PullImage { .. } | Self::Git(_) | Self::Format(_) => {
+                Some(Class::Invalid)
+            }
+            Self::Credentials(_) | Self::ReadStage(_) | Self::Store(_) | Self::Worker(_) => Some(Class::Transient),
+        }
+    }
+
+    /// Whether bytes may lie in the store that nothing names.
+    pub fn leaves_content(&self) -> bool {
+        matches!(self, Self::Format(_) | Self::Pin(pin::Error::Changed { .. }))
+    }
+}
+
+fn waiting(message: String) -> Verdict {
+    Verdict { phase: BundlePhase::Pending, message, retry: Some(Class::Transient) }
+}
+
+#[cfg(test)]
+mod tests {
+    use rukpak_content::{Digest, Limit, LimitExceeded};
+    use rukpak_crds::validate::Finding;
+
+    use super::*;
+
+    fn image_failure(source: image::Error) -> Verdict {
+        Failure::ResolveImage { reference: "h:5000/r:v1".into(), source: Box::new(source) }.verdict()
+    }
+
+    fn status(code: u16) -> image::Error {
+        image::Error::Status { what: "h:5000/r:v1".into(), status: code.try_into().unwrap(), detail: String::new() }
+    }
+
+    #[test]
+    fn a_missing_image_is_waited_for_in_upstreams_words() {
+        let verdict = image_failure(status(404));
+        assert_eq!(verdict.phase, BundlePhase::Pending);
+        assert_eq!(verdict.message, r#"Back-off pulling image "h:5000/r:v1""#);
+        assert_eq!((verdict.reason(), verdict.retry), ("UnpackPending", Some(Class::Transient)));
+    }
+
+    #[test]
+    fn a_registry_in_trouble_is_waited_for_with_the_cause() {
+        let verdict = image_failure(status(503));
+        assert_eq!(verdict.phase, BundlePhase::Pending);
+        let begin = r#"Back-off pulling image "h:5000/r:v1": h:5000/r:v1: the registry answered 503"#;
+        assert!(verdict.message.starts_with(begin), "{}", verdict.message);
+        let layer = Failure::PullImage { reference: "r".into(), source: Box::new(status(404)) }.verdict();
+        assert!(layer.message.contains("404"), "a layer that is missing is not a missing image: {}", layer.message);
+    }
+
+    #[test]
+    fn an_image_that_is_wrong_fails() {
+        let limit = LimitExceeded { limit: Limit::Entries, maximum: 1, place: "layer".into() };
+        let verdict = image_failure(image::Error::Limit(limit));
+        assert_eq!((verdict.phase, verdict.reason()), (BundlePhase::Failing, "UnpackFailed"));
+        assert!(verdict.message.starts_with("source bundle content: layer: more than"), "{}", verdict.message);
+    }
+
+    #[test]
+    fn a_spec_that_cannot_be_used_is_not_tried_again() {
+        let findings = Findings(vec![Finding::UnsupportedType("local".into())]);
+        let verdict = Failure::Spec(findings).verdict();
+        assert_eq!(verdict.message, r#"source bundle content: source type "local" not supported"#);
+        assert_eq!(verdict.retry, None);
+        assert_eq!(
+            Failure::NotYet("http").verdict().message,
+            r#"source bundle content: source type "http" not supported"#
+        );
+    }
+
+    #[test]
+    fn a_format_refusal_has_no_prefix() {
+        let verdict = Failure::Format(Box::new(rukpak_plain::bundle::Error::Empty)).verdict();
+        assert!(verdict.message.starts_with("invalid bundle: found zero objects"), "{}", verdict.message);
+        assert_eq!(verdict.retry, Some(Class::Invalid));
+    }
+
+    #[test]
+    fn content_without_a_name_is_collected() {
+        let (pinned, found) = (Digest::sha256(b"a"), Digest::sha256(b"b"));
+        let revision = pin::Revision::Image(pinned.clone());
+        assert!(Failure::Pin(pin::Error::Changed { revision, pinned, found }).leaves_content());
+        assert!(!Failure::NotYet("http").leaves_content());
+    }
+}

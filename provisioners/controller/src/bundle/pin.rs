@@ -1,0 +1,183 @@
+//! What a Bundle resolved to once and for ever. Pure.
+
+use std::fmt;
+
+use rukpak_content::{Digest, DigestError};
+use rukpak_crds::{BundleSource, GitRef, Pin};
+use rukpak_source::git::{Commit, CommitError};
+
+/// The one version of a source that its reference named.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Revision {
+    /// Digest of an image's manifest or index.
+    Image(Digest),
+    /// Commit of a git repository.
+    Git(Commit),
+}
+
+/// A pin, read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Pinned {
+    /// What the reference named.
+    pub revision: Revision,
+    /// The tree it held, as the store names it.
+    pub content: Digest,
+}
+
+/// Why a pin cannot be used, or does not hold.
+#[derive(Debug, thiserror::Error, PartialEq, Eq)]
+pub enum Error {
+    /// A digest in it is none.
+    #[error("status.pin cannot be read: delete the Bundle and create it again")]
+    Digest(#[source] DigestError),
+    /// The commit in it is none.
+    #[error("status.pin cannot be read: delete the Bundle and create it again")]
+    Commit(#[source] CommitError),
+    /// It names no revision, or one of another kind of source.
+    #[error("status.pin does not fit a source of type {0:?}: delete the Bundle and create it again")]
+    Kind(String),
+    /// The source gave other content than it did the first time.
+    #[error(
+        "{revision} now holds other content than when the Bundle was unpacked: expected {pinned}, found {found}; \
+         what was unpacked first stays, a new Bundle takes the new content"
+    )]
+    Changed {
+        /// What was fetched.
+        revision: Revision,
+        /// The content it held.
+        pinned: Digest,
+        /// The content it holds.
+        found: Digest,
+    },
+}
+
+impl fmt::Display for Revision {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Image(digest) => digest.fmt(formatter),
+            Self::Git(commit) => commit.fmt(formatter),
+        }
+    }
+}
+
+impl Pinned {
+    /// Reads the pin in the status of a Bundle with this source.
+    pub fn read(pin: &Pin, source: &BundleSource) -> Result<Self, Error> {
+        let revision = match (source.type_.as_str(), &pin.image_digest, &pin.git_commit) {
+            ("image", Some(digest), None) => Revision::Image(digest.parse().map_err(Error::Digest)?),
+            ("git", None, Some(commit)) => Revision::Git(commit.parse().map_err(Error::Commit)?),
+            _ => return Err(Error::Kind(source.type_.clone())),
+        };
+        Ok(Self { revision, content: pin.content_digest.parse().map_err(Error::Digest)? })
+    }
+
+    /// As it stands in the status.
+    pub fn written(&self) -> Pin {
+        let (image_digest, git_commit) = match &self.revision {
+            Revision::Image(digest) => (Some(digest.to_string()), None),
+            Revision::Git(commit) => (None, Some(commit.to_string())),
+        };
+        Pin { image_digest, git_commit, content_digest: self.content.to_string() }
+    }
+
+    /// `source` with its reference replaced by what it named.
+    ///
+    /// An image loses its pull secret, a git source keeps how it authenticates: as upstream reports them.
+    pub fn resolved(&self, source: &BundleSource) -> BundleSource {
+        let mut resolved = source.clone();
+        if let (Revision::Image(digest), Some(image)) = (&self.revision, &mut resolved.image) {
+            image.reference = reference_at(&image.reference, digest);
+            image.pull_secret = None;
+        }
+        if let (Revision::Git(commit), Some(git)) = (&self.revision, &mut resolved.git) {
+            git.reference = GitRef { commit: Some(commit.to_string()), ..GitRef::default() };
+        }
+        resolved
+    }
+
+    /// Refuses `found`, which was fetched by the revision, if it is not the pinned content.
+    pub fn confirm(&self, found: &Digest) -> Result<(), Error> {
+        if self.content == *found {
+            return Ok(());
+        }
+        Err(Error::Changed { revision: self.revision.clone(), pinned: self.content.clone(), found: found.clone() })
+    }
+}
+
+/// `reference` with its tag and digest replaced by `digest`.
+pub fn reference_at(reference: &str, digest: &Digest) -> String {
+    format!("{}@{digest}", repository(reference))
+}
+
+/// An image reference without tag and digest. A colon before the last slash belongs to a port.
+fn repository(reference: &str) -> &str {
+    let name = reference.split_once('@').map_or(reference, |(name, _)| name);
+    match name.rsplit_once(':') {
+        Some((repository, tag)) if !tag.contains('/') => repository,
+        _ => name,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    const COMMIT: &str = "0123456789abcdef0123456789abcdef01234567";
+
+    fn image(reference: &str) -> BundleSource {
+        serde_json::from_value(json!({"type": "image", "image": {"ref": reference, "pullSecret": "s"}})).unwrap()
+    }
+
+    fn pinned() -> Pinned {
+        Pinned { revision: Revision::Image(Digest::sha256(b"image")), content: Digest::sha256(b"tree") }
+    }
+
+    #[test]
+    fn a_pin_comes_back_as_it_was_written() {
+        let pinned = pinned();
+        assert_eq!(Pinned::read(&pinned.written(), &image("r")), Ok(pinned));
+        let git = Pinned { revision: Revision::Git(COMMIT.parse().unwrap()), content: Digest::sha256(b"tree") };
+        let source = BundleSource { type_: "git".into(), ..BundleSource::default() };
+        assert_eq!(Pinned::read(&git.written(), &source), Ok(git.clone()));
+        assert_eq!(Pinned::read(&git.written(), &image("r")), Err(Error::Kind("image".into())));
+    }
+
+    #[test]
+    fn an_image_is_resolved_to_its_digest() {
+        let digest = Digest::sha256(b"image");
+        for (given, repository) in [
+            ("localhost:5000/a/b:v1", "localhost:5000/a/b"),
+            ("localhost:5000/a/b", "localhost:5000/a/b"),
+            ("quay.io/a/b", "quay.io/a/b"),
+            ("a:v1@sha256:00", "a"),
+        ] {
+            let resolved = pinned().resolved(&image(given)).image.unwrap();
+            assert_eq!(resolved.reference, format!("{repository}@{digest}"));
+            assert_eq!(resolved.pull_secret, None);
+        }
+    }
+
+    #[test]
+    fn a_git_source_keeps_everything_but_its_reference() {
+        let source: BundleSource = serde_json::from_value(json!({"type": "git", "git": {
+            "repository": "https://h/r", "directory": "./d", "ref": {"tag": "v1"},
+            "auth": {"secret": {"name": "s"}, "insecureSkipVerify": true}}}))
+        .unwrap();
+        let pinned = Pinned { revision: Revision::Git(COMMIT.parse().unwrap()), content: Digest::sha256(b"tree") };
+        let mut expected = source.clone();
+        expected.git.as_mut().unwrap().reference = GitRef { commit: Some(COMMIT.into()), ..GitRef::default() };
+        assert_eq!(pinned.resolved(&source), expected);
+    }
+
+    #[test]
+    fn other_bytes_are_named() {
+        let pinned = pinned();
+        assert_eq!(pinned.confirm(&Digest::sha256(b"tree")), Ok(()));
+        let text = pinned.confirm(&Digest::sha256(b"other")).unwrap_err().to_string();
+        for digest in [Digest::sha256(b"tree"), Digest::sha256(b"other")] {
+            assert!(text.contains(&digest.to_string()), "{text}");
+        }
+    }
+}

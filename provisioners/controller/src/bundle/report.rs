@@ -1,0 +1,121 @@
+//! From what is known of a Bundle to its status. Pure.
+
+use jiff::Timestamp;
+use rukpak_crds::condition::{NewCondition, READY, RECONCILING, STALLED, UNPACKED, reason};
+use rukpak_crds::{Bundle, BundlePhase, BundleStatus, ConditionStatus, Conditions};
+
+use super::failure::Verdict;
+use super::pin::Pinned;
+
+/// Said while a Bundle's turn has not come. Upstream says nothing then; but an API server built with Go 1.18 or newer
+/// and a Kubernetes before 1.23 takes an empty string in a custom resource for null, and refuses the status.
+const WAITING: &str = "Waiting for other Bundles to be fetched";
+
+/// What there is to say of a Bundle.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Report {
+    /// Its turn has not come.
+    Waiting,
+    /// Its content is being fetched.
+    Unpacking,
+    /// Its content is in the store.
+    Unpacked(Pinned),
+    /// The last attempt failed.
+    Failed(Verdict),
+}
+
+/// `before`, brought up to date. A pin, once there, stays.
+///
+/// Beside upstream's `Unpacked` stand `Ready`, `Reconciling` and `Stalled`, as kstatus reads them: stalled is what does
+/// not move until somebody changes something.
+pub fn status(bundle: &Bundle, before: &BundleStatus, report: &Report, now: Timestamp) -> BundleStatus {
+    let BundleStatus { conditions, pin, .. } = before.clone();
+    let mut status = BundleStatus {
+        phase: Some(phase(report).as_str().to_owned()),
+        resolved_source: None,
+        observed_generation: bundle.metadata.generation,
+        conditions,
+        content_url: None,
+        pin,
+    };
+    if let Report::Unpacked(pinned) = report {
+        status.resolved_source = Some(pinned.resolved(&bundle.spec.source));
+        status.pin = Some(pinned.written());
+    }
+    let type_ = &bundle.spec.source.type_;
+    let (truth, reason, message) = unpacked(type_, report);
+    let mut set = |type_, status_, reason, message| {
+        let new = NewCondition { type_, status: status_, reason, message };
+        status.conditions.set(new, bundle.metadata.generation, now);
+    };
+    set(UNPACKED, truth, reason, &message);
+    let others = summary(report, reason);
+    set(READY, truth, others.ready, &message);
+    for (type_, reason) in [(RECONCILING, others.reconciling), (STALLED, others.stalled)] {
+        match reason {
+            Some(reason) => {
+                let new = NewCondition { type_, status: ConditionStatus::True, reason, message: &message };
+                status.conditions.set(new, bundle.metadata.generation, now);
+            }
+            None => status.conditions.drop_type(type_),
+        }
+    }
+    status
+}
+
+/// Whether an attempt to unpack has failed before: what it said stays until there is something better to say.
+pub fn has_failed(status: &BundleStatus) -> bool {
+    status.conditions.find(UNPACKED).is_some_and(|unpacked| match unpacked.reason.as_str() {
+        reason::UNPACK_FAILED => true,
+        reason::UNPACK_PENDING => unpacked.message != WAITING,
+        _ => false,
+    })
+}
+
+fn phase(report: &Report) -> BundlePhase {
+    match report {
+        Report::Waiting => BundlePhase::Pending,
+        Report::Unpacking => BundlePhase::Unpacking,
+        Report::Unpacked(_) => BundlePhase::Unpacked,
+        Report::Failed(verdict) => verdict.phase,
+    }
+}
+
+/// Status, reason and message of `Unpacked`.
+fn unpacked(source_type: &str, report: &Report) -> (ConditionStatus, &'static str, String) {
+    match report {
+        Report::Waiting => (ConditionStatus::False, reason::UNPACK_PENDING, WAITING.to_owned()),
+        Report::Unpacking => {
+            let message = format!("Fetching and unpacking the {source_type} Bundle");
+            (ConditionStatus::False, reason::UNPACKING, message)
+        }
+        Report::Unpacked(_) => {
+            let message = format!("Successfully unpacked the {source_type} Bundle");
+            (ConditionStatus::True, reason::UNPACK_SUCCESSFUL, message)
+        }
+        Report::Failed(verdict) => (ConditionStatus::False, verdict.reason(), verdict.message.clone()),
+    }
+}
+
+/// Reasons of the additive conditions; `None` where one is absent.
+struct Summary {
+    ready: &'static str,
+    reconciling: Option<&'static str>,
+    stalled: Option<&'static str>,
+}
+
+fn summary(report: &Report, reason: &'static str) -> Summary {
+    use rukpak_plan::retry::Class;
+    let (ready, reconciling, stalled) = match report {
+        Report::Waiting | Report::Unpacking => (reason::PROGRESSING, Some(reason::PROGRESSING), None),
+        Report::Unpacked(_) => (reason::SUCCEEDED, None, None),
+        Report::Failed(Verdict { retry: Some(Class::Transient | Class::Stale), .. }) => {
+            (reason, Some(reason::PROGRESSING_WITH_RETRY), None)
+        }
+        Report::Failed(Verdict { retry: Some(Class::Invalid) | None, .. }) => (reason, None, Some(reason)),
+    };
+    Summary { ready, reconciling, stalled }
+}
+
+#[cfg(test)]
+mod tests;

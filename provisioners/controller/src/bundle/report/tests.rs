@@ -1,0 +1,104 @@
+use rukpak_content::Digest;
+use rukpak_plan::retry::Class;
+use serde_json::json;
+
+use super::super::pin::Revision;
+use super::*;
+
+fn bundle() -> Bundle {
+    serde_json::from_value(json!({
+        "apiVersion": "core.rukpak.io/v1alpha1", "kind": "Bundle", "metadata": {"name": "b", "generation": 2},
+        "spec": {"provisionerClassName": "core-rukpak-io-plain",
+                 "source": {"type": "image", "image": {"ref": "h/r:v1", "pullSecret": "s"}}},
+    }))
+    .unwrap()
+}
+
+fn pinned() -> Pinned {
+    Pinned { revision: Revision::Image(Digest::sha256(b"image")), content: Digest::sha256(b"tree") }
+}
+
+fn failed(retry: Option<Class>) -> Report {
+    Report::Failed(Verdict { phase: BundlePhase::Failing, message: "why".into(), retry })
+}
+
+fn at(second: i64) -> Timestamp {
+    Timestamp::from_second(second).unwrap()
+}
+
+/// The conditions as `Type=Status/Reason`.
+fn shown(status: &BundleStatus) -> Vec<String> {
+    let one = |c: &rukpak_crds::Condition| format!("{}={:?}/{}", c.type_, c.status, c.reason);
+    status.conditions.iter().map(one).collect()
+}
+
+#[test]
+fn every_report_has_its_conditions() {
+    let table = [
+        (
+            Report::Waiting,
+            "Pending",
+            ["Unpacked=False/UnpackPending", "Ready=False/Progressing", "Reconciling=True/Progressing"].as_slice(),
+        ),
+        (
+            Report::Unpacking,
+            "Unpacking",
+            &["Unpacked=False/Unpacking", "Ready=False/Progressing", "Reconciling=True/Progressing"],
+        ),
+        (Report::Unpacked(pinned()), "Unpacked", &["Unpacked=True/UnpackSuccessful", "Ready=True/Succeeded"]),
+        (
+            failed(Some(Class::Transient)),
+            "Failing",
+            &["Unpacked=False/UnpackFailed", "Ready=False/UnpackFailed", "Reconciling=True/ProgressingWithRetry"],
+        ),
+        (
+            failed(Some(Class::Invalid)),
+            "Failing",
+            &["Unpacked=False/UnpackFailed", "Ready=False/UnpackFailed", "Stalled=True/UnpackFailed"],
+        ),
+        (
+            failed(None),
+            "Failing",
+            &["Unpacked=False/UnpackFailed", "Ready=False/UnpackFailed", "Stalled=True/UnpackFailed"],
+        ),
+    ];
+    for (report, phase, conditions) in table {
+        let status = status(&bundle(), &BundleStatus::default(), &report, at(1));
+        assert_eq!(status.phase.as_deref(), Some(phase));
+        assert_eq!(shown(&status), conditions, "{report:?}");
+        assert_eq!(status.observed_generation, Some(2));
+        assert!(status.conditions.iter().all(|condition| condition.observed_generation == Some(2)));
+        assert_eq!(status.content_url, None);
+    }
+}
+
+#[test]
+fn what_was_resolved_goes_with_success_and_the_pin_stays() {
+    let good = status(&bundle(), &BundleStatus::default(), &Report::Unpacked(pinned()), at(1));
+    let image = good.resolved_source.clone().unwrap().image.unwrap();
+    assert_eq!(image.reference, format!("h/r@{}", Digest::sha256(b"image")));
+    assert_eq!(good.conditions[0].message, "Successfully unpacked the image Bundle");
+    let bad = status(&bundle(), &good, &failed(Some(Class::Transient)), at(2));
+    assert_eq!(bad.resolved_source, None);
+    assert_eq!(bad.pin, good.pin);
+    let back = status(&bundle(), &bad, &Report::Unpacked(pinned()), at(3));
+    assert_eq!(shown(&back), shown(&good));
+    assert_eq!(back.conditions[0].last_transition_time, at(3));
+}
+
+#[test]
+fn saying_the_same_again_changes_nothing() {
+    for report in [Report::Unpacked(pinned()), failed(Some(Class::Invalid)), Report::Unpacking] {
+        let once = status(&bundle(), &BundleStatus::default(), &report, at(1));
+        assert_eq!(status(&bundle(), &once, &report, at(2)), once);
+    }
+}
+
+#[test]
+fn a_failure_is_remembered_until_there_is_success_or_a_first_attempt() {
+    let after = |report| status(&bundle(), &BundleStatus::default(), &report, at(1));
+    assert!(!has_failed(&BundleStatus::default()));
+    assert!(!has_failed(&after(Report::Waiting)));
+    assert!(!has_failed(&after(Report::Unpacking)));
+    assert!(has_failed(&after(failed(None))));
+}

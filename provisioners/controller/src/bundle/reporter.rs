@@ -1,0 +1,67 @@
+//! Writes a Bundle's status: at stage boundaries, from one value, and only where it differs.
+
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use kube::{Api, ResourceExt};
+use rukpak_crds::{Bundle, BundleStatus};
+
+use super::report::{self, Report};
+use crate::cluster;
+use crate::context::Context;
+use crate::status::StatusWriter;
+
+/// The status of one Bundle during a pass.
+pub struct Reporter {
+    context: Arc<Context>,
+    bundle: Arc<Bundle>,
+    status: BundleStatus,
+    writer: StatusWriter<Bundle>,
+}
+
+impl Reporter {
+    /// For a Bundle as it was observed.
+    pub fn new(bundle: &Arc<Bundle>, context: &Arc<Context>) -> Self {
+        Self {
+            writer: StatusWriter::new(&context.client, &**bundle, bundle.status.as_ref()),
+            status: bundle.status.clone().unwrap_or_default(),
+            bundle: Arc::clone(bundle),
+            context: Arc::clone(context),
+        }
+    }
+
+    /// Says that work has begun, unless there is a failure to see: each new attempt would hide it for a moment.
+    pub async fn begin(&mut self, report: &Report) -> Result<(), cluster::Error> {
+        if report::has_failed(&self.status) { Ok(()) } else { self.write(report).await.map(|_| ()) }
+    }
+
+    /// Says how it ended. Returns whether that is news.
+    ///
+    /// Content that took minutes to fetch is not thrown away because somebody put a label on the Bundle meanwhile.
+    pub async fn end(&mut self, report: &Report) -> Result<bool, cluster::Error> {
+        match self.write(report).await {
+            Err(error) if error.is_conflict() && self.look_again().await? => self.write(report).await,
+            other => other,
+        }
+    }
+
+    async fn write(&mut self, report: &Report) -> Result<bool, cluster::Error> {
+        let status = report::status(&self.bundle, &self.status, report, Timestamp::now());
+        let written = self.writer.write(&status, &self.context.written).await?;
+        self.status = status;
+        Ok(written)
+    }
+
+    /// Reads the Bundle anew; `false` if it is another one, or not to be worked on any more.
+    async fn look_again(&mut self) -> Result<bool, cluster::Error> {
+        let api: Api<Bundle> = Api::all(self.context.client.clone());
+        let Some(live) = api.get_opt(&self.bundle.name_any()).await? else { return Ok(false) };
+        let is_same = live.uid() == self.bundle.uid() && live.spec == self.bundle.spec;
+        if !is_same || live.metadata.deletion_timestamp.is_some() {
+            return Ok(false);
+        }
+        let live = Arc::new(live);
+        *self = Self::new(&live, &self.context);
+        Ok(true)
+    }
+}

@@ -1,0 +1,70 @@
+//! The one door to the API server for the objects of bundles: which kinds it serves, and every write to them.
+
+mod kinds;
+mod writer;
+
+use kube::Client;
+use kube::core::Status;
+
+pub use kinds::{Kind, Kinds, MissingKind, defined_by};
+pub use writer::{Identity, Written, Writer};
+
+/// Why a request to the API server failed.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The API server answered with a refusal. Holds its `Status`.
+    #[error("{}", .0.message)]
+    Refused(Box<Status>),
+    /// No usable answer.
+    #[error("the API server could not be asked")]
+    Unavailable(#[source] Box<kube::Error>),
+}
+
+impl Error {
+    /// HTTP status code of a refusal; 0 if there was no answer.
+    pub fn code(&self) -> u16 {
+        match self {
+            Self::Refused(status) => status.code,
+            Self::Unavailable(_) => 0,
+        }
+    }
+
+    /// Whether the object, or its kind, is not there.
+    pub fn is_not_found(&self) -> bool {
+        self.code() == 404
+    }
+
+    /// Whether the object exists already, or is not the one that was meant.
+    pub fn is_conflict(&self) -> bool {
+        self.code() == 409
+    }
+
+    /// Whether the same request may succeed later without anybody changing anything.
+    pub fn is_transient(&self) -> bool {
+        matches!(self.code(), 0 | 408 | 429 | 500 | 502 | 503 | 504)
+    }
+}
+
+impl From<kube::Error> for Error {
+    fn from(error: kube::Error) -> Self {
+        match error {
+            kube::Error::Api(status) => Self::Refused(status),
+            other => Self::Unavailable(Box::new(other)),
+        }
+    }
+}
+
+/// Kinds and writer together.
+pub struct Cluster {
+    /// Which kinds are served.
+    pub kinds: Kinds,
+    /// Every write to an object of a bundle.
+    pub writer: Writer,
+}
+
+impl Cluster {
+    /// For `client`, with at most `in_flight` requests at once.
+    pub fn new(client: Client, in_flight: usize) -> Self {
+        Self { kinds: Kinds::new(client.clone()), writer: Writer::new(client, in_flight) }
+    }
+}

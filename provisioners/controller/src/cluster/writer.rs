@@ -1,0 +1,147 @@
+//! Every write to an object of a bundle. Nothing else in the program sends one.
+
+use std::fmt;
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use kube::api::{DeleteParams, DynamicObject, Patch, PatchParams, Preconditions};
+use kube::core::{ApiResource, PartialObjectMeta};
+use kube::{Api, Client};
+use rukpak_crds::names::FIELD_MANAGER;
+use serde_json::{Value, json};
+use tokio::sync::Semaphore;
+
+use super::{Error, Kind};
+
+/// Which object of a kind.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Identity {
+    /// Its kind.
+    pub kind: Kind,
+    /// Its namespace; `None` for cluster-scoped kinds.
+    pub namespace: Option<String>,
+    /// Its name.
+    pub name: String,
+}
+
+impl fmt::Display for Identity {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "{} {:?}", self.kind.resource.kind, self.name)?;
+        match &self.namespace {
+            Some(namespace) => write!(formatter, " in namespace {namespace:?}"),
+            None => Ok(()),
+        }
+    }
+}
+
+/// What the API server answered to an apply: the object as it stands now.
+pub struct Written {
+    /// Metadata.
+    pub metadata: ObjectMeta,
+    /// The whole object, metadata left out.
+    pub body: Value,
+}
+
+/// Sends writes, a bounded number at once.
+pub struct Writer {
+    client: Client,
+    permits: Semaphore,
+}
+
+impl Writer {
+    pub(super) fn new(client: Client, in_flight: usize) -> Self {
+        Self { client, permits: Semaphore::new(in_flight) }
+    }
+
+    fn api(&self, identity: &Identity) -> Api<DynamicObject> {
+        self.scoped(&identity.kind.resource, identity.namespace.as_deref())
+    }
+
+    /// The API of one kind, in one namespace or all.
+    pub fn scoped(&self, resource: &ApiResource, namespace: Option<&str>) -> Api<DynamicObject> {
+        match namespace {
+            Some(namespace) => Api::namespaced_with(self.client.clone(), namespace, resource),
+            None => Api::all_with(self.client.clone(), resource),
+        }
+    }
+
+    async fn permit(&self) -> Option<tokio::sync::SemaphorePermit<'_>> {
+        // The semaphore is never closed; without a permit the request goes out all the same.
+        self.permits.acquire().await.ok()
+    }
+
+    /// Server-side apply of `body`, forced for the fields that it names.
+    pub async fn apply(&self, identity: &Identity, body: &Value, dry_run: bool) -> Result<Written, Error> {
+        let _permit = self.permit().await;
+        let params = PatchParams { dry_run, ..PatchParams::apply(FIELD_MANAGER).force() };
+        let object = self.api(identity).patch(&identity.name, &params, &Patch::Apply(body)).await?;
+        Ok(Written { metadata: object.metadata, body: object.data })
+    }
+
+    /// The object's metadata; `None` if it is not there.
+    pub async fn metadata(&self, identity: &Identity) -> Result<Option<ObjectMeta>, Error> {
+        let _permit = self.permit().await;
+        let found: Option<PartialObjectMeta<DynamicObject>> =
+            self.api(identity).get_metadata_opt(&identity.name).await?;
+        Ok(found.map(|object| object.metadata))
+    }
+
+    /// The whole object; `None` if it is not there.
+    pub async fn get(&self, identity: &Identity) -> Result<Option<Written>, Error> {
+        let _permit = self.permit().await;
+        let found = self.api(identity).get_opt(&identity.name).await?;
+        Ok(found.map(|object| Written { metadata: object.metadata, body: object.data }))
+    }
+
+    /// Deletes exactly the object that was looked at: other UID or other version, and it stays. Gone already is fine.
+    pub async fn delete(&self, identity: &Identity, metadata: &ObjectMeta) -> Result<(), Error> {
+        let _permit = self.permit().await;
+        let params = DeleteParams {
+            preconditions: Some(Preconditions {
+                uid: metadata.uid.clone(),
+                resource_version: metadata.resource_version.clone(),
+            }),
+            ..DeleteParams::background()
+        };
+        match self.api(identity).delete(&identity.name, &params).await.map_err(Error::from) {
+            Err(error) if !error.is_not_found() => Err(error),
+            _ => Ok(()),
+        }
+    }
+
+    /// Takes our marks off an object, so that neither we nor garbage collection will ever delete it.
+    pub async fn release(&self, identity: &Identity, metadata: &ObjectMeta, owner_uid: &str) -> Result<(), Error> {
+        use rukpak_crds::names;
+        let _permit = self.permit().await;
+        let others: Vec<_> =
+            metadata.owner_references.iter().flatten().filter(|reference| reference.uid != owner_uid).collect();
+        let patch = json!({"metadata": {
+            "resourceVersion": metadata.resource_version,
+            "labels": {names::OWNER_KIND: null, names::OWNER_NAME: null},
+            "annotations": {names::OWNER_UID: null, names::PRIMARY_RESOURCE: null, names::PRIMARY_RESOURCE_TYPE: null},
+            "ownerReferences": others,
+        }});
+        let params = PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() };
+        self.api(identity).patch_metadata(&identity.name, &params, &Patch::Merge(patch)).await?;
+        Ok(())
+    }
+
+    /// Rewrites who owns which fields, provided the object is still the one that was looked at.
+    pub async fn move_fields(
+        &self,
+        identity: &Identity,
+        metadata: &ObjectMeta,
+        managed_fields: &[k8s_openapi::apimachinery::pkg::apis::meta::v1::ManagedFieldsEntry],
+    ) -> Result<(), Error> {
+        let _permit = self.permit().await;
+        let patch: Patch<()> = Patch::Json(
+            serde_json::from_value(json!([
+                {"op": "test", "path": "/metadata/resourceVersion", "value": metadata.resource_version},
+                {"op": "replace", "path": "/metadata/managedFields", "value": managed_fields},
+            ]))
+            .map_err(|error| Error::Unavailable(Box::new(kube::Error::SerdeError(error))))?,
+        );
+        let params = PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() };
+        self.api(identity).patch_metadata(&identity.name, &params, &patch).await?;
+        Ok(())
+    }
+}

@@ -1,0 +1,127 @@
+//! What every reconcile pass is handed.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use kube::runtime::controller::Action;
+use kube::runtime::reflector::{ObjectRef, Store};
+use kube::{Client, Resource, ResourceExt};
+use rukpak_content::Limits;
+use rukpak_crds::{Bundle, BundleDeployment};
+use rukpak_plan::retry::{self, Class};
+use tokio::sync::Semaphore;
+use tokio::sync::mpsc::UnboundedSender;
+use tokio_util::sync::CancellationToken;
+
+use crate::cluster::Cluster;
+use crate::deployment::Installations;
+use crate::watch::Dependents;
+
+/// Handed to every reconcile pass; cheap to share, holds no object bodies.
+pub struct Context {
+    /// For Bundles, BundleDeployments and what they refer to in the system namespace.
+    pub client: Client,
+    /// For the objects of bundles.
+    pub cluster: Cluster,
+    /// The content store. Its calls block: use [`tokio::task::spawn_blocking`].
+    pub store: Arc<rukpak_store::Store>,
+    /// The image source.
+    pub images: rukpak_source::image::Puller,
+    /// The git source.
+    pub git: rukpak_source::git::Fetcher,
+    /// Upper bounds on content.
+    pub limits: Limits,
+    /// Where Secrets are read, and where objects without a namespace go.
+    pub system_namespace: String,
+    /// Whether `Healthy` is reported, and old Bundles wait for it.
+    pub health_gate: bool,
+    /// All Bundles, as last seen.
+    pub bundles: Store<Bundle>,
+    /// All BundleDeployments, as last seen.
+    pub deployments: Store<BundleDeployment>,
+    /// Cancelled when both of them have been filled for the first time.
+    pub filled: CancellationToken,
+    /// Asks for a pass over an object.
+    pub wake: Wake,
+    /// What the deployments have installed, as far as this process knows.
+    pub installations: Installations,
+    /// Watches over the objects that are installed.
+    pub dependents: Dependents,
+    /// Failures in a row, per object.
+    pub failures: Failures,
+    /// Resource versions of our own status writes, per object.
+    pub written: WrittenVersions,
+    /// Bounds how many sources are fetched at once.
+    pub fetches: Semaphore,
+}
+
+/// Asks for reconcile passes.
+#[derive(Clone)]
+pub struct Wake {
+    pub(crate) bundles: UnboundedSender<ObjectRef<Bundle>>,
+    pub(crate) deployments: UnboundedSender<ObjectRef<BundleDeployment>>,
+}
+
+impl Wake {
+    /// A pass over the Bundle `name`.
+    pub fn bundle(&self, name: &str) {
+        // The receiver is dropped only when the process ends.
+        let _ = self.bundles.send(ObjectRef::new(name));
+    }
+
+    /// A pass over the BundleDeployment `name`.
+    pub fn deployment(&self, name: &str) {
+        let _ = self.deployments.send(ObjectRef::new(name));
+    }
+}
+
+/// Counts failures in a row, so that the wait before the next attempt can grow.
+#[derive(Default)]
+pub struct Failures(Mutex<HashMap<String, u32>>);
+
+impl Failures {
+    /// The wait after one more failure of the object with this UID.
+    pub fn next_delay(&self, uid: &str, class: Class) -> Duration {
+        let mut counts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let count = counts.entry(uid.to_owned()).or_default();
+        *count = count.saturating_add(1);
+        retry::delay(class, *count)
+    }
+
+    /// [`Self::next_delay`] as an [`Action`].
+    pub fn retry(&self, uid: &str, class: Class) -> Action {
+        Action::requeue(self.next_delay(uid, class))
+    }
+
+    /// The object succeeded, or is gone.
+    pub fn clear(&self, uid: &str) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(uid);
+    }
+}
+
+/// Remembers which version of an object our last status write made, so that a pass does not work on an older one.
+#[derive(Default)]
+pub struct WrittenVersions(Mutex<HashMap<String, u64>>);
+
+impl WrittenVersions {
+    /// Our write made `version` of the object with this UID.
+    pub fn record(&self, uid: &str, version: Option<&str>) {
+        if let Some(version) = version.and_then(|version| version.parse().ok()) {
+            self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(uid.to_owned(), version);
+        }
+    }
+
+    /// Whether `object` is older than our last write: the event of that write is still to come, and wakes us again.
+    pub fn is_stale<K: Resource>(&self, object: &K) -> bool {
+        let (Some(uid), Some(version)) = (object.uid(), object.resource_version()) else { return false };
+        let Ok(version) = version.parse::<u64>() else { return false };
+        let written = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        written.get(&uid).is_some_and(|ours| version < *ours)
+    }
+
+    /// The object is gone.
+    pub fn forget(&self, uid: &str) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(uid);
+    }
+}

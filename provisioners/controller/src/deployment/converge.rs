@@ -1,0 +1,367 @@
+//! From a content to a cluster that has exactly it.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::{Duration, Instant};
+
+use rukpak_content::Digest;
+use rukpak_crds::condition::reason;
+use rukpak_crds::{Inventory, InventoryKind};
+use rukpak_plain::ObjectKey;
+use rukpak_plan::retry::{self, Class};
+use rukpak_plan::{MarksDigest, Mark};
+
+use super::apply::{self, Before, Failed};
+use super::desired::Desired;
+use super::installation::FailedPivot;
+use super::load::{self, RENDERER};
+use super::plan::{self, NoPlan, Plan};
+use super::prune::{self, Members, Pruned};
+use super::{Error, Pass, drift, health};
+
+/// What shall be in the cluster after the pass.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Target {
+    /// Nothing is known to install yet.
+    Nothing,
+    /// The content of the desired Bundle.
+    Desired(Digest),
+    /// What is installed already: the desired Bundle is not ready, or failed to install a moment ago.
+    Installed(Digest),
+}
+
+/// What came of it.
+#[derive(Clone, Debug)]
+pub(crate) enum Outcome {
+    /// There was nothing to do anything with.
+    Nothing,
+    /// The content is not in the store at the moment; its Bundle has been asked to fetch it again.
+    Refilling,
+    /// The content cannot be loaded.
+    LoadFailed { message: String, class: Class },
+    /// The target is in the cluster, whole.
+    Installed { content: Digest, inventory: Inventory },
+    /// It is not. After a pivot the previous content is (or will be) back.
+    Failed { reason: &'static str, message: String, retry: Retry, inventory: Inventory },
+}
+
+/// When to try again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Retry {
+    /// As failures of this class are.
+    Class(Class),
+    /// After this long at the earliest.
+    After(Duration),
+}
+
+/// How long a restart waits for the first lists of its watches before it applies everything anew.
+const SYNC_PATIENCE: Duration = Duration::from_secs(30);
+
+/// Decides what to converge to. No I/O.
+pub(crate) fn choose(pass: &Pass, desired: &Desired) -> Target {
+    let installed = installed(pass);
+    match desired {
+        Desired::Ready { content, .. } if is_suspended(pass, content) => {
+            installed.map_or_else(|| Target::Desired(content.clone()), Target::Installed)
+        }
+        Desired::Ready { content, .. } => Target::Desired(content.clone()),
+        _ => installed.map_or(Target::Nothing, Target::Installed),
+    }
+}
+
+/// The content that the status says is installed.
+pub(crate) fn installed(pass: &Pass) -> Option<Digest> {
+    pass.status.inventory.as_ref()?.content_digest.as_ref()?.parse().ok()
+}
+
+/// Whether a pivot to `content` failed a moment ago and nothing changed since.
+fn is_suspended(pass: &Pass, content: &Digest) -> bool {
+    let state = pass.installation.state();
+    state.failed.as_ref().is_some_and(|failed| {
+        failed.content == *content
+            && failed.generation == pass.deployment.metadata.generation
+            && failed.at.elapsed() < retry::PIVOT
+    })
+}
+
+/// Makes the cluster have exactly the target.
+///
+/// # Errors
+/// Only if the write-ahead inventory cannot be written: then nothing else was.
+pub(crate) async fn converge(pass: &mut Pass, target: Target) -> Result<Outcome, Error> {
+    let content = match &target {
+        Target::Nothing => return Ok(Outcome::Nothing),
+        Target::Desired(content) | Target::Installed(content) => content.clone(),
+    };
+    recall(pass, &content).await;
+    let complete = {
+        let state = pass.installation.state();
+        state.complete && state.content.as_ref() == Some(&content)
+    };
+    let drifted = complete && drift::any(pass);
+    if complete && !drifted {
+        health::refresh(pass).await;
+        return Ok(settled(pass, &content));
+    }
+    let objects = match load::objects(pass.context.store.clone(), content.clone(), pass.context.limits.clone()).await {
+        Ok(objects) => objects,
+        Err(load::Error::Lost(why)) => return Ok(refill(pass, &why).await),
+        Err(error) => {
+            let message = crate::error::Chain(&error).to_string();
+            let class = if matches!(error, load::Error::Format(_)) { Class::Invalid } else { Class::Transient };
+            return Ok(Outcome::LoadFailed { message, class });
+        }
+    };
+    let plan = match plan::plan(pass, content.clone(), &objects).await {
+        Ok(plan) => plan,
+        Err(no_plan) => return Ok(unplanned(pass, &no_plan, &target)),
+    };
+    pass.installation.state().missing_groups.clear();
+    if drifted {
+        return Ok(repair(pass, &plan).await);
+    }
+    install(pass, plan, &target).await
+}
+
+/// After a restart: if the cluster has what the status says was applied, there is nothing to do but to remember it.
+async fn recall(pass: &Pass, content: &Digest) {
+    let Some(inventory) = &pass.status.inventory else { return };
+    let known = pass.installation.state().content.is_some();
+    let Some(digest) = &inventory.applied_digest else { return };
+    if known || inventory.content_digest.as_deref() != Some(&content.to_string()) || inventory.pending_digest.is_some() {
+        return;
+    }
+    let mut kinds = Vec::new();
+    for kind in &inventory.kinds {
+        let api_version = api_version(kind);
+        match pass.context.cluster.kinds.get(&api_version, &kind.kind).await {
+            Ok(Some(kind)) => kinds.push(kind),
+            Ok(None) => {}
+            Err(_) => return,
+        }
+    }
+    pass.context.dependents.ensure(&kinds);
+    if !pass.context.dependents.synced(&kinds, SYNC_PATIENCE).await {
+        return;
+    }
+    let observed = pass.context.dependents.of(&pass.owner);
+    let marks: BTreeMap<ObjectKey, Mark> =
+        observed.iter().map(|(key, observed)| (key.clone(), observed.mark.clone())).collect();
+    if MarksDigest::of(&content.to_string(), RENDERER, &marks) == *digest {
+        health::adopt(pass, content, observed).await;
+    }
+}
+
+pub(crate) fn api_version(kind: &InventoryKind) -> String {
+    if kind.group.is_empty() { kind.version.clone() } else { format!("{}/{}", kind.group, kind.version) }
+}
+
+/// Has lost or damaged content fetched again by the Bundles' pins. They wake us when it is there.
+async fn refill(pass: &Pass, why: &rukpak_store::Error) -> Outcome {
+    tracing::warn!(deployment = %pass.owner.name, error = %crate::error::Chain(why), "content has to be fetched again");
+    for bundle in super::desired::owned(pass) {
+        crate::bundle::distrust(&kube::ResourceExt::name_any(&*bundle), &pass.context).await;
+    }
+    Outcome::Refilling
+}
+
+fn unplanned(pass: &Pass, no_plan: &NoPlan, target: &Target) -> Outcome {
+    let groups = no_plan.groups();
+    let is_missing = matches!(no_plan, NoPlan::Missing(_));
+    pass.installation.state().missing_groups = groups;
+    let pivots = installed(pass).is_some_and(|installed| Target::Desired(installed) != *target);
+    let message = no_plan.message();
+    let (reason, message) = match (is_missing, pivots) {
+        (true, false) => (reason::INSTALL_FAILED, format!("required resource not found: {message}")),
+        (true, true) => (reason::ERROR_GETTING_RELEASE_STATE, message),
+        (false, _) => (reason::RECONCILE_FAILED, message),
+    };
+    // A definition that is there but not served yet says nothing when it is; look again soon, then ever less often.
+    let class = Class::Transient;
+    Outcome::Failed { reason, message, retry: Retry::Class(class), inventory: inventory(pass) }
+}
+
+/// Puts drifted objects back, and nothing else.
+async fn repair(pass: &Pass, plan: &Plan) -> Outcome {
+    if let Err(failed) = drift::repair(pass, plan).await {
+        let retry = Retry::Class(if failed.is_transient() { Class::Transient } else { Class::Invalid });
+        let message = failed.message();
+        return Outcome::Failed { reason: reason::RECONCILE_FAILED, message, retry, inventory: inventory(pass) };
+    }
+    health::refresh(pass).await;
+    settled(pass, &plan.content)
+}
+
+/// Installs `plan`, or pivots to it from what is installed.
+async fn install(pass: &mut Pass, plan: Plan, target: &Target) -> Result<Outcome, Error> {
+    let before = inventory(pass);
+    let had: BTreeSet<InventoryKind> = before.kinds.iter().cloned().collect();
+    let kinds: BTreeSet<InventoryKind> = had.iter().cloned().chain(plan.inventory()).collect();
+    let previous = previous(pass, &plan, target).await;
+    let members = match prune::members(pass, &had).await {
+        Ok(members) => members,
+        Err(error) => return Ok(interrupted(pass, &error)),
+    };
+    let uids = prune::uids(&members);
+    let bodies = previous.as_ref().map(|previous| &previous.steps);
+    let known = Before { uids: &uids, bodies };
+    if previous.is_some()
+        && let Err(failed) = apply::dry_run(pass, &plan, &known).await
+    {
+        return Ok(failed_pivot(pass, &plan, reason::ERROR_GETTING_RELEASE_STATE, failed.message()));
+    }
+    intend(pass, kinds.clone(), &plan).await?;
+    begin(pass, &plan);
+    match apply_and_prune(pass, &plan, members, &known).await {
+        Ok(pruned) => finish(pass, &plan, kinds, pruned).await,
+        Err(failed) => Ok(fall_back(pass, &plan, previous, &kinds, failed).await),
+    }
+}
+
+/// The plan of the content that this pivot replaces; `None` on a first installation, and where nothing changes.
+async fn previous(pass: &Pass, plan: &Plan, target: &Target) -> Option<Plan> {
+    let content = installed(pass)?;
+    if content == plan.content || matches!(target, Target::Installed(_)) {
+        return None;
+    }
+    let objects =
+        load::objects(pass.context.store.clone(), content.clone(), pass.context.limits.clone()).await.inspect_err(|error| {
+            tracing::warn!(deployment = %pass.owner.name, error = %crate::error::Chain(error),
+                "the installed content cannot be loaded: this pivot cannot be undone");
+        });
+    plan::plan(pass, content, &objects.ok()?).await.ok()
+}
+
+/// Writes ahead: the kinds that will be used, and the content that is about to be installed.
+async fn intend(pass: &mut Pass, kinds: BTreeSet<InventoryKind>, plan: &Plan) -> Result<(), Error> {
+    let mut status = pass.status.clone();
+    let inventory = status.inventory.get_or_insert_default();
+    inventory.kinds = kinds.into_iter().collect();
+    if inventory.content_digest.as_deref() != Some(&plan.content.to_string()) {
+        inventory.pending_digest = Some(plan.content.to_string());
+    }
+    pass.write(status).await
+}
+
+fn begin(pass: &Pass, plan: &Plan) {
+    let mut state = pass.installation.state();
+    state.content = Some(plan.content.clone());
+    state.complete = false;
+    state.suspects.clear();
+    state.contests.clear();
+}
+
+/// Applies every step, then prunes what was there before and is not in the plan.
+async fn apply_and_prune(
+    pass: &Pass,
+    plan: &Plan,
+    members: Members,
+    before: &Before<'_>,
+) -> Result<Pruned, Failed> {
+    apply::apply(pass, plan, before).await?;
+    pass.context.dependents.ensure(&plan.kinds());
+    let keep: BTreeSet<ObjectKey> = plan.steps.keys().cloned().collect();
+    prune::prune(pass, members, &keep).await.map_err(|source| {
+        let origin = "no longer in the bundle".to_owned();
+        Failed(vec![super::put::Error::Refused { what: "pruning".to_owned(), origin, source }])
+    })
+}
+
+/// The target is in the cluster: the store keeps its content for as long as it is installed.
+async fn finish(pass: &Pass, plan: &Plan, kinds: BTreeSet<InventoryKind>, pruned: Pruned) -> Result<Outcome, Error> {
+    {
+        let mut state = pass.installation.state();
+        state.objects.retain(|key, _| plan.steps.contains_key(key));
+        state.complete = true;
+        state.failed.take_if(|failed| failed.content == plan.content);
+    }
+    load::keep(pass.context.store.clone(), pass.owner.name.clone(), plan.content.clone()).await.map_err(Error::Store)?;
+    let mut inventory = settled_inventory(pass, &plan.content);
+    inventory.kinds = kinds.into_iter().collect();
+    inventory.released.extend(pruned.released);
+    Ok(Outcome::Installed { content: plan.content.clone(), inventory })
+}
+
+fn settled(pass: &Pass, content: &Digest) -> Outcome {
+    Outcome::Installed { content: content.clone(), inventory: settled_inventory(pass, content) }
+}
+
+fn settled_inventory(pass: &Pass, content: &Digest) -> Inventory {
+    let state = pass.installation.state();
+    let marks: BTreeMap<ObjectKey, Mark> =
+        state.objects.iter().map(|(key, applied)| (key.clone(), applied.mark.clone())).collect();
+    Inventory {
+        content_digest: Some(content.to_string()),
+        pending_digest: None,
+        applied_digest: Some(MarksDigest::of(&content.to_string(), RENDERER, &marks)),
+        objects: i64::try_from(marks.len()).ok(),
+        ..inventory(pass)
+    }
+}
+
+fn inventory(pass: &Pass) -> Inventory {
+    pass.status.inventory.clone().unwrap_or_default()
+}
+
+fn interrupted(pass: &Pass, error: &crate::cluster::Error) -> Outcome {
+    Outcome::Failed {
+        reason: reason::RECONCILE_FAILED,
+        message: crate::error::Chain(error).to_string(),
+        retry: Retry::Class(Class::Transient),
+        inventory: inventory(pass),
+    }
+}
+
+/// A first installation keeps what it has; a pivot puts the previous content back.
+async fn fall_back(
+    pass: &Pass,
+    plan: &Plan,
+    previous: Option<Plan>,
+    kinds: &BTreeSet<InventoryKind>,
+    failed: Failed,
+) -> Outcome {
+    let mut message = failed.message();
+    if failed.is_not_found() {
+        message.insert_str(0, "required resource not found: ");
+    }
+    let Some(previous) = previous else {
+        let class = if failed.is_transient() { Class::Transient } else { Class::Invalid };
+        let reason = if installed(pass).is_some() { reason::UPGRADE_FAILED } else { reason::INSTALL_FAILED };
+        return Outcome::Failed { reason, message, retry: Retry::Class(class), inventory: inventory(pass) };
+    };
+    tracing::warn!(deployment = %pass.owner.name, %message, "the pivot failed; putting the previous version back");
+    if let Err(again) = put_back(pass, &previous, kinds).await {
+        message.push_str("; putting the previous version back failed as well and will be tried again: ");
+        message.push_str(&again);
+    }
+    failed_pivot(pass, plan, reason::UPGRADE_FAILED, message)
+}
+
+async fn put_back(pass: &Pass, previous: &Plan, kinds: &BTreeSet<InventoryKind>) -> Result<(), String> {
+    begin(pass, previous);
+    let members =
+        prune::members(pass, kinds).await.map_err(|error| crate::error::Chain(&error).to_string())?;
+    let uids = prune::uids(&members);
+    apply_and_prune(pass, previous, members, &Before { uids: &uids, bodies: None })
+        .await
+        .map_err(|failed| failed.message())?;
+    let mut state = pass.installation.state();
+    state.objects.retain(|key, _| previous.steps.contains_key(key));
+    state.complete = true;
+    Ok(())
+}
+
+fn failed_pivot(pass: &Pass, plan: &Plan, reason: &'static str, message: String) -> Outcome {
+    let mut inventory = inventory(pass);
+    let mut state = pass.installation.state();
+    state.failed = Some(FailedPivot {
+        content: plan.content.clone(),
+        generation: pass.deployment.metadata.generation,
+        at: Instant::now(),
+        reason,
+        message: message.clone(),
+    });
+    if state.complete {
+        inventory.pending_digest = None;
+    }
+    Outcome::Failed { reason, message, retry: Retry::After(retry::PIVOT), inventory }
+}

@@ -1,0 +1,215 @@
+//! What left the bundle: deleted, or released where data hangs on it.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use kube::api::{DynamicObject, ListParams};
+use kube::core::{ApiResource, GroupVersionKind, PartialObjectMeta};
+use kube::{Api, ResourceExt};
+use rukpak_crds::{InventoryKind, names};
+use rukpak_plain::ObjectKey;
+use rukpak_plan::Phase;
+use rukpak_plan::prune::{Decision, Guard, decide};
+
+use super::Pass;
+use crate::cluster::{Error, Identity, Kind};
+
+/// What was done.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Pruned {
+    /// Objects that were deleted.
+    pub deleted: Vec<String>,
+    /// Objects that were let go, and why.
+    pub released: Vec<String>,
+}
+
+/// An object of ours in the cluster.
+pub(crate) struct Member {
+    pub identity: Identity,
+    pub metadata: ObjectMeta,
+}
+
+/// Objects of ours by key.
+pub(crate) type Members = BTreeMap<ObjectKey, Member>;
+
+/// Their UIDs.
+pub(crate) fn uids(members: &Members) -> BTreeMap<ObjectKey, String> {
+    members.iter().filter_map(|(key, member)| Some((key.clone(), member.metadata.uid.clone()?))).collect()
+}
+
+/// Lists everything that carries our marks, of the kinds of the inventory.
+pub(crate) async fn members(
+    pass: &Pass,
+    kinds: &BTreeSet<InventoryKind>,
+) -> Result<Members, Error> {
+    let selector =
+        format!("{}={},{}={}", names::OWNER_KIND, names::OWNER_KIND_VALUE, names::OWNER_NAME, pass.owner.name);
+    let lists: Vec<_> = kinds.iter().map(|kind| list(pass, kind, &selector)).collect();
+    let mut members = BTreeMap::new();
+    for (kind, objects) in futures::future::try_join_all(lists).await?.into_iter().flatten() {
+        for object in objects.into_iter().filter(|object| pass.owner.owns_fully(&object.metadata)) {
+            let identity = Identity {
+                kind: kind.clone(),
+                namespace: object.metadata.namespace.clone(),
+                name: object.name_any(),
+            };
+            members.insert(key(&identity), Member { identity, metadata: object.metadata });
+        }
+    }
+    Ok(members)
+}
+
+fn key(identity: &Identity) -> ObjectKey {
+    ObjectKey {
+        group: identity.kind.resource.group.clone(),
+        kind: identity.kind.resource.kind.clone(),
+        namespace: identity.namespace.clone(),
+        name: identity.name.clone(),
+    }
+}
+
+type Listed = (Kind, Vec<PartialObjectMeta<DynamicObject>>);
+
+async fn list(pass: &Pass, kind: &InventoryKind, selector: &str) -> Result<Option<Listed>, Error> {
+    let gvk = GroupVersionKind::gvk(&kind.group, &kind.version, &kind.kind);
+    let Some(found) = pass.context.cluster.kinds.get(&gvk.api_version(), &kind.kind).await? else {
+        // The kind is gone, and its objects with it.
+        return Ok(None);
+    };
+    let api = pass.context.cluster.writer.scoped(&found.resource, None);
+    let params = ListParams::default().labels(selector);
+    match api.list_metadata(&params).await.map_err(Error::from) {
+        Ok(list) => Ok(Some((found, list.items))),
+        Err(error) if error.is_not_found() => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+/// Prunes every member that is not in `keep`, in the reverse order of applying.
+pub(crate) async fn prune(
+    pass: &Pass,
+    members: Members,
+    keep: &BTreeSet<ObjectKey>,
+) -> Result<Pruned, Error> {
+    let mut pruned = Pruned::default();
+    let mut leaving: Vec<(Phase, ObjectKey, Member)> = members
+        .into_iter()
+        .filter(|(key, member)| !keep.contains(key) && member.metadata.deletion_timestamp.is_none())
+        .map(|(key, member)| (Phase::of(&key.group, &key.kind), key, member))
+        .collect();
+    leaving.sort_by(|a, b| b.0.cmp(&a.0).then_with(|| a.1.cmp(&b.1)));
+    for (_, key, member) in leaving {
+        prune_latest(pass, &key, member, &mut pruned).await?;
+        pass.installation.state().objects.remove(&key);
+    }
+    Ok(pruned)
+}
+
+/// A status write in between makes the looked-at version an old one: look again, and decide again.
+async fn prune_latest(pass: &Pass, key: &ObjectKey, member: Member, pruned: &mut Pruned) -> Result<(), Error> {
+    const ATTEMPTS: usize = 5;
+    let Member { identity, mut metadata } = member;
+    for _ in 1..ATTEMPTS {
+        let member = Member { identity: identity.clone(), metadata };
+        match prune_one(pass, key, &member, pruned).await {
+            Err(error) if error.is_conflict() => {}
+            other => return other,
+        }
+        match pass.context.cluster.writer.metadata(&identity).await? {
+            Some(now) if pass.owner.owns_fully(&now) && now.deletion_timestamp.is_none() => metadata = now,
+            _ => return Ok(()),
+        }
+    }
+    prune_one(pass, key, &Member { identity, metadata }, pruned).await
+}
+
+async fn prune_one(pass: &Pass, key: &ObjectKey, member: &Member, pruned: &mut Pruned) -> Result<(), Error> {
+    let reason = match decide(&key.group, &key.kind, &member.metadata) {
+        Decision::Delete => None,
+        Decision::Release => Some("its data would be lost".to_owned()),
+        Decision::DeleteUnless(Guard::Instances) => instances(pass, member).await?,
+        Decision::DeleteUnless(Guard::Contents) => contents(pass, &member.identity.name).await?,
+        Decision::DeleteUnless(Guard::None | Guard::Data) => None,
+    };
+    let writer = &pass.context.cluster.writer;
+    match reason {
+        None => {
+            writer.delete(&member.identity, &member.metadata).await?;
+            tracing::info!(deployment = %pass.owner.name, object = %member.identity, "pruned");
+            pruned.deleted.push(member.identity.to_string());
+        }
+        Some(reason) => {
+            writer.release(&member.identity, &member.metadata, &pass.owner.uid).await?;
+            tracing::warn!(deployment = %pass.owner.name, object = %member.identity, %reason, "released, not deleted");
+            pruned.released.push(format!(
+                "{}: {reason}; delete it by hand, or annotate it with {}=\"true\" before it leaves the bundle",
+                member.identity,
+                names::ALLOW_DELETION
+            ));
+        }
+    }
+    Ok(())
+}
+
+/// Whether a definition has instances, in words.
+async fn instances(pass: &Pass, member: &Member) -> Result<Option<String>, Error> {
+    let Some(definition) = pass.context.cluster.writer.get(&member.identity).await? else { return Ok(None) };
+    let spec = &definition.body["spec"];
+    let text = |pointer: &str| spec.pointer(pointer).and_then(serde_json::Value::as_str).unwrap_or_default();
+    let served = spec["versions"].as_array().into_iter().flatten().find(|version| version["served"] == true);
+    let Some(version) = served.and_then(|version| version["name"].as_str()) else { return Ok(None) };
+    let gvk = GroupVersionKind::gvk(text("/group"), version, text("/names/kind"));
+    let resource = ApiResource::from_gvk_with_plural(&gvk, text("/names/plural"));
+    let found = living(pass, &resource, None).await?;
+    Ok(found.map(|name| format!("it has instances, {name} among them")))
+}
+
+/// Whether a namespace holds anything that would be lost with it, in words.
+async fn contents(pass: &Pass, namespace: &str) -> Result<Option<String>, Error> {
+    for resource in namespaced_resources(&pass.context.client).await? {
+        if let Some(name) = living(pass, &resource, Some(namespace)).await? {
+            return Ok(Some(format!("it is not empty: {name} is in it")));
+        }
+    }
+    Ok(None)
+}
+
+/// The first object that is not being deleted, is not derived from another, and is not there in every namespace.
+async fn living(pass: &Pass, resource: &ApiResource, namespace: Option<&str>) -> Result<Option<String>, Error> {
+    let api: Api<DynamicObject> = pass.context.cluster.writer.scoped(resource, namespace);
+    let list = match api.list_metadata(&ListParams::default().limit(500)).await.map_err(Error::from) {
+        Ok(list) => list,
+        Err(error) if matches!(error.code(), 404 | 405) => return Ok(None),
+        Err(error) => return Err(error),
+    };
+    let living = list.items.into_iter().find(|object| {
+        let derived = object.metadata.owner_references.iter().flatten().any(|owner| {
+            owner.controller == Some(true) && owner.kind != names::OWNER_KIND_VALUE
+        });
+        object.metadata.deletion_timestamp.is_none()
+            && !(namespace.is_some() && (derived || is_in_every_namespace(resource, &object.name_any())))
+    });
+    Ok(living.map(|object| format!("{} {:?}", resource.kind, object.name_any())))
+}
+
+fn is_in_every_namespace(resource: &ApiResource, name: &str) -> bool {
+    match (resource.group.as_str(), resource.kind.as_str()) {
+        ("", "ServiceAccount") => name == "default",
+        ("", "ConfigMap") => matches!(name, "kube-root-ca.crt" | "openshift-service-ca.crt"),
+        ("", "Secret") => name.starts_with("default-token-"),
+        ("", "Event" | "Endpoints") | ("events.k8s.io", _) | ("discovery.k8s.io", _) | ("coordination.k8s.io", _) => true,
+        _ => false,
+    }
+}
+
+async fn namespaced_resources(client: &kube::Client) -> Result<Vec<ApiResource>, Error> {
+    let discovery = kube::Discovery::new(client.clone()).run().await?;
+    Ok(discovery
+        .groups()
+        .flat_map(kube::discovery::ApiGroup::recommended_resources)
+        .filter(|(_, capabilities)| {
+            capabilities.scope == kube::discovery::Scope::Namespaced && capabilities.supports_operation("list")
+        })
+        .map(|(resource, _)| resource)
+        .collect())
+}

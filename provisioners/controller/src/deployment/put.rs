@@ -1,0 +1,182 @@
+//! One object: created, updated, taken over, or refused.
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use rukpak_crds::names::FIELD_MANAGER;
+use rukpak_plain::ObjectKey;
+use rukpak_plan::stamp::{creating, updating};
+use rukpak_plan::{Standing, fields};
+use serde_json::{Value, json};
+
+use super::Pass;
+use super::plan::Step;
+use crate::cluster::{self, Written};
+
+/// Why an object could not be applied.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Error {
+    /// It exists and is somebody else's. In the words of Helm, which clients of upstream know.
+    #[error(
+        "rendered manifests contain a resource that already exists. Unable to continue with install: {what} exists and \
+         cannot be imported into the current release: invalid ownership metadata; {why}. Delete it, or let this \
+         BundleDeployment take it over with the annotation core.rukpak.io/adopt-by={owner:?} on it"
+    )]
+    Collision { what: String, why: String, owner: String },
+    /// It must be gone first.
+    #[error("{what} {why}: waiting until it is gone")]
+    InTheWay { what: String, why: String },
+    /// The API server refused it.
+    #[error("{what} ({origin})")]
+    Refused {
+        what: String,
+        origin: String,
+        #[source]
+        source: cluster::Error,
+    },
+}
+
+impl Error {
+    /// Whether it looks as if the kind or something it refers to is missing.
+    pub fn is_not_found(&self) -> bool {
+        matches!(self, Self::Refused { source, .. } if source.is_not_found())
+    }
+
+    /// Whether it may pass by itself soon.
+    pub fn is_transient(&self) -> bool {
+        match self {
+            Self::Collision { .. } => false,
+            Self::InTheWay { .. } => true,
+            Self::Refused { source, .. } => source.is_transient() || source.is_conflict(),
+        }
+    }
+}
+
+/// What came of one object.
+pub(crate) enum Outcome {
+    /// It stands as declared.
+    Applied(Box<Written>),
+    /// It is a Namespace of somebody else: used as it is.
+    Used,
+}
+
+/// How to write.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Mode {
+    /// For real.
+    Real,
+    /// Validated and admitted, not stored.
+    DryRun,
+}
+
+/// A lost race is run again this often before it is reported.
+const ATTEMPTS: usize = 4;
+
+/// Applies one object. `uid` is the one it is known to have; without it, it is first tried to be created, in one request.
+pub(crate) async fn put(pass: &Pass, step: &Step, uid: Option<&str>, mode: Mode) -> Result<Outcome, Error> {
+    let mut uid = uid.map(str::to_owned);
+    let mut attempt = 0;
+    loop {
+        attempt += 1;
+        let body = match &uid {
+            Some(uid) => updating(step.body.clone(), uid),
+            None => creating(step.body.clone()),
+        };
+        let refusal = match send(pass, step, &body, mode).await {
+            Ok(written) => return Ok(Outcome::Applied(Box::new(written))),
+            Err(error) if error.is_conflict() && attempt < ATTEMPTS => error,
+            Err(error) => return Err(refused(step, error)),
+        };
+        tracing::debug!(object = %step.identity, %refusal, "it exists, or is another object than the one known");
+        match existing(pass, step, mode).await? {
+            Found::Nothing => uid = None,
+            Found::Ours(found) => uid = Some(found),
+            Found::Used => return Ok(Outcome::Used),
+        }
+    }
+}
+
+async fn send(pass: &Pass, step: &Step, body: &Value, mode: Mode) -> Result<Written, cluster::Error> {
+    pass.context.cluster.writer.apply(&step.identity, body, mode == Mode::DryRun).await
+}
+
+enum Found {
+    Nothing,
+    Ours(String),
+    Used,
+}
+
+/// Looks at what stands in the way, takes it over where that is allowed.
+async fn existing(pass: &Pass, step: &Step, mode: Mode) -> Result<Found, Error> {
+    let writer = &pass.context.cluster.writer;
+    let what = step.identity.to_string();
+    let metadata = match writer.metadata(&step.identity).await.map_err(|error| refused(step, error))? {
+        Some(metadata) => metadata,
+        None => return Ok(Found::Nothing),
+    };
+    let ours = |metadata: &ObjectMeta| Found::Ours(metadata.uid.clone().unwrap_or_default());
+    match pass.owner.standing(&metadata, &pass.context.system_namespace) {
+        Standing::Ours => Ok(ours(&metadata)),
+        Standing::HelmRelease | Standing::AdoptionAllowed => {
+            if mode == Mode::Real {
+                adopt(pass, step, &metadata).await?;
+            }
+            Ok(ours(&metadata))
+        }
+        Standing::Terminating => Err(Error::InTheWay { what, why: "is being deleted".to_owned() }),
+        Standing::LeftBehind { uid } => Err(Error::InTheWay {
+            what,
+            why: format!("is left from an earlier BundleDeployment of this name (UID {uid}) and is about to be garbage collected"),
+        }),
+        Standing::Foreign(_) if is_namespace(&step.key) => Ok(Found::Used),
+        Standing::Foreign(why) => Err(Error::Collision { what, why, owner: pass.owner.name.clone() }),
+    }
+}
+
+fn is_namespace(key: &ObjectKey) -> bool {
+    key.group.is_empty() && key.kind == "Namespace"
+}
+
+/// Moves the fields that upstream's Helm client owns to us, so that they can be removed later by leaving them out.
+async fn adopt(pass: &Pass, step: &Step, metadata: &ObjectMeta) -> Result<(), Error> {
+    tracing::info!(deployment = %pass.owner.name, object = %step.identity, "taking over");
+    let Some(entries) = fields::adopted(metadata, FIELD_MANAGER) else { return Ok(()) };
+    pass.context
+        .cluster
+        .writer
+        .move_fields(&step.identity, metadata, &entries)
+        .await
+        .map_err(|error| refused(step, error))
+}
+
+fn refused(step: &Step, source: cluster::Error) -> Error {
+    Error::Refused { what: step.identity.to_string(), origin: step.origin.clone(), source }
+}
+
+/// The step with the replicas that the object has now, where they were set through the `scale` subresource (an autoscaler,
+/// `kubectl scale`): those are not ours. `previous` is what our manifest said before.
+///
+/// Kubernetes 1.20 does not move the field to another manager on a write to `/scale`: there, a live value that differs
+/// from ours although we still own the field tells the same. Kubernetes since 1.22 lists the subresource.
+pub(crate) fn keep_scale(step: &Step, live: &Written, previous: Option<&Value>) -> Step {
+    let ours = step.body.pointer("/spec/replicas");
+    let current = live.body.pointer("/spec/replicas");
+    let (Some(ours), Some(current)) = (ours, current) else { return step.clone() };
+    let manifest_changed = previous.is_some_and(|previous| previous != ours);
+    let own_it = fields::applied(&live.metadata, FIELD_MANAGER)
+        .is_some_and(|set| set.pointer("/f:spec/f:replicas").is_some());
+    let scaled = own_it || scaled_through_subresource(&live.metadata);
+    if ours == current || manifest_changed || !scaled {
+        return step.clone();
+    }
+    let mut step = step.clone();
+    if let Some(spec) = step.body.get_mut("spec").and_then(Value::as_object_mut) {
+        spec.insert("replicas".to_owned(), json!(current));
+    }
+    step
+}
+
+fn scaled_through_subresource(metadata: &ObjectMeta) -> bool {
+    metadata.managed_fields.iter().flatten().any(|entry| {
+        entry.subresource.as_deref() == Some("scale")
+            && entry.fields_v1.as_ref().is_some_and(|set| set.0.pointer("/f:spec/f:replicas").is_some())
+    })
+}

@@ -1,0 +1,97 @@
+//! Builds the context from the options.
+
+use std::sync::Arc;
+
+use kube::{Client, Config};
+use rukpak_crds::{Bundle, BundleDeployment};
+use rukpak_source::git::{Fetcher, FetcherOptions};
+use rukpak_source::image::{Puller, PullerOptions};
+use rukpak_store::Store;
+use tokio::sync::Semaphore;
+use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
+use tokio_util::sync::CancellationToken;
+
+use super::Error;
+use crate::args::Options;
+use crate::cluster::Cluster;
+use crate::context::{Context, Failures, Wake, WrittenVersions};
+use crate::deployment::Installations;
+use crate::watch::{Dependents, Streams};
+
+type Requests<K> = UnboundedReceiver<kube::runtime::reflector::ObjectRef<K>>;
+
+/// The context and what feeds it.
+pub(super) struct Parts {
+    pub context: Arc<Context>,
+    pub bundles: Streams<Bundle>,
+    pub deployments: Streams<BundleDeployment>,
+    pub bundle_queue: Requests<Bundle>,
+    pub deployment_queue: Requests<BundleDeployment>,
+}
+
+pub(super) async fn assemble(options: &Options) -> Result<Parts, Error> {
+    let store = store(options).await?;
+    let (images, git) = sources(options, &store)?;
+    let client = client().await?;
+    let (bundle_sender, bundle_queue) = unbounded_channel();
+    let (deployment_sender, deployment_queue) = unbounded_channel();
+    let wake = Wake { bundles: bundle_sender, deployments: deployment_sender };
+    let installations = Installations::default();
+    let bundles = Streams::new(client.clone());
+    let deployments = Streams::new(client.clone());
+    let context = Context {
+        cluster: Cluster::new(client.clone(), options.requests_in_flight),
+        store: Arc::new(store),
+        images,
+        git,
+        limits: options.limits.clone(),
+        system_namespace: options.system_namespace.clone(),
+        health_gate: options.feature_gates.bundle_deployment_health,
+        bundles: bundles.store.clone(),
+        deployments: deployments.store.clone(),
+        dependents: Dependents::new(client.clone(), installations.clone(), wake.clone()),
+        filled: CancellationToken::new(),
+        wake,
+        installations,
+        failures: Failures::default(),
+        written: WrittenVersions::default(),
+        fetches: Semaphore::new(options.concurrency),
+        client,
+    };
+    Ok(Parts { context: Arc::new(context), bundles, deployments, bundle_queue, deployment_queue })
+}
+
+async fn client() -> Result<Client, Error> {
+    let config = Config::infer().await.map_err(|error| Error::Config(Box::new(error)))?;
+    Client::try_from(config).map_err(|error| Error::Client(Box::new(error)))
+}
+
+async fn store(options: &Options) -> Result<Store, Error> {
+    let root = options.storage_dir.clone();
+    let failed = |source| Error::Store { path: options.storage_dir.clone(), source };
+    match tokio::task::spawn_blocking(move || Store::open(&root)).await {
+        Ok(opened) => opened.map_err(failed),
+        Err(_) => Err(Error::Ended("opening the store")),
+    }
+}
+
+fn sources(options: &Options, store: &Store) -> Result<(Puller, Fetcher), Error> {
+    let mut pem = Vec::new();
+    for path in &options.source_ca_files {
+        let read = std::fs::read(path).map_err(|source| Error::CaFile { path: path.clone(), source })?;
+        pem.extend_from_slice(&read);
+        pem.push(b'\n');
+    }
+    let stage = store.stage_dir().to_owned();
+    let mut puller = PullerOptions::new(stage.clone(), options.limits.clone());
+    puller.plain_http.clone_from(&options.plain_http_registries);
+    let git = FetcherOptions {
+        program: std::env::current_exe().map_err(Error::Program)?,
+        arguments: vec!["git-child".to_owned()],
+        limits: options.limits.clone(),
+        stage_dir: stage,
+        extra_ca_pem: (!pem.is_empty()).then(|| String::from_utf8_lossy(&pem).into_owned()),
+    };
+    puller.extra_ca_pem = pem;
+    Ok((Puller::new(puller).map_err(|error| Error::Images(Box::new(error)))?, Fetcher::new(git)))
+}

@@ -1,0 +1,108 @@
+//! From what the watches see to requests for a pass.
+
+use std::collections::{BTreeSet, HashSet};
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::StreamExt;
+use kube::{Api, ResourceExt};
+use rukpak_crds::{Bundle, BundleDeployment, names};
+
+use crate::bundle;
+use crate::context::Context;
+use crate::probes::Readiness;
+use crate::watch::{Change, Streams};
+
+/// Follows Bundles: each change is news for the Bundle and for the deployment that it was generated for.
+pub(super) async fn bundles(streams: Streams<Bundle>, context: &Arc<Context>) {
+    let mut changes = pin!(streams.changes());
+    while let Some(change) = changes.next().await {
+        match change {
+            Change::Present(object) => {
+                context.wake.bundle(&object.name_any());
+                wake_owner(&object, context);
+            }
+            Change::Gone(object) => {
+                let uid = object.uid().unwrap_or_default();
+                bundle::gone(&object.name_any(), &uid, context).await;
+                wake_owner(&object, context);
+            }
+            Change::Listed => {
+                let names: HashSet<String> = context.bundles.state().iter().map(|object| object.name_any()).collect();
+                names.iter().for_each(|name| context.wake.bundle(name));
+                bundle::sweep(names, context).await;
+                for deployment in context.deployments.state() {
+                    context.wake.deployment(&deployment.name_any());
+                }
+            }
+        }
+    }
+}
+
+fn wake_owner(bundle: &Bundle, context: &Context) {
+    for owner in bundle.owner_references().iter().filter(|owner| owner.kind == names::OWNER_KIND_VALUE) {
+        context.wake.deployment(&owner.name);
+    }
+}
+
+/// Follows BundleDeployments.
+pub(super) async fn deployments(streams: Streams<BundleDeployment>, context: &Arc<Context>) {
+    let mut changes = pin!(streams.changes());
+    while let Some(change) = changes.next().await {
+        match change {
+            Change::Present(object) => {
+                tracing::debug!(deployment = %object.name_any(), "changed");
+                context.wake.deployment(&object.name_any());
+            }
+            Change::Gone(object) => forget(context, &object).await,
+            Change::Listed => {
+                let names: BTreeSet<String> =
+                    context.deployments.state().iter().map(|object| object.name_any()).collect();
+                names.iter().for_each(|name| context.wake.deployment(name));
+                crate::deployment::sweep(context, &names).await;
+            }
+        }
+    }
+}
+
+async fn forget(context: &Arc<Context>, object: &BundleDeployment) {
+    let uid = object.uid().unwrap_or_default();
+    context.written.forget(&uid);
+    context.failures.clear(&uid);
+    crate::deployment::gone(context, &object.name_any()).await;
+}
+
+/// Tells all who wait when both stores are filled. They cannot each ask the stores: of several that wait for one store of
+/// kube-runtime 5.0, only the last is woken.
+pub(super) async fn filled(context: Arc<Context>) -> &'static str {
+    if context.bundles.wait_until_ready().await.is_ok() && context.deployments.wait_until_ready().await.is_ok() {
+        context.filled.cancel();
+    }
+    ""
+}
+
+/// Finds out whether the API types are served and the watches filled, for the readiness probe.
+pub(super) async fn readiness(context: Arc<Context>, readiness: Arc<Readiness>) -> &'static str {
+    // A request, not a watch: while the types are not served there is nothing to watch.
+    const PAUSE: Duration = Duration::from_secs(2);
+    loop {
+        let bundles: Api<Bundle> = Api::all(context.client.clone());
+        let deployments: Api<BundleDeployment> = Api::all(context.client.clone());
+        let one = kube::api::ListParams::default().limit(1);
+        let served = bundles.list_metadata(&one).await.map(|_| ());
+        match served.and(deployments.list_metadata(&one).await.map(|_| ())) {
+            Ok(()) => break,
+            Err(error) => {
+                let hint = "apply the CustomResourceDefinitions: kubectl apply -f manifests/install.yaml";
+                readiness.definitions(Err(format!("{error}; {hint}")));
+                tokio::time::sleep(PAUSE).await;
+            }
+        }
+    }
+    readiness.definitions(Ok(()));
+    context.filled.cancelled().await;
+    readiness.caches(Ok(()));
+    tracing::info!("ready");
+    ""
+}

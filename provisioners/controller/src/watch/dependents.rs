@@ -1,0 +1,218 @@
+//! Watches over the objects that are installed.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::pin::pin;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use futures::StreamExt;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use kube::api::DynamicObject;
+use kube::core::PartialObjectMeta;
+use kube::runtime::watcher::{self, Event};
+use kube::runtime::WatchStreamExt;
+use kube::{Api, Client};
+use rukpak_crds::names;
+use rukpak_plain::ObjectKey;
+use rukpak_plan::{Mark, Owner};
+use tokio::sync::watch;
+
+use crate::cluster::{Identity, Kind};
+use crate::context::Wake;
+use crate::deployment::{Installations, Reaction};
+
+type GroupKind = (String, String);
+
+/// The watches, one a kind, started when the first object of the kind is applied and stopped when no deployment has one.
+pub struct Dependents {
+    client: Client,
+    hub: Arc<Hub>,
+}
+
+/// What the watch tasks share.
+struct Hub {
+    installations: Installations,
+    wake: Wake,
+    kinds: Mutex<HashMap<GroupKind, Watched>>,
+}
+
+struct Watched {
+    task: tokio::task::AbortHandle,
+    synced: watch::Receiver<bool>,
+    index: BTreeMap<ObjectKey, Observed>,
+}
+
+/// An object as a watch saw it last.
+#[derive(Clone, Debug)]
+pub struct Observed {
+    /// Whose its marks say it is.
+    pub owner: Owner,
+    /// Its mark.
+    pub mark: Mark,
+    /// Where it is.
+    pub identity: Identity,
+}
+
+impl Dependents {
+    /// Without any watch yet.
+    pub fn new(client: Client, installations: Installations, wake: Wake) -> Self {
+        Self { client, hub: Arc::new(Hub { installations, wake, kinds: Mutex::default() }) }
+    }
+
+    /// Starts the watches that are not running yet.
+    pub fn ensure<'a>(&self, kinds: impl IntoIterator<Item = &'a Kind>) {
+        let mut watched = self.hub.lock();
+        for kind in kinds {
+            let id = (kind.resource.group.clone(), kind.resource.kind.clone());
+            watched.entry(id.clone()).or_insert_with(|| {
+                let (synced_sender, synced) = watch::channel(false);
+                let task = tokio::spawn(follow(self.client.clone(), self.hub.clone(), kind.clone(), synced_sender));
+                Watched { task: task.abort_handle(), synced, index: BTreeMap::new() }
+            });
+        }
+    }
+
+    /// Waits until the first list of each of these kinds is in. `false` if that takes longer than `patience`.
+    pub async fn synced(&self, kinds: &[Kind], patience: Duration) -> bool {
+        let receivers: Vec<watch::Receiver<bool>> = {
+            let watched = self.hub.lock();
+            kinds
+                .iter()
+                .filter_map(|kind| watched.get(&(kind.resource.group.clone(), kind.resource.kind.clone())))
+                .map(|watched| watched.synced.clone())
+                .collect()
+        };
+        let all = async {
+            for mut receiver in receivers {
+                if receiver.wait_for(|synced| *synced).await.is_err() {
+                    return false;
+                }
+            }
+            true
+        };
+        tokio::time::timeout(patience, all).await.unwrap_or(false)
+    }
+
+    /// Everything that carries the marks of `owner`.
+    pub fn of(&self, owner: &Owner) -> BTreeMap<ObjectKey, Observed> {
+        let watched = self.hub.lock();
+        watched
+            .values()
+            .flat_map(|watched| watched.index.iter())
+            .filter(|(_, observed)| observed.owner == *owner)
+            .map(|(key, observed)| (key.clone(), observed.clone()))
+            .collect()
+    }
+
+    /// The object as it was seen last.
+    pub fn get(&self, key: &ObjectKey) -> Option<Observed> {
+        self.hub.lock().get(&(key.group.clone(), key.kind.clone()))?.index.get(key).cloned()
+    }
+
+    /// Stops the watches of all other kinds.
+    pub fn retain(&self, kinds: &BTreeSet<GroupKind>) {
+        self.hub.lock().retain(|id, watched| {
+            let keep = kinds.contains(id);
+            if !keep {
+                watched.task.abort();
+            }
+            keep
+        });
+    }
+}
+
+impl Hub {
+    fn lock(&self) -> MutexGuard<'_, HashMap<GroupKind, Watched>> {
+        self.kinds.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn seen(&self, id: &GroupKind, kind: &Kind, metadata: &ObjectMeta) -> ObjectKey {
+        let observed = observed(kind, metadata);
+        let key = key(kind, metadata);
+        let before = self.lock().get_mut(id).and_then(|watched| watched.index.insert(key.clone(), observed.clone()));
+        // A changed owner label is news for the deployment that the object was taken from.
+        let owners: HashSet<&str> =
+            before.iter().map(|before| before.owner.name.as_str()).chain([observed.owner.name.as_str()]).collect();
+        for name in owners {
+            self.react(name, |installation| installation.seen(&key, &observed.owner, &observed.mark));
+        }
+        key
+    }
+
+    fn lost(&self, id: &GroupKind, key: &ObjectKey) {
+        let before = self.lock().get_mut(id).and_then(|watched| watched.index.remove(key));
+        if let Some(before) = before {
+            self.react(&before.owner.name, |installation| installation.lost(key, &before.mark.uid));
+        }
+    }
+
+    fn react(&self, name: &str, observe: impl FnOnce(&crate::deployment::Installation) -> Reaction) {
+        if let Some(installation) = self.installations.named(name)
+            && observe(&installation) == Reaction::Wake
+        {
+            self.wake.deployment(name);
+        }
+    }
+
+    fn keys(&self, id: &GroupKind) -> Vec<ObjectKey> {
+        self.lock().get(id).map(|watched| watched.index.keys().cloned().collect()).unwrap_or_default()
+    }
+}
+
+async fn follow(client: Client, hub: Arc<Hub>, kind: Kind, synced: watch::Sender<bool>) {
+    let id = (kind.resource.group.clone(), kind.resource.kind.clone());
+    let api: Api<PartialObjectMeta<DynamicObject>> = Api::all_with(client, &kind.resource);
+    let config = watcher::Config::default().labels(&format!("{}={}", names::OWNER_KIND, names::OWNER_KIND_VALUE));
+    let mut events = pin!(watcher::watcher(api, config).default_backoff());
+    let mut listed: HashSet<ObjectKey> = HashSet::new();
+    while let Some(event) = events.next().await {
+        match event {
+            Ok(Event::Init) => listed.clear(),
+            Ok(Event::InitApply(object)) => {
+                listed.insert(hub.seen(&id, &kind, &metadata(object)));
+            }
+            Ok(Event::InitDone) => {
+                for key in hub.keys(&id).into_iter().filter(|key| !listed.contains(key)) {
+                    hub.lost(&id, &key);
+                }
+                listed = HashSet::new();
+                synced.send_replace(true);
+            }
+            Ok(Event::Apply(object)) => {
+                hub.seen(&id, &kind, &metadata(object));
+            }
+            Ok(Event::Delete(object)) => hub.lost(&id, &key(&kind, &object.metadata)),
+            Err(error) => tracing::debug!(kind = %kind.resource.kind, %error, "watch interrupted; resuming"),
+        }
+    }
+}
+
+fn metadata(object: PartialObjectMeta<DynamicObject>) -> ObjectMeta {
+    object.metadata
+}
+
+fn key(kind: &Kind, metadata: &ObjectMeta) -> ObjectKey {
+    ObjectKey {
+        group: kind.resource.group.clone(),
+        kind: kind.resource.kind.clone(),
+        namespace: metadata.namespace.clone(),
+        name: metadata.name.clone().unwrap_or_default(),
+    }
+}
+
+fn observed(kind: &Kind, metadata: &ObjectMeta) -> Observed {
+    let text = |map: &Option<BTreeMap<String, String>>, key: &str| {
+        map.as_ref().and_then(|map| map.get(key)).cloned().unwrap_or_default()
+    };
+    let controller = metadata.owner_references.iter().flatten().find(|owner| owner.controller == Some(true));
+    let uid =
+        controller.map_or_else(|| text(&metadata.annotations, names::OWNER_UID), |controller| controller.uid.clone());
+    let owner = Owner { name: text(&metadata.labels, names::OWNER_NAME), uid };
+    let mark = Mark::of(metadata, &owner, names::FIELD_MANAGER);
+    let identity = Identity {
+        kind: kind.clone(),
+        namespace: metadata.namespace.clone(),
+        name: metadata.name.clone().unwrap_or_default(),
+    };
+    Observed { owner, mark, identity }
+}

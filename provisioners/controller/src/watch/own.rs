@@ -1,0 +1,97 @@
+//! Watches over our own kinds and over CustomResourceDefinitions.
+
+use std::fmt::Debug;
+use std::hash::Hash;
+use std::pin::pin;
+use std::sync::Arc;
+
+use futures::{Stream, StreamExt};
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use kube::runtime::reflector::{self, ObjectRef, Store};
+use kube::runtime::watcher::{self, Event};
+use kube::core::PartialObjectMeta;
+use kube::runtime::WatchStreamExt;
+use kube::{Api, Client, Resource, ResourceExt};
+use serde::de::DeserializeOwned;
+
+use crate::context::Context;
+
+/// A reflector's store and the events that fill it.
+pub struct Streams<K>
+where
+    K: Resource + Clone + 'static,
+    K::DynamicType: Hash + Eq + Clone,
+{
+    /// The objects as last seen.
+    pub store: Store<K>,
+    writer: reflector::store::Writer<K>,
+    api: Api<K>,
+}
+
+/// What happened to an object of ours.
+pub enum Change<K> {
+    /// It is there, new or changed.
+    Present(Arc<K>),
+    /// It is gone.
+    Gone(Arc<K>),
+    /// The first list, or the list after an interruption, is complete.
+    Listed,
+}
+
+impl<K> Streams<K>
+where
+    K: Resource<DynamicType = (), Scope = kube::core::ClusterResourceScope>
+        + Clone
+        + Debug
+        + DeserializeOwned
+        + Send
+        + Sync
+        + 'static,
+{
+    /// For all objects of the kind.
+    pub fn new(client: Client) -> Self {
+        let (store, writer) = reflector::store();
+        Self { store, writer, api: Api::all(client) }
+    }
+
+    /// The changes, endlessly; the store is filled on the way, before a change is told.
+    pub fn changes(self) -> impl Stream<Item = Change<K>> {
+        let store = self.store;
+        watcher::watcher(self.api, watcher::Config::default())
+            .default_backoff()
+            .reflect(self.writer)
+            .filter_map(move |event| {
+                let change = match event {
+                    Ok(Event::Apply(object)) => {
+                        // Older objects leave the store with their key; the store's copy is shared, not cloned.
+                        store.get(&ObjectRef::from_obj(&object)).map(Change::Present)
+                    }
+                    Ok(Event::Delete(object)) => Some(Change::Gone(Arc::new(object))),
+                    Ok(Event::InitDone) => Some(Change::Listed),
+                    Ok(Event::Init | Event::InitApply(_)) => None,
+                    Err(error) => {
+                        tracing::debug!(kind = %K::kind(&()), %error, "watch interrupted; resuming");
+                        None
+                    }
+                };
+                std::future::ready(change)
+            })
+    }
+}
+
+/// Follows CustomResourceDefinitions, endlessly: what a deployment misses may have come.
+pub async fn definitions(client: Client, context: Arc<Context>) {
+    let api: Api<PartialObjectMeta<CustomResourceDefinition>> = Api::all(client);
+    let mut events = pin!(watcher::watcher(api, watcher::Config::default()).default_backoff());
+    while let Some(event) = events.next().await {
+        let Ok(Event::Apply(definition) | Event::InitApply(definition) | Event::Delete(definition)) = event else {
+            continue;
+        };
+        let name = definition.name_any();
+        let Some((_, group)) = name.split_once('.') else { continue };
+        context.cluster.kinds.forget(group);
+        for deployment in context.installations.missing(group) {
+            context.wake.deployment(&deployment);
+        }
+    }
+}

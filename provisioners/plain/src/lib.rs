@@ -1,0 +1,19 @@
+//! plain+v0 bundles: a [`BundleTree`](rukpak_content::BundleTree) to Kubernetes [`Object`]s.
+//!
+//! ```text
+//! bundle     the format: the folder, at least one object         manifests  files to objects, Lists, repetitions
+//! object     one object: checks, identity, what is applied       yaml       bytes to values, as kubectl reads them
+//! ```
+//!
+//! Pure: no I/O, no clock, no client. The same bytes always give the same objects, warnings and errors.
+
+pub mod bundle;
+pub mod manifests;
+pub mod object;
+mod warning;
+pub mod yaml;
+
+pub use bundle::load;
+pub use manifests::Loaded;
+pub use object::{Gvk, Object, ObjectKey, Origin};
+pub use warning::{MAX_WARNINGS, Warning};

@@ -1,0 +1,151 @@
+//! What a declared object must have.
+
+use serde_json::{Map, Value};
+
+/// Why a value is not a declared object. Values are never shown: they may be secret.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Error {
+    /// Not a mapping: a README or a `.gitignore`, mostly. The text is what upstream's users know.
+    #[error(
+        "json: cannot unmarshal {found} into Go value of type unstructured.detector: a manifest is a mapping with apiVersion, kind and metadata"
+    )]
+    NotAnObject {
+        /// The JSON type.
+        found: &'static str,
+    },
+    /// No `kind`. The beginning of the text is what upstream's users know.
+    #[error("Object 'Kind' is missing: set kind")]
+    KindMissing,
+    /// No `apiVersion`.
+    #[error("Object 'apiVersion' is missing: set apiVersion, such as v1 or apps/v1")]
+    ApiVersionMissing,
+    /// More than one slash, or nothing on one side of it.
+    #[error("apiVersion {0:?} is neither <version> nor <group>/<version>")]
+    ApiVersion(String),
+    /// No name, but `generateName`.
+    #[error("metadata.name is missing: generateName would make a new object at every apply, so give it a name")]
+    GenerateName,
+    /// No name.
+    #[error("metadata.name is missing: set it")]
+    NameMissing,
+    /// A field has another type than every Kubernetes object gives it.
+    #[error("{field} is {found}, not {expected}{}", if *.expected == "a string" { ": quote the value" } else { "" })]
+    Type {
+        /// The field's path.
+        field: String,
+        /// The JSON type it has.
+        found: &'static str,
+        /// The one it should have.
+        expected: &'static str,
+    },
+    /// A name that cannot be part of a URL path, which is how the API server is asked for it.
+    #[error("{field} {text:?} is not a name: it is `.` or `..`, or contains `/` or `%`")]
+    PathSegment {
+        /// The field's path.
+        field: &'static str,
+        /// What it says.
+        text: String,
+    },
+}
+
+/// Checks `value` and fills in what the API server would.
+pub(super) fn checked(value: Value) -> Result<Map<String, Value>, Error> {
+    let Value::Object(mut map) = value else { return Err(Error::NotAnObject { found: json_type(&value) }) };
+    let kind = required(&map, "kind", Error::KindMissing)?;
+    path_segment("kind", kind)?;
+    api_version(required(&map, "apiVersion", Error::ApiVersionMissing)?)?;
+    let is_secret = kind == "Secret" && map.get("apiVersion").is_some_and(|version| version == "v1");
+    metadata(&mut map)?;
+    if is_secret {
+        strings(map.get_mut("stringData"), "stringData")?;
+    }
+    Ok(map)
+}
+
+fn required<'a>(map: &'a Map<String, Value>, field: &str, missing: Error) -> Result<&'a str, Error> {
+    match map.get(field) {
+        Some(Value::String(text)) if !text.is_empty() => Ok(text),
+        None | Some(Value::Null | Value::String(_)) => Err(missing),
+        Some(other) => Err(wrong_type(field, other, "a string")),
+    }
+}
+
+fn api_version(text: &str) -> Result<(), Error> {
+    let (group, version) = text.split_once('/').map_or((None, text), |(group, version)| (Some(group), version));
+    if version.is_empty() || version.contains('/') || group == Some("") {
+        return Err(Error::ApiVersion(text.to_owned()));
+    }
+    path_segment("apiVersion", version)?;
+    group.map_or(Ok(()), |group| path_segment("apiVersion", group))
+}
+
+fn metadata(map: &mut Map<String, Value>) -> Result<(), Error> {
+    let metadata = match map.get_mut("metadata") {
+        None | Some(Value::Null) => return Err(Error::NameMissing),
+        Some(Value::Object(metadata)) => metadata,
+        Some(other) => return Err(wrong_type("metadata", other, "a mapping")),
+    };
+    match metadata.get("name") {
+        Some(Value::String(name)) if !name.is_empty() => path_segment("metadata.name", name)?,
+        None | Some(Value::Null | Value::String(_)) => {
+            let generates = metadata.get("generateName").is_some_and(|prefix| !prefix.is_null());
+            return Err(if generates { Error::GenerateName } else { Error::NameMissing });
+        }
+        Some(other) => return Err(wrong_type("metadata.name", other, "a string")),
+    }
+    match metadata.get("namespace") {
+        None | Some(Value::Null) => {}
+        Some(Value::String(namespace)) => path_segment("metadata.namespace", namespace)?,
+        Some(other) => return Err(wrong_type("metadata.namespace", other, "a string")),
+    }
+    strings(metadata.get_mut("labels"), "metadata.labels")?;
+    strings(metadata.get_mut("annotations"), "metadata.annotations")
+}
+
+/// A mapping to text. Null is empty text, as Go decodes it.
+fn strings(value: Option<&mut Value>, field: &str) -> Result<(), Error> {
+    let map = match value {
+        None | Some(Value::Null) => return Ok(()),
+        Some(Value::Object(map)) => map,
+        Some(other) => return Err(wrong_type(field, other, "a mapping")),
+    };
+    for (key, value) in map {
+        match value {
+            Value::String(_) => {}
+            Value::Null => *value = Value::String(String::new()),
+            other => return Err(wrong_type(&format!("{field}[{key:?}]"), other, "a string")),
+        }
+    }
+    Ok(())
+}
+
+fn path_segment(field: &'static str, text: &str) -> Result<(), Error> {
+    if matches!(text, "." | "..") || text.contains(['/', '%']) {
+        return Err(Error::PathSegment { field, text: text.to_owned() });
+    }
+    Ok(())
+}
+
+fn wrong_type(field: &str, value: &Value, expected: &'static str) -> Error {
+    let found = match value {
+        Value::Null => "null",
+        Value::Bool(_) => "a boolean",
+        Value::Number(_) => "a number",
+        Value::String(_) => "a string",
+        Value::Array(_) => "a list",
+        Value::Object(_) => "a mapping",
+    };
+    Error::Type { field: field.to_owned(), found, expected }
+}
+
+/// The type's name in Go's error texts.
+fn json_type(value: &Value) -> &'static str {
+    match value {
+        Value::Null => "null",
+        Value::Bool(_) => "bool",
+        Value::Number(_) => "number",
+        Value::String(_) => "string",
+        Value::Array(_) => "array",
+        Value::Object(_) => "object",
+    }
+}

@@ -1,0 +1,164 @@
+//! YAML and JSON as kubectl reads them: bytes to JSON values, each with the place it stands at.
+//!
+//! [`parse`] is pure and total: any bytes give documents or an [`Error`], in time and memory bounded by the
+//! length of the input and [`Limits::yaml_nodes`].
+
+use std::fmt;
+use std::sync::Arc;
+
+use rukpak_content::{LimitExceeded, Limits};
+use saphyr_parser::Marker;
+use serde_json::Value;
+
+use crate::Warning;
+
+mod anchor;
+mod document;
+mod json;
+mod loader;
+mod path;
+mod reindent;
+mod scalar;
+mod split;
+mod text;
+
+/// How many mappings and sequences may lie in each other. One more is refused.
+///
+/// The API server's answers are read with a bound of 128, and what a server adds around an object (a list, the
+/// record of managed fields) takes some of it.
+pub const MAX_DEPTH: usize = 100;
+
+/// One document of a file. Empty documents are left out.
+#[derive(Debug, PartialEq)]
+pub struct Document {
+    /// Where it begins.
+    pub place: Place,
+    /// What it says; never null.
+    pub value: Value,
+}
+
+/// A place in a file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Place {
+    /// The file's path as the caller named it.
+    pub file: Arc<str>,
+    /// Which document, from 1. Documents of comments and white space alone do not count.
+    pub document: usize,
+    /// The line in the file, from 1.
+    pub line: usize,
+}
+
+impl Place {
+    /// The same document, `marker` lines further: the place is where the parsed text begins.
+    fn at_line_of(&self, marker: Marker) -> Self {
+        Self { line: self.line + marker.line().saturating_sub(1), ..self.clone() }
+    }
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "{}, document {} (line {})", self.file, self.document, self.line)
+    }
+}
+
+/// Why a file cannot be read.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The bytes are not UTF-8, or UTF-16 with a byte order mark.
+    #[error("{file} (line {line}): not UTF-8 text: save the file as UTF-8")]
+    Encoding {
+        /// The file.
+        file: Arc<str>,
+        /// The line, from 1.
+        line: usize,
+    },
+    /// A control character stands in YAML.
+    #[error("{file} (line {line}): control characters are not allowed: write {escape} in a double quoted string")]
+    Control {
+        /// The file.
+        file: Arc<str>,
+        /// The line, from 1.
+        line: usize,
+        /// The character as YAML escapes it.
+        escape: String,
+    },
+    /// Neither YAML nor, where it begins with `{`, JSON.
+    #[error("{place}, column {column}: {problem}")]
+    Syntax {
+        /// Where.
+        place: Place,
+        /// The column in characters, from 1.
+        column: usize,
+        /// The parser's words.
+        problem: String,
+    },
+    /// A scalar, key, merge or alias that has no meaning.
+    #[error("{place}, {path}: {problem}")]
+    Meaning {
+        /// Where.
+        place: Place,
+        /// The field, such as `spec.ports[0]`.
+        path: String,
+        /// What is wrong and what to do.
+        problem: String,
+    },
+    /// More nested than [`MAX_DEPTH`].
+    #[error("{0}: nested deeper than {MAX_DEPTH} levels")]
+    Depth(Place),
+    /// Larger than a limit allows.
+    #[error(transparent)]
+    Limit(#[from] LimitExceeded),
+}
+
+/// Reads all documents of a file.
+///
+/// `file` is only used in messages. A file that begins with `{` is read as concatenated JSON values, and as YAML if
+/// that fails. Warnings go to `warnings`.
+pub fn parse(
+    file: &Arc<str>,
+    bytes: &[u8],
+    limits: &Limits,
+    warnings: &mut Vec<Warning>,
+) -> Result<Vec<Document>, Error> {
+    let text = text::decode(file, bytes)?;
+    let mut json_error = None;
+    if text.trim_start().starts_with('{') {
+        let known = warnings.len();
+        match json::parse(file, &text, limits, warnings) {
+            Ok(documents) => return Ok(documents),
+            Err(error @ Error::Syntax { .. }) => json_error = Some(error),
+            Err(error) => return Err(error),
+        }
+        warnings.truncate(known);
+    }
+    match parse_yaml(file, &text, limits, warnings) {
+        Err(error) if is_json(file) => Err(json_error.unwrap_or(error)),
+        documents => documents,
+    }
+}
+
+fn is_json(file: &str) -> bool {
+    file.rsplit_once('.').is_some_and(|(_, extension)| extension.eq_ignore_ascii_case("json"))
+}
+
+fn parse_yaml(
+    file: &Arc<str>,
+    text: &str,
+    limits: &Limits,
+    warnings: &mut Vec<Warning>,
+) -> Result<Vec<Document>, Error> {
+    text::check_characters(file, text)?;
+    let mut documents = Vec::new();
+    for (index, chunk) in split::chunks(text).enumerate() {
+        let place = Place { file: Arc::clone(file), document: index + 1, line: chunk.line };
+        let (value, line) = document::load(&place, chunk.text, limits, warnings)?;
+        if !value.is_null() {
+            documents.push(Document { place: Place { line, ..place }, value });
+        }
+    }
+    Ok(documents)
+}
+
+#[cfg(test)]
+#[path = "yaml/tests.rs"]
+mod tests;

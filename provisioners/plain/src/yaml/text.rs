@@ -1,0 +1,57 @@
+//! Bytes to characters.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use super::Error;
+
+/// Decodes UTF-8, with or without a byte order mark, or UTF-16 with one.
+pub(super) fn decode<'a>(file: &Arc<str>, bytes: &'a [u8]) -> Result<Cow<'a, str>, Error> {
+    match bytes {
+        [0xff, 0xfe, rest @ ..] => utf16(file, rest, u16::from_le_bytes),
+        [0xfe, 0xff, rest @ ..] => utf16(file, rest, u16::from_be_bytes),
+        [0xef, 0xbb, 0xbf, rest @ ..] => utf8(file, rest),
+        _ => utf8(file, bytes),
+    }
+}
+
+fn utf8<'a>(file: &Arc<str>, bytes: &'a [u8]) -> Result<Cow<'a, str>, Error> {
+    std::str::from_utf8(bytes)
+        .map(Cow::Borrowed)
+        .map_err(|error| Error::Encoding { file: Arc::clone(file), line: line_at(&bytes[..error.valid_up_to()]) })
+}
+
+fn utf16<'a>(file: &Arc<str>, bytes: &[u8], unit: fn([u8; 2]) -> u16) -> Result<Cow<'a, str>, Error> {
+    let (pairs, rest) = bytes.as_chunks::<2>();
+    let mut text = String::with_capacity(bytes.len());
+    for character in char::decode_utf16(pairs.iter().map(|pair| unit(*pair))) {
+        match character {
+            Ok(character) => text.push(character),
+            Err(_) => return Err(Error::Encoding { file: Arc::clone(file), line: line_at(text.as_bytes()) }),
+        }
+    }
+    if rest.is_empty() {
+        Ok(Cow::Owned(text))
+    } else {
+        Err(Error::Encoding { file: Arc::clone(file), line: line_at(text.as_bytes()) })
+    }
+}
+
+/// Refuses the control characters that YAML refuses. A NUL above all: the parser would take it for the end.
+pub(super) fn check_characters(file: &Arc<str>, text: &str) -> Result<(), Error> {
+    let bytes = text.as_bytes();
+    let is_control = |byte: &u8| (*byte < b' ' && !matches!(byte, b'\t' | b'\n' | b'\r')) || *byte == 0x7f;
+    match bytes.iter().position(is_control) {
+        None => Ok(()),
+        Some(at) => Err(Error::Control {
+            file: Arc::clone(file),
+            line: line_at(&bytes[..at]),
+            escape: format!("\\x{:02x}", bytes[at]),
+        }),
+    }
+}
+
+/// The line, from 1, of what comes after `before`.
+pub(super) fn line_at(before: &[u8]) -> usize {
+    1 + before.iter().filter(|byte| **byte == b'\n').count()
+}

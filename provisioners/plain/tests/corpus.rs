@@ -1,0 +1,98 @@
+//! Every manifest of a corpus of published bundles is read.
+//!
+//! The corpus is the folder `$CORPUS`, or `../shared/corpus` beside the workspace; without one this test says so and
+//! does nothing. Its layout: `plain/<name>/manifests` and `registry-v1/<package>/<version>/manifests`.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use rukpak_content::Limits;
+use rukpak_plain::{Loaded, Warning, manifests};
+
+#[derive(Debug, Default)]
+struct Report {
+    bundles: usize,
+    files: usize,
+    objects: usize,
+    kinds: BTreeMap<String, usize>,
+    duplicate_keys: usize,
+    conflicts: Vec<String>,
+    /// Files that hold something else than objects: a bundle of the plain format would be refused.
+    no_objects: Vec<String>,
+    /// Files that are not understood: there should be none.
+    failures: Vec<String>,
+}
+
+fn corpus() -> Option<PathBuf> {
+    let beside = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/corpus");
+    [std::env::var_os("CORPUS").map(PathBuf::from), Some(beside)].into_iter().flatten().find(|path| path.is_dir())
+}
+
+/// The folders `depth` levels below `root`, in order.
+fn folders(root: &Path, depth: usize) -> Vec<PathBuf> {
+    if depth == 0 {
+        return vec![root.to_owned()];
+    }
+    let mut children: Vec<_> = fs::read_dir(root).map_or_else(
+        |_| Vec::new(),
+        |entries| entries.map(|entry| entry.unwrap().path()).filter(|path| path.is_dir()).collect(),
+    );
+    children.sort();
+    children.iter().flat_map(|child| folders(child, depth - 1)).collect()
+}
+
+fn read(corpus: &Path, bundle: &Path, report: &mut Report) {
+    let Ok(entries) = fs::read_dir(bundle.join(manifests::FOLDER)) else { return };
+    let mut files: Vec<_> = entries.map(|entry| entry.unwrap().path()).filter(|path| path.is_file()).collect();
+    files.sort();
+    report.bundles += 1;
+    let mut loaded = Loaded::default();
+    for file in files {
+        report.files += 1;
+        let name = file.strip_prefix(corpus).unwrap().to_string_lossy();
+        if let Err(error) = manifests::read_file(&name, &fs::read(&file).unwrap(), &Limits::default(), &mut loaded) {
+            let list = if is_about_an_object(&error) { &mut report.no_objects } else { &mut report.failures };
+            list.push(chain(&error));
+        }
+    }
+    report.objects += loaded.objects.len();
+    for object in &loaded.objects {
+        assert!(!object.kind().is_empty() && !object.name().is_empty(), "{object:?}");
+        *report.kinds.entry(object.gvk().to_string()).or_default() += 1;
+    }
+    let is_duplicate = |warning: &&Warning| matches!(warning, Warning::DuplicateKey { .. });
+    report.duplicate_keys += loaded.warnings.iter().filter(is_duplicate).count();
+    if let Err(error) = manifests::merge_repeated(loaded) {
+        report.conflicts.push(error.to_string());
+    }
+}
+
+fn is_about_an_object(error: &manifests::Error) -> bool {
+    match error {
+        manifests::Error::Stray { source, .. } => is_about_an_object(source),
+        error => matches!(error, manifests::Error::Object { .. }),
+    }
+}
+
+fn chain(error: &dyn std::error::Error) -> String {
+    match error.source() {
+        Some(source) => format!("{error}: {}", chain(source)),
+        None => error.to_string(),
+    }
+}
+
+#[test]
+fn every_published_manifest_is_read() {
+    let Some(corpus) = corpus() else {
+        eprintln!("ABSENT: no corpus at $CORPUS or ../shared/corpus: published manifests were not read");
+        return;
+    };
+    let mut report = Report::default();
+    for bundle in folders(&corpus.join("plain"), 1).iter().chain(&folders(&corpus.join("registry-v1"), 2)) {
+        read(&corpus, bundle, &mut report);
+    }
+    eprintln!("{report:#?}");
+    assert!(report.bundles > 0 && report.objects >= report.bundles, "the corpus at {} is empty", corpus.display());
+    assert!(report.failures.is_empty(), "{:#?}", report.failures);
+}

@@ -1,0 +1,266 @@
+//! Field sets, as `metadata.managedFields` lists them (`FieldsV1`).
+//!
+//! Source: the FieldsV1 format of structured-merge-diff. A set is a tree of JSON objects whose keys are `f:<name>` (a field),
+//! `k:<json>` (a list item by its keys), `v:<json>` (a list item by its value), `i:<n>` (by index) or `.` (the thing itself).
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ManagedFieldsEntry, ObjectMeta};
+use serde_json::{Map, Value, json};
+
+/// Managers that upstream's Helm client wrote under. The entries of these move to us when an object is adopted.
+const HELM_MANAGERS: [&str; 5] = ["core", "helm", "Helm", "manager", "helm-provisioner"];
+
+/// The set of `manager`'s applied fields; `None` if it applied none.
+pub fn applied<'a>(meta: &'a ObjectMeta, manager: &str) -> Option<&'a Value> {
+    entries(meta)
+        .find(|entry| entry.manager.as_deref() == Some(manager) && is_apply(entry) && !is_sub(entry))
+        .and_then(set)
+}
+
+fn entries(meta: &ObjectMeta) -> impl Iterator<Item = &ManagedFieldsEntry> {
+    meta.managed_fields.iter().flatten()
+}
+
+fn is_apply(entry: &ManagedFieldsEntry) -> bool {
+    entry.operation.as_deref() == Some("Apply")
+}
+
+fn is_sub(entry: &ManagedFieldsEntry) -> bool {
+    entry.subresource.as_deref().is_some_and(|name| !name.is_empty())
+}
+
+fn set(entry: &ManagedFieldsEntry) -> Option<&Value> {
+    entry.fields_v1.as_ref().map(|fields| &fields.0)
+}
+
+/// Everything in `a` or `b`.
+pub fn union(a: &Value, b: &Value) -> Value {
+    let mut merged = members(a).cloned().unwrap_or_default();
+    for (key, below) in members(b).into_iter().flatten() {
+        let value = merged.get(key).map_or_else(|| below.clone(), |ours| union(ours, below));
+        merged.insert(key.clone(), value);
+    }
+    Value::Object(merged)
+}
+
+/// The leaves of `a` that are not in `b`.
+pub fn difference(a: &Value, b: &Value) -> Value {
+    let mut rest = Map::new();
+    for (key, below) in members(a).into_iter().flatten() {
+        match b.get(key) {
+            None => {
+                rest.insert(key.clone(), below.clone());
+            }
+            Some(theirs) => {
+                let left = difference(below, theirs);
+                if !is_empty(&left) {
+                    rest.insert(key.clone(), left);
+                }
+            }
+        }
+    }
+    Value::Object(rest)
+}
+
+/// What is in both `a` and `b`.
+pub fn intersection(a: &Value, b: &Value) -> Value {
+    let mut both = Map::new();
+    for (key, below) in members(a).into_iter().flatten() {
+        let Some(theirs) = b.get(key) else { continue };
+        let common = intersection(below, theirs);
+        let is_leaf = is_empty(below) || is_empty(theirs);
+        if is_leaf || !is_empty(&common) {
+            both.insert(key.clone(), common);
+        }
+    }
+    Value::Object(both)
+}
+
+/// Whether the set has no member.
+pub fn is_empty(set: &Value) -> bool {
+    members(set).is_none_or(Map::is_empty)
+}
+
+fn members(set: &Value) -> Option<&Map<String, Value>> {
+    set.as_object()
+}
+
+/// A field that another manager has taken from us.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Taken {
+    /// Who.
+    pub manager: String,
+    /// Through which subresource, for example `scale`; empty for the object itself.
+    pub subresource: String,
+    /// Which: the keys of the set from the root to the leaf.
+    pub path: Vec<String>,
+}
+
+impl Taken {
+    /// The path as people write it: `.spec.replicas`, `.spec.template.spec.containers[name=a].image`.
+    pub fn words(&self) -> String {
+        self.path.iter().fold(String::new(), |mut text, key| {
+            match key.split_once(':') {
+                Some(("f", name)) => {
+                    text.push('.');
+                    text.push_str(name);
+                }
+                Some((_, inner)) => {
+                    text.push('[');
+                    text.push_str(inner);
+                    text.push(']');
+                }
+                None => {}
+            }
+            text
+        })
+    }
+}
+
+/// The fields of `before` (our set after the last apply) that now belong to somebody else and not to us.
+pub fn taken(before: &Value, meta: &ObjectMeta, manager: &str) -> Vec<Taken> {
+    let empty = json!({});
+    let lost = difference(before, applied(meta, manager).unwrap_or(&empty));
+    let mut all = Vec::new();
+    for entry in entries(meta).filter(|entry| entry.manager.as_deref() != Some(manager) || !is_apply(entry)) {
+        let Some(theirs) = set(entry) else { continue };
+        for path in leaves(&intersection(&lost, theirs)) {
+            all.push(Taken {
+                manager: entry.manager.clone().unwrap_or_default(),
+                subresource: entry.subresource.clone().unwrap_or_default(),
+                path,
+            });
+        }
+    }
+    all
+}
+
+/// The leaves of `set`, `.` left out.
+fn leaves(set: &Value) -> Vec<Vec<String>> {
+    let mut all = Vec::new();
+    for (key, below) in members(set).into_iter().flatten().filter(|(key, _)| *key != ".") {
+        let deeper = leaves(below);
+        if deeper.is_empty() {
+            all.push(vec![key.clone()]);
+        }
+        all.extend(deeper.into_iter().map(|mut path| {
+            path.insert(0, key.clone());
+            path
+        }));
+    }
+    all
+}
+
+/// Takes what `path` names out of `object`. Nothing happens where it is not there.
+pub fn remove(object: &mut Value, path: &[String]) {
+    let Some((key, rest)) = path.split_first() else { return };
+    match (key.split_once(':'), object) {
+        (Some(("f", name)), Value::Object(map)) => {
+            if rest.is_empty() {
+                map.remove(name);
+            } else if let Some(below) = map.get_mut(name) {
+                remove(below, rest);
+            }
+        }
+        (Some(("k" | "v", inner)), Value::Array(items)) => {
+            let Ok(wanted) = serde_json::from_str::<Value>(inner) else { return };
+            let Some(index) = items.iter().position(|item| matches_item(item, &wanted)) else { return };
+            if rest.is_empty() {
+                items.remove(index);
+            } else {
+                remove(&mut items[index], rest);
+            }
+        }
+        _ => {}
+    }
+}
+
+fn matches_item(item: &Value, wanted: &Value) -> bool {
+    match wanted {
+        // A defaulted key (a port's protocol) may be absent from the manifest.
+        Value::Object(keys) => keys.iter().all(|(key, value)| item.get(key).is_none_or(|own| own == value)),
+        scalar => item == scalar,
+    }
+}
+
+/// `metadata.managedFields` for an object that we adopt: what upstream's Helm client and this manager own becomes one applied
+/// set of this manager, so that a field can later be removed by leaving it out.
+///
+/// `None` if there is nothing to move.
+pub fn adopted(meta: &ObjectMeta, manager: &str) -> Option<Vec<ManagedFieldsEntry>> {
+    let is_helm = |entry: &ManagedFieldsEntry| {
+        !is_apply(entry) && !is_sub(entry) && entry.manager.as_deref().is_some_and(|name| HELM_MANAGERS.contains(&name))
+    };
+    let all: Vec<&ManagedFieldsEntry> = entries(meta).collect();
+    let moved: Vec<&ManagedFieldsEntry> = all.iter().copied().filter(|entry| is_helm(entry)).collect();
+    let last = moved.last().copied()?;
+    let own = applied(meta, manager).cloned().unwrap_or_else(|| json!({}));
+    let merged = moved.iter().filter_map(|entry| set(entry)).fold(own, |sum, next| union(&sum, next));
+    let mut ours = last.clone();
+    ours.manager = Some(manager.to_owned());
+    ours.operation = Some("Apply".to_owned());
+    ours.fields_v1 = Some(k8s_openapi::apimachinery::pkg::apis::meta::v1::FieldsV1(merged));
+    let mut result: Vec<ManagedFieldsEntry> = all
+        .into_iter()
+        .filter(|entry| {
+            !is_helm(entry) && !(entry.manager.as_deref() == Some(manager) && is_apply(entry) && !is_sub(entry))
+        })
+        .cloned()
+        .collect();
+    result.push(ours);
+    Some(result)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sets_add_up_and_take_apart() {
+        let a = json!({"f:spec": {"f:replicas": {}, "f:paused": {}}});
+        let b = json!({"f:spec": {"f:replicas": {}}, "f:data": {"f:x": {}}});
+        assert_eq!(union(&a, &b), json!({"f:spec": {"f:replicas": {}, "f:paused": {}}, "f:data": {"f:x": {}}}));
+        assert_eq!(difference(&a, &b), json!({"f:spec": {"f:paused": {}}}));
+        assert_eq!(intersection(&a, &b), json!({"f:spec": {"f:replicas": {}}}));
+        assert!(is_empty(&difference(&a, &a)));
+    }
+
+    #[test]
+    fn a_taken_field_is_named_with_its_taker() {
+        let before = json!({"f:spec": {"f:replicas": {}, "f:paused": {}}});
+        let meta: ObjectMeta = serde_json::from_value(json!({"managedFields": [
+            {"manager": "us", "operation": "Apply", "fieldsType": "FieldsV1", "fieldsV1": {"f:spec": {"f:paused": {}}}},
+            {"manager": "hpa", "operation": "Update", "subresource": "scale", "fieldsType": "FieldsV1", "fieldsV1": {"f:spec": {"f:replicas": {}}}}
+        ]}))
+        .unwrap();
+        let taken = taken(&before, &meta, "us");
+        assert_eq!(taken.len(), 1);
+        assert_eq!((taken[0].manager.as_str(), taken[0].subresource.as_str()), ("hpa", "scale"));
+        assert_eq!(taken[0].words(), ".spec.replicas");
+    }
+
+    #[test]
+    fn removes_by_field_key_and_value() {
+        let mut object = json!({"spec": {"ports": [{"port": 80, "name": "a"}], "finalizers": ["x", "y"], "replicas": 1}});
+        let path = |keys: &[&str]| keys.iter().map(|key| (*key).to_owned()).collect::<Vec<_>>();
+        remove(&mut object, &path(&["f:spec", "f:replicas"]));
+        remove(&mut object, &path(&["f:spec", "f:finalizers", "v:\"x\""]));
+        remove(&mut object, &path(&["f:spec", "f:ports", "k:{\"port\":80,\"protocol\":\"TCP\"}", "f:name"]));
+        remove(&mut object, &path(&["f:spec", "f:absent", "f:deeper"]));
+        assert_eq!(object, json!({"spec": {"ports": [{"port": 80}], "finalizers": ["y"]}}));
+    }
+
+    #[test]
+    fn adoption_moves_helms_fields_to_us_and_leaves_others() {
+        let meta: ObjectMeta = serde_json::from_value(json!({"managedFields": [
+            {"manager": "core", "operation": "Update", "apiVersion": "v1", "fieldsType": "FieldsV1", "fieldsV1": {"f:data": {"f:a": {}}}},
+            {"manager": "kubectl-edit", "operation": "Update", "apiVersion": "v1", "fieldsType": "FieldsV1", "fieldsV1": {"f:data": {"f:b": {}}}}
+        ]}))
+        .unwrap();
+        let entries = adopted(&meta, "us").unwrap();
+        assert_eq!(entries.len(), 2);
+        assert_eq!(entries[1].manager.as_deref(), Some("us"));
+        assert_eq!(entries[1].operation.as_deref(), Some("Apply"));
+        assert_eq!(entries[1].fields_v1.as_ref().unwrap().0, json!({"f:data": {"f:a": {}}}));
+        assert!(adopted(&ObjectMeta::default(), "us").is_none());
+    }
+}

@@ -1,0 +1,164 @@
+//! Whose an object is.
+
+use std::collections::BTreeMap;
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
+use rukpak_crds::names;
+
+/// The BundleDeployment that objects are applied for.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Owner {
+    /// `metadata.name`.
+    pub name: String,
+    /// `metadata.uid`. Names are used again, UIDs are not.
+    pub uid: String,
+}
+
+/// `apiVersion` of the owner reference.
+pub const OWNER_API_VERSION: &str = "core.rukpak.io/v1alpha1";
+
+/// How an object that exists stands to an [`Owner`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Standing {
+    /// It carries our controller owner reference, or the marks of a kept object.
+    Ours,
+    /// It is being deleted: nothing can be applied to it until it is gone.
+    Terminating,
+    /// A RukPak v0.16 (Helm) release of this very BundleDeployment installed it: it may be taken over.
+    HelmRelease,
+    /// An administrator allows, by annotation on the object, that this BundleDeployment takes it over.
+    AdoptionAllowed,
+    /// It belongs to an earlier BundleDeployment of the same name; garbage collection is about to delete it.
+    LeftBehind {
+        /// UID of the earlier one.
+        uid: String,
+    },
+    /// Somebody else's. Holds who, in words.
+    Foreign(String),
+}
+
+impl Owner {
+    /// The controller owner reference for objects applied on behalf of this owner.
+    pub fn reference(&self) -> OwnerReference {
+        OwnerReference {
+            api_version: OWNER_API_VERSION.to_owned(),
+            kind: names::OWNER_KIND_VALUE.to_owned(),
+            name: self.name.clone(),
+            uid: self.uid.clone(),
+            controller: Some(true),
+            block_owner_deletion: Some(true),
+        }
+    }
+
+    /// Whether `meta` has both of our marks: the owner labels and the controller owner reference with our UID (or, on
+    /// kept objects, the UID annotation). Only such objects are ever pruned.
+    pub fn owns_fully(&self, meta: &ObjectMeta) -> bool {
+        self.labels_name_us(meta) && (self.reference_is_ours(meta) || self.is_kept(meta))
+    }
+
+    fn reference_is_ours(&self, meta: &ObjectMeta) -> bool {
+        controller(meta).is_some_and(|owner| owner.uid == self.uid)
+    }
+
+    fn is_kept(&self, meta: &ObjectMeta) -> bool {
+        text(meta.annotations.as_ref(), names::OWNER_UID) == Some(&self.uid)
+    }
+
+    fn labels_name_us(&self, meta: &ObjectMeta) -> bool {
+        text(meta.labels.as_ref(), names::OWNER_KIND) == Some(names::OWNER_KIND_VALUE)
+            && text(meta.labels.as_ref(), names::OWNER_NAME) == Some(&self.name)
+    }
+
+    /// How the existing object with `meta` stands to this owner. `system_namespace` is where upstream kept its releases.
+    pub fn standing(&self, meta: &ObjectMeta, system_namespace: &str) -> Standing {
+        if meta.deletion_timestamp.is_some() {
+            return Standing::Terminating;
+        }
+        if self.reference_is_ours(meta) || (self.is_kept(meta) && self.labels_name_us(meta)) {
+            return Standing::Ours;
+        }
+        if let Some(other) = controller(meta) {
+            if other.kind == names::OWNER_KIND_VALUE && other.name == self.name && other.api_version == OWNER_API_VERSION {
+                return Standing::LeftBehind { uid: other.uid.clone() };
+            }
+            return Standing::Foreign(format!("it is controlled by {} {:?}", other.kind, other.name));
+        }
+        let annotations = meta.annotations.as_ref();
+        if text(annotations, names::ADOPT_BY) == Some(&self.name) {
+            return Standing::AdoptionAllowed;
+        }
+        if text(meta.labels.as_ref(), names::MANAGED_BY) == Some("Helm") {
+            let release = text(annotations, names::HELM_RELEASE_NAME).unwrap_or_default();
+            let namespace = text(annotations, names::HELM_RELEASE_NAMESPACE).unwrap_or_default();
+            if release == self.name && namespace == system_namespace {
+                return Standing::HelmRelease;
+            }
+            return Standing::Foreign(format!("it belongs to the Helm release {release:?} in namespace {namespace:?}"));
+        }
+        if self.labels_name_us(meta) {
+            return Standing::Foreign(
+                "it carries this BundleDeployment's labels but no owner reference to it: it was copied or orphaned".to_owned(),
+            );
+        }
+        Standing::Foreign("it was not created by this BundleDeployment".to_owned())
+    }
+}
+
+fn controller(meta: &ObjectMeta) -> Option<&OwnerReference> {
+    meta.owner_references.iter().flatten().find(|owner| owner.controller == Some(true))
+}
+
+fn text<'a>(map: Option<&'a BTreeMap<String, String>>, key: &str) -> Option<&'a str> {
+    map?.get(key).map(String::as_str)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn standing(meta: Value) -> Standing {
+        let owner = Owner { name: "a".to_owned(), uid: "1".to_owned() };
+        owner.standing(&serde_json::from_value(meta).unwrap(), "rukpak-system")
+    }
+
+    fn reference(name: &str, uid: &str) -> Value {
+        json!([{"apiVersion": OWNER_API_VERSION, "kind": "BundleDeployment", "name": name, "uid": uid, "controller": true}])
+    }
+
+    #[test]
+    fn ours_is_by_uid() {
+        assert_eq!(standing(json!({"ownerReferences": reference("a", "1")})), Standing::Ours);
+        assert_eq!(standing(json!({"ownerReferences": reference("a", "0")})), Standing::LeftBehind { uid: "0".into() });
+        assert!(matches!(standing(json!({"ownerReferences": reference("b", "2")})), Standing::Foreign(_)));
+    }
+
+    #[test]
+    fn labels_alone_are_foreign() {
+        let labels = json!({"labels": {"core.rukpak.io/owner-kind": "BundleDeployment", "core.rukpak.io/owner-name": "a"}});
+        assert!(matches!(standing(labels), Standing::Foreign(text) if text.contains("copied or orphaned")));
+    }
+
+    #[test]
+    fn upstream_releases_are_taken_over_only_by_the_same_name_and_namespace() {
+        let helm = |release: &str, namespace: &str| {
+            standing(json!({
+                "labels": {"app.kubernetes.io/managed-by": "Helm"},
+                "annotations": {"meta.helm.sh/release-name": release, "meta.helm.sh/release-namespace": namespace}
+            }))
+        };
+        assert_eq!(helm("a", "rukpak-system"), Standing::HelmRelease);
+        assert!(matches!(helm("b", "rukpak-system"), Standing::Foreign(_)));
+        assert!(matches!(helm("a", "default"), Standing::Foreign(_)));
+    }
+
+    #[test]
+    fn adoption_names_the_adopter_and_a_controller_goes_first() {
+        let annotated = json!({"annotations": {"core.rukpak.io/adopt-by": "a"}});
+        assert_eq!(standing(annotated), Standing::AdoptionAllowed);
+        assert!(matches!(standing(json!({"annotations": {"core.rukpak.io/adopt-by": "b"}})), Standing::Foreign(_)));
+        let controlled = json!({"annotations": {"core.rukpak.io/adopt-by": "a"}, "ownerReferences": reference("b", "2")});
+        assert!(matches!(standing(controlled), Standing::Foreign(_)));
+    }
+}

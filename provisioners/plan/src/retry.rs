@@ -1,0 +1,48 @@
+//! When to try again.
+
+use std::time::Duration;
+
+/// Why an attempt failed, as far as trying again is concerned.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Class {
+    /// A conflict or a stale view: the next look will see more.
+    Stale,
+    /// The other side was not available, or the failure may pass by itself.
+    Transient,
+    /// What was asked for is wrong. A change of the object will wake us; look again now and then, in case
+    /// the fault was elsewhere (a registry that was repaired, a namespace that was created).
+    Invalid,
+}
+
+/// How long to wait after the `attempts`th failure in a row (1 is the first).
+///
+/// Stale: 50 ms doubling to 5 s. Transient: 500 ms doubling to 2 min. Invalid: 5 s doubling to 15 min (upstream's cap is about
+/// 16 min).
+pub fn delay(class: Class, attempts: u32) -> Duration {
+    let (first, cap) = match class {
+        Class::Stale => (Duration::from_millis(50), Duration::from_secs(5)),
+        Class::Transient => (Duration::from_millis(500), Duration::from_secs(120)),
+        Class::Invalid => (Duration::from_secs(5), Duration::from_secs(900)),
+    };
+    let doublings = attempts.saturating_sub(1).min(16);
+    first.saturating_mul(1 << doublings).min(cap)
+}
+
+/// The least time between two attempts at the same failed pivot.
+pub const PIVOT: Duration = Duration::from_secs(60);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn waits_grow_to_their_cap() {
+        assert_eq!(delay(Class::Transient, 0), Duration::from_millis(500));
+        assert_eq!(delay(Class::Transient, 1), Duration::from_millis(500));
+        assert_eq!(delay(Class::Transient, 4), Duration::from_secs(4));
+        for class in [Class::Stale, Class::Transient, Class::Invalid] {
+            assert!((1..100).all(|n| delay(class, n) <= delay(class, n + 1)));
+            assert_eq!(delay(class, u32::MAX), delay(class, 60));
+        }
+    }
+}

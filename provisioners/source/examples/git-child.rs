@@ -1,0 +1,104 @@
+//! Runs git fetches by hand: `git-child fetch <repository> <branch|tag|commit|default>[:name] [directory]`; as `git-child git-child` it is the child.
+//!
+//! Environment: `GIT_USER` and `GIT_PASSWORD`, or `GIT_KEY` and `GIT_KNOWN_HOSTS` (files); `GIT_CA` (file); `GIT_INSECURE`;
+//! `GIT_BYTES` and `GIT_SECONDS` (limits).
+
+use std::process::ExitCode;
+
+use rukpak_content::{Limits, Node, RelativePath, Tree};
+use rukpak_source::git::{Auth, Error, Fetcher, FetcherOptions, Reference, Request, child};
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    match words[..] {
+        ["git-child"] => child::main(std::io::stdin(), std::io::stdout()),
+        ["fetch", repository, reference, ref rest @ ..] => fetch(repository, reference, rest.first().copied()),
+        _ => {
+            eprintln!("usage: git-child fetch <repository> <branch|tag|commit|default>[:name] [directory]");
+            ExitCode::from(2)
+        }
+    }
+}
+
+fn fetch(repository: &str, reference: &str, directory: Option<&str>) -> ExitCode {
+    let runtime = tokio::runtime::Runtime::new().expect("a runtime, because this is an ordinary process");
+    let request = Request {
+        repository: repository.to_owned(),
+        reference: read_reference(reference),
+        directory: directory.and_then(|text| RelativePath::new(text).ok()),
+        auth: auth(),
+        insecure_skip_verify: std::env::var_os("GIT_INSECURE").is_some(),
+    };
+    match runtime.block_on(list(&request)) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            let mut text = error.to_string();
+            let mut source = std::error::Error::source(&error);
+            while let Some(cause) = source {
+                text.push_str(": ");
+                text.push_str(&cause.to_string());
+                source = cause.source();
+            }
+            eprintln!("{:?}: {text}", error.class());
+            ExitCode::FAILURE
+        }
+    }
+}
+
+async fn list(request: &Request) -> Result<(), Error> {
+    let fetcher = Fetcher::new(FetcherOptions {
+        program: std::env::current_exe().unwrap_or_default(),
+        arguments: vec!["git-child".to_owned()],
+        limits: limits(),
+        stage_dir: std::env::temp_dir(),
+        extra_ca_pem: file("GIT_CA"),
+    });
+    let commit = fetcher.resolve(request).await?;
+    println!("{commit}");
+    let stage = fetcher.fetch(request, &commit).await?;
+    let printed = stage.walk(&mut |path, node| {
+        match node {
+            Node::Directory => println!("{path}/"),
+            Node::File { executable, size_bytes, .. } => {
+                println!("{path} {size_bytes}{}", if executable { " x" } else { "" });
+            }
+        }
+        Ok(())
+    });
+    if let Err(error) = printed {
+        eprintln!("{error}");
+    }
+    Ok(())
+}
+
+fn limits() -> Limits {
+    let number = |name| std::env::var(name).ok()?.parse::<u64>().ok();
+    let mut limits = Limits::default();
+    limits.git_bytes = number("GIT_BYTES").unwrap_or(limits.git_bytes);
+    limits.git_time = number("GIT_SECONDS").map_or(limits.git_time, std::time::Duration::from_secs);
+    limits
+}
+
+fn read_reference(text: &str) -> Reference {
+    let (kind, name) = text.split_once(':').unwrap_or((text, ""));
+    match kind {
+        "branch" => Reference::Branch(name.to_owned()),
+        "tag" => Reference::Tag(name.to_owned()),
+        "commit" => Reference::Commit(name.to_owned()),
+        _ => Reference::DefaultBranch,
+    }
+}
+
+fn auth() -> Auth {
+    let variable = |name| std::env::var(name).ok();
+    match (variable("GIT_USER"), variable("GIT_PASSWORD"), file("GIT_KEY")) {
+        (Some(username), Some(password), _) => Auth::Basic { username, password },
+        (_, _, Some(private_key)) => Auth::Ssh { private_key, known_hosts: file("GIT_KNOWN_HOSTS") },
+        _ => Auth::None,
+    }
+}
+
+fn file(variable: &str) -> Option<String> {
+    std::fs::read_to_string(std::env::var_os(variable)?).ok()
+}

@@ -1,0 +1,343 @@
+//! Talking to the server: find the commit, bring its objects.
+
+use std::cell::{Cell, RefCell};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::Path;
+use std::rc::Rc;
+
+use git2::{
+    AutotagOption, CertificateCheckStatus, Cred, CredentialType, Direction, ErrorClass, ErrorCode, FetchOptions, Oid,
+    ProxyOptions, RemoteCallbacks, RemoteConnection, RemoteRedirect, Repository,
+};
+use rukpak_content::{Limit, LimitExceeded, Limits};
+
+use crate::git::access::{Access, Login, Wanted};
+use crate::git::{Class, Commit, Failure, Step};
+
+/// A server that refuses a login asks again, for ever; libgit2 asks us each time.
+const LOGIN_TRIES: u32 = 1;
+/// Of the server's messages, in an error.
+const PROGRESS_BYTES: usize = 512;
+/// How git itself, and the large hosters, say over ssh that there is no such repository.
+const NO_REPOSITORY: [&str; 3] =
+    ["does not appear to be a git repository", "epository not found", "could not be found"];
+/// Where fetched tips would be written; nothing is, objects are looked up by name.
+const LOCAL_REF: &str = "refs/rukpak/fetched";
+
+/// The commit that the request's reference means at the moment.
+pub(super) fn resolve(access: &Access, folder: &Path, limits: &Limits) -> Result<Commit, Failure> {
+    let name = match &access.wanted {
+        Wanted::Commit(commit) => return Ok(commit.clone()),
+        Wanted::Ref(name) => name,
+    };
+    let talk = Talk::new(access, limits);
+    let connected = repository(folder).and_then(|repository| {
+        let mut remote = repository.remote_anonymous(&access.address.url)?;
+        let connection = remote.connect_auth(Direction::Fetch, Some(talk.callbacks()), Some(proxy()))?;
+        advertised(&connection)
+    });
+    let heads = connected.map_err(|error| talk.explain(&error))?;
+    let oid = find(&heads, name).ok_or_else(|| unknown(access, name, &heads))?;
+    commit_of(oid)
+}
+
+/// A bare repository in `folder` that holds `commit` and everything below it.
+///
+/// The cheapest way the server offers: the tip of an advertised ref, then the commit by name, then all heads, then all tags.
+pub(super) fn fetch(access: &Access, commit: &Commit, folder: &Path, limits: &Limits) -> Result<Repository, Failure> {
+    let talk = Talk::new(access, limits);
+    let attempt = || -> Result<Repository, Failure> {
+        let repository = repository(folder).map_err(|error| talk.explain(&error))?;
+        let wanted = Oid::from_str(commit.as_str()).map_err(|error| talk.explain(&error))?;
+        talk.bring(&repository, wanted)?;
+        Ok(repository)
+    };
+    attempt()
+}
+
+fn repository(folder: &Path) -> Result<Repository, git2::Error> {
+    let repository = Repository::init_bare(folder.join("repository"))?;
+    // The only way to tell the first connection; fetch options come too late for it.
+    repository.config()?.set_bool("http.followRedirects", false)?;
+    Ok(repository)
+}
+
+/// The proxy of the environment, which the parent chose.
+fn proxy<'a>() -> ProxyOptions<'a> {
+    let mut options = ProxyOptions::new();
+    options.auto();
+    options
+}
+
+/// What happens between us and the server, and what came of it. Callbacks write here, since libgit2 drops their errors.
+struct Talk<'a> {
+    access: &'a Access,
+    maximum_bytes: u64,
+    notes: Rc<Notes>,
+}
+
+#[derive(Default)]
+struct Notes {
+    logins: Cell<u32>,
+    too_large: Cell<bool>,
+    progress: RefCell<Vec<u8>>,
+}
+
+impl<'a> Talk<'a> {
+    fn new(access: &'a Access, limits: &Limits) -> Self {
+        Self { access, maximum_bytes: limits.git_bytes, notes: Rc::default() }
+    }
+
+    fn bring(&self, repository: &Repository, wanted: Oid) -> Result<(), Failure> {
+        let mut last = self.first(repository, wanted).map_err(|error| self.explain(&error))?;
+        for specs in ["+refs/heads/*:refs/rukpak/heads/*", "+refs/tags/*:refs/rukpak/tags/*"] {
+            if repository.find_commit(wanted).is_ok() {
+                return Ok(());
+            }
+            if self.notes.too_large.get() {
+                break;
+            }
+            let mut options = self.options(0);
+            last = repository
+                .remote_anonymous(&self.access.address.url)
+                .and_then(|mut remote| remote.download(&[specs], Some(&mut options)))
+                .err();
+        }
+        match (repository.find_commit(wanted), last) {
+            (Ok(_), _) => Ok(()),
+            (Err(_), Some(error)) => Err(self.explain(&error)),
+            (Err(_), None) => Err(self.gone(repository, wanted)),
+        }
+    }
+
+    /// The cheap attempt: one commit deep, by the name of a ref or of the commit. Servers allow the latter or not, some do not
+    /// offer depth; which is only known by trying. So only a failure to connect is an error, the rest is returned as a value.
+    fn first(&self, repository: &Repository, wanted: Oid) -> Result<Option<git2::Error>, git2::Error> {
+        // Before the connection, so that it is dropped after it: the connection calls back through it.
+        let mut options = self.options(1);
+        let mut remote = repository.remote_anonymous(&self.access.address.url)?;
+        let mut connection = remote.connect_auth(Direction::Fetch, Some(self.callbacks()), Some(proxy()))?;
+        let heads = advertised(&connection)?;
+        let source = self.tip(&heads, wanted).unwrap_or_else(|| wanted.to_string());
+        Ok(connection.remote().download(&[format!("+{source}:{LOCAL_REF}")], Some(&mut options)).err())
+    }
+
+    /// A ref whose tip is the wanted commit: the requested one if it still is, else any.
+    fn tip(&self, heads: &[(String, Oid)], wanted: Oid) -> Option<String> {
+        if let Wanted::Ref(name) = &self.access.wanted
+            && find(heads, name) == Some(wanted)
+        {
+            return Some(name.clone());
+        }
+        let (name, _) = heads.iter().find(|(name, oid)| *oid == wanted && git2::Reference::is_valid_name(name))?;
+        Some(name.clone())
+    }
+
+    /// For a fetch `depth` commits deep; 0 is all of them.
+    fn options(&self, depth: i32) -> FetchOptions<'a> {
+        let mut options = FetchOptions::new();
+        options
+            .remote_callbacks(self.callbacks())
+            .proxy_options(proxy())
+            .download_tags(AutotagOption::None)
+            .follow_redirects(RemoteRedirect::None)
+            .update_fetchhead(false)
+            .depth(depth);
+        options
+    }
+
+    fn callbacks(&self) -> RemoteCallbacks<'a> {
+        let mut callbacks = RemoteCallbacks::new();
+        let access = self.access;
+        let skip_verify = access.insecure_skip_verify;
+        let notes = Rc::clone(&self.notes);
+        notes.logins.set(0);
+        callbacks.credentials(move |_, _, allowed| credentials(access, &notes, allowed));
+        callbacks.certificate_check(move |_, _| {
+            Ok(if skip_verify {
+                CertificateCheckStatus::CertificateOk
+            } else {
+                CertificateCheckStatus::CertificatePassthrough
+            })
+        });
+        let (notes, maximum_bytes) = (Rc::clone(&self.notes), self.maximum_bytes);
+        callbacks.transfer_progress(move |progress| {
+            let too_large = progress.received_bytes() as u64 > maximum_bytes;
+            notes.too_large.set(notes.too_large.get() || too_large);
+            !too_large
+        });
+        let notes = Rc::clone(&self.notes);
+        callbacks.sideband_progress(move |text| {
+            let mut progress = notes.progress.borrow_mut();
+            progress.extend_from_slice(text);
+            let surplus = progress.len().saturating_sub(PROGRESS_BYTES);
+            progress.drain(..surplus);
+            true
+        });
+        callbacks
+    }
+
+    fn gone(&self, repository: &Repository, wanted: Oid) -> Failure {
+        let shown = &self.access.shown;
+        if let Some(kind) = repository.find_object(wanted, None).ok().and_then(|object| object.kind()) {
+            let text = format!("in {shown} this names a {kind}, not a commit: tag a commit");
+            return Failure::new(Step::Checkout, Class::Invalid, text);
+        }
+        let text = format!("no branch or tag of {shown} leads to it: check the hash, or whether history was rewritten");
+        Failure::new(Step::Checkout, Class::NotFound, text)
+    }
+
+    /// libgit2's error in our terms. Only its text tells the status codes of http apart.
+    fn explain(&self, error: &git2::Error) -> Failure {
+        let shown = &self.access.shown;
+        if self.notes.too_large.get() {
+            let limit = LimitExceeded { limit: Limit::GitBytes, maximum: self.maximum_bytes, place: shown.clone() };
+            return Failure::new(Step::Clone, Class::Invalid, limit.to_string());
+        }
+        let (class, hint) = classify(error, self.access);
+        let line = |text: &str| text.trim().replace(char::is_control, " ");
+        let progress = line(&String::from_utf8_lossy(&self.notes.progress.borrow()));
+        let progress = if progress.is_empty() { String::new() } else { format!(" - {progress}") };
+        let hint = if hint.is_empty() { String::new() } else { format!(": {hint}") };
+        Failure::new(Step::Clone, class, format!("{shown}: {}{hint}{progress}", line(error.message())))
+    }
+}
+
+fn credentials(access: &Access, notes: &Notes, allowed: CredentialType) -> Result<Cred, git2::Error> {
+    let refused = |text: &str| Err(git2::Error::new(ErrorCode::Auth, ErrorClass::Callback, text));
+    if allowed.contains(CredentialType::USERNAME) {
+        return Cred::username(access.address.user.as_deref().unwrap_or_default());
+    }
+    notes.logins.set(notes.logins.get() + 1);
+    if notes.logins.get() > LOGIN_TRIES {
+        return refused("the server refused the login");
+    }
+    match &access.login {
+        Login::Basic { username, password } if allowed.contains(CredentialType::USER_PASS_PLAINTEXT) => {
+            Cred::userpass_plaintext(username, password)
+        }
+        Login::Key { username, private_key, .. } if allowed.contains(CredentialType::SSH_MEMORY) => {
+            Cred::ssh_key_from_memory(username, None, private_key, None)
+        }
+        Login::None => refused("the server asks for a login"),
+        Login::Basic { .. } | Login::Key { .. } => refused("the server takes another kind of login"),
+    }
+}
+
+/// What kind of trouble an error of libgit2 is, and what to do.
+fn classify(error: &git2::Error, access: &Access) -> (Class, &'static str) {
+    let text = error.message();
+    let status = text.strip_prefix("unexpected http status code: ").and_then(|code| code.parse::<u16>().ok());
+    match (error.code(), error.class(), status) {
+        (ErrorCode::Auth, ..) | (_, _, Some(401 | 403)) => (Class::Unauthorized, login_hint(&access.login)),
+        (_, _, Some(404)) | (ErrorCode::NotFound, ..) => (Class::NotFound, "check the repository's URL"),
+        (_, _, Some(429 | 500..)) => (Class::Unavailable, ""),
+        (_, _, Some(_)) => (Class::Invalid, "check the repository's URL"),
+        (ErrorCode::Certificate, ErrorClass::Ssh, _) => {
+            (Class::Invalid, "the host key is not among the Secret's ssh-knownhosts")
+        }
+        _ if text.contains("certificate") => {
+            (Class::Invalid, "add its CA to the controller's, or set auth.insecureSkipVerify")
+        }
+        (_, ErrorClass::Ssh, _) if NO_REPOSITORY.iter().any(|words| text.contains(words)) => {
+            (Class::NotFound, "check the repository's URL, and whether the key may read it")
+        }
+        _ if text.starts_with("cannot redirect") => {
+            (Class::Invalid, "redirects to another host are not followed, use the final URL")
+        }
+        _ if text.starts_with("invalid content-type") => (Class::Invalid, "this is not a git server"),
+        (_, ErrorClass::Ssh, _) if text.contains("private key") || text.contains("publickey") => {
+            (Class::Unauthorized, login_hint(&access.login))
+        }
+        _ => (Class::Unavailable, ""),
+    }
+}
+
+fn login_hint(login: &Login) -> &'static str {
+    match login {
+        Login::None => "the repository is private or does not exist, set auth.secret if it is private",
+        Login::Basic { .. } => "check username and password in the Secret",
+        Login::Key { .. } => "check ssh-privatekey in the Secret: no passphrase, and known to the server",
+    }
+}
+
+/// Names and objects that the server tells of. Names that are not UTF-8 cannot be asked for, and are left out.
+fn advertised(connection: &RemoteConnection<'_, '_, '_>) -> Result<Vec<(String, Oid)>, git2::Error> {
+    let heads = connection.list()?.iter();
+    Ok(heads
+        .filter_map(|head| {
+            // git2 panics on a name that is not UTF-8, and offers no other way to the name.
+            let name = catch_unwind(AssertUnwindSafe(|| head.name().to_owned())).ok()?;
+            Some((name, head.oid()))
+        })
+        .collect())
+}
+
+/// What `name` points to, an annotated tag followed.
+fn find(heads: &[(String, Oid)], name: &str) -> Option<Oid> {
+    let peeled = format!("{name}^{{}}");
+    let at = |wanted: &str| heads.iter().find(|(name, _)| name == wanted).map(|(_, oid)| *oid);
+    at(&peeled).or_else(|| at(name)).filter(|oid| !oid.is_zero())
+}
+
+fn commit_of(oid: Oid) -> Result<Commit, Failure> {
+    oid.to_string().parse().map_err(|error| Failure::new(Step::Reference, Class::Invalid, format!("{error}")))
+}
+
+fn unknown(access: &Access, name: &str, heads: &[(String, Oid)]) -> Failure {
+    const SHOWN: usize = 5;
+    let shown = &access.shown;
+    let text = match (heads.is_empty(), name.strip_prefix("refs/heads/"), name.strip_prefix("refs/tags/")) {
+        (true, ..) => format!("{shown} is empty: push a commit first"),
+        (_, Some(branch), _) => format!("{shown} has no branch {branch:?}{}", some(heads, "refs/heads/", SHOWN)),
+        (_, _, Some(tag)) => format!("{shown} has no tag {tag:?}{}", some(heads, "refs/tags/", SHOWN)),
+        _ => format!("{shown} has no default branch: name a branch, tag or commit"),
+    };
+    Failure::new(Step::Clone, Class::NotFound, text)
+}
+
+/// A few names that there are, since most unknown names are misspelt.
+fn some(heads: &[(String, Oid)], prefix: &str, count: usize) -> String {
+    let names = heads.iter().filter_map(|(name, _)| name.strip_prefix(prefix)).filter(|name| !name.ends_with("^{}"));
+    let mut names: Vec<&str> = names.take(count + 1).collect();
+    let more = if names.len() > count { ", …" } else { "" };
+    names.truncate(count);
+    if names.is_empty() { String::new() } else { format!(": it has {}{more}", names.join(", ")) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn oid(digit: char) -> Oid {
+        Oid::from_str(&digit.to_string().repeat(40)).unwrap()
+    }
+
+    fn heads() -> Vec<(String, Oid)> {
+        let table = [
+            ("HEAD", '1'),
+            ("refs/heads/main", '1'),
+            ("refs/tags/v1", '2'),
+            ("refs/tags/v1^{}", '3'),
+            ("refs/tags/v2", '4'),
+        ];
+        table.map(|(name, digit)| (name.to_owned(), oid(digit))).into()
+    }
+
+    #[test]
+    fn annotated_tags_are_followed() {
+        let table =
+            [("HEAD", Some('1')), ("refs/tags/v1", Some('3')), ("refs/tags/v2", Some('4')), ("refs/heads/v1", None)];
+        for (name, digit) in table {
+            assert_eq!(find(&heads(), name), digit.map(oid), "{name}");
+        }
+        assert_eq!(find(&[("HEAD".into(), oid('0'))], "HEAD"), None);
+    }
+
+    #[test]
+    fn an_unknown_name_is_told_with_what_there_is() {
+        assert_eq!(some(&heads(), "refs/tags/", 5), ": it has v1, v2");
+        assert_eq!(some(&heads(), "refs/tags/", 1), ": it has v1, …");
+        assert_eq!(some(&heads(), "refs/none/", 5), "");
+    }
+}

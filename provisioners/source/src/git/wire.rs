@@ -1,0 +1,134 @@
+//! What parent and child say to each other: one JSON line in, one JSON line and a tar out.
+//!
+//! The forms carry secrets, so they are not the public types' own `Serialize`.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use rukpak_content::{Limits, RelativePath};
+use serde::{Deserialize, Serialize};
+
+use super::{Auth, Class, Commit, Failure, Reference, Request};
+
+/// What the child is told.
+#[derive(Serialize, Deserialize)]
+pub(super) struct Task {
+    #[serde(with = "RequestWire")]
+    pub(super) request: Request,
+    pub(super) action: Action,
+    /// An empty folder, removed by the parent.
+    pub(super) folder: PathBuf,
+    #[serde(with = "LimitsWire")]
+    pub(super) limits: Limits,
+}
+
+/// The same for writing, by reference: secrets are not copied.
+#[derive(Serialize)]
+struct TaskRef<'a> {
+    #[serde(with = "RequestWire")]
+    request: &'a Request,
+    action: &'a Action,
+    folder: &'a Path,
+    #[serde(with = "LimitsWire")]
+    limits: &'a Limits,
+}
+
+impl Task {
+    /// The line that a child reads.
+    pub(super) fn line(
+        request: &Request,
+        action: &Action,
+        folder: &Path,
+        limits: &Limits,
+    ) -> Result<Vec<u8>, io::Error> {
+        let mut line = serde_json::to_vec(&TaskRef { request, action, folder, limits })?;
+        line.push(b'\n');
+        Ok(line)
+    }
+}
+
+/// What the child is to do.
+#[derive(Clone, Serialize, Deserialize)]
+pub(super) enum Action {
+    /// Find the commit.
+    Resolve,
+    /// Bring the tree of this commit.
+    Fetch(Commit),
+}
+
+/// What the child answers. After `Done` to a fetch follows a tar.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) enum Reply {
+    Done(Commit),
+    Failed(Failure),
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(remote = "Request")]
+struct RequestWire {
+    repository: String,
+    reference: Reference,
+    directory: Option<RelativePath>,
+    #[serde(with = "AuthWire")]
+    auth: Auth,
+    insecure_skip_verify: bool,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(remote = "Auth")]
+enum AuthWire {
+    None,
+    Basic { username: String, password: String },
+    Ssh { private_key: String, known_hosts: Option<String> },
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(remote = "Limits")]
+struct LimitsWire {
+    download_bytes: u64,
+    tree_bytes: u64,
+    ratio: u64,
+    entries: u64,
+    path_bytes: u64,
+    depth: u64,
+    manifest_bytes: u64,
+    objects: u64,
+    yaml_nodes: u64,
+    git_bytes: u64,
+    git_time: Duration,
+    pull_time: Duration,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(remote = "Class")]
+pub(super) enum ClassWire {
+    NotFound,
+    Unauthorized,
+    Unavailable,
+    Invalid,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_task_arrives_whole_and_in_one_line() {
+        let secret = Auth::Ssh { private_key: "a\nb\n".into(), known_hosts: Some("h ssh-rsa AAAA\n".into()) };
+        let request = Request {
+            repository: "git@h:r".into(),
+            reference: Reference::Tag("v1".into()),
+            directory: Some(RelativePath::new("a/b").unwrap()),
+            auth: secret.clone(),
+            insecure_skip_verify: true,
+        };
+        let limits = Limits { git_bytes: 7, git_time: Duration::from_millis(1500), ..Limits::default() };
+        let line = Task::line(&request, &Action::Resolve, Path::new("/f"), &limits).unwrap();
+        assert_eq!(line.iter().position(|byte| *byte == b'\n'), Some(line.len() - 1));
+        let task: Task = serde_json::from_slice(&line).unwrap();
+        assert_eq!((task.request.auth, task.limits, task.folder), (secret, limits, PathBuf::from("/f")));
+        assert_eq!((task.request.reference, task.request.directory), (request.reference, request.directory));
+        assert!(task.request.insecure_skip_verify && matches!(task.action, Action::Resolve));
+    }
+}

@@ -1,0 +1,167 @@
+//! Proving who we are: challenges, tokens, headers.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use http::{HeaderMap, HeaderValue, header};
+use http_auth::parser::ChallengeParser;
+use serde::Deserialize;
+use url::Url;
+
+use super::credentials::Login;
+
+/// The value of an `Authorization` header. Marked sensitive, so neither `Debug` nor HTTP/2's header table keeps it.
+#[derive(Clone, Debug)]
+pub(super) struct Authorization(HeaderValue);
+
+impl Authorization {
+    pub(super) fn basic(login: &Login) -> Option<Self> {
+        let pair = format!("{}:{}", login.username, login.password.expose());
+        Self::new(&format!("Basic {}", STANDARD.encode(pair)))
+    }
+
+    pub(super) fn bearer(token: &str) -> Option<Self> {
+        Self::new(&format!("Bearer {token}"))
+    }
+
+    fn new(text: &str) -> Option<Self> {
+        let mut value = HeaderValue::from_str(text).ok()?;
+        value.set_sensitive(true);
+        Some(Self(value))
+    }
+
+    pub(super) fn header(&self) -> HeaderValue {
+        self.0.clone()
+    }
+
+    /// The secret part, for taking it out of texts.
+    pub(super) fn secret(&self) -> Option<&str> {
+        self.0.to_str().ok()?.split_once(' ').map(|(_, secret)| secret)
+    }
+}
+
+/// How a registry wants us to prove who we are.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Challenge {
+    /// With a token that `realm` gives out.
+    Bearer { realm: Url, service: Option<String> },
+    /// With the credentials themselves.
+    Basic,
+}
+
+impl Challenge {
+    /// The challenge to answer: `Bearer` where it is offered. `Err` says in words what was asked instead.
+    pub(super) fn from_headers(headers: &HeaderMap) -> Result<Self, String> {
+        let mut basic = false;
+        let mut schemes = Vec::new();
+        for value in headers.get_all(header::WWW_AUTHENTICATE) {
+            let text = value.to_str().map_err(|_| "a challenge that is not ASCII".to_owned())?;
+            for challenge in ChallengeParser::new(text) {
+                let challenge = challenge.map_err(|_| "a malformed challenge".to_owned())?;
+                if challenge.scheme.eq_ignore_ascii_case("bearer") {
+                    return Self::bearer(&challenge);
+                }
+                basic |= challenge.scheme.eq_ignore_ascii_case("basic");
+                schemes.push(challenge.scheme.chars().take(20).collect::<String>());
+            }
+        }
+        match (basic, schemes.as_slice()) {
+            (true, _) => Ok(Self::Basic),
+            (false, []) => Err("no challenge at all".to_owned()),
+            (false, schemes) => Err(schemes.join(", ")),
+        }
+    }
+
+    fn bearer(challenge: &http_auth::ChallengeRef<'_>) -> Result<Self, String> {
+        let parameter = |name: &str| {
+            let found = challenge.params.iter().find(|(key, _)| key.eq_ignore_ascii_case(name));
+            found.map(|(_, value)| value.to_unescaped())
+        };
+        let realm = parameter("realm").ok_or("a bearer token without a realm")?;
+        let realm = Url::parse(&realm).map_err(|_| "a bearer token from a realm that is not a URL".to_owned())?;
+        Ok(Self::Bearer { realm, service: parameter("service") })
+    }
+}
+
+/// Where to get a token that may pull `repository` and nothing else.
+///
+/// The scope is ours, not the challenge's: a registry could ask for a token for something else and be given it.
+pub(super) fn token_url(mut realm: Url, service: Option<&str>, repository: &str) -> Url {
+    {
+        let mut query = realm.query_pairs_mut();
+        if let Some(service) = service {
+            query.append_pair("service", service);
+        }
+        query.append_pair("scope", &format!("repository:{repository}:pull"));
+    }
+    realm
+}
+
+/// The token in a token service's answer. Some services send one name, some the other, some both.
+pub(super) fn token(body: &[u8]) -> Option<Authorization> {
+    #[derive(Deserialize)]
+    struct Answer {
+        #[serde(default)]
+        token: String,
+        #[serde(default)]
+        access_token: String,
+    }
+    let answer: Answer = serde_json::from_slice(body).ok()?;
+    let token = if answer.token.is_empty() { answer.access_token } else { answer.token };
+    if token.is_empty() { None } else { Authorization::bearer(&token) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn challenge(values: &[&'static str]) -> Result<Challenge, String> {
+        let mut headers = HeaderMap::new();
+        for value in values {
+            headers.append(header::WWW_AUTHENTICATE, HeaderValue::from_static(value));
+        }
+        Challenge::from_headers(&headers)
+    }
+
+    #[test]
+    fn bearer_is_preferred_and_the_rest_is_named() {
+        let bearer = |service: Option<&str>| {
+            Ok(Challenge::Bearer {
+                realm: "https://auth.example.com/token?x=1".parse().unwrap(),
+                service: service.map(str::to_owned),
+            })
+        };
+        let realm = r#"Bearer realm="https://auth.example.com/token?x=1""#;
+        assert_eq!(challenge(&[realm]), bearer(None));
+        let full = r#"Bearer realm="https://auth.example.com/token?x=1",service="r",scope="repository:x:push""#;
+        assert_eq!(challenge(&["Basic realm=\"x\"", full]), bearer(Some("r")));
+        assert_eq!(challenge(&["basic realm=\"x\""]), Ok(Challenge::Basic));
+        assert_eq!(challenge(&[]), Err("no challenge at all".into()));
+        assert_eq!(challenge(&["Negotiate, NTLM"]), Err("Negotiate, NTLM".into()));
+        assert!(challenge(&["Bearer service=\"x\""]).is_err());
+        assert!(challenge(&["Bearer realm=\"nonsense\""]).is_err());
+    }
+
+    #[test]
+    fn the_scope_is_ours() {
+        let url = token_url("https://a/token?x=1".parse().unwrap(), Some("r&s"), "team/app");
+        assert_eq!(url.as_str(), "https://a/token?x=1&service=r%26s&scope=repository%3Ateam%2Fapp%3Apull");
+    }
+
+    #[test]
+    fn either_name_of_the_token_will_do() {
+        let cases = [
+            (r#"{"token":"a"}"#, Some("a")),
+            (r#"{"access_token":"b"}"#, Some("b")),
+            (r#"{"token":"","access_token":"b"}"#, Some("b")),
+            (r#"{"token":"a","access_token":"b","expires_in":60}"#, Some("a")),
+            (r"{}", None),
+            (r#"{"token":"a\nb"}"#, None),
+            ("<html>", None),
+        ];
+        for (body, expected) in cases {
+            let found = token(body.as_bytes());
+            assert_eq!(found.as_ref().and_then(Authorization::secret), expected, "{body}");
+        }
+        assert!(!format!("{:?}", token(br#"{"token":"hush"}"#)).contains("hush"));
+    }
+}

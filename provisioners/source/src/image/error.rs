@@ -1,0 +1,229 @@
+//! What can go wrong with an image, and what a caller can do about it.
+
+use http::StatusCode;
+use rukpak_content::{Digest, DigestError, LimitExceeded};
+
+use crate::{archive, stage};
+
+/// What a caller can do about an [`Error`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Class {
+    /// The registry says there is no such image. It may come.
+    NotFound,
+    /// The registry wants other credentials.
+    Unauthorized,
+    /// The registry or the way to it is out of order. Try again later.
+    Unavailable,
+    /// The image, the reference or the configuration is at fault: trying again gives the same answer until someone mends it.
+    Invalid,
+}
+
+/// Why an image could not be pulled. Neither the text nor the debug form holds credentials, tokens or query strings.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The reference cannot be read.
+    #[error("{reference:?} is not an image reference: write registry/repository:tag or registry/repository@sha256:...")]
+    Reference {
+        /// The reference, at most 80 characters.
+        reference: String,
+        /// Why.
+        source: oci_client::ParseError,
+    },
+    /// A digest cannot be read.
+    #[error("{place}: a digest cannot be used")]
+    Digest {
+        /// Where it stands.
+        place: String,
+        /// Why.
+        source: DigestError,
+    },
+    /// The extra certificates cannot be read.
+    #[error("the extra CA certificates are not PEM certificates")]
+    Certificates {
+        /// Why.
+        source: reqwest::Error,
+    },
+    /// The extra certificates hold none.
+    #[error("the extra CA certificates hold no certificate; give PEM")]
+    NoCertificates,
+    /// The HTTP client cannot be made.
+    #[error("cannot set up the HTTP client")]
+    Client {
+        /// Why.
+        source: reqwest::Error,
+    },
+    /// No answer.
+    #[error("{what}: no answer from {host}")]
+    Request {
+        /// What was asked for.
+        what: String,
+        /// Who was asked.
+        host: String,
+        /// Why, without its URL.
+        source: reqwest::Error,
+    },
+    /// The answer broke off.
+    #[error("{what}: the answer broke off after {received_bytes} bytes")]
+    Body {
+        /// What was asked for.
+        what: String,
+        /// Bytes that came before.
+        received_bytes: u64,
+        /// Why, without its URL.
+        source: reqwest::Error,
+    },
+    /// The answer is too long.
+    #[error("{what}: the answer has more than {maximum_bytes} bytes")]
+    TooLarge {
+        /// What was asked for.
+        what: String,
+        /// What is accepted.
+        maximum_bytes: u64,
+    },
+    /// The registry refused.
+    #[error("{what}: the registry answered {status}{detail}")]
+    Status {
+        /// What was asked for.
+        what: String,
+        /// The status.
+        status: StatusCode,
+        /// The registry's own words, or empty.
+        detail: String,
+    },
+    /// The registry does not know us, or not well enough.
+    #[error("{what}: access denied ({status}{detail}); {hint}")]
+    Unauthorized {
+        /// What was asked for.
+        what: String,
+        /// The status.
+        status: StatusCode,
+        /// The registry's own words, or empty.
+        detail: String,
+        /// What to do.
+        hint: &'static str,
+    },
+    /// The registry asks for a kind of authentication that is not spoken.
+    #[error("{what}: the registry asks for authentication in a way that is not supported: {asked}")]
+    Challenge {
+        /// What was asked for.
+        what: String,
+        /// What is asked, or what is wrong with it.
+        asked: String,
+    },
+    /// The token service's answer cannot be used.
+    #[error("{what}: the token service at {host} answered without a usable token")]
+    Token {
+        /// What was asked for.
+        what: String,
+        /// The token service.
+        host: String,
+    },
+    /// A redirect that is not followed.
+    #[error("{what}: {why}")]
+    Redirect {
+        /// What was asked for.
+        what: String,
+        /// Why it is not followed.
+        why: String,
+    },
+    /// Other bytes than the digest names.
+    #[error("{what}: expected {expected}, got {actual}: the registry or something on the way changed the content")]
+    Mismatch {
+        /// What was fetched.
+        what: String,
+        /// What was asked for.
+        expected: Digest,
+        /// What came.
+        actual: Digest,
+    },
+    /// Another length than the manifest names.
+    #[error("{what}: expected {expected_bytes} bytes, got {}{actual_bytes}", if actual_bytes > expected_bytes { "at least " } else { "" })]
+    Size {
+        /// What was fetched.
+        what: String,
+        /// The length in the manifest.
+        expected_bytes: u64,
+        /// The length of what came.
+        actual_bytes: u64,
+    },
+    /// A manifest is not what its type says.
+    #[error("{what}: the manifest cannot be read")]
+    Manifest {
+        /// Which manifest.
+        what: String,
+        /// Why.
+        source: serde_json::Error,
+    },
+    /// Something else than an image.
+    #[error("{what} is not an image: {found}")]
+    NotAnImage {
+        /// Which manifest.
+        what: String,
+        /// What it is.
+        found: String,
+    },
+    /// An index without an image for this machine.
+    #[error("{what}: no image for {wanted}; the index has {available}")]
+    Platform {
+        /// Which index.
+        what: String,
+        /// This machine's platform.
+        wanted: String,
+        /// The platforms there are.
+        available: String,
+    },
+    /// Past a limit.
+    #[error(transparent)]
+    Limit(#[from] LimitExceeded),
+    /// Past [`Limits::pull_time`](rukpak_content::Limits::pull_time).
+    #[error(transparent)]
+    Time(LimitExceeded),
+    /// A layer is damaged or holds what a bundle cannot hold.
+    #[error("layer {digest} of {reference}")]
+    Layer {
+        /// The image.
+        reference: String,
+        /// The layer.
+        digest: Digest,
+        /// Why.
+        source: archive::Error,
+    },
+    /// No room to put the layers.
+    #[error("cannot stage the image")]
+    Stage(#[source] stage::Error),
+    /// A worker thread was lost.
+    #[error("layer {digest}: the worker thread ended early")]
+    Worker {
+        /// The layer.
+        digest: Digest,
+        /// Why.
+        source: tokio::task::JoinError,
+    },
+}
+
+impl Error {
+    /// What a caller can do about it.
+    pub fn class(&self) -> Class {
+        match self {
+            Self::Status { status, .. } if *status == StatusCode::NOT_FOUND => Class::NotFound,
+            Self::Status { status, .. }
+                if status.is_server_error()
+                    || matches!(*status, StatusCode::TOO_MANY_REQUESTS | StatusCode::REQUEST_TIMEOUT) =>
+            {
+                Class::Unavailable
+            }
+            Self::Unauthorized { .. } | Self::Challenge { .. } => Class::Unauthorized,
+            Self::Request { .. }
+            | Self::Body { .. }
+            | Self::Token { .. }
+            | Self::Time(_)
+            | Self::Worker { .. }
+            | Self::Stage(_)
+            | Self::Layer {
+                source: archive::Error::Stage(stage::Error::Write { .. } | stage::Error::Create { .. }),
+                ..
+            } => Class::Unavailable,
+            _ => Class::Invalid,
+        }
+    }
+}

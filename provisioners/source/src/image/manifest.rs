@@ -1,0 +1,294 @@
+//! Manifests and indexes: which layers make the image for this machine.
+
+use http::header;
+use oci_client::Reference;
+use oci_client::manifest::{ImageIndexEntry, OciDescriptor, OciImageIndex, OciImageManifest, OciManifest};
+use rukpak_content::{Algorithm, Digest, Hasher};
+use serde::Deserialize;
+use serde::de::IgnoredAny;
+
+use super::session::Session;
+use super::{Error, transport};
+use crate::decompress::Compression;
+
+const MANIFEST_BYTES: u64 = 4 * 1024 * 1024;
+
+/// How deep an index may lie in an index. Nobody nests them; the specification allows it.
+const MAXIMUM_DEPTH: usize = 3;
+
+/// A layer to fetch.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Layer {
+    pub(super) digest: Digest,
+    pub(super) size_bytes: u64,
+}
+
+/// What a reference stands for.
+pub(super) struct Found {
+    pub(super) digest: Digest,
+    pub(super) manifest_digest: Digest,
+    pub(super) layers: Vec<Layer>,
+}
+
+/// Fetches what `reference` names and, through indexes, the manifest for this machine.
+pub(super) async fn resolve(session: &mut Session<'_>, reference: &Reference) -> Result<Found, Error> {
+    let name = reference.digest().or(reference.tag()).unwrap_or("latest");
+    let expected = reference.digest().map(str::parse).transpose().map_err(|source| {
+        let place = reference.whole();
+        Error::Digest { place, source }
+    })?;
+    let mut what = format!("manifest of {reference}");
+    let (digest, mut document) = fetch(session, name, expected, None, &what).await?;
+    let mut manifest_digest = digest.clone();
+    for _ in 0..MAXIMUM_DEPTH {
+        let index = match document {
+            OciManifest::Image(manifest) => {
+                let layers = layers(&manifest, &what)?;
+                return Ok(Found { digest, manifest_digest, layers });
+            }
+            OciManifest::ImageIndex(index) => index,
+        };
+        let entry = choose(&index, &what)?;
+        let (expected, size_bytes) = descriptor(&entry.digest, entry.size, &what)?;
+        let platform = entry
+            .platform
+            .as_ref()
+            .map_or_else(String::new, |platform| format!(" for {}/{}", platform.os, platform.architecture));
+        what = format!("manifest {expected}{platform} of {reference}");
+        (manifest_digest, document) = fetch(session, &entry.digest, Some(expected), Some(size_bytes), &what).await?;
+    }
+    Err(Error::NotAnImage { what, found: format!("indexes nested more than {MAXIMUM_DEPTH} deep") })
+}
+
+async fn fetch(
+    session: &mut Session<'_>,
+    name: &str,
+    expected: Option<Digest>,
+    size_bytes: Option<u64>,
+    what: &str,
+) -> Result<(Digest, OciManifest), Error> {
+    let response = session.manifest(name, what).await?;
+    let text = |header| response.headers().get(header).and_then(|value| value.to_str().ok()).map(str::to_owned);
+    let content_type = text(header::CONTENT_TYPE.as_str());
+    // A tag has no digest of its own. What the registry claims is checked, and names the bytes where it holds.
+    let claimed = text("docker-content-digest").and_then(|digest| digest.parse().ok());
+    let body = transport::body(response, what, MANIFEST_BYTES).await?;
+    if let Some(expected_bytes) = size_bytes.filter(|size| *size != body.len() as u64) {
+        return Err(Error::Size { what: what.to_owned(), expected_bytes, actual_bytes: body.len() as u64 });
+    }
+    let digest = verified(&body, expected.or(claimed), what)?;
+    Ok((digest, read(&body, content_type.as_deref(), what)?))
+}
+
+fn verified(body: &[u8], expected: Option<Digest>, what: &str) -> Result<Digest, Error> {
+    let mut hasher = Hasher::new(expected.as_ref().map_or(Algorithm::Sha256, Digest::algorithm));
+    hasher.update(body);
+    let actual = hasher.finish();
+    match expected {
+        Some(expected) if expected != actual => Err(Error::Mismatch { what: what.to_owned(), expected, actual }),
+        _ => Ok(actual),
+    }
+}
+
+/// Tells an index from a manifest by what is in it. A document that is both is refused: two readers could disagree about it.
+fn read(body: &[u8], content_type: Option<&str>, what: &str) -> Result<OciManifest, Error> {
+    #[derive(Deserialize)]
+    #[serde(rename_all = "camelCase")]
+    struct Probe {
+        #[serde(default)]
+        schema_version: u32,
+        media_type: Option<String>,
+        layers: Option<IgnoredAny>,
+        fs_layers: Option<IgnoredAny>,
+        manifests: Option<IgnoredAny>,
+    }
+    let unreadable = |source| Error::Manifest { what: what.to_owned(), source };
+    let not_an_image = |found: String| Error::NotAnImage { what: what.to_owned(), found };
+    let probe: Probe = serde_json::from_slice(body).map_err(unreadable)?;
+    match (probe.layers.is_some(), probe.manifests.is_some()) {
+        (false, false) if probe.schema_version == 1 || probe.fs_layers.is_some() => Err(not_an_image(
+            "a Docker schema 1 manifest, which is obsolete; push the image again with a current tool".into(),
+        )),
+        (true, true) => Err(not_an_image("both a manifest and an index".into())),
+        (true, false) => serde_json::from_slice(body).map(OciManifest::Image).map_err(unreadable),
+        (false, true) => serde_json::from_slice(body).map(OciManifest::ImageIndex).map_err(unreadable),
+        (false, false) => {
+            let kind = probe.media_type.as_deref().or(content_type).unwrap_or("a document of no type");
+            Err(not_an_image(format!("{} without layers", crate::stage::shortened(kind))))
+        }
+    }
+}
+
+fn layers(manifest: &OciImageManifest, what: &str) -> Result<Vec<Layer>, Error> {
+    let not_an_image = |found: String| Error::NotAnImage { what: what.to_owned(), found };
+    // Charts are gzipped tar archives too, and yet not what anyone means by a bundle image.
+    if manifest.config.media_type.starts_with("application/vnd.cncf.helm.") {
+        return Err(not_an_image("a Helm chart".into()));
+    }
+    let layer = |layer: &OciDescriptor| {
+        if Compression::of_media_type(&layer.media_type).is_none() {
+            let kind = crate::stage::shortened(&layer.media_type);
+            return Err(not_an_image(format!("its layer {} is {kind}, no tar archive", layer.digest)));
+        }
+        let (digest, size_bytes) = descriptor(&layer.digest, layer.size, what)?;
+        Ok(Layer { digest, size_bytes })
+    };
+    manifest.layers.iter().map(layer).collect()
+}
+
+fn descriptor(digest: &str, size: i64, what: &str) -> Result<(Digest, u64), Error> {
+    let digest = digest.parse().map_err(|source| Error::Digest { place: what.to_owned(), source })?;
+    let found = || format!("it gives {digest} a size of {size} bytes");
+    let size = u64::try_from(size).map_err(|_| Error::NotAnImage { what: what.to_owned(), found: found() })?;
+    Ok((digest, size))
+}
+
+/// The entry for this machine; if there is none, the only image there is: bundles hold manifests, which run anywhere, and are
+/// often published for one platform.
+fn choose<'a>(index: &'a OciImageIndex, what: &str) -> Result<&'a ImageIndexEntry, Error> {
+    let images: Vec<_> = index.manifests.iter().filter(|entry| !is_attestation(entry)).collect();
+    let here = |entry: &&&ImageIndexEntry| {
+        entry.platform.as_ref().is_some_and(|platform| {
+            platform.os.to_string() == "linux" && platform.architecture.to_string() == architecture()
+        })
+    };
+    match (images.iter().find(here), images.as_slice()) {
+        (Some(entry), _) | (None, [entry]) => Ok(entry),
+        (None, images) => {
+            let mut names: Vec<_> = images.iter().take(20).map(|entry| platform(entry)).collect();
+            names.dedup();
+            let available = if names.is_empty() { "no images".to_owned() } else { names.join(", ") };
+            Err(Error::Platform { what: what.to_owned(), wanted: format!("linux/{}", architecture()), available })
+        }
+    }
+}
+
+/// Build tools put provenance beside the images, for the platform "unknown".
+fn is_attestation(entry: &ImageIndexEntry) -> bool {
+    let kind = entry.annotations.as_ref().and_then(|annotations| annotations.get("vnd.docker.reference.type"));
+    kind.is_some_and(|kind| kind == "attestation-manifest")
+}
+
+fn platform(entry: &ImageIndexEntry) -> String {
+    entry.platform.as_ref().map_or_else(
+        || "an image for no platform".to_owned(),
+        |platform| crate::stage::shortened(&format!("{}/{}", platform.os, platform.architecture)),
+    )
+}
+
+/// This machine's architecture as Go names it.
+fn architecture() -> &'static str {
+    match std::env::consts::ARCH {
+        "x86_64" => "amd64",
+        "x86" => "386",
+        "aarch64" => "arm64",
+        "powerpc64" if cfg!(target_endian = "little") => "ppc64le",
+        "powerpc64" => "ppc64",
+        other => other,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const DIGEST: &str = "sha256:e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855";
+
+    fn index(platforms: &[&str]) -> OciImageIndex {
+        let entries: Vec<_> = platforms
+            .iter()
+            .enumerate()
+            .map(|(size, platform)| match platform.split_once('/') {
+                Some((os, architecture)) => format!(
+                    r#"{{"mediaType":"m","digest":"{DIGEST}","size":{size},"platform":{{"os":"{os}","architecture":"{architecture}"}}}}"#
+                ),
+                None if platform.is_empty() => format!(r#"{{"mediaType":"m","digest":"{DIGEST}","size":{size}}}"#),
+                None => format!(
+                    r#"{{"mediaType":"m","digest":"{DIGEST}","size":{size},"platform":{{"os":"unknown","architecture":"unknown"}},
+                         "annotations":{{"vnd.docker.reference.type":"attestation-manifest"}}}}"#
+                ),
+            })
+            .collect();
+        serde_json::from_str(&format!(r#"{{"schemaVersion":2,"manifests":[{}]}}"#, entries.join(","))).unwrap()
+    }
+
+    #[test]
+    fn the_platform_of_the_host_is_chosen_or_the_only_image() {
+        let here = format!("linux/{}", architecture());
+        let cases: [(&[&str], Option<i64>); 7] = [
+            (&["windows/amd64", "linux/mips", &here, &here], Some(2)),
+            (&["linux/mips"], Some(0)),
+            (&["attestation", "linux/mips"], Some(1)),
+            (&["unknown/unknown"], Some(0)),
+            (&[""], Some(0)),
+            (&["linux/mips", "windows/amd64"], None),
+            (&[], None),
+        ];
+        for (platforms, expected) in cases {
+            let index = index(platforms);
+            let chosen = choose(&index, "x");
+            assert_eq!(chosen.as_ref().ok().map(|entry| entry.size), expected, "{platforms:?} {:?}", chosen.err());
+        }
+        let refusal = choose(&index(&["linux/mips", "windows/arm"]), "index of x").unwrap_err().to_string();
+        assert!(refusal.ends_with("the index has linux/mips, windows/arm"), "{refusal}");
+    }
+
+    #[test]
+    fn documents_are_told_apart_and_refused_by_what_they_are() {
+        let descriptor = format!(r#"{{"mediaType":"application/x","digest":"{DIGEST}","size":1}}"#);
+        let image = format!(r#"{{"schemaVersion":2,"config":{descriptor},"layers":[]}}"#);
+        assert!(matches!(read(image.as_bytes(), None, "x"), Ok(OciManifest::Image(_))));
+        assert!(matches!(read(br#"{"schemaVersion":2,"manifests":[]}"#, None, "x"), Ok(OciManifest::ImageIndex(_))));
+        let cases = [
+            (r#"{"schemaVersion":1,"fsLayers":[]}"#, "schema 1"),
+            (r#"{"schemaVersion":2,"layers":[],"manifests":[]}"#, "both"),
+            (r#"{"schemaVersion":2,"mediaType":"application/odd"}"#, "application/odd without layers"),
+            ("<html>", "cannot be read"),
+            (r#"{"schemaVersion":2,"layers":[]}"#, "cannot be read"),
+        ];
+        for (body, expected) in cases {
+            let text = read(body.as_bytes(), None, "manifest").err().unwrap().to_string();
+            assert!(text.contains(expected), "{text}");
+        }
+    }
+
+    #[test]
+    fn only_tar_layers_make_an_image() {
+        let cases = [
+            ("application/vnd.oci.image.config.v1+json", "application/vnd.oci.image.layer.v1.tar+gzip", 1, None),
+            (
+                "application/vnd.docker.container.image.v1+json",
+                "application/vnd.docker.image.rootfs.diff.tar.gzip",
+                1,
+                None,
+            ),
+            ("application/vnd.example+json", "application/vnd.oci.image.layer.v1.tar+zstd", 1, None),
+            ("application/vnd.oci.empty.v1+json", "application/vnd.oci.image.layer.v1.tar", 0, None),
+            (
+                "application/vnd.cncf.helm.config.v1+json",
+                "application/vnd.cncf.helm.chart.content.v1.tar+gzip",
+                1,
+                Some("Helm chart"),
+            ),
+            ("application/vnd.oci.empty.v1+json", "application/vnd.oci.empty.v1+json", 2, Some("no tar archive")),
+            (
+                "application/vnd.oci.image.config.v1+json",
+                "application/vnd.oci.image.layer.v1.tar",
+                -1,
+                Some("-1 bytes"),
+            ),
+        ];
+        for (config, layer, size, refusal) in cases {
+            let json = format!(
+                r#"{{"schemaVersion":2,"config":{{"mediaType":"{config}","digest":"{DIGEST}","size":2}},
+                     "layers":[{{"mediaType":"{layer}","digest":"{DIGEST}","size":{size}}}]}}"#
+            );
+            let manifest = serde_json::from_str(&json).unwrap();
+            match (layers(&manifest, "manifest"), refusal) {
+                (Ok(layers), None) => assert_eq!(layers[0].size_bytes, u64::try_from(size).unwrap()),
+                (Err(error), Some(refusal)) => assert!(error.to_string().contains(refusal), "{error}"),
+                (found, _) => panic!("{layer}: {found:?}"),
+            }
+        }
+    }
+}

@@ -1,0 +1,208 @@
+//! The one tar stream of a tree: equal trees give equal bytes.
+//!
+//! Part of the disk format, written by hand so that no library's choice can change a digest: POSIX ustar
+//! headers; a `path` PAX record only where ustar's name and prefix cannot hold the path; times, ids and owner
+//! names empty; modes 0644, 0755 for executables and folders; two zero blocks at the end.
+
+use std::collections::HashSet;
+use std::io::{self, Read, Write};
+
+use rukpak_content::{Node, RelativePath, Tree};
+use tar::{EntryType, Header};
+
+const BLOCK: usize = 512;
+const NAME_BYTES: usize = 100;
+const PREFIX_BYTES: usize = 155;
+const PLAIN_MODE: u32 = 0o644;
+const EXECUTABLE_MODE: u32 = 0o755;
+
+/// Writes `tree` to `out` and returns the sum of its files' lengths.
+///
+/// # Errors
+/// Of the tree, of `out`, or `InvalidData` where the walk breaks the promise of [`Tree::walk`]: the digest would
+/// then depend on who walks.
+pub(crate) fn write(tree: &dyn Tree, out: &mut dyn Write) -> io::Result<u64> {
+    let mut order = Order::default();
+    let mut size = 0;
+    tree.walk(&mut |path, node| {
+        order.check(path, matches!(node, Node::Directory))?;
+        match node {
+            Node::Directory => write_header(out, path.as_str(), EntryType::Directory, EXECUTABLE_MODE, 0),
+            Node::File { executable, size_bytes, body } => {
+                let mode = if executable { EXECUTABLE_MODE } else { PLAIN_MODE };
+                size += size_bytes;
+                write_header(out, path.as_str(), EntryType::Regular, mode, size_bytes)?;
+                write_body(out, path, size_bytes, body)
+            }
+        }
+    })?;
+    out.write_all(&[0; 2 * BLOCK])?;
+    Ok(size)
+}
+
+/// Checks that paths rise and that folders come before what is in them.
+#[derive(Default)]
+struct Order {
+    last: Option<RelativePath>,
+    folders: HashSet<RelativePath>,
+}
+
+impl Order {
+    fn check(&mut self, path: &RelativePath, is_folder: bool) -> io::Result<()> {
+        if self.last.as_ref().is_some_and(|last| last >= path) {
+            return Err(invalid(format!("{path}: not in byte order of the paths")));
+        }
+        if path.parent().is_some_and(|parent| !self.folders.contains(&parent)) {
+            return Err(invalid(format!("{path}: the folder it lies in is not an entry")));
+        }
+        if is_folder {
+            self.folders.insert(path.clone());
+        }
+        self.last = Some(path.clone());
+        Ok(())
+    }
+}
+
+fn write_header(out: &mut dyn Write, path: &str, kind: EntryType, mode: u32, size: u64) -> io::Result<()> {
+    let name = if kind.is_dir() { format!("{path}/") } else { path.to_owned() };
+    let Some((prefix, rest)) = split(&name) else {
+        let record = pax_record("path", &name);
+        write_block(out, "", "PaxHeader", EntryType::XHeader, PLAIN_MODE, record.len() as u64)?;
+        out.write_all(record.as_bytes())?;
+        pad(out, record.len() as u64)?;
+        return write_block(out, "", "PaxPath", kind, mode, size);
+    };
+    write_block(out, prefix, rest, kind, mode, size)
+}
+
+/// ustar's prefix and name: the name alone if it fits, else cut at the first slash that makes both fit.
+fn split(name: &str) -> Option<(&str, &str)> {
+    if name.len() <= NAME_BYTES {
+        return Some(("", name));
+    }
+    let cuts = name.match_indices('/').map(|(at, _)| (&name[..at], &name[at + 1..]));
+    cuts.take_while(|(prefix, _)| prefix.len() <= PREFIX_BYTES).find(|(_, rest)| (1..=NAME_BYTES).contains(&rest.len()))
+}
+
+fn write_block(out: &mut dyn Write, prefix: &str, name: &str, kind: EntryType, mode: u32, size: u64) -> io::Result<()> {
+    let mut header = Header::new_ustar();
+    let ustar = header.as_ustar_mut().ok_or_else(|| invalid("the header is not ustar".to_owned()))?;
+    ustar.name[..name.len()].copy_from_slice(name.as_bytes());
+    ustar.prefix[..prefix.len()].copy_from_slice(prefix.as_bytes());
+    header.set_entry_type(kind);
+    header.set_mode(mode);
+    header.set_size(size);
+    header.set_mtime(0);
+    header.set_uid(0);
+    header.set_gid(0);
+    header.set_cksum();
+    out.write_all(header.as_bytes())
+}
+
+fn write_body(out: &mut dyn Write, path: &RelativePath, size: u64, body: &mut dyn Read) -> io::Result<()> {
+    let copied = io::copy(&mut body.take(size), out)?;
+    if copied != size {
+        return Err(invalid(format!("{path}: {copied} bytes where {size} were promised")));
+    }
+    pad(out, size)
+}
+
+fn pad(out: &mut dyn Write, size: u64) -> io::Result<()> {
+    let block = BLOCK as u64;
+    io::copy(&mut io::repeat(0).take((block - size % block) % block), out)?;
+    Ok(())
+}
+
+/// `<length> <key>=<value>\n`, the length counting itself.
+fn pax_record(key: &str, value: &str) -> String {
+    let rest = format!(" {key}={value}\n");
+    let mut length = rest.len() + 1;
+    while length != rest.len() + length.to_string().len() {
+        length = rest.len() + length.to_string().len();
+    }
+    format!("{length}{rest}")
+}
+
+fn invalid(text: String) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, text)
+}
+
+#[cfg(test)]
+mod tests {
+    use bytes::Bytes;
+    use rukpak_content::{BundleTree, Digest};
+
+    use super::*;
+
+    fn tar_of(tree: &dyn Tree) -> Vec<u8> {
+        let mut out = Vec::new();
+        write(tree, &mut out).unwrap();
+        out
+    }
+
+    fn tree(files: &[(&str, bool)]) -> BundleTree {
+        let mut tree = BundleTree::new();
+        for (path, executable) in files {
+            tree.add_file(RelativePath::new(path).unwrap(), *executable, Bytes::copy_from_slice(path.as_bytes()));
+        }
+        tree
+    }
+
+    #[test]
+    fn the_order_of_building_does_not_matter() {
+        let files = [("manifests/b.yaml", false), ("manifests/a/x", true), ("z", false), ("manifests-old/y", false)];
+        let mut reversed = files;
+        reversed.reverse();
+        assert_eq!(tar_of(&tree(&files)), tar_of(&tree(&reversed)));
+    }
+
+    #[test]
+    fn the_format_stays_what_it_is() {
+        // Changing this digest orphans every pin in every cluster: a new format needs a new `v<n>` folder.
+        let long = format!("{}/{}", "d".repeat(160), "f".repeat(120));
+        let digest = Digest::sha256(&tar_of(&tree(&[("manifests/a.yaml", false), ("bin/run", true), (&long, false)])));
+        assert_eq!(digest.to_string(), "sha256:4e145fb7b08dc2a17f7aafe350dc6b26b77cee34a579d7312a5e27c9af3f2e57");
+    }
+
+    #[test]
+    fn names_of_any_length_come_back() {
+        for length in [1, 99, 100, 101, 155, 156, 255, 256, 600, 1000] {
+            for shape in ["x".repeat(length), "ab/".repeat(length / 3) + "x", format!("{}/y", "x".repeat(length))] {
+                let bytes = tar_of(&tree(&[(&shape, false)]));
+                let mut archive = tar::Archive::new(bytes.as_slice());
+                let names: Vec<_> = archive
+                    .entries()
+                    .unwrap()
+                    .map(|entry| String::from_utf8(entry.unwrap().path_bytes().into_owned()).unwrap())
+                    .collect();
+                assert_eq!(names.last(), Some(&shape));
+            }
+        }
+    }
+
+    struct Unordered;
+
+    impl Tree for Unordered {
+        fn walk(&self, visit: &mut dyn FnMut(&RelativePath, Node<'_>) -> io::Result<()>) -> io::Result<()> {
+            visit(&RelativePath::new("b").unwrap(), Node::Directory)?;
+            visit(&RelativePath::new("a").unwrap(), Node::Directory)
+        }
+    }
+
+    struct Short;
+
+    impl Tree for Short {
+        fn walk(&self, visit: &mut dyn FnMut(&RelativePath, Node<'_>) -> io::Result<()>) -> io::Result<()> {
+            let node = Node::File { executable: false, size_bytes: 3, body: &mut io::empty() };
+            visit(&RelativePath::new("a").unwrap(), node)
+        }
+    }
+
+    #[test]
+    fn a_walk_that_breaks_its_promise_is_an_error() {
+        for (tree, word) in [(&Unordered as &dyn Tree, "byte order"), (&Short, "promised")] {
+            let error = write(tree, &mut io::sink()).unwrap_err();
+            assert!(error.to_string().contains(word), "{error}");
+        }
+    }
+}

@@ -1,0 +1,19 @@
+#![doc = include_str!("../README.md")]
+
+mod canonical;
+mod collect;
+mod error;
+mod instance;
+mod load;
+mod lock;
+mod publish;
+mod refs;
+mod store;
+
+pub use collect::Collected;
+pub use error::Error;
+pub use refs::{Ref, RefKind};
+pub use store::{Sealed, Store};
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,83 @@
+//! The command lines of the control plane. Every flag is accepted by Kubernetes 1.20 as well as by 1.36.
+
+use std::path::Path;
+
+/// Where the parts of one plane listen and keep their files.
+pub struct Layout<'a> {
+    /// Certificates, keys, kubeconfigs, logs.
+    pub folder: &'a Path,
+    /// Client port of etcd.
+    pub etcd_port: u16,
+    /// Secure port of the API server.
+    pub apiserver_port: u16,
+}
+
+impl Layout<'_> {
+    fn file(&self, name: &str) -> String {
+        self.folder.join(name).display().to_string()
+    }
+
+    /// etcd: throw-away data, so no fsync.
+    pub fn etcd(&self) -> Vec<String> {
+        let client = format!("http://127.0.0.1:{}", self.etcd_port);
+        vec![
+            format!("--data-dir={}", self.file("etcd")),
+            format!("--listen-client-urls={client}"),
+            format!("--advertise-client-urls={client}"),
+            "--listen-peer-urls=http://127.0.0.1:0".to_owned(),
+            "--unsafe-no-fsync".to_owned(),
+        ]
+    }
+
+    /// kube-apiserver.
+    pub fn apiserver(&self, audit: bool) -> Vec<String> {
+        let mut flags = vec![
+            format!("--etcd-servers=http://127.0.0.1:{}", self.etcd_port),
+            "--bind-address=127.0.0.1".to_owned(),
+            "--advertise-address=127.0.0.1".to_owned(),
+            // Loopback is no valid endpoint address, and nobody needs the endpoints of `kubernetes` here.
+            "--endpoint-reconciler-type=none".to_owned(),
+            format!("--secure-port={}", self.apiserver_port),
+            format!("--cert-dir={}", self.file("apiserver-certs")),
+            format!("--tls-cert-file={}", self.file("apiserver.crt")),
+            format!("--tls-private-key-file={}", self.file("apiserver.key")),
+            format!("--client-ca-file={}", self.file("client-ca.crt")),
+            "--service-account-issuer=https://kubernetes.default.svc".to_owned(),
+            format!("--service-account-key-file={}", self.file("service-account.pub")),
+            format!("--service-account-signing-key-file={}", self.file("service-account.key")),
+            "--service-cluster-ip-range=10.0.0.0/24".to_owned(),
+            "--authorization-mode=RBAC".to_owned(),
+            // OpenShift has it on: an owner reference needs the right to update the owner's finalizers.
+            "--enable-admission-plugins=OwnerReferencesPermissionEnforcement".to_owned(),
+            "--allow-privileged=true".to_owned(),
+        ];
+        if audit {
+            flags.push(format!("--audit-policy-file={}", self.file("audit-policy.json")));
+            flags.push(format!("--audit-log-path={}", self.file("audit.log")));
+        }
+        flags
+    }
+
+    /// kube-controller-manager; `minor` is the 20 of 1.20.
+    pub fn controller_manager(&self, minor: u32) -> Vec<String> {
+        let mut flags = vec![
+            format!("--kubeconfig={}", self.file("controller-manager.kubeconfig")),
+            "--leader-elect=false".to_owned(),
+            "--use-service-account-credentials=true".to_owned(),
+            format!("--root-ca-file={}", self.file("apiserver-ca.crt")),
+            format!("--service-account-private-key-file={}", self.file("service-account.key")),
+            "--bind-address=127.0.0.1".to_owned(),
+            "--secure-port=0".to_owned(),
+            "--kube-api-qps=500".to_owned(),
+            "--kube-api-burst=1000".to_owned(),
+            "--concurrent-gc-syncs=20".to_owned(),
+            "--concurrent-namespace-syncs=20".to_owned(),
+            "--concurrent-serviceaccount-token-syncs=20".to_owned(),
+        ];
+        if minor < 24 {
+            // The plain-text port, on for everyone until it was removed.
+            flags.push("--port=0".to_owned());
+        }
+        flags
+    }
+}

@@ -1,0 +1,356 @@
+//! A TLS server that misbehaves on request: on its own, or in front of a registry or git server that it otherwise passes
+//! requests on to. It writes down every request, so a test can also say what must *not* have been asked.
+
+use std::collections::HashSet;
+use std::convert::Infallible;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use axum::Router;
+use axum::body::{Body, Bytes};
+use axum::extract::{Request, State};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use futures::stream;
+
+use crate::tls::{Served, serve};
+use crate::{TestCa, tools};
+
+/// Largest request body that is passed on.
+const BODY_LIMIT_BYTES: usize = 256 << 20;
+
+/// The server. It ends when dropped.
+pub struct FaultyServer {
+    served: Served,
+    ca_pem: String,
+    shared: Arc<Shared>,
+}
+
+/// Which requests get which fault, and how often.
+#[derive(Debug, Clone)]
+pub struct Rule {
+    /// Method; any when absent.
+    pub method: Option<Method>,
+    /// Text that path and query contain.
+    pub path: String,
+    /// Requests of this kind to let pass first.
+    pub skip: u32,
+    /// Requests to spoil; all when absent.
+    pub times: Option<u32>,
+    /// What happens.
+    pub fault: Fault,
+}
+
+/// A fault.
+#[derive(Debug, Clone)]
+pub enum Fault {
+    /// Answer with a status and a body.
+    Status(StatusCode, String),
+    /// Answer with anything.
+    Answer(StatusCode, Vec<(&'static str, String)>, Vec<u8>),
+    /// Never answer.
+    Hang,
+    /// Pass the request on, send this many bytes of the body, then close the connection.
+    HangUpAfter(usize),
+    /// Pass the request on, send this many bytes of the body, then nothing, with the connection open.
+    StallAfter(usize),
+    /// Pass the request on and send the body in chunks of so many bytes with a pause before each.
+    Slow(usize, Duration),
+    /// Pass the request on and flip one bit in the middle of the body.
+    FlipBit,
+    /// Pass the request on and send these bytes in place of the body, headers unchanged but for the length.
+    Replace(Vec<u8>),
+    /// Send the client elsewhere.
+    Redirect(String),
+}
+
+/// A request as it arrived.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Seen {
+    /// Method.
+    pub method: Method,
+    /// Path and query.
+    pub path: String,
+    /// The header `Authorization`, if any.
+    pub authorization: Option<String>,
+}
+
+/// The token service of a registry: a name and a password buy a token, only a token opens the registry.
+#[derive(Debug, Clone)]
+pub struct TokenAuth {
+    /// User name.
+    pub user: String,
+    /// Password.
+    pub password: String,
+    /// The token's name in the answer: `token`, or `access_token` as OAuth 2 has it.
+    pub field: &'static str,
+}
+
+struct Shared {
+    upstream: Option<Upstream>,
+    tokens: Option<(TokenAuth, Mutex<HashSet<String>>)>,
+    rules: Mutex<Vec<Rule>>,
+    seen: Mutex<Vec<Seen>>,
+}
+
+struct Upstream {
+    base: String,
+    client: reqwest::Client,
+}
+
+impl Rule {
+    /// Every request whose path contains `path`.
+    pub fn on(path: &str, fault: Fault) -> Self {
+        Self { method: None, path: path.to_owned(), skip: 0, times: None, fault }
+    }
+
+    /// Only this method.
+    #[must_use]
+    pub fn method(self, method: Method) -> Self {
+        Self { method: Some(method), ..self }
+    }
+
+    /// Only so many times; after that requests pass.
+    #[must_use]
+    pub fn times(self, times: u32) -> Self {
+        Self { times: Some(times), ..self }
+    }
+
+    /// Only after so many such requests.
+    #[must_use]
+    pub fn skip(self, skip: u32) -> Self {
+        Self { skip, ..self }
+    }
+}
+
+impl FaultyServer {
+    /// A server without anything behind it: what no rule answers is a 404.
+    pub fn alone(ca: &TestCa) -> Result<Self> {
+        Self::start(ca, None, None)
+    }
+
+    /// A server in front of `base` (`https://host:port`), whose certificate `upstream_ca_pem` signed.
+    pub fn before(ca: &TestCa, base: &str, upstream_ca_pem: &str) -> Result<Self> {
+        Self::start(ca, Some(upstream(base, upstream_ca_pem)?), None)
+    }
+
+    /// As [`FaultyServer::before`], and it asks for bearer tokens, which it gives out itself at `/token`.
+    pub fn before_with_tokens(ca: &TestCa, base: &str, upstream_ca_pem: &str, tokens: TokenAuth) -> Result<Self> {
+        Self::start(ca, Some(upstream(base, upstream_ca_pem)?), Some(tokens))
+    }
+
+    fn start(ca: &TestCa, upstream: Option<Upstream>, tokens: Option<TokenAuth>) -> Result<Self> {
+        let tokens = tokens.map(|tokens| (tokens, Mutex::default()));
+        let shared = Arc::new(Shared { upstream, tokens, rules: Mutex::default(), seen: Mutex::default() });
+        let router = Router::new().fallback(answer).with_state(Arc::clone(&shared));
+        Ok(Self { served: serve(router, &ca.localhost()?)?, ca_pem: ca.pem(), shared })
+    }
+
+    /// `localhost:port`.
+    pub fn host(&self) -> String {
+        format!("localhost:{}", self.served.address().port())
+    }
+
+    /// `https://localhost:port`.
+    pub fn url(&self) -> String {
+        format!("https://{}", self.host())
+    }
+
+    /// The certificate authority that a client must trust.
+    pub fn ca_pem(&self) -> &str {
+        &self.ca_pem
+    }
+
+    /// Adds a rule. The first one that fits a request decides.
+    pub fn add(&self, rule: Rule) {
+        if let Ok(mut rules) = self.shared.rules.lock() {
+            rules.push(rule);
+        }
+    }
+
+    /// Behaves from now on.
+    pub fn mend(&self) {
+        if let Ok(mut rules) = self.shared.rules.lock() {
+            rules.clear();
+        }
+    }
+
+    /// The requests so far.
+    pub fn seen(&self) -> Vec<Seen> {
+        self.shared.seen.lock().map(|seen| seen.clone()).unwrap_or_default()
+    }
+
+    /// The number of requests so far whose path contains `path`.
+    pub fn count(&self, path: &str) -> usize {
+        self.seen().iter().filter(|seen| seen.path.contains(path)).count()
+    }
+
+    /// Forgets the requests so far.
+    pub fn forget(&self) {
+        if let Ok(mut seen) = self.shared.seen.lock() {
+            seen.clear();
+        }
+    }
+}
+
+impl Shared {
+    /// The fault for a request, if a rule spoils it.
+    fn fault(&self, method: &Method, path: &str) -> Option<Fault> {
+        let mut rules = self.rules.lock().ok()?;
+        let fits = |rule: &&mut Rule| {
+            rule.method.as_ref().is_none_or(|wanted| wanted == method)
+                && path.contains(&rule.path)
+                && rule.times != Some(0)
+        };
+        let rule = rules.iter_mut().find(fits)?;
+        if rule.skip > 0 {
+            rule.skip -= 1;
+            return None;
+        }
+        rule.times = rule.times.map(|times| times - 1);
+        Some(rule.fault.clone())
+    }
+}
+
+async fn answer(State(shared): State<Arc<Shared>>, request: Request) -> Response {
+    let (method, path) = (request.method().clone(), request.uri().to_string());
+    let authorization =
+        request.headers().get(header::AUTHORIZATION).and_then(|value| value.to_str().ok()).map(str::to_owned);
+    if let Ok(mut seen) = shared.seen.lock() {
+        seen.push(Seen { method: method.clone(), path: path.clone(), authorization: authorization.clone() });
+    }
+    let fault = shared.fault(&method, &path);
+    match fault {
+        Some(Fault::Status(status, body)) => return (status, body).into_response(),
+        Some(Fault::Answer(status, headers, body)) => return with_headers(status, headers, body),
+        Some(Fault::Redirect(to)) => return (StatusCode::TEMPORARY_REDIRECT, [(header::LOCATION, to)]).into_response(),
+        Some(Fault::Hang) => std::future::pending().await,
+        Some(_) | None => {}
+    }
+    if let Some((tokens, given)) = &shared.tokens
+        && let Some(response) = check_token(tokens, given, request.headers(), &path, authorization.as_deref())
+    {
+        return response;
+    }
+    let Some(upstream) = &shared.upstream else { return StatusCode::NOT_FOUND.into_response() };
+    match pass_on(upstream, request, shared.tokens.is_some()).await {
+        Ok((status, headers, body)) => spoil(fault, status, headers, body),
+        Err(error) => (StatusCode::BAD_GATEWAY, format!("{error:#}")).into_response(),
+    }
+}
+
+fn with_headers(status: StatusCode, headers: Vec<(&'static str, String)>, body: Vec<u8>) -> Response {
+    let mut response = (status, body).into_response();
+    for (name, value) in headers {
+        if let Ok(value) = HeaderValue::from_str(&value) {
+            response.headers_mut().insert(HeaderName::from_static(name), value);
+        }
+    }
+    response
+}
+
+/// Answers requests to `/token`, and those without a token; `None` lets the request pass.
+fn check_token(
+    tokens: &TokenAuth,
+    given: &Mutex<HashSet<String>>,
+    headers: &HeaderMap,
+    path: &str,
+    authorization: Option<&str>,
+) -> Option<Response> {
+    use base64::Engine;
+    let mut given = given.lock().ok()?;
+    if path.starts_with("/token") {
+        let pair = base64::prelude::BASE64_STANDARD.encode(format!("{}:{}", tokens.user, tokens.password));
+        if authorization != Some(&format!("Basic {pair}")) {
+            return Some((StatusCode::UNAUTHORIZED, "wrong user or password").into_response());
+        }
+        let token = tools::unique_name("token");
+        given.insert(token.clone());
+        return Some(axum::Json(serde_json::json!({ tokens.field: token, "expires_in": 300 })).into_response());
+    }
+    let token = authorization.and_then(|value| value.strip_prefix("Bearer "));
+    if token.is_some_and(|token| given.contains(token)) {
+        return None;
+    }
+    let host = headers.get(header::HOST).and_then(|value| value.to_str().ok()).unwrap_or("localhost");
+    let repository = path.trim_start_matches("/v2/").split("/manifests/").next()?.split("/blobs/").next()?.to_owned();
+    let challenge =
+        format!(r#"Bearer realm="https://{host}/token",service="{host}",scope="repository:{repository}:pull""#);
+    Some((StatusCode::UNAUTHORIZED, [(header::WWW_AUTHENTICATE, challenge)]).into_response())
+}
+
+fn upstream(base: &str, ca_pem: &str) -> Result<Upstream> {
+    Ok(Upstream { base: base.trim_end_matches('/').to_owned(), client: client(ca_pem)? })
+}
+
+/// An HTTP client that trusts one certificate authority, uses no proxy and follows no redirect.
+pub fn client(ca_pem: &str) -> Result<reqwest::Client> {
+    tools::use_ring();
+    let ca = reqwest::Certificate::from_pem(ca_pem.as_bytes()).context("read a CA certificate")?;
+    let builder =
+        reqwest::Client::builder().tls_certs_only([ca]).no_proxy().redirect(reqwest::redirect::Policy::none());
+    builder.build().context("make an HTTP client")
+}
+
+async fn pass_on(upstream: &Upstream, request: Request, own_auth: bool) -> Result<(StatusCode, HeaderMap, Bytes)> {
+    let (parts, body) = request.into_parts();
+    let body = axum::body::to_bytes(body, BODY_LIMIT_BYTES).await.context("read the request")?;
+    let mut headers = parts.headers;
+    headers.remove(header::HOST);
+    headers.remove(header::CONTENT_LENGTH);
+    if own_auth {
+        headers.remove(header::AUTHORIZATION);
+    }
+    let url = format!("{}{}", upstream.base, parts.uri);
+    let answer =
+        upstream.client.request(parts.method, url).headers(headers).body(body).send().await.context("pass it on")?;
+    let (status, headers) = (answer.status(), answer.headers().clone());
+    Ok((status, headers, answer.bytes().await.context("read the answer")?))
+}
+
+/// The upstream's answer, spoilt by `fault`.
+fn spoil(fault: Option<Fault>, status: StatusCode, mut headers: HeaderMap, body: Bytes) -> Response {
+    headers.remove(header::TRANSFER_ENCODING);
+    headers.remove(header::CONNECTION);
+    let whole = body.len();
+    let body = match fault {
+        Some(Fault::HangUpAfter(bytes)) => {
+            let part = body.slice(..bytes.min(whole));
+            let hang_up = async {
+                tokio::task::yield_now().await; // the part goes out while the rest is pending
+                Err(std::io::Error::other("hang-up on request"))
+            };
+            Body::from_stream(futures::StreamExt::chain(stream::iter([Ok(part)]), stream::once(hang_up)))
+        }
+        Some(Fault::StallAfter(bytes)) => {
+            let part = Ok::<_, Infallible>(body.slice(..bytes.min(whole)));
+            Body::from_stream(futures::StreamExt::chain(stream::iter([part]), stream::pending()))
+        }
+        Some(Fault::Slow(bytes, pause)) => slow(body, bytes.max(1), pause),
+        Some(Fault::FlipBit) => {
+            let mut bytes = body.to_vec();
+            if let Some(byte) = bytes.get_mut(whole / 2) {
+                *byte ^= 1;
+            }
+            Body::from(bytes)
+        }
+        Some(Fault::Replace(bytes)) => {
+            headers.insert(header::CONTENT_LENGTH, HeaderValue::from(bytes.len()));
+            Body::from(bytes)
+        }
+        _ => Body::from(body),
+    };
+    (status, headers, body).into_response()
+}
+
+fn slow(body: Bytes, step: usize, pause: Duration) -> Body {
+    Body::from_stream(stream::unfold(body, move |mut rest| async move {
+        if rest.is_empty() {
+            return None;
+        }
+        tokio::time::sleep(pause).await; // the very thing that was asked for
+        let chunk = rest.split_to(step.min(rest.len()));
+        Some((Ok::<_, Infallible>(chunk), rest))
+    }))
+}

@@ -1,0 +1,79 @@
+//! The bundles in `tests/fixtures`, and those that git cannot hold.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, bail};
+
+use crate::registry::{ImageBuilder, Layer, TarEntry};
+use crate::tools;
+
+/// The folder of a fixture: `plain/valid`, `operator/v1`.
+pub fn folder(name: &str) -> Result<PathBuf> {
+    let path = tools::crate_folder().join("fixtures").join(name);
+    if !path.is_dir() {
+        bail!("there is no fixture {name} ({})", path.display());
+    }
+    Ok(path)
+}
+
+/// An image of a fixture.
+pub fn image(name: &str) -> Result<ImageBuilder> {
+    ImageBuilder::of_folder(&folder(name)?)
+}
+
+/// The files of a fixture with names of its own: `example.rukpak.io` becomes `<suffix>.example.rukpak.io`, and
+/// `rukpak-example` becomes `rukpak-example-<suffix>`. Pairs of path and text, ready for an image, a repository, a ConfigMap.
+pub fn renamed(name: &str, suffix: &str) -> Result<Vec<(String, String)>> {
+    let mut files = Vec::new();
+    read(&folder(name)?, "", &mut files)?;
+    for (_, text) in &mut files {
+        *text = text.replace("example.rukpak.io", &format!("{suffix}.example.rukpak.io"));
+        *text = text.replace("rukpak-example", &format!("rukpak-example-{suffix}"));
+    }
+    Ok(files)
+}
+
+/// An image of a fixture with names of its own, see [`renamed`].
+pub fn renamed_image(name: &str, suffix: &str) -> Result<ImageBuilder> {
+    Ok(ImageBuilder::of_files(renamed(name, suffix)?))
+}
+
+/// An image without `manifests/`.
+pub fn empty_image() -> ImageBuilder {
+    ImageBuilder::new([Layer::new([TarEntry::file("README", "no manifests here\n")])])
+}
+
+/// An image with an empty `manifests/`.
+pub fn no_manifests_image() -> ImageBuilder {
+    ImageBuilder::new([Layer::new([TarEntry::directory("manifests/")])])
+}
+
+fn read(folder: &Path, prefix: &str, files: &mut Vec<(String, String)>) -> Result<()> {
+    let listing = std::fs::read_dir(folder).with_context(|| format!("list {}", folder.display()))?;
+    let mut children = listing.collect::<Result<Vec<_>, _>>()?;
+    children.sort_by_key(std::fs::DirEntry::file_name);
+    for child in children {
+        let path = format!("{prefix}{}", child.file_name().to_string_lossy());
+        if child.file_type()?.is_dir() {
+            read(&child.path(), &format!("{path}/"), files)?;
+        } else {
+            let text =
+                std::fs::read_to_string(child.path()).with_context(|| format!("read {}", child.path().display()))?;
+            files.push((path, text));
+        }
+    }
+    Ok(())
+}
+
+/// A bundle of `count` ConfigMaps in `namespace`, one a file, each with `bytes` of text.
+pub fn config_maps(namespace: &str, prefix: &str, count: usize, bytes: usize) -> Vec<(String, String)> {
+    let value = "x".repeat(bytes);
+    let file = |index: usize| {
+        let name = format!("{prefix}-{index:05}");
+        let text = format!(
+            "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: {name}\n  namespace: {namespace}\ndata:\n  value: {value}\n"
+        );
+        (format!("manifests/{name}.yaml"), text)
+    };
+    (0..count).map(file).collect()
+}

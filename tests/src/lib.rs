@@ -1,0 +1,27 @@
+//! Harness of the system tests, the demo and the bench: real peers on loopback and verbs to drive them.
+//!
+//! Every peer is the real program (etcd, kube-apiserver, kube-controller-manager, docker-registry,
+//! `git http-backend`, sshd) on a free port, in a folder of its own. Each is a child of a *keeper*
+//! ([`keeper`]), which ends it when the process that asked for it is gone, however that happened.
+//!
+//! Nothing here is bound to one tokio runtime, because each `#[tokio::test]` has its own: a [`Plane`] may be
+//! shared between tests, its clients are made anew for each.
+
+pub mod ca;
+pub mod faulty;
+pub mod fixtures;
+pub mod git;
+pub mod keeper;
+pub mod plane;
+pub mod process;
+pub mod registry;
+pub mod tls;
+pub mod tools;
+pub mod verbs;
+
+pub use ca::{Leaf, TestCa};
+pub use faulty::{Fault, FaultyServer, Rule};
+pub use git::{GitServer, GitServerOptions, RepoBuilder, SshServer};
+pub use plane::{InstallOptions, Plane, PlaneOptions};
+pub use process::{ControllerOptions, Process, WebhookOptions};
+pub use registry::{ImageBuilder, Layer, Registry, RegistryOptions};

@@ -1,0 +1,67 @@
+//! What a person wants to see when a wait was in vain.
+
+use std::fmt::Write;
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+
+use k8s_openapi::api::core::v1::Event;
+use kube::api::ListParams;
+use kube::{Api, Client};
+
+use super::Target;
+
+/// Logs of the running programs under test.
+static LOGS: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
+/// Lines shown of each.
+const LOG_LINES: usize = 40;
+
+/// Adds a log to what [`diagnose`] shows.
+pub(crate) fn show_log(path: &Path) {
+    if let Ok(mut logs) = LOGS.lock() {
+        logs.push(path.to_owned());
+    }
+}
+
+/// Takes a log out again.
+pub(crate) fn hide_log(path: &Path) {
+    if let Ok(mut logs) = LOGS.lock() {
+        logs.retain(|log| log != path);
+    }
+}
+
+/// The object, its events, and the ends of the logs. Never fails: a part that cannot be had says why.
+pub async fn diagnose(client: &Client, target: &Target) -> String {
+    let mut text = String::from("--- object\n");
+    match super::get(client, target).await {
+        Ok(Some(mut object)) => {
+            object.metadata.managed_fields = None;
+            let json = serde_json::to_string_pretty(&object);
+            text.push_str(&json.unwrap_or_else(|error| format!("(cannot be shown: {error})")));
+        }
+        Ok(None) => text.push_str("(does not exist)"),
+        Err(error) => text.push_str(&format!("(cannot be read: {error:#})")),
+    }
+    text.push_str("\n--- events\n");
+    text.push_str(&events(client, target).await);
+    let logs = LOGS.lock().map(|logs| logs.clone()).unwrap_or_default();
+    for log in logs {
+        // Writing to a String cannot fail.
+        let _ = writeln!(text, "--- end of {}\n{}", log.display(), crate::tools::tail(&log, LOG_LINES));
+    }
+    text
+}
+
+async fn events(client: &Client, target: &Target) -> String {
+    let api: Api<Event> = Api::namespaced(client.clone(), target.namespace.as_deref().unwrap_or("default"));
+    let parameters = ListParams::default().fields(&format!("involvedObject.name={}", target.name));
+    match api.list(&parameters).await {
+        Ok(events) if events.items.is_empty() => "(none)\n".to_owned(),
+        Ok(events) => events.items.into_iter().fold(String::new(), |mut text, event| {
+            let (kind, reason, message) =
+                (event.type_.unwrap_or_default(), event.reason.unwrap_or_default(), event.message.unwrap_or_default());
+            let _ = writeln!(text, "{kind} {reason}: {message}");
+            text
+        }),
+        Err(error) => format!("(cannot be read: {error})\n"),
+    }
+}

@@ -1,0 +1,134 @@
+//! `/healthz` and `/readyz`: the second says the truth.
+
+use std::fmt::Write as _;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::SystemTime;
+
+use axum::Router;
+use axum::extract::State;
+use axum::http::StatusCode;
+use axum::routing::get;
+
+/// Whether the API server trusts the certificate we serve.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Trust {
+    /// Someone else sees to it (`--cert-dir`).
+    NotOurs,
+    /// The webhook configuration in the cluster holds the authority of the certificate we serve.
+    Established,
+    /// It does not; why.
+    Missing(String),
+}
+
+/// What this process has and lacks to answer the API server.
+#[derive(Debug)]
+pub struct Readiness {
+    state: Mutex<Facts>,
+}
+
+#[derive(Debug)]
+struct Facts {
+    listening: bool,
+    draining: bool,
+    certificate_until: Option<SystemTime>,
+    trust: Trust,
+}
+
+impl Readiness {
+    /// Nothing is there yet.
+    pub fn new(trust: Trust) -> Self {
+        let state = Facts { listening: false, draining: false, certificate_until: None, trust };
+        Self { state: Mutex::new(state) }
+    }
+
+    /// The TLS listener is bound.
+    pub fn listening(&self) {
+        self.facts().listening = true;
+    }
+
+    /// The process is on its way out.
+    pub fn draining(&self) {
+        self.facts().draining = true;
+    }
+
+    /// A certificate is served; it expires then.
+    pub fn certificate_until(&self, expiry: SystemTime) {
+        self.facts().certificate_until = Some(expiry);
+    }
+
+    /// Whether the API server trusts it.
+    pub fn trust(&self, trust: Trust) {
+        self.facts().trust = trust;
+    }
+
+    /// Every check with its verdict.
+    pub fn checks(&self, now: SystemTime) -> [(&'static str, Result<(), String>); 4] {
+        let facts = self.facts();
+        let certificate = match facts.certificate_until {
+            None => Err("no serving certificate is loaded yet".to_owned()),
+            Some(expiry) if expiry <= now => Err("the serving certificate has expired".to_owned()),
+            Some(_) => Ok(()),
+        };
+        let trust = match &facts.trust {
+            Trust::NotOurs | Trust::Established => Ok(()),
+            Trust::Missing(why) => Err(why.clone()),
+        };
+        [
+            ("running", if facts.draining { Err("shutting down".to_owned()) } else { Ok(()) }),
+            ("listener", if facts.listening { Ok(()) } else { Err("the listener is not bound yet".to_owned()) }),
+            ("certificate", certificate),
+            ("trust", trust),
+        ]
+    }
+
+    fn facts(&self) -> MutexGuard<'_, Facts> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Serves `/healthz` and `/readyz`.
+pub fn router(readiness: Arc<Readiness>) -> Router {
+    Router::new().route("/healthz", get(async || "ok")).route("/readyz", get(ready)).with_state(readiness)
+}
+
+async fn ready(State(readiness): State<Arc<Readiness>>) -> (StatusCode, String) {
+    let mut status = StatusCode::OK;
+    let mut text = String::new();
+    for (name, verdict) in readiness.checks(SystemTime::now()) {
+        // Writing to a String does not fail.
+        let _ = match verdict {
+            Ok(()) => writeln!(text, "[+]{name} ok"),
+            Err(why) => {
+                status = StatusCode::SERVICE_UNAVAILABLE;
+                writeln!(text, "[-]{name} failed: {why}")
+            }
+        };
+    }
+    (status, text)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    fn failing(readiness: &Readiness, now: SystemTime) -> Vec<&'static str> {
+        readiness.checks(now).into_iter().filter(|(_, verdict)| verdict.is_err()).map(|(name, _)| name).collect()
+    }
+
+    #[test]
+    fn readiness_needs_everything() {
+        let now = SystemTime::UNIX_EPOCH;
+        let readiness = Readiness::new(Trust::Missing("no caBundle".to_owned()));
+        assert_eq!(failing(&readiness, now), ["listener", "certificate", "trust"]);
+        readiness.listening();
+        readiness.certificate_until(now + Duration::from_secs(1));
+        assert_eq!(failing(&readiness, now), ["trust"]);
+        readiness.trust(Trust::Established);
+        assert_eq!(failing(&readiness, now), [] as [&str; 0]);
+        assert_eq!(failing(&readiness, now + Duration::from_secs(1)), ["certificate"]);
+        readiness.draining();
+        assert_eq!(failing(&readiness, now), ["running"]);
+    }
+}

@@ -1,0 +1,150 @@
+//! AdmissionReview v1, as the API server sends it and expects it back.
+//!
+//! Objects stay raw JSON: what a rule compares must be what the API server has, not what our types kept of it.
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::metrics::Operation;
+
+const API_VERSION: &str = "admission.k8s.io/v1";
+const KIND: &str = "AdmissionReview";
+
+/// What the API server asks.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Request {
+    /// Echoed in the answer.
+    pub uid: String,
+    /// The kind of the object, converted to the version that the webhook registered for.
+    pub kind: Kind,
+    /// Set when a part of the object is written, such as `status`.
+    #[serde(default)]
+    pub sub_resource: String,
+    /// `CREATE`, `UPDATE`, `DELETE` or `CONNECT`.
+    pub operation: String,
+    /// The object as it shall be; null on DELETE.
+    #[serde(default)]
+    pub object: Value,
+    /// The object as it is; null on CREATE.
+    #[serde(default)]
+    pub old_object: Value,
+}
+
+/// A kind with its group and version.
+#[derive(Debug, PartialEq, Eq, Deserialize)]
+pub struct Kind {
+    /// API group.
+    pub group: String,
+    /// API version.
+    pub version: String,
+    /// Kind.
+    pub kind: String,
+}
+
+/// The answer, serialised as an AdmissionReview.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Response {
+    api_version: &'static str,
+    kind: &'static str,
+    #[serde(rename = "response")]
+    body: Body,
+}
+
+#[derive(Debug, Serialize)]
+struct Body {
+    uid: String,
+    allowed: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    status: Option<Failure>,
+}
+
+#[derive(Debug, Serialize)]
+struct Failure {
+    status: &'static str,
+    message: String,
+    reason: String,
+    code: u16,
+}
+
+/// Why a body is not an AdmissionReview that can be answered.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// Not JSON, or not of this shape.
+    #[error("the body is not an AdmissionReview")]
+    Decode(#[source] serde_json::Error),
+    /// Another kind, or a version we do not speak.
+    #[error("the body is {kind:?} of {api_version:?}, expected {KIND:?} of {API_VERSION:?}")]
+    Type {
+        /// The version given.
+        api_version: String,
+        /// The kind given.
+        kind: String,
+    },
+    /// An AdmissionReview without a question.
+    #[error("the AdmissionReview has no request")]
+    NoRequest,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Review {
+    #[serde(default)]
+    api_version: String,
+    #[serde(default)]
+    kind: String,
+    request: Option<Value>,
+}
+
+impl Request {
+    /// Reads the body of a call.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    pub fn decode(body: &[u8]) -> Result<Self, Error> {
+        let Review { api_version, kind, request } = serde_json::from_slice(body).map_err(Error::Decode)?;
+        if api_version != API_VERSION || kind != KIND {
+            return Err(Error::Type { api_version, kind });
+        }
+        serde_json::from_value(request.ok_or(Error::NoRequest)?).map_err(Error::Decode)
+    }
+
+    /// The operation, for counting and choosing.
+    pub fn operation(&self) -> Operation {
+        match self.operation.as_str() {
+            "CREATE" => Operation::Create,
+            "UPDATE" => Operation::Update,
+            "DELETE" => Operation::Delete,
+            _ => Operation::Other,
+        }
+    }
+
+    /// Whether the object is of this kind.
+    pub fn is(&self, group: &str, version: &str, kind: &str) -> bool {
+        self.kind.group == group && self.kind.version == version && self.kind.kind == kind
+    }
+}
+
+impl Response {
+    /// Admits.
+    pub fn allow(uid: String) -> Self {
+        Self::new(uid, None)
+    }
+
+    /// Refuses with the HTTP status that the user's client shall see. The text goes into `reason` too, because
+    /// `kubectl` prints `Error from server (<reason>): <message>`, and users of RukPak know that line.
+    pub fn deny(uid: String, code: u16, text: &str) -> Self {
+        Self::new(uid, Some(Failure { status: "Failure", message: text.to_owned(), reason: text.to_owned(), code }))
+    }
+
+    /// Whether it admits.
+    pub fn allowed(&self) -> bool {
+        self.body.allowed
+    }
+
+    fn new(uid: String, status: Option<Failure>) -> Self {
+        let body = Body { uid, allowed: status.is_none(), status };
+        Self { api_version: API_VERSION, kind: KIND, body }
+    }
+}

@@ -1,0 +1,165 @@
+//! The process: listeners up, certificate kept, and an orderly end.
+
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Router;
+use tokio::net::TcpListener;
+use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
+
+use crate::address::Address;
+use crate::certificates::files;
+use crate::certificates::keeper::{Keeper, Settings};
+use crate::certificates::{Installed, service_names};
+use crate::health::{self, Readiness, Trust};
+use crate::metrics::{self, Metrics};
+use crate::options::Options;
+use crate::router::{Shared, router};
+use crate::tls::{Serving, server_config};
+use crate::{SERVICE, serve};
+
+/// Longest wait for calls in flight at the end. The API server's own limit for a webhook is 30 seconds, ours is 10.
+const DRAIN_DEADLINE: Duration = Duration::from_secs(15);
+
+/// Why the process could not start.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// An address is taken, or not ours.
+    #[error("cannot listen on {address} ({flag})")]
+    Listen {
+        /// The flag that names it.
+        flag: &'static str,
+        /// The address.
+        address: Address,
+        /// Why.
+        #[source]
+        source: io::Error,
+    },
+    /// The webhook was told not to listen.
+    #[error("--webhook-bind-address must name an address")]
+    NoAddress,
+    /// No cluster is configured.
+    #[error("cannot find a cluster: neither KUBECONFIG nor a service account, and no --cert-dir")]
+    Cluster(#[source] kube::config::InferConfigError),
+    /// The cluster's configuration is no good.
+    #[error("cannot make a client of the cluster")]
+    Client(#[source] kube::Error),
+    /// TLS could not be set up.
+    #[error("cannot set up TLS")]
+    Tls(#[source] rustls::Error),
+    /// Signals cannot be received.
+    #[error("cannot listen for signals")]
+    Signals(#[source] io::Error),
+    /// A part that runs to the end of the process ended by itself.
+    #[error("the {what} ended by itself")]
+    Ended {
+        /// Which.
+        what: &'static str,
+        /// Its panic.
+        #[source]
+        source: Option<tokio::task::JoinError>,
+    },
+}
+
+/// Runs the webhook until SIGTERM or SIGINT.
+///
+/// # Errors
+/// It could not start.
+pub async fn run(options: Options) -> Result<(), Error> {
+    let mut signals = Signals::new().map_err(Error::Signals)?;
+    let stop = CancellationToken::new();
+    let installed = Arc::new(Installed {
+        serving: Arc::new(Serving::default()),
+        readiness: Arc::new(Readiness::new(match options.cert_dir {
+            Some(_) => Trust::NotOurs,
+            None => Trust::Missing("the webhook configuration was not seen yet".to_owned()),
+        })),
+        metrics: Arc::new(Metrics::default()),
+    });
+    let (readiness, metrics) = (Arc::clone(&installed.readiness), Arc::clone(&installed.metrics));
+
+    plain("--health-probe-bind-address", &options.health_probe_bind_address, health::router(readiness)).await?;
+    plain("--metrics-bind-address", &options.metrics_bind_address, metrics::router(metrics)).await?;
+    let listener = listen("--webhook-bind-address", &options.webhook_bind_address).await?.ok_or(Error::NoAddress)?;
+    installed.readiness.listening();
+
+    let mut keeper = keep_certificate(&options, Arc::clone(&installed), stop.clone()).await?;
+    let tls = Arc::new(server_config(Arc::clone(&installed.serving)).map_err(Error::Tls)?);
+    let routes = router(Shared { metrics: Arc::clone(&installed.metrics) });
+    let mut server = tokio::spawn(serve::serve(listener, tls, routes, stop.clone(), DRAIN_DEADLINE));
+    tracing::info!(address = %options.webhook_bind_address, "answering admission reviews");
+
+    tokio::select! {
+        () = signals.next() => {}
+        ended = &mut server => return Err(Error::Ended { what: "listener", source: ended.err() }),
+        ended = &mut keeper => return Err(Error::Ended { what: "certificate keeper", source: ended.err() }),
+    }
+    tracing::info!("shutting down");
+    installed.readiness.draining();
+    tokio::select! {
+        () = tokio::time::sleep(options.drain_delay) => {}
+        () = signals.next() => {}
+    }
+    stop.cancel();
+    tokio::select! {
+        ended = server => ended.map_err(|error| Error::Ended { what: "listener", source: Some(error) }),
+        () = signals.next() => {
+            tracing::warn!("another signal: not waiting for calls in flight");
+            Ok(())
+        }
+    }
+}
+
+async fn keep_certificate(
+    options: &Options,
+    installed: Arc<Installed>,
+    stop: CancellationToken,
+) -> Result<JoinHandle<()>, Error> {
+    if let Some(folder) = options.cert_dir.clone() {
+        return Ok(tokio::spawn(async move { files::keep(&folder, installed, files::INTERVAL, stop).await }));
+    }
+    let config = kube::Config::infer().await.map_err(Error::Cluster)?;
+    let client = kube::Client::try_from(config).map_err(Error::Client)?;
+    let namespace = options.system_namespace();
+    let settings = Settings {
+        names: service_names(SERVICE, &namespace),
+        namespace,
+        secret: options.certificate_secret.clone(),
+        lifetime: options.certificate_lifetime,
+    };
+    Ok(tokio::spawn(Keeper::new(client, settings, installed).run(stop)))
+}
+
+/// Serves plain HTTP to the end of the process: probes must be answered while it drains.
+async fn plain(flag: &'static str, address: &Address, routes: Router) -> Result<(), Error> {
+    if let Some(listener) = listen(flag, address).await? {
+        tokio::spawn(async move { axum::serve(listener, routes).await });
+    }
+    Ok(())
+}
+
+async fn listen(flag: &'static str, address: &Address) -> Result<Option<TcpListener>, Error> {
+    address.bind().await.map_err(|source| Error::Listen { flag, address: address.clone(), source })
+}
+
+/// SIGTERM and SIGINT.
+struct Signals {
+    terminate: Signal,
+    interrupt: Signal,
+}
+
+impl Signals {
+    fn new() -> io::Result<Self> {
+        Ok(Self { terminate: signal(SignalKind::terminate())?, interrupt: signal(SignalKind::interrupt())? })
+    }
+
+    async fn next(&mut self) {
+        tokio::select! {
+            _ = self.terminate.recv() => {}
+            _ = self.interrupt.recv() => {}
+        }
+    }
+}

@@ -1,0 +1,231 @@
+//! The manifests hang together, and with the binary.
+
+#![allow(clippy::unwrap_used)] // helpers of tests are tests
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use clap::Parser as _;
+use rukpak_webhook::certificates::service_names;
+use rukpak_webhook::options::Options;
+use rukpak_webhook::{BUNDLE_PATH, CONFIGURATION, SERVICE, WEBHOOKS};
+use serde_json::{Value, json};
+
+type Objects = BTreeMap<(String, String), Value>;
+
+fn folder() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../manifests")
+}
+
+fn documents(path: &Path) -> Vec<Value> {
+    let text = std::fs::read_to_string(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+    serde_saphyr::from_multiple(&text).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+}
+
+fn keyed(objects: impl IntoIterator<Item = Value>) -> Objects {
+    let mut keyed = Objects::new();
+    for object in objects {
+        let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+        let key = (text(&object["kind"]), text(&object["metadata"]["name"]));
+        assert!(keyed.insert(key.clone(), object).is_none(), "{key:?} is there twice");
+    }
+    keyed
+}
+
+/// What kustomize makes of a folder, for the two fields that ours use outside of patches: resources and images.
+fn build(folder: &Path) -> Objects {
+    let [kustomization] = documents(&folder.join("kustomization.yaml")).try_into().expect("because it is one document");
+    let known = ["apiVersion", "kind", "resources", "images", "patches"];
+    assert!(kustomization.as_object().unwrap().keys().all(|key| known.contains(&key.as_str())), "{kustomization}");
+    let mut objects = Vec::new();
+    for resource in kustomization["resources"].as_array().unwrap() {
+        let path = folder.join(resource.as_str().unwrap());
+        if path.is_dir() {
+            objects.extend(build(&path).into_values());
+        } else {
+            objects.extend(documents(&path));
+        }
+    }
+    for image in kustomization["images"].as_array().into_iter().flatten() {
+        let part = |name: &str| image[name].as_str().unwrap();
+        for object in &mut objects {
+            let containers = object.pointer_mut("/spec/template/spec/containers").and_then(Value::as_array_mut);
+            for container in containers.into_iter().flatten().filter(|container| container["image"] == image["name"]) {
+                container["image"] = json!(format!("{}:{}", part("newName"), part("newTag")));
+            }
+        }
+    }
+    keyed(objects)
+}
+
+/// kustomize writes 0.0 as 0.
+fn whole(value: &Value) -> Value {
+    match value {
+        Value::Object(fields) => fields.iter().map(|(name, value)| (name.clone(), whole(value))).collect(),
+        Value::Array(items) => items.iter().map(whole).collect(),
+        Value::Number(number) => number.as_f64().map_or(Value::Null, |number| json!(number)),
+        other => other.clone(),
+    }
+}
+
+fn installed() -> Objects {
+    keyed(documents(&folder().join("install.yaml")))
+}
+
+fn get<'a>(objects: &'a Objects, kind: &str, name: &str) -> &'a Value {
+    objects.get(&(kind.to_owned(), name.to_owned())).unwrap_or_else(|| panic!("no {kind} {name}"))
+}
+
+fn manager(deployment: &Value) -> &Value {
+    let containers = deployment["spec"]["template"]["spec"]["containers"].as_array().unwrap();
+    containers.iter().find(|container| container["name"] == "manager").unwrap()
+}
+
+#[test]
+fn install_yaml_is_the_self_signed_overlay() {
+    let (built, installed) = (build(&folder().join("overlays/self-signed")), installed());
+    assert_eq!(built.keys().collect::<Vec<_>>(), installed.keys().collect::<Vec<_>>(), "run manifests/render.sh");
+    for (key, object) in &built {
+        // Whole objects are too long to print.
+        assert!(whole(object) == whole(&installed[key]), "{key:?} differs: run manifests/render.sh");
+    }
+}
+
+#[test]
+fn definitions_are_the_generated_ones() {
+    for file in ["core.rukpak.io_bundles.yaml", "core.rukpak.io_bundledeployments.yaml"] {
+        let read = |path: PathBuf| std::fs::read_to_string(path).unwrap();
+        let generated = read(folder().join("../crds/generated").join(file));
+        assert!(generated == read(folder().join("base/crds").join(file)), "{file} is out of date: run `make crds`");
+    }
+}
+
+#[test]
+fn the_configuration_leads_to_the_process() {
+    let objects = installed();
+    let configuration = get(&objects, "ValidatingWebhookConfiguration", CONFIGURATION);
+    let webhooks = configuration["webhooks"].as_array().unwrap();
+    assert_eq!(webhooks.iter().map(|webhook| webhook["name"].as_str().unwrap()).collect::<Vec<_>>(), WEBHOOKS);
+    let webhook = &webhooks[0];
+    assert_eq!((&webhook["failurePolicy"], &webhook["sideEffects"]), (&json!("Fail"), &json!("None")));
+    assert_eq!(webhook["rules"][0]["operations"], json!(["CREATE", "UPDATE"]));
+    assert_eq!(webhook["rules"][0]["resources"], json!(["bundles"]), "not their status");
+    assert!(webhook["clientConfig"].get("caBundle").is_none(), "applying the manifest again must not empty it");
+
+    let client = &webhook["clientConfig"]["service"];
+    assert_eq!((&client["name"], &client["path"]), (&json!(SERVICE), &json!(BUNDLE_PATH)));
+    let service = get(&objects, "Service", SERVICE);
+    assert_eq!(service["metadata"]["namespace"], client["namespace"]);
+    assert_eq!(service["spec"]["ports"][0]["port"], client["port"]);
+    let namespace = client["namespace"].as_str().unwrap();
+    assert_eq!(service_names(SERVICE, namespace)[0], format!("{SERVICE}.{namespace}.svc"));
+
+    let deployment = get(&objects, "Deployment", "rukpak-webhooks");
+    assert_eq!(service["spec"]["selector"], deployment["spec"]["template"]["metadata"]["labels"]);
+    let port = service["spec"]["ports"][0]["targetPort"].as_u64().unwrap();
+    assert_eq!(options(deployment).webhook_bind_address.to_string(), format!(":{port}"));
+    assert!(manager(deployment)["ports"].as_array().unwrap().iter().any(|open| open["containerPort"] == port));
+}
+
+#[test]
+fn the_service_of_the_controller_keeps_its_names() {
+    let objects = installed();
+    let service = get(&objects, "Service", "core");
+    assert_eq!(
+        (&service["spec"]["ports"][0]["name"], &service["spec"]["ports"][0]["port"]),
+        (&json!("https"), &json!(443))
+    );
+    let deployment = get(&objects, "Deployment", "core");
+    assert_eq!(service["spec"]["selector"], deployment["spec"]["template"]["metadata"]["labels"]);
+    let ports = manager(deployment)["ports"].as_array().unwrap();
+    assert!(ports.iter().any(|port| port["name"] == service["spec"]["ports"][0]["targetPort"]));
+}
+
+#[test]
+fn pods_are_restricted_probed_and_known() {
+    let objects = installed();
+    let namespace = get(&objects, "Namespace", "rukpak-system");
+    for mode in ["enforce", "audit", "warn"] {
+        assert_eq!(namespace["metadata"]["labels"][format!("pod-security.kubernetes.io/{mode}")], "restricted");
+    }
+    assert_eq!(namespace["metadata"]["labels"]["kubernetes.io/metadata.name"], "rukpak-system");
+    for (name, account, app) in
+        [("core", "core-admin", "core"), ("rukpak-webhooks", "rukpak-webhooks-admin", "webhooks")]
+    {
+        let deployment = get(&objects, "Deployment", name);
+        let pod = &deployment["spec"]["template"]["spec"];
+        assert_eq!(deployment["spec"]["selector"]["matchLabels"], json!({"app": app}));
+        assert_eq!(deployment["spec"]["template"]["metadata"]["labels"], json!({"app": app}));
+        assert_eq!(pod["serviceAccountName"], account);
+        assert_eq!(pod["securityContext"]["runAsNonRoot"], true);
+        assert_eq!(pod["securityContext"]["seccompProfile"], json!({"type": "RuntimeDefault"}));
+        let manager = manager(deployment);
+        let security = json!({
+            "allowPrivilegeEscalation": false, "readOnlyRootFilesystem": true, "capabilities": {"drop": ["ALL"]},
+        });
+        assert_eq!(manager["securityContext"], security);
+        assert_eq!(manager["livenessProbe"]["httpGet"], json!({"path": "/healthz", "port": "health"}));
+        assert_eq!(manager["readinessProbe"]["httpGet"], json!({"path": "/readyz", "port": "health"}));
+        assert_eq!(get(&objects, "ServiceAccount", account)["metadata"]["namespace"], "rukpak-system");
+    }
+}
+
+#[test]
+fn no_role_has_the_verb_star_and_the_webhook_has_names_only() {
+    let objects = installed();
+    for ((kind, name), object) in &objects {
+        for rule in object["rules"].as_array().into_iter().flatten() {
+            assert!(!rule["verbs"].as_array().unwrap().contains(&json!("*")), "{kind} {name}");
+            if name.starts_with("rukpak-webhooks") {
+                assert_eq!(rule["resourceNames"].as_array().map(Vec::len), Some(1), "{kind} {name}: {rule}");
+            }
+        }
+    }
+    let secret = &get(&objects, "Role", "rukpak-webhooks-certificate")["rules"][0]["resourceNames"][0];
+    assert_eq!(secret, &json!(options(get(&objects, "Deployment", "rukpak-webhooks")).certificate_secret));
+    let configuration = &get(&objects, "ClusterRole", "rukpak-webhooks-admin")["rules"][0]["resourceNames"][0];
+    assert_eq!(configuration, CONFIGURATION);
+    for (_, binding) in objects.iter().filter(|((kind, _), _)| kind.ends_with("RoleBinding")) {
+        let role = &binding["roleRef"];
+        get(&objects, role["kind"].as_str().unwrap(), role["name"].as_str().unwrap());
+        for subject in binding["subjects"].as_array().unwrap() {
+            let account = get(&objects, subject["kind"].as_str().unwrap(), subject["name"].as_str().unwrap());
+            assert_eq!(account["metadata"]["namespace"], subject["namespace"]);
+        }
+    }
+}
+
+#[test]
+fn the_cert_manager_overlay_lines_up() {
+    let overlay = folder().join("overlays/cert-manager");
+    let objects = build(&overlay);
+    let certificate = get(&objects, "Certificate", "rukpak-webhook-certificate");
+    let names = service_names(SERVICE, "rukpak-system");
+    for name in certificate["spec"]["dnsNames"].as_array().unwrap() {
+        assert!(names.iter().any(|known| name == known), "{name}");
+    }
+    let [configuration] = documents(&overlay.join("webhook_configuration.yaml")).try_into().unwrap();
+    assert_eq!(configuration["metadata"]["name"], CONFIGURATION);
+    let inject = &configuration["metadata"]["annotations"]["cert-manager.io/inject-ca-from"];
+    assert_eq!(inject, "rukpak-system/rukpak-webhook-certificate");
+
+    let [deployment] = documents(&overlay.join("webhook_deployment.yaml")).try_into().unwrap();
+    let options = options(&deployment);
+    let mount = &manager(&deployment)["volumeMounts"][0];
+    assert_eq!(mount["mountPath"].as_str(), options.cert_dir.as_deref().and_then(Path::to_str));
+    let volume = &deployment["spec"]["template"]["spec"]["volumes"][0];
+    assert_eq!(volume["name"], mount["name"]);
+    assert_eq!(volume["secret"]["secretName"], certificate["spec"]["secretName"]);
+    // A patch replaces the list of arguments as a whole: those of the base must be in it.
+    let base = build(&folder().join("base"));
+    let arguments = |deployment: &Value| manager(deployment)["args"].as_array().unwrap().clone();
+    let of_base = arguments(get(&base, "Deployment", "rukpak-webhooks"));
+    assert!(arguments(&deployment).starts_with(&of_base));
+}
+
+/// The webhook's own reading of the arguments in its Deployment.
+fn options(deployment: &Value) -> Options {
+    let arguments = manager(deployment)["args"].as_array().unwrap().iter().map(|argument| argument.as_str().unwrap());
+    Options::try_parse_from(std::iter::once("rukpak-webhook").chain(arguments))
+        .unwrap_or_else(|error| panic!("{error}"))
+}
