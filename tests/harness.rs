@@ -44,12 +44,12 @@ async fn a_plane_serves_and_collects() {
     verbs::await_object(&client, &account, "its creation", PATIENCE, |object| object.is_some()).await.unwrap();
     let config_map = |name: &str| json!({ "apiVersion": "v1", "kind": "ConfigMap", "metadata": { "name": name, "namespace": namespace } });
     let owner = verbs::create(&client, &config_map("owner")).await.unwrap();
-    let mut owned = config_map("owned");
-    owned["metadata"]["ownerReferences"] =
+    let mut dependent = config_map("dependent");
+    dependent["metadata"]["ownerReferences"] =
         json!([{ "apiVersion": "v1", "kind": "ConfigMap", "name": "owner", "uid": owner.metadata.uid }]);
-    verbs::apply(&client, &owned).await.unwrap();
+    verbs::apply(&client, &dependent).await.unwrap();
     verbs::delete(&client, &Target::of(&config_map("owner")).unwrap()).await.unwrap();
-    verbs::await_deleted(&client, &Target::of(&owned).unwrap(), PATIENCE).await.unwrap();
+    verbs::await_deleted(&client, &Target::of(&dependent).unwrap(), PATIENCE).await.unwrap();
 
     let space = Target::cluster("v1", "Namespace", &namespace);
     verbs::delete(&client, &space).await.unwrap();
@@ -224,7 +224,11 @@ fn git(home: &Path, arguments: &[&str], environment: &[(&str, String)]) -> Outpu
         }
     }
     command.current_dir(home).env("HOME", home).env("GIT_CONFIG_NOSYSTEM", "1").env("GIT_TERMINAL_PROMPT", "0");
-    command.args(arguments).envs(environment.iter().map(|(key, value)| (key, value))).output().unwrap()
+    command
+        .args(arguments)
+        .envs(environment.iter().map(|(key, value)| (key, value)))
+        .output()
+        .expect("git is installed")
 }
 
 #[tokio::test]

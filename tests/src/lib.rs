@@ -18,6 +18,7 @@ pub mod registry;
 pub mod tls;
 pub mod tools;
 pub mod verbs;
+pub mod world;
 
 pub use ca::{Leaf, TestCa};
 pub use faulty::{Fault, FaultyServer, Rule};

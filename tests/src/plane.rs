@@ -18,7 +18,7 @@ pub use self::install::{InstallOptions, Installed};
 use crate::keeper::Kept;
 
 /// Longest restart of an API server.
-const RESTART_DEADLINE: Duration = Duration::from_secs(120);
+const RESTART_DEADLINE: Duration = Duration::from_mins(2);
 
 /// A running control plane, ended when dropped or when this process ends.
 pub struct Plane {

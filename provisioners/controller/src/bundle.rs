@@ -1,6 +1,7 @@
 //! The Bundle reconciler: observe -> validate -> resolve -> fetch into a stage -> seal -> check format -> report.
 //!
 //! ```text
+//! backoff      waits after a failure                    memory
 //! finalizer    takes upstream's off                     API server
 //! resolve      reference to digest or commit            network, Secrets (credentials)
 //! fetch        into a stage                             network, spool file
@@ -14,6 +15,7 @@
 //! A Bundle resolves anew at each attempt until one succeeds. That one makes the pin, in the same write as
 //! `Unpacked=True`. From then on the content stays what it is: lost content is fetched again by the pin.
 
+mod backoff;
 mod check;
 mod credentials;
 mod failure;
@@ -84,6 +86,9 @@ pub async fn reconcile(bundle: Arc<Bundle>, context: Arc<Context>) -> Result<Act
     if bundle.metadata.deletion_timestamp.is_some() {
         return Ok(Action::await_change());
     }
+    if let Some(left) = backoff::left(&bundle.uid().unwrap_or_default()) {
+        return Ok(Action::requeue(left));
+    }
     let mut reporter = Reporter::new(&bundle, &context);
     let outcome = match observe(&bundle, &context).await {
         Ok(Observed::Kept(pinned)) => Ok(pinned),
@@ -122,6 +127,7 @@ pub async fn distrust(name: &str, context: &Context) {
 pub async fn gone(name: &str, uid: &str, context: &Context) {
     context.failures.clear(uid);
     context.written.forget(uid);
+    backoff::clear(uid);
     // Another Bundle may bear the name by now; the ref is its own, or will be.
     if context.bundles.get(&ObjectRef::new(name)).is_some_and(|other| other.uid().as_deref() != Some(uid)) {
         return;
@@ -245,10 +251,13 @@ fn next(bundle: &str, uid: &str, report: &Report, is_news: bool, context: &Conte
             } else {
                 tracing::debug!(bundle, reason, message, "still not unpacked");
             }
-            (Outcome::Failed, verdict.retry.map(|class| context.failures.retry(uid, class)))
+            let delay = verdict.retry.map(|class| context.failures.next_delay(uid, class));
+            delay.inspect(|delay| backoff::wait(uid, *delay));
+            (Outcome::Failed, delay.map(Action::requeue))
         }
         Report::Unpacked(pinned) => {
             context.failures.clear(uid);
+            backoff::clear(uid);
             if is_news {
                 tracing::info!(bundle, revision = %pinned.revision, content = %pinned.content, "unpacked");
             }

@@ -39,13 +39,14 @@ pub async fn diagnose(client: &Client, target: &Target) -> String {
             text.push_str(&json.unwrap_or_else(|error| format!("(cannot be shown: {error})")));
         }
         Ok(None) => text.push_str("(does not exist)"),
-        Err(error) => text.push_str(&format!("(cannot be read: {error:#})")),
+        Err(error) => {
+            let _ = write!(text, "(cannot be read: {error:#})"); // writing to a String cannot fail
+        }
     }
     text.push_str("\n--- events\n");
     text.push_str(&events(client, target).await);
     let logs = LOGS.lock().map(|logs| logs.clone()).unwrap_or_default();
     for log in logs {
-        // Writing to a String cannot fail.
         let _ = writeln!(text, "--- end of {}\n{}", log.display(), crate::tools::tail(&log, LOG_LINES));
     }
     text

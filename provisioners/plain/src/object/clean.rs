@@ -29,6 +29,7 @@ impl Object {
     /// Without `status` and without the metadata that servers set; null metadata fields are left out too, all other
     /// nulls stay (a custom resource may mean them). A Secret's `stringData` becomes `data`, where it wins, for the
     /// server would record the one and store the other. `metadata.ownerReferences` are dropped with a warning.
+    #[must_use]
     pub fn without_server_fields(&self, warnings: &mut Vec<Warning>) -> Self {
         let is_secret = self.api_version() == "v1" && self.kind() == "Secret";
         let metadata = self.metadata();

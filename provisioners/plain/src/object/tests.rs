@@ -11,6 +11,7 @@ fn refusal(value: Value) -> String {
     Object::new(value, Origin::made_from("test")).unwrap_err().to_string()
 }
 
+#[expect(clippy::needless_pass_by_value, reason = "reads better where json! makes it")]
 fn config_map(metadata: Value) -> Value {
     json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata})
 }

@@ -240,8 +240,8 @@ proptest! {
     fn json_means_the_same_read_as_yaml_and_as_json(value in any_json()) {
         let value = json!({"a": value});
         for text in [serde_json::to_string(&value).unwrap(), serde_json::to_string_pretty(&value).unwrap()] {
-            prop_assert_eq!(&read(&text).0, &[value.clone()]);
-            prop_assert_eq!(&read(&format!("---\n{text}")).0, &[value.clone()], "{}", text);
+            prop_assert_eq!(&read(&text).0, std::slice::from_ref(&value));
+            prop_assert_eq!(&read(&format!("---\n{text}")).0, std::slice::from_ref(&value), "{}", text);
         }
     }
 

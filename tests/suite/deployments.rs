@@ -3,7 +3,7 @@
 use rukpak_tests::ImageBuilder;
 use rukpak_tests::verbs::{self, Expected, Target, unique_name};
 
-use crate::world::{World, deployment, image, until};
+use rukpak_tests::world::{World, deployment, image, until};
 
 #[tokio::test]
 async fn p29_a_valid_image_is_installed() {
@@ -25,5 +25,6 @@ async fn p29_a_valid_image_is_installed() {
     until(&client, &name, Expected::is_true("Ready", "Succeeded")).await;
     let target = Target::namespaced("v1", "ConfigMap", &namespace, &name);
     let object = verbs::get(&client, &target).await.unwrap().unwrap();
-    assert_eq!(object.data["data"]["on"], "1");
+    // An unquoted `on` is a boolean, and a boolean key is the text "true": YAML as kubectl reads it.
+    assert_eq!(object.data["data"]["true"], "1");
 }

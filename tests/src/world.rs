@@ -1,4 +1,4 @@
-//! What the tests share: the plane with the install manifests, both processes under their own ServiceAccounts, registries
+//! What the suites share: the plane with the install manifests, both processes under their own ServiceAccounts, registries
 //! and git servers.
 
 use std::path::PathBuf;
@@ -7,29 +7,39 @@ use std::time::Duration;
 use anyhow::{Context as _, Result};
 use kube::Client;
 use kube::api::DynamicObject;
-use rukpak_tests::verbs::{self, Expected, Target};
-use rukpak_tests::{
-    ControllerOptions, GitServer, GitServerOptions, ImageBuilder, InstallOptions, Plane, Process, Registry,
-    RegistryOptions, SshServer, WebhookOptions, tools,
-};
 use serde_json::{Value, json};
 use tokio::sync::OnceCell;
 
+use crate::verbs::{self, Expected, Target};
+use crate::{
+    ControllerOptions, GitServer, GitServerOptions, ImageBuilder, InstallOptions, Plane, Process, Registry,
+    RegistryOptions, SshServer, WebhookOptions, tools,
+};
+
 /// Longest wait for something that should be there in seconds: the machine may be slow, the suite runs in parallel.
 pub const SOON: Duration = Duration::from_secs(30);
-/// User and password of the private servers.
+/// User of the private servers.
 pub const USER: &str = "robot";
+/// Password of the private servers.
 pub const PASSWORD: &str = "s3cret";
 
 /// Everything that runs.
 pub struct World {
+    /// The control plane, with `manifests/install.yaml` applied.
     pub plane: Plane,
+    /// A registry that anybody may read.
     pub registry: Registry,
+    /// A registry for [`USER`] alone.
     pub private_registry: Registry,
+    /// A git server that anybody may read.
     pub git: GitServer,
+    /// A git server for [`USER`] alone.
     pub private_git: GitServer,
+    /// A git server over ssh.
     pub ssh: SshServer,
+    /// `rukpak-controller` as ServiceAccount `core-admin`.
     pub controller: Process,
+    /// `rukpak-webhook` as ServiceAccount `rukpak-webhooks-admin`.
     pub webhook: Process,
     _folder: tempfile::TempDir,
 }
@@ -37,7 +47,10 @@ pub struct World {
 static WORLD: OnceCell<World> = OnceCell::const_new();
 
 impl World {
-    /// The world that all tests of this binary share.
+    /// The world that all tests of one binary share.
+    ///
+    /// # Panics
+    /// Where it cannot be started: no test can do without it.
     pub async fn shared() -> &'static World {
         match WORLD.get_or_try_init(|| World::start(Vec::new())).await {
             Ok(world) => world,
@@ -74,11 +87,17 @@ impl World {
     }
 
     /// A client with all rights: the test's own hands.
+    ///
+    /// # Panics
+    /// Where the plane's own kubeconfig is no good.
     pub async fn admin(&self) -> Client {
         self.plane.admin().await.expect("the admin kubeconfig is good")
     }
 
-    /// Pushes an image under a new name and returns its reference by tag.
+    /// Pushes an image as `bundles/<name>:v1` and returns its reference by tag.
+    ///
+    /// # Panics
+    /// Where the registry refuses it.
     pub async fn push(&self, name: &str, image: &ImageBuilder) -> String {
         let pushed = self.registry.push(&format!("bundles/{name}"), "v1", image).await.expect("the registry takes it");
         pushed.reference
@@ -105,6 +124,9 @@ pub fn image(reference: &str) -> Value {
 }
 
 /// Waits until the BundleDeployment says so.
+///
+/// # Panics
+/// With the object, its events and the logs, where it does not within [`SOON`].
 pub async fn until(client: &Client, name: &str, expected: Expected<'_>) -> DynamicObject {
     match verbs::await_condition(client, &Target::bundle_deployment(name), expected, SOON).await {
         Ok(object) => object,
@@ -113,6 +135,9 @@ pub async fn until(client: &Client, name: &str, expected: Expected<'_>) -> Dynam
 }
 
 /// Waits until the Bundle says so.
+///
+/// # Panics
+/// With the object, its events and the logs, where it does not within [`SOON`].
 pub async fn until_bundle(client: &Client, name: &str, expected: Expected<'_>) -> DynamicObject {
     match verbs::await_condition(client, &Target::bundle(name), expected, SOON).await {
         Ok(object) => object,
