@@ -15,7 +15,8 @@ use crate::{Bundle, BundleDeployment};
 pub fn bundle() -> Result<Value, serde_json::Error> {
     let mut definition = derived(Bundle::crd())?;
     let schema = schema(&mut definition);
-    schema["properties"]["metadata"] = json!({"type": "object", "properties": {"name": {"type": "string", "maxLength": BUNDLE_NAME_MAX}}});
+    schema["properties"]["metadata"] =
+        json!({"type": "object", "properties": {"name": {"type": "string", "maxLength": BUNDLE_NAME_MAX}}});
     schema["description"] = json!("Bundle is content of Kubernetes manifests at one version, unpacked and kept.");
     let source = &mut schema["properties"]["spec"]["properties"]["source"];
     source["oneOf"] = one_of(&["git", "image", "configMaps", "upload", "http"]);

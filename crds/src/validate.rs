@@ -239,13 +239,11 @@ fn git_directory(git: &GitSource, findings: &mut Vec<Finding>) -> Option<String>
         findings.push(Finding::DirectoryAbsolute(directory.to_owned()));
         return None;
     }
-    match clean(directory) {
-        Some(clean) => filled(Some(&clean)),
-        None => {
-            findings.push(Finding::DirectoryEscapes);
-            None
-        }
-    }
+    let Some(clean) = clean(directory) else {
+        findings.push(Finding::DirectoryEscapes);
+        return None;
+    };
+    filled(Some(&clean))
 }
 
 fn config_maps(raw: &BundleSource, findings: &mut Vec<Finding>) -> Option<Source> {
@@ -322,7 +320,10 @@ mod tests {
             (json!({"type": "git", "image": image}), r#"bundle.spec.source.git must be set for source type "git""#),
             (json!({"type": "image", "git": git}), r#"bundle.spec.source.image must be set for source type "image""#),
             (json!({"type": "http", "git": git}), r#"bundle.spec.source.http must be set for source type "http""#),
-            (json!({"type": "upload", "git": git}), r#"bundle.spec.source.upload must be set for source type "upload""#),
+            (
+                json!({"type": "upload", "git": git}),
+                r#"bundle.spec.source.upload must be set for source type "upload""#,
+            ),
             (
                 json!({"type": "configMaps"}),
                 r#"bundle.spec.source.configmaps must be set for source type "configmaps""#,

@@ -45,8 +45,8 @@ impl Default for Limits {
             objects: 20_000,
             yaml_nodes: 1_000_000,
             git_bytes: 512 * MIB,
-            git_time: Duration::from_secs(120),
-            pull_time: Duration::from_secs(300),
+            git_time: Duration::from_mins(2),
+            pull_time: Duration::from_mins(5),
         }
     }
 }

@@ -99,15 +99,9 @@ impl BundleTree {
         let skip = prefix.len();
         // '/' + 1 == '0': everything below the folder lies between `folder/` and `folder0`.
         let range = (std::ops::Bound::Excluded(prefix), std::ops::Bound::Excluded(format!("{folder}0")));
-        let below = self.entries.range::<str, _>((
-            range.0.as_ref().map(String::as_str),
-            range.1.as_ref().map(String::as_str),
-        ));
-        Some(
-            below
-                .map(move |(path, entry)| (&path.as_str()[skip..], entry))
-                .filter(|(name, _)| !name.contains('/')),
-        )
+        let below =
+            self.entries.range::<str, _>((range.0.as_ref().map(String::as_str), range.1.as_ref().map(String::as_str)));
+        Some(below.map(move |(path, entry)| (&path.as_str()[skip..], entry)).filter(|(name, _)| !name.contains('/')))
     }
 
     /// Sum of the lengths of all files.

@@ -7,7 +7,7 @@ use kube::Client;
 use kube::core::Status;
 
 pub use kinds::{Kind, Kinds, MissingKind, defined_by};
-pub use writer::{Identity, Written, Writer};
+pub use writer::{Identity, Writer, Written};
 
 /// Why a request to the API server failed.
 #[derive(Debug, thiserror::Error)]

@@ -97,17 +97,19 @@ pub async fn run(options: Options) -> Result<(), Error> {
     tasks.spawn(events::filled(context.clone()));
     tasks.spawn(events::readiness(context.clone(), readiness));
     let store = context.bundles.clone();
-    let queue = queue::drain(bundle_queue, store, context.clone(), concurrency, bundle::reconcile, |object, error, context| {
-        bundle::error_policy(&object, error, &context)
-    });
+    let queue =
+        queue::drain(bundle_queue, store, context.clone(), concurrency, bundle::reconcile, |object, error, context| {
+            bundle::error_policy(&object, error, &context)
+        });
     tasks.spawn(async move {
         queue.await;
         "the queue of Bundles"
     });
     let store = context.deployments.clone();
-    let queue = queue::drain(deployment_queue, store, context, concurrency, deployment::reconcile, |object, error, context| {
-        deployment::error_policy(&object, error, &context)
-    });
+    let queue =
+        queue::drain(deployment_queue, store, context, concurrency, deployment::reconcile, |object, error, context| {
+            deployment::error_policy(&object, error, &context)
+        });
     tasks.spawn(async move {
         queue.await;
         "the queue of BundleDeployments"
@@ -154,11 +156,9 @@ async fn until_stopped(mut tasks: JoinSet<&'static str>, stop: &CancellationToke
         }
     };
     stop.cancel();
-    match ended {
-        Some(name) => Err(Error::Ended(name)),
-        None => {
-            tracing::info!("stopping");
-            Ok(())
-        }
+    if let Some(name) = ended {
+        return Err(Error::Ended(name));
     }
+    tracing::info!("stopping");
+    Ok(())
 }

@@ -85,10 +85,7 @@ mod tests {
     fn says_only_what_differs() {
         let old = json!({"a": 1, "b": {"c": 1, "d": 2}, "gone": [1]});
         let new = json!({"a": 1, "b": {"c": 1, "d": 3}, "list": [1, 2]});
-        assert_eq!(
-            merge_difference(&old, &new),
-            Some(json!({"b": {"d": 3}, "gone": null, "list": [1, 2]}))
-        );
+        assert_eq!(merge_difference(&old, &new), Some(json!({"b": {"d": 3}, "gone": null, "list": [1, 2]})));
         assert_eq!(merge_difference(&old, &old), None);
     }
 }

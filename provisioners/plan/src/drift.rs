@@ -5,6 +5,7 @@
 //! ownership and, where a kind keeps one, the generation stand for the whole object.
 
 use std::collections::BTreeMap;
+use std::fmt::Write as _;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use rukpak_plain::ObjectKey;
@@ -91,11 +92,18 @@ impl MarksDigest {
             part(&mark.uid);
             part(&mark.generation.map(|generation| generation.to_string()).unwrap_or_default());
             part(if mark.owned { "owned" } else { "" });
-            part(&mark.fields.iter().map(|byte| format!("{byte:02x}")).collect::<String>());
+            part(&hex(&mark.fields));
         }
-        let digest: String = hasher.finalize().iter().map(|byte| format!("{byte:02x}")).collect();
-        format!("sha256:{digest}")
+        format!("sha256:{}", hex(&hasher.finalize()))
     }
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().fold(String::with_capacity(bytes.len() * 2), |mut text, byte| {
+        // Writing to a String cannot fail.
+        let _ = write!(text, "{byte:02x}");
+        text
+    })
 }
 
 #[cfg(test)]
@@ -104,7 +112,7 @@ mod tests {
 
     use super::*;
 
-    fn mark(version: &str, generation: i64, fields: Value, labels: Value) -> Mark {
+    fn mark(version: &str, generation: i64, fields: &Value, labels: &Value) -> Mark {
         let owner = Owner { name: "a".to_owned(), uid: "1".to_owned() };
         let meta = serde_json::from_value(json!({
             "uid": "u", "resourceVersion": version, "generation": generation, "labels": labels,
@@ -120,11 +128,12 @@ mod tests {
     #[test]
     fn drift_is_a_lost_field_or_a_lost_mark() {
         let labels = json!({"core.rukpak.io/owner-kind": "BundleDeployment", "core.rukpak.io/owner-name": "a"});
-        let base = mark("5", 1, json!({"f:spec": {"f:x": {}}}), labels.clone());
-        assert_eq!(base.drift(&mark("6", 1, json!({"f:spec": {"f:x": {}}}), labels.clone())), Drift::None);
-        assert_eq!(base.drift(&mark("6", 2, json!({"f:spec": {"f:x": {}}}), labels.clone())), Drift::Generation);
-        assert_eq!(base.drift(&mark("6", 2, json!({"f:spec": {}}), labels.clone())), Drift::Fields);
-        assert_eq!(base.drift(&mark("6", 1, json!({"f:spec": {"f:x": {}}}), json!({}))), Drift::Fields);
-        assert_eq!(base.drift(&mark("4", 1, json!({"f:spec": {}}), labels)), Drift::None, "an old event");
+        let (ours, less) = (json!({"f:spec": {"f:x": {}}}), json!({"f:spec": {}}));
+        let base = mark("5", 1, &ours, &labels);
+        assert_eq!(base.drift(&mark("6", 1, &ours, &labels)), Drift::None);
+        assert_eq!(base.drift(&mark("6", 2, &ours, &labels)), Drift::Generation);
+        assert_eq!(base.drift(&mark("6", 2, &less, &labels)), Drift::Fields);
+        assert_eq!(base.drift(&mark("6", 1, &ours, &json!({}))), Drift::Fields);
+        assert_eq!(base.drift(&mark("4", 1, &less, &labels)), Drift::None, "an old event");
     }
 }

@@ -202,7 +202,8 @@ pub fn adopted(meta: &ObjectMeta, manager: &str) -> Option<Vec<ManagedFieldsEntr
     let mut result: Vec<ManagedFieldsEntry> = all
         .into_iter()
         .filter(|entry| {
-            !is_helm(entry) && !(entry.manager.as_deref() == Some(manager) && is_apply(entry) && !is_sub(entry))
+            let is_ours = entry.manager.as_deref() == Some(manager) && is_apply(entry) && !is_sub(entry);
+            !is_helm(entry) && !is_ours
         })
         .cloned()
         .collect();
@@ -240,7 +241,8 @@ mod tests {
 
     #[test]
     fn removes_by_field_key_and_value() {
-        let mut object = json!({"spec": {"ports": [{"port": 80, "name": "a"}], "finalizers": ["x", "y"], "replicas": 1}});
+        let mut object =
+            json!({"spec": {"ports": [{"port": 80, "name": "a"}], "finalizers": ["x", "y"], "replicas": 1}});
         let path = |keys: &[&str]| keys.iter().map(|key| (*key).to_owned()).collect::<Vec<_>>();
         remove(&mut object, &path(&["f:spec", "f:replicas"]));
         remove(&mut object, &path(&["f:spec", "f:finalizers", "v:\"x\""]));

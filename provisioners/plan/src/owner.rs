@@ -78,7 +78,10 @@ impl Owner {
             return Standing::Ours;
         }
         if let Some(other) = controller(meta) {
-            if other.kind == names::OWNER_KIND_VALUE && other.name == self.name && other.api_version == OWNER_API_VERSION {
+            if other.kind == names::OWNER_KIND_VALUE
+                && other.name == self.name
+                && other.api_version == OWNER_API_VERSION
+            {
                 return Standing::LeftBehind { uid: other.uid.clone() };
             }
             return Standing::Foreign(format!("it is controlled by {} {:?}", other.kind, other.name));
@@ -97,7 +100,8 @@ impl Owner {
         }
         if self.labels_name_us(meta) {
             return Standing::Foreign(
-                "it carries this BundleDeployment's labels but no owner reference to it: it was copied or orphaned".to_owned(),
+                "it carries this BundleDeployment's labels but no owner reference to it: it was copied or orphaned"
+                    .to_owned(),
             );
         }
         Standing::Foreign("it was not created by this BundleDeployment".to_owned())
@@ -136,7 +140,8 @@ mod tests {
 
     #[test]
     fn labels_alone_are_foreign() {
-        let labels = json!({"labels": {"core.rukpak.io/owner-kind": "BundleDeployment", "core.rukpak.io/owner-name": "a"}});
+        let labels =
+            json!({"labels": {"core.rukpak.io/owner-kind": "BundleDeployment", "core.rukpak.io/owner-name": "a"}});
         assert!(matches!(standing(labels), Standing::Foreign(text) if text.contains("copied or orphaned")));
     }
 
@@ -158,7 +163,8 @@ mod tests {
         let annotated = json!({"annotations": {"core.rukpak.io/adopt-by": "a"}});
         assert_eq!(standing(annotated), Standing::AdoptionAllowed);
         assert!(matches!(standing(json!({"annotations": {"core.rukpak.io/adopt-by": "b"}})), Standing::Foreign(_)));
-        let controlled = json!({"annotations": {"core.rukpak.io/adopt-by": "a"}, "ownerReferences": reference("b", "2")});
+        let controlled =
+            json!({"annotations": {"core.rukpak.io/adopt-by": "a"}, "ownerReferences": reference("b", "2")});
         assert!(matches!(standing(controlled), Standing::Foreign(_)));
     }
 }

@@ -21,15 +21,15 @@ pub enum Class {
 pub fn delay(class: Class, attempts: u32) -> Duration {
     let (first, cap) = match class {
         Class::Stale => (Duration::from_millis(50), Duration::from_secs(5)),
-        Class::Transient => (Duration::from_millis(500), Duration::from_secs(120)),
-        Class::Invalid => (Duration::from_secs(5), Duration::from_secs(900)),
+        Class::Transient => (Duration::from_millis(500), Duration::from_mins(2)),
+        Class::Invalid => (Duration::from_secs(5), Duration::from_mins(15)),
     };
     let doublings = attempts.saturating_sub(1).min(16);
     first.saturating_mul(1 << doublings).min(cap)
 }
 
 /// The least time between two attempts at the same failed pivot.
-pub const PIVOT: Duration = Duration::from_secs(60);
+pub const PIVOT: Duration = Duration::from_mins(1);
 
 #[cfg(test)]
 mod tests {

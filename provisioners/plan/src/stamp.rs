@@ -62,7 +62,9 @@ pub fn updating(mut body: Value, uid: &str) -> Value {
 fn leave_to_others(group: &str, kind: &str, body: &mut Value) {
     match (group, kind) {
         // Aggregation computes the rules.
-        ("rbac.authorization.k8s.io", "ClusterRole") if body.get("aggregationRule").is_some_and(|rule| !rule.is_null()) => {
+        ("rbac.authorization.k8s.io", "ClusterRole")
+            if body.get("aggregationRule").is_some_and(|rule| !rule.is_null()) =>
+        {
             if let Some(map) = body.as_object_mut() {
                 map.remove("rules");
             }
@@ -160,7 +162,10 @@ mod tests {
     fn labels_are_merged_and_ours_win() {
         for labels in [json!(null), json!({}), json!({"app": "x", "core.rukpak.io/owner-name": "other"})] {
             let has_app = labels.get("app").is_some();
-            let made = body(json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a", "labels": labels}}), true);
+            let made = body(
+                json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a", "labels": labels}}),
+                true,
+            );
             let made = &made["metadata"];
             assert_eq!(made["labels"]["core.rukpak.io/owner-kind"], "BundleDeployment");
             assert_eq!(made["labels"]["core.rukpak.io/owner-name"], "bd");

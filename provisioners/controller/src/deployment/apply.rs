@@ -14,10 +14,10 @@ use rukpak_plain::ObjectKey;
 use rukpak_plan::{Mark, Phase, health};
 use serde_json::{Value, json};
 
+use super::Pass;
 use super::installation::Applied;
 use super::plan::{Plan, Step};
 use super::put::{self, Mode, Outcome, keep_scale, put};
-use super::Pass;
 use crate::cluster::{Identity, Written};
 
 /// So many objects of one deployment are under way at once.
@@ -64,10 +64,7 @@ pub(crate) async fn apply(pass: &Pass, plan: &Plan, before: &Before<'_>) -> Resu
     for phase in Phase::ALL {
         let steps: Vec<&Step> = plan.phase(phase).collect();
         let writes: Vec<_> = steps.iter().map(|step| apply_one(pass, step, before)).collect();
-        let results = futures::stream::iter(writes)
-            .buffer_unordered(PARALLEL)
-            .collect::<Vec<_>>()
-            .await;
+        let results = futures::stream::iter(writes).buffer_unordered(PARALLEL).collect::<Vec<_>>().await;
         let failed: Vec<put::Error> = results.into_iter().filter_map(Result::err).collect();
         if !failed.is_empty() {
             return Err(Failed(failed));
@@ -108,7 +105,9 @@ async fn apply_one(pass: &Pass, step: &Step, before: &Before<'_>) -> Result<(), 
 async fn with_scale(pass: &Pass, step: &Step, before: &Before<'_>) -> Step {
     let Some(ours) = step.body.pointer("/spec/replicas") else { return step.clone() };
     let previous = match before.bodies {
-        Some(bodies) => bodies.get(&step.key).and_then(|step| step.body.pointer("/spec/replicas")).unwrap_or(&Value::Null),
+        Some(bodies) => {
+            bodies.get(&step.key).and_then(|step| step.body.pointer("/spec/replicas")).unwrap_or(&Value::Null)
+        }
         None => ours,
     };
     match pass.context.cluster.writer.get(&step.identity).await {

@@ -8,7 +8,7 @@ use rukpak_crds::condition::reason;
 use rukpak_crds::{Inventory, InventoryKind};
 use rukpak_plain::ObjectKey;
 use rukpak_plan::retry::{self, Class};
-use rukpak_plan::{MarksDigest, Mark};
+use rukpak_plan::{Mark, MarksDigest};
 
 use super::apply::{self, Before, Failed};
 use super::desired::Desired;
@@ -127,7 +127,8 @@ async fn recall(pass: &Pass, content: &Digest) {
     let Some(inventory) = &pass.status.inventory else { return };
     let known = pass.installation.state().content.is_some();
     let Some(digest) = &inventory.applied_digest else { return };
-    if known || inventory.content_digest.as_deref() != Some(&content.to_string()) || inventory.pending_digest.is_some() {
+    if known || inventory.content_digest.as_deref() != Some(&content.to_string()) || inventory.pending_digest.is_some()
+    {
         return;
     }
     let mut kinds = Vec::new();
@@ -223,8 +224,9 @@ async fn previous(pass: &Pass, plan: &Plan, target: &Target) -> Option<Plan> {
     if content == plan.content || matches!(target, Target::Installed(_)) {
         return None;
     }
-    let objects =
-        load::objects(pass.context.store.clone(), content.clone(), pass.context.limits.clone()).await.inspect_err(|error| {
+    let objects = load::objects(pass.context.store.clone(), content.clone(), pass.context.limits.clone())
+        .await
+        .inspect_err(|error| {
             tracing::warn!(deployment = %pass.owner.name, error = %crate::error::Chain(error),
                 "the installed content cannot be loaded: this pivot cannot be undone");
         });
@@ -251,12 +253,7 @@ fn begin(pass: &Pass, plan: &Plan) {
 }
 
 /// Applies every step, then prunes what was there before and is not in the plan.
-async fn apply_and_prune(
-    pass: &Pass,
-    plan: &Plan,
-    members: Members,
-    before: &Before<'_>,
-) -> Result<Pruned, Failed> {
+async fn apply_and_prune(pass: &Pass, plan: &Plan, members: Members, before: &Before<'_>) -> Result<Pruned, Failed> {
     apply::apply(pass, plan, before).await?;
     pass.context.dependents.ensure(&plan.kinds());
     let keep: BTreeSet<ObjectKey> = plan.steps.keys().cloned().collect();
@@ -274,7 +271,9 @@ async fn finish(pass: &Pass, plan: &Plan, kinds: BTreeSet<InventoryKind>, pruned
         state.complete = true;
         state.failed.take_if(|failed| failed.content == plan.content);
     }
-    load::keep(pass.context.store.clone(), pass.owner.name.clone(), plan.content.clone()).await.map_err(Error::Store)?;
+    load::keep(pass.context.store.clone(), pass.owner.name.clone(), plan.content.clone())
+        .await
+        .map_err(Error::Store)?;
     let mut inventory = settled_inventory(pass, &plan.content);
     inventory.kinds = kinds.into_iter().collect();
     inventory.released.extend(pruned.released);
@@ -338,8 +337,7 @@ async fn fall_back(
 
 async fn put_back(pass: &Pass, previous: &Plan, kinds: &BTreeSet<InventoryKind>) -> Result<(), String> {
     begin(pass, previous);
-    let members =
-        prune::members(pass, kinds).await.map_err(|error| crate::error::Chain(&error).to_string())?;
+    let members = prune::members(pass, kinds).await.map_err(|error| crate::error::Chain(&error).to_string())?;
     let uids = prune::uids(&members);
     apply_and_prune(pass, previous, members, &Before { uids: &uids, bodies: None })
         .await

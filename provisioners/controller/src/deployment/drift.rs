@@ -30,7 +30,8 @@ pub(crate) fn any(pass: &Pass) -> bool {
 pub(crate) async fn repair(pass: &Pass, plan: &Plan) -> Result<(), Failed> {
     let suspects: BTreeSet<ObjectKey> = std::mem::take(&mut pass.installation.state().suspects);
     let drifted: Vec<&Step> = suspects.iter().filter_map(|key| plan.steps.get(key)).collect();
-    let repairs: Vec<_> = drifted.into_iter().map(|step| async move { (step.key.clone(), one(pass, step).await) }).collect();
+    let repairs: Vec<_> =
+        drifted.into_iter().map(|step| async move { (step.key.clone(), one(pass, step).await) }).collect();
     let results = futures::stream::iter(repairs).buffer_unordered(PARALLEL).collect::<Vec<_>>().await;
     let mut failed = Vec::new();
     for (key, result) in results {

@@ -34,9 +34,7 @@ pub(crate) async fn refresh(pass: &Pass) {
             .cloned()
             .collect();
         state.restless.retain(|key| !due.contains(key));
-        due.into_iter()
-            .filter_map(|key| Some((key.clone(), state.objects.get(&key)?.identity.clone())))
-            .collect()
+        due.into_iter().filter_map(|key| Some((key.clone(), state.objects.get(&key)?.identity.clone()))).collect()
     };
     let reads: Vec<_> =
         due.into_iter().map(|(key, identity)| async move { (key, read(pass, &identity).await) }).collect();
@@ -64,7 +62,8 @@ pub(crate) async fn adopt(pass: &Pass, content: &Digest, observed: BTreeMap<Obje
     for (key, observed) in observed {
         let has_rule = pass.context.health_gate && health::has_rule(&key.group, &key.kind);
         let health = if has_rule { read(pass, &observed.identity).await } else { Health::new(State::Current, "") };
-        objects.insert(key, Applied { identity: observed.identity, mark: observed.mark, health, read_at: Instant::now() });
+        objects
+            .insert(key, Applied { identity: observed.identity, mark: observed.mark, health, read_at: Instant::now() });
     }
     let mut state = pass.installation.state();
     state.content = Some(content.clone());

@@ -86,7 +86,7 @@ pub struct FailedPivot {
 }
 
 /// A retake that long after the one before it starts the count anew.
-const CONTEST_WINDOW: Duration = Duration::from_secs(600);
+const CONTEST_WINDOW: Duration = Duration::from_mins(10);
 /// So many retakes, and the field is left to its taker.
 const CONTEST_LIMIT: u32 = 3;
 
@@ -118,12 +118,12 @@ impl Installations {
         self.lock().remove(name);
     }
 
-    /// Names of the deployments that miss a kind of `group`.
-    pub fn missing(&self, group: &str) -> Vec<String> {
+    /// The deployments that miss a kind of `group`.
+    pub fn missing(&self, group: &str) -> Vec<Owner> {
         let all = self.lock();
         all.values()
             .filter(|installation| installation.state().missing_groups.contains(group))
-            .map(|installation| installation.owner.name.clone())
+            .map(|installation| installation.owner.clone())
             .collect()
     }
 
@@ -207,7 +207,8 @@ mod tests {
 
     #[test]
     fn a_field_is_yielded_to_whoever_retakes_it_three_times() {
-        let field = Taken { manager: "m".into(), subresource: String::new(), path: vec!["f:data".into(), "f:a".into()] };
+        let field =
+            Taken { manager: "m".into(), subresource: String::new(), path: vec!["f:data".into(), "f:a".into()] };
         let mut contest = Contest::default();
         let start = Instant::now();
         assert!(contest.count(vec![field.clone()], start).is_empty());

@@ -29,9 +29,9 @@ pub enum Error {
 /// Loads and verifies `content`, and reads its manifests.
 pub(crate) async fn objects(store: Arc<Store>, content: Digest, limits: Limits) -> Result<Vec<Object>, Error> {
     tokio::task::spawn_blocking(move || {
-        let tree = store.load(&content, &in_manifests, &limits).map_err(|error| {
-            if error.mended_by_refill() { Error::Lost(error) } else { Error::Store(error) }
-        })?;
+        let tree = store
+            .load(&content, &in_manifests, &limits)
+            .map_err(|error| if error.mended_by_refill() { Error::Lost(error) } else { Error::Store(error) })?;
         rukpak_plain::load(&tree, &limits).map(|loaded| loaded.objects).map_err(Error::Format)
     })
     .await

@@ -59,10 +59,7 @@ impl NoPlan {
                     .iter()
                     .map(|(kind, key)| {
                         let namespace = key.namespace.as_deref().unwrap_or_default();
-                        format!(
-                            "resource mapping not found for name: {:?} namespace: {namespace:?}: {kind}",
-                            key.name
-                        )
+                        format!("resource mapping not found for name: {:?} namespace: {namespace:?}: {kind}", key.name)
                     })
                     .collect();
                 format!(
@@ -124,9 +121,7 @@ async fn resolve(
 
 fn step(stamp: &Stamp, object: &Object, kind: &Kind, brought: bool) -> Step {
     let body = stamp.body(object, kind.namespaced);
-    let namespace = kind
-        .namespaced
-        .then(|| object.namespace().unwrap_or(&stamp.default_namespace).to_owned());
+    let namespace = kind.namespaced.then(|| object.namespace().unwrap_or(&stamp.default_namespace).to_owned());
     let key = ObjectKey { namespace: namespace.clone(), ..object.key() };
     Step {
         phase: Phase::of(object.group(), object.kind()),

@@ -38,21 +38,15 @@ pub(crate) fn uids(members: &Members) -> BTreeMap<ObjectKey, String> {
 }
 
 /// Lists everything that carries our marks, of the kinds of the inventory.
-pub(crate) async fn members(
-    pass: &Pass,
-    kinds: &BTreeSet<InventoryKind>,
-) -> Result<Members, Error> {
+pub(crate) async fn members(pass: &Pass, kinds: &BTreeSet<InventoryKind>) -> Result<Members, Error> {
     let selector =
         format!("{}={},{}={}", names::OWNER_KIND, names::OWNER_KIND_VALUE, names::OWNER_NAME, pass.owner.name);
     let lists: Vec<_> = kinds.iter().map(|kind| list(pass, kind, &selector)).collect();
     let mut members = BTreeMap::new();
     for (kind, objects) in futures::future::try_join_all(lists).await?.into_iter().flatten() {
         for object in objects.into_iter().filter(|object| pass.owner.owns_fully(&object.metadata)) {
-            let identity = Identity {
-                kind: kind.clone(),
-                namespace: object.metadata.namespace.clone(),
-                name: object.name_any(),
-            };
+            let identity =
+                Identity { kind: kind.clone(), namespace: object.metadata.namespace.clone(), name: object.name_any() };
             members.insert(key(&identity), Member { identity, metadata: object.metadata });
         }
     }
@@ -86,11 +80,7 @@ async fn list(pass: &Pass, kind: &InventoryKind, selector: &str) -> Result<Optio
 }
 
 /// Prunes every member that is not in `keep`, in the reverse order of applying.
-pub(crate) async fn prune(
-    pass: &Pass,
-    members: Members,
-    keep: &BTreeSet<ObjectKey>,
-) -> Result<Pruned, Error> {
+pub(crate) async fn prune(pass: &Pass, members: Members, keep: &BTreeSet<ObjectKey>) -> Result<Pruned, Error> {
     let mut pruned = Pruned::default();
     let mut leaving: Vec<(Phase, ObjectKey, Member)> = members
         .into_iter()
@@ -183,9 +173,12 @@ async fn living(pass: &Pass, resource: &ApiResource, namespace: Option<&str>) ->
         Err(error) => return Err(error),
     };
     let living = list.items.into_iter().find(|object| {
-        let derived = object.metadata.owner_references.iter().flatten().any(|owner| {
-            owner.controller == Some(true) && owner.kind != names::OWNER_KIND_VALUE
-        });
+        let derived = object
+            .metadata
+            .owner_references
+            .iter()
+            .flatten()
+            .any(|owner| owner.controller == Some(true) && owner.kind != names::OWNER_KIND_VALUE);
         object.metadata.deletion_timestamp.is_none()
             && !(namespace.is_some() && (derived || is_in_every_namespace(resource, &object.name_any())))
     });
@@ -197,7 +190,9 @@ fn is_in_every_namespace(resource: &ApiResource, name: &str) -> bool {
         ("", "ServiceAccount") => name == "default",
         ("", "ConfigMap") => matches!(name, "kube-root-ca.crt" | "openshift-service-ca.crt"),
         ("", "Secret") => name.starts_with("default-token-"),
-        ("", "Event" | "Endpoints") | ("events.k8s.io", _) | ("discovery.k8s.io", _) | ("coordination.k8s.io", _) => true,
+        ("", "Event" | "Endpoints") | ("events.k8s.io", _) | ("discovery.k8s.io", _) | ("coordination.k8s.io", _) => {
+            true
+        }
         _ => false,
     }
 }

@@ -124,7 +124,9 @@ async fn existing(pass: &Pass, step: &Step, mode: Mode) -> Result<Found, Error> 
         Standing::Terminating => Err(Error::InTheWay { what, why: "is being deleted".to_owned() }),
         Standing::LeftBehind { uid } => Err(Error::InTheWay {
             what,
-            why: format!("is left from an earlier BundleDeployment of this name (UID {uid}) and is about to be garbage collected"),
+            why: format!(
+                "is left from an earlier BundleDeployment of this name (UID {uid}) and is about to be garbage collected"
+            ),
         }),
         Standing::Foreign(_) if is_namespace(&step.key) => Ok(Found::Used),
         Standing::Foreign(why) => Err(Error::Collision { what, why, owner: pass.owner.name.clone() }),
@@ -161,8 +163,8 @@ pub(crate) fn keep_scale(step: &Step, live: &Written, previous: Option<&Value>) 
     let current = live.body.pointer("/spec/replicas");
     let (Some(ours), Some(current)) = (ours, current) else { return step.clone() };
     let manifest_changed = previous.is_some_and(|previous| previous != ours);
-    let own_it = fields::applied(&live.metadata, FIELD_MANAGER)
-        .is_some_and(|set| set.pointer("/f:spec/f:replicas").is_some());
+    let own_it =
+        fields::applied(&live.metadata, FIELD_MANAGER).is_some_and(|set| set.pointer("/f:spec/f:replicas").is_some());
     let scaled = own_it || scaled_through_subresource(&live.metadata);
     if ours == current || manifest_changed || !scaled {
         return step.clone();

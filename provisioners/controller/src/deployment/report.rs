@@ -2,7 +2,8 @@
 
 use rukpak_crds::BundleDeploymentStatus;
 use rukpak_crds::condition::{
-    ConditionStatus, Conditions, HAS_VALID_BUNDLE, HEALTHY, INSTALLED, NewCondition, READY, RECONCILING, STALLED, reason,
+    ConditionStatus, Conditions, HAS_VALID_BUNDLE, HEALTHY, INSTALLED, NewCondition, READY, RECONCILING, STALLED,
+    reason,
 };
 use rukpak_plan::retry::{self, Class};
 
@@ -170,7 +171,9 @@ impl Writer<'_> {
 
 fn unpack_failure(desired: &Desired) -> String {
     match desired {
-        Desired::Failed { bundle, message: Some(message) } => format!("Failed to unpack the {bundle} Bundle: {message}"),
+        Desired::Failed { bundle, message: Some(message) } => {
+            format!("Failed to unpack the {bundle} Bundle: {message}")
+        }
         other => format!("Failed to unpack the {} Bundle", other.bundle().unwrap_or_default()),
     }
 }
@@ -218,7 +221,9 @@ fn standing(pass: &Pass, desired: &Desired, outcome: &Outcome, complaints: &[Str
 
 fn next(pass: &Pass, desired: &Desired, outcome: &Outcome) -> Next {
     match (desired, outcome) {
-        (_, Outcome::Failed { retry: Retry::Class(class), .. } | Outcome::LoadFailed { class, .. }) => Next::Retry(*class),
+        (_, Outcome::Failed { retry: Retry::Class(class), .. } | Outcome::LoadFailed { class, .. }) => {
+            Next::Retry(*class)
+        }
         (_, Outcome::Failed { retry: Retry::After(delay), .. }) => Next::After(*delay),
         (Desired::Unknown { class, .. }, _) => Next::Retry(*class),
         (_, Outcome::Refilling) => Next::Retry(Class::Transient),

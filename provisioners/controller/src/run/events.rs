@@ -30,7 +30,9 @@ pub(super) async fn bundles(streams: Streams<Bundle>, context: &Arc<Context>) {
             }
             Change::Listed => {
                 let names: HashSet<String> = context.bundles.state().iter().map(|object| object.name_any()).collect();
-                names.iter().for_each(|name| context.wake.bundle(name));
+                for name in &names {
+                    context.wake.bundle(name);
+                }
                 bundle::sweep(names, context).await;
                 for deployment in context.deployments.state() {
                     context.wake.deployment(&deployment.name_any());
@@ -59,7 +61,9 @@ pub(super) async fn deployments(streams: Streams<BundleDeployment>, context: &Ar
             Change::Listed => {
                 let names: BTreeSet<String> =
                     context.deployments.state().iter().map(|object| object.name_any()).collect();
-                names.iter().for_each(|name| context.wake.deployment(name));
+                for name in &names {
+                    context.wake.deployment(name);
+                }
                 crate::deployment::sweep(context, &names).await;
             }
         }

@@ -7,10 +7,10 @@ use std::sync::Arc;
 
 use futures::{Stream, StreamExt};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
-use kube::runtime::reflector::{self, ObjectRef, Store};
-use kube::runtime::watcher::{self, Event};
 use kube::core::PartialObjectMeta;
 use kube::runtime::WatchStreamExt;
+use kube::runtime::reflector::{self, ObjectRef, Store};
+use kube::runtime::watcher::{self, Event};
 use kube::{Api, Client, Resource, ResourceExt};
 use serde::de::DeserializeOwned;
 
@@ -57,10 +57,8 @@ where
     /// The changes, endlessly; the store is filled on the way, before a change is told.
     pub fn changes(self) -> impl Stream<Item = Change<K>> {
         let store = self.store;
-        watcher::watcher(self.api, watcher::Config::default())
-            .default_backoff()
-            .reflect(self.writer)
-            .filter_map(move |event| {
+        watcher::watcher(self.api, watcher::Config::default()).default_backoff().reflect(self.writer).filter_map(
+            move |event| {
                 let change = match event {
                     Ok(Event::Apply(object)) => {
                         // Older objects leave the store with their key; the store's copy is shared, not cloned.
@@ -75,7 +73,8 @@ where
                     }
                 };
                 std::future::ready(change)
-            })
+            },
+        )
     }
 }
 
@@ -90,8 +89,10 @@ pub async fn definitions(client: Client, context: Arc<Context>) {
         let name = definition.name_any();
         let Some((_, group)) = name.split_once('.') else { continue };
         context.cluster.kinds.forget(group);
-        for deployment in context.installations.missing(group) {
-            context.wake.deployment(&deployment);
+        for owner in context.installations.missing(group) {
+            // However long it waited: what it misses may be served in a moment, so the short waits begin anew.
+            context.failures.clear(&owner.uid);
+            context.wake.deployment(&owner.name);
         }
     }
 }
