@@ -1,5 +1,6 @@
 //! A real control plane: etcd, kube-apiserver, kube-controller-manager. No kubelet, no scheduler: Pods stay Pending.
 
+mod current;
 pub mod install;
 pub mod kubeconfig;
 pub mod yaml;
@@ -8,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::time::Duration;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config};
 use serde::Deserialize;
@@ -22,9 +23,17 @@ const RESTART_DEADLINE: Duration = Duration::from_mins(2);
 
 /// A running control plane, ended when dropped or when this process ends.
 pub struct Plane {
-    keeper: Kept,
+    programs: Programs,
     described: Described,
     pub(crate) installed: Mutex<Option<Installed>>,
+}
+
+/// Whose the programs of a plane are.
+enum Programs {
+    /// Ours, through their keeper.
+    Kept(Kept),
+    /// Those of a cluster that was there before. Holds the folder with our kubeconfigs.
+    Foreign(tempfile::TempDir),
 }
 
 /// What a plane should have beyond the usual.
@@ -69,7 +78,7 @@ impl Plane {
         let keeper = Kept::start(arguments, |_| ())?;
         let ready = keeper.hear(0, None, |line| line.get("ready").cloned()).await.context("start the control plane")?;
         let described = serde_json::from_value(ready).context("read what the keeper says of the plane")?;
-        Ok(Self { keeper, described, installed: Mutex::new(None) })
+        Ok(Self { programs: Programs::Kept(keeper), described, installed: Mutex::new(None) })
     }
 
     /// The one plane of this process, started at the first call. Tests that break a plane start their own.
@@ -119,7 +128,7 @@ impl Plane {
     /// The pid of the keeper's latest word on each part.
     pub fn pids(&self) -> Result<Pids> {
         let mut latest = None;
-        self.keeper.heard(|line| -> Option<()> {
+        self.keeper()?.heard(|line| -> Option<()> {
             if let Some(pids) = line.get("pids").or_else(|| line.pointer("/ready/pids")) {
                 latest = Some(pids.clone());
             }
@@ -145,12 +154,25 @@ impl Plane {
 
     /// Ends the plane now, in place of at the drop.
     pub fn end(&self) {
-        self.keeper.end();
+        if let Programs::Kept(keeper) = &self.programs {
+            keeper.end();
+        }
+    }
+
+    fn keeper(&self) -> Result<&Kept> {
+        match &self.programs {
+            Programs::Kept(keeper) => Ok(keeper),
+            Programs::Foreign(folder) => bail!(
+                "the programs of this cluster are not ours (kubeconfigs in {}): they cannot be stopped or restarted",
+                folder.path().display()
+            ),
+        }
     }
 
     async fn order(&self, command: &str) -> Result<()> {
-        let mark = self.keeper.mark();
-        self.keeper.tell(command)?;
-        self.keeper.hear(mark, Some(RESTART_DEADLINE), |line| (line["done"] == command).then_some(())).await
+        let keeper = self.keeper()?;
+        let mark = keeper.mark();
+        keeper.tell(command)?;
+        keeper.hear(mark, Some(RESTART_DEADLINE), |line| (line["done"] == command).then_some(())).await
     }
 }

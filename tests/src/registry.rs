@@ -119,6 +119,12 @@ impl Registry {
         })
     }
 
+    /// The bytes of a stored blob.
+    pub fn read_blob(&self, digest: &str) -> Result<Vec<u8>> {
+        let path = self.blob_path(digest)?;
+        std::fs::read(&path).with_context(|| format!("read {}", path.display()))
+    }
+
     /// Changes the bytes of a stored blob behind the registry's back; it then serves them under the old digest.
     pub fn overwrite_blob(&self, digest: &str, bytes: &[u8]) -> Result<()> {
         let path = self.blob_path(digest)?;
@@ -127,8 +133,7 @@ impl Registry {
 
     /// Cuts a stored blob short.
     pub fn truncate_blob(&self, digest: &str, bytes: usize) -> Result<()> {
-        let path = self.blob_path(digest)?;
-        let mut content = std::fs::read(&path).with_context(|| format!("read {}", path.display()))?;
+        let mut content = self.read_blob(digest)?;
         content.truncate(bytes);
         self.overwrite_blob(digest, &content)
     }

@@ -12,8 +12,8 @@ use tokio::sync::OnceCell;
 
 use crate::verbs::{self, Expected, Target};
 use crate::{
-    ControllerOptions, GitServer, GitServerOptions, ImageBuilder, InstallOptions, Plane, Process, Registry,
-    RegistryOptions, SshServer, WebhookOptions, tools,
+    ControllerOptions, GitServer, GitServerOptions, ImageBuilder, InstallOptions, Plane, PlaneOptions, Process,
+    Registry, RegistryOptions, SshServer, WebhookOptions, tools,
 };
 
 /// Longest wait for something that should be there in seconds: the machine may be slow, the suite runs in parallel.
@@ -44,6 +44,15 @@ pub struct World {
     _folder: tempfile::TempDir,
 }
 
+/// What a world should have beyond the usual.
+#[derive(Debug, Clone, Default)]
+pub struct WorldOptions {
+    /// Further flags of the controller.
+    pub arguments: Vec<String>,
+    /// Keep an audit log, see [`Plane::audit_log`].
+    pub audit: bool,
+}
+
 static WORLD: OnceCell<World> = OnceCell::const_new();
 
 impl World {
@@ -60,8 +69,14 @@ impl World {
 
     /// A world of one's own, whose controller gets further flags.
     pub async fn start(arguments: Vec<String>) -> Result<World> {
+        Self::start_with(WorldOptions { arguments, ..WorldOptions::default() }).await
+    }
+
+    /// A world of one's own.
+    pub async fn start_with(options: WorldOptions) -> Result<World> {
+        let WorldOptions { arguments, audit } = options;
         let folder = tools::temp_folder("world")?;
-        let plane = Plane::start().await?;
+        let plane = Plane::start_with(PlaneOptions { audit }).await?;
         plane.install(&InstallOptions::default()).await?;
         let registry = Registry::start(RegistryOptions::default()).await?;
         let private_registry = Registry::start(RegistryOptions::private(USER, PASSWORD)).await?;

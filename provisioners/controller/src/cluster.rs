@@ -39,6 +39,12 @@ impl Error {
         self.code() == 409
     }
 
+    /// Whether a create was refused for the resourceVersion that makes an apply a create. Services before Kubernetes 1.21 have
+    /// a storage of their own that does so, and only after it has found no such object.
+    pub fn refuses_create_by_version(&self) -> bool {
+        matches!(self, Self::Refused(status) if status.message == "resourceVersion should not be set on objects to be created")
+    }
+
     /// Whether the same request may succeed later without anybody changing anything.
     pub fn is_transient(&self) -> bool {
         matches!(self.code(), 0 | 408 | 429 | 500 | 502 | 503 | 504)

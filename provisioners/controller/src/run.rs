@@ -2,16 +2,19 @@
 
 mod assemble;
 mod events;
+pub mod leader;
 mod queue;
 
 use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
+use self::leader::{Candidate, Leader};
 use crate::args::{Address, Options};
 use crate::probes::{self, Readiness};
 use crate::{bundle, deployment, watch};
@@ -58,6 +61,9 @@ pub enum Error {
         #[source]
         source: io::Error,
     },
+    /// Leader election cannot begin, or this process leads no more.
+    #[error("leader election")]
+    Leader(#[from] leader::Error),
     /// Signals cannot be handled.
     #[error("cannot handle signals")]
     Signal(#[source] io::Error),
@@ -66,21 +72,53 @@ pub enum Error {
     Ended(&'static str),
 }
 
+/// Longest wait for passes to let go at the end.
+const END_DEADLINE: Duration = Duration::from_secs(2);
+
+type Tasks = JoinSet<&'static str>;
+
 /// Runs until SIGTERM or SIGINT.
 ///
 /// # Errors
 /// What keeps it from starting, or from going on.
 pub async fn run(options: Options) -> Result<(), Error> {
+    let mut signals = Signals::new().map_err(Error::Signal)?;
     let stop = CancellationToken::new();
-    let assemble::Parts { context, bundles, deployments, bundle_queue, deployment_queue } =
-        assemble::assemble(&options).await?;
+    let parts = assemble::assemble(&options).await?;
+    let client = parts.context.client.clone();
     let readiness = Arc::new(Readiness::new());
-    let mut tasks: JoinSet<&'static str> = JoinSet::new();
-    let health = probes::health(readiness.clone(), context.store.clone());
+    let mut tasks = Tasks::new();
+    let health = probes::health(readiness.clone(), parts.context.store.clone());
     serve(&mut tasks, "the probe server", &options.probe_address, health, &stop).await?;
     serve(&mut tasks, "the metrics server", &options.http_address, probes::metrics(), &stop).await?;
+    tasks.spawn(events::readiness(parts.context.clone(), readiness.clone()));
 
-    let concurrency = u16::try_from(options.concurrency).unwrap_or(u16::MAX);
+    let mut leader = None;
+    if let Some(times) = options.leader_election {
+        let candidate = Candidate::new(client, &options.system_namespace, times)?;
+        // Who only stands by watches nothing; a rollout waits for it to be ready all the same.
+        readiness.caches(Ok(()));
+        tokio::select! {
+            elected = candidate.elected() => leader = Some(elected),
+            ended = ended(&mut tasks, &mut signals) => return end(ended, tasks, None, &stop).await,
+        }
+        readiness.caches(Err("not yet".to_owned()));
+    }
+    work(&mut tasks, parts, options.concurrency);
+    let ended = tokio::select! {
+        ended = ended(&mut tasks, &mut signals) => ended,
+        lost = lost(&mut leader) => {
+            leader = None;
+            Err(lost)
+        }
+    };
+    end(ended, tasks, leader, &stop).await
+}
+
+/// Starts the watches and the queues.
+fn work(tasks: &mut Tasks, parts: assemble::Parts, concurrency: usize) {
+    let assemble::Parts { context, bundles, deployments, bundle_queue, deployment_queue } = parts;
+    let concurrency = u16::try_from(concurrency).unwrap_or(u16::MAX);
     let (context_1, context_2, context_3) = (context.clone(), context.clone(), context.clone());
     tasks.spawn(async move {
         events::bundles(bundles, &context_1).await;
@@ -95,7 +133,6 @@ pub async fn run(options: Options) -> Result<(), Error> {
         "the watch over CustomResourceDefinitions"
     });
     tasks.spawn(events::filled(context.clone()));
-    tasks.spawn(events::readiness(context.clone(), readiness));
     let store = context.bundles.clone();
     let queue =
         queue::drain(bundle_queue, store, context.clone(), concurrency, bundle::reconcile, |object, error, context| {
@@ -114,11 +151,18 @@ pub async fn run(options: Options) -> Result<(), Error> {
         queue.await;
         "the queue of BundleDeployments"
     });
-    until_stopped(tasks, &stop).await
+}
+
+/// Returns when leadership is lost: never, without leader election.
+async fn lost(leader: &mut Option<Leader>) -> Error {
+    match leader {
+        Some(leader) => Error::Leader(leader.keep().await),
+        None => std::future::pending().await,
+    }
 }
 
 async fn serve(
-    tasks: &mut JoinSet<&'static str>,
+    tasks: &mut Tasks,
     name: &'static str,
     address: &Address,
     router: axum::Router,
@@ -136,29 +180,58 @@ async fn serve(
     Ok(())
 }
 
-/// Every write is one request that the next process finds in the cluster; so stopping is simply stopping.
-async fn until_stopped(mut tasks: JoinSet<&'static str>, stop: &CancellationToken) -> Result<(), Error> {
-    let mut terminate = signal(SignalKind::terminate()).map_err(Error::Signal)?;
-    let mut interrupt = signal(SignalKind::interrupt()).map_err(Error::Signal)?;
-    let ended = loop {
+/// SIGTERM and SIGINT.
+struct Signals {
+    terminate: Signal,
+    interrupt: Signal,
+}
+
+impl Signals {
+    fn new() -> io::Result<Self> {
+        Ok(Self { terminate: signal(SignalKind::terminate())?, interrupt: signal(SignalKind::interrupt())? })
+    }
+
+    async fn next(&mut self) {
         tokio::select! {
-            _ = terminate.recv() => break None,
-            _ = interrupt.recv() => break None,
+            _ = self.terminate.recv() => {}
+            _ = self.interrupt.recv() => {}
+        }
+    }
+}
+
+/// Waits for a signal, or for the end of a task that must go on.
+async fn ended(tasks: &mut Tasks, signals: &mut Signals) -> Result<(), Error> {
+    loop {
+        tokio::select! {
+            () = signals.next() => return Ok(()),
             task = tasks.join_next() => match task {
                 Some(Ok("")) => {}
-                Some(Ok(name)) => break Some(name),
+                Some(Ok(name)) => return Err(Error::Ended(name)),
                 Some(Err(error)) => {
                     tracing::error!(%error, "a task failed");
-                    break Some("a task");
+                    return Err(Error::Ended("a task"));
                 }
-                None => break Some("everything"),
+                None => return Err(Error::Ended("everything")),
             },
         }
-    };
-    stop.cancel();
-    if let Some(name) = ended {
-        return Err(Error::Ended(name));
     }
+}
+
+/// Every write is one request that the next process finds in the cluster; so stopping is simply stopping. The Lease is
+/// given back once nothing can write any more.
+async fn end(
+    ended: Result<(), Error>,
+    mut tasks: Tasks,
+    leader: Option<Leader>,
+    stop: &CancellationToken,
+) -> Result<(), Error> {
     tracing::info!("stopping");
-    Ok(())
+    stop.cancel();
+    let still = tokio::time::timeout(END_DEADLINE, tasks.shutdown()).await;
+    match leader {
+        Some(leader) if still.is_ok() => leader.release().await,
+        Some(_) => tracing::warn!("a pass does not end; the Lease runs out by itself"),
+        None => {}
+    }
+    ended
 }

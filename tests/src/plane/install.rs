@@ -39,6 +39,8 @@ pub struct InstallOptions {
     pub without_webhooks: bool,
     /// The ServiceAccounts of the system namespace to make kubeconfigs for.
     pub accounts: Vec<String>,
+    /// Install the Deployments with no replicas: on a cluster with nodes, where the programs run outside of it.
+    pub without_pods: bool,
 }
 
 /// What has been installed.
@@ -46,6 +48,8 @@ pub struct InstallOptions {
 pub struct Installed {
     /// Where webhook configurations expect the webhook.
     pub webhook_port: u16,
+    /// What was applied, in order.
+    pub objects: Vec<verbs::Target>,
 }
 
 impl Default for InstallOptions {
@@ -54,6 +58,7 @@ impl Default for InstallOptions {
             files: vec![tools::workspace_folder().join("manifests/install.yaml")],
             without_webhooks: false,
             accounts: vec![CONTROLLER_ACCOUNT.to_owned(), WEBHOOK_ACCOUNT.to_owned()],
+            without_pods: false,
         }
     }
 }
@@ -68,7 +73,7 @@ impl InstallOptions {
         }
         files.retain(|path| path.extension().is_some_and(|extension| extension == "yaml"));
         files.sort();
-        Ok(Self { files, without_webhooks: true, accounts: Vec::new() })
+        Ok(Self { files, without_webhooks: true, accounts: Vec::new(), without_pods: false })
     }
 }
 
@@ -76,10 +81,11 @@ impl Plane {
     /// Applies the manifests as the administrator, waits until the CRDs are served, and writes a kubeconfig for each account.
     pub async fn install(&self, options: &InstallOptions) -> Result<Installed> {
         let client = self.admin().await?;
-        let installed = match self.installed()? {
+        let mut installed = match self.installed()? {
             Some(installed) => installed,
-            None => Installed { webhook_port: tools::free_port()? },
+            None => Installed { webhook_port: tools::free_port()?, objects: Vec::new() },
         };
+        installed.objects.clear();
         let mut objects = Vec::new();
         for file in &options.files {
             objects.extend(yaml::objects_of_file(file)?);
@@ -87,8 +93,10 @@ impl Plane {
         objects.retain(|object| !(options.without_webhooks && kind(object).ends_with("WebhookConfiguration")));
         objects.sort_by_key(|object| rank(kind(object)));
         for object in &mut objects {
-            adapt(object, installed.webhook_port);
-            verbs::apply(&client, &serde_json::to_value(&*object)?).await?;
+            adapt(object, installed.webhook_port, options);
+            let value = serde_json::to_value(&*object)?;
+            verbs::apply(&client, &value).await?;
+            installed.objects.push(verbs::Target::of(&value)?);
             if kind(object) == "CustomResourceDefinition" {
                 await_established(&client, object).await?;
             }
@@ -153,8 +161,11 @@ fn rank(kind: &str) -> u8 {
     }
 }
 
-fn adapt(object: &mut DynamicObject, webhook_port: u16) {
+fn adapt(object: &mut DynamicObject, webhook_port: u16, options: &InstallOptions) {
     let kind = kind(object).to_owned();
+    if kind == "Deployment" && options.without_pods {
+        object.data["spec"]["replicas"] = json!(0);
+    }
     if kind == "Service" && object.metadata.name.as_deref() == Some(WEBHOOK_SERVICE) {
         object.data["spec"] = json!({ "type": "ExternalName", "externalName": "localhost" });
     }

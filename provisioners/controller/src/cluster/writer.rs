@@ -71,9 +71,19 @@ impl Writer {
 
     /// Server-side apply of `body`, forced for the fields that it names.
     pub async fn apply(&self, identity: &Identity, body: &Value, dry_run: bool) -> Result<Written, Error> {
-        let _permit = self.permit().await;
         let params = PatchParams { dry_run, ..PatchParams::apply(FIELD_MANAGER).force() };
-        let object = self.api(identity).patch(&identity.name, &params, &Patch::Apply(body)).await?;
+        self.apply_with(identity, body, &params).await
+    }
+
+    /// Server-side apply of an object that was not there a moment ago. Not forced: if somebody made it in between, the apply
+    /// fails where it differs.
+    pub async fn apply_new(&self, identity: &Identity, body: &Value) -> Result<Written, Error> {
+        self.apply_with(identity, body, &PatchParams::apply(FIELD_MANAGER)).await
+    }
+
+    async fn apply_with(&self, identity: &Identity, body: &Value, params: &PatchParams) -> Result<Written, Error> {
+        let _permit = self.permit().await;
+        let object = self.api(identity).patch(&identity.name, params, &Patch::Apply(body)).await?;
         Ok(Written { metadata: object.metadata, body: object.data })
     }
 

@@ -95,7 +95,13 @@ pub(crate) async fn put(pass: &Pass, step: &Step, uid: Option<&str>, mode: Mode)
 }
 
 async fn send(pass: &Pass, step: &Step, body: &Value, mode: Mode) -> Result<Written, cluster::Error> {
-    pass.context.cluster.writer.apply(&step.identity, body, mode == Mode::DryRun).await
+    let writer = &pass.context.cluster.writer;
+    match writer.apply(&step.identity, body, mode == Mode::DryRun).await {
+        Err(error) if error.refuses_create_by_version() && mode == Mode::Real => {
+            writer.apply_new(&step.identity, &step.body).await
+        }
+        other => other,
+    }
 }
 
 enum Found {

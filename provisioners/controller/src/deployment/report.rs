@@ -93,8 +93,10 @@ impl Writer<'_> {
                 if is_desired {
                     self.status.active_bundle = desired.bundle().map(str::to_owned);
                 }
-                let suspended = failed_pivot(self.pass, desired).is_some();
-                if let Some(active) = self.status.active_bundle.clone().filter(|_| is_desired || !suspended) {
+                // What the last pivot failed with stands until another one succeeds; only a repair that failed is over.
+                let failed = self.status.conditions.find(INSTALLED).filter(|now| now.status == ConditionStatus::False);
+                let mended = failed.is_none_or(|failed| failed.reason == reason::RECONCILE_FAILED);
+                if let Some(active) = self.status.active_bundle.clone().filter(|_| is_desired || mended) {
                     let message = format!("Instantiated bundle {active} successfully");
                     self.set(INSTALLED, ConditionStatus::True, reason::INSTALLATION_SUCCEEDED, &message);
                 }

@@ -1,0 +1,266 @@
+//! Leader election by the Lease `core.rukpak.io`: of several replicas one writes.
+//!
+//! A candidate watches the Lease, so that a released one is taken at once; it does not poll. The leader renews it, and
+//! has lost it when that did not work for the renew deadline, which is shorter than what the Lease promises to others.
+//! Every write of the Lease names the version that was seen: of two writers one fails.
+
+mod lease;
+
+use std::pin::pin;
+use std::time::Duration;
+
+use futures::StreamExt;
+use jiff::Timestamp;
+use k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};
+use kube::api::{ObjectMeta, Patch, PatchParams, PostParams};
+use kube::runtime::{WatchStreamExt, watcher};
+use kube::{Api, Client};
+use rukpak_crds::names::FIELD_MANAGER;
+use serde_json::json;
+use tokio::time::{Instant, sleep_until, timeout};
+
+use self::lease::Holder;
+use crate::args::LeaderElection;
+use crate::cluster;
+
+/// Name of the Lease.
+const LEASE: &str = "core.rukpak.io";
+/// Where a Pod is told its name (by the downward API, in the manifests).
+const POD_NAME: &str = "POD_NAME";
+/// Longest wait for the Lease to be given back at the end.
+const RELEASE_DEADLINE: Duration = Duration::from_secs(2);
+
+/// Why this process does not lead, or no longer.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The flags contradict each other.
+    #[error(
+        "leader election needs --leader-elect-lease-duration ({:?}) > --leader-elect-renew-deadline ({:?}) > \
+         --leader-elect-retry-period ({:?}) > 0", .0.lease_duration, .0.renew_deadline, .0.retry_period
+    )]
+    Times(LeaderElection),
+    /// There is no name to write into the Lease.
+    #[error("cannot find a name for leader election: set {POD_NAME} to the name of the Pod")]
+    Identity(#[source] std::io::Error),
+    /// Another process has the Lease.
+    #[error("{0} took the Lease {LEASE} over")]
+    TakenOver(String),
+    /// The API server did not take a renewal in time.
+    #[error("the Lease {LEASE} could not be renewed for {0:?} (--leader-elect-renew-deadline)")]
+    Expired(Duration, #[source] Option<cluster::Error>),
+}
+
+/// A process that would lead.
+pub(super) struct Candidate {
+    api: Api<Lease>,
+    identity: String,
+    times: LeaderElection,
+}
+
+/// A process that leads.
+pub(super) struct Leader {
+    candidate: Candidate,
+    /// As last written.
+    lease: Lease,
+    /// When the last request that renewed it was sent.
+    renewed: Instant,
+}
+
+/// The Lease as a candidate sees it.
+struct Seen {
+    /// Whether it has been looked at.
+    known: bool,
+    /// The Lease, if there is one.
+    lease: Option<Lease>,
+    /// Since when its holder has said nothing.
+    since: Instant,
+    /// No attempt before.
+    not_before: Instant,
+}
+
+impl Candidate {
+    /// Named after the Pod; outside of one after the host and the process, so that two on one host are two.
+    pub(super) fn new(client: Client, namespace: &str, times: LeaderElection) -> Result<Self, Error> {
+        check(times)?;
+        let identity = match std::env::var(POD_NAME) {
+            Ok(name) if !name.is_empty() => name,
+            _ => {
+                let host = std::fs::read_to_string("/proc/sys/kernel/hostname").map_err(Error::Identity)?;
+                format!("{}_{}", host.trim(), std::process::id())
+            }
+        };
+        Ok(Self { api: Api::namespaced(client, namespace), identity, times })
+    }
+
+    /// Waits until this process leads.
+    pub(super) async fn elected(self) -> Leader {
+        tracing::info!(identity = self.identity, lease = LEASE, "standing for leader");
+        let mut changes = pin!(watcher::watch_object(self.api.clone(), LEASE).default_backoff());
+        let now = Instant::now();
+        let mut seen = Seen { known: false, lease: None, since: now, not_before: now };
+        loop {
+            let turn = self.turn(&seen);
+            tokio::select! {
+                Some(change) = changes.next() => match change {
+                    Ok(lease) => seen.update(lease),
+                    Err(error) => tracing::warn!(%error, "cannot watch the Lease {LEASE}"),
+                },
+                () = sleep_until(turn.unwrap_or(now)), if turn.is_some() => {
+                    let sent = Instant::now();
+                    match self.write(seen.lease.as_ref()).await {
+                        Ok(lease) => {
+                            tracing::info!(identity = self.identity, "leading");
+                            return Leader { candidate: self, lease, renewed: sent };
+                        }
+                        Err(error) if error.is_conflict() => tracing::debug!("another took the Lease first"),
+                        Err(error) => tracing::warn!(%error, "cannot take the Lease {LEASE}"),
+                    }
+                    seen.not_before = Instant::now() + self.times.retry_period;
+                }
+            }
+        }
+    }
+
+    /// When to try; `None` before the Lease has been looked at.
+    fn turn(&self, seen: &Seen) -> Option<Instant> {
+        let unchanged = seen.since.elapsed();
+        let wait = lease::free_in(seen.lease.as_ref(), &self.identity, unchanged, self.times.lease_duration);
+        seen.known.then(|| (Instant::now() + wait).max(seen.not_before))
+    }
+
+    /// Takes or renews the Lease that looked like `before`.
+    async fn write(&self, before: Option<&Lease>) -> Result<Lease, cluster::Error> {
+        let spec = lease::held(before, &self.identity, self.times.lease_duration, Timestamp::now());
+        let Some(before) = before else {
+            let metadata = ObjectMeta { name: Some(LEASE.to_owned()), ..ObjectMeta::default() };
+            let params = PostParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PostParams::default() };
+            return Ok(self.api.create(&params, &Lease { metadata, spec: Some(spec) }).await?);
+        };
+        self.replace(before, &spec).await
+    }
+
+    async fn replace(&self, before: &Lease, spec: &LeaseSpec) -> Result<Lease, cluster::Error> {
+        let version = &before.metadata.resource_version;
+        let patch = json!({"metadata": {"resourceVersion": version}, "spec": spec});
+        let params = PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() };
+        Ok(self.api.patch(LEASE, &params, &Patch::Merge(patch)).await?)
+    }
+}
+
+impl Leader {
+    /// Renews the Lease until that fails for good; says why.
+    pub(super) async fn keep(&mut self) -> Error {
+        let deadline = self.candidate.times.renew_deadline;
+        let mut last = None;
+        loop {
+            tokio::time::sleep(self.candidate.times.retry_period.min(self.left())).await;
+            // Also after a stop of the whole process: what it does not know it must not assume.
+            if self.left().is_zero() {
+                return Error::Expired(deadline, last);
+            }
+            let attempt = self.left().min(deadline / 2);
+            match timeout(attempt, self.renew()).await {
+                Ok(Ok(())) => last = None,
+                Ok(Err(Error::Expired(_, cause))) => {
+                    tracing::warn!(error = cause.as_ref().map(tracing::field::display), "cannot renew the Lease");
+                    last = cause;
+                }
+                Ok(Err(error)) => return error,
+                Err(_) => tracing::warn!("the API server did not answer within {attempt:?}; the Lease is not renewed"),
+            }
+        }
+    }
+
+    fn left(&self) -> Duration {
+        self.candidate.times.renew_deadline.saturating_sub(self.renewed.elapsed())
+    }
+
+    async fn renew(&mut self) -> Result<(), Error> {
+        let sent = Instant::now();
+        let failed = |error| Error::Expired(self.candidate.times.renew_deadline, Some(error));
+        self.lease = match self.candidate.write(Some(&self.lease)).await {
+            Ok(lease) => lease,
+            // Somebody wrote to it or deleted it: ours still, unless it names another.
+            Err(error) if error.is_conflict() || error.is_not_found() => {
+                let found = self.candidate.api.get_opt(LEASE).await.map_err(|error| failed(error.into()))?;
+                if let Holder::Other(name) = lease::holder(found.as_ref(), &self.candidate.identity) {
+                    return Err(Error::TakenOver(name.to_owned()));
+                }
+                self.candidate.write(found.as_ref()).await.map_err(failed)?
+            }
+            Err(error) => return Err(failed(error)),
+        };
+        self.renewed = sent;
+        Ok(())
+    }
+
+    /// Lets another replica take over now. Nothing may be written any more.
+    pub(super) async fn release(self) {
+        match timeout(RELEASE_DEADLINE, self.give_back()).await {
+            Ok(Ok(())) => tracing::info!("released the Lease {LEASE}"),
+            Ok(Err(error)) => tracing::warn!(%error, "cannot release the Lease {LEASE}; it runs out by itself"),
+            Err(_) => tracing::warn!("cannot release the Lease {LEASE} in time; it runs out by itself"),
+        }
+    }
+
+    async fn give_back(&self) -> Result<(), cluster::Error> {
+        // Not the version that was written last: a renewal may have been under way when the end came.
+        let Some(lease) = self.candidate.api.get_opt(LEASE).await? else { return Ok(()) };
+        if lease::holder(Some(&lease), &self.candidate.identity) == Holder::Us {
+            self.candidate.replace(&lease, &lease::released(&lease, Timestamp::now())).await?;
+        }
+        Ok(())
+    }
+}
+
+impl Seen {
+    fn update(&mut self, lease: Option<Lease>) {
+        if !self.known || !lease::is_unchanged(self.lease.as_ref(), lease.as_ref()) {
+            self.since = Instant::now();
+            self.not_before = self.since;
+        }
+        (self.known, self.lease) = (true, lease);
+    }
+}
+
+fn check(times: LeaderElection) -> Result<(), Error> {
+    let LeaderElection { lease_duration, renew_deadline, retry_period } = times;
+    let fits = lease_duration > renew_deadline && renew_deadline > retry_period && !retry_period.is_zero();
+    if fits { Ok(()) } else { Err(Error::Times(times)) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_that_would_let_two_lead_are_refused() {
+        let times = |lease, renew, retry| LeaderElection {
+            lease_duration: Duration::from_secs(lease),
+            renew_deadline: Duration::from_secs(renew),
+            retry_period: Duration::from_secs(retry),
+        };
+        assert!(check(times(15, 10, 2)).is_ok());
+        let message = check(times(10, 10, 2)).unwrap_err().to_string();
+        assert!(
+            message.contains("--leader-elect-lease-duration (10s) > --leader-elect-renew-deadline (10s)"),
+            "{message}"
+        );
+        assert!(check(times(15, 2, 2)).is_err());
+        assert!(check(times(15, 10, 0)).is_err());
+    }
+
+    #[test]
+    fn a_repeated_sight_is_no_sign_of_life() {
+        let before = Instant::now().checked_sub(Duration::from_secs(5)).unwrap();
+        let mut seen = Seen { known: false, lease: None, since: before, not_before: before };
+        seen.update(None);
+        let first = seen.since;
+        assert!(first > before);
+        seen.update(None);
+        assert_eq!(seen.since, first, "the watch began anew");
+        let spec = lease::held(None, "a", Duration::from_secs(15), Timestamp::now());
+        seen.update(Some(Lease { spec: Some(spec), ..Lease::default() }));
+        assert!(seen.since > first);
+    }
+}

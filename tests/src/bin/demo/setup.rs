@@ -1,0 +1,213 @@
+//! What has to run before anything can be shown: a control plane, a registry, a git server, and the two programs under the
+//! ServiceAccounts of the install manifests.
+
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+use k8s_openapi::api::core::v1::Node;
+use kube::api::ListParams;
+use kube::{Api, Client};
+use rukpak_tests::plane::install::SYSTEM_NAMESPACE;
+use rukpak_tests::verbs::{self, Target};
+use rukpak_tests::world::bundle;
+use rukpak_tests::{
+    ControllerOptions, GitServer, InstallOptions, Plane, Process, Registry, RegistryOptions, WebhookOptions, tools,
+};
+use serde_json::json;
+
+use crate::Cluster;
+use crate::kubectl;
+use crate::kubelet::Kubelet;
+use crate::show::Show;
+use crate::steps::NAMESPACE;
+
+/// Longest wait for the API server to reach the webhook.
+const ADMISSION_DEADLINE: Duration = Duration::from_secs(30);
+/// Between two tries: what an API server knows of webhook configurations cannot be watched.
+const ADMISSION_INTERVAL: Duration = Duration::from_millis(50);
+
+/// Everything that runs.
+pub struct Setup {
+    // Order matters: the programs end before what they talk to.
+    controller: Process,
+    webhook: Process,
+    kubelet: Option<Kubelet>,
+    pub registry: Registry,
+    pub git: GitServer,
+    pub admin: Client,
+    plane: Plane,
+    cluster: Cluster,
+    version: String,
+    installed: Vec<Target>,
+    _folder: tempfile::TempDir,
+}
+
+impl Setup {
+    /// Starts it all.
+    pub async fn start(cluster: Cluster, show: &mut Show) -> Result<Self> {
+        show.step("Install");
+        let plane = match cluster {
+            Cluster::Embedded => {
+                eprintln!("starting etcd, kube-apiserver and kube-controller-manager on loopback");
+                Plane::start().await?
+            }
+            Cluster::Current => {
+                eprintln!("using the cluster of the current kubeconfig context");
+                Plane::current().await?
+            }
+        };
+        let admin = plane.admin().await?;
+        if cluster == Cluster::Current {
+            refuse_occupied(&admin).await?;
+        }
+        let version = admin.apiserver_version().await.context("ask for the API server's version")?.git_version;
+        let nodes: Api<Node> = Api::all(admin.clone());
+        let has_nodes = !nodes.list(&ListParams::default().limit(1)).await.context("list nodes")?.items.is_empty();
+
+        eprintln!("starting a registry and a git server on loopback");
+        let (registry, git) = (Registry::start(RegistryOptions::default()).await?, GitServer::start()?);
+        let folder = tools::temp_folder("demo")?;
+        let ca_file = folder.path().join("ca.pem");
+        std::fs::write(&ca_file, [registry.ca_pem(), git.ca_pem()].concat()).context("write the CA file")?;
+
+        let installed = plane.install(&InstallOptions { without_pods: has_nodes, ..InstallOptions::default() }).await?;
+        show.command("kubectl apply --server-side -f manifests/install.yaml");
+        show.lines(installed.objects.iter().map(|target| format!("{} serverside-applied", kubectl::short(target))));
+        let arguments = vec![format!("--source-ca-file={}", ca_file.display())];
+        let webhook = plane.start_webhook(WebhookOptions::default()).await?;
+        let controller =
+            plane.start_controller(ControllerOptions { arguments, ..ControllerOptions::default() }).await?;
+        let kubelet = (!has_nodes).then(|| Kubelet::play(admin.clone(), NAMESPACE));
+        let installed = installed.objects;
+        let setup = Self {
+            controller,
+            webhook,
+            kubelet,
+            registry,
+            git,
+            admin,
+            plane,
+            cluster,
+            version,
+            installed,
+            _folder: folder,
+        };
+        if let Err(error) = setup.await_ready().await {
+            setup.end().await?;
+            return Err(error);
+        }
+        setup.remark(show);
+        show.done("manifests applied; controller and webhook run under their own ServiceAccounts");
+        Ok(setup)
+    }
+
+    /// Where it runs, in words.
+    pub fn description(&self) -> String {
+        let whose = match self.cluster {
+            Cluster::Embedded => "embedded control plane",
+            Cluster::Current => "current cluster",
+        };
+        format!("Kubernetes {}, {whose}", self.version)
+    }
+
+    /// Whether Pods become ready, because this demo says so.
+    pub fn pods_become_ready(&self) -> bool {
+        self.kubelet.is_some()
+    }
+
+    fn remark(&self, show: &Show) {
+        show.lines([""]);
+        show.remark(&format!(
+            "{}. rukpak-controller and rukpak-webhook run on this machine with the tokens of their ServiceAccounts, never as \
+             administrator. The lines after \"$\" are what kubectl sends and prints; the demo sends the same requests itself.",
+            self.description()
+        ));
+        show.remark(if self.pods_become_ready() {
+            "There is no node here: the demo plays the kubelet and writes that Pods are Running and Ready. Nothing runs in them."
+        } else {
+            "This cluster has nodes, and the image of the example operator does not exist: its Pod never becomes ready, so \
+             Healthy stays False and the replaced Bundles stay until the deployment is deleted."
+        });
+    }
+
+    async fn await_ready(&self) -> Result<()> {
+        self.webhook.wait_ready().await?;
+        self.controller.wait_ready().await?;
+        self.await_admission().await
+    }
+
+    /// Until a Bundle is admitted, tried without writing anything.
+    async fn await_admission(&self) -> Result<()> {
+        let probe = bundle("demo-probe", json!({"type": "image", "image": {"ref": "localhost/probe"}}));
+        let target = Target::of(&probe)?;
+        let probe = serde_json::from_value(probe)?;
+        let dry_run = kube::api::PostParams { dry_run: true, ..kube::api::PostParams::default() };
+        let end = tokio::time::Instant::now() + ADMISSION_DEADLINE;
+        let bundles = target.api(&self.admin).await?;
+        while let Err(error) = bundles.create(&dry_run, &probe).await {
+            if tokio::time::Instant::now() > end {
+                bail!(
+                    "the API server does not reach the webhook, which listens on this machine's loopback interface only \
+                     ({error}). CLUSTER=current works with an API server on this machine."
+                );
+            }
+            tokio::time::sleep(ADMISSION_INTERVAL).await;
+        }
+        Ok(())
+    }
+
+    /// For KEEP=1.
+    pub fn say_how_to_look(&self, show: &Show) {
+        show.lines(["\n=== Left running"]);
+        if self.cluster == Cluster::Embedded {
+            show.lines([format!("  export KUBECONFIG={}", self.plane.kubeconfig_path().display())]);
+        }
+        show.lines([
+            format!("  image registry  https://{}", self.registry.host()),
+            format!("  git server      {}", self.git.base_url()),
+            format!("  logs            {}", self.controller.log_path().display()),
+            format!("                  {}", self.webhook.log_path().display()),
+            format!("  to end it all   Ctrl-C here, or: kill {}", std::process::id()),
+        ]);
+    }
+
+    /// Ends everything; on a cluster that was there before, takes away what was installed.
+    pub async fn end(self) -> Result<()> {
+        if self.cluster == Cluster::Current {
+            eprintln!("removing what was installed from the cluster");
+            for target in deployments(&self.admin).await? {
+                verbs::delete(&self.admin, &target).await?;
+                verbs::await_deleted(&self.admin, &target, tools::PATIENCE).await?;
+            }
+            for target in self.installed.iter().rev() {
+                verbs::delete(&self.admin, target).await?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// BundleDeployments and Bundles, which must go before their definitions.
+async fn deployments(client: &Client) -> Result<Vec<Target>> {
+    let mut targets = Vec::new();
+    for kind in ["BundleDeployment", "Bundle"] {
+        for object in verbs::list(client, "core.rukpak.io/v1alpha1", kind, "").await? {
+            targets.push(Target::cluster("core.rukpak.io/v1alpha1", kind, &object.metadata.name.unwrap_or_default()));
+        }
+    }
+    Ok(targets)
+}
+
+/// The demo installs and removes rukpak: never where one is in use.
+async fn refuse_occupied(client: &Client) -> Result<()> {
+    let definition = Target::cluster("apiextensions.k8s.io/v1", "CustomResourceDefinition", "bundles.core.rukpak.io");
+    let namespaces = [SYSTEM_NAMESPACE, NAMESPACE].map(|name| Target::cluster("v1", "Namespace", name));
+    for target in [definition].into_iter().chain(namespaces) {
+        if verbs::get(client, &target).await?.is_some() {
+            bail!(
+                "the current cluster has {target} already; the demo would take it over and delete it at the end, so it stops here"
+            );
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,18 @@
+//! What the API server takes: the schema's refusals, and the webhook's over real TLS, whatever happens to it.
+
+#[path = "admission/certificates.rs"]
+mod certificates;
+#[path = "admission/helpers.rs"]
+mod helpers;
+#[path = "admission/immutability.rs"]
+mod immutability;
+#[path = "admission/outage.rs"]
+mod outage;
+#[path = "admission/private.rs"]
+mod private;
+#[path = "admission/reviews.rs"]
+mod reviews;
+#[path = "admission/schema.rs"]
+mod schema;
+#[path = "admission/sources.rs"]
+mod sources;

@@ -1,0 +1,248 @@
+//! One deployment and the namespace that its objects live in.
+
+use std::time::Duration;
+
+use kube::Client;
+use kube::api::{DynamicObject, Patch, PatchParams};
+use rukpak_tests::ImageBuilder;
+use rukpak_tests::verbs::{self, Expected, Target, unique_name};
+use rukpak_tests::world::{SOON, World, deployment, image, until};
+use serde_json::{Value, json};
+
+/// Field manager of the engine.
+pub const OURS: &str = "rukpak-core";
+
+/// A BundleDeployment to be, its namespace and a client.
+pub struct Case<'a> {
+    pub world: &'a World,
+    pub client: Client,
+    /// Name of the BundleDeployment, and of the image's repository.
+    pub name: String,
+    /// A namespace that exists and is nobody's.
+    pub namespace: String,
+}
+
+impl Case<'static> {
+    /// In the world that all share.
+    pub async fn new(prefix: &str) -> Self {
+        Self::in_world(World::shared().await, prefix).await
+    }
+}
+
+impl<'a> Case<'a> {
+    /// In a world of one's own.
+    pub async fn in_world(world: &'a World, prefix: &str) -> Self {
+        let client = world.admin().await;
+        let namespace = verbs::namespace(&client, prefix).await.unwrap();
+        Self { world, client, name: unique_name(prefix), namespace }
+    }
+
+    /// Another deployment with the same namespace.
+    pub fn sibling(&self) -> Self {
+        Self {
+            world: self.world,
+            client: self.client.clone(),
+            name: unique_name("sibling"),
+            namespace: self.namespace.clone(),
+        }
+    }
+
+    pub fn target(&self) -> Target {
+        Target::bundle_deployment(&self.name)
+    }
+
+    /// Pushes the objects as a bundle, a file each; returns the reference.
+    pub async fn push(&self, tag: &str, objects: &[Value]) -> String {
+        let files = objects.iter().enumerate().map(|(index, object)| {
+            let kind = object["kind"].as_str().unwrap_or("object").to_lowercase();
+            (format!("manifests/{index:03}-{kind}.yaml"), object.to_string())
+        });
+        let image = ImageBuilder::of_files(files);
+        let pushed = self.world.registry.push(&format!("bundles/{}", self.name), tag, &image).await;
+        pushed.expect("the registry takes it").reference
+    }
+
+    /// Creates the BundleDeployment; waits for nothing.
+    pub async fn create(&self, objects: &[Value]) -> DynamicObject {
+        let reference = self.push("v1", objects).await;
+        verbs::create(&self.client, &deployment(&self.name, image(&reference))).await.unwrap()
+    }
+
+    /// Creates the BundleDeployment and waits until it is installed.
+    pub async fn install(&self, objects: &[Value]) -> DynamicObject {
+        self.create(objects).await;
+        self.installed().await
+    }
+
+    /// Changes the template; waits for nothing.
+    pub async fn change(&self, tag: &str, objects: &[Value]) {
+        let reference = self.push(tag, objects).await;
+        self.edit(
+            "user",
+            &self.target(),
+            json!({"spec": {"template": {"spec": {"source": {"image": {"ref": reference}}}}}}),
+        )
+        .await;
+    }
+
+    /// Changes the template and waits until the new version is installed.
+    pub async fn pivot(&self, tag: &str, objects: &[Value]) -> DynamicObject {
+        let before = self.status().await["activeBundle"].clone();
+        self.change(tag, objects).await;
+        let done = |object: &DynamicObject| {
+            object.data["status"]["activeBundle"] != before
+                && Expected::is_true("Installed", "InstallationSucceeded").met_by(object)
+        };
+        self.until(&self.target(), "the new version", |object| object.is_some_and(done)).await.unwrap()
+    }
+
+    pub async fn installed(&self) -> DynamicObject {
+        until(&self.client, &self.name, Expected::is_true("Installed", "InstallationSucceeded")).await
+    }
+
+    pub async fn ready(&self) -> DynamicObject {
+        until(&self.client, &self.name, Expected::is_true("Ready", "Succeeded")).await
+    }
+
+    /// Waits for `Installed=False`; returns the message.
+    pub async fn refused(&self, reason: &str, message: &str) -> String {
+        let expected = Expected::is_false("Installed", reason).saying(message);
+        let object = until(&self.client, &self.name, expected).await;
+        verbs::condition(&object, "Installed").unwrap()["message"].as_str().unwrap().to_owned()
+    }
+
+    pub async fn status(&self) -> Value {
+        self.get(&self.target()).await.unwrap().data["status"].clone()
+    }
+
+    pub async fn uid(&self) -> String {
+        self.get(&self.target()).await.unwrap().metadata.uid.unwrap()
+    }
+
+    pub async fn get(&self, target: &Target) -> Option<DynamicObject> {
+        verbs::get(&self.client, target).await.unwrap()
+    }
+
+    /// Waits as long as things may take here.
+    pub async fn until(
+        &self,
+        target: &Target,
+        what: &str,
+        wanted: impl Fn(Option<&DynamicObject>) -> bool,
+    ) -> Option<DynamicObject> {
+        match verbs::await_object(&self.client, target, what, SOON, wanted).await {
+            Ok(object) => object,
+            Err(error) => {
+                let about = verbs::diagnose(&self.client, &self.target()).await;
+                panic!("{error:#}\n=== the deployment\n{about}")
+            }
+        }
+    }
+
+    /// Waits until the object has the value at the pointer.
+    pub async fn until_value(&self, target: &Target, pointer: &str, value: &Value) -> DynamicObject {
+        let found = |object: &DynamicObject| object.data.pointer(pointer) == Some(value);
+        let what = format!("{pointer} = {value}");
+        self.until(target, &what, |object| object.is_some_and(found)).await.unwrap()
+    }
+
+    /// Waits until it is there and carries our marks; returns it.
+    pub async fn until_owned(&self, target: &Target) -> DynamicObject {
+        let uid = self.uid().await;
+        let what = "an owned object";
+        self.until(target, what, |object| object.is_some_and(|object| is_owned(object, &self.name, &uid)))
+            .await
+            .unwrap()
+    }
+
+    pub async fn until_gone(&self, target: &Target) {
+        self.until(target, "its end", |object| object.is_none()).await;
+    }
+
+    /// Nothing changes the object for that long.
+    pub async fn stays(&self, target: &Target, period: Duration) {
+        let version = self.get(target).await.unwrap().metadata.resource_version;
+        let same =
+            |object: Option<&DynamicObject>| object.is_some_and(|object| object.metadata.resource_version == version);
+        verbs::holds_for(&self.client, target, "no change", period, same).await.unwrap();
+    }
+
+    /// Merges a patch as some manager.
+    pub async fn edit(&self, manager: &str, target: &Target, patch: Value) -> DynamicObject {
+        let parameters = PatchParams { field_manager: Some(manager.to_owned()), ..PatchParams::default() };
+        let api = target.api(&self.client).await.unwrap();
+        api.patch(&target.name, &parameters, &Patch::Merge(patch)).await.unwrap()
+    }
+
+    /// Merges a patch into a subresource as some manager.
+    pub async fn edit_sub(&self, sub: &str, manager: &str, target: &Target, patch: Value) {
+        let parameters = PatchParams { field_manager: Some(manager.to_owned()), ..PatchParams::default() };
+        let api = target.api(&self.client).await.unwrap();
+        api.patch_subresource(sub, &target.name, &parameters, &Patch::Merge(patch)).await.unwrap();
+    }
+
+    /// Creates a foreign object.
+    pub async fn foreign(&self, object: &Value) -> DynamicObject {
+        verbs::create(&self.client, object).await.unwrap()
+    }
+
+    pub async fn delete(&self, target: &Target) {
+        verbs::delete(&self.client, target).await.unwrap();
+    }
+
+    pub fn config_map(&self, name: &str, data: Value) -> Value {
+        json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name, "namespace": self.namespace}, "data": data})
+    }
+
+    pub fn in_namespace(&self, api_version: &str, kind: &str, name: &str) -> Target {
+        Target::namespaced(api_version, kind, &self.namespace, name)
+    }
+
+    pub fn config_map_target(&self, name: &str) -> Target {
+        self.in_namespace("v1", "ConfigMap", name)
+    }
+
+    pub fn workload(&self, name: &str, replicas: i64) -> Value {
+        json!({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": name, "namespace": self.namespace},
+            "spec": {"replicas": replicas, "selector": {"matchLabels": {"app": name}}, "template": {
+                "metadata": {"labels": {"app": name}},
+                "spec": {"containers": [{"name": "main", "image": "example.com/none:1", "env": [{"name": "A", "value": "1"}]}]}}}})
+    }
+}
+
+/// Whether the object carries both marks.
+pub fn is_owned(object: &DynamicObject, name: &str, uid: &str) -> bool {
+    let label = |key: &str| object.metadata.labels.as_ref().and_then(|labels| labels.get(key)).map(String::as_str);
+    label("core.rukpak.io/owner-kind") == Some("BundleDeployment")
+        && label("core.rukpak.io/owner-name") == Some(name)
+        && object
+            .metadata
+            .owner_references
+            .iter()
+            .flatten()
+            .any(|owner| owner.uid == uid && owner.controller == Some(true))
+}
+
+/// A definition of a kind `<prefix>` whose spec has `size`, at least 1; returns it with its group.
+pub fn definition(prefix: &str) -> (Value, String) {
+    let group = format!("{}.engine.test", unique_name(prefix));
+    let definition = json!({
+        "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+        "metadata": {"name": format!("gadgets.{group}")},
+        "spec": {"group": group, "scope": "Namespaced",
+            "names": {"kind": "Gadget", "listKind": "GadgetList", "plural": "gadgets", "singular": "gadget"},
+            "versions": [{"name": "v1", "served": true, "storage": true, "subresources": {"status": {}},
+                "schema": {"openAPIV3Schema": {"type": "object", "properties": {
+                    "spec": {"type": "object", "properties": {"size": {"type": "integer", "minimum": 1}}},
+                    "status": {"type": "object", "x-kubernetes-preserve-unknown-fields": true}}}}}]}});
+    (definition, group)
+}
+
+pub fn definition_target(group: &str) -> Target {
+    Target::cluster("apiextensions.k8s.io/v1", "CustomResourceDefinition", &format!("gadgets.{group}"))
+}
+
+pub fn gadget(group: &str, namespace: &str, name: &str, size: i64) -> Value {
+    json!({"apiVersion": format!("{group}/v1"), "kind": "Gadget",
+        "metadata": {"name": name, "namespace": namespace}, "spec": {"size": size}})
+}

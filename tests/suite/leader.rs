@@ -1,0 +1,145 @@
+//! Leader election: of several controllers one writes, and the next goes on where it was.
+
+use std::time::{Duration, Instant};
+
+use kube::Client;
+use kube::api::DynamicObject;
+use rukpak_tests::plane::install::SYSTEM_NAMESPACE;
+use rukpak_tests::verbs::{self, Expected, Target, unique_name};
+use rukpak_tests::world::{SOON, deployment, image, until};
+use rukpak_tests::{ControllerOptions, ImageBuilder, InstallOptions, Plane, Process, Registry, RegistryOptions};
+
+/// Promised by a holder that is to be replaced when it falls silent, in seconds.
+const SHORT: [&str; 3] =
+    ["--leader-elect-lease-duration=3s", "--leader-elect-renew-deadline=2s", "--leader-elect-retry-period=500ms"];
+/// Promised by a holder whose word must not have to be waited for.
+const LONG: [&str; 3] =
+    ["--leader-elect-lease-duration=5m", "--leader-elect-renew-deadline=4m", "--leader-elect-retry-period=1s"];
+/// Far shorter than the long promise, longer than any handover on a busy machine.
+const AT_ONCE: Duration = Duration::from_secs(20);
+
+struct Stage {
+    plane: Plane,
+    client: Client,
+    registry: Registry,
+    folder: tempfile::TempDir,
+}
+
+impl Stage {
+    async fn set() -> Self {
+        let plane = Plane::start().await.expect("the plane starts");
+        let options = InstallOptions { without_webhooks: true, ..InstallOptions::default() };
+        plane.install(&options).await.expect("the manifests apply");
+        let registry = Registry::start(RegistryOptions::default()).await.expect("the registry starts");
+        let client = plane.admin().await.expect("the admin kubeconfig is good");
+        let folder = rukpak_tests::tools::temp_folder("leader").expect("a folder");
+        std::fs::write(folder.path().join("ca.pem"), registry.ca_pem()).expect("the CA file");
+        Self { plane, client, registry, folder }
+    }
+
+    /// A controller in the Pod of this name.
+    async fn start(&self, pod: &str, times: [&str; 3]) -> Process {
+        let mut arguments = vec!["--leader-elect".to_owned()];
+        arguments.push(format!("--source-ca-file={}", self.folder.path().join("ca.pem").display()));
+        arguments.extend(times.map(str::to_owned));
+        let environment = vec![("POD_NAME".to_owned(), pod.to_owned())];
+        let options = ControllerOptions { arguments, environment, ..ControllerOptions::default() };
+        let process = self.plane.start_controller(options).await.expect("the controller starts");
+        process.wait_ready().await.unwrap_or_else(|error| panic!("{pod}: {error:#}"));
+        process
+    }
+
+    /// Waits until the Lease names the Pod; returns the Lease.
+    async fn held_by(&self, pod: &str) -> DynamicObject {
+        let lease = Target::namespaced("coordination.k8s.io/v1", "Lease", SYSTEM_NAMESPACE, "core.rukpak.io");
+        let held = |object: Option<&DynamicObject>| object.is_some_and(|lease| holder(lease) == pod);
+        let found = verbs::await_object(&self.client, &lease, &format!("holder {pod:?}"), SOON, held).await;
+        found.unwrap_or_else(|error| panic!("{error:#}")).expect("held")
+    }
+
+    /// Installs a bundle and checks in whose store its content is.
+    async fn installs(&self, by: &Process) {
+        let name = unique_name("led");
+        let manifest = format!("apiVersion: v1\nkind: Namespace\nmetadata:\n  name: {name}\n");
+        let bundle = ImageBuilder::of_files([("manifests/namespace.yaml", manifest)]);
+        let before = contents(by);
+        let pushed = self.registry.push(&name, "v1", &bundle).await.expect("the registry takes it");
+        verbs::create(&self.client, &deployment(&name, image(&pushed.reference))).await.expect("created");
+        until(&self.client, &name, Expected::is_true("Installed", "InstallationSucceeded")).await;
+        assert!(contents(by) > before, "another process has unpacked {name}");
+    }
+}
+
+fn holder(lease: &DynamicObject) -> &str {
+    lease.data["spec"]["holderIdentity"].as_str().unwrap_or_default()
+}
+
+/// How many contents a store holds.
+fn contents(process: &Process) -> usize {
+    let refs = process.storage.join("v1/refs/bundles");
+    std::fs::read_dir(refs).map(|entries| entries.count()).unwrap_or_default()
+}
+
+#[tokio::test]
+async fn one_of_two_controllers_writes_and_the_other_takes_over() {
+    let stage = Stage::set().await;
+    let first = stage.start("first", SHORT).await;
+    let lease = stage.held_by("first").await;
+    assert_eq!(lease.data["spec"]["leaseDurationSeconds"], 3);
+    assert_eq!(lease.data["spec"]["leaseTransitions"], 0);
+
+    // Who stands by is ready, else a rollout would wait for ever, and does nothing.
+    let second = stage.start("second", LONG).await;
+    stage.installs(&first).await;
+    assert_eq!(contents(&second), 0);
+
+    // Killed, it cannot say so: its promise has to run out.
+    first.kill().await.unwrap();
+    let lease = stage.held_by("second").await;
+    assert_eq!(lease.data["spec"]["leaseTransitions"], 1);
+    stage.installs(&second).await;
+
+    // A restarted container goes on at once, though its promise is one of minutes.
+    let restarted = Instant::now();
+    second.kill().await.unwrap();
+    second.restart().await.unwrap();
+    second.wait_ready().await.unwrap();
+    stage.installs(&second).await;
+    assert!(restarted.elapsed() < AT_ONCE, "{:?}", restarted.elapsed());
+    assert_eq!(stage.held_by("second").await.data["spec"]["leaseTransitions"], 1, "the same holder");
+
+    // Told to end, it gives the Lease back when it can write no more.
+    first.restart().await.unwrap();
+    first.wait_ready().await.unwrap();
+    let told = Instant::now();
+    assert_eq!(second.terminate().await.unwrap(), "exit status: 0");
+    stage.held_by("first").await;
+    assert!(told.elapsed() < AT_ONCE, "{:?}", told.elapsed());
+    eprintln!("handover after SIGTERM took {:?}", told.elapsed());
+    stage.installs(&first).await;
+
+    // One that hung past its deadline finds out before it goes on, and ends.
+    let third = stage.start("third", SHORT).await;
+    first.pause().unwrap();
+    stage.held_by("third").await;
+    stage.installs(&third).await;
+    first.resume().unwrap();
+    assert_eq!(ended(&first).await, "exit status: 1");
+    let log = first.log_tail(5);
+    assert!(log.contains("could not be renewed for 2s (--leader-elect-renew-deadline)"), "{log}");
+    assert_eq!(holder(&stage.held_by("third").await), "third", "the end of the first does not free the Lease");
+}
+
+/// Waits for a process to end by itself.
+async fn ended(process: &Process) -> String {
+    let wait = async {
+        loop {
+            if let Some(status) = process.exit_status().expect("a keeper") {
+                return status;
+            }
+            tokio::task::yield_now().await;
+        }
+    };
+    let ended = tokio::time::timeout(SOON, wait).await;
+    ended.unwrap_or_else(|_| panic!("it does not end; its log:\n{}", process.log_tail(20)))
+}
