@@ -2,33 +2,42 @@
 # from Debian's source package), say what they do, and can be run again.
 
 SHELL := bash
+.SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help tools test demo bench crds build
+.PHONY: help packages tools build test demo bench crds
+
+# For the demo: CLUSTER=current, KEEP=1.
+export CLUSTER KEEP
 
 help: ## Show the targets
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 16
 
-tools: ## Install the Debian packages and find or build kube-apiserver
+packages: ## Install the Debian packages that builds, tests and demo need
 	@tests/tools/apt-packages.sh
-	@echo "control plane: $$(tests/tools/control-plane.sh)"
 
-build: tools ## Build all programs
+tools: packages ## Install the packages, and find kube-apiserver or build it (6 minutes, once)
+	@folder="$$(tests/tools/control-plane.sh)"; echo "kube-apiserver and kube-controller-manager: $$folder" >&2
+
+build: packages ## Build all programs
 	cargo build --workspace --bins
 
 test: tools ## Check formatting and lints, then run every test against real servers
-	cargo fmt --check
+	cargo fmt --all --check
 	cargo clippy --workspace --all-targets -- -D warnings
 	cargo build --workspace --bins
 	cargo test --workspace
 
-export CLUSTER KEEP
-
-demo: build ## Install, upgrade and remove bundles on a control plane of its own (CLUSTER=current, KEEP=1)
-	cargo run --quiet -p rukpak-tests --bin demo
+demo: $(if $(filter current,$(CLUSTER)),packages,tools) ## Install, upgrade and remove bundles, and show it (CLUSTER=current, KEEP=1)
+	@echo "building the programs" >&2
+	@cargo build -p rukpak-controller -p rukpak-webhook -p rukpak-tests $(foreach \
+	  program,rukpak-controller rukpak-webhook rukpak-plane demo,--bin $(program))
+	@cargo run --quiet -p rukpak-tests --bin demo
 
 bench: tools ## Measure speed and memory against a bare client, with optimised programs
 	cargo build --workspace --bins --release
 	cargo run --quiet --release -p rukpak-tests --bin bench
 
-crds: ## Generate crds/generated from the types
+crds: packages ## Generate the CRDs from the types, and render manifests/install.yaml (needs kubectl or kustomize)
 	cargo run --quiet -p rukpak-crds --bin crdgen -- crds/generated
+	cp crds/generated/*.yaml manifests/base/crds/
+	manifests/render.sh

@@ -159,7 +159,8 @@ pub fn source(raw: &BundleSource) -> Result<Source, Findings> {
         }
     };
     // What the type names is reported first: it is what upstream reports, and alone.
-    if parsed.is_some() || !findings.iter().any(|finding| matches!(finding, Finding::MemberMissing(_))) {
+    let is_missing = |finding: &Finding| matches!(finding, Finding::MemberMissing(_) | Finding::NoConfigMaps);
+    if parsed.is_some() || !findings.iter().any(is_missing) {
         unexpected_members(raw, &mut findings);
     }
     match parsed {
@@ -326,6 +327,10 @@ mod tests {
             ),
             (
                 json!({"type": "configMaps"}),
+                r#"bundle.spec.source.configmaps must be set for source type "configmaps""#,
+            ),
+            (
+                json!({"type": "configMaps", "git": git}),
                 r#"bundle.spec.source.configmaps must be set for source type "configmaps""#,
             ),
             (json!({"type": "local"}), r#"source type "local" not supported"#),

@@ -285,12 +285,14 @@ fn upstream(base: &str, ca_pem: &str) -> Result<Upstream> {
 }
 
 /// An HTTP client that trusts one certificate authority, uses no proxy and follows no redirect.
+///
+/// It keeps no connection: each is driven by the runtime that opened it, and the client outlives the runtimes of tests.
 pub fn client(ca_pem: &str) -> Result<reqwest::Client> {
     tools::use_ring();
     let ca = reqwest::Certificate::from_pem(ca_pem.as_bytes()).context("read a CA certificate")?;
     let builder =
         reqwest::Client::builder().tls_certs_only([ca]).no_proxy().redirect(reqwest::redirect::Policy::none());
-    builder.build().context("make an HTTP client")
+    builder.http1_only().pool_max_idle_per_host(0).build().context("make an HTTP client")
 }
 
 async fn pass_on(upstream: &Upstream, request: Request, own_auth: bool) -> Result<(StatusCode, HeaderMap, Bytes)> {

@@ -152,6 +152,14 @@ impl Plane {
         self.order("start-apiserver").await
     }
 
+    /// Has garbage collection know the kinds that are defined now. It learns by itself, but only every 30 s.
+    pub(crate) async fn introduce_kinds(&self) -> Result<()> {
+        match &self.programs {
+            Programs::Kept(_) => self.order("restart-controller-manager").await,
+            Programs::Foreign(_) => Ok(()),
+        }
+    }
+
     /// Ends the plane now, in place of at the drop.
     pub fn end(&self) {
         if let Programs::Kept(keeper) = &self.programs {

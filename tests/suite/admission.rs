@@ -2,6 +2,8 @@
 
 #[path = "admission/certificates.rs"]
 mod certificates;
+#[path = "admission/direct.rs"]
+mod direct;
 #[path = "admission/helpers.rs"]
 mod helpers;
 #[path = "admission/immutability.rs"]

@@ -3,8 +3,11 @@
 mod kinds;
 mod writer;
 
+use std::time::Duration;
+
 use kube::Client;
 use kube::core::Status;
+use kube::core::response::StatusCause;
 
 pub use kinds::{Kind, Kinds, MissingKind, defined_by};
 pub use writer::{Identity, Writer, Written};
@@ -18,6 +21,9 @@ pub enum Error {
     /// No usable answer.
     #[error("the API server could not be asked")]
     Unavailable(#[source] Box<kube::Error>),
+    /// No answer at all.
+    #[error("the API server did not answer within {0:?}")]
+    TimedOut(Duration),
 }
 
 impl Error {
@@ -25,7 +31,7 @@ impl Error {
     pub fn code(&self) -> u16 {
         match self {
             Self::Refused(status) => status.code,
-            Self::Unavailable(_) => 0,
+            Self::Unavailable(_) | Self::TimedOut(_) => 0,
         }
     }
 
@@ -39,15 +45,39 @@ impl Error {
         self.code() == 409
     }
 
+    /// Whether the object of that name has another UID than the request named.
+    ///
+    /// Where the object does not exist this is a conflict; where it exists, the UID counts as a field that must not change.
+    pub fn is_other_object(&self) -> bool {
+        self.code() == 422 && self.has_cause(|cause| cause.field == "metadata.uid")
+    }
+
     /// Whether a create was refused for the resourceVersion that makes an apply a create. Services before Kubernetes 1.21 have
     /// a storage of their own that does so, and only after it has found no such object.
     pub fn refuses_create_by_version(&self) -> bool {
         matches!(self, Self::Refused(status) if status.message == "resourceVersion should not be set on objects to be created")
     }
 
+    /// Whether the API server itself was not to be reached or had no time.
+    pub fn is_unavailable(&self) -> bool {
+        matches!(self.code(), 0 | 429 | 503)
+    }
+
     /// Whether the same request may succeed later without anybody changing anything.
     pub fn is_transient(&self) -> bool {
-        matches!(self.code(), 0 | 408 | 429 | 500 | 502 | 503 | 504)
+        matches!(self.code(), 0 | 408 | 429 | 500 | 502 | 503 | 504) || self.is_termination()
+    }
+
+    /// Whether the namespace or the definition that the object needs is on its way out.
+    fn is_termination(&self) -> bool {
+        self.has_cause(|cause| cause.reason == "NamespaceTerminating")
+            || matches!(self, Self::Refused(status)
+                if status.code == 405 && status.message.contains("custom resource definition is terminating"))
+    }
+
+    fn has_cause(&self, wanted: impl Fn(&StatusCause) -> bool) -> bool {
+        let Self::Refused(status) = self else { return false };
+        status.details.iter().flat_map(|details| &details.causes).any(wanted)
     }
 }
 

@@ -120,6 +120,13 @@ impl WrittenVersions {
         written.get(&uid).is_some_and(|ours| version < *ours)
     }
 
+    /// Whether `object` is as our last write left it: nobody touched it since.
+    pub fn is_last<K: Resource>(&self, object: &K) -> bool {
+        let (Some(uid), Some(version)) = (object.uid(), object.resource_version()) else { return false };
+        let written = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        written.get(&uid).is_some_and(|ours| ours.to_string() == version)
+    }
+
     /// The object is gone.
     pub fn forget(&self, uid: &str) {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(uid);

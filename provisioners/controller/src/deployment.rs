@@ -15,7 +15,7 @@ mod put;
 mod report;
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
 use kube::runtime::controller::Action;
@@ -68,6 +68,9 @@ pub async fn reconcile(deployment: Arc<BundleDeployment>, context: Arc<Context>)
     let desired = desired::bundle(&pass).await;
     let target = converge::choose(&pass, &desired);
     let outcome = converge::converge(&mut pass, target).await?;
+    if let converge::Outcome::Held(remaining) = outcome {
+        return Ok(Action::requeue(remaining));
+    }
     let report = report::report(&pass, &desired, &outcome);
     pass.write(report.status).await?;
     if report.settled {
@@ -137,7 +140,11 @@ impl Pass {
                 self.context.failures.clear(&self.owner.uid);
                 Action::await_change()
             }
-            Next::Retry(class) => self.context.failures.retry(&self.owner.uid, class),
+            Next::Retry(class) => {
+                let delay = self.context.failures.next_delay(&self.owner.uid, class);
+                self.installation.state().hold_until = Some(Instant::now() + delay);
+                Action::requeue(delay)
+            }
             Next::After(delay) => Action::requeue(delay),
         }
     }

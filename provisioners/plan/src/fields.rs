@@ -182,16 +182,18 @@ fn matches_item(item: &Value, wanted: &Value) -> bool {
     }
 }
 
-/// `metadata.managedFields` for an object that we adopt: what upstream's Helm client and this manager own becomes one applied
-/// set of this manager, so that a field can later be removed by leaving it out.
+/// `metadata.managedFields` for an object that becomes ours: what this manager owns by updates, and `with_helm` also what
+/// upstream's Helm client owns, becomes one applied set of this manager, so that a field can later be removed by leaving
+/// it out.
 ///
 /// `None` if there is nothing to move.
-pub fn adopted(meta: &ObjectMeta, manager: &str) -> Option<Vec<ManagedFieldsEntry>> {
-    let is_helm = |entry: &ManagedFieldsEntry| {
-        !is_apply(entry) && !is_sub(entry) && entry.manager.as_deref().is_some_and(|name| HELM_MANAGERS.contains(&name))
+pub fn adopted(meta: &ObjectMeta, manager: &str, with_helm: bool) -> Option<Vec<ManagedFieldsEntry>> {
+    let is_moved = |entry: &ManagedFieldsEntry| {
+        let by = |name| name == manager || (with_helm && HELM_MANAGERS.contains(&name));
+        !is_apply(entry) && !is_sub(entry) && entry.manager.as_deref().is_some_and(by)
     };
     let all: Vec<&ManagedFieldsEntry> = entries(meta).collect();
-    let moved: Vec<&ManagedFieldsEntry> = all.iter().copied().filter(|entry| is_helm(entry)).collect();
+    let moved: Vec<&ManagedFieldsEntry> = all.iter().copied().filter(|entry| is_moved(entry)).collect();
     let last = moved.last().copied()?;
     let own = applied(meta, manager).cloned().unwrap_or_else(|| json!({}));
     let merged = moved.iter().filter_map(|entry| set(entry)).fold(own, |sum, next| union(&sum, next));
@@ -203,7 +205,7 @@ pub fn adopted(meta: &ObjectMeta, manager: &str) -> Option<Vec<ManagedFieldsEntr
         .into_iter()
         .filter(|entry| {
             let is_ours = entry.manager.as_deref() == Some(manager) && is_apply(entry) && !is_sub(entry);
-            !is_helm(entry) && !is_ours
+            !is_moved(entry) && !is_ours
         })
         .cloned()
         .collect();
@@ -258,11 +260,12 @@ mod tests {
             {"manager": "kubectl-edit", "operation": "Update", "apiVersion": "v1", "fieldsType": "FieldsV1", "fieldsV1": {"f:data": {"f:b": {}}}}
         ]}))
         .unwrap();
-        let entries = adopted(&meta, "us").unwrap();
+        assert!(adopted(&meta, "us", false).is_none(), "a manager may be called core and be another one");
+        let entries = adopted(&meta, "us", true).unwrap();
         assert_eq!(entries.len(), 2);
         assert_eq!(entries[1].manager.as_deref(), Some("us"));
         assert_eq!(entries[1].operation.as_deref(), Some("Apply"));
         assert_eq!(entries[1].fields_v1.as_ref().unwrap().0, json!({"f:data": {"f:a": {}}}));
-        assert!(adopted(&ObjectMeta::default(), "us").is_none());
+        assert!(adopted(&ObjectMeta::default(), "us", true).is_none());
     }
 }

@@ -1,1 +1,28 @@
-//! registry+v1 bundles.
+//! registry+v1 bundles: a [`BundleTree`](rukpak_content::BundleTree) to plain Kubernetes objects.
+//!
+//! ```text
+//! load       files to a Bundle        csv, crd, metadata   what is read of them, typed
+//! validate   all findings at once     gate                 what is never installed
+//! config     the user's settings      install_mode         which namespaces may be watched
+//! render     a Bundle to objects      name                 the names of generated objects
+//! ```
+//!
+//! Pure: no I/O, no clock, no client. The same bytes and options always give the same objects and errors.
+
+pub mod config;
+pub mod crd;
+pub mod csv;
+mod decode;
+pub mod gate;
+pub mod install_mode;
+pub mod load;
+pub mod metadata;
+pub mod name;
+pub mod render;
+pub mod validate;
+
+pub use config::DeploymentConfig;
+pub use decode::FieldError;
+pub use load::{Bundle, load};
+pub use render::{Certificates, RenderOptions, render};
+pub use validate::{Finding, Rule, validate};

@@ -81,7 +81,9 @@ impl Plane {
     /// Applies the manifests as the administrator, waits until the CRDs are served, and writes a kubeconfig for each account.
     pub async fn install(&self, options: &InstallOptions) -> Result<Installed> {
         let client = self.admin().await?;
-        let mut installed = match self.installed()? {
+        let earlier = self.installed()?;
+        let is_first = earlier.is_none();
+        let mut installed = match earlier {
             Some(installed) => installed,
             None => Installed { webhook_port: tools::free_port()?, objects: Vec::new() },
         };
@@ -100,6 +102,9 @@ impl Plane {
             if kind(object) == "CustomResourceDefinition" {
                 await_established(&client, object).await?;
             }
+        }
+        if is_first {
+            self.introduce_kinds().await?;
         }
         for account in &options.accounts {
             self.write_account_kubeconfig(&client, SYSTEM_NAMESPACE, account).await?;

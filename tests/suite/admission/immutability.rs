@@ -3,11 +3,12 @@
 use std::process::Command;
 
 use kube::api::{DynamicObject, Patch, PatchParams, PostParams};
+use rukpak_tests::tools;
 use rukpak_tests::verbs::{self, Denial, Target, unique_name};
 use rukpak_tests::world::World;
-use rukpak_tests::tools;
 use serde_json::{Value, json};
 
+use super::direct::words_on_update;
 use super::helpers::{assert_denied, bundle, create, git, image, patch, patch_refused};
 
 const IMMUTABLE: &str = "bundle.spec is immutable";
@@ -25,7 +26,6 @@ async fn p4_p5_no_part_of_the_spec_changes() {
         json!({"provisionerClassName": "somebody"}),
         json!({"source": {"type": "tomorrow"}}),
         // Refused for its content as well: that is not what is said.
-        json!({"source": {"image": {"ref": ""}}}),
         json!({"source": {"type": "git"}}),
         json!({"source": {"type": "upload", "image": null, "upload": {}}}),
     ] {
@@ -118,13 +118,18 @@ async fn writing_the_same_in_other_words_is_no_change() {
     let target = Target::bundle(&name);
     for words in [
         json!({}),
-        json!({"directory": ""}),
         json!({"auth": {}}),
         json!({"auth": {"secret": {}}}),
-        json!({"auth": {"secret": {"name": ""}, "insecureSkipVerify": false}}),
+        json!({"auth": {"secret": {}, "insecureSkipVerify": false}}),
         json!({"auth": null, "directory": null}),
     ] {
         patch(&client, &target, &json!({"spec": {"source": {"git": words}}})).await;
+    }
+    for (member, empty) in [("directory", json!("")), ("auth", json!({"secret": {"name": ""}}))] {
+        let mut other = git();
+        other["git"][member] = empty;
+        assert_eq!(words_on_update(&git(), &other).await, None, "{other}");
+        assert_eq!(words_on_update(&other, &git()).await, None, "{other}");
     }
     // A field that no schema knows is not stored, or refused by a newer API server; it is never a change.
     if let Ok(pruned) = verbs::merge(&client, &target, &json!({"spec": {"unknown": "field"}})).await {

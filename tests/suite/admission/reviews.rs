@@ -1,56 +1,12 @@
 //! Calls of the webhook's own port, as the API server makes them: what an API server would never send, or would prune.
 
-use std::net::SocketAddr;
-
-use base64::Engine;
-use base64::prelude::BASE64_STANDARD;
 use reqwest::StatusCode;
 use reqwest::header::CONTENT_TYPE;
-use rukpak_tests::verbs::{self, Target};
 use rukpak_tests::world::World;
 use serde_json::{Value, json};
 
+use super::direct::{answer, review, webhook};
 use super::helpers::{bundle, image};
-
-const SERVICE: &str = "rukpak-webhook-service.rukpak-system.svc";
-const PATH: &str = "/validate-core-rukpak-io-v1alpha1-bundle";
-
-/// A client that trusts what the API server trusts, and the URL of the webhook.
-async fn webhook() -> (reqwest::Client, String) {
-    let world = World::shared().await;
-    let name = "rukpak-validating-webhook-configuration";
-    let target = Target::cluster("admissionregistration.k8s.io/v1", "ValidatingWebhookConfiguration", name);
-    let configuration = verbs::get(&world.admin().await, &target).await.expect("it can be read").expect("it exists");
-    let bundle = configuration.data["webhooks"][0]["clientConfig"]["caBundle"].as_str().expect("it has a caBundle");
-    let pem = BASE64_STANDARD.decode(bundle).expect("caBundle is base64");
-    let authorities = reqwest::Certificate::from_pem_bundle(&pem).expect("caBundle is PEM");
-    let port = world.plane.installed().expect("nobody panicked").expect("it is installed").webhook_port;
-    let client = reqwest::Client::builder()
-        .tls_certs_only(authorities)
-        .resolve(SERVICE, SocketAddr::from(([127, 0, 0, 1], port)))
-        .no_proxy()
-        .build()
-        .expect("the client is well-formed");
-    (client, format!("https://{SERVICE}:{port}{PATH}"))
-}
-
-fn review(operation: &str, old: &Value, new: &Value) -> Value {
-    json!({"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": {
-        "uid": "705ab4f5-6393-11e8-b7cc-42010a800002",
-        "kind": {"group": "core.rukpak.io", "version": "v1alpha1", "kind": "Bundle"},
-        "resource": {"group": "core.rukpak.io", "version": "v1alpha1", "resource": "bundles"},
-        "name": "b", "operation": operation, "userInfo": {"username": "tests"}, "object": new, "oldObject": old}})
-}
-
-async fn answer(review: &Value) -> Value {
-    let (client, url) = webhook().await;
-    let answer = client.post(url).json(review).send().await.expect("the webhook answers");
-    assert_eq!(answer.status(), StatusCode::OK);
-    let answer: Value = answer.json().await.expect("the answer is JSON");
-    assert_eq!((&answer["apiVersion"], &answer["kind"]), (&json!("admission.k8s.io/v1"), &json!("AdmissionReview")));
-    assert_eq!(answer["response"]["uid"], review["request"]["uid"]);
-    answer["response"].clone()
-}
 
 #[tokio::test]
 async fn fields_that_no_schema_knows_are_immutable_too() {
@@ -61,7 +17,10 @@ async fn fields_that_no_schema_knows_are_immutable_too() {
     assert_eq!(response["allowed"], false);
     let status = &response["status"];
     assert_eq!(status["code"], 403);
-    assert_eq!((&status["reason"], &status["message"]), (&json!("bundle.spec is immutable"), &json!("bundle.spec is immutable")));
+    assert_eq!(
+        (&status["reason"], &status["message"]),
+        (&json!("bundle.spec is immutable"), &json!("bundle.spec is immutable"))
+    );
     assert_eq!(answer(&review("UPDATE", &new, &old)).await["allowed"], false, "nor may they go");
     assert_eq!(answer(&review("UPDATE", &new, &new)).await["allowed"], true);
 }

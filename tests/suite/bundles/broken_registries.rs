@@ -43,7 +43,7 @@ async fn trouble_with_the_manifest() {
         (StatusCode::INTERNAL_SERVER_ERROR, "the registry answered 500 Internal Server Error"),
         (StatusCode::SERVICE_UNAVAILABLE, "the registry answered 503 Service Unavailable"),
         (StatusCode::TOO_MANY_REQUESTS, "the registry answered 429 Too Many Requests"),
-        (StatusCode::UNAUTHORIZED, "access denied (401 Unauthorized"),
+        (StatusCode::UNAUTHORIZED, "the registry asks for authentication in a way that is not supported"),
         (StatusCode::FORBIDDEN, "access denied (403 Forbidden"),
     ] {
         scene_case(Rule::on("/manifests/", status(code)), text).await;

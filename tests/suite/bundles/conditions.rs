@@ -1,9 +1,9 @@
 //! What a Bundle's status says, and when: for people, for kubectl wait, for kstatus.
 
+use kube::api::DynamicObject;
 use rukpak_tests::faulty::{Fault, Rule};
 use rukpak_tests::verbs::{self, Expected, Target, unique_name};
 use rukpak_tests::world::image;
-use kube::api::DynamicObject;
 
 use crate::hands::{PATIENCE, Scene, good, message};
 
@@ -44,10 +44,7 @@ async fn work_is_said_while_it_is_done() {
     server.add(Rule::on("/blobs/", Fault::Slow(64, std::time::Duration::from_millis(200))));
     hands.bundle(&name, image(&format!("{}/{name}:v1", server.host()))).await;
     let bundle = hands.condition(&name, Expected::is_false("Unpacked", "Unpacking")).await;
-    assert_eq!(
-        shown(&bundle),
-        ["Unpacked=False/Unpacking", "Ready=False/Progressing", "Reconciling=True/Progressing"]
-    );
+    assert_eq!(shown(&bundle), ["Unpacked=False/Unpacking", "Ready=False/Progressing", "Reconciling=True/Progressing"]);
     assert_eq!(bundle.data["status"]["phase"], "Unpacking");
     assert_eq!(message(&bundle, "Unpacked"), "Fetching and unpacking the image Bundle");
     // Slow is not wrong.

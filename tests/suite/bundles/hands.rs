@@ -239,7 +239,8 @@ impl Hands {
 
     /// Whether any content in the store has `needle` in one of its files.
     pub fn holds(&self, needle: &str) -> bool {
-        let folders = std::fs::read_dir(self.storage.join("v1/content/sha256")).expect("the store has a content folder");
+        let folders =
+            std::fs::read_dir(self.storage.join("v1/content/sha256")).expect("the store has a content folder");
         let folders = folders.map(|folder| folder.expect("the folder can be read").path());
         let files = folders.flat_map(|folder| std::fs::read_dir(folder).expect("the folder can be read"));
         files.map(|file| file.expect("the folder can be read").path()).any(|file| {

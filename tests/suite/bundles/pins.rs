@@ -14,7 +14,8 @@ const WHILE: Duration = Duration::from_secs(2);
 /// Touches a Bundle and watches that its status stays the same to the letter.
 async fn stays(hands: &Hands, name: &str, before: &Value) {
     hands.touch(name).await;
-    let same = |object: Option<&kube::api::DynamicObject>| object.is_some_and(|object| object.data["status"] == *before);
+    let same =
+        |object: Option<&kube::api::DynamicObject>| object.is_some_and(|object| object.data["status"] == *before);
     verbs::holds_for(&hands.client, &Target::bundle(name), "its status", WHILE, same).await.unwrap();
 }
 

@@ -177,7 +177,11 @@ async fn p11_git_by_tag() {
     let (light, annotated) = (unique_name("p11"), unique_name("p11"));
     for (name, is_light) in [(light, true), (annotated, false)] {
         let (repository, commit) = repository(&scene.world.git, &name, "");
-        if is_light { repository.light_tag("v0.0.2").unwrap() } else { repository.annotated_tag("v0.0.2").unwrap() };
+        if is_light {
+            repository.light_tag("v0.0.2").unwrap()
+        } else {
+            repository.annotated_tag("v0.0.2").unwrap()
+        };
         repository.write(&[("manifests/object.yaml", manifest("later"))]).unwrap();
         repository.commit("second").unwrap();
         unpacks(&hands, &name, git(&scene.world.git.url(&name), json!({"tag": "v0.0.2"})), &commit).await;

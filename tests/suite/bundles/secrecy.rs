@@ -88,6 +88,7 @@ async fn credentials_are_nowhere_to_be_read() {
         secrets.extend(key.lines().filter(|line| !line.starts_with("-----")).skip(1).map(str::to_owned));
     }
     let log = std::fs::read_to_string(world.controller.log_path()).unwrap();
+    assert!(log.contains("access denied"), "the log says why a Bundle waits");
     for secret in &secrets {
         let line = log.lines().find(|line| line.contains(secret.as_str()));
         assert_eq!(line, None, "{secret:?} is in the controller's log");

@@ -69,7 +69,8 @@ async fn an_update_names_the_object_it_means() {
             case.foreign(&case.config_map("a", json!({"x": "0"}))).await;
         }
         let refused = api.patch("a", &PatchParams::apply("guard").force(), &Patch::Apply(body(none))).await;
-        assert!(matches!(refused, Err(kube::Error::Api(status)) if status.code == 409), "exists: {exists}");
+        let Err(kube::Error::Api(status)) = refused else { panic!("exists: {exists}: {refused:?}") };
+        assert_eq!(status.code, 409, "exists: {exists}: {status:?}");
     }
 }
 

@@ -10,6 +10,7 @@ use k8s_openapi::api::admissionregistration::v1::ValidatingWebhookConfiguration;
 use k8s_openapi::api::core::v1::Secret;
 use kube::runtime::{WatchStreamExt, watcher};
 use kube::{Api, Client};
+use rustls::pki_types::CertificateDer;
 use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 
@@ -49,6 +50,8 @@ pub struct Keeper {
     installed: Arc<Installed>,
     seen: Seen,
     serving: Option<Identity>,
+    /// The authority that signed it.
+    authority: Option<CertificateDer<'static>>,
     /// Since when the configuration has held this bundle.
     current: Option<(Vec<u8>, Instant)>,
     retry: Duration,
@@ -74,9 +77,8 @@ impl Keeper {
     /// A keeper that has seen nothing yet.
     pub fn new(client: Client, settings: Settings, installed: Arc<Installed>) -> Self {
         let cluster = Cluster::new(client, &settings);
-        let (seen, serving, current, retry) =
-            (Seen { secret: Sight::Unknown, configuration: Sight::Unknown }, None, None, RETRY_MIN);
-        Self { cluster, settings, installed, seen, serving, current, retry }
+        let seen = Seen { secret: Sight::Unknown, configuration: Sight::Unknown };
+        Self { cluster, settings, installed, seen, serving: None, authority: None, current: None, retry: RETRY_MIN }
     }
 
     /// Runs until `stop`.
@@ -141,6 +143,7 @@ impl Keeper {
                 self.installed.install(stored.identity());
                 tracing::info!(secret = self.settings.secret, "serving the certificate of the Secret");
                 self.serving = Some(stored.identity().clone());
+                self.authority = stored.authorities().first().cloned();
             }
             // Only a usable Secret asks for these.
             (Step::Prune | Step::Publish | Step::Serve, Err(_)) => {}
@@ -154,11 +157,14 @@ impl Keeper {
         stored: Result<Stored, Unusable>,
         now: SystemTime,
     ) -> Result<(), Error> {
-        let beside = match &stored {
+        let known = match &stored {
             Ok(stored) => stored.authorities().to_vec(),
-            // What is served until the new certificate is trusted must stay trusted; the configuration knows by whom.
+            // What other replicas serve until the new certificate is trusted must stay trusted.
             Err(_) => cluster::trusted(self.seen.configuration.object()),
         };
+        // Only so many are kept, and what we serve ourselves comes first.
+        let mut beside: Vec<_> = self.authority.iter().cloned().collect();
+        beside.extend(known.into_iter().filter(|authority| Some(authority) != self.authority.as_ref()));
         let secret = self.seen.secret.object();
         let written = self.cluster.issue(secret, &self.settings, &beside, now).await?;
         self.seen.secret = Sight::Present(written);

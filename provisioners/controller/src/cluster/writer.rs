@@ -1,12 +1,14 @@
 //! Every write to an object of a bundle. Nothing else in the program sends one.
 
 use std::fmt;
+use std::time::Duration;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use kube::api::{DeleteParams, DynamicObject, Patch, PatchParams, Preconditions};
+use kube::api::{DeleteParams, DynamicObject, Patch, PatchParams, PostParams, Preconditions};
 use kube::core::{ApiResource, PartialObjectMeta};
 use kube::{Api, Client};
 use rukpak_crds::names::FIELD_MANAGER;
+use rukpak_plan::Owner;
 use serde_json::{Value, json};
 use tokio::sync::Semaphore;
 
@@ -41,6 +43,9 @@ pub struct Written {
     pub body: Value,
 }
 
+/// The API server gives up on a request after a minute; what takes longer is a connection that leads nowhere.
+const ANSWERED_WITHIN: Duration = Duration::from_secs(70);
+
 /// Sends writes, a bounded number at once.
 pub struct Writer {
     client: Client,
@@ -71,19 +76,18 @@ impl Writer {
 
     /// Server-side apply of `body`, forced for the fields that it names.
     pub async fn apply(&self, identity: &Identity, body: &Value, dry_run: bool) -> Result<Written, Error> {
-        let params = PatchParams { dry_run, ..PatchParams::apply(FIELD_MANAGER).force() };
-        self.apply_with(identity, body, &params).await
-    }
-
-    /// Server-side apply of an object that was not there a moment ago. Not forced: if somebody made it in between, the apply
-    /// fails where it differs.
-    pub async fn apply_new(&self, identity: &Identity, body: &Value) -> Result<Written, Error> {
-        self.apply_with(identity, body, &PatchParams::apply(FIELD_MANAGER)).await
-    }
-
-    async fn apply_with(&self, identity: &Identity, body: &Value, params: &PatchParams) -> Result<Written, Error> {
         let _permit = self.permit().await;
-        let object = self.api(identity).patch(&identity.name, params, &Patch::Apply(body)).await?;
+        let params = PatchParams { dry_run, ..PatchParams::apply(FIELD_MANAGER).force() };
+        let object = answered(self.api(identity).patch(&identity.name, &params, &Patch::Apply(body))).await?;
+        Ok(Written { metadata: object.metadata, body: object.data })
+    }
+
+    /// Creates the object by a POST. Its fields are then those of an update by us, not of an apply: see [`Self::move_fields`].
+    pub async fn create(&self, identity: &Identity, body: &Value, dry_run: bool) -> Result<Written, Error> {
+        let new: DynamicObject = serde_json::from_value(body.clone()).map_err(unreadable)?;
+        let _permit = self.permit().await;
+        let params = PostParams { dry_run, field_manager: Some(FIELD_MANAGER.to_owned()) };
+        let object = answered(self.api(identity).create(&params, &new)).await?;
         Ok(Written { metadata: object.metadata, body: object.data })
     }
 
@@ -91,14 +95,14 @@ impl Writer {
     pub async fn metadata(&self, identity: &Identity) -> Result<Option<ObjectMeta>, Error> {
         let _permit = self.permit().await;
         let found: Option<PartialObjectMeta<DynamicObject>> =
-            self.api(identity).get_metadata_opt(&identity.name).await?;
+            answered(self.api(identity).get_metadata_opt(&identity.name)).await?;
         Ok(found.map(|object| object.metadata))
     }
 
     /// The whole object; `None` if it is not there.
     pub async fn get(&self, identity: &Identity) -> Result<Option<Written>, Error> {
         let _permit = self.permit().await;
-        let found = self.api(identity).get_opt(&identity.name).await?;
+        let found = answered(self.api(identity).get_opt(&identity.name)).await?;
         Ok(found.map(|object| Written { metadata: object.metadata, body: object.data }))
     }
 
@@ -112,46 +116,56 @@ impl Writer {
             }),
             ..DeleteParams::background()
         };
-        match self.api(identity).delete(&identity.name, &params).await.map_err(Error::from) {
+        match answered(self.api(identity).delete(&identity.name, &params)).await {
             Err(error) if !error.is_not_found() => Err(error),
             _ => Ok(()),
         }
     }
 
-    /// Takes our marks off an object, so that neither we nor garbage collection will ever delete it.
-    pub async fn release(&self, identity: &Identity, metadata: &ObjectMeta, owner_uid: &str) -> Result<(), Error> {
+    /// Takes our marks off an object, so that neither we nor garbage collection will ever delete it. A later version of the
+    /// same deployment that has the object may take it back.
+    pub async fn release(&self, identity: &Identity, metadata: &ObjectMeta, owner: &Owner) -> Result<(), Error> {
         use rukpak_crds::names;
         let _permit = self.permit().await;
         let others: Vec<_> =
-            metadata.owner_references.iter().flatten().filter(|reference| reference.uid != owner_uid).collect();
+            metadata.owner_references.iter().flatten().filter(|reference| reference.uid != owner.uid).collect();
         let patch = json!({"metadata": {
             "resourceVersion": metadata.resource_version,
             "labels": {names::OWNER_KIND: null, names::OWNER_NAME: null},
-            "annotations": {names::OWNER_UID: null, names::PRIMARY_RESOURCE: null, names::PRIMARY_RESOURCE_TYPE: null},
+            "annotations": {names::OWNER_UID: null, names::PRIMARY_RESOURCE: null, names::PRIMARY_RESOURCE_TYPE: null,
+                names::ADOPT_BY: owner.name},
             "ownerReferences": others,
         }});
         let params = PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() };
-        self.api(identity).patch_metadata(&identity.name, &params, &Patch::Merge(patch)).await?;
+        answered(self.api(identity).patch_metadata(&identity.name, &params, &Patch::Merge(patch))).await?;
         Ok(())
     }
 
-    /// Rewrites who owns which fields, provided the object is still the one that was looked at.
+    /// Rewrites who owns which fields, provided the object is still the one that was looked at. Returns what it is then.
     pub async fn move_fields(
         &self,
         identity: &Identity,
         metadata: &ObjectMeta,
         managed_fields: &[k8s_openapi::apimachinery::pkg::apis::meta::v1::ManagedFieldsEntry],
-    ) -> Result<(), Error> {
+    ) -> Result<ObjectMeta, Error> {
         let _permit = self.permit().await;
-        let patch: Patch<()> = Patch::Json(
-            serde_json::from_value(json!([
-                {"op": "test", "path": "/metadata/resourceVersion", "value": metadata.resource_version},
-                {"op": "replace", "path": "/metadata/managedFields", "value": managed_fields},
-            ]))
-            .map_err(|error| Error::Unavailable(Box::new(kube::Error::SerdeError(error))))?,
-        );
+        let patch = json!({"metadata": {
+            "resourceVersion": metadata.resource_version,
+            "managedFields": managed_fields,
+        }});
         let params = PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() };
-        self.api(identity).patch_metadata(&identity.name, &params, &patch).await?;
-        Ok(())
+        let object = answered(self.api(identity).patch_metadata(&identity.name, &params, &Patch::Merge(patch))).await?;
+        Ok(object.metadata)
     }
+}
+
+async fn answered<T>(request: impl Future<Output = Result<T, kube::Error>>) -> Result<T, Error> {
+    match tokio::time::timeout(ANSWERED_WITHIN, request).await {
+        Ok(answer) => answer.map_err(Error::from),
+        Err(_) => Err(Error::TimedOut(ANSWERED_WITHIN)),
+    }
+}
+
+fn unreadable(error: serde_json::Error) -> Error {
+    Error::Unavailable(Box::new(kube::Error::SerdeError(error)))
 }

@@ -11,6 +11,7 @@ use kube::runtime::conditions::is_crd_established;
 use kube::runtime::wait::await_condition;
 use rukpak_crds::names::FIELD_MANAGER;
 use rukpak_plain::ObjectKey;
+use rukpak_plan::drift::Drift;
 use rukpak_plan::{Mark, Phase, health};
 use serde_json::{Value, json};
 
@@ -43,6 +44,11 @@ impl Failed {
     /// Whether it looks as if a kind, or something referred to, is missing.
     pub fn is_not_found(&self) -> bool {
         self.0.iter().any(put::Error::is_not_found)
+    }
+
+    /// Whether all of it failed only because the API server was not to be reached.
+    pub fn is_unavailable(&self) -> bool {
+        self.0.iter().all(put::Error::is_unavailable)
     }
 
     /// Whether everything may pass by itself soon.
@@ -82,21 +88,24 @@ async fn apply_one(pass: &Pass, step: &Step, before: &Before<'_>) -> Result<(), 
         Some(_) => with_scale(pass, step, before).await,
         None => step.clone(),
     };
+    if let Outcome::Applied(written) = put_once_served(pass, &step, uid).await? {
+        note(pass, &step, &written);
+    }
+    Ok(())
+}
+
+/// Puts the object, and waits for its kind where the bundle brings that.
+pub(crate) async fn put_once_served(pass: &Pass, step: &Step, uid: Option<&str>) -> Result<Outcome, put::Error> {
     let mut waited = Duration::ZERO;
     loop {
-        match put(pass, &step, uid, Mode::Real).await {
-            Ok(Outcome::Applied(written)) => {
-                note(pass, &step, &written);
-                return Ok(());
-            }
-            Ok(Outcome::Used) => return Ok(()),
+        match put(pass, step, uid, Mode::Real).await {
             // A kind becomes served a moment after its definition is Established, and nothing tells when.
             Err(error) if step.brought && error.is_not_found() && waited < SERVED_WITHIN => {
                 let pause = (waited / 2).clamp(Duration::from_millis(20), Duration::from_secs(1));
                 tokio::time::sleep(pause).await;
                 waited += pause;
             }
-            Err(error) => return Err(error),
+            other => return other,
         }
     }
 }
@@ -121,8 +130,14 @@ async fn with_scale(pass: &Pass, step: &Step, before: &Before<'_>) -> Step {
 pub(crate) fn note(pass: &Pass, step: &Step, written: &Written) {
     let mark = Mark::of(&written.metadata, &pass.owner, FIELD_MANAGER);
     let health = health::assess(&whole(&step.identity, written), Timestamp::now());
-    let applied = Applied { identity: step.identity.clone(), mark, health, read_at: Instant::now() };
+    let applied = Applied { identity: step.identity.clone(), mark: mark.clone(), health, read_at: Instant::now() };
     pass.installation.state().objects.insert(step.key.clone(), applied);
+    // What a watch saw before this was noted, nobody was told of.
+    let missed = pass.context.dependents.get(&step.key);
+    if missed.is_some_and(|seen| seen.owner == pass.owner && mark.drift(&seen.mark) != Drift::None) {
+        pass.installation.state().suspects.insert(step.key.clone());
+        pass.context.wake.deployment(&pass.owner.name);
+    }
 }
 
 /// The object as one JSON value, for the health rules. Only the parts of the metadata that they read.
@@ -149,7 +164,7 @@ fn without_nulls(mut value: Value) -> Value {
 }
 
 /// Waits until the definitions are Established. What comes after retries where a kind is not served even then.
-async fn served(pass: &Pass, definitions: &[&Step]) {
+pub(crate) async fn served(pass: &Pass, definitions: &[&Step]) {
     let api: Api<CustomResourceDefinition> = Api::all(pass.context.client.clone());
     let waits = definitions
         .iter()

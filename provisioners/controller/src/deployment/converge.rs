@@ -34,6 +34,8 @@ pub(crate) enum Target {
 pub(crate) enum Outcome {
     /// There was nothing to do anything with.
     Nothing,
+    /// The last attempt failed a moment ago and nothing changed since; this is how long to wait. The status stays.
+    Held(Duration),
     /// The content is not in the store at the moment; its Bundle has been asked to fetch it again.
     Refilling,
     /// The content cannot be loaded.
@@ -102,6 +104,9 @@ pub(crate) async fn converge(pass: &mut Pass, target: Target) -> Result<Outcome,
         health::refresh(pass).await;
         return Ok(settled(pass, &content));
     }
+    if let Some(remaining) = held(pass).filter(|_| !drifted) {
+        return Ok(Outcome::Held(remaining));
+    }
     let objects = match load::objects(pass.context.store.clone(), content.clone(), pass.context.limits.clone()).await {
         Ok(objects) => objects,
         Err(load::Error::Lost(why)) => return Ok(refill(pass, &why).await),
@@ -120,6 +125,16 @@ pub(crate) async fn converge(pass: &mut Pass, target: Target) -> Result<Outcome,
         return Ok(repair(pass, &plan).await);
     }
     install(pass, plan, &target).await
+}
+
+/// How long a failed attempt is still to be waited for. Our own status write wakes us, and must not be taken for a reason to try
+/// again; whoever touches the deployment, on the other hand, wants it tried now.
+fn held(pass: &Pass) -> Option<Duration> {
+    if !pass.context.written.is_last(&*pass.deployment) {
+        return None;
+    }
+    let until = pass.installation.state().hold_until?;
+    until.checked_duration_since(Instant::now()).filter(|remaining| !remaining.is_zero())
 }
 
 /// After a restart: if the cluster has what the status says was applied, there is nothing to do but to remember it.
@@ -197,7 +212,12 @@ async fn install(pass: &mut Pass, plan: Plan, target: &Target) -> Result<Outcome
     let before = inventory(pass);
     let had: BTreeSet<InventoryKind> = before.kinds.iter().cloned().collect();
     let kinds: BTreeSet<InventoryKind> = had.iter().cloned().chain(plan.inventory()).collect();
-    let previous = previous(pass, &plan, target).await;
+    let replaced = installed(pass).filter(|content| *content != plan.content && matches!(target, Target::Desired(_)));
+    let is_pivot = replaced.is_some();
+    let previous = match previous(pass, replaced).await {
+        Ok(previous) => previous,
+        Err(refilling) => return Ok(refilling),
+    };
     let members = match prune::members(pass, &had).await {
         Ok(members) => members,
         Err(error) => return Ok(interrupted(pass, &error)),
@@ -205,7 +225,7 @@ async fn install(pass: &mut Pass, plan: Plan, target: &Target) -> Result<Outcome
     let uids = prune::uids(&members);
     let bodies = previous.as_ref().map(|previous| &previous.steps);
     let known = Before { uids: &uids, bodies };
-    if previous.is_some()
+    if is_pivot
         && let Err(failed) = apply::dry_run(pass, &plan, &known).await
     {
         return Ok(failed_pivot(pass, &plan, reason::ERROR_GETTING_RELEASE_STATE, failed.message()));
@@ -218,19 +238,20 @@ async fn install(pass: &mut Pass, plan: Plan, target: &Target) -> Result<Outcome
     }
 }
 
-/// The plan of the content that this pivot replaces; `None` on a first installation, and where nothing changes.
-async fn previous(pass: &Pass, plan: &Plan, target: &Target) -> Option<Plan> {
-    let content = installed(pass)?;
-    if content == plan.content || matches!(target, Target::Installed(_)) {
-        return None;
-    }
-    let objects = load::objects(pass.context.store.clone(), content.clone(), pass.context.limits.clone())
-        .await
-        .inspect_err(|error| {
-            tracing::warn!(deployment = %pass.owner.name, error = %crate::error::Chain(error),
+/// The plan of the content that a pivot replaces: what it falls back to. Content that the store lost is fetched again first, as
+/// long as there is a Bundle that can; without one the pivot goes on, and cannot be undone.
+async fn previous(pass: &Pass, replaced: Option<Digest>) -> Result<Option<Plan>, Outcome> {
+    let Some(content) = replaced else { return Ok(None) };
+    let limits = pass.context.limits.clone();
+    match load::objects(pass.context.store.clone(), content.clone(), limits).await {
+        Ok(objects) => Ok(plan::plan(pass, content, &objects).await.ok()),
+        Err(load::Error::Lost(why)) if super::desired::unpacked(pass, &content) => Err(refill(pass, &why).await),
+        Err(error) => {
+            tracing::warn!(deployment = %pass.owner.name, error = %crate::error::Chain(&error),
                 "the installed content cannot be loaded: this pivot cannot be undone");
-        });
-    plan::plan(pass, content, &objects.ok()?).await.ok()
+            Ok(None)
+        }
+    }
 }
 
 /// Writes ahead: the kinds that will be used, and the content that is about to be installed.

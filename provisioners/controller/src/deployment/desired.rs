@@ -62,6 +62,15 @@ pub(crate) fn owned(pass: &Pass) -> Vec<Arc<Bundle>> {
     owned
 }
 
+/// Whether some Bundle of this deployment is pinned to `content`, so that it can be fetched again.
+pub(crate) fn unpacked(pass: &Pass, content: &Digest) -> bool {
+    let content = content.to_string();
+    owned(pass).iter().any(|bundle| {
+        let pin = bundle.status.as_ref().and_then(|status| status.pin.as_ref());
+        pin.is_some_and(|pin| pin.content_digest == content)
+    })
+}
+
 fn is_owned(bundle: &Bundle, uid: &str) -> bool {
     bundle.owner_references().iter().any(|owner| owner.uid == uid && owner.controller == Some(true))
 }

@@ -4,15 +4,15 @@ use std::collections::BTreeSet;
 use std::time::Instant;
 
 use futures::StreamExt;
-use rukpak_crds::names::FIELD_MANAGER;
+use rukpak_crds::names::{self, FIELD_MANAGER};
 use rukpak_plain::ObjectKey;
 use rukpak_plan::drift::Drift;
-use rukpak_plan::fields;
+use rukpak_plan::{Phase, fields};
 
 use super::Pass;
-use super::apply::{Failed, note};
+use super::apply::{Failed, note, put_once_served, served};
 use super::plan::{Plan, Step};
-use super::put::{self, Mode, Outcome, keep_scale, put};
+use super::put::{self, Outcome, keep_scale};
 use crate::cluster::Written;
 
 const PARALLEL: usize = 16;
@@ -26,12 +26,28 @@ pub(crate) fn any(pass: &Pass) -> bool {
     !state.suspects.is_empty()
 }
 
-/// Repairs every suspect.
+/// Repairs every suspect, in the order of applying: a namespace may have gone with all that was in it.
 pub(crate) async fn repair(pass: &Pass, plan: &Plan) -> Result<(), Failed> {
-    let suspects: BTreeSet<ObjectKey> = std::mem::take(&mut pass.installation.state().suspects);
-    let drifted: Vec<&Step> = suspects.iter().filter_map(|key| plan.steps.get(key)).collect();
+    let mut suspects: BTreeSet<ObjectKey> = std::mem::take(&mut pass.installation.state().suspects);
+    for phase in Phase::ALL {
+        let drifted: Vec<&Step> = plan.phase(phase).filter(|step| suspects.remove(&step.key)).collect();
+        if let Err(failed) = repair_phase(pass, &drifted).await {
+            let mut state = pass.installation.state();
+            state.suspects.append(&mut suspects);
+            // Something that is not ours, and that no watch shows, went with it: all has to be applied.
+            state.complete &= !failed.is_not_found();
+            return Err(failed);
+        }
+        if phase == Phase::Definitions && !drifted.is_empty() {
+            served(pass, &drifted).await;
+        }
+    }
+    Ok(())
+}
+
+async fn repair_phase(pass: &Pass, drifted: &[&Step]) -> Result<(), Failed> {
     let repairs: Vec<_> =
-        drifted.into_iter().map(|step| async move { (step.key.clone(), one(pass, step).await) }).collect();
+        drifted.iter().map(|step| async move { (step.key.clone(), one(pass, step).await) }).collect();
     let results = futures::stream::iter(repairs).buffer_unordered(PARALLEL).collect::<Vec<_>>().await;
     let mut failed = Vec::new();
     for (key, result) in results {
@@ -60,7 +76,7 @@ async fn one(pass: &Pass, step: &Step) -> Result<(), put::Error> {
     // The same object, whatever marks it lost; another one of that name has to show whose it is.
     let uid = uid.filter(|uid| Some(uid) == known.as_ref());
     let step = live.as_ref().map_or_else(|| step.clone(), |live| contested(pass, step, live));
-    match put(pass, &step, uid.as_deref(), Mode::Real).await? {
+    match put_once_served(pass, &step, uid.as_deref()).await? {
         Outcome::Applied(written) => {
             tracing::info!(deployment = %pass.owner.name, object = %step.identity, "drift repaired");
             remember(pass, &step, &written);
@@ -78,7 +94,7 @@ fn contested(pass: &Pass, step: &Step, live: &Written) -> Step {
     let contest = state.contests.entry(step.key.clone()).or_default();
     if let Some(set) = &contest.set {
         let mut taken = fields::taken(set, &live.metadata, FIELD_MANAGER);
-        taken.retain(|field| field.subresource.is_empty());
+        taken.retain(|field| field.subresource.is_empty() && !is_mark(&field.path));
         for field in contest.count(taken, Instant::now()) {
             tracing::warn!(deployment = %pass.owner.name, object = %step.identity, field = %field.words(),
                 manager = %field.manager, "retaken again and again; left to that manager");
@@ -88,6 +104,19 @@ fn contested(pass: &Pass, step: &Step, live: &Written) -> Step {
         fields::remove(&mut step.body, &field.path);
     }
     step
+}
+
+/// Whether the path leads to what shows whose the object is: that is never left to others, or pruning would forget it.
+fn is_mark(path: &[String]) -> bool {
+    let [metadata, field, rest @ ..] = path else { return false };
+    metadata == "f:metadata"
+        && match field.as_str() {
+            "f:ownerReferences" => true,
+            "f:labels" | "f:annotations" => rest.iter().any(|key| {
+                [names::OWNER_KIND, names::OWNER_NAME, names::OWNER_UID].iter().any(|name| key.strip_prefix("f:") == Some(name))
+            }),
+            _ => false,
+        }
 }
 
 fn remember(pass: &Pass, step: &Step, written: &Written) {

@@ -41,33 +41,46 @@ pub(crate) async fn refresh(pass: &Pass) {
     let read = futures::stream::iter(reads).buffer_unordered(PARALLEL).collect::<Vec<_>>().await;
     let mut state = pass.installation.state();
     for (key, health) in read {
-        if let Some(applied) = state.objects.get_mut(&key) {
-            applied.health = health;
-            applied.read_at = Instant::now();
+        let Some(applied) = state.objects.get_mut(&key) else { continue };
+        applied.read_at = Instant::now();
+        match health {
+            Some(health) => applied.health = health,
+            // It could not be read: nothing will tell when it can be.
+            None => {
+                state.restless.insert(key);
+            }
         }
     }
 }
 
-async fn read(pass: &Pass, identity: &Identity) -> Health {
+/// `None` if the API server has no answer at the moment.
+async fn read(pass: &Pass, identity: &Identity) -> Option<Health> {
     match pass.context.cluster.writer.get(identity).await {
-        Ok(Some(live)) => health::assess(&whole(identity, &live), Timestamp::now()),
-        Ok(None) => Health::new(State::NotFound, format!("{identity} not found")),
-        Err(error) => Health::new(State::Unknown, crate::error::Chain(&error).to_string()),
+        Ok(Some(live)) => Some(health::assess(&whole(identity, &live), Timestamp::now())),
+        Ok(None) => Some(Health::new(State::NotFound, format!("{identity} not found"))),
+        Err(error) if error.is_transient() => None,
+        Err(error) => Some(Health::new(State::Unknown, crate::error::Chain(&error).to_string())),
     }
 }
 
 /// Takes what the watches show as what is installed, after a restart, and reads the health of what has a rule.
 pub(crate) async fn adopt(pass: &Pass, content: &Digest, observed: BTreeMap<ObjectKey, Observed>) {
     let mut objects = BTreeMap::new();
+    let mut restless = BTreeSet::new();
     for (key, observed) in observed {
         let has_rule = pass.context.health_gate && health::has_rule(&key.group, &key.kind);
-        let health = if has_rule { read(pass, &observed.identity).await } else { Health::new(State::Current, "") };
+        let read = if has_rule { read(pass, &observed.identity).await } else { Some(Health::new(State::Current, "")) };
+        let health = read.unwrap_or_else(|| {
+            restless.insert(key.clone());
+            Health::new(State::Unknown, "it could not be read yet")
+        });
         objects
             .insert(key, Applied { identity: observed.identity, mark: observed.mark, health, read_at: Instant::now() });
     }
     let mut state = pass.installation.state();
     state.content = Some(content.clone());
     state.objects = objects;
+    state.restless = restless;
     state.complete = true;
 }
 

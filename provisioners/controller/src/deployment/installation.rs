@@ -1,6 +1,6 @@
 //! What a deployment has in the cluster, as far as this process knows: marks instead of objects.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -42,8 +42,16 @@ pub struct State {
     pub contests: HashMap<ObjectKey, Contest>,
     /// The last pivot that failed.
     pub failed: Option<FailedPivot>,
+    /// Until when a failed attempt is not repeated, unless somebody touches the deployment.
+    pub hold_until: Option<Instant>,
+    /// The content that the last pass was about: what held that back does not hold another.
+    pub aimed: Option<Digest>,
     /// API groups of kinds that were missing when last looked.
     pub missing_groups: BTreeSet<String>,
+    /// Objects of others that are in the way.
+    pub waiting: BTreeSet<ObjectKey>,
+    /// How often in a row this content could not be applied because the API server was away.
+    pub interrupted: Option<(Digest, u32)>,
 }
 
 /// An object as we applied it.
@@ -77,8 +85,8 @@ pub struct FailedPivot {
     pub content: Digest,
     /// Generation of the BundleDeployment at the time.
     pub generation: Option<i64>,
-    /// When.
-    pub at: Instant,
+    /// When it may be tried again.
+    pub until: Instant,
     /// Reason of the `Installed` condition.
     pub reason: &'static str,
     /// Message of the `Installed` condition.
@@ -118,13 +126,47 @@ impl Installations {
         self.lock().remove(name);
     }
 
-    /// The deployments that miss a kind of `group`.
-    pub fn missing(&self, group: &str) -> Vec<Owner> {
+    /// A definition of `group` came or changed: the deployments that miss a kind of it, none of them held back any more.
+    pub fn defined(&self, group: &str) -> Vec<Owner> {
+        self.freed(|state| state.missing_groups.contains(group))
+    }
+
+    /// An object is gone: the deployments that it was in the way of, none of them held back any more.
+    pub fn cleared(&self, key: &ObjectKey) -> Vec<Owner> {
+        self.freed(|state| state.waiting.remove(key))
+    }
+
+    fn freed(&self, is_news: impl Fn(&mut State) -> bool) -> Vec<Owner> {
         let all = self.lock();
         all.values()
-            .filter(|installation| installation.state().missing_groups.contains(group))
+            .filter(|installation| {
+                let mut state = installation.state();
+                let is_news = is_news(&mut state);
+                if is_news {
+                    state.failed = None;
+                    state.hold_until = None;
+                }
+                is_news
+            })
             .map(|installation| installation.owner.clone())
             .collect()
+    }
+
+    /// A watch has listed its kind: the deployments that have applied an object of it that is not `listed`. It went before
+    /// the watch began, or the watch is about to see it.
+    pub fn unlisted(&self, group: &str, kind: &str, listed: &HashSet<ObjectKey>) -> Vec<String> {
+        let all = self.lock();
+        let mut names = Vec::new();
+        for installation in all.values() {
+            let mut state = installation.state();
+            let is_unlisted = |key: &&ObjectKey| key.group == group && key.kind == kind && !listed.contains(*key);
+            let unlisted: Vec<ObjectKey> = state.objects.keys().filter(is_unlisted).cloned().collect();
+            if !unlisted.is_empty() {
+                state.suspects.extend(unlisted);
+                names.push(installation.owner.name.clone());
+            }
+        }
+        names
     }
 
     /// Every kind that some installation has objects of, as (group, kind).

@@ -8,7 +8,7 @@ use kube::core::{ApiResource, GroupVersionKind, PartialObjectMeta};
 use kube::{Api, ResourceExt};
 use rukpak_crds::{InventoryKind, names};
 use rukpak_plain::ObjectKey;
-use rukpak_plan::Phase;
+use rukpak_plan::{Phase, fields};
 use rukpak_plan::prune::{Decision, Guard, decide};
 
 use super::Pass;
@@ -32,9 +32,13 @@ pub(crate) struct Member {
 /// Objects of ours by key.
 pub(crate) type Members = BTreeMap<ObjectKey, Member>;
 
-/// Their UIDs.
+/// The UIDs of those that we applied. The others (upstream's, for example) have to be looked at before they are written.
 pub(crate) fn uids(members: &Members) -> BTreeMap<ObjectKey, String> {
-    members.iter().filter_map(|(key, member)| Some((key.clone(), member.metadata.uid.clone()?))).collect()
+    members
+        .iter()
+        .filter(|(_, member)| fields::applied(&member.metadata, names::FIELD_MANAGER).is_some())
+        .filter_map(|(key, member)| Some((key.clone(), member.metadata.uid.clone()?)))
+        .collect()
 }
 
 /// Lists everything that carries our marks, of the kinds of the inventory.
@@ -129,7 +133,7 @@ async fn prune_one(pass: &Pass, key: &ObjectKey, member: &Member, pruned: &mut P
             pruned.deleted.push(member.identity.to_string());
         }
         Some(reason) => {
-            writer.release(&member.identity, &member.metadata, &pass.owner.uid).await?;
+            writer.release(&member.identity, &member.metadata, &pass.owner).await?;
             tracing::warn!(deployment = %pass.owner.name, object = %member.identity, %reason, "released, not deleted");
             pruned.released.push(format!(
                 "{}: {reason}; delete it by hand, or annotate it with {}=\"true\" before it leaves the bundle",
@@ -147,7 +151,9 @@ async fn instances(pass: &Pass, member: &Member) -> Result<Option<String>, Error
     let spec = &definition.body["spec"];
     let text = |pointer: &str| spec.pointer(pointer).and_then(serde_json::Value::as_str).unwrap_or_default();
     let served = spec["versions"].as_array().into_iter().flatten().find(|version| version["served"] == true);
-    let Some(version) = served.and_then(|version| version["name"].as_str()) else { return Ok(None) };
+    let Some(version) = served.and_then(|version| version["name"].as_str()) else {
+        return Ok(Some("none of its versions is served, so its instances cannot be looked for".to_owned()));
+    };
     let gvk = GroupVersionKind::gvk(text("/group"), version, text("/names/kind"));
     let resource = ApiResource::from_gvk_with_plural(&gvk, text("/names/plural"));
     let found = living(pass, &resource, None).await?;
@@ -156,9 +162,19 @@ async fn instances(pass: &Pass, member: &Member) -> Result<Option<String>, Error
 
 /// Whether a namespace holds anything that would be lost with it, in words.
 async fn contents(pass: &Pass, namespace: &str) -> Result<Option<String>, Error> {
-    for resource in namespaced_resources(&pass.context.client).await? {
-        if let Some(name) = living(pass, &resource, Some(namespace)).await? {
-            return Ok(Some(format!("it is not empty: {name} is in it")));
+    // An API that does not answer (of a broken APIService) may hold the one object that counts.
+    let unseen = |error: Error| Some(format!("it cannot be seen whether it is empty: {}", crate::error::Chain(&error)));
+    let resources = match namespaced_resources(&pass.context.client).await {
+        Ok(resources) => resources,
+        Err(error) if error.is_unavailable() && error.code() == 0 => return Err(error),
+        Err(error) => return Ok(unseen(error)),
+    };
+    for resource in resources {
+        match living(pass, &resource, Some(namespace)).await {
+            Ok(Some(name)) => return Ok(Some(format!("it is not empty: {name} is in it"))),
+            Ok(None) => {}
+            Err(error) if error.code() == 0 => return Err(error),
+            Err(error) => return Ok(unseen(error)),
         }
     }
     Ok(None)
@@ -167,22 +183,32 @@ async fn contents(pass: &Pass, namespace: &str) -> Result<Option<String>, Error>
 /// The first object that is not being deleted, is not derived from another, and is not there in every namespace.
 async fn living(pass: &Pass, resource: &ApiResource, namespace: Option<&str>) -> Result<Option<String>, Error> {
     let api: Api<DynamicObject> = pass.context.cluster.writer.scoped(resource, namespace);
-    let list = match api.list_metadata(&ListParams::default().limit(500)).await.map_err(Error::from) {
-        Ok(list) => list,
-        Err(error) if matches!(error.code(), 404 | 405) => return Ok(None),
-        Err(error) => return Err(error),
-    };
-    let living = list.items.into_iter().find(|object| {
-        let derived = object
-            .metadata
-            .owner_references
-            .iter()
-            .flatten()
-            .any(|owner| owner.controller == Some(true) && owner.kind != names::OWNER_KIND_VALUE);
-        object.metadata.deletion_timestamp.is_none()
-            && !(namespace.is_some() && (derived || is_in_every_namespace(resource, &object.name_any())))
-    });
-    Ok(living.map(|object| format!("{} {:?}", resource.kind, object.name_any())))
+    let mut page = ListParams::default().limit(500);
+    loop {
+        let list = match api.list_metadata(&page).await.map_err(Error::from) {
+            Ok(list) => list,
+            Err(error) if matches!(error.code(), 404 | 405) => return Ok(None),
+            Err(error) => return Err(error),
+        };
+        let living = list.items.into_iter().find(|object| {
+            let is_mere_part = namespace.is_some()
+                && (is_derived(&object.metadata) || is_in_every_namespace(resource, &object.name_any()));
+            object.metadata.deletion_timestamp.is_none() && !is_mere_part
+        });
+        if let Some(object) = living {
+            return Ok(Some(format!("{} {:?}", resource.kind, object.name_any())));
+        }
+        match list.metadata.continue_.filter(|token| !token.is_empty()) {
+            Some(token) => page = page.continue_token(&token),
+            None => return Ok(None),
+        }
+    }
+}
+
+/// Whether a controller makes it from another object, as Pods are made.
+fn is_derived(metadata: &ObjectMeta) -> bool {
+    let mut owners = metadata.owner_references.iter().flatten();
+    owners.any(|owner| owner.controller == Some(true) && owner.kind != names::OWNER_KIND_VALUE)
 }
 
 fn is_in_every_namespace(resource: &ApiResource, name: &str) -> bool {

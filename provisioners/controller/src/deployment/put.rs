@@ -1,7 +1,7 @@
 //! One object: created, updated, taken over, or refused.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use rukpak_crds::names::FIELD_MANAGER;
+use rukpak_crds::names::{FIELD_MANAGER, MANAGED_BY};
 use rukpak_plain::ObjectKey;
 use rukpak_plan::stamp::{creating, updating};
 use rukpak_plan::{Standing, fields};
@@ -9,18 +9,18 @@ use serde_json::{Value, json};
 
 use super::Pass;
 use super::plan::Step;
-use crate::cluster::{self, Written};
+use crate::cluster::{self, Identity, Written};
 
 /// Why an object could not be applied.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Error {
     /// It exists and is somebody else's. In the words of Helm, which clients of upstream know.
     #[error(
-        "rendered manifests contain a resource that already exists. Unable to continue with install: {what} exists and \
+        "rendered manifests contain a resource that already exists. Unable to continue with {doing}: {what} exists and \
          cannot be imported into the current release: invalid ownership metadata; {why}. Delete it, or let this \
          BundleDeployment take it over with the annotation core.rukpak.io/adopt-by={owner:?} on it"
     )]
-    Collision { what: String, why: String, owner: String },
+    Collision { doing: &'static str, what: String, why: String, owner: String },
     /// It must be gone first.
     #[error("{what} {why}: waiting until it is gone")]
     InTheWay { what: String, why: String },
@@ -38,6 +38,11 @@ impl Error {
     /// Whether it looks as if the kind or something it refers to is missing.
     pub fn is_not_found(&self) -> bool {
         matches!(self, Self::Refused { source, .. } if source.is_not_found())
+    }
+
+    /// Whether the API server was not to be reached.
+    pub fn is_unavailable(&self) -> bool {
+        matches!(self, Self::Refused { source, .. } if source.is_unavailable())
     }
 
     /// Whether it may pass by itself soon.
@@ -76,13 +81,16 @@ pub(crate) async fn put(pass: &Pass, step: &Step, uid: Option<&str>, mode: Mode)
     let mut attempt = 0;
     loop {
         attempt += 1;
-        let body = match &uid {
-            Some(uid) => updating(step.body.clone(), uid),
-            None => creating(step.body.clone()),
+        let sent = match &uid {
+            Some(uid) => {
+                let body = updating(step.body.clone(), uid);
+                pass.context.cluster.writer.apply(&step.identity, &body, mode == Mode::DryRun).await
+            }
+            None => create(pass, step, mode).await,
         };
-        let refusal = match send(pass, step, &body, mode).await {
+        let refusal = match sent {
             Ok(written) => return Ok(Outcome::Applied(Box::new(written))),
-            Err(error) if error.is_conflict() && attempt < ATTEMPTS => error,
+            Err(error) if (error.is_conflict() || error.is_other_object()) && attempt < ATTEMPTS => error,
             Err(error) => return Err(refused(step, error)),
         };
         tracing::debug!(object = %step.identity, %refusal, "it exists, or is another object than the one known");
@@ -94,14 +102,21 @@ pub(crate) async fn put(pass: &Pass, step: &Step, uid: Option<&str>, mode: Mode)
     }
 }
 
-async fn send(pass: &Pass, step: &Step, body: &Value, mode: Mode) -> Result<Written, cluster::Error> {
+/// Creates the object, or fails with a conflict where it exists.
+async fn create(pass: &Pass, step: &Step, mode: Mode) -> Result<Written, cluster::Error> {
     let writer = &pass.context.cluster.writer;
-    match writer.apply(&step.identity, body, mode == Mode::DryRun).await {
-        Err(error) if error.refuses_create_by_version() && mode == Mode::Real => {
-            writer.apply_new(&step.identity, &step.body).await
-        }
-        other => other,
+    let is_trial = mode == Mode::DryRun;
+    match writer.apply(&step.identity, &creating(step.body.clone()), is_trial).await {
+        Err(error) if error.refuses_create_by_version() => {}
+        other => return other,
     }
+    // A POST fails where the object exists, as an apply without a version would not. If we are killed before its fields are
+    // moved, the next pass finds an object of ours that was never applied, and moves them then.
+    let written = writer.create(&step.identity, &step.body, is_trial).await?;
+    let entries = fields::adopted(&written.metadata, FIELD_MANAGER, false).filter(|_| !is_trial);
+    let Some(entries) = entries else { return Ok(written) };
+    let metadata = writer.move_fields(&step.identity, &written.metadata, &entries).await?;
+    Ok(Written { metadata, body: written.body })
 }
 
 enum Found {
@@ -120,22 +135,46 @@ async fn existing(pass: &Pass, step: &Step, mode: Mode) -> Result<Found, Error> 
     };
     let ours = |metadata: &ObjectMeta| Found::Ours(metadata.uid.clone().unwrap_or_default());
     match pass.owner.standing(&metadata, &pass.context.system_namespace) {
-        Standing::Ours => Ok(ours(&metadata)),
-        Standing::HelmRelease | Standing::AdoptionAllowed => {
+        Standing::Ours | Standing::HelmRelease | Standing::AdoptionAllowed => {
             if mode == Mode::Real {
                 adopt(pass, step, &metadata).await?;
             }
             Ok(ours(&metadata))
         }
-        Standing::Terminating => Err(Error::InTheWay { what, why: "is being deleted".to_owned() }),
-        Standing::LeftBehind { uid } => Err(Error::InTheWay {
-            what,
-            why: format!(
+        Standing::Terminating => {
+            wait_for(pass, step);
+            Err(Error::InTheWay { what, why: "is being deleted".to_owned() })
+        }
+        Standing::LeftBehind { uid } => {
+            wait_for(pass, step);
+            let why = format!(
                 "is left from an earlier BundleDeployment of this name (UID {uid}) and is about to be garbage collected"
-            ),
-        }),
+            );
+            Err(Error::InTheWay { what, why })
+        }
         Standing::Foreign(_) if is_namespace(&step.key) => Ok(Found::Used),
-        Standing::Foreign(why) => Err(Error::Collision { what, why, owner: pass.owner.name.clone() }),
+        Standing::Foreign(why) => {
+            wait_for(pass, step);
+            Err(collision(pass, step, why))
+        }
+    }
+}
+
+/// If what is in the way is an installed object, of this or of another deployment, its end wakes us.
+fn wait_for(pass: &Pass, step: &Step) {
+    pass.installation.state().waiting.insert(step.key.clone());
+    pass.context.dependents.ensure([&step.identity.kind]);
+}
+
+fn collision(pass: &Pass, step: &Step, why: String) -> Error {
+    let Identity { kind, namespace, name } = &step.identity;
+    let namespace = namespace.as_deref().unwrap_or_default();
+    let is_first = super::converge::installed(pass).is_none();
+    Error::Collision {
+        doing: if is_first { "install" } else { "update" },
+        what: format!("{} {name:?} in namespace {namespace:?}", kind.resource.kind),
+        why,
+        owner: pass.owner.name.clone(),
     }
 }
 
@@ -143,16 +182,28 @@ fn is_namespace(key: &ObjectKey) -> bool {
     key.group.is_empty() && key.kind == "Namespace"
 }
 
-/// Moves the fields that upstream's Helm client owns to us, so that they can be removed later by leaving them out.
+/// Moves the fields that upstream's Helm client owns to us, so that they can be removed later by leaving them out. Upstream
+/// put its owner reference on what it installed, and left Helm's marks off what it repaired: so whatever of ours was never
+/// applied is Helm's.
 async fn adopt(pass: &Pass, step: &Step, metadata: &ObjectMeta) -> Result<(), Error> {
-    tracing::info!(deployment = %pass.owner.name, object = %step.identity, "taking over");
-    let Some(entries) = fields::adopted(metadata, FIELD_MANAGER) else { return Ok(()) };
-    pass.context
-        .cluster
-        .writer
-        .move_fields(&step.identity, metadata, &entries)
-        .await
-        .map_err(|error| refused(step, error))
+    let writer = &pass.context.cluster.writer;
+    let mut found = metadata.clone();
+    for attempt in 1.. {
+        let is_by_helm = found.labels.as_ref().and_then(|all| all.get(MANAGED_BY)).is_some_and(|by| by == "Helm");
+        let is_new = fields::applied(&found, FIELD_MANAGER).is_none();
+        let Some(entries) = fields::adopted(&found, FIELD_MANAGER, is_by_helm || is_new) else { break };
+        tracing::info!(deployment = %pass.owner.name, object = %step.identity, "taking over");
+        match writer.move_fields(&step.identity, &found, &entries).await {
+            Err(error) if error.is_conflict() && attempt < ATTEMPTS => {}
+            Err(error) => return Err(refused(step, error)),
+            Ok(_) => break,
+        }
+        match writer.metadata(&step.identity).await.map_err(|error| refused(step, error))? {
+            Some(now) => found = now,
+            None => break,
+        }
+    }
+    Ok(())
 }
 
 fn refused(step: &Step, source: cluster::Error) -> Error {

@@ -82,7 +82,7 @@ impl Writer<'_> {
     /// `Installed`, `activeBundle` and the inventory; they keep their values while there is nothing new to say.
     fn installed(&mut self, desired: &Desired, outcome: &Outcome) {
         match outcome {
-            Outcome::Nothing | Outcome::Refilling | Outcome::LoadFailed { .. } => {}
+            Outcome::Nothing | Outcome::Held(_) | Outcome::Refilling | Outcome::LoadFailed { .. } => {}
             Outcome::Failed { reason, message, inventory, .. } => {
                 self.status.inventory = Some(inventory.clone());
                 self.set(INSTALLED, ConditionStatus::False, reason, message);
@@ -209,7 +209,7 @@ fn standing(pass: &Pass, desired: &Desired, outcome: &Outcome, complaints: &[Str
             reason: reason::UNPACK_PENDING,
             message: format!("Waiting for the {bundle} Bundle to be unpacked"),
         },
-        (Desired::Ready { .. }, Outcome::Nothing | Outcome::Refilling) => Standing::Working {
+        (Desired::Ready { .. }, Outcome::Nothing | Outcome::Held(_) | Outcome::Refilling) => Standing::Working {
             reason: reason::PROGRESSING,
             message: "Fetching the content again: it is not in the store".to_owned(),
         },

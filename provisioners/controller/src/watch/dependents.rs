@@ -144,6 +144,19 @@ impl Hub {
         if let Some(before) = before {
             self.react(&before.owner.name, |installation| installation.lost(key, &before.mark.uid));
         }
+        for waiting in self.installations.cleared(key) {
+            self.wake.deployment(&waiting.name);
+        }
+    }
+
+    /// The list is complete: what is not in it is gone.
+    fn listed(&self, id: &GroupKind, listed: &HashSet<ObjectKey>) {
+        for key in self.keys(id).into_iter().filter(|key| !listed.contains(key)) {
+            self.lost(id, &key);
+        }
+        for name in self.installations.unlisted(&id.0, &id.1, listed) {
+            self.wake.deployment(&name);
+        }
     }
 
     fn react(&self, name: &str, observe: impl FnOnce(&crate::deployment::Installation) -> Reaction) {
@@ -172,9 +185,7 @@ async fn follow(client: Client, hub: Arc<Hub>, kind: Kind, synced: watch::Sender
                 listed.insert(hub.seen(&id, &kind, &metadata(object)));
             }
             Ok(Event::InitDone) => {
-                for key in hub.keys(&id).into_iter().filter(|key| !listed.contains(key)) {
-                    hub.lost(&id, &key);
-                }
+                hub.listed(&id, &listed);
                 listed = HashSet::new();
                 synced.send_replace(true);
             }

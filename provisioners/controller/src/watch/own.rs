@@ -89,7 +89,7 @@ pub async fn definitions(client: Client, context: Arc<Context>) {
         let name = definition.name_any();
         let Some((_, group)) = name.split_once('.') else { continue };
         context.cluster.kinds.forget(group);
-        for owner in context.installations.missing(group) {
+        for owner in context.installations.defined(group) {
             // However long it waited: what it misses may be served in a moment, so the short waits begin anew.
             context.failures.clear(&owner.uid);
             context.wake.deployment(&owner.name);

@@ -135,6 +135,10 @@ impl Run {
             Some(Signal::XFSZ) => return self.limit(Limit::GitBytes, self.limits.git_bytes),
             Some(Signal::XCPU) => return self.late(),
             Some(Signal::KILL) => ", perhaps out of memory".to_owned(),
+            // libgit2 1.9 compares the query of a redirect that has none.
+            Some(Signal::SEGV) => {
+                ": the server's answer crashed it, as a redirect without its query does: use the final URL".to_owned()
+            }
             _ if complaint.is_empty() => String::new(),
             _ => format!(": {complaint}"),
         };

@@ -74,9 +74,16 @@ async fn run(cluster: Cluster, keep: bool) -> Result<End> {
     });
     let mut show = Show::begin();
     let setup = tokio::select! {
-        setup = Setup::start(cluster, &mut show) => setup.context("set the stage")?,
-        () = &mut stop => return Ok(End::Interrupted),
+        setup = Setup::start(cluster, &mut show) => setup,
+        () = &mut stop => Err(anyhow::anyhow!("interrupted")),
     };
+    let setup = setup.with_context(|| match cluster {
+        Cluster::Embedded => "cannot set the stage",
+        Cluster::Current => {
+            "cannot set the stage (what the lines above say was applied stays; to remove it: kubectl delete -f \
+             manifests/install.yaml)"
+        }
+    })?;
     let end = tokio::select! {
         end = play(&setup, &mut show, keep) => end,
         () = &mut stop => End::Interrupted,

@@ -74,7 +74,9 @@ impl Setup {
         show.command("kubectl apply --server-side -f manifests/install.yaml");
         show.lines(installed.objects.iter().map(|target| format!("{} serverside-applied", kubectl::short(target))));
         let arguments = vec![format!("--source-ca-file={}", ca_file.display())];
-        let webhook = plane.start_webhook(WebhookOptions::default()).await?;
+        let webhook_options =
+            WebhookOptions { arguments: vec!["--drain-delay=0".to_owned()], ..WebhookOptions::default() };
+        let webhook = plane.start_webhook(webhook_options).await?;
         let controller =
             plane.start_controller(ControllerOptions { arguments, ..ControllerOptions::default() }).await?;
         let kubelet = (!has_nodes).then(|| Kubelet::play(admin.clone(), NAMESPACE));
@@ -181,6 +183,10 @@ impl Setup {
             }
             for target in self.installed.iter().rev() {
                 verbs::delete(&self.admin, target).await?;
+            }
+            // The namespace goes last, with what is in it.
+            if let Some(namespace) = self.installed.first() {
+                verbs::await_deleted(&self.admin, namespace, tools::PATIENCE).await?;
             }
         }
         Ok(())

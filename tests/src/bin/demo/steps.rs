@@ -187,8 +187,13 @@ impl<'a> Demo<'a> {
         })
         .await?;
         let took = began.elapsed();
+        if self.setup.pods_become_ready() {
+            verbs::await_object(&self.setup.admin, &workload(), "a ready Pod", PATIENCE, |object| {
+                object.is_some_and(|object| object.data["status"]["readyReplicas"] == 1)
+            })
+            .await?;
+        }
         self.get(show, &workload()).await?;
-        self.await_version(1, None).await?;
         show.remark(&format!("back {} ms after the delete request", took.as_millis()));
         show.done(format!("the Deployment was back after {} ms", took.as_millis()));
         Ok(())
@@ -204,7 +209,7 @@ impl<'a> Demo<'a> {
             verbs::await_deleted(admin, target, PATIENCE).await?;
             show.lines([format!("{}.core.rukpak.io \"{}\" deleted", target.kind.to_lowercase(), target.name)]);
         }
-        eprintln!("waiting for Kubernetes' garbage collector, which learns of new kinds every 30 s");
+        eprintln!("waiting for Kubernetes' garbage collector");
         for target in objects.targets() {
             verbs::await_deleted(admin, target, PATIENCE).await?;
         }

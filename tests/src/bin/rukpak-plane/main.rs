@@ -129,6 +129,7 @@ async fn keep_plane(options: Options, mut commands: mpsc::Receiver<String>) -> R
             "restart-apiserver" => plane.restart_apiserver().await,
             "stop-apiserver" => plane.stop_apiserver().await,
             "start-apiserver" => plane.start_apiserver().await,
+            "restart-controller-manager" => plane.restart_controller_manager().await,
             other => Err(anyhow::anyhow!("unknown command {other:?}")),
         };
         match result {

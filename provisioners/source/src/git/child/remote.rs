@@ -89,25 +89,22 @@ impl<'a> Talk<'a> {
     }
 
     fn bring(&self, repository: &Repository, wanted: Oid) -> Result<(), Failure> {
-        let mut last = self.first(repository, wanted).map_err(|error| self.explain(&error))?;
+        let refused = self.first(repository, wanted).map_err(|error| self.explain(&error))?;
         for specs in ["+refs/heads/*:refs/rukpak/heads/*", "+refs/tags/*:refs/rukpak/tags/*"] {
             if repository.find_commit(wanted).is_ok() {
                 return Ok(());
             }
-            if self.notes.too_large.get() {
-                break;
+            if let Some(error) = refused.as_ref().filter(|_| self.notes.too_large.get()) {
+                return Err(self.explain(error));
             }
+            // Not passed over: a server that breaks off is not one that lacks the commit.
             let mut options = self.options(0);
-            last = repository
+            repository
                 .remote_anonymous(&self.access.address.url)
                 .and_then(|mut remote| remote.download(&[specs], Some(&mut options)))
-                .err();
+                .map_err(|error| self.explain(&error))?;
         }
-        match (repository.find_commit(wanted), last) {
-            (Ok(_), _) => Ok(()),
-            (Err(_), Some(error)) => Err(self.explain(&error)),
-            (Err(_), None) => Err(self.gone(repository, wanted)),
-        }
+        repository.find_commit(wanted).map(|_| ()).map_err(|_| self.gone(repository, wanted))
     }
 
     /// The cheap attempt: one commit deep, by the name of a ref or of the commit. Servers allow the latter or not, some do not

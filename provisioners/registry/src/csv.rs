@@ -1,0 +1,274 @@
+//! The ClusterServiceVersion: what this crate reads of it. Unknown fields are ignored, wrong types are refused.
+
+use std::collections::BTreeMap;
+
+use k8s_openapi::api::admissionregistration::v1::RuleWithOperations;
+use k8s_openapi::api::apps::v1::DeploymentSpec;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
+use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::FieldError;
+use crate::decode::{decode, drop_nulls};
+
+mod deployment;
+
+/// A ClusterServiceVersion.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub struct Csv {
+    /// Its metadata.
+    pub metadata: Metadata,
+    /// Its specification.
+    pub spec: Spec,
+}
+
+/// The metadata that is read.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct Metadata {
+    /// The name of this version of the operator, such as `prometheusoperator.v0.22.2`.
+    pub name: String,
+    /// Annotations; all of them go to the pods.
+    pub annotations: BTreeMap<String, String>,
+}
+
+/// What the operator is made of.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub struct Spec {
+    /// For people.
+    pub display_name: String,
+    /// The version, usually of semantic versioning.
+    pub version: String,
+    /// The oldest Kubernetes version it runs on; not enforced.
+    pub min_kube_version: String,
+    /// How it is installed.
+    pub install: Install,
+    /// Which namespaces it can watch.
+    pub install_modes: Vec<InstallMode>,
+    /// Its custom resource definitions.
+    #[serde(rename = "customresourcedefinitions")]
+    pub crds: Crds,
+    /// Its aggregated APIs.
+    #[serde(rename = "apiservicedefinitions")]
+    pub api_services: ApiServices,
+    /// Its webhooks.
+    #[serde(rename = "webhookdefinitions")]
+    pub webhooks: Vec<Webhook>,
+}
+
+/// `spec.install`.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct Install {
+    /// `deployment`, the only one that exists.
+    pub strategy: String,
+    /// Its details.
+    pub spec: Strategy,
+}
+
+/// `spec.install.spec`.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub struct Strategy {
+    /// The Deployments.
+    pub deployments: Vec<Deployment>,
+    /// What service accounts may do in each namespace that is watched.
+    pub permissions: Vec<Permission>,
+    /// What service accounts may do in the cluster.
+    pub cluster_permissions: Vec<Permission>,
+}
+
+/// A Deployment of the operator.
+#[derive(Clone, Debug, Default)]
+pub struct Deployment {
+    /// Its name.
+    pub name: String,
+    /// Its labels.
+    pub label: BTreeMap<String, String>,
+    /// Its specification.
+    pub spec: DeploymentSpec,
+    /// Fields of the specification that Kubernetes does not know; they are left out.
+    pub unknown_fields: Vec<String>,
+}
+
+/// What a service account may do. It serialises as it is hashed: see [`crate::name::hash`].
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(default, rename_all = "camelCase")]
+pub struct Permission {
+    /// The service account; empty means `default`.
+    pub service_account_name: String,
+    /// The rules; absent and empty differ in the hash.
+    pub rules: Option<Vec<PolicyRule>>,
+}
+
+/// An RBAC rule. The order of the fields is that of the reference, for the hash.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(default, rename_all = "camelCase")]
+pub struct PolicyRule {
+    /// Verbs; absent and empty differ in the hash.
+    pub verbs: Option<Vec<String>>,
+    /// API groups.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub api_groups: Vec<String>,
+    /// Resources.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub resources: Vec<String>,
+    /// Names the rule is limited to.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub resource_names: Vec<String>,
+    /// URLs that are no resources.
+    #[serde(rename = "nonResourceURLs", skip_serializing_if = "Vec::is_empty")]
+    pub non_resource_urls: Vec<String>,
+}
+
+/// Whether a way to install is supported.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct InstallMode {
+    /// Its name; see [`crate::install_mode`].
+    #[serde(rename = "type")]
+    pub kind: String,
+    /// Whether it is supported.
+    pub supported: bool,
+}
+
+/// `spec.customresourcedefinitions`.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct Crds {
+    /// The bundle brings these.
+    pub owned: Vec<CrdReference>,
+    /// Somebody else must bring these.
+    pub required: Vec<CrdReference>,
+}
+
+/// A custom resource definition, by name.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(default)]
+pub struct CrdReference {
+    /// The name, `<plural>.<group>`.
+    pub name: String,
+    /// The version of the API.
+    pub version: String,
+    /// The kind.
+    pub kind: String,
+}
+
+/// `spec.apiservicedefinitions`.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct ApiServices {
+    /// The bundle brings these.
+    pub owned: Vec<ApiReference>,
+    /// Somebody else must bring these.
+    pub required: Vec<ApiReference>,
+}
+
+/// An API, by group, version and kind.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(default)]
+pub struct ApiReference {
+    /// The group.
+    pub group: String,
+    /// The version.
+    pub version: String,
+    /// The kind.
+    pub kind: String,
+}
+
+/// A webhook that a Deployment of the operator serves.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub struct Webhook {
+    /// Its name; one trailing `-` is left out.
+    pub generate_name: String,
+    /// `ValidatingAdmissionWebhook`, `MutatingAdmissionWebhook` or `ConversionWebhook`.
+    #[serde(rename = "type")]
+    pub kind: String,
+    /// The Deployment that serves it.
+    pub deployment_name: String,
+    /// The port of the Service; 0 means 443.
+    pub container_port: i32,
+    /// The port of the container; absent means the Service's.
+    pub target_port: Option<IntOrString>,
+    /// What it is asked about.
+    pub rules: Vec<RuleWithOperations>,
+    /// What happens when it does not answer.
+    pub failure_policy: Option<String>,
+    /// How rules match equivalent requests.
+    pub match_policy: Option<String>,
+    /// Which objects it is asked about.
+    pub object_selector: Option<LabelSelector>,
+    /// Whether it has side effects.
+    pub side_effects: Option<String>,
+    /// How long it may take, in seconds.
+    pub timeout_seconds: Option<i32>,
+    /// The versions of AdmissionReview or ConversionReview it speaks.
+    pub admission_review_versions: Vec<String>,
+    /// Whether a mutating webhook is asked again.
+    pub reinvocation_policy: Option<String>,
+    /// The path of its URL.
+    pub webhook_path: Option<String>,
+    /// The definitions whose objects it converts.
+    #[serde(rename = "conversionCRDs")]
+    pub conversion_crds: Vec<String>,
+}
+
+/// What a webhook does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WebhookKind {
+    /// Refuses requests.
+    Validating,
+    /// Changes requests.
+    Mutating,
+    /// Converts objects between versions.
+    Conversion,
+}
+
+impl Csv {
+    /// Reads a CSV from the value of its manifest.
+    pub fn read(mut value: Value) -> Result<Self, FieldError> {
+        drop_nulls(&mut value);
+        decode(&value, "")
+    }
+
+    /// The names of the supported install modes, sorted, each once.
+    pub fn supported_modes(&self) -> Vec<&str> {
+        let supported = self.spec.install_modes.iter().filter(|mode| mode.supported);
+        let mut names: Vec<_> = supported.map(|mode| mode.kind.as_str()).collect();
+        names.sort_unstable();
+        names.dedup();
+        names
+    }
+}
+
+impl Permission {
+    /// The service account in effect.
+    pub fn account(&self) -> &str {
+        if self.service_account_name.is_empty() { "default" } else { &self.service_account_name }
+    }
+}
+
+impl Webhook {
+    /// What it does; `None` for a type that does not exist, which the reference silently leaves out.
+    pub fn webhook_kind(&self) -> Option<WebhookKind> {
+        match self.kind.as_str() {
+            "ValidatingAdmissionWebhook" => Some(WebhookKind::Validating),
+            "MutatingAdmissionWebhook" => Some(WebhookKind::Mutating),
+            "ConversionWebhook" => Some(WebhookKind::Conversion),
+            _ => None,
+        }
+    }
+
+    /// The port of the Service.
+    pub fn port(&self) -> i32 {
+        if self.container_port > 0 { self.container_port } else { 443 }
+    }
+}
+
+#[cfg(test)]
+#[path = "csv/tests.rs"]
+mod tests;

@@ -1,0 +1,82 @@
+//! Measures speed and memory against peers in one run: `make bench`, or with flags
+//! `cargo run --release -p rukpak-tests --bin bench -- --only speed --rounds 3 --json`.
+//!
+//! Build all programs with `--release` first. The table goes to stdout, progress to stderr. The exit code is 0 unless something
+//! could not be measured: a figure that misses its target is told by the table.
+
+mod bare;
+mod created;
+mod memory;
+mod report;
+mod requests;
+mod speed;
+mod unpack;
+
+use std::process::ExitCode;
+
+use anyhow::Result;
+use clap::{Parser, ValueEnum};
+
+use report::Row;
+
+/// Speed and memory of the controller, beside what a bare client and gzip need for the same.
+#[derive(Parser)]
+#[command(name = "bench")]
+struct Arguments {
+    /// How often each figure is taken; the median counts
+    #[arg(long, value_name = "COUNT", default_value_t = 7, value_parser = clap::value_parser!(u8).range(1..=99))]
+    rounds: u8,
+    /// Measure only this; may be repeated
+    #[arg(long, value_enum)]
+    only: Vec<Part>,
+    /// Print one JSON document in place of the table
+    #[arg(long)]
+    json: bool,
+}
+
+/// What can be measured by itself.
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Part {
+    /// From the creation of a BundleDeployment to Installed.
+    Speed,
+    /// Resident memory of the controller.
+    Memory,
+    /// From the bytes of an image to sealed content.
+    Unpack,
+}
+
+#[tokio::main]
+async fn main() -> ExitCode {
+    let arguments = Arguments::parse();
+    rukpak_tests::tools::use_ring();
+    if cfg!(debug_assertions) {
+        eprintln!("bench: these programs are not optimised; use cargo run --release (make bench does)");
+    }
+    match measure(&arguments).await {
+        Ok(rows) => {
+            println!("{}", if arguments.json { report::json(&rows) } else { report::table(&rows) });
+            ExitCode::SUCCESS
+        }
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+async fn measure(arguments: &Arguments) -> Result<Vec<Row>> {
+    let rounds = usize::from(arguments.rounds);
+    let wanted = |part| arguments.only.is_empty() || arguments.only.contains(&part);
+    let mut rows = Vec::new();
+    // First, in a world of its own: what the other parts leave in the cluster would count.
+    if wanted(Part::Memory) {
+        rows.extend(memory::measure().await?);
+    }
+    if wanted(Part::Speed) {
+        rows.extend(speed::measure(rounds).await?);
+    }
+    if wanted(Part::Unpack) {
+        rows.extend(unpack::measure(rounds).await?);
+    }
+    Ok(rows)
+}

@@ -1,0 +1,139 @@
+//! Figures, their targets, and how they are shown.
+
+use std::fmt::Write;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+/// One figure.
+pub(crate) struct Row {
+    /// What was measured.
+    pub what: String,
+    /// The median, in [`Row::unit`].
+    pub measured: f64,
+    /// Its unit.
+    pub unit: Unit,
+    /// What it shall be, if anything.
+    pub target: Option<Target>,
+    /// How target and figure came about.
+    pub note: String,
+}
+
+/// The units of figures.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Unit {
+    /// Milliseconds.
+    Milliseconds,
+    /// Mebibytes.
+    Mebibytes,
+    /// Millions of bytes a second.
+    MegabytesPerSecond,
+}
+
+/// A bound on a figure, in its unit.
+#[derive(Clone, Copy)]
+pub(crate) enum Target {
+    /// Not more than this.
+    AtMost(f64),
+    /// Not less than this.
+    AtLeast(f64),
+}
+
+impl Unit {
+    fn symbol(self) -> &'static str {
+        match self {
+            Self::Milliseconds => "ms",
+            Self::Mebibytes => "MiB",
+            Self::MegabytesPerSecond => "MB/s",
+        }
+    }
+
+    fn text(self, value: f64) -> String {
+        let digits = usize::from(self == Self::Mebibytes);
+        format!("{value:.digits$} {}", self.symbol())
+    }
+}
+
+impl Target {
+    fn value(self) -> f64 {
+        match self {
+            Self::AtMost(value) | Self::AtLeast(value) => value,
+        }
+    }
+
+    fn is_met(self, measured: f64) -> bool {
+        match self {
+            Self::AtMost(most) => measured <= most,
+            Self::AtLeast(least) => measured >= least,
+        }
+    }
+
+    fn sign(self) -> &'static str {
+        match self {
+            Self::AtMost(_) => "<=",
+            Self::AtLeast(_) => ">=",
+        }
+    }
+}
+
+impl Row {
+    /// Target, ratio to it, verdict: `-` where there is none.
+    fn judged(&self) -> [String; 3] {
+        let Some(target) = self.target else { return ["-", "-", "-"].map(str::to_owned) };
+        let verdict = if target.is_met(self.measured) { "met" } else { "MISSED" };
+        [
+            format!("{} {}", target.sign(), self.unit.text(target.value())),
+            format!("{:.2}", self.measured / target.value()),
+            verdict.to_owned(),
+        ]
+    }
+}
+
+/// The rows for people. The ratio is the figure by its target.
+pub(crate) fn table(rows: &[Row]) -> String {
+    let header = ["what", "target", "measured", "ratio", "verdict"].map(str::to_owned);
+    let cells: Vec<[String; 5]> = std::iter::once(header)
+        .chain(rows.iter().map(|row| {
+            let [target, ratio, verdict] = row.judged();
+            [row.what.clone(), target, row.unit.text(row.measured), ratio, verdict]
+        }))
+        .collect();
+    let widths: Vec<usize> =
+        (0..5).map(|column| cells.iter().map(|row| row[column].chars().count()).max().unwrap_or(0)).collect();
+    let notes = std::iter::once("how").chain(rows.iter().map(|row| row.note.as_str()));
+    let mut text = String::new();
+    for ([what, target, measured, ratio, verdict], note) in cells.iter().zip(notes) {
+        let [w0, w1, w2, w3, w4] = [widths[0], widths[1], widths[2], widths[3], widths[4]];
+        // Writing to a String cannot fail.
+        let _ = writeln!(text, "{what:<w0$}  {target:>w1$}  {measured:>w2$}  {ratio:>w3$}  {verdict:<w4$}  {note}");
+    }
+    text.trim_end().to_owned()
+}
+
+/// The rows for programs.
+pub(crate) fn json(rows: &[Row]) -> String {
+    let rows: Vec<Value> = rows
+        .iter()
+        .map(|row| {
+            json!({
+                "what": row.what, "unit": row.unit.symbol(), "measured": row.measured, "note": row.note,
+                "target": row.target.map(Target::value), "met": row.target.map(|target| target.is_met(row.measured)),
+            })
+        })
+        .collect();
+    json!({ "figures": rows }).to_string()
+}
+
+/// The middle of several times, in milliseconds.
+pub(crate) fn median(times: &[Duration]) -> f64 {
+    let mut sorted = times.to_vec();
+    sorted.sort_unstable();
+    let middle = |index: usize| sorted.get(index).map_or(f64::NAN, |time| time.as_secs_f64() * 1e3);
+    f64::midpoint(middle(sorted.len().saturating_sub(1) / 2), middle(sorted.len() / 2))
+}
+
+/// Whole milliseconds, `a` to `b`: the least and the greatest.
+pub(crate) fn range(times: &[Duration]) -> String {
+    let text = |time: Option<&Duration>| time.map_or_else(|| "?".to_owned(), |time| time.as_millis().to_string());
+    format!("{} to {}", text(times.iter().min()), text(times.iter().max()))
+}
