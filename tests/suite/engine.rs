@@ -4,6 +4,8 @@
 mod adoption;
 #[path = "engine/case.rs"]
 mod case;
+#[path = "engine/crashes.rs"]
+mod crashes;
 #[path = "engine/data.rs"]
 mod data;
 #[path = "engine/drift.rs"]
@@ -14,3 +16,5 @@ mod first;
 mod health;
 #[path = "engine/pivot.rs"]
 mod pivot;
+#[path = "engine/quiet.rs"]
+mod quiet;

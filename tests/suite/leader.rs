@@ -77,7 +77,7 @@ fn holder(lease: &DynamicObject) -> &str {
 /// How many contents a store holds.
 fn contents(process: &Process) -> usize {
     let refs = process.storage.join("v1/refs/bundles");
-    std::fs::read_dir(refs).map(|entries| entries.count()).unwrap_or_default()
+    std::fs::read_dir(refs).map(Iterator::count).unwrap_or_default()
 }
 
 #[tokio::test]
@@ -137,7 +137,8 @@ async fn ended(process: &Process) -> String {
             if let Some(status) = process.exit_status().expect("a keeper") {
                 return status;
             }
-            tokio::task::yield_now().await;
+            // The end of a process that is not awaited cannot be watched.
+            tokio::time::sleep(Duration::from_millis(25)).await;
         }
     };
     let ended = tokio::time::timeout(SOON, wait).await;

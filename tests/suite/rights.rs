@@ -32,7 +32,7 @@ static TURN: Mutex<()> = Mutex::const_new(());
 struct Turn {
     world: &'static World,
     client: Client,
-    _turn: MutexGuard<'static, ()>,
+    _alone: MutexGuard<'static, ()>,
 }
 
 /// A question to the API server.
@@ -55,7 +55,7 @@ impl Turn {
             let value = serde_json::to_value(object).expect("JSON");
             verbs::apply(&client, &value).await.expect("the administrator may");
         }
-        Self { world, client, _turn: turn }
+        Self { world, client, _alone: turn }
     }
 
     /// Gives a role other rules and waits until `account` notices at `access`.

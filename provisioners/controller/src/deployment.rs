@@ -9,6 +9,7 @@ mod health;
 mod installation;
 mod load;
 mod old_bundles;
+mod pivot;
 mod plan;
 mod prune;
 mod put;

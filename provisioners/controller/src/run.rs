@@ -10,7 +10,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::signal::unix::{SignalKind, signal};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
@@ -82,8 +82,8 @@ type Tasks = JoinSet<&'static str>;
 /// # Errors
 /// What keeps it from starting, or from going on.
 pub async fn run(options: Options) -> Result<(), Error> {
-    let mut signals = Signals::new().map_err(Error::Signal)?;
     let stop = CancellationToken::new();
+    stop_at_signals(&stop).map_err(Error::Signal)?;
     let parts = assemble::assemble(&options).await?;
     let client = parts.context.client.clone();
     let readiness = Arc::new(Readiness::new());
@@ -100,13 +100,13 @@ pub async fn run(options: Options) -> Result<(), Error> {
         readiness.caches(Ok(()));
         tokio::select! {
             elected = candidate.elected() => leader = Some(elected),
-            ended = ended(&mut tasks, &mut signals) => return end(ended, tasks, None, &stop).await,
+            ended = ended(&mut tasks, &stop) => return end(ended, tasks, None, &stop).await,
         }
         readiness.caches(Err("not yet".to_owned()));
     }
     work(&mut tasks, parts, options.concurrency);
     let ended = tokio::select! {
-        ended = ended(&mut tasks, &mut signals) => ended,
+        ended = ended(&mut tasks, &stop) => ended,
         lost = lost(&mut leader) => {
             leader = None;
             Err(lost)
@@ -180,30 +180,25 @@ async fn serve(
     Ok(())
 }
 
-/// SIGTERM and SIGINT.
-struct Signals {
-    terminate: Signal,
-    interrupt: Signal,
-}
-
-impl Signals {
-    fn new() -> io::Result<Self> {
-        Ok(Self { terminate: signal(SignalKind::terminate())?, interrupt: signal(SignalKind::interrupt())? })
+/// Cancels `stop` at SIGTERM and at SIGINT.
+fn stop_at_signals(stop: &CancellationToken) -> io::Result<()> {
+    for kind in [SignalKind::terminate(), SignalKind::interrupt()] {
+        let (mut signals, stop) = (signal(kind)?, stop.clone());
+        tokio::spawn(async move {
+            signals.recv().await;
+            stop.cancel();
+        });
     }
-
-    async fn next(&mut self) {
-        tokio::select! {
-            _ = self.terminate.recv() => {}
-            _ = self.interrupt.recv() => {}
-        }
-    }
+    Ok(())
 }
 
 /// Waits for a signal, or for the end of a task that must go on.
-async fn ended(tasks: &mut Tasks, signals: &mut Signals) -> Result<(), Error> {
+async fn ended(tasks: &mut Tasks, stop: &CancellationToken) -> Result<(), Error> {
     loop {
         tokio::select! {
-            () = signals.next() => return Ok(()),
+            // First: the servers end because of it.
+            biased;
+            () = stop.cancelled() => return Ok(()),
             task = tasks.join_next() => match task {
                 Some(Ok("")) => {}
                 Some(Ok(name)) => return Err(Error::Ended(name)),

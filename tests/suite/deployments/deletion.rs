@@ -53,8 +53,8 @@ async fn a_terminating_deployment_is_not_applied_again() {
     let case = Case::new("foreground").await;
     case.install(&[case.config_map("held"), case.config_map("free")]).await;
     let held = case.config_map_target("held");
-    let hold = json!({"metadata": {"finalizers": ["example.rukpak.io/hold"]}});
-    verbs::merge(&case.client, &held, &hold).await.unwrap();
+    let finalizer = json!({"metadata": {"finalizers": ["example.rukpak.io/hold"]}});
+    verbs::merge(&case.client, &held, &finalizer).await.unwrap();
     let api = case.target().api(&case.client).await.unwrap();
     api.delete(&case.name, &DeleteParams::foreground()).await.unwrap();
     let free = case.config_map_target("free");

@@ -47,7 +47,7 @@ async fn p32_p33_a_dependent_deployment_heals_when_its_kind_is_served() {
 
     let provides = fixtures::renamed_image("plain/provides", &case.name).unwrap();
     let source = case.push_image("provides", &provides).await;
-    let provider = format!("{}-provider", case.name);
+    let providing = format!("{}-provider", case.name);
     let api_version = format!("{}.example.rukpak.io/v1", case.name);
     let served = async {
         verbs::await_served(&case.client, &api_version, "Pump", SOON).await.unwrap();
@@ -57,11 +57,12 @@ async fn p32_p33_a_dependent_deployment_heals_when_its_kind_is_served() {
         case.until(installed()).await;
         Instant::now()
     };
-    case.create(&deployment(&provider, source)).await;
+    case.create(&deployment(&providing, source)).await;
     let (served, healed) = tokio::join!(served, healed);
     let lag = healed.saturating_duration_since(served);
+    println!("{lag:?} from served to installed");
     assert!(lag < Duration::from_secs(2), "{lag:?} from the kind being served to the dependent being installed");
-    until(&case.client, &provider, installed()).await;
+    until(&case.client, &providing, installed()).await;
     let pump = Target::namespaced(
         &api_version,
         "Pump",

@@ -6,9 +6,11 @@ use kube::Client;
 use kube::api::{DynamicObject, Patch, PatchParams};
 use rukpak_tests::ImageBuilder;
 use rukpak_tests::verbs::{self, Expected, Target, unique_name};
-use rukpak_tests::world::{SOON, World, deployment, image, until};
+use rukpak_tests::world::{World, deployment, image, until};
 use serde_json::{Value, json};
 
+/// Garbage collection pauses for up to 30 s when kinds come and go, as they do here all the time.
+const PATIENCE: Duration = Duration::from_secs(120);
 /// Field manager of the engine.
 pub const OURS: &str = "rukpak-core";
 
@@ -130,7 +132,7 @@ impl<'a> Case<'a> {
         what: &str,
         wanted: impl Fn(Option<&DynamicObject>) -> bool,
     ) -> Option<DynamicObject> {
-        match verbs::await_object(&self.client, target, what, SOON, wanted).await {
+        match verbs::await_object(&self.client, target, what, PATIENCE, wanted).await {
             Ok(object) => object,
             Err(error) => {
                 let about = verbs::diagnose(&self.client, &self.target()).await;
@@ -196,6 +198,11 @@ impl<'a> Case<'a> {
 
     pub fn in_namespace(&self, api_version: &str, kind: &str, name: &str) -> Target {
         Target::namespaced(api_version, kind, &self.namespace, name)
+    }
+
+    /// Many ConfigMaps, with a value that tells the version.
+    pub fn config_maps(&self, count: usize, version: &str) -> Vec<Value> {
+        (0..count).map(|index| self.config_map(&format!("many-{index:04}"), json!({"version": version}))).collect()
     }
 
     pub fn config_map_target(&self, name: &str) -> Target {

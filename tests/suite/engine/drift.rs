@@ -24,7 +24,7 @@ fn objects(case: &Case<'_>) -> Vec<(Value, &'static str, Value)> {
         (service, "/spec/selector", json!({"spec": {"selector": {"app": "other"}}})),
         (
             case.workload("w", 0),
-            "/spec/template/spec/containers",
+            "/spec/template/spec/containers/0/image",
             json!({"spec": {"template": {"spec": {"containers": [{"name": "main", "image": "evil.example.com/x"}]}}}}),
         ),
     ]

@@ -70,7 +70,10 @@ async fn an_update_names_the_object_it_means() {
         }
         let refused = api.patch("a", &PatchParams::apply("guard").force(), &Patch::Apply(body(none))).await;
         let Err(kube::Error::Api(status)) = refused else { panic!("exists: {exists}: {refused:?}") };
-        assert_eq!(status.code, 409, "exists: {exists}: {status:?}");
+        // Where it exists, the UID counts as a field that must not change.
+        assert_eq!(status.code, if exists { 422 } else { 409 }, "exists: {exists}: {status:?}");
+        let causes: Vec<_> = status.details.iter().flat_map(|details| &details.causes).collect();
+        assert!(!exists || causes.iter().any(|cause| cause.field == "metadata.uid"), "{status:?}");
     }
 }
 

@@ -1,7 +1,7 @@
 //! DESIGN 7 to 9 and promise 3: from one version to the next, or back.
 
 use rukpak_tests::verbs::{self, Expected, Target};
-use rukpak_tests::world::until;
+use rukpak_tests::world::{SOON, until};
 use serde_json::{Value, json};
 
 use crate::case::{Case, definition, definition_target, gadget};
@@ -178,6 +178,7 @@ async fn a_pivot_to_a_kind_that_is_missing_waits_for_it_and_guards_the_old_versi
     case.until_value(&case.config_map_target("a"), "/data/x", &json!("1")).await;
     assert_eq!(case.status().await["activeBundle"], before.data["status"]["activeBundle"]);
     case.foreign(&crd).await;
+    verbs::await_served(&case.client, &format!("{group}/v1"), "Gadget", SOON).await.unwrap();
     case.until_owned(&Target::of(&gadget(&group, &case.namespace, "g", 1)).unwrap()).await;
     case.installed().await;
     assert_eq!(case.get(&case.config_map_target("a")).await.unwrap().data["data"]["x"], "2");

@@ -70,8 +70,8 @@ impl Scene {
     /// The role of the manifests again.
     async fn restore(&self, access: Access<'_>) {
         self.turn.set(&role(), &all_rules(), CONTROLLER_ACCOUNT, access, true).await;
-        // An event of the object is looked at now, not when the wait after the failure is over.
-        let nudge = json!({"metadata": {"annotations": {"example.rukpak.io/nudge": unique_name("n")}}});
+        // A new template is tried now, not when the wait after the failure is over.
+        let nudge = json!({"spec": {"template": {"metadata": {"labels": {"tried": "again"}}}}});
         let target = Target::bundle_deployment(&self.name);
         verbs::merge(&self.turn.client, &target, &nudge).await.expect("the administrator may");
     }

@@ -110,3 +110,23 @@ fn leader_election_can_be_written_off() {
     assert_eq!(options(&["--leader-elect=false"]).leader_election, None);
     assert_eq!(options(&[]).leader_election, None);
 }
+
+#[test]
+fn the_deployment_speaks_our_flags_and_opens_our_ports() {
+    let text = include_str!("../../../../manifests/base/controller/deployment.yaml");
+    let args: Vec<&str> = text.lines().filter_map(|line| line.trim().strip_prefix("- --")).collect();
+    let args: Vec<String> = args.into_iter().map(|arg| format!("--{arg}")).collect();
+    let options = options(&args.iter().map(String::as_str).collect::<Vec<_>>());
+    assert!(options.leader_election.is_some(), "a rollout runs two of them for a moment");
+    assert!(options.feature_gates.bundle_deployment_health);
+    for (name, address) in [("health", &options.probe_address), ("metrics", &options.http_address)] {
+        let Address::Any(port) = address else { panic!("{name}: {address}: the kubelet comes from outside") };
+        let open = format!("- name: {name}\n          containerPort: {port}\n");
+        assert!(text.contains(&open), "the Deployment does not open {name} at {port}");
+    }
+    assert!(
+        text.contains("mountPath: /var/cache\n") && options.storage_dir.starts_with("/var/cache"),
+        "it can write there"
+    );
+    assert!(text.contains("- name: POD_NAME\n"), "the holder of the Lease is named after the Pod");
+}

@@ -7,16 +7,15 @@ use rukpak_content::Digest;
 use rukpak_crds::condition::reason;
 use rukpak_crds::{Inventory, InventoryKind};
 use rukpak_plain::ObjectKey;
-use rukpak_plan::retry::{self, Class};
+use rukpak_plan::retry::Class;
 use rukpak_plan::{Mark, MarksDigest};
 
 use super::apply::{self, Before, Failed};
 use super::desired::Desired;
-use super::installation::FailedPivot;
 use super::load::{self, RENDERER};
 use super::plan::{self, NoPlan, Plan};
 use super::prune::{self, Members, Pruned};
-use super::{Error, Pass, drift, health};
+use super::{Error, Pass, drift, health, pivot};
 
 /// What shall be in the cluster after the pass.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -81,7 +80,7 @@ fn is_suspended(pass: &Pass, content: &Digest) -> bool {
     state.failed.as_ref().is_some_and(|failed| {
         failed.content == *content
             && failed.generation == pass.deployment.metadata.generation
-            && failed.at.elapsed() < retry::PIVOT
+            && failed.until > Instant::now()
     })
 }
 
@@ -104,6 +103,7 @@ pub(crate) async fn converge(pass: &mut Pass, target: Target) -> Result<Outcome,
         health::refresh(pass).await;
         return Ok(settled(pass, &content));
     }
+    aim(pass, &content);
     if let Some(remaining) = held(pass).filter(|_| !drifted) {
         return Ok(Outcome::Held(remaining));
     }
@@ -118,13 +118,25 @@ pub(crate) async fn converge(pass: &mut Pass, target: Target) -> Result<Outcome,
     };
     let plan = match plan::plan(pass, content.clone(), &objects).await {
         Ok(plan) => plan,
-        Err(no_plan) => return Ok(unplanned(pass, &no_plan, &target)),
+        Err(no_plan) => return Ok(unplanned(pass, &no_plan, &content)),
     };
-    pass.installation.state().missing_groups.clear();
+    if matches!(target, Target::Desired(_)) {
+        let mut state = pass.installation.state();
+        state.missing_groups.clear();
+        state.waiting.clear();
+    }
     if drifted {
         return Ok(repair(pass, &plan).await);
     }
-    install(pass, plan, &target).await
+    install(pass, plan).await
+}
+
+fn aim(pass: &Pass, content: &Digest) {
+    let mut state = pass.installation.state();
+    if state.aimed.as_ref() != Some(content) {
+        state.aimed = Some(content.clone());
+        state.hold_until = None;
+    }
 }
 
 /// How long a failed attempt is still to be waited for. Our own status write wakes us, and must not be taken for a reason to try
@@ -172,7 +184,7 @@ pub(crate) fn api_version(kind: &InventoryKind) -> String {
 }
 
 /// Has lost or damaged content fetched again by the Bundles' pins. They wake us when it is there.
-async fn refill(pass: &Pass, why: &rukpak_store::Error) -> Outcome {
+pub(super) async fn refill(pass: &Pass, why: &rukpak_store::Error) -> Outcome {
     tracing::warn!(deployment = %pass.owner.name, error = %crate::error::Chain(why), "content has to be fetched again");
     for bundle in super::desired::owned(pass) {
         crate::bundle::distrust(&kube::ResourceExt::name_any(&*bundle), &pass.context).await;
@@ -180,16 +192,17 @@ async fn refill(pass: &Pass, why: &rukpak_store::Error) -> Outcome {
     Outcome::Refilling
 }
 
-fn unplanned(pass: &Pass, no_plan: &NoPlan, target: &Target) -> Outcome {
-    let groups = no_plan.groups();
-    let is_missing = matches!(no_plan, NoPlan::Missing(_));
-    pass.installation.state().missing_groups = groups;
-    let pivots = installed(pass).is_some_and(|installed| Target::Desired(installed) != *target);
+fn unplanned(pass: &Pass, no_plan: &NoPlan, content: &Digest) -> Outcome {
     let message = no_plan.message();
-    let (reason, message) = match (is_missing, pivots) {
-        (true, false) => (reason::INSTALL_FAILED, format!("required resource not found: {message}")),
-        (true, true) => (reason::ERROR_GETTING_RELEASE_STATE, message),
-        (false, _) => (reason::RECONCILE_FAILED, message),
+    let is_missing = matches!(no_plan, NoPlan::Missing(_));
+    pass.installation.state().missing_groups = no_plan.groups();
+    if is_missing && pivot::is_pivot(pass, content) {
+        return pivot::refused(pass, content, message, true);
+    }
+    let (reason, message) = if is_missing {
+        (reason::INSTALL_FAILED, format!("required resource not found: {message}"))
+    } else {
+        (reason::RECONCILE_FAILED, message)
     };
     // A definition that is there but not served yet says nothing when it is; look again soon, then ever less often.
     let class = Class::Transient;
@@ -208,15 +221,13 @@ async fn repair(pass: &Pass, plan: &Plan) -> Outcome {
 }
 
 /// Installs `plan`, or pivots to it from what is installed.
-async fn install(pass: &mut Pass, plan: Plan, target: &Target) -> Result<Outcome, Error> {
+async fn install(pass: &mut Pass, plan: Plan) -> Result<Outcome, Error> {
     let before = inventory(pass);
     let had: BTreeSet<InventoryKind> = before.kinds.iter().cloned().collect();
     let kinds: BTreeSet<InventoryKind> = had.iter().cloned().chain(plan.inventory()).collect();
-    let replaced = installed(pass).filter(|content| *content != plan.content && matches!(target, Target::Desired(_)));
-    let is_pivot = replaced.is_some();
-    let previous = match previous(pass, replaced).await {
+    let previous = match pivot::previous(pass, &plan).await {
         Ok(previous) => previous,
-        Err(refilling) => return Ok(refilling),
+        Err(outcome) => return Ok(outcome),
     };
     let members = match prune::members(pass, &had).await {
         Ok(members) => members,
@@ -225,32 +236,16 @@ async fn install(pass: &mut Pass, plan: Plan, target: &Target) -> Result<Outcome
     let uids = prune::uids(&members);
     let bodies = previous.as_ref().map(|previous| &previous.steps);
     let known = Before { uids: &uids, bodies };
-    if is_pivot
+    if pivot::is_pivot(pass, &plan.content)
         && let Err(failed) = apply::dry_run(pass, &plan, &known).await
     {
-        return Ok(failed_pivot(pass, &plan, reason::ERROR_GETTING_RELEASE_STATE, failed.message()));
+        return Ok(pivot::refused(pass, &plan.content, failed.message(), failed.is_transient()));
     }
     intend(pass, kinds.clone(), &plan).await?;
     begin(pass, &plan);
     match apply_and_prune(pass, &plan, members, &known).await {
         Ok(pruned) => finish(pass, &plan, kinds, pruned).await,
-        Err(failed) => Ok(fall_back(pass, &plan, previous, &kinds, failed).await),
-    }
-}
-
-/// The plan of the content that a pivot replaces: what it falls back to. Content that the store lost is fetched again first, as
-/// long as there is a Bundle that can; without one the pivot goes on, and cannot be undone.
-async fn previous(pass: &Pass, replaced: Option<Digest>) -> Result<Option<Plan>, Outcome> {
-    let Some(content) = replaced else { return Ok(None) };
-    let limits = pass.context.limits.clone();
-    match load::objects(pass.context.store.clone(), content.clone(), limits).await {
-        Ok(objects) => Ok(plan::plan(pass, content, &objects).await.ok()),
-        Err(load::Error::Lost(why)) if super::desired::unpacked(pass, &content) => Err(refill(pass, &why).await),
-        Err(error) => {
-            tracing::warn!(deployment = %pass.owner.name, error = %crate::error::Chain(&error),
-                "the installed content cannot be loaded: this pivot cannot be undone");
-            Ok(None)
-        }
+        Err(failed) => Ok(pivot::fall_back(pass, &plan, previous, &kinds, failed).await),
     }
 }
 
@@ -265,7 +260,7 @@ async fn intend(pass: &mut Pass, kinds: BTreeSet<InventoryKind>, plan: &Plan) ->
     pass.write(status).await
 }
 
-fn begin(pass: &Pass, plan: &Plan) {
+pub(super) fn begin(pass: &Pass, plan: &Plan) {
     let mut state = pass.installation.state();
     state.content = Some(plan.content.clone());
     state.complete = false;
@@ -274,7 +269,12 @@ fn begin(pass: &Pass, plan: &Plan) {
 }
 
 /// Applies every step, then prunes what was there before and is not in the plan.
-async fn apply_and_prune(pass: &Pass, plan: &Plan, members: Members, before: &Before<'_>) -> Result<Pruned, Failed> {
+pub(super) async fn apply_and_prune(
+    pass: &Pass,
+    plan: &Plan,
+    members: Members,
+    before: &Before<'_>,
+) -> Result<Pruned, Failed> {
     apply::apply(pass, plan, before).await?;
     pass.context.dependents.ensure(&plan.kinds());
     let keep: BTreeSet<ObjectKey> = plan.steps.keys().cloned().collect();
@@ -291,13 +291,14 @@ async fn finish(pass: &Pass, plan: &Plan, kinds: BTreeSet<InventoryKind>, pruned
         state.objects.retain(|key, _| plan.steps.contains_key(key));
         state.complete = true;
         state.failed.take_if(|failed| failed.content == plan.content);
+        state.interrupted = None;
     }
     load::keep(pass.context.store.clone(), pass.owner.name.clone(), plan.content.clone())
         .await
         .map_err(Error::Store)?;
     let mut inventory = settled_inventory(pass, &plan.content);
     inventory.kinds = kinds.into_iter().collect();
-    inventory.released.extend(pruned.released);
+    pivot::note_released(&mut inventory, pruned, &plan.steps);
     Ok(Outcome::Installed { content: plan.content.clone(), inventory })
 }
 
@@ -318,69 +319,15 @@ fn settled_inventory(pass: &Pass, content: &Digest) -> Inventory {
     }
 }
 
-fn inventory(pass: &Pass) -> Inventory {
+pub(super) fn inventory(pass: &Pass) -> Inventory {
     pass.status.inventory.clone().unwrap_or_default()
 }
 
-fn interrupted(pass: &Pass, error: &crate::cluster::Error) -> Outcome {
+pub(super) fn interrupted(pass: &Pass, error: &(dyn std::error::Error + 'static)) -> Outcome {
     Outcome::Failed {
         reason: reason::RECONCILE_FAILED,
         message: crate::error::Chain(error).to_string(),
         retry: Retry::Class(Class::Transient),
         inventory: inventory(pass),
     }
-}
-
-/// A first installation keeps what it has; a pivot puts the previous content back.
-async fn fall_back(
-    pass: &Pass,
-    plan: &Plan,
-    previous: Option<Plan>,
-    kinds: &BTreeSet<InventoryKind>,
-    failed: Failed,
-) -> Outcome {
-    let mut message = failed.message();
-    if failed.is_not_found() {
-        message.insert_str(0, "required resource not found: ");
-    }
-    let Some(previous) = previous else {
-        let class = if failed.is_transient() { Class::Transient } else { Class::Invalid };
-        let reason = if installed(pass).is_some() { reason::UPGRADE_FAILED } else { reason::INSTALL_FAILED };
-        return Outcome::Failed { reason, message, retry: Retry::Class(class), inventory: inventory(pass) };
-    };
-    tracing::warn!(deployment = %pass.owner.name, %message, "the pivot failed; putting the previous version back");
-    if let Err(again) = put_back(pass, &previous, kinds).await {
-        message.push_str("; putting the previous version back failed as well and will be tried again: ");
-        message.push_str(&again);
-    }
-    failed_pivot(pass, plan, reason::UPGRADE_FAILED, message)
-}
-
-async fn put_back(pass: &Pass, previous: &Plan, kinds: &BTreeSet<InventoryKind>) -> Result<(), String> {
-    begin(pass, previous);
-    let members = prune::members(pass, kinds).await.map_err(|error| crate::error::Chain(&error).to_string())?;
-    let uids = prune::uids(&members);
-    apply_and_prune(pass, previous, members, &Before { uids: &uids, bodies: None })
-        .await
-        .map_err(|failed| failed.message())?;
-    let mut state = pass.installation.state();
-    state.objects.retain(|key, _| previous.steps.contains_key(key));
-    state.complete = true;
-    Ok(())
-}
-
-fn failed_pivot(pass: &Pass, plan: &Plan, reason: &'static str, message: String) -> Outcome {
-    let mut inventory = inventory(pass);
-    let mut state = pass.installation.state();
-    state.failed = Some(FailedPivot {
-        content: plan.content.clone(),
-        generation: pass.deployment.metadata.generation,
-        at: Instant::now(),
-        reason,
-        message: message.clone(),
-    });
-    if state.complete {
-        inventory.pending_digest = None;
-    }
-    Outcome::Failed { reason, message, retry: Retry::After(retry::PIVOT), inventory }
 }

@@ -62,12 +62,12 @@ pub(crate) fn owned(pass: &Pass) -> Vec<Arc<Bundle>> {
     owned
 }
 
-/// Whether some Bundle of this deployment is pinned to `content`, so that it can be fetched again.
+/// Whether some Bundle of this deployment is pinned to `content` and does not fail, so that it can be fetched again.
 pub(crate) fn unpacked(pass: &Pass, content: &Digest) -> bool {
     let content = content.to_string();
     owned(pass).iter().any(|bundle| {
         let pin = bundle.status.as_ref().and_then(|status| status.pin.as_ref());
-        pin.is_some_and(|pin| pin.content_digest == content)
+        pin.is_some_and(|pin| pin.content_digest == content) && !bundle.is_in(BundlePhase::Failing)
     })
 }
 

@@ -46,8 +46,7 @@ pub(crate) async fn repair(pass: &Pass, plan: &Plan) -> Result<(), Failed> {
 }
 
 async fn repair_phase(pass: &Pass, drifted: &[&Step]) -> Result<(), Failed> {
-    let repairs: Vec<_> =
-        drifted.iter().map(|step| async move { (step.key.clone(), one(pass, step).await) }).collect();
+    let repairs: Vec<_> = drifted.iter().map(|step| async move { (step.key.clone(), one(pass, step).await) }).collect();
     let results = futures::stream::iter(repairs).buffer_unordered(PARALLEL).collect::<Vec<_>>().await;
     let mut failed = Vec::new();
     for (key, result) in results {
@@ -113,7 +112,9 @@ fn is_mark(path: &[String]) -> bool {
         && match field.as_str() {
             "f:ownerReferences" => true,
             "f:labels" | "f:annotations" => rest.iter().any(|key| {
-                [names::OWNER_KIND, names::OWNER_NAME, names::OWNER_UID].iter().any(|name| key.strip_prefix("f:") == Some(name))
+                [names::OWNER_KIND, names::OWNER_NAME, names::OWNER_UID]
+                    .iter()
+                    .any(|name| key.strip_prefix("f:") == Some(name))
             }),
             _ => false,
         }

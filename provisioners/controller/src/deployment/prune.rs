@@ -2,14 +2,14 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{APIResourceList, ObjectMeta};
 use kube::api::{DynamicObject, ListParams};
 use kube::core::{ApiResource, GroupVersionKind, PartialObjectMeta};
 use kube::{Api, ResourceExt};
 use rukpak_crds::{InventoryKind, names};
 use rukpak_plain::ObjectKey;
-use rukpak_plan::{Phase, fields};
 use rukpak_plan::prune::{Decision, Guard, decide};
+use rukpak_plan::{Phase, fields};
 
 use super::Pass;
 use crate::cluster::{Error, Identity, Kind};
@@ -166,7 +166,7 @@ async fn contents(pass: &Pass, namespace: &str) -> Result<Option<String>, Error>
     let unseen = |error: Error| Some(format!("it cannot be seen whether it is empty: {}", crate::error::Chain(&error)));
     let resources = match namespaced_resources(&pass.context.client).await {
         Ok(resources) => resources,
-        Err(error) if error.is_unavailable() && error.code() == 0 => return Err(error),
+        Err(error) if error.code() == 0 => return Err(error),
         Err(error) => return Ok(unseen(error)),
     };
     for resource in resources {
@@ -223,14 +223,29 @@ fn is_in_every_namespace(resource: &ApiResource, name: &str) -> bool {
     }
 }
 
+/// Every namespaced kind that can be listed, in one version of it. A group that goes away meanwhile holds nothing.
 async fn namespaced_resources(client: &kube::Client) -> Result<Vec<ApiResource>, Error> {
-    let discovery = kube::Discovery::new(client.clone()).run().await?;
-    Ok(discovery
-        .groups()
-        .flat_map(kube::discovery::ApiGroup::recommended_resources)
-        .filter(|(_, capabilities)| {
-            capabilities.scope == kube::discovery::Scope::Namespaced && capabilities.supports_operation("list")
+    let mut all = read_resources("v1", client.list_core_api_resources("v1").await?);
+    for group in client.list_api_groups().await?.groups {
+        let Some(version) = group.preferred_version.or_else(|| group.versions.first().cloned()) else { continue };
+        match client.list_api_group_resources(&version.group_version).await.map_err(Error::from) {
+            Ok(list) => all.extend(read_resources(&version.group_version, list)),
+            Err(error) if error.is_not_found() => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(all)
+}
+
+fn read_resources(api_version: &str, list: APIResourceList) -> Vec<ApiResource> {
+    let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
+    list.resources
+        .into_iter()
+        .filter(|resource| resource.namespaced && resource.verbs.iter().any(|verb| verb == "list"))
+        .filter(|resource| !resource.name.contains('/'))
+        .map(|resource| {
+            let gvk = GroupVersionKind::gvk(group, version, &resource.kind);
+            ApiResource::from_gvk_with_plural(&gvk, &resource.name)
         })
-        .map(|(resource, _)| resource)
-        .collect())
+        .collect()
 }

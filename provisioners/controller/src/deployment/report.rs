@@ -1,11 +1,13 @@
 //! From what came of a pass to the status. Pure.
 
+use std::time::Instant;
+
 use rukpak_crds::BundleDeploymentStatus;
 use rukpak_crds::condition::{
     ConditionStatus, Conditions, HAS_VALID_BUNDLE, HEALTHY, INSTALLED, NewCondition, READY, RECONCILING, STALLED,
     reason,
 };
-use rukpak_plan::retry::{self, Class};
+use rukpak_plan::retry::Class;
 
 use super::converge::{Outcome, Retry};
 use super::desired::Desired;
@@ -230,7 +232,7 @@ fn next(pass: &Pass, desired: &Desired, outcome: &Outcome) -> Next {
         (Desired::Unknown { class, .. }, _) => Next::Retry(*class),
         (_, Outcome::Refilling) => Next::Retry(Class::Transient),
         _ => match failed_pivot(pass, desired) {
-            Some(failed) => Next::After(retry::PIVOT.saturating_sub(failed.at.elapsed())),
+            Some(failed) => Next::After(failed.until.saturating_duration_since(Instant::now())),
             None if health::is_restless(pass) => Next::After(health::READ_INTERVAL),
             None => Next::Wait,
         },

@@ -1,0 +1,141 @@
+//! From one version to the next: what it replaces, what becomes of it when it is refused, and the way back when it fails.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::{Duration, Instant};
+
+use rukpak_content::Digest;
+use rukpak_crds::condition::reason;
+use rukpak_crds::{Inventory, InventoryKind};
+use rukpak_plain::ObjectKey;
+use rukpak_plan::retry::{self, Class};
+
+use super::apply::{Before, Failed};
+use super::converge::{Outcome, Retry, apply_and_prune, begin, installed, interrupted, inventory, refill};
+use super::installation::FailedPivot;
+use super::plan::{self, NoPlan, Plan, Step};
+use super::prune::{self, Pruned};
+use super::{Pass, desired, load};
+
+/// An API server that goes away in the middle of a pivot is waited for this often, before the way back is tried.
+const PATIENCE: u32 = 5;
+
+/// Whether another content than `content` is installed.
+pub(crate) fn is_pivot(pass: &Pass, content: &Digest) -> bool {
+    installed(pass).is_some_and(|installed| installed != *content)
+}
+
+/// The plan of the content that a pivot replaces: what it falls back to. Content that the store lost is fetched again first,
+/// as long as there is a Bundle that can; without one, or where a kind of it is gone, the pivot goes on and cannot be undone.
+pub(crate) async fn previous(pass: &Pass, plan: &Plan) -> Result<Option<Plan>, Outcome> {
+    let Some(content) = installed(pass).filter(|content| *content != plan.content) else { return Ok(None) };
+    let limits = pass.context.limits.clone();
+    let objects = match load::objects(pass.context.store.clone(), content.clone(), limits).await {
+        Ok(objects) => objects,
+        Err(load::Error::Lost(why)) if desired::unpacked(pass, &content) => return Err(refill(pass, &why).await),
+        Err(error @ (load::Error::Store(_) | load::Error::Interrupted(_))) => return Err(interrupted(pass, &error)),
+        Err(error) => {
+            tracing::warn!(deployment = %pass.owner.name, error = %crate::error::Chain(&error),
+                "the installed content cannot be loaded: this pivot cannot be undone");
+            return Ok(None);
+        }
+    };
+    match plan::plan(pass, content, &objects).await {
+        Ok(plan) => Ok(Some(plan)),
+        Err(NoPlan::Discovery(error)) => Err(interrupted(pass, &error)),
+        Err(missing @ NoPlan::Missing(_)) => {
+            tracing::warn!(deployment = %pass.owner.name, missing = %missing.message(), "this pivot cannot be undone");
+            Ok(None)
+        }
+    }
+}
+
+/// A pivot that ended before its first write. The installed version is guarded until it is tried again.
+pub(crate) fn refused(pass: &Pass, content: &Digest, message: String, is_transient: bool) -> Outcome {
+    let delay =
+        if is_transient { pass.context.failures.next_delay(&pass.owner.uid, Class::Transient) } else { retry::PIVOT };
+    suspend(pass, content, reason::ERROR_GETTING_RELEASE_STATE, &message, delay);
+    let state = pass.installation.state();
+    // What drifted meanwhile, or was never looked at since a restart, cannot wait that long.
+    let is_settled = state.complete && state.suspects.is_empty();
+    let retry = Retry::After(if is_settled { delay } else { Duration::ZERO });
+    Outcome::Failed { reason: reason::ERROR_GETTING_RELEASE_STATE, message, retry, inventory: inventory(pass) }
+}
+
+fn suspend(pass: &Pass, content: &Digest, reason: &'static str, message: &str, delay: Duration) {
+    pass.installation.state().failed = Some(FailedPivot {
+        content: content.clone(),
+        generation: pass.deployment.metadata.generation,
+        until: Instant::now() + delay,
+        reason,
+        message: message.to_owned(),
+    });
+}
+
+/// A first installation keeps what it has; a pivot puts the previous content back.
+pub(crate) async fn fall_back(
+    pass: &Pass,
+    plan: &Plan,
+    previous: Option<Plan>,
+    kinds: &BTreeSet<InventoryKind>,
+    failed: Failed,
+) -> Outcome {
+    let mut message = failed.message();
+    if failed.is_not_found() {
+        message.insert_str(0, "required resource not found: ");
+    }
+    let mut inventory = inventory(pass);
+    let reason = if installed(pass).is_some() { reason::UPGRADE_FAILED } else { reason::INSTALL_FAILED };
+    let previous = match previous {
+        Some(previous) if !(failed.is_unavailable() && is_patient(pass, &plan.content)) => previous,
+        _ => {
+            let class = if failed.is_transient() { Class::Transient } else { Class::Invalid };
+            return Outcome::Failed { reason, message, retry: Retry::Class(class), inventory };
+        }
+    };
+    tracing::warn!(deployment = %pass.owner.name, %message, "the pivot failed; putting the previous version back");
+    let retry = match put_back(pass, &previous, kinds).await {
+        Ok(pruned) => {
+            inventory.pending_digest = None;
+            note_released(&mut inventory, pruned, &previous.steps);
+            Retry::After(retry::PIVOT)
+        }
+        Err(again) => {
+            message.push_str("; putting the previous version back failed as well and will be tried again: ");
+            message.push_str(&again);
+            Retry::Class(Class::Transient)
+        }
+    };
+    suspend(pass, &plan.content, reason, &message, retry::PIVOT);
+    Outcome::Failed { reason, message, retry, inventory }
+}
+
+/// Whether a pivot that the API server's absence interrupted is simply to go on when it is back.
+fn is_patient(pass: &Pass, content: &Digest) -> bool {
+    let mut state = pass.installation.state();
+    let times = match &state.interrupted {
+        Some((interrupted, times)) if interrupted == content => times + 1,
+        _ => 1,
+    };
+    state.interrupted = Some((content.clone(), times));
+    times <= PATIENCE
+}
+
+async fn put_back(pass: &Pass, previous: &Plan, kinds: &BTreeSet<InventoryKind>) -> Result<Pruned, String> {
+    begin(pass, previous);
+    let members = prune::members(pass, kinds).await.map_err(|error| crate::error::Chain(&error).to_string())?;
+    let uids = prune::uids(&members);
+    let pruned = apply_and_prune(pass, previous, members, &Before { uids: &uids, bodies: None })
+        .await
+        .map_err(|failed| failed.message())?;
+    let mut state = pass.installation.state();
+    state.objects.retain(|key, _| previous.steps.contains_key(key));
+    state.complete = true;
+    Ok(pruned)
+}
+
+/// Adds what was released, and takes out what the new content has taken back.
+pub(crate) fn note_released(inventory: &mut Inventory, pruned: Pruned, steps: &BTreeMap<ObjectKey, Step>) {
+    let is_back = |line: &str| steps.values().any(|step| line.starts_with(&format!("{}: ", step.identity)));
+    inventory.released.retain(|line| !is_back(line));
+    inventory.released.extend(pruned.released);
+}

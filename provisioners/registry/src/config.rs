@@ -1,0 +1,200 @@
+//! `spec.config` of a BundleDeployment for a registry+v1 bundle: what is watched, and changes to the Deployments.
+
+use std::collections::BTreeMap;
+
+use k8s_openapi::api::core::v1::{Affinity, EnvFromSource, EnvVar, ResourceRequirements, Toleration, Volume, VolumeMount};
+use serde::Deserialize;
+use serde_json::{Map, Value};
+
+use crate::csv::Csv;
+use crate::decode::{decode, drop_nulls};
+use crate::install_mode::{ALL, MULTI, OWN, SINGLE, supports};
+
+const WATCH_NAMESPACE: &str = "watchNamespace";
+const WATCH_NAMESPACES: &str = "watchNamespaces";
+const DEPLOYMENT_CONFIG: &str = "deploymentConfig";
+/// The longest name of a namespace, in bytes.
+const NAMESPACE_BYTES: usize = 63;
+const NAMESPACE_PATTERN: &str = "^[a-z0-9]([-a-z0-9]*[a-z0-9])?$";
+
+/// What a user configures, checked against what the bundle can do.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Config {
+    /// The namespaces to watch; `None` leaves it to the bundle.
+    pub target_namespaces: Option<Vec<String>>,
+    /// Changes to the Deployments.
+    pub deployment: Option<DeploymentConfig>,
+}
+
+/// Changes to all Deployments of a bundle and, where not said otherwise, to all their containers.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(default, rename_all = "camelCase", deny_unknown_fields)]
+pub struct DeploymentConfig {
+    /// Replaces the node selector of the pods.
+    pub node_selector: Option<BTreeMap<String, String>>,
+    /// Added to those of the pods.
+    pub tolerations: Vec<Toleration>,
+    /// Replaces the resources.
+    pub resources: Option<ResourceRequirements>,
+    /// Added, or replaces the variable of that name.
+    pub env: Vec<EnvVar>,
+    /// Added.
+    pub env_from: Vec<EnvFromSource>,
+    /// Added to the pods, or replaces the volume of that name.
+    pub volumes: Vec<Volume>,
+    /// Added, or replaces the mount of that volume.
+    pub volume_mounts: Vec<VolumeMount>,
+    /// Replaces the parts of the pods' affinity that it has. Empty: erases.
+    pub affinity: Option<Affinity>,
+    /// Added to Deployments and pods where they have no annotation of that name.
+    pub annotations: BTreeMap<String, String>,
+}
+
+/// The configuration does not fit. The texts are the reference's; of several problems all are told.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("invalid configuration: {}", joined(.0))]
+pub struct Error(pub Vec<String>);
+
+fn joined(problems: &[String]) -> String {
+    match problems {
+        [only] => only.clone(),
+        several => several.iter().fold("multiple errors found:".to_owned(), |text, problem| text + "\n  - " + problem),
+    }
+}
+
+impl Config {
+    /// Reads a configuration; null is an empty one.
+    ///
+    /// `watchNamespace` names one namespace; what it may be follows from the bundle's install modes. Beyond the reference,
+    /// `watchNamespaces` lists several, for bundles that support MultiNamespace.
+    pub fn read(csv: &Csv, install_namespace: &str, value: &Value) -> Result<Self, Error> {
+        let empty = Map::new();
+        let fields = match value {
+            Value::Null => &empty,
+            Value::Object(fields) => fields,
+            _ => return Err(Error(vec!["input is not a valid JSON object".to_owned()])),
+        };
+        let mut problems: Vec<String> =
+            fields.keys().filter(|key| !is_known(csv, key)).map(|key| format!("unknown field \"{key}\"")).collect();
+        let mut config = Self::default();
+        match watch_namespaces(csv, fields) {
+            Ok(Some(namespaces)) => config.target_namespaces = Some(namespaces),
+            Ok(None) => match watch_namespace(csv, install_namespace, fields) {
+                Ok(namespace) => config.target_namespaces = namespace.map(|namespace| vec![namespace]),
+                Err(problem) => problems.push(problem),
+            },
+            Err(problem) => problems.push(problem),
+        }
+        match deployment_config(fields.get(DEPLOYMENT_CONFIG)) {
+            Ok(deployment) => config.deployment = deployment,
+            Err(problem) => problems.push(problem),
+        }
+        if problems.is_empty() { Ok(config) } else { Err(Error(problems)) }
+    }
+}
+
+/// Which of Own and Single decides over `watchNamespace`; without both there is no such field.
+fn takes_namespace(csv: &Csv) -> bool {
+    supports(csv, OWN) || supports(csv, SINGLE)
+}
+
+fn is_known(csv: &Csv, key: &str) -> bool {
+    match key {
+        WATCH_NAMESPACE => takes_namespace(csv),
+        WATCH_NAMESPACES => supports(csv, MULTI),
+        DEPLOYMENT_CONFIG => true,
+        _ => false,
+    }
+}
+
+fn watch_namespaces(csv: &Csv, fields: &Map<String, Value>) -> Result<Option<Vec<String>>, String> {
+    let Some(value) = fields.get(WATCH_NAMESPACES).filter(|value| !value.is_null() && supports(csv, MULTI)) else {
+        return Ok(None);
+    };
+    if fields.get(WATCH_NAMESPACE).is_some_and(|value| !value.is_null()) {
+        return Err(format!("fields \"{WATCH_NAMESPACE}\" and \"{WATCH_NAMESPACES}\" exclude each other"));
+    }
+    let Value::Array(items) = value else {
+        return Err(format!("invalid type for field \"{WATCH_NAMESPACES}\": got {}, want array", json_type(value)));
+    };
+    if items.is_empty() {
+        return Err(format!("field \"{WATCH_NAMESPACES}\" must have at least one item"));
+    }
+    let mut namespaces = Vec::with_capacity(items.len());
+    for (index, item) in items.iter().enumerate() {
+        namespaces.push(namespace(&format!("{WATCH_NAMESPACES}[{index}]"), item)?);
+    }
+    Ok(Some(namespaces))
+}
+
+fn watch_namespace(csv: &Csv, install_namespace: &str, fields: &Map<String, Value>) -> Result<Option<String>, String> {
+    if !takes_namespace(csv) {
+        return Ok(None);
+    }
+    let Some(value) = fields.get(WATCH_NAMESPACE).filter(|value| !value.is_null()) else {
+        let is_optional = supports(csv, ALL) || (supports(csv, MULTI) && fields.contains_key(WATCH_NAMESPACES));
+        let missing = || format!("required field \"{WATCH_NAMESPACE}\" is missing");
+        return if is_optional { Ok(None) } else { Err(missing()) };
+    };
+    let watched = namespace(WATCH_NAMESPACE, value)?;
+    let refusal = match (supports(csv, OWN), supports(csv, SINGLE)) {
+        (true, false) if watched != install_namespace => format!(
+            "must be \"{install_namespace}\" (the namespace where the operator is installed) because this operator only \
+             supports OwnNamespace install mode"
+        ),
+        (false, true) if watched == install_namespace => format!(
+            "must be different from \"{install_namespace}\" (the install namespace) because this operator uses \
+             SingleNamespace install mode to watch a different namespace"
+        ),
+        _ => return Ok(Some(watched)),
+    };
+    Err(format!("invalid format for field \"{WATCH_NAMESPACE}\": invalid value \"{watched}\": {refusal}"))
+}
+
+fn namespace(field: &str, value: &Value) -> Result<String, String> {
+    let Value::String(name) = value else {
+        return Err(format!("invalid type for field \"{field}\": got {}, want string", json_type(value)));
+    };
+    if name.is_empty() {
+        return Err(format!("field \"{field}\" must have minimum length of 1 (len=0)"));
+    }
+    if name.len() > NAMESPACE_BYTES {
+        return Err(format!("field \"{field}\" must have maximum length of {NAMESPACE_BYTES} (len={})", name.len()));
+    }
+    let is_inner = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
+    if !name.bytes().all(is_inner) || name.starts_with('-') || name.ends_with('-') {
+        return Err(format!("field \"{field}\" must match pattern \"{NAMESPACE_PATTERN}\""));
+    }
+    Ok(name.clone())
+}
+
+fn deployment_config(value: Option<&Value>) -> Result<Option<DeploymentConfig>, String> {
+    let Some(value) = value.filter(|value| !value.is_null()) else { return Ok(None) };
+    if !value.is_object() {
+        return Err(format!(
+            "invalid type for field \"{DEPLOYMENT_CONFIG}\": got {}, want object",
+            json_type(value)
+        ));
+    }
+    let mut value = value.clone();
+    drop_nulls(&mut value);
+    decode(&value, DEPLOYMENT_CONFIG)
+        .map(Some)
+        .map_err(|error| format!("invalid value for field \"{}\": {}", error.field, error.problem))
+}
+
+/// The type's name in JSON schema.
+fn json_type(value: &Value) -> &'static str {
+    match value {
+        Value::Null => "null",
+        Value::Bool(_) => "boolean",
+        Value::Number(_) => "number",
+        Value::String(_) => "string",
+        Value::Array(_) => "array",
+        Value::Object(_) => "object",
+    }
+}
+
+#[cfg(test)]
+#[path = "config/tests.rs"]
+mod tests;

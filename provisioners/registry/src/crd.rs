@@ -1,0 +1,55 @@
+//! Custom resource definitions of a bundle.
+
+use rukpak_plain::object;
+use rukpak_plain::{Object, Origin};
+use serde_json::Value;
+
+use crate::FieldError;
+use crate::decode::Path;
+
+mod shape;
+
+/// A custom resource definition: an object whose fields have the types that Kubernetes gives them.
+#[derive(Clone, Debug)]
+pub struct Crd {
+    /// The definition. Fields that Kubernetes does not know are left out of version `v1`; older versions are as written.
+    pub object: Object,
+    /// The paths of the fields that were left out.
+    pub unknown_fields: Vec<String>,
+}
+
+/// Why a manifest is not a definition.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// A field has a wrong type.
+    #[error(transparent)]
+    Field(#[from] FieldError),
+    /// It is no object that can be sent.
+    #[error(transparent)]
+    Object(#[from] object::Error),
+}
+
+impl Crd {
+    /// Checks a manifest of kind CustomResourceDefinition.
+    pub fn read(mut value: Value, origin: Origin) -> Result<Self, Error> {
+        let mut unknown_fields = Vec::new();
+        if value.get("apiVersion").is_some_and(|version| version == "apiextensions.k8s.io/v1") {
+            shape::fit(&mut value, &shape::DEFINITION, &Path::Root, &mut unknown_fields)?;
+        }
+        Ok(Self { object: Object::new(value, origin)?, unknown_fields })
+    }
+
+    /// Its name.
+    pub fn name(&self) -> &str {
+        self.object.name()
+    }
+
+    /// Whether fields that the schema does not name are kept for every version, which a conversion webhook excludes.
+    pub fn preserves_unknown_fields(&self) -> bool {
+        self.object.field(&["spec", "preserveUnknownFields"]).is_some_and(|value| value == true)
+    }
+}
+
+#[cfg(test)]
+#[path = "crd/tests.rs"]
+mod tests;

@@ -1,0 +1,254 @@
+//! Files to a [`Bundle`]: `metadata/` and the flat folder `manifests/`.
+
+use std::sync::Arc;
+
+use rukpak_content::{BundleTree, Entry, Limit, LimitExceeded, Limits};
+use rukpak_plain::{Object, Origin, Warning, object, yaml};
+use serde_json::Value;
+
+use crate::crd::{self, Crd};
+use crate::csv::Csv;
+use crate::metadata::{self, Metadata, OptionalManifest};
+use crate::{FieldError, decode};
+
+mod documents;
+
+/// The folder of the manifests. Labels that name another one are not honoured, as in the reference.
+pub const FOLDER: &str = "manifests";
+/// The CSV annotation with the namespace an operator would like to live in.
+pub const SUGGESTED_NAMESPACE: &str = "operatorframework.io/suggested-namespace";
+
+/// A registry+v1 bundle that could be read; [`crate::validate`] says whether it makes sense.
+#[derive(Clone, Debug)]
+pub struct Bundle {
+    /// `metadata/`.
+    pub metadata: Metadata,
+    /// The ClusterServiceVersion; of several the last one.
+    pub csv: Csv,
+    /// Where it stands.
+    pub csv_origin: Origin,
+    /// The custom resource definitions, in the order of the files.
+    pub crds: Vec<Crd>,
+    /// All other manifests, in the order of the files.
+    pub others: Vec<Manifest>,
+    /// What a reader of the manifests should know.
+    pub warnings: Vec<Warning>,
+}
+
+/// A manifest that is neither CSV nor definition. It may be of a kind that is refused, or have no name.
+#[derive(Clone, Debug)]
+pub struct Manifest {
+    /// Its kind, not empty.
+    pub kind: String,
+    /// Its name; may be empty.
+    pub name: String,
+    /// Where it stands.
+    pub origin: Origin,
+    /// The object, or why it cannot be sent.
+    pub object: Result<Object, Arc<object::Error>>,
+}
+
+/// Why a tree is not a registry+v1 bundle. Print the whole chain.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// A file of `metadata/` is missing or wrong.
+    #[error(transparent)]
+    Metadata(#[from] metadata::Error),
+    /// There is no folder `manifests`.
+    #[error("open manifests: file does not exist: a bundle keeps its manifests in a folder named {FOLDER} at its root")]
+    ManifestsMissing,
+    /// The folder holds a folder. The text is the reference's.
+    #[error(
+        "subdirectories are not allowed within the \"manifests\" directory of the bundle image filesystem: found \"{0}\""
+    )]
+    Subdirectory(String),
+    /// A file cannot be read as objects. The text is the reference's.
+    #[error("error parsing objects in \"{file}\"")]
+    Objects {
+        /// The file.
+        file: Arc<str>,
+        /// What is wrong in it.
+        #[source]
+        source: ObjectsError,
+    },
+    /// There is no CSV. The text is the reference's.
+    #[error("no ClusterServiceVersion found in \"manifests\"")]
+    NoCsv,
+}
+
+/// Why a file cannot be read as objects.
+#[derive(Debug, thiserror::Error)]
+pub enum ObjectsError {
+    /// It is not YAML or JSON.
+    #[error(transparent)]
+    Yaml(#[from] yaml::Error),
+    /// Too large, or too many objects.
+    #[error(transparent)]
+    Limit(#[from] LimitExceeded),
+    /// A document is not a mapping.
+    #[error("{origin}: {found}, not an object: every file in {FOLDER}/ is read as a manifest")]
+    NotAnObject {
+        /// Where it stands.
+        origin: Origin,
+        /// Its JSON type.
+        found: &'static str,
+    },
+    /// A document has no kind or version. The text in the middle is the reference's.
+    #[error("unable to decode \"{}\": Object '{field}' is missing: {origin}", .origin.file)]
+    Missing {
+        /// Where it stands.
+        origin: Origin,
+        /// `Kind` or `apiVersion`.
+        field: &'static str,
+    },
+    /// The `items` of a List are not a list.
+    #[error("{0}: items is not a list")]
+    Items(Origin),
+    /// The CSV has a field of a wrong type.
+    #[error("ClusterServiceVersion: {origin}")]
+    Csv {
+        /// Where it stands.
+        origin: Origin,
+        /// The field.
+        #[source]
+        source: FieldError,
+    },
+    /// A definition has a field of a wrong type or no name.
+    #[error("CustomResourceDefinition: {origin}")]
+    Crd {
+        /// Where it stands.
+        origin: Origin,
+        /// What is wrong with it.
+        #[source]
+        source: crd::Error,
+    },
+}
+
+/// What the manifests gave so far.
+#[derive(Default)]
+struct Found {
+    csv: Option<(Csv, Origin)>,
+    crds: Vec<Crd>,
+    others: Vec<Manifest>,
+    warnings: Vec<Warning>,
+    objects: u64,
+}
+
+/// Reads a bundle. Files outside `metadata/` and `manifests/` are not looked at.
+///
+/// Limits: [`Limits::manifest_bytes`], [`Limits::yaml_nodes`], [`Limits::objects`]. The first thing at fault, in the
+/// order of the files' names, is what is reported.
+pub fn load(tree: &BundleTree, limits: &Limits) -> Result<Bundle, Error> {
+    let metadata = Metadata::read(tree, limits)?;
+    let mut found = Found::default();
+    for (name, entry) in tree.list(FOLDER).ok_or(Error::ManifestsMissing)? {
+        let path = format!("{FOLDER}/{name}");
+        let Entry::File { body, .. } = entry else { return Err(Error::Subdirectory(path)) };
+        let file = Arc::from(path);
+        read_file(&file, body, limits, &mut found).map_err(|source| Error::Objects { file, source })?;
+    }
+    let (mut csv, csv_origin) = found.csv.ok_or(Error::NoCsv)?;
+    if !metadata.properties.is_empty() {
+        let annotations = &mut csv.metadata.annotations;
+        let merged = metadata::merged(annotations.get(metadata::PROPERTIES).map(String::as_str), &metadata.properties)?;
+        annotations.insert(metadata::PROPERTIES.to_owned(), merged);
+    }
+    Ok(Bundle { metadata, csv, csv_origin, crds: found.crds, others: found.others, warnings: found.warnings })
+}
+
+fn read_file(file: &Arc<str>, body: &[u8], limits: &Limits, found: &mut Found) -> Result<(), ObjectsError> {
+    Limit::ManifestBytes.check(body.len() as u64, limits.manifest_bytes, || file.to_string())?;
+    for document in yaml::parse(file, body, limits, &mut found.warnings)? {
+        documents::flatten(document.value, document.place.into(), &mut |value, origin| {
+            found.objects += 1;
+            Limit::Objects.check(found.objects, limits.objects, || file.to_string())?;
+            found.add(value, origin)
+        })?;
+    }
+    Ok(())
+}
+
+impl Found {
+    fn add(&mut self, value: Value, origin: Origin) -> Result<(), ObjectsError> {
+        let text = |path: &str| value.pointer(path).and_then(Value::as_str).unwrap_or_default().to_owned();
+        let kind = text("/kind");
+        match kind.as_str() {
+            "ClusterServiceVersion" => {
+                let csv = Csv::read(value)
+                    .map_err(|source| ObjectsError::Csv { origin: origin.clone(), source })?;
+                self.csv = Some((csv, origin));
+            }
+            "CustomResourceDefinition" => {
+                let crd = Crd::read(value, origin.clone()).map_err(|source| ObjectsError::Crd { origin, source })?;
+                self.crds.push(crd);
+            }
+            _ => {
+                let name = text("/metadata/name");
+                let object = Object::new(value, origin.clone()).map_err(Arc::new);
+                self.others.push(Manifest { kind, name, origin, object });
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Bundle {
+    /// The package; empty if the bundle does not name it.
+    pub fn package(&self) -> &str {
+        self.metadata.annotations.get(metadata::PACKAGE).map_or("", String::as_str)
+    }
+
+    /// Where a v1alpha1 BundleDeployment installs it: the namespace the CSV suggests, else `<package>-system`.
+    pub fn suggested_namespace(&self) -> String {
+        let suggested = self.csv.metadata.annotations.get(SUGGESTED_NAMESPACE).filter(|name| !name.is_empty());
+        suggested.cloned().unwrap_or_else(|| format!("{}-system", self.package()))
+    }
+
+    /// Whether an object of the rendering may be left out where its kind is not served.
+    pub fn is_optional(&self, object: &Object) -> bool {
+        let is_it = |optional: &OptionalManifest| {
+            optional.group == object.group() && optional.kind == object.kind() && optional.name == object.name()
+        };
+        self.metadata.optional_manifests().iter().any(is_it)
+    }
+
+    /// The origin of what a field of the CSV gives rise to.
+    pub(crate) fn origin_of(&self, field: &str) -> Origin {
+        Origin { item: Some(Arc::from(field)), ..self.csv_origin.clone() }
+    }
+
+    /// What does not refuse the bundle but is not as its author thinks, one line each.
+    pub fn remarks(&self) -> Vec<String> {
+        let mut remarks: Vec<String> = self.warnings.iter().map(ToString::to_string).collect();
+        for (index, deployment) in self.csv.spec.install.spec.deployments.iter().enumerate() {
+            remarks.extend(deployment.unknown_fields.iter().map(|field| {
+                let place = self.origin_of(&format!("spec.install.spec.deployments[{index}].{field}"));
+                format!("{place}: Kubernetes does not know this field: it is left out")
+            }));
+        }
+        for crd in &self.crds {
+            let place = crd.object.origin();
+            remarks.extend(crd.unknown_fields.iter().map(|field| {
+                format!("{place}, {field}: Kubernetes does not know this field: it is left out")
+            }));
+            if crd.object.version() != "v1" {
+                remarks.push(format!(
+                    "{place}: {} is not served since Kubernetes 1.22: rewrite the definition for apiextensions.k8s.io/v1",
+                    crd.object.api_version()
+                ));
+            }
+        }
+        if let Some(problem) = &self.metadata.dependencies_problem {
+            remarks.push(format!("dependencies are not read: {problem}"));
+        }
+        remarks
+    }
+}
+
+pub(crate) fn found(value: &Value) -> &'static str {
+    decode::type_name(value)
+}
+
+#[cfg(test)]
+#[path = "load/tests.rs"]
+mod tests;

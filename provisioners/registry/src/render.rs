@@ -1,0 +1,186 @@
+//! A [`Bundle`] to objects, in a fixed order. Pure: equal bundles and options give equal objects.
+
+use rukpak_plain::manifests::{self, Loaded, merge_repeated};
+use rukpak_plain::{Object, Origin, object};
+use serde_json::{Value, json};
+
+use crate::gate::{self, Refusal};
+use crate::validate::{Findings, validate};
+use crate::{Bundle, DeploymentConfig, install_mode};
+
+mod additional;
+mod certificates;
+mod crds;
+mod deployments;
+mod overrides;
+mod rbac;
+mod services;
+mod volumes;
+mod webhooks;
+
+pub use certificates::{CA_ANNOTATION, ServingCertificate, serving_certificates};
+
+/// How a bundle is rendered.
+#[derive(Clone, Debug)]
+pub struct RenderOptions {
+    /// The namespace that all namespaced objects go to.
+    pub install_namespace: String,
+    /// The namespaces that are watched: one empty name means all. `None` takes what the bundle supports by default.
+    pub target_namespaces: Option<Vec<String>>,
+    /// Whether the install namespace is part of the objects, as in RukPak v1alpha1. OLM v1 expects it to exist.
+    pub with_namespace: bool,
+    /// Who makes the certificates of webhooks.
+    pub certificates: Certificates,
+    /// What the user changes in the Deployments.
+    pub deployment_config: Option<DeploymentConfig>,
+}
+
+/// Who makes the certificates that webhooks serve with.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Certificates {
+    /// cert-manager: an Issuer and a Certificate for each Deployment with webhooks.
+    CertManager,
+    /// The service CA of OpenShift.
+    ServiceCa,
+    /// Whoever applies the objects: `placeholder` stands for `caBundle` and for both values of each TLS Secret, see
+    /// [`serving_certificates`]. It must be base64 text, for that is what the fields hold.
+    SelfManaged {
+        /// The text to be replaced before the objects are applied.
+        placeholder: String,
+    },
+}
+
+/// Why a bundle is not rendered.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The bundle makes no sense. The texts are the reference's.
+    #[error("{0}")]
+    Invalid(Findings),
+    /// The bundle can never be installed.
+    #[error("{}: {}", .0, .0.hint())]
+    Unsupported(Refusal),
+    /// The install namespace is missing or the target namespaces do not fit. The text is the reference's.
+    #[error("invalid option(s): {}", .0.join("\n"))]
+    Options(Vec<String>),
+    /// A definition that is converted keeps unknown fields. The text is the reference's.
+    #[error(
+        "custom resource definition '{0}' must have .spec.preserveUnknownFields set to false to let API Server call webhook to do the conversion"
+    )]
+    PreserveUnknownFields(String),
+    /// An object cannot be sent as it is, mostly because of its name.
+    #[error("{origin}")]
+    Object {
+        /// What it is made from.
+        origin: Origin,
+        /// What is wrong with it.
+        #[source]
+        source: object::Error,
+    },
+    /// A part of the CSV has no JSON form.
+    #[error("{origin}: write as JSON")]
+    Json {
+        /// What it is made from.
+        origin: Origin,
+        /// The cause.
+        #[source]
+        source: serde_json::Error,
+    },
+    /// Two different objects would have the same identity.
+    #[error("render the bundle")]
+    Repeated(#[source] manifests::Error),
+}
+
+/// What every generator works with.
+struct Context<'a> {
+    bundle: &'a Bundle,
+    options: &'a RenderOptions,
+    targets: Vec<String>,
+    objects: Vec<Object>,
+}
+
+impl RenderOptions {
+    /// RukPak's v1alpha1 defaults: the suggested namespace, made if need be; all namespaces are watched.
+    pub fn v1alpha1(bundle: &Bundle, certificates: Certificates) -> Self {
+        Self {
+            install_namespace: bundle.suggested_namespace(),
+            target_namespaces: None,
+            with_namespace: true,
+            certificates,
+            deployment_config: None,
+        }
+    }
+}
+
+/// Renders a bundle: Namespace (if asked), service accounts, roles, cluster roles, definitions, other manifests,
+/// Deployments, validating and mutating webhooks, Services, certificates. The order is the reference's.
+///
+/// An object that would stand there twice with the same content is rendered once; a service account that the bundle
+/// ships takes the place of the generated one.
+pub fn render(bundle: &Bundle, options: &RenderOptions) -> Result<Vec<Object>, Error> {
+    validate(bundle).map_err(Error::Invalid)?;
+    let targets = targets(bundle, options)?;
+    if let Err(refusal @ Refusal::ApiServices) = gate::check(bundle) {
+        return Err(Error::Unsupported(refusal));
+    }
+    let mut context = Context { bundle, options, targets, objects: Vec::new() };
+    namespace(&mut context)?;
+    rbac::service_accounts(&mut context)?;
+    rbac::roles(&mut context)?;
+    rbac::cluster_roles(&mut context)?;
+    crds::generate(&mut context)?;
+    additional::generate(&mut context)?;
+    deployments::generate(&mut context)?;
+    webhooks::generate(&mut context)?;
+    services::generate(&mut context)?;
+    certificates::generate(&mut context)?;
+    let loaded = Loaded { objects: context.objects, warnings: Vec::new() };
+    Ok(merge_repeated(loaded).map_err(Error::Repeated)?.objects)
+}
+
+/// The target namespaces in effect. All problems with the options are told at once.
+fn targets(bundle: &Bundle, options: &RenderOptions) -> Result<Vec<String>, Error> {
+    let targets = options.target_namespaces.clone().unwrap_or_else(|| install_mode::default_targets(&bundle.csv));
+    let mut problems = Vec::new();
+    if options.install_namespace.is_empty() {
+        problems.push("install namespace must be specified".to_owned());
+    }
+    if let Err(problem) = install_mode::check_targets(&bundle.csv, &options.install_namespace, &targets) {
+        problems.push(format!("invalid target namespaces [{}]: {problem}", targets.join(" ")));
+    }
+    if problems.is_empty() { Ok(targets) } else { Err(Error::Options(problems)) }
+}
+
+fn namespace(context: &mut Context<'_>) -> Result<(), Error> {
+    if !context.options.with_namespace {
+        return Ok(());
+    }
+    let namespace = json!({
+        "apiVersion": "v1",
+        "kind": "Namespace",
+        "metadata": {"name": context.options.install_namespace},
+    });
+    context.push(namespace, "install namespace")
+}
+
+impl Context<'_> {
+    fn namespace(&self) -> &str {
+        &self.options.install_namespace
+    }
+
+    /// Adds an object that comes from `field` of the CSV.
+    fn push(&mut self, value: Value, field: &str) -> Result<(), Error> {
+        let origin = self.bundle.origin_of(field);
+        let object = Object::new(value, origin.clone()).map_err(|source| Error::Object { origin, source })?;
+        self.objects.push(object);
+        Ok(())
+    }
+
+    /// Writes a typed value as JSON.
+    fn json<T: serde::Serialize>(&self, value: &T, field: &str) -> Result<Value, Error> {
+        serde_json::to_value(value).map_err(|source| Error::Json { origin: self.bundle.origin_of(field), source })
+    }
+}
+
+#[cfg(test)]
+#[path = "render/tests.rs"]
+mod tests;

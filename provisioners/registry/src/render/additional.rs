@@ -1,0 +1,25 @@
+//! The manifests beside CSV and definitions.
+
+use rukpak_plain::Object;
+use serde_json::Value;
+
+use super::{Context, Error};
+use crate::validate::is_namespaced;
+
+/// As they are; what lies in a namespace goes to the install namespace, wherever it wanted to go.
+pub(super) fn generate(context: &mut Context<'_>) -> Result<(), Error> {
+    for manifest in &context.bundle.others {
+        // Validation has refused the others.
+        let Ok(object) = &manifest.object else { continue };
+        if !is_namespaced(&manifest.kind) || object.namespace() == Some(context.namespace()) {
+            context.objects.push(object.clone());
+            continue;
+        }
+        let mut value = object.as_value();
+        value["metadata"]["namespace"] = Value::from(context.namespace());
+        let origin = manifest.origin.clone();
+        let object = Object::new(value, origin.clone()).map_err(|source| Error::Object { origin, source })?;
+        context.objects.push(object);
+    }
+    Ok(())
+}

@@ -1,0 +1,61 @@
+//! Custom resource definitions, with their conversion webhooks.
+
+use std::collections::BTreeMap;
+
+use rukpak_plain::Object;
+use serde_json::{Value, json};
+
+use super::certificates::Names;
+use super::{Context, Error};
+use crate::crd::Crd;
+use crate::csv::{Webhook, WebhookKind};
+
+/// Passed through, except those with a conversion webhook.
+pub(super) fn generate(context: &mut Context<'_>) -> Result<(), Error> {
+    let mut converted = BTreeMap::new();
+    for webhook in &context.bundle.csv.spec.webhooks {
+        if webhook.webhook_kind() == Some(WebhookKind::Conversion) {
+            converted.extend(webhook.conversion_crds.iter().map(|name| (name.as_str(), webhook)));
+        }
+    }
+    for crd in &context.bundle.crds {
+        let object = match converted.get(crd.name()) {
+            Some(webhook) => with_conversion(context, crd, webhook)?,
+            None => crd.object.clone(),
+        };
+        context.objects.push(object);
+    }
+    Ok(())
+}
+
+fn with_conversion(context: &Context<'_>, crd: &Crd, webhook: &Webhook) -> Result<Object, Error> {
+    if crd.preserves_unknown_fields() {
+        return Err(Error::PreserveUnknownFields(crd.name().to_owned()));
+    }
+    let names = Names::of(&webhook.deployment_name);
+    let mut client = json!({"service": {
+        "namespace": context.namespace(),
+        "name": names.service,
+        "path": webhook.webhook_path.as_deref().unwrap_or("/"),
+        "port": webhook.port(),
+    }});
+    let mut value = crd.object.as_value();
+    context.inject_ca(&names, &mut value, std::slice::from_mut(&mut client));
+    let versions = &webhook.admission_review_versions;
+    value["spec"]["conversion"] = if crd.object.version() == "v1" {
+        json!({"strategy": "Webhook", "webhook": {"clientConfig": client, "conversionReviewVersions": versions}})
+    } else {
+        json!({"strategy": "Webhook", "webhookClientConfig": client, "conversionReviewVersions": versions})
+    };
+    let origin = crd.object.origin().clone();
+    Object::new(value, origin.clone()).map_err(|source| Error::Object { origin, source })
+}
+
+/// Sets an annotation, whatever the object has so far.
+pub(super) fn annotate(object: &mut Value, name: &str, text: &str) {
+    let metadata = &mut object["metadata"];
+    if !metadata["annotations"].is_object() {
+        metadata["annotations"] = json!({});
+    }
+    metadata["annotations"][name] = Value::from(text);
+}

@@ -1,0 +1,127 @@
+//! Does a bundle make sense? Every rule runs; every finding names its file and field.
+
+use std::fmt;
+
+use rukpak_plain::Origin;
+
+use crate::Bundle;
+
+mod crds;
+mod deployments;
+mod dns;
+mod manifests;
+mod webhooks;
+
+pub(crate) use manifests::is_namespaced;
+pub use manifests::is_supported_kind;
+
+/// The rules, in the order they run in. The first 13 are the reference's, in its order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Rule {
+    /// Deployments have different names.
+    DeploymentUnique,
+    /// The name of a Deployment is a DNS subdomain.
+    DeploymentName,
+    /// Definitions have different names.
+    CrdUnique,
+    /// The definitions that the CSV owns are in the bundle.
+    CrdShipped,
+    /// The package has a name.
+    PackageName,
+    /// Conversion webhooks watch all namespaces.
+    ConversionInstallMode,
+    /// The Deployment of a webhook is in the CSV.
+    WebhookDeployment,
+    /// Webhooks of one type have different names.
+    WebhookUnique,
+    /// The name of a webhook is a DNS subdomain.
+    WebhookName,
+    /// A definition has one conversion webhook.
+    ConversionUnique,
+    /// A conversion webhook converts definitions that the CSV owns.
+    ConversionOwned,
+    /// A webhook does not rule over those who install it.
+    WebhookRules,
+    /// Other manifests are of a supported kind.
+    Kind,
+    /// Ours: an object can be sent as it is.
+    Object,
+    /// Ours: a webhook is of a type that exists.
+    WebhookType,
+}
+
+/// Something that refuses a bundle. `Display` is the reference's text; [`Finding::located`] adds the place.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Finding {
+    /// The rule that is broken.
+    pub rule: Rule,
+    /// The file.
+    pub origin: Origin,
+    /// The field; `None` where the whole manifest is meant.
+    pub field: Option<String>,
+    /// What is wrong.
+    pub message: String,
+}
+
+/// All findings; never empty. `Display` is one line each, as the reference joins them.
+#[derive(Debug)]
+pub struct Findings(pub Vec<Finding>);
+
+/// Runs all rules. Findings are in the order of the rules; within a rule sorted by name, as in the reference.
+pub fn validate(bundle: &Bundle) -> Result<(), Findings> {
+    let mut findings = Vec::new();
+    deployments::unique(bundle, &mut findings);
+    deployments::names(bundle, &mut findings);
+    crds::unique(bundle, &mut findings);
+    crds::shipped(bundle, &mut findings);
+    manifests::package(bundle, &mut findings);
+    webhooks::conversion_install_mode(bundle, &mut findings);
+    webhooks::deployments(bundle, &mut findings);
+    webhooks::unique(bundle, &mut findings);
+    webhooks::names(bundle, &mut findings);
+    webhooks::conversion_unique(bundle, &mut findings);
+    webhooks::conversion_owned(bundle, &mut findings);
+    webhooks::rules(bundle, &mut findings);
+    manifests::kinds(bundle, &mut findings);
+    manifests::objects(bundle, &mut findings);
+    webhooks::types(bundle, &mut findings);
+    if findings.is_empty() { Ok(()) } else { Err(Findings(findings)) }
+}
+
+impl Finding {
+    fn of_csv(bundle: &Bundle, rule: Rule, field: String, message: String) -> Self {
+        Self { rule, origin: bundle.csv_origin.clone(), field: Some(field), message }
+    }
+
+    /// `<file>, document 1 (line 1), <field>: <message>`.
+    pub fn located(&self) -> String {
+        match &self.field {
+            Some(field) => format!("{}, {field}: {}", self.origin, self.message),
+            None => format!("{}: {}", self.origin, self.message),
+        }
+    }
+}
+
+impl fmt::Display for Finding {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(&self.message)
+    }
+}
+
+impl fmt::Display for Findings {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (index, finding) in self.0.iter().enumerate() {
+            if index > 0 {
+                formatter.write_str("\n")?;
+            }
+            write!(formatter, "{finding}")?;
+        }
+        Ok(())
+    }
+}
+
+impl std::error::Error for Findings {}
+
+#[cfg(test)]
+#[path = "validate/tests.rs"]
+mod tests;

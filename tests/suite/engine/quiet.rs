@@ -1,0 +1,176 @@
+//! Promise 6, and DESIGN 8 and 11: what the controller asks of the API server, by its audit log.
+
+use std::time::Duration;
+
+use rukpak_tests::verbs::Target;
+use rukpak_tests::world::{World, WorldOptions};
+use serde_json::{Value, json};
+
+use crate::case::Case;
+use crate::first::mixed;
+
+/// A request of the controller.
+#[derive(Debug)]
+struct Request {
+    verb: String,
+    uri: String,
+    resource: String,
+    name: String,
+    code: i64,
+    received: String,
+    answered: String,
+}
+
+/// The controller's requests so far.
+fn requests(world: &World) -> Vec<Request> {
+    let log = std::fs::read_to_string(world.plane.audit_log()).unwrap();
+    let text =
+        |event: &Value, pointer: &str| event.pointer(pointer).and_then(Value::as_str).unwrap_or_default().to_owned();
+    log.lines()
+        .filter_map(|line| serde_json::from_str::<Value>(line).ok())
+        .filter(|event| event["user"]["username"] == "system:serviceaccount:rukpak-system:core-admin")
+        .map(|event| Request {
+            verb: text(&event, "/verb"),
+            uri: text(&event, "/requestURI"),
+            resource: text(&event, "/objectRef/resource"),
+            name: text(&event, "/objectRef/name"),
+            code: event.pointer("/responseStatus/code").and_then(Value::as_i64).unwrap_or_default(),
+            received: text(&event, "/requestReceivedTimestamp"),
+            answered: text(&event, "/stageTimestamp"),
+        })
+        .collect()
+}
+
+/// The requests since there were `before`, but for those that merely listen.
+fn since(world: &World, before: usize) -> Vec<Request> {
+    requests(world).into_iter().skip(before).filter(|request| request.verb != "watch").collect()
+}
+
+fn writes(world: &World, before: usize) -> Vec<Request> {
+    let is_write = |request: &Request| !matches!(request.verb.as_str(), "get" | "list");
+    since(world, before).into_iter().filter(is_write).collect()
+}
+
+#[tokio::test]
+async fn the_audit_log_shows_order_at_first_and_silence_after() {
+    let world = World::start_with(WorldOptions { audit: true, ..WorldOptions::default() }).await.unwrap();
+    let case = Case::in_world(&world, "quiet").await;
+    let other = case.sibling();
+    other.create(&[case.config_map("other", json!({"x": "1"}))]).await;
+    other.ready().await;
+    let objects = mixed(&case);
+    case.install(&objects).await;
+    order(&world, &objects);
+    let settled = case.sibling();
+    settled
+        .create(&[
+            case.config_map("a", json!({"x": "1"})),
+            case.config_map("b", json!({"x": "1"})),
+            case.workload("w", 0),
+        ])
+        .await;
+    settled.ready().await;
+
+    idle(&world, &[&case, &other, &settled]).await;
+    restart_of_what_is_settled(&world, &settled).await;
+    restart_with_drift(&world, &settled, &other).await;
+    new_bundle_of_the_same_content(&world, &settled).await;
+}
+
+/// Every phase begins when the one before it has been answered.
+fn order(world: &World, objects: &[Value]) {
+    let phases: [&[&str]; 9] = [
+        &["namespaces"],
+        &["customresourcedefinitions"],
+        &["serviceaccounts", "roles", "rolebindings", "clusterroles", "networkpolicies"],
+        &["configmaps", "secrets"],
+        &["persistentvolumeclaims"],
+        &["services"],
+        &["deployments"],
+        &["gadgets"],
+        &["validatingwebhookconfigurations"],
+    ];
+    let all = requests(world);
+    // The other deployment's ConfigMap was there before: it is not part of this.
+    let applied: Vec<&Request> = all
+        .iter()
+        .filter(|request| matches!(request.code, 200 | 201) && matches!(request.verb.as_str(), "patch" | "create"))
+        .filter(|request| request.name != "other")
+        .collect();
+    let mut count = 0;
+    let mut before: Option<(&str, &str)> = None;
+    for phase in phases {
+        let of_phase: Vec<&&Request> =
+            applied.iter().filter(|request| phase.contains(&request.resource.as_str())).collect();
+        assert!(!of_phase.is_empty(), "{phase:?}");
+        count += of_phase.iter().map(|request| &request.uri).collect::<std::collections::BTreeSet<_>>().len();
+        let first = of_phase.iter().map(|request| request.received.as_str()).min().unwrap();
+        if let Some((earlier, last)) = before {
+            assert!(last <= first, "{phase:?} began at {first}, before {earlier} was answered at {last}");
+        }
+        before = Some((phase[0], of_phase.iter().map(|request| request.answered.as_str()).max().unwrap()));
+    }
+    assert!(count >= objects.len(), "{count} of {}", objects.len());
+}
+
+async fn idle(world: &World, cases: &[&Case<'_>]) {
+    let target = cases[0].target();
+    // Whatever the Deployments still do, and we write of it, comes to rest.
+    cases[0].stays(&target, Duration::from_secs(3)).await;
+    let before = requests(world).len();
+    cases[0].stays(&target, Duration::from_secs(5)).await;
+    let asked = since(world, before);
+    assert!(asked.is_empty(), "{asked:#?}");
+}
+
+async fn restart_of_what_is_settled(world: &World, case: &Case<'_>) {
+    world.controller.terminate().await.unwrap();
+    let before = requests(world).len();
+    world.controller.restart().await.unwrap();
+    world.controller.wait_ready().await.unwrap();
+    case.stays(&case.target(), Duration::from_secs(3)).await;
+    let written = writes(world, before);
+    assert!(written.is_empty(), "{written:#?}");
+    // It does watch over it, and repairs with one write.
+    case.edit("intruder", &case.config_map_target("a"), json!({"data": {"x": "drift"}})).await;
+    case.until_value(&case.config_map_target("a"), "/data/x", &json!("1")).await;
+    case.stays(&case.target(), Duration::from_secs(1)).await;
+    let written = writes(world, before);
+    assert!(written.len() == 1 && written[0].name == "a", "{written:#?}");
+}
+
+async fn restart_with_drift(world: &World, case: &Case<'_>, other: &Case<'_>) {
+    world.controller.terminate().await.unwrap();
+    let before = requests(world).len();
+    let untouched = case.get(&case.config_map_target("b")).await.unwrap().metadata.resource_version;
+    let workload = case.in_namespace("apps/v1", "Deployment", "w");
+    let workload_version = case.get(&workload).await.unwrap().metadata.resource_version;
+    case.edit("intruder", &case.config_map_target("a"), json!({"data": {"x": "drift"}})).await;
+    world.controller.restart().await.unwrap();
+    world.controller.wait_ready().await.unwrap();
+    case.until_value(&case.config_map_target("a"), "/data/x", &json!("1")).await;
+    case.ready().await;
+    case.stays(&case.target(), Duration::from_secs(2)).await;
+    assert_eq!(case.get(&case.config_map_target("b")).await.unwrap().metadata.resource_version, untouched);
+    assert_eq!(case.get(&workload).await.unwrap().metadata.resource_version, workload_version);
+    let foreign: Vec<Request> = writes(world, before)
+        .into_iter()
+        .filter(|request| !["a", "b", "w", case.name.as_str()].contains(&request.name.as_str()))
+        .collect();
+    assert!(foreign.is_empty(), "{} is another deployment: {foreign:#?}", other.name);
+}
+
+/// A label in the template makes a new Bundle; nothing of what is installed changes.
+async fn new_bundle_of_the_same_content(world: &World, case: &Case<'_>) {
+    let active = case.status().await["activeBundle"].clone();
+    let before = requests(world).len();
+    case.edit("user", &case.target(), json!({"spec": {"template": {"metadata": {"labels": {"new": "label"}}}}})).await;
+    let is_new = |object: &kube::api::DynamicObject| object.data["status"]["activeBundle"] != active;
+    case.until(&case.target(), "the new Bundle", |object| object.is_some_and(is_new)).await;
+    case.until_gone(&Target::bundle(active.as_str().unwrap())).await;
+    let objects: Vec<Request> = writes(world, before)
+        .into_iter()
+        .filter(|request| !matches!(request.resource.as_str(), "bundles" | "bundledeployments"))
+        .collect();
+    assert!(objects.is_empty(), "{objects:#?}");
+}
