@@ -25,7 +25,7 @@ test: tools ## Check formatting and lints, then run every test against real serv
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets -- -D warnings
 	cargo build --workspace --bins
-	cargo test --workspace
+	RUST_TEST_THREADS=8 cargo test --workspace # most tests wait for something: garbage collection, retries
 
 demo: $(if $(filter current,$(CLUSTER)),packages,tools) ## Install, upgrade and remove bundles, and show it (CLUSTER=current, KEEP=1)
 	@echo "building the programs" >&2

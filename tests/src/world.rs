@@ -81,10 +81,8 @@ impl World {
         let registry = Registry::start(RegistryOptions::default()).await?;
         let private_registry = Registry::start(RegistryOptions::private(USER, PASSWORD)).await?;
         let git = GitServer::start()?;
-        let private_git = GitServer::start_with(GitServerOptions {
-            credentials: Some((USER.to_owned(), PASSWORD.to_owned())),
-            ..GitServerOptions::default()
-        })?;
+        let private_git =
+            GitServer::start_with(GitServerOptions { credentials: Some((USER.to_owned(), PASSWORD.to_owned())) })?;
         let ssh = SshServer::start().await?;
         let ca_file: PathBuf = folder.path().join("ca.pem");
         let ca = [registry.ca_pem(), private_registry.ca_pem(), git.ca_pem(), private_git.ca_pem()].concat();
@@ -120,12 +118,14 @@ impl World {
 }
 
 /// A Bundle of the plain provisioner.
+#[expect(clippy::needless_pass_by_value, reason = "callers make the source in place")]
 pub fn bundle(name: &str, source: Value) -> Value {
     json!({"apiVersion": "core.rukpak.io/v1alpha1", "kind": "Bundle", "metadata": {"name": name},
            "spec": {"provisionerClassName": "core-rukpak-io-plain", "source": source}})
 }
 
 /// A BundleDeployment of the plain provisioner.
+#[expect(clippy::needless_pass_by_value, reason = "callers make the source in place")]
 pub fn deployment(name: &str, source: Value) -> Value {
     json!({"apiVersion": "core.rukpak.io/v1alpha1", "kind": "BundleDeployment", "metadata": {"name": name},
            "spec": {"provisionerClassName": "core-rukpak-io-plain", "template": {

@@ -33,4 +33,4 @@ if [[ ! -e $policy ]]; then
 fi
 trap '[[ -z $made_policy ]] || "${as_root[@]}" rm -f "$policy"' EXIT
 "${as_root[@]}" apt-get update -qq
-"${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "${missing[@]}" >&2
+"${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "${missing[@]}" >/dev/null

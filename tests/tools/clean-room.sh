@@ -33,7 +33,7 @@ fail() { say "error: $*"; exit 2; }
 if ! command -v mmdebstrap >/dev/null; then
   say "installing mmdebstrap"
   apt-get update -qq
-  DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends mmdebstrap >&2
+  DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends mmdebstrap >/dev/null
 fi
 
 base="$(mktemp -d "${TMPDIR:-/var/tmp}/rukpak-clean-room.XXXXXX")"

@@ -38,7 +38,7 @@ done
 if ((${#needed[@]})); then
   say "installing build tools: ${needed[*]}"
   "${as_root[@]}" apt-get update -qq
-  "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "${needed[@]}" >&2
+  "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "${needed[@]}" >/dev/null
 fi
 
 work="$(mktemp -d "$cache/build.XXXXXX")"

@@ -2,7 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use k8s_openapi::api::core::v1::{Affinity, EnvFromSource, EnvVar, ResourceRequirements, Toleration, Volume, VolumeMount};
+use k8s_openapi::api::core::v1::{
+    Affinity, EnvFromSource, EnvVar, ResourceRequirements, Toleration, Volume, VolumeMount,
+};
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
@@ -171,10 +173,7 @@ fn namespace(field: &str, value: &Value) -> Result<String, String> {
 fn deployment_config(value: Option<&Value>) -> Result<Option<DeploymentConfig>, String> {
     let Some(value) = value.filter(|value| !value.is_null()) else { return Ok(None) };
     if !value.is_object() {
-        return Err(format!(
-            "invalid type for field \"{DEPLOYMENT_CONFIG}\": got {}, want object",
-            json_type(value)
-        ));
+        return Err(format!("invalid type for field \"{DEPLOYMENT_CONFIG}\": got {}, want object", json_type(value)));
     }
     let mut value = value.clone();
     drop_nulls(&mut value);

@@ -11,7 +11,9 @@ pub enum Refusal {
     #[error("unsupported bundle: apiServiceDefintions are not supported")]
     ApiServices,
     /// None of the modes that can be installed is supported.
-    #[error("unsupported bundle: bundle must support at least one of [AllNamespaces SingleNamespace OwnNamespace] install modes")]
+    #[error(
+        "unsupported bundle: bundle must support at least one of [AllNamespaces SingleNamespace OwnNamespace] install modes"
+    )]
     InstallModes,
     /// All namespaces cannot be watched and no namespace to watch is configured.
     #[error("unsupported bundle: bundle does not support AllNamespaces install mode")]
@@ -39,8 +41,12 @@ impl Refusal {
     /// What to do about it.
     pub fn hint(&self) -> &'static str {
         match self {
-            Self::ApiServices => "serve the API by a custom resource definition, or install the operator by its own manifests",
-            Self::InstallModes => "set supported: true on an install mode of the ClusterServiceVersion that the operator can do",
+            Self::ApiServices => {
+                "serve the API by a custom resource definition, or install the operator by its own manifests"
+            }
+            Self::InstallModes => {
+                "set supported: true on an install mode of the ClusterServiceVersion that the operator can do"
+            }
             Self::NotAllNamespaces => "set watchNamespace in spec.config of the BundleDeployment",
             Self::Kind { .. } => "take the object out of the bundle; let the operator create it if it is needed",
         }

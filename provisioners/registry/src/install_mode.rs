@@ -74,15 +74,27 @@ mod tests {
             (&[ALL], &[""], ""),
             (&[OWN], &[], "exactly one target namespace must be specified"),
             (&[OWN, MULTI], &[], "at least one target namespace must be specified"),
-            (&[SINGLE, OWN], &[""], "supported install modes [OwnNamespace SingleNamespace] do not support targeting all namespaces"),
+            (
+                &[SINGLE, OWN],
+                &[""],
+                "supported install modes [OwnNamespace SingleNamespace] do not support targeting all namespaces",
+            ),
             (&[ALL], &["me"], "supported install modes [AllNamespaces] do not support targeting own namespace"),
             (&[OWN], &["me"], ""),
             (&[SINGLE], &["a"], ""),
             (&[OWN], &["a"], "supported install modes [OwnNamespace] do not support target namespaces [a]"),
             (&[MULTI], &["a", "b"], ""),
-            (&[SINGLE], &["a", "b"], "supported install modes [SingleNamespace] do not support target namespaces [a b]"),
+            (
+                &[SINGLE],
+                &["a", "b"],
+                "supported install modes [SingleNamespace] do not support target namespaces [a b]",
+            ),
             (&[MULTI], &["a", "me"], "supported install modes [MultiNamespace] do not support targeting own namespace"),
-            (&[ALL, MULTI], &["a", ""], "supported install modes [AllNamespaces MultiNamespace] do not support target namespaces [a ]"),
+            (
+                &[ALL, MULTI],
+                &["a", ""],
+                "supported install modes [AllNamespaces MultiNamespace] do not support target namespaces [a ]",
+            ),
             (&[], &[""], "supported install modes [] do not support targeting all namespaces"),
         ];
         for (modes, targets, text) in cases {

@@ -69,7 +69,7 @@ pub enum Error {
         file: Arc<str>,
         /// What is wrong in it.
         #[source]
-        source: ObjectsError,
+        source: Box<ObjectsError>,
     },
     /// There is no CSV. The text is the reference's.
     #[error("no ClusterServiceVersion found in \"manifests\"")]
@@ -145,7 +145,8 @@ pub fn load(tree: &BundleTree, limits: &Limits) -> Result<Bundle, Error> {
         let path = format!("{FOLDER}/{name}");
         let Entry::File { body, .. } = entry else { return Err(Error::Subdirectory(path)) };
         let file = Arc::from(path);
-        read_file(&file, body, limits, &mut found).map_err(|source| Error::Objects { file, source })?;
+        read_file(&file, body, limits, &mut found)
+            .map_err(|source| Error::Objects { file, source: Box::new(source) })?;
     }
     let (mut csv, csv_origin) = found.csv.ok_or(Error::NoCsv)?;
     if !metadata.properties.is_empty() {
@@ -174,8 +175,7 @@ impl Found {
         let kind = text("/kind");
         match kind.as_str() {
             "ClusterServiceVersion" => {
-                let csv = Csv::read(value)
-                    .map_err(|source| ObjectsError::Csv { origin: origin.clone(), source })?;
+                let csv = Csv::read(value).map_err(|source| ObjectsError::Csv { origin: origin.clone(), source })?;
                 self.csv = Some((csv, origin));
             }
             "CustomResourceDefinition" => {
@@ -228,9 +228,11 @@ impl Bundle {
         }
         for crd in &self.crds {
             let place = crd.object.origin();
-            remarks.extend(crd.unknown_fields.iter().map(|field| {
-                format!("{place}, {field}: Kubernetes does not know this field: it is left out")
-            }));
+            remarks.extend(
+                crd.unknown_fields
+                    .iter()
+                    .map(|field| format!("{place}, {field}: Kubernetes does not know this field: it is left out")),
+            );
             if crd.object.version() != "v1" {
                 remarks.push(format!(
                     "{place}: {} is not served since Kubernetes 1.22: rewrite the definition for apiextensions.k8s.io/v1",
@@ -238,6 +240,13 @@ impl Bundle {
                 ));
             }
         }
+        let is_replaced = |manifest: &&Manifest| crate::render::additional::is_replaced(self, manifest);
+        remarks.extend(self.others.iter().filter(is_replaced).map(|manifest| {
+            format!(
+                "{}: the Service {} is generated for the webhooks: this one is left out",
+                manifest.origin, manifest.name
+            )
+        }));
         if let Some(problem) = &self.metadata.dependencies_problem {
             remarks.push(format!("dependencies are not read: {problem}"));
         }
@@ -248,7 +257,3 @@ impl Bundle {
 pub(crate) fn found(value: &Value) -> &'static str {
     decode::type_name(value)
 }
-
-#[cfg(test)]
-#[path = "load/tests.rs"]
-mod tests;

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::FieldError;
-use crate::decode::decode;
+use crate::decode::{decode, drop_nulls, type_name};
 use crate::name::go_escaped;
 
 /// The annotation with the package's name.
@@ -88,11 +88,10 @@ pub enum Error {
     Annotation(#[source] serde_json::Error),
 }
 
-#[derive(Deserialize)]
+#[derive(Default, Deserialize)]
 #[serde(default)]
-#[derive(Default)]
 struct Annotations {
-    annotations: BTreeMap<String, String>,
+    annotations: BTreeMap<String, Value>,
 }
 
 #[derive(Default, Deserialize)]
@@ -110,15 +109,14 @@ struct Dependencies {
 impl Metadata {
     /// Reads the folder. Only `annotations.yaml` is required.
     pub fn read(tree: &BundleTree, limits: &Limits) -> Result<Self, Error> {
-        let annotations: Annotations =
-            file(tree, ANNOTATIONS_FILE, limits)?.ok_or(Error::Missing(ANNOTATIONS_FILE))?;
+        let written: Annotations = file(tree, ANNOTATIONS_FILE, limits)?.ok_or(Error::Missing(ANNOTATIONS_FILE))?;
         let properties: Properties = file(tree, PROPERTIES_FILE, limits)?.unwrap_or_default();
         let (dependencies, problem) = match file::<Dependencies>(tree, DEPENDENCIES_FILE, limits) {
             Ok(read) => (read.unwrap_or_default().dependencies, None),
             Err(error) => (Vec::new(), Some(Arc::new(error))),
         };
         Ok(Self {
-            annotations: annotations.annotations,
+            annotations: texts(written.annotations)?,
             properties: properties.properties,
             dependencies,
             dependencies_problem: problem,
@@ -133,6 +131,17 @@ impl Metadata {
     }
 }
 
+/// Only the package must be text, for nothing else is read: published bundles have annotations that are booleans.
+fn texts(annotations: BTreeMap<String, Value>) -> Result<BTreeMap<String, String>, Error> {
+    if let Some(package) = annotations.get(PACKAGE).filter(|package| !package.is_string()) {
+        let field = format!("annotations[{PACKAGE:?}]");
+        let source = FieldError { field, problem: format!("{}, not a string", type_name(package)) };
+        return Err(Error::Field { file: ANNOTATIONS_FILE, source });
+    }
+    let text = |value| if let Value::String(text) = value { text } else { value.to_string() };
+    Ok(annotations.into_iter().map(|(name, value)| (name, text(value))).collect())
+}
+
 fn file<T: serde::de::DeserializeOwned + Default>(
     tree: &BundleTree,
     file: &'static str,
@@ -142,7 +151,7 @@ fn file<T: serde::de::DeserializeOwned + Default>(
     Limit::ManifestBytes.check(body.len() as u64, limits.manifest_bytes, || file.to_owned())?;
     let documents = yaml::parse(&Arc::from(file), body, limits, &mut Vec::new())?;
     let Some(mut document) = documents.into_iter().next() else { return Ok(Some(T::default())) };
-    crate::decode::drop_nulls(&mut document.value);
+    drop_nulls(&mut document.value);
     decode(&document.value, "").map(Some).map_err(|source| Error::Field { file, source })
 }
 
@@ -174,10 +183,8 @@ mod tests {
     #[test]
     fn optional_manifests_are_read_from_their_property() {
         let value = json!({"manifests": [{"group": "a.io", "kind": "A", "name": "n"}, {"kind": 5}]});
-        let metadata = Metadata {
-            properties: vec![Property { kind: OPTIONAL_MANIFESTS.into(), value }],
-            ..Metadata::default()
-        };
+        let metadata =
+            Metadata { properties: vec![Property { kind: OPTIONAL_MANIFESTS.into(), value }], ..Metadata::default() };
         let found = metadata.optional_manifests();
         assert_eq!(found.len(), 1);
         assert_eq!((found[0].group.as_str(), found[0].name.as_str()), ("a.io", "n"));

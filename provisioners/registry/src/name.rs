@@ -62,6 +62,7 @@ mod tests {
             go_escaped(&serde_json::to_string(&absent).unwrap()),
             r#"{"serviceAccountName":"a\u003cb","rules":[{"verbs":null}]}"#
         );
+        assert_eq!(hash(&absent).unwrap(), "2wod2owk0yga5st2vc2bj1za280ryaxcdsdkmauuvu5a");
         let no_rules = permission("{}");
         assert_eq!(serde_json::to_string(&no_rules).unwrap(), r#"{"serviceAccountName":"","rules":null}"#);
         let all = permission(

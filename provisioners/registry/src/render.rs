@@ -8,7 +8,7 @@ use crate::gate::{self, Refusal};
 use crate::validate::{Findings, validate};
 use crate::{Bundle, DeploymentConfig, install_mode};
 
-mod additional;
+pub(crate) mod additional;
 mod certificates;
 mod crds;
 mod deployments;
@@ -180,7 +180,3 @@ impl Context<'_> {
         serde_json::to_value(value).map_err(|source| Error::Json { origin: self.bundle.origin_of(field), source })
     }
 }
-
-#[cfg(test)]
-#[path = "render/tests.rs"]
-mod tests;

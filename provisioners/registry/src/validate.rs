@@ -121,7 +121,3 @@ impl fmt::Display for Findings {
 }
 
 impl std::error::Error for Findings {}
-
-#[cfg(test)]
-#[path = "validate/tests.rs"]
-mod tests;

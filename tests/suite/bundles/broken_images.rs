@@ -40,7 +40,7 @@ async fn refused_and_healed(cases: &[Case]) {
         assert!(!hands.holds(&case.name), "{}: what was refused is in the store", case.text);
     }
     for case in cases {
-        registry.push(&case.name, "v1", &good(&case.name)).await.unwrap();
+        registry.push(&case.name, "v1", &good(&case.name)).await.expect("the registry takes it");
     }
     for case in cases {
         hands.unpacked(&case.name).await;
@@ -54,7 +54,7 @@ async fn layers_refused_and_healed(table: Vec<(TarEntry, &str)>) {
     for (entry, text) in table {
         let case = Case::new(text);
         let layer = Layer::new([TarEntry::file("manifests/good.yaml", manifest(&case.name)), entry]);
-        scene.world.registry.push(&case.name, "v1", &ImageBuilder::new([layer])).await.unwrap();
+        scene.world.registry.push(&case.name, "v1", &ImageBuilder::new([layer])).await.expect("the registry takes it");
         cases.push(case);
     }
     refused_and_healed(&cases).await;
@@ -213,7 +213,10 @@ async fn what_is_not_an_image_is_refused() {
 }
 
 async fn put(registry: &Registry, case: &Case, media_type: &str, text: &Value) {
-    registry.put_raw_manifest(&case.name, "v1", media_type, text.to_string().as_bytes()).await.unwrap();
+    registry
+        .put_raw_manifest(&case.name, "v1", media_type, text.to_string().as_bytes())
+        .await
+        .expect("the registry takes it");
 }
 
 #[tokio::test]

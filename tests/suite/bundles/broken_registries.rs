@@ -29,7 +29,7 @@ async fn waits(hands: &Hands, server: &FaultyServer, name: &str, rule: Rule, tex
 async fn scene_case(rule: Rule, text: &str) {
     let scene = Scene::shared().await;
     let name = unique_name("registry");
-    scene.world.registry.push(&name, "v1", &good(&name)).await.unwrap();
+    scene.world.registry.push(&name, "v1", &good(&name)).await.expect("the registry takes it");
     waits(&scene.hands().await, &scene.faulty_registry(), &name, rule, text).await;
 }
 

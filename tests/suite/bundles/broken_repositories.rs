@@ -13,9 +13,9 @@ const CLONE: &str = "source bundle content: bundle unpack git clone error: ";
 
 /// A repository with one commit of a good bundle.
 fn repository(scene: &Scene, name: &str) -> RepoBuilder {
-    let repository = scene.world.git.repository(name).unwrap();
-    repository.write(&[("manifests/object.yaml", manifest(name))]).unwrap();
-    repository.commit("first").unwrap();
+    let repository = scene.world.git.repository(name).expect("git can do it");
+    repository.write(&[("manifests/object.yaml", manifest(name))]).expect("git can do it");
+    repository.commit("first").expect("git can do it");
     repository
 }
 
@@ -32,7 +32,7 @@ fn login(mut source: Value, secret: &str) -> Value {
 /// Gives an existing Secret other data.
 async fn mend_secret(hands: &Hands, name: &str, data: &Value) {
     let target = Target::namespaced("v1", "Secret", "rukpak-system", name);
-    verbs::merge(&hands.client, &target, &json!({"stringData": data})).await.unwrap();
+    verbs::merge(&hands.client, &target, &json!({"stringData": data})).await.expect("the API server takes it");
 }
 
 #[tokio::test]
@@ -42,7 +42,7 @@ async fn an_unknown_branch() {
     let name = unique_name("branch");
     let repository = repository(scene, &name);
     let url = scene.world.git.url(&name);
-    hands.bundle(&name, git(&url, json!({"branch": "release"}))).await;
+    hands.bundle(&name, git(&url, &json!({"branch": "release"}))).await;
     let message = hands.failing(&name, CLONE).await;
     assert_eq!(message, format!("{CLONE}{url} has no branch \"release\": it has main"));
     repository.branch("release").unwrap();
@@ -57,7 +57,7 @@ async fn an_unknown_tag() {
     let repository = repository(scene, &name);
     repository.annotated_tag("v1").unwrap();
     let url = scene.world.git.url(&name);
-    hands.bundle(&name, git(&url, json!({"tag": "v2"}))).await;
+    hands.bundle(&name, git(&url, &json!({"tag": "v2"}))).await;
     let message = hands.failing(&name, CLONE).await;
     assert_eq!(message, format!("{CLONE}{url} has no tag \"v2\": it has v1"));
     repository.light_tag("v2").unwrap();
@@ -74,7 +74,7 @@ async fn an_unknown_commit() {
     repository.git(&["commit", "--quiet", "--allow-empty", "--message", "local"]).unwrap();
     let commit = repository.resolve("HEAD").unwrap();
     let url = scene.world.git.url(&name);
-    hands.bundle(&name, git(&url, json!({"commit": commit}))).await;
+    hands.bundle(&name, git(&url, &json!({"commit": commit}))).await;
     let begin = format!("source bundle content: checkout commit \"{commit}\": no branch or tag of {url} leads to it");
     hands.failing(&name, &begin).await;
     repository.git(&["push", "--quiet", "origin", "HEAD"]).unwrap();
@@ -85,7 +85,7 @@ async fn an_unknown_commit() {
 async fn a_short_commit_is_denied() {
     let scene = Scene::shared().await;
     let hands = scene.hands().await;
-    let bundle = rukpak_tests::world::bundle(&unique_name("short"), git("https://h/r", json!({"commit": "abc1234"})));
+    let bundle = rukpak_tests::world::bundle(&unique_name("short"), git("https://h/r", &json!({"commit": "abc1234"})));
     let denial = verbs::create_expecting_denial(&hands.client, &bundle).await.unwrap();
     let text =
         "bundle.spec.source.git.ref.commit \"abc1234\" is not a full commit id: 40 hexadecimal characters are needed";
@@ -99,7 +99,7 @@ async fn an_empty_repository() {
     let name = unique_name("empty");
     let repository = scene.world.git.repository(&name).unwrap();
     let url = scene.world.git.url(&name);
-    hands.bundle(&name, git(&url, json!({"branch": "main"}))).await;
+    hands.bundle(&name, git(&url, &json!({"branch": "main"}))).await;
     assert_eq!(hands.failing(&name, CLONE).await, format!("{CLONE}{url} is empty: push a commit first"));
     repository.write(&[("manifests/object.yaml", manifest(&name))]).unwrap();
     repository.commit("first").unwrap();
@@ -111,7 +111,7 @@ async fn a_missing_repository() {
     let scene = Scene::shared().await;
     let hands = scene.hands().await;
     let name = unique_name("missing");
-    hands.bundle(&name, git(&scene.world.git.url(&name), json!({"branch": "main"}))).await;
+    hands.bundle(&name, git(&scene.world.git.url(&name), &json!({"branch": "main"}))).await;
     hands.failing(&name, "check the repository's URL").await;
     repository(scene, &name);
     hands.unpacked(&name).await;
@@ -126,7 +126,7 @@ async fn a_missing_directory() {
     repository.write(&[("deploy", "a file\n")]).unwrap();
     repository.commit("second").unwrap();
     let url = scene.world.git.url(&name);
-    let mut source = git(&url, json!({"branch": "main"}));
+    let mut source = git(&url, &json!({"branch": "main"}));
     source["git"]["directory"] = json!("./deploy");
     hands.bundle(&name, source).await;
     let begin = format!("source bundle content: get subdirectory \"deploy\" for repository \"{url}\": ");
@@ -148,7 +148,7 @@ async fn a_link_out_of_the_repository() {
     // Elsewhere it is nobody's business.
     repository.symlink("passwd", "/etc/passwd").unwrap();
     repository.commit("second").unwrap();
-    hands.bundle(&name, git(&scene.world.git.url(&name), json!({"branch": "main"}))).await;
+    hands.bundle(&name, git(&scene.world.git.url(&name), &json!({"branch": "main"}))).await;
     let text = "entry \"manifests/passwd.yaml\": the link to \"../../../etc/passwd\" leaves the bundle";
     hands.failing(&name, text).await;
     assert!(!hands.holds(&name));
@@ -185,7 +185,7 @@ async fn a_server_in_trouble() {
         repository(scene, &name);
         server.add(Rule::on("/info/refs", fault));
         let url = format!("{}/{name}.git", server.url());
-        hands.bundle(&name, git(&url, json!({"branch": "main"}))).await;
+        hands.bundle(&name, git(&url, &json!({"branch": "main"}))).await;
         let message = hands.failing(&name, &text).await;
         assert!(message.starts_with(&format!("{CLONE}{url}: ")), "{message}");
         server.mend();
@@ -200,7 +200,7 @@ async fn a_pack_that_breaks_off() {
     let (name, server) = (unique_name("pack"), scene.faulty_git());
     repository(scene, &name);
     server.add(Rule::on("/git-upload-pack", Fault::HangUpAfter(60)).method(axum::http::Method::POST));
-    hands.bundle(&name, git(&format!("{}/{name}.git", server.url()), json!({"branch": "main"}))).await;
+    hands.bundle(&name, git(&format!("{}/{name}.git", server.url()), &json!({"branch": "main"}))).await;
     hands.failing(&name, CLONE).await;
     assert!(!hands.holds(&name));
     server.mend();
@@ -220,7 +220,7 @@ async fn a_server_that_hangs() {
         let rule = Rule::on(path, Fault::Hang);
         server.add(if path == "/info/refs" { rule } else { rule.method(axum::http::Method::POST) });
         let url = format!("{}/{name}.git", server.url());
-        hands.bundle(&name, git(&url, json!({"branch": "main"}))).await;
+        hands.bundle(&name, git(&url, &json!({"branch": "main"}))).await;
         let text = format!("{CLONE}{url}: more than the limit of 4 seconds for a git fetch (--limit-git-seconds)");
         assert_eq!(hands.failing(&name, CLONE).await, text);
         server.mend();
@@ -237,7 +237,7 @@ async fn logins_over_https() {
     repository.write(&[("manifests/object.yaml", manifest(&name))]).unwrap();
     repository.commit("first").unwrap();
     let url = scene.world.private_git.url(&name);
-    let source = git(&url, json!({"branch": "main"}));
+    let source = git(&url, &json!({"branch": "main"}));
 
     let none = unique_name("login");
     hands.bundle(&none, source.clone()).await;
@@ -264,10 +264,10 @@ async fn logins_over_ssh() {
     repository.write(&[("manifests/object.yaml", manifest(&name))]).unwrap();
     repository.commit("first").unwrap();
     let url = ssh.url(&name);
-    let source = login(git(&url, json!({"branch": "main"})), &name);
+    let source = login(git(&url, &json!({"branch": "main"})), &name);
 
     let none = unique_name("ssh");
-    hands.bundle(&none, git(&url, json!({"branch": "main"}))).await;
+    hands.bundle(&none, git(&url, &json!({"branch": "main"}))).await;
     let text = format!("source bundle content: configuring Auth error: {url}: an ssh repository needs auth.secret");
     hands.failing(&none, &text).await;
 
@@ -289,7 +289,7 @@ async fn logins_over_ssh() {
     let refused = unique_name("ssh");
     let data = json!({"ssh-privatekey": other, "ssh-knownhosts": ssh.known_hosts().unwrap()});
     hands.create(&secret(&refused, &data)).await;
-    hands.bundle(&refused, login(git(&url, json!({"branch": "main"})), &refused)).await;
+    hands.bundle(&refused, login(git(&url, &json!({"branch": "main"})), &refused)).await;
     hands.failing(&refused, "check ssh-privatekey in the Secret: no passphrase, and known to the server").await;
 }
 
@@ -299,7 +299,7 @@ async fn an_ssh_server_without_the_repository() {
     let (hands, ssh) = (scene.hands().await, &scene.world.ssh);
     let name = unique_name("ssh-missing");
     hands.create(&ssh.secret(&name).unwrap()).await;
-    hands.bundle(&name, login(git(&ssh.url(&name), json!({"branch": "main"})), &name)).await;
+    hands.bundle(&name, login(git(&ssh.url(&name), &json!({"branch": "main"})), &name)).await;
     hands.failing(&name, "check the repository's URL, and whether the key may read it").await;
     let repository = ssh.repository(&name).unwrap();
     repository.write(&[("manifests/object.yaml", manifest(&name))]).unwrap();

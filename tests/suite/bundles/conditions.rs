@@ -10,13 +10,13 @@ use crate::hands::{PATIENCE, Scene, good, message};
 /// The conditions as `Type=Status/Reason`, after a check of what all have in common.
 fn shown(object: &DynamicObject) -> Vec<String> {
     let status = &object.data["status"];
-    let generation = object.metadata.generation.unwrap();
+    let generation = object.metadata.generation.expect("the API server wrote it");
     assert_eq!(status["observedGeneration"], generation, "{status}");
-    let conditions = status["conditions"].as_array().unwrap();
+    let conditions = status["conditions"].as_array().expect("the API server wrote it");
     let one = |condition: &serde_json::Value| {
         assert_eq!(condition["observedGeneration"], generation, "{condition}");
         assert!(condition["lastTransitionTime"].is_string(), "{condition}");
-        let text = |field: &str| condition[field].as_str().unwrap().to_owned();
+        let text = |field: &str| condition[field].as_str().expect("the API server wrote it").to_owned();
         assert!(!text("message").is_empty(), "{condition}");
         format!("{}={}/{}", text("type"), text("status"), text("reason"))
     };

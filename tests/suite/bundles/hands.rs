@@ -17,7 +17,7 @@ use serde_json::{Value, json};
 use tokio::sync::OnceCell;
 
 /// Longest wait: a Bundle that is wrong is tried again after 5 s, then after 10 s.
-pub const PATIENCE: Duration = Duration::from_secs(60);
+pub const PATIENCE: Duration = Duration::from_mins(1);
 
 /// The world of most tests, and an authority for servers that misbehave.
 pub struct Scene {
@@ -274,7 +274,7 @@ pub fn message(object: &DynamicObject, kind: &str) -> String {
 }
 
 /// A source of type git.
-pub fn git(repository: &str, reference: Value) -> Value {
+pub fn git(repository: &str, reference: &Value) -> Value {
     json!({"type": "git", "git": {"repository": repository, "ref": reference}})
 }
 

@@ -127,7 +127,8 @@ fn pull_secret(name: &str, host: &str) -> Value {
 fn with_tokens(scene: &Scene, field: &'static str) -> FaultyServer {
     let tokens = TokenAuth { user: USER.to_owned(), password: PASSWORD.to_owned(), field };
     let registry = &scene.world.registry;
-    FaultyServer::before_with_tokens(&scene.ca, &registry.url(), &registry.ca_pem(), tokens).unwrap()
+    FaultyServer::before_with_tokens(&scene.ca, &registry.url(), &registry.ca_pem(), tokens)
+        .expect("a loopback port is free")
 }
 
 #[tokio::test]

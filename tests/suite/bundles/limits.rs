@@ -132,7 +132,7 @@ async fn a_repository_past_a_limit() {
     let repository = bare.git.repository(&name).unwrap();
     repository.write(&[("manifests/a.yaml", manifest(&name).into_bytes()), ("blob", noise(1_000_000))]).unwrap();
     repository.commit("first").unwrap();
-    hands.bundle(&name, git(&bare.git.url(&name), json!({"branch": "main"}))).await;
+    hands.bundle(&name, git(&bare.git.url(&name), &json!({"branch": "main"}))).await;
     hands.failing(&name, "more than the limit of 400000 bytes of a git fetch (--limit-git-bytes)").await;
     assert!(!hands.holds(&name));
     // Only the branch's tip is fetched, not its history.

@@ -10,16 +10,16 @@ use crate::hands::{Hands, Scene, git, good, manifest};
 
 /// An unpacked Bundle of an image, its status, and what was pushed.
 async fn unpacked(scene: &Scene, hands: &Hands, name: &str) -> (Value, Pushed) {
-    let pushed = scene.world.registry.push(name, "v1", &good(name)).await.unwrap();
+    let pushed = scene.world.registry.push(name, "v1", &good(name)).await.expect("the registry takes it");
     hands.bundle(name, image(&pushed.reference)).await;
     (hands.unpacked(name).await.data["status"].clone(), pushed)
 }
 
 /// Removes the content of a Bundle, and returns where it was and what.
 fn lose(hands: &Hands, name: &str) -> (std::path::PathBuf, Vec<u8>) {
-    let file = hands.content_file(name).unwrap();
-    let bytes = std::fs::read(&file).unwrap();
-    std::fs::remove_file(&file).unwrap();
+    let file = hands.content_file(name).expect("the store has a ref");
+    let bytes = std::fs::read(&file).expect("the file can be used");
+    std::fs::remove_file(&file).expect("the file can be used");
     (file, bytes)
 }
 
@@ -63,7 +63,7 @@ async fn a_commit_comes_back_although_its_branch_moved() {
     let repository = scene.world.git.repository(&name).unwrap();
     repository.write(&[("manifests/object.yaml", manifest(&name))]).unwrap();
     repository.commit("first").unwrap();
-    hands.bundle(&name, git(&scene.world.git.url(&name), json!({"branch": "main"}))).await;
+    hands.bundle(&name, git(&scene.world.git.url(&name), &json!({"branch": "main"}))).await;
     let status = hands.unpacked(&name).await.data["status"].clone();
     repository.write(&[("manifests/object.yaml", manifest("moved"))]).unwrap();
     repository.commit("second").unwrap();
@@ -91,7 +91,7 @@ async fn a_commit_that_is_gone_is_said_and_nothing_else_is_taken() {
     let repository = scene.world.git.repository(&name).unwrap();
     repository.write(&[("manifests/object.yaml", manifest(&name))]).unwrap();
     let first = repository.commit("first").unwrap();
-    hands.bundle(&name, git(&scene.world.git.url(&name), json!({"branch": "main"}))).await;
+    hands.bundle(&name, git(&scene.world.git.url(&name), &json!({"branch": "main"}))).await;
     let status = hands.unpacked(&name).await.data["status"].clone();
     // A history without the commit.
     repository.git(&["switch", "--quiet", "--orphan", "other"]).unwrap();

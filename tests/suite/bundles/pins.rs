@@ -16,7 +16,7 @@ async fn stays(hands: &Hands, name: &str, before: &Value) {
     hands.touch(name).await;
     let same =
         |object: Option<&kube::api::DynamicObject>| object.is_some_and(|object| object.data["status"] == *before);
-    verbs::holds_for(&hands.client, &Target::bundle(name), "its status", WHILE, same).await.unwrap();
+    verbs::holds_for(&hands.client, &Target::bundle(name), "its status", WHILE, same).await.expect("nothing changes");
 }
 
 #[tokio::test]
@@ -78,7 +78,7 @@ async fn a_bundle_made_anew_takes_what_the_tag_names_now() {
     repository.write(&[("manifests/object.yaml", manifest(&name))]).unwrap();
     repository.commit("first").unwrap();
     repository.light_tag("v1").unwrap();
-    let source = git(&scene.world.git.url(&name), json!({"tag": "v1"}));
+    let source = git(&scene.world.git.url(&name), &json!({"tag": "v1"}));
     hands.bundle(&name, source.clone()).await;
     hands.unpacked(&name).await;
     repository.write(&[("manifests/object.yaml", manifest("anew"))]).unwrap();
@@ -103,7 +103,7 @@ async fn a_broken_tag_can_be_mended() {
     repository.write(&[("manifests/object.yaml", "kind: [")]).unwrap();
     repository.commit("broken").unwrap();
     repository.annotated_tag("v1").unwrap();
-    hands.bundle(&name, git(&scene.world.git.url(&name), json!({"tag": "v1"}))).await;
+    hands.bundle(&name, git(&scene.world.git.url(&name), &json!({"tag": "v1"}))).await;
     hands.failing(&name, "manifests/object.yaml, document 1").await;
     repository.write(&[("manifests/object.yaml", manifest(&name))]).unwrap();
     let mended = repository.commit("mended").unwrap();

@@ -51,10 +51,10 @@ async fn change(patch: &Value) -> [Denial; 2] {
     let target = Target::bundle(&name);
     hands.bundle(&name, image(&format!("{}/{name}:v1", scene.world.registry.host()))).await;
     hands.pending(&name, "Back-off").await;
-    let early = verbs::merge_expecting_denial(&hands.client, &target, patch).await.unwrap();
-    scene.world.registry.push(&name, "v1", &good(&name)).await.unwrap();
+    let early = verbs::merge_expecting_denial(&hands.client, &target, patch).await.expect("a denial");
+    scene.world.registry.push(&name, "v1", &good(&name)).await.expect("the registry takes it");
     let before = hands.unpacked(&name).await;
-    let late = verbs::merge_expecting_denial(&hands.client, &target, patch).await.unwrap();
+    let late = verbs::merge_expecting_denial(&hands.client, &target, patch).await.expect("a denial");
     assert_eq!(hands.get(&name).await.data["spec"], before.data["spec"]);
     [early, late]
 }
@@ -139,10 +139,10 @@ async fn p21_a_folder_among_the_manifests_is_refused() {
 
 /// A repository with one commit.
 fn repository(server: &GitServer, name: &str, folder: &str) -> (RepoBuilder, String) {
-    let repository = server.repository(name).unwrap();
+    let repository = server.repository(name).expect("git can do it");
     let path = format!("{folder}manifests/object.yaml");
-    repository.write(&[(path.as_str(), manifest(name)), ("README.md", "# Hello\n".to_owned())]).unwrap();
-    let commit = repository.commit("first").unwrap();
+    repository.write(&[(path.as_str(), manifest(name)), ("README.md", "# Hello\n".to_owned())]).expect("git can do it");
+    let commit = repository.commit("first").expect("git can do it");
     (repository, commit)
 }
 
@@ -154,7 +154,7 @@ async fn unpacks(hands: &Hands, name: &str, source: Value, commit: &str) {
     expected["git"]["ref"] = json!({"commit": commit});
     assert_eq!(bundle.data["status"]["resolvedSource"], expected);
     assert_eq!(crate::hands::message(&bundle, "Unpacked"), "Successfully unpacked the git Bundle");
-    assert_eq!(hands.reference(name).unwrap()["source"], commit);
+    assert_eq!(hands.reference(name).expect("the store has a ref")["source"], commit);
     assert_eq!(hands.content(name)["manifests/object.yaml"], manifest(name));
 }
 
@@ -167,7 +167,7 @@ async fn p10_git_by_commit() {
     // Not the tip of anything: such a commit is found behind the branch.
     repository.write(&[("manifests/object.yaml", manifest("later"))]).unwrap();
     repository.commit("second").unwrap();
-    unpacks(&hands, &name, git(&scene.world.git.url(&name), json!({"commit": commit})), &commit).await;
+    unpacks(&hands, &name, git(&scene.world.git.url(&name), &json!({"commit": commit})), &commit).await;
 }
 
 #[tokio::test]
@@ -184,7 +184,7 @@ async fn p11_git_by_tag() {
         };
         repository.write(&[("manifests/object.yaml", manifest("later"))]).unwrap();
         repository.commit("second").unwrap();
-        unpacks(&hands, &name, git(&scene.world.git.url(&name), json!({"tag": "v0.0.2"})), &commit).await;
+        unpacks(&hands, &name, git(&scene.world.git.url(&name), &json!({"tag": "v0.0.2"})), &commit).await;
     }
 }
 
@@ -198,8 +198,8 @@ async fn p12_git_by_branch() {
     repository.write(&[("manifests/object.yaml", manifest("later"))]).unwrap();
     repository.commit("second").unwrap();
     let url = scene.world.git.url(&name);
-    assert!(url.ends_with(".git"));
-    unpacks(&hands, &name, git(&url, json!({"branch": "feature/x"})), &commit).await;
+    assert_eq!(url.rsplit('.').next(), Some("git"));
+    unpacks(&hands, &name, git(&url, &json!({"branch": "feature/x"})), &commit).await;
 }
 
 #[tokio::test]
@@ -208,7 +208,7 @@ async fn p13_git_directory() {
     let hands = scene.hands().await;
     let name = unique_name("p13");
     let (_, commit) = repository(&scene.world.git, &name, "dev/deploy/");
-    let mut source = git(&scene.world.git.url(&name), json!({"commit": commit}));
+    let mut source = git(&scene.world.git.url(&name), &json!({"commit": commit}));
     source["git"]["directory"] = json!("./dev/deploy");
     unpacks(&hands, &name, source, &commit).await;
     assert!(!hands.content(&name).contains_key("README.md"), "only the folder is content");
@@ -225,7 +225,7 @@ async fn p14_private_git_over_https() {
                         "metadata": {"name": name, "namespace": "rukpak-system"},
                         "stringData": {"username": USER, "password": PASSWORD}}))
         .await;
-    let mut source = git(&scene.world.private_git.url(&name), json!({"branch": "main"}));
+    let mut source = git(&scene.world.private_git.url(&name), &json!({"branch": "main"}));
     source["git"]["auth"] = json!({"secret": {"name": name}});
     unpacks(&hands, &name, source, &commit).await;
 }
@@ -239,7 +239,7 @@ async fn p15_git_over_ssh() {
     repository.write(&[("manifests/object.yaml", manifest(&name))]).unwrap();
     let commit = repository.commit("first").unwrap();
     hands.create(&scene.world.ssh.secret(&name).unwrap()).await;
-    let mut source = git(&scene.world.ssh.url(&name), json!({"branch": "main"}));
+    let mut source = git(&scene.world.ssh.url(&name), &json!({"branch": "main"}));
     source["git"]["auth"] = json!({"secret": {"name": name}, "insecureSkipVerify": true});
     unpacks(&hands, &name, source.clone(), &commit).await;
     // And with the host's key verified.

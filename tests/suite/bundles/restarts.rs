@@ -12,10 +12,10 @@ use crate::hands::{Bare, Hands, git, good, manifest};
 
 /// The writes to Bundles in the audit log from `start` on: verb and name.
 fn writes(bare: &Bare, start: u64) -> Vec<(String, String)> {
-    let mut log = std::fs::File::open(bare.plane.audit_log()).unwrap();
-    log.seek(SeekFrom::Start(start)).unwrap();
+    let mut log = std::fs::File::open(bare.plane.audit_log()).expect("the file can be used");
+    log.seek(SeekFrom::Start(start)).expect("the file can be used");
     let mut text = String::new();
-    log.read_to_string(&mut text).unwrap();
+    log.read_to_string(&mut text).expect("the file can be used");
     let events = text.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
     let field = |event: &Value, pointer: &str| event.pointer(pointer).and_then(Value::as_str).unwrap_or("").to_owned();
     let writes = events.filter(|event| {
@@ -26,13 +26,13 @@ fn writes(bare: &Bare, start: u64) -> Vec<(String, String)> {
 }
 
 fn end_of_audit_log(bare: &Bare) -> u64 {
-    std::fs::metadata(bare.plane.audit_log()).unwrap().len()
+    std::fs::metadata(bare.plane.audit_log()).expect("the file can be used").len()
 }
 
 /// Makes a Bundle and waits for it: whatever the controller had to do before is done by then.
 async fn one_more(bare: &Bare, hands: &Hands) -> String {
     let name = unique_name("restart");
-    let pushed = bare.registry.push(&name, "v1", &good(&name)).await.unwrap();
+    let pushed = bare.registry.push(&name, "v1", &good(&name)).await.expect("the registry takes it");
     hands.bundle(&name, image(&pushed.reference)).await;
     hands.unpacked(&name).await;
     name
@@ -49,7 +49,7 @@ async fn a_restart_writes_and_asks_nothing_and_refills_what_is_lost() {
     let repository = bare.git.repository(&by_git).unwrap();
     repository.write(&[("manifests/object.yaml", manifest(&by_git))]).unwrap();
     repository.commit("first").unwrap();
-    hands.bundle(&by_git, git(&format!("{}/{by_git}.git", repositories.url()), json!({"branch": "main"}))).await;
+    hands.bundle(&by_git, git(&format!("{}/{by_git}.git", repositories.url()), &json!({"branch": "main"}))).await;
     let settled = [by_image.as_str(), by_git.as_str()];
     let mut before = Vec::new();
     for name in settled {

@@ -44,8 +44,8 @@ async fn credentials_are_nowhere_to_be_read() {
     let pushed = world.private_registry.push(&repository_name, "v1", &good(&repository_name)).await.unwrap();
     let host = world.private_registry.host();
     let image = json!({"type": "image", "image": {"ref": pushed.reference}});
-    let over_https = git(&world.private_git.url(&repository_name), json!({"branch": "main"}));
-    let over_ssh = git(&world.ssh.url(&repository_name), json!({"branch": "main"}));
+    let over_https = git(&world.private_git.url(&repository_name), &json!({"branch": "main"}));
+    let over_ssh = git(&world.ssh.url(&repository_name), &json!({"branch": "main"}));
     let known_hosts = world.ssh.known_hosts().unwrap();
 
     // Logins that work, and logins that do not.
@@ -78,7 +78,7 @@ async fn credentials_are_nowhere_to_be_read() {
     // A password in the URL: in the spec, where the user put it, and nowhere else.
     let name = unique_name("secret");
     let url = world.private_git.url(&repository_name).replace("https://", &format!("https://{USER}:{in_url}@"));
-    hands.bundle(&name, git(&url, json!({"branch": "main"}))).await;
+    hands.bundle(&name, git(&url, &json!({"branch": "main"}))).await;
     hands.failing(&name, "bundle unpack git clone error").await;
 
     let mut secrets = [forms(USER, PASSWORD), forms(USER, &planted), forms(USER, &in_url)].concat();
@@ -87,14 +87,19 @@ async fn credentials_are_nowhere_to_be_read() {
         // Any line of a key, but those that all keys of the kind share.
         secrets.extend(key.lines().filter(|line| !line.starts_with("-----")).skip(1).map(str::to_owned));
     }
-    let log = std::fs::read_to_string(world.controller.log_path()).unwrap();
+    nowhere(&hands, world.controller.log_path(), &secrets).await;
+}
+
+/// Reads the controller's log, the status of every Bundle, and every Event.
+async fn nowhere(hands: &Hands, log: &std::path::Path, secrets: &[String]) {
+    let log = std::fs::read_to_string(log).expect("the controller writes a log");
     assert!(log.contains("access denied"), "the log says why a Bundle waits");
-    for secret in &secrets {
+    for secret in secrets {
         let line = log.lines().find(|line| line.contains(secret.as_str()));
         assert_eq!(line, None, "{secret:?} is in the controller's log");
     }
     for (api_version, kind) in [("core.rukpak.io/v1alpha1", "Bundle"), ("v1", "Event")] {
-        for object in verbs::list(&hands.client, api_version, kind, "").await.unwrap() {
+        for object in verbs::list(&hands.client, api_version, kind, "").await.expect("they can be listed") {
             let text = if kind == "Bundle" { object.data["status"].to_string() } else { object.data.to_string() };
             let found = secrets.iter().find(|secret| text.contains(secret.as_str()));
             assert_eq!(found, None, "in {kind} {:?}: {text}", object.metadata.name);

@@ -41,7 +41,7 @@ async fn a_foreign_cluster_scoped_object_is_refused_in_the_same_words() {
     let case = Case::new("collide-cluster").await;
     let role = json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "metadata": {"name": case.name}, "rules": []});
     case.foreign(&role).await;
-    case.create(&[role.clone()]).await;
+    case.create(std::slice::from_ref(&role)).await;
     let start = format!("ClusterRole {:?} in namespace \"\" exists and cannot be imported", case.name);
     case.refused("InstallFailed", &start).await;
     case.delete(&Target::of(&role).unwrap()).await;
@@ -90,10 +90,16 @@ async fn helm_installed(
         object["metadata"]["ownerReferences"] = json!([{"apiVersion": "core.rukpak.io/v1alpha1", "kind": "BundleDeployment",
             "name": release, "uid": uid, "controller": true, "blockOwnerDeletion": true}]);
     }
-    let target = Target::of(&object).unwrap();
-    let new: DynamicObject = serde_json::from_value(object).unwrap();
+    let target = Target::of(&object).expect("the object has a kind and a name");
+    let new: DynamicObject = serde_json::from_value(object).expect("it is an object");
     let parameters = PostParams { field_manager: Some(manager.to_owned()), ..PostParams::default() };
-    target.api(&case.client).await.unwrap().create(&parameters, &new).await.unwrap()
+    target
+        .api(&case.client)
+        .await
+        .expect("the kind is served")
+        .create(&parameters, &new)
+        .await
+        .expect("the API server agrees")
 }
 
 /// A deployment that upstream installed: it and its objects exist before its content can be fetched.
@@ -102,7 +108,7 @@ async fn taken_over(manager: &str, with_reference: bool) {
     let v1 = [case.config_map("a", json!({"x": "1", "gone-later": "1"})), case.workload("w", 0)];
     // The bundle is not pushed yet, so that nothing is installed before the objects of the release are there.
     let reference = format!("{}/bundles/{}:v1", case.world.registry.host(), case.name);
-    verbs::create(&case.client, &deployment(&case.name, image(&reference))).await.unwrap();
+    verbs::create(&case.client, &deployment(&case.name, image(&reference))).await.expect("the API server agrees");
     let uid = case.uid().await;
     let uid = with_reference.then_some(uid.as_str());
     let before = helm_installed(&case, manager, &v1[0], &case.name, uid).await;
@@ -113,13 +119,13 @@ async fn taken_over(manager: &str, with_reference: bool) {
     case.installed().await;
 
     let target = case.config_map_target("a");
-    let after = case.get(&target).await.unwrap();
+    let after = case.get(&target).await.expect("it is there");
     assert_eq!(after.metadata.uid, before.metadata.uid);
     assert!(is_owned(&after, &case.name, &case.uid().await));
     let managers: Vec<_> = after.metadata.managed_fields.iter().flatten().filter_map(|e| e.manager.clone()).collect();
     assert_eq!(managers, [OURS]);
     case.pivot("v2", &[case.config_map("a", json!({"x": "2"})), case.workload("w", 0)]).await;
-    assert_eq!(case.get(&target).await.unwrap().data["data"], json!({"x": "2"}));
+    assert_eq!(case.get(&target).await.expect("it is there").data["data"], json!({"x": "2"}));
     case.pivot("v3", &[case.config_map("a", json!({"x": "2"}))]).await;
     case.until_gone(&case.in_namespace("apps/v1", "Deployment", "w")).await;
 }

@@ -10,7 +10,7 @@ use rukpak_tests::world::{World, deployment, image, until};
 use serde_json::{Value, json};
 
 /// Garbage collection pauses for up to 30 s when kinds come and go, as they do here all the time.
-const PATIENCE: Duration = Duration::from_secs(120);
+const PATIENCE: Duration = Duration::from_mins(1);
 /// Field manager of the engine.
 pub const OURS: &str = "rukpak-core";
 
@@ -35,7 +35,7 @@ impl<'a> Case<'a> {
     /// In a world of one's own.
     pub async fn in_world(world: &'a World, prefix: &str) -> Self {
         let client = world.admin().await;
-        let namespace = verbs::namespace(&client, prefix).await.unwrap();
+        let namespace = verbs::namespace(&client, prefix).await.expect("the API server agrees");
         Self { world, client, name: unique_name(prefix), namespace }
     }
 
@@ -67,7 +67,7 @@ impl<'a> Case<'a> {
     /// Creates the BundleDeployment; waits for nothing.
     pub async fn create(&self, objects: &[Value]) -> DynamicObject {
         let reference = self.push("v1", objects).await;
-        verbs::create(&self.client, &deployment(&self.name, image(&reference))).await.unwrap()
+        verbs::create(&self.client, &deployment(&self.name, image(&reference))).await.expect("the API server agrees")
     }
 
     /// Creates the BundleDeployment and waits until it is installed.
@@ -95,7 +95,9 @@ impl<'a> Case<'a> {
             object.data["status"]["activeBundle"] != before
                 && Expected::is_true("Installed", "InstallationSucceeded").met_by(object)
         };
-        self.until(&self.target(), "the new version", |object| object.is_some_and(done)).await.unwrap()
+        self.until(&self.target(), "the new version", |object| object.is_some_and(done))
+            .await
+            .expect("the API server agrees")
     }
 
     pub async fn installed(&self) -> DynamicObject {
@@ -110,19 +112,22 @@ impl<'a> Case<'a> {
     pub async fn refused(&self, reason: &str, message: &str) -> String {
         let expected = Expected::is_false("Installed", reason).saying(message);
         let object = until(&self.client, &self.name, expected).await;
-        verbs::condition(&object, "Installed").unwrap()["message"].as_str().unwrap().to_owned()
+        verbs::condition(&object, "Installed").expect("the API server agrees")["message"]
+            .as_str()
+            .expect("it is text")
+            .to_owned()
     }
 
     pub async fn status(&self) -> Value {
-        self.get(&self.target()).await.unwrap().data["status"].clone()
+        self.get(&self.target()).await.expect("it is there").data["status"].clone()
     }
 
     pub async fn uid(&self) -> String {
-        self.get(&self.target()).await.unwrap().metadata.uid.unwrap()
+        self.get(&self.target()).await.expect("it is there").metadata.uid.expect("it is there")
     }
 
     pub async fn get(&self, target: &Target) -> Option<DynamicObject> {
-        verbs::get(&self.client, target).await.unwrap()
+        verbs::get(&self.client, target).await.expect("the API server agrees")
     }
 
     /// Waits as long as things may take here.
@@ -145,7 +150,7 @@ impl<'a> Case<'a> {
     pub async fn until_value(&self, target: &Target, pointer: &str, value: &Value) -> DynamicObject {
         let found = |object: &DynamicObject| object.data.pointer(pointer) == Some(value);
         let what = format!("{pointer} = {value}");
-        self.until(target, &what, |object| object.is_some_and(found)).await.unwrap()
+        self.until(target, &what, |object| object.is_some_and(found)).await.expect("the API server agrees")
     }
 
     /// Waits until it is there and carries our marks; returns it.
@@ -154,7 +159,7 @@ impl<'a> Case<'a> {
         let what = "an owned object";
         self.until(target, what, |object| object.is_some_and(|object| is_owned(object, &self.name, &uid)))
             .await
-            .unwrap()
+            .expect("the API server agrees")
     }
 
     pub async fn until_gone(&self, target: &Target) {
@@ -163,37 +168,42 @@ impl<'a> Case<'a> {
 
     /// Nothing changes the object for that long.
     pub async fn stays(&self, target: &Target, period: Duration) {
-        let version = self.get(target).await.unwrap().metadata.resource_version;
+        let version = self.get(target).await.expect("it is there").metadata.resource_version;
         let same =
             |object: Option<&DynamicObject>| object.is_some_and(|object| object.metadata.resource_version == version);
-        verbs::holds_for(&self.client, target, "no change", period, same).await.unwrap();
+        verbs::holds_for(&self.client, target, "no change", period, same).await.expect("the API server agrees");
     }
 
     /// Merges a patch as some manager.
     pub async fn edit(&self, manager: &str, target: &Target, patch: Value) -> DynamicObject {
         let parameters = PatchParams { field_manager: Some(manager.to_owned()), ..PatchParams::default() };
-        let api = target.api(&self.client).await.unwrap();
-        api.patch(&target.name, &parameters, &Patch::Merge(patch)).await.unwrap()
+        let api = target.api(&self.client).await.expect("the kind is served");
+        api.patch(&target.name, &parameters, &Patch::Merge(patch)).await.expect("the API server agrees")
     }
 
     /// Merges a patch into a subresource as some manager.
     pub async fn edit_sub(&self, sub: &str, manager: &str, target: &Target, patch: Value) {
         let parameters = PatchParams { field_manager: Some(manager.to_owned()), ..PatchParams::default() };
-        let api = target.api(&self.client).await.unwrap();
-        api.patch_subresource(sub, &target.name, &parameters, &Patch::Merge(patch)).await.unwrap();
+        let api = target.api(&self.client).await.expect("the kind is served");
+        api.patch_subresource(sub, &target.name, &parameters, &Patch::Merge(patch))
+            .await
+            .expect("the API server agrees");
     }
 
     /// Creates a foreign object.
     pub async fn foreign(&self, object: &Value) -> DynamicObject {
-        verbs::create(&self.client, object).await.unwrap()
+        verbs::create(&self.client, object).await.expect("the API server agrees")
     }
 
     pub async fn delete(&self, target: &Target) {
-        verbs::delete(&self.client, target).await.unwrap();
+        verbs::delete(&self.client, target).await.expect("the API server agrees");
     }
 
     pub fn config_map(&self, name: &str, data: Value) -> Value {
-        json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name, "namespace": self.namespace}, "data": data})
+        let metadata = json!({"name": name, "namespace": self.namespace});
+        let mut object = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata});
+        object["data"] = data;
+        object
     }
 
     pub fn in_namespace(&self, api_version: &str, kind: &str, name: &str) -> Target {

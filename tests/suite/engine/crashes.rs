@@ -7,6 +7,7 @@ use std::time::Duration;
 use futures::StreamExt;
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::Api;
+use kube::api::DynamicObject;
 use kube::core::PartialObjectMeta;
 use kube::runtime::{WatchStreamExt, watcher};
 use rukpak_tests::verbs::{self, Target};
@@ -16,7 +17,7 @@ use serde_json::{Value, json};
 use crate::case::{Case, definition, definition_target, gadget};
 
 const MANY: usize = 300;
-const LONG: Duration = Duration::from_secs(60);
+const LONG: Duration = Duration::from_mins(1);
 
 /// Waits until `count` of the deployment's ConfigMaps are there with `version`, by a watch.
 async fn until_count(case: &Case<'_>, version: &str, count: usize) {
@@ -39,27 +40,35 @@ async fn until_count(case: &Case<'_>, version: &str, count: usize) {
 async fn inventory_is_ahead(case: &Case<'_>) {
     let selector = format!("core.rukpak.io/owner-name={}", case.name);
     let api: Api<PartialObjectMeta<ConfigMap>> = Api::namespaced(case.client.clone(), &case.namespace);
-    let there = !api.list(&kube::api::ListParams::default().labels(&selector)).await.unwrap().items.is_empty();
+    let there = !api
+        .list(&kube::api::ListParams::default().labels(&selector))
+        .await
+        .expect("the API server agrees")
+        .items
+        .is_empty();
     let kinds = case.status().await["inventory"]["kinds"].clone();
     let knows = |kind: &str| kinds.as_array().into_iter().flatten().any(|known| known["kind"] == kind);
     assert!(!there || knows("ConfigMap"), "{kinds}");
     let definitions = "apiextensions.k8s.io/v1";
-    let there =
-        !verbs::list(&case.client, definitions, "CustomResourceDefinition", &selector).await.unwrap().is_empty();
+    let there = !verbs::list(&case.client, definitions, "CustomResourceDefinition", &selector)
+        .await
+        .expect("the API server agrees")
+        .is_empty();
     assert!(!there || knows("CustomResourceDefinition") && knows("Gadget"), "{kinds}");
 }
 
 async fn kill_and_restart(case: &Case<'_>) {
-    case.world.controller.kill().await.unwrap();
+    case.world.controller.kill().await.expect("the controller obeys");
     inventory_is_ahead(case).await;
-    case.world.controller.restart().await.unwrap();
+    case.world.controller.restart().await.expect("the controller obeys");
 }
 
 async fn installed(case: &Case<'_>, version: &str, count: usize) {
-    case.world.controller.wait_ready().await.unwrap();
+    case.world.controller.wait_ready().await.expect("the controller obeys");
     case.installed().await;
     until_count(case, version, count).await;
-    case.until_value(&case.target(), "/status/inventory/pendingDigest", &Value::Null).await;
+    let is_whole = |object: &DynamicObject| object.data.pointer("/status/inventory/pendingDigest").is_none();
+    case.until(&case.target(), "the end of the installation", |object| object.is_some_and(is_whole)).await;
 }
 
 #[tokio::test]
@@ -131,8 +140,13 @@ async fn gone_without_a_trace(case: &Case<'_>, selector: &str) {
         case.until_gone(&case.config_map_target(&format!("many-{index:04}"))).await;
     }
     for kind in ["ConfigMap", "Secret", "ServiceAccount"] {
-        for object in verbs::list(&case.client, "v1", kind, selector).await.unwrap() {
-            case.until_gone(&case.in_namespace("v1", kind, object.metadata.name.as_deref().unwrap())).await;
+        for object in verbs::list(&case.client, "v1", kind, selector).await.expect("the API server agrees") {
+            case.until_gone(&case.in_namespace(
+                "v1",
+                kind,
+                object.metadata.name.as_deref().expect("the API server agrees"),
+            ))
+            .await;
         }
     }
 }

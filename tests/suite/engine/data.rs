@@ -40,7 +40,7 @@ async fn a_definition_with_instances_is_released() {
         "CustomResourceDefinition \"gadgets.{group}\": it has instances, Gadget \"precious\" among them; delete it by hand, or \
          annotate it with {ALLOW}=\"true\" before it leaves the bundle"
     );
-    assert_eq!(released(&case).await, [line.clone()]);
+    assert_eq!(released(&case).await, std::slice::from_ref(&line));
     let ready = case.ready().await;
     let message = verbs::condition(&ready, "Ready").unwrap()["message"].as_str().unwrap();
     assert!(message.contains("left in the cluster, not owned any more: ") && message.contains(&line), "{message}");

@@ -9,10 +9,10 @@ use crate::case::{Case, OURS, definition, definition_target, gadget};
 
 /// Applies with `metadata.resourceVersion: "1"`, which Kubernetes does not document: the engine builds on the answer.
 async fn create_or_conflict(case: &Case<'_>, object: &Value) -> Result<DynamicObject, u16> {
-    let target = Target::of(object).unwrap();
+    let target = Target::of(object).expect("the object has a kind and a name");
     let mut body = object.clone();
     body["metadata"]["resourceVersion"] = json!("1");
-    let api = target.api(&case.client).await.unwrap();
+    let api = target.api(&case.client).await.expect("the kind is served");
     match api.patch(&target.name, &PatchParams::apply("guard").force(), &Patch::Apply(&body)).await {
         Ok(object) => Ok(object),
         Err(kube::Error::Api(status)) => Err(status.code),
@@ -49,7 +49,7 @@ async fn the_first_write_creates_or_says_conflict() {
         let again = create_or_conflict(&case, &changed).await;
         assert_eq!(again.err(), Some(409), "{} exists", object["kind"]);
         let stands = case.get(&Target::of(object).unwrap()).await.unwrap();
-        assert!(stands.metadata.labels.unwrap_or_default().get("changed").is_none(), "nothing was written");
+        assert!(!stands.metadata.labels.unwrap_or_default().contains_key("changed"), "nothing was written");
     }
     case.delete(&definition_target(&group)).await;
     case.delete(&Target::cluster("rbac.authorization.k8s.io/v1", "ClusterRole", &case.name)).await;

@@ -20,11 +20,11 @@ async fn run_pods(case: &Case<'_>, app: &str) {
     case.until(&target, "replicas", |object| object.is_some_and(|o| o.data["status"]["replicas"].as_i64() > Some(0)))
         .await;
     let selector = format!("app={app}");
-    for pod in verbs::list(&case.client, "v1", "Pod", &selector).await.unwrap() {
+    for pod in verbs::list(&case.client, "v1", "Pod", &selector).await.expect("the API server agrees") {
         if pod.metadata.namespace.as_deref() != Some(&case.namespace) {
             continue;
         }
-        let target = case.in_namespace("v1", "Pod", pod.metadata.name.as_deref().unwrap());
+        let target = case.in_namespace("v1", "Pod", pod.metadata.name.as_deref().expect("the API server agrees"));
         let now = "2026-01-01T00:00:00Z";
         let status = json!({"status": {"phase": "Running", "startTime": now, "conditions": [
             {"type": "PodScheduled", "status": "True", "lastTransitionTime": now},

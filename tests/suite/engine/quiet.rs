@@ -23,7 +23,7 @@ struct Request {
 
 /// The controller's requests so far.
 fn requests(world: &World) -> Vec<Request> {
-    let log = std::fs::read_to_string(world.plane.audit_log()).unwrap();
+    let log = std::fs::read_to_string(world.plane.audit_log()).expect("the log can be read");
     let text =
         |event: &Value, pointer: &str| event.pointer(pointer).and_then(Value::as_str).unwrap_or_default().to_owned();
     log.lines()
@@ -104,11 +104,12 @@ fn order(world: &World, objects: &[Value]) {
             applied.iter().filter(|request| phase.contains(&request.resource.as_str())).collect();
         assert!(!of_phase.is_empty(), "{phase:?}");
         count += of_phase.iter().map(|request| &request.uri).collect::<std::collections::BTreeSet<_>>().len();
-        let first = of_phase.iter().map(|request| request.received.as_str()).min().unwrap();
+        let first = of_phase.iter().map(|request| request.received.as_str()).min().expect("there is one");
         if let Some((earlier, last)) = before {
             assert!(last <= first, "{phase:?} began at {first}, before {earlier} was answered at {last}");
         }
-        before = Some((phase[0], of_phase.iter().map(|request| request.answered.as_str()).max().unwrap()));
+        before =
+            Some((phase[0], of_phase.iter().map(|request| request.answered.as_str()).max().expect("there is one")));
     }
     assert!(count >= objects.len(), "{count} of {}", objects.len());
 }
@@ -124,10 +125,10 @@ async fn idle(world: &World, cases: &[&Case<'_>]) {
 }
 
 async fn restart_of_what_is_settled(world: &World, case: &Case<'_>) {
-    world.controller.terminate().await.unwrap();
+    world.controller.terminate().await.expect("the controller obeys");
     let before = requests(world).len();
-    world.controller.restart().await.unwrap();
-    world.controller.wait_ready().await.unwrap();
+    world.controller.restart().await.expect("the controller obeys");
+    world.controller.wait_ready().await.expect("the controller obeys");
     case.stays(&case.target(), Duration::from_secs(3)).await;
     let written = writes(world, before);
     assert!(written.is_empty(), "{written:#?}");
@@ -140,19 +141,23 @@ async fn restart_of_what_is_settled(world: &World, case: &Case<'_>) {
 }
 
 async fn restart_with_drift(world: &World, case: &Case<'_>, other: &Case<'_>) {
-    world.controller.terminate().await.unwrap();
+    world.controller.terminate().await.expect("the controller obeys");
     let before = requests(world).len();
-    let untouched = case.get(&case.config_map_target("b")).await.unwrap().metadata.resource_version;
+    let untouched =
+        case.get(&case.config_map_target("b")).await.expect("the API server agrees").metadata.resource_version;
     let workload = case.in_namespace("apps/v1", "Deployment", "w");
-    let workload_version = case.get(&workload).await.unwrap().metadata.resource_version;
+    let workload_version = case.get(&workload).await.expect("it is there").metadata.resource_version;
     case.edit("intruder", &case.config_map_target("a"), json!({"data": {"x": "drift"}})).await;
-    world.controller.restart().await.unwrap();
-    world.controller.wait_ready().await.unwrap();
+    world.controller.restart().await.expect("the controller obeys");
+    world.controller.wait_ready().await.expect("the controller obeys");
     case.until_value(&case.config_map_target("a"), "/data/x", &json!("1")).await;
     case.ready().await;
     case.stays(&case.target(), Duration::from_secs(2)).await;
-    assert_eq!(case.get(&case.config_map_target("b")).await.unwrap().metadata.resource_version, untouched);
-    assert_eq!(case.get(&workload).await.unwrap().metadata.resource_version, workload_version);
+    assert_eq!(
+        case.get(&case.config_map_target("b")).await.expect("the API server agrees").metadata.resource_version,
+        untouched
+    );
+    assert_eq!(case.get(&workload).await.expect("it is there").metadata.resource_version, workload_version);
     let foreign: Vec<Request> = writes(world, before)
         .into_iter()
         .filter(|request| !["a", "b", "w", case.name.as_str()].contains(&request.name.as_str()))
@@ -167,7 +172,7 @@ async fn new_bundle_of_the_same_content(world: &World, case: &Case<'_>) {
     case.edit("user", &case.target(), json!({"spec": {"template": {"metadata": {"labels": {"new": "label"}}}}})).await;
     let is_new = |object: &kube::api::DynamicObject| object.data["status"]["activeBundle"] != active;
     case.until(&case.target(), "the new Bundle", |object| object.is_some_and(is_new)).await;
-    case.until_gone(&Target::bundle(active.as_str().unwrap())).await;
+    case.until_gone(&Target::bundle(active.as_str().expect("it is text"))).await;
     let objects: Vec<Request> = writes(world, before)
         .into_iter()
         .filter(|request| !matches!(request.resource.as_str(), "bundles" | "bundledeployments"))

@@ -85,15 +85,12 @@ pub(crate) async fn plan(pass: &Pass, content: Digest, objects: &[Object]) -> Re
             let kind = resolve(&pass.context.cluster.kinds, &brought, object).await.map_err(NoPlan::Discovery)?;
             known.insert(id.clone(), kind);
         }
-        match known.get(&id).and_then(Option::as_ref) {
-            Some(kind) => {
-                let step = step(&stamp, object, kind, brought.contains_key(&id));
-                steps.insert(step.key.clone(), step);
-            }
-            None => {
-                let kind = MissingKind { api_version: id.0, kind: id.1 };
-                missing.push((kind, object.key()));
-            }
+        if let Some(kind) = known.get(&id).and_then(Option::as_ref) {
+            let step = step(&stamp, object, kind, brought.contains_key(&id));
+            steps.insert(step.key.clone(), step);
+        } else {
+            let kind = MissingKind { api_version: id.0, kind: id.1 };
+            missing.push((kind, object.key()));
         }
     }
     if missing.is_empty() { Ok(Plan { content, steps }) } else { Err(NoPlan::Missing(missing)) }

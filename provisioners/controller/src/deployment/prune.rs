@@ -119,11 +119,10 @@ async fn prune_latest(pass: &Pass, key: &ObjectKey, member: Member, pruned: &mut
 
 async fn prune_one(pass: &Pass, key: &ObjectKey, member: &Member, pruned: &mut Pruned) -> Result<(), Error> {
     let reason = match decide(&key.group, &key.kind, &member.metadata) {
-        Decision::Delete => None,
+        Decision::Delete | Decision::DeleteUnless(Guard::None | Guard::Data) => None,
         Decision::Release => Some("its data would be lost".to_owned()),
         Decision::DeleteUnless(Guard::Instances) => instances(pass, member).await?,
         Decision::DeleteUnless(Guard::Contents) => contents(pass, &member.identity.name).await?,
-        Decision::DeleteUnless(Guard::None | Guard::Data) => None,
     };
     let writer = &pass.context.cluster.writer;
     match reason {
@@ -216,9 +215,7 @@ fn is_in_every_namespace(resource: &ApiResource, name: &str) -> bool {
         ("", "ServiceAccount") => name == "default",
         ("", "ConfigMap") => matches!(name, "kube-root-ca.crt" | "openshift-service-ca.crt"),
         ("", "Secret") => name.starts_with("default-token-"),
-        ("", "Event" | "Endpoints") | ("events.k8s.io", _) | ("discovery.k8s.io", _) | ("coordination.k8s.io", _) => {
-            true
-        }
+        ("", "Event" | "Endpoints") | ("events.k8s.io" | "discovery.k8s.io" | "coordination.k8s.io", _) => true,
         _ => false,
     }
 }

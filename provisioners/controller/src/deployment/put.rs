@@ -129,10 +129,8 @@ enum Found {
 async fn existing(pass: &Pass, step: &Step, mode: Mode) -> Result<Found, Error> {
     let writer = &pass.context.cluster.writer;
     let what = step.identity.to_string();
-    let metadata = match writer.metadata(&step.identity).await.map_err(|error| refused(step, error))? {
-        Some(metadata) => metadata,
-        None => return Ok(Found::Nothing),
-    };
+    let found = writer.metadata(&step.identity).await.map_err(|error| refused(step, error))?;
+    let Some(metadata) = found else { return Ok(Found::Nothing) };
     let ours = |metadata: &ObjectMeta| Found::Ours(metadata.uid.clone().unwrap_or_default());
     match pass.owner.standing(&metadata, &pass.context.system_namespace) {
         Standing::Ours | Standing::HelmRelease | Standing::AdoptionAllowed => {

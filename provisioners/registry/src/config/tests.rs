@@ -1,0 +1,84 @@
+use serde_json::json;
+
+use super::*;
+use crate::csv::InstallMode;
+
+type Answer = Result<Option<Vec<String>>, String>;
+
+fn csv(modes: &[&str]) -> Csv {
+    let mut csv = Csv::default();
+    csv.spec.install_modes =
+        modes.iter().map(|kind| InstallMode { kind: (*kind).to_owned(), supported: true }).collect();
+    csv
+}
+
+fn read(modes: &[&str], value: &Value) -> Answer {
+    Config::read(&csv(modes), "me", value).map(|config| config.target_namespaces).map_err(|error| error.to_string())
+}
+
+#[test]
+fn the_namespace_to_watch_follows_from_the_install_modes() {
+    let of = |name: &str| Ok(Some(vec![name.to_owned()]));
+    let watch = |name: &str| json!({"watchNamespace": name});
+    let err = |text: &str| Err(format!("invalid configuration: {text}"));
+    let missing = "required field \"watchNamespace\" is missing";
+    let own = "invalid format for field \"watchNamespace\": invalid value \"a\": must be \"me\" (the namespace where the \
+        operator is installed) because this operator only supports OwnNamespace install mode";
+    let single = "invalid format for field \"watchNamespace\": invalid value \"me\": must be different from \"me\" (the \
+        install namespace) because this operator uses SingleNamespace install mode to watch a different namespace";
+    let cases: [(&[&str], Value, Answer); 13] = [
+        (&[ALL], Value::Null, Ok(None)),
+        (&[ALL], watch("a"), err("unknown field \"watchNamespace\"")),
+        (&[MULTI], watch("a"), err("unknown field \"watchNamespace\"")),
+        (&[OWN], json!({}), err(missing)),
+        (&[OWN], json!({"watchNamespace": null}), err(missing)),
+        (&[OWN], watch("me"), of("me")),
+        (&[OWN], watch("a"), err(own)),
+        (&[SINGLE], watch("me"), err(single)),
+        (&[SINGLE], watch("a"), of("a")),
+        (&[OWN, SINGLE], watch("me"), of("me")),
+        (&[OWN, SINGLE], Value::Null, err(missing)),
+        (&[ALL, OWN], json!({"watchNamespace": null}), Ok(None)),
+        (&[ALL, OWN], watch("a"), err(own)),
+    ];
+    for (modes, value, expected) in cases {
+        assert_eq!(read(modes, &value), expected, "{modes:?} {value}");
+    }
+}
+
+#[test]
+fn several_namespaces_need_multi_namespace() {
+    let several = json!({"watchNamespaces": ["a", "b"]});
+    assert_eq!(read(&[MULTI], &several), Ok(Some(vec!["a".into(), "b".into()])));
+    assert_eq!(read(&[MULTI, OWN], &several), Ok(Some(vec!["a".into(), "b".into()])));
+    assert_eq!(read(&[ALL], &several), Err("invalid configuration: unknown field \"watchNamespaces\"".into()));
+    assert!(read(&[MULTI], &json!({"watchNamespaces": []})).is_err());
+    assert!(read(&[MULTI, SINGLE], &json!({"watchNamespaces": ["a"], "watchNamespace": "b"})).is_err());
+}
+
+#[test]
+fn names_are_checked_and_all_problems_told() {
+    let text = |value: Value| read(&[SINGLE], &value).unwrap_err();
+    assert!(text(json!({"watchNamespace": "A_"})).ends_with("must match pattern \"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$\""));
+    assert!(text(json!({"watchNamespace": "a".repeat(64)})).ends_with("must have maximum length of 63 (len=64)"));
+    assert!(
+        text(json!({"watchNamespace": 5}))
+            .ends_with("invalid type for field \"watchNamespace\": got number, want string")
+    );
+    assert_eq!(text(json!([])), "invalid configuration: input is not a valid JSON object");
+    let several = text(json!({"other": 1, "deploymentConfig": {"selector": {}}}));
+    assert!(
+        several.starts_with("invalid configuration: multiple errors found:\n  - unknown field \"other\"\n  - required")
+    );
+    assert!(several.contains("unknown field `selector`"), "{several}");
+}
+
+#[test]
+fn an_affinity_is_typed() {
+    let value = json!({"deploymentConfig": {"affinity": {"nodeAffinity": {}}, "nodeSelector": null}});
+    let config = Config::read(&csv(&[ALL]), "me", &value).unwrap().deployment.unwrap();
+    assert!(config.affinity.unwrap().node_affinity.is_some() && config.node_selector.is_none());
+    let wrong = json!({"deploymentConfig": {"tolerations": {}}});
+    let text = Config::read(&csv(&[ALL]), "me", &wrong).unwrap_err().to_string();
+    assert!(text.contains("invalid value for field \"deploymentConfig.tolerations\""), "{text}");
+}

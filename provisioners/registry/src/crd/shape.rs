@@ -210,7 +210,8 @@ fn fit_map(
     for (key, value) in map {
         if value.is_null() {
             // A null member is an empty one, in Go and so in the API server.
-            *value = if matches!(shape, Shape::Text) { Value::String(String::new()) } else { Value::Object(Map::new()) };
+            *value =
+                if matches!(shape, Shape::Text) { Value::String(String::new()) } else { Value::Object(Map::new()) };
         }
         fit(value, shape, &Path::Field(path, key), unknown)?;
     }

@@ -63,6 +63,11 @@ pub fn serving_certificates(bundle: &Bundle, install_namespace: &str) -> Vec<Ser
     deployments.map(certificate).collect()
 }
 
+/// The names of the Services that are generated for webhooks; a name may come more than once.
+pub(super) fn webhook_services(bundle: &Bundle) -> impl Iterator<Item = String> {
+    bundle.csv.spec.webhooks.iter().map(|webhook| Names::of(&webhook.deployment_name).service)
+}
+
 /// The objects that bring the certificates about.
 pub(super) fn generate(context: &mut Context<'_>) -> Result<(), Error> {
     for certificate in serving_certificates(context.bundle, context.namespace()) {

@@ -73,3 +73,37 @@ fn add_new<T: Clone + PartialEq>(present: &mut Option<Vec<T>>, wanted: &[T]) {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use k8s_openapi::api::core::v1::{NodeAffinity, NodeSelector, PodAffinity, WeightedPodAffinityTerm};
+
+    use super::*;
+
+    fn present() -> Affinity {
+        let required = Some(NodeSelector::default());
+        let preferred = Some(vec![WeightedPodAffinityTerm::default()]);
+        Affinity {
+            node_affinity: Some(NodeAffinity {
+                required_during_scheduling_ignored_during_execution: required,
+                ..NodeAffinity::default()
+            }),
+            pod_affinity: Some(PodAffinity {
+                preferred_during_scheduling_ignored_during_execution: preferred,
+                ..PodAffinity::default()
+            }),
+            pod_anti_affinity: None,
+        }
+    }
+
+    #[test]
+    fn an_empty_affinity_erases_all_and_an_empty_part_that_part() {
+        assert_eq!(affinity(&Affinity::default(), Some(present())), None);
+        let empty_part = Affinity { node_affinity: Some(NodeAffinity::default()), ..Affinity::default() };
+        let rest = affinity(&empty_part, Some(present())).unwrap();
+        assert!(rest.node_affinity.is_none() && rest.pod_affinity.is_some());
+        assert_eq!(affinity(&empty_part, None), None);
+        let wanted = Affinity { pod_affinity: None, ..present() };
+        assert_eq!(affinity(&wanted, None), Some(wanted.clone()));
+    }
+}

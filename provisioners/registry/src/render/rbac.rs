@@ -85,8 +85,8 @@ fn grant(
     field: &str,
 ) -> Result<(), Error> {
     let account = permission.account();
-    let hash = name::hash(permission)
-        .map_err(|source| Error::Json { origin: context.bundle.origin_of(field), source })?;
+    let hash =
+        name::hash(permission).map_err(|source| Error::Json { origin: context.bundle.origin_of(field), source })?;
     let name = name::object_name(&format!("{}-{account}", context.bundle.csv.metadata.name), &hash);
     let prefix = if namespace.is_some() { "" } else { "Cluster" };
     let mut metadata = json!({"name": name});

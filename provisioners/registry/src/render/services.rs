@@ -40,30 +40,35 @@ pub(super) fn generate(context: &mut Context<'_>) -> Result<(), Error> {
 /// A port of a Service; in the order they are listed in.
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
 struct Port {
-    port: i32,
-    /// A number, or a number in text as the reference compares it; names count as 0.
+    number: i32,
+    /// The target as the reference compares it: a name counts as 0.
     order: i32,
-    number: Option<i32>,
-    name: Option<String>,
+    target: Target,
+}
+
+/// What a port leads to.
+#[derive(PartialEq, Eq, PartialOrd, Ord)]
+enum Target {
+    Number(i32),
+    Name(String),
 }
 
 impl Port {
     fn of(webhook: &Webhook) -> Self {
-        let port = webhook.port();
-        match &webhook.target_port {
-            None => Self { port, order: port, number: Some(port), name: None },
-            Some(IntOrString::Int(number)) => Self { port, order: *number, number: Some(*number), name: None },
-            Some(IntOrString::String(name)) => {
-                Self { port, order: name.parse().unwrap_or(0), number: None, name: Some(name.clone()) }
-            }
-        }
+        let number = webhook.port();
+        let (order, target) = match &webhook.target_port {
+            None => (number, Target::Number(number)),
+            Some(IntOrString::Int(target)) => (*target, Target::Number(*target)),
+            Some(IntOrString::String(name)) => (name.parse().unwrap_or(0), Target::Name(name.clone())),
+        };
+        Self { number, order, target }
     }
 
     fn to_json(&self) -> Value {
-        let target = match &self.name {
-            Some(name) => json!(name),
-            None => json!(self.number),
+        let target = match &self.target {
+            Target::Number(number) => json!(number),
+            Target::Name(name) => json!(name),
         };
-        json!({"name": self.port.to_string(), "port": self.port, "targetPort": target})
+        json!({"name": self.number.to_string(), "port": self.number, "targetPort": target})
     }
 }

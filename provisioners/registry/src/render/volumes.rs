@@ -31,8 +31,7 @@ pub(super) fn mount_certificate(pod: &mut PodSpec, secret: &str) {
 }
 
 fn volume(name: &str, secret: &str, certificate: &str, key: &str) -> Volume {
-    let item =
-        |key: &str, path: &str| KeyToPath { key: key.to_owned(), path: path.to_owned(), ..KeyToPath::default() };
+    let item = |key: &str, path: &str| KeyToPath { key: key.to_owned(), path: path.to_owned(), ..KeyToPath::default() };
     let source = SecretVolumeSource {
         secret_name: Some(secret.to_owned()),
         items: Some(vec![item("tls.crt", certificate), item("tls.key", key)]),

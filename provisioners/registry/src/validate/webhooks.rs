@@ -54,7 +54,8 @@ pub(super) fn conversion_install_mode(bundle: &Bundle, findings: &mut Vec<Findin
 pub(super) fn deployments(bundle: &Bundle, findings: &mut Vec<Finding>) {
     let known: HashSet<&str> =
         bundle.csv.spec.install.spec.deployments.iter().map(|deployment| deployment.name.as_str()).collect();
-    let mut lost: Vec<_> = all(bundle).filter(|(_, webhook)| !known.contains(webhook.deployment_name.as_str())).collect();
+    let mut lost: Vec<_> =
+        all(bundle).filter(|(_, webhook)| !known.contains(webhook.deployment_name.as_str())).collect();
     lost.sort_by_key(|(_, webhook)| (&webhook.deployment_name, &webhook.kind, &webhook.generate_name));
     findings.extend(lost.into_iter().map(|(index, webhook)| {
         let message = format!(

@@ -1,4 +1,6 @@
 //! What the tests of this crate share.
+//! Not every test uses all of it.
+#![allow(dead_code, reason = "each test binary uses a part")]
 
 use std::path::{Path, PathBuf};
 use std::{fs, io};
@@ -7,6 +9,7 @@ use bytes::Bytes;
 use rukpak_content::{BundleTree, RelativePath};
 
 pub mod compare;
+pub mod fixture;
 
 /// What is in a folder, by name; nothing if there is no such folder.
 pub fn list(folder: &Path) -> io::Result<Vec<PathBuf>> {

@@ -26,13 +26,11 @@ pub(crate) fn api(client: &Client, kind: &str) -> Api<DynamicObject> {
 /// # Errors
 /// With the object, its events and the logs, where that takes longer than two minutes.
 pub(crate) async fn until(client: &Client, object: &Value, expected: Expected<'_>) -> Result<Duration> {
-    match tokio::time::timeout(PATIENCE, watched(client, object, expected)).await {
-        Ok(time) => time,
-        Err(_) => {
-            let target = Target::of(object)?;
-            bail!("{target}: no {expected:?} after {PATIENCE:?}\n{}", verbs::diagnose(client, &target).await)
-        }
-    }
+    let Ok(time) = tokio::time::timeout(PATIENCE, watched(client, object, expected)).await else {
+        let target = Target::of(object)?;
+        bail!("{target}: no {expected:?} after {PATIENCE:?}\n{}", verbs::diagnose(client, &target).await)
+    };
+    time
 }
 
 async fn watched(client: &Client, object: &Value, expected: Expected<'_>) -> Result<Duration> {

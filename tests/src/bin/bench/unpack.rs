@@ -1,5 +1,6 @@
 //! From the bytes of an image to sealed content, beside `gzip -dc | tar t` of the same bytes.
 
+use std::fmt::Write as _;
 use std::io::Write;
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -125,8 +126,9 @@ async fn library(puller: &Puller, store: &Store, reference: &str) -> Result<(Dur
     let stage = puller.fetch(&image, &logins).await?;
     let fetch = start.elapsed();
     let store = store.clone();
+    let start = Instant::now();
     let sealed = tokio::task::spawn_blocking(move || store.seal(&stage)).await??;
-    let seal = start.elapsed() - fetch;
+    let seal = start.elapsed();
     drop(sealed);
     Ok((fetch, seal))
 }
@@ -219,7 +221,8 @@ impl Noise {
         while text.len() < bytes {
             let indent = "  ".repeat(usize::try_from(2 + self.next() % 10).unwrap_or(2));
             let number = self.next() % 100_000;
-            text.push_str(&format!("{indent}property{number}:\n{indent}  {}:", self.pick(&KEYS)));
+            // Writing to a String cannot fail.
+            let _ = write!(text, "{indent}property{number}:\n{indent}  {}:", self.pick(&KEYS));
             for _ in 0..3 + self.next() % 15 {
                 text.push(' ');
                 text.push_str(self.pick(&WORDS));

@@ -1,6 +1,6 @@
 //! The reads and writes of the keeper.
 //!
-//! Rights: get, list, watch, create and patch of the one Secret; get, list, watch and patch of the one
+//! Rights: list, watch, create and patch of the one Secret; list, watch and patch of the one
 //! ValidatingWebhookConfiguration.
 
 use std::time::SystemTime;
