@@ -168,10 +168,14 @@ impl<'a> Case<'a> {
 
     /// Nothing changes the object for that long.
     pub async fn stays(&self, target: &Target, period: Duration) {
-        let version = self.get(target).await.expect("it is there").metadata.resource_version;
+        let before = self.get(target).await.expect("it is there");
+        let version = before.metadata.resource_version.clone();
         let same =
             |object: Option<&DynamicObject>| object.is_some_and(|object| object.metadata.resource_version == version);
-        verbs::holds_for(&self.client, target, "no change", period, same).await.expect("the API server agrees");
+        if let Err(error) = verbs::holds_for(&self.client, target, "no change", period, same).await {
+            let after = self.get(target).await;
+            panic!("before: {}\nafter: {}\n{error:#}", json!(before), json!(after));
+        }
     }
 
     /// Merges a patch as some manager.

@@ -1,4 +1,4 @@
-//! Measures reading and rendering: `cargo run --release -p rukpak-registry --example throughput -- <folder> [threads]`
+//! Measures reading and rendering: `cargo run --release -p rukpak-registry --example rendering -- <folder> [threads]`
 //!
 //! `<folder>/<package>/<version>` are bundles. Files are read from disk before the clock starts; parsing is in the time.
 
