@@ -9,6 +9,7 @@ use serde_json::Value;
 
 /// Which crates of the workspace a crate may use. A new crate gets a line here, and in the README of its folder.
 const ARROWS: &[(&str, &[&str])] = &[
+    ("rukpak-certificates", &[]),
     ("rukpak-content", &[]),
     ("rukpak-crds", &[]),
     ("rukpak-plain", &["rukpak-content"]),
@@ -16,14 +17,16 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("rukpak-plan", &["rukpak-content", "rukpak-crds", "rukpak-plain"]),
     ("rukpak-store", &["rukpak-content"]),
     ("rukpak-source", &["rukpak-content"]),
-    ("rukpak-webhook", &["rukpak-crds", "rukpak-plan"]),
+    ("rukpak-webhook", &["rukpak-certificates", "rukpak-crds", "rukpak-plan"]),
     ("rukpak-controller", PARTS),
+    ("rukpakctl", &["rukpak-content", "rukpak-plain", "rukpak-registry", "rukpak-source"]),
     // Measures and drives the parts; nothing depends on it.
     ("rukpak-tests", PARTS),
 ];
 
 /// What the controller is put together from.
 const PARTS: &[&str] = &[
+    "rukpak-certificates",
     "rukpak-content",
     "rukpak-crds",
     "rukpak-plain",

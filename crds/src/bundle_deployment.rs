@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use jiff::Timestamp;
 use kube::CustomResource;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -99,6 +100,13 @@ pub struct Inventory {
     /// Digest of the content that is installed, as the store names it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub content_digest: Option<String>,
+    /// Format of the installed content where it is not plain+v0.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub format: Option<String>,
+    /// The spec.config that the installed objects were rendered with, if their format has a use for one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("x-kubernetes-preserve-unknown-fields" = true))]
+    pub config: Option<Map<String, Value>>,
     /// Digest of a content whose installation was begun and has not ended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pending_digest: Option<String>,
@@ -109,6 +117,10 @@ pub struct Inventory {
     /// Number of objects installed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub objects: Option<i64>,
+    /// When the certificates that the bundle's webhooks serve with are renewed, if they are made here.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<String>", extend("format" = "date-time"))]
+    pub certificates_renewal: Option<Timestamp>,
     /// Objects that left the bundle but were not deleted because data hangs on them; they are not owned any more.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub released: Vec<String>,

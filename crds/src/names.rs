@@ -1,8 +1,8 @@
 //! Names on the wire: provisioner classes, labels, annotations, managers.
 
-/// Provisioner class of `plain+v0` bundles, and of every BundleDeployment.
+/// Provisioner class of `plain+v0` bundles, and of BundleDeployments.
 pub const CLASS_PLAIN: &str = "core-rukpak-io-plain";
-/// Provisioner class of `registry+v1` bundles.
+/// Provisioner class of `registry+v1` bundles, and (additive) of BundleDeployments.
 pub const CLASS_REGISTRY: &str = "core-rukpak-io-registry";
 
 /// Label: the kind of the owner, `BundleDeployment`. On generated Bundles and on every applied object.
@@ -36,6 +36,10 @@ pub const ADOPT_BY: &str = "core.rukpak.io/adopt-by";
 /// Annotation on a guarded object (CustomResourceDefinition, Namespace, PersistentVolumeClaim), by an
 /// administrator: `"true"` lets a pivot delete it together with the data that hangs on it.
 pub const ALLOW_DELETION: &str = "core.rukpak.io/allow-deletion";
+
+/// Annotation on a BundleDeployment, by its owner: `"true"` says that the packages which a `registry+v1` bundle depends on
+/// are taken care of (additive).
+pub const IGNORE_DEPENDENCIES: &str = "core.rukpak.io/ignore-dependencies";
 
 /// The field manager of everything that the provisioners apply.
 pub const FIELD_MANAGER: &str = "rukpak-core";

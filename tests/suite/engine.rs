@@ -8,6 +8,8 @@ mod case;
 mod crashes;
 #[path = "engine/data.rs"]
 mod data;
+#[path = "engine/definitions.rs"]
+mod definitions;
 #[path = "engine/drift.rs"]
 mod drift;
 #[path = "engine/first.rs"]

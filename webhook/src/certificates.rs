@@ -25,14 +25,12 @@ use std::time::Duration;
 use crate::health::Readiness;
 use crate::metrics::Metrics;
 use crate::tls::Serving;
-use identity::{Identity, since_epoch};
+use rukpak_certificates::Identity;
+use rukpak_certificates::identity::since_epoch;
 
-pub mod authority;
 pub mod files;
-pub mod identity;
 pub mod keeper;
 pub mod rotation;
-pub mod stored;
 
 /// Where a certificate is put to be used: the listener, with readiness and metrics told.
 #[derive(Debug)]

@@ -8,8 +8,8 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use rukpak_webhook::certificates::authority::{Issued, issue};
-use rukpak_webhook::certificates::identity::{Identity, certificates};
+use rukpak_certificates::identity::{Identity, certificates};
+use rukpak_certificates::{Issued, issue};
 use rukpak_webhook::certificates::{Installed, files};
 use rukpak_webhook::health::{Readiness, Trust};
 use rukpak_webhook::router::{Shared, router};

@@ -30,6 +30,13 @@ pub trait Tree {
     /// # Errors
     /// The first error of `visit` or of reading a body ends the walk.
     fn walk(&self, visit: &mut dyn FnMut(&RelativePath, Node<'_>) -> io::Result<()>) -> io::Result<()>;
+
+    /// The body of the file at `path` as whole gzip members, where the tree keeps it compressed beside the plain one. Blocks until
+    /// it is. `None`, which is always right: compress what [`Tree::walk`] gives.
+    fn packed<'a>(&'a self, path: &RelativePath) -> Option<Box<dyn Read + 'a>> {
+        let _ = path;
+        None
+    }
 }
 
 /// An entry of a [`BundleTree`].

@@ -14,6 +14,8 @@ use rukpak_content::Limits;
 
 use limits::LimitArgs;
 
+use crate::format::Certificates;
+
 pub use address::{Address, AddressError};
 pub use feature_gates::{FeatureGates, FeatureGatesError};
 
@@ -38,6 +40,12 @@ pub struct Options {
     pub source_ca_files: Vec<PathBuf>,
     /// Registries that are spoken to without TLS.
     pub plain_http_registries: Vec<String>,
+    /// Who makes the certificates that webhooks of bundles serve with.
+    pub bundle_certificates: Certificates,
+    /// How long a certificate lives that we make for a bundle.
+    pub bundle_certificate_lifetime: Duration,
+    /// Whether the rules of OLM v1 refuse an upgrade of a definition too.
+    pub strict_crd_upgrades: bool,
     /// Where Secrets are read, and where objects without a namespace go.
     pub system_namespace: String,
     /// `None`: this process is the only one that writes.
@@ -137,6 +145,15 @@ struct Args {
     /// Feature gates, such as BundleDeploymentHealth=true
     #[arg(long, value_name = "GATES", default_value = "", hide_default_value = true)]
     feature_gates: FeatureGates,
+    /// Who makes the certificates that webhooks of registry+v1 bundles serve with
+    #[arg(long, value_name = "PROVIDER", value_enum, default_value_t)]
+    bundle_cert_provider: Certificates,
+    /// How long such a certificate lives that is made here; it is renewed after two thirds of that
+    #[arg(long, value_name = "DURATION", default_value = "17520h", value_parser = duration)]
+    bundle_cert_lifetime: Duration,
+    /// Refuse CRD upgrades that OLM v1 refuses (schema changes), not only those that break stored data or existing objects
+    #[arg(long, num_args = 0..=1, require_equals = true, default_value_t = false, default_missing_value = "true", action = ArgAction::Set)]
+    strict_crd_upgrade_safety: bool,
     /// Objects of one kind that are reconciled at once, and bundles that are fetched at once
     #[arg(long, value_name = "COUNT", default_value_t = 8, value_parser = count)]
     concurrency: usize,
@@ -184,6 +201,9 @@ impl From<Args> for Options {
             bundle_ca_file: args.bundle_ca_file.filter(|file| !file.as_os_str().is_empty()),
             source_ca_files: args.source_ca_file,
             plain_http_registries: args.plain_http_registry,
+            bundle_certificates: args.bundle_cert_provider,
+            bundle_certificate_lifetime: args.bundle_cert_lifetime,
+            strict_crd_upgrades: args.strict_crd_upgrade_safety,
             system_namespace: system_namespace(args.system_namespace),
             leader_election,
             storage_dir: args.provisioner_storage_dir,

@@ -41,7 +41,9 @@ use tokio::sync::SemaphorePermit;
 use crate::cluster;
 use crate::context::Context;
 use crate::error::Chain;
+use crate::format::Format;
 use crate::probes::{self, Outcome};
+use check::Expected;
 use failure::Failure;
 use pin::Pinned;
 use report::Report;
@@ -76,7 +78,10 @@ enum Observed {
 /// # Errors
 /// Only what prevents the outcome from being reported; everything else is in the status.
 pub async fn reconcile(bundle: Arc<Bundle>, context: Arc<Context>) -> Result<Action, Error> {
-    if bundle.spec.provisioner_class_name != names::CLASS_PLAIN || context.written.is_stale(&*bundle) {
+    let Some(format) = Format::of_class(&bundle.spec.provisioner_class_name) else {
+        return Ok(Action::await_change());
+    };
+    if context.written.is_stale(&*bundle) {
         return Ok(Action::await_change());
     }
     if finalizer::is_there(&bundle) {
@@ -93,7 +98,7 @@ pub async fn reconcile(bundle: Arc<Bundle>, context: Arc<Context>) -> Result<Act
     let outcome = match observe(&bundle, &context).await {
         Ok(Observed::Kept(pinned)) => Ok(pinned),
         Ok(Observed::Lost(pinned)) => refill(&bundle, pinned, &context).await,
-        Ok(Observed::New) => unpack(&bundle, &mut reporter, &context).await?,
+        Ok(Observed::New) => unpack(&bundle, format, &mut reporter, &context).await?,
         Err(failure) => Err(failure),
     };
     conclude(&bundle, outcome, &mut reporter, &context).await
@@ -121,6 +126,14 @@ pub async fn distrust(name: &str, context: &Context) {
         tracing::warn!(bundle = name, error = %Chain(&failure), "the ref could not be removed");
     }
     context.wake.bundle(name);
+}
+
+/// Has a Bundle that failed tried again now: what it failed of is not so any more.
+pub fn reconsider(bundle: &Bundle, context: &Context) {
+    let uid = bundle.uid().unwrap_or_default();
+    context.failures.clear(&uid);
+    backoff::clear(&uid);
+    context.wake.bundle(&bundle.name_any());
 }
 
 /// A Bundle is gone: what only it named leaves the store.
@@ -162,23 +175,35 @@ async fn observe(bundle: &Bundle, context: &Context) -> Result<Observed, Failure
 }
 
 /// The first time: whatever the reference names now.
-async fn unpack(bundle: &Bundle, reporter: &mut Reporter, context: &Context) -> Result<Result<Pinned, Failure>, Error> {
+async fn unpack(
+    bundle: &Bundle,
+    format: Format,
+    reporter: &mut Reporter,
+    context: &Context,
+) -> Result<Result<Pinned, Failure>, Error> {
     let source = match validate::source(&bundle.spec.source) {
         Ok(source) => source,
         Err(findings) => return Ok(Err(Failure::Spec(findings))),
     };
     let _permit = permit(reporter, context).await?;
     reporter.begin(&Report::Unpacking).await.map_err(Error::Status)?;
-    Ok(bring(bundle, source, context).await)
+    Ok(bring(bundle, format, source, context).await)
 }
 
-async fn bring(bundle: &Bundle, source: validate::Source, context: &Context) -> Result<Pinned, Failure> {
+async fn bring(
+    bundle: &Bundle,
+    format: Format,
+    source: validate::Source,
+    context: &Context,
+) -> Result<Pinned, Failure> {
     let name = bundle.name_any();
     let resolved = resolve::resolve(source, None, context).await?;
-    let stage = Arc::new(fetch::fetch(&resolved, context).await?);
+    let revision = resolved.revision();
+    let stage = Arc::new(fetch::fetch(resolved, context).await?);
     let sealed = seal::seal(Arc::clone(&stage), context).await?;
-    check::check_apart(&name, stage, context).await?;
-    let pinned = Pinned { revision: resolved.revision(), content: sealed.digest.clone() };
+    let expected = Expected { format, watches_namespace: watches_namespace(bundle, context) };
+    check::check_apart(&name, stage, expected, context).await?;
+    let pinned = Pinned { revision, content: sealed.digest.clone() };
     seal::name(&name, &pinned, context).await?;
     Ok(pinned)
 }
@@ -190,7 +215,7 @@ async fn refill(bundle: &Bundle, pinned: Pinned, context: &Context) -> Result<Pi
     // The semaphore is never closed; without a permit the fetch goes ahead all the same.
     let _permit = context.fetches.acquire().await.ok();
     let resolved = resolve::resolve(source, Some(&pinned.revision), context).await?;
-    let stage = Arc::new(fetch::fetch(&resolved, context).await?);
+    let stage = Arc::new(fetch::fetch(resolved, context).await?);
     let sealed = seal::seal(stage, context).await?;
     pinned.confirm(&sealed.digest).map_err(Failure::Pin)?;
     seal::name(&name, &pinned, context).await?;
@@ -207,6 +232,15 @@ async fn permit<'a>(reporter: &mut Reporter, context: &'a Context) -> Result<Opt
     }
     reporter.begin(&Report::Waiting).await.map_err(Error::Status)?;
     Ok(context.fetches.acquire().await.ok())
+}
+
+/// Whether the BundleDeployment that the Bundle was generated for says which namespaces are watched.
+fn watches_namespace(bundle: &Bundle, context: &Context) -> bool {
+    let deployment = owner(bundle).and_then(|name| context.deployments.get(&ObjectRef::new(name)));
+    deployment.is_some_and(|deployment| {
+        let is_owner = bundle.owner_references().iter().any(|owner| Some(&owner.uid) == deployment.uid().as_ref());
+        is_owner && crate::format::watches_namespace(deployment.spec.config.as_ref())
+    })
 }
 
 fn owner(bundle: &Bundle) -> Option<&str> {

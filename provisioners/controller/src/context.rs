@@ -9,6 +9,7 @@ use kube::runtime::reflector::{ObjectRef, Store};
 use kube::{Client, Resource, ResourceExt};
 use rukpak_content::Limits;
 use rukpak_crds::{Bundle, BundleDeployment};
+use rukpak_plan::crd_upgrade;
 use rukpak_plan::retry::{self, Class};
 use tokio::sync::Semaphore;
 use tokio::sync::mpsc::UnboundedSender;
@@ -16,6 +17,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::cluster::Cluster;
 use crate::deployment::Installations;
+use crate::format::Certificates;
 use crate::watch::Dependents;
 
 /// Handed to every reconcile pass; cheap to share, holds no object bodies.
@@ -32,6 +34,12 @@ pub struct Context {
     pub git: rukpak_source::git::Fetcher,
     /// Upper bounds on content.
     pub limits: Limits,
+    /// Who makes the certificates that webhooks of bundles serve with.
+    pub bundle_certificates: Certificates,
+    /// How long a certificate lives that we make for a bundle.
+    pub bundle_certificate_lifetime: Duration,
+    /// How strictly new versions of definitions are compared to those in the cluster.
+    pub crd_upgrades: crd_upgrade::Options,
     /// Where Secrets are read, and where objects without a namespace go.
     pub system_namespace: String,
     /// Whether `Healthy` is reported, and old Bundles wait for it.

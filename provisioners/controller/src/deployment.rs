@@ -2,6 +2,7 @@
 //! observe -> bundle for this template -> choose content -> converge (load, plan, apply, prune, health) -> report.
 
 mod apply;
+mod certificates;
 mod converge;
 mod desired;
 mod drift;
@@ -11,22 +12,25 @@ mod load;
 mod old_bundles;
 mod pivot;
 mod plan;
+mod preflight;
 mod prune;
 mod put;
+mod release;
 mod report;
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use jiff::Timestamp;
 use kube::runtime::controller::Action;
 use kube::{Resource, ResourceExt};
-use rukpak_crds::{BundleDeployment, BundleDeploymentStatus, names};
+use rukpak_crds::{BundleDeployment, BundleDeploymentStatus};
 use rukpak_plan::Owner;
 use rukpak_plan::retry::Class;
 
 use crate::cluster;
 use crate::context::Context;
+use crate::format::Format;
 use crate::status::StatusWriter;
 
 pub use installation::{Installation, Installations, Reaction};
@@ -95,6 +99,9 @@ pub fn error_policy(deployment: &BundleDeployment, error: &Error, context: &Cont
     Action::requeue(delay)
 }
 
+/// Queues do not take waits of years.
+const LONGEST_WAIT: Duration = Duration::from_hours(24);
+
 /// When to look again without being woken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Next {
@@ -108,7 +115,7 @@ pub(crate) enum Next {
 
 /// Looks whether the deployment is ours to work on, and gathers what a pass needs. No I/O.
 fn observe(deployment: Arc<BundleDeployment>, context: Arc<Context>) -> Result<Option<Pass>, Error> {
-    let is_ours = deployment.spec.provisioner_class_name == names::CLASS_PLAIN;
+    let is_ours = Format::of_class(&deployment.spec.provisioner_class_name).is_some();
     let is_deleted = deployment.meta().deletion_timestamp.is_some();
     if !is_ours || is_deleted || context.written.is_stale(&*deployment) {
         return Ok(None);
@@ -139,7 +146,12 @@ impl Pass {
         match next {
             Next::Wait => {
                 self.context.failures.clear(&self.owner.uid);
-                Action::await_change()
+                match self.installation.state().certificates_due {
+                    Some(due) => {
+                        Action::requeue(due.duration_since(SystemTime::now()).unwrap_or_default().min(LONGEST_WAIT))
+                    }
+                    None => Action::await_change(),
+                }
             }
             Next::Retry(class) => {
                 let delay = self.context.failures.next_delay(&self.owner.uid, class);

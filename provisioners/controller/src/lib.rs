@@ -9,6 +9,7 @@ pub mod cluster;
 pub mod context;
 pub mod deployment;
 pub mod error;
+pub mod format;
 pub mod probes;
 pub mod run;
 pub mod status;

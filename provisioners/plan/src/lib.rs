@@ -3,6 +3,7 @@
 //!
 //! Pure: no client, no file system, no clock, no environment. The controller asks, and does.
 
+pub mod crd_upgrade;
 pub mod drift;
 pub mod fields;
 pub mod health;

@@ -5,6 +5,7 @@
 //! validate   all findings at once     gate                 what is never installed
 //! config     the user's settings      install_mode         which namespaces may be watched
 //! render     a Bundle to objects      name                 the names of generated objects
+//! dependencies  what others have to bring
 //! ```
 //!
 //! Pure: no I/O, no clock, no client. The same bytes and options always give the same objects and errors.
@@ -13,6 +14,7 @@ pub mod config;
 pub mod crd;
 pub mod csv;
 mod decode;
+mod dependencies;
 pub mod gate;
 pub mod install_mode;
 pub mod load;
@@ -23,6 +25,7 @@ pub mod validate;
 
 pub use config::DeploymentConfig;
 pub use decode::FieldError;
+pub use dependencies::Unresolvable;
 pub use load::{Bundle, load};
 pub use render::{Certificates, RenderOptions, render};
 pub use validate::{Finding, Rule, validate};

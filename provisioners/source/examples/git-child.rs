@@ -1,9 +1,10 @@
 //! Runs git fetches by hand: `git-child fetch <repository> <branch|tag|commit|default>[:name] [directory]`; as `git-child git-child` it is the child.
 //!
 //! Environment: `GIT_USER` and `GIT_PASSWORD`, or `GIT_KEY` and `GIT_KNOWN_HOSTS` (files); `GIT_CA` (file); `GIT_INSECURE`;
-//! `GIT_BYTES` and `GIT_SECONDS` (limits).
+//! `GIT_BYTES` and `GIT_SECONDS` (limits); `GIT_ROUNDS` (how often, to see what a fetcher that is up needs).
 
 use std::process::ExitCode;
+use std::time::Instant;
 
 use rukpak_content::{Limits, Node, RelativePath, Tree};
 use rukpak_source::git::{Auth, Error, Fetcher, FetcherOptions, Reference, Request, child};
@@ -23,14 +24,14 @@ fn main() -> ExitCode {
 
 fn fetch(repository: &str, reference: &str, directory: Option<&str>) -> ExitCode {
     let runtime = tokio::runtime::Runtime::new().expect("a runtime, because this is an ordinary process");
-    let request = Request {
+    let request = || Request {
         repository: repository.to_owned(),
         reference: read_reference(reference),
         directory: directory.and_then(|text| RelativePath::new(text).ok()),
         auth: auth(),
         insecure_skip_verify: std::env::var_os("GIT_INSECURE").is_some(),
     };
-    match runtime.block_on(list(&request)) {
+    match runtime.block_on(repeat(request)) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             let mut text = error.to_string();
@@ -46,7 +47,7 @@ fn fetch(repository: &str, reference: &str, directory: Option<&str>) -> ExitCode
     }
 }
 
-async fn list(request: &Request) -> Result<(), Error> {
+async fn repeat(request: impl Fn() -> Request) -> Result<(), Error> {
     let fetcher = Fetcher::new(FetcherOptions {
         program: std::env::current_exe().unwrap_or_default(),
         arguments: vec!["git-child".to_owned()],
@@ -54,9 +55,20 @@ async fn list(request: &Request) -> Result<(), Error> {
         stage_dir: std::env::temp_dir(),
         extra_ca_pem: file("GIT_CA"),
     });
-    let commit = fetcher.resolve(request).await?;
+    for _ in 0..number("GIT_ROUNDS").unwrap_or(1) {
+        list(&fetcher, request()).await?;
+    }
+    Ok(())
+}
+
+async fn list(fetcher: &Fetcher, request: Request) -> Result<(), Error> {
+    let start = Instant::now();
+    let resolved = fetcher.resolve(request).await?;
+    let (commit, resolving) = (resolved.commit().clone(), start.elapsed());
+    let start = Instant::now();
+    let stage = fetcher.fetch(resolved).await?;
+    eprintln!("resolved in {resolving:.1?}, fetched in {:.1?}", start.elapsed());
     println!("{commit}");
-    let stage = fetcher.fetch(request, &commit).await?;
     let printed = stage.walk(&mut |path, node| {
         match node {
             Node::Directory => println!("{path}/"),
@@ -72,8 +84,11 @@ async fn list(request: &Request) -> Result<(), Error> {
     Ok(())
 }
 
+fn number(variable: &str) -> Option<u64> {
+    std::env::var(variable).ok()?.parse().ok()
+}
+
 fn limits() -> Limits {
-    let number = |name| std::env::var(name).ok()?.parse::<u64>().ok();
     let mut limits = Limits::default();
     limits.git_bytes = number("GIT_BYTES").unwrap_or(limits.git_bytes);
     limits.git_time = number("GIT_SECONDS").map_or(limits.git_time, std::time::Duration::from_secs);

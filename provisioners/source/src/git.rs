@@ -12,11 +12,14 @@ pub mod child;
 mod error;
 mod fetcher;
 mod known_hosts;
+mod resolved;
+mod roots;
 mod run;
 mod wire;
 
 pub use error::{Class, Error, Failure, Step};
 pub use fetcher::{Fetcher, FetcherOptions};
+pub use resolved::Resolved;
 
 /// What is wanted from which repository.
 pub struct Request {

@@ -4,9 +4,16 @@
 //! credentials and limits, and takes a [`Stage`] away.
 
 pub mod archive;
+mod body;
+mod client;
 pub mod decompress;
+pub mod files;
 pub mod git;
+pub mod http;
 pub mod image;
+pub mod mirrors;
 pub mod stage;
+mod tarball;
+pub mod upload;
 
 pub use stage::{Stage, Staged};

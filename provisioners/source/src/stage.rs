@@ -3,6 +3,7 @@
 //! No path of a bundle ever reaches the file system, so none can leave it. Whatever an archive, an image or a git
 //! tree says about names, all that is written is appended to a file that has no name.
 
+mod ahead;
 mod error;
 mod spool;
 
@@ -347,6 +348,13 @@ impl Tree for Stage {
             }
         }
         Ok(())
+    }
+
+    fn packed<'a>(&'a self, path: &RelativePath) -> Option<Box<dyn Read + 'a>> {
+        match self.slots.get(path)?.kind {
+            Kind::File(Body { offset, size_bytes, .. }) => self.spool.packed(offset, size_bytes),
+            Kind::Directory | Kind::Barrier => None,
+        }
     }
 }
 

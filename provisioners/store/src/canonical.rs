@@ -16,12 +16,18 @@ const PREFIX_BYTES: usize = 155;
 const PLAIN_MODE: u32 = 0o644;
 const EXECUTABLE_MODE: u32 = 0o755;
 
+/// Where the tar goes.
+pub(crate) trait Sink: Write {
+    /// Takes a body in, and says how many bytes it had.
+    fn body(&mut self, path: &RelativePath, size_bytes: u64, body: &mut dyn Read) -> io::Result<u64>;
+}
+
 /// Writes `tree` to `out` and returns the sum of its files' lengths.
 ///
 /// # Errors
 /// Of the tree, of `out`, or `InvalidData` where the walk breaks the promise of [`Tree::walk`]: the digest would
 /// then depend on who walks.
-pub(crate) fn write(tree: &dyn Tree, out: &mut dyn Write) -> io::Result<u64> {
+pub(crate) fn write(tree: &dyn Tree, out: &mut dyn Sink) -> io::Result<u64> {
     let mut order = Order::default();
     let mut size = 0;
     tree.walk(&mut |path, node| {
@@ -63,7 +69,7 @@ impl Order {
     }
 }
 
-fn write_header(out: &mut dyn Write, path: &str, kind: EntryType, mode: u32, size: u64) -> io::Result<()> {
+fn write_header(out: &mut dyn Sink, path: &str, kind: EntryType, mode: u32, size: u64) -> io::Result<()> {
     let name = if kind.is_dir() { format!("{path}/") } else { path.to_owned() };
     let Some((prefix, rest)) = split(&name) else {
         let record = pax_record("path", &name);
@@ -84,7 +90,7 @@ fn split(name: &str) -> Option<(&str, &str)> {
     cuts.take_while(|(prefix, _)| prefix.len() <= PREFIX_BYTES).find(|(_, rest)| (1..=NAME_BYTES).contains(&rest.len()))
 }
 
-fn write_block(out: &mut dyn Write, prefix: &str, name: &str, kind: EntryType, mode: u32, size: u64) -> io::Result<()> {
+fn write_block(out: &mut dyn Sink, prefix: &str, name: &str, kind: EntryType, mode: u32, size: u64) -> io::Result<()> {
     let mut header = Header::new_ustar();
     let ustar = header.as_ustar_mut().ok_or_else(|| invalid("the header is not ustar".to_owned()))?;
     ustar.name[..name.len()].copy_from_slice(name.as_bytes());
@@ -99,18 +105,18 @@ fn write_block(out: &mut dyn Write, prefix: &str, name: &str, kind: EntryType, m
     out.write_all(header.as_bytes())
 }
 
-fn write_body(out: &mut dyn Write, path: &RelativePath, size: u64, body: &mut dyn Read) -> io::Result<()> {
-    let copied = io::copy(&mut body.take(size), out)?;
+fn write_body(out: &mut dyn Sink, path: &RelativePath, size: u64, body: &mut dyn Read) -> io::Result<()> {
+    let copied = out.body(path, size, &mut body.take(size))?;
     if copied != size {
         return Err(invalid(format!("{path}: {copied} bytes where {size} were promised")));
     }
     pad(out, size)
 }
 
-fn pad(out: &mut dyn Write, size: u64) -> io::Result<()> {
+fn pad(out: &mut dyn Sink, size: u64) -> io::Result<()> {
     let block = BLOCK as u64;
-    io::copy(&mut io::repeat(0).take((block - size % block) % block), out)?;
-    Ok(())
+    let missing = usize::try_from((block - size % block) % block).unwrap_or_default();
+    out.write_all(&[0; BLOCK][..missing])
 }
 
 /// `<length> <key>=<value>\n`, the length counting itself.
@@ -133,6 +139,12 @@ mod tests {
     use rukpak_content::{BundleTree, Digest};
 
     use super::*;
+
+    impl Sink for Vec<u8> {
+        fn body(&mut self, _path: &RelativePath, _size_bytes: u64, body: &mut dyn Read) -> io::Result<u64> {
+            io::copy(body, self)
+        }
+    }
 
     fn tar_of(tree: &dyn Tree) -> Vec<u8> {
         let mut out = Vec::new();
@@ -201,7 +213,7 @@ mod tests {
     #[test]
     fn a_walk_that_breaks_its_promise_is_an_error() {
         for (tree, word) in [(&Unordered as &dyn Tree, "byte order"), (&Short, "promised")] {
-            let error = write(tree, &mut io::sink()).unwrap_err();
+            let error = write(tree, &mut Vec::new()).unwrap_err();
             assert!(error.to_string().contains(word), "{error}");
         }
     }

@@ -6,6 +6,8 @@ mod error;
 mod instance;
 mod load;
 mod lock;
+mod members;
+pub mod pack;
 mod publish;
 mod refs;
 mod store;

@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io::{self, BufReader, Read};
 
 use bytes::Bytes;
-use flate2::bufread::GzDecoder;
+use flate2::bufread::MultiGzDecoder;
 use rukpak_content::{Algorithm, BundleTree, Digest, Hasher, Limit, LimitExceeded, Limits, RelativePath};
 
 use crate::{Error, Store};
@@ -44,7 +44,7 @@ impl Store {
 }
 
 /// A decompressed stream that is hashed as it passes.
-type Stream = BufReader<Hashing<GzDecoder<BufReader<File>>>>;
+type Stream = BufReader<Hashing<MultiGzDecoder<BufReader<File>>>>;
 
 struct Hashing<R> {
     inner: R,
@@ -77,7 +77,7 @@ impl From<LimitExceeded> for Fault {
 }
 
 fn open(file: File) -> Stream {
-    let inner = GzDecoder::new(BufReader::with_capacity(BUFFER_BYTES, file));
+    let inner = MultiGzDecoder::new(BufReader::with_capacity(BUFFER_BYTES, file));
     BufReader::with_capacity(BUFFER_BYTES, Hashing { inner, hasher: Hasher::new(Algorithm::Sha256) })
 }
 

@@ -1,22 +1,23 @@
 //! [`Store`]: opening, sealing, looking up.
 
 use std::fs::{self, File};
-use std::io::{self, BufWriter, Write};
+use std::io::{self, BufWriter, Read, Write};
 use std::path::Path;
 use std::sync::Arc;
+use std::thread;
 
-use flate2::write::GzEncoder;
-use flate2::{Compression, GzBuilder};
-use rukpak_content::{Algorithm, Digest, Hasher, Tree};
+use rukpak_content::{Algorithm, Digest, Hasher, RelativePath, Tree};
 use tempfile::NamedTempFile;
 
+use crate::canonical::Sink;
 use crate::error::{read, write};
 use crate::instance::{Instance, Keep, Layout, sweep};
 use crate::lock::Lock;
+use crate::members::Members;
 use crate::publish::{create_parent, publish};
-use crate::{Error, canonical};
+use crate::{Error, canonical, pack};
 
-const BUFFER_BYTES: usize = 64 * 1024;
+const BUFFER_BYTES: usize = 128 * 1024;
 
 /// An open store. All its operations block: call them where blocking is allowed.
 ///
@@ -60,24 +61,46 @@ impl Store {
     /// Stores `tree` under the digest of its canonical tar. Content that is here already is rewritten in one step,
     /// which also mends it should it be damaged.
     ///
+    /// Two walks, side by side: one for the digest, one for the file. Threads of its own, the last of which has ended when it returns.
+    ///
     /// # Errors
     /// [`Error::Seal`] where the tree fails, [`Error::Write`] where the disk does. Nothing half-written is visible.
-    pub fn seal(&self, tree: &dyn Tree) -> Result<Sealed, Error> {
-        let stage = self.stage_dir();
-        let file = NamedTempFile::new_in(stage).map_err(write(stage))?;
-        let mut sink = Sink::new(file);
-        let size_bytes = match canonical::write(tree, &mut sink) {
-            Ok(size_bytes) => size_bytes,
-            Err(source) if sink.failed => return Err(write(stage)(source)),
-            Err(source) => return Err(Error::Seal { source }),
-        };
-        let (digest, file) = sink.finish().map_err(write(stage))?;
+    pub fn seal(&self, tree: &(dyn Tree + Sync)) -> Result<Sealed, Error> {
+        let (hashed, written) = thread::scope(|scope| {
+            let hashing = thread::Builder::new().name("hash".to_owned()).spawn_scoped(scope, || hash(tree));
+            let written = self.write(tree);
+            // One after the other where there is no thread to be had.
+            let hashed = hashing.map_or_else(|_| hash(tree), |hashing| hashing.join().unwrap_or_else(|_| Err(lost())));
+            (hashed, written)
+        });
+        let failed = |source| Error::Seal { source };
+        let ((digest, size_bytes), (file, again_bytes)) = (hashed.map_err(failed)?, written?);
+        if again_bytes != size_bytes {
+            return Err(failed(io::Error::new(io::ErrorKind::InvalidData, "the tree changed while it was sealed")));
+        }
         let target = self.layout.content_file(&digest)?;
         let _lock = Lock::shared(&self.layout.lock())?;
         let keep = self.instance.keep(&digest)?;
         create_parent(&target)?;
         publish(file, &target)?;
         Ok(Sealed { digest, size_bytes, _keep: keep })
+    }
+
+    /// `tree` as a canonical tar.gz in `tmp/`, synced, and the sum of its files' lengths.
+    fn write(&self, tree: &dyn Tree) -> Result<(NamedTempFile, u64), Error> {
+        let stage = self.stage_dir();
+        let file = NamedTempFile::new_in(stage).map_err(write(stage))?;
+        let mut members = Members::new(tree, BufWriter::with_capacity(BUFFER_BYTES, file), pack::threads());
+        let size_bytes = match canonical::write(tree, &mut members) {
+            Ok(size_bytes) => size_bytes,
+            Err(source) if members.failed() => return Err(write(stage)(source)),
+            Err(source) => return Err(Error::Seal { source }),
+        };
+        let out = members.finish().map_err(write(stage))?;
+        let file = out.into_inner().map_err(|error| write(stage)(error.into_error()))?;
+        // Publishing syncs what is not synced. Here the hash goes on meanwhile.
+        file.as_file().sync_all().map_err(write(file.path()))?;
+        Ok((file, size_bytes))
     }
 
     /// Whether there is content of this name. Says nothing about its bytes: [`Store::load`] verifies.
@@ -106,34 +129,47 @@ impl Store {
     }
 }
 
-/// Hashes and compresses what is written to it, and remembers whether it was the disk that failed.
-struct Sink {
+/// The digest of the canonical tar of `tree`, and the sum of its files' lengths.
+fn hash(tree: &dyn Tree) -> io::Result<(Digest, u64)> {
+    let mut hashing = Hashing { hasher: Hasher::new(Algorithm::Sha256), buffer: vec![0; BUFFER_BYTES] };
+    let size_bytes = canonical::write(tree, &mut hashing)?;
+    Ok((hashing.hasher.finish(), size_bytes))
+}
+
+fn lost() -> io::Error {
+    io::Error::other("the thread that hashes came to a bad end")
+}
+
+/// Hashes what is written to it.
+struct Hashing {
     hasher: Hasher,
-    encoder: GzEncoder<BufWriter<NamedTempFile>>,
-    failed: bool,
+    buffer: Vec<u8>,
 }
 
-impl Sink {
-    fn new(file: NamedTempFile) -> Self {
-        let out = BufWriter::with_capacity(BUFFER_BYTES, file);
-        let encoder = GzBuilder::new().write(out, Compression::fast());
-        Self { hasher: Hasher::new(Algorithm::Sha256), encoder, failed: false }
-    }
-
-    fn finish(self) -> io::Result<(Digest, NamedTempFile)> {
-        let file = self.encoder.finish()?.into_inner().map_err(io::IntoInnerError::into_error)?;
-        Ok((self.hasher.finish(), file))
+impl Sink for Hashing {
+    fn body(&mut self, _path: &RelativePath, _size_bytes: u64, body: &mut dyn Read) -> io::Result<u64> {
+        let mut total = 0;
+        loop {
+            match body.read(&mut self.buffer) {
+                Ok(0) => return Ok(total),
+                Ok(count) => {
+                    self.hasher.update(&self.buffer[..count]);
+                    total += count as u64;
+                }
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
     }
 }
 
-impl Write for Sink {
+impl Write for Hashing {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        let count = self.encoder.write(bytes).inspect_err(|_| self.failed = true)?;
-        self.hasher.update(&bytes[..count]);
-        Ok(count)
+        self.hasher.update(bytes);
+        Ok(bytes.len())
     }
 
     fn flush(&mut self) -> io::Result<()> {
-        self.encoder.flush()
+        Ok(())
     }
 }

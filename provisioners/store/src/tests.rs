@@ -51,7 +51,7 @@ fn the_file_is_an_ordinary_tar_gz_named_by_its_uncompressed_bytes() {
     let (_root, store) = store();
     let sealed = store.seal(&tree("a")).unwrap();
     let mut tar = Vec::new();
-    let mut decoder = flate2::read::GzDecoder::new(store.open_content(&sealed.digest).unwrap());
+    let mut decoder = flate2::read::MultiGzDecoder::new(store.open_content(&sealed.digest).unwrap());
     std::io::Read::read_to_end(&mut decoder, &mut tar).unwrap();
     assert_eq!(Digest::sha256(&tar), sealed.digest);
 }

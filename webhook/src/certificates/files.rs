@@ -11,7 +11,7 @@ use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 
 use super::Installed;
-use super::identity::{self, Identity};
+use rukpak_certificates::identity::{self, Identity};
 
 /// Time between two looks at the files.
 pub const INTERVAL: Duration = Duration::from_secs(2);

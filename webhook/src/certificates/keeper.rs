@@ -10,14 +10,13 @@ use k8s_openapi::api::admissionregistration::v1::ValidatingWebhookConfiguration;
 use k8s_openapi::api::core::v1::Secret;
 use kube::runtime::{WatchStreamExt, watcher};
 use kube::{Api, Client};
+use rukpak_certificates::{Identity, Stored, Unusable};
 use rustls::pki_types::CertificateDer;
 use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 
 use super::Installed;
-use super::identity::Identity;
 use super::rotation::{Because, Policy, Published, Step, View, next_step};
-use super::stored::{Stored, Unusable};
 use crate::health::Trust;
 use crate::{CONFIGURATION, chain};
 

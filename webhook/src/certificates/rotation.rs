@@ -2,9 +2,9 @@
 
 use std::time::{Duration, SystemTime};
 
+use rukpak_certificates::{Identity, Stored, Unusable};
+
 use super::SETTLE;
-use super::identity::Identity;
-use super::stored::{Stored, Unusable};
 
 /// Longest wait without looking again: clocks jump, machines sleep.
 const LONGEST_WAIT: Duration = Duration::from_hours(1);
@@ -104,9 +104,9 @@ pub fn next_step(view: View<'_>, policy: Policy) -> Step {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::certificates::authority::issue;
+    use rukpak_certificates::{Data, issue};
+
     use crate::certificates::service_names;
-    use crate::certificates::stored::Data;
 
     const LIFETIME: Duration = Duration::from_secs(1000);
     const CURRENT: Published = Published::Current { since: Duration::ZERO };

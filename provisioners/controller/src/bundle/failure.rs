@@ -12,6 +12,7 @@ use tokio::task::JoinError;
 
 use super::{credentials, pin};
 use crate::error::Chain;
+use crate::format;
 
 /// Why content is not there. The beginnings of the texts are upstream's.
 #[derive(Debug, thiserror::Error)]
@@ -52,7 +53,7 @@ pub enum Failure {
     Git(#[from] git::Error),
     /// What was fetched is not a bundle of the class.
     #[error(transparent)]
-    Format(Box<rukpak_plain::bundle::Error>),
+    Format(Box<format::Error>),
     /// What was fetched could not be read back.
     #[error("read the staged content")]
     ReadStage(#[source] io::Error),
@@ -179,7 +180,7 @@ mod tests {
 
     #[test]
     fn a_format_refusal_has_no_prefix() {
-        let verdict = Failure::Format(Box::new(rukpak_plain::bundle::Error::Empty)).verdict();
+        let verdict = Failure::Format(Box::new(rukpak_plain::bundle::Error::Empty.into())).verdict();
         assert!(verdict.message.starts_with("invalid bundle: found zero objects"), "{}", verdict.message);
         assert_eq!(verdict.retry, Some(Class::Invalid));
     }

@@ -6,14 +6,14 @@ use super::failure::Failure;
 use super::resolve::Resolved;
 use crate::context::Context;
 
-/// Brings the tree.
-pub async fn fetch(resolved: &Resolved, context: &Context) -> Result<Stage, Failure> {
+/// Brings the tree, over the connection that resolved it where there is one.
+pub async fn fetch(resolved: Resolved, context: &Context) -> Result<Stage, Failure> {
     match resolved {
         Resolved::Image { reference, image, credentials } => context
             .images
-            .fetch(image, credentials)
+            .fetch(&image, &credentials)
             .await
-            .map_err(|source| Failure::PullImage { reference: reference.clone(), source: Box::new(source) }),
-        Resolved::Git { request, commit } => Ok(context.git.fetch(request, commit).await?),
+            .map_err(|source| Failure::PullImage { reference, source: Box::new(source) }),
+        Resolved::Git(resolved) => Ok(context.git.fetch(*resolved).await?),
     }
 }

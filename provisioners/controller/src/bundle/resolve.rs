@@ -3,7 +3,7 @@
 use rukpak_content::RelativePath;
 use rukpak_crds::Authorization;
 use rukpak_crds::validate::{GitReference, Source};
-use rukpak_source::git::{Commit, Reference, Request};
+use rukpak_source::git::{self, Reference, Request};
 use rukpak_source::image::{Credentials, ResolvedImage};
 
 use super::failure::Failure;
@@ -22,13 +22,8 @@ pub enum Resolved {
         /// Logins for its layers.
         credentials: Credentials,
     },
-    /// A commit.
-    Git {
-        /// Where it is.
-        request: Box<Request>,
-        /// Its name.
-        commit: Commit,
-    },
+    /// A commit, and where it is.
+    Git(Box<git::Resolved>),
 }
 
 impl Resolved {
@@ -36,7 +31,7 @@ impl Resolved {
     pub fn revision(&self) -> Revision {
         match self {
             Self::Image { image, .. } => Revision::Image(image.digest().clone()),
-            Self::Git { commit, .. } => Revision::Git(commit.clone()),
+            Self::Git(resolved) => Revision::Git(resolved.commit().clone()),
         }
     }
 }
@@ -55,13 +50,12 @@ pub async fn resolve(source: Source, pinned: Option<&Revision>, context: &Contex
             image(pin::reference_at(&reference, digest), credentials, found)
         }
         (Source::Git { repository, directory, reference, auth }, None) => {
-            let request = Box::new(request(repository, directory, reference, &auth, context).await?);
-            let commit = context.git.resolve(&request).await?;
-            Ok(Resolved::Git { request, commit })
+            let request = request(repository, directory, reference, &auth, context).await?;
+            Ok(Resolved::Git(Box::new(context.git.resolve(request).await?)))
         }
         (Source::Git { repository, directory, reference, auth }, Some(Revision::Git(commit))) => {
-            let request = Box::new(request(repository, directory, reference, &auth, context).await?);
-            Ok(Resolved::Git { request, commit: commit.clone() })
+            let request = request(repository, directory, reference, &auth, context).await?;
+            Ok(Resolved::Git(Box::new(git::Resolved::pinned(request, commit.clone()))))
         }
         (Source::Image { .. }, Some(Revision::Git(_))) => Err(Failure::Pin(pin::Error::Kind("image".to_owned()))),
         (Source::Git { .. }, Some(Revision::Image(_))) => Err(Failure::Pin(pin::Error::Kind("git".to_owned()))),

@@ -199,7 +199,8 @@ async fn try_one(pass: &Pass, plan: &Plan, step: &Step, before: &Before<'_>) -> 
     }
 }
 
-fn is_changed(step: &Step, before: &Before<'_>) -> bool {
+/// Whether the previous content declared it differently, or not at all.
+pub(crate) fn is_changed(step: &Step, before: &Before<'_>) -> bool {
     let previous = before.bodies.and_then(|bodies| bodies.get(&step.key));
     previous.is_none_or(|previous| previous.body != step.body)
 }

@@ -1,9 +1,9 @@
 //! From a content to a cluster that has exactly it.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
-use rukpak_content::Digest;
+use jiff::Timestamp;
 use rukpak_crds::condition::reason;
 use rukpak_crds::{Inventory, InventoryKind};
 use rukpak_plain::ObjectKey;
@@ -12,9 +12,11 @@ use rukpak_plan::{Mark, MarksDigest};
 
 use super::apply::{self, Before, Failed};
 use super::desired::Desired;
-use super::load::{self, RENDERER};
+use super::load;
 use super::plan::{self, NoPlan, Plan};
+use super::preflight;
 use super::prune::{self, Members, Pruned};
+use super::release::Release;
 use super::{Error, Pass, drift, health, pivot};
 
 /// What shall be in the cluster after the pass.
@@ -22,10 +24,10 @@ use super::{Error, Pass, drift, health, pivot};
 pub(crate) enum Target {
     /// Nothing is known to install yet.
     Nothing,
-    /// The content of the desired Bundle.
-    Desired(Digest),
+    /// The desired Bundle's.
+    Desired(Release),
     /// What is installed already: the desired Bundle is not ready, or failed to install a moment ago.
-    Installed(Digest),
+    Installed(Release),
 }
 
 /// What came of it.
@@ -40,7 +42,7 @@ pub(crate) enum Outcome {
     /// The content cannot be loaded.
     LoadFailed { message: String, class: Class },
     /// The target is in the cluster, whole.
-    Installed { content: Digest, inventory: Inventory },
+    Installed { release: Release, inventory: Inventory },
     /// It is not. After a pivot the previous content is (or will be) back.
     Failed { reason: &'static str, message: String, retry: Retry, inventory: Inventory },
 }
@@ -61,25 +63,26 @@ const SYNC_PATIENCE: Duration = Duration::from_secs(30);
 pub(crate) fn choose(pass: &Pass, desired: &Desired) -> Target {
     let installed = installed(pass);
     match desired {
-        Desired::Ready { content, .. } if is_suspended(pass, content) => {
-            installed.map_or_else(|| Target::Desired(content.clone()), Target::Installed)
+        Desired::Ready { release, .. } if is_suspended(pass, release) => {
+            installed.map_or_else(|| Target::Desired(release.clone()), Target::Installed)
         }
-        Desired::Ready { content, .. } => Target::Desired(content.clone()),
+        Desired::Ready { release, .. } => Target::Desired(release.clone()),
         _ => installed.map_or(Target::Nothing, Target::Installed),
     }
 }
 
-/// The content that the status says is installed.
-pub(crate) fn installed(pass: &Pass) -> Option<Digest> {
-    pass.status.inventory.as_ref()?.content_digest.as_ref()?.parse().ok()
+/// What the status says is installed.
+pub(crate) fn installed(pass: &Pass) -> Option<Release> {
+    Release::read(pass.status.inventory.as_ref()?)
 }
 
-/// Whether a pivot to `content` failed a moment ago and nothing changed since.
-fn is_suspended(pass: &Pass, content: &Digest) -> bool {
+/// Whether a pivot to `release` failed a moment ago and nothing changed since.
+fn is_suspended(pass: &Pass, release: &Release) -> bool {
     let state = pass.installation.state();
     state.failed.as_ref().is_some_and(|failed| {
-        failed.content == *content
+        failed.release == *release
             && failed.generation == pass.deployment.metadata.generation
+            && failed.annotations == pass.deployment.metadata.annotations
             && failed.until > Instant::now()
     })
 }
@@ -89,26 +92,27 @@ fn is_suspended(pass: &Pass, content: &Digest) -> bool {
 /// # Errors
 /// Only if the write-ahead inventory cannot be written: then nothing else was.
 pub(crate) async fn converge(pass: &mut Pass, target: Target) -> Result<Outcome, Error> {
-    let content = match &target {
+    let release = match &target {
         Target::Nothing => return Ok(Outcome::Nothing),
-        Target::Desired(content) | Target::Installed(content) => content.clone(),
+        Target::Desired(release) | Target::Installed(release) => release.clone(),
     };
-    recall(pass, &content).await;
-    let complete = {
+    recall(pass, &release).await;
+    let (complete, renewal) = {
         let state = pass.installation.state();
-        state.complete && state.content.as_ref() == Some(&content)
+        let complete = state.complete && state.release.as_ref() == Some(&release);
+        (complete, complete && state.certificates_due.is_some_and(|due| due <= SystemTime::now()))
     };
     let drifted = complete && drift::any(pass);
-    if complete && !drifted {
+    if complete && !drifted && !renewal {
         health::refresh(pass).await;
-        return Ok(settled(pass, &content));
+        return Ok(settled(pass, &release));
     }
-    aim(pass, &content);
-    if let Some(remaining) = held(pass).filter(|_| !drifted) {
+    aim(pass, &release);
+    if let Some(remaining) = held(pass).filter(|_| !drifted && !renewal) {
         return Ok(Outcome::Held(remaining));
     }
-    let objects = match load::objects(pass.context.store.clone(), content.clone(), pass.context.limits.clone()).await {
-        Ok(objects) => objects,
+    let rendered = match load::load(pass, &release).await {
+        Ok(rendered) => rendered,
         Err(load::Error::Lost(why)) => return Ok(refill(pass, &why).await),
         Err(error) => {
             let message = crate::error::Chain(&error).to_string();
@@ -116,25 +120,25 @@ pub(crate) async fn converge(pass: &mut Pass, target: Target) -> Result<Outcome,
             return Ok(Outcome::LoadFailed { message, class });
         }
     };
-    let plan = match plan::plan(pass, content.clone(), &objects).await {
+    let plan = match plan::plan(pass, release.clone(), &rendered).await {
         Ok(plan) => plan,
-        Err(no_plan) => return Ok(unplanned(pass, &no_plan, &content)),
+        Err(no_plan) => return Ok(unplanned(pass, &no_plan, &release)),
     };
     if matches!(target, Target::Desired(_)) {
         let mut state = pass.installation.state();
         state.missing_groups.clear();
         state.waiting.clear();
     }
-    if drifted {
+    if drifted && !renewal {
         return Ok(repair(pass, &plan).await);
     }
     install(pass, plan).await
 }
 
-fn aim(pass: &Pass, content: &Digest) {
+fn aim(pass: &Pass, release: &Release) {
     let mut state = pass.installation.state();
-    if state.aimed.as_ref() != Some(content) {
-        state.aimed = Some(content.clone());
+    if state.aimed.as_ref() != Some(release) {
+        state.aimed = Some(release.clone());
         state.hold_until = None;
     }
 }
@@ -150,12 +154,11 @@ fn held(pass: &Pass) -> Option<Duration> {
 }
 
 /// After a restart: if the cluster has what the status says was applied, there is nothing to do but to remember it.
-async fn recall(pass: &Pass, content: &Digest) {
+async fn recall(pass: &Pass, release: &Release) {
     let Some(inventory) = &pass.status.inventory else { return };
-    let known = pass.installation.state().content.is_some();
+    let known = pass.installation.state().release.is_some();
     let Some(digest) = &inventory.applied_digest else { return };
-    if known || inventory.content_digest.as_deref() != Some(&content.to_string()) || inventory.pending_digest.is_some()
-    {
+    if known || Release::read(inventory).as_ref() != Some(release) || inventory.pending_digest.is_some() {
         return;
     }
     let mut kinds = Vec::new();
@@ -174,8 +177,9 @@ async fn recall(pass: &Pass, content: &Digest) {
     let observed = pass.context.dependents.of(&pass.owner);
     let marks: BTreeMap<ObjectKey, Mark> =
         observed.iter().map(|(key, observed)| (key.clone(), observed.mark.clone())).collect();
-    if MarksDigest::of(&content.to_string(), RENDERER, &marks) == *digest {
-        health::adopt(pass, content, observed).await;
+    if MarksDigest::of(&release.content.to_string(), &release.renderer(), &marks) == *digest {
+        health::adopt(pass, release, observed).await;
+        pass.installation.state().certificates_due = inventory.certificates_renewal.map(SystemTime::from);
     }
 }
 
@@ -192,12 +196,12 @@ pub(super) async fn refill(pass: &Pass, why: &rukpak_store::Error) -> Outcome {
     Outcome::Refilling
 }
 
-fn unplanned(pass: &Pass, no_plan: &NoPlan, content: &Digest) -> Outcome {
+fn unplanned(pass: &Pass, no_plan: &NoPlan, release: &Release) -> Outcome {
     let message = no_plan.message();
     let is_missing = matches!(no_plan, NoPlan::Missing(_));
     pass.installation.state().missing_groups = no_plan.groups();
-    if is_missing && pivot::is_pivot(pass, content) {
-        return pivot::refused(pass, content, message, true);
+    if is_missing && pivot::is_pivot(pass, release) {
+        return pivot::refused(pass, release, message, true);
     }
     let (reason, message) = if is_missing {
         (reason::INSTALL_FAILED, format!("required resource not found: {message}"))
@@ -217,7 +221,7 @@ async fn repair(pass: &Pass, plan: &Plan) -> Outcome {
         return Outcome::Failed { reason: reason::RECONCILE_FAILED, message, retry, inventory: inventory(pass) };
     }
     health::refresh(pass).await;
-    settled(pass, &plan.content)
+    settled(pass, &plan.release)
 }
 
 /// Installs `plan`, or pivots to it from what is installed.
@@ -236,10 +240,13 @@ async fn install(pass: &mut Pass, plan: Plan) -> Result<Outcome, Error> {
     let uids = prune::uids(&members);
     let bodies = previous.as_ref().map(|previous| &previous.steps);
     let known = Before { uids: &uids, bodies };
-    if pivot::is_pivot(pass, &plan.content)
+    if pivot::is_pivot(pass, &plan.release)
         && let Err(failed) = apply::dry_run(pass, &plan, &known).await
     {
-        return Ok(pivot::refused(pass, &plan.content, failed.message(), failed.is_transient()));
+        return Ok(pivot::refused(pass, &plan.release, failed.message(), failed.is_transient()));
+    }
+    if let Err(refused) = preflight::definitions(pass, &plan, &known).await {
+        return Ok(unsafe_upgrade(pass, &plan, refused));
     }
     intend(pass, kinds.clone(), &plan).await?;
     begin(pass, &plan);
@@ -249,20 +256,31 @@ async fn install(pass: &mut Pass, plan: Plan) -> Result<Outcome, Error> {
     }
 }
 
+/// Definitions would break what is in the cluster: nothing was written.
+fn unsafe_upgrade(pass: &Pass, plan: &Plan, refused: preflight::Refused) -> Outcome {
+    let preflight::Refused { message, is_transient } = refused;
+    if pivot::is_pivot(pass, &plan.release) {
+        return pivot::refused(pass, &plan.release, message, is_transient);
+    }
+    let class = if is_transient { Class::Transient } else { Class::Invalid };
+    Outcome::Failed { reason: reason::INSTALL_FAILED, message, retry: Retry::Class(class), inventory: inventory(pass) }
+}
+
 /// Writes ahead: the kinds that will be used, and the content that is about to be installed.
 async fn intend(pass: &mut Pass, kinds: BTreeSet<InventoryKind>, plan: &Plan) -> Result<(), Error> {
     let mut status = pass.status.clone();
     let inventory = status.inventory.get_or_insert_default();
     inventory.kinds = kinds.into_iter().collect();
-    if inventory.content_digest.as_deref() != Some(&plan.content.to_string()) {
-        inventory.pending_digest = Some(plan.content.to_string());
+    if Release::read(inventory).as_ref() != Some(&plan.release) {
+        inventory.pending_digest = Some(plan.release.content.to_string());
     }
     pass.write(status).await
 }
 
 pub(super) fn begin(pass: &Pass, plan: &Plan) {
     let mut state = pass.installation.state();
-    state.content = Some(plan.content.clone());
+    state.release = Some(plan.release.clone());
+    state.certificates_due = plan.certificates_due;
     state.complete = false;
     state.suspects.clear();
     state.contests.clear();
@@ -290,33 +308,39 @@ async fn finish(pass: &Pass, plan: &Plan, kinds: BTreeSet<InventoryKind>, pruned
         let mut state = pass.installation.state();
         state.objects.retain(|key, _| plan.steps.contains_key(key));
         state.complete = true;
-        state.failed.take_if(|failed| failed.content == plan.content);
+        state.failed.take_if(|failed| failed.release == plan.release);
         state.interrupted = None;
     }
-    load::keep(pass.context.store.clone(), pass.owner.name.clone(), plan.content.clone())
+    load::keep(pass.context.store.clone(), pass.owner.name.clone(), plan.release.content.clone())
         .await
         .map_err(Error::Store)?;
-    let mut inventory = settled_inventory(pass, &plan.content);
+    let mut inventory = settled_inventory(pass, &plan.release);
     inventory.kinds = kinds.into_iter().collect();
     pivot::note_released(&mut inventory, pruned, &plan.steps);
-    Ok(Outcome::Installed { content: plan.content.clone(), inventory })
+    Ok(Outcome::Installed { release: plan.release.clone(), inventory })
 }
 
-fn settled(pass: &Pass, content: &Digest) -> Outcome {
-    Outcome::Installed { content: content.clone(), inventory: settled_inventory(pass, content) }
+fn settled(pass: &Pass, release: &Release) -> Outcome {
+    Outcome::Installed { release: release.clone(), inventory: settled_inventory(pass, release) }
 }
 
-fn settled_inventory(pass: &Pass, content: &Digest) -> Inventory {
+fn settled_inventory(pass: &Pass, release: &Release) -> Inventory {
     let state = pass.installation.state();
     let marks: BTreeMap<ObjectKey, Mark> =
         state.objects.iter().map(|(key, applied)| (key.clone(), applied.mark.clone())).collect();
-    Inventory {
-        content_digest: Some(content.to_string()),
+    let mut inventory = Inventory {
         pending_digest: None,
-        applied_digest: Some(MarksDigest::of(&content.to_string(), RENDERER, &marks)),
+        applied_digest: Some(MarksDigest::of(&release.content.to_string(), &release.renderer(), &marks)),
         objects: i64::try_from(marks.len()).ok(),
+        // Whole seconds, as all times of the API.
+        certificates_renewal: state
+            .certificates_due
+            .and_then(|due| Timestamp::try_from(due).ok())
+            .and_then(|due| Timestamp::from_second(due.as_second()).ok()),
         ..inventory(pass)
-    }
+    };
+    release.write(&mut inventory);
+    inventory
 }
 
 pub(super) fn inventory(pass: &Pass) -> Inventory {

@@ -12,7 +12,9 @@ use rukpak_crds::{Bundle, BundlePhase};
 use rukpak_plan::retry::Class;
 
 use super::Pass;
+use super::release::Release;
 use crate::cluster::Error;
+use crate::format::{self, Format};
 
 /// How far the desired Bundle is.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -24,7 +26,7 @@ pub(crate) enum Desired {
     /// It could not be unpacked.
     Failed { bundle: String, message: Option<String> },
     /// It is unpacked.
-    Ready { bundle: String, content: Digest },
+    Ready { bundle: String, release: Release },
 }
 
 impl Desired {
@@ -49,7 +51,7 @@ pub(crate) async fn bundle(pass: &Pass) -> Desired {
     let matching = owned.iter().find(|bundle| hash_label(bundle) == Some(hash.as_str()));
     match matching {
         Some(bundle) if bundle.meta().deletion_timestamp.is_some() => Desired::Waiting { bundle: bundle.name_any() },
-        Some(bundle) => state(bundle),
+        Some(bundle) => state(pass, bundle),
         None => create(pass, &hash).await,
     }
 }
@@ -79,16 +81,26 @@ fn hash_label(bundle: &Bundle) -> Option<&str> {
     bundle.meta().labels.as_ref()?.get(names::TEMPLATE_HASH).map(String::as_str)
 }
 
-fn state(bundle: &Bundle) -> Desired {
+fn state(pass: &Pass, bundle: &Bundle) -> Desired {
     let name = bundle.name_any();
     let status = bundle.status.clone().unwrap_or_default();
     if bundle.is_in(BundlePhase::Failing) {
         let message = status.conditions.find(UNPACKED).map(|condition| condition.message.clone());
+        let is_settled_now = format::watches_namespace(pass.deployment.spec.config.as_ref())
+            && message.as_ref().is_some_and(|message| message.contains(format::ALL_NAMESPACES_REQUIRED));
+        if is_settled_now {
+            crate::bundle::reconsider(bundle, &pass.context);
+            return Desired::Waiting { bundle: name };
+        }
         return Desired::Failed { bundle: name, message };
     }
     let content = status.pin.and_then(|pin| pin.content_digest.parse().ok());
-    match content {
-        Some(content) if bundle.is_in(BundlePhase::Unpacked) => Desired::Ready { bundle: name, content },
+    let format = Format::of_class(&bundle.spec.provisioner_class_name);
+    match content.zip(format) {
+        Some((content, format)) if bundle.is_in(BundlePhase::Unpacked) => {
+            let release = Release::new(content, format, pass.deployment.spec.config.as_ref());
+            Desired::Ready { bundle: name, release }
+        }
         _ => Desired::Waiting { bundle: name },
     }
 }
@@ -111,7 +123,9 @@ async fn create(pass: &Pass, hash: &str) -> Desired {
 /// The name is taken: by the Bundle that we made a moment ago and the watch has not shown yet, or by somebody else.
 async fn existing(pass: &Pass, api: &Api<Bundle>, hash: &str, name: &str, refusal: Error) -> Desired {
     match api.get_opt(name).await {
-        Ok(Some(bundle)) if is_owned(&bundle, &pass.owner.uid) && hash_label(&bundle) == Some(hash) => state(&bundle),
+        Ok(Some(bundle)) if is_owned(&bundle, &pass.owner.uid) && hash_label(&bundle) == Some(hash) => {
+            state(pass, &bundle)
+        }
         Ok(Some(bundle)) if bundle.meta().deletion_timestamp.is_some() => Desired::Waiting { bundle: name.to_owned() },
         Ok(_) => Desired::Unknown { message: refusal.to_string(), class: Class::Invalid },
         Err(error) => Desired::Unknown { message: Error::from(error).to_string(), class: Class::Transient },

@@ -5,13 +5,13 @@ use std::time::{Duration, Instant};
 
 use futures::StreamExt;
 use jiff::Timestamp;
-use rukpak_content::Digest;
 use rukpak_plain::ObjectKey;
 use rukpak_plan::health::{self, Health, State};
 
 use super::Pass;
 use super::apply::whole;
 use super::installation::Applied;
+use super::release::Release;
 use crate::cluster::Identity;
 use crate::watch::Observed;
 
@@ -64,7 +64,7 @@ async fn read(pass: &Pass, identity: &Identity) -> Option<Health> {
 }
 
 /// Takes what the watches show as what is installed, after a restart, and reads the health of what has a rule.
-pub(crate) async fn adopt(pass: &Pass, content: &Digest, observed: BTreeMap<ObjectKey, Observed>) {
+pub(crate) async fn adopt(pass: &Pass, release: &Release, observed: BTreeMap<ObjectKey, Observed>) {
     let mut objects = BTreeMap::new();
     let mut restless = BTreeSet::new();
     for (key, observed) in observed {
@@ -78,7 +78,7 @@ pub(crate) async fn adopt(pass: &Pass, content: &Digest, observed: BTreeMap<Obje
             .insert(key, Applied { identity: observed.identity, mark: observed.mark, health, read_at: Instant::now() });
     }
     let mut state = pass.installation.state();
-    state.content = Some(content.clone());
+    state.release = Some(release.clone());
     state.objects = objects;
     state.restless = restless;
     state.complete = true;

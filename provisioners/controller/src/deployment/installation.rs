@@ -2,9 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
-use rukpak_content::Digest;
 use rukpak_plain::ObjectKey;
 use rukpak_plan::drift::Drift;
 use rukpak_plan::fields::Taken;
@@ -12,6 +11,7 @@ use rukpak_plan::health::Health;
 use rukpak_plan::{Mark, Owner, health};
 use serde_json::Value;
 
+use super::release::Release;
 use crate::cluster::Identity;
 
 /// Every installation of this process, by the name of its BundleDeployment.
@@ -28,9 +28,9 @@ pub struct Installation {
 /// The changing part of an [`Installation`].
 #[derive(Default)]
 pub struct State {
-    /// The content that the objects are of.
-    pub content: Option<Digest>,
-    /// Whether the last pass over `content` ended with every object applied and pruned.
+    /// The release that the objects are of.
+    pub release: Option<Release>,
+    /// Whether the last pass over `release` ended with every object applied and pruned.
     pub complete: bool,
     /// Every object that was applied.
     pub objects: BTreeMap<ObjectKey, Applied>,
@@ -44,14 +44,16 @@ pub struct State {
     pub failed: Option<FailedPivot>,
     /// Until when a failed attempt is not repeated, unless somebody touches the deployment.
     pub hold_until: Option<Instant>,
-    /// The content that the last pass was about: what held that back does not hold another.
-    pub aimed: Option<Digest>,
+    /// The release that the last pass was about: what held that back does not hold another.
+    pub aimed: Option<Release>,
+    /// When the certificates of the release's webhooks are to be looked at again.
+    pub certificates_due: Option<SystemTime>,
     /// API groups of kinds that were missing when last looked.
     pub missing_groups: BTreeSet<String>,
     /// Objects of others that are in the way.
     pub waiting: BTreeSet<ObjectKey>,
-    /// How often in a row this content could not be applied because the API server was away.
-    pub interrupted: Option<(Digest, u32)>,
+    /// How often in a row this release could not be applied because the API server was away.
+    pub interrupted: Option<(Release, u32)>,
 }
 
 /// An object as we applied it.
@@ -81,10 +83,12 @@ pub struct Contest {
 /// A pivot that failed, so that it is not tried again at once.
 #[derive(Clone, Debug)]
 pub struct FailedPivot {
-    /// The content that could not be installed.
-    pub content: Digest,
+    /// The release that could not be installed.
+    pub release: Release,
     /// Generation of the BundleDeployment at the time.
     pub generation: Option<i64>,
+    /// Its annotations at the time: some of them say what is allowed.
+    pub annotations: Option<BTreeMap<String, String>>,
     /// When it may be tried again.
     pub until: Instant,
     /// Reason of the `Installed` condition.

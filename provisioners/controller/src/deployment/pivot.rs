@@ -3,7 +3,6 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
-use rukpak_content::Digest;
 use rukpak_crds::condition::reason;
 use rukpak_crds::{Inventory, InventoryKind};
 use rukpak_plain::ObjectKey;
@@ -14,32 +13,36 @@ use super::converge::{Outcome, Retry, apply_and_prune, begin, installed, interru
 use super::installation::FailedPivot;
 use super::plan::{self, NoPlan, Plan, Step};
 use super::prune::{self, Pruned};
+use super::release::Release;
 use super::{Pass, desired, load};
 
 /// An API server that goes away in the middle of a pivot is waited for this often, before the way back is tried.
 const PATIENCE: u32 = 5;
 
-/// Whether another content than `content` is installed.
-pub(crate) fn is_pivot(pass: &Pass, content: &Digest) -> bool {
-    installed(pass).is_some_and(|installed| installed != *content)
+/// Whether another release than `release` is installed.
+pub(crate) fn is_pivot(pass: &Pass, release: &Release) -> bool {
+    installed(pass).is_some_and(|installed| installed != *release)
 }
 
-/// The plan of the content that a pivot replaces: what it falls back to. Content that the store lost is fetched again first,
+/// The plan of the release that a pivot replaces: what it falls back to. Content that the store lost is fetched again first,
 /// as long as there is a Bundle that can; without one, or where a kind of it is gone, the pivot goes on and cannot be undone.
 pub(crate) async fn previous(pass: &Pass, plan: &Plan) -> Result<Option<Plan>, Outcome> {
-    let Some(content) = installed(pass).filter(|content| *content != plan.content) else { return Ok(None) };
-    let limits = pass.context.limits.clone();
-    let objects = match load::objects(pass.context.store.clone(), content.clone(), limits).await {
-        Ok(objects) => objects,
-        Err(load::Error::Lost(why)) if desired::unpacked(pass, &content) => return Err(refill(pass, &why).await),
-        Err(error @ (load::Error::Store(_) | load::Error::Interrupted(_))) => return Err(interrupted(pass, &error)),
+    let Some(release) = installed(pass).filter(|release| *release != plan.release) else { return Ok(None) };
+    let rendered = match load::load(pass, &release).await {
+        Ok(rendered) => rendered,
+        Err(load::Error::Lost(why)) if desired::unpacked(pass, &release.content) => {
+            return Err(refill(pass, &why).await);
+        }
+        Err(error @ (load::Error::Store(_) | load::Error::Certificates(_) | load::Error::Interrupted(_))) => {
+            return Err(interrupted(pass, &error));
+        }
         Err(error) => {
             tracing::warn!(deployment = %pass.owner.name, error = %crate::error::Chain(&error),
                 "the installed content cannot be loaded: this pivot cannot be undone");
             return Ok(None);
         }
     };
-    match plan::plan(pass, content, &objects).await {
+    match plan::plan(pass, release, &rendered).await {
         Ok(plan) => Ok(Some(plan)),
         Err(NoPlan::Discovery(error)) => Err(interrupted(pass, &error)),
         Err(missing @ NoPlan::Missing(_)) => {
@@ -50,10 +53,10 @@ pub(crate) async fn previous(pass: &Pass, plan: &Plan) -> Result<Option<Plan>, O
 }
 
 /// A pivot that ended before its first write. The installed version is guarded until it is tried again.
-pub(crate) fn refused(pass: &Pass, content: &Digest, message: String, is_transient: bool) -> Outcome {
+pub(crate) fn refused(pass: &Pass, release: &Release, message: String, is_transient: bool) -> Outcome {
     let delay =
         if is_transient { pass.context.failures.next_delay(&pass.owner.uid, Class::Transient) } else { retry::PIVOT };
-    suspend(pass, content, reason::ERROR_GETTING_RELEASE_STATE, &message, delay);
+    suspend(pass, release, reason::ERROR_GETTING_RELEASE_STATE, &message, delay);
     let state = pass.installation.state();
     // What drifted meanwhile, or was never looked at since a restart, cannot wait that long.
     let is_settled = state.complete && state.suspects.is_empty();
@@ -61,10 +64,11 @@ pub(crate) fn refused(pass: &Pass, content: &Digest, message: String, is_transie
     Outcome::Failed { reason: reason::ERROR_GETTING_RELEASE_STATE, message, retry, inventory: inventory(pass) }
 }
 
-fn suspend(pass: &Pass, content: &Digest, reason: &'static str, message: &str, delay: Duration) {
+fn suspend(pass: &Pass, release: &Release, reason: &'static str, message: &str, delay: Duration) {
     pass.installation.state().failed = Some(FailedPivot {
-        content: content.clone(),
+        release: release.clone(),
         generation: pass.deployment.metadata.generation,
+        annotations: pass.deployment.metadata.annotations.clone(),
         until: Instant::now() + delay,
         reason,
         message: message.to_owned(),
@@ -86,7 +90,7 @@ pub(crate) async fn fall_back(
     let mut inventory = inventory(pass);
     let reason = if installed(pass).is_some() { reason::UPGRADE_FAILED } else { reason::INSTALL_FAILED };
     let previous = match previous {
-        Some(previous) if !(failed.is_unavailable() && is_patient(pass, &plan.content)) => previous,
+        Some(previous) if !(failed.is_unavailable() && is_patient(pass, &plan.release)) => previous,
         _ => {
             let class = if failed.is_transient() { Class::Transient } else { Class::Invalid };
             return Outcome::Failed { reason, message, retry: Retry::Class(class), inventory };
@@ -105,18 +109,18 @@ pub(crate) async fn fall_back(
             Retry::Class(Class::Transient)
         }
     };
-    suspend(pass, &plan.content, reason, &message, retry::PIVOT);
+    suspend(pass, &plan.release, reason, &message, retry::PIVOT);
     Outcome::Failed { reason, message, retry, inventory }
 }
 
 /// Whether a pivot that the API server's absence interrupted is simply to go on when it is back.
-fn is_patient(pass: &Pass, content: &Digest) -> bool {
+fn is_patient(pass: &Pass, release: &Release) -> bool {
     let mut state = pass.installation.state();
     let times = match &state.interrupted {
-        Some((interrupted, times)) if interrupted == content => times + 1,
+        Some((interrupted, times)) if interrupted == release => times + 1,
         _ => 1,
     };
-    state.interrupted = Some((content.clone(), times));
+    state.interrupted = Some((release.clone(), times));
     times <= PATIENCE
 }
 

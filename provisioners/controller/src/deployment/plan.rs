@@ -1,8 +1,8 @@
 //! From objects to steps: every kind resolved, every body stamped, ordered by phase. Asks discovery, writes nothing.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::SystemTime;
 
-use rukpak_content::Digest;
 use rukpak_crds::InventoryKind;
 use rukpak_plain::{Object, ObjectKey};
 use rukpak_plan::Phase;
@@ -10,7 +10,9 @@ use rukpak_plan::stamp::Stamp;
 use serde_json::Value;
 
 use super::Pass;
+use super::release::Release;
 use crate::cluster::{Error, Identity, Kind, Kinds, MissingKind, defined_by};
+use crate::format::Rendered;
 
 /// One object to apply.
 #[derive(Clone, Debug)]
@@ -26,20 +28,31 @@ pub(crate) struct Step {
     pub brought: bool,
 }
 
-/// Everything that a content asks for.
+/// Everything that a release asks for.
 #[derive(Clone, Debug)]
 pub(crate) struct Plan {
-    pub content: Digest,
+    pub release: Release,
+    /// When the certificates among the objects are to be looked at again.
+    pub certificates_due: Option<SystemTime>,
     pub steps: BTreeMap<ObjectKey, Step>,
 }
 
 /// Why there is no plan.
 #[derive(Debug)]
 pub(crate) enum NoPlan {
-    /// Kinds that nobody serves, and the objects that need them.
-    Missing(Vec<(MissingKind, ObjectKey)>),
+    /// Kinds that nobody serves, and what needs them.
+    Missing(Vec<(MissingKind, Need)>),
     /// The API server could not be asked.
     Discovery(Error),
+}
+
+/// What needs a kind.
+#[derive(Clone, Debug)]
+pub(crate) enum Need {
+    /// An object of the bundle is of the kind.
+    Object(ObjectKey),
+    /// The bundle says that it depends on it.
+    Dependency,
 }
 
 impl NoPlan {
@@ -57,9 +70,15 @@ impl NoPlan {
             Self::Missing(missing) => {
                 let lines: Vec<String> = missing
                     .iter()
-                    .map(|(kind, key)| {
-                        let namespace = key.namespace.as_deref().unwrap_or_default();
-                        format!("resource mapping not found for name: {:?} namespace: {namespace:?}: {kind}", key.name)
+                    .map(|(kind, need)| match need {
+                        Need::Object(key) => {
+                            let namespace = key.namespace.as_deref().unwrap_or_default();
+                            format!(
+                                "resource mapping not found for name: {:?} namespace: {namespace:?}: {kind}",
+                                key.name
+                            )
+                        }
+                        Need::Dependency => format!("the bundle depends on an API that is not served: {kind}"),
                     })
                     .collect();
                 format!(
@@ -72,14 +91,14 @@ impl NoPlan {
     }
 }
 
-/// Plans `objects`.
-pub(crate) async fn plan(pass: &Pass, content: Digest, objects: &[Object]) -> Result<Plan, NoPlan> {
-    let brought = brought(objects);
+/// Plans the objects of `rendered`, which is what `release` means.
+pub(crate) async fn plan(pass: &Pass, release: Release, rendered: &Rendered) -> Result<Plan, NoPlan> {
+    let brought = brought(&rendered.objects);
     let stamp = Stamp { owner: pass.owner.clone(), default_namespace: pass.context.system_namespace.clone() };
     let mut steps = BTreeMap::new();
-    let mut missing = Vec::new();
+    let mut missing = unmet(pass, rendered).await.map_err(NoPlan::Discovery)?;
     let mut known: BTreeMap<(String, String), Option<Kind>> = BTreeMap::new();
-    for object in objects {
+    for object in &rendered.objects {
         let id = (object.api_version().to_owned(), object.kind().to_owned());
         if !known.contains_key(&id) {
             let kind = resolve(&pass.context.cluster.kinds, &brought, object).await.map_err(NoPlan::Discovery)?;
@@ -88,12 +107,29 @@ pub(crate) async fn plan(pass: &Pass, content: Digest, objects: &[Object]) -> Re
         if let Some(kind) = known.get(&id).and_then(Option::as_ref) {
             let step = step(&stamp, object, kind, brought.contains_key(&id));
             steps.insert(step.key.clone(), step);
+        } else if rendered.optional.contains(&object.key()) {
+            tracing::info!(deployment = %pass.owner.name, object = %object.key(), "left out: its kind is not served, and it is optional");
         } else {
-            let kind = MissingKind { api_version: id.0, kind: id.1 };
-            missing.push((kind, object.key()));
+            missing.push((MissingKind { api_version: id.0, kind: id.1 }, Need::Object(object.key())));
         }
     }
-    if missing.is_empty() { Ok(Plan { content, steps }) } else { Err(NoPlan::Missing(missing)) }
+    if missing.is_empty() {
+        Ok(Plan { release, certificates_due: rendered.certificates_due, steps })
+    } else {
+        Err(NoPlan::Missing(missing))
+    }
+}
+
+/// The kinds that the bundle depends on and nobody serves.
+async fn unmet(pass: &Pass, rendered: &Rendered) -> Result<Vec<(MissingKind, Need)>, Error> {
+    let mut unmet = Vec::new();
+    for gvk in &rendered.required {
+        let api_version = gvk.api_version();
+        if pass.context.cluster.kinds.get(&api_version, &gvk.kind).await?.is_none() {
+            unmet.push((MissingKind { api_version, kind: gvk.kind.clone() }, Need::Dependency));
+        }
+    }
+    Ok(unmet)
 }
 
 fn brought(objects: &[Object]) -> BTreeMap<(String, String), Kind> {

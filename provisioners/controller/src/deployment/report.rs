@@ -89,9 +89,9 @@ impl Writer<'_> {
                 self.status.inventory = Some(inventory.clone());
                 self.set(INSTALLED, ConditionStatus::False, reason, message);
             }
-            Outcome::Installed { content, inventory, .. } => {
+            Outcome::Installed { release, inventory, .. } => {
                 self.status.inventory = Some(inventory.clone());
-                let is_desired = matches!(desired, Desired::Ready { content: wanted, .. } if wanted == content);
+                let is_desired = matches!(desired, Desired::Ready { release: wanted, .. } if wanted == release);
                 if is_desired {
                     self.status.active_bundle = desired.bundle().map(str::to_owned);
                 }
@@ -182,10 +182,10 @@ fn unpack_failure(desired: &Desired) -> String {
     }
 }
 
-/// The failed pivot that holds the desired content back.
+/// The failed pivot that holds the desired release back.
 fn failed_pivot(pass: &Pass, desired: &Desired) -> Option<super::installation::FailedPivot> {
-    let Desired::Ready { content, .. } = desired else { return None };
-    pass.installation.state().failed.clone().filter(|failed| failed.content == *content)
+    let Desired::Ready { release, .. } = desired else { return None };
+    pass.installation.state().failed.clone().filter(|failed| failed.release == *release)
 }
 
 fn standing(pass: &Pass, desired: &Desired, outcome: &Outcome, complaints: &[String]) -> Standing {

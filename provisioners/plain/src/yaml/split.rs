@@ -29,6 +29,9 @@ pub(super) fn chunks(text: &str) -> impl Iterator<Item = Chunk<'_>> {
     let mut content = Content::None;
     std::iter::from_fn(move || {
         loop {
+            if content == Content::Some {
+                lines.skip_to_marker();
+            }
             let Some((at, line_text)) = lines.next() else {
                 if content == Content::None {
                     return None;
@@ -81,6 +84,19 @@ impl<'a> Lines<'a> {
         self.line += 1;
         Some((at, &rest[..length]))
     }
+
+    /// Passes over lines that do not begin with `---`. Some line was returned before.
+    fn skip_to_marker(&mut self) {
+        if self.at == self.text.len() {
+            return;
+        }
+        // Something follows, so the line before ended: its end is part of what is looked for.
+        let from = self.at.saturating_sub(1);
+        let bytes = self.text.as_bytes();
+        let next = memchr::memmem::find(&bytes[from..], b"\n---").map_or(bytes.len(), |found| from + found + 1);
+        self.line += memchr::memchr_iter(b'\n', &bytes[self.at..next]).count();
+        self.at = next;
+    }
 }
 
 /// What stands behind a document marker; `None` if the line is not one.
@@ -118,6 +134,14 @@ mod tests {
         assert_eq!(split("a\n--- # comment\nb\n"), [("a\n", 1), ("b\n", 3)]);
         assert_eq!(split("a\n ---\n---b\n"), [("a\n ---\n---b\n", 1)]);
         assert_eq!(split("a: |\n  x\n---\nb"), [("a: |\n  x\n", 1), ("b", 4)]);
+    }
+
+    #[test]
+    fn lines_are_counted_over_long_documents() {
+        let document = "a: |\n  -- -\n  ---x\n---x: 1\n".repeat(50);
+        let text = format!("{document}---\nb\nc\n---\nd");
+        assert_eq!(split(&text), [(document.as_str(), 1), ("b\nc\n", 202), ("d", 205)]);
+        assert_eq!(split("a\nb: \u{fc}"), [("a\nb: \u{fc}", 1)]);
     }
 
     #[test]

@@ -3,15 +3,22 @@
 use std::fs;
 use std::io::{self, BufRead, BufReader, BufWriter, Read, Write};
 use std::process::ExitCode;
+use std::sync::mpsc::{self, Receiver, Sender};
 use std::thread;
 
+use git2::Repository;
 use rukpak_content::Limits;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use serde::de::DeserializeOwned;
 
 use super::access::Access;
 use super::wire::{Action, Reply, Task};
-use super::{Class, Failure, Step};
+use super::{Class, Commit, Failure, Step};
+use heads::Heads;
+use tree::Item;
 
+mod heads;
+mod latency;
 mod remote;
 mod tree;
 
@@ -24,27 +31,44 @@ const ADDRESS_SPACE_BYTES: u64 = 1024 * MIB;
 const FILE_SLACK_BYTES: u64 = 16 * MIB;
 const OPEN_FILES: u64 = 256;
 
+/// Why there is no tree.
+enum Error {
+    /// The answer is a refusal.
+    Refused(Failure),
+    /// The parent could not be talked to.
+    Parent(io::Error),
+}
+
+impl From<Failure> for Error {
+    fn from(failure: Failure) -> Self {
+        Self::Refused(failure)
+    }
+}
+
+impl From<io::Error> for Error {
+    fn from(error: io::Error) -> Self {
+        Self::Parent(error)
+    }
+}
+
 /// Serves one request from `input` on `output`, then ends. The process gets resource limits that it cannot shed, and
 /// exits when `input` closes: it does not outlive its parent. Call it before any runtime or other thread is started.
 ///
 /// Returns 0 also where the answer is a refusal; another code means that there is no whole answer.
 pub fn main(input: impl Read + Send + 'static, output: impl Write) -> ExitCode {
     let mut input = BufReader::new(input);
-    let task = match read_task(&mut input) {
+    let task: Task = match read(&mut input) {
         Ok(task) => task,
         Err(error) => return complain(&error),
     };
-    thread::spawn(move || {
-        let _ = io::copy(&mut input, &mut io::sink());
-        // Not exit: its handlers would take OpenSSL down under the thread that is using it.
-        std::process::abort();
-    });
+    let (sender, next) = mpsc::channel();
+    thread::spawn(move || watch(input, &sender));
     if let Err(error) = confine(&task.limits) {
         return complain(&error);
     }
     // Nothing is read twice here, and the cache alone may take 256 MiB.
     git2::opts::enable_caching(false);
-    match serve(&task, &mut BufWriter::with_capacity(64 * 1024, output)) {
+    match serve(&task, &next, &mut BufWriter::with_capacity(64 * 1024, output)) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => complain(&error),
     }
@@ -55,10 +79,20 @@ fn complain(error: &io::Error) -> ExitCode {
     ExitCode::FAILURE
 }
 
-fn read_task(input: &mut impl BufRead) -> io::Result<Task> {
+fn read<T: DeserializeOwned>(input: &mut impl BufRead) -> io::Result<T> {
     let mut line = Vec::new();
     input.take(REQUEST_BYTES).read_until(b'\n', &mut line)?;
     Ok(serde_json::from_slice(&line)?)
+}
+
+/// Passes the next action on, and ends the process when `input` closes.
+fn watch(mut input: impl BufRead, next: &Sender<Action>) {
+    if let Ok(action) = read(&mut input) {
+        let _ = next.send(action);
+        let _ = io::copy(&mut input, &mut io::sink());
+    }
+    // Not exit: its handlers would take OpenSSL down under the thread that is using it.
+    std::process::abort();
 }
 
 /// Limits of the operating system, for what libgit2 does with hostile packs: deltas expand after the bytes were counted.
@@ -81,27 +115,43 @@ fn confine(limits: &Limits) -> io::Result<()> {
     Ok(())
 }
 
-fn serve(task: &Task, output: &mut impl Write) -> io::Result<()> {
-    match &task.action {
+fn serve(task: &Task, next: &Receiver<Action>, output: &mut impl Write) -> io::Result<()> {
+    match bring(task, next, output) {
+        Ok((repository, items, commit)) => {
+            reply(output, &Reply::Done(commit))?;
+            tree::write(&repository, &items, output)
+        }
+        Err(Error::Refused(failure)) => reply(output, &Reply::Failed(failure)),
+        Err(Error::Parent(error)) => Err(error),
+    }
+}
+
+fn bring(
+    task: &Task,
+    next: &Receiver<Action>,
+    output: &mut impl Write,
+) -> Result<(Repository, Vec<Item>, Commit), Error> {
+    let access = prepare(task)?;
+    let repository = remote::repository(&access, &task.folder)?;
+    let choose = |heads: &Heads| match &task.action {
+        Action::Fetch(commit) => Ok(commit.clone()),
         Action::Resolve => {
-            let resolved = prepare(task).and_then(|access| remote::resolve(&access, &task.folder, &task.limits));
-            reply(output, &resolved.map_or_else(Reply::Failed, Reply::Done))
+            reply(output, &Reply::Done(heads.named(&access)?))?;
+            wait(next)
         }
-        Action::Fetch(commit) => {
-            let fetched = prepare(task).and_then(|access| {
-                let repository = remote::fetch(&access, commit, &task.folder, &task.limits)?;
-                let list =
-                    tree::list(&repository, commit, task.request.directory.as_ref(), &access.shown, &task.limits)?;
-                Ok((repository, list))
-            });
-            match fetched {
-                Err(failure) => reply(output, &Reply::Failed(failure)),
-                Ok((repository, list)) => {
-                    reply(output, &Reply::Done(commit.clone()))?;
-                    tree::write(&repository, &list, output)
-                }
-            }
-        }
+    };
+    let commit = remote::fetch(&access, &repository, &task.limits, choose)?;
+    let directory = task.request.directory.as_ref();
+    let items = tree::list(&repository, &commit, directory, &access.shown, &task.limits)?;
+    Ok((repository, items, commit))
+}
+
+/// What to bring. The connection to the server stays open meanwhile.
+fn wait(next: &Receiver<Action>) -> Result<Commit, Error> {
+    match next.recv() {
+        Ok(Action::Fetch(commit)) => Ok(commit),
+        Ok(Action::Resolve) => Err(io::Error::other("asked to resolve twice").into()),
+        Err(_) => Err(io::Error::from(io::ErrorKind::BrokenPipe).into()),
     }
 }
 

@@ -1,21 +1,24 @@
 //! The parent's side: start the child, hold it to its limits, read what it sends as untrusted.
 
-use std::io::Read;
+use std::io::{self, Read};
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use rukpak_content::Limits;
 
 use super::access::{Access, Wanted};
+use super::roots::Roots;
 use super::run::{Answer, Run};
 use super::wire::{Action, Task};
-use super::{Commit, Error, Request};
+use super::{Error, Request, Resolved};
 use crate::Stage;
-use crate::archive::{self, Dialect, read_tar};
+use crate::archive::{Dialect, read_tar};
 
 /// Brings trees out of git repositories, each in a child process of its own.
 #[derive(Clone, Debug)]
 pub struct Fetcher {
     options: FetcherOptions,
+    roots: Arc<Roots>,
 }
 
 /// How a [`Fetcher`] works.
@@ -36,59 +39,77 @@ pub struct FetcherOptions {
 impl Fetcher {
     /// Does nothing yet.
     pub fn new(options: FetcherOptions) -> Self {
-        Self { options }
+        let roots = Roots::new(options.stage_dir.clone(), options.extra_ca_pem.clone());
+        Self { options, roots: Arc::new(roots) }
     }
 
-    /// The commit that the request's reference means now. A commit is itself, without asking the server.
+    /// The commit that the request's reference means now, and the connection that told it. A commit is itself, without
+    /// asking the server.
     ///
     /// # Errors
     /// See [`Error::class`] for whether it is worth trying again. Dropping the future ends the child.
-    pub async fn resolve(&self, request: &Request) -> Result<Commit, Error> {
-        let access = Access::new(request).map_err(|failure| Self::error(failure, None, request))?;
+    pub async fn resolve(&self, request: Request) -> Result<Resolved, Error> {
+        let access = access(&request)?;
         if let Wanted::Commit(commit) = access.wanted {
-            return Ok(commit);
+            return Ok(Resolved::pinned(request, commit));
         }
-        let (commit, ()) = self.run(request, Action::Resolve, |_| Ok(())).await?;
-        Ok(commit)
+        let mut run = Run::start(&self.options, &self.roots, access.shown)?;
+        let line = self.task(&request, &Action::Resolve, &run)?;
+        match self.in_time(&mut run, async |run| run.resolve(line).await).await? {
+            Answer::Done(commit, ()) => Ok(Resolved::connected(request, commit, run)),
+            Answer::Failed(failure) => Err(Self::error(failure, None, &request)),
+        }
     }
 
-    /// The tree of `commit`, from `directory` down. The request's reference only tells where to look first: a branch that moved
-    /// on since [`Fetcher::resolve`] does no harm as long as the commit can still be reached.
+    /// The tree of the commit, from `directory` down, over the connection that resolved it, or over a new one where that is
+    /// missing or too old. A branch that moved on meanwhile does no harm as long as the commit can still be reached.
     ///
     /// # Errors
     /// As for [`Fetcher::resolve`].
-    pub async fn fetch(&self, request: &Request, commit: &Commit) -> Result<Stage, Error> {
+    pub async fn fetch(&self, resolved: Resolved) -> Result<Stage, Error> {
+        let (request, commit, run) = resolved.into_parts();
         let mut stage =
             Stage::new_in(&self.options.stage_dir, &self.options.limits).map_err(|source| Error::Stage { source })?;
         let read = move |reader: &mut dyn Read| read_tar(reader, &mut stage, Dialect::Plain).map(|()| stage);
-        let (found, stage) = self.run(request, Action::Fetch(commit.clone()), read).await?;
-        debug_assert_eq!(found, *commit, "the child answers with the commit it was given");
-        Ok(stage)
+        let action = Action::Fetch(commit.clone());
+        let (mut run, line) = if let Some(run) = run {
+            (run, action.line().map_err(|source| self.failed(source))?)
+        } else {
+            let run = Run::start(&self.options, &self.roots, access(&request)?.shown)?;
+            let line = self.task(&request, &action, &run)?;
+            (run, line)
+        };
+        match self.in_time(&mut run, async |run| run.fetch(line, read).await).await? {
+            Answer::Done(found, stage) => {
+                debug_assert_eq!(found, commit, "the child answers with the commit it was given");
+                Ok(stage)
+            }
+            Answer::Failed(failure) => Err(Self::error(failure, Some(&commit), &request)),
+        }
     }
 
-    async fn run<T: Send + 'static>(
+    fn task(&self, request: &Request, action: &Action, run: &Run) -> Result<Vec<u8>, Error> {
+        Task::line(request, action, run.path(), &self.options.limits).map_err(|source| self.failed(source))
+    }
+
+    async fn in_time<T>(
         &self,
-        request: &Request,
-        action: Action,
-        read: impl FnOnce(&mut dyn Read) -> Result<T, archive::Error> + Send + 'static,
-    ) -> Result<(Commit, T), Error> {
-        let access = Access::new(request).map_err(|failure| Self::error(failure, None, request))?;
-        let limits = &self.options.limits;
-        let commit = match &action {
-            Action::Fetch(commit) => Some(commit.clone()),
-            Action::Resolve => None,
-        };
-        let mut run = Run::start(&self.options, access.shown)?;
-        let line = Task::line(request, &action, run.path(), limits)
-            .map_err(|source| Error::Run { program: self.options.program.clone(), source })?;
-        let outcome = tokio::time::timeout(limits.git_time, run.talk(line, read)).await;
-        match outcome {
-            Ok(Ok(Answer::Done(commit, value))) => Ok((commit, value)),
-            Ok(Ok(Answer::Failed(failure))) => Err(Self::error(failure, commit.as_ref(), request)),
-            Ok(Err(error)) => Err(error),
+        run: &mut Run,
+        talk: impl AsyncFnOnce(&mut Run) -> Result<T, Error>,
+    ) -> Result<T, Error> {
+        match tokio::time::timeout(self.options.limits.git_time, talk(run)).await {
+            Ok(outcome) => outcome,
             Err(_) => Err(run.late()),
         }
     }
+
+    fn failed(&self, source: io::Error) -> Error {
+        Error::Run { program: self.options.program.clone(), source }
+    }
+}
+
+fn access(request: &Request) -> Result<Access, Error> {
+    Access::new(request).map_err(|failure| Fetcher::error(failure, None, request))
 }
 
 #[cfg(test)]

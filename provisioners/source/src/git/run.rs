@@ -1,17 +1,20 @@
 //! One child process, from start to its last trace.
 
-use std::fs::{self, File};
-use std::io::{self, BufRead, BufReader, Read, Write};
+use std::fs::File;
+use std::io::{self, BufRead, BufReader, Read};
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{ExitStatus, Stdio};
+use std::sync::Arc;
 
 use rukpak_content::{Limit, LimitExceeded, Limits};
 use rustix::process::Signal;
 use tempfile::TempDir;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::process::{Child, ChildStderr, ChildStdin, Command};
+use tokio::task::JoinHandle;
 
+use super::roots::{Layout, Roots};
 use super::wire::Reply;
 use super::{Commit, Error, Failure, FetcherOptions};
 use crate::archive;
@@ -22,15 +25,6 @@ const REPLY_BYTES: u64 = 64 * 1024;
 const COMPLAINT_BYTES: u64 = 2 * 1024;
 /// Passed on to the child, which finds its proxy through them as git does.
 const PROXY_VARIABLES: [&str; 6] = ["http_proxy", "https_proxy", "no_proxy", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY"];
-/// Where systems keep their CA certificates in one file.
-const SYSTEM_ROOTS: [&str; 5] = [
-    "/etc/ssl/certs/ca-certificates.crt",
-    "/etc/pki/ca-trust/extracted/pem/tls-ca-bundle.pem",
-    "/etc/pki/tls/certs/ca-bundle.crt",
-    "/etc/ssl/ca-bundle.pem",
-    "/etc/ssl/cert.pem",
-];
-
 /// A running child and its folder. Dropped, it kills the one and removes the other.
 pub(super) struct Run {
     shown: String,
@@ -38,6 +32,17 @@ pub(super) struct Run {
     limits: Limits,
     child: Option<Child>,
     folder: Option<TempDir>,
+    pipes: Option<Pipes>,
+    /// The child reads it when it meets a certificate.
+    _roots: Arc<Layout>,
+}
+
+/// This side's ends.
+struct Pipes {
+    /// The child ends when it is closed, so it stays open until the child has ended by itself.
+    stdin: ChildStdin,
+    stdout: BufReader<File>,
+    complaint: JoinHandle<String>,
 }
 
 /// What came of a run that ended by itself.
@@ -59,16 +64,16 @@ enum Seen<T> {
 
 impl Run {
     /// Starts the child in a new folder, with nothing in its environment that it does not need.
-    pub(super) fn start(options: &FetcherOptions, shown: String) -> Result<Self, Error> {
+    pub(super) fn start(options: &FetcherOptions, roots: &Roots, shown: String) -> Result<Self, Error> {
         let failed = |source| Error::Folder { path: options.stage_dir.clone(), source };
         let folder = tempfile::Builder::new().prefix("git-").tempdir_in(&options.stage_dir).map_err(failed)?;
-        let roots = roots(options.extra_ca_pem.as_deref(), folder.path()).map_err(failed)?;
+        let roots = roots.layout().map_err(failed)?;
         let mut command = Command::new(&options.program);
         command
             .args(&options.arguments)
             .env_clear()
             .envs(PROXY_VARIABLES.into_iter().filter_map(|name| Some((name, std::env::var_os(name)?))))
-            .envs(roots.map(|roots| ("SSL_CERT_FILE", roots)))
+            .envs(roots.variables())
             .env("HOME", folder.path())
             .current_dir(folder.path())
             .stdin(Stdio::piped())
@@ -77,8 +82,12 @@ impl Run {
             .process_group(0)
             .kill_on_drop(true);
         let program = options.program.clone();
-        let child = command.spawn().map_err(|source| Error::Run { program: program.clone(), source })?;
-        Ok(Self { shown, program, limits: options.limits.clone(), child: Some(child), folder: Some(folder) })
+        let failed = |source| Error::Run { program: program.clone(), source };
+        let mut child = command.spawn().map_err(failed)?;
+        let pipes = Pipes::take(&mut child).map_err(failed)?;
+        let limits = options.limits.clone();
+        let (child, folder, pipes) = (Some(child), Some(folder), Some(pipes));
+        Ok(Self { shown, program, limits, child, folder, pipes, _roots: roots })
     }
 
     /// The child's folder.
@@ -86,35 +95,65 @@ impl Run {
         self.folder.as_ref().map_or(Path::new(""), TempDir::path)
     }
 
-    /// Hands the task over, and what comes back to `read`, on a thread that may block.
-    pub(super) async fn talk<T: Send + 'static>(
+    /// Hands over the task to resolve. After [`Answer::Done`] the child is still there, and waits for what comes next.
+    pub(super) async fn resolve(&mut self, line: Vec<u8>) -> Result<Answer<()>, Error> {
+        match self.exchange(line, |_| Ok(())).await? {
+            Seen::Answer(Answer::Done(commit, ())) => Ok(Answer::Done(commit, ())),
+            seen => self.finish(seen).await,
+        }
+    }
+
+    /// Hands over the line that asks for a tree, and what comes back to `read`, on a thread that may block. The child ends.
+    pub(super) async fn fetch<T: Send + 'static>(
         &mut self,
-        task: Vec<u8>,
+        line: Vec<u8>,
         read: impl FnOnce(&mut dyn Read) -> Result<T, archive::Error> + Send + 'static,
     ) -> Result<Answer<T>, Error> {
-        let failed = |source| Error::Run { program: self.program.clone(), source };
-        let child = self.child.as_mut().expect("set until dropped, because only drop takes it");
-        let pipes = (child.stdin.take(), child.stdout.take(), child.stderr.take());
-        let (Some(stdin), Some(stdout), Some(stderr)) = pipes else {
-            return Err(failed(io::Error::other("a pipe is missing")));
-        };
-        let stdout = File::from(stdout.into_owned_fd().map_err(failed)?);
-        let reader = tokio::task::spawn_blocking(move || receive(stdout, read));
-        let complaint = tokio::spawn(listen(stderr));
-        // The child ends when its stdin does, so this end stays open until it has ended by itself.
-        let _stdin = send(stdin, &task).await;
-        let seen = reader.await.map_err(|error| failed(error.into()))?;
+        let seen = self.exchange(line, read).await?;
+        self.finish(seen).await
+    }
+
+    async fn exchange<T: Send + 'static>(
+        &mut self,
+        line: Vec<u8>,
+        read: impl FnOnce(&mut dyn Read) -> Result<T, archive::Error> + Send + 'static,
+    ) -> Result<Seen<T>, Error> {
+        let Pipes { mut stdin, mut stdout, complaint } =
+            self.pipes.take().ok_or_else(|| self.failed("it has ended"))?;
+        let reader = tokio::task::spawn_blocking(move || {
+            let seen = receive(&mut stdout, read);
+            (stdout, seen)
+        });
+        // A child that does not read it has ended, which its status tells better.
+        let _ = send(&mut stdin, &line).await;
+        let (stdout, seen) = reader.await.map_err(|error| self.failed(error))?;
+        self.pipes = Some(Pipes { stdin, stdout, complaint });
+        Ok(seen)
+    }
+
+    /// Waits for the child to end by itself, which says whether what was seen is whole.
+    async fn finish<T>(&mut self, seen: Seen<T>) -> Result<Answer<T>, Error> {
         let seen = match seen {
             Seen::Refused(source) if !source.is_damage() => return Err(self.refused(source)),
             seen => seen,
         };
-        let status = child.wait().await.map_err(failed)?;
-        let complaint = complaint.await.unwrap_or_default();
+        let (Some(child), Some(pipes)) = (self.child.as_mut(), self.pipes.take()) else {
+            return Err(self.failed("it has ended"));
+        };
+        // A child that has more to say than anyone reads must not wait for that.
+        drop(pipes.stdout);
+        let status = child.wait().await.map_err(|source| self.failed(source))?;
+        let complaint = pipes.complaint.await.unwrap_or_default();
+        drop(pipes.stdin);
         match seen {
             Seen::Answer(answer) if status.success() => Ok(answer),
             Seen::Refused(source) if status.success() => Err(self.refused(source)),
             _ => Err(self.died(status, &complaint)),
         }
+    }
+
+    fn failed(&self, source: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Error {
+        Error::Run { program: self.program.clone(), source: io::Error::other(source) }
     }
 
     /// The error for a run that took too long.
@@ -160,11 +199,20 @@ impl Drop for Run {
     }
 }
 
-/// Writes the task. A child that does not read it has ended, which its status tells better.
-async fn send(mut stdin: ChildStdin, task: &[u8]) -> Option<ChildStdin> {
-    stdin.write_all(task).await.ok()?;
-    stdin.flush().await.ok()?;
-    Some(stdin)
+impl Pipes {
+    fn take(child: &mut Child) -> io::Result<Self> {
+        let pipes = (child.stdin.take(), child.stdout.take(), child.stderr.take());
+        let (Some(stdin), Some(stdout), Some(stderr)) = pipes else {
+            return Err(io::Error::other("a pipe is missing"));
+        };
+        let stdout = BufReader::with_capacity(64 * 1024, File::from(stdout.into_owned_fd()?));
+        Ok(Self { stdin, stdout, complaint: tokio::spawn(listen(stderr)) })
+    }
+}
+
+async fn send(stdin: &mut ChildStdin, line: &[u8]) -> io::Result<()> {
+    stdin.write_all(line).await?;
+    stdin.flush().await
 }
 
 async fn listen(mut stderr: ChildStderr) -> String {
@@ -174,8 +222,10 @@ async fn listen(mut stderr: ChildStderr) -> String {
     String::from_utf8_lossy(&text).trim().replace(char::is_control, " ")
 }
 
-fn receive<T>(stdout: File, read: impl FnOnce(&mut dyn Read) -> Result<T, archive::Error>) -> Seen<T> {
-    let mut reader = BufReader::with_capacity(64 * 1024, stdout);
+fn receive<T>(
+    mut reader: &mut BufReader<File>,
+    read: impl FnOnce(&mut dyn Read) -> Result<T, archive::Error>,
+) -> Seen<T> {
     let mut line = Vec::new();
     if (&mut reader).take(REPLY_BYTES).read_until(b'\n', &mut line).is_err() {
         return Seen::Nothing;
@@ -188,19 +238,4 @@ fn receive<T>(stdout: File, read: impl FnOnce(&mut dyn Read) -> Result<T, archiv
         },
         Err(_) => Seen::Nothing,
     }
-}
-
-/// The file with all CA certificates to trust: the system's own, or a copy of it with `extra` behind.
-fn roots(extra: Option<&str>, folder: &Path) -> io::Result<Option<PathBuf>> {
-    let named = std::env::var_os("SSL_CERT_FILE").map(PathBuf::from);
-    let system = named.into_iter().chain(SYSTEM_ROOTS.map(PathBuf::from)).find(|path| path.is_file());
-    let Some(extra) = extra else { return Ok(system) };
-    let bundle = folder.join("roots.pem");
-    let mut file = File::create_new(&bundle)?;
-    if let Some(system) = system {
-        file.write_all(&fs::read(system)?)?;
-    }
-    file.write_all(b"\n")?;
-    file.write_all(extra.as_bytes())?;
-    Ok(Some(bundle))
 }

@@ -1,4 +1,5 @@
-//! What parent and child say to each other: one JSON line in, one JSON line and a tar out.
+//! What parent and child say to each other, in JSON lines: a task and its reply, and where the task was to resolve, once
+//! more an action and its reply, on the same connection to the server. After the reply to a fetch comes a tar.
 //!
 //! The forms carry secrets, so they are not the public types' own `Serialize`.
 
@@ -42,19 +43,30 @@ impl Task {
         folder: &Path,
         limits: &Limits,
     ) -> Result<Vec<u8>, io::Error> {
-        let mut line = serde_json::to_vec(&TaskRef { request, action, folder, limits })?;
-        line.push(b'\n');
-        Ok(line)
+        line(&TaskRef { request, action, folder, limits })
     }
 }
 
 /// What the child is to do.
 #[derive(Clone, Serialize, Deserialize)]
 pub(super) enum Action {
-    /// Find the commit.
+    /// Find the commit, stay connected, and wait for the next action.
     Resolve,
     /// Bring the tree of this commit.
     Fetch(Commit),
+}
+
+impl Action {
+    /// The line that a child reads which has resolved.
+    pub(super) fn line(&self) -> Result<Vec<u8>, io::Error> {
+        line(self)
+    }
+}
+
+fn line(value: &impl Serialize) -> Result<Vec<u8>, io::Error> {
+    let mut line = serde_json::to_vec(value)?;
+    line.push(b'\n');
+    Ok(line)
 }
 
 /// What the child answers. After `Done` to a fetch follows a tar.

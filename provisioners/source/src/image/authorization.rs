@@ -11,7 +11,11 @@ use super::credentials::Login;
 
 /// The value of an `Authorization` header. Marked sensitive, so neither `Debug` nor HTTP/2's header table keeps it.
 #[derive(Clone, Debug)]
-pub(super) struct Authorization(HeaderValue);
+pub(super) struct Authorization {
+    value: HeaderValue,
+    /// The mirror that it is for; `None` is the registry itself.
+    mirror: Option<String>,
+}
 
 impl Authorization {
     pub(super) fn basic(login: &Login) -> Option<Self> {
@@ -26,16 +30,25 @@ impl Authorization {
     fn new(text: &str) -> Option<Self> {
         let mut value = HeaderValue::from_str(text).ok()?;
         value.set_sensitive(true);
-        Some(Self(value))
+        Some(Self { value, mirror: None })
+    }
+
+    /// The same, for that mirror or, without one, for the registry itself.
+    pub(super) fn of_mirror(self, mirror: Option<String>) -> Self {
+        Self { mirror, ..self }
+    }
+
+    pub(super) fn mirror(&self) -> Option<&str> {
+        self.mirror.as_deref()
     }
 
     pub(super) fn header(&self) -> HeaderValue {
-        self.0.clone()
+        self.value.clone()
     }
 
     /// The secret part, for taking it out of texts.
     pub(super) fn secret(&self) -> Option<&str> {
-        self.0.to_str().ok()?.split_once(' ').map(|(_, secret)| secret)
+        self.value.to_str().ok()?.split_once(' ').map(|(_, secret)| secret)
     }
 }
 

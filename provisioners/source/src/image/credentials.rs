@@ -1,5 +1,6 @@
 //! Pull secrets: which login goes to which registry.
 
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::fmt;
 
@@ -34,14 +35,14 @@ pub enum PullSecretError {
 }
 
 /// A login.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Login {
     pub(super) username: String,
     pub(super) password: Password,
 }
 
 /// A password, shown to nobody by accident.
-#[derive(Clone)]
+#[derive(Clone, PartialEq, Eq)]
 pub(super) struct Password(String);
 
 impl Password {
@@ -97,7 +98,7 @@ impl Credentials {
         Self::from_entries(serde_json::from_slice(json).map_err(|error| position(&error))?)
     }
 
-    /// Adds the logins of another secret. Of two equally specific ones the earlier is used.
+    /// Adds the logins of another secret. Of two equally specific ones the earlier is tried first.
     pub fn extend(&mut self, other: Self) {
         self.logins.extend(other.logins);
     }
@@ -107,11 +108,18 @@ impl Credentials {
         self.logins.is_empty()
     }
 
-    /// The most specific login for `reference`: the longest path, then a named host before a pattern.
-    pub(super) fn login(&self, reference: &Reference) -> Option<&Login> {
-        let matching = self.logins.iter().filter(|(pattern, _)| pattern.matches(reference));
-        let rank = |pattern: &Pattern| (pattern.path.len(), !pattern.host.contains('*'));
-        matching.rev().max_by_key(|(pattern, _)| rank(pattern)).map(|(_, login)| login)
+    /// The logins for `reference`, in the order in which they are tried: the longest path first, then a named host before a
+    /// pattern, then the earlier secret. A login that two secrets hold is there once.
+    pub(super) fn logins(&self, reference: &Reference) -> Vec<&Login> {
+        let mut matching: Vec<_> = self.logins.iter().filter(|(pattern, _)| pattern.matches(reference)).collect();
+        matching.sort_by_key(|(pattern, _)| (Reverse(pattern.path.len()), pattern.host.contains('*')));
+        let mut logins: Vec<&Login> = Vec::new();
+        for (_, login) in matching {
+            if !logins.contains(&login) {
+                logins.push(login);
+            }
+        }
+        logins
     }
 
     fn from_entries(entries: BTreeMap<String, Entry>) -> Result<Self, PullSecretError> {
@@ -201,7 +209,12 @@ mod tests {
 
     fn username(json: &str, reference: &str) -> Option<String> {
         let credentials = Credentials::from_docker_config_json(json.as_bytes()).unwrap();
-        credentials.login(&reference.parse().unwrap()).map(|login| login.username.clone())
+        usernames(&credentials, reference).first().map(|username| (*username).to_owned())
+    }
+
+    fn usernames<'a>(credentials: &'a Credentials, reference: &str) -> Vec<&'a str> {
+        let logins = credentials.logins(&reference.parse().unwrap());
+        logins.into_iter().map(|login| login.username.as_str()).collect()
     }
 
     #[test]
@@ -243,10 +256,27 @@ mod tests {
     }
 
     #[test]
+    fn all_matching_logins_are_tried_once_in_order() {
+        let json = |entries: &str| Credentials::from_docker_config_json(entries.as_bytes()).unwrap();
+        let mut credentials = json(
+            r#"{"auths":{"*.io":{"username":"pattern","password":"p"},"quay.io":{"username":"host","password":"p"}}}"#,
+        );
+        let legacy =
+            br#"{"quay.io":{"username":"later","password":"p"},"quay.io/team":{"username":"team","password":"p"}}"#;
+        credentials.extend(Credentials::from_dockercfg(legacy).unwrap());
+        credentials.extend(json(
+            r#"{"auths":{"quay.io/t":{"username":"host","password":"p"},"x.io":{"username":"x","password":"p"}}}"#,
+        ));
+        assert_eq!(usernames(&credentials, "quay.io/team/app"), ["team", "host", "later", "pattern"]);
+        assert_eq!(usernames(&credentials, "quay.io/other"), ["host", "later", "pattern"]);
+        assert!(usernames(&credentials, "quay.com/other").is_empty());
+    }
+
+    #[test]
     fn both_forms_and_both_spellings_of_a_login_are_read() {
         // "user:pa:ss"
         let legacy = Credentials::from_dockercfg(br#"{"quay.io":{"auth":"dXNlcjpwYTpzcw==","email":"x"}}"#).unwrap();
-        let login = legacy.login(&"quay.io/a".parse().unwrap()).unwrap().clone();
+        let login = legacy.logins(&"quay.io/a".parse().unwrap())[0];
         assert_eq!((login.username.as_str(), login.password.expose()), ("user", "pa:ss"));
         assert!(!format!("{legacy:?}").contains("pa:ss"));
         let empty = Credentials::from_docker_config_json(br#"{"auths":{"quay.io":{}},"credsStore":"x"}"#).unwrap();

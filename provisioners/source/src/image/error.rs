@@ -3,7 +3,7 @@
 use http::StatusCode;
 use rukpak_content::{Digest, DigestError, LimitExceeded};
 
-use crate::{archive, stage};
+use crate::{archive, mirrors, stage};
 
 /// What a caller can do about an [`Error`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -126,6 +126,21 @@ pub enum Error {
         /// Why it is not followed.
         why: String,
     },
+    /// None of several places gave it.
+    #[error("{what}: {before}{place} failed")]
+    Places {
+        /// What was asked for.
+        what: String,
+        /// The places asked before, each with its error, or empty.
+        before: String,
+        /// The place asked last.
+        place: String,
+        /// Why the last one failed.
+        source: Box<Error>,
+    },
+    /// The configuration of mirrors lets it be pulled from nowhere.
+    #[error(transparent)]
+    Mirrors(#[from] mirrors::Error),
     /// Other bytes than the digest names.
     #[error("{what}: expected {expected}, got {actual}: the registry or something on the way changed the content")]
     Mismatch {
@@ -205,6 +220,7 @@ impl Error {
     /// What a caller can do about it.
     pub fn class(&self) -> Class {
         match self {
+            Self::Places { source, .. } => source.class(),
             Self::Status { status, .. } if *status == StatusCode::NOT_FOUND => Class::NotFound,
             Self::Status { status, .. }
                 if status.is_server_error()

@@ -1,7 +1,7 @@
 //! One layer from the network into the stage.
 //!
 //! ```text
-//! network --> chunk --+--> hasher thread -----> digest compared
+//! network --> batch --+--> hasher thread -----> digest compared
 //!                     +--> unpacker thread: inflate -> tar -> stage
 //! ```
 //!
@@ -22,14 +22,21 @@ use crate::Stage;
 use crate::archive::{self, Dialect};
 use crate::decompress::Decompressor;
 
-/// Chunks in flight to each thread. A chunk is what one read from the socket gave, at most some 100 KiB.
-const QUEUE: usize = 16;
+/// Bytes handed on at once. A read from the socket gives as little as 16 KiB, and waking two threads for that costs more than
+/// hashing it.
+const BATCH_BYTES: usize = 128 * 1024;
+
+/// Batches in flight to each thread.
+const QUEUE: usize = 8;
 
 /// Inflated bytes held for reading small headers; large reads pass it by.
 const INFLATED_BYTES: usize = 64 * 1024;
 
+/// What some reads from the socket gave, in order: [`BATCH_BYTES`] and at most one read more.
+type Batch = Vec<Bytes>;
+
 enum Chunk {
-    Data(Bytes),
+    Data(Batch),
     /// The layer came whole. A queue that closes without it belongs to a download that failed.
     End,
 }
@@ -66,7 +73,7 @@ struct Feed<'a> {
     layer: &'a Layer,
     reference: &'a Reference,
     place: String,
-    hash_queue: Sender<Bytes>,
+    hash_queue: Sender<Batch>,
     queue: Option<Sender<Chunk>>,
     unpacker: Option<JoinHandle<Unpacked>>,
     failed: Option<archive::Error>,
@@ -74,6 +81,7 @@ struct Feed<'a> {
 
 impl Feed<'_> {
     async fn all(&mut self, mut response: Response) -> Result<(), Error> {
+        let (mut batch, mut batch_bytes) = (Batch::new(), 0);
         let mut received_bytes = 0;
         loop {
             let chunk = response.chunk().await.map_err(|source| Error::Body {
@@ -86,14 +94,24 @@ impl Feed<'_> {
             if received_bytes > self.layer.size_bytes {
                 return Err(self.wrong_size(received_bytes));
             }
-            // A hasher that is gone shows when it is joined.
-            self.hash_queue.send(chunk.clone()).await.ok();
-            self.unpack(Chunk::Data(chunk)).await?;
+            batch_bytes += chunk.len();
+            batch.push(chunk);
+            if batch_bytes >= BATCH_BYTES {
+                self.hand_on(std::mem::take(&mut batch)).await?;
+                batch_bytes = 0;
+            }
         }
+        self.hand_on(batch).await?;
         if received_bytes != self.layer.size_bytes {
             return Err(self.wrong_size(received_bytes));
         }
         self.unpack(Chunk::End).await
+    }
+
+    async fn hand_on(&mut self, batch: Batch) -> Result<(), Error> {
+        // A hasher that is gone shows when it is joined.
+        self.hash_queue.send(batch.clone()).await.ok();
+        self.unpack(Chunk::Data(batch)).await
     }
 
     /// Hands a chunk on. An unpacker that stopped because of damage is not the end: the digest tells whether the layer was damaged
@@ -148,16 +166,16 @@ impl Feed<'_> {
     }
 }
 
-fn hash(mut source: Receiver<Bytes>, algorithm: Algorithm) -> Digest {
+fn hash(mut source: Receiver<Batch>, algorithm: Algorithm) -> Digest {
     let mut hasher = Hasher::new(algorithm);
-    while let Some(chunk) = source.blocking_recv() {
-        hasher.update(&chunk);
+    while let Some(batch) = source.blocking_recv() {
+        batch.iter().for_each(|bytes| hasher.update(bytes));
     }
     hasher.finish()
 }
 
 fn unpack(source: Receiver<Chunk>, mut stage: Stage, used_bytes: u64, place: String) -> Unpacked {
-    let source = ChunkReader { source, current: Bytes::new(), ended: false };
+    let source = ChunkReader { source, batch: Batch::new().into_iter(), current: Bytes::new(), ended: false };
     let inflated = Decompressor::new(source, stage.limits(), used_bytes, place).map_err(archive::Error::Read)?;
     let mut inflated = BufReader::with_capacity(INFLATED_BYTES, inflated);
     stage.begin_layer();
@@ -170,6 +188,7 @@ fn unpack(source: Receiver<Chunk>, mut stage: Stage, used_bytes: u64, place: Str
 /// The chunks of a queue as one stream.
 struct ChunkReader {
     source: Receiver<Chunk>,
+    batch: std::vec::IntoIter<Bytes>,
     current: Bytes,
     ended: bool,
 }
@@ -177,8 +196,12 @@ struct ChunkReader {
 impl BufRead for ChunkReader {
     fn fill_buf(&mut self) -> io::Result<&[u8]> {
         while self.current.is_empty() && !self.ended {
+            if let Some(next) = self.batch.next() {
+                self.current = next;
+                continue;
+            }
             match self.source.blocking_recv() {
-                Some(Chunk::Data(data)) => self.current = data,
+                Some(Chunk::Data(batch)) => self.batch = batch.into_iter(),
                 Some(Chunk::End) => self.ended = true,
                 None => return Err(io::Error::new(io::ErrorKind::ConnectionAborted, "the download ended early")),
             }

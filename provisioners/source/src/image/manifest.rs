@@ -1,17 +1,14 @@
 //! Manifests and indexes: which layers make the image for this machine.
 
-use http::header;
 use oci_client::Reference;
 use oci_client::manifest::{ImageIndexEntry, OciDescriptor, OciImageIndex, OciImageManifest, OciManifest};
-use rukpak_content::{Algorithm, Digest, Hasher};
+use rukpak_content::Digest;
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 
-use super::session::Session;
-use super::{Error, transport};
+use super::Error;
+use super::session::{Session, Wanted};
 use crate::decompress::Compression;
-
-const MANIFEST_BYTES: u64 = 4 * 1024 * 1024;
 
 /// How deep an index may lie in an index. Nobody nests them; the specification allows it.
 const MAXIMUM_DEPTH: usize = 3;
@@ -67,27 +64,10 @@ async fn fetch(
     size_bytes: Option<u64>,
     what: &str,
 ) -> Result<(Digest, OciManifest), Error> {
-    let response = session.manifest(name, what).await?;
-    let text = |header| response.headers().get(header).and_then(|value| value.to_str().ok()).map(str::to_owned);
-    let content_type = text(header::CONTENT_TYPE.as_str());
-    // A tag has no digest of its own. What the registry claims is checked, and names the bytes where it holds.
-    let claimed = text("docker-content-digest").and_then(|digest| digest.parse().ok());
-    let body = transport::body(response, what, MANIFEST_BYTES).await?;
-    if let Some(expected_bytes) = size_bytes.filter(|size| *size != body.len() as u64) {
-        return Err(Error::Size { what: what.to_owned(), expected_bytes, actual_bytes: body.len() as u64 });
-    }
-    let digest = verified(&body, expected.or(claimed), what)?;
-    Ok((digest, read(&body, content_type.as_deref(), what)?))
-}
-
-fn verified(body: &[u8], expected: Option<Digest>, what: &str) -> Result<Digest, Error> {
-    let mut hasher = Hasher::new(expected.as_ref().map_or(Algorithm::Sha256, Digest::algorithm));
-    hasher.update(body);
-    let actual = hasher.finish();
-    match expected {
-        Some(expected) if expected != actual => Err(Error::Mismatch { what: what.to_owned(), expected, actual }),
-        _ => Ok(actual),
-    }
+    let wanted = Wanted { name, expected: expected.as_ref(), size_bytes };
+    let document = session.manifest(&wanted, what).await?;
+    let manifest = read(&document.body, document.content_type.as_deref(), what)?;
+    Ok((document.digest, manifest))
 }
 
 /// Tells an index from a manifest by what is in it. A document that is both is refused: two readers could disagree about it.

@@ -1,29 +1,36 @@
-//! One conversation with a registry about one repository.
+//! One conversation about one image, with its registry or with the mirrors of it.
 
-use http::StatusCode;
+mod document;
+mod endpoint;
+mod spooled;
+
+use std::error::Error as _;
+
 use oci_client::Reference;
 use oci_client::manifest::{
     IMAGE_MANIFEST_LIST_MEDIA_TYPE, IMAGE_MANIFEST_MEDIA_TYPE, OCI_IMAGE_INDEX_MEDIA_TYPE, OCI_IMAGE_MEDIA_TYPE,
 };
 use reqwest::Response;
 use rukpak_content::Digest;
-use serde::Deserialize;
-use url::Url;
 
 use super::Error;
-use super::authorization::{self, Authorization, Challenge};
-use super::credentials::{Credentials, Login};
-use super::transport::{self, Request, Transport};
+use super::authorization::Authorization;
+use super::credentials::Credentials;
+use super::transport::Transport;
+use crate::mirrors;
+pub(super) use document::{Document, Wanted};
+use endpoint::Endpoint;
 
-const TOKEN_BYTES: u64 = 64 * 1024;
-const ERROR_BYTES: u64 = 8 * 1024;
-
-/// A registry, a repository and how we may speak to it.
+/// The places that may hold an image, and how we may speak to them.
+///
+/// They are asked in order, the one that answered last first. Whatever goes wrong with one, the next is asked; what comes is
+/// checked against the same digests wherever it comes from.
 pub(super) struct Session<'a> {
     transport: &'a Transport,
     reference: &'a Reference,
-    login: Option<&'a Login>,
-    authorization: Option<Authorization>,
+    endpoints: Result<Vec<Endpoint<'a>>, mirrors::Error>,
+    /// Which one answered last.
+    current: usize,
 }
 
 impl<'a> Session<'a> {
@@ -34,133 +41,128 @@ impl<'a> Session<'a> {
         credentials: &'a Credentials,
         authorization: Option<Authorization>,
     ) -> Self {
-        Self { transport, reference, login: credentials.login(reference), authorization }
+        let places = transport.mirrors().places(reference);
+        let endpoint = |place| Endpoint::new(transport, place, credentials);
+        let mut endpoints: Result<Vec<_>, _> = places.map(|places| places.into_iter().map(endpoint).collect());
+        if let (Ok(endpoints), Some(authorization)) = (&mut endpoints, authorization)
+            && let Some(endpoint) = endpoints.iter_mut().find(|endpoint| endpoint.gave(&authorization))
+        {
+            endpoint.resume(authorization);
+        }
+        Self { transport, reference, endpoints, current: 0 }
     }
 
+    /// Of the place that answered last.
     pub(super) fn into_authorization(self) -> Option<Authorization> {
-        self.authorization
+        self.endpoints.ok()?.into_iter().nth(self.current)?.into_authorization()
     }
 
-    /// The manifest that `name`, a tag or a digest, names.
-    pub(super) async fn manifest(&mut self, name: &str, what: &str) -> Result<Response, Error> {
+    /// The manifest that `wanted` names, checked.
+    pub(super) async fn manifest(&mut self, wanted: &Wanted<'_>, what: &str) -> Result<Document, Error> {
         let accept = [
             OCI_IMAGE_MEDIA_TYPE,
             OCI_IMAGE_INDEX_MEDIA_TYPE,
             IMAGE_MANIFEST_MEDIA_TYPE,
             IMAGE_MANIFEST_LIST_MEDIA_TYPE,
         ];
-        self.get(&format!("manifests/{name}"), &accept.join(", "), what).await
+        let (path, accept) = (format!("manifests/{}", wanted.name), accept.join(", "));
+        let mut failures = Failures::new(what);
+        for at in self.order()? {
+            let endpoint = self.endpoint(at)?;
+            let answer = match endpoint.get(&path, &accept, what).await {
+                Ok(response) => Document::read(response, wanted, what).await,
+                Err(error) => Err(error),
+            };
+            match answer {
+                Ok(document) => return Ok(self.settled(at, document)),
+                Err(error) => failures.add(endpoint, error),
+            }
+        }
+        Err(failures.into_error())
     }
 
-    /// The blob that `digest` names; its body has not been read.
+    /// The blob that `digest` names. Of the last place its body has not been read; what comes from a place before it has been
+    /// checked, since once it is being unpacked it is too late to ask another.
     pub(super) async fn blob(&mut self, digest: &Digest) -> Result<Response, Error> {
         let what = format!("layer {digest} of {}", self.reference);
-        self.get(&format!("blobs/{digest}"), "*/*", &what).await
-    }
-
-    async fn get(&mut self, path: &str, accept: &str, what: &str) -> Result<Response, Error> {
-        let registry = self.reference.resolve_registry();
-        let url = self.transport.registry_url(registry, &format!("{}/{path}", self.reference.repository()))?;
-        let mut response = self.send(&url, accept, what).await?;
-        // A challenge counts only from the registry itself: whoever it redirects to shall not name a realm for our password.
-        if response.status() == StatusCode::UNAUTHORIZED && response.url().origin() == url.origin() {
-            self.authorize(&url, &response, what).await?;
-            response = self.send(&url, accept, what).await?;
-        }
-        if response.status().is_success() { Ok(response) } else { Err(self.refusal(response, what).await) }
-    }
-
-    async fn send(&self, url: &Url, accept: &str, what: &str) -> Result<Response, Error> {
-        let authorization = self.authorization.as_ref();
-        self.transport.get(Request { what, url: url.clone(), accept, authorization }).await
-    }
-
-    async fn authorize(&mut self, registry: &Url, response: &Response, what: &str) -> Result<(), Error> {
-        let challenge = Challenge::from_headers(response.headers())
-            .map_err(|asked| Error::Challenge { what: what.to_owned(), asked })?;
-        self.authorization = match (challenge, self.login) {
-            (Challenge::Bearer { realm, service }, _) => {
-                Some(self.token(registry, realm, service.as_deref(), what).await?)
+        let path = format!("blobs/{digest}");
+        let transport = self.transport;
+        let mut failures = Failures::new(&what);
+        let order = self.order()?;
+        for at in &order {
+            let endpoint = self.endpoint(*at)?;
+            let answer = match endpoint.get(&path, "*/*", &what).await {
+                Ok(response) if order.last() != Some(at) => spooled::checked(response, digest, transport, &what).await,
+                answer => answer,
+            };
+            match answer {
+                Ok(response) => return Ok(self.settled(*at, response)),
+                Err(error) => failures.add(endpoint, error),
             }
-            (Challenge::Basic, Some(login)) => Authorization::basic(login),
-            (Challenge::Basic, None) => {
-                return Err(self.unauthorized(response.status(), String::new(), what));
-            }
-        };
-        Ok(())
-    }
-
-    async fn token(
-        &self,
-        registry: &Url,
-        realm: Url,
-        service: Option<&str>,
-        what: &str,
-    ) -> Result<Authorization, Error> {
-        if realm.scheme() != "https" && !(realm.scheme() == "http" && registry.scheme() == "http") {
-            let asked = format!("a token from {}, which is not https", transport::host(&realm));
-            return Err(Error::Challenge { what: what.to_owned(), asked });
         }
-        let host = transport::host(&realm);
-        let url = authorization::token_url(realm, service, self.reference.repository());
-        let basic = self.login.and_then(Authorization::basic);
-        let request = Request { what, url, accept: "application/json", authorization: basic.as_ref() };
-        let response = self.transport.get(request).await?;
-        if !response.status().is_success() {
-            return Err(self.refusal(response, what).await);
-        }
-        let body = transport::body(response, what, TOKEN_BYTES).await?;
-        authorization::token(&body).ok_or_else(|| Error::Token { what: what.to_owned(), host })
+        Err(failures.into_error())
     }
 
-    async fn refusal(&self, response: Response, what: &str) -> Error {
-        let status = response.status();
-        // The status is the answer; its body is only decoration and may be missing.
-        let body = transport::body(response, what, ERROR_BYTES).await.unwrap_or_default();
-        let detail = self.redacted(&detail(&body));
-        if matches!(status, StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN) {
-            return self.unauthorized(status, detail, what);
-        }
-        Error::Status { what: what.to_owned(), status, detail }
+    /// Positions of the endpoints, the current one first.
+    fn order(&self) -> Result<Vec<usize>, Error> {
+        let endpoints = self.endpoints.as_ref().map_err(|error| Error::Mirrors(error.clone()))?;
+        let others = (0..endpoints.len()).filter(|at| *at != self.current);
+        Ok(std::iter::once(self.current).chain(others).collect())
     }
 
-    fn unauthorized(&self, status: StatusCode, detail: String, what: &str) -> Error {
-        let hint = match self.login {
-            Some(_) => "check the login in the pull secret and what it may read",
-            None => "check the name; a private image needs a pull secret with a login for this registry",
-        };
-        Error::Unauthorized { what: what.to_owned(), status, detail, hint }
+    fn endpoint(&mut self, at: usize) -> Result<&mut Endpoint<'a>, Error> {
+        self.endpoints.as_mut().map(|endpoints| &mut endpoints[at]).map_err(|error| Error::Mirrors(error.clone()))
     }
 
-    /// `text` without our secrets: a registry may echo what it was sent.
-    fn redacted(&self, text: &str) -> String {
-        let basic = self.login.and_then(Authorization::basic);
-        let secrets = [
-            self.authorization.as_ref().and_then(Authorization::secret),
-            basic.as_ref().and_then(Authorization::secret),
-            self.login.map(|login| login.password.expose()),
-        ];
-        let redact = |text: String, secret: &str| text.replace(secret, "<redacted>");
-        secrets.into_iter().flatten().filter(|secret| !secret.is_empty()).fold(text.to_owned(), redact)
+    fn settled<T>(&mut self, at: usize, answer: T) -> T {
+        self.current = at;
+        answer
     }
 }
 
-/// The registry's own words, `: CODE: message`, at most 200 printable characters of them.
-fn detail(body: &[u8]) -> String {
-    #[derive(Deserialize)]
-    struct Answer {
-        errors: Vec<Fault>,
+/// What went wrong, place by place.
+struct Failures<'a> {
+    what: &'a str,
+    failures: Vec<(String, Error)>,
+}
+
+impl<'a> Failures<'a> {
+    fn new(what: &'a str) -> Self {
+        Self { what, failures: Vec::new() }
     }
-    #[derive(Deserialize)]
-    struct Fault {
-        #[serde(default)]
-        code: String,
-        #[serde(default)]
-        message: String,
+
+    fn add(&mut self, endpoint: &Endpoint<'_>, error: Error) {
+        let kind = if endpoint.is_mirror() { "mirror" } else { "registry" };
+        let place = format!("{kind} {}", endpoint.name());
+        if endpoint.is_mirror() {
+            tracing::warn!(what = self.what, mirror = endpoint.name(), error = chain(&error), "mirror cannot be used");
+        }
+        self.failures.push((place, error));
     }
-    let Ok(answer) = serde_json::from_slice::<Answer>(body) else { return String::new() };
-    let Some(fault) = answer.errors.into_iter().next() else { return String::new() };
-    let text = [fault.code, fault.message].into_iter().filter(|text| !text.is_empty()).collect::<Vec<_>>().join(": ");
-    let text: String = text.chars().filter(|character| !character.is_control()).take(200).collect();
-    if text.is_empty() { text } else { format!(": {text}") }
+
+    /// The last failure is the source; the ones before it are told in words. One place alone fails as if there were no list.
+    fn into_error(mut self) -> Error {
+        let what = self.what.to_owned();
+        let Some((place, source)) = self.failures.pop() else {
+            // Not reached: there is never no place.
+            return Error::Mirrors(mirrors::Error::Blocked { name: what.clone(), prefix: what });
+        };
+        if self.failures.is_empty() && place.starts_with("registry") {
+            return source;
+        }
+        let tell = |(place, error): &(String, Error)| format!("{place} failed ({}); ", chain(error));
+        let before = self.failures.iter().map(tell).collect();
+        Error::Places { what, before, place, source: Box::new(source) }
+    }
+}
+
+/// An error and what caused it.
+fn chain(error: &Error) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(error) = source {
+        text.extend([": ", &error.to_string()]);
+        source = error.source();
+    }
+    text
 }

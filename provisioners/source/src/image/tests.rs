@@ -1,8 +1,7 @@
-mod server;
-
 mod authentication;
 mod content;
 mod failures;
+mod mirrors;
 
 use std::error::Error as _;
 use std::io::Write as _;
@@ -10,6 +9,7 @@ use std::io::Write as _;
 use rukpak_content::Digest;
 
 use super::*;
+use crate::client::server;
 use crate::stage::tests::listing;
 use server::{Answer, Seen, Server};
 

@@ -1,22 +1,28 @@
-//! HTTP with bounds: redirects, schemes, sizes, silence.
+//! The client side of HTTP, as registries, token services and what they redirect to need it.
 
 use std::collections::BTreeSet;
+use std::path::PathBuf;
 
-use http::{StatusCode, header};
-use reqwest::redirect::Policy;
-use reqwest::{Certificate, Client, ClientBuilder, Response};
+use reqwest::{Client, Response};
 use url::Url;
 
 use super::authorization::Authorization;
-use super::{Error, PullerOptions};
+use super::{Error, Puller, PullerOptions};
+use crate::client::{self, GetError, Settings, SetupError, Trust};
+use crate::mirrors::Mirrors;
 
-const MAXIMUM_REDIRECTS: usize = 5;
-
-/// A client for registries, token services and what they redirect to.
+/// Clients for registries, token services and what they redirect to, and which registries there are.
 #[derive(Debug)]
 pub(super) struct Transport {
-    client: Client,
+    /// Trusts the authorities of the system and of the options.
+    careful: Client,
+    /// Trusts anyone, for places that are marked insecure.
+    careless: Client,
     plain_http: BTreeSet<String>,
+    mirrors: Mirrors,
+    /// Where what mirrors give is put until it has been checked, and how much of it.
+    pub(super) spool_dir: PathBuf,
+    pub(super) download_bytes: u64,
 }
 
 /// A request: what for, in words, and with what.
@@ -25,109 +31,79 @@ pub(super) struct Request<'a> {
     pub(super) url: Url,
     pub(super) accept: &'a str,
     pub(super) authorization: Option<&'a Authorization>,
+    pub(super) trust: Trust,
+}
+
+impl Puller {
+    /// Pulls from these mirrors where they hold an image, and where not, from its registry.
+    ///
+    /// The resolved reference stays the user's. A mirror is given the login that matches *its* name, never that of the registry
+    /// it mirrors. Whatever goes wrong with one, the next is asked: a mirror that hangs costs [`PullerOptions::idle_timeout`].
+    #[must_use]
+    pub fn with_mirrors(self, mirrors: Mirrors) -> Self {
+        let transport = Transport { mirrors, ..self.transport };
+        Self { transport, ..self }
+    }
 }
 
 impl Transport {
     pub(super) fn new(options: &PullerOptions) -> Result<Self, Error> {
-        if rustls::crypto::CryptoProvider::get_default().is_none() {
-            // Another thread may have been faster; any provider will do.
-            drop(rustls::crypto::ring::default_provider().install_default());
-        }
-        let certificates =
-            Certificate::from_pem_bundle(&options.extra_ca_pem).map_err(|source| Error::Certificates { source })?;
-        if certificates.is_empty() && !options.extra_ca_pem.trim_ascii().is_empty() {
-            return Err(Error::NoCertificates);
-        }
-        let client = builder(options)
-            .tls_certs_merge(certificates.clone())
-            .build()
-            .or_else(|error| {
-                // A machine without certificate authorities can still pull over plain HTTP; TLS then fails by name.
-                tracing::warn!(%error, "no certificate authorities of the system can be used");
-                builder(options).tls_certs_only(certificates).build()
+        let build = |trust| {
+            client::build(Settings {
+                extra_ca_pem: &options.extra_ca_pem,
+                user_agent: &options.user_agent,
+                connect_timeout: options.connect_timeout,
+                idle_timeout: options.idle_timeout,
+                trust,
             })
-            .map_err(|source| Error::Client { source })?;
-        Ok(Self { client, plain_http: options.plain_http.iter().cloned().collect() })
+        };
+        Ok(Self {
+            careful: build(Trust::KnownAuthorities)?,
+            careless: build(Trust::Anyone)?,
+            plain_http: options.plain_http.iter().cloned().collect(),
+            mirrors: Mirrors::default(),
+            spool_dir: options.stage_dir.clone(),
+            download_bytes: options.limits.download_bytes,
+        })
     }
 
-    /// The root of a registry's API.
-    pub(super) fn registry_url(&self, registry: &str, path: &str) -> Result<Url, Error> {
-        let scheme = if self.plain_http.contains(registry) { "http" } else { "https" };
+    pub(super) fn mirrors(&self) -> &Mirrors {
+        &self.mirrors
+    }
+
+    /// The root of a registry's API; without TLS where `plain` or the options say so.
+    pub(super) fn registry_url(&self, registry: &str, path: &str, plain: bool) -> Result<Url, Error> {
+        let scheme = if plain || self.plain_http.contains(registry) { "http" } else { "https" };
         Url::parse(&format!("{scheme}://{registry}/v2/{path}"))
             .map_err(|_| Error::Redirect { what: registry.to_owned(), why: "not a host that can be asked".into() })
     }
 
     /// Sends a GET and follows redirects. Credentials stay with the origin they were meant for; TLS is not given up.
     pub(super) async fn get(&self, request: Request<'_>) -> Result<Response, Error> {
-        let Request { what, mut url, accept, mut authorization } = request;
-        let plain = url.scheme() == "http";
-        for _ in 0..=MAXIMUM_REDIRECTS {
-            let mut builder = self.client.get(url.clone()).header(header::ACCEPT, accept);
-            if let Some(authorization) = authorization {
-                builder = builder.header(header::AUTHORIZATION, authorization.header());
+        let Request { what, url, accept, authorization, trust } = request;
+        let client = match trust {
+            Trust::KnownAuthorities => &self.careful,
+            Trust::Anyone => &self.careless,
+        };
+        let request = client::Request { url, accept, authorization: authorization.map(Authorization::header) };
+        client::get(client, request).await.map_err(|error| {
+            let what = what.to_owned();
+            match error {
+                GetError::Request { host, source } => Error::Request { what, host, source },
+                GetError::Redirect(why) => Error::Redirect { what, why },
             }
-            let response = builder.send().await.map_err(|source| Error::Request {
-                what: what.to_owned(),
-                host: host(&url),
-                source: source.without_url(),
-            })?;
-            let Some(next) = next(&response, what)? else { return Ok(response) };
-            if next.scheme() != "https" && !(plain && next.scheme() == "http") {
-                let why = format!("{} redirects to {}, which is not https", host(&url), host(&next));
-                return Err(Error::Redirect { what: what.to_owned(), why });
-            }
-            if next.origin() != url.origin() {
-                authorization = None;
-            }
-            url = next;
+        })
+    }
+}
+
+impl From<SetupError> for Error {
+    fn from(error: SetupError) -> Self {
+        match error {
+            SetupError::Certificates(source) => Self::Certificates { source },
+            SetupError::NoCertificates => Self::NoCertificates,
+            SetupError::Client(source) => Self::Client { source },
         }
-        let why = format!("more than {MAXIMUM_REDIRECTS} redirects");
-        Err(Error::Redirect { what: what.to_owned(), why })
     }
-}
-
-fn builder(options: &PullerOptions) -> ClientBuilder {
-    Client::builder()
-        .tls_backend_rustls()
-        .user_agent(&options.user_agent)
-        .redirect(Policy::none())
-        .connect_timeout(options.connect_timeout)
-        .read_timeout(options.idle_timeout)
-        // Digests are those of the bytes as they are sent.
-        .no_gzip()
-        .no_brotli()
-        .no_zstd()
-        .no_deflate()
-}
-
-fn next(response: &Response, what: &str) -> Result<Option<Url>, Error> {
-    let redirects = matches!(
-        response.status(),
-        StatusCode::MOVED_PERMANENTLY
-            | StatusCode::FOUND
-            | StatusCode::SEE_OTHER
-            | StatusCode::TEMPORARY_REDIRECT
-            | StatusCode::PERMANENT_REDIRECT
-    );
-    if !redirects {
-        return Ok(None);
-    }
-    let location = response.headers().get(header::LOCATION).and_then(|value| value.to_str().ok());
-    let next = location.and_then(|location| response.url().join(location).ok());
-    let Some(mut next) = next.filter(Url::has_host) else {
-        let why = format!("{} redirects to nowhere", host(response.url()));
-        return Err(Error::Redirect { what: what.to_owned(), why });
-    };
-    // A login in the URL would be sent on.
-    let cleared = next.set_username("").is_ok() && next.set_password(None).is_ok();
-    debug_assert!(cleared, "a URL with a host can lose its login");
-    Ok(Some(next))
-}
-
-/// Host and port of `url`, and nothing of its path and query, where signatures are.
-pub(super) fn host(url: &Url) -> String {
-    let host = url.host_str().unwrap_or("?");
-    url.port().map_or_else(|| host.to_owned(), |port| format!("{host}:{port}"))
 }
 
 /// The whole body, if it has at most `maximum_bytes`.

@@ -1,20 +1,34 @@
 //! The file behind a stage: appended to once, then read by offset.
 
+use std::collections::VecDeque;
 use std::fs::File;
 use std::io::{self, Read, Write as _};
+use std::ops::Range;
 use std::os::unix::fs::FileExt as _;
 use std::path::Path;
+use std::sync::Arc;
 
+use rukpak_store::pack::{BODY_BYTES, CHUNK_BYTES};
+
+use super::ahead::Ahead;
+
+/// Not more than [`CHUNK_BYTES`]: one read then completes at most one chunk.
 const BUFFER_BYTES: usize = 256 * 1024;
 const WINDOW_BYTES: usize = 128 * 1024;
+
+/// From here on a read of its own is cheaper than copying out of the window.
+const DIRECT_BYTES: usize = 16 * 1024;
 
 /// Bytes that are only appended. The newest of them are still in memory, so a small tree never touches the disk.
 #[derive(Debug)]
 pub(super) struct Spool {
-    file: File,
+    file: Arc<File>,
     written_bytes: u64,
     buffer: Vec<u8>,
     filled: usize,
+    ahead: Ahead,
+    /// Chunks of bodies that are not yet in the file as a whole.
+    unsubmitted: VecDeque<Range<u64>>,
 }
 
 /// Which side of an append failed.
@@ -25,7 +39,10 @@ pub(super) enum AppendError {
 
 impl Spool {
     pub(super) fn new_in(folder: &Path) -> io::Result<Self> {
-        Ok(Self { file: tempfile::tempfile_in(folder)?, written_bytes: 0, buffer: Vec::new(), filled: 0 })
+        let file = Arc::new(tempfile::tempfile_in(folder)?);
+        let ahead = Ahead::new_in(folder, Arc::clone(&file))?;
+        let unsubmitted = VecDeque::new();
+        Ok(Self { file, written_bytes: 0, buffer: Vec::new(), filled: 0, ahead, unsubmitted })
     }
 
     /// Bytes appended so far.
@@ -35,6 +52,7 @@ impl Spool {
 
     /// Appends what `body` gives, but not more than `most` bytes and one: a result above `most` says there is more.
     pub(super) fn append(&mut self, body: &mut dyn Read, most: u64) -> Result<u64, AppendError> {
+        let mut uncut = self.len();
         let mut copied = 0;
         while copied <= most {
             if self.filled == self.buffer.len() {
@@ -47,10 +65,18 @@ impl Spool {
                 Ok(count) => {
                     self.filled += count;
                     copied += count as u64;
+                    // A long body is compressed while it still comes; the pieces are those of `chunks`.
+                    if self.len() - uncut >= CHUNK_BYTES as u64 {
+                        self.unsubmitted.push_back(uncut..uncut + CHUNK_BYTES as u64);
+                        uncut += CHUNK_BYTES as u64;
+                    }
                 }
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) => return Err(AppendError::Read(error)),
             }
+        }
+        if copied >= BODY_BYTES && uncut < self.len() {
+            self.unsubmitted.push_back(uncut..self.len());
         }
         Ok(copied)
     }
@@ -60,15 +86,23 @@ impl Spool {
             self.buffer = vec![0; BUFFER_BYTES];
             return Ok(());
         }
-        self.file.write_all(&self.buffer[..self.filled])?;
+        (&*self.file).write_all(&self.buffer[..self.filled])?;
         self.written_bytes += self.filled as u64;
         self.filled = 0;
+        while let Some(range) = self.unsubmitted.pop_front_if(|range| range.end <= self.written_bytes) {
+            self.ahead.submit(range);
+        }
         Ok(())
     }
 
     /// The `size_bytes` bytes from `offset`. `window` is kept between bodies: neighbours are often read one after the other.
     pub(super) fn read<'a>(&'a self, offset: u64, size_bytes: u64, window: &'a mut Window) -> BodyReader<'a> {
         BodyReader { spool: self, window, offset, end: offset + size_bytes }
+    }
+
+    /// The same bytes as gzip members, where they were compressed ahead. Waits for what is being compressed.
+    pub(super) fn packed(&self, offset: u64, size_bytes: u64) -> Option<Box<dyn Read + '_>> {
+        self.ahead.read(offset, size_bytes)
     }
 
     fn read_at(&self, into: &mut [u8], offset: u64) -> io::Result<usize> {
@@ -120,10 +154,11 @@ impl Read for BodyReader<'_> {
             return Ok(0);
         }
         let into = &mut into[..ask];
-        let count = if ask >= WINDOW_BYTES {
+        let is_ahead = !self.window.at(self.offset).is_empty();
+        let count = if ask >= DIRECT_BYTES && !is_ahead {
             self.spool.read_at(into, self.offset)?
         } else {
-            if self.window.at(self.offset).is_empty() {
+            if !is_ahead {
                 self.window.bytes.resize(WINDOW_BYTES, 0);
                 self.window.filled = 0;
                 self.window.filled = self.spool.read_at(&mut self.window.bytes, self.offset)?;

@@ -7,6 +7,7 @@
 mod bare;
 mod created;
 mod memory;
+mod rendering;
 mod report;
 mod requests;
 mod speed;
@@ -43,20 +44,28 @@ enum Part {
     Memory,
     /// From the bytes of an image to sealed content.
     Unpack,
+    /// From the folders of registry+v1 bundles to objects.
+    Rendering,
 }
 
 #[tokio::main]
 async fn main() -> ExitCode {
+    if std::env::args_os().nth(1).is_some_and(|argument| argument == rendering::CHILD) {
+        return exit(rendering::child_main(std::env::args_os().skip(2)));
+    }
     let arguments = Arguments::parse();
     rukpak_tests::tools::use_ring();
     if cfg!(debug_assertions) {
         eprintln!("bench: these programs are not optimised; use cargo run --release (make bench does)");
     }
-    match measure(&arguments).await {
-        Ok(rows) => {
-            println!("{}", if arguments.json { report::json(&rows) } else { report::table(&rows) });
-            ExitCode::SUCCESS
-        }
+    let print =
+        |rows: Vec<Row>| println!("{}", if arguments.json { report::json(&rows) } else { report::table(&rows) });
+    exit(measure(&arguments).await.map(print))
+}
+
+fn exit(result: Result<()>) -> ExitCode {
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("error: {error:#}");
             ExitCode::FAILURE
@@ -77,6 +86,9 @@ async fn measure(arguments: &Arguments) -> Result<Vec<Row>> {
     }
     if wanted(Part::Unpack) {
         rows.extend(unpack::measure(rounds).await?);
+    }
+    if wanted(Part::Rendering) {
+        rows.extend(tokio::task::spawn_blocking(move || rendering::measure(rounds)).await??);
     }
     Ok(rows)
 }

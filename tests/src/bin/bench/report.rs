@@ -28,6 +28,10 @@ pub(crate) enum Unit {
     Mebibytes,
     /// Millions of bytes a second.
     MegabytesPerSecond,
+    /// Bundles a second.
+    BundlesPerSecond,
+    /// Milliseconds for each mebibyte.
+    MillisecondsPerMebibyte,
 }
 
 /// A bound on a figure, in its unit.
@@ -45,11 +49,13 @@ impl Unit {
             Self::Milliseconds => "ms",
             Self::Mebibytes => "MiB",
             Self::MegabytesPerSecond => "MB/s",
+            Self::BundlesPerSecond => "bundles/s",
+            Self::MillisecondsPerMebibyte => "ms/MiB",
         }
     }
 
     fn text(self, value: f64) -> String {
-        let digits = usize::from(self == Self::Mebibytes);
+        let digits = usize::from(matches!(self, Self::Mebibytes | Self::MillisecondsPerMebibyte));
         format!("{value:.digits$} {}", self.symbol())
     }
 }

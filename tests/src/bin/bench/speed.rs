@@ -208,8 +208,8 @@ impl<'a> Bench<'a> {
                     auth: git::Auth::None,
                     insecure_skip_verify: false,
                 };
-                let commit = self.fetcher.resolve(&request).await?;
-                self.fetcher.fetch(&request, &commit).await?;
+                let resolved = self.fetcher.resolve(request).await?;
+                self.fetcher.fetch(resolved).await?;
             }
         }
         Ok(start.elapsed())

@@ -10,13 +10,12 @@ use k8s_openapi::api::admissionregistration::v1::ValidatingWebhookConfiguration;
 use k8s_openapi::api::core::v1::Secret;
 use kube::api::{Patch, PatchParams};
 use kube::{Api, Client};
+use rukpak_certificates::authority::{self, issue};
+use rukpak_certificates::{Data, identity};
 use rustls::pki_types::CertificateDer;
 use serde_json::json;
 
 use super::Settings;
-use crate::certificates::authority::{self, issue};
-use crate::certificates::identity;
-use crate::certificates::stored::Data;
 use crate::{CONFIGURATION, WEBHOOKS};
 
 const FIELD_MANAGER: &str = "rukpak-webhook";

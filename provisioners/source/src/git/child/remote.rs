@@ -1,17 +1,18 @@
-//! Talking to the server: find the commit, bring its objects.
+//! Talking to the server: connect, and bring the objects of a commit.
 
 use std::cell::{Cell, RefCell};
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::rc::Rc;
 
 use git2::{
     AutotagOption, CertificateCheckStatus, Cred, CredentialType, Direction, ErrorClass, ErrorCode, FetchOptions, Oid,
-    ProxyOptions, RemoteCallbacks, RemoteConnection, RemoteRedirect, Repository,
+    ProxyOptions, RemoteCallbacks, RemoteRedirect, Repository,
 };
 use rukpak_content::{Limit, LimitExceeded, Limits};
 
-use crate::git::access::{Access, Login, Wanted};
+use super::heads::Heads;
+use super::{Error, latency};
+use crate::git::access::{Access, Login};
 use crate::git::{Class, Commit, Failure, Step};
 
 /// A server that refuses a login asks again, for ever; libgit2 asks us each time.
@@ -24,42 +25,32 @@ const NO_REPOSITORY: [&str; 3] =
 /// Where fetched tips would be written; nothing is, objects are looked up by name.
 const LOCAL_REF: &str = "refs/rukpak/fetched";
 
-/// The commit that the request's reference means at the moment.
-pub(super) fn resolve(access: &Access, folder: &Path, limits: &Limits) -> Result<Commit, Failure> {
-    let name = match &access.wanted {
-        Wanted::Commit(commit) => return Ok(commit.clone()),
-        Wanted::Ref(name) => name,
-    };
-    let talk = Talk::new(access, limits);
-    let connected = repository(folder).and_then(|repository| {
-        let mut remote = repository.remote_anonymous(&access.address.url)?;
-        let connection = remote.connect_auth(Direction::Fetch, Some(talk.callbacks()), Some(proxy()))?;
-        advertised(&connection)
-    });
-    let heads = connected.map_err(|error| talk.explain(&error))?;
-    let oid = find(&heads, name).ok_or_else(|| unknown(access, name, &heads))?;
-    commit_of(oid)
-}
-
-/// A bare repository in `folder` that holds `commit` and everything below it.
-///
-/// The cheapest way the server offers: the tip of an advertised ref, then the commit by name, then all heads, then all tags.
-pub(super) fn fetch(access: &Access, commit: &Commit, folder: &Path, limits: &Limits) -> Result<Repository, Failure> {
-    let talk = Talk::new(access, limits);
-    let attempt = || -> Result<Repository, Failure> {
-        let repository = repository(folder).map_err(|error| talk.explain(&error))?;
-        let wanted = Oid::from_str(commit.as_str()).map_err(|error| talk.explain(&error))?;
-        talk.bring(&repository, wanted)?;
+/// An empty bare repository in `folder`.
+pub(super) fn repository(access: &Access, folder: &Path) -> Result<Repository, Failure> {
+    let made = Repository::init_bare(folder.join("repository")).and_then(|repository| {
+        // The only way to tell the first connection; fetch options come too late for it.
+        repository.config()?.set_bool("http.followRedirects", false)?;
         Ok(repository)
-    };
-    attempt()
+    });
+    made.map_err(|error| Talk::new(access, &Limits::default()).explain(&error))
 }
 
-fn repository(folder: &Path) -> Result<Repository, git2::Error> {
-    let repository = Repository::init_bare(folder.join("repository"))?;
-    // The only way to tell the first connection; fetch options come too late for it.
-    repository.config()?.set_bool("http.followRedirects", false)?;
-    Ok(repository)
+/// Connects, lets `choose` name a commit in view of what the server has, and brings it and everything below it.
+///
+/// The cheapest way the server offers: the tip of an advertised ref, then the commit by name, both over the connection that is
+/// there; then all heads, then all tags.
+pub(super) fn fetch(
+    access: &Access,
+    repository: &Repository,
+    limits: &Limits,
+    choose: impl FnOnce(&Heads) -> Result<Commit, Error>,
+) -> Result<Commit, Error> {
+    Talk::new(access, limits).bring(repository, choose)
+}
+
+fn oid(commit: &Commit) -> Result<Oid, Failure> {
+    // Not to be expected: a commit's name is always one.
+    Oid::from_str(commit.as_str()).map_err(|error| Failure::new(Step::Checkout, Class::Invalid, error.message()))
 }
 
 /// The proxy of the environment, which the parent chose.
@@ -88,14 +79,20 @@ impl<'a> Talk<'a> {
         Self { access, maximum_bytes: limits.git_bytes, notes: Rc::default() }
     }
 
-    fn bring(&self, repository: &Repository, wanted: Oid) -> Result<(), Failure> {
-        let refused = self.first(repository, wanted).map_err(|error| self.explain(&error))?;
+    /// Over what was chosen on the first connection, then over all there is.
+    fn bring(
+        &self,
+        repository: &Repository,
+        choose: impl FnOnce(&Heads) -> Result<Commit, Error>,
+    ) -> Result<Commit, Error> {
+        let (commit, refused) = self.first(repository, choose)?;
+        let wanted = oid(&commit)?;
         for specs in ["+refs/heads/*:refs/rukpak/heads/*", "+refs/tags/*:refs/rukpak/tags/*"] {
             if repository.find_commit(wanted).is_ok() {
-                return Ok(());
+                return Ok(commit);
             }
             if let Some(error) = refused.as_ref().filter(|_| self.notes.too_large.get()) {
-                return Err(self.explain(error));
+                return Err(self.explain(error).into());
             }
             // Not passed over: a server that breaks off is not one that lacks the commit.
             let mut options = self.options(0);
@@ -104,30 +101,29 @@ impl<'a> Talk<'a> {
                 .and_then(|mut remote| remote.download(&[specs], Some(&mut options)))
                 .map_err(|error| self.explain(&error))?;
         }
-        repository.find_commit(wanted).map(|_| ()).map_err(|_| self.gone(repository, wanted))
+        repository.find_commit(wanted).map_err(|_| self.gone(repository, wanted))?;
+        Ok(commit)
     }
 
     /// The cheap attempt: one commit deep, by the name of a ref or of the commit. Servers allow the latter or not, some do not
     /// offer depth; which is only known by trying. So only a failure to connect is an error, the rest is returned as a value.
-    fn first(&self, repository: &Repository, wanted: Oid) -> Result<Option<git2::Error>, git2::Error> {
+    fn first(
+        &self,
+        repository: &Repository,
+        choose: impl FnOnce(&Heads) -> Result<Commit, Error>,
+    ) -> Result<(Commit, Option<git2::Error>), Error> {
+        let failed = |error| self.explain(&error);
         // Before the connection, so that it is dropped after it: the connection calls back through it.
         let mut options = self.options(1);
-        let mut remote = repository.remote_anonymous(&self.access.address.url)?;
-        let mut connection = remote.connect_auth(Direction::Fetch, Some(self.callbacks()), Some(proxy()))?;
-        let heads = advertised(&connection)?;
-        let source = self.tip(&heads, wanted).unwrap_or_else(|| wanted.to_string());
-        Ok(connection.remote().download(&[format!("+{source}:{LOCAL_REF}")], Some(&mut options)).err())
-    }
-
-    /// A ref whose tip is the wanted commit: the requested one if it still is, else any.
-    fn tip(&self, heads: &[(String, Oid)], wanted: Oid) -> Option<String> {
-        if let Wanted::Ref(name) = &self.access.wanted
-            && find(heads, name) == Some(wanted)
-        {
-            return Some(name.clone());
-        }
-        let (name, _) = heads.iter().find(|(name, oid)| *oid == wanted && git2::Reference::is_valid_name(name))?;
-        Some(name.clone())
+        let mut remote = repository.remote_anonymous(&self.access.address.url).map_err(failed)?;
+        let connected = remote.connect_auth(Direction::Fetch, Some(self.callbacks()), Some(proxy()));
+        let mut connection = connected.map_err(failed)?;
+        latency::lower();
+        let heads = Heads::read(&connection).map_err(failed)?;
+        let commit = choose(&heads)?;
+        let source = heads.tip(&self.access.wanted, oid(&commit)?).unwrap_or_else(|| commit.to_string());
+        let fetched = connection.remote().download(&[format!("+{source}:{LOCAL_REF}")], Some(&mut options));
+        Ok((commit, fetched.err()))
     }
 
     /// For a fetch `depth` commits deep; 0 is all of them.
@@ -255,86 +251,5 @@ fn login_hint(login: &Login) -> &'static str {
         Login::None => "the repository is private or does not exist, set auth.secret if it is private",
         Login::Basic { .. } => "check username and password in the Secret",
         Login::Key { .. } => "check ssh-privatekey in the Secret: no passphrase, and known to the server",
-    }
-}
-
-/// Names and objects that the server tells of. Names that are not UTF-8 cannot be asked for, and are left out.
-fn advertised(connection: &RemoteConnection<'_, '_, '_>) -> Result<Vec<(String, Oid)>, git2::Error> {
-    let heads = connection.list()?.iter();
-    Ok(heads
-        .filter_map(|head| {
-            // git2 panics on a name that is not UTF-8, and offers no other way to the name.
-            let name = catch_unwind(AssertUnwindSafe(|| head.name().to_owned())).ok()?;
-            Some((name, head.oid()))
-        })
-        .collect())
-}
-
-/// What `name` points to, an annotated tag followed.
-fn find(heads: &[(String, Oid)], name: &str) -> Option<Oid> {
-    let peeled = format!("{name}^{{}}");
-    let at = |wanted: &str| heads.iter().find(|(name, _)| name == wanted).map(|(_, oid)| *oid);
-    at(&peeled).or_else(|| at(name)).filter(|oid| !oid.is_zero())
-}
-
-fn commit_of(oid: Oid) -> Result<Commit, Failure> {
-    oid.to_string().parse().map_err(|error| Failure::new(Step::Reference, Class::Invalid, format!("{error}")))
-}
-
-fn unknown(access: &Access, name: &str, heads: &[(String, Oid)]) -> Failure {
-    const SHOWN: usize = 5;
-    let shown = &access.shown;
-    let text = match (heads.is_empty(), name.strip_prefix("refs/heads/"), name.strip_prefix("refs/tags/")) {
-        (true, ..) => format!("{shown} is empty: push a commit first"),
-        (_, Some(branch), _) => format!("{shown} has no branch {branch:?}{}", some(heads, "refs/heads/", SHOWN)),
-        (_, _, Some(tag)) => format!("{shown} has no tag {tag:?}{}", some(heads, "refs/tags/", SHOWN)),
-        _ => format!("{shown} has no default branch: name a branch, tag or commit"),
-    };
-    Failure::new(Step::Clone, Class::NotFound, text)
-}
-
-/// A few names that there are, since most unknown names are misspelt.
-fn some(heads: &[(String, Oid)], prefix: &str, count: usize) -> String {
-    let names = heads.iter().filter_map(|(name, _)| name.strip_prefix(prefix)).filter(|name| !name.ends_with("^{}"));
-    let mut names: Vec<&str> = names.take(count + 1).collect();
-    let more = if names.len() > count { ", …" } else { "" };
-    names.truncate(count);
-    if names.is_empty() { String::new() } else { format!(": it has {}{more}", names.join(", ")) }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn oid(digit: char) -> Oid {
-        Oid::from_str(&digit.to_string().repeat(40)).unwrap()
-    }
-
-    fn heads() -> Vec<(String, Oid)> {
-        let table = [
-            ("HEAD", '1'),
-            ("refs/heads/main", '1'),
-            ("refs/tags/v1", '2'),
-            ("refs/tags/v1^{}", '3'),
-            ("refs/tags/v2", '4'),
-        ];
-        table.map(|(name, digit)| (name.to_owned(), oid(digit))).into()
-    }
-
-    #[test]
-    fn annotated_tags_are_followed() {
-        let table =
-            [("HEAD", Some('1')), ("refs/tags/v1", Some('3')), ("refs/tags/v2", Some('4')), ("refs/heads/v1", None)];
-        for (name, digit) in table {
-            assert_eq!(find(&heads(), name), digit.map(oid), "{name}");
-        }
-        assert_eq!(find(&[("HEAD".into(), oid('0'))], "HEAD"), None);
-    }
-
-    #[test]
-    fn an_unknown_name_is_told_with_what_there_is() {
-        assert_eq!(some(&heads(), "refs/tags/", 5), ": it has v1, v2");
-        assert_eq!(some(&heads(), "refs/tags/", 1), ": it has v1, …");
-        assert_eq!(some(&heads(), "refs/none/", 5), "");
     }
 }

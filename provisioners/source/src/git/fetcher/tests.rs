@@ -8,7 +8,7 @@ use rukpak_content::Limit;
 use tempfile::TempDir;
 
 use super::*;
-use crate::git::{Auth, Class, Reference};
+use crate::git::{Auth, Class, Commit, Reference};
 
 const NAME: &str = "0123456789abcdef0123456789abcdef01234567";
 
@@ -32,9 +32,9 @@ fn request() -> Request {
     }
 }
 
-async fn resolve(script: &str) -> Result<Commit, Error> {
+async fn resolve(script: &str) -> Result<Resolved, Error> {
     let folder = TempDir::new().unwrap();
-    fetcher(folder.path(), script, Limits::default()).resolve(&request()).await
+    fetcher(folder.path(), script, Limits::default()).resolve(request()).await
 }
 
 fn alive(pid: &str) -> bool {
@@ -57,14 +57,14 @@ fn chain(error: &Error) -> String {
 async fn a_commit_is_resolved_without_a_child() {
     let folder = TempDir::new().unwrap();
     let request = Request { reference: Reference::Commit(NAME.into()), ..request() };
-    let commit = fetcher(folder.path(), "exit 1", Limits::default()).resolve(&request).await.unwrap();
-    assert_eq!(commit.as_str(), NAME);
+    let resolved = fetcher(folder.path(), "exit 1", Limits::default()).resolve(request).await.unwrap();
+    assert_eq!(resolved.commit().as_str(), NAME);
 }
 
 #[tokio::test]
 async fn the_answer_is_the_first_line() {
     let script = format!(r#"read line; echo '{{"Done":"{NAME}"}}'"#);
-    assert_eq!(resolve(&script).await.unwrap().as_str(), NAME);
+    assert_eq!(resolve(&script).await.unwrap().commit().as_str(), NAME);
     let refusal = r#"read line; echo '{"Failed":{"step":"Clone","class":"NotFound","message":"no branch"}}'"#;
     let error = resolve(refusal).await.unwrap_err();
     assert_eq!((error.class(), chain(&error)), (Class::NotFound, "bundle unpack git clone error: no branch".into()));
@@ -78,18 +78,17 @@ async fn the_environment_is_empty_but_for_what_is_needed() {
         "/usr/bin/env > {0}; /bin/cat $SSL_CERT_FILE > {0}.pem; read line; echo \"$line\" > {0}.task; echo '{{\"Done\":\"{NAME}\"}}'",
         seen.display()
     );
-    fetcher(folder.path(), &script, Limits::default()).resolve(&request()).await.unwrap();
+    fetcher(folder.path(), &script, Limits::default()).resolve(request()).await.unwrap();
     let text = fs::read_to_string(&seen).unwrap();
     for line in text.lines() {
         let name = line.split('=').next().unwrap();
         // PWD, SHLVL and _ are the shell's own.
-        let expected = ["HOME", "SSL_CERT_FILE", "PWD", "SHLVL", "_"].contains(&name);
+        let expected = ["HOME", "SSL_CERT_FILE", "SSL_CERT_DIR", "PWD", "SHLVL", "_"].contains(&name);
         assert!(expected || name.to_lowercase().ends_with("_proxy"), "{line}");
     }
     assert!(fs::read_to_string(seen.with_extension("pem")).unwrap().ends_with("\nEXTRA"));
     assert!(fs::read_to_string(seen.with_extension("task")).unwrap().contains("secret"));
-    let left = fs::read_dir(folder.path()).unwrap().filter(|entry| entry.as_ref().unwrap().path().is_dir()).count();
-    assert!(left <= 1, "only the folder that is being removed may be there");
+    assert!(folders(folder.path()) <= 1, "only the folder that is being removed may be there");
 }
 
 #[tokio::test]
@@ -102,7 +101,6 @@ async fn a_child_without_an_answer_is_an_error_that_says_how_it_ended() {
         ("kill -SEGV $$", "signal: 11"),
         ("kill -XFSZ $$", "--limit-git-bytes"),
         ("kill -XCPU $$", "--limit-git-seconds"),
-        (&format!("read line; echo '{{\"Done\":\"{NAME}\"}}'; exit 4"), "exit status: 4"),
     ];
     for (script, words) in table {
         let text = chain(&resolve(script).await.unwrap_err());
@@ -137,10 +135,71 @@ async fn the_tar_is_read_as_untrusted() {
     ];
     for (tail, class, word) in table {
         let script = format!("read line; echo '{{\"Done\":\"{NAME}\"}}'; {tail}");
-        let error = fetcher(folder.path(), &script, Limits::default()).fetch(&request(), &commit).await.unwrap_err();
+        let error = fetcher(folder.path(), &script, Limits::default())
+            .fetch(Resolved::pinned(request(), commit.clone()))
+            .await
+            .unwrap_err();
         assert_eq!(error.class(), class, "{tail}: {}", chain(&error));
         assert!(chain(&error).contains(word), "{}", chain(&error));
     }
+}
+
+/// A child that resolves, and runs `tail` when it is told to go on.
+fn session(tail: &str) -> String {
+    let done = format!(r#"echo '{{"Done":"{NAME}"}}'"#);
+    format!(r#"read task; {done}; read action; [ "$action" = '{{"Fetch":"{NAME}"}}' ] || exit 9; {tail}"#)
+}
+
+#[tokio::test]
+async fn one_child_resolves_and_fetches() {
+    let folder = TempDir::new().unwrap();
+    let tar = folder.path().join("good.tar");
+    let mut builder = tar::Builder::new(Vec::new());
+    let mut header = tar::Header::new_gnu();
+    header.set_size(1);
+    header.set_mode(0o644);
+    builder.append_data(&mut header, "file", &b"x"[..]).unwrap();
+    fs::write(&tar, builder.into_inner().unwrap()).unwrap();
+    let done = format!(r#"echo '{{"Done":"{NAME}"}}'; /bin/cat {}"#, tar.display());
+    let fetcher = fetcher(folder.path(), &session(&done), Limits::default());
+    let resolved = fetcher.resolve(request()).await.unwrap();
+    assert_eq!(resolved.commit().as_str(), NAME);
+    fetcher.fetch(resolved).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_child_may_fail_after_it_resolved() {
+    let refusal = r#"echo '{"Failed":{"step":"Checkout","class":"NotFound","message":"gone"}}'"#;
+    let refused = format!("checkout commit {NAME:?}: gone");
+    for (tail, words) in [("exit 4", "exit status: 4"), ("kill -XCPU $$", "--limit-git-seconds"), (refusal, &refused)] {
+        let folder = TempDir::new().unwrap();
+        let fetcher = fetcher(folder.path(), &session(tail), Limits::default());
+        let resolved = fetcher.resolve(request()).await.unwrap();
+        let text = chain(&fetcher.fetch(resolved).await.unwrap_err());
+        assert!(text.contains(words), "{tail}: {text}");
+    }
+}
+
+#[tokio::test]
+async fn dropping_what_was_resolved_kills_and_cleans_up() {
+    let folder = TempDir::new().unwrap();
+    let pid = folder.path().join("pid");
+    let script = format!("echo $$ > {}; {}", pid.display(), session("exit 0"));
+    let resolved = fetcher(folder.path(), &script, Limits::default()).resolve(request()).await.unwrap();
+    let pid = fs::read_to_string(pid).unwrap();
+    assert!(alive(&pid));
+    drop(resolved);
+    gone(&pid, folder.path()).await;
+}
+
+#[tokio::test]
+async fn a_connection_that_was_idle_for_long_is_not_used() {
+    let folder = TempDir::new().unwrap();
+    let fetcher = fetcher(folder.path(), &session("exit 4"), Limits::default());
+    let mut resolved = fetcher.resolve(request()).await.unwrap();
+    resolved.age(Duration::from_mins(1));
+    let (.., run) = resolved.into_parts();
+    assert!(run.is_none());
 }
 
 #[tokio::test]
@@ -149,7 +208,7 @@ async fn the_deadline_kills() {
     let pid = folder.path().join("pid");
     let script = format!("echo $$ > {}; exec /bin/sleep 1000", pid.display());
     let limits = Limits { git_time: Duration::from_secs(1), ..Limits::default() };
-    let error = fetcher(folder.path(), &script, limits).resolve(&request()).await.unwrap_err();
+    let error = fetcher(folder.path(), &script, limits).resolve(request()).await.unwrap_err();
     match &error {
         Error::Limit { source } => assert_eq!((source.limit, source.maximum), (Limit::GitTime, 1)),
         other => panic!("{other}"),
@@ -166,7 +225,7 @@ async fn dropping_the_future_kills_and_cleans_up() {
     let fetcher = fetcher(folder.path(), &script, Limits::default());
     let request = request();
     tokio::select! {
-        result = fetcher.resolve(&request) => panic!("{result:?}"),
+        result = fetcher.resolve(request) => panic!("{result:?}"),
         () = until(|| pid.exists()) => {}
     }
     gone(&fs::read_to_string(pid).unwrap(), folder.path()).await;
@@ -174,8 +233,13 @@ async fn dropping_the_future_kills_and_cleans_up() {
 
 /// Waits until the process and its folder are gone.
 async fn gone(pid: &str, folder: &Path) {
-    let folders = || fs::read_dir(folder).unwrap().any(|entry| entry.unwrap().path().is_dir());
-    until(|| !alive(pid) && !folders()).await;
+    until(|| !alive(pid) && folders(folder) == 0).await;
+}
+
+/// How many children have a folder.
+fn folders(stage_dir: &Path) -> usize {
+    let entries = fs::read_dir(stage_dir).unwrap().map(|entry| entry.unwrap().file_name());
+    entries.filter(|name| name.to_str().unwrap().starts_with("git-")).count()
 }
 
 async fn until(condition: impl Fn() -> bool) {

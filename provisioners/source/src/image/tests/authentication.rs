@@ -63,6 +63,64 @@ async fn basic_logins_work_and_without_one_the_error_says_what_to_do() {
     }
 }
 
+/// Logins of both kinds of secret for `host`, in the order in which they are tried.
+fn logins(host: &str) -> Credentials {
+    let mut all = Credentials::from_dockercfg(
+        format!(r#"{{"{host}/team":{{"username":"first","password":"m4rked-1"}}}}"#).as_bytes(),
+    )
+    .unwrap();
+    for (user, password) in [("second", "m4rked-2"), ("user", "hush"), ("last", "m4rked-3")] {
+        let json = format!(r#"{{"auths":{{"{host}":{{"username":"{user}","password":"{password}"}}}}}}"#);
+        all.extend(Credentials::from_docker_config_json(json.as_bytes()).unwrap());
+    }
+    all
+}
+
+#[tokio::test]
+async fn logins_are_tried_in_order_until_one_is_accepted() {
+    // By the registry itself,
+    let (image, wanted) = (Image::small(), basic("user", "hush"));
+    let server = Server::start(move |seen| guarded(seen, &wanted, Answer::basic(), &image)).await;
+    let reference = format!("{}/team/app:v1", server.host());
+    assert!(pull(&puller(&[&server]), &reference, &logins(&server.host())).await.is_ok());
+    let mut given: Vec<_> = server.seen().into_iter().map(|seen| seen.authorization).collect();
+    given.dedup();
+    let expected =
+        [None, Some(basic("first", "m4rked-1")), Some(basic("second", "m4rked-2")), Some(basic("user", "hush"))];
+    assert_eq!(given, expected);
+    // or by the service that gives out its tokens.
+    let (image, wanted) = (Image::small(), basic("user", "hush"));
+    let realm = Server::start(move |seen| match seen.authorization.as_ref() {
+        Some(login) if *login == wanted => Answer::new(200, r#"{"token":"tok-4711"}"#),
+        _ => Answer::new(401, ""),
+    })
+    .await;
+    let challenge = Answer::bearer(&format!("http://{}/", realm.host()));
+    let server = Server::start(move |seen| guarded(seen, BEARER, challenge.clone(), &image)).await;
+    let reference = format!("{}/team/app:v1", server.host());
+    assert!(pull(&puller(&[&server]), &reference, &logins(&server.host())).await.is_ok());
+    assert_eq!(realm.seen().len(), 3);
+}
+
+#[tokio::test]
+async fn when_every_login_is_refused_the_error_says_so_and_shows_none() {
+    let server = Server::start(|seen| {
+        let echo = seen.authorization.clone().unwrap_or_default();
+        let body = format!(r#"{{"errors":[{{"code":"DENIED","message":"{echo} m4rked-1 m4rked-2 m4rked-3 hush"}}]}}"#);
+        Answer { body: body.into_bytes(), ..Answer::basic() }
+    })
+    .await;
+    let reference = format!("{}/team/app:v1", server.host());
+    let refusal = pull(&puller(&[&server]), &reference, &logins(&server.host())).await.unwrap_err();
+    assert_eq!((refusal.class(), server.seen().len()), (Class::Unauthorized, 5));
+    let text = everything(&refusal);
+    assert!(text.contains("none of the matching logins"), "{text}");
+    for secret in ["m4rked", "hush", &basic("last", "m4rked-3")[6..]] {
+        assert!(!text.contains(secret), "{text}");
+    }
+    assert!(!format!("{:?}", logins("quay.io")).contains("m4rked"));
+}
+
 #[tokio::test]
 async fn a_redirect_to_another_host_takes_no_secret_along() {
     let image = Image::small();

@@ -1,11 +1,6 @@
 //! Registries that refuse, break, lie or say nothing.
 
-use std::sync::Arc;
-
-use tokio_rustls::TlsAcceptor;
-use tokio_rustls::rustls::ServerConfig;
-use tokio_rustls::rustls::pki_types::PrivateKeyDer;
-
+use super::server::certificate;
 use super::*;
 
 async fn refusal(options: PullerOptions, host: &str) -> Error {
@@ -130,23 +125,9 @@ async fn bad_references_are_refused_without_asking_anyone() {
     }
 }
 
-/// A server certificate for 127.0.0.1 and the PEM of who signed it.
-fn certificate() -> (TlsAcceptor, Vec<u8>) {
-    let key = rcgen::generate_simple_self_signed(vec!["127.0.0.1".to_owned()]).unwrap();
-    let private = PrivateKeyDer::try_from(key.signing_key.serialize_der()).unwrap();
-    let provider = Arc::new(tokio_rustls::rustls::crypto::ring::default_provider());
-    let config = ServerConfig::builder_with_provider(provider)
-        .with_safe_default_protocol_versions()
-        .unwrap()
-        .with_no_client_auth()
-        .with_single_cert(vec![key.cert.der().clone()], private)
-        .unwrap();
-    (TlsAcceptor::from(Arc::new(config)), key.cert.pem().into_bytes())
-}
-
 #[tokio::test]
 async fn tls_needs_an_authority_we_trust_and_is_not_given_up() {
-    let (tls, authority) = certificate();
+    let (tls, authority) = certificate("127.0.0.1");
     let plain = Server::start(|_| Answer::new(200, "")).await;
     let (image, to) = (Image::small(), format!("http://{}/", plain.host()));
     let server = Server::start_with(Some(tls), move |seen| {

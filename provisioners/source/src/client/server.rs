@@ -1,4 +1,4 @@
-//! A registry that does what a test tells it to, over real sockets.
+//! A web server that does what a test tells it to, over real sockets. Used by the tests of images and of http.
 
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
@@ -8,72 +8,88 @@ use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 use tokio_rustls::TlsAcceptor;
+use tokio_rustls::rustls::ServerConfig;
+use tokio_rustls::rustls::pki_types::PrivateKeyDer;
 
 /// A request as it came in.
 #[derive(Clone, Debug)]
-pub(super) struct Seen {
-    pub(super) target: String,
-    pub(super) authorization: Option<String>,
+pub(crate) struct Seen {
+    pub(crate) target: String,
+    pub(crate) authorization: Option<String>,
 }
 
 /// What to send back.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Answer {
-    pub(super) status: u16,
-    pub(super) headers: Vec<(&'static str, String)>,
-    pub(super) body: Vec<u8>,
+pub(crate) struct Answer {
+    pub(crate) status: u16,
+    pub(crate) headers: Vec<(&'static str, String)>,
+    pub(crate) body: Vec<u8>,
     /// Hang up after this much of the body.
-    pub(super) cut: Option<usize>,
+    pub(crate) cut: Option<usize>,
     /// Say nothing more after what was sent, and keep the connection.
-    pub(super) hang: bool,
+    pub(crate) hang: bool,
 }
 
 impl Answer {
-    pub(super) fn new(status: u16, body: impl Into<Vec<u8>>) -> Self {
+    pub(crate) fn new(status: u16, body: impl Into<Vec<u8>>) -> Self {
         Self { status, body: body.into(), ..Self::default() }
     }
 
-    pub(super) fn header(mut self, name: &'static str, value: impl Into<String>) -> Self {
+    pub(crate) fn header(mut self, name: &'static str, value: impl Into<String>) -> Self {
         self.headers.push((name, value.into()));
         self
     }
 
-    pub(super) fn redirect(to: String) -> Self {
+    pub(crate) fn redirect(to: String) -> Self {
         Self::new(307, "").header("Location", to)
     }
 
-    pub(super) fn bearer(realm: &str) -> Self {
+    pub(crate) fn bearer(realm: &str) -> Self {
         Self::new(401, "").header(
             "WWW-Authenticate",
             format!("Bearer realm=\"{realm}\",service=\"test\",scope=\"repository:other:push\""),
         )
     }
 
-    pub(super) fn basic() -> Self {
+    pub(crate) fn basic() -> Self {
         Self::new(401, "").header("WWW-Authenticate", "Basic realm=\"test\"")
     }
 }
 
 /// The header that proves a login.
-pub(super) fn basic(username: &str, password: &str) -> String {
+pub(crate) fn basic(username: &str, password: &str) -> String {
     format!("Basic {}", base64::engine::general_purpose::STANDARD.encode(format!("{username}:{password}")))
+}
+
+/// A server certificate for `name` and the PEM of who signed it.
+pub(crate) fn certificate(name: &str) -> (TlsAcceptor, Vec<u8>) {
+    let key = rcgen::generate_simple_self_signed(vec![name.to_owned()]).unwrap();
+    let private = PrivateKeyDer::try_from(key.signing_key.serialize_der()).unwrap();
+    let provider = Arc::new(tokio_rustls::rustls::crypto::ring::default_provider());
+    let config = ServerConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_no_client_auth()
+        .with_single_cert(vec![key.cert.der().clone()], private)
+        .unwrap();
+    (TlsAcceptor::from(Arc::new(config)), key.cert.pem().into_bytes())
 }
 
 type Handler = dyn Fn(&Seen) -> Answer + Send + Sync;
 
 /// Serves until it is dropped.
-pub(super) struct Server {
+pub(crate) struct Server {
     address: SocketAddr,
     seen: Arc<Mutex<Vec<Seen>>>,
     task: JoinHandle<()>,
 }
 
 impl Server {
-    pub(super) async fn start(handler: impl Fn(&Seen) -> Answer + Send + Sync + 'static) -> Self {
+    pub(crate) async fn start(handler: impl Fn(&Seen) -> Answer + Send + Sync + 'static) -> Self {
         Self::start_with(None, handler).await
     }
 
-    pub(super) async fn start_with(
+    pub(crate) async fn start_with(
         tls: Option<TlsAcceptor>,
         handler: impl Fn(&Seen) -> Answer + Send + Sync + 'static,
     ) -> Self {
@@ -102,11 +118,11 @@ impl Server {
     }
 
     /// `127.0.0.1:port`.
-    pub(super) fn host(&self) -> String {
+    pub(crate) fn host(&self) -> String {
         self.address.to_string()
     }
 
-    pub(super) fn seen(&self) -> Vec<Seen> {
+    pub(crate) fn seen(&self) -> Vec<Seen> {
         self.seen.lock().unwrap().clone()
     }
 }
@@ -124,6 +140,10 @@ where
     let mut head = Vec::new();
     while !head.ends_with(b"\r\n\r\n") {
         head.push(stream.read_u8().await.ok()?);
+        // A handshake of TLS is no HTTP.
+        if !head[0].is_ascii_uppercase() {
+            return None;
+        }
     }
     let head = String::from_utf8(head).ok()?;
     let target = head.split(' ').nth(1)?.to_owned();

@@ -9,8 +9,8 @@ use base64::prelude::BASE64_STANDARD;
 use k8s_openapi::ByteString;
 use rustls::pki_types::CertificateDer;
 
-use super::authority::Issued;
-use super::identity::{self, Identity, Validity};
+use crate::authority::Issued;
+use crate::identity::{self, Identity, Validity};
 
 /// Key of the authorities' certificates, newest first.
 pub const AUTHORITIES: &str = "ca.crt";
@@ -112,6 +112,12 @@ impl Stored {
         validity.from + third(validity.span())
     }
 
+    /// The content with those authorities `beside` it that are valid still.
+    pub fn beside(&self, beside: &[CertificateDer<'static>], now: SystemTime) -> Data {
+        let newest = self.authorities.get(..1).unwrap_or_default();
+        Data { authorities: pem(newest) + &pem(&valid(beside, now)), ..self.data.clone() }
+    }
+
     /// The content without older authorities.
     pub fn pruned(&self) -> Data {
         let newest = self.authorities.get(..1).unwrap_or_default();
@@ -122,13 +128,11 @@ impl Stored {
 impl Data {
     /// What was issued, with those authorities beside it that are valid still.
     pub fn new(issued: Issued, beside: &[CertificateDer<'static>], now: SystemTime) -> Self {
-        let valid: Vec<_> = beside
-            .iter()
-            .filter(|authority| Validity::of(authority).is_ok_and(|validity| validity.until > now))
-            .take(AUTHORITIES_MAX - 1)
-            .cloned()
-            .collect();
-        Self { authorities: issued.authority + &pem(&valid), certificate: issued.certificate, key: issued.key }
+        Self {
+            authorities: issued.authority + &pem(&valid(beside, now)),
+            certificate: issued.certificate,
+            key: issued.key,
+        }
     }
 
     /// The entries of the Secret.
@@ -148,6 +152,11 @@ impl fmt::Debug for Stored {
             .field("identity", &self.identity)
             .finish_non_exhaustive()
     }
+}
+
+fn valid(authorities: &[CertificateDer<'static>], now: SystemTime) -> Vec<CertificateDer<'static>> {
+    let is_valid = |authority: &&CertificateDer<'_>| Validity::of(authority).is_ok_and(|validity| validity.until > now);
+    authorities.iter().filter(is_valid).take(AUTHORITIES_MAX - 1).cloned().collect()
 }
 
 fn third(span: Duration) -> Duration {
@@ -172,10 +181,13 @@ fn to_pem(der: &[u8]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::certificates::authority::issue;
-    use crate::certificates::service_names;
+    use crate::authority::issue;
 
     const HOUR: Duration = Duration::from_hours(1);
+
+    fn service_names(service: &str, namespace: &str) -> Vec<String> {
+        vec![format!("{service}.{namespace}.svc"), format!("{service}.{namespace}")]
+    }
 
     fn read(entries: &BTreeMap<String, ByteString>, now: SystemTime) -> Result<Stored, Unusable> {
         Stored::read(entries, &service_names("svc", "ns"), now)

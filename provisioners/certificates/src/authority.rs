@@ -8,10 +8,10 @@ use rcgen::{
 };
 use time::OffsetDateTime;
 
-use super::identity::since_epoch;
+use crate::identity::since_epoch;
 
 /// Clocks of API servers may be this much behind ours, or a tenth of the lifetime if that is less.
-const CLOCK_SKEW: Duration = Duration::from_mins(5);
+pub(crate) const CLOCK_SKEW: Duration = Duration::from_mins(5);
 
 /// What was made, as PEM text.
 pub struct Issued {
@@ -50,7 +50,7 @@ pub fn issue(names: &[String], lifetime: Duration, now: SystemTime) -> Result<Is
     let generate = || {
         let mut authority = CertificateParams::default();
         // Its own subject: clients that meet two authorities of one name have to try both.
-        let common_name = format!("rukpak-webhook-ca@{}", since_epoch(now).as_secs());
+        let common_name = format!("rukpak-ca@{}", since_epoch(now).as_secs());
         authority.distinguished_name.push(DnType::CommonName, common_name);
         authority.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
         authority.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::DigitalSignature];
@@ -58,7 +58,7 @@ pub fn issue(names: &[String], lifetime: Duration, now: SystemTime) -> Result<Is
         let authority = CertifiedIssuer::self_signed(authority, KeyPair::generate()?)?;
 
         let mut leaf = CertificateParams::new(names)?;
-        leaf.distinguished_name.push(DnType::CommonName, "rukpak-webhook");
+        leaf.distinguished_name.push(DnType::CommonName, "rukpak");
         leaf.key_usages = vec![KeyUsagePurpose::DigitalSignature];
         leaf.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
         leaf.use_authority_key_identifier_extension = true;
@@ -79,12 +79,11 @@ fn moment(time: SystemTime) -> Result<OffsetDateTime, Error> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::certificates::identity::{Identity, certificates};
-    use crate::certificates::service_names;
+    use crate::identity::{Identity, certificates};
 
     #[test]
     fn what_is_issued_is_trusted_by_its_authority_alone() {
-        let names = service_names("svc", "ns");
+        let names = ["svc.ns.svc", "svc.ns.svc.cluster.local", "svc.ns"].map(str::to_owned);
         let now = SystemTime::now();
         let lifetime = Duration::from_hours(1);
         let [one, two] = [(); 2].map(|()| issue(&names, lifetime, now).unwrap());

@@ -4,6 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
+use crate::authority;
 use rustls::RootCertStore;
 use rustls::client::WebPkiServerVerifier;
 use rustls::client::danger::ServerCertVerifier;
@@ -109,6 +110,11 @@ impl Validity {
         let at = |seconds: i64| SystemTime::UNIX_EPOCH + Duration::from_secs(u64::try_from(seconds).unwrap_or(0));
         let validity = parsed.validity();
         Ok(Self { from: at(validity.not_before.timestamp()), until: at(validity.not_after.timestamp()) })
+    }
+
+    /// When it was made, if we made it: before that moment lies the allowance for slow clocks.
+    pub fn made(&self) -> SystemTime {
+        self.from + authority::CLOCK_SKEW.min(self.span() / 11)
     }
 
     /// From the first moment to the last.

@@ -1,0 +1,17 @@
+//! Serving certificates that we make ourselves. No I/O: who uses this reads and writes the Secret, and says what time it is.
+//!
+//! ```text
+//! authority   an authority and the one certificate that it signs; its key is dropped on return
+//! identity    a certificate chain with its key, ready to be served
+//! stored      what a Secret holds: read, checked as a client would, written
+//! renewal     the next state of a Secret that others serve from: stage, then promote
+//! ```
+
+pub mod authority;
+pub mod identity;
+pub mod renewal;
+pub mod stored;
+
+pub use authority::{Issued, issue};
+pub use identity::{Identity, Validity};
+pub use stored::{Data, Stored, Unusable};

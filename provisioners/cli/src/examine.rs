@@ -1,0 +1,45 @@
+//! A tree of files to objects, findings and warnings.
+
+mod plain;
+mod registry;
+
+use rukpak_content::{BundleTree, Limits};
+use rukpak_plain::Object;
+
+use crate::args::RegistryArgs;
+use crate::finding::Finding;
+use crate::format::Format;
+
+/// What a bundle turned out to be. With findings there are no objects.
+#[derive(Debug, Default)]
+pub struct Examined {
+    /// The objects that it installs, as they are applied: without `status` and what only servers set.
+    pub objects: Vec<Object>,
+    /// Everything that refuses it.
+    pub findings: Vec<Finding>,
+    /// What does not refuse it but is not as its author thinks, one line each.
+    pub warnings: Vec<String>,
+}
+
+/// Whether a bundle is judged, or rendered as somebody wants it.
+#[derive(Clone, Copy, Debug)]
+pub enum Purpose<'a> {
+    /// Is there any way to install it?
+    Validate,
+    /// Can it be installed like this?
+    Render(&'a RegistryArgs),
+}
+
+/// Reads, validates and renders a bundle.
+pub fn examine(tree: &BundleTree, format: Format, purpose: Purpose<'_>, limits: &Limits) -> Examined {
+    let mut examined = match format {
+        Format::Plain => plain::examine(tree, limits),
+        Format::Registry => registry::examine(tree, purpose, limits),
+    };
+    let mut dropped = Vec::new();
+    for object in &mut examined.objects {
+        *object = object.without_server_fields(&mut dropped);
+    }
+    examined.warnings.extend(dropped.iter().map(ToString::to_string));
+    examined
+}

@@ -1,0 +1,46 @@
+//! plain+v0 bundles.
+
+use rukpak_content::{BundleTree, Entry, Limits};
+use rukpak_plain::manifests::{self, FOLDER, Loaded};
+use rukpak_plain::{Object, bundle};
+
+use super::Examined;
+use crate::finding::Finding;
+use crate::output::chain;
+
+pub(super) fn examine(tree: &BundleTree, limits: &Limits) -> Examined {
+    match bundle::load(tree, limits) {
+        Ok(Loaded { objects, warnings }) => {
+            let mut warnings: Vec<String> = warnings.iter().map(ToString::to_string).collect();
+            warnings.extend(objects.iter().find(|object| is_csv(object)).map(|csv| {
+                format!(
+                    "{}: a ClusterServiceVersion in a plain+v0 bundle is applied as it stands: for a registry+v1 bundle add metadata/annotations.yaml",
+                    csv.origin()
+                )
+            }));
+            Examined { objects, warnings, findings: Vec::new() }
+        }
+        Err(error) => Examined { findings: findings(tree, limits, &error), ..Examined::default() },
+    }
+}
+
+fn is_csv(object: &Object) -> bool {
+    object.kind() == "ClusterServiceVersion" && object.group() == "operators.coreos.com"
+}
+
+/// One finding for each file that is wrong, where `first` tells of the first one only.
+fn findings(tree: &BundleTree, limits: &Limits, first: &bundle::Error) -> Vec<Finding> {
+    let bundle::Error::Objects(error) = first else { return vec![Finding::new("load", chain(first))] };
+    let mut findings = Vec::new();
+    for (name, entry) in tree.list(FOLDER).into_iter().flatten() {
+        let read = match entry {
+            Entry::Directory => Err(manifests::Error::Subdirectory(name.to_owned())),
+            Entry::File { body, .. } => {
+                manifests::read_file(&format!("{FOLDER}/{name}"), body, limits, &mut Loaded::default())
+            }
+        };
+        findings.extend(read.err().map(|error| Finding::of_manifests(&error)));
+    }
+    // Something that no file by itself is guilty of.
+    if findings.is_empty() { vec![Finding::of_manifests(error)] } else { findings }
+}

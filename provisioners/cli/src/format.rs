@@ -1,0 +1,90 @@
+//! Which format a bundle has.
+
+use std::fmt;
+
+use clap::ValueEnum;
+use rukpak_content::{BundleTree, Entry, Limits};
+use rukpak_registry::metadata::Metadata;
+
+/// The annotation of `metadata/annotations.yaml` that names the format.
+const MEDIA_TYPE: &str = "operators.operatorframework.io.bundle.mediatype.v1";
+const METADATA: &str = "metadata";
+
+/// A format of bundles.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Format {
+    /// OLM's: manifests with a ClusterServiceVersion, and metadata
+    #[value(name = "registry+v1")]
+    Registry,
+    /// Static manifests
+    #[value(name = "plain+v0")]
+    Plain,
+}
+
+/// A format and how it was found out.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Detected {
+    /// The format.
+    pub format: Format,
+    /// Why this one, as the end of a sentence.
+    pub why: String,
+}
+
+impl Format {
+    /// The format of a tree: what its annotations say; without any, registry+v1 if there is a folder `metadata`.
+    ///
+    /// A media type that is neither is taken for registry+v1, whose readers ignore it.
+    pub fn detect(tree: &BundleTree, limits: &Limits) -> Detected {
+        if !matches!(tree.get(METADATA), Some(Entry::Directory)) {
+            return Detected { format: Self::Plain, why: "it has no folder metadata".to_owned() };
+        }
+        let media_type =
+            Metadata::read(tree, limits).ok().and_then(|metadata| metadata.annotations.get(MEDIA_TYPE).cloned());
+        let format = if media_type.as_deref() == Some("plain+v0") { Self::Plain } else { Self::Registry };
+        let why = match media_type {
+            Some(media_type) => format!("metadata/annotations.yaml says media type {media_type}"),
+            None => "it has a folder metadata".to_owned(),
+        };
+        Detected { format, why }
+    }
+}
+
+impl fmt::Display for Format {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(match self {
+            Self::Registry => "registry+v1",
+            Self::Plain => "plain+v0",
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use bytes::Bytes;
+    use rukpak_content::RelativePath;
+
+    use super::*;
+
+    fn detect(files: &[(&str, &'static str)]) -> Format {
+        let mut tree = BundleTree::new();
+        for (path, text) in files {
+            tree.add_file(RelativePath::new(path).unwrap(), false, Bytes::from_static(text.as_bytes()));
+        }
+        Format::detect(&tree, &Limits::default()).format
+    }
+
+    #[test]
+    fn the_media_type_decides_then_the_folder() {
+        const FILE: &str = "metadata/annotations.yaml";
+        assert_eq!(detect(&[("manifests/a.yaml", "")]), Format::Plain);
+        assert_eq!(detect(&[(FILE, "annotations: {}")]), Format::Registry);
+        assert_eq!(detect(&[("metadata/properties.yaml", "")]), Format::Registry);
+        assert_eq!(detect(&[(FILE, "a: [")]), Format::Registry);
+        let of = |text| detect(&[(FILE, text)]);
+        assert_eq!(
+            of("annotations: {operators.operatorframework.io.bundle.mediatype.v1: registry+v1}"),
+            Format::Registry
+        );
+        assert_eq!(of("annotations: {operators.operatorframework.io.bundle.mediatype.v1: plain+v0}"), Format::Plain);
+    }
+}

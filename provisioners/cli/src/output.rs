@@ -1,0 +1,190 @@
+//! stdout and stderr. Whoever reads them may stop reading: that ends the writing, not the process.
+
+use std::io::{self, BufWriter, Write};
+
+use rukpak_plain::Object;
+
+use crate::exit::Exit;
+
+/// Writes data to stdout and returns `exit`; [`Exit::Unknown`] if it cannot be written. A closed pipe is no failure: the
+/// reader has what it wanted.
+pub fn data(write: impl FnOnce(&mut dyn Write) -> io::Result<()>, exit: Exit) -> Exit {
+    let mut out = BufWriter::with_capacity(64 * 1024, io::stdout().lock());
+    match write(&mut out).and_then(|()| out.flush()) {
+        Ok(()) => exit,
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => exit,
+        Err(error) => {
+            talk(&format!("error: write to stdout: {error}"));
+            Exit::Unknown
+        }
+    }
+}
+
+/// Says something on stderr.
+pub fn talk(text: &str) {
+    // Nobody may be listening.
+    let _ = writeln!(io::stderr(), "{text}");
+}
+
+/// An error with all its causes, joined with `: `.
+pub fn chain(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(cause) = source {
+        text.push_str(": ");
+        text.push_str(&cause.to_string());
+        source = cause.source();
+    }
+    text
+}
+
+/// Writes objects as YAML, a document each. What kubectl, who reads YAML 1.1, makes of it are the same objects.
+pub fn yaml(out: &mut dyn Write, objects: &[Object]) -> io::Result<()> {
+    for object in objects {
+        let text = serde_saphyr::to_string(object).map_err(io::Error::other)?;
+        write!(out, "---\n{text}")?;
+    }
+    Ok(())
+}
+
+/// Writes objects as one JSON array.
+pub fn json(out: &mut dyn Write, objects: &[Object]) -> io::Result<()> {
+    serde_json::to_writer_pretty(&mut *out, objects)?;
+    out.write_all(b"\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use proptest::prelude::*;
+    use rukpak_content::Limits;
+    use rukpak_plain::{Origin, yaml};
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    /// Text that other readers of YAML take for something else, and text that is hard to write.
+    const TEXTS: &[&str] = &[
+        "",
+        " ",
+        "y",
+        "Yes",
+        "on",
+        "OFF",
+        "null",
+        "~",
+        "0755",
+        "0o17",
+        "0x1F",
+        "08",
+        "1_000",
+        "1e3",
+        ".5",
+        ".inf",
+        "-",
+        "--- a",
+        "---",
+        "...",
+        "<<",
+        "=",
+        "2001-01-01",
+        "190:20:30",
+        "a: b",
+        "a #b",
+        "#a",
+        "'",
+        "\"",
+        "\\",
+        "\t",
+        "a\tb",
+        "\ta",
+        "a\n",
+        "a\n\n",
+        "\na",
+        "\n",
+        "a\nb",
+        "a\n b\n",
+        "  a\nb",
+        "a \nb",
+        "a\n\nb\n",
+        "a\n---\nb",
+        "\u{7f}",
+        "\u{0}",
+        "\u{85}",
+        "\u{feff}",
+        "\u{2028}a",
+        "a\rb",
+        "a\r\nb",
+        "!a",
+        "&a",
+        "*a",
+        "|",
+        ">",
+        "%a",
+        "@a",
+        "`a",
+        "[",
+        "{",
+        "? a",
+        "- a",
+        ": a",
+        "a:",
+        "{{ .Values.x }}",
+        "+1",
+        "0b1",
+    ];
+
+    fn round_trip(value: &Value) {
+        let object = json!({"apiVersion": "v1", "kind": "K", "metadata": {"name": "n"}, "spec": value});
+        let object = Object::new(object, Origin::made_from("a test")).unwrap();
+        let mut text = Vec::new();
+        super::yaml(&mut text, &[object.clone(), object.clone()]).unwrap();
+        let file = Arc::from("a.yaml");
+        let documents = yaml::parse(&file, &text, &Limits::default(), &mut Vec::new());
+        let documents = documents.unwrap_or_else(|error| panic!("{error}\n{}", String::from_utf8_lossy(&text)));
+        assert_eq!(documents.len(), 2, "{}", String::from_utf8_lossy(&text));
+        for document in documents {
+            assert_eq!(document.value, object.as_value(), "{}", String::from_utf8_lossy(&text));
+        }
+    }
+
+    #[test]
+    fn text_stays_text() {
+        for text in TEXTS {
+            round_trip(&json!({"value": text, "list": [text, [text]]}));
+            round_trip(&json!({ (*text): {"nested": {"text": text}}}));
+        }
+    }
+
+    fn value() -> impl Strategy<Value = Value> {
+        let text = prop_oneof![
+            proptest::sample::select(TEXTS).prop_map(str::to_owned),
+            "[ -~\n]{0,100}",
+            "\\PC{0,30}",
+            "([a-z.:'\"-]{1,12}[ \n]{1,3}){0,30}",
+        ];
+        let leaf = prop_oneof![
+            Just(Value::Null),
+            any::<bool>().prop_map(Value::from),
+            any::<i64>().prop_map(Value::from),
+            any::<u64>().prop_map(Value::from),
+            (-1e6..1e6).prop_map(|float: f64| json!(float.trunc() + 0.25)),
+            text.clone().prop_map(Value::from),
+        ];
+        leaf.prop_recursive(4, 40, 5, move |inner| {
+            prop_oneof![
+                proptest::collection::vec(inner.clone(), 0..5).prop_map(Value::from),
+                proptest::collection::btree_map(text.clone(), inner, 0..5)
+                    .prop_map(|map| Value::Object(map.into_iter().collect())),
+            ]
+        })
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_written_is_read_again(value in value()) {
+            round_trip(&value);
+        }
+    }
+}

@@ -1,0 +1,70 @@
+//! `rukpakctl render`.
+
+use crate::args::{CertProvider, ObjectForm, RenderArgs};
+use crate::examine::{Purpose, examine};
+use crate::exit::Exit;
+use crate::format::{Detected, Format};
+use crate::output::{chain, data, json, talk, yaml};
+use crate::source::{self, Content};
+
+/// Prints the objects that a bundle installs. A bundle that is refused gives none.
+pub async fn run(arguments: &RenderArgs) -> Exit {
+    let content = match source::read(&arguments.source).await {
+        Ok(content) => content,
+        Err(error) => return failed(&error),
+    };
+    let limits = arguments.source.limits();
+    let Detected { format, why } = detect(&content, arguments.source.format, &limits);
+    let flags = &arguments.registry;
+    let unused = [
+        ("--install-namespace", flags.install_namespace.is_some()),
+        ("--target-namespaces", flags.target_namespaces.is_some()),
+        ("--cert-provider", flags.cert_provider.is_some()),
+    ];
+    if format == Format::Plain
+        && let Some((flag, _)) = unused.iter().find(|(_, is_set)| *is_set)
+    {
+        talk(&format!("error: {flag} is for registry+v1 bundles; {} is a plain+v0 bundle: {why}", content.from));
+        return Exit::Unknown;
+    }
+    let examined = examine(&content.tree, format, Purpose::Render(flags), &limits);
+    for warning in content.remarks.iter().chain(&examined.warnings) {
+        talk(&format!("warning: {warning}"));
+    }
+    if !examined.findings.is_empty() {
+        for finding in &examined.findings {
+            talk(&format!("error: {}", finding.text));
+        }
+        talk(&format!("{}: refused: a {format} bundle ({why})", content.from));
+        return Exit::No;
+    }
+    talk(&format!("{}: {} objects of a {format} bundle ({why})", content.from, examined.objects.len()));
+    let has_secrets =
+        examined.objects.iter().any(|object| object.annotation(rukpak_registry::render::CA_ANNOTATION).is_some());
+    if has_secrets && flags.cert_provider.is_none_or(|provider| provider == CertProvider::Own) {
+        talk(
+            "note: certificates are placeholders that the controller replaces; to apply the objects by hand, set --cert-provider",
+        );
+    }
+    data(
+        |out| match arguments.output {
+            ObjectForm::Yaml => yaml(out, &examined.objects),
+            ObjectForm::Json => json(out, &examined.objects),
+        },
+        Exit::Yes,
+    )
+}
+
+/// Says why there is no bundle to look at.
+pub(crate) fn failed(error: &source::Error) -> Exit {
+    talk(&format!("error: {}", chain(error)));
+    if error.is_refusal() { Exit::No } else { Exit::Unknown }
+}
+
+/// The format that was asked for, else that of the tree.
+pub(crate) fn detect(content: &Content, asked: Option<Format>, limits: &rukpak_content::Limits) -> Detected {
+    match asked {
+        Some(format) => Detected { format, why: "--format says so".to_owned() },
+        None => Format::detect(&content.tree, limits),
+    }
+}

@@ -1,0 +1,160 @@
+//! Where a bundle comes from: a folder, an archive or an image, all read by the rules of the cluster.
+
+mod archive;
+mod credentials;
+mod folder;
+mod image;
+
+use std::env;
+use std::ffi::OsString;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use bytes::Bytes;
+use rukpak_content::{BundleTree, Limits, Node, RelativePath, Tree as _};
+use rukpak_source::{Stage, stage};
+
+use crate::args::SourceArgs;
+
+pub use credentials::Error as CredentialsError;
+
+/// The folders that the formats look at.
+const CONTENT: [&str; 2] = ["manifests", "metadata"];
+/// Endings of archives: a name with one of them is never taken for an image.
+const ARCHIVES: [&str; 5] = [".tar", ".tar.gz", ".tgz", ".tar.zst", ".tzst"];
+
+/// The files of a bundle.
+#[derive(Debug)]
+pub struct Content {
+    /// What lies below `manifests/` and `metadata/`.
+    pub tree: BundleTree,
+    /// What it was read from, for people.
+    pub from: String,
+    /// What somebody should know about how it was read.
+    pub remarks: Vec<String>,
+}
+
+/// Why there are no files. Print the whole chain.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// There is no such path, and the name is not one of an image.
+    #[error("{0}: no such file or folder; {1}")]
+    Missing(String, &'static str),
+    /// There is no such path, and the image cannot be pulled either.
+    #[error("{name}: there is no file or folder of this name, so it was taken for an image")]
+    Image {
+        /// As it was given.
+        name: String,
+        /// Why it cannot be pulled.
+        source: Box<rukpak_source::image::Error>,
+    },
+    /// The logins cannot be read.
+    #[error("read logins for registries")]
+    Credentials(#[from] credentials::Error),
+    /// A file or folder cannot be read.
+    #[error("read {path}")]
+    Read {
+        /// The path.
+        path: String,
+        /// Why.
+        source: io::Error,
+    },
+    /// The content is refused, or the archive is damaged.
+    #[error("{path}")]
+    Archive {
+        /// The folder or archive.
+        path: String,
+        /// Why.
+        source: rukpak_source::archive::Error,
+    },
+    /// Files cannot be kept for a moment.
+    #[error("set {0} aside")]
+    Stage(String, #[source] stage::Error),
+}
+
+impl Error {
+    /// Whether the bundle was read and refused; else it could not be found out.
+    pub fn is_refusal(&self) -> bool {
+        match self {
+            Self::Archive { source, .. } => is_refusal(source),
+            Self::Image { source, .. } => match source.as_ref() {
+                rukpak_source::image::Error::Layer { source, .. } => is_refusal(source),
+                _ => false,
+            },
+            _ => false,
+        }
+    }
+}
+
+/// A cluster would refuse this archive, too.
+fn is_refusal(error: &rukpak_source::archive::Error) -> bool {
+    use rukpak_source::archive::Error as Archive;
+    !error.is_damage() && !matches!(error, Archive::Stage(stage::Error::Create { .. } | stage::Error::Write { .. }))
+}
+
+/// Reads the bundle that the flags name. A path that exists wins over an image.
+pub async fn read(arguments: &SourceArgs) -> Result<Content, Error> {
+    let limits = arguments.limits();
+    let path = PathBuf::from(&arguments.bundle);
+    let name = path.display().to_string();
+    let mut remarks = Vec::new();
+    let stage = match std::fs::metadata(&path) {
+        Ok(metadata) if metadata.is_dir() => folder::stage(&path, &limits, &mut remarks)?,
+        Ok(_) => archive::stage(&path, &limits)?,
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(Error::Read { path: name, source: error }),
+        Err(_) => {
+            let reference = reference(&arguments.bundle)?;
+            let (from, stage) = image::stage(reference, arguments, limits).await?;
+            return content(&stage, from, remarks);
+        }
+    };
+    content(&stage, name, remarks)
+}
+
+/// The name as an image reference, unless it can only be meant as a path.
+fn reference(name: &OsString) -> Result<&str, Error> {
+    let shown = || name.to_string_lossy().into_owned();
+    let Some(text) = name.to_str() else {
+        return Err(Error::Missing(shown(), "it is no image either: the name is not UTF-8"));
+    };
+    let is_path = text.starts_with(['/', '.', '~']) || ARCHIVES.iter().any(|ending| text.ends_with(ending));
+    if is_path {
+        return Err(Error::Missing(shown(), "it was not taken for an image: it is written like a path"));
+    }
+    Ok(text)
+}
+
+fn new_stage(name: &Path, limits: &Limits) -> Result<Stage, Error> {
+    Stage::new_in(&env::temp_dir(), limits).map_err(|source| Error::Stage(name.display().to_string(), source))
+}
+
+/// What the formats look at.
+fn content(stage: &Stage, from: String, mut remarks: Vec<String>) -> Result<Content, Error> {
+    let mut tree = BundleTree::new();
+    let mut nested = None;
+    let read = stage.walk(&mut |path, node| {
+        match path.components().next() {
+            Some(first) if CONTENT.contains(&first) => add(&mut tree, path, node)?,
+            _ if path.depth() > 1 && path.name() == CONTENT[0] => nested = nested.take().or_else(|| path.parent()),
+            _ => {}
+        }
+        Ok(())
+    });
+    read.map_err(|source| Error::Read { path: from.clone(), source })?;
+    if let Some(folder) = nested.filter(|_| tree.get(CONTENT[0]).is_none()) {
+        remarks.push(format!("{folder}/manifests is there: the bundle is {folder}, so name or pack that folder"));
+    }
+    Ok(Content { tree, from, remarks })
+}
+
+fn add(tree: &mut BundleTree, path: &RelativePath, node: Node<'_>) -> io::Result<()> {
+    match node {
+        Node::Directory => tree.add_directory(path.clone()),
+        Node::File { executable, size_bytes, body } => {
+            let mut bytes = Vec::with_capacity(usize::try_from(size_bytes).unwrap_or_default());
+            body.read_to_end(&mut bytes)?;
+            tree.add_file(path.clone(), executable, Bytes::from(bytes));
+        }
+    }
+    Ok(())
+}

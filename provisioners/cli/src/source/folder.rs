@@ -1,0 +1,66 @@
+//! A folder of this machine.
+
+use std::fs;
+use std::io::{self, BufReader, Seek as _, Write};
+use std::path::Path;
+
+use rukpak_content::Limits;
+use rukpak_source::Stage;
+use rukpak_source::archive::{Dialect, read_tar};
+
+use super::{CONTENT, Error, new_stage};
+
+/// Reads `manifests/` and `metadata/`: packed as `tar` would pack them and unpacked as a cluster would, so that a folder and
+/// an archive of it are never judged differently.
+pub(super) fn stage(folder: &Path, limits: &Limits, remarks: &mut Vec<String>) -> Result<Stage, Error> {
+    let unreadable = |source| Error::Read { path: folder.display().to_string(), source };
+    let mut archive = tempfile::tempfile().map_err(unreadable)?;
+    pack(folder, &archive, remarks).map_err(unreadable)?;
+    archive.rewind().map_err(unreadable)?;
+    let mut stage = new_stage(folder, limits)?;
+    read_tar(&mut BufReader::new(&mut archive), &mut stage, Dialect::Plain)
+        .map_err(|source| Error::Archive { path: folder.display().to_string(), source })?;
+    Ok(stage)
+}
+
+fn pack(folder: &Path, archive: impl Write, remarks: &mut Vec<String>) -> io::Result<()> {
+    let mut builder = tar::Builder::new(io::BufWriter::new(archive));
+    builder.follow_symlinks(false);
+    builder.sparse(false);
+    // What lies one level down is only looked at to say so.
+    for entry in fs::read_dir(folder)? {
+        let name = entry?.file_name();
+        if CONTENT.iter().any(|content| name == *content) {
+            append(&mut builder, &folder.join(&name), Path::new(&name), remarks)?;
+        } else if folder.join(&name).join(CONTENT[0]).is_dir() && name.to_str().is_some() {
+            builder.append_dir(Path::new(&name).join(CONTENT[0]), folder.join(&name).join(CONTENT[0]))?;
+        }
+    }
+    builder.into_inner()?.flush()
+}
+
+fn append<W: Write>(
+    builder: &mut tar::Builder<W>,
+    path: &Path,
+    name: &Path,
+    remarks: &mut Vec<String>,
+) -> io::Result<()> {
+    let kind = at(path, fs::symlink_metadata(path))?.file_type();
+    if kind.is_symlink() {
+        remarks.push(format!("{}: a symbolic link: left out, as a cluster leaves it out", name.display()));
+    }
+    if !kind.is_dir() {
+        return at(path, builder.append_path_with_name(path, name));
+    }
+    at(path, builder.append_dir(name, path))?;
+    for entry in at(path, fs::read_dir(path))? {
+        let child = entry?.file_name();
+        append(builder, &path.join(&child), &name.join(&child), remarks)?;
+    }
+    Ok(())
+}
+
+/// Which file it is, where the system does not say so.
+fn at<T>(path: &Path, result: io::Result<T>) -> io::Result<T> {
+    result.map_err(|error| io::Error::new(error.kind(), format!("{}: {error}", path.display())))
+}

@@ -1,0 +1,80 @@
+//! `rukpakctl validate`.
+
+use std::io::{self, Write};
+
+use serde::Serialize;
+
+use crate::args::{FindingForm, ValidateArgs};
+use crate::examine::{Examined, Purpose, examine};
+use crate::exit::Exit;
+use crate::finding::Finding;
+use crate::format::Detected;
+use crate::output::{chain, data, talk};
+use crate::render::{detect, failed};
+use crate::source::{self, Content};
+
+/// What `--output json` prints.
+#[derive(Serialize)]
+struct Report<'a> {
+    /// What was read: the path, or the image by its digest.
+    bundle: &'a str,
+    /// Absent if the content was refused before its format could matter.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    format: Option<String>,
+    valid: bool,
+    findings: &'a [Finding],
+    warnings: &'a [String],
+}
+
+/// Prints everything that is wrong with a bundle.
+pub async fn run(arguments: &ValidateArgs) -> Exit {
+    let content = match source::read(&arguments.source).await {
+        Ok(content) => content,
+        Err(error) if error.is_refusal() => return refused(arguments, &error),
+        Err(error) => return failed(&error),
+    };
+    let limits = arguments.source.limits();
+    let Detected { format, why } = detect(&content, arguments.source.format, &limits);
+    let Content { tree, from, remarks: mut warnings } = content;
+    let Examined { objects, findings, warnings: more } = examine(&tree, format, Purpose::Validate, &limits);
+    warnings.extend(more);
+    let verdict = match findings.len() {
+        0 => format!("valid, {} objects", objects.len()),
+        1 => "1 finding".to_owned(),
+        count => format!("{count} findings"),
+    };
+    talk(&format!("{from}: a {format} bundle ({why}): {verdict}"));
+    let report = Report {
+        bundle: &from,
+        format: Some(format.to_string()),
+        valid: findings.is_empty(),
+        findings: &findings,
+        warnings: &warnings,
+    };
+    print(arguments.output, &report)
+}
+
+/// The content cannot be read, and never will be.
+fn refused(arguments: &ValidateArgs, error: &source::Error) -> Exit {
+    let bundle = arguments.source.bundle.to_string_lossy();
+    let findings = [Finding::new("content", chain(error))];
+    print(arguments.output, &Report { bundle: &bundle, format: None, valid: false, findings: &findings, warnings: &[] })
+}
+
+fn print(form: FindingForm, report: &Report<'_>) -> Exit {
+    if form == FindingForm::Text {
+        for warning in report.warnings {
+            talk(&format!("warning: {warning}"));
+        }
+    }
+    let write = |out: &mut dyn Write| -> io::Result<()> {
+        match form {
+            FindingForm::Text => report.findings.iter().try_for_each(|finding| writeln!(out, "{}", finding.text)),
+            FindingForm::Json => {
+                serde_json::to_writer_pretty(&mut *out, report)?;
+                out.write_all(b"\n")
+            }
+        }
+    };
+    data(write, if report.valid { Exit::Yes } else { Exit::No })
+}

@@ -1,0 +1,73 @@
+//! Published bundles: the program agrees with the reference renderer about which can be rendered, and its YAML with its JSON.
+//!
+//! The corpus is the folder `$CORPUS`, or `../shared/corpus` beside the workspace; without one this test says so and does
+//! nothing.
+
+use std::path::{Path, PathBuf};
+
+use crate::support::run;
+use serde_json::Value;
+
+/// A process each time: one bundle of so many is enough, the renderer's own tests take all of them.
+const EVERY: usize = 12;
+
+fn corpus() -> Option<PathBuf> {
+    let beside = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/corpus");
+    [std::env::var_os("CORPUS").map(PathBuf::from), Some(beside)].into_iter().flatten().find(|path| path.is_dir())
+}
+
+fn listed(folder: &Path) -> Vec<PathBuf> {
+    let mut paths: Vec<_> =
+        std::fs::read_dir(folder).expect("a folder").map(|entry| entry.expect("an entry").path()).collect();
+    paths.sort();
+    paths
+}
+
+/// Renders twice and compares; whether there were objects.
+fn render(bundle: &Path) -> bool {
+    let yaml = run(["render".as_ref(), bundle.as_os_str()]);
+    let json = run(["render".as_ref(), bundle.as_os_str(), "-ojson".as_ref()]);
+    assert_eq!(yaml.code, json.code, "{}: {}", bundle.display(), yaml.err);
+    let validate = run(["validate".as_ref(), bundle.as_os_str()]);
+    match yaml.code {
+        0 => {
+            assert_eq!(Value::from(yaml.yaml()), json.json(), "{}", bundle.display());
+            assert_eq!((validate.code, validate.out.as_str()), (0, ""), "{}", bundle.display());
+            true
+        }
+        1 => {
+            assert_eq!((yaml.out.as_str(), json.out.as_str()), ("", ""));
+            // Install modes may ask for a namespace to watch, and nothing be wrong with the bundle.
+            assert!(
+                validate.code == 1 || yaml.err.contains("set --target-namespaces"),
+                "{}: {validate:?}",
+                bundle.display()
+            );
+            false
+        }
+        code => panic!("{}: {code}: {}", bundle.display(), yaml.err),
+    }
+}
+
+#[test]
+fn published_bundles_are_rendered_or_refused() {
+    let Some(corpus) = corpus() else {
+        eprintln!("no corpus: set CORPUS to the folder of one");
+        return;
+    };
+    let goldens = listed(&corpus.join("golden/registry-v1"));
+    let (mut rendered, mut refused) = (0, 0);
+    for golden in goldens.iter().step_by(EVERY) {
+        let golden: Value = serde_json::from_slice(&std::fs::read(golden).unwrap()).unwrap();
+        let bundle = golden["bundle"].as_str().unwrap();
+        let is_rendered = render(&corpus.join("registry-v1").join(bundle));
+        // Aggregated APIs are what the reference refuses before it renders.
+        assert!(is_rendered == golden["objects"].is_array() || !is_rendered, "{bundle}: the reference refuses it");
+        *(if is_rendered { &mut rendered } else { &mut refused }) += 1;
+    }
+    for plain in listed(&corpus.join("plain")) {
+        *(if render(&plain) { &mut rendered } else { &mut refused }) += 1;
+    }
+    println!("{rendered} rendered, {refused} refused");
+    assert!(rendered > refused && rendered > 10, "{rendered} rendered, {refused} refused");
+}

@@ -1,0 +1,6 @@
+//! The real program, run.
+
+mod corpus;
+mod refusals;
+mod render;
+mod support;

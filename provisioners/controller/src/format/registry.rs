@@ -1,0 +1,101 @@
+//! `registry+v1` with the defaults of RukPak v1alpha1.
+
+use std::collections::BTreeSet;
+
+use clap::ValueEnum;
+use rukpak_content::{BundleTree, Limits};
+use rukpak_crds::names::IGNORE_DEPENDENCIES;
+use rukpak_plain::Object;
+use rukpak_registry::config::{self, Config};
+use rukpak_registry::gate::{self, Refusal};
+use rukpak_registry::render::{self, serving_certificates};
+use rukpak_registry::{Bundle, RenderOptions, Unresolvable, load};
+use serde_json::Value;
+
+use super::{Rendered, Settings, watches_namespace};
+
+/// The folder of the package's metadata.
+pub(super) const METADATA: &str = "metadata";
+/// Stands in TLS Secrets and `caBundle` until the real values are put there: base64 of "placeholder".
+pub const PLACEHOLDER: &str = "cGxhY2Vob2xkZXI=";
+
+/// Who makes the certificates that webhooks of bundles serve with.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum Certificates {
+    /// This program.
+    #[default]
+    #[value(name = "self")]
+    SelfManaged,
+    /// cert-manager, which must be installed.
+    CertManager,
+    /// The service CA of OpenShift.
+    ServiceCa,
+}
+
+/// Why a `registry+v1` bundle cannot be installed.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// It cannot be read.
+    #[error(transparent)]
+    Load(#[from] load::Error),
+    /// It is never installed, or not without settings. The first part of the text is upstream's.
+    #[error("{}: {}", .0.v1alpha1_text(), .0.hint())]
+    Refused(#[from] Refusal),
+    /// It needs what only a catalog could find. The text is OLM v1's, with the way out.
+    #[error("{}; install what it needs, and say so with the annotation {IGNORE_DEPENDENCIES}=\"true\" on the BundleDeployment", joined(.0))]
+    Dependencies(BTreeSet<Unresolvable>),
+    /// The settings do not fit it.
+    #[error("invalid BundleDeployment configuration (spec.config)")]
+    Config(#[from] config::Error),
+    /// It makes no sense, or no object can be made of a part of it.
+    #[error(transparent)]
+    Render(#[from] render::Error),
+}
+
+fn joined(dependencies: &BTreeSet<Unresolvable>) -> String {
+    let texts: Vec<String> = dependencies.iter().map(ToString::to_string).collect();
+    texts.join("; ")
+}
+
+pub(super) fn check(tree: &BundleTree, limits: &Limits, watches_namespace: bool) -> Result<Vec<String>, Error> {
+    let bundle = load(tree, limits)?;
+    gate::check_v1alpha1(&bundle, watches_namespace)?;
+    if watches_namespace {
+        rukpak_registry::validate(&bundle).map_err(render::Error::Invalid)?;
+    } else {
+        rukpak_registry::render(&bundle, &options(&bundle, Certificates::SelfManaged))?;
+    }
+    Ok(bundle.remarks())
+}
+
+pub(super) fn render(tree: &BundleTree, limits: &Limits, settings: &Settings) -> Result<Rendered, Error> {
+    let bundle = load(tree, limits)?;
+    gate::check_v1alpha1(&bundle, watches_namespace(settings.config.as_ref()))?;
+    let unresolvable = bundle.unresolvable();
+    if !unresolvable.is_empty() && !settings.ignores_dependencies {
+        return Err(Error::Dependencies(unresolvable));
+    }
+    let mut options = options(&bundle, settings.certificates);
+    let config = settings.config.clone().map_or(Value::Null, Value::Object);
+    let config = Config::read(&bundle.csv, &options.install_namespace, &config)?;
+    options.target_namespaces = config.target_namespaces;
+    options.deployment_config = config.deployment;
+    let objects = rukpak_registry::render(&bundle, &options)?;
+    let made_here = settings.certificates == Certificates::SelfManaged;
+    Ok(Rendered {
+        optional: objects.iter().filter(|object| bundle.is_optional(object)).map(Object::key).collect(),
+        required: bundle.required_apis(),
+        certificates: if made_here { serving_certificates(&bundle, &options.install_namespace) } else { Vec::new() },
+        certificates_due: None,
+        objects,
+    })
+}
+
+fn options(bundle: &Bundle, certificates: Certificates) -> RenderOptions {
+    let provider = match certificates {
+        Certificates::SelfManaged => rukpak_registry::Certificates::SelfManaged { placeholder: PLACEHOLDER.to_owned() },
+        Certificates::CertManager => rukpak_registry::Certificates::CertManager,
+        Certificates::ServiceCa => rukpak_registry::Certificates::ServiceCa,
+    };
+    RenderOptions::v1alpha1(bundle, provider)
+}

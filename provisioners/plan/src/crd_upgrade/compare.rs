@@ -1,0 +1,188 @@
+//! Two schemas, field by field.
+
+use std::collections::HashSet;
+
+use serde_json::{Map, Value};
+
+use super::definition::Definition;
+use super::property::{self, Difference};
+use super::{Place, Rule, Severity, UnsafeChange, versions};
+
+/// Words that do not constrain: what they say may change freely.
+const DOCUMENTATION: [&str; 4] = ["description", "title", "example", "externalDocs"];
+
+/// The walk over two schemas.
+struct Walk<'a> {
+    path: Vec<&'a str>,
+    found: Vec<Found>,
+    /// What to make of a field that the newer schema lacks.
+    absent: Absent,
+}
+
+struct Found {
+    path: String,
+    difference: Difference,
+}
+
+enum Absent {
+    /// It was removed.
+    Removed,
+    /// It is a field without any type.
+    Untyped,
+}
+
+/// The changes inside each version that both definitions have.
+pub(super) fn same_versions(old: &Definition<'_>, new: &Definition<'_>, severity: Severity) -> Vec<UnsafeChange> {
+    let mut changes = Vec::new();
+    for version in &new.versions {
+        let Some(before) = old.version(version.name).and_then(|before| before.schema) else { continue };
+        for mut found in differences(before, version.schema.unwrap_or(&Value::Null), Absent::Removed) {
+            if found.difference.rule == Rule::ExistingFieldRemoval {
+                found.difference.message = format!("removed field : {}.{}", version.name, found.path);
+            }
+            changes.push(found.at(new.name, Place::Version(version.name.to_owned()), severity));
+        }
+    }
+    changes
+}
+
+/// The differences between versions that are served side by side, unless the existing definition has them too.
+pub(super) fn served_versions(old: &Definition<'_>, new: &Definition<'_>, severity: Severity) -> Vec<UnsafeChange> {
+    if new.webhook_converts {
+        return Vec::new();
+    }
+    let mut served: Vec<_> = new.versions.iter().filter(|version| version.served).collect();
+    served.sort_by(|left, right| versions::rank(left.name).cmp(&versions::rank(right.name)));
+    let mut changes = Vec::new();
+    for (index, from) in served.iter().enumerate() {
+        for to in &served[index + 1..] {
+            let (Some(left), Some(right)) = (from.schema, to.schema) else { continue };
+            let mut found = differences(left, right, Absent::Untyped);
+            if found.is_empty() {
+                continue;
+            }
+            let known = already_there(old, from.name, to.name);
+            found.retain(|found| !known.contains(&found.key()));
+            let place = || Place::Versions { from: from.name.to_owned(), to: to.name.to_owned() };
+            changes.extend(found.into_iter().map(|found| found.at(new.name, place(), severity)));
+        }
+    }
+    changes
+}
+
+/// Whether two schemas accept the same objects as far as their text tells: they differ in documentation at most.
+pub(super) fn says_the_same(left: &Value, right: &Value) -> bool {
+    match (left, right) {
+        (Value::Object(left), Value::Object(right)) => {
+            let keys = left.keys().chain(right.keys().filter(|key| !left.contains_key(*key)));
+            let both_unset =
+                |key: &str| key != "additionalProperties" && is_unset(left.get(key)) && is_unset(right.get(key));
+            keys.filter(|key| !both_unset(key)).filter(|key| !DOCUMENTATION.contains(&key.as_str())).all(|key| {
+                let (left, right) = (left.get(key).unwrap_or(&Value::Null), right.get(key).unwrap_or(&Value::Null));
+                match key.as_str() {
+                    "default" | "enum" => left == right,
+                    "properties" | "patternProperties" | "definitions" | "dependencies" => same_members(left, right),
+                    _ => says_the_same(left, right),
+                }
+            })
+        }
+        (Value::Array(left), Value::Array(right)) => {
+            left.len() == right.len() && left.iter().zip(right).all(|(left, right)| says_the_same(left, right))
+        }
+        _ => left == right,
+    }
+}
+
+/// Whether a word says nothing; API servers leave it out then. `additionalProperties` alone says something by `false`.
+pub(super) fn is_unset(value: Option<&Value>) -> bool {
+    match value {
+        None | Some(Value::Null | Value::Bool(false)) => true,
+        Some(Value::String(text)) => text.is_empty(),
+        Some(Value::Array(items)) => items.is_empty(),
+        Some(_) => false,
+    }
+}
+
+/// Names of members may be words of the schema language, `description` for one.
+fn same_members(left: &Value, right: &Value) -> bool {
+    match (left, right) {
+        (Value::Object(left), Value::Object(right)) => {
+            left.len() == right.len()
+                && left.iter().all(|(name, left)| right.get(name).is_some_and(|right| says_the_same(left, right)))
+        }
+        _ => left == right,
+    }
+}
+
+fn already_there(old: &Definition<'_>, from: &str, to: &str) -> HashSet<(String, Rule, String)> {
+    let served = |name| old.version(name).filter(|version| version.served).and_then(|version| version.schema);
+    match (served(from), served(to)) {
+        (Some(left), Some(right)) if !old.webhook_converts => {
+            differences(left, right, Absent::Untyped).iter().map(Found::key).collect()
+        }
+        _ => HashSet::new(),
+    }
+}
+
+fn differences(old: &Value, new: &Value, absent: Absent) -> Vec<Found> {
+    let mut walk = Walk { path: vec!["^"], found: Vec::new(), absent };
+    if old != new {
+        walk.visit(old, new);
+    }
+    walk.found
+}
+
+impl<'a> Walk<'a> {
+    fn visit(&mut self, old: &'a Value, new: &'a Value) {
+        let empty = Map::new();
+        let path = &self.path;
+        property::differences(
+            old.as_object().unwrap_or(&empty),
+            new.as_object().unwrap_or(&empty),
+            &mut |difference| {
+                self.found.push(Found { path: path.join("."), difference });
+            },
+        );
+        for (name, child) in members(old).into_iter().flatten() {
+            self.step(name, child, members(new).and_then(|members| members.get(name)));
+        }
+        for name in ["items", "additionalProperties"] {
+            if let Some(child) = subschema(old, name) {
+                self.step(name, child, subschema(new, name));
+            }
+        }
+    }
+
+    fn step(&mut self, name: &'a str, old: &'a Value, new: Option<&'a Value>) {
+        self.path.push(name);
+        match (new, &self.absent) {
+            (Some(new), _) => self.visit(old, new),
+            (None, Absent::Removed) => {
+                let rule = Rule::ExistingFieldRemoval;
+                let difference = Difference::new(rule, Some(old), None, String::new());
+                self.found.push(Found { path: self.path.join("."), difference });
+            }
+            (None, Absent::Untyped) => self.visit(old, &Value::Null),
+        }
+        self.path.pop();
+    }
+}
+
+fn members(schema: &Value) -> Option<&Map<String, Value>> {
+    schema.get("properties")?.as_object()
+}
+
+fn subschema<'a>(schema: &'a Value, name: &str) -> Option<&'a Value> {
+    schema.get(name).filter(|schema| schema.is_object())
+}
+
+impl Found {
+    fn key(&self) -> (String, Rule, String) {
+        (self.path.clone(), self.difference.rule, self.difference.message.clone())
+    }
+
+    fn at(self, crd: &str, place: Place, severity: Severity) -> UnsafeChange {
+        let Difference { rule, was, now, message } = self.difference;
+        UnsafeChange { crd: crd.to_owned(), place, path: self.path, rule, severity, was, now, message }
+    }
+}

@@ -1,0 +1,140 @@
+//! What a bundle needs of others: APIs that must be served, packages that must be installed.
+
+use std::collections::BTreeSet;
+
+use rukpak_plain::Gvk;
+use serde_json::Value;
+
+use crate::Bundle;
+
+const GVK: &str = "olm.gvk.required";
+const PACKAGE: &str = "olm.package.required";
+const CONSTRAINT: &str = "olm.constraint";
+
+/// A dependency that only a catalog could resolve. `Display` is OLM v1's text.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, thiserror::Error)]
+#[error("bundle {bundle:?} has a dependency declared via property {kind:?} which is currently not supported ({what})")]
+pub struct Unresolvable {
+    /// The name of the ClusterServiceVersion.
+    pub bundle: String,
+    /// The type of the property.
+    pub kind: String,
+    /// What is asked for, such as `etcd >=0.9.0`.
+    pub what: String,
+}
+
+impl Bundle {
+    /// Kinds that somebody else has to bring: required definitions and APIs of the CSV, and `olm.gvk` dependencies.
+    /// What the bundle brings itself is not among them.
+    pub fn required_apis(&self) -> BTreeSet<Gvk> {
+        let of_definition = |reference: &crate::csv::CrdReference| {
+            let (_, group) = reference.name.split_once('.')?;
+            Some(gvk(group, &reference.version, &reference.kind))
+        };
+        let spec = &self.csv.spec;
+        let definitions = spec.crds.required.iter().filter_map(of_definition);
+        let apis = spec.api_services.required.iter();
+        let apis = apis.map(|reference| gvk(&reference.group, &reference.version, &reference.kind));
+        let declared = self.declared().filter(|(kind, _)| *kind == GVK).filter_map(|(_, value)| {
+            let text = |key: &str| value.get(key).and_then(Value::as_str);
+            Some(gvk(text("group")?, text("version")?, text("kind")?))
+        });
+        definitions.chain(apis).chain(declared).filter(|gvk| !gvk.kind.is_empty() && !self.brings(gvk)).collect()
+    }
+
+    /// Dependencies on packages, and constraints: nothing but a catalog could say what meets them.
+    pub fn unresolvable(&self) -> BTreeSet<Unresolvable> {
+        let what = |value: &Value| match (value.get("packageName"), value.get("version").or(value.get("versionRange"))) {
+            (Some(Value::String(package)), Some(Value::String(version))) => format!("{package} {version}"),
+            _ => value.to_string(),
+        };
+        let others = self.declared().filter(|(kind, _)| matches!(*kind, PACKAGE | CONSTRAINT));
+        others
+            .map(|(kind, value)| Unresolvable {
+                bundle: self.csv.metadata.name.clone(),
+                kind: kind.to_owned(),
+                what: what(value),
+            })
+            .collect()
+    }
+
+    /// Every dependency, by the type that it has as a property. `dependencies.yaml` has shorter names for two of them; as
+    /// properties those say what a bundle brings.
+    fn declared(&self) -> impl Iterator<Item = (&str, &Value)> {
+        let listed = self.metadata.dependencies.iter().map(|dependency| {
+            let kind = match dependency.kind.as_str() {
+                "olm.gvk" => GVK,
+                "olm.package" => PACKAGE,
+                other => other,
+            };
+            (kind, &dependency.value)
+        });
+        listed.chain(self.metadata.properties.iter().map(|property| (property.kind.as_str(), &property.value)))
+    }
+
+    fn brings(&self, gvk: &Gvk) -> bool {
+        self.crds.iter().any(|crd| {
+            let text = |path: &[&str]| crd.object.field(path).and_then(Value::as_str).unwrap_or_default();
+            let versions = crd.object.field(&["spec", "versions"]).and_then(Value::as_array);
+            let has_version = versions.into_iter().flatten().any(|version| version["name"] == gvk.version.as_str())
+                || text(&["spec", "version"]) == gvk.version;
+            has_version && text(&["spec", "group"]) == gvk.group && text(&["spec", "names", "kind"]) == gvk.kind
+        })
+    }
+}
+
+fn gvk(group: &str, version: &str, kind: &str) -> Gvk {
+    Gvk { group: group.to_owned(), version: version.to_owned(), kind: kind.to_owned() }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::csv::{ApiReference, CrdReference, Csv};
+    use crate::metadata::{Metadata, Property};
+
+    fn bundle(dependencies: &[(&str, Value)], properties: &[(&str, Value)]) -> Bundle {
+        let list = |items: &[(&str, Value)]| {
+            items.iter().map(|(kind, value)| Property { kind: (*kind).to_owned(), value: value.clone() }).collect()
+        };
+        Bundle {
+            metadata: Metadata {
+                dependencies: list(dependencies),
+                properties: list(properties),
+                ..Metadata::default()
+            },
+            csv: Csv::default(),
+            csv_origin: rukpak_plain::Origin::made_from("test"),
+            crds: Vec::new(),
+            others: Vec::new(),
+            warnings: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn apis_are_required_by_the_csv_and_by_both_files() {
+        let api = |kind: &str| json!({"group": "g.io", "version": "v1", "kind": kind});
+        let mut bundle = bundle(
+            &[("olm.gvk", api("A")), ("olm.label", json!({"label": "x"}))],
+            &[("olm.gvk.required", api("B")), ("olm.gvk", api("Provided")), ("olm.gvk.required", json!("no object"))],
+        );
+        let definition = CrdReference { name: "cs.g.io".into(), version: "v1".into(), kind: "C".into() };
+        bundle.csv.spec.crds.required = vec![definition, CrdReference { name: "unqualified".into(), ..Default::default() }];
+        bundle.csv.spec.api_services.required =
+            vec![ApiReference { group: "g.io".into(), version: "v1".into(), kind: "D".into() }];
+        let kinds: Vec<String> = bundle.required_apis().into_iter().map(|gvk| gvk.to_string()).collect();
+        assert_eq!(kinds, ["A", "B", "C", "D"].map(|kind| format!("g.io/v1, Kind={kind}")));
+        assert!(bundle.unresolvable().is_empty());
+    }
+
+    #[test]
+    fn packages_and_constraints_are_told_in_the_words_of_the_reference() {
+        let package = json!({"packageName": "etcd", "version": ">=0.9.0"});
+        let bundle = bundle(&[("olm.package", package)], &[("olm.package", json!({})), ("olm.constraint", json!({"a": 1}))]);
+        let texts: Vec<String> = bundle.unresolvable().iter().map(ToString::to_string).collect();
+        assert_eq!(texts.len(), 2, "{texts:?}");
+        assert!(texts[1].contains("declared via property \"olm.package.required\" which is currently not supported (etcd >=0.9.0)"));
+    }
+}

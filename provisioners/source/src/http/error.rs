@@ -1,0 +1,238 @@
+//! What can go wrong with an archive on a web server, and what a caller can do about it.
+
+use std::error::Error as StdError;
+use std::io;
+
+use http::StatusCode;
+use rukpak_content::{Digest, Limit, LimitExceeded};
+use rustls::CertificateError;
+use tokio::task::JoinError;
+
+use super::Request;
+use crate::client::{GetError, SetupError};
+use crate::decompress::Unsupported;
+use crate::{archive, stage, tarball};
+
+/// What a caller can do about an [`Error`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Class {
+    /// The server says there is nothing. It may come.
+    NotFound,
+    /// The server wants other credentials.
+    Unauthorized,
+    /// The server or the way to it is out of order. Try again later.
+    Unavailable,
+    /// The archive, the address or the configuration is at fault: trying again gives the same answer until someone mends it.
+    Invalid,
+}
+
+/// Why an archive could not be fetched. Where upstream has a text for it, it is upstream's. Neither the text nor the debug
+/// form holds credentials or query strings.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The address cannot be read.
+    #[error("{url:?} is not an http or https URL with a host")]
+    Url {
+        /// The text, at most 80 characters, without a login.
+        url: String,
+    },
+    /// The extra certificates cannot be read.
+    #[error("the extra CA certificates are not PEM certificates")]
+    Certificates {
+        /// Why.
+        source: reqwest::Error,
+    },
+    /// The extra certificates hold none.
+    #[error("the extra CA certificates hold no certificate; give PEM")]
+    NoCertificates,
+    /// The HTTP client cannot be made.
+    #[error("cannot set up the HTTP client")]
+    Client {
+        /// Why.
+        source: reqwest::Error,
+    },
+    /// No answer.
+    #[error("GET {url}: http request for bundle content failed{hint}")]
+    Request {
+        /// What was asked for.
+        url: String,
+        /// What the source does not say itself, or empty.
+        hint: String,
+        /// Why, without its URL.
+        source: reqwest::Error,
+    },
+    /// Another status than 200.
+    #[error("GET {url}: unexpected status \"{status}\"{}", elsewhere(host.as_deref()))]
+    Status {
+        /// What was asked for.
+        url: String,
+        /// The status.
+        status: StatusCode,
+        /// Who answered, if not the server that was asked.
+        host: Option<String>,
+    },
+    /// The server does not know us, or not well enough.
+    #[error("GET {url}: unexpected status \"{status}\": {hint}")]
+    Unauthorized {
+        /// What was asked for.
+        url: String,
+        /// The status.
+        status: StatusCode,
+        /// What to do.
+        hint: String,
+    },
+    /// A redirect that is not followed.
+    #[error("GET {url}: http request for bundle content failed: {why}")]
+    Redirect {
+        /// What was asked for.
+        url: String,
+        /// Why it is not followed.
+        why: String,
+    },
+    /// The answer broke off.
+    #[error("GET {url}: the answer broke off after {received_bytes} bytes")]
+    Body {
+        /// What was asked for.
+        url: String,
+        /// Bytes that came before.
+        received_bytes: u64,
+        /// Why, without its URL.
+        source: reqwest::Error,
+    },
+    /// Other bytes than those that are pinned.
+    #[error(
+        "GET {url}: expected {expected}, got {actual}: the content has changed since it was pinned; \
+         put the old content back, or make a new Bundle"
+    )]
+    Mismatch {
+        /// What was asked for.
+        url: String,
+        /// The pin.
+        expected: Digest,
+        /// What came.
+        actual: Digest,
+    },
+    /// Past a limit.
+    #[error(transparent)]
+    Limit(#[from] LimitExceeded),
+    /// Past [`Limits::pull_time`](rukpak_content::Limits::pull_time).
+    #[error("GET {url}: not done after {maximum_seconds} seconds ({})", Limit::PullTime.flag())]
+    Time {
+        /// What was asked for.
+        url: String,
+        /// The limit.
+        maximum_seconds: u64,
+    },
+    /// No archive at all. Upstream's text for it begins the same.
+    #[error("gzip: invalid header: what GET {url} gave is neither a tar archive nor a compressed one")]
+    NotAnArchive {
+        /// What was asked for.
+        url: String,
+    },
+    /// A compression that is known and not read.
+    #[error("gzip: invalid header")]
+    Compression(#[source] Unsupported),
+    /// The archive is damaged or holds what a bundle cannot hold.
+    #[error("error creating FS")]
+    Archive(#[source] archive::Error),
+    /// The body cannot be put on the disk, or read back.
+    #[error("GET {url}: cannot spool the answer")]
+    Spool {
+        /// What was asked for.
+        url: String,
+        /// Why.
+        source: io::Error,
+    },
+    /// No room to put the tree.
+    #[error("cannot stage the archive")]
+    Stage(#[source] stage::Error),
+    /// A worker thread was lost.
+    #[error("GET {url}: the worker thread ended early")]
+    Worker {
+        /// What was asked for.
+        url: String,
+        /// Why.
+        source: JoinError,
+    },
+}
+
+impl Error {
+    /// What a caller can do about it.
+    pub fn class(&self) -> Class {
+        match self {
+            Self::Status { status, .. } if matches!(*status, StatusCode::NOT_FOUND | StatusCode::GONE) => {
+                Class::NotFound
+            }
+            Self::Status { status, .. }
+                if status.is_server_error()
+                    || matches!(*status, StatusCode::TOO_MANY_REQUESTS | StatusCode::REQUEST_TIMEOUT) =>
+            {
+                Class::Unavailable
+            }
+            Self::Unauthorized { .. } => Class::Unauthorized,
+            Self::Request { .. }
+            | Self::Body { .. }
+            | Self::Time { .. }
+            | Self::Spool { .. }
+            | Self::Worker { .. }
+            | Self::Stage(_)
+            | Self::Archive(archive::Error::Stage(stage::Error::Write { .. } | stage::Error::Create { .. })) => {
+                Class::Unavailable
+            }
+            _ => Class::Invalid,
+        }
+    }
+
+    pub(super) fn get(error: GetError, request: &Request) -> Self {
+        let url = request.shown().to_owned();
+        match error {
+            GetError::Request { host: _, source } => {
+                let hint = if is_of_unknown_authority(&source) {
+                    // Go's words, which people search for.
+                    ": certificate signed by unknown authority (give the certificate of its CA)".to_owned()
+                } else {
+                    String::new()
+                };
+                Self::Request { url, hint, source }
+            }
+            GetError::Redirect(why) => Self::Redirect { url, why },
+        }
+    }
+
+    pub(super) fn unpack(error: tarball::Error, url: String) -> Self {
+        match error {
+            tarball::Error::Read(source) => Self::Spool { url, source },
+            tarball::Error::NotAnArchive => Self::NotAnArchive { url },
+            tarball::Error::Compression(source) => Self::Compression(source),
+            tarball::Error::Stage(source) => Self::Stage(source),
+            tarball::Error::Archive(source) => Self::Archive(source),
+        }
+    }
+}
+
+impl From<SetupError> for Error {
+    fn from(error: SetupError) -> Self {
+        match error {
+            SetupError::Certificates(source) => Self::Certificates { source },
+            SetupError::NoCertificates => Self::NoCertificates,
+            SetupError::Client(source) => Self::Client { source },
+        }
+    }
+}
+
+fn elsewhere(host: Option<&str>) -> String {
+    host.map_or_else(String::new, |host| format!(" from {host}, which it redirects to"))
+}
+
+fn is_of_unknown_authority(error: &reqwest::Error) -> bool {
+    let mut cause: Option<&(dyn StdError + 'static)> = Some(error);
+    while let Some(error) = cause {
+        if let Some(rustls::Error::InvalidCertificate(CertificateError::UnknownIssuer)) = error.downcast_ref() {
+            return true;
+        }
+        // An I/O error does not count what it wraps as its source.
+        let wrapped = error.downcast_ref::<io::Error>().and_then(io::Error::get_ref);
+        cause = wrapped.map(|wrapped| wrapped as &(dyn StdError + 'static)).or_else(|| error.source());
+    }
+    false
+}

@@ -1,0 +1,18 @@
+//! `registry+v1`: OLM's bundles, our own small ones and published ones, installed, upgraded, refused and removed.
+
+#[path = "registry/case.rs"]
+mod case;
+#[path = "registry/corpus.rs"]
+mod corpus;
+#[path = "registry/install.rs"]
+mod install;
+#[path = "registry/listing.rs"]
+mod listing;
+#[path = "registry/modes.rs"]
+mod modes;
+#[path = "registry/published.rs"]
+mod published;
+#[path = "registry/refusals.rs"]
+mod refusals;
+#[path = "registry/upgrade.rs"]
+mod upgrade;

@@ -1,0 +1,103 @@
+//! What a bundle needs of others, and what is never installed.
+
+use std::time::{Duration, Instant};
+
+use rukpak_tests::verbs::{self, Expected, Target};
+use serde_json::{Value, json};
+
+use super::case::{Case, installed};
+
+/// How soon a deployment must go on when what it waits for is there.
+const AT_ONCE: Duration = Duration::from_secs(2);
+
+/// A definition with any content.
+fn definition(group: &str, kind: &str, plural: &str) -> Value {
+    json!({
+        "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+        "metadata": {"name": format!("{plural}.{group}")},
+        "spec": {
+            "group": group, "scope": "Namespaced",
+            "names": {"kind": kind, "plural": plural, "singular": kind.to_lowercase(), "listKind": format!("{kind}List")},
+            "versions": [{"name": "v1", "served": true, "storage": true, "schema": {
+                "openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": true}}}],
+        },
+    })
+}
+
+#[tokio::test]
+async fn a_missing_api_is_waited_for_by_name() {
+    let case = Case::new("gvk").await;
+    case.deploy(case.files("gvk"), &Value::Null).await;
+    let group = case.group();
+    let text = format!("the bundle depends on an API that is not served: no matches for kind \"Well\" in version \"{group}/v1\"");
+    let waiting = case.until(Expected::is_false("Installed", "InstallFailed").saying(&text)).await;
+    assert!(verbs::condition(&waiting, "HasValidBundle").is_some_and(|condition| condition["status"] == "True"));
+    assert!(case.find(&Target::cluster("v1", "Namespace", &case.namespace())).await.is_none(), "nothing was written");
+
+    case.create(&definition(&group, "Well", "wells")).await;
+    let established = Target::cluster("apiextensions.k8s.io/v1", "CustomResourceDefinition", &format!("wells.{group}"));
+    let is_served = |object: &kube::api::DynamicObject| {
+        verbs::condition(object, "Established").is_some_and(|condition| condition["status"] == "True")
+    };
+    case.until_object(&established, "Established", is_served).await;
+    verbs::await_served(&case.client, &format!("{group}/v1"), "Well", Duration::from_secs(30)).await.unwrap();
+    let served = Instant::now();
+    case.until(installed()).await;
+    assert!(served.elapsed() < AT_ONCE, "{:?} after the API was served", served.elapsed());
+}
+
+#[tokio::test]
+async fn a_package_is_refused_unless_the_user_has_it() {
+    let case = Case::new("package").await;
+    case.deploy(case.files("package"), &Value::Null).await;
+    let text = format!(
+        "bundle \"rukpak-example-{0}.v1.0.0\" has a dependency declared via property \"olm.package.required\" which is \
+         currently not supported (rukpak-example-{0}-wells >=1.2.0 <2.0.0); install what it needs, and say so with the \
+         annotation core.rukpak.io/ignore-dependencies=\"true\" on the BundleDeployment",
+        case.name
+    );
+    case.until(Expected::is_false("HasValidBundle", "BundleLoadFailed").saying(&text)).await;
+    case.merge(&json!({"metadata": {"annotations": {"core.rukpak.io/ignore-dependencies": "true"}}})).await;
+    case.until(installed()).await;
+    case.until(Expected::is_true("HasValidBundle", "UnpackSuccessful")).await;
+}
+
+#[tokio::test]
+async fn aggregated_apis_are_refused_with_what_to_do() {
+    let case = Case::new("apiservice").await;
+    case.deploy(case.files("apiservice"), &Value::Null).await;
+    let text = "convert registry+v1 bundle to plain+v0 bundle: apiServiceDefintions are not supported: serve the API by a \
+                custom resource definition, or install the operator by its own manifests";
+    case.until(Expected::is_false("HasValidBundle", "UnpackFailed").saying(text)).await;
+}
+
+#[tokio::test]
+async fn an_optional_manifest_is_left_out_where_its_kind_is_not_served() {
+    let case = Case::new("optional").await;
+    case.install("optional").await;
+    assert_eq!(case.owned("apps/v1", "Deployment").await.len(), 1);
+
+    // The same bundle, where the kind is served.
+    let served = Case::new("optional-served").await;
+    let group = format!("monitoring.{}", served.group());
+    served.create(&definition(&group, "ServiceMonitor", "servicemonitors")).await;
+    let api_version = format!("{group}/v1");
+    verbs::await_served(&served.client, &api_version, "ServiceMonitor", Duration::from_secs(30)).await.unwrap();
+    served.install("optional").await;
+    served.get(&served.inside(&api_version, "ServiceMonitor", "pump-monitor")).await;
+}
+
+#[tokio::test]
+async fn a_manifest_that_is_not_optional_waits_for_its_kind() {
+    let case = Case::new("needed").await;
+    let mut files = case.files("optional");
+    files.retain(|(path, _)| path != "metadata/properties.yaml");
+    case.deploy(files, &Value::Null).await;
+    let text = format!(
+        "required resource not found: [resource mapping not found for name: \"pump-monitor\" namespace: \"{}\": no matches \
+         for kind \"ServiceMonitor\" in version \"monitoring.{}/v1\"]",
+        case.namespace(),
+        case.group()
+    );
+    case.until(Expected::is_false("Installed", "InstallFailed").saying(&text)).await;
+}
