@@ -12,11 +12,12 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("rukpak-certificates", &[]),
     ("rukpak-content", &[]),
     ("rukpak-crds", &[]),
+    ("rukpak-pack", &[]),
     ("rukpak-plain", &["rukpak-content"]),
     ("rukpak-registry", &["rukpak-content", "rukpak-plain"]),
     ("rukpak-plan", &["rukpak-content", "rukpak-crds", "rukpak-plain"]),
-    ("rukpak-store", &["rukpak-content"]),
-    ("rukpak-source", &["rukpak-content"]),
+    ("rukpak-store", &["rukpak-content", "rukpak-pack"]),
+    ("rukpak-source", &["rukpak-content", "rukpak-pack"]),
     ("rukpak-webhook", &["rukpak-certificates", "rukpak-crds", "rukpak-plan"]),
     ("rukpak-controller", PARTS),
     ("rukpakctl", &["rukpak-content", "rukpak-plain", "rukpak-registry", "rukpak-source"]),
@@ -54,7 +55,7 @@ const IMPURE_CALLS: &[&str] = &[
     "Zoned::now",
 ];
 /// Crates that know nothing of Kubernetes.
-const WITHOUT_KUBERNETES: &[&str] = &["rukpak-content", "rukpak-plain", "rukpak-source", "rukpak-store"];
+const WITHOUT_KUBERNETES: &[&str] = &["rukpak-content", "rukpak-pack", "rukpak-plain", "rukpak-source", "rukpak-store"];
 /// A file of more lines mixes two things.
 const FILE_LINES: usize = 500;
 /// And one of more lines is looked at.

@@ -67,6 +67,9 @@ pub struct Pin {
     /// Commit that the git reference named.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub git_commit: Option<String>,
+    /// SHA-256 of the archive that was downloaded or uploaded.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub archive_digest: Option<String>,
     /// Digest of the unpacked tree in canonical form, as the store names it.
     pub content_digest: String,
 }

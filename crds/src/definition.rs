@@ -64,11 +64,15 @@ fn one_of(members: &[&str]) -> Value {
 }
 
 /// What a Rust `Option` derives (`nullable`, `default: null`) is not in upstream's schema: a Go client's `null` is
-/// pruned to absent either way, and `kubectl explain` reads better without.
+/// pruned to absent either way, and `kubectl explain` reads better without. What a map of anything derives beside
+/// `x-kubernetes-preserve-unknown-fields` (`additionalProperties: true`) would have all but its first level pruned.
 fn structural(schema: &mut Value) {
     match schema {
         Value::Object(map) => {
             map.remove("nullable");
+            if map.get("x-kubernetes-preserve-unknown-fields") == Some(&Value::Bool(true)) {
+                map.remove("additionalProperties");
+            }
             map.values_mut().for_each(structural);
         }
         Value::Array(items) => items.iter_mut().for_each(structural),

@@ -43,6 +43,9 @@ pub const IGNORE_DEPENDENCIES: &str = "core.rukpak.io/ignore-dependencies";
 
 /// The field manager of everything that the provisioners apply.
 pub const FIELD_MANAGER: &str = "rukpak-core";
+/// The field manager of owner references to further users of a Namespace. Not [`FIELD_MANAGER`]: what that applies, it may
+/// take away again.
+pub const SHARING_MANAGER: &str = "rukpak-core-sharing";
 
 /// Longest Bundle name the API accepts.
 pub const BUNDLE_NAME_MAX: usize = 52;

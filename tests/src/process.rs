@@ -12,6 +12,9 @@ use crate::plane::Plane;
 use crate::plane::install::{CONTROLLER_ACCOUNT, SYSTEM_NAMESPACE, WEBHOOK_ACCOUNT};
 use crate::tools::{self, PATIENCE};
 
+/// Where the manifests say that clients in the cluster find the content service.
+pub const CONTENT_URL: &str = "https://core.rukpak-system.svc";
+
 /// Between two questions whether it is ready. `/readyz` cannot be watched.
 const READY_INTERVAL: Duration = Duration::from_millis(25);
 /// Environment variables that would change what the programs see.
@@ -36,9 +39,18 @@ pub struct Process {
     pub health_url: String,
     /// Base URL of metrics, and of what else it serves in plain HTTP.
     pub http_url: String,
+    /// The loopback port of the content service; 0 for the webhook, and where flags of a test say where it is.
+    pub content_port: u16,
     /// Its storage folder; empty for the webhook.
     pub storage: PathBuf,
     _folder: tempfile::TempDir,
+}
+
+/// Where a program listens.
+struct Ports {
+    http: u16,
+    health: u16,
+    content: u16,
 }
 
 struct Running {
@@ -77,17 +89,23 @@ impl Plane {
         let storage = options.storage.unwrap_or_else(|| folder.path().join("storage"));
         std::fs::create_dir_all(&storage).with_context(|| format!("create {}", storage.display()))?;
         let (http, health) = (tools::free_port()?, tools::free_port()?);
+        let own_content = options.arguments.iter().any(|argument| argument.starts_with("--content-bind-address"));
+        let content = if own_content { 0 } else { tools::free_port()? };
         let mut command = Command::new(tools::workspace_binary("rukpak-controller")?);
         command
             .arg(format!("--system-namespace={SYSTEM_NAMESPACE}"))
             .arg(format!("--provisioner-storage-dir={}", storage.display()))
+            .arg(format!("--upload-storage-dir={}", storage.join("uploads").display()))
+            .arg(format!("--http-external-address={CONTENT_URL}"))
+            .args((!own_content).then(|| format!("--content-bind-address=127.0.0.1:{content}")))
             .arg(format!("--http-bind-address=127.0.0.1:{http}"))
             .arg(format!("--health-probe-bind-address=127.0.0.1:{health}"))
             .arg("--feature-gates=BundleDeploymentHealth=true")
             .args(options.arguments)
             .envs(options.environment);
         let kubeconfig = options.kubeconfig.unwrap_or_else(|| self.account_kubeconfig(CONTROLLER_ACCOUNT));
-        Process::start("rukpak-controller", command, &kubeconfig, folder, (http, health), storage).await
+        let ports = Ports { http, health, content };
+        Process::start("rukpak-controller", command, &kubeconfig, folder, ports, storage).await
     }
 
     /// Starts `rukpak-webhook` on the port that the installed webhook configurations name.
@@ -104,7 +122,8 @@ impl Plane {
             .args(options.arguments)
             .envs(options.environment);
         let kubeconfig = options.kubeconfig.unwrap_or_else(|| self.account_kubeconfig(WEBHOOK_ACCOUNT));
-        Process::start("rukpak-webhook", command, &kubeconfig, folder, (metrics, health), PathBuf::new()).await
+        let ports = Ports { http: metrics, health, content: 0 };
+        Process::start("rukpak-webhook", command, &kubeconfig, folder, ports, PathBuf::new()).await
     }
 }
 
@@ -114,7 +133,7 @@ impl Process {
         mut command: Command,
         kubeconfig: &Path,
         folder: tempfile::TempDir,
-        (http, health): (u16, u16),
+        ports: Ports,
         storage: PathBuf,
     ) -> Result<Self> {
         for variable in FOREIGN_ENVIRONMENT {
@@ -130,8 +149,9 @@ impl Process {
             log: folder.path().join(format!("{name}.log")),
             command: Mutex::new(command),
             running: Mutex::new(None),
-            health_url: format!("http://127.0.0.1:{health}"),
-            http_url: format!("http://127.0.0.1:{http}"),
+            health_url: format!("http://127.0.0.1:{}", ports.health),
+            http_url: format!("http://127.0.0.1:{}", ports.http),
+            content_port: ports.content,
             storage,
             _folder: folder,
         };

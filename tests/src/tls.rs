@@ -9,6 +9,7 @@ use axum::Router;
 use rustls::ServerConfig;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::server::ResolvesServerCert;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::mpsc;
 use tokio::task::AbortHandle;
@@ -48,16 +49,32 @@ impl Drop for Served {
 /// Serves `router` on a free port with `leaf`, on a runtime of its own: a server shared by tests outlives the
 /// runtime of the test that started it.
 pub fn serve(router: Router, leaf: &Leaf) -> Result<Served> {
+    run_on(router, 0, acceptor(leaf)?)
+}
+
+/// As [`serve`], on `port`, with whatever certificate `resolver` names at the time of each handshake.
+pub fn serve_with(router: Router, port: u16, resolver: Arc<dyn ResolvesServerCert>) -> Result<Served> {
+    crate::tools::use_ring();
+    let mut config = ServerConfig::builder().with_no_client_auth().with_cert_resolver(resolver);
+    config.alpn_protocols = vec![b"http/1.1".to_vec()];
+    run_on(router, port, TlsAcceptor::from(Arc::new(config)))
+}
+
+/// The server's side of handshakes with `leaf`.
+pub fn acceptor(leaf: &Leaf) -> Result<TlsAcceptor> {
     crate::tools::use_ring();
     let certs = CertificateDer::pem_slice_iter(leaf.cert_pem.as_bytes()).collect::<Result<Vec<_>, _>>()?;
     let key = PrivateKeyDer::from_pem_slice(leaf.key_pem.as_bytes())?;
     let mut config = ServerConfig::builder().with_no_client_auth().with_single_cert(certs, key)?;
     config.alpn_protocols = vec![b"http/1.1".to_vec()];
-    let socket = std::net::TcpListener::bind(("127.0.0.1", 0)).context("bind a loopback port")?;
+    Ok(TlsAcceptor::from(Arc::new(config)))
+}
+
+fn run_on(router: Router, port: u16, acceptor: TlsAcceptor) -> Result<Served> {
+    let socket = std::net::TcpListener::bind(("127.0.0.1", port)).context("bind a loopback port")?;
     socket.set_nonblocking(true)?;
     let address = socket.local_addr()?;
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
-    let acceptor = TlsAcceptor::from(Arc::new(config));
     runtime.spawn(async move {
         if let Err(error) = run(socket, acceptor, router).await {
             tracing::error!(%address, %error, "test server ended");

@@ -2,8 +2,14 @@
 
 #[path = "admission/certificates.rs"]
 mod certificates;
+#[path = "admission/config_maps.rs"]
+mod config_maps;
+#[path = "admission/definitions.rs"]
+mod definitions;
 #[path = "admission/direct.rs"]
 mod direct;
+#[path = "admission/elsewhere.rs"]
+mod elsewhere;
 #[path = "admission/helpers.rs"]
 mod helpers;
 #[path = "admission/immutability.rs"]

@@ -1,4 +1,4 @@
-//! Bundles: P1, P2, P4 to P15, P21, P36, what a Bundle promises once it is unpacked, and every way its source can be wrong.
+//! Bundles: P1, P2, P4 to P18, P21, P36, what a Bundle promises once it is unpacked, and every way its source can be wrong.
 
 #[path = "bundles/hands.rs"]
 mod hands;
@@ -27,5 +27,9 @@ mod reference;
 mod restarts;
 #[path = "bundles/secrecy.rs"]
 mod secrecy;
+#[path = "bundles/sources_config_maps.rs"]
+mod sources_config_maps;
+#[path = "bundles/sources_http.rs"]
+mod sources_http;
 #[path = "bundles/unsupported.rs"]
 mod unsupported;

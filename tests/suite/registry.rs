@@ -14,5 +14,11 @@ mod modes;
 mod published;
 #[path = "registry/refusals.rs"]
 mod refusals;
+#[path = "registry/serving.rs"]
+mod serving;
+#[path = "registry/survey.rs"]
+mod survey;
 #[path = "registry/upgrade.rs"]
 mod upgrade;
+#[path = "registry/webhooks.rs"]
+mod webhooks;

@@ -1,13 +1,14 @@
 //! `/healthz` and `/readyz`: the second says the truth.
 
 use std::fmt::Write as _;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::SystemTime;
 
 use axum::Router;
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::routing::get;
+use tokio::sync::watch;
 
 /// Whether the API server trusts the certificate we serve.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -23,8 +24,12 @@ pub enum Trust {
 /// What this process has and lacks to answer the API server.
 #[derive(Debug)]
 pub struct Readiness {
-    state: Mutex<Facts>,
+    state: watch::Sender<Facts>,
 }
+
+/// Tells when something about the readiness changed.
+#[derive(Debug)]
+pub struct Changes(watch::Receiver<Facts>);
 
 #[derive(Debug)]
 struct Facts {
@@ -38,32 +43,36 @@ impl Readiness {
     /// Nothing is there yet.
     pub fn new(trust: Trust) -> Self {
         let state = Facts { listening: false, draining: false, certificate_until: None, trust };
-        Self { state: Mutex::new(state) }
+        Self { state: watch::Sender::new(state) }
     }
 
     /// The TLS listener is bound.
     pub fn listening(&self) {
-        self.facts().listening = true;
+        self.state.send_modify(|facts| facts.listening = true);
     }
 
     /// The process is on its way out.
     pub fn draining(&self) {
-        self.facts().draining = true;
+        self.state.send_modify(|facts| facts.draining = true);
     }
 
     /// A certificate is served; it expires then.
     pub fn certificate_until(&self, expiry: SystemTime) {
-        self.facts().certificate_until = Some(expiry);
+        self.state.send_modify(|facts| facts.certificate_until = Some(expiry));
     }
 
     /// Whether the API server trusts it.
     pub fn trust(&self, trust: Trust) {
-        self.facts().trust = trust;
+        self.state.send_if_modified(|facts| {
+            let is_new = facts.trust != trust;
+            facts.trust = trust;
+            is_new
+        });
     }
 
     /// Every check with its verdict.
     pub fn checks(&self, now: SystemTime) -> [(&'static str, Result<(), String>); 4] {
-        let facts = self.facts();
+        let facts = self.state.borrow();
         let certificate = match facts.certificate_until {
             None => Err("no serving certificate is loaded yet".to_owned()),
             Some(expiry) if expiry <= now => Err("the serving certificate has expired".to_owned()),
@@ -81,8 +90,23 @@ impl Readiness {
         ]
     }
 
-    fn facts(&self) -> MutexGuard<'_, Facts> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    /// Whether every check passes.
+    pub fn is_ready(&self, now: SystemTime) -> bool {
+        self.checks(now).iter().all(|(_, verdict)| verdict.is_ok())
+    }
+
+    /// Tells of changes from now on.
+    pub fn changes(&self) -> Changes {
+        Changes(self.state.subscribe())
+    }
+}
+
+impl Changes {
+    /// Waits for the next change; for ever once there is nothing left to change.
+    pub async fn next(&mut self) {
+        if self.0.changed().await.is_err() {
+            std::future::pending::<()>().await;
+        }
     }
 }
 

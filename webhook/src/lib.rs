@@ -1,13 +1,18 @@
-//! The admission webhook of rukpak: a Bundle's spec never changes, and its source is whole.
+//! The admission webhook of rukpak: a Bundle's spec never changes and its source is whole, ConfigMaps that Bundles use stay as
+//! they are, and a new version of a definition breaks no object.
 //!
-//! [`router::router`] answers the API server; [`rules`] decide and do no I/O; [`certificates`] keeps the serving
-//! certificate current; [`run::run`] puts them together.
+//! [`router::router`] answers the API server; [`rules`] decide and do no I/O; [`reads`] finds out what they need to know;
+//! [`certificates`] keeps the serving certificate current; [`registration`] tells the API server about the webhook that must
+//! not be asked before it is ready; [`run::run`] puts them together.
 
 pub mod address;
 pub mod certificates;
+mod handlers;
 pub mod health;
 pub mod metrics;
 pub mod options;
+pub mod reads;
+pub mod registration;
 pub mod review;
 pub mod router;
 pub mod rules;
@@ -17,12 +22,24 @@ pub mod tls;
 
 /// Where the API server posts Bundles.
 pub const BUNDLE_PATH: &str = "/validate-core-rukpak-io-v1alpha1-bundle";
+/// Where the API server posts ConfigMaps of the system namespace.
+pub const CONFIG_MAP_PATH: &str = "/validate-core-v1-configmap";
+/// Where the API server posts definitions that a bundle brought.
+pub const DEFINITION_PATH: &str = "/validate-crd";
 /// The Service in front of the webhook.
 pub const SERVICE: &str = "rukpak-webhook-service";
 /// The object that tells the API server about the webhook.
 pub const CONFIGURATION: &str = "rukpak-validating-webhook-configuration";
+/// The entry of [`CONFIGURATION`] for Bundles; in the manifests.
+pub const BUNDLE_WEBHOOK: &str = "vbundles.core.rukpak.io";
+/// The entry for definitions; in the manifests.
+pub const DEFINITION_WEBHOOK: &str = "webhook.crdvalidator.io";
+/// The entry for ConfigMaps; [`registration`] writes it.
+pub const CONFIG_MAP_WEBHOOK: &str = "vconfigmaps.core.rukpak.io";
 /// The entries of [`CONFIGURATION`] that lead here.
-pub const WEBHOOKS: [&str; 1] = ["vbundles.core.rukpak.io"];
+pub const WEBHOOKS: [&str; 3] = [BUNDLE_WEBHOOK, DEFINITION_WEBHOOK, CONFIG_MAP_WEBHOOK];
+/// Who writes, in `managedFields`.
+const FIELD_MANAGER: &str = "rukpak-webhook";
 
 /// An error with its causes, once each. What the API server said stands for itself: the client's errors repeat it.
 fn chain(error: &(dyn std::error::Error + 'static)) -> String {

@@ -12,9 +12,10 @@ const DEFAULT_NAMESPACE: &str = "rukpak-system";
 const SHORTEST_LIFETIME: Duration = Duration::from_secs(10);
 const LONGEST_LIFETIME: Duration = Duration::from_hours(3650 * 24);
 
-/// The admission webhook of rukpak: a Bundle's spec never changes, and its source is whole.
+/// The admission webhook of rukpak: Bundles never change, ConfigMaps they use stay, new versions of definitions break no object.
+/// Of a flag given twice the last counts, as with Go programs.
 #[derive(Clone, Debug, Parser)]
-#[command(name = "rukpak-webhook", version)]
+#[command(name = "rukpak-webhook", version, args_override_self = true)]
 pub struct Options {
     /// Namespace the webhook runs in [default: the Pod's namespace, else rukpak-system]
     #[arg(long, value_name = "NAMESPACE")]
@@ -123,6 +124,7 @@ mod tests {
     fn upstream_flags_are_accepted() {
         let options = Options::try_parse_from([
             "rukpak-webhook",
+            "--system-namespace=elsewhere",
             "--system-namespace=somewhere",
             "--metrics-bind-address=:8080",
             "--health-probe-bind-address=127.0.0.1:8081",

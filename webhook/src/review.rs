@@ -2,6 +2,8 @@
 //!
 //! Objects stay raw JSON: what a rule compares must be what the API server has, not what our types kept of it.
 
+use std::fmt;
+
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -18,6 +20,12 @@ pub struct Request {
     pub uid: String,
     /// The kind of the object, converted to the version that the webhook registered for.
     pub kind: Kind,
+    /// The namespace of the object; empty for kinds without.
+    #[serde(default)]
+    pub namespace: String,
+    /// The name of the object, as far as the request gives it.
+    #[serde(default)]
+    pub name: String,
     /// Set when a part of the object is written, such as `status`.
     #[serde(default)]
     pub sub_resource: String,
@@ -40,6 +48,17 @@ pub struct Kind {
     pub version: String,
     /// Kind.
     pub kind: String,
+}
+
+impl fmt::Display for Kind {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { group, version, kind } = self;
+        if group.is_empty() {
+            write!(formatter, "{kind} of {version}")
+        } else {
+            write!(formatter, "{kind} of {group}/{version}")
+        }
+    }
 }
 
 /// The answer, serialised as an AdmissionReview.

@@ -1,4 +1,4 @@
-//! The HTTP face: one path, JSON in, JSON out.
+//! The HTTP face: a path for each kind, JSON in, JSON out.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,9 +12,9 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::post;
 
 use crate::metrics::{Metrics, Operation, Verdict};
+use crate::reads::Reads;
 use crate::review;
-use crate::rules::bundle::{self, Change};
-use crate::{BUNDLE_PATH, chain};
+use crate::{BUNDLE_PATH, CONFIG_MAP_PATH, DEFINITION_PATH, chain, handlers};
 
 /// Largest body. The API server takes objects up to 3 MiB and sends the old beside the new.
 pub const BODY_LIMIT_BYTES: usize = 8 * 1024 * 1024;
@@ -22,18 +22,32 @@ pub const BODY_LIMIT_BYTES: usize = 8 * 1024 * 1024;
 pub const BODY_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// What the handlers share.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone)]
 pub struct Shared {
     /// Counters.
     pub metrics: Arc<Metrics>,
+    /// What is known of the cluster.
+    pub reads: Arc<dyn Reads>,
+    /// The system namespace.
+    pub namespace: Arc<str>,
+}
+
+/// What a path is for.
+#[derive(Clone, Copy, Debug)]
+enum Subject {
+    Bundle,
+    ConfigMap,
+    Definition,
 }
 
 /// The routes of the webhook.
-pub fn router(shared: Shared) -> Router {
+pub fn router(shared: &Shared) -> Router {
+    let route = |subject| post(answer).with_state((shared.clone(), subject));
     Router::new()
-        .route(BUNDLE_PATH, post(review_bundle))
+        .route(BUNDLE_PATH, route(Subject::Bundle))
+        .route(CONFIG_MAP_PATH, route(Subject::ConfigMap))
+        .route(DEFINITION_PATH, route(Subject::Definition))
         .layer(DefaultBodyLimit::max(BODY_LIMIT_BYTES))
-        .with_state(shared)
 }
 
 /// A call that gets no review back.
@@ -51,7 +65,7 @@ enum Refusal {
     Review(#[from] review::Error),
 }
 
-async fn review_bundle(State(shared): State<Shared>, call: Request) -> Response {
+async fn answer(State((shared, subject)): State<(Shared, Subject)>, call: Request) -> Response {
     let request = match read(call).await {
         Ok(request) => request,
         Err(refusal) => {
@@ -60,8 +74,12 @@ async fn review_bundle(State(shared): State<Shared>, call: Request) -> Response 
             return refusal.into_response();
         }
     };
-    let operation = request.operation();
-    let response = decide(request);
+    let (operation, reads) = (request.operation(), &*shared.reads);
+    let response = match subject {
+        Subject::Bundle => handlers::bundle::answer(request, reads).await,
+        Subject::ConfigMap => handlers::config_map::answer(request, reads, &shared.namespace).await,
+        Subject::Definition => handlers::definition::answer(request, reads).await,
+    };
     shared.metrics.count(operation, if response.allowed() { Verdict::Allowed } else { Verdict::Denied });
     axum::Json(response).into_response()
 }
@@ -80,31 +98,6 @@ async fn read(call: Request) -> Result<review::Request, Refusal> {
             _ => Refusal::Body(rejection),
         })?;
     Ok(review::Request::decode(&body)?)
-}
-
-fn decide(request: review::Request) -> review::Response {
-    if !request.is("core.rukpak.io", "v1alpha1", "Bundle") {
-        let review::Kind { group, version, kind } = &request.kind;
-        let text =
-            format!("this webhook answers for Bundle of core.rukpak.io/v1alpha1, not for {kind} of {group}/{version}");
-        return review::Response::deny(request.uid, 400, &text);
-    }
-    // The spec cannot change through a subresource, and nothing of a Bundle forbids its deletion.
-    if !request.sub_resource.is_empty() || request.operation() == Operation::Delete {
-        return review::Response::allow(request.uid);
-    }
-    let change = match request.operation() {
-        Operation::Create => Change::Create { new: &request.object },
-        Operation::Update => Change::Update { old: &request.old_object, new: &request.object },
-        Operation::Delete | Operation::Other => {
-            let text = format!("operation {:?} is unknown to this webhook", request.operation);
-            return review::Response::deny(request.uid, 400, &text);
-        }
-    };
-    match bundle::check(change) {
-        Ok(()) => review::Response::allow(request.uid),
-        Err(denial) => review::Response::deny(request.uid, 403, &denial.to_string()),
-    }
 }
 
 impl IntoResponse for Refusal {

@@ -1,4 +1,6 @@
-//! What is admitted. Pure: the object as it was, the object as it shall be, and a verdict.
+//! What is admitted. Pure: the object as it was, the object as it shall be, what is known of others, and a verdict.
 
 pub mod bundle;
+pub mod config_map;
+pub mod definition;
 pub mod spec;

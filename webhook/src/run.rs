@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
+use kube::Client;
 use tokio::net::TcpListener;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::task::JoinHandle;
@@ -17,12 +18,14 @@ use crate::certificates::{Installed, service_names};
 use crate::health::{self, Readiness, Trust};
 use crate::metrics::{self, Metrics};
 use crate::options::Options;
+use crate::reads::Cluster;
+use crate::registration::Registrar;
 use crate::router::{Shared, router};
 use crate::tls::{Serving, server_config};
 use crate::{SERVICE, serve};
 
-/// Longest wait for calls in flight at the end. The API server's own limit for a webhook is 30 seconds, ours is 10.
-const DRAIN_DEADLINE: Duration = Duration::from_secs(15);
+/// Longest wait for calls in flight at the end. The configuration lets the API server wait for 20 seconds at most.
+const DRAIN_DEADLINE: Duration = Duration::from_secs(20);
 
 /// Why the process could not start.
 #[derive(Debug, thiserror::Error)]
@@ -42,7 +45,7 @@ pub enum Error {
     #[error("--webhook-bind-address must name an address")]
     NoAddress,
     /// No cluster is configured.
-    #[error("cannot find a cluster: neither KUBECONFIG nor a service account, and no --cert-dir")]
+    #[error("cannot find a cluster: neither KUBECONFIG nor a service account")]
     Cluster(#[source] kube::config::InferConfigError),
     /// The cluster's configuration is no good.
     #[error("cannot make a client of the cluster")]
@@ -86,9 +89,14 @@ pub async fn run(options: Options) -> Result<(), Error> {
     let listener = listen("--webhook-bind-address", &options.webhook_bind_address).await?.ok_or(Error::NoAddress)?;
     installed.readiness.listening();
 
-    let mut keeper = keep_certificate(&options, Arc::clone(&installed), stop.clone()).await?;
+    let client = client().await?;
+    let namespace = options.system_namespace();
+    let registrar = Registrar::new(client.clone(), namespace.clone(), Arc::clone(&installed.readiness));
+    let mut registrar = tokio::spawn(registrar.run(stop.clone()));
+    let mut keeper = keep_certificate(&options, client.clone(), &namespace, Arc::clone(&installed), stop.clone());
     let tls = Arc::new(server_config(Arc::clone(&installed.serving)).map_err(Error::Tls)?);
-    let routes = router(Shared { metrics: Arc::clone(&installed.metrics) });
+    let reads = Arc::new(Cluster::new(client, &namespace));
+    let routes = router(&Shared { metrics: Arc::clone(&installed.metrics), reads, namespace: namespace.into() });
     let mut server = tokio::spawn(serve::serve(listener, tls, routes, stop.clone(), DRAIN_DEADLINE));
     tracing::info!(address = %options.webhook_bind_address, "answering admission reviews");
 
@@ -96,6 +104,7 @@ pub async fn run(options: Options) -> Result<(), Error> {
         () = signals.next() => {}
         ended = &mut server => return Err(Error::Ended { what: "listener", source: ended.err() }),
         ended = &mut keeper => return Err(Error::Ended { what: "certificate keeper", source: ended.err() }),
+        ended = &mut registrar => return Err(Error::Ended { what: "registrar", source: ended.err() }),
     }
     tracing::info!("shutting down");
     installed.readiness.draining();
@@ -113,24 +122,28 @@ pub async fn run(options: Options) -> Result<(), Error> {
     }
 }
 
-async fn keep_certificate(
+async fn client() -> Result<Client, Error> {
+    let config = kube::Config::infer().await.map_err(Error::Cluster)?;
+    Client::try_from(config).map_err(Error::Client)
+}
+
+fn keep_certificate(
     options: &Options,
+    client: Client,
+    namespace: &str,
     installed: Arc<Installed>,
     stop: CancellationToken,
-) -> Result<JoinHandle<()>, Error> {
+) -> JoinHandle<()> {
     if let Some(folder) = options.cert_dir.clone() {
-        return Ok(tokio::spawn(async move { files::keep(&folder, installed, files::INTERVAL, stop).await }));
+        return tokio::spawn(async move { files::keep(&folder, installed, files::INTERVAL, stop).await });
     }
-    let config = kube::Config::infer().await.map_err(Error::Cluster)?;
-    let client = kube::Client::try_from(config).map_err(Error::Client)?;
-    let namespace = options.system_namespace();
     let settings = Settings {
-        names: service_names(SERVICE, &namespace),
-        namespace,
+        names: service_names(SERVICE, namespace),
+        namespace: namespace.to_owned(),
         secret: options.certificate_secret.clone(),
         lifetime: options.certificate_lifetime,
     };
-    Ok(tokio::spawn(Keeper::new(client, settings, installed).run(stop)))
+    tokio::spawn(Keeper::new(client, settings, installed).run(stop))
 }
 
 /// Serves plain HTTP to the end of the process: probes must be answered while it drains.

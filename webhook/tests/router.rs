@@ -2,24 +2,27 @@
 
 #![allow(clippy::unwrap_used)] // helpers of tests are tests
 
+mod support;
+
 use axum::body::Body;
 use axum::http::{Request, StatusCode};
-use rukpak_webhook::BUNDLE_PATH;
 use rukpak_webhook::router::{BODY_LIMIT_BYTES, Shared, router};
+use rukpak_webhook::{BUNDLE_PATH, CONFIG_MAP_PATH, DEFINITION_PATH};
 use serde_json::{Value, json};
+use support::Known;
 use tower::ServiceExt as _;
 
-async fn call(shared: &Shared, content_type: &str, body: impl Into<Body>) -> (StatusCode, String) {
-    let request = Request::post(BUNDLE_PATH).header("content-type", content_type).body(body.into()).unwrap();
-    let response = router(shared.clone()).oneshot(request).await.unwrap();
+async fn call(shared: &Shared, path: &str, content_type: &str, body: impl Into<Body>) -> (StatusCode, String) {
+    let request = Request::post(path).header("content-type", content_type).body(body.into()).unwrap();
+    let response = router(shared).oneshot(request).await.unwrap();
     let status = response.status();
     let body = axum::body::to_bytes(response.into_body(), 1 << 20).await.unwrap();
     (status, String::from_utf8(body.to_vec()).unwrap())
 }
 
-async fn review(request: Value) -> Value {
+async fn ask(known: &Known, path: &str, request: Value) -> Value {
     let body = json!({"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": request});
-    let (status, text) = call(&Shared::default(), "application/json", body.to_string()).await;
+    let (status, text) = call(&known.clone().shared(), path, "application/json", body.to_string()).await;
     assert_eq!(status, StatusCode::OK, "{text}");
     let answer: Value = serde_json::from_str(&text).unwrap();
     assert_eq!((&answer["apiVersion"], &answer["kind"]), (&body["apiVersion"], &body["kind"]));
@@ -27,14 +30,30 @@ async fn review(request: Value) -> Value {
     answer["response"].clone()
 }
 
-fn request(operation: &str, old: &Value, new: &Value) -> Value {
+async fn review(request: Value) -> Value {
+    ask(&Known::default(), BUNDLE_PATH, request).await
+}
+
+fn of_kind((group, version, kind): (&str, &str, &str), operation: &str, old: &Value, new: &Value) -> Value {
     json!({
         "uid": "u-1",
-        "kind": {"group": "core.rukpak.io", "version": "v1alpha1", "kind": "Bundle"},
-        "resource": {"group": "core.rukpak.io", "version": "v1alpha1", "resource": "bundles"},
+        "kind": {"group": group, "version": version, "kind": kind},
         "name": "b", "operation": operation, "userInfo": {"username": "someone"},
         "oldObject": old, "object": new, "dryRun": false, "options": null,
     })
+}
+
+fn request(operation: &str, old: &Value, new: &Value) -> Value {
+    of_kind(("core.rukpak.io", "v1alpha1", "Bundle"), operation, old, new)
+}
+
+fn denied(code: u16, text: &str) -> Value {
+    let status = json!({"status": "Failure", "code": code, "message": text, "reason": text});
+    json!({"uid": "u-1", "allowed": false, "status": status})
+}
+
+fn allowed() -> Value {
+    json!({"uid": "u-1", "allowed": true})
 }
 
 fn bundle(tag: &str) -> Value {
@@ -48,22 +67,17 @@ fn bundle(tag: &str) -> Value {
 #[tokio::test]
 async fn a_changed_spec_is_denied_with_the_literal_text_twice() {
     let response = review(request("UPDATE", &bundle("v1"), &bundle("v2"))).await;
-    let status = json!({
-        "status": "Failure", "code": 403,
-        "message": "bundle.spec is immutable", "reason": "bundle.spec is immutable",
-    });
-    assert_eq!(response, json!({"uid": "u-1", "allowed": false, "status": status}));
+    assert_eq!(response, denied(403, "bundle.spec is immutable"));
 }
 
 #[tokio::test]
 async fn what_changes_no_spec_is_admitted() {
-    let allowed = json!({"uid": "u-1", "allowed": true});
-    assert_eq!(review(request("CREATE", &Value::Null, &bundle("v1"))).await, allowed);
-    assert_eq!(review(request("UPDATE", &bundle("v1"), &bundle("v1"))).await, allowed);
-    assert_eq!(review(request("DELETE", &bundle("v1"), &Value::Null)).await, allowed);
+    assert_eq!(review(request("CREATE", &Value::Null, &bundle("v1"))).await, allowed());
+    assert_eq!(review(request("UPDATE", &bundle("v1"), &bundle("v1"))).await, allowed());
+    assert_eq!(review(request("DELETE", &bundle("v1"), &Value::Null)).await, allowed());
     let mut status = request("UPDATE", &bundle("v1"), &bundle("v2"));
     status["subResource"] = json!("status");
-    assert_eq!(review(status).await, allowed);
+    assert_eq!(review(status).await, allowed());
 }
 
 #[tokio::test]
@@ -91,7 +105,7 @@ async fn another_kind_or_operation_is_refused_clearly() {
 
 #[tokio::test]
 async fn what_is_no_review_gets_no_review() {
-    let shared = Shared::default();
+    let shared = Known::default().shared();
     for (body, text) in [
         ("{", "the body is not an AdmissionReview: EOF"),
         ("", "the body is not an AdmissionReview: EOF"),
@@ -107,11 +121,11 @@ async fn what_is_no_review_gets_no_review() {
             "the body is not an AdmissionReview: missing field `uid`",
         ),
     ] {
-        let (status, answer) = call(&shared, "application/json", body).await;
+        let (status, answer) = call(&shared, BUNDLE_PATH, "application/json", body).await;
         assert_eq!(status, StatusCode::BAD_REQUEST);
         assert!(answer.starts_with(text), "{answer}");
     }
-    let (status, answer) = call(&shared, "text/yaml", "{}").await;
+    let (status, answer) = call(&shared, BUNDLE_PATH, "text/yaml", "{}").await;
     assert_eq!(
         (status, answer.as_str()),
         (StatusCode::UNSUPPORTED_MEDIA_TYPE, "the content type must be application/json\n")
@@ -122,18 +136,132 @@ async fn what_is_no_review_gets_no_review() {
 
 #[tokio::test]
 async fn a_body_past_the_limit_is_refused_by_its_limit() {
-    let shared = Shared::default();
-    let (status, answer) = call(&shared, "application/json", vec![b' '; BODY_LIMIT_BYTES + 1]).await;
+    let shared = Known::default().shared();
+    let (status, answer) = call(&shared, BUNDLE_PATH, "application/json", vec![b' '; BODY_LIMIT_BYTES + 1]).await;
     assert_eq!(status, StatusCode::PAYLOAD_TOO_LARGE);
     assert!(answer.contains("8388608 bytes"), "{answer}");
-    let (status, _) = call(&shared, "application/json", vec![b' '; BODY_LIMIT_BYTES]).await;
+    let (status, _) = call(&shared, BUNDLE_PATH, "application/json", vec![b' '; BODY_LIMIT_BYTES]).await;
     assert_eq!(status, StatusCode::BAD_REQUEST, "exactly the limit is read");
 }
 
 #[tokio::test]
 async fn deep_nesting_is_an_error_and_not_a_crash() {
     let body = format!(r#"{{"request":{}"#, "[".repeat(1_000_000));
-    let (status, answer) = call(&Shared::default(), "application/json", body).await;
+    let (status, answer) = call(&Known::default().shared(), BUNDLE_PATH, "application/json", body).await;
     assert_eq!(status, StatusCode::BAD_REQUEST);
     assert!(answer.contains("recursion limit"), "{answer}");
+}
+
+fn made_of(name: &str, entries: &Value) -> Value {
+    let mut bundle = bundle("v1");
+    bundle["metadata"]["name"] = json!(name);
+    bundle["spec"]["source"] = json!({"type": "configMaps", "configMaps": entries});
+    bundle
+}
+
+#[tokio::test]
+async fn a_bundle_is_not_made_of_mutable_config_maps() {
+    let known = Known { mutable: vec!["m"], ..Known::default() };
+    let entries = json!([{"configMap": {"name": "m"}, "path": "../x"}, {"configMap": {"name": "missing"}}]);
+    let question = request("CREATE", &Value::Null, &made_of("b", &entries));
+    let text = "[bundle.spec.source.configmaps[0].path is invalid: \"../x\" is outside bundle root, \
+                bundle.spec.source.configmaps[0].configmap.name is invalid: configmap \"m\" is not immutable]";
+    assert_eq!(ask(&known, BUNDLE_PATH, question.clone()).await, denied(403, text));
+    let silent = Known { is_silent: true, ..known };
+    let response = ask(&silent, BUNDLE_PATH, question).await;
+    assert_eq!((&response["allowed"], &response["status"]["code"]), (&json!(false), &json!(500)));
+    assert!(response["status"]["message"].as_str().unwrap().starts_with("cannot get configmap \"m"), "{response}");
+    // Other sources need no answer.
+    assert_eq!(ask(&silent, BUNDLE_PATH, request("CREATE", &Value::Null, &bundle("v1"))).await, allowed());
+}
+
+fn of_config_map(operation: &str, object: &Value) -> Value {
+    let (old, new) = if operation == "DELETE" { (object, &Value::Null) } else { (&Value::Null, object) };
+    let mut question = of_kind(("", "v1", "ConfigMap"), operation, old, new);
+    question["namespace"] = json!("rukpak-system");
+    question
+}
+
+#[tokio::test]
+async fn config_maps_in_use_stay_as_they_are() {
+    let bundles = ["b2", "b1"].map(|name| made_of(name, &json!([{"configMap": {"name": "m"}}])));
+    let known = Known { bundles: bundles.into(), ..Known::default() };
+    let config_map = |name: &str| json!({"metadata": {"name": name}});
+    let answer =
+        async |operation: &str, object: &Value| ask(&known, CONFIG_MAP_PATH, of_config_map(operation, object)).await;
+    let text = "configmap \"m\" is referenced in .spec.source.configMaps[].configMap.name by bundles [b1 b2]; \
+                referenced configmaps must have .immutable == true";
+    assert_eq!(answer("CREATE", &config_map("m")).await, denied(403, text));
+    assert_eq!(answer("DELETE", &config_map("m")).await, denied(403, "configmap \"m\" is in-use by bundle \"b1\""));
+    assert_eq!(answer("CREATE", &json!({"metadata": {"name": "m"}, "immutable": true})).await, allowed());
+    assert_eq!(answer("UPDATE", &config_map("m")).await, allowed());
+    for operation in ["CREATE", "DELETE"] {
+        assert_eq!(answer(operation, &config_map("other")).await, allowed());
+        let mut elsewhere = of_config_map(operation, &config_map("m"));
+        elsewhere["namespace"] = json!("elsewhere");
+        assert_eq!(ask(&known, CONFIG_MAP_PATH, elsewhere).await, allowed());
+    }
+
+    let silent = Known { is_silent: true, ..Known::default() };
+    let response = ask(&silent, CONFIG_MAP_PATH, of_config_map("DELETE", &config_map("m"))).await;
+    assert_eq!(response["status"]["code"], 500, "{response}");
+    let response = ask(&known, CONFIG_MAP_PATH, request("CREATE", &Value::Null, &bundle("v1"))).await;
+    let text = "this webhook answers for ConfigMap of v1, not for Bundle of core.rukpak.io/v1alpha1";
+    assert_eq!(response, denied(400, text));
+}
+
+fn definition(required: &[&str]) -> Value {
+    let properties = json!({"a": {"type": "integer"}});
+    let schema = json!({"type": "object", "properties": {"spec": {"type": "object", "required": required, "properties": properties}}});
+    json!({
+        "metadata": {"name": "as.example.com",
+                     "labels": {"core.rukpak.io/owner-kind": "BundleDeployment", "core.rukpak.io/owner-name": "d"}},
+        "spec": {"group": "example.com", "scope": "Namespaced", "names": {"plural": "as", "kind": "A"},
+                 "versions": [{"name": "v1", "served": true, "storage": true, "schema": {"openAPIV3Schema": schema}}]},
+        "status": {"storedVersions": ["v1"]},
+    })
+}
+
+#[tokio::test]
+async fn definitions_break_no_object() {
+    let question = |new: &Value| {
+        let kind = ("apiextensions.k8s.io", "v1", "CustomResourceDefinition");
+        of_kind(kind, "UPDATE", &definition(&[]), new)
+    };
+    let object = |name: &str, spec: &Value| json!({"metadata": {"namespace": "n", "name": name}, "spec": spec});
+    let good = object("good", &json!({"a": 1}));
+    // The bad one is on another page.
+    let known = Known { objects: vec![vec![good.clone()], vec![object("bad", &json!({}))]], ..Known::default() };
+    let start = "failed to validate safety of UPDATE for CRD \"as.example.com\" (NOTE: to disable this validation, set the \
+                 \"core.rukpak.io/safe-crd-upgrade-validation\" annotation to \"false\"): \
+                 error validating existing CRs against new CRD's schema for \"as.example.com\": ";
+    let response = ask(&known, DEFINITION_PATH, question(&definition(&["a"]))).await;
+    let text = response["status"]["message"].as_str().unwrap();
+    let broken = "existing custom object n/bad failed validation for new schema version v1: ";
+    assert!(text.starts_with(&format!("{start}{broken}")), "{text}");
+    assert_eq!(response, denied(403, text));
+
+    // Nothing to look at, nobody to blame, nothing to check.
+    assert_eq!(ask(&known, DEFINITION_PATH, question(&definition(&[]))).await, allowed());
+    let fine = Known { objects: vec![vec![good]], ..Known::default() };
+    assert_eq!(ask(&fine, DEFINITION_PATH, question(&definition(&["a"]))).await, allowed());
+    let unchecked = Known { unchecked: vec!["d"], ..known.clone() };
+    assert_eq!(ask(&unchecked, DEFINITION_PATH, question(&definition(&["a"]))).await, allowed());
+    let mut annotated = definition(&["a"]);
+    annotated["metadata"]["annotations"] = json!({"core.rukpak.io/safe-crd-upgrade-validation": "false"});
+    assert_eq!(ask(&known, DEFINITION_PATH, question(&annotated)).await, allowed());
+    for operation in ["CREATE", "DELETE"] {
+        let mut other = question(&definition(&["a"]));
+        other["operation"] = json!(operation);
+        assert_eq!(ask(&known, DEFINITION_PATH, other).await, allowed());
+    }
+
+    let silent = Known { is_silent: true, ..Known::default() };
+    let response = ask(&silent, DEFINITION_PATH, question(&definition(&["a"]))).await;
+    assert_eq!(response["status"]["code"], 500);
+    let text = response["status"]["message"].as_str().unwrap();
+    assert!(text.starts_with(&format!("{start}cannot get bundledeployment \"d\"")), "{text}");
+    let response = ask(&known, DEFINITION_PATH, question(&json!({"metadata": {"name": "x"}}))).await;
+    assert_eq!(response["status"]["code"], 400);
+    assert!(response["status"]["message"].as_str().unwrap().starts_with("failed to decode CRD \"x\": "), "{response}");
 }

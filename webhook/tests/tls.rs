@@ -2,6 +2,8 @@
 
 #![allow(clippy::unwrap_used)] // helpers of tests are tests
 
+mod support;
+
 use std::net::SocketAddr;
 use std::os::unix::fs::symlink;
 use std::path::Path;
@@ -12,7 +14,7 @@ use rukpak_certificates::identity::{Identity, certificates};
 use rukpak_certificates::{Issued, issue};
 use rukpak_webhook::certificates::{Installed, files};
 use rukpak_webhook::health::{Readiness, Trust};
-use rukpak_webhook::router::{Shared, router};
+use rukpak_webhook::router::router;
 use rukpak_webhook::serve::serve;
 use rukpak_webhook::tls::{Serving, server_config};
 use rustls::pki_types::{CertificateDer, ServerName};
@@ -46,7 +48,7 @@ async fn start(serving: &Arc<Serving>) -> Server {
     let address = listener.local_addr().unwrap();
     let stop = CancellationToken::new();
     let tls = Arc::new(server_config(Arc::clone(serving)).unwrap());
-    let task = tokio::spawn(serve(listener, tls, router(Shared::default()), stop.clone(), PATIENCE));
+    let task = tokio::spawn(serve(listener, tls, router(&support::Known::default().shared()), stop.clone(), PATIENCE));
     Server { address, stop, task }
 }
 

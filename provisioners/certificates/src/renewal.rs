@@ -14,6 +14,7 @@ use std::time::{Duration, SystemTime};
 use k8s_openapi::ByteString;
 
 use crate::authority::{self, Issued, issue};
+use crate::identity::certificates;
 use crate::stored::{AUTHORITIES, CERTIFICATE, Data, KEY, Stored};
 
 /// Key of the staged certificate's authority.
@@ -60,7 +61,9 @@ pub fn advance(
     let live = live.unwrap_or(&empty);
     let Ok(current) = Stored::read(live, wanted.names, now) else {
         let issued = issue(wanted.names, wanted.lifetime, now)?;
-        return Ok(fresh(Data::new(issued, &[], now), wanted, now));
+        // A program may still serve what was good before the Secret was spoilt.
+        let beside = live.get(AUTHORITIES).and_then(|text| certificates(&text.0).ok()).unwrap_or_default();
+        return Ok(fresh(Data::new(issued, &beside, now), wanted, now));
     };
     if now < current.renewal() {
         return Ok(Held {
@@ -122,7 +125,6 @@ fn both(one: &[u8], other: &[u8]) -> Vec<u8> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::identity::certificates;
 
     const LIFETIME: Duration = Duration::from_secs(1000);
 
@@ -184,6 +186,11 @@ mod tests {
         let mended = step(Some(&mixed), now, true);
         assert!(serves(&mended, &mended, now));
         assert!(!serves(&mended, &two, now));
+        let mut spoilt = step(None, now, true);
+        spoilt.entries.insert(KEY.to_owned(), one.entries[KEY].clone());
+        let before = step(None, now, true);
+        spoilt.entries.insert(AUTHORITIES.to_owned(), before.entries[AUTHORITIES].clone());
+        assert!(serves(&before, &step(Some(&spoilt), now, true), now), "a program that has not read the new one");
         let expired = step(Some(&one), now + LIFETIME * 2, true);
         assert!(serves(&expired, &expired, now + LIFETIME * 2));
         let mut half = step(Some(&one), one.due, true);

@@ -32,12 +32,16 @@ pub struct Options {
     pub probe_address: Address,
     /// Base URL of the content service, as clients in the cluster reach it.
     pub external_url: String,
-    /// Base URL of the upload service; empty if there is none.
-    pub upload_manager_url: String,
-    /// CA certificates for fetching content from the content service.
-    pub bundle_ca_file: Option<PathBuf>,
+    /// Where content is served and uploads are taken, over HTTPS.
+    pub content_address: Address,
+    /// Who keeps the content service's certificate.
+    pub content_certificates: ContentCertificates,
+    /// How long a certificate of the content service lives that we make.
+    pub content_certificate_lifetime: Duration,
     /// CA certificates for registries and git servers, beside the system's.
     pub source_ca_files: Vec<PathBuf>,
+    /// Mirrors of registries, as `registries.conf`.
+    pub registries_conf: Option<PathBuf>,
     /// Registries that are spoken to without TLS.
     pub plain_http_registries: Vec<String>,
     /// Who makes the certificates that webhooks of bundles serve with.
@@ -81,6 +85,17 @@ pub struct LeaderElection {
     pub retry_period: Duration,
 }
 
+/// Who keeps the Secret with the content service's certificate.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum ContentCertificates {
+    /// This program, with an authority of its own.
+    #[default]
+    #[value(name = "self")]
+    SelfMade,
+    /// Somebody else: cert-manager, the service CA of OpenShift, a person.
+    External,
+}
+
 /// How log lines are written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum LogFormat {
@@ -100,13 +115,25 @@ struct Args {
     /// Base URL under which clients in the cluster reach the content service
     #[arg(long, value_name = "URL", default_value = "http://localhost:8080")]
     http_external_address: String,
-    /// Base URL of the upload service
-    #[arg(long, value_name = "URL", default_value = "")]
+    /// Address of the content service, over HTTPS: host:port, :port, or 0 for none
+    #[arg(long, value_name = "ADDRESS", default_value = ":8443")]
+    content_bind_address: Address,
+    /// Who keeps the certificate of the content service, in Secret core-cert
+    #[arg(long, value_name = "WHO", value_enum, default_value_t)]
+    content_certificates: ContentCertificates,
+    /// How long a certificate of the content service lives that is made here; it is renewed after two thirds of that
+    #[arg(long, value_name = "DURATION", default_value = "2160h", value_parser = lifetime)]
+    content_certificate_lifetime: Duration,
+    /// Accepted and unused: uploads are read where they lie
+    #[arg(long, value_name = "URL", default_value = "", hide_default_value = true)]
     base_upload_manager_url: String,
-    /// CA certificates (PEM) for the content service
+    /// Accepted and unused: content is read where it lies
     #[arg(long, value_name = "FILE")]
     bundle_ca_file: Option<PathBuf>,
-    /// CA certificates (PEM) for registries and git servers, beside the system's; may be repeated
+    /// Mirrors of registries, a file in the form of registries.conf (version 2)
+    #[arg(long, value_name = "FILE")]
+    registries_conf: Option<PathBuf>,
+    /// CA certificates (PEM) for registries, git servers and web servers, beside the system's; may be repeated
     #[arg(long, value_name = "FILE")]
     source_ca_file: Vec<PathBuf>,
     /// Registry (host or host:port) to speak to without TLS; credentials go to it in the clear; may be repeated
@@ -149,7 +176,7 @@ struct Args {
     #[arg(long, value_name = "PROVIDER", value_enum, default_value_t)]
     bundle_cert_provider: Certificates,
     /// How long such a certificate lives that is made here; it is renewed after two thirds of that
-    #[arg(long, value_name = "DURATION", default_value = "17520h", value_parser = duration)]
+    #[arg(long, value_name = "DURATION", default_value = "17520h", value_parser = lifetime)]
     bundle_cert_lifetime: Duration,
     /// Refuse CRD upgrades that OLM v1 refuses (schema changes), not only those that break stored data or existing objects
     #[arg(long, num_args = 0..=1, require_equals = true, default_value_t = false, default_missing_value = "true", action = ArgAction::Set)]
@@ -197,8 +224,10 @@ impl From<Args> for Options {
             http_address: args.http_bind_address,
             probe_address: args.health_probe_bind_address,
             external_url: args.http_external_address,
-            upload_manager_url: args.base_upload_manager_url,
-            bundle_ca_file: args.bundle_ca_file.filter(|file| !file.as_os_str().is_empty()),
+            content_address: args.content_bind_address,
+            content_certificates: args.content_certificates,
+            content_certificate_lifetime: args.content_certificate_lifetime,
+            registries_conf: args.registries_conf.filter(|file| !file.as_os_str().is_empty()),
             source_ca_files: args.source_ca_file,
             plain_http_registries: args.plain_http_registry,
             bundle_certificates: args.bundle_cert_provider,
@@ -247,6 +276,15 @@ fn duration(text: &str) -> Result<Duration, String> {
     let wrong = || format!("{text:?} is not a duration: write 30s, 1m30s or 500ms");
     let signed: SignedDuration = text.parse().map_err(|_| wrong())?;
     Duration::try_from(signed).map_err(|_| wrong())
+}
+
+/// Shorter ones cannot be renewed in time; longer ones cannot be said.
+fn lifetime(text: &str) -> Result<Duration, String> {
+    const YEAR: Duration = Duration::from_hours(366 * 24);
+    match duration(text)? {
+        lifetime if (Duration::from_secs(10)..=YEAR * 10).contains(&lifetime) => Ok(lifetime),
+        _ => Err("a certificate lives from 10s to 10 years".to_owned()),
+    }
 }
 
 fn count(text: &str) -> Result<usize, String> {

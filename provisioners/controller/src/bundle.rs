@@ -3,7 +3,7 @@
 //! ```text
 //! backoff      waits after a failure                    memory
 //! finalizer    takes upstream's off                     API server
-//! resolve      reference to digest or commit            network, Secrets (credentials)
+//! resolve      reference to digest or commit            network, Secrets (credentials), ConfigMaps
 //! fetch        into a stage                             network, spool file
 //! seal         stage to content, content to ref         disk
 //! check        is it a bundle of its class              CPU
@@ -17,6 +17,7 @@
 
 mod backoff;
 mod check;
+mod config_maps;
 mod credentials;
 mod failure;
 mod fetch;
@@ -37,6 +38,7 @@ use kube::runtime::reflector::ObjectRef;
 use rukpak_crds::{Bundle, names, validate};
 use rukpak_plan::retry::Class;
 use tokio::sync::SemaphorePermit;
+use tokio::task::spawn_blocking;
 
 use crate::cluster;
 use crate::context::Context;
@@ -80,6 +82,12 @@ enum Observed {
 pub async fn reconcile(bundle: Arc<Bundle>, context: Arc<Context>) -> Result<Action, Error> {
     let Some(format) = Format::of_class(&bundle.spec.provisioner_class_name) else {
         return Ok(Action::await_change());
+    };
+    // What was uploaded must not be replaced between the look at it and the word about it.
+    let uploads = context.uploads.as_ref().filter(|_| bundle.spec.source.upload.is_some());
+    let _turn = match uploads {
+        Some(uploads) => Some(uploads.turn(&bundle.uid().unwrap_or_default()).await),
+        None => None,
     };
     if context.written.is_stale(&*bundle) {
         return Ok(Action::await_change());
@@ -136,11 +144,22 @@ pub fn reconsider(bundle: &Bundle, context: &Context) {
     context.wake.bundle(&bundle.name_any());
 }
 
+/// Says that a client has uploaded the content of a Bundle, and has it unpacked. Call it in the Bundle's turn at the depot.
+///
+/// # Errors
+/// The status could not be written; the Bundle is looked at all the same.
+pub async fn received(bundle: &Arc<Bundle>, context: &Arc<Context>) -> Result<(), cluster::Error> {
+    let written = Reporter::new(bundle, context).end(&Report::Received).await;
+    reconsider(bundle, context);
+    written.map(|_| ())
+}
+
 /// A Bundle is gone: what only it named leaves the store.
 pub async fn gone(name: &str, uid: &str, context: &Context) {
     context.failures.clear(uid);
     context.written.forget(uid);
     backoff::clear(uid);
+    discard_upload(uid, context).await;
     // Another Bundle may bear the name by now; the ref is its own, or will be.
     if context.bundles.get(&ObjectRef::new(name)).is_some_and(|other| other.uid().as_deref() != Some(uid)) {
         return;
@@ -149,6 +168,14 @@ pub async fn gone(name: &str, uid: &str, context: &Context) {
         tracing::warn!(bundle = name, error = %Chain(&failure), "the ref could not be removed");
     }
     collect(context).await;
+}
+
+async fn discard_upload(uid: &str, context: &Context) {
+    let Some(uploads) = context.uploads.clone() else { return };
+    let uid = uid.to_owned();
+    if let Ok(Err(error)) = spawn_blocking(move || uploads.remove(&uid)).await {
+        tracing::warn!(%error, "the upload of a Bundle that is gone could not be removed");
+    }
 }
 
 /// Removes what Bundles left behind that went while nobody looked. `live` are the names of all Bundles.
@@ -197,7 +224,7 @@ async fn bring(
     context: &Context,
 ) -> Result<Pinned, Failure> {
     let name = bundle.name_any();
-    let resolved = resolve::resolve(source, None, context).await?;
+    let resolved = resolve::resolve(bundle, source, None, context).await?;
     let revision = resolved.revision();
     let stage = Arc::new(fetch::fetch(resolved, context).await?);
     let sealed = seal::seal(Arc::clone(&stage), context).await?;
@@ -214,7 +241,7 @@ async fn refill(bundle: &Bundle, pinned: Pinned, context: &Context) -> Result<Pi
     let source = validate::source(&bundle.spec.source).map_err(Failure::Spec)?;
     // The semaphore is never closed; without a permit the fetch goes ahead all the same.
     let _permit = context.fetches.acquire().await.ok();
-    let resolved = resolve::resolve(source, Some(&pinned.revision), context).await?;
+    let resolved = resolve::resolve(bundle, source, Some(&pinned.revision), context).await?;
     let stage = Arc::new(fetch::fetch(resolved, context).await?);
     let sealed = seal::seal(stage, context).await?;
     pinned.confirm(&sealed.digest).map_err(Failure::Pin)?;
@@ -297,7 +324,7 @@ fn next(bundle: &str, uid: &str, report: &Report, is_news: bool, context: &Conte
             }
             (if is_news { Outcome::Succeeded } else { Outcome::Unchanged }, None)
         }
-        Report::Waiting | Report::Unpacking => (Outcome::Waiting, None),
+        Report::Waiting | Report::Received | Report::Unpacking => (Outcome::Waiting, None),
     };
     probes::count(probes::Kind::Bundle, outcome);
     action.unwrap_or_else(Action::await_change)

@@ -11,11 +11,12 @@ use rukpak_content::Limits;
 use rukpak_crds::{Bundle, BundleDeployment};
 use rukpak_plan::crd_upgrade;
 use rukpak_plan::retry::{self, Class};
-use tokio::sync::Semaphore;
 use tokio::sync::mpsc::UnboundedSender;
+use tokio::sync::{Notify, Semaphore};
 use tokio_util::sync::CancellationToken;
 
 use crate::cluster::Cluster;
+use crate::content_service::Depot;
 use crate::deployment::Installations;
 use crate::format::Certificates;
 use crate::watch::Dependents;
@@ -32,6 +33,14 @@ pub struct Context {
     pub images: rukpak_source::image::Puller,
     /// The git source.
     pub git: rukpak_source::git::Fetcher,
+    /// The source of archives on web servers.
+    pub http: rukpak_source::http::Fetcher,
+    /// What clients uploaded; `None` if nobody can.
+    pub uploads: Option<Arc<Depot>>,
+    /// Base URL of the content service, without a slash at its end; `None` if it is off.
+    pub content_base_url: Option<String>,
+    /// Told when a Bundle begins or ceases to wait for a ConfigMap.
+    pub config_maps: Notify,
     /// Upper bounds on content.
     pub limits: Limits,
     /// Who makes the certificates that webhooks of bundles serve with.

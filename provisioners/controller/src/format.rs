@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use std::fmt;
 use std::time::SystemTime;
 
-use rukpak_content::{BundleTree, Limits, RelativePath};
+use rukpak_content::{BundleTree, Digest, Limits, RelativePath};
 use rukpak_crds::names;
 use rukpak_plain::{Gvk, Object, ObjectKey, manifests};
 use rukpak_registry::render::ServingCertificate;
@@ -14,7 +14,7 @@ use serde_json::{Map, Value};
 
 mod registry;
 
-pub use registry::{Certificates, PLACEHOLDER};
+pub use registry::Certificates;
 
 /// A format, as the provisioner class of a Bundle names it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,10 +34,12 @@ pub struct Rendered {
     pub optional: BTreeSet<ObjectKey>,
     /// Kinds that somebody else has to bring.
     pub required: BTreeSet<Gvk>,
-    /// TLS Secrets among the objects that hold [`PLACEHOLDER`] where a certificate belongs.
+    /// TLS Secrets among the objects that hold a [placeholder](rukpak_registry::render::PLACEHOLDER) where a certificate belongs.
     pub certificates: Vec<ServingCertificate>,
     /// When the certificates that were put in are to be looked at again.
     pub certificates_due: Option<SystemTime>,
+    /// Stands for all authorities that were put in, if any were.
+    pub authorities: Option<Digest>,
 }
 
 /// What a user and an administrator set. Only `registry+v1` has a use for it.

@@ -6,6 +6,7 @@
 pub mod args;
 pub mod bundle;
 pub mod cluster;
+pub mod content_service;
 pub mod context;
 pub mod deployment;
 pub mod error;

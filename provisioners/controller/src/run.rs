@@ -1,6 +1,7 @@
 //! The process: opens the store, builds the context, runs watches, queues and probes until it is told to stop.
 
 mod assemble;
+mod config_maps;
 mod events;
 pub mod leader;
 mod queue;
@@ -17,7 +18,7 @@ use tokio_util::sync::CancellationToken;
 use self::leader::{Candidate, Leader};
 use crate::args::{Address, Options};
 use crate::probes::{self, Readiness};
-use crate::{bundle, deployment, watch};
+use crate::{bundle, content_service, deployment, watch};
 
 /// Why the process cannot run.
 #[derive(Debug, thiserror::Error)]
@@ -40,6 +41,36 @@ pub enum Error {
     /// The image source cannot be set up.
     #[error("cannot set up the image source (--source-ca-file)")]
     Images(#[source] Box<rukpak_source::image::Error>),
+    /// The source of archives on web servers cannot be set up.
+    #[error("cannot set up the http source (--source-ca-file)")]
+    Http(#[source] Box<rukpak_source::http::Error>),
+    /// The configuration of mirrors cannot be read.
+    #[error("cannot read {} (--registries-conf)", path.display())]
+    RegistriesFile {
+        /// Its path.
+        path: PathBuf,
+        /// Why.
+        #[source]
+        source: io::Error,
+    },
+    /// The configuration of mirrors is wrong.
+    #[error("{} (--registries-conf) cannot be used", path.display())]
+    Registries {
+        /// Its path.
+        path: PathBuf,
+        /// Why.
+        #[source]
+        source: rukpak_source::mirrors::Error,
+    },
+    /// The folder of uploads cannot be used.
+    #[error("cannot open the folder of uploads {} (--upload-storage-dir)", path.display())]
+    Uploads {
+        /// Its path.
+        path: PathBuf,
+        /// Why.
+        #[source]
+        source: io::Error,
+    },
     /// A CA file cannot be read.
     #[error("cannot read {} (--source-ca-file)", path.display())]
     CaFile {
@@ -104,6 +135,7 @@ pub async fn run(options: Options) -> Result<(), Error> {
         }
         readiness.caches(Err("not yet".to_owned()));
     }
+    serve_content(&mut tasks, &parts, &options).await?;
     work(&mut tasks, parts, options.concurrency);
     let ended = tokio::select! {
         ended = ended(&mut tasks, &stop) => ended,
@@ -133,6 +165,7 @@ fn work(tasks: &mut Tasks, parts: assemble::Parts, concurrency: usize) {
         "the watch over CustomResourceDefinitions"
     });
     tasks.spawn(events::filled(context.clone()));
+    tasks.spawn(config_maps::follow(context.clone()));
     let store = context.bundles.clone();
     let queue =
         queue::drain(bundle_queue, store, context.clone(), concurrency, bundle::reconcile, |object, error, context| {
@@ -159,6 +192,22 @@ async fn lost(leader: &mut Option<Leader>) -> Error {
         Some(leader) => Error::Leader(leader.keep().await),
         None => std::future::pending().await,
     }
+}
+
+/// Starts the content service. Only who leads has content.
+async fn serve_content(tasks: &mut Tasks, parts: &assemble::Parts, options: &Options) -> Result<(), Error> {
+    let address = &options.content_address;
+    let failed = |source| Error::Listen { address: address.to_string(), source };
+    let context = Arc::clone(&parts.context);
+    let (Some(listener), Some(depot)) = (address.listen().await.map_err(failed)?, context.uploads.clone()) else {
+        return Ok(());
+    };
+    let options = options.clone();
+    tasks.spawn(async move {
+        content_service::run(listener, depot, options, context).await;
+        "the content service"
+    });
+    Ok(())
 }
 
 async fn serve(

@@ -56,6 +56,17 @@ impl Owner {
         self.labels_name_us(meta) && (self.reference_is_ours(meta) || self.is_kept(meta))
     }
 
+    /// Whether an object that is not ours belongs to other BundleDeployments alone, and would go with them.
+    pub fn would_lose(&self, meta: &ObjectMeta) -> bool {
+        let mut owners = meta
+            .owner_references
+            .iter()
+            .flatten()
+            .filter(|owner| owner.kind == names::OWNER_KIND_VALUE && owner.api_version == OWNER_API_VERSION);
+        let is_shared = owners.clone().any(|owner| owner.uid == self.uid);
+        !is_shared && owners.next().is_some()
+    }
+
     fn reference_is_ours(&self, meta: &ObjectMeta) -> bool {
         controller(meta).is_some_and(|owner| owner.uid == self.uid)
     }
@@ -136,6 +147,18 @@ mod tests {
         assert_eq!(standing(json!({"ownerReferences": reference("a", "1")})), Standing::Ours);
         assert_eq!(standing(json!({"ownerReferences": reference("a", "0")})), Standing::LeftBehind { uid: "0".into() });
         assert!(matches!(standing(json!({"ownerReferences": reference("b", "2")})), Standing::Foreign(_)));
+    }
+
+    #[test]
+    fn what_others_own_would_go_with_them() {
+        let us = Owner { name: "a".to_owned(), uid: "1".to_owned() };
+        let lost =
+            |references: Value| us.would_lose(&serde_json::from_value(json!({"ownerReferences": references})).unwrap());
+        assert!(!lost(json!([])), "a user's own");
+        assert!(lost(reference("b", "2")));
+        let both = [reference("b", "2")[0].clone(), reference("a", "1")[0].clone()];
+        assert!(!lost(json!(both)), "shared already");
+        assert!(!lost(json!([{"apiVersion": "apps/v1", "kind": "Deployment", "name": "d", "uid": "3"}])));
     }
 
     #[test]

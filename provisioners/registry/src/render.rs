@@ -18,7 +18,7 @@ mod services;
 mod volumes;
 mod webhooks;
 
-pub use certificates::{CA_ANNOTATION, ServingCertificate, serving_certificates};
+pub use certificates::{CA_ANNOTATION, PLACEHOLDER, ServingCertificate, serving_certificates};
 
 /// How a bundle is rendered.
 #[derive(Clone, Debug)]

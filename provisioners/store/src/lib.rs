@@ -7,7 +7,6 @@ mod instance;
 mod load;
 mod lock;
 mod members;
-pub mod pack;
 mod publish;
 mod refs;
 mod store;

@@ -15,7 +15,7 @@ use crate::instance::{Instance, Keep, Layout, sweep};
 use crate::lock::Lock;
 use crate::members::Members;
 use crate::publish::{create_parent, publish};
-use crate::{Error, canonical, pack};
+use crate::{Error, canonical};
 
 const BUFFER_BYTES: usize = 128 * 1024;
 
@@ -61,7 +61,7 @@ impl Store {
     /// Stores `tree` under the digest of its canonical tar. Content that is here already is rewritten in one step,
     /// which also mends it should it be damaged.
     ///
-    /// Two walks, side by side: one for the digest, one for the file. Threads of its own, the last of which has ended when it returns.
+    /// Two walks, side by side: one for the digest, one for the file. Starts a few threads of its own, which go with it.
     ///
     /// # Errors
     /// [`Error::Seal`] where the tree fails, [`Error::Write`] where the disk does. Nothing half-written is visible.
@@ -90,7 +90,7 @@ impl Store {
     fn write(&self, tree: &dyn Tree) -> Result<(NamedTempFile, u64), Error> {
         let stage = self.stage_dir();
         let file = NamedTempFile::new_in(stage).map_err(write(stage))?;
-        let mut members = Members::new(tree, BufWriter::with_capacity(BUFFER_BYTES, file), pack::threads());
+        let mut members = Members::new(tree, BufWriter::with_capacity(BUFFER_BYTES, file), rukpak_pack::threads());
         let size_bytes = match canonical::write(tree, &mut members) {
             Ok(size_bytes) => size_bytes,
             Err(source) if members.failed() => return Err(write(stage)(source)),

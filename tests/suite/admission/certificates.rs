@@ -109,6 +109,16 @@ async fn an_emptied_bundle_is_filled_again() {
     let repaired = repaired.unwrap_or_else(|error| panic!("{error:#}")).unwrap();
     // Nothing else of the configuration is the webhook's.
     assert_eq!(repaired.data["webhooks"][0]["rules"], emptied.data["webhooks"][0]["rules"]);
+    // All that lead to the webhook trust the same.
+    let wanted = |object: Option<&DynamicObject>| {
+        let webhooks =
+            object.and_then(|object| object.data["webhooks"].as_array()).map(Vec::as_slice).unwrap_or_default();
+        let mut bundles = webhooks.iter().map(|webhook| &webhook["clientConfig"]["caBundle"]);
+        let first = bundles.next().filter(|first| first.is_string());
+        webhooks.len() == 3 && bundles.all(|bundle| Some(bundle) == first)
+    };
+    let all = verbs::await_object(&client, &configuration(), "one caBundle in all", PATIENCE, wanted).await;
+    all.unwrap_or_else(|error| panic!("{error:#}"));
     private.webhook.wait_ready().await.unwrap();
     let name = unique_name("emptied");
     until_created(&client, &bundle(&name, &image())).await;

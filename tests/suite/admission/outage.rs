@@ -9,6 +9,7 @@ use rukpak_tests::world;
 use serde_json::json;
 use tokio::time::Instant;
 
+use super::definitions::{Definition, owned, version};
 use super::helpers::{bundle, create, image, patch_refused, refused};
 use super::private::{Private, private, probe};
 
@@ -49,6 +50,14 @@ async fn without_the_webhook_requests_are_refused_and_controllers_recover() {
 
     assert_closed(&refused(&client, &bundle(&unique_name("down"), &image())).await);
     assert_closed(&patch_refused(&client, &target, &json!({"metadata": {"labels": {"a": "b"}}})).await);
+    // Definitions that a bundle brought wait as well, others do not.
+    let definition = Definition::new();
+    let denial = refused(&client, &definition.with(&owned(), &[version("v1", &[])])).await;
+    assert!(
+        denial.code == 500 && denial.message.contains("failed calling webhook \"webhook.crdvalidator.io\""),
+        "{denial:?}"
+    );
+    create(&client, &definition.with(&json!({}), &[version("v1", &[])])).await;
     // Deployments are taken; their Bundles are not.
     let namespace = verbs::namespace(&client, "down").await.unwrap();
     let manifest = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a", "namespace": namespace}});

@@ -253,7 +253,7 @@ impl Hands {
 fn files_of(path: &Path) -> BTreeMap<String, String> {
     use std::io::Read as _;
     let Ok(file) = std::fs::File::open(path) else { return BTreeMap::new() };
-    let mut archive = tar::Archive::new(flate2::read::GzDecoder::new(file));
+    let mut archive = tar::Archive::new(flate2::read::MultiGzDecoder::new(file));
     let mut files = BTreeMap::new();
     for entry in archive.entries().expect("content is a tar") {
         let mut entry = entry.expect("content is a tar");

@@ -244,3 +244,30 @@ async fn a_deployment_that_lost_a_race_at_drift_reports_it() {
     case.installed().await;
     case.until_owned(&target).await;
 }
+
+#[tokio::test]
+async fn a_namespace_of_two_deployments_stays_until_both_are_gone() {
+    let (one, two) = (Case::new("shared").await, Case::new("shared").await);
+    let name = verbs::unique_name("shared-namespace");
+    let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}});
+    let mut object = two.config_map("of-two", json!({"x": "1"}));
+    object["metadata"]["namespace"] = json!(name);
+    one.install(std::slice::from_ref(&namespace)).await;
+    two.install(&[namespace, object]).await;
+    let target = Target::cluster("v1", "Namespace", &name);
+    let owners = one.get(&target).await.unwrap().metadata.owner_references.unwrap();
+    let controllers = owners.iter().filter(|owner| owner.controller == Some(true)).count();
+    assert_eq!((owners.len(), controllers), (2, 1), "{owners:?}");
+
+    one.delete(&one.target()).await;
+    let uid = two.uid().await;
+    let only_two = |found: Option<&DynamicObject>| {
+        let owners = found.and_then(|found| found.metadata.owner_references.as_ref());
+        owners.is_some_and(|owners| owners.len() == 1 && owners[0].uid == uid)
+    };
+    two.until(&target, "the first deployment's mark gone", only_two).await;
+    assert!(two.get(&target).await.unwrap().metadata.deletion_timestamp.is_none());
+    assert!(two.get(&Target::namespaced("v1", "ConfigMap", &name, "of-two")).await.is_some());
+    two.delete(&two.target()).await;
+    two.until_gone(&target).await;
+}

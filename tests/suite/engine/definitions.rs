@@ -67,9 +67,8 @@ async fn a_stored_version_stays() {
     let mut new = old.clone();
     new["spec"]["versions"][0]["name"] = json!("v2");
     case.change("v2", std::slice::from_ref(&new)).await;
-    let message = case.refused("ErrorGettingReleaseState", "").await;
-    // The API server's own dry run may answer first, as upstream found.
-    assert!(message.contains("stored") && message.contains("v1"), "{message}");
+    let message = case.refused("ErrorGettingReleaseState", "failed to validate safety of UPDATE").await;
+    assert!(message.contains("cannot remove stored versions [v1]"), "{message}");
     let live = case.get(&definition_target(&group)).await.unwrap();
     assert_eq!(live.data["spec"]["versions"][0]["name"], "v1");
 }
@@ -101,6 +100,36 @@ async fn the_author_of_a_definition_may_switch_the_check_off() {
     new["metadata"]["annotations"] = json!({SWITCH: "false"});
     case.pivot("v2", std::slice::from_ref(&new)).await;
     assert!(verbs::get(&case.client, &definition_target(&group)).await.unwrap().is_some());
+}
+
+#[tokio::test]
+async fn the_way_back_keeps_versions_that_are_stored_by_then() {
+    let case = Case::new("crd-back").await;
+    let (old, group) = definition("crd-back");
+    let first = case.install(&[old.clone(), case.config_map("kept", json!({"x": "1"}))]).await;
+    let mut new = old.clone();
+    let mut second = old["spec"]["versions"][0].clone();
+    second["name"] = json!("v2");
+    new["spec"]["versions"][0]["storage"] = json!(false);
+    new["spec"]["versions"].as_array_mut().unwrap().push(second);
+    // Of a kind that the bundle brings, so no dry run can tell: its size is too small.
+    let mut broken = gadget(&group, &case.namespace, "broken", 0);
+    broken["apiVersion"] = json!(format!("{group}/v2"));
+    case.change("v2", &[new, broken, case.config_map("kept", json!({"x": "2"}))]).await;
+    let message = case.refused("UpgradeFailed", "spec.size").await;
+    assert!(!message.contains("putting the previous version back failed"), "{message}");
+    let live = case.get(&definition_target(&group)).await.unwrap();
+    assert_eq!(live.data["status"]["storedVersions"], json!(["v1", "v2"]));
+    let storage: Vec<&Value> = live.data["spec"]["versions"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .filter(|version| version["storage"] == true)
+        .map(|version| &version["name"])
+        .collect();
+    assert_eq!(storage, ["v1"], "the old version's way");
+    assert_eq!(case.get(&case.config_map_target("kept")).await.unwrap().data["data"]["x"], "1", "all of it is back");
+    assert_eq!(case.status().await["activeBundle"], first.data["status"]["activeBundle"]);
 }
 
 #[tokio::test]

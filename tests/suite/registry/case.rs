@@ -154,8 +154,15 @@ impl<'a> Case<'a> {
         match found {
             Ok(Some(object)) => object,
             Ok(None) => unreachable!("absence is not wanted"),
-            Err(error) => panic!("{error:#}"),
+            Err(error) => panic!("{error:#}\n{}", verbs::diagnose(&self.client, &self.target()).await),
         }
+    }
+
+    /// Waits until another Bundle than `active` is installed.
+    pub async fn until_upgraded(&self, before: &DynamicObject) -> DynamicObject {
+        let active = |object: &DynamicObject| object.data["status"]["activeBundle"].clone();
+        let is_new = |object: &DynamicObject| active(object) != active(before) && installed().met_by(object);
+        self.until_object(&self.target(), "another version", is_new).await
     }
 
     /// Waits until an object is gone.

@@ -1,19 +1,20 @@
-//! Published bundles on a real control plane.
+//! Published bundles on a real control plane: installed, upgraded, and removed without a trace.
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use futures::StreamExt;
 use kube::Client;
+use kube::api::DynamicObject;
 use rukpak_tests::ImageBuilder;
 use rukpak_tests::verbs::{self, Expected, Target};
-use rukpak_tests::world::{World, image};
+use rukpak_tests::world::{World, image, until_bundle};
 use serde_json::{Value, json};
-use tokio::sync::Mutex;
 
+use super::case::{PLAIN, REGISTRY, installed};
 use super::listing;
 use super::published::{self, Published};
+use super::serving;
 
 /// Kinds that bundles may have and a plain cluster does not serve: group, version, kind.
 const FOREIGN_KINDS: [(&str, &str, &str); 9] = [
@@ -27,9 +28,42 @@ const FOREIGN_KINDS: [(&str, &str, &str); 9] = [
     ("console.openshift.io", "v1", "ConsoleLink"),
     ("console.openshift.io", "v1", "ConsolePlugin"),
 ];
+/// Bundles that are worked on at once.
+const PARALLEL: usize = 4;
+/// Longest installation: unoptimised programs read large schemas slowly.
+const PATIENCE: Duration = Duration::from_mins(2);
+
+/// Where a bundle is taken from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum From {
+    /// An image.
+    Image,
+    /// A folder of a branch.
+    Git,
+    /// What a Bundle of its own resolved to.
+    Standalone,
+}
+
+/// Versions to be installed one after the other; whether the last has webhooks (V, M) or conversions (C).
+const CHOSEN: [(From, &[&str], &str); 14] = [
+    (From::Image, &["node-maintenance-operator/0.12.1", "node-maintenance-operator/0.18.0"], "V"),
+    (From::Image, &["self-node-remediation/0.8.0", "self-node-remediation/0.11.0"], "VM"),
+    (From::Image, &["aws-efs-operator/0.0.6", "aws-efs-operator/0.0.8"], ""),
+    (From::Image, &["gitlab-runner-operator/1.43.0", "gitlab-runner-operator/1.52.0"], ""),
+    (From::Image, &["webhook-operator/0.0.1", "webhook-operator/0.0.5"], "VMC"),
+    (From::Git, &["rabbitmq-messaging-topology-operator/1.10.2", "rabbitmq-messaging-topology-operator/1.12.1"], "V"),
+    (From::Standalone, &["cert-manager/1.13.3-rc1"], "VM"),
+    (From::Image, &["gingersnap/0.0.1"], "VM"),
+    (From::Image, &["kube-green/0.7.1"], "V"),
+    (From::Image, &["node-observability-operator/0.3.0"], "C"),
+    (From::Image, &["metallb-operator/0.13.4"], "VC"),
+    (From::Image, &["apicast-operator/0.0.1__3scale-2.12.0-GA"], ""),
+    (From::Image, &["advanced-cluster-management/2.11.10"], ""),
+    (From::Image, &["headscale-operator/0.1.1"], ""),
+];
 
 /// Defines [`FOREIGN_KINDS`], with any content.
-async fn define_foreign_kinds(client: &Client) {
+pub async fn define_foreign_kinds(client: &Client) {
     for (group, version, kind) in FOREIGN_KINDS {
         let singular = kind.to_lowercase();
         let plural = format!("{singular}s");
@@ -52,13 +86,8 @@ async fn define_foreign_kinds(client: &Client) {
 }
 
 /// A BundleDeployment of a published bundle.
-fn deployment(name: &str, bundle: &Published, source: &Value) -> Value {
-    let mut object = json!({
-        "apiVersion": "core.rukpak.io/v1alpha1", "kind": "BundleDeployment", "metadata": {"name": name},
-        "spec": {"provisionerClassName": "core-rukpak-io-plain", "template": {
-            "metadata": {"labels": {"app": name}},
-            "spec": {"provisionerClassName": "core-rukpak-io-registry", "source": source}}},
-    });
+pub fn deployment(name: &str, bundle: &Published, source: &Value) -> Value {
+    let mut object = super::case::deployment(PLAIN, name, source);
     if !bundle.config.is_null() {
         object["spec"]["config"] = bundle.config.clone();
     }
@@ -68,113 +97,115 @@ fn deployment(name: &str, bundle: &Published, source: &Value) -> Value {
     object
 }
 
-async fn push(world: &World, bundle: &Published) -> Value {
-    let (package, version) = bundle.name.split_once('/').expect("a package and a version");
-    let tag: String =
-        version.chars().map(|c| if c.is_ascii_alphanumeric() || ".-_".contains(c) { c } else { '_' }).collect();
+/// Pushes it; returns its source.
+pub async fn push(world: &World, bundle: &Published) -> Value {
+    let is_fit = |c: char| c.is_ascii_alphanumeric() || ".-_".contains(c);
+    let tag: String = bundle.version().chars().map(|c| if is_fit(c) { c } else { '_' }).collect();
     let builder = ImageBuilder::of_folder(&bundle.folder).expect("the folder can be read");
-    let pushed = world.registry.push(&format!("corpus/{package}"), &tag, &builder).await;
+    let pushed = world.registry.push(&format!("corpus/{}", bundle.package()), &tag, &builder).await;
     image(&pushed.unwrap_or_else(|error| panic!("{}: {error:#}", bundle.name)).reference)
 }
 
-/// Installs one and removes it again: how it went.
-async fn try_out(world: &World, client: &Client, bundle: &Published) -> Result<Duration, String> {
-    let name = verbs::unique_name("every");
-    let target = Target::bundle_deployment(&name);
-    let source = push(world, bundle).await;
-    let start = std::time::Instant::now();
-    verbs::create(client, &deployment(&name, bundle, &source)).await.map_err(|error| format!("{error:#}"))?;
-    let expected = Expected::is_true("Installed", "InstallationSucceeded");
-    let installed = verbs::await_condition(client, &target, expected, Duration::from_secs(20)).await;
-    let took = start.elapsed();
-    let mut result = Ok(took);
-    if installed.is_err() {
-        let object = verbs::get(client, &target).await.expect("it can be read").expect("it exists");
-        let text = |kind| verbs::condition(&object, kind).map(|condition| condition["message"].to_string());
-        result = Err(format!("HasValidBundle: {:?}; Installed: {:?}", text("HasValidBundle"), text("Installed")));
+/// Brings a version to where it is to be taken from.
+async fn source(world: &World, client: &Client, from: From, bundle: &Published) -> Value {
+    match from {
+        From::Image => push(world, bundle).await,
+        From::Git => {
+            let folder = "operators/the-bundle";
+            let name = format!("{}-{}", bundle.package(), bundle.version());
+            let repository = world.git.repository(&name).expect("a repository can be made");
+            let files = bundle.files();
+            let files: Vec<(String, Vec<u8>)> =
+                files.into_iter().map(|(path, text)| (format!("{folder}/{path}"), text)).collect();
+            let files: Vec<(&str, Vec<u8>)> = files.iter().map(|(path, text)| (path.as_str(), text.clone())).collect();
+            repository.write(&files).expect("it can be written");
+            repository.commit("bundle").expect("it can be committed");
+            json!({"type": "git", "git": {"repository": world.git.url(&name), "ref": {"branch": "main"},
+                                          "directory": folder}})
+        }
+        From::Standalone => {
+            let name = verbs::unique_name("standalone");
+            let source = push(world, bundle).await;
+            let object = json!({"apiVersion": "core.rukpak.io/v1alpha1", "kind": "Bundle", "metadata": {"name": name},
+                                "spec": {"provisionerClassName": REGISTRY, "source": source}});
+            verbs::create(client, &object).await.unwrap_or_else(|error| panic!("{error:#}"));
+            let unpacked = until_bundle(client, &name, Expected::is_true("Unpacked", "UnpackSuccessful")).await;
+            verbs::delete(client, &Target::bundle(&name)).await.expect("it can be deleted");
+            unpacked.data["status"]["resolvedSource"].clone()
+        }
     }
-    verbs::delete(client, &target).await.expect("it can be deleted");
-    let labels = format!("core.rukpak.io/owner-kind=BundleDeployment,core.rukpak.io/owner-name={name}");
-    let kinds: BTreeSet<(String, String)> = bundle
-        .objects
-        .iter()
-        .map(|object| (object["apiVersion"].as_str().unwrap().to_owned(), object["kind"].as_str().unwrap().to_owned()))
-        .collect();
-    let end = tokio::time::Instant::now() + Duration::from_secs(120);
-    loop {
-        let mut left = Vec::new();
-        for (api_version, kind) in &kinds {
-            if let Ok(objects) = verbs::list(client, api_version, kind, &labels).await {
-                left.extend(objects.into_iter().map(|object| format!("{kind} {:?}", object.metadata.name)));
-            }
-        }
-        if left.is_empty() {
-            break;
-        }
-        if tokio::time::Instant::now() > end {
-            eprintln!("LEFT by {}: {left:?}", bundle.name);
-            break;
-        }
-        tokio::time::sleep(Duration::from_millis(500)).await;
-    }
-    result
 }
 
-/// By hand, for a look at all of them: `cargo test -p rukpak-tests --test registry every_published -- --ignored --nocapture`.
+/// What is installed is what is rendered, and its webhooks are trusted; returns the first letters of the kinds that have some.
+async fn has_all(client: &Client, deployment: &str, bundle: &Published) -> BTreeSet<char> {
+    let labels = format!("core.rukpak.io/owner-kind=BundleDeployment,core.rukpak.io/owner-name={deployment}");
+    let mut seen = BTreeSet::new();
+    for (api_version, kind) in bundle.kinds() {
+        let objects = verbs::list(client, api_version, kind, &labels).await.unwrap_or_else(|error| panic!("{error:#}"));
+        let names: BTreeSet<&str> = objects.iter().filter_map(|object| object.metadata.name.as_deref()).collect();
+        for object in bundle.objects.iter().filter(|object| object["kind"] == kind) {
+            let name = object["metadata"]["name"].as_str().unwrap_or_default();
+            // A namespace that was there before is used, not owned.
+            let is_there = names.contains(name) || kind == "Namespace";
+            assert!(is_there, "{}: {kind} {name} is missing among {names:?}", bundle.name);
+        }
+        for object in &objects {
+            let trusted = serving::is_trusted_by(client, object).await;
+            let count = trusted.unwrap_or_else(|error| panic!("{}: {kind}: {error:#}", bundle.name));
+            seen.extend((count > 0).then(|| kind.chars().next().unwrap_or_default()));
+        }
+    }
+    seen
+}
+
+/// One of [`CHOSEN`]; returns the name of its BundleDeployment.
+async fn work(world: &World, client: &Client, from: From, versions: &[Published], webhooks: &str) -> String {
+    let name = verbs::unique_name("corpus");
+    let target = Target::bundle_deployment(&name);
+    let (mut active, mut seen) = (Value::Null, BTreeSet::new());
+    for (index, bundle) in versions.iter().enumerate() {
+        let source = source(world, client, from, bundle).await;
+        if index == 0 {
+            let object = deployment(&name, bundle, &source);
+            verbs::create(client, &object).await.unwrap_or_else(|error| panic!("{}: {error:#}", bundle.name));
+        } else {
+            let patch = json!({"spec": {"template": {"spec": {"source": source}}}});
+            verbs::merge(client, &target, &patch).await.unwrap_or_else(|error| panic!("{}: {error:#}", bundle.name));
+        }
+        let is_new = |object: Option<&DynamicObject>| {
+            object.is_some_and(|object| object.data["status"]["activeBundle"] != active && installed().met_by(object))
+        };
+        let object = verbs::await_object(client, &target, "its installation", PATIENCE, is_new).await;
+        let object = object.unwrap_or_else(|error| panic!("{}: {error:#}", bundle.name));
+        active = object.map(|object| object.data["status"]["activeBundle"].clone()).unwrap_or_default();
+        seen = has_all(client, &name, bundle).await;
+    }
+    assert_eq!(seen, webhooks.chars().collect(), "{:?}: kinds of webhooks", versions.last().map(|bundle| &bundle.name));
+    name
+}
+
 #[tokio::test]
-#[ignore = "takes many minutes; what it shows are reasons, which are in the notes"]
-async fn every_published_bundle_is_installed_or_refused_for_a_reason() {
+async fn published_bundles_are_installed_upgraded_and_removed_without_a_trace() {
     let Some(corpus) = published::corpus() else {
-        eprintln!("ABSENT: no corpus at $CORPUS or ../shared/corpus");
+        eprintln!("ABSENT: no corpus at $CORPUS or ../shared/corpus: no published bundle was installed");
         return;
     };
-    let filter = std::env::var("ONLY").unwrap_or_default();
     let world = World::start(Vec::new()).await.unwrap();
     let client = world.admin().await;
     define_foreign_kinds(&client).await;
     let before = listing::everything(&client).await;
-    let mut bundles = Vec::new();
-    let mut refused = 0;
-    for name in published::with_golden(&corpus) {
-        if !name.contains(&filter) {
-            continue;
-        }
-        match published::read(&corpus, &name) {
-            Ok(bundle) => bundles.push(bundle),
-            Err(error) => {
-                refused += 1;
-                eprintln!("NOT RENDERED {name}: {}", error.lines().next().unwrap_or_default());
-            }
-        }
+    let (world, client, corpus) = (&world, &client, &corpus);
+    let works = CHOSEN.iter().map(|&(from, names, webhooks)| async move {
+        let read = |name: &&str| published::read(corpus, name).unwrap_or_else(|error| panic!("{name}: {error}"));
+        let versions: Vec<Published> = names.iter().map(read).collect();
+        Box::pin(work(world, client, from, &versions, webhooks)).await
+    });
+    let names: Vec<String> = futures::stream::iter(works).buffer_unordered(PARALLEL).collect().await;
+    for name in &names {
+        verbs::delete(client, &Target::bundle_deployment(name)).await.unwrap();
     }
-    let locks: BTreeMap<String, Arc<Mutex<()>>> =
-        bundles.iter().flat_map(Published::claims).map(|claim| (claim, Arc::default())).collect();
-    let alone = tokio::sync::RwLock::new(());
-    let (world, client, locks, alone) = (&world, &client, &locks, &alone);
-    let count = bundles.len();
-    let results = futures::stream::iter(bundles.iter().map(|bundle| async move {
-        let mut held = Vec::new();
-        for claim in bundle.claims() {
-            held.push(locks[&claim].lock().await);
-        }
-        let result = if bundle.stops_others() {
-            let _alone = alone.write().await;
-            try_out(world, client, bundle).await
-        } else {
-            let _others = alone.read().await;
-            try_out(world, client, bundle).await
-        };
-        match &result {
-            Ok(took) => eprintln!("INSTALLED {} in {took:?}", bundle.name),
-            Err(error) => eprintln!("FAILED {}: {error}", bundle.name),
-        }
-        result.is_ok()
-    }))
-    .buffer_unordered(6)
-    .collect::<Vec<_>>()
-    .await;
-    let installed = results.iter().filter(|ok| **ok).count();
-    eprintln!("{installed} of {count} installed; {refused} not rendered");
-    let left = listing::left_over(client, &before, Duration::from_secs(120)).await;
+    let left = listing::left_over(client, &before, Duration::from_mins(3)).await;
     assert_eq!(left, BTreeSet::new());
+    let upgraded = CHOSEN.iter().filter(|(_, versions, _)| versions.len() > 1).count();
+    eprintln!("installed {}, upgraded {upgraded}, removed without a trace", names.len());
 }

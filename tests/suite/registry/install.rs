@@ -29,7 +29,8 @@ async fn has_mill(case: &Case<'_>) {
         assert_eq!(owned.len(), count, "{kind}: {owned:#?}");
         for object in &owned {
             let owners = object.metadata.owner_references.iter().flatten();
-            let is_ours = owners.clone().any(|owner| owner.uid == uid(&bundle_deployment) && owner.controller == Some(true));
+            let is_ours =
+                owners.clone().any(|owner| owner.uid == uid(&bundle_deployment) && owner.controller == Some(true));
             assert!(is_ours, "{kind}: {:#?}", object.metadata);
             if let Some(namespace) = &object.metadata.namespace {
                 assert_eq!(*namespace, case.namespace(), "{kind} {:?}", object.metadata.name);
@@ -120,15 +121,15 @@ async fn a_bundle_comes_from_a_folder_of_a_git_branch_and_from_a_tag() {
                                       "ref": reference}})
     };
     case.create(&deployment(PLAIN, &case.name, &source(json!({"tag": "v1.0.0"})))).await;
-    case.until(installed()).await;
+    let first = case.until(installed()).await;
     has_mill(&case).await;
     let settings = case.inside("v1", "ConfigMap", "mill-settings");
     assert_eq!(case.get(&settings).await.data["data"]["wind"], "light");
 
     let branch = source(json!({"branch": "main", "tag": null}));
     case.merge(&json!({"spec": {"template": {"spec": {"source": branch}}}})).await;
-    case.until_object(&settings, "the second version", |object| object.data["data"]["wind"] == "strong").await;
-    let done = case.until(installed()).await;
+    let done = case.until_upgraded(&first).await;
+    assert_eq!(case.get(&settings).await.data["data"]["wind"], "strong");
     let active = done.data["status"]["activeBundle"].as_str().unwrap();
     let bundle = case.get(&Target::bundle(active)).await;
     assert_eq!(bundle.data["status"]["resolvedSource"]["git"]["ref"]["commit"], second);
@@ -142,11 +143,13 @@ async fn a_standalone_bundle_is_unpacked_and_can_be_installed() {
     let bundle = json!({"apiVersion": "core.rukpak.io/v1alpha1", "kind": "Bundle", "metadata": {"name": case.name},
                         "spec": {"provisionerClassName": REGISTRY, "source": source}});
     case.create(&bundle).await;
-    let expected =
-        Expected::is_true("Unpacked", "UnpackSuccessful").saying("Successfully unpacked the image Bundle");
+    let expected = Expected::is_true("Unpacked", "UnpackSuccessful").saying("Successfully unpacked the image Bundle");
     let unpacked = until_bundle(&case.client, &case.name, expected).await;
     assert_eq!(unpacked.data["status"]["phase"], "Unpacked");
-    assert!(case.find(&Target::cluster("v1", "Namespace", &case.namespace())).await.is_none(), "a Bundle installs nothing");
+    assert!(
+        case.find(&Target::cluster("v1", "Namespace", &case.namespace())).await.is_none(),
+        "a Bundle installs nothing"
+    );
 
     let resolved = unpacked.data["status"]["resolvedSource"].clone();
     assert!(resolved["image"]["ref"].as_str().unwrap().contains("@sha256:"), "{resolved}");

@@ -6,8 +6,9 @@ use std::time::Duration;
 use futures::StreamExt;
 use kube::api::ListParams;
 use kube::core::DynamicObject;
-use kube::discovery::{Scope, verbs};
+use kube::discovery::{ApiCapabilities, ApiGroup, ApiResource, verbs};
 use kube::{Api, Client, Discovery};
+use rukpak_tests::world::SOON;
 
 /// Kinds that the control plane writes by itself, at any time.
 const RESTLESS: [&str; 4] = ["Event", "Lease", "Endpoints", "EndpointSlice"];
@@ -16,16 +17,7 @@ const AGAIN: Duration = Duration::from_millis(500);
 
 /// Every object of every kind: `kind.group namespace/name`.
 pub async fn everything(client: &Client) -> BTreeSet<String> {
-    let discovery = Discovery::new(client.clone()).run().await.expect("discovery answers");
-    let kinds: Vec<_> = discovery
-        .groups()
-        .flat_map(|group| group.recommended_resources())
-        .filter(|(resource, capabilities)| {
-            capabilities.supports_operation(verbs::LIST) && !RESTLESS.contains(&resource.kind.as_str())
-        })
-        .collect();
-    let lists = kinds.into_iter().map(|(resource, capabilities)| async move {
-        debug_assert!(matches!(capabilities.scope, Scope::Cluster | Scope::Namespaced));
+    let lists = kinds(client).await.into_iter().map(|resource| async move {
         let api: Api<DynamicObject> = Api::all_with(client.clone(), &resource);
         let listed = api.list_metadata(&ListParams::default()).await;
         // A kind may go between discovery and the list.
@@ -37,6 +29,23 @@ pub async fn everything(client: &Client) -> BTreeSet<String> {
         objects.into_iter().map(|object| line(object.metadata)).collect::<Vec<_>>()
     });
     futures::stream::iter(lists).buffer_unordered(16).collect::<Vec<_>>().await.into_iter().flatten().collect()
+}
+
+/// Every kind that can be listed. A group may go while it is asked for: then all is asked again.
+async fn kinds(client: &Client) -> Vec<ApiResource> {
+    let end = tokio::time::Instant::now() + SOON;
+    let discovery = loop {
+        match Discovery::new(client.clone()).run().await {
+            Ok(discovery) => break discovery,
+            Err(error) if tokio::time::Instant::now() > end => panic!("discovery: {error}"),
+            Err(_) => tokio::time::sleep(AGAIN).await,
+        }
+    };
+    let resources = discovery.groups().flat_map(ApiGroup::recommended_resources);
+    let is_listed = |(resource, capabilities): &(ApiResource, ApiCapabilities)| {
+        capabilities.supports_operation(verbs::LIST) && !RESTLESS.contains(&resource.kind.as_str())
+    };
+    resources.filter(is_listed).map(|(resource, _)| resource).collect()
 }
 
 /// Waits until nothing is there that was not there `before`; returns what is left after `deadline`.

@@ -19,8 +19,6 @@ pub struct Published {
     pub name: String,
     /// The folder with `manifests` and `metadata`.
     pub folder: PathBuf,
-    /// Where it is installed.
-    pub namespace: String,
     /// What its install modes ask to be configured; null if nothing.
     pub config: Value,
     /// Its objects, rendered.
@@ -54,7 +52,6 @@ pub fn read(corpus: &Path, name: &str) -> Result<Published, String> {
     Ok(Published {
         name: name.to_owned(),
         folder,
-        namespace,
         config,
         unresolvable: !bundle.unresolvable().is_empty(),
         objects: objects.into_iter().map(rukpak_plain::Object::into_value).collect(),
@@ -90,9 +87,35 @@ pub fn with_golden(corpus: &Path) -> Vec<String> {
 }
 
 impl Published {
-    /// The objects of a kind.
-    pub fn of_kind<'a>(&'a self, kind: &'a str) -> impl Iterator<Item = &'a Value> {
-        self.objects.iter().filter(move |object| object["kind"] == kind)
+    /// The package's name.
+    pub fn package(&self) -> &str {
+        self.name.split_once('/').map_or("", |(package, _)| package)
+    }
+
+    /// The version's name.
+    pub fn version(&self) -> &str {
+        self.name.split_once('/').map_or("", |(_, version)| version)
+    }
+
+    /// API versions and kinds of its objects.
+    pub fn kinds(&self) -> BTreeSet<(&str, &str)> {
+        self.objects
+            .iter()
+            .filter_map(|object| Some((object["apiVersion"].as_str()?, object["kind"].as_str()?)))
+            .collect()
+    }
+
+    /// Paths and bytes of its files.
+    pub fn files(&self) -> Vec<(String, Vec<u8>)> {
+        let mut files = Vec::new();
+        for part in ["manifests", "metadata"] {
+            for entry in std::fs::read_dir(self.folder.join(part)).into_iter().flatten() {
+                let path = entry.expect("the folder can be listed").path();
+                let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+                files.push((format!("{part}/{name}"), std::fs::read(&path).expect("the file can be read")));
+            }
+        }
+        files
     }
 
     /// What no two installed bundles can both have: cluster-scoped names.

@@ -2,6 +2,7 @@
 
 use std::time::{Duration, Instant};
 
+use kube::api::DynamicObject;
 use rukpak_tests::verbs::{self, Expected, Target};
 use serde_json::{Value, json};
 
@@ -29,21 +30,25 @@ async fn a_missing_api_is_waited_for_by_name() {
     let case = Case::new("gvk").await;
     case.deploy(case.files("gvk"), &Value::Null).await;
     let group = case.group();
-    let text = format!("the bundle depends on an API that is not served: no matches for kind \"Well\" in version \"{group}/v1\"");
+    let text = format!(
+        "the bundle depends on an API that is not served: no matches for kind \"Well\" in version \"{group}/v1\""
+    );
     let waiting = case.until(Expected::is_false("Installed", "InstallFailed").saying(&text)).await;
     assert!(verbs::condition(&waiting, "HasValidBundle").is_some_and(|condition| condition["status"] == "True"));
     assert!(case.find(&Target::cluster("v1", "Namespace", &case.namespace())).await.is_none(), "nothing was written");
 
     case.create(&definition(&group, "Well", "wells")).await;
     let established = Target::cluster("apiextensions.k8s.io/v1", "CustomResourceDefinition", &format!("wells.{group}"));
-    let is_served = |object: &kube::api::DynamicObject| {
+    let is_served = |object: &DynamicObject| {
         verbs::condition(object, "Established").is_some_and(|condition| condition["status"] == "True")
     };
     case.until_object(&established, "Established", is_served).await;
     verbs::await_served(&case.client, &format!("{group}/v1"), "Well", Duration::from_secs(30)).await.unwrap();
     let served = Instant::now();
-    case.until(installed()).await;
+    let namespace = Target::cluster("v1", "Namespace", &case.namespace());
+    case.until_object(&namespace, "the first object", |_| true).await;
     assert!(served.elapsed() < AT_ONCE, "{:?} after the API was served", served.elapsed());
+    case.until(installed()).await;
 }
 
 #[tokio::test]
@@ -59,6 +64,23 @@ async fn a_package_is_refused_unless_the_user_has_it() {
     case.until(Expected::is_false("HasValidBundle", "BundleLoadFailed").saying(&text)).await;
     case.merge(&json!({"metadata": {"annotations": {"core.rukpak.io/ignore-dependencies": "true"}}})).await;
     case.until(installed()).await;
+    case.until(Expected::is_true("HasValidBundle", "UnpackSuccessful")).await;
+}
+
+/// The same on an upgrade, where the installed version stays meanwhile: the annotation is no new generation, and counts at once.
+#[tokio::test]
+async fn an_upgrade_that_needs_a_package_waits_for_the_users_word() {
+    let case = Case::new("package-later").await;
+    let first = case.install("parts").await;
+    case.upgrade("v2", case.files("package")).await;
+    let expected = Expected::is_false("HasValidBundle", "BundleLoadFailed").saying("olm.package.required");
+    let refused = case.until(expected).await;
+    assert_eq!(refused.data["status"]["activeBundle"], first.data["status"]["activeBundle"]);
+    assert!(installed().met_by(&refused), "{:#}", refused.data);
+    assert_eq!(case.owned("v1", "Service").await.len(), 2, "the installed version is whole");
+    case.merge(&json!({"metadata": {"annotations": {"core.rukpak.io/ignore-dependencies": "true"}}})).await;
+    case.until_upgraded(&first).await;
+    assert_eq!(case.owned("v1", "Service").await.len(), 0);
     case.until(Expected::is_true("HasValidBundle", "UnpackSuccessful")).await;
 }
 

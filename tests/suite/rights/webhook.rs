@@ -1,4 +1,4 @@
-//! ClusterRole `rukpak-webhooks-admin` and Role `rukpak-webhooks-certificate`, verb by verb.
+//! ClusterRole `rukpak-webhooks-admin` and the Roles `rukpak-webhooks` and `rukpak-webhooks-certificate`, verb by verb.
 
 use std::collections::BTreeSet;
 
@@ -7,7 +7,7 @@ use kube::Api;
 use kube::api::PostParams;
 use rukpak_tests::Process;
 use rukpak_tests::plane::install::{SYSTEM_NAMESPACE, WEBHOOK_ACCOUNT};
-use rukpak_tests::verbs::{self, Target};
+use rukpak_tests::verbs::{self, Target, unique_name};
 use serde_json::{Value, json};
 
 use super::{Access, INTERVAL, PATIENCE, Turn, may, rules, without};
@@ -16,21 +16,46 @@ const SECRET: &str = "rukpak-webhook-certificate";
 const CONFIGURATION: &str = "rukpak-validating-webhook-configuration";
 const REGISTRATION: &str = "admissionregistration.k8s.io";
 
+const RBAC: &str = "rbac.authorization.k8s.io/v1";
+
 const SECRETS: Access<'_> = Access::to("", "", "secrets").within(SYSTEM_NAMESPACE).named(SECRET);
 const CONFIGURATIONS: Access<'_> = Access::to("", REGISTRATION, "validatingwebhookconfigurations").named(CONFIGURATION);
 
+/// A rule of the manifests: its role and its place there.
+struct Rule {
+    role: Target,
+    index: usize,
+}
+
+fn cluster_rule(index: usize) -> Rule {
+    Rule { role: Target::cluster(RBAC, "ClusterRole", "rukpak-webhooks-admin"), index }
+}
+
+fn rule(role: &str, index: usize) -> Rule {
+    Rule { role: Target::namespaced(RBAC, "Role", SYSTEM_NAMESPACE, role), index }
+}
+
+impl Rule {
+    fn full(&self) -> Vec<Value> {
+        rules(&self.role.kind, &self.role.name)
+    }
+
+    /// The rules of the role without this verb of this rule.
+    fn without(&self, verb: &str) -> Vec<Value> {
+        let mut rules = self.full();
+        rules[self.index] = without(&rules[self.index], verb);
+        if rules[self.index]["verbs"] == json!([]) {
+            rules.remove(self.index);
+        }
+        rules
+    }
+}
+
 /// Without the verb the webhook that begins anew says what it lacks; with it, it is ready.
-async fn needs(verb: &str, on: Access<'_>) {
+async fn needs(verb: &str, on: Access<'_>, rule: Rule) {
     let turn = Turn::take().await;
-    let role = if on.group == REGISTRATION {
-        Target::cluster("rbac.authorization.k8s.io/v1", "ClusterRole", "rukpak-webhooks-admin")
-    } else {
-        Target::namespaced("rbac.authorization.k8s.io/v1", "Role", SYSTEM_NAMESPACE, "rukpak-webhooks-certificate")
-    };
-    let full = rules(&role.kind, &role.name);
-    let [only] = full.as_slice() else { panic!("{role} has one rule: {full:?}") };
     let access = Access { verb, ..on };
-    turn.set(&role, &[without(only, verb)], WEBHOOK_ACCOUNT, access, false).await;
+    turn.set(&rule.role, &rule.without(verb), WEBHOOK_ACCOUNT, access, false).await;
     let secret = Target::namespaced("v1", "Secret", SYSTEM_NAMESPACE, SECRET);
     verbs::delete(&turn.client, &secret).await.expect("the administrator may");
 
@@ -48,7 +73,7 @@ async fn needs(verb: &str, on: Access<'_>) {
     // With a list and no watch it works until something changes; without anything else it never does.
     assert!(verb == "watch" || !is_ready(webhook).await, "{access:?}");
 
-    turn.set(&role, &full, WEBHOOK_ACCOUNT, access, true).await;
+    turn.set(&rule.role, &rule.full(), WEBHOOK_ACCOUNT, access, true).await;
     webhook.kill().await.expect("it runs");
     webhook.restart().await.expect("it starts");
     webhook.wait_ready().await.unwrap_or_else(|error| panic!("{error:#}"));
@@ -76,39 +101,111 @@ async fn await_log(webhook: &Process, from: usize, text: &str) {
     }
 }
 
+const CERTIFICATE: &str = "rukpak-webhooks-certificate";
+
 #[tokio::test]
-async fn it_lists_its_secret() {
-    needs("list", SECRETS).await;
+async fn it_lists_everything() {
+    needs("list", SECRETS, cluster_rule(0)).await;
 }
 
 #[tokio::test]
 async fn it_watches_its_secret() {
-    needs("watch", SECRETS).await;
+    needs("watch", SECRETS, rule(CERTIFICATE, 0)).await;
 }
 
 #[tokio::test]
 async fn it_creates_its_secret() {
-    needs("create", SECRETS).await;
+    needs("create", SECRETS, rule(CERTIFICATE, 0)).await;
 }
 
 #[tokio::test]
 async fn it_patches_its_secret() {
-    needs("patch", SECRETS).await;
-}
-
-#[tokio::test]
-async fn it_lists_its_configuration() {
-    needs("list", CONFIGURATIONS).await;
+    needs("patch", SECRETS, rule(CERTIFICATE, 0)).await;
 }
 
 #[tokio::test]
 async fn it_watches_its_configuration() {
-    needs("watch", CONFIGURATIONS).await;
+    needs("watch", CONFIGURATIONS, cluster_rule(2)).await;
 }
 
 #[tokio::test]
 async fn it_patches_its_configuration() {
-    needs("patch", CONFIGURATIONS).await;
+    needs("patch", CONFIGURATIONS, cluster_rule(2)).await;
+}
+
+/// Takes the verb away, and gives it back when `lacking` has seen what happens.
+async fn lacks(turn: &Turn, rule: &Rule, access: Access<'_>, lacking: impl Future<Output = ()>) {
+    turn.set(&rule.role, &rule.without(access.verb), WEBHOOK_ACCOUNT, access, false).await;
+    lacking.await;
+    turn.set(&rule.role, &rule.full(), WEBHOOK_ACCOUNT, access, true).await;
+}
+
+#[tokio::test]
+async fn it_gets_the_config_maps_of_bundles() {
+    let turn = Turn::take().await;
+    let name = unique_name("rights");
+    let source = json!({"type": "configMaps", "configMaps": [{"configMap": {"name": name}, "path": "manifests"}]});
+    let bundle = json!({"apiVersion": "core.rukpak.io/v1alpha1", "kind": "Bundle", "metadata": {"name": name},
+                        "spec": {"provisionerClassName": "nobody", "source": source}});
+    let access = Access::to("get", "", "configmaps").within(SYSTEM_NAMESPACE);
+    lacks(&turn, &rule("rukpak-webhooks", 0), access, async {
+        let denial = verbs::create_expecting_denial(&turn.client, &bundle).await.unwrap();
+        assert_eq!(denial.code, 500, "{denial:?}");
+        let text = format!("cannot get configmap \"{name}\": configmaps \"{name}\" is forbidden: ");
+        assert!(denial.message.contains(&text), "{denial:?}");
+    })
+    .await;
+    verbs::create(&turn.client, &bundle).await.unwrap();
+}
+
+#[tokio::test]
+async fn it_gets_the_owners_of_definitions() {
+    let turn = Turn::take().await;
+    let group = format!("{}.example.test", unique_name("rights"));
+    let version = |required: &Value| {
+        let spec = json!({"type": "object", "properties": {"size": {"type": "integer"}}, "required": required});
+        let schema = json!({"openAPIV3Schema": {"type": "object", "properties": {"spec": spec}}});
+        json!([{"name": "v1", "served": true, "storage": true, "schema": schema}])
+    };
+    let labels = json!({"core.rukpak.io/owner-kind": "BundleDeployment", "core.rukpak.io/owner-name": "somebody"});
+    let definition = json!({
+        "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+        "metadata": {"name": format!("things.{group}"), "labels": labels},
+        "spec": {"group": group, "names": {"plural": "things", "kind": "Thing"}, "scope": "Namespaced",
+                 "versions": version(&json!(["size"]))},
+    });
+    verbs::create(&turn.client, &definition).await.unwrap();
+    let target = Target::of(&definition).unwrap();
+    let change = json!({"spec": {"versions": version(&Value::Null)}});
+    let access = Access::to("get", "core.rukpak.io", "bundledeployments");
+    lacks(&turn, &cluster_rule(1), access, async {
+        let denial = verbs::merge_expecting_denial(&turn.client, &target, &change).await.unwrap();
+        assert_eq!(denial.code, 500, "{denial:?}");
+        let text =
+            "cannot get bundledeployment \"somebody\": bundledeployments.core.rukpak.io \"somebody\" is forbidden: ";
+        assert!(denial.message.contains(text), "{denial:?}");
+    })
+    .await;
+    verbs::merge(&turn.client, &target, &change).await.unwrap();
+}
+
+#[tokio::test]
+async fn it_looks_at_the_label_of_its_namespace() {
+    let turn = Turn::take().await;
+    let webhook = &turn.world.webhook;
+    let access = Access::to("get", "", "namespaces").within(SYSTEM_NAMESPACE).named(SYSTEM_NAMESPACE);
+    lacks(&turn, &rule("rukpak-webhooks", 1), access, async {
+        let said = log(webhook).len();
+        let target =
+            Target::cluster("admissionregistration.k8s.io/v1", "ValidatingWebhookConfiguration", CONFIGURATION);
+        let api = target.api(&turn.client).await.unwrap();
+        let before = api.get(CONFIGURATION).await.unwrap().data["webhooks"].as_array().cloned().unwrap_or_default();
+        let kept: Vec<_> =
+            before.into_iter().filter(|webhook| webhook["name"] != "vconfigmaps.core.rukpak.io").collect();
+        verbs::merge(&turn.client, &target, &json!({"webhooks": kept})).await.unwrap();
+        await_log(webhook, said, "namespaces \\\"rukpak-system\\\" is forbidden: ").await;
+    })
+    .await;
 }
 
 #[tokio::test]
@@ -121,13 +218,21 @@ async fn the_webhook_may_do_no_more() {
     let granted: BTreeSet<String> =
         answer.status.unwrap().resource_rules.iter().map(|rule| json!(rule).to_string()).collect();
     let expected = [
-        ("", "secrets", Some(SECRET), vec!["list", "watch", "create", "patch"]),
-        (REGISTRATION, "validatingwebhookconfigurations", Some(CONFIGURATION), vec!["list", "watch", "patch"]),
+        ("*", "*", None, vec!["list"]),
+        ("core.rukpak.io", "bundledeployments", None, vec!["get"]),
+        (REGISTRATION, "validatingwebhookconfigurations", Some(CONFIGURATION), vec!["watch", "patch"]),
+        ("", "configmaps", None, vec!["get"]),
+        ("", "namespaces", None, vec!["get"]),
+        ("", "secrets", Some(SECRET), vec!["watch", "create", "patch"]),
     ];
     let mut expected: BTreeSet<String> = expected
         .into_iter()
         .map(|(group, resource, name, verbs)| {
-            json!({"apiGroups": [group], "resources": [resource], "resourceNames": [name], "verbs": verbs}).to_string()
+            let mut rule = json!({"apiGroups": [group], "resources": [resource], "verbs": verbs});
+            if let Some(name) = name {
+                rule["resourceNames"] = json!([name]);
+            }
+            rule.to_string()
         })
         .collect();
     // Everybody may ask what they may do.
@@ -137,7 +242,10 @@ async fn the_webhook_may_do_no_more() {
     for access in [
         Access::to("get", "", "secrets").within(SYSTEM_NAMESPACE).named(SECRET),
         Access::to("delete", "", "secrets").within(SYSTEM_NAMESPACE).named(SECRET),
-        Access::to("list", "", "secrets").within(SYSTEM_NAMESPACE),
+        Access::to("watch", "", "secrets").within(SYSTEM_NAMESPACE),
+        Access::to("get", "", "configmaps").within("default").named("a"),
+        Access::to("get", "", "namespaces").within("default").named("default"),
+        Access::to("get", "apiextensions.k8s.io", "customresourcedefinitions"),
         Access::to("create", "", "secrets").within(SYSTEM_NAMESPACE).named("another"),
         Access::to("patch", "", "secrets").within("default").named(SECRET),
         Access::to("patch", REGISTRATION, "validatingwebhookconfigurations").named("another"),
@@ -162,6 +270,7 @@ fn only_these_roles_are_bound_to_accounts() {
     let pair = |account: &str, role: &str| (account.to_owned(), role.to_owned());
     let expected = [
         pair("core-admin", "core-admin"),
+        pair("rukpak-webhooks-admin", "rukpak-webhooks"),
         pair("rukpak-webhooks-admin", "rukpak-webhooks-admin"),
         pair("rukpak-webhooks-admin", "rukpak-webhooks-certificate"),
     ];

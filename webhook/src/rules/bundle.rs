@@ -1,5 +1,7 @@
 //! Bundles: the spec never changes, and the source is whole.
 
+use std::collections::BTreeSet;
+
 use rukpak_crds::BundleSpec;
 use rukpak_crds::validate::{self, Finding, Findings};
 use serde_json::Value;
@@ -37,44 +39,83 @@ pub enum Denial {
         /// What is wrong there.
         problem: String,
     },
-    /// The source is not whole.
-    #[error("{0}")]
-    Source(Findings),
+    /// The source is not whole; everything that is wrong with it. Printed as Kubernetes prints aggregates.
+    #[error("{}", aggregate(.0))]
+    Source(Vec<String>),
 }
 
-/// Decides.
+/// The ConfigMaps that the decision depends on: those that the Bundle is made of, if its source is looked at.
+pub fn config_maps(change: Change<'_>) -> BTreeSet<String> {
+    let source = match looked_at(change) {
+        Ok(Some(bundle)) => &bundle["spec"]["source"],
+        Ok(None) | Err(_) => return BTreeSet::new(),
+    };
+    let entries = source["configMaps"].as_array().filter(|_| source["type"] == "configMaps");
+    let names = entries.into_iter().flatten().filter_map(|entry| entry["configMap"]["name"].as_str());
+    names.filter(|name| !name.is_empty()).map(str::to_owned).collect()
+}
+
+/// Decides. Of the ConfigMaps that [`config_maps`] names, `mutable` are those that exist and can be changed.
 ///
 /// On an update immutability is checked first. A Bundle that is being deleted may carry a source that is not admitted
 /// today: it may be older than this webhook, and its finalizers must go.
 ///
 /// # Errors
 /// The refusal.
-pub fn check(change: Change<'_>) -> Result<(), Denial> {
+pub fn check(change: Change<'_>, mutable: &BTreeSet<String>) -> Result<(), Denial> {
+    looked_at(change)?.map_or(Ok(()), |bundle| check_source(bundle, mutable))
+}
+
+/// The Bundle whose source is looked at, if any is.
+fn looked_at(change: Change<'_>) -> Result<Option<&Value>, Denial> {
     match change {
-        Change::Create { new } => check_source(new),
-        Change::Update { old, new } => {
-            if !spec::same(&old["spec"], &new["spec"]) {
-                return Err(Denial::Immutable);
-            }
-            let deleted = !new["metadata"]["deletionTimestamp"].is_null();
-            if deleted { Ok(()) } else { check_source(new) }
+        Change::Create { new } => Ok(Some(new)),
+        Change::Update { old, new } if spec::same(&old["spec"], &new["spec"]) => {
+            Ok(new["metadata"]["deletionTimestamp"].is_null().then_some(new))
         }
+        Change::Update { .. } => Err(Denial::Immutable),
     }
 }
 
-fn check_source(bundle: &Value) -> Result<(), Denial> {
+fn check_source(bundle: &Value, mutable: &BTreeSet<String>) -> Result<(), Denial> {
     let raw = &bundle["spec"];
     if raw.is_null() {
         return Err(Denial::Malformed { field: "bundle.spec".to_owned(), problem: "must be set".to_owned() });
     }
     let spec: BundleSpec = serde_path_to_error::deserialize(raw).map_err(|error| malformed(&error))?;
-    match validate::source(&spec.source) {
-        Ok(_) => Ok(()),
+    let findings = match validate::source(&spec.source) {
+        Ok(_) => Vec::new(),
         // Upstream admits what it does not know, and reports it when the Bundle is unpacked.
-        Err(findings) => match findings.0.as_slice() {
-            [Finding::UnsupportedType(_)] => Ok(()),
-            _ => Err(Denial::Source(findings)),
-        },
+        Err(Findings(findings)) if matches!(findings[..], [Finding::UnsupportedType(_)]) => return Ok(()),
+        Err(Findings(findings)) => findings,
+    };
+    let mut texts: Vec<_> = findings.iter().map(|finding| (place(finding), finding.to_string())).collect();
+    if spec.source.type_ == "configMaps" {
+        for (index, entry) in spec.source.config_maps.iter().flatten().enumerate() {
+            if let Some(name) = entry.config_map.name.as_ref().filter(|name| mutable.contains(*name)) {
+                let field = format!("bundle.spec.source.configmaps[{index}].configmap.name");
+                texts.push(((index, 1), format!("{field} is invalid: configmap {name:?} is not immutable")));
+            }
+        }
+    }
+    texts.sort_by_key(|(place, _)| *place);
+    let texts: Vec<_> = texts.into_iter().map(|(_, text)| text).collect();
+    if texts.is_empty() { Ok(()) } else { Err(Denial::Source(texts)) }
+}
+
+/// Where a finding is told: entry by entry, of each first the path and then the name, as RukPak does; then the others.
+fn place(finding: &Finding) -> (usize, u8) {
+    match finding {
+        Finding::ConfigMapPath(index, _) => (*index, 0),
+        Finding::ConfigMapUnnamed(index) => (*index, 1),
+        _ => (usize::MAX, 0),
+    }
+}
+
+fn aggregate(texts: &[String]) -> String {
+    match texts {
+        [one] => one.clone(),
+        many => format!("[{}]", many.join(", ")),
     }
 }
 
@@ -99,11 +140,11 @@ mod tests {
     }
 
     fn create(new: &Value) -> Result<(), String> {
-        check(Change::Create { new }).map_err(|denial| denial.to_string())
+        check(Change::Create { new }, &BTreeSet::new()).map_err(|denial| denial.to_string())
     }
 
     fn update(old: &Value, new: &Value) -> Result<(), String> {
-        check(Change::Update { old, new }).map_err(|denial| denial.to_string())
+        check(Change::Update { old, new }, &BTreeSet::new()).map_err(|denial| denial.to_string())
     }
 
     #[test]
@@ -173,6 +214,45 @@ mod tests {
         ] {
             assert_eq!(create(&bundle(&bad)), Err(text.to_owned()), "{bad}");
         }
+    }
+
+    #[test]
+    fn config_maps_are_immutable() {
+        let with = |entries: &[(&str, &str)]| {
+            let entries: Vec<_> =
+                entries.iter().map(|(name, path)| json!({"configMap": {"name": name}, "path": path})).collect();
+            bundle(&json!({"type": "configMaps", "configMaps": entries}))
+        };
+        let mutable = BTreeSet::from(["a".to_owned(), "b".to_owned()]);
+        let create = |new: &Value| check(Change::Create { new }, &mutable).map_err(|denial| denial.to_string());
+        let text = |index: usize, name: &str| {
+            format!(
+                r#"bundle.spec.source.configmaps[{index}].configmap.name is invalid: configmap "{name}" is not immutable"#
+            )
+        };
+        let outside = r#"bundle.spec.source.configmaps[1].path is invalid: "../x" is outside bundle root"#;
+        assert_eq!(create(&with(&[("c", "m")])), Ok(()));
+        assert_eq!(create(&with(&[("c", "m"), ("a", "m")])), Err(text(1, "a")));
+        let all = with(&[("a", "m"), ("b", "../x"), ("c", "m"), ("a", "n")]);
+        assert_eq!(create(&all), Err(format!("[{}, {outside}, {}, {}]", text(0, "a"), text(1, "b"), text(3, "a"))));
+        assert_eq!(config_maps(Change::Create { new: &all }), ["a", "b", "c"].map(str::to_owned).into());
+
+        // On an update it is looked at again, unless the Bundle is on its way out or changes.
+        let old = with(&[("a", "m")]);
+        let update =
+            |new: &Value| check(Change::Update { old: &old, new }, &mutable).map_err(|denial| denial.to_string());
+        assert_eq!(update(&old), Err(text(0, "a")));
+        assert_eq!(update(&all), Err("bundle.spec is immutable".to_owned()));
+        assert!(config_maps(Change::Update { old: &old, new: &all }).is_empty());
+        let mut gone = old.clone();
+        gone["metadata"]["deletionTimestamp"] = json!("2024-01-01T00:00:00Z");
+        assert_eq!(update(&gone), Ok(()));
+        assert!(config_maps(Change::Update { old: &old, new: &gone }).is_empty());
+
+        // Named beside another source they are nothing of the Bundle.
+        let mut image = image("r");
+        image["spec"]["source"]["configMaps"] = json!([{"configMap": {"name": "a"}}]);
+        assert!(config_maps(Change::Create { new: &image }).is_empty());
     }
 
     #[test]

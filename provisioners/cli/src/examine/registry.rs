@@ -5,14 +5,13 @@ use rukpak_content::{BundleTree, Entry, Limits, RelativePath};
 use rukpak_registry::gate::{self, Refusal};
 use rukpak_registry::install_mode::{self, ALL, OWN, supports};
 use rukpak_registry::load::{self, FOLDER};
+use rukpak_registry::render::PLACEHOLDER;
 use rukpak_registry::{Bundle, Certificates, RenderOptions, render, validate};
 
 use super::{Examined, Purpose};
 use crate::args::{CertProvider, RegistryArgs};
 use crate::finding::Finding;
 
-/// Stands where the controller puts certificates, keys and authorities. base64 of a sentence that says so.
-pub(super) const PLACEHOLDER: &str = "c2V0IGJ5IHRoZSBSdWtQYWsgY29udHJvbGxlcg==";
 /// A namespace to watch, where any will do.
 const WATCHED: &str = "watched";
 

@@ -119,13 +119,17 @@ fn the_deployment_speaks_our_flags_and_opens_our_ports() {
     let options = options(&args.iter().map(String::as_str).collect::<Vec<_>>());
     assert!(options.leader_election.is_some(), "a rollout runs two of them for a moment");
     assert!(options.feature_gates.bundle_deployment_health);
-    for (name, address) in [("health", &options.probe_address), ("metrics", &options.http_address)] {
+    let addresses =
+        [("health", &options.probe_address), ("metrics", &options.http_address), ("https", &options.content_address)];
+    for (name, address) in addresses {
         let Address::Any(port) = address else { panic!("{name}: {address}: the kubelet comes from outside") };
         let open = format!("- name: {name}\n          containerPort: {port}\n");
         assert!(text.contains(&open), "the Deployment does not open {name} at {port}");
     }
     assert!(
-        text.contains("mountPath: /var/cache\n") && options.storage_dir.starts_with("/var/cache"),
+        text.contains("mountPath: /var/cache\n")
+            && options.storage_dir.starts_with("/var/cache")
+            && options.upload_dir.starts_with("/var/cache"),
         "it can write there"
     );
     assert!(text.contains("- name: POD_NAME\n"), "the holder of the Lease is named after the Pod");

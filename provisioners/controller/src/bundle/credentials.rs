@@ -1,10 +1,11 @@
-//! Logins of registries and git servers, from Secrets of the system namespace. Read when needed, never kept.
+//! Logins of registries, git servers and web servers, from Secrets of the system namespace. Read when needed, never kept.
 
 use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::{Secret, ServiceAccount};
 use kube::Api;
 use rukpak_crds::Authorization;
 use rukpak_source::git::Auth;
+use rukpak_source::http::Login;
 use rukpak_source::image::{Credentials, PullSecretError};
 
 use crate::cluster;
@@ -72,6 +73,14 @@ pub async fn for_git(repository: &str, auth: &Authorization, context: &Context) 
     }
 }
 
+/// The login for a web server, if there is to be one.
+pub async fn for_http(auth: &Authorization, context: &Context) -> Result<Option<Login>, Error> {
+    match auth.secret_name() {
+        Some(name) => login(&Opened::get(name, context).await?).map(Some),
+        None => Ok(None),
+    }
+}
+
 /// As the kubelet does it: Secrets that are missing or unusable are passed over.
 async fn of_service_account(context: &Context) -> Result<Credentials, Error> {
     let api: Api<ServiceAccount> = Api::namespaced(context.client.clone(), &context.system_namespace);
@@ -130,6 +139,13 @@ fn pull_secret(opened: &Opened) -> Result<Credentials, Error> {
     }
 }
 
+fn login(opened: &Opened) -> Result<Login, Error> {
+    match (opened.text(USERNAME)?, opened.text(PASSWORD)?) {
+        (None, None) => Err(opened.no_key("username or password")),
+        (username, password) => Ok(Login::new(username.unwrap_or_default(), password.unwrap_or_default())),
+    }
+}
+
 /// What begins with `http` is logged in to with a password, the rest with a key: upstream's rule.
 fn git_auth(repository: &str, opened: &Opened) -> Result<Auth, Error> {
     if repository.get(..4).is_some_and(|scheme| scheme.eq_ignore_ascii_case("http")) {
@@ -174,6 +190,15 @@ mod tests {
         let token = opened(&[("password", b"t")]);
         let expected = Auth::Basic { username: String::new(), password: "t".into() };
         assert!(git_auth("https://h/r", &token).unwrap() == expected);
+    }
+
+    #[test]
+    fn a_web_server_wants_a_name_and_a_password() {
+        let both = opened(&[("username", b"u"), ("password", b"p")]);
+        assert!(login(&both).unwrap() == Login::new("u", "p"));
+        assert!(login(&opened(&[("password", b"t")])).unwrap() == Login::new("", "t"));
+        let text = login(&opened(&[("token", b"t")])).unwrap_err().to_string();
+        assert_eq!(text, "secret ns/s has no key username or password");
     }
 
     #[test]

@@ -7,10 +7,10 @@ use rukpak_crds::BundlePhase;
 use rukpak_crds::condition::reason;
 use rukpak_crds::validate::Findings;
 use rukpak_plan::retry::Class;
-use rukpak_source::{git, image};
+use rukpak_source::{git, http, image, upload};
 use tokio::task::JoinError;
 
-use super::{credentials, pin};
+use super::{config_maps, credentials, pin};
 use crate::error::Chain;
 use crate::format;
 
@@ -20,9 +20,6 @@ pub enum Failure {
     /// The source in the spec is not whole. The spec cannot change, so neither can this.
     #[error("source bundle content")]
     Spec(#[source] Findings),
-    /// A type of source that this version does not fetch.
-    #[error("source bundle content: source type {0:?} not supported")]
-    NotYet(&'static str),
     /// The git directory is not a path.
     #[error("source bundle content")]
     Directory(#[source] PathError),
@@ -51,6 +48,26 @@ pub enum Failure {
     /// The commit could not be resolved or fetched.
     #[error("source bundle content")]
     Git(#[from] git::Error),
+    /// The archive could not be downloaded or read.
+    #[error("source bundle content")]
+    Http(#[from] http::Error),
+    /// The ConfigMaps could not be read, or make no bundle.
+    #[error("source bundle content")]
+    ConfigMaps(#[from] config_maps::Error),
+    /// Nobody has uploaded anything. The words are upstream's.
+    #[error("waiting for bundle to be uploaded")]
+    AwaitsUpload,
+    /// Nobody can upload anything.
+    #[error(
+        "source bundle content: this controller takes no uploads: the content service is off (--content-bind-address=0)"
+    )]
+    NoUploads,
+    /// What was uploaded could not be read back.
+    #[error("source bundle content: read the uploaded file")]
+    ReadUpload(#[source] io::Error),
+    /// What was uploaded is no archive of a bundle.
+    #[error("source bundle content")]
+    Upload(#[from] upload::Error),
     /// What was fetched is not a bundle of the class.
     #[error(transparent)]
     Format(Box<format::Error>),
@@ -100,18 +117,30 @@ impl Failure {
             {
                 waiting(format!("Back-off pulling image {reference:?}: {}", Chain(source.as_ref())))
             }
+            // The upload wakes the Bundle.
+            Self::AwaitsUpload => Verdict { retry: None, ..waiting(self.to_string()) },
             _ => Verdict { phase: BundlePhase::Failing, message: Chain(self).to_string(), retry: self.retry() },
         }
     }
 
     fn retry(&self) -> Option<Class> {
         match self {
-            Self::Spec(_) | Self::NotYet(_) | Self::Directory(_) => None,
+            Self::Spec(_) | Self::Directory(_) | Self::AwaitsUpload | Self::NoUploads => None,
             Self::Git(source) if source.class() != git::Class::Invalid => Some(Class::Transient),
-            Self::Pin(_) | Self::ResolveImage { .. } | Self::PullImage { .. } | Self::Git(_) | Self::Format(_) => {
-                Some(Class::Invalid)
+            Self::Http(source) if source.class() != http::Class::Invalid => Some(Class::Transient),
+            Self::Upload(upload::Error::Stage(_) | upload::Error::Worker(_)) => Some(Class::Transient),
+            Self::ConfigMaps(source) => Some(source.retry()),
+            // What was uploaded stays what it is: the next upload wakes the Bundle.
+            Self::Upload(_) => None,
+            Self::Pin(_)
+            | Self::ResolveImage { .. }
+            | Self::PullImage { .. }
+            | Self::Git(_)
+            | Self::Http(_)
+            | Self::Format(_) => Some(Class::Invalid),
+            Self::Credentials(_) | Self::ReadStage(_) | Self::ReadUpload(_) | Self::Store(_) | Self::Worker(_) => {
+                Some(Class::Transient)
             }
-            Self::Credentials(_) | Self::ReadStage(_) | Self::Store(_) | Self::Worker(_) => Some(Class::Transient),
         }
     }
 
@@ -172,10 +201,14 @@ mod tests {
         let verdict = Failure::Spec(findings).verdict();
         assert_eq!(verdict.message, r#"source bundle content: source type "local" not supported"#);
         assert_eq!(verdict.retry, None);
-        assert_eq!(
-            Failure::NotYet("http").verdict().message,
-            r#"source bundle content: source type "http" not supported"#
-        );
+    }
+
+    #[test]
+    fn an_upload_is_waited_for_in_upstreams_words() {
+        let verdict = Failure::AwaitsUpload.verdict();
+        assert_eq!((verdict.phase, verdict.reason()), (BundlePhase::Pending, "UnpackPending"));
+        assert_eq!(verdict.message, "waiting for bundle to be uploaded");
+        assert_eq!(verdict.retry, None, "the upload wakes the Bundle");
     }
 
     #[test]
@@ -190,6 +223,6 @@ mod tests {
         let (pinned, found) = (Digest::sha256(b"a"), Digest::sha256(b"b"));
         let revision = pin::Revision::Image(pinned.clone());
         assert!(Failure::Pin(pin::Error::Changed { revision, pinned, found }).leaves_content());
-        assert!(!Failure::NotYet("http").leaves_content());
+        assert!(!Failure::AwaitsUpload.leaves_content());
     }
 }

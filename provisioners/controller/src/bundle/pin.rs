@@ -13,6 +13,10 @@ pub enum Revision {
     Image(Digest),
     /// Commit of a git repository.
     Git(Commit),
+    /// Digest of an archive, downloaded or uploaded.
+    Archive(Digest),
+    /// ConfigMaps have no version of their own: what they held is known by its content alone.
+    ConfigMaps,
 }
 
 /// A pin, read.
@@ -54,8 +58,9 @@ pub enum Error {
 impl fmt::Display for Revision {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Image(digest) => digest.fmt(formatter),
+            Self::Image(digest) | Self::Archive(digest) => digest.fmt(formatter),
             Self::Git(commit) => commit.fmt(formatter),
+            Self::ConfigMaps => formatter.write_str("the set of ConfigMaps"),
         }
     }
 }
@@ -63,9 +68,11 @@ impl fmt::Display for Revision {
 impl Pinned {
     /// Reads the pin in the status of a Bundle with this source.
     pub fn read(pin: &Pin, source: &BundleSource) -> Result<Self, Error> {
-        let revision = match (source.type_.as_str(), &pin.image_digest, &pin.git_commit) {
-            ("image", Some(digest), None) => Revision::Image(digest.parse().map_err(Error::Digest)?),
-            ("git", None, Some(commit)) => Revision::Git(commit.parse().map_err(Error::Commit)?),
+        let revision = match (source.type_.as_str(), &pin.image_digest, &pin.git_commit, &pin.archive_digest) {
+            ("image", Some(digest), None, None) => Revision::Image(digest.parse().map_err(Error::Digest)?),
+            ("git", None, Some(commit), None) => Revision::Git(commit.parse().map_err(Error::Commit)?),
+            ("http" | "upload", None, None, Some(digest)) => Revision::Archive(digest.parse().map_err(Error::Digest)?),
+            ("configMaps", None, None, None) => Revision::ConfigMaps,
             _ => return Err(Error::Kind(source.type_.clone())),
         };
         Ok(Self { revision, content: pin.content_digest.parse().map_err(Error::Digest)? })
@@ -73,16 +80,20 @@ impl Pinned {
 
     /// As it stands in the status.
     pub fn written(&self) -> Pin {
-        let (image_digest, git_commit) = match &self.revision {
-            Revision::Image(digest) => (Some(digest.to_string()), None),
-            Revision::Git(commit) => (None, Some(commit.to_string())),
-        };
-        Pin { image_digest, git_commit, content_digest: self.content.to_string() }
+        let mut pin = Pin { content_digest: self.content.to_string(), ..Pin::default() };
+        match &self.revision {
+            Revision::Image(digest) => pin.image_digest = Some(digest.to_string()),
+            Revision::Git(commit) => pin.git_commit = Some(commit.to_string()),
+            Revision::Archive(digest) => pin.archive_digest = Some(digest.to_string()),
+            Revision::ConfigMaps => {}
+        }
+        pin
     }
 
     /// `source` with its reference replaced by what it named.
     ///
-    /// An image loses its pull secret, a git source keeps how it authenticates: as upstream reports them.
+    /// An image loses its pull secret, a git source keeps how it authenticates, the others are as they are in the spec: as
+    /// upstream reports them.
     pub fn resolved(&self, source: &BundleSource) -> BundleSource {
         let mut resolved = source.clone();
         if let (Revision::Image(digest), Some(image)) = (&self.revision, &mut resolved.image) {
@@ -142,6 +153,15 @@ mod tests {
         let source = BundleSource { type_: "git".into(), ..BundleSource::default() };
         assert_eq!(Pinned::read(&git.written(), &source), Ok(git.clone()));
         assert_eq!(Pinned::read(&git.written(), &image("r")), Err(Error::Kind("image".into())));
+        let of = |type_: &str| BundleSource { type_: type_.into(), ..BundleSource::default() };
+        let archive = Pinned { revision: Revision::Archive(Digest::sha256(b"tgz")), content: Digest::sha256(b"tree") };
+        for type_ in ["http", "upload"] {
+            assert_eq!(Pinned::read(&archive.written(), &of(type_)), Ok(archive.clone()));
+            assert_eq!(archive.resolved(&of(type_)), of(type_));
+        }
+        let config_maps = Pinned { revision: Revision::ConfigMaps, content: Digest::sha256(b"tree") };
+        assert_eq!(Pinned::read(&config_maps.written(), &of("configMaps")), Ok(config_maps.clone()));
+        assert_eq!(Pinned::read(&config_maps.written(), &of("http")), Err(Error::Kind("http".into())));
     }
 
     #[test]

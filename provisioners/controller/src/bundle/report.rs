@@ -1,6 +1,7 @@
 //! From what is known of a Bundle to its status. Pure.
 
 use jiff::Timestamp;
+use kube::ResourceExt as _;
 use rukpak_crds::condition::{NewCondition, READY, RECONCILING, STALLED, UNPACKED, reason};
 use rukpak_crds::{Bundle, BundlePhase, BundleStatus, ConditionStatus, Conditions};
 
@@ -11,11 +12,16 @@ use super::pin::Pinned;
 /// and a Kubernetes before 1.23 takes an empty string in a custom resource for null, and refuses the status.
 const WAITING: &str = "Waiting for other Bundles to be fetched";
 
+/// Said once a client has uploaded something. Upstream's words.
+const RECEIVED: &str = "received bundle upload, waiting for provisioner to unpack it.";
+
 /// What there is to say of a Bundle.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Report {
     /// Its turn has not come.
     Waiting,
+    /// A client has uploaded its content.
+    Received,
     /// Its content is being fetched.
     Unpacking,
     /// Its content is in the store.
@@ -24,11 +30,17 @@ pub enum Report {
     Failed(Verdict),
 }
 
-/// `before`, brought up to date. A pin, once there, stays.
+/// `before`, brought up to date. A pin, once there, stays. Content is served below `content_base_url`, if at all.
 ///
 /// Beside upstream's `Unpacked` stand `Ready`, `Reconciling` and `Stalled`, as kstatus reads them: stalled is what does
 /// not move until somebody changes something.
-pub fn status(bundle: &Bundle, before: &BundleStatus, report: &Report, now: Timestamp) -> BundleStatus {
+pub fn status(
+    bundle: &Bundle,
+    before: &BundleStatus,
+    report: &Report,
+    content_base_url: Option<&str>,
+    now: Timestamp,
+) -> BundleStatus {
     let BundleStatus { conditions, pin, .. } = before.clone();
     let mut status = BundleStatus {
         phase: Some(phase(report).as_str().to_owned()),
@@ -41,6 +53,7 @@ pub fn status(bundle: &Bundle, before: &BundleStatus, report: &Report, now: Time
     if let Report::Unpacked(pinned) = report {
         status.resolved_source = Some(pinned.resolved(&bundle.spec.source));
         status.pin = Some(pinned.written());
+        status.content_url = content_base_url.map(|base| format!("{base}/bundles/{}.tgz", bundle.name_any()));
     }
     let type_ = &bundle.spec.source.type_;
     let (truth, reason, message) = unpacked(type_, report);
@@ -74,7 +87,7 @@ pub fn has_failed(status: &BundleStatus) -> bool {
 
 fn phase(report: &Report) -> BundlePhase {
     match report {
-        Report::Waiting => BundlePhase::Pending,
+        Report::Waiting | Report::Received => BundlePhase::Pending,
         Report::Unpacking => BundlePhase::Unpacking,
         Report::Unpacked(_) => BundlePhase::Unpacked,
         Report::Failed(verdict) => verdict.phase,
@@ -85,6 +98,7 @@ fn phase(report: &Report) -> BundlePhase {
 fn unpacked(source_type: &str, report: &Report) -> (ConditionStatus, &'static str, String) {
     match report {
         Report::Waiting => (ConditionStatus::False, reason::UNPACK_PENDING, WAITING.to_owned()),
+        Report::Received => (ConditionStatus::False, reason::UNPACK_PENDING, RECEIVED.to_owned()),
         Report::Unpacking => {
             let message = format!("Fetching and unpacking the {source_type} Bundle");
             (ConditionStatus::False, reason::UNPACKING, message)
@@ -107,7 +121,9 @@ struct Summary {
 fn summary(report: &Report, reason: &'static str) -> Summary {
     use rukpak_plan::retry::Class;
     let (ready, reconciling, stalled) = match report {
-        Report::Waiting | Report::Unpacking => (reason::PROGRESSING, Some(reason::PROGRESSING), None),
+        Report::Waiting | Report::Received | Report::Unpacking => {
+            (reason::PROGRESSING, Some(reason::PROGRESSING), None)
+        }
         Report::Unpacked(_) => (reason::SUCCEEDED, None, None),
         Report::Failed(Verdict { retry: Some(Class::Transient | Class::Stale), .. }) => {
             (reason, Some(reason::PROGRESSING_WITH_RETRY), None)

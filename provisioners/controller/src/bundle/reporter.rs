@@ -46,7 +46,8 @@ impl Reporter {
     }
 
     async fn write(&mut self, report: &Report) -> Result<bool, cluster::Error> {
-        let status = report::status(&self.bundle, &self.status, report, Timestamp::now());
+        let base = self.context.content_base_url.as_deref();
+        let status = report::status(&self.bundle, &self.status, report, base, Timestamp::now());
         let written = self.writer.write(&status, &self.context.written).await?;
         self.status = status;
         Ok(written)

@@ -1,14 +1,24 @@
-//! From a reference to the one version it names. Reads Secrets; asks the registry or the git server.
+//! From a reference to the one version it names. Reads Secrets and ConfigMaps; asks the registry, the git server or the web
+//! server, which for an archive means to download it.
 
-use rukpak_content::RelativePath;
-use rukpak_crds::Authorization;
+use std::fs::File;
+use std::io::{self, Seek as _};
+use std::sync::Arc;
+
+use kube::ResourceExt as _;
+use rukpak_content::{Digest, RelativePath};
 use rukpak_crds::validate::{GitReference, Source};
+use rukpak_crds::{Authorization, Bundle};
+use rukpak_source::files::FileSet;
 use rukpak_source::git::{self, Reference, Request};
+use rukpak_source::http;
 use rukpak_source::image::{Credentials, ResolvedImage};
+use tokio::task::spawn_blocking;
 
 use super::failure::Failure;
 use super::pin::Revision;
-use super::{credentials, pin};
+use super::{config_maps, credentials, pin};
+use crate::content_service::depot;
 use crate::context::Context;
 
 /// A version of a source, with what is needed to fetch it.
@@ -24,6 +34,17 @@ pub enum Resolved {
     },
     /// A commit, and where it is.
     Git(Box<git::Resolved>),
+    /// An archive, downloaded.
+    Http(Box<http::Download>),
+    /// What ConfigMaps hold.
+    ConfigMaps(Vec<FileSet>),
+    /// An archive that a client uploaded.
+    Upload {
+        /// The archive, at its first byte.
+        archive: File,
+        /// Its digest.
+        digest: Digest,
+    },
 }
 
 impl Resolved {
@@ -32,12 +53,22 @@ impl Resolved {
         match self {
             Self::Image { image, .. } => Revision::Image(image.digest().clone()),
             Self::Git(resolved) => Revision::Git(resolved.commit().clone()),
+            Self::Http(download) => Revision::Archive(download.digest().clone()),
+            Self::ConfigMaps(_) => Revision::ConfigMaps,
+            Self::Upload { digest, .. } => Revision::Archive(digest.clone()),
         }
     }
 }
 
-/// Finds the version: the pinned one if there is a pin, whatever the reference names by now.
-pub async fn resolve(source: Source, pinned: Option<&Revision>, context: &Context) -> Result<Resolved, Failure> {
+/// Finds the version of the Bundle's source: the pinned one if there is a pin, whatever the reference names by now. Of
+/// ConfigMaps and uploads only what they hold now is to be had; their content is compared with the pin later.
+pub async fn resolve(
+    bundle: &Bundle,
+    source: Source,
+    pinned: Option<&Revision>,
+    context: &Context,
+) -> Result<Resolved, Failure> {
+    let mismatch = |type_: &str| Err(Failure::Pin(pin::Error::Kind(type_.to_owned())));
     match (source, pinned) {
         (Source::Image { reference, pull_secret }, None) => {
             let credentials = credentials::for_image(pull_secret.as_deref(), context).await?;
@@ -57,11 +88,47 @@ pub async fn resolve(source: Source, pinned: Option<&Revision>, context: &Contex
             let request = request(repository, directory, reference, &auth, context).await?;
             Ok(Resolved::Git(Box::new(git::Resolved::pinned(request, commit.clone()))))
         }
-        (Source::Image { .. }, Some(Revision::Git(_))) => Err(Failure::Pin(pin::Error::Kind("image".to_owned()))),
-        (Source::Git { .. }, Some(Revision::Image(_))) => Err(Failure::Pin(pin::Error::Kind("git".to_owned()))),
-        (Source::ConfigMaps(_), _) => Err(Failure::NotYet("configMaps")),
-        (Source::Http { .. }, _) => Err(Failure::NotYet("http")),
-        (Source::Upload, _) => Err(Failure::NotYet("upload")),
+        (Source::Http { url, auth }, None) => {
+            let request = archive_request(&url, &auth, context).await?;
+            Ok(Resolved::Http(Box::new(context.http.download(&request).await?)))
+        }
+        (Source::Http { url, auth }, Some(Revision::Archive(digest))) => {
+            let request = archive_request(&url, &auth, context).await?;
+            Ok(Resolved::Http(Box::new(context.http.download_pinned(&request, digest).await?)))
+        }
+        (Source::ConfigMaps(entries), None | Some(Revision::ConfigMaps)) => {
+            Ok(Resolved::ConfigMaps(config_maps::read(&entries, context).await?))
+        }
+        (Source::Upload, None | Some(Revision::Archive(_))) => uploaded(bundle, context).await,
+        (Source::Image { .. }, Some(_)) => mismatch("image"),
+        (Source::Git { .. }, Some(_)) => mismatch("git"),
+        (Source::Http { .. }, Some(_)) => mismatch("http"),
+        (Source::ConfigMaps(_), Some(_)) => mismatch("configMaps"),
+        (Source::Upload, Some(_)) => mismatch("upload"),
+    }
+}
+
+async fn archive_request(url: &str, auth: &Authorization, context: &Context) -> Result<http::Request, Failure> {
+    let request = http::Request::new(url)?.with_insecure_skip_verify(auth.skips_verification());
+    Ok(match credentials::for_http(auth, context).await? {
+        Some(login) => request.with_login(login),
+        None => request,
+    })
+}
+
+async fn uploaded(bundle: &Bundle, context: &Context) -> Result<Resolved, Failure> {
+    let Some(uploads) = context.uploads.clone() else { return Err(Failure::NoUploads) };
+    let uid = bundle.uid().unwrap_or_default();
+    let look = move |uploads: Arc<depot::Depot>| -> io::Result<_> {
+        let Some(mut archive) = uploads.find(&uid)? else { return Ok(None) };
+        let digest = depot::digest(&mut archive)?;
+        archive.rewind()?;
+        Ok(Some((archive, digest)))
+    };
+    let found = spawn_blocking(move || look(uploads)).await.map_err(Failure::Worker)?;
+    match found.map_err(Failure::ReadUpload)? {
+        Some((archive, digest)) => Ok(Resolved::Upload { archive, digest }),
+        None => Err(Failure::AwaitsUpload),
     }
 }
 

@@ -117,11 +117,12 @@ fn gvk(api_version: &str, kind: &str) -> GroupVersionKind {
 pub fn defined_by(definition: &Object) -> Vec<Kind> {
     let text = |path: &[&str]| definition.field(path).and_then(serde_json::Value::as_str).unwrap_or_default();
     let versions = definition.field(&["spec", "versions"]).and_then(serde_json::Value::as_array);
-    versions
-        .into_iter()
-        .flatten()
-        .filter(|version| version["served"].as_bool().unwrap_or(false))
-        .filter_map(|version| version["name"].as_str())
+    let listed = versions.into_iter().flatten().filter(|version| version["served"].as_bool().unwrap_or(false));
+    let listed = listed.filter_map(|version| version["name"].as_str());
+    // v1beta1 may name one version and list none.
+    let only = Some(text(&["spec", "version"])).filter(|version| versions.is_none() && !version.is_empty());
+    listed
+        .chain(only)
         .map(|version| Kind {
             resource: ApiResource::from_gvk_with_plural(
                 &GroupVersionKind::gvk(text(&["spec", "group"]), version, text(&["spec", "names", "kind"])),

@@ -3,11 +3,11 @@
 use std::fmt;
 use std::time::Duration;
 
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use kube::api::{DeleteParams, DynamicObject, Patch, PatchParams, PostParams, Preconditions};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
+use kube::api::{DeleteParams, DynamicObject, ListParams, ObjectList, Patch, PatchParams, PostParams, Preconditions};
 use kube::core::{ApiResource, PartialObjectMeta};
 use kube::{Api, Client};
-use rukpak_crds::names::FIELD_MANAGER;
+use rukpak_crds::names::{FIELD_MANAGER, SHARING_MANAGER};
 use rukpak_plan::Owner;
 use serde_json::{Value, json};
 use tokio::sync::Semaphore;
@@ -106,6 +106,12 @@ impl Writer {
         Ok(found.map(|object| Written { metadata: object.metadata, body: object.data }))
     }
 
+    /// One page of all objects of a kind.
+    pub async fn list(&self, resource: &ApiResource, page: &ListParams) -> Result<ObjectList<DynamicObject>, Error> {
+        let _permit = self.permit().await;
+        answered(self.scoped(resource, None).list(page)).await
+    }
+
     /// Deletes exactly the object that was looked at: other UID or other version, and it stays. Gone already is fine.
     pub async fn delete(&self, identity: &Identity, metadata: &ObjectMeta) -> Result<(), Error> {
         let _permit = self.permit().await;
@@ -137,6 +143,18 @@ impl Writer {
             "ownerReferences": others,
         }});
         let params = PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() };
+        answered(self.api(identity).patch_metadata(&identity.name, &params, &Patch::Merge(patch))).await?;
+        Ok(())
+    }
+
+    /// Adds an owner that is no controller, provided the object is still the one that was looked at: garbage collection then
+    /// leaves it until all owners are gone.
+    pub async fn share(&self, identity: &Identity, metadata: &ObjectMeta, owner: &Owner) -> Result<(), Error> {
+        let _permit = self.permit().await;
+        let mut owners = metadata.owner_references.clone().unwrap_or_default();
+        owners.push(OwnerReference { controller: None, block_owner_deletion: None, ..owner.reference() });
+        let patch = json!({"metadata": {"resourceVersion": metadata.resource_version, "ownerReferences": owners}});
+        let params = PatchParams { field_manager: Some(SHARING_MANAGER.to_owned()), ..PatchParams::default() };
         answered(self.api(identity).patch_metadata(&identity.name, &params, &Patch::Merge(patch))).await?;
         Ok(())
     }

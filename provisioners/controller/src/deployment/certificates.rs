@@ -9,13 +9,14 @@ use std::time::SystemTime;
 use k8s_openapi::ByteString;
 use rukpak_certificates::authority;
 use rukpak_certificates::renewal::{Held, Wanted, advance};
+use rukpak_content::Digest;
 use rukpak_plain::{Object, object};
-use rukpak_registry::render::{CA_ANNOTATION, ServingCertificate};
+use rukpak_registry::render::{CA_ANNOTATION, PLACEHOLDER, ServingCertificate};
 use serde_json::{Value, json};
 
 use super::Pass;
 use crate::cluster::{self, Identity};
-use crate::format::{PLACEHOLDER, Rendered};
+use crate::format::Rendered;
 
 /// Why the certificates of a bundle are not to be had.
 #[derive(Debug, thiserror::Error)]
@@ -42,6 +43,7 @@ pub enum Error {
 /// Puts certificates into the TLS Secrets of `rendered`, and their authorities where they are to be trusted.
 pub(crate) async fn put_in(pass: &Pass, mut rendered: Rendered, is_published: bool) -> Result<Rendered, Error> {
     let now = SystemTime::now();
+    let mut authorities = Vec::new();
     for certificate in std::mem::take(&mut rendered.certificates) {
         let live = secret(pass, &certificate).await?;
         let wanted = Wanted { names: &certificate.dns_names, lifetime: pass.context.bundle_certificate_lifetime };
@@ -53,7 +55,9 @@ pub(crate) async fn put_in(pass: &Pass, mut rendered: Rendered, is_published: bo
             .collect::<Result<_, _>>()
             .map_err(Error::Object)?;
         rendered.certificates_due = Some(rendered.certificates_due.map_or(held.due, |due| due.min(held.due)));
+        authorities.extend(held.authorities);
     }
+    rendered.authorities = (!authorities.is_empty()).then(|| Digest::sha256(&authorities));
     Ok(rendered)
 }
 

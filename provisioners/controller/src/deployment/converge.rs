@@ -114,9 +114,15 @@ pub(crate) async fn converge(pass: &mut Pass, target: Target) -> Result<Outcome,
     let rendered = match load::load(pass, &release).await {
         Ok(rendered) => rendered,
         Err(load::Error::Lost(why)) => return Ok(refill(pass, &why).await),
+        Err(error @ (load::Error::Certificates(_) | load::Error::Interrupted(_))) => {
+            return Ok(interrupted(pass, &error));
+        }
         Err(error) => {
             let message = crate::error::Chain(&error).to_string();
             let class = if matches!(error, load::Error::Format(_)) { Class::Invalid } else { Class::Transient };
+            if pivot::is_pivot(pass, &release) {
+                return Ok(pivot::unloadable(pass, &release, message, class));
+            }
             return Ok(Outcome::LoadFailed { message, class });
         }
     };
@@ -129,7 +135,7 @@ pub(crate) async fn converge(pass: &mut Pass, target: Target) -> Result<Outcome,
         state.missing_groups.clear();
         state.waiting.clear();
     }
-    if drifted && !renewal {
+    if drifted && !renewal && has_same_certificates(pass, &plan) {
         return Ok(repair(pass, &plan).await);
     }
     install(pass, plan).await
@@ -177,7 +183,7 @@ async fn recall(pass: &Pass, release: &Release) {
     let observed = pass.context.dependents.of(&pass.owner);
     let marks: BTreeMap<ObjectKey, Mark> =
         observed.iter().map(|(key, observed)| (key.clone(), observed.mark.clone())).collect();
-    if MarksDigest::of(&release.content.to_string(), &release.renderer(), &marks) == *digest {
+    if MarksDigest::of(&release.content.to_string(), &renderer(pass, release), &marks) == *digest {
         health::adopt(pass, release, observed).await;
         pass.installation.state().certificates_due = inventory.certificates_renewal.map(SystemTime::from);
     }
@@ -213,6 +219,12 @@ fn unplanned(pass: &Pass, no_plan: &NoPlan, release: &Release) -> Outcome {
     Outcome::Failed { reason, message, retry: Retry::Class(class), inventory: inventory(pass) }
 }
 
+/// Whether the plan's certificates are those that were applied. One whose Secret was lost is made anew, and then whatever
+/// trusts it has to be applied as well.
+fn has_same_certificates(pass: &Pass, plan: &Plan) -> bool {
+    pass.installation.state().authorities == plan.authorities
+}
+
 /// Puts drifted objects back, and nothing else.
 async fn repair(pass: &Pass, plan: &Plan) -> Outcome {
     if let Err(failed) = drift::repair(pass, plan).await {
@@ -240,13 +252,14 @@ async fn install(pass: &mut Pass, plan: Plan) -> Result<Outcome, Error> {
     let uids = prune::uids(&members);
     let bodies = previous.as_ref().map(|previous| &previous.steps);
     let known = Before { uids: &uids, bodies };
+    // First, for it tells every finding; the API server would tell some of them.
+    if let Err(refused) = preflight::definitions(pass, &plan, &known).await {
+        return Ok(unsafe_upgrade(pass, &plan, refused));
+    }
     if pivot::is_pivot(pass, &plan.release)
         && let Err(failed) = apply::dry_run(pass, &plan, &known).await
     {
         return Ok(pivot::refused(pass, &plan.release, failed.message(), failed.is_transient()));
-    }
-    if let Err(refused) = preflight::definitions(pass, &plan, &known).await {
-        return Ok(unsafe_upgrade(pass, &plan, refused));
     }
     intend(pass, kinds.clone(), &plan).await?;
     begin(pass, &plan);
@@ -279,11 +292,14 @@ async fn intend(pass: &mut Pass, kinds: BTreeSet<InventoryKind>, plan: &Plan) ->
 
 pub(super) fn begin(pass: &Pass, plan: &Plan) {
     let mut state = pass.installation.state();
+    if state.release.as_ref() != Some(&plan.release) {
+        state.contests.clear();
+    }
     state.release = Some(plan.release.clone());
     state.certificates_due = plan.certificates_due;
+    state.authorities.clone_from(&plan.authorities);
     state.complete = false;
     state.suspects.clear();
-    state.contests.clear();
 }
 
 /// Applies every step, then prunes what was there before and is not in the plan.
@@ -330,7 +346,7 @@ fn settled_inventory(pass: &Pass, release: &Release) -> Inventory {
         state.objects.iter().map(|(key, applied)| (key.clone(), applied.mark.clone())).collect();
     let mut inventory = Inventory {
         pending_digest: None,
-        applied_digest: Some(MarksDigest::of(&release.content.to_string(), &release.renderer(), &marks)),
+        applied_digest: Some(MarksDigest::of(&release.content.to_string(), &renderer(pass, release), &marks)),
         objects: i64::try_from(marks.len()).ok(),
         // Whole seconds, as all times of the API.
         certificates_renewal: state
@@ -341,6 +357,11 @@ fn settled_inventory(pass: &Pass, release: &Release) -> Inventory {
     };
     release.write(&mut inventory);
     inventory
+}
+
+/// What makes the objects of a release: part of the digest over the installation.
+fn renderer(pass: &Pass, release: &Release) -> String {
+    release.renderer(pass.context.bundle_certificates)
 }
 
 pub(super) fn inventory(pass: &Pass) -> Inventory {

@@ -12,7 +12,7 @@ use rukpak_plan::{Phase, fields};
 use super::Pass;
 use super::apply::{Failed, note, put_once_served, served};
 use super::plan::{Plan, Step};
-use super::put::{self, Outcome, keep_scale};
+use super::put::{self, Outcome, keep_scale, keep_stored};
 use crate::cluster::Written;
 
 const PARALLEL: usize = 16;
@@ -88,7 +88,8 @@ async fn one(pass: &Pass, step: &Step) -> Result<(), put::Error> {
 
 /// The step without the fields that are left to others, and with the replicas that were scaled to.
 fn contested(pass: &Pass, step: &Step, live: &Written) -> Step {
-    let mut step = keep_scale(step, live, None);
+    let (step, _) = keep_stored(step, live);
+    let mut step = keep_scale(&step, live, None);
     let mut state = pass.installation.state();
     let contest = state.contests.entry(step.key.clone()).or_default();
     if let Some(set) = &contest.set {

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
+use rukpak_content::Digest;
 use rukpak_plain::ObjectKey;
 use rukpak_plan::drift::Drift;
 use rukpak_plan::fields::Taken;
@@ -48,6 +49,8 @@ pub struct State {
     pub aimed: Option<Release>,
     /// When the certificates of the release's webhooks are to be looked at again.
     pub certificates_due: Option<SystemTime>,
+    /// Stands for the authorities that were applied; `None` also after a restart.
+    pub authorities: Option<Digest>,
     /// API groups of kinds that were missing when last looked.
     pub missing_groups: BTreeSet<String>,
     /// Objects of others that are in the way.

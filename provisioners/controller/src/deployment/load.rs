@@ -40,12 +40,14 @@ pub(crate) async fn load(pass: &Pass, release: &Release) -> Result<Rendered, Err
         certificates: context.bundle_certificates,
         ignores_dependencies: annotations
             .and_then(|annotations| annotations.get(IGNORE_DEPENDENCIES))
-            .is_some_and(|value| value == "true"),
+            .is_some_and(|value| value == "true")
+            // What is installed is guarded, whatever it depends on.
+            || super::converge::installed(pass).as_ref() == Some(release),
     };
     let (store, limits, release) = (context.store.clone(), context.limits.clone(), release.clone());
     let is_published = {
         let state = pass.installation.state();
-        state.complete && state.release.as_ref() == Some(&release)
+        state.complete && state.suspects.is_empty() && state.release.as_ref() == Some(&release)
     };
     let work = move || {
         let tree = store

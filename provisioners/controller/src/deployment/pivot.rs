@@ -12,7 +12,9 @@ use super::apply::{Before, Failed};
 use super::converge::{Outcome, Retry, apply_and_prune, begin, installed, interrupted, inventory, refill};
 use super::installation::FailedPivot;
 use super::plan::{self, NoPlan, Plan, Step};
+use super::preflight;
 use super::prune::{self, Pruned};
+use super::put::keep_stored;
 use super::release::Release;
 use super::{Pass, desired, load};
 
@@ -57,11 +59,24 @@ pub(crate) fn refused(pass: &Pass, release: &Release, message: String, is_transi
     let delay =
         if is_transient { pass.context.failures.next_delay(&pass.owner.uid, Class::Transient) } else { retry::PIVOT };
     suspend(pass, release, reason::ERROR_GETTING_RELEASE_STATE, &message, delay);
-    let state = pass.installation.state();
-    // What drifted meanwhile, or was never looked at since a restart, cannot wait that long.
-    let is_settled = state.complete && state.suspects.is_empty();
-    let retry = Retry::After(if is_settled { delay } else { Duration::ZERO });
+    let retry = Retry::After(unless_unsettled(pass, delay));
     Outcome::Failed { reason: reason::ERROR_GETTING_RELEASE_STATE, message, retry, inventory: inventory(pass) }
+}
+
+/// A pivot to what cannot be loaded, mostly because of the settings. The installed version is guarded until it is tried again.
+pub(crate) fn unloadable(pass: &Pass, release: &Release, message: String, class: Class) -> Outcome {
+    let delay = match class {
+        Class::Invalid => retry::PIVOT,
+        class => pass.context.failures.next_delay(&pass.owner.uid, class),
+    };
+    suspend(pass, release, reason::BUNDLE_LOAD_FAILED, &message, delay);
+    Outcome::LoadFailed { message, class }
+}
+
+/// What drifted meanwhile, or was never looked at since a restart, cannot wait that long.
+pub(crate) fn unless_unsettled(pass: &Pass, delay: Duration) -> Duration {
+    let state = pass.installation.state();
+    if state.complete && state.suspects.is_empty() { delay } else { Duration::ZERO }
 }
 
 fn suspend(pass: &Pass, release: &Release, reason: &'static str, message: &str, delay: Duration) {
@@ -125,6 +140,9 @@ fn is_patient(pass: &Pass, release: &Release) -> bool {
 }
 
 async fn put_back(pass: &Pass, previous: &Plan, kinds: &BTreeSet<InventoryKind>) -> Result<Pruned, String> {
+    let mut previous = previous.clone();
+    keep_stored_versions(pass, &mut previous).await?;
+    let previous = &previous;
     begin(pass, previous);
     let members = prune::members(pass, kinds).await.map_err(|error| crate::error::Chain(&error).to_string())?;
     let uids = prune::uids(&members);
@@ -135,6 +153,21 @@ async fn put_back(pass: &Pass, previous: &Plan, kinds: &BTreeSet<InventoryKind>)
     state.objects.retain(|key, _| previous.steps.contains_key(key));
     state.complete = true;
     Ok(pruned)
+}
+
+/// What the failed version has stored since is not to be lost on the way back.
+async fn keep_stored_versions(pass: &Pass, plan: &mut Plan) -> Result<(), String> {
+    for step in plan.steps.values_mut().filter(|step| preflight::is_definition(step)) {
+        let live = pass.context.cluster.writer.get(&step.identity).await;
+        let Some(live) = live.map_err(|error| crate::error::Chain(&error).to_string())? else { continue };
+        let (with_stored, kept) = keep_stored(step, &live);
+        if !kept.is_empty() {
+            tracing::warn!(deployment = %pass.owner.name, object = %step.identity, versions = %kept.join(", "),
+                "versions of the failed pivot stay, for objects may be stored in them");
+        }
+        *step = with_stored;
+    }
+    Ok(())
 }
 
 /// Adds what was released, and takes out what the new content has taken back.

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::SystemTime;
 
+use rukpak_content::Digest;
 use rukpak_crds::InventoryKind;
 use rukpak_plain::{Object, ObjectKey};
 use rukpak_plan::Phase;
@@ -34,6 +35,8 @@ pub(crate) struct Plan {
     pub release: Release,
     /// When the certificates among the objects are to be looked at again.
     pub certificates_due: Option<SystemTime>,
+    /// Stands for the authorities that the objects trust.
+    pub authorities: Option<Digest>,
     pub steps: BTreeMap<ObjectKey, Step>,
 }
 
@@ -96,7 +99,9 @@ pub(crate) async fn plan(pass: &Pass, release: Release, rendered: &Rendered) -> 
     let brought = brought(&rendered.objects);
     let stamp = Stamp { owner: pass.owner.clone(), default_namespace: pass.context.system_namespace.clone() };
     let mut steps = BTreeMap::new();
-    let mut missing = unmet(pass, rendered).await.map_err(NoPlan::Discovery)?;
+    // What is installed is guarded whatever became of what it depends on.
+    let is_new = super::converge::installed(pass).as_ref() != Some(&release);
+    let mut missing = if is_new { unmet(pass, rendered).await.map_err(NoPlan::Discovery)? } else { Vec::new() };
     let mut known: BTreeMap<(String, String), Option<Kind>> = BTreeMap::new();
     for object in &rendered.objects {
         let id = (object.api_version().to_owned(), object.kind().to_owned());
@@ -114,7 +119,8 @@ pub(crate) async fn plan(pass: &Pass, release: Release, rendered: &Rendered) -> 
         }
     }
     if missing.is_empty() {
-        Ok(Plan { release, certificates_due: rendered.certificates_due, steps })
+        let Rendered { certificates_due, authorities, .. } = rendered;
+        Ok(Plan { release, certificates_due: *certificates_due, authorities: authorities.clone(), steps })
     } else {
         Err(NoPlan::Missing(missing))
     }

@@ -1,13 +1,14 @@
 //! Before definitions are replaced: would stored data or existing objects break? Reads definitions and their objects, writes
 //! nothing. The rules are `rukpak_plan::crd_upgrade`'s.
 
+use futures::StreamExt;
 use kube::api::{ApiResource, DynamicObject, ListParams};
 use kube::core::GroupVersionKind;
 use rukpak_plan::crd_upgrade::{self, ObjectCheck, ObjectValidator, SAFE_UPGRADE_ANNOTATION, UnsafeChange};
 use serde_json::{Value, json};
 
 use super::Pass;
-use super::apply::Before;
+use super::apply::{Before, is_changed};
 use super::plan::{Plan, Step};
 use crate::cluster::{Error, Written};
 
@@ -15,6 +16,22 @@ use crate::cluster::{Error, Written};
 const PAGE: u32 = 250;
 /// So many invalid objects of a version are told; nobody reads more.
 const TOLD: usize = 20;
+
+/// Definitions that are looked at at once.
+const PARALLEL: usize = 8;
+/// A list that grows too old on the way is begun anew, this often in all.
+const ATTEMPTS: usize = 3;
+/// The status of a list that is too old.
+const GONE: u16 = 410;
+
+/// What could not be looked at.
+#[derive(Debug, thiserror::Error)]
+#[error("{what}")]
+struct Unseen {
+    what: String,
+    #[source]
+    source: Error,
+}
 
 /// Why definitions are not replaced.
 #[derive(Debug)]
@@ -34,35 +51,43 @@ pub(crate) async fn definitions(pass: &Pass, plan: &Plan, before: &Before<'_>) -
     {
         return Ok(());
     }
+    let changed = plan.steps.values().filter(|step| is_definition(step) && is_changed(step, before));
+    let looks: Vec<_> = changed.map(|step| async move { (&step.key.name, definition(pass, step).await) }).collect();
+    let mut found = futures::stream::iter(looks).buffer_unordered(PARALLEL).collect::<Vec<_>>().await;
+    found.sort_by_key(|(name, _)| *name);
     let mut texts = Vec::new();
-    for step in plan.steps.values().filter(|step| is_definition(step) && super::apply::is_changed(step, before)) {
-        let name = &step.key.name;
-        match definition(pass, step).await {
-            Ok(changes) if changes.is_empty() => {}
+    let mut is_transient = true;
+    for (name, looked) in found {
+        let reason = match looked {
+            Ok(changes) if changes.is_empty() => continue,
             Ok(changes) => {
-                texts.push(crd_upgrade::denial("UPDATE", name, &crd_upgrade::refusal(name, &changes)));
+                is_transient = false;
+                crd_upgrade::refusal(name, &changes)
             }
             Err(error) => {
-                let message =
-                    format!("failed to validate safety of UPDATE for CRD {name:?}: {}", crate::error::Chain(&error));
-                return Err(Refused { message, is_transient: error.is_transient() });
+                is_transient &= error.source.is_transient();
+                crate::error::Chain(&error).to_string()
             }
-        }
+        };
+        texts.push(crd_upgrade::denial("UPDATE", name, &reason));
     }
-    if texts.is_empty() { Ok(()) } else { Err(Refused { message: texts.join("; "), is_transient: false }) }
+    if texts.is_empty() { Ok(()) } else { Err(Refused { message: texts.join("; "), is_transient }) }
 }
 
-fn is_definition(step: &Step) -> bool {
+/// Whether the object is a CustomResourceDefinition.
+pub(crate) fn is_definition(step: &Step) -> bool {
     step.key.group == "apiextensions.k8s.io" && step.key.kind == "CustomResourceDefinition"
 }
 
 /// What refuses the replacement of one definition.
-async fn definition(pass: &Pass, step: &Step) -> Result<Vec<UnsafeChange>, Error> {
+async fn definition(pass: &Pass, step: &Step) -> Result<Vec<UnsafeChange>, Unseen> {
     if crd_upgrade::is_switched_off(&step.body) {
         return Ok(Vec::new());
     }
-    let Some(live) = pass.context.cluster.writer.get(&step.identity).await? else { return Ok(Vec::new()) };
-    let live = whole(step, live);
+    let unseen = |source| Unseen { what: "the definition in the cluster".to_owned(), source };
+    let live = pass.context.cluster.writer.get(&step.identity).await.map_err(unseen)?;
+    let Some(live) = live else { return Ok(Vec::new()) };
+    let live = as_definition(step, live);
     let report = match crd_upgrade::check(&live, &step.body, pass.context.crd_upgrades) {
         Ok(report) => report,
         Err(error) => {
@@ -81,7 +106,7 @@ async fn definition(pass: &Pass, step: &Step) -> Result<Vec<UnsafeChange>, Error
     Ok(changes)
 }
 
-fn whole(step: &Step, live: Written) -> Value {
+fn as_definition(step: &Step, live: Written) -> Value {
     let mut object = live.body;
     object["apiVersion"] = json!(step.identity.kind.resource.api_version);
     object["kind"] = json!(step.identity.kind.resource.kind);
@@ -90,19 +115,29 @@ fn whole(step: &Step, live: Written) -> Value {
 }
 
 /// The existing objects that would not be valid any more.
-async fn objects(pass: &Pass, check: &ObjectCheck, new: &Value) -> Result<Vec<UnsafeChange>, Error> {
+async fn objects(pass: &Pass, check: &ObjectCheck, new: &Value) -> Result<Vec<UnsafeChange>, Unseen> {
     let Some(schema) = crd_upgrade::schema_of(new, &check.schema_version) else { return Ok(Vec::new()) };
     let validator = ObjectValidator::new(schema);
     let gvk = GroupVersionKind::gvk(&check.group, &check.list_version, &check.kind);
-    let api = pass.context.cluster.writer.scoped(&ApiResource::from_gvk_with_plural(&gvk, &check.plural), None);
-    let mut parameters = ListParams::default().limit(PAGE);
-    let mut changes = Vec::new();
+    let resource = ApiResource::from_gvk_with_plural(&gvk, &check.plural);
+    let first = ListParams::default().limit(PAGE);
+    let (mut parameters, mut changes, mut begun) = (first.clone(), Vec::new(), 1);
     loop {
-        let page = match api.list(&parameters).await.map_err(Error::from) {
+        let page = match pass.context.cluster.writer.list(&resource, &parameters).await {
             Ok(page) => page,
             // A definition that was never served has no objects.
             Err(error) if error.is_not_found() => return Ok(changes),
-            Err(error) => return Err(error),
+            // The list is older than what the API server still knows.
+            Err(error) if error.code() == GONE && begun < ATTEMPTS => {
+                (parameters, changes, begun) = (first.clone(), Vec::new(), begun + 1);
+                continue;
+            }
+            Err(source) => {
+                return Err(Unseen {
+                    what: format!("error listing objects for {}/{}, Kind={}", gvk.group, gvk.version, gvk.kind),
+                    source,
+                });
+            }
         };
         for object in page.items {
             let object = value(&object, check);

@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 
 use super::Pass;
 use super::plan::Step;
+use super::preflight::is_definition;
 use crate::cluster::{self, Identity, Written};
 
 /// Why an object could not be applied.
@@ -150,7 +151,12 @@ async fn existing(pass: &Pass, step: &Step, mode: Mode) -> Result<Found, Error> 
             );
             Err(Error::InTheWay { what, why })
         }
-        Standing::Foreign(_) if is_namespace(&step.key) => Ok(Found::Used),
+        Standing::Foreign(_) if is_namespace(&step.key) => {
+            if mode == Mode::Real {
+                share(pass, step, metadata).await?;
+            }
+            Ok(Found::Used)
+        }
         Standing::Foreign(why) => {
             wait_for(pass, step);
             Err(collision(pass, step, why))
@@ -174,6 +180,27 @@ fn collision(pass: &Pass, step: &Step, why: String) -> Error {
         why,
         owner: pass.owner.name.clone(),
     }
+}
+
+/// A Namespace that another BundleDeployment made would go with that, and all of ours in it.
+async fn share(pass: &Pass, step: &Step, mut found: ObjectMeta) -> Result<(), Error> {
+    let writer = &pass.context.cluster.writer;
+    for attempt in 1.. {
+        if !pass.owner.would_lose(&found) {
+            break;
+        }
+        tracing::info!(deployment = %pass.owner.name, object = %step.identity, "used together with another BundleDeployment");
+        match writer.share(&step.identity, &found, &pass.owner).await {
+            Err(error) if error.is_conflict() && attempt < ATTEMPTS => {}
+            Err(error) => return Err(refused(step, error)),
+            Ok(()) => break,
+        }
+        match writer.metadata(&step.identity).await.map_err(|error| refused(step, error))? {
+            Some(now) => found = now,
+            None => break,
+        }
+    }
+    Ok(())
 }
 
 fn is_namespace(key: &ObjectKey) -> bool {
@@ -229,6 +256,34 @@ pub(crate) fn keep_scale(step: &Step, live: &Written, previous: Option<&Value>) 
         spec.insert("replicas".to_owned(), json!(current));
     }
     step
+}
+
+/// The definition with those versions beside its own in which objects may be stored by now: without them the API server refuses
+/// it, and the way back from a failed pivot would end there. Returns the names of the versions.
+pub(crate) fn keep_stored(step: &Step, live: &Written) -> (Step, Vec<String>) {
+    let mut step = step.clone();
+    if !is_definition(&step) {
+        return (step, Vec::new());
+    }
+    let stored = live.body.pointer("/status/storedVersions").and_then(Value::as_array);
+    let offered = live.body.pointer("/spec/versions").and_then(Value::as_array);
+    let declared = step.body.pointer_mut("/spec/versions").and_then(Value::as_array_mut);
+    let (Some(stored), Some(offered), Some(declared)) = (stored, offered, declared) else {
+        return (step, Vec::new());
+    };
+    let mut kept = Vec::new();
+    for name in stored.iter().filter_map(Value::as_str) {
+        if declared.iter().any(|version| version["name"] == name) {
+            continue;
+        }
+        if let Some(version) = offered.iter().find(|version| version["name"] == name) {
+            let mut version = version.clone();
+            version["storage"] = json!(false);
+            declared.push(version);
+            kept.push(name.to_owned());
+        }
+    }
+    (step, kept)
 }
 
 fn scaled_through_subresource(metadata: &ObjectMeta) -> bool {

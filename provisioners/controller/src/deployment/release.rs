@@ -4,7 +4,7 @@ use rukpak_content::Digest;
 use rukpak_crds::Inventory;
 use serde_json::{Map, Value};
 
-use crate::format::Format;
+use crate::format::{Certificates, Format};
 
 /// Equal releases give equal objects, but for certificates, which are renewed.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -20,8 +20,8 @@ pub struct Release {
 impl Release {
     /// The release of `content` under the settings of a BundleDeployment.
     pub fn new(content: Digest, format: Format, config: Option<&Map<String, Value>>) -> Self {
-        let config = config.filter(|config| format == Format::Registry && !config.is_empty()).cloned();
-        Self { content, format, config }
+        let config = config.filter(|_| format == Format::Registry).map(without_nulls);
+        Self { content, format, config: config.filter(|config| !config.is_empty()) }
     }
 
     /// What an inventory says is installed.
@@ -42,15 +42,32 @@ impl Release {
     }
 
     /// What made the objects, for the digest over an installation.
-    pub fn renderer(&self) -> String {
-        let renderer = self.format.renderer();
+    pub fn renderer(&self, certificates: Certificates) -> String {
+        let renderer = match self.format {
+            Format::Plain => return self.format.renderer().to_owned(),
+            Format::Registry => format!("{} {certificates:?}", self.format.renderer()),
+        };
         match &self.config {
-            None => renderer.to_owned(),
+            None => renderer,
             Some(config) => {
                 let digest = Digest::sha256(Value::Object(config.clone()).to_string().as_bytes());
                 format!("{renderer} {digest}")
             }
         }
+    }
+}
+
+/// Null is as good as absent, and a status cannot keep it: merge patches take it for a removal.
+fn without_nulls(config: &Map<String, Value>) -> Map<String, Value> {
+    let kept = config.iter().filter(|(_, value)| !value.is_null());
+    kept.map(|(key, value)| (key.clone(), bare(value))).collect()
+}
+
+fn bare(value: &Value) -> Value {
+    match value {
+        Value::Object(map) => Value::Object(without_nulls(map)),
+        Value::Array(items) => Value::Array(items.iter().map(bare).collect()),
+        other => other.clone(),
     }
 }
 
@@ -70,7 +87,15 @@ mod tests {
         assert_eq!(release(Format::Plain, &none), release(Format::Plain, &some));
         assert_eq!(release(Format::Registry, &none), release(Format::Registry, &json!({})));
         assert_ne!(release(Format::Registry, &none), release(Format::Registry, &some));
-        assert_ne!(release(Format::Registry, &none).renderer(), release(Format::Registry, &some).renderer());
+        let renderer = |config| release(Format::Registry, config).renderer(Certificates::SelfManaged);
+        assert_ne!(renderer(&none), renderer(&some));
+        assert_ne!(renderer(&none), release(Format::Registry, &none).renderer(Certificates::CertManager));
+        let nulls =
+            json!({"watchNamespace": null, "deploymentConfig": {"env": null, "affinity": {"nodeAffinity": null}}});
+        assert_eq!(
+            release(Format::Registry, &nulls),
+            release(Format::Registry, &json!({"deploymentConfig": {"affinity": {}}}))
+        );
     }
 
     #[test]

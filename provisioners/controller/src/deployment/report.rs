@@ -11,7 +11,7 @@ use rukpak_plan::retry::Class;
 
 use super::converge::{Outcome, Retry};
 use super::desired::Desired;
-use super::{Next, Pass, health};
+use super::{Next, Pass, health, pivot};
 
 /// Fields that are left to other managers, because they keep changing them (additive).
 const CONTESTED: &str = "Contested";
@@ -74,7 +74,15 @@ impl Writer<'_> {
             (Desired::Failed { .. }, _) => {
                 self.set(HAS_VALID_BUNDLE, False, reason::UNPACK_FAILED, &unpack_failure(desired));
             }
-            (Desired::Ready { bundle, .. }, _) => {
+            (Desired::Ready { bundle, .. }, outcome) => {
+                let unloadable = failed_pivot(self.pass, desired)
+                    .filter(|failed| failed.reason == reason::BUNDLE_LOAD_FAILED)
+                    .filter(|_| matches!(outcome, Outcome::Installed { .. }));
+                if let Some(failed) = unloadable {
+                    // What was guarded meanwhile is not what is desired.
+                    self.set(HAS_VALID_BUNDLE, False, failed.reason, &failed.message);
+                    return;
+                }
                 let message = format!("Successfully unpacked the {bundle} Bundle");
                 self.set(HAS_VALID_BUNDLE, True, reason::UNPACK_SUCCESSFUL, &message);
             }
@@ -97,7 +105,8 @@ impl Writer<'_> {
                 }
                 // What the last pivot failed with stands until another one succeeds; only a repair that failed is over.
                 let failed = self.status.conditions.find(INSTALLED).filter(|now| now.status == ConditionStatus::False);
-                let mended = failed.is_none_or(|failed| failed.reason == reason::RECONCILE_FAILED);
+                let is_held_back = failed_pivot(self.pass, desired).is_some();
+                let mended = failed.is_none_or(|failed| failed.reason == reason::RECONCILE_FAILED && !is_held_back);
                 if let Some(active) = self.status.active_bundle.clone().filter(|_| is_desired || mended) {
                     let message = format!("Instantiated bundle {active} successfully");
                     self.set(INSTALLED, ConditionStatus::True, reason::INSTALLATION_SUCCEEDED, &message);
@@ -225,9 +234,13 @@ fn standing(pass: &Pass, desired: &Desired, outcome: &Outcome, complaints: &[Str
 
 fn next(pass: &Pass, desired: &Desired, outcome: &Outcome) -> Next {
     match (desired, outcome) {
-        (_, Outcome::Failed { retry: Retry::Class(class), .. } | Outcome::LoadFailed { class, .. }) => {
-            Next::Retry(*class)
-        }
+        (_, Outcome::Failed { retry: Retry::Class(class), .. }) => Next::Retry(*class),
+        (_, Outcome::LoadFailed { class, .. }) => match failed_pivot(pass, desired) {
+            Some(failed) => {
+                Next::After(pivot::unless_unsettled(pass, failed.until.saturating_duration_since(Instant::now())))
+            }
+            None => Next::Retry(*class),
+        },
         (_, Outcome::Failed { retry: Retry::After(delay), .. }) => Next::After(*delay),
         (Desired::Unknown { class, .. }, _) => Next::Retry(*class),
         (_, Outcome::Refilling) => Next::Retry(Class::Transient),

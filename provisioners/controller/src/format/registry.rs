@@ -8,7 +8,7 @@ use rukpak_crds::names::IGNORE_DEPENDENCIES;
 use rukpak_plain::Object;
 use rukpak_registry::config::{self, Config};
 use rukpak_registry::gate::{self, Refusal};
-use rukpak_registry::render::{self, serving_certificates};
+use rukpak_registry::render::{self, PLACEHOLDER, serving_certificates};
 use rukpak_registry::{Bundle, RenderOptions, Unresolvable, load};
 use serde_json::Value;
 
@@ -16,8 +16,6 @@ use super::{Rendered, Settings, watches_namespace};
 
 /// The folder of the package's metadata.
 pub(super) const METADATA: &str = "metadata";
-/// Stands in TLS Secrets and `caBundle` until the real values are put there: base64 of "placeholder".
-pub const PLACEHOLDER: &str = "cGxhY2Vob2xkZXI=";
 
 /// Who makes the certificates that webhooks of bundles serve with.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
@@ -38,9 +36,10 @@ pub enum Error {
     /// It cannot be read.
     #[error(transparent)]
     Load(#[from] load::Error),
-    /// It is never installed, or not without settings. The first part of the text is upstream's.
+    /// It is never installed, or not without settings. The first part of the text is upstream's. The refusal is no source:
+    /// its own text says the same in the words of OLM v1.
     #[error("{}: {}", .0.v1alpha1_text(), .0.hint())]
-    Refused(#[from] Refusal),
+    Refused(Refusal),
     /// It needs what only a catalog could find. The text is OLM v1's, with the way out.
     #[error("{}; install what it needs, and say so with the annotation {IGNORE_DEPENDENCIES}=\"true\" on the BundleDeployment", joined(.0))]
     Dependencies(BTreeSet<Unresolvable>),
@@ -59,7 +58,7 @@ fn joined(dependencies: &BTreeSet<Unresolvable>) -> String {
 
 pub(super) fn check(tree: &BundleTree, limits: &Limits, watches_namespace: bool) -> Result<Vec<String>, Error> {
     let bundle = load(tree, limits)?;
-    gate::check_v1alpha1(&bundle, watches_namespace)?;
+    gate::check_v1alpha1(&bundle, watches_namespace).map_err(Error::Refused)?;
     if watches_namespace {
         rukpak_registry::validate(&bundle).map_err(render::Error::Invalid)?;
     } else {
@@ -70,7 +69,7 @@ pub(super) fn check(tree: &BundleTree, limits: &Limits, watches_namespace: bool)
 
 pub(super) fn render(tree: &BundleTree, limits: &Limits, settings: &Settings) -> Result<Rendered, Error> {
     let bundle = load(tree, limits)?;
-    gate::check_v1alpha1(&bundle, watches_namespace(settings.config.as_ref()))?;
+    gate::check_v1alpha1(&bundle, watches_namespace(settings.config.as_ref())).map_err(Error::Refused)?;
     let unresolvable = bundle.unresolvable();
     if !unresolvable.is_empty() && !settings.ignores_dependencies {
         return Err(Error::Dependencies(unresolvable));
@@ -87,6 +86,7 @@ pub(super) fn render(tree: &BundleTree, limits: &Limits, settings: &Settings) ->
         required: bundle.required_apis(),
         certificates: if made_here { serving_certificates(&bundle, &options.install_namespace) } else { Vec::new() },
         certificates_due: None,
+        authorities: None,
         objects,
     })
 }

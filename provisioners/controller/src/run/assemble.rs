@@ -5,15 +5,18 @@ use std::sync::Arc;
 use kube::{Client, Config};
 use rukpak_crds::{Bundle, BundleDeployment};
 use rukpak_source::git::{Fetcher, FetcherOptions};
+use rukpak_source::http;
 use rukpak_source::image::{Puller, PullerOptions};
+use rukpak_source::mirrors::Mirrors;
 use rukpak_store::Store;
-use tokio::sync::Semaphore;
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
+use tokio::sync::{Notify, Semaphore};
 use tokio_util::sync::CancellationToken;
 
 use super::Error;
-use crate::args::Options;
+use crate::args::{Address, Options};
 use crate::cluster::Cluster;
+use crate::content_service::Depot;
 use crate::context::{Context, Failures, Wake, WrittenVersions};
 use crate::deployment::Installations;
 use crate::watch::{Dependents, Streams};
@@ -31,7 +34,8 @@ pub(super) struct Parts {
 
 pub(super) async fn assemble(options: &Options) -> Result<Parts, Error> {
     let store = store(options).await?;
-    let (images, git) = sources(options, &store)?;
+    let Sources { images, git, http } = sources(options, &store)?;
+    let is_serving = options.content_address != Address::Disabled;
     let client = client().await?;
     let (bundle_sender, bundle_queue) = unbounded_channel();
     let (deployment_sender, deployment_queue) = unbounded_channel();
@@ -44,6 +48,10 @@ pub(super) async fn assemble(options: &Options) -> Result<Parts, Error> {
         store: Arc::new(store),
         images,
         git,
+        http,
+        uploads: is_serving.then(|| uploads(options)).transpose()?,
+        content_base_url: is_serving.then(|| options.external_url.trim_end_matches('/').to_owned()),
+        config_maps: Notify::new(),
         limits: options.limits.clone(),
         crd_upgrades: rukpak_plan::crd_upgrade::Options { strict: options.strict_crd_upgrades },
         bundle_certificates: options.bundle_certificates,
@@ -78,7 +86,24 @@ async fn store(options: &Options) -> Result<Store, Error> {
     }
 }
 
-fn sources(options: &Options, store: &Store) -> Result<(Puller, Fetcher), Error> {
+struct Sources {
+    images: Puller,
+    git: Fetcher,
+    http: http::Fetcher,
+}
+
+fn uploads(options: &Options) -> Result<Arc<Depot>, Error> {
+    let failed = |source| Error::Uploads { path: options.upload_dir.clone(), source };
+    Depot::open(&options.upload_dir).map(Arc::new).map_err(failed)
+}
+
+fn mirrors(options: &Options) -> Result<Mirrors, Error> {
+    let Some(path) = &options.registries_conf else { return Ok(Mirrors::default()) };
+    let text = std::fs::read_to_string(path).map_err(|source| Error::RegistriesFile { path: path.clone(), source })?;
+    Mirrors::parse(&text).map_err(|source| Error::Registries { path: path.clone(), source })
+}
+
+fn sources(options: &Options, store: &Store) -> Result<Sources, Error> {
     let mut pem = Vec::new();
     for path in &options.source_ca_files {
         let read = std::fs::read(path).map_err(|source| Error::CaFile { path: path.clone(), source })?;
@@ -88,6 +113,8 @@ fn sources(options: &Options, store: &Store) -> Result<(Puller, Fetcher), Error>
     let stage = store.stage_dir().to_owned();
     let mut puller = PullerOptions::new(stage.clone(), options.limits.clone());
     puller.plain_http.clone_from(&options.plain_http_registries);
+    let mut web = http::FetcherOptions::new(stage.clone(), options.limits.clone());
+    web.extra_ca_pem.clone_from(&pem);
     let git = FetcherOptions {
         program: std::env::current_exe().map_err(Error::Program)?,
         arguments: vec!["git-child".to_owned()],
@@ -96,5 +123,10 @@ fn sources(options: &Options, store: &Store) -> Result<(Puller, Fetcher), Error>
         extra_ca_pem: (!pem.is_empty()).then(|| String::from_utf8_lossy(&pem).into_owned()),
     };
     puller.extra_ca_pem = pem;
-    Ok((Puller::new(puller).map_err(|error| Error::Images(Box::new(error)))?, Fetcher::new(git)))
+    let images = Puller::new(puller).map_err(|error| Error::Images(Box::new(error)))?;
+    Ok(Sources {
+        images: images.with_mirrors(mirrors(options)?),
+        git: Fetcher::new(git),
+        http: http::Fetcher::new(web).map_err(|error| Error::Http(Box::new(error)))?,
+    })
 }

@@ -9,6 +9,7 @@ use futures::StreamExt;
 use kube::{Api, ResourceExt};
 use rukpak_crds::{Bundle, BundleDeployment, names};
 
+use super::config_maps;
 use crate::bundle;
 use crate::context::Context;
 use crate::probes::Readiness;
@@ -21,9 +22,11 @@ pub(super) async fn bundles(streams: Streams<Bundle>, context: &Arc<Context>) {
         match change {
             Change::Present(object) => {
                 context.wake.bundle(&object.name_any());
+                config_maps::tell(&object, context);
                 wake_owner(&object, context);
             }
             Change::Gone(object) => {
+                config_maps::tell(&object, context);
                 let uid = object.uid().unwrap_or_default();
                 bundle::gone(&object.name_any(), &uid, context).await;
                 wake_owner(&object, context);
@@ -33,6 +36,7 @@ pub(super) async fn bundles(streams: Streams<Bundle>, context: &Arc<Context>) {
                 for name in &names {
                     context.wake.bundle(name);
                 }
+                context.config_maps.notify_one();
                 bundle::sweep(names, context).await;
                 for deployment in context.deployments.state() {
                     context.wake.deployment(&deployment.name_any());

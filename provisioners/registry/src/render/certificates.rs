@@ -13,6 +13,9 @@ use crate::name::object_name;
 /// whose authority belongs into `caBundle`.
 pub const CA_ANNOTATION: &str = "core.rukpak.io/inject-ca-from";
 
+/// What RukPak puts where certificates, keys and authorities belong: base64 of "set by the RukPak controller".
+pub const PLACEHOLDER: &str = "c2V0IGJ5IHRoZSBSdWtQYWsgY29udHJvbGxlcg==";
+
 /// The names that belong to a Deployment with webhooks.
 pub(super) struct Names {
     pub(super) service: String,

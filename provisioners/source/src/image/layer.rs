@@ -169,7 +169,9 @@ impl Feed<'_> {
 fn hash(mut source: Receiver<Batch>, algorithm: Algorithm) -> Digest {
     let mut hasher = Hasher::new(algorithm);
     while let Some(batch) = source.blocking_recv() {
-        batch.iter().for_each(|bytes| hasher.update(bytes));
+        for bytes in &batch {
+            hasher.update(bytes);
+        }
     }
     hasher.finish()
 }

@@ -10,7 +10,7 @@ use std::os::unix::fs::FileExt as _;
 use std::path::Path;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
-use rukpak_store::pack::{BODY_BYTES, CHUNK_BYTES, Compressor, Workers};
+use rukpak_pack::{BODY_BYTES, CHUNK_BYTES, Compressor, Workers};
 
 /// Compresses ranges of a spool file into a second nameless file.
 #[derive(Debug)]
@@ -65,11 +65,14 @@ impl Ahead {
         }));
     }
 
-    /// The members of the body at `offset`, once all are made; `None` if one was not submitted or failed.
+    /// The members of the body at `offset`, once all are made; `None` if it has none, or one was not submitted or failed.
     pub(super) fn read(&self, offset: u64, size_bytes: u64) -> Option<Box<dyn Read + '_>> {
         let mut places = Vec::new();
         for chunk in chunks(offset, size_bytes) {
             places.push(self.shared.wait(chunk.start)?);
+        }
+        if places.is_empty() {
+            return None;
         }
         places.reverse();
         Some(Box::new(MemberReader { file: &self.shared.file, places }))

@@ -8,8 +8,19 @@ use rukpak_content::{BundleTree, Digest, Limits, Node};
 use tempfile::TempDir;
 
 use super::*;
-use crate::pack::tests::noise;
 use crate::{Error, Store, canonical};
+
+/// Bytes without any pattern (xorshift64).
+fn noise(length: usize) -> Vec<u8> {
+    let mut state = 0x9e37_79b9_7f4a_7c15_u64;
+    let step = || {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        state.to_le_bytes()
+    };
+    std::iter::repeat_with(step).flatten().take(length).collect()
+}
 
 fn path(text: &str) -> RelativePath {
     RelativePath::new(text).unwrap()

@@ -16,9 +16,8 @@ use rustls::pki_types::CertificateDer;
 use serde_json::json;
 
 use super::Settings;
-use crate::{CONFIGURATION, WEBHOOKS};
+use crate::{CONFIGURATION, FIELD_MANAGER, WEBHOOKS};
 
-const FIELD_MANAGER: &str = "rukpak-webhook";
 const SECRET_TYPE: &str = "kubernetes.io/tls";
 /// An apply with this resourceVersion creates, or conflicts where the object exists.
 const NOT_THERE: &str = "1";

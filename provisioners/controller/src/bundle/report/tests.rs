@@ -5,6 +5,8 @@ use serde_json::json;
 use super::super::pin::Revision;
 use super::*;
 
+const BASE: Option<&str> = Some("https://core.rukpak-system.svc");
+
 fn bundle() -> Bundle {
     serde_json::from_value(json!({
         "apiVersion": "core.rukpak.io/v1alpha1", "kind": "Bundle", "metadata": {"name": "b", "generation": 2},
@@ -45,6 +47,11 @@ fn every_report_has_its_conditions() {
             "Unpacking",
             &["Unpacked=False/Unpacking", "Ready=False/Progressing", "Reconciling=True/Progressing"],
         ),
+        (
+            Report::Received,
+            "Pending",
+            &["Unpacked=False/UnpackPending", "Ready=False/Progressing", "Reconciling=True/Progressing"],
+        ),
         (Report::Unpacked(pinned()), "Unpacked", &["Unpacked=True/UnpackSuccessful", "Ready=True/Succeeded"]),
         (
             failed(Some(Class::Transient)),
@@ -63,40 +70,48 @@ fn every_report_has_its_conditions() {
         ),
     ];
     for (report, phase, conditions) in table {
-        let status = status(&bundle(), &BundleStatus::default(), &report, at(1));
+        let status = status(&bundle(), &BundleStatus::default(), &report, BASE, at(1));
         assert_eq!(status.phase.as_deref(), Some(phase));
         assert_eq!(shown(&status), conditions, "{report:?}");
         assert_eq!(status.observed_generation, Some(2));
         assert!(status.conditions.iter().all(|condition| condition.observed_generation == Some(2)));
-        assert_eq!(status.content_url, None);
+        let is_unpacked = matches!(report, Report::Unpacked(_));
+        let url = "https://core.rukpak-system.svc/bundles/b.tgz";
+        assert_eq!(status.content_url.as_deref(), is_unpacked.then_some(url));
     }
 }
 
 #[test]
 fn what_was_resolved_goes_with_success_and_the_pin_stays() {
-    let good = status(&bundle(), &BundleStatus::default(), &Report::Unpacked(pinned()), at(1));
+    let good = status(&bundle(), &BundleStatus::default(), &Report::Unpacked(pinned()), BASE, at(1));
     let image = good.resolved_source.clone().unwrap().image.unwrap();
     assert_eq!(image.reference, format!("h/r@{}", Digest::sha256(b"image")));
     assert_eq!(good.conditions[0].message, "Successfully unpacked the image Bundle");
-    let bad = status(&bundle(), &good, &failed(Some(Class::Transient)), at(2));
-    assert_eq!(bad.resolved_source, None);
+    let bad = status(&bundle(), &good, &failed(Some(Class::Transient)), BASE, at(2));
+    assert_eq!((&bad.resolved_source, &bad.content_url), (&None, &None));
     assert_eq!(bad.pin, good.pin);
-    let back = status(&bundle(), &bad, &Report::Unpacked(pinned()), at(3));
+    let back = status(&bundle(), &bad, &Report::Unpacked(pinned()), BASE, at(3));
     assert_eq!(shown(&back), shown(&good));
     assert_eq!(back.conditions[0].last_transition_time, at(3));
 }
 
 #[test]
+fn without_a_content_service_there_is_no_address() {
+    let status = status(&bundle(), &BundleStatus::default(), &Report::Unpacked(pinned()), None, at(1));
+    assert_eq!(status.content_url, None);
+}
+
+#[test]
 fn saying_the_same_again_changes_nothing() {
     for report in [Report::Unpacked(pinned()), failed(Some(Class::Invalid)), Report::Unpacking] {
-        let once = status(&bundle(), &BundleStatus::default(), &report, at(1));
-        assert_eq!(status(&bundle(), &once, &report, at(2)), once);
+        let once = status(&bundle(), &BundleStatus::default(), &report, BASE, at(1));
+        assert_eq!(status(&bundle(), &once, &report, BASE, at(2)), once);
     }
 }
 
 #[test]
 fn a_failure_is_remembered_until_there_is_success_or_a_first_attempt() {
-    let after = |report| status(&bundle(), &BundleStatus::default(), &report, at(1));
+    let after = |report| status(&bundle(), &BundleStatus::default(), &report, BASE, at(1));
     assert!(!has_failed(&BundleStatus::default()));
     assert!(!has_failed(&after(Report::Waiting)));
     assert!(!has_failed(&after(Report::Unpacking)));

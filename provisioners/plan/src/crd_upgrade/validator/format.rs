@@ -2,7 +2,7 @@
 //!
 //! Where a check here is not the server's to the letter, it accepts more: it must not refuse what the server takes.
 
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 /// Formats that the API server checks and this module does not.
 const UNCHECKED: [&str; 6] = ["bsonobjectid", "isbn", "isbn10", "isbn13", "creditcard", "ssn"];

@@ -16,7 +16,7 @@ fn path(text: &str) -> RelativePath {
 fn both(folder: &Path) -> (Stage, BundleTree) {
     let (mut stage, mut tree) = (Stage::new_in(folder, &Limits::default()).unwrap(), BundleTree::new());
     for (index, lines) in [40, 1_500, 3, 60_000, 17_000, 2_000, 2_500, 0, 30_000, 4_000].into_iter().enumerate() {
-        let text: String = (0..lines).map(|line| format!("line {line} of file {index}\n")).collect();
+        let text = (0..lines).fold(String::new(), |text, line| text + &format!("line {line} of file {index}\n"));
         let name = path(&format!("assets/{}", 9 - index));
         stage.add_file(&name, false, None, &mut text.as_bytes()).unwrap();
         tree.add_file(name, false, Bytes::from(text));
@@ -24,7 +24,7 @@ fn both(folder: &Path) -> (Stage, BundleTree) {
     (stage, tree)
 }
 
-fn sealed(store: &Store, tree: &dyn rukpak_content::Tree) -> (String, Vec<u8>) {
+fn sealed(store: &Store, tree: &(dyn rukpak_content::Tree + Sync)) -> (String, Vec<u8>) {
     let sealed = store.seal(tree).unwrap();
     let mut file = Vec::new();
     store.open_content(&sealed.digest).unwrap().read_to_end(&mut file).unwrap();

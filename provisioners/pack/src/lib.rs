@@ -31,6 +31,9 @@ const HEADER: [u8; 10] = [0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 4, 0xff];
 /// The most a stored block holds.
 const STORED_BYTES: usize = 0xffff;
 
+/// What stands before it.
+const STORED_FRAME_BYTES: usize = 5;
+
 /// More threads would wait for the disk and for the hash.
 const MOST_THREADS: usize = 4;
 
@@ -66,6 +69,13 @@ impl Compressor {
             store(bytes, &mut self.out);
         } else {
             self.deflate(bytes)?;
+            // Small ones are not sampled, and a sample may mislead.
+            if self.out.len()
+                > HEADER.len() + bytes.len() + STORED_FRAME_BYTES * bytes.len().div_ceil(STORED_BYTES).max(1)
+            {
+                self.out.truncate(HEADER.len());
+                store(bytes, &mut self.out);
+            }
         }
         let mut checksum = Crc::new();
         checksum.update(bytes);
@@ -133,7 +143,8 @@ impl Workers {
         Self::with(threads())
     }
 
-    pub(crate) fn with(threads: usize) -> io::Result<Self> {
+    /// Starts so many threads; with none, no job is ever run.
+    pub fn with(threads: usize) -> io::Result<Self> {
         let (queue, jobs) = mpsc::channel();
         let jobs = Arc::new(Mutex::new(jobs));
         let given_up = Arc::new(AtomicBool::new(false));
@@ -158,7 +169,7 @@ impl Workers {
 }
 
 /// How many threads [`Workers::start`] starts.
-pub(crate) fn threads() -> usize {
+pub fn threads() -> usize {
     thread::available_parallelism().map_or(1, NonZero::get).min(MOST_THREADS)
 }
 
@@ -192,4 +203,4 @@ fn work(jobs: &Mutex<Receiver<Job>>, given_up: &AtomicBool) {
 }
 
 #[cfg(test)]
-pub(crate) mod tests;
+mod tests;

@@ -6,7 +6,7 @@ use flate2::read::GzDecoder;
 use super::*;
 
 /// Bytes without any pattern (xorshift64).
-pub(crate) fn noise(length: usize) -> Vec<u8> {
+fn noise(length: usize) -> Vec<u8> {
     let mut state = 0x9e37_79b9_7f4a_7c15_u64;
     let step = || {
         state ^= state << 13;

@@ -1,0 +1,13 @@
+//! The content service, over real TLS: P19, P20, P22, the codes of the reference's section 3, and who may what.
+
+#[path = "content/caller.rs"]
+mod caller;
+
+#[path = "content/access.rs"]
+mod access;
+#[path = "content/certificates.rs"]
+mod certificates;
+#[path = "content/downloads.rs"]
+mod downloads;
+#[path = "content/uploads.rs"]
+mod uploads;

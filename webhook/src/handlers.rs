@@ -1,0 +1,30 @@
+//! From a question of the API server to the answer: what the rule needs to know is read, then the rule decides.
+
+use std::time::Duration;
+
+use crate::review::{Request, Response};
+
+pub(crate) mod bundle;
+pub(crate) mod config_map;
+pub(crate) mod definition;
+
+/// Longest time for reads about Bundles and ConfigMaps; the API server waits 10 seconds.
+const READS: Duration = Duration::from_secs(8);
+
+/// The refusal of a kind that does not belong here.
+fn other_kind(request: Request, expected: &str) -> Response {
+    let text = format!("this webhook answers for {expected}, not for {}", request.kind);
+    Response::deny(request.uid, 400, &text)
+}
+
+/// The refusal of an operation that no rule knows.
+fn other_operation(request: Request) -> Response {
+    let text = format!("operation {:?} is unknown to this webhook", request.operation);
+    Response::deny(request.uid, 400, &text)
+}
+
+/// The refusal for want of knowledge. A server's error: clients may try again.
+fn not_known(uid: String, why: &str) -> Response {
+    tracing::warn!(error = why, "refused for want of knowledge");
+    Response::deny(uid, 500, why)
+}

@@ -1,0 +1,195 @@
+//! The webhook for ConfigMaps, which registers itself.
+//!
+//! Its entry in the webhook configuration is not in the manifests: it fails closed in the namespace of its own Pod, which
+//! cannot start before the cluster has put the ConfigMap `kube-root-ca.crt` there. So the entry is written by a process that
+//! is ready, beside the entry for Bundles, from which it has the way to the webhook: Service, port and `caBundle`.
+//!
+//! Two ConfigMaps are published by the cluster into every namespace and must never wait for a webhook ([`entry::PUBLISHED`]).
+//! They have no labels, so that only `matchConditions` can leave them out (Kubernetes 1.28 and later). The API server is
+//! asked with a dry run whether it keeps such a condition. Where it drops it, the entry fails open instead.
+//!
+//! Every replica does this. Writes carry the resourceVersion they were decided on, and one that has to write again and
+//! again waits longer each time, so that two versions of this program in one cluster do not keep the API server busy.
+
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use futures::StreamExt as _;
+use k8s_openapi::api::core::v1::Namespace;
+use kube::api::{ApiResource, DynamicObject, Patch, PatchParams};
+use kube::core::GroupVersionKind;
+use kube::runtime::{WatchStreamExt as _, watcher};
+use kube::{Api, Client};
+use serde_json::Value;
+use tokio::time::{Instant, sleep_until};
+use tokio_util::sync::CancellationToken;
+
+pub mod entry;
+
+use crate::health::Readiness;
+use crate::{CONFIGURATION, FIELD_MANAGER, chain};
+use entry::{Exclusion, NAME_LABEL};
+
+/// First wait after a write; doubles up to [`PAUSE_MAX`].
+const PAUSE_MIN: Duration = Duration::from_millis(200);
+/// Longest wait after a write. What held for this long is settled.
+const PAUSE_MAX: Duration = Duration::from_secs(30);
+
+/// Keeps the entry for ConfigMaps as it should be.
+pub struct Registrar {
+    configurations: Api<DynamicObject>,
+    namespaces: Api<Namespace>,
+    namespace: String,
+    readiness: Arc<Readiness>,
+    seen: Option<DynamicObject>,
+    /// How the two ConfigMaps are left out; `None` until the API server was asked.
+    exclusion: Option<Exclusion>,
+    /// No write before this moment.
+    not_before: Instant,
+    pause: Duration,
+}
+
+#[derive(Debug, thiserror::Error)]
+enum Error {
+    #[error("cannot find out whether the API server knows matchConditions")]
+    Ask(#[source] Box<kube::Error>),
+    #[error("cannot write the webhook for ConfigMaps to {CONFIGURATION}")]
+    Write(#[source] Box<kube::Error>),
+}
+
+impl Error {
+    fn is_conflict(&self) -> bool {
+        let (Self::Ask(source) | Self::Write(source)) = self;
+        matches!(source.as_ref(), kube::Error::Api(status) if status.code == 409)
+    }
+}
+
+impl Registrar {
+    /// For the ConfigMaps of `namespace`.
+    pub fn new(client: Client, namespace: String, readiness: Arc<Readiness>) -> Self {
+        let kind = GroupVersionKind::gvk("admissionregistration.k8s.io", "v1", "ValidatingWebhookConfiguration");
+        let resource = ApiResource::from_gvk_with_plural(&kind, "validatingwebhookconfigurations");
+        Self {
+            configurations: Api::all_with(client.clone(), &resource),
+            namespaces: Api::all(client),
+            namespace,
+            readiness,
+            seen: None,
+            exclusion: None,
+            not_before: Instant::now(),
+            pause: PAUSE_MIN,
+        }
+    }
+
+    /// Runs until `stop`.
+    pub async fn run(mut self, stop: CancellationToken) {
+        let mut changes = self.readiness.changes();
+        let seen = watcher::watch_object(self.configurations.clone(), CONFIGURATION).default_backoff();
+        let mut seen = std::pin::pin!(seen);
+        loop {
+            let is_due = self.is_due();
+            if is_due && Instant::now() >= self.not_before {
+                self.step().await;
+            }
+            tokio::select! {
+                () = stop.cancelled() => return,
+                () = changes.next() => {}
+                () = sleep_until(self.not_before), if is_due => {}
+                Some(object) = seen.next() => match object {
+                    Ok(object) => self.seen = object,
+                    // The watch comes back by itself.
+                    Err(error) => tracing::warn!(error = %chain(&error), "cannot watch the webhook configuration"),
+                },
+            }
+        }
+    }
+
+    /// Whether this process may register, and the entry is not what it should be.
+    fn is_due(&self) -> bool {
+        let Some(seen) = self.seen.as_ref().filter(|_| self.readiness.is_ready(SystemTime::now())) else {
+            return false;
+        };
+        let webhooks = webhooks(seen);
+        match self.exclusion {
+            None => entry::wanted(webhooks, &self.namespace, Exclusion::Conditions).is_some(),
+            Some(exclusion) => entry::wanted(webhooks, &self.namespace, exclusion)
+                .is_some_and(|wanted| !entry::is_there(webhooks, &wanted)),
+        }
+    }
+
+    async fn step(&mut self) {
+        let Some(seen) = self.seen.clone() else { return };
+        if self.not_before.elapsed() > PAUSE_MAX {
+            self.pause = PAUSE_MIN;
+        }
+        match self.register(&seen).await {
+            Ok(()) => {}
+            Err(error) if error.is_conflict() => tracing::debug!("somebody else wrote first"),
+            Err(error) => tracing::warn!(error = %chain(&error), "the webhook for ConfigMaps is not registered"),
+        }
+        self.not_before = Instant::now() + self.pause;
+        self.pause = (self.pause * 2).min(PAUSE_MAX);
+    }
+
+    async fn register(&mut self, seen: &DynamicObject) -> Result<(), Error> {
+        let exclusion = match self.exclusion {
+            Some(exclusion) => exclusion,
+            None => self.ask(seen).await?,
+        };
+        self.exclusion = Some(exclusion);
+        let webhooks = webhooks(seen);
+        let Some(wanted) = entry::wanted(webhooks, &self.namespace, exclusion) else { return Ok(()) };
+        if entry::is_there(webhooks, &wanted) {
+            return Ok(());
+        }
+        self.check_namespace().await;
+        let parameters = PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() };
+        let written = self.write(seen, &wanted, &parameters).await.map_err(|error| Error::Write(Box::new(error)))?;
+        tracing::info!(namespace = self.namespace, ?exclusion, "registered the webhook for ConfigMaps");
+        self.seen = Some(written);
+        Ok(())
+    }
+
+    /// Whether the API server keeps a condition: a dry run tells.
+    async fn ask(&self, seen: &DynamicObject) -> Result<Exclusion, Error> {
+        let Some(wanted) = entry::wanted(webhooks(seen), &self.namespace, Exclusion::Conditions) else {
+            return Ok(Exclusion::Conditions);
+        };
+        let parameters = PatchParams { dry_run: true, ..PatchParams::default() };
+        let kept = self.write(seen, &wanted, &parameters).await.map_err(|error| Error::Ask(Box::new(error)))?;
+        Ok(if entry::is_there(webhooks(&kept), &wanted) { Exclusion::Conditions } else { Exclusion::FailOpen })
+    }
+
+    /// The whole list with our entry in it, over exactly what was seen.
+    async fn write(
+        &self,
+        seen: &DynamicObject,
+        wanted: &Value,
+        parameters: &PatchParams,
+    ) -> Result<DynamicObject, kube::Error> {
+        let patch = entry::patch(webhooks(seen), wanted, seen.metadata.resource_version.as_deref());
+        self.configurations.patch(CONFIGURATION, parameters, &Patch::Merge(patch)).await
+    }
+
+    /// A selector that matches nothing says nothing: so the log does.
+    async fn check_namespace(&self) {
+        let found = self.namespaces.get(&self.namespace).await;
+        match found.map(|found| found.metadata.labels.unwrap_or_default()) {
+            Ok(labels) if labels.get(NAME_LABEL) == Some(&self.namespace) => {}
+            Ok(_) => tracing::warn!(
+                namespace = self.namespace,
+                label = NAME_LABEL,
+                "the system namespace lacks the label with its name, which Kubernetes before 1.21 does not set: \
+                 its ConfigMaps are not checked until it is labelled"
+            ),
+            Err(error) => tracing::warn!(
+                %error,
+                "cannot see whether the system namespace has the label with its name"
+            ),
+        }
+    }
+}
+
+fn webhooks(configuration: &DynamicObject) -> &[Value] {
+    configuration.data["webhooks"].as_array().map(Vec::as_slice).unwrap_or_default()
+}
