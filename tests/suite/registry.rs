@@ -10,6 +10,8 @@ mod install;
 mod listing;
 #[path = "registry/modes.rs"]
 mod modes;
+#[path = "registry/providers.rs"]
+mod providers;
 #[path = "registry/published.rs"]
 mod published;
 #[path = "registry/refusals.rs"]

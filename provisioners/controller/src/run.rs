@@ -204,7 +204,7 @@ async fn serve_content(tasks: &mut Tasks, parts: &assemble::Parts, options: &Opt
     };
     let options = options.clone();
     tasks.spawn(async move {
-        content_service::run(listener, depot, options, context).await;
+        Box::pin(content_service::run(listener, depot, options, context)).await;
         "the content service"
     });
     Ok(())

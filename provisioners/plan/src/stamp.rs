@@ -23,7 +23,7 @@ impl Stamp {
         let mut body = object.without_server_fields(&mut Vec::new()).into_value();
         let keep = object.annotation(names::RESOURCE_POLICY) == Some("keep");
         leave_to_others(object.group(), object.kind(), &mut body);
-        default_list_keys(object.group(), object.kind(), &mut body);
+        fill_in_defaults(object.group(), object.kind(), &mut body);
         let metadata = member(&mut body, "metadata");
         if namespaced {
             metadata.entry("namespace").or_insert_with(|| json!(self.default_namespace));
@@ -84,9 +84,9 @@ fn leave_to_others(group: &str, kind: &str, body: &mut Value) {
     }
 }
 
-/// Ports are merged by port *and* protocol. An API server before 1.21 refuses to apply a list item that leaves the protocol
-/// to its default, and nearly every published manifest does.
-fn default_list_keys(group: &str, kind: &str, body: &mut Value) {
+/// Defaults that have to be said. Ports are merged by port *and* protocol: an API server before 1.21 refuses to apply a list
+/// item that leaves the protocol to its default, and nearly every published manifest does.
+fn fill_in_defaults(group: &str, kind: &str, body: &mut Value) {
     match (group, kind) {
         ("", "Service") => default_protocol(body.pointer_mut("/spec/ports")),
         ("", "Pod") => default_container_ports(body.pointer_mut("/spec")),
@@ -95,7 +95,17 @@ fn default_list_keys(group: &str, kind: &str, body: &mut Value) {
             default_container_ports(body.pointer_mut("/spec/jobTemplate/spec/template/spec"));
         }
         ("" | "apps" | "batch", _) => default_container_ports(body.pointer_mut("/spec/template/spec")),
+        ("apiextensions.k8s.io", "CustomResourceDefinition") => default_preservation(body),
         _ => {}
+    }
+}
+
+/// A definition that was v1beta1 once keeps its `true` where nobody says `false`, and v1 refuses most of what goes with that.
+fn default_preservation(body: &mut Value) {
+    if body["apiVersion"] == "apiextensions.k8s.io/v1"
+        && let Some(spec) = body.get_mut("spec").and_then(Value::as_object_mut)
+    {
+        spec.entry("preserveUnknownFields").or_insert(json!(false));
     }
 }
 
@@ -196,6 +206,21 @@ mod tests {
         let made = body(hook, false);
         assert!(made.pointer("/webhooks/0/clientConfig/caBundle").is_none());
         assert!(made.pointer("/webhooks/1/clientConfig/caBundle").is_some());
+    }
+
+    #[test]
+    fn definitions_say_that_unknown_fields_are_not_kept() {
+        let definition = |version: &str| {
+            let api_version = format!("apiextensions.k8s.io/{version}");
+            json!({"apiVersion": api_version, "kind": "CustomResourceDefinition", "metadata": {"name": "a.b"}, "spec": {}})
+        };
+        let value = |version: &str| {
+            let mut body = definition(version);
+            fill_in_defaults("apiextensions.k8s.io", "CustomResourceDefinition", &mut body);
+            body["spec"].get("preserveUnknownFields").cloned()
+        };
+        assert_eq!(value("v1"), Some(json!(false)));
+        assert_eq!(value("v1beta1"), None, "there the default is true");
     }
 
     #[test]

@@ -6,6 +6,7 @@ use rukpak_plain::Gvk;
 use serde_json::Value;
 
 use crate::Bundle;
+use crate::metadata::{PROPERTIES, Property};
 
 const GVK: &str = "olm.gvk.required";
 const PACKAGE: &str = "olm.package.required";
@@ -35,7 +36,8 @@ impl Bundle {
         let definitions = spec.crds.required.iter().filter_map(of_definition);
         let apis = spec.api_services.required.iter();
         let apis = apis.map(|reference| gvk(&reference.group, &reference.version, &reference.kind));
-        let declared = self.declared().filter(|(kind, _)| *kind == GVK).filter_map(|(_, value)| {
+        let declared = self.declared();
+        let declared = declared.iter().filter(|(kind, _)| kind == GVK).filter_map(|(_, value)| {
             let text = |key: &str| value.get(key).and_then(Value::as_str);
             Some(gvk(text("group")?, text("version")?, text("kind")?))
         });
@@ -44,32 +46,33 @@ impl Bundle {
 
     /// Dependencies on packages, and constraints: nothing but a catalog could say what meets them.
     pub fn unresolvable(&self) -> BTreeSet<Unresolvable> {
-        let what = |value: &Value| match (value.get("packageName"), value.get("version").or(value.get("versionRange"))) {
+        let what = |value: &Value| match (value.get("packageName"), value.get("version").or(value.get("versionRange")))
+        {
             (Some(Value::String(package)), Some(Value::String(version))) => format!("{package} {version}"),
             _ => value.to_string(),
         };
-        let others = self.declared().filter(|(kind, _)| matches!(*kind, PACKAGE | CONSTRAINT));
+        let others = self.declared().into_iter().filter(|(kind, _)| matches!(kind.as_str(), PACKAGE | CONSTRAINT));
         others
-            .map(|(kind, value)| Unresolvable {
-                bundle: self.csv.metadata.name.clone(),
-                kind: kind.to_owned(),
-                what: what(value),
-            })
+            .map(|(kind, value)| Unresolvable { bundle: self.csv.metadata.name.clone(), kind, what: what(&value) })
             .collect()
     }
 
     /// Every dependency, by the type that it has as a property. `dependencies.yaml` has shorter names for two of them; as
-    /// properties those say what a bundle brings.
-    fn declared(&self) -> impl Iterator<Item = (&str, &Value)> {
+    /// properties those say what a bundle brings. `load` has added `properties.yaml` to the annotation of the CSV; one that
+    /// cannot be read is as good as none, as to the reference.
+    fn declared(&self) -> Vec<(String, Value)> {
         let listed = self.metadata.dependencies.iter().map(|dependency| {
             let kind = match dependency.kind.as_str() {
                 "olm.gvk" => GVK,
                 "olm.package" => PACKAGE,
                 other => other,
             };
-            (kind, &dependency.value)
+            (kind.to_owned(), dependency.value.clone())
         });
-        listed.chain(self.metadata.properties.iter().map(|property| (property.kind.as_str(), &property.value)))
+        let annotation = self.csv.metadata.annotations.get(PROPERTIES);
+        let annotated: Option<Vec<Property>> = annotation.and_then(|text| serde_json::from_str(text).ok());
+        let properties = annotated.unwrap_or_else(|| self.metadata.properties.clone());
+        listed.chain(properties.into_iter().map(|property| (property.kind, property.value))).collect()
     }
 
     fn brings(&self, gvk: &Gvk) -> bool {
@@ -93,7 +96,7 @@ mod tests {
 
     use super::*;
     use crate::csv::{ApiReference, CrdReference, Csv};
-    use crate::metadata::{Metadata, Property};
+    use crate::metadata::Metadata;
 
     fn bundle(dependencies: &[(&str, Value)], properties: &[(&str, Value)]) -> Bundle {
         let list = |items: &[(&str, Value)]| {
@@ -121,20 +124,28 @@ mod tests {
             &[("olm.gvk.required", api("B")), ("olm.gvk", api("Provided")), ("olm.gvk.required", json!("no object"))],
         );
         let definition = CrdReference { name: "cs.g.io".into(), version: "v1".into(), kind: "C".into() };
-        bundle.csv.spec.crds.required = vec![definition, CrdReference { name: "unqualified".into(), ..Default::default() }];
+        bundle.csv.spec.crds.required =
+            vec![definition, CrdReference { name: "unqualified".into(), ..Default::default() }];
         bundle.csv.spec.api_services.required =
             vec![ApiReference { group: "g.io".into(), version: "v1".into(), kind: "D".into() }];
         let kinds: Vec<String> = bundle.required_apis().into_iter().map(|gvk| gvk.to_string()).collect();
         assert_eq!(kinds, ["A", "B", "C", "D"].map(|kind| format!("g.io/v1, Kind={kind}")));
         assert!(bundle.unresolvable().is_empty());
+        let annotation = r#"[{"type": "olm.gvk.required", "value": {"group": "g.io", "version": "v1", "kind": "E"}}]"#;
+        bundle.csv.metadata.annotations.insert(PROPERTIES.to_owned(), annotation.to_owned());
+        let kinds: Vec<String> = bundle.required_apis().into_iter().map(|gvk| gvk.kind).collect();
+        assert_eq!(kinds, ["A", "C", "D", "E"], "the annotation holds all properties once it is there");
     }
 
     #[test]
     fn packages_and_constraints_are_told_in_the_words_of_the_reference() {
         let package = json!({"packageName": "etcd", "version": ">=0.9.0"});
-        let bundle = bundle(&[("olm.package", package)], &[("olm.package", json!({})), ("olm.constraint", json!({"a": 1}))]);
+        let bundle =
+            bundle(&[("olm.package", package)], &[("olm.package", json!({})), ("olm.constraint", json!({"a": 1}))]);
         let texts: Vec<String> = bundle.unresolvable().iter().map(ToString::to_string).collect();
         assert_eq!(texts.len(), 2, "{texts:?}");
-        assert!(texts[1].contains("declared via property \"olm.package.required\" which is currently not supported (etcd >=0.9.0)"));
+        assert!(texts[1].contains(
+            "declared via property \"olm.package.required\" which is currently not supported (etcd >=0.9.0)"
+        ));
     }
 }

@@ -1,22 +1,43 @@
-//! The service's certificate is renewed without a refused call; and what else needs flags of its own: limits, swept uploads.
+//! The service's certificate is renewed without a refused call; and what else needs flags of its own: limits, swept uploads,
+//! mirrors of registries.
 
 use std::time::Duration;
 
 use reqwest::StatusCode;
 use rukpak_tests::verbs::{self, Target, unique_name};
-use rukpak_tests::world::{SOON, World};
+use rukpak_tests::world::{self, SOON, World, image};
+use rukpak_tests::{ImageBuilder, Registry, RegistryOptions, tools};
 
-use crate::caller::{Caller, account, archive, authorities, manifest, upload_bundle};
+use crate::caller::{Caller, account, archive, authorities, create, manifest, unpacked, upload_bundle};
 
+/// A registry that is nowhere.
+const MIRRORED: &str = "registry.invalid/mirrored";
 const FLAGS: [&str; 3] =
     ["--content-certificate-lifetime=1m", "--limit-download-bytes=100000", "--upload-storage-sync-interval=1s"];
 
 #[tokio::test]
 async fn short_lives_and_small_limits() {
-    let world = World::start(FLAGS.map(str::to_owned).into()).await.unwrap();
+    let (mirror, folder) =
+        (Registry::start(RegistryOptions::default()).await.unwrap(), tools::temp_folder("mirror").unwrap());
+    let mut flags: Vec<String> = FLAGS.map(str::to_owned).into();
+    let location = mirror.host();
+    for (flag, file, text) in [
+        ("source-ca-file", "ca.pem", mirror.ca_pem()),
+        (
+            "registries-conf",
+            "registries.conf",
+            format!("[[registry]]\nprefix = \"{MIRRORED}\"\n[[registry.mirror]]\nlocation = \"{location}\"\n"),
+        ),
+    ] {
+        let path = folder.path().join(file);
+        std::fs::write(&path, text).unwrap();
+        flags.push(format!("--{flag}={}", path.display()));
+    }
+    let world = World::start(flags).await.unwrap();
     let client = world.admin().await;
     let first = authorities(&client).await;
     let token = account(&client, Some("bundle-uploader")).await;
+    mirrored(&world, &mirror).await;
     limits(&world).await;
     swept(&world).await;
 
@@ -33,6 +54,19 @@ async fn short_lives_and_small_limits() {
     let caller = Caller::with_token(&world, Some(&token)).await;
     assert_eq!(caller.get("/uploads/none.tgz").await.status, StatusCode::NOT_FOUND);
     lost_secrets(&world).await;
+}
+
+/// The image comes from the mirror; the status says what the spec names.
+async fn mirrored(world: &World, mirror: &Registry) {
+    let client = world.admin().await;
+    let name = unique_name("mirrored");
+    let files = [("manifests/a.yaml".to_owned(), manifest(&name))];
+    let pushed = mirror.push(&name, "v1", &ImageBuilder::of_files(files)).await.expect("the mirror takes it");
+    let bundle = world::bundle(&name, image(&format!("{MIRRORED}/{name}:v1")));
+    create(&client, &bundle).await;
+    let bundle = unpacked(&client, &name).await;
+    let digest = pushed.pinned.split_once('@').expect("it is pinned by digest").1;
+    assert_eq!(bundle.data["status"]["resolvedSource"], image(&format!("{MIRRORED}/{name}@{digest}")));
 }
 
 async fn limits(world: &World) {
@@ -58,7 +92,7 @@ async fn swept(world: &World) {
     let body = archive(&[("manifests/a.yaml", manifest(&name))]);
     assert_eq!(caller.put(&name, body.clone()).await.status, StatusCode::CREATED);
     let stray = world.controller.storage.join("uploads/00000000-0000-0000-0000-000000000000.tgz");
-    std::fs::write(&stray, "left behind").unwrap();
+    std::fs::write(&stray, "left behind").expect("the folder is there");
     let end = tokio::time::Instant::now() + SOON;
     while stray.exists() {
         assert!(tokio::time::Instant::now() < end, "it is not swept");
@@ -72,7 +106,9 @@ async fn lost_secrets(world: &World) {
     let client = world.admin().await;
     let before = authorities(&client).await;
     for name in ["core-cert", "rukpak-ca"] {
-        verbs::delete(&client, &Target::namespaced("v1", "Secret", "rukpak-system", name)).await.unwrap();
+        verbs::delete(&client, &Target::namespaced("v1", "Secret", "rukpak-system", name))
+            .await
+            .expect("the administrator may");
     }
     let token = account(&client, Some("bundle-uploader")).await;
     let end = tokio::time::Instant::now() + SOON;

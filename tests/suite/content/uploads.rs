@@ -121,6 +121,31 @@ async fn refusals_have_upstreams_codes_and_texts() {
     assert_eq!((answer.status, answer.header("allow")), (StatusCode::METHOD_NOT_ALLOWED, "GET, HEAD"));
 }
 
+/// Most memory that the controller ever had, in bytes.
+fn peak_bytes(world: &World) -> u64 {
+    let path = format!("/proc/{}/status", world.controller.pid().expect("it runs"));
+    let text = std::fs::read_to_string(path).expect("it runs");
+    let line = text.lines().find_map(|line| line.strip_prefix("VmHWM:")).expect("Linux has VmHWM");
+    line.trim().trim_end_matches("kB").trim().parse::<u64>().expect("a number") * 1024
+}
+
+#[tokio::test]
+async fn a_large_body_is_never_in_memory() {
+    const BODY_BYTES: usize = 128 << 20;
+    let world = World::shared().await;
+    let client = world.admin().await;
+    let name = unique_name("large");
+    upload_bundle(&client, &name).await;
+    let caller = Caller::with_role(world, UPLOADER).await;
+    let before = peak_bytes(world);
+    assert_eq!(caller.put(&name, vec![7; BODY_BYTES]).await.status, StatusCode::CREATED);
+    assert_eq!(caller.get(&format!("/uploads/{name}.tgz")).await.body.len(), BODY_BYTES);
+    // Other tests run beside this one.
+    let more = peak_bytes(world).saturating_sub(before);
+    assert!(more < 64 << 20, "{} MiB more for a body of {} MiB", more >> 20, BODY_BYTES >> 20);
+    println!("{} KiB more", more >> 10);
+}
+
 #[tokio::test]
 async fn a_new_bundle_of_an_old_name_has_no_upload() {
     let world = World::shared().await;

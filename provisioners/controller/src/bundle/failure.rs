@@ -125,13 +125,12 @@ impl Failure {
 
     fn retry(&self) -> Option<Class> {
         match self {
-            Self::Spec(_) | Self::Directory(_) | Self::AwaitsUpload | Self::NoUploads => None,
             Self::Git(source) if source.class() != git::Class::Invalid => Some(Class::Transient),
             Self::Http(source) if source.class() != http::Class::Invalid => Some(Class::Transient),
             Self::Upload(upload::Error::Stage(_) | upload::Error::Worker(_)) => Some(Class::Transient),
+            // The spec stays what it is, and so does what was uploaded: the next upload wakes the Bundle.
+            Self::Spec(_) | Self::Directory(_) | Self::NoUploads | Self::AwaitsUpload | Self::Upload(_) => None,
             Self::ConfigMaps(source) => Some(source.retry()),
-            // What was uploaded stays what it is: the next upload wakes the Bundle.
-            Self::Upload(_) => None,
             Self::Pin(_)
             | Self::ResolveImage { .. }
             | Self::PullImage { .. }

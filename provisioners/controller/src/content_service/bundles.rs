@@ -67,15 +67,15 @@ async fn answer(
 ) -> Result<Option<Response>, Error> {
     let Some(bundle) = context.bundles.get(&ObjectRef::new(name)) else { return Ok(None) };
     let Some(format) = Format::of_class(&bundle.spec.provisioner_class_name) else { return Ok(None) };
-    let Some(content) = digest_of(name, context).await? else { return Ok(None) };
+    let Some(digest) = digest_of(name, context).await? else { return Ok(None) };
     // The digest is of what is compressed; the bytes depend on who compressed and rendered it, too.
-    let tag = format!("{}-{}-{}", content.hex(), format.renderer().replace('/', "-"), env!("CARGO_PKG_VERSION"));
+    let tag = format!("{}-{}-{}", digest.hex(), format.renderer().replace('/', "-"), env!("CARGO_PKG_VERSION"));
     if reply::is_known(headers, &tag) {
         return Ok(Some(reply::known(&tag)));
     }
     let opened = match format {
-        Format::Plain => open(content, context).await?,
-        Format::Registry => render(content, context).await?,
+        Format::Plain => open(digest, context).await?,
+        Format::Registry => render(digest, context).await?,
     };
     let Some(file) = opened else { return Ok(None) };
     reply::file(Content { file, tag }, method, headers).map(Some).map_err(Error::Write)
@@ -87,22 +87,22 @@ async fn digest_of(name: &str, context: &Context) -> Result<Option<Digest>, Erro
     Ok(found.map(|found| found.content))
 }
 
-async fn open(content: Digest, context: &Context) -> Result<Option<File>, Error> {
+async fn open(digest: Digest, context: &Context) -> Result<Option<File>, Error> {
     let store = Arc::clone(&context.store);
-    spawn_blocking(move || present(store.open_content(&content))).await?
+    spawn_blocking(move || present(store.open_content(&digest))).await?
 }
 
-async fn render(content: Digest, context: &Context) -> Result<Option<File>, Error> {
+async fn render(digest: Digest, context: &Context) -> Result<Option<File>, Error> {
     // Never closed.
     let _permit = RENDERS.acquire().await;
     let (store, limits) = (Arc::clone(&context.store), context.limits.clone());
     let certificates = context.bundle_certificates;
     let settings = Settings { config: None, certificates, ignores_dependencies: true };
-    spawn_blocking(move || rendered(&store, &content, &limits, &settings)).await?
+    spawn_blocking(move || rendered(&store, &digest, &limits, &settings)).await?
 }
 
-fn rendered(store: &Store, content: &Digest, limits: &Limits, settings: &Settings) -> Result<Option<File>, Error> {
-    let loaded = store.load(content, &|path| Format::Registry.has_part(path), limits);
+fn rendered(store: &Store, digest: &Digest, limits: &Limits, settings: &Settings) -> Result<Option<File>, Error> {
+    let loaded = store.load(digest, &|path| Format::Registry.has_part(path), limits);
     let Some(tree) = present(loaded)? else { return Ok(None) };
     let rendered = Format::Registry.render(&tree, limits, settings).map_err(|error| Error::Render(Box::new(error)))?;
     let file = tempfile::tempfile_in(store.stage_dir()).map_err(Error::Write)?;

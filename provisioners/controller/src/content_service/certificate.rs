@@ -61,11 +61,24 @@ pub struct Keeper {
     maker: ContentCertificates,
 }
 
-/// The Secrets as last seen; absent until they have been looked for.
+/// The Secrets as last seen.
 #[derive(Default)]
 struct Seen {
-    certificate: Option<Option<Secret>>,
-    authority: Option<Option<Secret>>,
+    certificate: Look,
+    authority: Look,
+}
+
+/// A look for a Secret.
+#[derive(Default)]
+struct Look {
+    is_taken: bool,
+    secret: Option<Secret>,
+}
+
+impl Look {
+    fn found(secret: Option<Secret>) -> Self {
+        Self { is_taken: true, secret }
+    }
 }
 
 impl Keeper {
@@ -91,11 +104,11 @@ impl Keeper {
             let wait = due.duration_since(SystemTime::now()).unwrap_or(PAUSE);
             tokio::select! {
                 Some(event) = certificates.next() => match event {
-                    Ok(secret) => seen.certificate = Some(secret),
+                    Ok(secret) => seen.certificate = Look::found(secret),
                     Err(error) => tracing::debug!(%error, "watch over {CERTIFICATE_SECRET} interrupted; resuming"),
                 },
                 Some(event) = authorities.next() => match event {
-                    Ok(secret) => seen.authority = Some(secret),
+                    Ok(secret) => seen.authority = Look::found(secret),
                     Err(error) => tracing::debug!(%error, "watch over {AUTHORITY_SECRET} interrupted; resuming"),
                 },
                 () = tokio::time::sleep(wait) => {}
@@ -113,9 +126,10 @@ impl Keeper {
     /// One look; returns when the next one is due.
     async fn step(&self, seen: &mut Seen, tls: &Tls) -> Result<SystemTime, Error> {
         const LATER: Duration = Duration::from_hours(24);
-        let (Some(certificate), Some(authority)) = (&seen.certificate, &seen.authority) else {
+        if !seen.certificate.is_taken || !seen.authority.is_taken {
             return Ok(SystemTime::now() + LATER);
-        };
+        }
+        let (certificate, authority) = (&seen.certificate.secret, &seen.authority.secret);
         if self.maker == ContentCertificates::External {
             if let Some(data) = certificate.as_ref().and_then(|secret| secret.data.as_ref()) {
                 serve(data, tls)?;
@@ -127,13 +141,13 @@ impl Keeper {
         let held = self.advance(&live, published.as_ref())?;
         if held.entries != live {
             let written = self.write(CERTIFICATE_SECRET, "kubernetes.io/tls", certificate.as_ref(), &held.entries);
-            seen.certificate = Some(Some(written.await?));
+            seen.certificate = Look::found(Some(written.await?));
         }
         let authorities = ByteString(held.authorities);
         if published.as_ref() != Some(&authorities) {
             let entries = BTreeMap::from([(AUTHORITIES.to_owned(), authorities)]);
             let written = self.write(AUTHORITY_SECRET, "Opaque", authority.as_ref(), &entries).await?;
-            seen.authority = Some(Some(written));
+            seen.authority = Look::found(Some(written));
         }
         // Last: what is served is trusted already.
         serve(&held.entries, tls)?;
@@ -165,7 +179,7 @@ impl Keeper {
     ) -> Result<Secret, Error> {
         // The type of a Secret never changes.
         let kind = live.and_then(|secret| secret.type_.as_deref()).unwrap_or(kind);
-        let version = live.and_then(|secret| secret.resource_version());
+        let version = live.and_then(Secret::resource_version);
         let body = json!({"apiVersion": "v1", "kind": "Secret", "type": kind, "data": entries,
                           "metadata": {"name": name, "resourceVersion": version}});
         let parameters = PatchParams::apply(FIELD_MANAGER).force();

@@ -41,7 +41,10 @@ async fn watch(context: &Context) {
         let event = tokio::select! {
             event = events.next() => event,
             () = context.config_maps.notified() => {
-                if is_awaited(context) { continue } else { return }
+                if is_awaited(context) {
+                    continue;
+                }
+                return;
             }
         };
         match event {
