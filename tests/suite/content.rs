@@ -9,5 +9,9 @@ mod access;
 mod certificates;
 #[path = "content/downloads.rs"]
 mod downloads;
+#[path = "content/secrets.rs"]
+mod secrets;
 #[path = "content/uploads.rs"]
 mod uploads;
+#[path = "content/upstream.rs"]
+mod upstream;

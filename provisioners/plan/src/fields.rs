@@ -8,6 +8,8 @@ use serde_json::{Map, Value, json};
 
 /// Managers that upstream's Helm client wrote under. The entries of these move to us when an object is adopted.
 const HELM_MANAGERS: [&str; 5] = ["core", "helm", "Helm", "manager", "helm-provisioner"];
+/// Under which upstream's `rukpakctl alpha bootstrap` applied objects, to hand them over to a release.
+const BOOTSTRAP_MANAGER: &str = "rukpakctl";
 
 /// The set of `manager`'s applied fields; `None` if it applied none.
 pub fn applied<'a>(meta: &'a ObjectMeta, manager: &str) -> Option<&'a Value> {
@@ -183,14 +185,20 @@ fn matches_item(item: &Value, wanted: &Value) -> bool {
 }
 
 /// `metadata.managedFields` for an object that becomes ours: what this manager owns by updates, and `with_helm` also what
-/// upstream's Helm client owns, becomes one applied set of this manager, so that a field can later be removed by leaving
-/// it out.
+/// upstream's Helm client owns or upstream's `rukpakctl` applied, becomes one applied set of this manager, so that a field can
+/// later be removed by leaving it out.
 ///
 /// `None` if there is nothing to move.
 pub fn adopted(meta: &ObjectMeta, manager: &str, with_helm: bool) -> Option<Vec<ManagedFieldsEntry>> {
     let is_moved = |entry: &ManagedFieldsEntry| {
-        let by = |name| name == manager || (with_helm && HELM_MANAGERS.contains(&name));
-        !is_apply(entry) && !is_sub(entry) && entry.manager.as_deref().is_some_and(by)
+        let by = |name| {
+            if is_apply(entry) {
+                with_helm && name == BOOTSTRAP_MANAGER
+            } else {
+                name == manager || (with_helm && HELM_MANAGERS.contains(&name))
+            }
+        };
+        !is_sub(entry) && entry.manager.as_deref().is_some_and(by)
     };
     let all: Vec<&ManagedFieldsEntry> = entries(meta).collect();
     let moved: Vec<&ManagedFieldsEntry> = all.iter().copied().filter(|entry| is_moved(entry)).collect();
@@ -267,5 +275,19 @@ mod tests {
         assert_eq!(entries[1].operation.as_deref(), Some("Apply"));
         assert_eq!(entries[1].fields_v1.as_ref().unwrap().0, json!({"f:data": {"f:a": {}}}));
         assert!(adopted(&ObjectMeta::default(), "us", true).is_none());
+    }
+
+    #[test]
+    fn adoption_moves_what_was_bootstrapped() {
+        let meta: ObjectMeta = serde_json::from_value(json!({"managedFields": [
+            {"manager": "rukpakctl", "operation": "Apply", "apiVersion": "v1", "fieldsType": "FieldsV1", "fieldsV1": {"f:data": {"f:a": {}}}},
+            {"manager": "core", "operation": "Apply", "apiVersion": "v1", "fieldsType": "FieldsV1", "fieldsV1": {"f:data": {"f:b": {}}}}
+        ]}))
+        .unwrap();
+        assert!(adopted(&meta, "us", false).is_none());
+        let entries = adopted(&meta, "us", true).unwrap();
+        let managers: Vec<_> = entries.iter().filter_map(|entry| entry.manager.as_deref()).collect();
+        assert_eq!(managers, ["core", "us"], "Helm did not apply: whoever does is somebody else");
+        assert_eq!(entries[1].fields_v1.as_ref().unwrap().0, json!({"f:data": {"f:a": {}}}));
     }
 }

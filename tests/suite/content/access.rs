@@ -58,7 +58,7 @@ async fn each_role_is_for_its_own_path() {
 }
 
 /// The administrator's kubeconfig holds a client certificate.
-fn identity_of(kubeconfig: &std::path::Path) -> reqwest::Identity {
+pub fn identity_of(kubeconfig: &std::path::Path) -> reqwest::Identity {
     use base64::Engine as _;
     let text = std::fs::read_to_string(kubeconfig).expect("the plane has written it");
     let config: Value = serde_json::from_str(&text).expect("it is JSON");

@@ -93,7 +93,7 @@ impl Pinned {
     /// `source` with its reference replaced by what it named.
     ///
     /// An image loses its pull secret, a git source keeps how it authenticates, the others are as they are in the spec: as
-    /// upstream reports them.
+    /// upstream reports them. But a login in a URL stays where its owner put it, in the spec.
     pub fn resolved(&self, source: &BundleSource) -> BundleSource {
         let mut resolved = source.clone();
         if let (Revision::Image(digest), Some(image)) = (&self.revision, &mut resolved.image) {
@@ -102,6 +102,10 @@ impl Pinned {
         }
         if let (Revision::Git(commit), Some(git)) = (&self.revision, &mut resolved.git) {
             git.reference = GitRef { commit: Some(commit.to_string()), ..GitRef::default() };
+            git.repository = without_login(&git.repository);
+        }
+        if let Some(http) = &mut resolved.http {
+            http.url = without_login(&http.url);
         }
         resolved
     }
@@ -112,6 +116,24 @@ impl Pinned {
             return Ok(());
         }
         Err(Error::Changed { revision: self.revision.clone(), pinned: self.content.clone(), found: found.clone() })
+    }
+}
+
+/// An http or https URL without user name and password. URLs are read as the WHATWG's standard has it: any number of slashes
+/// may stand behind the scheme, of either kind. Other addresses, such as those for ssh, hold no secret.
+fn without_login(url: &str) -> String {
+    let whole = || url.to_owned();
+    let Some((scheme, rest)) = url.split_once(':') else { return whole() };
+    if !["http", "https"].iter().any(|known| scheme.trim().eq_ignore_ascii_case(known)) {
+        return whole();
+    }
+    let slashes = ['/', '\\'];
+    let start = rest.len() - rest.trim_start_matches(slashes).len();
+    let (before, rest) = rest.split_at(start);
+    let end = rest.find(['/', '\\', '?', '#']).unwrap_or(rest.len());
+    match rest[..end].rsplit_once('@') {
+        Some((_, host)) => format!("{scheme}:{before}{host}{}", &rest[end..]),
+        None => whole(),
     }
 }
 
@@ -189,6 +211,25 @@ mod tests {
         let mut expected = source.clone();
         expected.git.as_mut().unwrap().reference = GitRef { commit: Some(COMMIT.into()), ..GitRef::default() };
         assert_eq!(pinned.resolved(&source), expected);
+    }
+
+    #[test]
+    fn a_login_in_a_url_is_not_repeated() {
+        for (given, expected) in [
+            ("https://h/r.git", "https://h/r.git"),
+            ("https://me:hush@h:8443/r@v1", "https://h:8443/r@v1"),
+            ("HTTP://hush@h", "HTTP://h"),
+            ("https://a@b:hush@h/r?x=y@z", "https://h/r?x=y@z"),
+            ("https:/\\me:hush@h/r", "https:/\\h/r"),
+            ("ssh://git@h/r", "ssh://git@h/r"),
+            ("git@h:o/r.git", "git@h:o/r.git"),
+        ] {
+            assert_eq!(without_login(given), expected);
+        }
+        let archive = Pinned { revision: Revision::Archive(Digest::sha256(b"tgz")), content: Digest::sha256(b"tree") };
+        let source =
+            serde_json::from_value(json!({"type": "http", "http": {"url": "https://me:hush@h/a.tgz"}})).unwrap();
+        assert_eq!(archive.resolved(&source).http.unwrap().url, "https://h/a.tgz");
     }
 
     #[test]

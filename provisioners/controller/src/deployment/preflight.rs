@@ -51,8 +51,8 @@ pub(crate) async fn definitions(pass: &Pass, plan: &Plan, before: &Before<'_>) -
     {
         return Ok(());
     }
-    let changed = plan.steps.values().filter(|step| is_definition(step) && is_changed(step, before));
-    let looks: Vec<_> = changed.map(|step| async move { (&step.key.name, definition(pass, step).await) }).collect();
+    let new = plan.steps.values().filter(|step| is_definition(step) && is_changed(step, before));
+    let looks: Vec<_> = new.map(|step| async move { (&step.key.name, definition(pass, step).await) }).collect();
     let mut found = futures::stream::iter(looks).buffer_unordered(PARALLEL).collect::<Vec<_>>().await;
     found.sort_by_key(|(name, _)| *name);
     let mut texts = Vec::new();

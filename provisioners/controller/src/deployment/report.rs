@@ -234,7 +234,6 @@ fn standing(pass: &Pass, desired: &Desired, outcome: &Outcome, complaints: &[Str
 
 fn next(pass: &Pass, desired: &Desired, outcome: &Outcome) -> Next {
     match (desired, outcome) {
-        (_, Outcome::Failed { retry: Retry::Class(class), .. }) => Next::Retry(*class),
         (_, Outcome::LoadFailed { class, .. }) => match failed_pivot(pass, desired) {
             Some(failed) => {
                 Next::After(pivot::unless_unsettled(pass, failed.until.saturating_duration_since(Instant::now())))
@@ -242,7 +241,9 @@ fn next(pass: &Pass, desired: &Desired, outcome: &Outcome) -> Next {
             None => Next::Retry(*class),
         },
         (_, Outcome::Failed { retry: Retry::After(delay), .. }) => Next::After(*delay),
-        (Desired::Unknown { class, .. }, _) => Next::Retry(*class),
+        (_, Outcome::Failed { retry: Retry::Class(class), .. }) | (Desired::Unknown { class, .. }, _) => {
+            Next::Retry(*class)
+        }
         (_, Outcome::Refilling) => Next::Retry(Class::Transient),
         _ => match failed_pivot(pass, desired) {
             Some(failed) => Next::After(failed.until.saturating_duration_since(Instant::now())),

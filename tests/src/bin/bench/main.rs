@@ -11,6 +11,7 @@ mod rendering;
 mod report;
 mod requests;
 mod speed;
+mod transfer;
 mod unpack;
 
 use std::process::ExitCode;
@@ -46,6 +47,8 @@ enum Part {
     Unpack,
     /// From the folders of registry+v1 bundles to objects.
     Rendering,
+    /// A large bundle up and down through the content service.
+    Transfer,
 }
 
 #[tokio::main]
@@ -83,6 +86,9 @@ async fn measure(arguments: &Arguments) -> Result<Vec<Row>> {
     }
     if wanted(Part::Speed) {
         rows.extend(speed::measure(rounds).await?);
+    }
+    if wanted(Part::Transfer) {
+        rows.extend(transfer::measure(rounds).await?);
     }
     if wanted(Part::Unpack) {
         rows.extend(unpack::measure(rounds).await?);

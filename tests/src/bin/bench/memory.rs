@@ -70,7 +70,7 @@ async fn resident(world: &World, what: &str) -> Result<Row> {
 }
 
 /// A field of the controller's `/proc/<pid>/status`, in mebibytes.
-fn status(world: &World, field: &str) -> Result<f64> {
+pub(crate) fn status(world: &World, field: &str) -> Result<f64> {
     let path = format!("/proc/{}/status", world.controller.pid().context("the controller does not run")?);
     let text = std::fs::read_to_string(&path).with_context(|| format!("read {path}"))?;
     let value = text.lines().find_map(|line| line.strip_prefix(field)?.strip_prefix(':'));

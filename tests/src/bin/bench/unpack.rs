@@ -164,10 +164,10 @@ fn entries() -> Vec<TarEntry> {
 }
 
 /// Numbers that are the same on each run (xorshift64).
-struct Noise(u64);
+pub(crate) struct Noise(pub(crate) u64);
 
 impl Noise {
-    fn next(&mut self) -> u64 {
+    pub(crate) fn next(&mut self) -> u64 {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;
         self.0 ^= self.0 << 17;
