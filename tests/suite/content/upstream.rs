@@ -38,14 +38,11 @@ fn digest(archive: &[u8]) -> String {
     format!("{:016x}", archive.iter().fold(0xcbf2_9ce4_8422_2325, step))
 }
 
-/// A BundleDeployment in Go's JSON, empty parts included.
+/// The BundleDeployment that `run` applies: what is set, and nothing else.
 fn deployment(name: &str, digest: &str) -> Value {
-    json!({"kind": "BundleDeployment", "apiVersion": "core.rukpak.io/v1alpha1",
-        "metadata": {"name": name, "creationTimestamp": null},
-        "spec": {"provisionerClassName": "core-rukpak-io-plain", "template": {
-            "metadata": {"creationTimestamp": null, "labels": {"app": name, "bundleDigest": digest}},
-            "spec": {"provisionerClassName": "core-rukpak-io-plain", "source": {"type": "upload", "upload": {}}}}},
-        "status": {}})
+    let mut deployment = world::deployment(name, json!({"type": "upload", "upload": {}}));
+    deployment["spec"]["template"]["metadata"]["labels"] = json!({"app": name, "bundleDigest": digest});
+    deployment
 }
 
 impl<'a> Shell<'a> {
