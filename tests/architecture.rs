@@ -20,7 +20,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("rukpak-source", &["rukpak-content", "rukpak-pack"]),
     ("rukpak-webhook", &["rukpak-certificates", "rukpak-crds", "rukpak-plan"]),
     ("rukpak-controller", PARTS),
-    ("rukpakctl", &["rukpak-content", "rukpak-plain", "rukpak-registry", "rukpak-source"]),
+    ("rukpakctl", &["rukpak-content", "rukpak-crds", "rukpak-plain", "rukpak-registry", "rukpak-source"]),
     // Measures and drives the parts; nothing depends on it.
     ("rukpak-tests", PARTS),
 ];

@@ -1,5 +1,12 @@
 //! `rukpakctl` and a real registry: TLS by a private CA, logins from Docker's configuration, and how it ends when it cannot
-//! find out.
+//! find out. And with a real cluster: K1 to K7 of the reference, in the modules.
+
+#[path = "cli/content.rs"]
+mod content;
+#[path = "cli/hands.rs"]
+mod hands;
+#[path = "cli/run.rs"]
+mod run;
 
 use std::path::Path;
 use std::process::Command;

@@ -1,5 +1,6 @@
 //! The flags.
 
+mod cluster;
 mod limits;
 
 use std::ffi::OsString;
@@ -9,11 +10,12 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use rukpak_content::Limits;
 
 use crate::format::Format;
+pub use cluster::{ContentArgs, RunArgs, ServiceArgs};
 use limits::LimitArgs;
 
 const EXIT_CODES: &str = "Exit codes: 0 yes, 1 no (what is wrong is said), 2 could not find out (also: wrong flags)";
 
-/// Renders and validates bundles, without a cluster
+/// Renders and validates bundles without a cluster, and puts folders on one
 #[derive(Parser, Debug)]
 #[command(name = "rukpakctl", version, max_term_width = 120, after_help = EXIT_CODES)]
 struct Cli {
@@ -28,6 +30,10 @@ pub enum Command {
     Render(RenderArgs),
     /// Print everything that is wrong with a bundle
     Validate(ValidateArgs),
+    /// Install a folder as a bundle, or replace what was installed from it
+    Run(RunArgs),
+    /// Print the names of the files that a Bundle of the cluster holds, or write the files to a folder
+    Content(ContentArgs),
     /// Print the version
     Version,
 }

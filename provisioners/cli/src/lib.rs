@@ -1,22 +1,35 @@
-//! The command line of RukPak: what a bundle is in a cluster, told without one.
+//! The command line of RukPak: what a bundle is in a cluster, told without one; and folders, put on a cluster.
 //!
 //! ```text
 //! args      the flags                       source    folder, archive or image  ->  a tree of files
 //! format    which format a tree has         examine   a tree  ->  objects, findings, warnings
 //! render    objects to stdout               validate  findings to stdout
 //! output    YAML and JSON                   exit      0 yes, 1 no, 2 could not find out
+//!
+//! run       a folder  ->  a BundleDeployment and an upload
+//! content   a Bundle  ->  names to stdout, or files to a folder
+//! cluster   the API server                  service   the content service, through forward
+//! progress  how much is sent                forward   a port of a Pod, here
 //! ```
+//!
+//! Only the second half reads a kubeconfig and asks a cluster.
 //!
 //! The formats are read by the crates that the controller reads them with, so the two cannot disagree. stdout is data,
 //! stderr is talk.
 
 pub mod args;
+pub mod cluster;
+pub mod content;
 pub mod examine;
 pub mod exit;
 pub mod finding;
 pub mod format;
+pub mod forward;
 pub mod output;
+mod progress;
 pub mod render;
+pub mod run;
+pub mod service;
 pub mod source;
 pub mod validate;
 
@@ -28,6 +41,8 @@ pub async fn run(command: &Command) -> Exit {
     match command {
         Command::Render(arguments) => render::run(arguments).await,
         Command::Validate(arguments) => validate::run(arguments).await,
+        Command::Run(arguments) => run::run(arguments).await,
+        Command::Content(arguments) => content::run(arguments).await,
         Command::Version => output::data(|out| writeln!(out, "rukpakctl {}", env!("CARGO_PKG_VERSION")), Exit::Yes),
     }
 }

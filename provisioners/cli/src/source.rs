@@ -4,6 +4,7 @@ mod archive;
 mod credentials;
 mod folder;
 mod image;
+pub mod pack;
 
 use std::env;
 use std::ffi::OsString;
@@ -40,6 +41,12 @@ pub enum Error {
     /// There is no such path, and the name is not one of an image.
     #[error("{0}: no such file or folder; {1}")]
     Missing(String, &'static str),
+    /// There is no such folder.
+    #[error("{0}: no such file or directory")]
+    NoFolder(String),
+    /// It is something else.
+    #[error("{0}: not a directory")]
+    NotAFolder(String),
     /// There is no such path, and the image cannot be pulled either.
     #[error("{name}: there is no file or folder of this name, so it was taken for an image")]
     Image {

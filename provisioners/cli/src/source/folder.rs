@@ -1,7 +1,7 @@
 //! A folder of this machine.
 
-use std::fs;
-use std::io::{self, BufReader, Seek as _, Write};
+use std::fs::{self, File};
+use std::io::{self, BufReader, BufWriter, Seek as _, Write};
 use std::path::Path;
 
 use rukpak_content::Limits;
@@ -10,12 +10,24 @@ use rukpak_source::archive::{Dialect, read_tar};
 
 use super::{CONTENT, Error, new_stage};
 
+/// What git keeps for itself changes with every look at it.
+const REPOSITORY: &str = ".git";
+
 /// Reads `manifests/` and `metadata/`: packed as `tar` would pack them and unpacked as a cluster would, so that a folder and
 /// an archive of it are never judged differently.
 pub(super) fn stage(folder: &Path, limits: &Limits, remarks: &mut Vec<String>) -> Result<Stage, Error> {
+    staged(folder, limits, |archive| pack(folder, archive, remarks))
+}
+
+/// Reads all that is in it but `.git`, by the same rules.
+pub(super) fn stage_whole(folder: &Path, limits: &Limits, remarks: &mut Vec<String>) -> Result<Stage, Error> {
+    staged(folder, limits, |archive| pack_whole(folder, archive, remarks))
+}
+
+fn staged(folder: &Path, limits: &Limits, pack: impl FnOnce(&File) -> io::Result<()>) -> Result<Stage, Error> {
     let unreadable = |source| Error::Read { path: folder.display().to_string(), source };
     let mut archive = tempfile::tempfile().map_err(unreadable)?;
-    pack(folder, &archive, remarks).map_err(unreadable)?;
+    pack(&archive).map_err(unreadable)?;
     archive.rewind().map_err(unreadable)?;
     let mut stage = new_stage(folder, limits)?;
     read_tar(&mut BufReader::new(&mut archive), &mut stage, Dialect::Plain)
@@ -23,10 +35,8 @@ pub(super) fn stage(folder: &Path, limits: &Limits, remarks: &mut Vec<String>) -
     Ok(stage)
 }
 
-fn pack(folder: &Path, archive: impl Write, remarks: &mut Vec<String>) -> io::Result<()> {
-    let mut builder = tar::Builder::new(io::BufWriter::new(archive));
-    builder.follow_symlinks(false);
-    builder.sparse(false);
+fn pack(folder: &Path, archive: &File, remarks: &mut Vec<String>) -> io::Result<()> {
+    let mut builder = builder(archive);
     // What lies one level down is only looked at to say so.
     for entry in fs::read_dir(folder)? {
         let name = entry?.file_name();
@@ -37,6 +47,24 @@ fn pack(folder: &Path, archive: impl Write, remarks: &mut Vec<String>) -> io::Re
         }
     }
     builder.into_inner()?.flush()
+}
+
+fn pack_whole(folder: &Path, archive: &File, remarks: &mut Vec<String>) -> io::Result<()> {
+    let mut builder = builder(archive);
+    for entry in fs::read_dir(folder)? {
+        let name = entry?.file_name();
+        if name != REPOSITORY {
+            append(&mut builder, &folder.join(&name), Path::new(&name), remarks)?;
+        }
+    }
+    builder.into_inner()?.flush()
+}
+
+fn builder(archive: &File) -> tar::Builder<BufWriter<&File>> {
+    let mut builder = tar::Builder::new(BufWriter::new(archive));
+    builder.follow_symlinks(false);
+    builder.sparse(false);
+    builder
 }
 
 fn append<W: Write>(

@@ -1,0 +1,112 @@
+//! Flags of what speaks to a cluster.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::Args;
+use reqwest::Url;
+use rukpak_content::Limits;
+use rukpak_crds::names::CLASS_PLAIN;
+
+use super::EXIT_CODES;
+use super::limits::LimitArgs;
+
+/// Flags of `run`.
+#[derive(Args, Debug)]
+#[command(after_help = EXIT_CODES)]
+pub struct RunArgs {
+    /// Name of the BundleDeployment, which is made or changed
+    pub name: String,
+    /// The folder with manifests/ in it
+    pub folder: PathBuf,
+    /// Provisioner of the BundleDeployment
+    #[arg(long, value_name = "CLASS", default_value = CLASS_PLAIN)]
+    pub bundle_deployment_provisioner_class: String,
+    /// Provisioner of its Bundle
+    #[arg(long, value_name = "CLASS", default_value = CLASS_PLAIN)]
+    pub bundle_provisioner_class: String,
+    /// Seconds for the cluster to make the Bundle
+    #[arg(long = "timeout", value_name = "SECONDS", default_value_t = 60)]
+    timeout_seconds: u64,
+    /// Where it is sent.
+    #[command(flatten)]
+    pub service: ServiceArgs,
+    #[command(flatten)]
+    limits: LimitArgs,
+}
+
+/// Flags of `content`.
+#[derive(Args, Debug)]
+#[command(after_help = EXIT_CODES)]
+pub struct ContentArgs {
+    /// Name of the Bundle
+    pub bundle: String,
+    /// Write the files to this folder, which must be empty or not there, and print nothing
+    #[arg(long, value_name = "DIR")]
+    pub extract: Option<PathBuf>,
+    /// Where it is fetched.
+    #[command(flatten)]
+    pub service: ServiceArgs,
+    #[command(flatten)]
+    limits: LimitArgs,
+}
+
+/// Where the content service is.
+#[derive(Args, Clone, Debug)]
+#[command(next_help_heading = "Content service")]
+pub struct ServiceArgs {
+    /// Namespace that RukPak runs in
+    #[arg(long, alias = "namespace", value_name = "NAMESPACE", default_value = "rukpak-system")]
+    pub system_namespace: String,
+    /// Service, one of whose Pods a port is forwarded to
+    #[arg(long, value_name = "SERVICE", default_value = "core")]
+    pub upload_service_name: String,
+    /// Secret whose ca.crt says whom to trust
+    #[arg(long, value_name = "SECRET", default_value = "rukpak-ca")]
+    pub ca_secret_name: String,
+    /// Base URL of the content service, by a name that its certificate bears [default: a forwarded port]
+    #[arg(long, value_name = "URL", value_parser = endpoint)]
+    pub endpoint: Option<Url>,
+}
+
+impl RunArgs {
+    /// How long the Bundle may take to come.
+    pub fn timeout(&self) -> Duration {
+        Duration::from_secs(self.timeout_seconds)
+    }
+
+    /// How much a bundle may hold.
+    pub fn limits(&self) -> Limits {
+        self.limits.to_limits()
+    }
+}
+
+impl ContentArgs {
+    /// How much a bundle may hold.
+    pub fn limits(&self) -> Limits {
+        self.limits.to_limits()
+    }
+}
+
+/// Credentials are sent there, so in the clear it must not be.
+fn endpoint(text: &str) -> Result<Url, String> {
+    let url = Url::parse(text).map_err(|error| error.to_string())?;
+    match url.scheme() {
+        "https" if url.username().is_empty() && url.password().is_none() => Ok(url),
+        "https" => Err("credentials are those of the kubeconfig, not of the URL".to_owned()),
+        other => Err(format!("{other}: only https is spoken")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn credentials_are_never_sent_in_the_clear() {
+        assert_eq!(endpoint("https://localhost:8443").unwrap().as_str(), "https://localhost:8443/");
+        for text in ["http://localhost:8443", "localhost:8443", "https://u:p@localhost", "https://u@localhost", "x"] {
+            assert!(endpoint(text).is_err(), "{text}");
+        }
+    }
+}

@@ -1,0 +1,208 @@
+//! `rukpakctl content`: what a Bundle of the cluster holds. Nothing is made in the cluster, so nothing is left there.
+
+use std::fs::{self, File};
+use std::io::{self, BufReader, Write};
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::Path;
+
+use reqwest::Url;
+use rukpak_content::{Limits, Node, RelativePath, Tree as _};
+use rukpak_source::archive::{self, Dialect, read_tar};
+use rukpak_source::decompress::Decompressor;
+use rukpak_source::{Stage, stage};
+
+use crate::args::ContentArgs;
+use crate::cluster::{self, Cluster};
+use crate::exit::Exit;
+use crate::output::{chain, data, talk};
+use crate::service::{self, Service};
+
+/// Why it is not shown. Print the whole chain.
+#[derive(Debug, thiserror::Error)]
+enum Error {
+    /// The API server.
+    #[error(transparent)]
+    Cluster(#[from] cluster::Error),
+    /// The Bundle is not unpacked. The words are upstream's.
+    #[error("error: url is not available")]
+    NoUrl,
+    /// The Bundle says where, but nobody can read it.
+    #[error("contentURL {0:?} is no URL")]
+    Url(String),
+    /// The content service.
+    #[error(transparent)]
+    Service(#[from] service::Error),
+    /// What came is no archive that a bundle could be.
+    #[error("read the archive")]
+    Archive(#[source] archive::Error),
+    /// It cannot be read.
+    #[error("read what was fetched")]
+    Read(#[source] io::Error),
+    /// No room for it.
+    #[error("set what was fetched aside")]
+    Stage(#[source] stage::Error),
+    /// The folder has something in it.
+    #[error("{0} is not empty: name a folder that is, or that is not there")]
+    NotEmpty(String),
+    /// The files cannot be written.
+    #[error("write to {0}")]
+    Write(String, #[source] io::Error),
+}
+
+impl Error {
+    fn is_refusal(&self) -> bool {
+        match self {
+            Self::Cluster(source) => source.is_refusal(),
+            Self::Service(source) => source.is_refusal(),
+            Self::NoUrl => true,
+            Self::Archive(source) => !source.is_damage(),
+            _ => false,
+        }
+    }
+}
+
+/// Lists, or extracts.
+pub async fn run(arguments: &ContentArgs) -> Exit {
+    match show(arguments).await {
+        Ok(exit) => exit,
+        Err(error) => {
+            talk(&format!("content command failed: {}", chain(&error)));
+            if error.is_refusal() { Exit::No } else { Exit::Unknown }
+        }
+    }
+}
+
+async fn show(arguments: &ContentArgs) -> Result<Exit, Error> {
+    if let Some(folder) = &arguments.extract {
+        check_empty(folder)?;
+    }
+    let cluster = Cluster::connect().await?;
+    let bundle = cluster.bundle(&arguments.bundle).await?;
+    let url = bundle.status.and_then(|status| status.content_url).filter(|url| !url.is_empty()).ok_or(Error::NoUrl)?;
+    // Its host is a name that only the cluster knows.
+    let path = Url::parse(&url).map_err(|_| Error::Url(url.clone()))?.path().to_owned();
+    let service = Service::connect(&cluster, &arguments.service).await?;
+    let limits = arguments.limits();
+    let stage = unpack(service.fetch(&path, &limits).await?, &limits)?;
+    match &arguments.extract {
+        Some(folder) => extract(&stage, folder).map(|()| Exit::Yes),
+        None => list(&stage),
+    }
+}
+
+fn unpack(file: File, limits: &Limits) -> Result<Stage, Error> {
+    let file = BufReader::with_capacity(64 * 1024, file);
+    let mut archive = Decompressor::new(file, limits, 0, "content".to_owned()).map_err(Error::Read)?;
+    let mut stage = Stage::new_in(&std::env::temp_dir(), limits).map_err(Error::Stage)?;
+    read_tar(&mut archive, &mut stage, Dialect::Plain).map_err(Error::Archive)?;
+    Ok(stage)
+}
+
+/// Names, one a line, folders with a slash, as `tar -t` prints them: what would do something to a terminal is escaped.
+fn list(stage: &Stage) -> Result<Exit, Error> {
+    let mut names = Vec::new();
+    let read = stage.walk(&mut |path, node| {
+        let slash = if matches!(node, Node::Directory) { "/" } else { "" };
+        names.push(format!("{}{slash}", shown(path)));
+        Ok(())
+    });
+    read.map_err(Error::Read)?;
+    Ok(data(|out| names.iter().try_for_each(|name| writeln!(out, "{name}")), Exit::Yes))
+}
+
+fn shown(path: &RelativePath) -> String {
+    let escape = |letter: char| match letter {
+        '\\' => "\\\\".to_owned(),
+        letter if letter.is_control() => letter.escape_default().to_string(),
+        letter => letter.to_string(),
+    };
+    path.as_str().chars().map(escape).collect()
+}
+
+/// In an empty folder there are no links, so no file can come to lie elsewhere.
+fn check_empty(folder: &Path) -> Result<(), Error> {
+    let name = || folder.display().to_string();
+    match fs::read_dir(folder) {
+        Ok(mut entries) => entries.next().map_or(Ok(()), |_| Err(Error::NotEmpty(name()))),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        Err(error) => Err(Error::Write(name(), error)),
+    }
+}
+
+fn extract(stage: &Stage, folder: &Path) -> Result<(), Error> {
+    let write = || -> io::Result<()> {
+        fs::create_dir_all(folder)?;
+        stage.walk(&mut |path, node| {
+            // A relative path has no `..`, and what lies above it was made by this loop.
+            let target = folder.join(path.as_str());
+            match node {
+                Node::Directory => fs::create_dir(target),
+                Node::File { executable, body, .. } => {
+                    let mode = if executable { 0o777 } else { 0o666 };
+                    let mut file = File::options().write(true).create_new(true).mode(mode).open(target)?;
+                    io::copy(body, &mut file)?;
+                    file.flush()
+                }
+            }
+        })
+    };
+    write().map_err(|source| Error::Write(folder.display().to_string(), source))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Seek as _;
+    use std::os::unix::fs::PermissionsExt as _;
+
+    use super::*;
+
+    /// A tar of entries, each a name, a type, and a body or the target of a link.
+    fn tar(entries: &[(&str, tar::EntryType, &str)]) -> File {
+        let mut builder = tar::Builder::new(tempfile::tempfile().unwrap());
+        for (name, kind, text) in entries {
+            let mut header = tar::Header::new_gnu();
+            header.set_entry_type(*kind);
+            header.set_mode(0o755);
+            let body = if kind.is_file() { text.as_bytes() } else { b"" };
+            header.set_size(body.len() as u64);
+            header.as_gnu_mut().unwrap().name[..name.len()].copy_from_slice(name.as_bytes());
+            header.as_gnu_mut().unwrap().linkname[..text.len().min(90)]
+                .copy_from_slice(&text.as_bytes()[..text.len().min(90)]);
+            header.set_cksum();
+            builder.append(&header, body).unwrap();
+        }
+        let mut file = builder.into_inner().unwrap();
+        file.rewind().unwrap();
+        file
+    }
+
+    #[test]
+    fn files_are_written_below_the_folder_and_nowhere_else() {
+        let folder = tempfile::tempdir().unwrap();
+        let target = folder.path().join("new/one");
+        let regular = tar::EntryType::Regular;
+        let stage = unpack(tar(&[("manifests/a.yaml", regular, "a: 1")]), &Limits::default()).unwrap();
+        check_empty(&target).unwrap();
+        extract(&stage, &target).unwrap();
+        let file = target.join("manifests/a.yaml");
+        assert_eq!(fs::read_to_string(&file).unwrap(), "a: 1");
+        assert_ne!(fs::metadata(&file).unwrap().permissions().mode() & 0o100, 0);
+        assert!(matches!(check_empty(&target), Err(Error::NotEmpty(_))));
+        assert!(matches!(extract(&stage, &target), Err(Error::Write(..))), "nothing is overwritten");
+        for evil in [
+            &[("../a", regular, "x")][..],
+            &[("/etc/a", regular, "x")],
+            &[("manifests", tar::EntryType::Symlink, "/tmp"), ("manifests/a", regular, "x")],
+            &[("a", tar::EntryType::Link, "/etc/passwd")],
+        ] {
+            let refused = unpack(tar(evil), &Limits::default());
+            assert!(matches!(refused, Err(Error::Archive(_))), "{evil:?}: {refused:?}");
+        }
+    }
+
+    #[test]
+    fn names_cannot_talk_to_the_terminal() {
+        let path = RelativePath::new("manifests/\u{1b}[2J\n\\a.yaml").unwrap();
+        assert_eq!(shown(&path), r"manifests/\u{1b}[2J\n\\a.yaml");
+    }
+}

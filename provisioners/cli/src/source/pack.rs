@@ -1,0 +1,144 @@
+//! A folder of this machine as an archive to upload.
+
+use std::fs::File;
+use std::io::{self, Read as _, Seek as _, Write};
+use std::path::Path;
+
+use flate2::Compression;
+use flate2::write::GzEncoder;
+use rukpak_content::{Algorithm, Digest, Hasher, Limits, Node, RelativePath, Tree as _};
+use rukpak_source::Stage;
+
+use super::{Error, folder};
+
+const BUFFER_BYTES: usize = 64 * 1024;
+
+/// A tar.gz of a folder: sorted, without times and owners. The same files give the same bytes.
+#[derive(Debug)]
+pub struct Packed {
+    /// It is read from where it stands, its first byte.
+    pub file: File,
+    /// How long it is.
+    pub size_bytes: u64,
+    /// SHA-256 of it.
+    pub digest: Digest,
+    /// What was left out.
+    pub remarks: Vec<String>,
+}
+
+/// Packs all that is in the folder but `.git`. Blocks.
+///
+/// What no cluster takes is refused here already; whether it is a bundle is for the cluster to say.
+pub fn pack(path: &Path, limits: &Limits) -> Result<Packed, Error> {
+    let name = path.display().to_string();
+    let mut remarks = Vec::new();
+    match std::fs::metadata(path) {
+        Ok(metadata) if metadata.is_dir() => {}
+        Ok(_) => return Err(Error::NotAFolder(name)),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Err(Error::NoFolder(name)),
+        Err(source) => return Err(Error::Read { path: name, source }),
+    }
+    let stage = folder::stage_whole(path, limits, &mut remarks)?;
+    let (file, size_bytes, digest) = written(&stage).map_err(|source| Error::Read { path: name, source })?;
+    Ok(Packed { file, size_bytes, digest, remarks })
+}
+
+fn written(stage: &Stage) -> io::Result<(File, u64, Digest)> {
+    let encoder = GzEncoder::new(tempfile::tempfile()?, Compression::default());
+    let mut builder = tar::Builder::new(encoder);
+    stage.walk(&mut |path, node| append(&mut builder, path, node))?;
+    let mut file = builder.into_inner()?.finish()?;
+    file.rewind()?;
+    let (mut hasher, mut size_bytes) = (Hasher::new(Algorithm::Sha256), 0);
+    let mut buffer = vec![0; BUFFER_BYTES];
+    loop {
+        let count = file.read(&mut buffer)?;
+        if count == 0 {
+            break;
+        }
+        hasher.update(&buffer[..count]);
+        size_bytes += count as u64;
+    }
+    file.rewind()?;
+    Ok((file, size_bytes, hasher.finish()))
+}
+
+fn append<W: Write>(builder: &mut tar::Builder<W>, path: &RelativePath, node: Node<'_>) -> io::Result<()> {
+    let mut header = tar::Header::new_gnu();
+    header.set_mtime(0);
+    header.set_uid(0);
+    header.set_gid(0);
+    match node {
+        Node::Directory => {
+            header.set_entry_type(tar::EntryType::Directory);
+            header.set_mode(0o755);
+            header.set_size(0);
+            builder.append_data(&mut header, format!("{}/", path.as_str()), io::empty())
+        }
+        Node::File { executable, size_bytes, body } => {
+            header.set_entry_type(tar::EntryType::Regular);
+            header.set_mode(if executable { 0o755 } else { 0o644 });
+            header.set_size(size_bytes);
+            builder.append_data(&mut header, path.as_str(), body)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    fn names(mut packed: Packed) -> Vec<String> {
+        let mut archive = tar::Archive::new(flate2::read::GzDecoder::new(&mut packed.file));
+        let name =
+            |entry: io::Result<tar::Entry<'_, _>>| String::from_utf8(entry.unwrap().path_bytes().into()).unwrap();
+        archive.entries().unwrap().map(name).collect()
+    }
+
+    #[test]
+    fn the_same_files_give_the_same_bytes() {
+        let make = |names: [&str; 3], text: &str| {
+            let folder = tempfile::tempdir().unwrap();
+            for name in names {
+                let path = folder.path().join(name);
+                fs::create_dir_all(path.parent().unwrap()).unwrap();
+                fs::write(&path, text).unwrap();
+            }
+            let old = std::time::SystemTime::UNIX_EPOCH + std::time::Duration::from_secs(text.len() as u64);
+            File::options().write(true).open(folder.path().join(names[0])).unwrap().set_modified(old).unwrap();
+            folder
+        };
+        let (one, two) = (make(["manifests/b", "a", ".git/x"], "x"), make(["a", "manifests/b", ".git/y"], "x"));
+        let [one, two] = [&one, &two].map(|folder| pack(folder.path(), &Limits::default()).unwrap());
+        assert_eq!((&one.digest, one.size_bytes), (&two.digest, two.size_bytes));
+        assert_eq!(one.size_bytes, one.file.metadata().unwrap().len());
+        assert_eq!(names(one), ["a", "manifests/", "manifests/b"], "without .git");
+        let other = make(["manifests/b", "a", "c"], "y");
+        assert_ne!(pack(other.path(), &Limits::default()).unwrap().digest, two.digest);
+    }
+
+    #[test]
+    fn only_a_folder_is_packed() {
+        let folder = tempfile::tempdir().unwrap();
+        let missing = pack(&folder.path().join("none"), &Limits::default()).unwrap_err().to_string();
+        assert!(missing.ends_with("none: no such file or directory"), "{missing}");
+        let file = folder.path().join("file");
+        fs::write(&file, "").unwrap();
+        let error = pack(&file, &Limits::default()).unwrap_err().to_string();
+        assert!(error.ends_with("file: not a directory"), "{error}");
+    }
+
+    #[test]
+    fn links_are_left_out_or_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        fs::write(folder.path().join("a"), "x").unwrap();
+        std::os::unix::fs::symlink("a", folder.path().join("b")).unwrap();
+        let packed = pack(folder.path(), &Limits::default()).unwrap();
+        assert_eq!(packed.remarks.len(), 1, "{:?}", packed.remarks);
+        assert_eq!(names(packed), ["a"]);
+        std::os::unix::fs::symlink("/etc/passwd", folder.path().join("c")).unwrap();
+        assert!(pack(folder.path(), &Limits::default()).unwrap_err().is_refusal());
+    }
+}
