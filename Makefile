@@ -37,7 +37,8 @@ bench: tools ## Measure speed and memory against a bare client, with optimised p
 	cargo build --workspace --bins --release
 	cargo run --quiet --release -p rukpak-tests --bin bench
 
-crds: packages ## Generate the CRDs from the types, and render manifests/install.yaml (needs kubectl or kustomize)
+crds: packages ## Generate the CRDs from the types, and render the manifests (needs kubectl or kustomize)
 	cargo run --quiet -p rukpak-crds --bin crdgen -- crds/generated
-	cp crds/generated/*.yaml manifests/base/crds/
+	cp crds/generated/core.rukpak.io_*.yaml manifests/base/crds/
+	cp crds/generated/platform.openshift.io_*.yaml manifests/base/platform/crds/
 	manifests/render.sh

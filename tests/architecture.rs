@@ -9,6 +9,7 @@ use serde_json::Value;
 
 /// Which crates of the workspace a crate may use. A new crate gets a line here, and in the README of its folder.
 const ARROWS: &[(&str, &[&str])] = &[
+    ("rukpak-catalog", &["rukpak-content", "rukpak-plain", "rukpak-source"]),
     ("rukpak-certificates", &[]),
     ("rukpak-content", &[]),
     ("rukpak-crds", &[]),
@@ -20,13 +21,17 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("rukpak-source", &["rukpak-content", "rukpak-pack"]),
     ("rukpak-webhook", &["rukpak-certificates", "rukpak-crds", "rukpak-plan"]),
     ("rukpak-controller", PARTS),
-    ("rukpakctl", &["rukpak-content", "rukpak-crds", "rukpak-plain", "rukpak-registry", "rukpak-source"]),
+    (
+        "rukpakctl",
+        &["rukpak-catalog", "rukpak-content", "rukpak-crds", "rukpak-plain", "rukpak-registry", "rukpak-source"],
+    ),
     // Measures and drives the parts; nothing depends on it.
     ("rukpak-tests", PARTS),
 ];
 
 /// What the controller is put together from.
 const PARTS: &[&str] = &[
+    "rukpak-catalog",
     "rukpak-certificates",
     "rukpak-content",
     "rukpak-crds",
@@ -55,7 +60,8 @@ const IMPURE_CALLS: &[&str] = &[
     "Zoned::now",
 ];
 /// Crates that know nothing of Kubernetes.
-const WITHOUT_KUBERNETES: &[&str] = &["rukpak-content", "rukpak-pack", "rukpak-plain", "rukpak-source", "rukpak-store"];
+const WITHOUT_KUBERNETES: &[&str] =
+    &["rukpak-catalog", "rukpak-content", "rukpak-pack", "rukpak-plain", "rukpak-source", "rukpak-store"];
 /// A file of more lines mixes two things.
 const FILE_LINES: usize = 500;
 /// And one of more lines is looked at.

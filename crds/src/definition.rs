@@ -6,7 +6,7 @@ use kube::CustomResourceExt;
 use serde_json::{Value, json};
 
 use crate::names::{BUNDLE_DEPLOYMENT_NAME_MAX, BUNDLE_NAME_MAX};
-use crate::{Bundle, BundleDeployment};
+use crate::{Bundle, BundleDeployment, PlatformOperator};
 
 /// The definition of Bundle, as JSON.
 ///
@@ -38,6 +38,20 @@ pub fn bundle_deployment() -> Result<Value, serde_json::Error> {
     Ok(definition)
 }
 
+/// The definition of PlatformOperator, as JSON.
+///
+/// # Errors
+/// As [`bundle`].
+pub fn platform_operator() -> Result<Value, serde_json::Error> {
+    let mut definition = derived(PlatformOperator::crd())?;
+    let schema = schema(&mut definition);
+    schema["description"] = json!("PlatformOperator is an OLM package, installed by its name.");
+    // As in OpenShift's own definition: the change that approved the API.
+    definition["metadata"]["annotations"] =
+        json!({"api-approved.openshift.io": "https://github.com/openshift/api/pull/1234"});
+    Ok(definition)
+}
+
 /// Every definition with the name of its file.
 ///
 /// # Errors
@@ -46,6 +60,7 @@ pub fn all() -> Result<Vec<(&'static str, Value)>, serde_json::Error> {
     Ok(vec![
         ("core.rukpak.io_bundles.yaml", bundle()?),
         ("core.rukpak.io_bundledeployments.yaml", bundle_deployment()?),
+        ("platform.openshift.io_platformoperators.yaml", platform_operator()?),
     ])
 }
 

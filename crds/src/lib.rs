@@ -1,12 +1,14 @@
-//! The words of the system: the API types of `core.rukpak.io/v1alpha1`, their conditions, names and validation.
+//! The words of the system: the API types of `core.rukpak.io/v1alpha1` and `platform.openshift.io/v1alpha1`, their
+//! conditions, names and validation.
 //!
-//! Source of every shape: RukPak v0.16.0. Fields that it does not have are optional and say so. No I/O here.
+//! Sources of the shapes: RukPak v0.16.0, and the platform operators of OpenShift 4.12. Fields that it does not have are optional and say so. No I/O here.
 
 pub mod bundle;
 pub mod bundle_deployment;
 pub mod condition;
 pub mod definition;
 pub mod names;
+pub mod platform_operator;
 pub mod source;
 pub mod template_hash;
 pub mod validate;
@@ -17,6 +19,10 @@ pub use bundle_deployment::{
     TemplateMetadata,
 };
 pub use condition::{Condition, ConditionStatus, Conditions};
+pub use platform_operator::{
+    ActiveBundleDeployment, ChosenSource, PlatformOperator, PlatformOperatorSpec, PlatformOperatorStatus,
+    PlatformPackage, UpgradePolicy,
+};
 pub use source::{
     Authorization, BundleSource, ConfigMapSource, GitRef, GitSource, HttpSource, ImageSource, LocalObjectReference,
     UploadSource,

@@ -21,11 +21,17 @@ pub fn image(name: &str) -> Result<ImageBuilder> {
     ImageBuilder::of_folder(&folder(name)?)
 }
 
+/// The files of a fixture as they are. Pairs of path and text.
+pub fn read(name: &str) -> Result<Vec<(String, String)>> {
+    let mut files = Vec::new();
+    collect(&folder(name)?, "", &mut files)?;
+    Ok(files)
+}
+
 /// The files of a fixture with names of its own: `example.rukpak.io` becomes `<suffix>.example.rukpak.io`, and
 /// `rukpak-example` becomes `rukpak-example-<suffix>`. Pairs of path and text, ready for an image, a repository, a ConfigMap.
 pub fn renamed(name: &str, suffix: &str) -> Result<Vec<(String, String)>> {
-    let mut files = Vec::new();
-    read(&folder(name)?, "", &mut files)?;
+    let mut files = read(name)?;
     for (_, text) in &mut files {
         *text = text.replace("example.rukpak.io", &format!("{suffix}.example.rukpak.io"));
         *text = text.replace("rukpak-example", &format!("rukpak-example-{suffix}"));
@@ -48,14 +54,14 @@ pub fn no_manifests_image() -> ImageBuilder {
     ImageBuilder::new([Layer::new([TarEntry::directory("manifests/")])])
 }
 
-fn read(folder: &Path, prefix: &str, files: &mut Vec<(String, String)>) -> Result<()> {
+fn collect(folder: &Path, prefix: &str, files: &mut Vec<(String, String)>) -> Result<()> {
     let listing = std::fs::read_dir(folder).with_context(|| format!("list {}", folder.display()))?;
     let mut children = listing.collect::<Result<Vec<_>, _>>()?;
     children.sort_by_key(std::fs::DirEntry::file_name);
     for child in children {
         let path = format!("{prefix}{}", child.file_name().to_string_lossy());
         if child.file_type()?.is_dir() {
-            read(&child.path(), &format!("{path}/"), files)?;
+            collect(&child.path(), &format!("{path}/"), files)?;
         } else {
             let text =
                 std::fs::read_to_string(child.path()).with_context(|| format!("read {}", child.path().display()))?;

@@ -8,10 +8,13 @@
 //! shared between tests, its clients are made anew for each.
 
 pub mod ca;
+pub mod catalog;
 pub mod faulty;
 pub mod fixtures;
 pub mod git;
 pub mod keeper;
+pub mod kubectl;
+pub mod kubelet;
 pub mod plane;
 pub mod process;
 pub mod registry;
@@ -21,8 +24,9 @@ pub mod verbs;
 pub mod world;
 
 pub use ca::{Leaf, TestCa};
+pub use catalog::{CatalogImage, CatalogServer, CatalogdServer, Documents};
 pub use faulty::{Fault, FaultyServer, Rule};
 pub use git::{GitServer, GitServerOptions, RepoBuilder, SshServer};
 pub use plane::{InstallOptions, Plane, PlaneOptions};
-pub use process::{ControllerOptions, Process, WebhookOptions};
+pub use process::{ControllerOptions, PlatformOptions, Process, WebhookOptions};
 pub use registry::{ImageBuilder, Layer, Registry, RegistryOptions};

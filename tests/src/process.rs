@@ -1,5 +1,8 @@
 //! The programs under test, run the way a cluster runs them: with the kubeconfig of their own ServiceAccount.
 
+mod deployed;
+mod platform;
+
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Mutex;
@@ -11,6 +14,9 @@ use crate::keeper::Kept;
 use crate::plane::Plane;
 use crate::plane::install::{CONTROLLER_ACCOUNT, SYSTEM_NAMESPACE, WEBHOOK_ACCOUNT};
 use crate::tools::{self, PATIENCE};
+
+pub use deployed::DeployedOptions;
+pub use platform::{PLATFORM_ACCOUNT, PlatformOptions};
 
 /// Where the manifests say that clients in the cluster find the content service.
 pub const CONTENT_URL: &str = "https://core.rukpak-system.svc";

@@ -51,6 +51,8 @@ pub struct WorldOptions {
     pub arguments: Vec<String>,
     /// Keep an audit log, see [`Plane::audit_log`].
     pub audit: bool,
+    /// What to install in place of the usual. All at once: the API server looks only now and then for kinds that owners may be of.
+    pub install: InstallOptions,
 }
 
 static WORLD: OnceCell<World> = OnceCell::const_new();
@@ -74,10 +76,10 @@ impl World {
 
     /// A world of one's own.
     pub async fn start_with(options: WorldOptions) -> Result<World> {
-        let WorldOptions { arguments, audit } = options;
+        let WorldOptions { arguments, audit, install } = options;
         let folder = tools::temp_folder("world")?;
         let plane = Plane::start_with(PlaneOptions { audit }).await?;
-        plane.install(&InstallOptions::default()).await?;
+        plane.install(&install).await?;
         let registry = Registry::start(RegistryOptions::default()).await?;
         let private_registry = Registry::start(RegistryOptions::private(USER, PASSWORD)).await?;
         let git = GitServer::start()?;

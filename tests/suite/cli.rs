@@ -1,12 +1,16 @@
 //! `rukpakctl` and a real registry: TLS by a private CA, logins from Docker's configuration, and how it ends when it cannot
-//! find out. And with a real cluster: K1 to K7 of the reference, in the modules.
+//! find out. And with a real cluster: K1 to K7 of the reference, catalogs and PlatformOperators, in the modules.
 
+#[path = "cli/catalog.rs"]
+mod catalog;
 #[path = "cli/content.rs"]
 mod content;
 #[path = "cli/hands.rs"]
 mod hands;
 #[path = "cli/run.rs"]
 mod run;
+#[path = "cli/status.rs"]
+mod status;
 
 use std::path::Path;
 use std::process::Command;

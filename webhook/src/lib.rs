@@ -28,7 +28,7 @@ pub const CONFIG_MAP_PATH: &str = "/validate-core-v1-configmap";
 pub const DEFINITION_PATH: &str = "/validate-crd";
 /// The Service in front of the webhook.
 pub const SERVICE: &str = "rukpak-webhook-service";
-/// The object that tells the API server about the webhook.
+/// The object that tells the API server about the webhook, unless a flag names another.
 pub const CONFIGURATION: &str = "rukpak-validating-webhook-configuration";
 /// The entry of [`CONFIGURATION`] for Bundles; in the manifests.
 pub const BUNDLE_WEBHOOK: &str = "vbundles.core.rukpak.io";

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use clap::{ArgAction, Parser, ValueEnum};
 
+use crate::CONFIGURATION;
 use crate::address::Address;
 
 const NAMESPACE_FILE: &str = "/var/run/secrets/kubernetes.io/serviceaccount/namespace";
@@ -36,6 +37,9 @@ pub struct Options {
     /// Secret in the system namespace that holds the self-made certificate
     #[arg(long, value_name = "NAME", default_value = "rukpak-webhook-certificate", conflicts_with = "cert_dir")]
     pub certificate_secret: String,
+    /// ValidatingWebhookConfiguration that leads here: the entry for ConfigMaps is kept there, and caBundle without --cert-dir
+    #[arg(long, value_name = "NAME", default_value = CONFIGURATION)]
+    pub webhook_configuration: String,
     /// Lifetime of a self-made certificate (like 90d or 1h30m); it is renewed after two thirds
     #[arg(long, value_name = "DURATION", default_value = "90d", value_parser = lifetime, conflicts_with = "cert_dir")]
     pub certificate_lifetime: Duration,
@@ -132,6 +136,7 @@ mod tests {
         ])
         .unwrap();
         assert_eq!(options.system_namespace(), "somewhere");
+        assert_eq!(options.webhook_configuration, CONFIGURATION);
         assert!(options.enable_http2);
         assert!(!Options::try_parse_from(["rukpak-webhook", "--enable-http2=false"]).unwrap().enable_http2);
         assert!(Options::try_parse_from(["rukpak-webhook", "--cert-dir=/certs", "--certificate-lifetime=1h"]).is_err());

@@ -27,7 +27,7 @@ use tokio_util::sync::CancellationToken;
 pub mod entry;
 
 use crate::health::Readiness;
-use crate::{CONFIGURATION, FIELD_MANAGER, chain};
+use crate::{FIELD_MANAGER, chain};
 use entry::{Exclusion, NAME_LABEL};
 
 /// First wait after a write; doubles up to [`PAUSE_MAX`].
@@ -39,6 +39,7 @@ const PAUSE_MAX: Duration = Duration::from_secs(30);
 pub struct Registrar {
     configurations: Api<DynamicObject>,
     namespaces: Api<Namespace>,
+    configuration: String,
     namespace: String,
     readiness: Arc<Readiness>,
     seen: Option<DynamicObject>,
@@ -53,7 +54,7 @@ pub struct Registrar {
 enum Error {
     #[error("cannot find out whether the API server knows matchConditions")]
     Ask(#[source] Box<kube::Error>),
-    #[error("cannot write the webhook for ConfigMaps to {CONFIGURATION}")]
+    #[error("cannot write the webhook for ConfigMaps to its configuration")]
     Write(#[source] Box<kube::Error>),
 }
 
@@ -65,13 +66,14 @@ impl Error {
 }
 
 impl Registrar {
-    /// For the ConfigMaps of `namespace`.
-    pub fn new(client: Client, namespace: String, readiness: Arc<Readiness>) -> Self {
+    /// For the ConfigMaps of `namespace`; the entry is kept in the webhook configuration of that name.
+    pub fn new(client: Client, configuration: String, namespace: String, readiness: Arc<Readiness>) -> Self {
         let kind = GroupVersionKind::gvk("admissionregistration.k8s.io", "v1", "ValidatingWebhookConfiguration");
         let resource = ApiResource::from_gvk_with_plural(&kind, "validatingwebhookconfigurations");
         Self {
             configurations: Api::all_with(client.clone(), &resource),
             namespaces: Api::all(client),
+            configuration,
             namespace,
             readiness,
             seen: None,
@@ -84,7 +86,7 @@ impl Registrar {
     /// Runs until `stop`.
     pub async fn run(mut self, stop: CancellationToken) {
         let mut changes = self.readiness.changes();
-        let seen = watcher::watch_object(self.configurations.clone(), CONFIGURATION).default_backoff();
+        let seen = watcher::watch_object(self.configurations.clone(), &self.configuration).default_backoff();
         let mut seen = std::pin::pin!(seen);
         loop {
             let is_due = self.is_due();
@@ -168,7 +170,7 @@ impl Registrar {
         parameters: &PatchParams,
     ) -> Result<DynamicObject, kube::Error> {
         let patch = entry::patch(webhooks(seen), wanted, seen.metadata.resource_version.as_deref());
-        self.configurations.patch(CONFIGURATION, parameters, &Patch::Merge(patch)).await
+        self.configurations.patch(&self.configuration, parameters, &Patch::Merge(patch)).await
     }
 
     /// A selector that matches nothing says nothing: so the log does.

@@ -91,7 +91,8 @@ pub async fn run(options: Options) -> Result<(), Error> {
 
     let client = client().await?;
     let namespace = options.system_namespace();
-    let registrar = Registrar::new(client.clone(), namespace.clone(), Arc::clone(&installed.readiness));
+    let (configuration, readiness) = (options.webhook_configuration.clone(), Arc::clone(&installed.readiness));
+    let registrar = Registrar::new(client.clone(), configuration, namespace.clone(), readiness);
     let mut registrar = tokio::spawn(registrar.run(stop.clone()));
     let mut keeper = keep_certificate(&options, client.clone(), &namespace, Arc::clone(&installed), stop.clone());
     let tls = Arc::new(server_config(Arc::clone(&installed.serving)).map_err(Error::Tls)?);
@@ -141,6 +142,7 @@ fn keep_certificate(
         names: service_names(SERVICE, namespace),
         namespace: namespace.to_owned(),
         secret: options.certificate_secret.clone(),
+        configuration: options.webhook_configuration.clone(),
         lifetime: options.certificate_lifetime,
     };
     tokio::spawn(Keeper::new(client, settings, installed).run(stop))

@@ -2,101 +2,48 @@
 
 #![allow(clippy::unwrap_used)] // helpers of tests are tests
 
-use std::collections::BTreeMap;
+#[path = "manifests/build.rs"]
+mod build;
+#[path = "manifests/openshift.rs"]
+mod openshift;
+#[path = "manifests/platform.rs"]
+mod platform;
+
 use std::path::{Path, PathBuf};
 
-use clap::Parser as _;
+use build::{Objects, build, documents, folder, get, keyed, manager, options, whole};
 use rukpak_webhook::certificates::service_names;
-use rukpak_webhook::options::Options;
 use rukpak_webhook::{BUNDLE_PATH, BUNDLE_WEBHOOK, CONFIGURATION, DEFINITION_PATH, DEFINITION_WEBHOOK, SERVICE};
 use serde_json::{Value, json};
-
-type Objects = BTreeMap<(String, String), Value>;
-
-fn folder() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../manifests")
-}
-
-fn documents(path: &Path) -> Vec<Value> {
-    let text = std::fs::read_to_string(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
-    serde_saphyr::from_multiple(&text).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
-}
-
-fn keyed(objects: impl IntoIterator<Item = Value>) -> Objects {
-    let mut keyed = Objects::new();
-    for object in objects {
-        let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
-        let key = (text(&object["kind"]), text(&object["metadata"]["name"]));
-        assert!(keyed.insert(key.clone(), object).is_none(), "{key:?} is there twice");
-    }
-    keyed
-}
-
-/// What kustomize makes of a folder, for the two fields that ours use outside of patches: resources and images.
-fn build(folder: &Path) -> Objects {
-    let [kustomization] = documents(&folder.join("kustomization.yaml")).try_into().expect("because it is one document");
-    let known = ["apiVersion", "kind", "resources", "images", "patches"];
-    assert!(kustomization.as_object().unwrap().keys().all(|key| known.contains(&key.as_str())), "{kustomization}");
-    let mut objects = Vec::new();
-    for resource in kustomization["resources"].as_array().unwrap() {
-        let path = folder.join(resource.as_str().unwrap());
-        if path.is_dir() {
-            objects.extend(build(&path).into_values());
-        } else {
-            objects.extend(documents(&path));
-        }
-    }
-    for image in kustomization["images"].as_array().into_iter().flatten() {
-        let part = |name: &str| image[name].as_str().unwrap();
-        for object in &mut objects {
-            let containers = object.pointer_mut("/spec/template/spec/containers").and_then(Value::as_array_mut);
-            for container in containers.into_iter().flatten().filter(|container| container["image"] == image["name"]) {
-                container["image"] = json!(format!("{}:{}", part("newName"), part("newTag")));
-            }
-        }
-    }
-    keyed(objects)
-}
-
-/// kustomize writes 0.0 as 0.
-fn whole(value: &Value) -> Value {
-    match value {
-        Value::Object(fields) => fields.iter().map(|(name, value)| (name.clone(), whole(value))).collect(),
-        Value::Array(items) => items.iter().map(whole).collect(),
-        Value::Number(number) => number.as_f64().map_or(Value::Null, |number| json!(number)),
-        other => other.clone(),
-    }
-}
 
 fn installed() -> Objects {
     keyed(documents(&folder().join("install.yaml")))
 }
 
-fn get<'a>(objects: &'a Objects, kind: &str, name: &str) -> &'a Value {
-    objects.get(&(kind.to_owned(), name.to_owned())).unwrap_or_else(|| panic!("no {kind} {name}"))
-}
-
-fn manager(deployment: &Value) -> &Value {
-    let containers = deployment["spec"]["template"]["spec"]["containers"].as_array().unwrap();
-    containers.iter().find(|container| container["name"] == "manager").unwrap()
-}
-
-#[test]
-fn install_yaml_is_the_self_signed_overlay() {
-    let (built, installed) = (build(&folder().join("overlays/self-signed")), installed());
-    assert_eq!(built.keys().collect::<Vec<_>>(), installed.keys().collect::<Vec<_>>(), "run manifests/render.sh");
-    for (key, object) in &built {
+/// Whether rendered objects are those of the overlay.
+fn assert_rendered(built: &Objects, rendered: &Objects) {
+    assert_eq!(built.keys().collect::<Vec<_>>(), rendered.keys().collect::<Vec<_>>(), "run manifests/render.sh");
+    for (key, object) in built {
         // Whole objects are too long to print.
-        assert!(whole(object) == whole(&installed[key]), "{key:?} differs: run manifests/render.sh");
+        assert!(whole(object) == whole(&rendered[key]), "{key:?} differs: run manifests/render.sh");
     }
 }
 
 #[test]
+fn install_yaml_is_the_self_signed_overlay() {
+    assert_rendered(&build(&folder().join("overlays/self-signed")), &installed());
+}
+
+#[test]
 fn definitions_are_the_generated_ones() {
-    for file in ["core.rukpak.io_bundles.yaml", "core.rukpak.io_bundledeployments.yaml"] {
+    for (to, file) in [
+        ("base/crds", "core.rukpak.io_bundles.yaml"),
+        ("base/crds", "core.rukpak.io_bundledeployments.yaml"),
+        ("base/platform/crds", "platform.openshift.io_platformoperators.yaml"),
+    ] {
         let read = |path: PathBuf| std::fs::read_to_string(path).unwrap();
         let generated = read(folder().join("../crds/generated").join(file));
-        assert!(generated == read(folder().join("base/crds").join(file)), "{file} is out of date: run `make crds`");
+        assert!(generated == read(folder().join(to).join(file)), "{file} is out of date: run `make crds`");
     }
 }
 
@@ -237,11 +184,4 @@ fn the_cert_manager_overlay_lines_up() {
     let arguments = |deployment: &Value| manager(deployment)["args"].as_array().unwrap().clone();
     let of_base = arguments(get(&base, "Deployment", "rukpak-webhooks"));
     assert!(arguments(&deployment).starts_with(&of_base));
-}
-
-/// The webhook's own reading of the arguments in its Deployment.
-fn options(deployment: &Value) -> Options {
-    let arguments = manager(deployment)["args"].as_array().unwrap().iter().map(|argument| argument.as_str().unwrap());
-    Options::try_parse_from(std::iter::once("rukpak-webhook").chain(arguments))
-        .unwrap_or_else(|error| panic!("{error}"))
 }

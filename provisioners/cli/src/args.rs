@@ -1,21 +1,26 @@
 //! The flags.
 
+mod catalog;
 mod cluster;
 mod limits;
+mod trust;
 
 use std::ffi::OsString;
-use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use rukpak_content::Limits;
 
 use crate::format::Format;
+pub use catalog::{
+    AnswerForm, CatalogCommand, GraphArgs, ListArgs, PlaceArgs, ShowArgs, StatusArgs, ValidateCatalogArgs,
+};
 pub use cluster::{ContentArgs, RunArgs, ServiceArgs};
 use limits::LimitArgs;
+pub use trust::TrustArgs;
 
 const EXIT_CODES: &str = "Exit codes: 0 yes, 1 no (what is wrong is said), 2 could not find out (also: wrong flags)";
 
-/// Renders and validates bundles without a cluster, and puts folders on one
+/// Renders and validates bundles and looks into catalogs without a cluster, puts folders on one, and says how it is
 #[derive(Parser, Debug)]
 #[command(name = "rukpakctl", version, max_term_width = 120, after_help = EXIT_CODES)]
 struct Cli {
@@ -34,6 +39,11 @@ pub enum Command {
     Run(RunArgs),
     /// Print the names of the files that a Bundle of the cluster holds, or write the files to a folder
     Content(ContentArgs),
+    /// Look into a catalog of packages, without a cluster
+    #[command(subcommand)]
+    Catalog(CatalogCommand),
+    /// Print how the PlatformOperators of the cluster are
+    Status(StatusArgs),
     /// Print the version
     Version,
 }
@@ -92,12 +102,9 @@ pub struct SourceArgs {
     /// Format of the bundle [default: registry+v1 if it has metadata/, else plain+v0]
     #[arg(long, value_name = "FORMAT")]
     pub format: Option<Format>,
-    /// CA certificates (PEM) for the registry, beside the system's; may be repeated
-    #[arg(long, value_name = "FILE")]
-    pub ca_file: Vec<PathBuf>,
-    /// Registry (host or host:port) to speak to without TLS; credentials go to it in the clear; may be repeated
-    #[arg(long, value_name = "REGISTRY")]
-    pub plain_http_registry: Vec<String>,
+    /// How its registry is spoken to.
+    #[command(flatten)]
+    pub trust: TrustArgs,
     #[command(flatten)]
     limits: LimitArgs,
 }

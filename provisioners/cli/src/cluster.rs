@@ -7,13 +7,13 @@ use std::time::Duration;
 
 use futures::StreamExt as _;
 use k8s_openapi::api::core::v1::{Endpoints, Pod, Secret};
-use kube::api::{Patch, PatchParams};
+use kube::api::{ListParams, Patch, PatchParams};
 use kube::config::InferConfigError;
 use kube::core::Status;
 use kube::runtime::{WatchStreamExt as _, watcher};
 use kube::{Api, Client, Config, ResourceExt as _};
 use rukpak_crds::names::{OWNER_KIND, OWNER_KIND_VALUE, OWNER_NAME};
-use rukpak_crds::{Bundle, BundleDeployment, BundleSpec, condition};
+use rukpak_crds::{Bundle, BundleDeployment, BundleSpec, PlatformOperator, condition};
 
 /// The field manager of what is applied. Its name is upstream's.
 const FIELD_MANAGER: &str = "rukpakctl";
@@ -97,6 +97,12 @@ impl Cluster {
     /// The Pods of a namespace.
     pub fn pods(&self, namespace: &str) -> Api<Pod> {
         Api::namespaced(self.client.clone(), namespace)
+    }
+
+    /// All PlatformOperators. A cluster without the kind refuses with 404.
+    pub async fn platform_operators(&self) -> Result<Vec<PlatformOperator>, Error> {
+        let all: Api<PlatformOperator> = Api::all(self.client.clone());
+        Ok(all.list(&ListParams::default()).await?.items)
     }
 
     /// Makes the BundleDeployment so. What others wrote beside our fields stays.

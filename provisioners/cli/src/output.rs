@@ -47,10 +47,15 @@ pub fn yaml(out: &mut dyn Write, objects: &[Object]) -> io::Result<()> {
     Ok(())
 }
 
+/// Writes an answer as JSON.
+pub fn pretty(out: &mut dyn Write, answer: &impl serde::Serialize) -> io::Result<()> {
+    serde_json::to_writer_pretty(&mut *out, answer)?;
+    out.write_all(b"\n")
+}
+
 /// Writes objects as one JSON array.
 pub fn json(out: &mut dyn Write, objects: &[Object]) -> io::Result<()> {
-    serde_json::to_writer_pretty(&mut *out, objects)?;
-    out.write_all(b"\n")
+    pretty(out, &objects)
 }
 
 #[cfg(test)]

@@ -1,7 +1,6 @@
 //! Where a bundle comes from: a folder, an archive or an image, all read by the rules of the cluster.
 
 mod archive;
-mod credentials;
 mod folder;
 mod image;
 pub mod pack;
@@ -16,8 +15,7 @@ use rukpak_content::{BundleTree, Limits, Node, RelativePath, Tree as _};
 use rukpak_source::{Stage, stage};
 
 use crate::args::SourceArgs;
-
-pub use credentials::Error as CredentialsError;
+use crate::registries;
 
 /// The folders that the formats look at.
 const CONTENT: [&str; 2] = ["manifests", "metadata"];
@@ -55,9 +53,9 @@ pub enum Error {
         /// Why it cannot be pulled.
         source: Box<rukpak_source::image::Error>,
     },
-    /// The logins cannot be read.
-    #[error("read logins for registries")]
-    Credentials(#[from] credentials::Error),
+    /// No registry can be asked.
+    #[error(transparent)]
+    Registries(#[from] registries::Error),
     /// A file or folder cannot be read.
     #[error("read {path}")]
     Read {

@@ -36,6 +36,8 @@ pub struct Options {
     pub content_address: Address,
     /// Who keeps the content service's certificate.
     pub content_certificates: ContentCertificates,
+    /// The Secret with it, in the system namespace.
+    pub content_certificate_secret: String,
     /// How long a certificate of the content service lives that we make.
     pub content_certificate_lifetime: Duration,
     /// CA certificates for registries and git servers, beside the system's.
@@ -118,9 +120,12 @@ struct Args {
     /// Address of the content service, over HTTPS: host:port, :port, or 0 for none
     #[arg(long, value_name = "ADDRESS", default_value = ":8443")]
     content_bind_address: Address,
-    /// Who keeps the certificate of the content service, in Secret core-cert
+    /// Who keeps the certificate of the content service
     #[arg(long, value_name = "WHO", value_enum, default_value_t)]
     content_certificates: ContentCertificates,
+    /// Secret in the system namespace with the certificate of the content service
+    #[arg(long, value_name = "NAME", default_value = "core-cert")]
+    content_certificate_secret: String,
     /// How long a certificate of the content service lives that is made here; it is renewed after two thirds of that
     #[arg(long, value_name = "DURATION", default_value = "2160h", value_parser = lifetime)]
     content_certificate_lifetime: Duration,
@@ -226,6 +231,7 @@ impl From<Args> for Options {
             external_url: args.http_external_address,
             content_address: args.content_bind_address,
             content_certificates: args.content_certificates,
+            content_certificate_secret: args.content_certificate_secret,
             content_certificate_lifetime: args.content_certificate_lifetime,
             registries_conf: args.registries_conf.filter(|file| !file.as_os_str().is_empty()),
             source_ca_files: args.source_ca_file,
@@ -233,7 +239,7 @@ impl From<Args> for Options {
             bundle_certificates: args.bundle_cert_provider,
             bundle_certificate_lifetime: args.bundle_cert_lifetime,
             strict_crd_upgrades: args.strict_crd_upgrade_safety,
-            system_namespace: system_namespace(args.system_namespace),
+            system_namespace: system_namespace(args.system_namespace, DEFAULT_NAMESPACE),
             leader_election,
             storage_dir: args.provisioner_storage_dir,
             upload_dir: args.upload_storage_dir,
@@ -249,18 +255,20 @@ impl From<Args> for Options {
 }
 
 impl LogFormat {
-    fn for_stderr() -> Self {
+    /// Text for people who look on, JSON for machines.
+    pub(crate) fn for_stderr() -> Self {
         if std::io::IsTerminal::is_terminal(&std::io::stderr()) { Self::Text } else { Self::Json }
     }
 }
 
-fn system_namespace(flag: String) -> String {
+/// What the flag says, else the Pod's namespace, else `usual`.
+pub(crate) fn system_namespace(flag: String, usual: &str) -> String {
     let of_pod = || fs::read_to_string(NAMESPACE_FILE).ok().map(|text| text.trim().to_owned());
-    Some(flag).filter(|name| !name.is_empty()).or_else(of_pod).unwrap_or_else(|| DEFAULT_NAMESPACE.to_owned())
+    Some(flag).filter(|name| !name.is_empty()).or_else(of_pod).unwrap_or_else(|| usual.to_owned())
 }
 
 /// Upstream's logger also takes a number: the higher, the more is said.
-fn level(text: String) -> String {
+pub(crate) fn level(text: String) -> String {
     match text.parse::<u32>() {
         Ok(0) => "info".to_owned(),
         Ok(_) => "debug".to_owned(),
@@ -269,7 +277,7 @@ fn level(text: String) -> String {
 }
 
 /// Reads what Go's `time.ParseDuration` reads: `1m30s`, `500ms`, `0`.
-fn duration(text: &str) -> Result<Duration, String> {
+pub(crate) fn duration(text: &str) -> Result<Duration, String> {
     if text == "0" {
         return Ok(Duration::ZERO);
     }

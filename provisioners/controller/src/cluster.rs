@@ -65,7 +65,13 @@ impl Error {
 
     /// Whether the same request may succeed later without anybody changing anything.
     pub fn is_transient(&self) -> bool {
-        matches!(self.code(), 0 | 408 | 429 | 500 | 502 | 503 | 504) || self.is_termination()
+        matches!(self.code(), 0 | 408 | 429 | 500 | 502 | 503 | 504) || self.is_termination() || self.is_new_owner()
+    }
+
+    /// Whether the API server does not know yet that objects of a new kind can be owners: its admission looks for new kinds
+    /// every 30 s.
+    fn is_new_owner(&self) -> bool {
+        matches!(self, Self::Refused(status) if status.code == 403 && status.message.contains("cannot find RESTMapping"))
     }
 
     /// Whether the namespace or the definition that the object needs is on its way out.

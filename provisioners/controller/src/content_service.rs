@@ -57,6 +57,7 @@ pub async fn run(listener: TcpListener, depot: Arc<Depot>, options: Options, con
     let keeper = Keeper::new(
         context.client.clone(),
         &context.system_namespace,
+        options.content_certificate_secret,
         options.content_certificate_lifetime,
         options.content_certificates,
     );

@@ -1,7 +1,7 @@
 //! The provisioners. The only crate with watches and writes: everything it decides is decided by a pure crate below it.
 //!
-//! [`run`] is the process; [`bundle`] and [`deployment`] are the two reconcilers, each a table of contents over the
-//! files beside it.
+//! Two programs. `rukpak-controller`: [`run`] is the process; [`bundle`] and [`deployment`] are the two reconcilers, each a
+//! table of contents over the files beside it. `rukpak-platform`: [`platform`]. [`process`] is what they share.
 
 pub mod args;
 pub mod bundle;
@@ -11,7 +11,9 @@ pub mod context;
 pub mod deployment;
 pub mod error;
 pub mod format;
+pub mod platform;
 pub mod probes;
+pub mod process;
 pub mod run;
 pub mod status;
 pub mod watch;

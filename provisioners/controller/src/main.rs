@@ -2,21 +2,13 @@
 
 use std::io;
 use std::process::ExitCode;
-use std::time::Duration;
 
-use anyhow::Context as _;
-use rukpak_controller::args::{LogFormat, Options};
+use rukpak_controller::args::Options;
 use rukpak_controller::error::Chain;
-use tracing_subscriber::EnvFilter;
+use rukpak_controller::{process, run};
 
 /// The hidden subcommand that git fetches run in. See `rukpak_source::git`.
 const GIT_CHILD: &str = "git-child";
-
-/// Threads that run reconcilers: they wait for the network nearly always.
-const WORKERS: usize = 2;
-/// Threads for disk, inflate and parsing at most; they end when there is nothing to do.
-const BLOCKING_THREADS: usize = 32;
-const BLOCKING_KEEP_ALIVE: Duration = Duration::from_secs(2);
 
 fn main() -> ExitCode {
     // Before flags and runtime: the child sets limits for its process and must be the only thread.
@@ -24,40 +16,12 @@ fn main() -> ExitCode {
         return rukpak_source::git::child::main(io::stdin(), io::stdout());
     }
     let options = Options::parse();
-    match start(options) {
+    let (format, filter) = (options.log_format, options.log_filter.clone());
+    match process::block_on(format, &filter, run::run(options)) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("error: {}", Chain(error.as_ref()));
+            eprintln!("error: {}", Chain(&error));
             ExitCode::FAILURE
         }
     }
-}
-
-fn start(options: Options) -> anyhow::Result<()> {
-    log_to_stderr(&options)?;
-    rustls::crypto::ring::default_provider()
-        .install_default()
-        .map_err(|_| anyhow::anyhow!("a second TLS provider is installed"))?;
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(WORKERS)
-        .max_blocking_threads(BLOCKING_THREADS)
-        .thread_keep_alive(BLOCKING_KEEP_ALIVE)
-        .enable_all()
-        .build()
-        .context("start the threads of the runtime")?;
-    let ended = runtime.block_on(rukpak_controller::run::run(options));
-    // A pull that is under way holds nothing that matters.
-    runtime.shutdown_background();
-    Ok(ended?)
-}
-
-fn log_to_stderr(options: &Options) -> anyhow::Result<()> {
-    let filter = EnvFilter::try_new(&options.log_filter)
-        .with_context(|| format!("--log-level={}: write a level such as info or debug", options.log_filter))?;
-    let lines = tracing_subscriber::fmt().with_env_filter(filter).with_writer(io::stderr);
-    match options.log_format {
-        LogFormat::Json => lines.json().flatten_event(true).init(),
-        LogFormat::Text => lines.init(),
-    }
-    Ok(())
 }

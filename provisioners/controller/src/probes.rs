@@ -1,13 +1,15 @@
 //! `/healthz`, `/readyz` and `/metrics`.
 //!
 //! Alive means that the runtime answers. Ready means what it says: the API types are served, the watches have seen
-//! everything once, and the content store can be written to.
+//! everything once, and the content store, where there is one, can be written to.
 
 mod metrics;
 
 use std::fmt::Write as _;
 use std::io;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use axum::Router;
 use axum::extract::State;
@@ -16,7 +18,7 @@ use axum::routing::get;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
-pub use metrics::{Kind, Outcome, count, render};
+pub use metrics::{Kind, Outcome, count, render, set_platform_operators};
 
 /// What must hold before the process is ready.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -58,9 +60,11 @@ impl Readiness {
         self.state.lock().unwrap_or_else(PoisonError::into_inner).caches = state;
     }
 
-    fn checks(&self, store: Result<(), String>) -> [(Check, Result<(), String>); 3] {
+    fn checks(&self, store: Option<Result<(), String>>) -> Vec<(Check, Result<(), String>)> {
         let facts = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        [(Check::Definitions, facts.definitions.clone()), (Check::Caches, facts.caches.clone()), (Check::Store, store)]
+        let mut checks = vec![(Check::Definitions, facts.definitions.clone()), (Check::Caches, facts.caches.clone())];
+        checks.extend(store.map(|store| (Check::Store, store)));
+        checks
     }
 }
 
@@ -80,9 +84,22 @@ impl Check {
     }
 }
 
-/// `/healthz` and `/readyz`.
-pub fn health(readiness: Arc<Readiness>, store: Arc<rukpak_store::Store>) -> Router {
-    Router::new().route("/healthz", get(async || "ok")).route("/readyz", get(ready)).with_state((readiness, store))
+/// Asks until the API types are served. By requests, not a watch: while the types are not served there is nothing to watch.
+pub(crate) async fn until_served<F>(readiness: &Readiness, hint: &str, ask: impl Fn() -> F)
+where
+    F: Future<Output = Result<(), kube::Error>>,
+{
+    const PAUSE: Duration = Duration::from_secs(2);
+    while let Err(error) = ask().await {
+        readiness.definitions(Err(format!("{error}; {hint}")));
+        tokio::time::sleep(PAUSE).await;
+    }
+    readiness.definitions(Ok(()));
+}
+
+/// `/healthz` and `/readyz`. `stage` is the folder where bundles are staged, if the process has one.
+pub fn health(readiness: Arc<Readiness>, stage: Option<PathBuf>) -> Router {
+    Router::new().route("/healthz", get(async || "ok")).route("/readyz", get(ready)).with_state((readiness, stage))
 }
 
 /// `/metrics`, in Prometheus' text form.
@@ -99,17 +116,22 @@ pub async fn serve(listener: TcpListener, router: Router, stop: CancellationToke
     axum::serve(listener, router).with_graceful_shutdown(stop.cancelled_owned()).await
 }
 
-type Shared = (Arc<Readiness>, Arc<rukpak_store::Store>);
+type Shared = (Arc<Readiness>, Option<PathBuf>);
 
-async fn ready(State((readiness, store)): State<Shared>) -> (StatusCode, String) {
-    let usable = tokio::task::spawn_blocking(move || try_store(&store)).await;
-    let usable = usable.unwrap_or_else(|error| Err(error.to_string()));
+async fn ready(State((readiness, stage)): State<Shared>) -> (StatusCode, String) {
+    let usable = match stage {
+        Some(folder) => {
+            let tried = tokio::task::spawn_blocking(move || try_store(&folder)).await;
+            Some(tried.unwrap_or_else(|error| Err(error.to_string())))
+        }
+        None => None,
+    };
     answer(&readiness.checks(usable))
 }
 
 /// Makes and removes a file where bundles are staged.
-fn try_store(store: &rukpak_store::Store) -> Result<(), String> {
-    let file = store.stage_dir().join("ready");
+fn try_store(stage: &Path) -> Result<(), String> {
+    let file = stage.join("ready");
     let shown = |error: io::Error| format!("write {}: {error}", file.display());
     std::fs::write(&file, b"").map_err(shown)?;
     std::fs::remove_file(&file).or_else(|error| match error.kind() {
@@ -143,12 +165,12 @@ mod tests {
     #[test]
     fn ready_is_everything_at_once() {
         let readiness = Readiness::new();
-        assert_eq!(answer(&readiness.checks(Ok(()))).0, StatusCode::SERVICE_UNAVAILABLE);
+        assert_eq!(answer(&readiness.checks(Some(Ok(())))).0, StatusCode::SERVICE_UNAVAILABLE);
         readiness.definitions(Ok(()));
         readiness.caches(Ok(()));
-        assert_eq!(answer(&readiness.checks(Ok(()))).0, StatusCode::OK);
+        assert_eq!(answer(&readiness.checks(Some(Ok(())))).0, StatusCode::OK);
         readiness.definitions(Err("bundles.core.rukpak.io is not served".into()));
-        let (status, text) = answer(&readiness.checks(Ok(())));
+        let (status, text) = answer(&readiness.checks(Some(Ok(()))));
         assert_eq!(status, StatusCode::SERVICE_UNAVAILABLE);
         assert_eq!(text, "[-]definitions failed: bundles.core.rukpak.io is not served\n[+]caches ok\n[+]store ok\n");
     }
@@ -156,9 +178,9 @@ mod tests {
     #[test]
     fn a_store_that_cannot_be_written_is_not_ready() {
         let root = tempfile::tempdir().unwrap();
-        let store = rukpak_store::Store::open(root.path()).unwrap();
-        assert_eq!(try_store(&store), Ok(()));
-        std::fs::remove_dir_all(store.stage_dir()).unwrap();
-        assert!(try_store(&store).unwrap_err().contains("ready"));
+        let stage = root.path().join("tmp");
+        assert!(try_store(&stage).unwrap_err().contains("ready"));
+        std::fs::create_dir(&stage).unwrap();
+        assert_eq!(try_store(&stage), Ok(()));
     }
 }

@@ -9,7 +9,7 @@ mod name;
 
 use std::io::{self, Read};
 
-use rukpak_content::LimitExceeded;
+use rukpak_content::{LimitExceeded, RelativePath};
 
 use crate::stage;
 use crate::{Stage, Staged};
@@ -101,6 +101,21 @@ impl Error {
 ///
 /// Bytes behind the end mark are left in `reader`. After an error the stage holds part of the archive.
 pub fn read_tar(reader: &mut dyn Read, stage: &mut Stage, dialect: Dialect) -> Result<(), Error> {
+    read(reader, &mut Unpacker { stage, dialect, only: None })
+}
+
+/// Reads a layer as [`read_tar`] does, yet of its files only those below `folder`, whichever it is.
+///
+/// What is neither a file nor a folder there becomes a barrier, so that a caller can refuse what no later layer hides.
+pub(crate) fn read_folder_of_layer(
+    reader: &mut dyn Read,
+    stage: &mut Stage,
+    folder: &RelativePath,
+) -> Result<(), Error> {
+    read(reader, &mut Unpacker { stage, dialect: Dialect::Layer, only: Some(folder) })
+}
+
+fn read(reader: &mut dyn Read, unpacker: &mut Unpacker<'_>) -> Result<(), Error> {
     let mut archive = tar::Archive::new(reader);
     let mut extensions = Extensions::default();
     // Raw: the crate would read a long name of any length into memory.
@@ -111,7 +126,7 @@ pub fn read_tar(reader: &mut dyn Read, stage: &mut Stage, dialect: Dialect) -> R
         }
         let extensions = std::mem::take(&mut extensions);
         let header = entry::Header::new(&entry, &extensions)?;
-        Unpacker { stage: &mut *stage, dialect }.apply(&header, &mut entry)?;
+        unpacker.apply(&header, &mut entry)?;
     }
     extensions.finish()
 }
@@ -119,11 +134,13 @@ pub fn read_tar(reader: &mut dyn Read, stage: &mut Stage, dialect: Dialect) -> R
 struct Unpacker<'a> {
     stage: &'a mut Stage,
     dialect: Dialect,
+    /// Nothing but this folder, and what decides whether it is one.
+    only: Option<&'a RelativePath>,
 }
 
 impl Unpacker<'_> {
     fn apply(&mut self, header: &entry::Header, body: &mut dyn Read) -> Result<(), Error> {
-        let name = match name::read(&header.name, self.dialect)? {
+        let name = match self.read_name(&header.name)? {
             Name::Root if header.kind == Kind::Directory => return Ok(()),
             Name::Root => return Err(Error::Header { entry: header.shown(), what: "the root is not a folder" }),
             Name::Skipped => return Ok(()),
@@ -134,11 +151,16 @@ impl Unpacker<'_> {
         }
         if self.dialect == Dialect::Layer {
             match name::whiteout(&name.path)? {
-                Some(Whiteout::One(path)) => return Ok(self.stage.whiteout(&path)?),
-                Some(Whiteout::Folder(folder)) => return Ok(self.stage.whiteout_children(folder.as_ref())?),
-                Some(Whiteout::Reserved) => return Ok(()),
+                Some(Whiteout::One(path)) if self.wants(&path) => return Ok(self.stage.whiteout(&path)?),
+                Some(Whiteout::Folder(folder)) if folder.as_ref().is_none_or(|folder| self.wants(folder)) => {
+                    return Ok(self.stage.whiteout_children(folder.as_ref())?);
+                }
+                Some(_) => return Ok(()),
                 None => {}
             }
+        }
+        if !self.wants(&name.path) {
+            return Ok(());
         }
         match header.kind {
             Kind::Directory => self.stage.add_directory(&name.path)?,
@@ -151,6 +173,19 @@ impl Unpacker<'_> {
         Ok(())
     }
 
+    fn read_name(&self, raw: &[u8]) -> Result<Name, Error> {
+        match self.only {
+            None => name::read(raw, self.dialect),
+            Some(folder) => name::read_below(raw, folder),
+        }
+    }
+
+    /// Whether `path` lies in the folder that is wanted, or the folder in it.
+    fn wants(&self, path: &RelativePath) -> bool {
+        let within = |path: &RelativePath, folder: &RelativePath| path == folder || path.strip(folder).is_some();
+        self.only.is_none_or(|folder| within(path, folder) || within(folder, path))
+    }
+
     /// A link is never followed. Below the content folders one that leaves the tree is refused, so that nobody wonders where
     /// its file went.
     fn symbolic_link(&mut self, name: &name::Path, header: &entry::Header) -> Result<(), Error> {
@@ -161,7 +196,7 @@ impl Unpacker<'_> {
     }
 
     fn hard_link(&mut self, name: &name::Path, header: &entry::Header) -> Result<(), Error> {
-        let target = match name::read(&header.target, self.dialect) {
+        let target = match self.read_name(&header.target) {
             Ok(Name::Path(target)) => Some(target.path),
             Err(_) if name.strict => {
                 return Err(Error::Link { entry: header.shown(), target: header.shown_target() });

@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use http::{HeaderValue, StatusCode, header};
+use http::{HeaderName, HeaderValue, StatusCode, header};
 use reqwest::redirect::Policy;
 use reqwest::{Certificate, Client, ClientBuilder, Response};
 use url::Url;
@@ -44,6 +44,8 @@ pub(crate) struct Request<'a> {
     pub(crate) url: Url,
     pub(crate) accept: &'a str,
     pub(crate) authorization: Option<HeaderValue>,
+    /// A condition that the answer depends on.
+    pub(crate) condition: Option<(HeaderName, HeaderValue)>,
 }
 
 /// Why there is no answer.
@@ -94,11 +96,14 @@ fn builder(settings: Settings<'_>) -> ClientBuilder {
 
 /// Sends a GET and follows redirects. Credentials stay with the origin they were meant for; TLS is not given up.
 pub(crate) async fn get(client: &Client, request: Request<'_>) -> Result<Response, GetError> {
-    let Request { mut url, accept, mut authorization } = request;
+    let Request { mut url, accept, mut authorization, condition } = request;
     for _ in 0..=MAXIMUM_REDIRECTS {
         let mut builder = client.get(url.clone()).header(header::ACCEPT, accept);
         if let Some(authorization) = &authorization {
             builder = builder.header(header::AUTHORIZATION, authorization.clone());
+        }
+        if let Some((name, value)) = &condition {
+            builder = builder.header(name, value);
         }
         let failed = |source: reqwest::Error| GetError::Request { host: host(&url), source: source.without_url() };
         let response = builder.send().await.map_err(failed)?;

@@ -6,6 +6,7 @@
 mod download;
 mod error;
 mod request;
+mod stream;
 
 use std::fmt;
 use std::path::PathBuf;
@@ -18,6 +19,7 @@ use tokio::task::spawn_blocking;
 pub use download::Download;
 pub use error::{Class, Error};
 pub use request::Request;
+pub use stream::{Incoming, Opened};
 
 use crate::client::{self, Settings, Trust};
 use crate::{Stage, tarball};
@@ -119,18 +121,21 @@ impl Fetcher {
             .map_err(|error| Error::unpack(error, url))
     }
 
-    async fn receive_in_time(&self, request: &Request, algorithm: Algorithm) -> Result<Download, Error> {
-        let own;
-        let client = match (request.skips_verification(), request.extra_ca_pem()) {
-            (true, _) => &self.careless,
-            (false, []) => &self.careful,
+    /// The client that `request` asks for. Clones of a client share its connections.
+    fn client(&self, request: &Request) -> Result<Client, Error> {
+        match (request.skips_verification(), request.extra_ca_pem()) {
+            (true, _) => Ok(self.careless.clone()),
+            (false, []) => Ok(self.careful.clone()),
             (false, pem) => {
                 let both = [&self.options.extra_ca_pem, &b"\n"[..], pem].concat();
-                own = client::build(settings(&self.options, &both, Trust::KnownAuthorities))?;
-                &own
+                Ok(client::build(settings(&self.options, &both, Trust::KnownAuthorities))?)
             }
-        };
-        let received = download::receive(client, request, &self.options, algorithm);
+        }
+    }
+
+    async fn receive_in_time(&self, request: &Request, algorithm: Algorithm) -> Result<Download, Error> {
+        let client = self.client(request)?;
+        let received = download::receive(&client, request, &self.options, algorithm);
         self.in_time(request.shown(), received).await
     }
 

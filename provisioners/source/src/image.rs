@@ -4,6 +4,7 @@
 //! [`Puller::resolve`] and [`Puller::fetch`].
 
 mod authorization;
+mod config;
 mod credentials;
 mod error;
 mod layer;
@@ -15,14 +16,14 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use oci_client::Reference;
-use rukpak_content::{Digest, Limit, LimitExceeded, Limits};
+use rukpak_content::{Digest, Limit, LimitExceeded, Limits, RelativePath};
 
 pub use credentials::{Credentials, PullSecretError};
 pub use error::{Class, Error};
 
-use crate::Stage;
+use crate::{Stage, Staged, stage};
 use authorization::Authorization;
-use manifest::Layer;
+use manifest::{ConfigDescriptor, Layer};
 use session::Session;
 use transport::Transport;
 
@@ -77,6 +78,7 @@ pub struct ResolvedImage {
     digest: Digest,
     manifest_digest: Digest,
     layers: Vec<Layer>,
+    config: ConfigDescriptor,
     authorization: Option<Authorization>,
 }
 
@@ -131,10 +133,45 @@ impl Puller {
 
     /// Fetches the layers and applies them in order. Every byte is checked against the manifest's digests and sizes.
     pub async fn fetch(&self, image: &ResolvedImage, credentials: &Credentials) -> Result<Stage, Error> {
+        let stage = || Stage::new_in(&self.stage_dir, &self.limits);
+        self.fetch_into(stage, image, None, credentials).await
+    }
+
+    /// Like [`Puller::fetch`] for the files of one folder: only they are spooled and count against the limits on trees. The paths
+    /// are relative to the folder.
+    ///
+    /// Any folder of the image will do. A link or a device in it that no later layer hides is refused, since what lies behind it
+    /// would be missed without a word.
+    pub async fn fetch_folder(
+        &self,
+        image: &ResolvedImage,
+        folder: &RelativePath,
+        credentials: &Credentials,
+    ) -> Result<Stage, Error> {
+        let stage = || Stage::unpacked_in(&self.stage_dir, &self.limits);
+        let stage = self.fetch_into(stage, image, Some(folder), credentials).await?;
+        let above = std::iter::successors(folder.parent(), RelativePath::parent);
+        let blocked = above.filter(|path| stage.get(path) == Some(Staged::Barrier)).last();
+        let blocked = blocked.as_ref().or_else(|| stage.barrier_in(folder));
+        if let Some(path) = blocked {
+            return Err(Error::NotAFile { reference: image.reference(), path: path.clone() });
+        }
+        let missing = || Error::NoFolder { reference: image.reference(), folder: folder.clone() };
+        stage.subtree(folder).ok_or_else(missing)
+    }
+
+    async fn fetch_into(
+        &self,
+        stage: impl FnOnce() -> Result<Stage, stage::Error>,
+        image: &ResolvedImage,
+        only: Option<&RelativePath>,
+        credentials: &Credentials,
+    ) -> Result<Stage, Error> {
         let place = image.reference();
         let most = self.limits.download_bytes;
         Limit::DownloadBytes.check(image.download_bytes(), most, || place.clone())?;
-        self.in_time(&place, self.fetch_layers(image, credentials)).await
+        let stage = stage().map_err(Error::Stage)?;
+        self.in_time(&place, self.fetch_layers(stage, image, only, credentials)).await
     }
 
     async fn resolve_parsed(&self, reference: &Reference, credentials: &Credentials) -> Result<ResolvedImage, Error> {
@@ -145,18 +182,24 @@ impl Puller {
             digest: found.digest,
             manifest_digest: found.manifest_digest,
             layers: found.layers,
+            config: found.config,
             authorization: session.into_authorization(),
         })
     }
 
-    async fn fetch_layers(&self, image: &ResolvedImage, credentials: &Credentials) -> Result<Stage, Error> {
+    async fn fetch_layers(
+        &self,
+        mut stage: Stage,
+        image: &ResolvedImage,
+        only: Option<&RelativePath>,
+        credentials: &Credentials,
+    ) -> Result<Stage, Error> {
         let reference = &image.reference;
         let mut session = Session::new(&self.transport, reference, credentials, image.authorization.clone());
-        let mut stage = Stage::new_in(&self.stage_dir, &self.limits).map_err(Error::Stage)?;
         let mut unpacked_bytes = 0;
         for layer in &image.layers {
-            let body = session.blob(&layer.digest).await?;
-            let (next, produced_bytes) = layer::apply(body, reference, layer, stage, unpacked_bytes).await?;
+            let body = session.layer(&layer.digest).await?;
+            let (next, produced_bytes) = layer::apply(body, reference, layer, stage, unpacked_bytes, only).await?;
             stage = next;
             unpacked_bytes += produced_bytes;
         }

@@ -74,8 +74,16 @@ pub enum Staged {
 impl Stage {
     /// An empty tree whose bodies will lie in a nameless file in `folder`.
     pub fn new_in(folder: &Path, limits: &Limits) -> Result<Self, Error> {
-        let spool =
-            Spool::new_in(folder).map_err(|source| Error::Create { folder: folder.display().to_string(), source })?;
+        Self::on(Spool::new_in(folder), folder, limits)
+    }
+
+    /// Like [`Stage::new_in`] for a tree that is read once and never sealed: [`Tree::packed`] gives nothing.
+    pub(crate) fn unpacked_in(folder: &Path, limits: &Limits) -> Result<Self, Error> {
+        Self::on(Spool::plain_in(folder), folder, limits)
+    }
+
+    fn on(spool: io::Result<Spool>, folder: &Path, limits: &Limits) -> Result<Self, Error> {
+        let spool = spool.map_err(|source| Error::Create { folder: folder.display().to_string(), source })?;
         Ok(Self {
             limits: limits.clone(),
             slots: BTreeMap::new(),
@@ -91,6 +99,14 @@ impl Stage {
     /// Starts the next layer: whiteouts hide only what came before this call.
     pub fn begin_layer(&mut self) {
         self.layer += 1;
+    }
+
+    /// The first barrier at `folder` or below it.
+    pub(crate) fn barrier_in(&self, folder: &RelativePath) -> Option<&RelativePath> {
+        let below = self.slots.range::<str, _>((Bound::Included(folder.as_str()), Bound::Unbounded));
+        let within = below.take_while(|(path, _)| path.as_str().starts_with(folder.as_str()));
+        let mut within = within.filter(|(path, _)| *path == folder || path.strip(folder).is_some());
+        within.find(|(_, slot)| matches!(slot.kind, Kind::Barrier)).map(|(path, _)| path)
     }
 
     /// Number of files and folders.

@@ -14,6 +14,7 @@ pub struct ImageBuilder {
     pub(super) layers: Vec<Layer>,
     pub(super) flavour: Flavour,
     pub(super) platforms: Vec<(Platform, Vec<Layer>)>,
+    pub(super) labels: Vec<(String, String)>,
 }
 
 /// A layer.
@@ -83,7 +84,7 @@ impl Platform {
 impl ImageBuilder {
     /// An image of these layers, the lowest first; OCI media types.
     pub fn new(layers: impl IntoIterator<Item = Layer>) -> Self {
-        Self { layers: layers.into_iter().collect(), flavour: Flavour::Oci, platforms: Vec::new() }
+        Self { layers: layers.into_iter().collect(), flavour: Flavour::Oci, platforms: Vec::new(), labels: Vec::new() }
     }
 
     /// An image of one gzip layer with these files.
@@ -98,7 +99,18 @@ impl ImageBuilder {
 
     /// An index, with one manifest for each platform.
     pub fn index(platforms: impl IntoIterator<Item = (Platform, Vec<Layer>)>) -> Self {
-        Self { layers: Vec::new(), flavour: Flavour::Oci, platforms: platforms.into_iter().collect() }
+        Self {
+            layers: Vec::new(),
+            flavour: Flavour::Oci,
+            platforms: platforms.into_iter().collect(),
+            labels: Vec::new(),
+        }
+    }
+
+    /// With these labels in the configuration, of every platform.
+    #[must_use]
+    pub fn labels(self, labels: impl IntoIterator<Item = (String, String)>) -> Self {
+        Self { labels: labels.into_iter().collect(), ..self }
     }
 
     /// With other media types.

@@ -1,5 +1,7 @@
 //! Pushes images by the distribution API, independently of the client under test.
 
+use std::collections::BTreeMap;
+
 use anyhow::{Context, Result, bail};
 use reqwest::{Method, RequestBuilder, Response};
 use serde_json::{Value, json};
@@ -43,13 +45,13 @@ impl Registry {
     /// Pushes an image to `repository` with `tag`.
     pub async fn push(&self, repository: &str, tag: &str, image: &ImageBuilder) -> Result<Pushed> {
         if image.platforms.is_empty() {
-            let manifest = self.push_layers(repository, &image.layers, image.flavour, &Platform::host()).await?;
+            let manifest = self.push_layers(repository, image, &image.layers, &Platform::host()).await?;
             let digest = self.put_raw_manifest(repository, tag, manifest.media_type, manifest.text.as_bytes()).await?;
             return Ok(self.pushed(repository, tag, digest, manifest.layers, Vec::new()));
         }
         let (mut entries, mut layers, mut manifests) = (Vec::new(), Vec::new(), Vec::new());
         for (platform, content) in &image.platforms {
-            let manifest = self.push_layers(repository, content, image.flavour, platform).await?;
+            let manifest = self.push_layers(repository, image, content, platform).await?;
             let own = digest(manifest.text.as_bytes());
             self.put_raw_manifest(repository, &own, manifest.media_type, manifest.text.as_bytes()).await?;
             entries.push(json!({
@@ -121,10 +123,11 @@ impl Registry {
     async fn push_layers(
         &self,
         repository: &str,
+        image: &ImageBuilder,
         layers: &[Layer],
-        flavour: Flavour,
         platform: &Platform,
     ) -> Result<Manifest> {
+        let flavour = image.flavour;
         let (mut descriptors, mut diff_ids, mut digests) = (Vec::new(), Vec::new(), Vec::new());
         for layer in layers {
             let (blob, diff_id) = layer.pack()?;
@@ -133,8 +136,11 @@ impl Registry {
             diff_ids.push(diff_id);
             digests.push(digest);
         }
+        let labels: BTreeMap<&str, &str> =
+            image.labels.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
+        let config = if labels.is_empty() { json!({}) } else { json!({ "Labels": labels }) };
         let config = json!({
-            "os": platform.os, "architecture": platform.architecture, "config": {},
+            "os": platform.os, "architecture": platform.architecture, "config": config,
             "rootfs": { "type": "layers", "diff_ids": diff_ids },
         });
         let config = config.to_string();

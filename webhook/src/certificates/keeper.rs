@@ -17,8 +17,8 @@ use tokio_util::sync::CancellationToken;
 
 use super::Installed;
 use super::rotation::{Because, Policy, Published, Step, View, next_step};
+use crate::chain;
 use crate::health::Trust;
-use crate::{CONFIGURATION, chain};
 
 mod cluster;
 
@@ -36,6 +36,8 @@ pub struct Settings {
     pub namespace: String,
     /// Its name.
     pub secret: String,
+    /// The name of the webhook configuration.
+    pub configuration: String,
     /// The names the certificate is for.
     pub names: Vec<String>,
     /// How long a certificate lives.
@@ -83,7 +85,7 @@ impl Keeper {
     /// Runs until `stop`.
     pub async fn run(mut self, stop: CancellationToken) {
         let mut secrets = watch(self.cluster.secrets.clone(), &self.settings.secret);
-        let mut configurations = watch(self.cluster.configurations.clone(), CONFIGURATION);
+        let mut configurations = watch(self.cluster.configurations.clone(), &self.settings.configuration);
         loop {
             let wake = Instant::now() + self.advance().await;
             tokio::select! {
@@ -134,7 +136,7 @@ impl Keeper {
             (Step::Publish, Ok(stored)) => {
                 if let Some(configuration) = self.seen.configuration.object() {
                     let written = self.cluster.publish(configuration, stored.bundle()).await?;
-                    tracing::info!(configuration = CONFIGURATION, "wrote caBundle");
+                    tracing::info!(configuration = self.settings.configuration, "wrote caBundle");
                     self.seen.configuration = Sight::Present(written);
                 }
             }
@@ -195,7 +197,7 @@ impl Keeper {
 
     /// Ready means: the API server trusts what is served, not what is stored.
     fn report_trust(&self, stored: Result<&Stored, &Unusable>, published: Published) {
-        let missing = |why: &str| Trust::Missing(format!("{CONFIGURATION} {why}"));
+        let missing = |why: &str| Trust::Missing(format!("{} {why}", self.settings.configuration));
         let trust = match (published, &self.serving, stored) {
             (Published::Nowhere, _, _) => missing("does not exist, or names no webhook of this process"),
             (_, None, _) => missing("is not checked before a certificate is served"),

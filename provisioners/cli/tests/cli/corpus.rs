@@ -1,4 +1,4 @@
-//! Published bundles: the program agrees with the reference renderer about which can be rendered, and its YAML with its JSON.
+//! Published bundles and catalogs: the program agrees with the reference renderer about which can be rendered, and its YAML with its JSON.
 //!
 //! The corpus is the folder `$CORPUS`, or `../shared/corpus` beside the workspace; without one this test says so and does
 //! nothing.
@@ -70,4 +70,43 @@ fn published_bundles_are_rendered_or_refused() {
     }
     println!("{rendered} rendered, {refused} refused");
     assert!(rendered > refused && rendered > 10, "{rendered} rendered, {refused} refused");
+}
+
+/// Everything that can be asked of a catalog without knowing it; the number of packages, if it is one.
+fn look_into(catalog: &Path) -> Option<usize> {
+    let place = catalog.to_str().unwrap();
+    let list = run(["catalog", "list", place, "-ojson"]);
+    let validate = run(["catalog", "validate", place, "-ojson"]);
+    let passed = validate.json()["passed"].as_bool().unwrap();
+    assert_eq!(validate.code, i32::from(!passed), "{place}: {validate:?}");
+    if list.code == 2 {
+        assert!(!passed, "{place}: it cannot be read, and nothing is wrong with it: {list:?}");
+        return None;
+    }
+    let listed = list.json();
+    let packages = listed["packages"].as_array().unwrap();
+    for package in packages {
+        let name = package["name"].as_str().unwrap();
+        let shown = run(["catalog", "show", place, name, "-ojson"]);
+        assert_eq!(shown.code, i32::from(shown.json()["installable"] == false), "{place} {name}: {shown:?}");
+        let inside = run(["catalog", "list", place, name, "-ojson"]).json();
+        let drawn = run(["catalog", "graph", place, name]);
+        assert_eq!(drawn.code, 0, "{place} {name}: {drawn:?}");
+        let channels = inside["channels"].as_array().unwrap().len();
+        assert_eq!(drawn.out.matches("  subgraph ").count(), channels, "{place} {name}");
+        assert_eq!(package["channels"], channels, "{place} {name}");
+    }
+    Some(packages.len())
+}
+
+#[test]
+fn published_catalogs_are_looked_into() {
+    let Some(corpus) = corpus() else {
+        eprintln!("no corpus: set CORPUS to the folder of one");
+        return;
+    };
+    let catalogs = listed(&corpus.join("fbc"));
+    let looked: Vec<usize> = catalogs.iter().filter(|path| path.is_dir()).filter_map(|path| look_into(path)).collect();
+    println!("{} of {} are catalogs, with {} packages", looked.len(), catalogs.len(), looked.iter().sum::<usize>());
+    assert!(looked.len() > 10, "{looked:?}");
 }

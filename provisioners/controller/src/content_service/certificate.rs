@@ -27,8 +27,6 @@ use crate::error::Chain;
 
 /// The Service that clients reach us by.
 const SERVICE: &str = "core";
-/// The Secret with certificate and key. Its name is upstream's.
-pub const CERTIFICATE_SECRET: &str = "core-cert";
 /// The Secret whose `ca.crt` clients trust. Its name is upstream's.
 pub const AUTHORITY_SECRET: &str = "rukpak-ca";
 /// Until the next look after a failure.
@@ -41,12 +39,12 @@ const ENTRIES: [&str; 6] = [AUTHORITIES, CERTIFICATE, KEY, NEXT_AUTHORITY, NEXT_
 enum Error {
     /// A Secret cannot be written.
     #[error("write secret {0}")]
-    Write(&'static str, #[source] cluster::Error),
+    Write(String, #[source] cluster::Error),
     /// No certificate can be made.
     #[error("make a certificate")]
     Make(#[source] authority::Error),
     /// Somebody else's certificate cannot be read.
-    #[error("read secret {CERTIFICATE_SECRET}")]
+    #[error("read the certificate's secret")]
     Read(#[source] identity::Error),
     /// It cannot be served.
     #[error("serve the certificate")]
@@ -56,6 +54,8 @@ enum Error {
 /// Keeps the certificate.
 pub struct Keeper {
     secrets: Api<Secret>,
+    /// The name of the one with certificate and key.
+    certificate: String,
     names: Vec<String>,
     lifetime: Duration,
     maker: ContentCertificates,
@@ -83,20 +83,26 @@ impl Look {
 
 impl Keeper {
     /// For the Secrets in `namespace`.
-    pub fn new(client: Client, namespace: &str, lifetime: Duration, maker: ContentCertificates) -> Self {
+    pub fn new(
+        client: Client,
+        namespace: &str,
+        certificate: String,
+        lifetime: Duration,
+        maker: ContentCertificates,
+    ) -> Self {
         let names = vec![
             format!("{SERVICE}.{namespace}.svc"),
             format!("{SERVICE}.{namespace}.svc.cluster.local"),
             format!("{SERVICE}.{namespace}"),
             "localhost".to_owned(),
         ];
-        Self { secrets: Api::namespaced(client, namespace), names, lifetime, maker }
+        Self { secrets: Api::namespaced(client, namespace), certificate, names, lifetime, maker }
     }
 
     /// Sees to it, endlessly, that a certificate is served.
     pub async fn keep(self, tls: Arc<Tls>) {
-        let watch = |name| watcher::watch_object(self.secrets.clone(), name).default_backoff();
-        let mut certificates = pin!(watch(CERTIFICATE_SECRET));
+        let watch = |name: &str| watcher::watch_object(self.secrets.clone(), name).default_backoff();
+        let mut certificates = pin!(watch(self.certificate.as_str()));
         let mut authorities = pin!(watch(AUTHORITY_SECRET));
         let mut seen = Seen::default();
         let mut due = SystemTime::UNIX_EPOCH;
@@ -105,7 +111,7 @@ impl Keeper {
             tokio::select! {
                 Some(event) = certificates.next() => match event {
                     Ok(secret) => seen.certificate = Look::found(secret),
-                    Err(error) => tracing::debug!(%error, "watch over {CERTIFICATE_SECRET} interrupted; resuming"),
+                    Err(error) => tracing::debug!(%error, "watch over {} interrupted; resuming", self.certificate),
                 },
                 Some(event) = authorities.next() => match event {
                     Ok(secret) => seen.authority = Look::found(secret),
@@ -140,7 +146,7 @@ impl Keeper {
         let published = own(authority.as_ref()).remove(AUTHORITIES);
         let held = self.advance(&live, published.as_ref())?;
         if held.entries != live {
-            let written = self.write(CERTIFICATE_SECRET, "kubernetes.io/tls", certificate.as_ref(), &held.entries);
+            let written = self.write(&self.certificate, "kubernetes.io/tls", certificate.as_ref(), &held.entries);
             seen.certificate = Look::found(Some(written.await?));
         }
         let authorities = ByteString(held.authorities);
@@ -172,7 +178,7 @@ impl Keeper {
     /// Writes the entries, if the Secret is still the one that was looked at.
     async fn write(
         &self,
-        name: &'static str,
+        name: &str,
         kind: &str,
         live: Option<&Secret>,
         entries: &BTreeMap<String, ByteString>,
@@ -184,7 +190,7 @@ impl Keeper {
                           "metadata": {"name": name, "resourceVersion": version}});
         let parameters = PatchParams::apply(FIELD_MANAGER).force();
         let written = self.secrets.patch(name, &parameters, &Patch::Apply(body)).await;
-        let written = written.map_err(|error| Error::Write(name, error.into()))?;
+        let written = written.map_err(|error| Error::Write(name.to_owned(), error.into()))?;
         tracing::info!(secret = name, "written");
         Ok(written)
     }

@@ -40,6 +40,15 @@ const OUTCOMES: [(Outcome, &str); 5] = [
 static PASSES: [[AtomicU64; OUTCOMES.len()]; KINDS.len()] =
     [const { [const { AtomicU64::new(0) }; OUTCOMES.len()] }; KINDS.len()];
 
+/// PlatformOperators that are installed, and those that fail; `u64::MAX` where nobody counts them.
+static PLATFORM_OPERATORS: [AtomicU64; 2] = [const { AtomicU64::new(u64::MAX) }; 2];
+
+/// How many PlatformOperators there are.
+pub fn set_platform_operators(installed: usize, failing: usize) {
+    PLATFORM_OPERATORS[0].store(installed as u64, Ordering::Relaxed);
+    PLATFORM_OPERATORS[1].store(failing as u64, Ordering::Relaxed);
+}
+
 /// Counts one pass.
 pub fn count(kind: Kind, outcome: Outcome) {
     PASSES[kind as usize][outcome as usize].fetch_add(1, Ordering::Relaxed);
@@ -64,7 +73,23 @@ pub fn render() -> String {
                 writeln!(text, "rukpak_reconcile_total{{kind=\"{kind_name}\",outcome=\"{outcome_name}\"}} {passes}");
         }
     }
+    platform_operators(&mut text);
     text
+}
+
+fn platform_operators(text: &mut String) {
+    let counts = PLATFORM_OPERATORS.each_ref().map(|count| count.load(Ordering::Relaxed));
+    if counts.contains(&u64::MAX) {
+        return;
+    }
+    text.push_str(
+        "# HELP rukpak_platform_operators PlatformOperators, by whether their packages are installed.\n\
+         # TYPE rukpak_platform_operators gauge\n",
+    );
+    for (state, count) in ["installed", "failing"].into_iter().zip(counts) {
+        // Writing to a String does not fail.
+        let _ = writeln!(text, "rukpak_platform_operators{{state=\"{state}\"}} {count}");
+    }
 }
 
 #[cfg(test)]

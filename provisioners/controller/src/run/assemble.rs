@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use kube::{Client, Config};
 use rukpak_crds::{Bundle, BundleDeployment};
 use rukpak_source::git::{Fetcher, FetcherOptions};
 use rukpak_source::http;
@@ -19,6 +18,7 @@ use crate::cluster::Cluster;
 use crate::content_service::Depot;
 use crate::context::{Context, Failures, Wake, WrittenVersions};
 use crate::deployment::Installations;
+use crate::process;
 use crate::watch::{Dependents, Streams};
 
 type Requests<K> = UnboundedReceiver<kube::runtime::reflector::ObjectRef<K>>;
@@ -36,7 +36,7 @@ pub(super) async fn assemble(options: &Options) -> Result<Parts, Error> {
     let store = store(options).await?;
     let Sources { images, git, http } = sources(options, &store)?;
     let is_serving = options.content_address != Address::Disabled;
-    let client = client().await?;
+    let client = process::client().await?;
     let (bundle_sender, bundle_queue) = unbounded_channel();
     let (deployment_sender, deployment_queue) = unbounded_channel();
     let wake = Wake { bundles: bundle_sender, deployments: deployment_sender };
@@ -72,17 +72,12 @@ pub(super) async fn assemble(options: &Options) -> Result<Parts, Error> {
     Ok(Parts { context: Arc::new(context), bundles, deployments, bundle_queue, deployment_queue })
 }
 
-async fn client() -> Result<Client, Error> {
-    let config = Config::infer().await.map_err(|error| Error::Config(Box::new(error)))?;
-    Client::try_from(config).map_err(|error| Error::Client(Box::new(error)))
-}
-
 async fn store(options: &Options) -> Result<Store, Error> {
     let root = options.storage_dir.clone();
     let failed = |source| Error::Store { path: options.storage_dir.clone(), source };
     match tokio::task::spawn_blocking(move || Store::open(&root)).await {
         Ok(opened) => opened.map_err(failed),
-        Err(_) => Err(Error::Ended("opening the store")),
+        Err(_) => Err(process::Error::Ended("opening the store").into()),
     }
 }
 

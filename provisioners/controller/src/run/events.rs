@@ -3,7 +3,6 @@
 use std::collections::{BTreeSet, HashSet};
 use std::pin::pin;
 use std::sync::Arc;
-use std::time::Duration;
 
 use futures::StreamExt;
 use kube::{Api, ResourceExt};
@@ -12,7 +11,7 @@ use rukpak_crds::{Bundle, BundleDeployment, names};
 use super::config_maps;
 use crate::bundle;
 use crate::context::Context;
-use crate::probes::Readiness;
+use crate::probes::{self, Readiness};
 use crate::watch::{Change, Streams};
 
 /// Follows Bundles: each change is news for the Bundle and for the deployment that it was generated for.
@@ -92,23 +91,15 @@ pub(super) async fn filled(context: Arc<Context>) -> &'static str {
 
 /// Finds out whether the API types are served and the watches filled, for the readiness probe.
 pub(super) async fn readiness(context: Arc<Context>, readiness: Arc<Readiness>) -> &'static str {
-    // A request, not a watch: while the types are not served there is nothing to watch.
-    const PAUSE: Duration = Duration::from_secs(2);
-    loop {
+    const HINT: &str = "apply the CustomResourceDefinitions: kubectl apply -f manifests/install.yaml";
+    let ask = || async {
         let bundles: Api<Bundle> = Api::all(context.client.clone());
         let deployments: Api<BundleDeployment> = Api::all(context.client.clone());
         let one = kube::api::ListParams::default().limit(1);
-        let served = bundles.list_metadata(&one).await.map(|_| ());
-        match served.and(deployments.list_metadata(&one).await.map(|_| ())) {
-            Ok(()) => break,
-            Err(error) => {
-                let hint = "apply the CustomResourceDefinitions: kubectl apply -f manifests/install.yaml";
-                readiness.definitions(Err(format!("{error}; {hint}")));
-                tokio::time::sleep(PAUSE).await;
-            }
-        }
-    }
-    readiness.definitions(Ok(()));
+        bundles.list_metadata(&one).await?;
+        deployments.list_metadata(&one).await.map(|_| ())
+    };
+    probes::until_served(&readiness, HINT, ask).await;
     context.filled.cancelled().await;
     readiness.caches(Ok(()));
     tracing::info!("ready");

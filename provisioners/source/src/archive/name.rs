@@ -61,6 +61,22 @@ pub(super) fn read(raw: &[u8], dialect: Dialect) -> Result<Name, Error> {
     }
 }
 
+/// Reads a name in a layer of which only `folder` is wanted: no folder is the machine's, and a name that is not UTF-8 is
+/// refused only there.
+pub(super) fn read_below(raw: &[u8], folder: &RelativePath) -> Result<Name, Error> {
+    let lossy = String::from_utf8_lossy(raw);
+    let path = match RelativePath::new(lossy.trim_start_matches('/')) {
+        Ok(path) => path,
+        Err(PathError::Empty) => return Ok(Name::Root),
+        Err(source) => return Err(Error::Name { entry: shown(raw), source: shorten(source) }),
+    };
+    match str::from_utf8(raw) {
+        Ok(_) => Ok(Name::Path(Path { path, strict: false })),
+        Err(_) if path.strip(folder).is_some() => Err(Error::NotUtf8 { entry: shown(raw) }),
+        Err(_) => Ok(Name::Skipped),
+    }
+}
+
 /// The whiteout that `path` is, if it is one.
 ///
 /// Source: the OCI image specification, `layer.md`, "Whiteouts"; `.wh..wh.` names other than `.wh..wh..opq` are aufs' own.

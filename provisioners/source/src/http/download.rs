@@ -2,7 +2,7 @@
 
 use std::fs::File;
 
-use http::{StatusCode, header};
+use http::{HeaderName, HeaderValue, StatusCode, header};
 use reqwest::{Client, Response};
 use rukpak_content::{Algorithm, Digest, Limit, LimitExceeded};
 
@@ -63,7 +63,19 @@ pub(super) async fn receive(
 
 /// The answer, if it is a 200. What a server writes beside any other status is not read.
 async fn accepted(client: &Client, request: &Request) -> Result<Response, Error> {
-    let asked = client::Request { url: request.url().clone(), accept: "*/*", authorization: request.authorization() };
+    accepted_if(client, request, "*/*", None).await
+}
+
+/// Like [`accepted`]; with a condition, 304 is accepted too.
+pub(super) async fn accepted_if(
+    client: &Client,
+    request: &Request,
+    accept: &str,
+    condition: Option<(HeaderName, HeaderValue)>,
+) -> Result<Response, Error> {
+    let conditional = condition.is_some();
+    let (url, authorization) = (request.url().clone(), request.authorization());
+    let asked = client::Request { url, accept, authorization, condition };
     let response = client::get(client, asked).await.map_err(|error| Error::get(error, request))?;
     let status = response.status();
     // A redirect may have led elsewhere, and the status is then about that place.
@@ -71,6 +83,7 @@ async fn accepted(client: &Client, request: &Request) -> Result<Response, Error>
     let host = elsewhere.then(|| client::host(response.url()));
     match status {
         StatusCode::OK => Ok(response),
+        StatusCode::NOT_MODIFIED if conditional => Ok(response),
         StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => Err(Error::Unauthorized {
             url: request.shown().to_owned(),
             status,

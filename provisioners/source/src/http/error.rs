@@ -99,6 +99,22 @@ pub enum Error {
         /// Why, without its URL.
         source: reqwest::Error,
     },
+    /// A kind of content that was not asked for.
+    #[error("GET {url}: the answer is {found}, not {wanted}: check the address")]
+    ContentType {
+        /// What was asked for.
+        url: String,
+        /// The kind, at most 80 characters.
+        found: String,
+        /// What is accepted.
+        wanted: String,
+    },
+    /// An answer that does not say where it ends.
+    #[error("GET {url}: the answer does not say how long it is, so one that is cut short could not be told")]
+    NoLength {
+        /// What was asked for.
+        url: String,
+    },
     /// Other bytes than those that are pinned.
     #[error(
         "GET {url}: expected {expected}, got {actual}: the content has changed since it was pinned; \

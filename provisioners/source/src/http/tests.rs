@@ -1,6 +1,7 @@
 mod answers;
 mod proxies;
 mod secrets;
+mod streams;
 
 use std::error::Error as _;
 

@@ -1,7 +1,7 @@
 //! What can go wrong with an image, and what a caller can do about it.
 
 use http::StatusCode;
-use rukpak_content::{Digest, DigestError, LimitExceeded};
+use rukpak_content::{Digest, DigestError, LimitExceeded, RelativePath};
 
 use crate::{archive, mirrors, stage};
 
@@ -168,6 +168,30 @@ pub enum Error {
         what: String,
         /// Why.
         source: serde_json::Error,
+    },
+    /// The configuration is not what its type says.
+    #[error("{what}: it cannot be read")]
+    Config {
+        /// Which configuration.
+        what: String,
+        /// Why.
+        source: serde_json::Error,
+    },
+    /// The folder that is wanted is not in the image.
+    #[error("{reference}: there is no folder /{folder} in the image")]
+    NoFolder {
+        /// The image.
+        reference: String,
+        /// The folder.
+        folder: RelativePath,
+    },
+    /// The folder that is wanted is a link or holds one.
+    #[error("{reference}: /{path} in the image is neither a file nor a folder; put the file itself there")]
+    NotAFile {
+        /// The image.
+        reference: String,
+        /// The link.
+        path: RelativePath,
     },
     /// Something else than an image.
     #[error("{what} is not an image: {found}")]

@@ -12,7 +12,7 @@ use std::io::{self, BufRead, BufReader, Read};
 use bytes::{Buf as _, Bytes};
 use oci_client::Reference;
 use reqwest::Response;
-use rukpak_content::{Algorithm, Digest, Hasher};
+use rukpak_content::{Algorithm, Digest, Hasher, RelativePath};
 use tokio::sync::mpsc::{self, Receiver, Sender};
 use tokio::task::{JoinHandle, spawn_blocking};
 
@@ -44,7 +44,8 @@ enum Chunk {
 /// What the unpacker thread gives back: the stage and the uncompressed length, or why not.
 type Unpacked = Result<(Stage, u64), archive::Error>;
 
-/// Applies the layer in `response` to `stage`. `used_bytes` is the uncompressed length of the layers before it.
+/// Applies the layer in `response` to `stage`, or of it `only` one folder. `used_bytes` is the uncompressed length of the layers
+/// before it.
 ///
 /// Returns the stage and the uncompressed length of this layer.
 pub(super) async fn apply(
@@ -53,6 +54,7 @@ pub(super) async fn apply(
     layer: &Layer,
     stage: Stage,
     used_bytes: u64,
+    only: Option<&RelativePath>,
 ) -> Result<(Stage, u64), Error> {
     let (hash_queue, hash_source) = mpsc::channel(QUEUE);
     let (queue, source) = mpsc::channel(QUEUE);
@@ -61,7 +63,8 @@ pub(super) async fn apply(
     let hasher = spawn_blocking(move || hash(hash_source, algorithm));
     let unpacker = spawn_blocking({
         let place = place.clone();
-        move || unpack(source, stage, used_bytes, place)
+        let only = only.cloned();
+        move || unpack(source, stage, used_bytes, place, only.as_ref())
     });
     let mut feed =
         Feed { layer, reference, place, hash_queue, queue: Some(queue), unpacker: Some(unpacker), failed: None };
@@ -176,12 +179,21 @@ fn hash(mut source: Receiver<Batch>, algorithm: Algorithm) -> Digest {
     hasher.finish()
 }
 
-fn unpack(source: Receiver<Chunk>, mut stage: Stage, used_bytes: u64, place: String) -> Unpacked {
+fn unpack(
+    source: Receiver<Chunk>,
+    mut stage: Stage,
+    used_bytes: u64,
+    place: String,
+    only: Option<&RelativePath>,
+) -> Unpacked {
     let source = ChunkReader { source, batch: Batch::new().into_iter(), current: Bytes::new(), ended: false };
     let inflated = Decompressor::new(source, stage.limits(), used_bytes, place).map_err(archive::Error::Read)?;
     let mut inflated = BufReader::with_capacity(INFLATED_BYTES, inflated);
     stage.begin_layer();
-    archive::read_tar(&mut inflated, &mut stage, Dialect::Layer)?;
+    match only {
+        None => archive::read_tar(&mut inflated, &mut stage, Dialect::Layer)?,
+        Some(folder) => archive::read_folder_of_layer(&mut inflated, &mut stage, folder)?,
+    }
     // Behind the archive's end mark there is padding, and the checksum of the compressed stream.
     io::copy(&mut inflated, &mut io::sink()).map_err(archive::Error::Read)?;
     Ok((stage, inflated.get_ref().produced_bytes()))

@@ -25,6 +25,21 @@ pub(super) struct Found {
     pub(super) digest: Digest,
     pub(super) manifest_digest: Digest,
     pub(super) layers: Vec<Layer>,
+    pub(super) config: ConfigDescriptor,
+}
+
+/// What a manifest says about the image's configuration. Read when it is wanted: most callers have no use for one.
+#[derive(Clone, Debug)]
+pub(super) struct ConfigDescriptor {
+    digest: String,
+    size: i64,
+}
+
+impl ConfigDescriptor {
+    /// The digest and the length in bytes.
+    pub(super) fn read(&self, what: &str) -> Result<(Digest, u64), Error> {
+        descriptor(&self.digest, self.size, what)
+    }
 }
 
 /// Fetches what `reference` names and, through indexes, the manifest for this machine.
@@ -41,7 +56,8 @@ pub(super) async fn resolve(session: &mut Session<'_>, reference: &Reference) ->
         let index = match document {
             OciManifest::Image(manifest) => {
                 let layers = layers(&manifest, &what)?;
-                return Ok(Found { digest, manifest_digest, layers });
+                let config = ConfigDescriptor { digest: manifest.config.digest, size: manifest.config.size };
+                return Ok(Found { digest, manifest_digest, layers, config });
             }
             OciManifest::ImageIndex(index) => index,
         };

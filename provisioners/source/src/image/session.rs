@@ -83,16 +83,21 @@ impl<'a> Session<'a> {
 
     /// The blob that `digest` names. Of the last place its body has not been read; what comes from a place before it has been
     /// checked, since once it is being unpacked it is too late to ask another.
-    pub(super) async fn blob(&mut self, digest: &Digest) -> Result<Response, Error> {
+    pub(super) async fn layer(&mut self, digest: &Digest) -> Result<Response, Error> {
         let what = format!("layer {digest} of {}", self.reference);
+        self.blob(digest, &what).await
+    }
+
+    /// Like [`Session::layer`] for any blob; `what` stands in messages.
+    pub(super) async fn blob(&mut self, digest: &Digest, what: &str) -> Result<Response, Error> {
         let path = format!("blobs/{digest}");
         let transport = self.transport;
-        let mut failures = Failures::new(&what);
+        let mut failures = Failures::new(what);
         let order = self.order()?;
         for at in &order {
             let endpoint = self.endpoint(*at)?;
-            let answer = match endpoint.get(&path, "*/*", &what).await {
-                Ok(response) if order.last() != Some(at) => spooled::checked(response, digest, transport, &what).await,
+            let answer = match endpoint.get(&path, "*/*", what).await {
+                Ok(response) if order.last() != Some(at) => spooled::checked(response, digest, transport, what).await,
                 answer => answer,
             };
             match answer {

@@ -1,6 +1,7 @@
 mod authentication;
 mod content;
 mod failures;
+mod folder;
 mod mirrors;
 
 use std::error::Error as _;

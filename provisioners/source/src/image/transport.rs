@@ -85,7 +85,8 @@ impl Transport {
             Trust::KnownAuthorities => &self.careful,
             Trust::Anyone => &self.careless,
         };
-        let request = client::Request { url, accept, authorization: authorization.map(Authorization::header) };
+        let request =
+            client::Request { url, accept, authorization: authorization.map(Authorization::header), condition: None };
         client::get(client, request).await.map_err(|error| {
             let what = what.to_owned();
             match error {

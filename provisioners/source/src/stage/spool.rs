@@ -26,7 +26,8 @@ pub(super) struct Spool {
     written_bytes: u64,
     buffer: Vec<u8>,
     filled: usize,
-    ahead: Ahead,
+    /// `None`: nobody will ask for the bytes compressed.
+    ahead: Option<Ahead>,
     /// Chunks of bodies that are not yet in the file as a whole.
     unsubmitted: VecDeque<Range<u64>>,
 }
@@ -40,9 +41,18 @@ pub(super) enum AppendError {
 impl Spool {
     pub(super) fn new_in(folder: &Path) -> io::Result<Self> {
         let file = Arc::new(tempfile::tempfile_in(folder)?);
-        let ahead = Ahead::new_in(folder, Arc::clone(&file))?;
+        let ahead = Some(Ahead::new_in(folder, Arc::clone(&file))?);
+        Ok(Self { ahead, ..Self::of(file) })
+    }
+
+    /// One whose bodies are not compressed.
+    pub(super) fn plain_in(folder: &Path) -> io::Result<Self> {
+        Ok(Self::of(Arc::new(tempfile::tempfile_in(folder)?)))
+    }
+
+    fn of(file: Arc<File>) -> Self {
         let unsubmitted = VecDeque::new();
-        Ok(Self { file, written_bytes: 0, buffer: Vec::new(), filled: 0, ahead, unsubmitted })
+        Self { file, written_bytes: 0, buffer: Vec::new(), filled: 0, ahead: None, unsubmitted }
     }
 
     /// Bytes appended so far.
@@ -90,7 +100,9 @@ impl Spool {
         self.written_bytes += self.filled as u64;
         self.filled = 0;
         while let Some(range) = self.unsubmitted.pop_front_if(|range| range.end <= self.written_bytes) {
-            self.ahead.submit(range);
+            if let Some(ahead) = &mut self.ahead {
+                ahead.submit(range);
+            }
         }
         Ok(())
     }
@@ -102,7 +114,7 @@ impl Spool {
 
     /// The same bytes as gzip members, where they were compressed ahead. Waits for what is being compressed.
     pub(super) fn packed(&self, offset: u64, size_bytes: u64) -> Option<Box<dyn Read + '_>> {
-        self.ahead.read(offset, size_bytes)
+        self.ahead.as_ref()?.read(offset, size_bytes)
     }
 
     fn read_at(&self, into: &mut [u8], offset: u64) -> io::Result<usize> {

@@ -5,6 +5,7 @@
 //! could not be measured: a figure that misses its target is told by the table.
 
 mod bare;
+mod catalog;
 mod created;
 mod memory;
 mod rendering;
@@ -49,12 +50,17 @@ enum Part {
     Rendering,
     /// A large bundle up and down through the content service.
     Transfer,
+    /// A catalog of real size, from files and over gRPC.
+    Catalog,
 }
 
 #[tokio::main]
 async fn main() -> ExitCode {
     if std::env::args_os().nth(1).is_some_and(|argument| argument == rendering::CHILD) {
         return exit(rendering::child_main(std::env::args_os().skip(2)));
+    }
+    if std::env::args_os().nth(1).is_some_and(|argument| argument == catalog::CHILD) {
+        return exit(catalog::child_main(std::env::args_os().skip(2)).await);
     }
     let arguments = Arguments::parse();
     rukpak_tests::tools::use_ring();
@@ -95,6 +101,9 @@ async fn measure(arguments: &Arguments) -> Result<Vec<Row>> {
     }
     if wanted(Part::Rendering) {
         rows.extend(tokio::task::spawn_blocking(move || rendering::measure(rounds)).await??);
+    }
+    if wanted(Part::Catalog) {
+        rows.extend(tokio::task::spawn_blocking(move || catalog::measure(rounds)).await??);
     }
     Ok(rows)
 }

@@ -14,7 +14,7 @@ use anyhow::{Context, Result, bail};
 use rukpak_tests::tools;
 
 use super::report::{Row, Target, Unit};
-pub(crate) use child::{CHILD, main as child_main};
+pub(crate) use child::{CHILD, main as child_main, peak_kibibytes};
 use child::{Measured, Work};
 
 /// The reference renderer's rate on two cores is 85 bundles a second, over the corpus; ours shall be four times that.
@@ -126,7 +126,7 @@ fn run(work: &Work) -> Result<Measured> {
     serde_json::from_slice(&output.stdout).context("read what was measured")
 }
 
-fn middle(mut figures: Vec<f64>) -> f64 {
+pub(crate) fn middle(mut figures: Vec<f64>) -> f64 {
     figures.sort_by(f64::total_cmp);
     let at = |index: usize| figures.get(index).copied().unwrap_or(f64::NAN);
     f64::midpoint(at(figures.len().saturating_sub(1) / 2), at(figures.len() / 2))

@@ -3,8 +3,6 @@
 //! stdout is the show; what the demo is busy with goes to stderr. Every step waits for what it shows and fails the demo if
 //! that does not come.
 
-mod kubectl;
-mod kubelet;
 mod objects;
 mod setup;
 mod show;

@@ -8,7 +8,7 @@ use kube::api::DynamicObject;
 use rukpak_tests::verbs::{self, Target};
 use serde_json::Value;
 
-use crate::kubectl;
+use rukpak_tests::kubectl;
 
 /// Objects by what they are called.
 #[derive(Default)]

@@ -16,10 +16,10 @@ use rukpak_tests::{
 use serde_json::json;
 
 use crate::Cluster;
-use crate::kubectl;
-use crate::kubelet::Kubelet;
 use crate::show::Show;
 use crate::steps::NAMESPACE;
+use rukpak_tests::kubectl;
+use rukpak_tests::kubelet::Kubelet;
 
 /// Longest wait for the API server to reach the webhook.
 const ADMISSION_DEADLINE: Duration = Duration::from_secs(30);

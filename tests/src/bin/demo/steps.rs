@@ -10,10 +10,10 @@ use rukpak_tests::tools::PATIENCE;
 use rukpak_tests::verbs::{self, Denial, Expected, Target};
 use serde_json::json;
 
-use crate::kubectl;
 use crate::objects::{Objects, selector};
 use crate::setup::Setup;
 use crate::show::Show;
+use rukpak_tests::kubectl;
 
 /// Namespace of the example operator.
 pub const NAMESPACE: &str = "rukpak-example-pumps";

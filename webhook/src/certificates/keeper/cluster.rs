@@ -16,7 +16,7 @@ use rustls::pki_types::CertificateDer;
 use serde_json::json;
 
 use super::Settings;
-use crate::{CONFIGURATION, FIELD_MANAGER, WEBHOOKS};
+use crate::{FIELD_MANAGER, WEBHOOKS};
 
 const SECRET_TYPE: &str = "kubernetes.io/tls";
 /// An apply with this resourceVersion creates, or conflicts where the object exists.
@@ -27,6 +27,7 @@ pub(super) struct Cluster {
     pub(super) secrets: Api<Secret>,
     pub(super) configurations: Api<ValidatingWebhookConfiguration>,
     secret: String,
+    configuration: String,
 }
 
 /// A step that could not be taken.
@@ -40,8 +41,12 @@ pub(super) enum Error {
         #[source]
         source: Box<kube::Error>,
     },
-    #[error("cannot write caBundle of {CONFIGURATION}")]
-    Publish(#[source] Box<kube::Error>),
+    #[error("cannot write caBundle of {name}")]
+    Publish {
+        name: String,
+        #[source]
+        source: Box<kube::Error>,
+    },
 }
 
 impl Error {
@@ -49,7 +54,7 @@ impl Error {
     pub(super) fn is_conflict(&self) -> bool {
         match self {
             Self::Secret { source, .. } => matches!(source.as_ref(), kube::Error::Api(status) if status.code == 409),
-            Self::Issue(_) | Self::Publish(_) => false,
+            Self::Issue(_) | Self::Publish { .. } => false,
         }
     }
 }
@@ -60,6 +65,7 @@ impl Cluster {
             secrets: Api::namespaced(client.clone(), &settings.namespace),
             configurations: Api::all(client),
             secret: settings.secret.clone(),
+            configuration: settings.configuration.clone(),
         }
     }
 
@@ -110,9 +116,9 @@ impl Cluster {
             ours(seen).map(|name| json!({"name": name, "clientConfig": {"caBundle": bundle}})).collect();
         let parameters = PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() };
         self.configurations
-            .patch(CONFIGURATION, &parameters, &Patch::Strategic(json!({"webhooks": webhooks})))
+            .patch(&self.configuration, &parameters, &Patch::Strategic(json!({"webhooks": webhooks})))
             .await
-            .map_err(|source| Error::Publish(Box::new(source)))
+            .map_err(|source| Error::Publish { name: self.configuration.clone(), source: Box::new(source) })
     }
 }
 

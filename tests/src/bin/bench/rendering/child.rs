@@ -150,7 +150,8 @@ fn objects(tree: &BundleTree) -> usize {
     render(&bundle, &options).map_or(0, |objects| objects.len())
 }
 
-fn peak_kibibytes() -> Result<f64> {
+/// The most memory that was resident in this process at any time.
+pub(crate) fn peak_kibibytes() -> Result<f64> {
     let status = fs::read_to_string("/proc/self/status").context("read the status of this process")?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).context("no VmHWM")?;
     line.trim().trim_end_matches("kB").trim().parse().context("read VmHWM")

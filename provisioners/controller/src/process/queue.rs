@@ -11,17 +11,19 @@ use kube::Resource;
 use kube::runtime::controller::{Action, Config, ReconcileRequest, applier};
 use kube::runtime::reflector::{ObjectRef, Store};
 use tokio::sync::mpsc::UnboundedReceiver;
+use tokio_util::sync::CancellationToken;
 
-use crate::context::Context;
+/// Requests for a pass, and what is cancelled when the stores have been filled.
+pub(crate) type Requests<K> = (UnboundedReceiver<ObjectRef<K>>, CancellationToken);
 
 /// Works off the requests, endlessly: never two passes over one object at once, at most `concurrency` in all.
-pub(super) async fn drain<K, F, E>(
-    requests: UnboundedReceiver<ObjectRef<K>>,
+pub(crate) async fn drain<K, C, F, E>(
+    (requests, filled): Requests<K>,
     store: Store<K>,
-    context: Arc<Context>,
+    context: Arc<C>,
     concurrency: u16,
-    mut reconcile: impl FnMut(Arc<K>, Arc<Context>) -> F,
-    error_policy: impl Fn(Arc<K>, &E, Arc<Context>) -> Action,
+    mut reconcile: impl FnMut(Arc<K>, Arc<C>) -> F,
+    error_policy: impl Fn(Arc<K>, &E, Arc<C>) -> Action,
 ) where
     K: Resource + Clone + 'static,
     K::DynamicType: Debug + Eq + Hash + Clone + Unpin,
@@ -29,7 +31,7 @@ pub(super) async fn drain<K, F, E>(
     E: std::error::Error + 'static,
 {
     // A pass before the stores are filled would take what it does not see for absent.
-    context.filled.cancelled().await;
+    filled.cancelled().await;
     let requests = futures::stream::unfold(requests, |mut requests| async {
         let next = requests.recv().await?;
         Some((Ok::<_, Infallible>(ReconcileRequest::from(next)), requests))

@@ -1,4 +1,4 @@
-//! Leader election by the Lease `core.rukpak.io`: of several replicas one writes.
+//! Leader election by a Lease: of several replicas one writes.
 //!
 //! A candidate watches the Lease, so that a released one is taken at once; it does not poll. The leader renews it, and
 //! has lost it when that did not work for the renew deadline, which is shorter than what the Lease promises to others.
@@ -23,8 +23,6 @@ use self::lease::Holder;
 use crate::args::LeaderElection;
 use crate::cluster;
 
-/// Name of the Lease.
-const LEASE: &str = "core.rukpak.io";
 /// Where a Pod is told its name (by the downward API, in the manifests).
 const POD_NAME: &str = "POD_NAME";
 /// Longest wait for the Lease to be given back at the end.
@@ -43,22 +41,29 @@ pub enum Error {
     #[error("cannot find a name for leader election: set {POD_NAME} to the name of the Pod")]
     Identity(#[source] std::io::Error),
     /// Another process has the Lease.
-    #[error("{0} took the Lease {LEASE} over")]
-    TakenOver(String),
+    #[error("{holder} took the Lease {lease} over")]
+    TakenOver {
+        /// Its name.
+        holder: String,
+        /// Name of the Lease.
+        lease: &'static str,
+    },
     /// The API server did not take a renewal in time.
-    #[error("the Lease {LEASE} could not be renewed for {0:?} (--leader-elect-renew-deadline)")]
+    #[error("the Lease could not be renewed for {0:?} (--leader-elect-renew-deadline)")]
     Expired(Duration, #[source] Option<cluster::Error>),
 }
 
 /// A process that would lead.
-pub(super) struct Candidate {
+pub(crate) struct Candidate {
     api: Api<Lease>,
+    /// Name of the Lease.
+    lease: &'static str,
     identity: String,
     times: LeaderElection,
 }
 
 /// A process that leads.
-pub(super) struct Leader {
+pub(crate) struct Leader {
     candidate: Candidate,
     /// As last written.
     lease: Lease,
@@ -80,7 +85,12 @@ struct Seen {
 
 impl Candidate {
     /// Named after the Pod; outside of one after the host and the process, so that two on one host are two.
-    pub(super) fn new(client: Client, namespace: &str, times: LeaderElection) -> Result<Self, Error> {
+    pub(crate) fn new(
+        client: Client,
+        namespace: &str,
+        lease: &'static str,
+        times: LeaderElection,
+    ) -> Result<Self, Error> {
         check(times)?;
         let identity = match std::env::var(POD_NAME) {
             Ok(name) if !name.is_empty() => name,
@@ -89,13 +99,13 @@ impl Candidate {
                 format!("{}_{}", host.trim(), std::process::id())
             }
         };
-        Ok(Self { api: Api::namespaced(client, namespace), identity, times })
+        Ok(Self { api: Api::namespaced(client, namespace), lease, identity, times })
     }
 
     /// Waits until this process leads.
-    pub(super) async fn elected(self) -> Leader {
-        tracing::info!(identity = self.identity, lease = LEASE, "standing for leader");
-        let mut changes = pin!(watcher::watch_object(self.api.clone(), LEASE).default_backoff());
+    pub(crate) async fn elected(self) -> Leader {
+        tracing::info!(identity = self.identity, lease = self.lease, "standing for leader");
+        let mut changes = pin!(watcher::watch_object(self.api.clone(), self.lease).default_backoff());
         let now = Instant::now();
         let mut seen = Seen { known: false, lease: None, since: now, not_before: now };
         loop {
@@ -103,7 +113,7 @@ impl Candidate {
             tokio::select! {
                 Some(change) = changes.next() => match change {
                     Ok(lease) => seen.update(lease),
-                    Err(error) => tracing::warn!(%error, "cannot watch the Lease {LEASE}"),
+                    Err(error) => tracing::warn!(%error, "cannot watch the Lease {}", self.lease),
                 },
                 () = sleep_until(turn.unwrap_or(now)), if turn.is_some() => {
                     let sent = Instant::now();
@@ -113,7 +123,7 @@ impl Candidate {
                             return Leader { candidate: self, lease, renewed: sent };
                         }
                         Err(error) if error.is_conflict() => tracing::debug!("another took the Lease first"),
-                        Err(error) => tracing::warn!(%error, "cannot take the Lease {LEASE}"),
+                        Err(error) => tracing::warn!(%error, "cannot take the Lease {}", self.lease),
                     }
                     seen.not_before = Instant::now() + self.times.retry_period;
                 }
@@ -132,7 +142,7 @@ impl Candidate {
     async fn write(&self, before: Option<&Lease>) -> Result<Lease, cluster::Error> {
         let spec = lease::held(before, &self.identity, self.times.lease_duration, Timestamp::now());
         let Some(before) = before else {
-            let metadata = ObjectMeta { name: Some(LEASE.to_owned()), ..ObjectMeta::default() };
+            let metadata = ObjectMeta { name: Some(self.lease.to_owned()), ..ObjectMeta::default() };
             let params = PostParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PostParams::default() };
             return Ok(self.api.create(&params, &Lease { metadata, spec: Some(spec) }).await?);
         };
@@ -143,13 +153,13 @@ impl Candidate {
         let version = &before.metadata.resource_version;
         let patch = json!({"metadata": {"resourceVersion": version}, "spec": spec});
         let params = PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() };
-        Ok(self.api.patch(LEASE, &params, &Patch::Merge(patch)).await?)
+        Ok(self.api.patch(self.lease, &params, &Patch::Merge(patch)).await?)
     }
 }
 
 impl Leader {
     /// Renews the Lease until that fails for good; says why.
-    pub(super) async fn keep(&mut self) -> Error {
+    pub(crate) async fn keep(&mut self) -> Error {
         let deadline = self.candidate.times.renew_deadline;
         let mut last = None;
         loop {
@@ -182,9 +192,10 @@ impl Leader {
             Ok(lease) => lease,
             // Somebody wrote to it or deleted it: ours still, unless it names another.
             Err(error) if error.is_conflict() || error.is_not_found() => {
-                let found = self.candidate.api.get_opt(LEASE).await.map_err(|error| failed(error.into()))?;
+                let found =
+                    self.candidate.api.get_opt(self.candidate.lease).await.map_err(|error| failed(error.into()))?;
                 if let Holder::Other(name) = lease::holder(found.as_ref(), &self.candidate.identity) {
-                    return Err(Error::TakenOver(name.to_owned()));
+                    return Err(Error::TakenOver { holder: name.to_owned(), lease: self.candidate.lease });
                 }
                 self.candidate.write(found.as_ref()).await.map_err(failed)?
             }
@@ -195,17 +206,18 @@ impl Leader {
     }
 
     /// Lets another replica take over now. Nothing may be written any more.
-    pub(super) async fn release(self) {
+    pub(crate) async fn release(self) {
+        let lease = self.candidate.lease;
         match timeout(RELEASE_DEADLINE, self.give_back()).await {
-            Ok(Ok(())) => tracing::info!("released the Lease {LEASE}"),
-            Ok(Err(error)) => tracing::warn!(%error, "cannot release the Lease {LEASE}; it runs out by itself"),
-            Err(_) => tracing::warn!("cannot release the Lease {LEASE} in time; it runs out by itself"),
+            Ok(Ok(())) => tracing::info!("released the Lease {lease}"),
+            Ok(Err(error)) => tracing::warn!(%error, "cannot release the Lease {lease}; it runs out by itself"),
+            Err(_) => tracing::warn!("cannot release the Lease {lease} in time; it runs out by itself"),
         }
     }
 
     async fn give_back(&self) -> Result<(), cluster::Error> {
         // Not the version that was written last: a renewal may have been under way when the end came.
-        let Some(lease) = self.candidate.api.get_opt(LEASE).await? else { return Ok(()) };
+        let Some(lease) = self.candidate.api.get_opt(self.candidate.lease).await? else { return Ok(()) };
         if lease::holder(Some(&lease), &self.candidate.identity) == Holder::Us {
             self.candidate.replace(&lease, &lease::released(&lease, Timestamp::now())).await?;
         }

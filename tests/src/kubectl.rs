@@ -1,11 +1,17 @@
-//! The words of `kubectl`, from what the API server answers.
+//! The words of `kubectl`, from what the API server answers: enough of it for the demo, and to follow what the
+//! documentation tells people to type.
+
+mod command;
 
 use anyhow::{Context, Result};
 use axum::http::Request;
 use axum::http::header::ACCEPT;
 use kube::Client;
-use rukpak_tests::verbs::{Denial, Target};
 use serde_json::Value;
+
+use crate::verbs::{Denial, Target};
+
+pub use command::run;
 
 /// What `kubectl get` asks for: the API server chooses columns and cells.
 const TABLE: &str = "application/json;as=Table;v=v1;g=meta.k8s.io";
@@ -16,6 +22,7 @@ pub async fn get(client: &Client, target: &Target) -> Result<Vec<String>> {
     table(client, &format!("{url}/{}", target.name)).await.with_context(|| format!("get {target} as a table"))
 }
 
+/// `kubectl get` of a path of the API: one object or a list.
 async fn table(client: &Client, path: &str) -> Result<Vec<String>> {
     let request = Request::get(path).header(ACCEPT, TABLE).body(Vec::new())?;
     let answer: Value = client.request(request).await?;

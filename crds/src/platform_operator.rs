@@ -1,0 +1,124 @@
+//! PlatformOperator: an OLM package, installed by its name.
+//!
+//! Source of the shape: OpenShift's `platform.openshift.io/v1alpha1` of the 4.12 line. Everything that it does not have is
+//! optional and says so.
+
+use kube::CustomResource;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::Condition;
+
+mod summary;
+
+pub use summary::{DEPRECATED, INSTALL_PENDING, Summary, UPGRADE_AVAILABLE};
+
+/// PlatformOperatorSpec defines the desired state of PlatformOperator.
+#[derive(CustomResource, Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[kube(
+    group = "platform.openshift.io",
+    version = "v1alpha1",
+    kind = "PlatformOperator",
+    plural = "platformoperators",
+    singular = "platformoperator",
+    status = "PlatformOperatorStatus",
+    derive = "Default",
+    derive = "PartialEq",
+    printcolumn = r#"{"name":"Package","type":"string","jsonPath":".spec.package.name"}"#,
+    printcolumn = r#"{"name":"Version","type":"string","jsonPath":".status.source.version"}"#,
+    printcolumn = r#"{"name":"Installed","type":"string","jsonPath":".status.conditions[?(.type==\"Installed\")].status"}"#,
+    printcolumn = r#"{"name":"Reason","type":"string","jsonPath":".status.conditions[?(.type==\"Installed\")].reason"}"#,
+    printcolumn = r#"{"name":"Age","type":"date","jsonPath":".metadata.creationTimestamp"}"#
+)]
+#[serde(rename_all = "camelCase")]
+pub struct PlatformOperatorSpec {
+    /// Package contains the desired package and its configuration for this PlatformOperator.
+    pub package: PlatformPackage,
+    /// UpgradePolicy says what happens when the catalog offers a newer version: nothing (Manual, the default), or one step after
+    /// the other along the channel's graph (Automatic). (Additive.)
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub upgrade_policy: Option<UpgradePolicy>,
+}
+
+/// Package contains fields to configure which OLM package this PlatformOperator will install.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct PlatformPackage {
+    /// Name contains the desired OLM-based Operator package name that is defined in an existing CatalogSource resource in the
+    /// cluster, or in a catalog that the manager is configured with.
+    // Not anchored, as in OpenShift's definition: what that accepts must be accepted. The manager reports what is no name.
+    #[schemars(length(max = 56), regex(pattern = r"[a-z0-9]([-a-z0-9]*[a-z0-9])?"))]
+    pub name: String,
+    /// Channel is the channel of the package to install from; without it the highest version of all channels is
+    /// installed. (Additive.)
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 253))]
+    pub channel: Option<String>,
+    /// Version is a version, or a range of versions as OLM catalogs write them: ">=1.2.0 <2.0.0". (Additive.)
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 253))]
+    pub version: Option<String>,
+    /// Catalog is the name of the catalog to install from; without it the first that has the package. (Additive.)
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 253))]
+    pub catalog: Option<String>,
+}
+
+/// What happens when the catalog offers a newer version.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub enum UpgradePolicy {
+    /// Nothing; it is reported.
+    #[default]
+    Manual,
+    /// It is installed in place of the old one.
+    Automatic,
+}
+
+/// PlatformOperatorStatus defines the observed state of PlatformOperator.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct PlatformOperatorStatus {
+    /// Conditions: Installed, as OpenShift has it; beside it Ready, Reconciling, Stalled, and Deprecated and
+    /// UpgradeAvailable where they are true.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["type"]))]
+    pub conditions: Vec<Condition>,
+    /// ActiveBundleDeployment is the reference to the BundleDeployment resource that's being managed by this
+    /// PlatformOperator.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub active_bundle_deployment: Option<ActiveBundleDeployment>,
+    /// ObservedGeneration is the generation of the spec that this status speaks of. (Additive.)
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub observed_generation: Option<i64>,
+    /// Source is what was chosen from which catalog for the BundleDeployment. (Additive.)
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub source: Option<ChosenSource>,
+    /// Upgrade is the version that the BundleDeployment is about to be pointed at, written before that is done. (Additive.)
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub upgrade: Option<ChosenSource>,
+}
+
+/// ActiveBundleDeployment references a BundleDeployment resource.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct ActiveBundleDeployment {
+    /// Name is the metadata.name of the referenced BundleDeployment object.
+    pub name: String,
+}
+
+/// What was chosen for a PlatformOperator, written before the BundleDeployment is.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct ChosenSource {
+    /// Name of the catalog.
+    pub catalog: String,
+    /// Name of the package.
+    pub package: String,
+    /// The channel, where the bundle is in one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub channel: Option<String>,
+    /// Name of the bundle.
+    pub bundle: String,
+    /// Version of the bundle.
+    pub version: String,
+    /// Image of the bundle. As long as the BundleDeployment has it, it is as it was made.
+    pub image: String,
+}

@@ -1,0 +1,91 @@
+//! The four known schemas, from their roots.
+
+use serde_json::Value;
+
+use super::fields::Fields;
+use super::properties::Properties;
+use super::root::Root;
+use super::{BundleDocument, Deprecation, Document, Error, image};
+use crate::{Bundle, Channel, Entry};
+
+pub(super) fn package(root: Root) -> Result<Document, Error> {
+    let default_channel = Fields::new(&root.fields).optional_text("defaultChannel").map_err(fault("package"))?;
+    Ok(Document::Package { name: root.name.unwrap_or_default(), default_channel })
+}
+
+pub(super) fn channel(root: Root) -> Result<Document, Error> {
+    let items = Fields::new(&root.fields).items("entries").map_err(fault("channel"))?;
+    let entries = items.map(entry).collect::<Result<Vec<_>, _>>().map_err(fault("channel"))?;
+    let channel = Channel { name: root.name.unwrap_or_default(), entries, deprecation: None };
+    Ok(Document::Channel { package: root.package.unwrap_or_default(), channel })
+}
+
+fn entry((path, value): (String, &Value)) -> Result<Entry, String> {
+    if value.is_null() {
+        return Ok(Entry::default());
+    }
+    let fields = Fields::at(path, value)?;
+    Ok(Entry {
+        name: fields.text("name")?,
+        replaces: fields.optional_text("replaces")?,
+        skips: fields.texts("skips")?,
+        skip_range: fields.optional_text("skipRange")?,
+    })
+}
+
+pub(super) fn bundle(root: Root) -> Result<Document, Error> {
+    let fields = Fields::new(&root.fields);
+    let image = fields.optional_text("image").map_err(fault("bundle"))?;
+    let mut properties = Properties::default();
+    for (path, value) in fields.items("properties").map_err(fault("bundle"))? {
+        properties.add_item(path, value);
+    }
+    let mut image_faults = Vec::new();
+    if let Some(problem) = image.as_deref().and_then(image::problem) {
+        image_faults.push(problem);
+    }
+    for (path, value) in fields.items("relatedImages").map_err(fault("bundle"))? {
+        // Some have no image, some a `value` in its place (3scale 0.5.5): nobody needs them, so nothing is refused.
+        match Fields::at(path.clone(), value).and_then(|fields| fields.text("image")) {
+            Ok(related) => image_faults.extend(image::problem(&related).map(|problem| format!("{path}: {problem}"))),
+            Err(problem) => image_faults.push(problem),
+        }
+    }
+    let (identity, version) = (properties.identity(), properties.version());
+    let bundle = Bundle {
+        name: root.name.unwrap_or_default(),
+        image,
+        version,
+        version_text: identity.map(|identity| identity.version.clone()).unwrap_or_default(),
+        facts: properties.facts,
+        deprecation: None,
+    };
+    Ok(Document::Bundle(Box::new(BundleDocument {
+        package: root.package.unwrap_or_default(),
+        bundle,
+        identities: properties.identities,
+        is_inline: properties.is_inline,
+        faults: properties.faults,
+        image_faults,
+    })))
+}
+
+pub(super) fn deprecations(root: Root) -> Result<Document, Error> {
+    let items = Fields::new(&root.fields).items("entries").map_err(fault("deprecation"))?;
+    let entries = items.map(deprecation).collect::<Result<Vec<_>, _>>().map_err(fault("deprecation"))?;
+    Ok(Document::Deprecations { package: root.package.unwrap_or_default(), entries })
+}
+
+fn deprecation((path, value): (String, &Value)) -> Result<Deprecation, String> {
+    if value.is_null() {
+        return Ok(Deprecation::default());
+    }
+    let fields = Fields::at(path, value)?;
+    let message = fields.text("message")?;
+    let Some(reference) = fields.object("reference")? else { return Ok(Deprecation { message, ..Default::default() }) };
+    Ok(Deprecation { schema: reference.text("schema")?, name: reference.text("name")?, message })
+}
+
+fn fault(what: &'static str) -> impl Fn(String) -> Error {
+    move |problem| Error::Field { what, problem }
+}

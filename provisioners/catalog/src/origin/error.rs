@@ -1,0 +1,107 @@
+//! What can go wrong with the place that a catalog comes from.
+
+use std::io;
+use std::path::PathBuf;
+
+use rukpak_content::{LimitExceeded, PathError};
+use rukpak_source::{http, image};
+
+use super::image::{CONFIGS_LABEL, SQLITE_LABEL};
+use crate::read;
+
+/// What a caller can do about an [`Error`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Class {
+    /// There is no such catalog. It may come.
+    NotFound,
+    /// Other credentials are wanted.
+    Unauthorized,
+    /// A server or the way to it is out of order. Try again later.
+    Unavailable,
+    /// The catalog, the origin or the configuration is at fault: someone has to mend it.
+    Invalid,
+}
+
+/// Why a catalog cannot be had.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// Its files cannot be read.
+    #[error("the catalog cannot be read")]
+    Read(#[from] read::Error),
+    /// The image cannot be pulled.
+    #[error("the catalog image cannot be pulled")]
+    Image(#[source] image::Error),
+    /// The image is one of the days before file-based catalogs. The words are those of `opm render`.
+    #[error(
+        "render {reference:?}: sqlite-based index images are no longer supported, migrate to a file-based catalog: not allowed \
+         (label {SQLITE_LABEL})"
+    )]
+    Sqlite {
+        /// The image.
+        reference: String,
+    },
+    /// The image is no catalog.
+    #[error("render {reference:?}: image type could not be determined: {hint}")]
+    NotACatalog {
+        /// The image.
+        reference: String,
+        /// What to do.
+        hint: &'static str,
+    },
+    /// The label that names the folder names none.
+    #[error("{reference}: the label {CONFIGS_LABEL} does not name a folder of the image")]
+    Label {
+        /// The image.
+        reference: String,
+        /// Why.
+        source: PathError,
+    },
+    /// The folder of the catalog cannot be looked at.
+    #[error("cannot look at {}", path.display())]
+    Folder {
+        /// The file or folder at fault.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// Past a limit.
+    #[error(transparent)]
+    Limit(#[from] LimitExceeded),
+    /// catalogd's catalog cannot be fetched.
+    #[error("the catalog cannot be fetched")]
+    Http(#[source] http::Error),
+    /// The files of an image cannot be put on the disk.
+    #[error("cannot put the files of the catalog into {}", folder.display())]
+    Spool {
+        /// Where they should go.
+        folder: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// A worker thread was lost.
+    #[error("the worker thread ended early")]
+    Worker(#[source] tokio::task::JoinError),
+}
+
+impl Error {
+    /// What a caller can do about it.
+    pub fn class(&self) -> Class {
+        match self {
+            Self::Image(error) => match error.class() {
+                image::Class::NotFound => Class::NotFound,
+                image::Class::Unauthorized => Class::Unauthorized,
+                image::Class::Unavailable => Class::Unavailable,
+                image::Class::Invalid => Class::Invalid,
+            },
+            Self::Http(error) => match error.class() {
+                http::Class::NotFound => Class::NotFound,
+                http::Class::Unauthorized => Class::Unauthorized,
+                http::Class::Unavailable => Class::Unavailable,
+                http::Class::Invalid => Class::Invalid,
+            },
+            Self::Folder { source, .. } if source.kind() == io::ErrorKind::NotFound => Class::NotFound,
+            Self::Spool { .. } | Self::Worker(_) => Class::Unavailable,
+            _ => Class::Invalid,
+        }
+    }
+}

@@ -1,0 +1,171 @@
+//! The messages of `api.Registry`, written by hand: a build needs no protoc.
+//!
+//! Source of names and numbers: `pkg/api/registry.proto` of operator-registry. Fields that nobody here reads are kept where a
+//! server of ours fills them in.
+
+/// Names of the methods, as paths.
+pub mod method {
+    /// Every package.
+    pub const LIST_PACKAGES: &str = "/api.Registry/ListPackages";
+    /// One package.
+    pub const GET_PACKAGE: &str = "/api.Registry/GetPackage";
+    /// One bundle, with its ClusterServiceVersion.
+    pub const GET_BUNDLE: &str = "/api.Registry/GetBundle";
+    /// Every bundle, once for each channel it is in, mostly without its ClusterServiceVersion.
+    pub const LIST_BUNDLES: &str = "/api.Registry/ListBundles";
+}
+
+/// Asks for every package.
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct ListPackageRequest {}
+
+/// The name of a package.
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct PackageName {
+    /// Its name.
+    #[prost(string, tag = "1")]
+    pub name: String,
+}
+
+/// Asks for one package.
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct GetPackageRequest {
+    /// Its name.
+    #[prost(string, tag = "1")]
+    pub name: String,
+}
+
+/// Asks for one bundle.
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct GetBundleRequest {
+    /// Its package.
+    #[prost(string, tag = "1")]
+    pub pkg_name: String,
+    /// A channel that it is in.
+    #[prost(string, tag = "2")]
+    pub channel_name: String,
+    /// Its name.
+    #[prost(string, tag = "3")]
+    pub csv_name: String,
+}
+
+/// Asks for every bundle.
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct ListBundlesRequest {}
+
+/// A package.
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct Package {
+    /// Its name.
+    #[prost(string, tag = "1")]
+    pub name: String,
+    /// By name.
+    #[prost(message, repeated, tag = "2")]
+    pub channels: Vec<Channel>,
+    /// The channel that is used where none is named.
+    #[prost(string, tag = "3")]
+    pub default_channel_name: String,
+    /// Why it is deprecated, if it is.
+    #[prost(message, optional, tag = "4")]
+    pub deprecation: Option<Deprecation>,
+}
+
+/// A channel of a [`Package`].
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct Channel {
+    /// Its name.
+    #[prost(string, tag = "1")]
+    pub name: String,
+    /// The bundle at its head.
+    #[prost(string, tag = "2")]
+    pub csv_name: String,
+    /// Why it is deprecated, if it is.
+    #[prost(message, optional, tag = "3")]
+    pub deprecation: Option<Deprecation>,
+}
+
+/// Says that something is deprecated.
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct Deprecation {
+    /// Why, for people.
+    #[prost(string, tag = "1")]
+    pub message: String,
+}
+
+/// A bundle in a channel.
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct Bundle {
+    /// Its name.
+    #[prost(string, tag = "1")]
+    pub csv_name: String,
+    /// Its package.
+    #[prost(string, tag = "2")]
+    pub package_name: String,
+    /// The channel that `replaces`, `skips` and `skip_range` are about.
+    #[prost(string, tag = "3")]
+    pub channel_name: String,
+    /// Its ClusterServiceVersion as JSON. `ListBundles` leaves it out where there is an image.
+    #[prost(string, tag = "4")]
+    pub csv_json: String,
+    /// Its manifests as JSON. `ListBundles` leaves them out where there is an image.
+    #[prost(string, repeated, tag = "5")]
+    pub object: Vec<String>,
+    /// Its image; empty for a bundle whose manifests lie in the catalog.
+    #[prost(string, tag = "6")]
+    pub bundle_path: String,
+    /// APIs that it provides.
+    #[prost(message, repeated, tag = "7")]
+    pub provided_apis: Vec<GroupVersionKind>,
+    /// APIs that must be there.
+    #[prost(message, repeated, tag = "8")]
+    pub required_apis: Vec<GroupVersionKind>,
+    /// Its version.
+    #[prost(string, tag = "9")]
+    pub version: String,
+    /// Versions that it replaces. `GetBundle` keeps it.
+    #[prost(string, tag = "10")]
+    pub skip_range: String,
+    /// What it depends on, as older clients read it.
+    #[prost(message, repeated, tag = "11")]
+    pub dependencies: Vec<Property>,
+    /// Its properties, without the manifests.
+    #[prost(message, repeated, tag = "12")]
+    pub properties: Vec<Property>,
+    /// The bundle that it replaces. `GetBundle` leaves it out.
+    #[prost(string, tag = "13")]
+    pub replaces: String,
+    /// Bundles that it replaces as well. `GetBundle` leaves them out.
+    #[prost(string, repeated, tag = "14")]
+    pub skips: Vec<String>,
+    /// Why it is deprecated, if it is.
+    #[prost(message, optional, tag = "15")]
+    pub deprecation: Option<Deprecation>,
+}
+
+/// An API.
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct GroupVersionKind {
+    /// API group.
+    #[prost(string, tag = "1")]
+    pub group: String,
+    /// API version.
+    #[prost(string, tag = "2")]
+    pub version: String,
+    /// Kind.
+    #[prost(string, tag = "3")]
+    pub kind: String,
+    /// The resource's name; empty where a file-based catalog is served.
+    #[prost(string, tag = "4")]
+    pub plural: String,
+}
+
+/// A property or a dependency.
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct Property {
+    /// Its type, such as `olm.gvk`.
+    #[prost(string, tag = "1")]
+    pub r#type: String,
+    /// Its value as JSON.
+    #[prost(string, tag = "2")]
+    pub value: String,
+}

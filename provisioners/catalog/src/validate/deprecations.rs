@@ -1,0 +1,62 @@
+//! Deprecations: what they name must be there.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::{Findings, Index, Package, in_channel};
+use crate::document::Deprecation;
+
+pub(super) fn check(catalog: &Index<'_>, findings: &mut Findings) {
+    let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
+    for (index, (name, entries)) in catalog.deprecations.iter().enumerate() {
+        if name.is_empty() {
+            findings.add("", format!("package name must be set for deprecation item {index}"));
+            continue;
+        }
+        let count = counts.entry(name).or_default();
+        *count += 1;
+        if *count == 2 {
+            findings.add(name, format!("expected a maximum of one deprecation per package: {name:?}"));
+        }
+        match catalog.packages.get(name).filter(|package| package.is_declared()) {
+            None => findings.add(name, format!("cannot apply deprecations to an unknown package {name:?}")),
+            Some(package) => check_entries(name, package, entries, findings),
+        }
+    }
+}
+
+fn check_entries(name: &str, package: &Package<'_>, entries: &[Deprecation], findings: &mut Findings) {
+    let mut known = BTreeSet::new();
+    for (index, entry) in entries.iter().enumerate() {
+        if !known.insert((&entry.schema, &entry.name)) {
+            findings.add(name, format!("duplicate deprecation entry [{index}] for package {name:?}"));
+        }
+        if let Some(message) = problem(name, package, entry, index) {
+            findings.add(name, message);
+        }
+        if entry.message.is_empty() {
+            let place = match entry.schema.as_str() {
+                "olm.channel" => in_channel(name, &entry.name),
+                "olm.bundle" => format!("invalid package {name:?}: invalid bundle {:?}", entry.name),
+                _ => format!("invalid package {name:?}"),
+            };
+            findings.add(name, format!("{place}: invalid deprecation: message must be set"));
+        }
+    }
+}
+
+fn problem(name: &str, package: &Package<'_>, entry: &Deprecation, index: usize) -> Option<String> {
+    let object = &entry.name;
+    match entry.schema.as_str() {
+        "" => Some(format!("schema must be set for deprecation entry [{index}] for package {name:?}")),
+        "olm.package" => (!object.is_empty())
+            .then(|| format!("package name must be empty for deprecated package {name:?} (specified {object:?})")),
+        "olm.channel" => (!package.channel_names.contains(object.as_str()))
+            .then(|| format!("cannot deprecate channel {object:?} for package {name:?}: channel not found")),
+        "olm.bundle" => (!package.bundle_names.contains(object.as_str()))
+            .then(|| format!("cannot deprecate bundle {object:?} for package {name:?}: bundle not found")),
+        schema => Some(format!(
+            "cannot deprecate object {schema:?} {object:?} referenced by entry [{index}] for package {name:?}: object \
+             schema unknown"
+        )),
+    }
+}

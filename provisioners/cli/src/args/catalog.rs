@@ -1,0 +1,123 @@
+//! Flags of what looks into catalogs.
+
+use std::ffi::OsString;
+
+use clap::{Args, Subcommand, ValueEnum};
+use rukpak_catalog::{Range, Version};
+
+use super::{EXIT_CODES, FindingForm, TrustArgs};
+
+/// What is to be told of a catalog.
+#[derive(Subcommand, Debug)]
+pub enum CatalogCommand {
+    /// Print the packages of a catalog, or the channels and bundles of one package
+    List(ListArgs),
+    /// Print which bundle a PlatformOperator would get, and why
+    Show(ShowArgs),
+    /// Print everything that is wrong with a catalog
+    Validate(ValidateCatalogArgs),
+    /// Print the upgrades of a package as a Mermaid flowchart
+    Graph(GraphArgs),
+}
+
+/// How an answer is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum AnswerForm {
+    /// For people
+    Text,
+    /// One object
+    Json,
+}
+
+/// Where a catalog is.
+#[derive(Args, Debug)]
+pub struct PlaceArgs {
+    /// A folder or file of a catalog, else dir:PATH, image:REFERENCE, https://HOST/PATH (catalogd) or grpc:HOST:PORT (a running
+    /// catalog). What exists here wins
+    #[arg(value_name = "WHERE")]
+    pub catalog: OsString,
+    /// How the servers of catalogs are spoken to.
+    #[command(flatten)]
+    pub trust: TrustArgs,
+}
+
+/// Flags of `catalog list`.
+#[derive(Args, Debug)]
+#[command(after_help = EXIT_CODES)]
+pub struct ListArgs {
+    /// Where the catalog is.
+    #[command(flatten)]
+    pub place: PlaceArgs,
+    /// A package [default: all]
+    pub package: Option<String>,
+    /// How the answer is written: a table, or one JSON object
+    #[arg(short, long, value_name = "FORM", default_value = "text")]
+    pub output: AnswerForm,
+}
+
+/// Flags of `catalog show`.
+#[derive(Args, Debug)]
+#[command(after_help = EXIT_CODES)]
+pub struct ShowArgs {
+    /// Where the catalog is.
+    #[command(flatten)]
+    pub place: PlaceArgs,
+    /// The package, as spec.package.name has it
+    pub package: String,
+    /// A bundle, or a version, which is short for --version [default: what is chosen]
+    #[arg(value_name = "BUNDLE|VERSION", conflicts_with = "range")]
+    pub bundle: Option<String>,
+    /// The channel, as spec.package.channel has it
+    #[arg(long, value_name = "CHANNEL")]
+    pub channel: Option<String>,
+    /// The versions, as spec.package.version has them: 1.2.3, ">=1.2.0 <2.0.0"
+    #[arg(id = "range", long = "version", value_name = "RANGE", value_parser = Range::parse)]
+    pub range: Option<Range>,
+    /// A bundle that is installed: which upgrades lead on from there
+    #[arg(long, value_name = "BUNDLE")]
+    pub from: Option<String>,
+    /// Its version, if the catalog has that bundle no longer
+    #[arg(long, value_name = "VERSION", requires = "from", value_parser = Version::parse)]
+    pub from_version: Option<Version>,
+    /// As if the PlatformOperator had the annotation core.rukpak.io/ignore-dependencies="true"
+    #[arg(long)]
+    pub ignore_dependencies: bool,
+    /// How the answer is written: a line for each fact, or one JSON object
+    #[arg(short, long, value_name = "FORM", default_value = "text")]
+    pub output: AnswerForm,
+}
+
+/// Flags of `catalog validate`.
+#[derive(Args, Debug)]
+#[command(after_help = EXIT_CODES)]
+pub struct ValidateCatalogArgs {
+    /// Where the catalog is.
+    #[command(flatten)]
+    pub place: PlaceArgs,
+    /// How the findings are written: a line each, or one JSON object
+    #[arg(short, long, value_name = "FORM", default_value = "text")]
+    pub output: FindingForm,
+}
+
+/// Flags of `catalog graph`.
+#[derive(Args, Debug)]
+#[command(after_help = EXIT_CODES)]
+pub struct GraphArgs {
+    /// Where the catalog is.
+    #[command(flatten)]
+    pub place: PlaceArgs,
+    /// The package
+    pub package: String,
+    /// A channel [default: all]
+    #[arg(long, value_name = "CHANNEL")]
+    pub channel: Option<String>,
+}
+
+/// Flags of `status`.
+#[derive(Args, Debug)]
+#[command(after_help = EXIT_CODES)]
+pub struct StatusArgs {
+    /// How the answer is written: a table and a sentence, or one JSON object
+    #[arg(short, long, value_name = "FORM", default_value = "text")]
+    pub output: AnswerForm,
+}

@@ -1,0 +1,34 @@
+//! `rukpakctl catalog graph`.
+
+use rukpak_catalog::graph::mermaid;
+
+use super::open::{Opened, Scope};
+use super::{failed, none, package, warn_of_graphs};
+use crate::args::GraphArgs;
+use crate::exit::Exit;
+use crate::output::{data, talk};
+use crate::table::count;
+
+/// Prints a package's channels, or one of them, as a flowchart.
+pub(super) async fn run(arguments: &GraphArgs) -> Exit {
+    let opened = match Opened::new(&arguments.place, Scope::Package(&arguments.package)).await {
+        Ok(opened) => opened,
+        Err(error) => return failed(&error),
+    };
+    let mut package = match package(&opened, &arguments.package) {
+        Ok(package) => package.clone(),
+        Err(why) => return none(&opened, &why),
+    };
+    if let Some(channel) = &arguments.channel {
+        if !package.channels.contains_key(channel) {
+            let known: Vec<&str> = package.channels.keys().map(String::as_str).collect();
+            let why = format!("package {:?} has no channel {channel:?}; there are {}", package.name, known.join(", "));
+            return none(&opened, &why);
+        }
+        package.channels.retain(|name, _| name == channel);
+    }
+    warn_of_graphs(package.channels.values());
+    let channels = count(package.channels.len(), "channel");
+    talk(&format!("{}: {channels} of package {:?}", opened.from, package.name));
+    data(|out| out.write_all(mermaid(&package).as_bytes()), Exit::Yes)
+}

@@ -1,0 +1,229 @@
+//! `rukpakctl catalog list`.
+
+use std::collections::BTreeSet;
+use std::io::{self, Write};
+
+use rukpak_catalog::{Bundle, Catalog, Channel, Entry, Package, Version, graph};
+use serde::Serialize;
+
+use super::open::{Opened, Scope};
+use super::{failed, none, package, warn_of_graphs};
+use crate::args::{AnswerForm, ListArgs};
+use crate::exit::Exit;
+use crate::output::{data, pretty, talk};
+use crate::table::{self, count};
+
+/// All packages, as JSON.
+#[derive(Serialize)]
+struct Packages<'a> {
+    packages: Vec<PackageLine<'a>>,
+}
+
+/// A package among others.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct PackageLine<'a> {
+    name: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    default_channel: Option<&'a str>,
+    /// Of the default channel.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    head: Option<&'a str>,
+    /// Of the head.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    version: Option<&'a str>,
+    channels: usize,
+    bundles: usize,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    deprecation: Option<&'a str>,
+}
+
+/// One package, as JSON.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Inside<'a> {
+    name: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    default_channel: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    deprecation: Option<&'a str>,
+    channels: Vec<ChannelLine<'a>>,
+    /// Those that no channel has.
+    loose_bundles: Vec<BundleLine<'a>>,
+    remarks: &'a [String],
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct ChannelLine<'a> {
+    name: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    head: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    deprecation: Option<&'a str>,
+    bundles: Vec<BundleLine<'a>>,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct BundleLine<'a> {
+    name: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    version: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    image: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    replaces: Option<&'a str>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    skips: Vec<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    skip_range: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    deprecation: Option<&'a str>,
+    /// What the table says of it.
+    #[serde(skip)]
+    notes: Vec<&'static str>,
+    #[serde(skip)]
+    order: Option<&'a Version>,
+}
+
+/// Prints the packages, or what is in one.
+pub(super) async fn run(arguments: &ListArgs) -> Exit {
+    let scope = arguments.package.as_deref().map_or(Scope::All, Scope::Package);
+    let opened = match Opened::new(&arguments.place, scope).await {
+        Ok(opened) => opened,
+        Err(error) => return failed(&error),
+    };
+    let Some(name) = &arguments.package else {
+        let packages = packages(&opened.catalog);
+        talk(&format!("{}: {}", opened.from, count(packages.len(), "package")));
+        return data(|out| print_packages(out, arguments.output, packages), Exit::Yes);
+    };
+    match package(&opened, name) {
+        Ok(package) => {
+            warn_of_graphs(package.channels.values());
+            let (channels, bundles) = (package.channels.len(), package.bundles.len());
+            let (channels, bundles) = (count(channels, "channel"), count(bundles, "bundle"));
+            talk(&format!("{}: {channels} and {bundles} of package {name:?}", opened.from));
+            data(|out| print_inside(out, arguments.output, &inside(package)), Exit::Yes)
+        }
+        Err(why) => none(&opened, &why),
+    }
+}
+
+fn packages(catalog: &Catalog) -> Vec<PackageLine<'_>> {
+    catalog.packages.values().map(package_line).collect()
+}
+
+fn package_line(package: &Package) -> PackageLine<'_> {
+    let default = package.default_channel.as_deref();
+    let head = default.and_then(|name| graph::head(package.channels.get(name)?).ok());
+    let version = head.and_then(|name| version(package.bundles.get(name)?));
+    PackageLine {
+        name: &package.name,
+        default_channel: default,
+        head,
+        version,
+        channels: package.channels.len(),
+        bundles: package.bundles.len(),
+        deprecation: package.deprecation.as_deref(),
+    }
+}
+
+fn version(bundle: &Bundle) -> Option<&str> {
+    Some(bundle.version_text.as_str()).filter(|text| !text.is_empty())
+}
+
+fn inside(package: &Package) -> Inside<'_> {
+    let mut in_channels = BTreeSet::new();
+    let channels = package.channels.values().map(|channel| channel_line(package, channel, &mut in_channels)).collect();
+    let loose = package.bundles.values().filter(|bundle| !in_channels.contains(bundle.name.as_str()));
+    let loose = loose.map(|bundle| bundle_line(&bundle.name, Some(bundle), None, Vec::new()));
+    Inside {
+        name: &package.name,
+        default_channel: package.default_channel.as_deref(),
+        deprecation: package.deprecation.as_deref(),
+        channels,
+        loose_bundles: ordered(loose.collect()),
+        remarks: &package.remarks,
+    }
+}
+
+fn channel_line<'a>(
+    package: &'a Package,
+    channel: &'a Channel,
+    in_channels: &mut BTreeSet<&'a str>,
+) -> ChannelLine<'a> {
+    let head = graph::head(channel).ok();
+    let skipped: BTreeSet<&str> = channel.entries.iter().flat_map(|entry| &entry.skips).map(String::as_str).collect();
+    in_channels.extend(channel.entries.iter().map(|entry| entry.name.as_str()));
+    let bundles = channel.entries.iter().map(|entry| {
+        let bundle = package.bundles.get(&entry.name);
+        let notes = [
+            ("head", head == Some(&entry.name)),
+            ("skipped", skipped.contains(entry.name.as_str())),
+            ("deprecated", bundle.is_some_and(|bundle| bundle.deprecation.is_some())),
+            ("not in the catalog", bundle.is_none()),
+        ];
+        let notes = notes.into_iter().filter_map(|(note, holds)| holds.then_some(note)).collect();
+        bundle_line(&entry.name, bundle, Some(entry), notes)
+    });
+    let deprecation = channel.deprecation.as_deref();
+    ChannelLine { name: &channel.name, head, deprecation, bundles: ordered(bundles.collect()) }
+}
+
+fn bundle_line<'a>(
+    name: &'a str,
+    bundle: Option<&'a Bundle>,
+    entry: Option<&'a Entry>,
+    notes: Vec<&'static str>,
+) -> BundleLine<'a> {
+    BundleLine {
+        name,
+        version: bundle.and_then(version),
+        image: bundle.and_then(|bundle| bundle.image.as_deref()),
+        replaces: entry.and_then(|entry| entry.replaces.as_deref()),
+        skips: entry.map(|entry| entry.skips.iter().map(String::as_str).collect()).unwrap_or_default(),
+        skip_range: entry.and_then(|entry| entry.skip_range.as_deref()),
+        deprecation: bundle.and_then(|bundle| bundle.deprecation.as_deref()),
+        notes,
+        order: bundle.and_then(|bundle| bundle.version.as_ref()),
+    }
+}
+
+/// By version, the highest last; before them those that have none.
+fn ordered(mut bundles: Vec<BundleLine<'_>>) -> Vec<BundleLine<'_>> {
+    bundles.sort_by(|one, other| one.order.cmp(&other.order).then_with(|| one.name.cmp(other.name)));
+    bundles
+}
+
+fn print_packages(out: &mut dyn Write, form: AnswerForm, packages: Vec<PackageLine<'_>>) -> io::Result<()> {
+    if form == AnswerForm::Json {
+        return pretty(out, &Packages { packages });
+    }
+    let text = |text: Option<&str>| text.unwrap_or_default().to_owned();
+    let row = |line: &PackageLine<'_>| {
+        let deprecated = line.deprecation.map(|_| "yes");
+        let bundles = line.bundles.to_string();
+        vec![line.name.to_owned(), text(line.default_channel), text(line.version), bundles, text(deprecated)]
+    };
+    let rows: Vec<_> = packages.iter().map(row).collect();
+    table::write(out, &["PACKAGE", "DEFAULT CHANNEL", "VERSION", "BUNDLES", "DEPRECATED"], &rows)
+}
+
+fn print_inside(out: &mut dyn Write, form: AnswerForm, inside: &Inside<'_>) -> io::Result<()> {
+    if form == AnswerForm::Json {
+        return pretty(out, inside);
+    }
+    let channels = inside.channels.iter().map(|channel| (channel.name, &channel.bundles));
+    let rows: Vec<_> = std::iter::once(("", &inside.loose_bundles))
+        .chain(channels)
+        .flat_map(|(channel, bundles)| bundles.iter().map(move |bundle| row(channel, bundle)))
+        .collect();
+    table::write(out, &["CHANNEL", "BUNDLE", "VERSION", "NOTES"], &rows)
+}
+
+fn row(channel: &str, bundle: &BundleLine<'_>) -> Vec<String> {
+    let version = bundle.version.unwrap_or_default();
+    vec![channel.to_owned(), bundle.name.to_owned(), version.to_owned(), bundle.notes.join(", ")]
+}

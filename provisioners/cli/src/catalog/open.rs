@@ -1,0 +1,152 @@
+//! A place becomes a catalog.
+
+use std::env;
+use std::fs::File;
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::{StreamExt as _, TryStreamExt as _, stream};
+use rukpak_catalog::model::Facts;
+use rukpak_catalog::origin::{self, Loaded, Loader, LoaderOptions, Origin, Revision};
+use rukpak_catalog::{Bundle, Catalog, Package, read, registry};
+
+use super::place::{self, Place};
+use crate::args::PlaceArgs;
+use crate::registries::{self, Registries};
+
+/// How long a running catalog may say nothing.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// Questions that a running catalog is asked at the same time.
+const AT_ONCE: usize = 8;
+
+/// A catalog and where it came from.
+pub(super) struct Opened {
+    pub(super) catalog: Catalog,
+    /// For people.
+    pub(super) from: String,
+    /// A running catalog knows more than it lists.
+    client: Option<registry::Client>,
+}
+
+/// Which packages somebody wants to know everything of. It matters for running catalogs, which are asked for each.
+#[derive(Clone, Copy)]
+pub(super) enum Scope<'a> {
+    All,
+    Package(&'a str),
+}
+
+/// Why there is no catalog. Print the whole chain.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum Error {
+    /// The text names none.
+    #[error(transparent)]
+    Place(#[from] place::Error),
+    /// No registry can be asked.
+    #[error(transparent)]
+    Registries(#[from] registries::Error),
+    /// It cannot be loaded.
+    #[error("{place}")]
+    Load {
+        /// Where it is.
+        place: String,
+        /// Why.
+        source: Box<origin::Error>,
+    },
+    /// A single file cannot be read.
+    #[error("read {path}")]
+    File {
+        /// The file.
+        path: String,
+        /// Why.
+        source: io::Error,
+    },
+    /// A single file is no catalog.
+    #[error(transparent)]
+    Read(#[from] read::Error),
+    /// A running catalog gives none.
+    #[error(transparent)]
+    Grpc(#[from] registry::Error),
+}
+
+impl Opened {
+    /// Loads the catalog that the flags name.
+    pub(super) async fn new(arguments: &PlaceArgs, scope: Scope<'_>) -> Result<Self, Error> {
+        let place = place(arguments)?;
+        let mut from = place.to_string();
+        let (catalog, client) = match &place {
+            Place::Origin(origin) => {
+                let (catalog, revision) = load(origin, arguments).await?;
+                // What was pulled is named by its digest.
+                if matches!(origin, Origin::Image(_)) {
+                    from = format!("{from} ({})", revision.0);
+                }
+                (catalog, None)
+            }
+            Place::File(path) => (read::catalog_of_stream(&from, &mut file(path)?, &origin::limits())?, None),
+            Place::Grpc(address) => {
+                let client = registry::Client::connect(address, PATIENCE).await?;
+                (ask(&client, scope).await?, Some(client))
+            }
+        };
+        Ok(Self { catalog, from, client })
+    }
+
+    /// What the catalog states about a bundle, as the manager asks for it.
+    pub(super) async fn facts(
+        &self,
+        package: &Package,
+        bundle: &Bundle,
+        channel: Option<&str>,
+    ) -> Result<Facts, registry::Error> {
+        match (&self.client, channel) {
+            (Some(client), Some(channel)) => client.facts(package, channel, &bundle.name).await,
+            _ => Ok(bundle.facts.clone()),
+        }
+    }
+}
+
+pub(super) fn place(arguments: &PlaceArgs) -> Result<Place, Error> {
+    Ok(Place::new(&arguments.catalog)?)
+}
+
+pub(super) fn file(path: &Path) -> Result<File, Error> {
+    File::open(path).map_err(|source| Error::File { path: path.display().to_string(), source })
+}
+
+async fn load(origin: &Origin, arguments: &PlaceArgs) -> Result<(Catalog, Revision), Error> {
+    load_with(origin, &Registries::new(&arguments.trust, origin::limits())?).await
+}
+
+pub(super) async fn load_with(origin: &Origin, registries: &Registries) -> Result<(Catalog, Revision), Error> {
+    let failed = |source| Error::Load { place: origin.to_string(), source: Box::new(source) };
+    let mut options = LoaderOptions::new(Arc::clone(&registries.puller), env::temp_dir());
+    options.extra_ca_pem.clone_from(&registries.extra_ca_pem);
+    let answer = Loader::new(options).map_err(failed)?.load_with(origin, None, registries.credentials()).await;
+    if answer.is_err() && matches!(origin, Origin::Image(_)) {
+        registries.note_helpers();
+    }
+    match answer.map_err(failed)? {
+        Loaded::New(catalog, revision) => Ok((catalog, revision)),
+        // Nothing was known before.
+        Loaded::Unchanged => Ok((Catalog::default(), Revision(String::new()))),
+    }
+}
+
+async fn ask(client: &registry::Client, scope: Scope<'_>) -> Result<Catalog, Error> {
+    let mut catalog = client.catalog().await?;
+    let is_wanted = |name: &&String| match scope {
+        Scope::All => true,
+        Scope::Package(wanted) => name.as_str() == wanted,
+    };
+    let names: Vec<String> = catalog.packages.keys().filter(is_wanted).cloned().collect();
+    let asked = stream::iter(names).map(async |name| Ok::<_, Error>((client.package_details(&name).await?, name)));
+    let details: Vec<_> = asked.buffer_unordered(AT_ONCE).try_collect().await?;
+    for (details, name) in details {
+        if let Some(package) = catalog.packages.get_mut(&name) {
+            details.apply(package);
+        }
+    }
+    Ok(catalog)
+}

@@ -1,0 +1,196 @@
+//! `rukpakctl catalog show`: the bundle that the manager would take, by the code that it takes it by.
+
+mod answer;
+
+use rukpak_catalog::check::{self, Refusal};
+use rukpak_catalog::choose::{self, Choice, Request};
+use rukpak_catalog::graph::{self, Installed};
+use rukpak_catalog::{Bundle, Package, Range, Version, registry, version};
+
+use self::answer::{Answer, Step, Upgrades};
+use super::open::{Opened, Scope};
+use super::{failed, none, package};
+use crate::args::{AnswerForm, ShowArgs};
+use crate::exit::Exit;
+use crate::output::{chain, data, pretty, talk};
+use crate::table::count;
+
+/// Why there is no bundle to show: the catalog was asked.
+#[derive(Debug, thiserror::Error)]
+enum No {
+    /// Nothing fits.
+    #[error(transparent)]
+    Choice(#[from] choose::Error),
+    /// Neither the name of a bundle nor a version.
+    #[error("package {package:?} has no bundle {text:?}, and it is no version")]
+    Bundle {
+        package: String,
+        text: String,
+        #[source]
+        source: version::Error,
+    },
+    /// The channel does not hold the bundle.
+    #[error("bundle {bundle:?} is not in channel {channel:?}{}", .others)]
+    Channel { bundle: String, channel: String, others: String },
+}
+
+/// Prints a bundle.
+pub(super) async fn run(arguments: &ShowArgs) -> Exit {
+    let opened = match Opened::new(&arguments.place, Scope::Package(&arguments.package)).await {
+        Ok(opened) => opened,
+        Err(error) => return failed(&error),
+    };
+    let package = match package(&opened, &arguments.package) {
+        Ok(package) => package,
+        Err(why) => return refused(&opened, arguments, &why),
+    };
+    let chosen = request(package, arguments).and_then(|request| {
+        let (choice, why) = chosen(package, arguments, &request)?;
+        Ok((request, choice, why))
+    });
+    let (request, choice, why) = match chosen {
+        Ok(found) => found,
+        Err(error) => return refused(&opened, arguments, &chain(&error)),
+    };
+    match answer(&opened, package, arguments, &request, &choice, why).await {
+        Ok(answer) => {
+            let exit = if answer.installable { Exit::Yes } else { Exit::No };
+            data(
+                |out| match arguments.output {
+                    AnswerForm::Text => answer.write(out),
+                    AnswerForm::Json => pretty(out, &answer),
+                },
+                exit,
+            )
+        }
+        Err(error) => failed(&error),
+    }
+}
+
+/// Nothing would be installed.
+fn refused(opened: &Opened, arguments: &ShowArgs, why: &str) -> Exit {
+    let exit = none(opened, why);
+    match arguments.output {
+        AnswerForm::Text => exit,
+        AnswerForm::Json => data(|out| pretty(out, &Answer::none(&arguments.package, why)), exit),
+    }
+}
+
+/// What spec.package of a PlatformOperator asks for.
+fn request(package: &Package, arguments: &ShowArgs) -> Result<Request, No> {
+    let range = match &arguments.bundle {
+        Some(text) if !package.bundles.contains_key(text) => Some(Range::parse(text).map_err(|source| No::Bundle {
+            package: package.name.clone(),
+            text: text.clone(),
+            source,
+        })?),
+        _ => arguments.range.clone(),
+    };
+    Ok(Request { channel: arguments.channel.clone(), range })
+}
+
+/// The bundle and why it is this one.
+fn chosen<'a>(package: &'a Package, arguments: &ShowArgs, request: &Request) -> Result<(Choice<'a>, String), No> {
+    let choice = choose::choose(package, request);
+    let Some(bundle) = arguments.bundle.as_ref().and_then(|name| package.bundles.get(name)) else {
+        return Ok((choice?, reason(package, request)));
+    };
+    let named = named(package, bundle, request.channel.as_deref())?;
+    let why = match &choice {
+        Ok(choice) if choice.bundle.name == bundle.name => reason(package, request),
+        Ok(choice) => {
+            format!("it was named; without that it is {}, {}", choice.bundle.name, reason(package, request))
+        }
+        Err(error) => format!("it was named; without that there is none: {error}"),
+    };
+    Ok((named, why))
+}
+
+/// The bundle as if it had been chosen.
+fn named<'a>(package: &'a Package, bundle: &Bundle, channel: Option<&str>) -> Result<Choice<'a>, No> {
+    let channels: Vec<&str> = package.channels_of(&bundle.name).map(|channel| channel.name.as_str()).collect();
+    let missing = |channel: &str| No::Channel {
+        bundle: bundle.name.clone(),
+        channel: channel.to_owned(),
+        others: if channels.is_empty() { String::new() } else { format!("; it is in {}", channels.join(", ")) },
+    };
+    match channel.filter(|channel| !channels.contains(channel)) {
+        Some(channel) => Err(missing(channel)),
+        None => choose::described(package, &bundle.name, channel).ok_or_else(|| missing("")),
+    }
+}
+
+/// The rule of [`choose::choose`], in words.
+fn reason(package: &Package, request: &Request) -> String {
+    let of = |channel: &Option<String>| channel.as_ref().map_or(String::new(), |name| format!(" in channel {name:?}"));
+    match (&request.channel, &request.range) {
+        (Some(channel), None) => format!("the head of channel {channel:?}"),
+        (None, None) => format!("the highest version of {}", count(package.bundles.len(), "bundle")),
+        (channel, Some(range)) => {
+            format!("the highest version in {:?}{}, deprecated ones last", range.as_str(), of(channel))
+        }
+    }
+}
+
+async fn answer<'a>(
+    opened: &'a Opened,
+    package: &'a Package,
+    arguments: &ShowArgs,
+    request: &Request,
+    choice: &Choice<'a>,
+    why: String,
+) -> Result<Answer, registry::Error> {
+    let facts = opened.facts(package, choice.bundle, choice.channel).await?;
+    let bundle = Bundle { facts, ..choice.bundle.clone() };
+    let refusal = refusal(&bundle, arguments);
+    let upgrades = match &arguments.from {
+        Some(from) => Some(upgrades(opened, package, arguments, request, from).await?),
+        None => None,
+    };
+    let mut answer = Answer::new(package, choice, bundle, why, upgrades);
+    answer.refuse(refusal);
+    Ok(answer)
+}
+
+/// Why the manager would not install it.
+fn refusal(bundle: &Bundle, arguments: &ShowArgs) -> Option<String> {
+    if bundle.image.is_none() {
+        return Some("it has no image: its manifests lie in the catalog, and only images can be installed".to_owned());
+    }
+    match check::check(bundle) {
+        Err(Refusal::Dependency { .. }) if arguments.ignore_dependencies => None,
+        checked => checked.err().map(|refusal| refusal.to_string()),
+    }
+}
+
+/// The steps that `upgradePolicy: Automatic` takes, one after the other. It stops before a bundle that is refused.
+async fn upgrades(
+    opened: &Opened,
+    package: &Package,
+    arguments: &ShowArgs,
+    request: &Request,
+    from: &str,
+) -> Result<Upgrades, registry::Error> {
+    let known = package.bundles.get(from).and_then(|bundle| bundle.version.as_ref());
+    let version: Option<&Version> = arguments.from_version.as_ref().or(known);
+    if version.is_none() {
+        talk(&format!(
+            "note: {from} is not in the catalog, or has no version there: give its version by --from-version, else \
+             skipRange counts for nothing"
+        ));
+    }
+    let installed = Installed { name: from, version };
+    let channel = graph::successor(package, installed, request).and_then(|step| step.channel.map(str::to_owned));
+    let mut steps = Vec::new();
+    for name in graph::upgrade_path(package, installed, request) {
+        let Some(bundle) = package.bundles.get(&name) else { continue };
+        let facts = opened.facts(package, bundle, channel.as_deref()).await?;
+        let refusal = refusal(&Bundle { facts, ..bundle.clone() }, arguments);
+        let is_last = refusal.is_some();
+        steps.push(Step { bundle: name, version: bundle.version_text.clone(), refusal });
+        if is_last {
+            break;
+        }
+    }
+    Ok(Upgrades { from: from.to_owned(), from_version: version.map(ToString::to_string), channel, steps })
+}

@@ -1,0 +1,21 @@
+//! PlatformOperators: OLM packages, installed by their names. The program `rukpak-platform`.
+//!
+//! ```text
+//! PlatformOperator   observe -> bundle deployment -> (catalog -> choose -> check -> create | follow the graph) -> report
+//! ClusterOperator    all PlatformOperators -> aggregate -> report
+//! ```
+//!
+//! A program of its own, because it needs few rights: it writes BundleDeployments and statuses, and never the objects of a
+//! bundle. Source of what is visible: OpenShift's platform operators of the 4.12 line.
+
+pub mod args;
+mod catalogs;
+mod cluster_operator;
+mod context;
+mod events;
+mod foreign;
+mod operator;
+mod run;
+mod served;
+
+pub use run::{Error, run};

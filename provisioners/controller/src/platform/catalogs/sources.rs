@@ -1,0 +1,256 @@
+//! CatalogSources of OLM, whose catalogs come over gRPC.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use kube::ResourceExt;
+use kube::runtime::reflector::{ObjectRef, Store};
+use rukpak_catalog::model::Facts;
+use rukpak_catalog::registry::{Client, Options};
+use rukpak_catalog::{Catalog, Package};
+use tokio::sync::Mutex;
+use tokio_util::sync::CancellationToken;
+
+use super::Error;
+use super::cached::Cached;
+use crate::platform::args::CatalogSourceName;
+use crate::platform::foreign::CatalogSource;
+
+/// How long a catalog server may take to come up, and to say nothing.
+const TIMEOUT: Duration = Duration::from_secs(10);
+/// The state of a connection that can be used.
+const READY: &str = "READY";
+
+/// Why a CatalogSource cannot be asked.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum NotReady {
+    /// The cluster has no OLM.
+    #[error("catalogsources.operators.coreos.com {0:?} not found: the cluster does not serve CatalogSources")]
+    NoOlm(String),
+    /// It is not there.
+    #[error("catalogsources.operators.coreos.com {name:?} not found in namespace {namespace:?}")]
+    Missing {
+        /// Its namespace.
+        namespace: String,
+        /// Its name.
+        name: String,
+    },
+    /// OLM has no connection to it.
+    #[error("the CatalogSource {namespace}/{name} is not ready: {state}; waiting until its connection is {READY}")]
+    Connection {
+        /// Its namespace.
+        namespace: String,
+        /// Its name.
+        name: String,
+        /// What it says instead.
+        state: String,
+    },
+}
+
+/// The CatalogSources that are asked.
+pub(crate) struct Sources {
+    names: Vec<CatalogSourceName>,
+    store: Store<CatalogSource>,
+    served: AtomicBool,
+    /// Cancelled when it is known whether they are served, and which there are.
+    known: CancellationToken,
+    cached: HashMap<(String, String), Cached<Listed, Revision>>,
+}
+
+/// A catalog as a server lists it, and packages with what it says of them beside their bundles: asked for once each.
+#[derive(Debug, Default)]
+struct Listed {
+    catalog: Catalog,
+    packages: Mutex<HashMap<String, Arc<Package>>>,
+}
+
+/// The server of a CatalogSource. Connections live as long as a question: one that idles would be lost with the catalog's next
+/// Pod.
+#[derive(Clone, Debug)]
+pub(crate) struct Server {
+    /// `name/namespace`, as OpenShift's manager writes it.
+    name: String,
+    /// `host:port`.
+    address: String,
+}
+
+/// What tells one state of a catalog server from the next. The server itself names none.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Revision {
+    uid: Option<String>,
+    address: String,
+    image: Option<String>,
+    last_connect: Option<String>,
+    last_poll: Option<String>,
+    service_created_at: Option<String>,
+}
+
+impl Sources {
+    pub fn new(names: Vec<CatalogSourceName>, store: Store<CatalogSource>) -> Self {
+        let key = |source: &CatalogSourceName| (source.namespace.clone(), source.name.clone());
+        let cached = names.iter().map(|source| (key(source), Cached::default())).collect();
+        Self { names, store, served: AtomicBool::new(false), known: CancellationToken::new(), cached }
+    }
+
+    /// In the order in which they are asked.
+    pub fn names(&self) -> &[CatalogSourceName] {
+        &self.names
+    }
+
+    /// Whether `object` is one of them.
+    pub fn are_asked(&self, object: &CatalogSource) -> bool {
+        self.names
+            .iter()
+            .any(|source| object.name_any() == source.name && object.namespace().as_deref() == Some(&source.namespace))
+    }
+
+    /// Whether the cluster has OLM.
+    pub fn are_served(&self) -> bool {
+        self.served.load(Ordering::Relaxed)
+    }
+
+    /// What was found out of that.
+    pub fn set_served(&self, served: bool) {
+        self.served.store(served, Ordering::Relaxed);
+    }
+
+    /// It is known by now whether the cluster has OLM, and which CatalogSources there are.
+    pub fn set_known(&self) {
+        self.known.cancel();
+    }
+
+    /// A package of a CatalogSource, and whom to ask for more. The list is loaded anew when its revision is another.
+    pub async fn package(
+        &self,
+        source: &CatalogSourceName,
+        package: &str,
+    ) -> Result<Option<(Arc<Package>, Server)>, Error> {
+        let CatalogSourceName { namespace, name } = source.clone();
+        let revision = self.revision(source)?;
+        let server = Server { name: format!("{name}/{namespace}"), address: revision.address.clone() };
+        let Some(cached) = self.cached.get(&(namespace.clone(), name.clone())) else {
+            return Err(NotReady::Missing { namespace, name }.into());
+        };
+        let listed = cached.at(revision, async || server.list().await).await?;
+        let Some(known) = listed.catalog.packages.get(package) else { return Ok(None) };
+        let mut packages = listed.packages.lock().await;
+        if let Some(package) = packages.get(package) {
+            return Ok(Some((package.clone(), server)));
+        }
+        let whole = Arc::new(server.detailed(known.clone()).await?);
+        packages.insert(package.to_owned(), whole.clone());
+        Ok(Some((whole, server)))
+    }
+
+    fn revision(&self, source: &CatalogSourceName) -> Result<Revision, NotReady> {
+        let CatalogSourceName { namespace, name } = source.clone();
+        if !self.are_served() {
+            return Err(NotReady::NoOlm(name));
+        }
+        let key = ObjectRef::new(&name).within(&namespace);
+        let Some(object) = self.store.get(&key) else { return Err(NotReady::Missing { namespace, name }) };
+        revision(&object).map_err(|state| NotReady::Connection { namespace, name, state })
+    }
+
+    /// Cancelled when it is known whether they are served, and which there are.
+    pub fn known(&self) -> &CancellationToken {
+        &self.known
+    }
+}
+
+/// Whether a PlatformOperator means `source` by `name`.
+pub(super) fn is_called(source: &CatalogSourceName, name: &str) -> bool {
+    source.name == name
+        || name.split_once('/').is_some_and(|(namespace, name)| source.namespace == namespace && source.name == name)
+}
+
+/// The revision of a CatalogSource that is ready; else what its connection is.
+fn revision(object: &CatalogSource) -> Result<Revision, String> {
+    let status = object.status.clone().unwrap_or_default();
+    let connection = status.connection_state.ok_or("it has no connection yet")?;
+    match connection.last_observed_state.as_str() {
+        READY => {}
+        "" => return Err("the state of its connection is not known".to_owned()),
+        state => return Err(format!("its connection is {state}")),
+    }
+    if connection.address.is_empty() {
+        return Err("its connection has no address".to_owned());
+    }
+    Ok(Revision {
+        uid: object.uid(),
+        address: connection.address,
+        image: object.spec.image.clone(),
+        last_connect: connection.last_connect,
+        last_poll: status.latest_image_registry_poll,
+        service_created_at: status.registry_service.and_then(|service| service.created_at),
+    })
+}
+
+impl Server {
+    /// What the catalog states about a bundle.
+    pub async fn facts(&self, package: &Package, channel: &str, bundle: &str) -> Result<Facts, Error> {
+        Ok(self.connect().await?.facts(package, channel, bundle).await.map_err(Arc::new)?)
+    }
+
+    async fn list(&self) -> Result<Listed, Error> {
+        let catalog = self.connect().await?.catalog().await.map_err(Arc::new)?;
+        tracing::info!(catalog = self.name, packages = catalog.packages.len(), address = self.address, "loaded");
+        Ok(Listed { catalog, packages: Mutex::default() })
+    }
+
+    async fn detailed(&self, mut package: Package) -> Result<Package, Error> {
+        let details = self.connect().await?.package_details(&package.name).await.map_err(Arc::new)?;
+        details.apply(&mut package);
+        Ok(package)
+    }
+
+    async fn connect(&self) -> Result<Client, Error> {
+        let options = Options::new(&self.name, TIMEOUT);
+        Ok(Client::connect_with(&self.address, options).await.map_err(Arc::new)?)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn source(status: &serde_json::Value) -> CatalogSource {
+        serde_json::from_value(json!({
+            "apiVersion": "operators.coreos.com/v1alpha1", "kind": "CatalogSource",
+            "metadata": {"name": "redhat-operators", "namespace": "openshift-marketplace", "uid": "u"},
+            "spec": {"sourceType": "grpc", "image": "registry.example.com/index:v4.12"}, "status": status,
+        }))
+        .unwrap()
+    }
+
+    #[test]
+    fn only_a_ready_connection_with_an_address_is_used() {
+        let state = |connection: serde_json::Value| revision(&source(&json!({"connectionState": connection})));
+        assert!(state(json!({"address": "a:50051", "lastObservedState": "READY"})).is_ok());
+        assert_eq!(state(json!({"lastObservedState": "READY"})).unwrap_err(), "its connection has no address");
+        let error = state(json!({"address": "a:1", "lastObservedState": "ready"})).unwrap_err();
+        assert_eq!(error, "its connection is ready");
+        assert_eq!(revision(&source(&json!({}))).unwrap_err(), "it has no connection yet");
+    }
+
+    #[test]
+    fn a_new_connection_is_a_new_revision() {
+        let at = |time: &str, message: &str| {
+            let connection = json!({"address": "a:1", "lastObservedState": "READY", "lastConnect": time});
+            revision(&source(&json!({"connectionState": connection, "message": message}))).unwrap()
+        };
+        assert_eq!(at("2026-01-01T00:00:00Z", "x"), at("2026-01-01T00:00:00Z", "y"));
+        assert_ne!(at("2026-01-01T00:00:00Z", ""), at("2026-01-01T00:00:01Z", ""));
+    }
+
+    #[test]
+    fn a_source_is_called_by_its_name_with_or_without_its_namespace() {
+        let source: CatalogSourceName = "a/b".parse().unwrap();
+        assert!(is_called(&source, "b") && is_called(&source, "a/b"));
+        assert!(!is_called(&source, "a") && !is_called(&source, "c/b"));
+    }
+}

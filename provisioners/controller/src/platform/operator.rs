@@ -1,0 +1,156 @@
+//! The PlatformOperator reconciler: observe -> its BundleDeployment -> choose and create, or follow the graph -> report.
+
+mod deployment;
+mod report;
+mod source;
+mod upgrade;
+
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use kube::runtime::controller::Action;
+use kube::{Resource, ResourceExt};
+use rukpak_crds::{BundleDeployment, PlatformOperator, PlatformOperatorStatus};
+use rukpak_plan::retry::Class;
+
+use self::deployment::Found;
+use super::context::Context;
+use crate::cluster;
+use crate::status::StatusWriter;
+
+pub(super) use report::{PACKAGE_NOT_UNIQUE, is_failing};
+
+/// Why a pass ended early. The next one starts over from what is in the cluster.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum Error {
+    /// The status could not be written.
+    #[error("cannot write the status")]
+    Status(#[source] cluster::Error),
+    /// The BundleDeployment could not be pointed at the next version.
+    #[error("cannot upgrade the BundleDeployment")]
+    Upgrade(#[source] cluster::Error),
+    /// The object as it was read has no UID: it did not come from an API server.
+    #[error("the object has no UID")]
+    NoUid,
+}
+
+/// One pass: everything that the stages read and write.
+struct Pass {
+    operator: Arc<PlatformOperator>,
+    name: String,
+    uid: String,
+    context: Arc<Context>,
+    status: PlatformOperatorStatus,
+    writer: StatusWriter<PlatformOperator>,
+    now: Timestamp,
+}
+
+/// What came of a pass.
+enum Outcome {
+    /// It is being deleted, or gone: nothing is written any more.
+    Gone,
+    /// Something must happen first that will wake us.
+    Waiting(String),
+    /// Another PlatformOperator has the package.
+    Duplicate(String),
+    /// Somebody else's BundleDeployment has the name.
+    Foreign(String),
+    /// No bundle could be chosen.
+    NotSourced { message: String, class: Class, is_unwatched: bool },
+    /// The catalog states that the bundle cannot be installed.
+    Unsupported(String),
+    /// The API server refused the BundleDeployment.
+    NotCreated { message: String, class: Class },
+    /// The BundleDeployment is there.
+    Deployed { deployment: Arc<BundleDeployment>, upgrade: upgrade::State },
+}
+
+/// One pass over a PlatformOperator.
+///
+/// # Errors
+/// Only what prevents the outcome from being reported; everything else is in the status.
+pub(super) async fn reconcile(operator: Arc<PlatformOperator>, context: Arc<Context>) -> Result<Action, Error> {
+    tracing::debug!(operator = %operator.name_any(), "pass");
+    let Some(mut pass) = observe(operator, context)? else { return Ok(Action::await_change()) };
+    let outcome = match deployment::find(&pass) {
+        // The event of our last write to it is still to come, and wakes us again.
+        Found::Ours(deployment) if pass.context.written.is_stale(&*deployment) => return Ok(Action::await_change()),
+        Found::Ours(deployment) => upgrade::follow(&mut pass, deployment).await?,
+        Found::Foreign(message) => Outcome::Foreign(message),
+        Found::Leaving(message) => Outcome::Waiting(message),
+        Found::Nothing => install(&mut pass).await?,
+    };
+    if matches!(outcome, Outcome::Gone) {
+        return Ok(Action::await_change());
+    }
+    let before = pass.operator.status.clone();
+    let report = report::report(&pass, &outcome);
+    pass.write(report.status).await?;
+    pass.context.events.tell(&pass.operator, before.as_ref(), &pass.status).await;
+    Ok(match report.retry {
+        Some(class) => pass.context.failures.retry(&pass.uid, class),
+        None => {
+            pass.context.failures.clear(&pass.uid);
+            Action::await_change()
+        }
+    })
+}
+
+/// After a pass that could not report.
+pub(super) fn error_policy(operator: &PlatformOperator, error: &Error, context: &Context) -> Action {
+    let class = match error {
+        Error::Status(error) | Error::Upgrade(error) if error.is_conflict() || error.is_not_found() => Class::Stale,
+        _ => Class::Transient,
+    };
+    let delay = context.failures.next_delay(&operator.uid().unwrap_or_default(), class);
+    if class == Class::Stale {
+        tracing::debug!(operator = %operator.name_any(), error = %crate::error::Chain(error), "looking again");
+    } else {
+        tracing::warn!(operator = %operator.name_any(), error = %crate::error::Chain(error), ?delay, "reconcile failed; will retry");
+    }
+    Action::requeue(delay)
+}
+
+/// Looks whether there is something to do, and gathers what a pass needs. No I/O.
+fn observe(operator: Arc<PlatformOperator>, context: Arc<Context>) -> Result<Option<Pass>, Error> {
+    // What is being deleted keeps its BundleDeployment only until garbage collection has come to it.
+    if operator.meta().deletion_timestamp.is_some() || context.written.is_stale(&*operator) {
+        return Ok(None);
+    }
+    let mut status = operator.status.clone().unwrap_or_default();
+    status.observed_generation = operator.meta().generation;
+    Ok(Some(Pass {
+        name: operator.name_any(),
+        uid: operator.uid().ok_or(Error::NoUid)?,
+        writer: StatusWriter::new(&context.client, &*operator, operator.status.as_ref()),
+        operator,
+        context,
+        status,
+        now: Timestamp::now(),
+    }))
+}
+
+/// Chooses a bundle and makes the BundleDeployment for it.
+async fn install(pass: &mut Pass) -> Result<Outcome, Error> {
+    if let Some(message) = source::conflict(pass) {
+        return Ok(Outcome::Duplicate(message));
+    }
+    let chosen = match source::choose(pass).await {
+        Ok(chosen) => chosen,
+        Err(source::Error::Unsupported(refusal)) => return Ok(Outcome::Unsupported(refusal.to_string())),
+        Err(error) => {
+            let message = crate::error::Chain(&error).to_string();
+            return Ok(Outcome::NotSourced { message, class: error.class(), is_unwatched: error.is_unwatched() });
+        }
+    };
+    deployment::create(pass, chosen).await
+}
+
+impl Pass {
+    /// Makes `status` the status.
+    async fn write(&mut self, status: PlatformOperatorStatus) -> Result<(), Error> {
+        self.writer.write(&status, &self.context.written).await.map_err(Error::Status)?;
+        self.status = status;
+        Ok(())
+    }
+}

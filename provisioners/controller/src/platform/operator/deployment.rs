@@ -1,0 +1,155 @@
+//! The BundleDeployment of a PlatformOperator: found, made, and whose it is. I/O.
+
+use std::sync::Arc;
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
+use kube::api::PostParams;
+use kube::runtime::reflector::ObjectRef;
+use kube::{Api, Resource, ResourceExt};
+use rukpak_crds::{
+    BundleDeployment, BundleDeploymentSpec, BundleSource, BundleSpec, BundleTemplate, ChosenSource, ImageSource,
+    PlatformOperator, names,
+};
+use rukpak_plan::retry::Class;
+
+use super::{Error, Outcome, Pass, source, upgrade};
+use crate::cluster;
+
+/// The field manager that OpenShift's manager writes with.
+pub(super) const FIELD_MANAGER: &str = "platformoperator";
+
+/// What has the name of the BundleDeployment.
+pub(super) enum Found {
+    /// Nothing.
+    Nothing,
+    /// The one that was made for this PlatformOperator.
+    Ours(Arc<BundleDeployment>),
+    /// One that is on its way out. In words.
+    Leaving(String),
+    /// Somebody else's. In words.
+    Foreign(String),
+}
+
+/// Whether `deployment` was made for the PlatformOperator with this UID.
+pub(super) fn is_owner(deployment: &BundleDeployment, uid: &str) -> bool {
+    deployment.owner_references().iter().any(|owner| owner.uid == uid && owner.controller == Some(true))
+}
+
+/// Looks at what the watch has shown.
+pub(super) fn find(pass: &Pass) -> Found {
+    match pass.context.deployments.get(&ObjectRef::new(&pass.name)) {
+        Some(deployment) => classify(pass, deployment),
+        None => Found::Nothing,
+    }
+}
+
+fn classify(pass: &Pass, deployment: Arc<BundleDeployment>) -> Found {
+    let name = &pass.name;
+    if deployment.meta().deletion_timestamp.is_some() {
+        return Found::Leaving(format!("Waiting until the BundleDeployment {name} is deleted"));
+    }
+    if is_owner(&deployment, &pass.uid) {
+        return Found::Ours(deployment);
+    }
+    let owner = deployment.owner_references().iter().find(|owner| owner.controller == Some(true));
+    match owner {
+        // Of an earlier PlatformOperator of the same name: garbage collection takes it.
+        Some(owner) if owner.kind == PlatformOperator::kind(&()) && owner.name == *name => Found::Leaving(format!(
+            "Waiting until the BundleDeployment {name} of an earlier PlatformOperator is deleted"
+        )),
+        Some(owner) => Found::Foreign(format!(
+            "BundleDeployment {name} exists and belongs to {} {}; it is left alone. Give this PlatformOperator another name",
+            owner.kind, owner.name
+        )),
+        None => Found::Foreign(format!(
+            "BundleDeployment {name} exists and was not made for this PlatformOperator; it is left alone. Delete it, or \
+             give this PlatformOperator another name"
+        )),
+    }
+}
+
+/// Remembers our write, so that no pass takes what the watch has shown before it for an edit.
+pub(super) fn record(pass: &Pass, deployment: &BundleDeployment) {
+    let version = deployment.resource_version();
+    pass.context.written.record(&deployment.uid().unwrap_or_default(), version.as_deref());
+}
+
+/// Notes what was chosen, then makes the BundleDeployment.
+pub(super) async fn create(pass: &mut Pass, chosen: ChosenSource) -> Result<Outcome, Error> {
+    // The event of the BundleDeployment's deletion may come before that of its owner.
+    let operators: Api<PlatformOperator> = Api::all(pass.context.client.clone());
+    match operators.get_opt(&pass.name).await {
+        Ok(Some(live)) if live.uid().as_deref() == Some(&pass.uid) && live.meta().deletion_timestamp.is_none() => {}
+        Ok(_) => return Ok(Outcome::Gone),
+        Err(error) => return Ok(not_created(&cluster::Error::from(error))),
+    }
+    let image = chosen.image.clone();
+    let mut status = pass.status.clone();
+    status.source = Some(chosen);
+    status.upgrade = None;
+    pass.write(status).await?;
+
+    let api: Api<BundleDeployment> = Api::all(pass.context.client.clone());
+    let params = PostParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PostParams::default() };
+    match api.create(&params, &deployment(pass, image)).await.map_err(cluster::Error::from) {
+        Ok(made) => {
+            record(pass, &made);
+            Ok(Outcome::Deployed { deployment: Arc::new(made), upgrade: upgrade::State::default() })
+        }
+        Err(error) if error.is_conflict() => existing(pass, &api, &error).await,
+        Err(error) => Ok(not_created(&error)),
+    }
+}
+
+/// The name is taken: by what we made a moment ago and the watch has not shown yet, or by somebody else.
+async fn existing(pass: &Pass, api: &Api<BundleDeployment>, refusal: &cluster::Error) -> Result<Outcome, Error> {
+    let found = match api.get_opt(&pass.name).await {
+        Ok(Some(found)) => classify(pass, Arc::new(found)),
+        Ok(None) => return Ok(not_created(refusal)),
+        Err(error) => return Ok(not_created(&cluster::Error::from(error))),
+    };
+    Ok(match found {
+        Found::Ours(deployment) => Outcome::Deployed { deployment, upgrade: upgrade::State::default() },
+        Found::Leaving(message) => Outcome::Waiting(message),
+        Found::Foreign(message) => Outcome::Foreign(message),
+        Found::Nothing => not_created(refusal),
+    })
+}
+
+fn not_created(error: &cluster::Error) -> Outcome {
+    let class = if error.is_transient() || error.is_conflict() { Class::Transient } else { Class::Invalid };
+    Outcome::NotCreated { message: crate::error::Chain(error).to_string(), class }
+}
+
+/// As OpenShift's manager of the 4.12 line makes it.
+fn deployment(pass: &Pass, image: String) -> BundleDeployment {
+    let source = BundleSource {
+        type_: "image".to_owned(),
+        image: Some(ImageSource { reference: image, ..ImageSource::default() }),
+        ..BundleSource::default()
+    };
+    let spec = BundleSpec { provisioner_class_name: names::CLASS_REGISTRY.to_owned(), source };
+    let spec = BundleDeploymentSpec {
+        provisioner_class_name: names::CLASS_PLAIN.to_owned(),
+        template: BundleTemplate { metadata: None, spec },
+        config: None,
+    };
+    let mut deployment = BundleDeployment::new(&pass.name, spec);
+    if source::ignores_dependencies(&pass.operator) {
+        deployment.metadata.annotations = Some([(names::IGNORE_DEPENDENCIES.to_owned(), "true".to_owned())].into());
+    }
+    deployment.metadata.owner_references = Some(vec![OwnerReference {
+        api_version: PlatformOperator::api_version(&()).into_owned(),
+        kind: PlatformOperator::kind(&()).into_owned(),
+        name: pass.name.clone(),
+        uid: pass.uid.clone(),
+        controller: Some(true),
+        block_owner_deletion: Some(true),
+    }]);
+    deployment
+}
+
+/// The image that a BundleDeployment installs, if it is one.
+pub(super) fn image(deployment: &BundleDeployment) -> Option<&str> {
+    deployment.spec.template.spec.source.image.as_ref().map(|image| image.reference.as_str())
+}

@@ -1,0 +1,229 @@
+//! From what came of a pass to the status. Pure.
+
+use rukpak_crds::condition::{
+    Conditions, HAS_VALID_BUNDLE, INSTALLED, NewCondition, READY, RECONCILING, STALLED, reason,
+};
+use rukpak_crds::platform_operator::{DEPRECATED, INSTALL_PENDING, UPGRADE_AVAILABLE};
+use rukpak_crds::{
+    ActiveBundleDeployment, BundleDeployment, Condition, ConditionStatus, PlatformOperator, PlatformOperatorStatus,
+};
+use rukpak_plan::retry::Class;
+
+use super::upgrade::{State, Step, is_current};
+use super::{Outcome, Pass};
+
+/// No bundle could be chosen.
+const SOURCE_FAILED: &str = "SourceFailed";
+/// Installed.
+const INSTALL_SUCCESSFUL: &str = "InstallSuccessful";
+/// Another PlatformOperator has the package (additive).
+pub(in crate::platform) const PACKAGE_NOT_UNIQUE: &str = "PackageNotUnique";
+/// Another package is asked for than is installed (additive).
+const PACKAGE_CHANGED: &str = "PackageChanged";
+
+/// The status to write, and when to look again without being woken.
+pub(super) struct Report {
+    pub status: PlatformOperatorStatus,
+    pub retry: Option<Class>,
+}
+
+/// What the summary conditions say.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Standing {
+    Ready,
+    Working,
+    Retrying,
+    Stalled,
+}
+
+/// What `Installed` says.
+struct Verdict {
+    installed: bool,
+    reason: String,
+    message: String,
+    standing: Standing,
+}
+
+/// Turns the outcome of a pass into its status.
+pub(super) fn report(pass: &Pass, outcome: &Outcome) -> Report {
+    let mut writer = Writer { pass, status: pass.status.clone() };
+    let verdict = verdict(&pass.name, outcome, pass.status.conditions.is(INSTALLED, ConditionStatus::True));
+    writer.set(INSTALLED, truth(verdict.installed), &verdict.reason, &verdict.message);
+    if verdict.installed {
+        writer.status.active_bundle_deployment = Some(ActiveBundleDeployment { name: pass.name.clone() });
+    }
+    let upgrade = if let Outcome::Deployed { upgrade, .. } = outcome { upgrade } else { &State::default() };
+    writer.upgrade(upgrade);
+    writer.summary(&verdict, upgrade);
+    Report { status: writer.status, retry: retry(outcome) }
+}
+
+/// Whether `Installed` does not say True, and why: what the ClusterOperator counts.
+pub(in crate::platform) fn is_failing(operator: &PlatformOperator) -> Option<&str> {
+    operator.failing_reason()
+}
+
+fn retry(outcome: &Outcome) -> Option<Class> {
+    match outcome {
+        Outcome::NotSourced { class, is_unwatched, .. } => is_unwatched.then_some(*class),
+        Outcome::NotCreated { class, .. } => Some(*class),
+        Outcome::Deployed { upgrade: State { step: Step::Unasked(class), .. }, .. } => Some(*class),
+        _ => None,
+    }
+}
+
+fn verdict(name: &str, outcome: &Outcome, was_installed: bool) -> Verdict {
+    let not = |reason: &str, message: &str, standing| Verdict {
+        installed: false,
+        reason: reason.to_owned(),
+        message: message.to_owned(),
+        standing,
+    };
+    let standing = |class: Class| if class == Class::Invalid { Standing::Stalled } else { Standing::Retrying };
+    match outcome {
+        Outcome::Gone => not(INSTALL_PENDING, "", Standing::Working),
+        Outcome::Waiting(message) => not(INSTALL_PENDING, message, Standing::Working),
+        Outcome::Duplicate(message) => not(PACKAGE_NOT_UNIQUE, message, Standing::Stalled),
+        Outcome::Foreign(message) => not(reason::INSTALL_FAILED, message, Standing::Stalled),
+        Outcome::NotSourced { message, class, .. } => {
+            not(SOURCE_FAILED, &format!("{message}: failed to run sourcing logic"), standing(*class))
+        }
+        // What the provisioner would say of such a bundle, without its being fetched.
+        Outcome::Unsupported(message) => not(reason::UNPACK_FAILED, message, Standing::Stalled),
+        Outcome::NotCreated { message, class } => not(reason::INSTALL_FAILED, message, standing(*class)),
+        Outcome::Deployed { deployment, .. } => of_deployment(name, deployment, was_installed),
+    }
+}
+
+/// The conditions of the BundleDeployment, as OpenShift's manager reads them.
+///
+/// What they say of an earlier spec says nothing of a first installation. Once something is installed it stays so until the
+/// BundleDeployment says otherwise: an upgrade is no failure.
+fn of_deployment(name: &str, deployment: &BundleDeployment, was_installed: bool) -> Verdict {
+    let is_current = is_current(deployment);
+    let conditions = match &deployment.status {
+        Some(status) if is_current || was_installed => status.conditions.as_slice(),
+        _ => &[],
+    };
+    let find = |type_| conditions.iter().find(|condition| condition.type_ == type_);
+    let is_stalled = find(STALLED).is_some_and(|stalled| stalled.status == ConditionStatus::True);
+    let not = |found: Option<&Condition>, reason: &str, message: &str| match found {
+        Some(condition) => Verdict {
+            installed: false,
+            reason: condition.reason.clone(),
+            message: condition.message.clone(),
+            standing: standing(condition, is_stalled),
+        },
+        None => Verdict {
+            installed: false,
+            reason: reason.to_owned(),
+            message: message.to_owned(),
+            standing: Standing::Working,
+        },
+    };
+    for (type_, reason, message) in [
+        (HAS_VALID_BUNDLE, reason::UNPACK_PENDING, "Waiting for the bundle to be unpacked"),
+        (INSTALLED, INSTALL_PENDING, "Waiting for the bundle to be installed"),
+    ] {
+        match find(type_) {
+            Some(condition) if condition.status == ConditionStatus::True => {}
+            found => return not(found, reason, message),
+        }
+    }
+    Verdict {
+        installed: true,
+        reason: INSTALL_SUCCESSFUL.to_owned(),
+        message: format!("Successfully applied the {name} BundleDeployment resource"),
+        standing: if is_current && !find(HAS_VALID_BUNDLE).is_some_and(is_under_way) {
+            Standing::Ready
+        } else {
+            Standing::Working
+        },
+    }
+}
+
+fn standing(condition: &Condition, is_stalled: bool) -> Standing {
+    if is_under_way(condition) {
+        Standing::Working
+    } else if is_stalled {
+        Standing::Stalled
+    } else {
+        Standing::Retrying
+    }
+}
+
+fn is_under_way(condition: &Condition) -> bool {
+    [reason::UNPACK_PENDING, reason::UNPACKING].contains(&condition.reason.as_str())
+}
+
+fn truth(holds: bool) -> ConditionStatus {
+    if holds { ConditionStatus::True } else { ConditionStatus::False }
+}
+
+struct Writer<'a> {
+    pass: &'a Pass,
+    status: PlatformOperatorStatus,
+}
+
+impl Writer<'_> {
+    fn set(&mut self, type_: &str, status: ConditionStatus, reason: &str, message: &str) {
+        let generation = self.pass.operator.metadata.generation;
+        self.status.conditions.set(NewCondition { type_, status, reason, message }, generation, self.pass.now);
+    }
+
+    /// `UpgradeAvailable` and `Deprecated`; what is not known stays as it was.
+    fn upgrade(&mut self, state: &State) {
+        match &state.step {
+            Step::Unknown | Step::Unasked(_) => {}
+            Step::Available { reason, message } => self.set(UPGRADE_AVAILABLE, ConditionStatus::True, reason, message),
+            Step::Newest | Step::Taken | Step::Edited(_) | Step::OtherPackage(_) => {
+                self.status.conditions.drop_type(UPGRADE_AVAILABLE);
+            }
+        }
+        match state.deprecations.as_deref() {
+            None => {}
+            Some([]) => self.status.conditions.drop_type(DEPRECATED),
+            Some(all) => self.set(DEPRECATED, ConditionStatus::True, DEPRECATED, &all.join("; ")),
+        }
+    }
+
+    /// `Ready`, `Reconciling` and `Stalled`, as kstatus reads them.
+    fn summary(&mut self, verdict: &Verdict, upgrade: &State) {
+        use ConditionStatus::{False, True, Unknown};
+        let (standing, reason, message) = match &upgrade.step {
+            Step::OtherPackage(message) => (Standing::Stalled, PACKAGE_CHANGED, message.clone()),
+            _ if verdict.installed && verdict.standing == Standing::Working => {
+                let name = &self.pass.name;
+                (
+                    Standing::Working,
+                    reason::PROGRESSING,
+                    format!("Waiting for the BundleDeployment {name} to be upgraded"),
+                )
+            }
+            Step::Edited(message) if verdict.installed => {
+                (Standing::Ready, reason::SUCCEEDED, format!("{}. {message}", verdict.message))
+            }
+            _ if verdict.installed => (Standing::Ready, reason::SUCCEEDED, verdict.message.clone()),
+            _ => (verdict.standing, verdict.reason.as_str(), verdict.message.clone()),
+        };
+        let ready = match standing {
+            Standing::Ready => True,
+            Standing::Working => Unknown,
+            Standing::Retrying | Standing::Stalled => False,
+        };
+        self.set(READY, ready, reason, &message);
+        match standing {
+            Standing::Working => self.set(RECONCILING, True, reason::PROGRESSING, &message),
+            Standing::Retrying => self.set(RECONCILING, True, reason::PROGRESSING_WITH_RETRY, &message),
+            Standing::Ready | Standing::Stalled => self.status.conditions.drop_type(RECONCILING),
+        }
+        if standing == Standing::Stalled {
+            self.set(STALLED, True, reason, &message);
+        } else {
+            self.status.conditions.drop_type(STALLED);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,120 @@
+//! The bundle for a PlatformOperator. I/O: catalogs are asked.
+
+use kube::runtime::reflector::ObjectRef;
+use kube::{Resource, ResourceExt};
+use rukpak_catalog::check::{self, Refusal};
+use rukpak_catalog::choose::{self, Choice, Request};
+use rukpak_catalog::{Bundle, Range, version};
+use rukpak_crds::{ChosenSource, PlatformOperator, names};
+use rukpak_plan::retry::Class;
+
+use super::{Pass, deployment};
+use crate::platform::catalogs::{self, Found};
+
+/// Why no bundle could be chosen.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum Error {
+    /// The package could not be looked up.
+    #[error(transparent)]
+    Catalog(#[from] catalogs::Error),
+    /// The range of versions is none.
+    #[error("spec.package.version")]
+    Range(#[from] version::Error),
+    /// Nothing fits.
+    #[error(transparent)]
+    Choice(#[from] choose::Error),
+    /// The catalog states that it cannot be installed.
+    #[error(transparent)]
+    Unsupported(#[from] Refusal),
+}
+
+impl Error {
+    /// When to try again.
+    pub fn class(&self) -> Class {
+        match self {
+            Self::Catalog(error) => error.class(),
+            Self::Range(_) | Self::Choice(_) | Self::Unsupported(_) => Class::Invalid,
+        }
+    }
+
+    /// Whether nobody tells us when it is mended: a spec and the revision of a catalog are watched.
+    pub fn is_unwatched(&self) -> bool {
+        matches!(self, Self::Catalog(error) if error.is_unwatched())
+    }
+}
+
+/// What the spec asks of the package.
+pub(super) fn request(operator: &PlatformOperator) -> Result<Request, version::Error> {
+    let package = &operator.spec.package;
+    let range = package.version.as_deref().map(Range::parse).transpose()?;
+    Ok(Request { channel: package.channel.clone(), range })
+}
+
+/// Chooses from the catalogs.
+pub(super) async fn choose(pass: &Pass) -> Result<ChosenSource, Error> {
+    let package = &pass.operator.spec.package;
+    let request = request(&pass.operator)?;
+    let found = pass.context.catalogs.find(&package.name, package.catalog.as_deref()).await?;
+    let choice = choose::choose(&found.package, &request)?;
+    supported(&pass.operator, &found, &choice).await?;
+    Ok(chosen(&found.catalog, &package.name, &choice))
+}
+
+/// Whether the catalog states nothing against the bundle.
+pub(super) async fn supported(operator: &PlatformOperator, found: &Found, choice: &Choice<'_>) -> Result<(), Error> {
+    let facts = found.facts(choice.bundle, choice.channel).await?;
+    match check::check(&Bundle { facts, ..choice.bundle.clone() }) {
+        Err(Refusal::Dependency { .. }) if ignores_dependencies(operator) => Ok(()),
+        checked => Ok(checked?),
+    }
+}
+
+/// Whether somebody said that the packages which the bundle depends on are taken care of.
+pub(super) fn ignores_dependencies(operator: &PlatformOperator) -> bool {
+    operator.annotations().get(names::IGNORE_DEPENDENCIES).is_some_and(|value| value == "true")
+}
+
+/// As it is noted in the status.
+pub(super) fn chosen(catalog: &str, package: &str, choice: &Choice<'_>) -> ChosenSource {
+    ChosenSource {
+        catalog: catalog.to_owned(),
+        package: package.to_owned(),
+        channel: choice.channel.map(str::to_owned),
+        bundle: choice.bundle.name.clone(),
+        version: choice.bundle.version_text.clone(),
+        image: choice.bundle.image.clone().unwrap_or_default(),
+    }
+}
+
+/// The other PlatformOperator that has the package: the one that has installed it, else the oldest one. In words.
+pub(super) fn conflict(pass: &Pass) -> Option<String> {
+    let package = &pass.operator.spec.package.name;
+    let others = pass.context.operators.state();
+    let ours = rank(pass, &pass.operator);
+    let holder = others
+        .iter()
+        .filter(|other| other.uid().as_deref() != Some(&pass.uid) && other.meta().deletion_timestamp.is_none())
+        .filter(|other| package_of(other) == package && rank(pass, other) < ours)
+        .min_by_key(|other| rank(pass, other))?;
+    let other = holder.name_any();
+    let name = &pass.name;
+    Some(format!(
+        "spec.package.name is not unique, conflicts with PlatformOperator {other}: package {package} is that of \
+         PlatformOperator {other}, so PlatformOperator {name} installs nothing; delete one of the two"
+    ))
+}
+
+/// The package that it has installed, else the one that it asks for.
+fn package_of(operator: &PlatformOperator) -> &str {
+    let installed = operator.status.as_ref().and_then(|status| status.source.as_ref());
+    installed.map_or(&operator.spec.package.name, |source| &source.package)
+}
+
+/// Smaller is first: who has a BundleDeployment, then who is older, then by name.
+fn rank(pass: &Pass, operator: &PlatformOperator) -> (bool, Option<jiff::Timestamp>, String) {
+    let (name, uid) = (operator.name_any(), operator.uid().unwrap_or_default());
+    let deployment = pass.context.deployments.get(&ObjectRef::new(&name));
+    let has_deployment = deployment.is_some_and(|deployment| deployment::is_owner(&deployment, &uid));
+    let created = operator.meta().creation_timestamp.as_ref().map(|time| time.0);
+    (!has_deployment, created, name)
+}

@@ -1,0 +1,204 @@
+//! Following the channel's graph: one safe step at a time, in place, and only where the policy says so. I/O.
+
+use std::sync::Arc;
+
+use kube::api::{Patch, PatchParams};
+use kube::{Api, Resource, ResourceExt};
+use rukpak_catalog::Version;
+use rukpak_catalog::choose;
+use rukpak_catalog::graph::{self, Installed};
+use rukpak_crds::condition::{Conditions, HAS_VALID_BUNDLE, INSTALLED, READY};
+use rukpak_crds::{BundleDeployment, ChosenSource, ConditionStatus, UpgradePolicy};
+use rukpak_plan::retry::Class;
+use serde_json::json;
+
+use super::deployment::{self, FIELD_MANAGER, image};
+use super::{Error, Outcome, Pass, source};
+use crate::cluster;
+use crate::error::Chain;
+use crate::platform::catalogs::Found;
+
+/// What is known of newer versions.
+#[derive(Debug, Default)]
+pub(super) struct State {
+    pub step: Step,
+    /// What the catalog deprecates about what is installed; `None` if it could not be asked.
+    pub deprecations: Option<Vec<String>>,
+}
+
+/// Where the graph leads.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) enum Step {
+    /// Not known: what was said of it stands.
+    #[default]
+    Unknown,
+    /// Not known, because a catalog could not be asked; to be tried again.
+    Unasked(Class),
+    /// There is nothing newer.
+    Newest,
+    /// There is something newer, and why it is not installed.
+    Available { reason: &'static str, message: String },
+    /// The BundleDeployment has just been pointed at the next version.
+    Taken,
+    /// Somebody edited the BundleDeployment. In words.
+    Edited(String),
+    /// Another package is asked for than is installed. In words.
+    OtherPackage(String),
+}
+
+/// The policy leaves it to a person.
+const MANUAL: &str = "ManualPolicy";
+/// What is installed is not in order.
+const NOT_READY: &str = "InstalledVersionNotReady";
+/// The next version cannot be installed.
+const UNSUPPORTED: &str = "Unsupported";
+/// The spec cannot be understood.
+const INVALID: &str = "InvalidVersionRange";
+
+/// Looks for the next version, and takes the step if it is to be taken.
+pub(super) async fn follow(pass: &mut Pass, deployment: Arc<BundleDeployment>) -> Result<Outcome, Error> {
+    settle(pass, &deployment);
+    let (deployment, upgrade) = match look(pass, &deployment).await {
+        Looked::Known(state) => (deployment, state),
+        Looked::Next { next, deprecations } => {
+            let deployment = take(pass, &deployment, next).await?;
+            (deployment, State { step: Step::Taken, deprecations: Some(deprecations) })
+        }
+    };
+    Ok(Outcome::Deployed { deployment, upgrade })
+}
+
+enum Looked {
+    Known(State),
+    Next { next: ChosenSource, deprecations: Vec<String> },
+}
+
+/// An upgrade that was noted has been made once the BundleDeployment says so. Until then the note stays: the request of a
+/// process that was killed may still be on its way.
+fn settle(pass: &mut Pass, deployment: &BundleDeployment) {
+    if let Some(upgrade) = pass.status.upgrade.take_if(|upgrade| image(deployment) == Some(&upgrade.image)) {
+        pass.status.source = Some(upgrade);
+    }
+}
+
+async fn look(pass: &mut Pass, deployment: &BundleDeployment) -> Looked {
+    let step = |step| Looked::Known(State { step, deprecations: None });
+    let wanted = &pass.operator.spec.package;
+    let known = pass.status.source.clone();
+    if let Some(source) = known.as_ref().filter(|source| source.package != wanted.name) {
+        return step(Step::OtherPackage(other_package(pass, source)));
+    }
+    // The spec may have moved to another catalog since; else the one that the bundle came from.
+    let catalog = wanted.catalog.as_deref().or(known.as_ref().map(|source| source.catalog.as_str()));
+    let found = match pass.context.catalogs.find(&wanted.name, catalog).await {
+        Ok(found) => found,
+        Err(error) => {
+            tracing::debug!(operator = pass.name, error = %Chain(&error), "cannot look for newer versions");
+            return step(if error.is_unwatched() { Step::Unasked(error.class()) } else { Step::Unknown });
+        }
+    };
+    let Some(source) = known.or_else(|| recognised(&found, deployment)) else {
+        return step(Step::Edited(edited(deployment, None)));
+    };
+    pass.status.source = Some(source.clone());
+    if image(deployment) != Some(&source.image) {
+        return step(Step::Edited(edited(deployment, Some(&source))));
+    }
+    next(pass, deployment, &found, &source).await
+}
+
+/// An installation that OpenShift's manager made notes nothing of where it came from.
+fn recognised(found: &Found, deployment: &BundleDeployment) -> Option<ChosenSource> {
+    let package = &*found.package;
+    let bundle = package.bundle_of_image(image(deployment)?)?;
+    let choice = choose::described(package, &bundle.name, None)?;
+    Some(source::chosen(&found.catalog, &package.name, &choice))
+}
+
+async fn next(pass: &Pass, deployment: &BundleDeployment, found: &Found, source: &ChosenSource) -> Looked {
+    let package = &*found.package;
+    let known = |step, deprecations| Looked::Known(State { step, deprecations: Some(deprecations) });
+    let described = choose::described(package, &source.bundle, source.channel.as_deref());
+    let deprecations = described.map(|choice| choice.deprecations).unwrap_or_default();
+    let mut request = match source::request(&pass.operator) {
+        Ok(request) => request,
+        Err(error) => {
+            let message = format!("spec.package.version: {error}");
+            return known(Step::Available { reason: INVALID, message }, deprecations);
+        }
+    };
+    request.channel = request.channel.or_else(|| source.channel.clone());
+    let version = Version::parse(&source.version).ok();
+    let installed = Installed { name: &source.bundle, version: version.as_ref() };
+    let Some(choice) = graph::successor(package, installed, &request) else {
+        return known(Step::Newest, deprecations);
+    };
+    let next = source::chosen(&found.catalog, &package.name, &choice);
+    let offered = format!("Version {} ({}) can replace version {}", next.version, next.bundle, source.version);
+    let available = |reason, why: &str| Step::Available { reason, message: format!("{offered}; {why}") };
+    if pass.operator.spec.upgrade_policy.unwrap_or_default() == UpgradePolicy::Manual {
+        let why = "set spec.upgradePolicy to Automatic to have it installed";
+        return known(available(MANUAL, why), deprecations);
+    }
+    if !is_in_order(deployment) {
+        return known(available(NOT_READY, "waiting until what is installed is ready"), deprecations);
+    }
+    match source::supported(&pass.operator, found, &choice).await {
+        Ok(()) => Looked::Next { next, deprecations },
+        Err(source::Error::Unsupported(refusal)) => known(available(UNSUPPORTED, &refusal.to_string()), deprecations),
+        Err(error) => known(Step::Unasked(error.class()), deprecations),
+    }
+}
+
+/// Whether the last step is complete: nothing is built on a version that does not run.
+fn is_in_order(deployment: &BundleDeployment) -> bool {
+    let Some(status) = deployment.status.as_ref().filter(|_| is_current(deployment)) else { return false };
+    let holds = |type_| status.conditions.is(type_, ConditionStatus::True);
+    // Another provisioner may report no `Ready`.
+    let is_ready = status.conditions.find(READY).is_none_or(|ready| ready.status == ConditionStatus::True);
+    holds(HAS_VALID_BUNDLE) && holds(INSTALLED) && is_ready
+}
+
+/// Whether the status speaks of the spec as it is now. RukPak v0.16 does not say.
+pub(super) fn is_current(deployment: &BundleDeployment) -> bool {
+    let observed = deployment.status.as_ref().and_then(|status| status.observed_generation);
+    observed.is_none_or(|observed| Some(observed) >= deployment.meta().generation)
+}
+
+/// Notes the step, then points the BundleDeployment at the next version, unless somebody changed it meanwhile.
+async fn take(pass: &mut Pass, old: &BundleDeployment, next: ChosenSource) -> Result<Arc<BundleDeployment>, Error> {
+    tracing::info!(operator = pass.name, bundle = next.bundle, "upgrading");
+    let mut status = pass.status.clone();
+    status.upgrade = Some(next.clone());
+    pass.write(status).await?;
+    let patch = json!({
+        "metadata": {"resourceVersion": old.resource_version(), "uid": old.uid()},
+        "spec": {"template": {"spec": {"source": {"image": {"ref": next.image}}}}},
+    });
+    let params = PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() };
+    let api: Api<BundleDeployment> = Api::all(pass.context.client.clone());
+    let patched = api.patch(&pass.name, &params, &Patch::Merge(patch)).await.map_err(cluster::Error::from);
+    let patched = patched.map_err(Error::Upgrade)?;
+    deployment::record(pass, &patched);
+    pass.status.source = Some(next);
+    pass.status.upgrade = None;
+    Ok(Arc::new(patched))
+}
+
+fn edited(deployment: &BundleDeployment, source: Option<&ChosenSource>) -> String {
+    let image = image(deployment).unwrap_or("another source");
+    let way_out = source.map_or_else(
+        || "delete it to have the package installed anew".to_owned(),
+        |source| format!("set its image to {} to have upgrades followed again", source.image),
+    );
+    format!("The BundleDeployment was edited to install {image}; it is left as it is: {way_out}")
+}
+
+fn other_package(pass: &Pass, source: &ChosenSource) -> String {
+    let (name, package) = (&pass.name, &pass.operator.spec.package.name);
+    format!(
+        "Package {} is installed, but spec.package.name is {package}: put it back, or delete PlatformOperator {name} and \
+         make another for {package}",
+        source.package
+    )
+}

@@ -1,0 +1,313 @@
+//! The process: builds the context, runs watches, the queue and probes until it is told to stop.
+
+use std::io;
+use std::path::PathBuf;
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::StreamExt;
+use kube::api::ListParams;
+use kube::runtime::reflector;
+use kube::runtime::watcher::{self, Event};
+use kube::runtime::{WatchStreamExt, reflector::store::Writer};
+use kube::{Api, Client, ResourceExt};
+use rukpak_catalog::origin::{self, Loader, LoaderOptions};
+use rukpak_crds::{BundleDeployment, PlatformOperator};
+use rukpak_source::image::{Credentials, PullSecretError, Puller, PullerOptions};
+use rukpak_source::mirrors::{self, Mirrors};
+use tokio::sync::mpsc::unbounded_channel;
+use tokio::sync::{Mutex, Notify};
+use tokio_util::sync::CancellationToken;
+
+use super::args::Options;
+use super::catalogs::Catalogs;
+use super::cluster_operator::{self, About};
+use super::context::{Context, Wake};
+use super::events::Events;
+use super::foreign::{CATALOG_SOURCES, CatalogSource};
+use super::operator;
+use super::served::while_defined;
+use crate::context::{Failures, WrittenVersions};
+use crate::probes::{self, Readiness};
+use crate::process::leader::Candidate;
+use crate::process::{self, Process, drain};
+use crate::watch::{Change, Streams};
+
+/// Name of the Lease that whoever writes holds; that of OpenShift's manager.
+const LEASE: &str = "ffdf93bc.openshift.io";
+/// Passes at once. They wait for catalogs, if for anything.
+const CONCURRENCY: u16 = 4;
+
+/// Why the process cannot run.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// Nothing of this program in particular.
+    #[error(transparent)]
+    Process(#[from] process::Error),
+    /// A file that a flag names cannot be read.
+    #[error("cannot read {} ({flag})", path.display())]
+    File {
+        /// Its path.
+        path: PathBuf,
+        /// The flag.
+        flag: &'static str,
+        /// Why.
+        #[source]
+        source: io::Error,
+    },
+    /// The folder for spool files cannot be made.
+    #[error("cannot make the folder {} (--storage-dir)", path.display())]
+    Storage {
+        /// Its path.
+        path: PathBuf,
+        /// Why.
+        #[source]
+        source: io::Error,
+    },
+    /// The configuration of mirrors is wrong.
+    #[error("{} (--registries-conf) cannot be used", path.display())]
+    Registries {
+        /// Its path.
+        path: PathBuf,
+        /// Why.
+        #[source]
+        source: mirrors::Error,
+    },
+    /// The file with logins is wrong.
+    #[error("{} (--registry-auth-file) cannot be used", path.display())]
+    Logins {
+        /// Its path.
+        path: PathBuf,
+        /// Why.
+        #[source]
+        source: PullSecretError,
+    },
+    /// The image source cannot be set up.
+    #[error("cannot set up the image source (--source-ca-file)")]
+    Images(#[source] Box<rukpak_source::image::Error>),
+    /// Catalogs cannot be loaded at all.
+    #[error("cannot set up the loading of catalogs (--source-ca-file)")]
+    Loader(#[source] Box<rukpak_catalog::origin::Error>),
+}
+
+/// Runs until SIGTERM or SIGINT.
+///
+/// # Errors
+/// What keeps it from starting, or from going on.
+pub async fn run(options: Options) -> Result<(), Error> {
+    let mut process = Process::start()?;
+    let loader = loader(&options)?;
+    let client = process::client().await?;
+    let readiness = Arc::new(Readiness::new());
+    process.serve("the probe server", &options.probe_address, probes::health(readiness.clone(), None)).await?;
+    process.serve("the metrics server", &options.metrics_address, probes::metrics()).await?;
+    process.spawn(definitions(client.clone(), readiness.clone()));
+    if let Some(times) = options.leader_election {
+        let candidate = Candidate::new(client.clone(), &options.system_namespace, LEASE, times);
+        // Who only stands by watches nothing; a rollout waits for it to be ready all the same.
+        readiness.caches(Ok(()));
+        let Some(leading) = process.lead(candidate.map_err(process::Error::from)?).await? else { return Ok(()) };
+        process = leading;
+        readiness.caches(Err("not yet".to_owned()));
+    }
+    work(&mut process, client, loader, &options, readiness);
+    Ok(process.go_on().await?)
+}
+
+/// What loads catalogs, and its logins.
+fn loader(options: &Options) -> Result<(Loader, Credentials), Error> {
+    let read =
+        |path: &PathBuf, flag| std::fs::read(path).map_err(|source| Error::File { path: path.clone(), flag, source });
+    let mut pem = Vec::new();
+    for path in &options.source_ca_files {
+        pem.extend(read(path, "--source-ca-file")?);
+        pem.push(b'\n');
+    }
+    let folder = &options.storage_dir;
+    std::fs::create_dir_all(folder).map_err(|source| Error::Storage { path: folder.clone(), source })?;
+    let mut puller = PullerOptions::new(folder.clone(), origin::limits());
+    puller.plain_http.clone_from(&options.plain_http_registries);
+    puller.extra_ca_pem.clone_from(&pem);
+    let puller = Puller::new(puller).map_err(|error| Error::Images(Box::new(error)))?;
+    let puller = match &options.registries_conf {
+        Some(path) => {
+            let text = String::from_utf8_lossy(&read(path, "--registries-conf")?).into_owned();
+            let mirrors = Mirrors::parse(&text);
+            puller.with_mirrors(mirrors.map_err(|source| Error::Registries { path: path.clone(), source })?)
+        }
+        None => puller,
+    };
+    let credentials = match &options.registry_auth_file {
+        Some(path) => Credentials::from_docker_config_json(&read(path, "--registry-auth-file")?)
+            .map_err(|source| Error::Logins { path: path.clone(), source })?,
+        None => Credentials::anonymous(),
+    };
+    let mut options = LoaderOptions::new(Arc::new(puller), folder.clone());
+    options.extra_ca_pem = pem;
+    let loader = Loader::new(options).map_err(|error| Error::Loader(Box::new(error)))?;
+    Ok((loader, credentials))
+}
+
+/// Starts the watches and the queue.
+fn work(
+    process: &mut Process,
+    client: Client,
+    loader: (Loader, Credentials),
+    options: &Options,
+    readiness: Arc<Readiness>,
+) {
+    let (operators, deployments) = (Streams::<PlatformOperator>::new(client.clone()), Streams::new(client.clone()));
+    let (sources, source_writer) = reflector::store();
+    let (sender, requests) = unbounded_channel();
+    let catalogs = Catalogs::new(options.catalogs.clone(), options.catalog_sources.clone(), loader, sources);
+    let context = Arc::new(Context {
+        operators: operators.store.clone(),
+        deployments: deployments.store.clone(),
+        filled: CancellationToken::new(),
+        catalogs: Arc::new(catalogs),
+        wake: Wake { operators: sender, cluster_operator: Arc::new(Notify::new()), counted: Arc::new(Notify::new()) },
+        failures: Failures::default(),
+        written: WrittenVersions::default(),
+        events: Events::new(client.clone()),
+        client,
+    });
+    process.spawn(follow_operators(operators, context.clone()));
+    process.spawn(follow_deployments(deployments, context.clone()));
+    process.spawn(follow_sources(source_writer, context.clone()));
+    process.spawn(poll(options.catalog_poll_interval, context.clone()));
+    process.spawn(filled(context.clone(), readiness));
+    let about = About { version: options.release_version.clone(), namespace: options.system_namespace.clone() };
+    process.spawn(cluster_operator::keep(context.clone(), about));
+    let queue = drain(
+        (requests, context.filled.clone()),
+        context.operators.clone(),
+        context,
+        CONCURRENCY,
+        operator::reconcile,
+        |object, error, context| operator::error_policy(&object, error, &context),
+    );
+    process.spawn(async move {
+        queue.await;
+        "the queue of PlatformOperators"
+    });
+}
+
+/// A change is news for the object itself; its end for those that wait for its package.
+async fn follow_operators(streams: Streams<PlatformOperator>, context: Arc<Context>) -> &'static str {
+    let mut changes = pin!(streams.changes());
+    while let Some(change) = changes.next().await {
+        match change {
+            Change::Present(object) => {
+                context.wake.operator(&object.name_any());
+                // It may have given up a package, or be on its way out.
+                context.wake.duplicates(&context.operators);
+            }
+            Change::Gone(object) => {
+                let uid = object.uid().unwrap_or_default();
+                context.written.forget(&uid);
+                context.failures.clear(&uid);
+                context.wake.all(&context.operators);
+            }
+            Change::Listed => context.wake.all(&context.operators),
+        }
+        context.wake.aggregate();
+    }
+    "the watch over PlatformOperators"
+}
+
+/// A BundleDeployment is news for the PlatformOperator of its name: its owner, or one that it is in the way of.
+async fn follow_deployments(streams: Streams<BundleDeployment>, context: Arc<Context>) -> &'static str {
+    let mut changes = pin!(streams.changes());
+    while let Some(change) = changes.next().await {
+        match change {
+            Change::Present(object) => context.wake.operator(&object.name_any()),
+            Change::Gone(object) => {
+                context.written.forget(&object.uid().unwrap_or_default());
+                context.wake.operator(&object.name_any());
+            }
+            Change::Listed => context.wake.all(&context.operators),
+        }
+    }
+    "the watch over BundleDeployments"
+}
+
+/// Follows CatalogSources while the cluster has OLM.
+async fn follow_sources(writer: Writer<CatalogSource>, context: Arc<Context>) -> &'static str {
+    let sources = context.catalogs.sources();
+    let writer = Mutex::new(writer);
+    let work = || watch_sources(&writer, &context);
+    let absent = || {
+        sources.set_served(false);
+        sources.set_known();
+    };
+    while_defined(context.client.clone(), CATALOG_SOURCES, work, absent).await;
+    "the watch over CatalogSources"
+}
+
+async fn watch_sources(writer: &Mutex<Writer<CatalogSource>>, context: &Context) {
+    let mut writer = writer.lock().await;
+    let sources = context.catalogs.sources();
+    sources.set_served(true);
+    let api: Api<CatalogSource> = Api::all(context.client.clone());
+    let mut events = pin!(watcher::watcher(api, watcher::Config::default()).default_backoff());
+    while let Some(event) = events.next().await {
+        let event = match event {
+            Ok(event) => event,
+            Err(error) => {
+                tracing::debug!(%error, "watch over CatalogSources interrupted; resuming");
+                continue;
+            }
+        };
+        writer.apply_watcher_event(&event);
+        let is_news = match &event {
+            Event::Apply(object) | Event::Delete(object) => sources.are_asked(object),
+            Event::InitDone => {
+                sources.set_known();
+                true
+            }
+            Event::Init | Event::InitApply(_) => false,
+        };
+        if is_news {
+            context.wake.all(&context.operators);
+        }
+    }
+}
+
+/// Tells all who wait when the stores are filled. See the same of the other program for why they cannot ask themselves.
+async fn filled(context: Arc<Context>, readiness: Arc<Readiness>) -> &'static str {
+    context.catalogs.sources().known().cancelled().await;
+    if context.operators.wait_until_ready().await.is_ok() && context.deployments.wait_until_ready().await.is_ok() {
+        context.filled.cancel();
+        context.wake.aggregate();
+        readiness.caches(Ok(()));
+        tracing::info!("ready");
+    }
+    ""
+}
+
+/// Finds out whether the API types are served, for the readiness probe.
+async fn definitions(client: Client, readiness: Arc<Readiness>) -> &'static str {
+    const HINT: &str = "apply the CustomResourceDefinitions of manifests/base/crds";
+    let ask = || async {
+        let operators: Api<PlatformOperator> = Api::all(client.clone());
+        let deployments: Api<BundleDeployment> = Api::all(client.clone());
+        let one = ListParams::default().limit(1);
+        operators.list_metadata(&one).await?;
+        deployments.list_metadata(&one).await.map(|_| ())
+    };
+    probes::until_served(&readiness, HINT, ask).await;
+    ""
+}
+
+/// Looks for new revisions of the catalogs that are read here.
+async fn poll(interval: Duration, context: Arc<Context>) -> &'static str {
+    let mut ticks = tokio::time::interval(interval);
+    ticks.tick().await;
+    loop {
+        ticks.tick().await;
+        if context.catalogs.refresh().await {
+            context.wake.all(&context.operators);
+        }
+    }
+}

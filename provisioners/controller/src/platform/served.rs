@@ -1,0 +1,54 @@
+//! Kinds that a cluster may or may not have.
+
+use std::future::Future;
+use std::pin::pin;
+
+use futures::StreamExt;
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use kube::core::PartialObjectMeta;
+use kube::runtime::WatchStreamExt;
+use kube::runtime::watcher::watch_object;
+use kube::{Api, Client};
+
+/// Does `work`, which never ends by itself, while the cluster has the definition of this name, and `absent` each time it is
+/// found not to have it; endlessly. A watch of that one object, no polling.
+pub(super) async fn while_defined<F: Future<Output = ()>>(
+    client: Client,
+    definition: &str,
+    mut work: impl FnMut() -> F,
+    absent: impl Fn(),
+) {
+    let api: Api<PartialObjectMeta<CustomResourceDefinition>> = Api::all(client);
+    let mut changes = pin!(watch_object(api, definition).default_backoff());
+    let mut is_defined = false;
+    loop {
+        let change = if is_defined {
+            let mut work = pin!(work());
+            // The work begins once, however often the definition changes meanwhile.
+            loop {
+                tokio::select! {
+                    () = &mut work => break None,
+                    change = changes.next() => match change {
+                        Some(Ok(None)) | None => break change,
+                        Some(Ok(Some(_))) => {}
+                        Some(Err(error)) => tracing::debug!(%error, definition, "watch interrupted; resuming"),
+                    },
+                }
+            }
+        } else {
+            changes.next().await
+        };
+        match change {
+            Some(Ok(Some(_))) => is_defined = true,
+            Some(Ok(None)) => {
+                is_defined = false;
+                absent();
+            }
+            Some(Err(error)) => tracing::debug!(%error, definition, "watch interrupted; resuming"),
+            None => {
+                tracing::error!(definition, "the watch over a definition ended");
+                return;
+            }
+        }
+    }
+}

@@ -1,0 +1,94 @@
+//! `rukpakctl status` against a real API server. No manager runs here: the test writes what one would.
+
+use kube::api::{Patch, PatchParams};
+use rukpak_tests::tools;
+use rukpak_tests::verbs::{self, Target};
+use rukpak_tests::world::SOON;
+use serde_json::{Value, json};
+
+use crate::hands::{Did, Hands};
+
+const API: &str = "platform.openshift.io/v1alpha1";
+const KIND: &str = "PlatformOperator";
+
+async fn serve_the_kind(hands: &Hands) {
+    let file = tools::workspace_folder().join("crds/generated/platform.openshift.io_platformoperators.yaml");
+    let text = std::fs::read_to_string(&file).unwrap_or_else(|error| panic!("{}: {error}", file.display()));
+    let definition: Value = serde_saphyr::from_str(&text).expect("YAML");
+    verbs::apply(&hands.client, &definition).await.expect("it is accepted");
+    verbs::await_served(&hands.client, API, KIND, SOON).await.expect("it is served");
+}
+
+/// Makes a PlatformOperator whose status says so.
+async fn operator(hands: &Hands, name: &str, status: &Value) -> Target {
+    let object = json!({"apiVersion": API, "kind": KIND, "metadata": {"name": name},
+                        "spec": {"package": {"name": name}}});
+    hands.create(&object).await;
+    let target = Target::cluster(API, KIND, name);
+    let api = target.api(&hands.client).await.expect("the kind is served");
+    let patch = Patch::Merge(json!({ "status": status }));
+    api.patch_status(name, &PatchParams::default(), &patch).await.expect("the status is accepted");
+    target
+}
+
+fn condition(type_: &str, status: &str, reason: &str, message: &str) -> Value {
+    json!({"type": type_, "status": status, "reason": reason, "message": message, "lastTransitionTime": "2026-01-01T00:00:00Z"})
+}
+
+fn assert_said(did: &Did, code: i32, out: &str) {
+    assert_eq!((did.code, did.out.as_str()), (Some(code), out), "{}", did.err);
+}
+
+/// One after the other: all of it is about the whole cluster.
+#[tokio::test]
+async fn the_operators_of_a_cluster_are_told_in_the_words_of_its_cluster_operator() {
+    let hands = Hands::admin().await;
+    let unserved = hands.run_alone(&["status"]).await;
+    assert_said(&unserved, 2, "");
+    assert!(unserved.err.contains("does not serve platformoperators.platform.openshift.io"), "{}", unserved.err);
+
+    serve_the_kind(&hands).await;
+    assert_said(&hands.run_alone(&["status"]).await, 0, "No platform operators are present in the cluster\n");
+
+    let installed = "Successfully applied the pump BundleDeployment resource";
+    let good = json!({
+        "source": {"catalog": "c", "package": "pump", "channel": "stable", "bundle": "pump.v1.0.0", "version": "1.0.0", "image": "i"},
+        "conditions": [
+            condition("Installed", "True", "InstallSuccessful", installed),
+            condition("UpgradeAvailable", "True", "ManualPolicy", "Version 1.1.0 (pump.v1.1.0) can replace version 1.0.0"),
+        ],
+    });
+    operator(&hands, "pump", &good).await;
+    let heading = "NAME   PACKAGE   VERSION   INSTALLED   REASON              MESSAGE";
+    let line = format!("pump   pump      1.0.0     True        InstallSuccessful   {installed}");
+    let upgrade = "pump: UpgradeAvailable: Version 1.1.0 (pump.v1.1.0) can replace version 1.0.0";
+    let wanted = format!("{heading}\n{line}\n{upgrade}\nAll platform operators are in a successful state\n");
+    assert_said(&hands.run_alone(&["status"]).await, 0, &wanted);
+
+    let bad = json!({"conditions": [condition("Installed", "False", "SourceFailed", "failed to run sourcing logic")]});
+    operator(&hands, "valve", &bad).await;
+    let did = hands.run_alone(&["status"]).await;
+    let sentence = "encountered the failing valve platform operator with reason \"SourceFailed\"";
+    assert!(did.code == Some(1) && did.out.ends_with(&format!("\n{sentence}\n")), "{did:?}");
+    let did = hands.run_alone(&["status", "--output=json"]).await;
+    let json: Value = serde_json::from_str(&did.out).unwrap_or_else(|error| panic!("{error}: {did:?}"));
+    assert_eq!((did.code, &json["successful"], &json["message"]), (Some(1), &json!(false), &json!(sentence)));
+    let wanted = json!({"name": "valve", "package": "valve", "installed": "False", "reason": "SourceFailed",
+                        "message": "failed to run sourcing logic"});
+    assert_eq!(json["platformOperators"][1], wanted);
+    assert_eq!(json["platformOperators"][0]["upgradeAvailable"]["reason"], "ManualPolicy");
+
+    let nobody = Hands::account(&verbs::unique_name("status"), &json!([])).await;
+    let did = nobody.run_alone(&["status"]).await;
+    assert_said(&did, 2, "");
+    assert!(did.err.contains("forbidden"), "{}", did.err);
+}
+
+#[tokio::test]
+async fn without_a_cluster_it_could_not_be_found_out() {
+    let folder = tools::temp_folder("kubeconfig").expect("a folder");
+    let hands = Hands { kubeconfig: folder.path().join("none"), ..Hands::admin().await };
+    let did = hands.run_alone(&["status"]).await;
+    assert_said(&did, 2, "");
+    assert!(did.err.contains("kubeconfig"), "{}", did.err);
+}

@@ -1,0 +1,85 @@
+//! The manager is killed at any moment, and there may be two of them.
+
+use rukpak_tests::PlatformOptions;
+use rukpak_tests::plane::install::SYSTEM_NAMESPACE;
+use rukpak_tests::verbs::Target;
+
+use super::case::{Case, image_of, installed, version_of};
+use super::recording::images;
+use super::world::Platform;
+
+/// Versions of the package that is upgraded.
+const VERSIONS: [&str; 5] = ["1.0.0", "1.1.0", "1.2.0", "1.3.0", "1.4.0"];
+
+/// Killed in a loop, it goes on where it was: no version is left out, none comes twice, nobody's edit is seen where none is.
+#[tokio::test]
+async fn an_upgrade_goes_on_after_the_manager_is_killed_at_any_moment() {
+    let world = Platform::alone().await;
+    world.open().await;
+    let case = Case::within(&world, "killed").await;
+    let (all, built) = case.chain(&VERSIONS).await;
+    case.install(&VERSIONS[..1], Some("Automatic")).await;
+    let deployments = case.record(&case.deployment()).await;
+    let operators = case.record(&case.target()).await;
+    world.manager.kill().await.expect("killed");
+    case.publish(all).await;
+    for moment in 0.. {
+        world.manager.restart().await.expect("restarted");
+        // Later and later after its start, so that every write is once the last one.
+        let life = std::time::Duration::from_millis(60 + 25 * moment);
+        let end = tokio::time::timeout(life, deployments.until("the end", |seen| image_of(&seen.object) == built[4]));
+        if end.await.is_ok() || moment == 40 {
+            break;
+        }
+        world.manager.kill().await.expect("killed");
+    }
+    case.until_version("1.4.0").await;
+    let mut found = images(&deployments.so_far());
+    found.retain(|image| *image != built[0]);
+    assert_eq!(found, built[1..]);
+    let edited = |seen: &super::recording::Seen| super::case::message(&seen.object, "Ready").contains("was edited");
+    assert!(!operators.so_far().iter().any(edited), "its own step was taken for an edit");
+    world.manager.wait_ready().await.expect("ready");
+    case.remove().await;
+}
+
+#[tokio::test]
+async fn of_two_managers_one_writes_and_the_other_takes_over() {
+    const TIMES: [&str; 4] = [
+        "--leader-elect",
+        "--leader-elect-lease-duration=3s",
+        "--leader-elect-renew-deadline=2s",
+        "--leader-elect-retry-period=500ms",
+    ];
+    let world = Platform::alone().await;
+    world.open().await;
+    world.manager.end();
+    let mut replicas = Vec::new();
+    for pod in ["one", "two"] {
+        let environment = vec![("POD_NAME".to_owned(), pod.to_owned())];
+        let arguments = TIMES.map(str::to_owned).into();
+        let options = PlatformOptions { arguments, environment, ..PlatformOptions::default() };
+        let replica = world.plane.start_platform(options).await.expect("the replica starts");
+        replica.wait_ready().await.expect("who stands by is ready too");
+        replicas.push(replica);
+    }
+    let case = Case::within(&world, "led").await;
+    let lease = Target::namespaced("coordination.k8s.io/v1", "Lease", SYSTEM_NAMESPACE, "ffdf93bc.openshift.io");
+    let held_by = async |pod: &str| {
+        case.until_object(&lease, pod, |lease| lease.data["spec"]["holderIdentity"] == pod).await;
+    };
+    held_by("one").await;
+    case.install(&["1.0.0"], None).await;
+    replicas[0].kill().await.expect("killed");
+    held_by("two").await;
+    let other = Case::within(&world, "led").await;
+    other.install(&["1.0.0"], None).await;
+    let operator = case.get(&case.target()).await;
+    assert!(installed().met_by(&operator) && version_of(&operator) == "1.0.0");
+    assert_eq!(replicas[1].terminate().await.expect("ended"), "exit status: 0");
+    held_by("").await;
+    world.manager.restart().await.expect("started");
+    world.manager.wait_ready().await.expect("ready");
+    case.remove().await;
+    other.remove().await;
+}

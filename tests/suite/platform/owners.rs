@@ -1,0 +1,78 @@
+//! One package has one PlatformOperator, and a BundleDeployment that is not ours is left alone.
+
+use kube::api::DeleteParams;
+use rukpak_tests::verbs::{self, Expected};
+use rukpak_tests::world::{deployment, image};
+use serde_json::{Value, json};
+
+use super::case::{Case, installed, operator, platform_operator};
+
+#[tokio::test]
+async fn a_second_platform_operator_for_a_package_is_refused_with_both_names() {
+    let case = Case::new("first").await;
+    case.install(&["1.0.0"], None).await;
+    let second = format!("a-{}", case.name);
+    case.make(&operator(&second, json!({"package": {"name": case.name}}))).await;
+    let refused = Expected::is_false("Installed", "PackageNotUnique");
+    let found = case.until_at(&platform_operator(&second), refused.saying(&second)).await;
+    let text = format!("spec.package.name is not unique, conflicts with PlatformOperator {}", case.name);
+    assert!(refused.saying(&text).met_by(&found), "{:#}", found.data);
+    assert!(case.find(&verbs::Target::bundle_deployment(&second)).await.is_none());
+    assert!(installed().met_by(&case.get(&case.target()).await));
+    case.remove().await;
+    case.until_at(&platform_operator(&second), installed()).await;
+}
+
+/// Of two that are not installed yet the older one has the package; once it asks for another, the second one goes on.
+#[tokio::test]
+async fn a_package_that_its_first_platform_operator_gives_up_is_installed_by_the_second() {
+    let case = Case::new("gives-up").await;
+    case.create(&json!({"catalog": "nobody"}), None).await;
+    case.until(Expected::is_false("Installed", "SourceFailed")).await;
+    case.publish(case.chain(&["1.0.0"]).await.0).await;
+    let second = format!("{}-b", case.name);
+    case.make(&operator(&second, json!({"package": {"name": case.name}}))).await;
+    case.until_at(&platform_operator(&second), Expected::is_false("Installed", "PackageNotUnique")).await;
+    case.merge(&case.target(), &json!({"spec": {"package": {"name": format!("{}-other", case.name)}}})).await;
+    case.until_at(&platform_operator(&second), installed()).await;
+}
+
+/// A BundleDeployment as others make it: with another owner, or with none.
+async fn foreign(prefix: &str, owner: Option<Value>, says: &str) {
+    let case = Case::new(prefix).await;
+    let (documents, images) = case.chain(&["1.0.0"]).await;
+    case.publish(documents).await;
+    // Nobody reconciles this class, so that nothing but the manager could change it.
+    let mut object = deployment(&case.name, image(&images[0]));
+    object["spec"]["provisionerClassName"] = json!("example-rukpak-io-nobody");
+    if let Some(owner) = owner {
+        object["metadata"]["ownerReferences"] = json!([owner]);
+    }
+    let before = case.make(&object).await;
+    case.create(&json!({}), None).await;
+    case.until(Expected::is_false("Installed", "InstallFailed").saying(says)).await;
+    case.merge(&case.target(), &json!({"metadata": {"annotations": {"a": "b"}}})).await;
+    case.publish(case.chain(&["1.0.0", "1.1.0"]).await.0).await;
+    let operator = case.until(Expected::is_true("Stalled", "InstallFailed")).await;
+    assert!(operator.data["status"]["activeBundleDeployment"].is_null());
+    assert_eq!(case.get(&case.deployment()).await, before, "untouched");
+    case.delete(&case.deployment(), &DeleteParams::background()).await;
+    case.until_version("1.1.0").await;
+}
+
+#[tokio::test]
+async fn a_bundle_deployment_without_an_owner_is_reported_and_not_touched() {
+    foreign("ownerless", None, "was not made for this PlatformOperator; it is left alone").await;
+}
+
+#[tokio::test]
+async fn a_bundle_deployment_with_a_foreign_owner_is_reported_and_not_touched() {
+    // The owner must exist, else garbage collection takes its dependents.
+    let case = Case::new("owner").await;
+    let map = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": case.name}});
+    let owner = case.make(&map).await;
+    let owner = json!({"apiVersion": "v1", "kind": "Namespace", "name": case.name,
+                       "uid": super::case::uid(&owner), "controller": true});
+    let says = format!("belongs to Namespace {}; it is left alone", case.name);
+    foreign("foreign", Some(owner), &says).await;
+}

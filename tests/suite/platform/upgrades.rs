@@ -1,0 +1,159 @@
+//! From one version to the next along the channel's graph: in place, one edge at a time, and no further than allowed.
+
+use rukpak_tests::Documents;
+use rukpak_tests::verbs::{self, Expected};
+use serde_json::{Value, json};
+
+use super::case::{Case, image_of, installed, message, uid, version_of};
+use super::packages::{self, ALL};
+use super::recording::images;
+
+/// A catalog of good bundles with these entries in `stable`: pairs of version and what the entry says besides its name.
+async fn graph(case: &Case<'_>, entries: &[(&str, Value)]) -> (Documents, Vec<String>) {
+    let (mut documents, mut images, mut channel) = (Documents::default(), Vec::new(), Vec::new());
+    for (version, edges) in entries {
+        let image = case.push(version, packages::bundle(&case.name, version, ALL)).await;
+        documents = documents.with(packages::entry(&case.name, version, &image, Some(ALL), &[]));
+        let mut entry = edges.clone();
+        entry["name"] = json!(format!("{}.v{version}", case.name));
+        channel.push(entry);
+        images.push(image);
+    }
+    let documents = documents.with(packages::package(&case.name, "stable"));
+    (documents.with(packages::channel(&case.name, "stable", json!(channel))), images)
+}
+
+#[tokio::test]
+async fn a_manual_policy_reports_the_next_version_and_changes_nothing() {
+    let case = Case::new("manual").await;
+    let built = case.install(&["1.0.0"], None).await;
+    let before = case.get(&case.deployment()).await;
+    case.publish(case.chain(&["1.0.0", "1.1.0", "1.2.0"]).await.0).await;
+    let text = format!("Version 1.1.0 ({}.v1.1.0) can replace version 1.0.0", case.name);
+    case.until(Expected::is_true("UpgradeAvailable", "ManualPolicy").saying(&text)).await;
+    let after = case.get(&case.deployment()).await;
+    assert_eq!((image_of(&after), after.metadata.generation), (built[0].as_str(), before.metadata.generation));
+
+    case.merge(&case.target(), &json!({"spec": {"upgradePolicy": "Automatic"}})).await;
+    let operator = case.until_version("1.2.0").await;
+    assert!(verbs::condition(&operator, "UpgradeAvailable").is_none());
+}
+
+#[tokio::test]
+async fn an_automatic_policy_follows_replaces_skips_and_skip_range_one_edge_at_a_time() {
+    let case = Case::new("edges").await;
+    case.install(&["1.0.0"], Some("Automatic")).await;
+    let recording = case.record(&case.deployment()).await;
+    let name = |version: &str| format!("{}.v{version}", case.name);
+    let (documents, built) = graph(
+        &case,
+        &[
+            ("1.0.0", json!({})),
+            ("1.1.0", json!({"replaces": name("1.0.0")})),
+            // Skipped by the next, so nobody stops there.
+            ("1.2.0", json!({"replaces": name("1.1.0")})),
+            ("1.3.0", json!({"replaces": name("1.1.0"), "skips": [name("1.2.0")]})),
+            // Reached by its range alone.
+            ("2.0.0", json!({"replaces": name("1.3.0"), "skipRange": ">=1.3.0 <2.0.0"})),
+        ],
+    )
+    .await;
+    case.publish(documents).await;
+    case.until_version("2.0.0").await;
+    let seen = recording.until("the end", |seen| image_of(&seen.object) == built[4]).await;
+    let mut expected = vec![built[1].clone(), built[3].clone(), built[4].clone()];
+    let found = images(&seen);
+    if found.first() == Some(&built[0]) {
+        expected.insert(0, built[0].clone());
+    }
+    assert_eq!(found, expected);
+    assert!(seen.iter().all(|seen| !seen.added && !seen.deleted), "in place");
+}
+
+/// What a deletion and a new installation would lose.
+#[tokio::test]
+async fn an_upgrade_pivots_in_place_and_custom_resources_survive() {
+    let case = Case::new("in-place").await;
+    case.install(&["1.0.0"], Some("Automatic")).await;
+    let group = packages::group(&case.name);
+    let pump =
+        json!({"apiVersion": format!("{group}/v1"), "kind": "Pump", "metadata": {"name": "precious"}, "litres": 7});
+    verbs::await_served(&case.client, &format!("{group}/v1"), "Pump", rukpak_tests::world::SOON).await.expect("served");
+    let pump = case.make(&pump).await;
+    let (definition, deployment) = (case.get(&case.definition()).await, case.get(&case.deployment()).await);
+    let recording = case.record(&case.target()).await;
+    case.publish(case.chain(&["1.0.0", "1.1.0", "1.2.0"]).await.0).await;
+    case.until_version("1.2.0").await;
+    assert_eq!(case.get(&case.settings()).await.data["data"]["version"], "1.2.0");
+    let seen = recording.until("the end", |seen| version_of(&seen.object) == "1.2.0").await;
+    assert!(seen.iter().all(|seen| installed().met_by(&seen.object)), "the ClusterOperator would report a failure");
+    let target = verbs::Target::cluster(&format!("{group}/v1"), "Pump", "precious");
+    assert_eq!(case.get(&target).await, pump);
+    assert_eq!(uid(&case.get(&case.definition()).await), uid(&definition));
+    assert_eq!(uid(&case.get(&case.deployment()).await), uid(&deployment));
+}
+
+#[tokio::test]
+async fn an_upgrade_stops_at_a_version_that_fails_and_says_so() {
+    let case = Case::new("fails").await;
+    case.install(&["1.0.0"], Some("Automatic")).await;
+    let recording = case.record(&case.deployment()).await;
+    let (documents, built) = case.chain(&["1.0.0", "1.2.0"]).await;
+    drop(documents);
+    let bad = case.push("1.1.0", packages::broken(&case.name, "1.1.0")).await;
+    let pairs = [("1.0.0", built[0].as_str()), ("1.1.0", bad.as_str()), ("1.2.0", built[1].as_str())];
+    case.publish(Documents::package(&case.name, &pairs)).await;
+    case.until(Expected { kind: "Installed", status: "False", reason: None, message: "settings" }).await;
+    let says = Expected::is_true("UpgradeAvailable", "InstalledVersionNotReady").saying("Version 1.2.0");
+    let operator = case.until(says).await;
+    assert_eq!(version_of(&operator), "1.1.0");
+    // The old content is still there.
+    assert_eq!(case.get(&case.settings()).await.data["data"]["version"], "1.0.0");
+    // Another word of the catalog does not push it on.
+    case.publish(Documents::package(&case.name, &pairs)).await;
+    case.stays(&case.deployment(), "the stop", |object| image_of(object) == bad).await;
+    assert!(images(&recording.so_far()).iter().all(|image| *image != built[1]), "it went past");
+}
+
+#[tokio::test]
+async fn an_upgrade_does_not_leave_the_range_or_the_channel() {
+    let case = Case::new("bounds").await;
+    let name = |version: &str| format!("{}.v{version}", case.name);
+    let (documents, _) = case.chain(&["1.0.0"]).await;
+    case.publish(documents).await;
+    case.create(&json!({"channel": "stable", "version": "<2.0.0"}), Some("Automatic")).await;
+    case.until_version("1.0.0").await;
+    let edges = [
+        ("1.0.0", json!({})),
+        ("1.1.0", json!({"replaces": name("1.0.0")})),
+        ("2.0.0", json!({"replaces": name("1.1.0")})),
+    ];
+    let (documents, _) = graph(&case, &edges).await;
+    let fast = json!([{"name": name("1.0.0")}, {"name": name("1.9.0"), "replaces": name("1.0.0")}]);
+    let image = case.push("1.9.0", packages::bundle(&case.name, "1.9.0", ALL)).await;
+    let more = packages::entry(&case.name, "1.9.0", &image, Some(ALL), &[]);
+    case.publish(documents.with(packages::channel(&case.name, "fast", fast)).with(more)).await;
+    case.until_version("1.1.0").await;
+    case.stays(&case.target(), "the bound", |object| version_of(object) == "1.1.0").await;
+    let operator = case.get(&case.target()).await;
+    assert_eq!(message(&operator, "UpgradeAvailable"), "", "what the range excludes is not on offer");
+    case.merge(&case.target(), &json!({"spec": {"package": {"version": null}}})).await;
+    case.until_version("2.0.0").await;
+}
+
+/// The catalog states that the next version cannot be installed: it is said, and not tried.
+#[tokio::test]
+async fn an_upgrade_to_a_version_that_is_unsupported_is_not_tried() {
+    let case = Case::new("unsupported").await;
+    let built = case.install(&["1.0.0"], Some("Automatic")).await;
+    let (documents, _) = case.chain(&["1.0.0"]).await;
+    let name = |version: &str| format!("{}.v{version}", case.name);
+    let entries = json!([{"name": name("1.0.0")}, {"name": name("1.1.0"), "replaces": name("1.0.0")}]);
+    let next = packages::entry(&case.name, "1.1.0", "localhost:1/nowhere:v1", Some(packages::OWN), &[]);
+    let single = documents.with(next);
+    case.publish(single.with(packages::channel(&case.name, "stable-next", entries))).await;
+    case.merge(&case.target(), &json!({"spec": {"package": {"channel": "stable-next"}}})).await;
+    let says = Expected::is_true("UpgradeAvailable", "Unsupported").saying("AllNamespace install mode must be enabled");
+    case.until(says).await;
+    assert_eq!(image_of(&case.get(&case.deployment()).await), built[0]);
+}
