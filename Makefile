@@ -27,10 +27,10 @@ test: tools ## Check formatting and lints, then run every test against real serv
 	cargo build --workspace --bins
 	RUST_TEST_THREADS=8 cargo test --workspace # most tests wait for something: garbage collection, retries
 
-demo: $(if $(filter current,$(CLUSTER)),packages,tools) ## Install, upgrade and remove bundles, and show it (CLUSTER=current, KEEP=1)
+demo: $(if $(filter current,$(CLUSTER)),packages,tools) ## Install, upgrade and remove bundles and a package, and show it (CLUSTER=current, KEEP=1)
 	@echo "building the programs" >&2
 	@cargo build -p rukpak-controller -p rukpak-webhook -p rukpak-tests $(foreach \
-	  program,rukpak-controller rukpak-webhook rukpak-plane demo,--bin $(program))
+	  program,rukpak-controller rukpak-platform rukpak-webhook rukpak-plane demo,--bin $(program))
 	@cargo run --quiet -p rukpak-tests --bin demo
 
 bench: tools ## Measure speed and memory against a bare client, with optimised programs

@@ -12,6 +12,7 @@ pub mod catalog;
 pub mod faulty;
 pub mod fixtures;
 pub mod git;
+pub mod installation;
 pub mod keeper;
 pub mod kubectl;
 pub mod kubelet;

@@ -23,6 +23,10 @@ mod recording;
 mod refusals;
 #[path = "platform/sources.rs"]
 mod sources;
+#[path = "platform/troubled.rs"]
+mod troubled;
+#[path = "platform/unreachable.rs"]
+mod unreachable;
 #[path = "platform/upgrades.rs"]
 mod upgrades;
 #[path = "platform/world.rs"]

@@ -18,6 +18,7 @@ use tokio_util::sync::CancellationToken;
 use crate::cluster::Cluster;
 use crate::content_service::Depot;
 use crate::deployment::Installations;
+use crate::events::Events;
 use crate::format::Certificates;
 use crate::watch::Dependents;
 
@@ -69,6 +70,8 @@ pub struct Context {
     pub failures: Failures,
     /// Resource versions of our own status writes, per object.
     pub written: WrittenVersions,
+    /// Tells people what happened.
+    pub events: Events,
     /// Bounds how many sources are fetched at once.
     pub fetches: Semaphore,
 }

@@ -30,6 +30,7 @@ use rukpak_plan::retry::Class;
 
 use crate::cluster;
 use crate::context::Context;
+use crate::events::Tone;
 use crate::format::Format;
 use crate::status::StatusWriter;
 
@@ -78,6 +79,9 @@ pub async fn reconcile(deployment: Arc<BundleDeployment>, context: Arc<Context>)
     }
     let report = report::report(&pass, &desired, &outcome);
     pass.write(report.status).await?;
+    if let Some(contested) = &report.contested {
+        pass.context.events.tell(pass.deployment.object_ref(&()), Tone::Warning, contested).await;
+    }
     if report.settled {
         old_bundles::delete(&pass, &desired).await?;
     }

@@ -10,6 +10,7 @@ pub mod content_service;
 pub mod context;
 pub mod deployment;
 pub mod error;
+pub mod events;
 pub mod format;
 pub mod platform;
 pub mod probes;

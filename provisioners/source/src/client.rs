@@ -32,11 +32,17 @@ pub(crate) enum Trust {
 }
 
 /// Why there is no client.
-#[derive(Debug)]
-pub(crate) enum SetupError {
-    Certificates(reqwest::Error),
+#[derive(Debug, thiserror::Error)]
+pub enum SetupError {
+    /// The extra certificates cannot be read.
+    #[error("the extra CA certificates are not PEM certificates")]
+    Certificates(#[source] reqwest::Error),
+    /// The extra certificates hold none.
+    #[error("the extra CA certificates hold no certificate; give PEM")]
     NoCertificates,
-    Client(reqwest::Error),
+    /// The HTTP client cannot be made.
+    #[error("cannot set up the HTTP client")]
+    Client(#[source] reqwest::Error),
 }
 
 /// A request. `authorization` is for the origin of `url` only.

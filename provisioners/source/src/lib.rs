@@ -5,6 +5,9 @@
 
 pub mod archive;
 mod body;
+mod chain;
+mod chunks;
+mod class;
 mod client;
 pub mod decompress;
 pub mod files;
@@ -16,4 +19,6 @@ pub mod stage;
 mod tarball;
 pub mod upload;
 
+pub use class::Class;
+pub use client::SetupError;
 pub use stage::{Stage, Staged};

@@ -81,6 +81,17 @@ pub(crate) mod tests {
         builder.into_inner().unwrap()
     }
 
+    /// An archive with an entry that leads out of it.
+    pub(crate) fn escaping() -> Vec<u8> {
+        let mut builder = tar::Builder::new(Vec::new());
+        let mut header = tar::Header::new_ustar();
+        header.set_size(0);
+        header.as_old_mut().name[..8].copy_from_slice(b"../a.txt");
+        header.set_cksum();
+        builder.append(&header, &b""[..]).unwrap();
+        builder.into_inner().unwrap()
+    }
+
     /// A small bundle.
     pub(crate) fn bundle() -> Vec<u8> {
         gzip(&tar(&[("./manifests/a.yaml", b"a: 1\n")]))

@@ -124,8 +124,9 @@ async fn apply(client: &Client, words: &Words<'_>, input: &str) -> Result<Vec<St
     }
     let mut lines = Vec::new();
     let objects: Vec<Value> = serde_saphyr::from_multiple(input).map_err(|error| anyhow::anyhow!("{error}"))?;
-    for object in objects {
+    for mut object in objects {
         let target = Target::of(&object)?;
+        note_applied(&mut object)?;
         let before = verbs::get(client, &target).await?;
         let applied = match verbs::apply(client, &object).await {
             Ok(applied) => applied,
@@ -143,6 +144,18 @@ async fn apply(client: &Client, words: &Words<'_>, input: &str) -> Result<Vec<St
         lines.push(format!("{} {verdict}", short(&target)));
     }
     Ok(lines)
+}
+
+/// The annotation by which `kubectl apply` knows what it has applied.
+fn note_applied(object: &mut Value) -> Result<()> {
+    const APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
+    object["metadata"]["annotations"].as_object_mut().map(|annotations| annotations.remove(APPLIED));
+    if object["metadata"]["annotations"].is_null() {
+        object["metadata"]["annotations"] = serde_json::json!({});
+    }
+    let text = format!("{}\n", serde_json::to_string(object)?);
+    object["metadata"]["annotations"][APPLIED] = Value::String(text);
+    Ok(())
 }
 
 async fn get(client: &Client, words: &Words<'_>) -> Result<Vec<String>> {
@@ -205,7 +218,7 @@ async fn wait(client: &Client, words: &Words<'_>) -> Result<Vec<String>> {
         }
         Some(("jsonpath", rest)) => {
             let (path, value) = rest.rsplit_once('=').with_context(|| format!("no value: {rest}"))?;
-            let path = Path::of(path)?;
+            let (path, value) = (Path::of(path)?, value.trim_matches(['\'', '"']));
             let holds = |object: Option<&DynamicObject>| {
                 let object = object.and_then(|object| serde_json::to_value(object).ok());
                 object.is_some_and(|object| path.text(&object) == value)

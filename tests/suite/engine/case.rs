@@ -2,11 +2,14 @@
 
 use std::time::Duration;
 
-use kube::Client;
-use kube::api::{DynamicObject, Patch, PatchParams};
+use futures::StreamExt as _;
+use k8s_openapi::api::core::v1::Event;
+use kube::api::{DynamicObject, ListParams, Patch, PatchParams};
+use kube::runtime::{WatchStreamExt as _, watcher};
+use kube::{Api, Client};
 use rukpak_tests::ImageBuilder;
 use rukpak_tests::verbs::{self, Expected, Target, unique_name};
-use rukpak_tests::world::{World, deployment, image, until};
+use rukpak_tests::world::{SOON, World, deployment, image, until};
 use serde_json::{Value, json};
 
 /// Garbage collection pauses for up to 30 s when kinds come and go, as they do here all the time.
@@ -164,6 +167,16 @@ impl<'a> Case<'a> {
 
     pub async fn until_gone(&self, target: &Target) {
         self.until(target, "its end", |object| object.is_none()).await;
+    }
+
+    /// Waits until there are Events about the deployment with that reason; returns them all.
+    pub async fn events(&self, reason: &str) -> Vec<Event> {
+        let api: Api<Event> = Api::namespaced(self.client.clone(), "default");
+        let about = format!("involvedObject.uid={},reason={reason}", self.uid().await);
+        let seen = watcher(api.clone(), watcher::Config::default().fields(&about)).default_backoff().applied_objects();
+        let first = tokio::time::timeout(SOON, std::pin::pin!(seen).next()).await;
+        first.unwrap_or_else(|_| panic!("no Event {reason}")).expect("it is endless").expect("it can be watched");
+        api.list(&ListParams::default().fields(&about)).await.expect("the API server agrees").items
     }
 
     /// Nothing changes the object for that long.

@@ -212,6 +212,9 @@ async fn a_field_that_one_manager_keeps_retaking_is_left_to_it() {
     let object = until(&case.client, &case.name, expected).await;
     let message = verbs::condition(&object, "Contested").unwrap()["message"].as_str().unwrap().to_owned();
     assert!(message.contains("\"stubborn\", which keeps changing it"), "{message}");
+    let events = case.events("FieldsLeftToOthers").await;
+    assert_eq!(events.len(), 1, "said once: {events:#?}");
+    assert_eq!((events[0].type_.as_deref(), events[0].message.as_ref()), (Some("Warning"), Some(&message)));
     let live = case.get(&target).await.unwrap();
     assert_eq!(live.data["data"], json!({"x": "theirs", "y": "1"}));
     // Everything else of the object is guarded as before.
@@ -221,4 +224,5 @@ async fn a_field_that_one_manager_keeps_retaking_is_left_to_it() {
     let ours =
         live.metadata.managed_fields.iter().flatten().find(|entry| entry.manager.as_deref() == Some(OURS)).unwrap();
     assert!(ours.fields_v1.as_ref().unwrap().0.pointer("/f:data/f:x").is_none());
+    assert_eq!(case.events("FieldsLeftToOthers").await.len(), 1, "nothing new, no Event");
 }

@@ -1,5 +1,7 @@
 //! DESIGN 7 to 9 and promise 3: from one version to the next, or back.
 
+use std::path::PathBuf;
+
 use rukpak_tests::verbs::{self, Expected, Target};
 use rukpak_tests::world::{SOON, until};
 use serde_json::{Value, json};
@@ -185,11 +187,60 @@ async fn a_pivot_to_a_kind_that_is_missing_waits_for_it_and_guards_the_old_versi
     case.delete(&definition_target(&group)).await;
 }
 
+#[tokio::test]
+async fn nothing_of_a_new_version_is_written_while_the_installed_content_cannot_be_read() {
+    let case = Case::new("unread").await;
+    let before = case.ready_after(&[case.config_map("a", json!({"x": "1"}))]).await;
+    let versions = case.versions(&["a"]).await;
+    let file = case.content_file(&before);
+    let aside = file.with_extension("aside");
+    std::fs::rename(&file, &aside).unwrap();
+    // What leads to itself can be opened by nobody, whatever their rights.
+    std::os::unix::fs::symlink(&file, &file).unwrap();
+    case.change("v2", &[case.config_map("a", json!({"x": "2"})), case.config_map("new", json!({}))]).await;
+    let message = case.refused("ReconcileFailed", "the store cannot be read").await;
+    assert!(message.contains(file.to_str().unwrap()), "{message}");
+    assert_eq!(case.versions(&["a"]).await, versions, "nothing was written");
+    assert!(case.get(&case.config_map_target("new")).await.is_none());
+    let status = case.status().await;
+    assert_eq!(status["activeBundle"], before.data["status"]["activeBundle"]);
+    assert_eq!(status["inventory"], before.data["status"]["inventory"]);
+
+    std::fs::rename(&aside, &file).unwrap();
+    case.until_value(&case.config_map_target("a"), "/data/x", &json!("2")).await;
+    case.installed().await;
+}
+
+#[tokio::test]
+async fn damaged_content_is_fetched_again_before_a_pivot_may_need_it() {
+    let case = Case::new("damaged").await;
+    let before = case.ready_after(&[case.config_map("a", json!({"x": "1", "y": "1"}))]).await;
+    let file = case.content_file(&before);
+    let bytes = std::fs::read(&file).unwrap();
+    let mut damaged = bytes.clone();
+    damaged[bytes.len() / 2] ^= 1;
+    std::fs::write(&file, &damaged).unwrap();
+    let (crd, group) = definition("damaged");
+    let object = gadget(&group, &case.namespace, "g", 0);
+    case.change("v2", &[case.config_map("a", json!({"x": "2"})), crd, object]).await;
+    case.refused("UpgradeFailed", "spec.size").await;
+    let a = case.get(&case.config_map_target("a")).await.unwrap();
+    assert_eq!(a.data["data"], json!({"x": "1", "y": "1"}), "put back with all its fields");
+    assert_eq!(std::fs::read(&file).unwrap(), bytes);
+}
+
 impl Case<'_> {
     /// Installs and waits until all is well; returns the deployment then.
     async fn ready_after(&self, objects: &[Value]) -> kube::api::DynamicObject {
         self.create(objects).await;
         self.ready().await
+    }
+
+    /// Where the store keeps what the deployment has installed.
+    fn content_file(&self, deployment: &kube::api::DynamicObject) -> PathBuf {
+        let digest = deployment.data["status"]["inventory"]["contentDigest"].as_str().expect("it is installed");
+        let digest = digest.strip_prefix("sha256:").expect("it is a digest");
+        self.world.controller.storage.join("v1/content/sha256").join(&digest[..2]).join(&digest[2..])
     }
 
     async fn versions(&self, names: &[&str]) -> Vec<Option<String>> {

@@ -1,9 +1,10 @@
 //! One PlatformOperator with a package of its name.
 
+use std::fmt::Write;
 use std::time::Duration;
 
-use kube::Client;
 use kube::api::{DeleteParams, DynamicObject};
+use kube::{Client, ResourceExt};
 use rukpak_tests::verbs::{self, Expected, Target};
 use rukpak_tests::world::SOON;
 use rukpak_tests::{Documents, ImageBuilder};
@@ -167,7 +168,7 @@ impl<'a> Case<'a> {
         let found = verbs::await_condition(&self.client, target, expected, SOON).await;
         match found {
             Ok(object) => object,
-            Err(error) => panic!("{error:#}\n{}", verbs::diagnose(&self.client, &self.deployment()).await),
+            Err(error) => panic!("{error:#}\n{}", self.story(target).await),
         }
     }
 
@@ -188,8 +189,35 @@ impl<'a> Case<'a> {
         let found = verbs::await_object(&self.client, target, what, SOON, |object| object.is_some_and(&wanted)).await;
         match found {
             Ok(found) => found.expect("absence is not wanted"),
-            Err(error) => panic!("{error:#}\n{}", verbs::diagnose(&self.client, &self.deployment()).await),
+            Err(error) => panic!("{error:#}\n{}", self.story(target).await),
         }
+    }
+
+    /// What a person wants to see when a wait was in vain: all that the wait could be about.
+    async fn story(&self, target: &Target) -> String {
+        let mut names = vec![self.name.as_str(), target.name.as_str()];
+        names.dedup();
+        let aggregated = ("config.openshift.io/v1", "ClusterOperator", "platform-operators-aggregated");
+        let mut targets = vec![Target::cluster(aggregated.0, aggregated.1, aggregated.2)];
+        for name in names {
+            targets.extend([platform_operator(name), Target::bundle_deployment(name)]);
+            let labels = format!("core.rukpak.io/owner-name={name}");
+            let bundles = verbs::list(&self.client, "core.rukpak.io/v1alpha1", "Bundle", &labels).await;
+            targets.extend(bundles.unwrap_or_default().iter().map(|bundle| Target::bundle(&bundle.name_any())));
+        }
+        let mut story = String::new();
+        for target in targets {
+            let text = match verbs::get(&self.client, &target).await {
+                Ok(Some(mut object)) => {
+                    object.metadata.managed_fields = None;
+                    serde_json::to_string_pretty(&object).expect("an object is JSON")
+                }
+                Ok(None) => "(does not exist)".to_owned(),
+                Err(error) => format!("(cannot be read: {error:#})"),
+            };
+            writeln!(story, "--- {target}\n{text}").expect("a String takes everything");
+        }
+        story
     }
 
     /// Watches an object for a second, in which it must stay as it should.

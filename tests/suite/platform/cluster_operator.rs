@@ -140,6 +140,8 @@ async fn nothing_is_written_while_nothing_changes() {
     world.open().await;
     let case = Case::within(&world, "quiet").await;
     case.install(&["1.0.0"], None).await;
+    // The last that is written: Installed comes before.
+    case.until(Expected::is_true("Ready", "Succeeded")).await;
     let before = until(&case, true, GOOD).await;
     let writes = writes(&world);
     for round in ["1", "2", "3"] {

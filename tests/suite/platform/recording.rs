@@ -54,7 +54,7 @@ impl Recording {
         let found = tokio::time::timeout(SOON, receiver.wait_for(|seen| seen.iter().any(&wanted))).await;
         match found {
             Ok(seen) => seen.expect("the watch goes on").clone(),
-            Err(_) => panic!("still waiting for {what}; so far: {:#?}", self.so_far()),
+            Err(elapsed) => panic!("still waiting for {what} ({elapsed}); so far: {:#?}", self.so_far()),
         }
     }
 

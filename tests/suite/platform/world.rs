@@ -61,27 +61,37 @@ pub fn nothing() -> Documents {
 impl Platform {
     /// The world of tests that do not meet: many catalogs, OpenShift's definitions, everything ready.
     pub async fn shared() -> &'static Self {
-        SHARED
-            .get_or_init(|| async {
-                let world = Self::new(true).await;
-                let client = world.admin().await;
-                world.main.create(&client).await;
-                world.main.say(&client, "READY").await;
-                world
-            })
-            .await
+        SHARED.get_or_init(|| Self::with_main("", catalogs)).await
     }
 
     /// A world for one test after the other: OpenShift's catalog alone, and what is global in a cluster. It begins without
     /// OpenShift's and OLM's definitions.
     pub async fn alone() -> MutexGuard<'static, Self> {
-        ALONE.get_or_init(|| async { tokio::sync::Mutex::new(Self::new(false).await) }).await.lock().await
+        let new = || async { tokio::sync::Mutex::new(Self::new(&[], "", async |_, _, _| Vec::new()).await) };
+        ALONE.get_or_init(new).await.lock().await
     }
 
-    async fn new(is_shared: bool) -> Self {
+    /// One with OpenShift's definitions and a default catalog that is ready. `catalogs` gives the manager's flags, and `ca_pem`
+    /// is trusted besides.
+    pub async fn with_main(
+        ca_pem: &str,
+        catalogs: impl AsyncFnOnce(&Registry, &CatalogdServer, &Path) -> Vec<String>,
+    ) -> Self {
+        let world = Self::new(&definitions(), ca_pem, catalogs).await;
+        let client = world.admin().await;
+        world.main.create(&client).await;
+        world.main.say(&client, "READY").await;
+        world
+    }
+
+    async fn new(
+        definitions: &[PathBuf],
+        ca_pem: &str,
+        catalogs: impl AsyncFnOnce(&Registry, &CatalogdServer, &Path) -> Vec<String>,
+    ) -> Self {
         let plane = Plane::start_with(PlaneOptions { audit: true }).await.expect("the plane starts");
         let mut files = vec![tools::workspace_folder().join("manifests/install-platform.yaml")];
-        files.extend(definitions().into_iter().filter(|_| is_shared));
+        files.extend_from_slice(definitions);
         let accounts = vec![CONTROLLER_ACCOUNT.to_owned(), PLATFORM_ACCOUNT.to_owned()];
         let options = InstallOptions { files, without_webhooks: true, accounts, ..InstallOptions::default() };
         plane.install(&options).await.expect("the manifests apply");
@@ -89,14 +99,12 @@ impl Platform {
         let web = CatalogdServer::start().expect("catalogd");
         let folder = tools::temp_folder("catalog").expect("a folder");
         let ca_file = plane.folder().join("sources-ca.pem");
-        std::fs::write(&ca_file, [registry.ca_pem(), web.ca_pem()].concat()).expect("the CA file");
+        std::fs::write(&ca_file, [&registry.ca_pem(), &web.ca_pem(), ca_pem].concat()).expect("the CA file");
         let mut arguments = vec![format!("--source-ca-file={}", ca_file.display())];
         arguments.extend(log_level());
         let options = ControllerOptions { arguments: arguments.clone(), ..ControllerOptions::default() };
         let controller = plane.start_controller(options).await.expect("the controller starts");
-        if is_shared {
-            arguments.extend(catalogs(&registry, &web, folder.path()).await);
-        }
+        arguments.extend(catalogs(&registry, &web, folder.path()).await);
         let environment = vec![("RELEASE_VERSION".to_owned(), RELEASE.to_owned())];
         let options = PlatformOptions { environment, arguments, ..PlatformOptions::default() };
         let manager = plane.start_platform(options).await.expect("the manager starts");

@@ -141,7 +141,8 @@ impl Published {
     }
 }
 
-fn tree(folder: &Path) -> io::Result<BundleTree> {
+/// The files of a bundle.
+pub fn tree(folder: &Path) -> io::Result<BundleTree> {
     let mut tree = BundleTree::new();
     for part in ["manifests", "metadata"] {
         for entry in std::fs::read_dir(folder.join(part)).into_iter().flatten() {

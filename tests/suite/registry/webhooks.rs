@@ -10,7 +10,7 @@ use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use kube::Client;
 use kube::api::DynamicObject;
-use rukpak_tests::verbs::{self, Target};
+use rukpak_tests::verbs::{self, Expected, Target};
 use rukpak_tests::world::{SOON, World};
 use rukpak_tests::{tools, verbs::Denial};
 use serde_json::{Value, json};
@@ -190,6 +190,27 @@ async fn a_lost_or_broken_secret_is_made_anew_and_trusted() {
     let third = case.until_object(&secret(&case), "a key", is_mended).await;
     assert_eq!(uid(&third), uid(&second));
     until_trusted(&case).await;
+}
+
+#[tokio::test]
+async fn a_foreign_secret_of_that_name_is_not_overwritten() {
+    let case = Case::new("foreign").await;
+    let metadata = json!({"name": case.namespace()});
+    case.create(&json!({"apiVersion": "v1", "kind": "Namespace", "metadata": metadata})).await;
+    let metadata = json!({"name": SECRET, "namespace": case.namespace()});
+    let data = json!({"tls.crt": "", "tls.key": BASE64_STANDARD.encode("theirs")});
+    let foreign =
+        json!({"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "type": "kubernetes.io/tls", "data": data});
+    let theirs = case.create(&foreign).await;
+    case.deploy(case.files("mill/v1"), &Value::Null).await;
+    let text = format!("Unable to continue with install: Secret {SECRET:?}");
+    case.until(Expected::is_false("Installed", "InstallFailed").saying(&text)).await;
+    assert_eq!(case.get(&secret(&case)).await, theirs);
+
+    // Its end is all that was waited for.
+    case.delete(&secret(&case)).await;
+    case.until(installed()).await;
+    is_trusted(&case).await.unwrap();
 }
 
 #[tokio::test]

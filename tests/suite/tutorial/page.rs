@@ -45,11 +45,14 @@ impl Page {
                     steps.last_mut().expect("output follows a command").output.push(line.to_owned());
                     continue;
                 };
-                let mut step = Step { line: index + 1, command: command.to_owned(), ..Step::default() };
-                if let Some(command) = command.strip_suffix(" <<EOF") {
-                    step.command = command.to_owned();
-                    let input = lines.by_ref().map(|(_, line)| line).take_while(|line| *line != "EOF");
-                    step.input = input.map(|line| format!("{line}\n")).collect();
+                let document = command.strip_suffix(" <<EOF");
+                let mut step = Step { line: index + 1, ..Step::default() };
+                step.command.push_str(document.unwrap_or(command));
+                if document.is_some() {
+                    for (_, line) in lines.by_ref().take_while(|(_, line)| *line != "EOF") {
+                        step.input.push_str(line);
+                        step.input.push('\n');
+                    }
                 }
                 steps.push(step);
             }

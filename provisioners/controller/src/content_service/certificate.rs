@@ -18,6 +18,7 @@ use rukpak_certificates::renewal::{self, NEXT_AUTHORITY, NEXT_CERTIFICATE, NEXT_
 use rukpak_certificates::stored::{AUTHORITIES, CERTIFICATE, KEY};
 use rukpak_certificates::{Identity, authority, identity};
 use rukpak_crds::names::FIELD_MANAGER;
+use rukpak_plan::stamp::creating;
 use serde_json::json;
 
 use super::tls::{self, Tls};
@@ -121,6 +122,11 @@ impl Keeper {
             }
             due = match self.step(&mut seen, &tls).await {
                 Ok(next) => next,
+                // The watch shows what it is now.
+                Err(Error::Write(name, source)) if source.is_conflict() => {
+                    tracing::debug!(secret = name, "somebody else wrote first");
+                    SystemTime::now() + PAUSE
+                }
                 Err(error) => {
                     tracing::warn!(error = %Chain(&error), "the content service's certificate could not be looked after");
                     SystemTime::now() + PAUSE
@@ -175,7 +181,7 @@ impl Keeper {
         Ok(held)
     }
 
-    /// Writes the entries, if the Secret is still the one that was looked at.
+    /// Writes the entries, if the Secret is still the one that was looked at, or still none.
     async fn write(
         &self,
         name: &str,
@@ -188,6 +194,7 @@ impl Keeper {
         let version = live.and_then(Secret::resource_version);
         let body = json!({"apiVersion": "v1", "kind": "Secret", "type": kind, "data": entries,
                           "metadata": {"name": name, "resourceVersion": version}});
+        let body = if live.is_some() { body } else { creating(body) };
         let parameters = PatchParams::apply(FIELD_MANAGER).force();
         let written = self.secrets.patch(name, &parameters, &Patch::Apply(body)).await;
         let written = written.map_err(|error| Error::Write(name.to_owned(), error.into()))?;

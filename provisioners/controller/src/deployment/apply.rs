@@ -11,12 +11,11 @@ use kube::runtime::conditions::is_crd_established;
 use kube::runtime::wait::await_condition;
 use rukpak_crds::names::FIELD_MANAGER;
 use rukpak_plain::ObjectKey;
-use rukpak_plan::drift::Drift;
 use rukpak_plan::{Mark, Phase, health};
 use serde_json::{Value, json};
 
 use super::Pass;
-use super::installation::Applied;
+use super::installation::{Applied, Reaction};
 use super::plan::{Plan, Step};
 use super::put::{self, Mode, Outcome, keep_scale, put};
 use crate::cluster::{Identity, Written};
@@ -130,12 +129,11 @@ async fn with_scale(pass: &Pass, step: &Step, before: &Before<'_>) -> Step {
 pub(crate) fn note(pass: &Pass, step: &Step, written: &Written) {
     let mark = Mark::of(&written.metadata, &pass.owner, FIELD_MANAGER);
     let health = health::assess(&whole(&step.identity, written), Timestamp::now());
-    let applied = Applied { identity: step.identity.clone(), mark: mark.clone(), health, read_at: Instant::now() };
+    let applied = Applied { identity: step.identity.clone(), mark, health, read_at: Instant::now() };
     pass.installation.state().objects.insert(step.key.clone(), applied);
-    // What a watch saw before this was noted, nobody was told of.
-    let missed = pass.context.dependents.get(&step.key);
-    if missed.is_some_and(|seen| seen.owner == pass.owner && mark.drift(&seen.mark) != Drift::None) {
-        pass.installation.state().suspects.insert(step.key.clone());
+    // What a watch saw before this was noted, nobody was told of: drift, or a definition that is established by now.
+    let missed = pass.context.dependents.get(&step.key).filter(|seen| seen.owner == pass.owner);
+    if missed.is_some_and(|seen| pass.installation.seen(&step.key, &seen.owner, &seen.mark) == Reaction::Wake) {
         pass.context.wake.deployment(&pass.owner.name);
     }
 }

@@ -40,7 +40,7 @@ pub struct State {
     /// Objects whose health is to be read again.
     pub restless: BTreeSet<ObjectKey>,
     /// Fields that somebody takes again and again.
-    pub contests: HashMap<ObjectKey, Contest>,
+    pub contests: BTreeMap<ObjectKey, Contest>,
     /// The last pivot that failed.
     pub failed: Option<FailedPivot>,
     /// Until when a failed attempt is not repeated, unless somebody touches the deployment.

@@ -2,11 +2,11 @@
 
 use std::time::Instant;
 
-use rukpak_crds::BundleDeploymentStatus;
 use rukpak_crds::condition::{
     ConditionStatus, Conditions, HAS_VALID_BUNDLE, HEALTHY, INSTALLED, NewCondition, READY, RECONCILING, STALLED,
     reason,
 };
+use rukpak_crds::{BundleDeploymentStatus, Condition};
 use rukpak_plan::retry::Class;
 
 use super::converge::{Outcome, Retry};
@@ -21,6 +21,8 @@ pub(crate) struct Report {
     pub status: BundleDeploymentStatus,
     /// Whether the desired Bundle is installed, and healthy where that counts: older Bundles can go.
     pub settled: bool,
+    /// What is left to others, if that is news.
+    pub contested: Option<Condition>,
     pub next: Next,
 }
 
@@ -33,7 +35,18 @@ pub(crate) fn report(pass: &Pass, desired: &Desired, outcome: &Outcome) -> Repor
     writer.contested(outcome);
     let standing = standing(pass, desired, outcome, &healthy);
     writer.summary(&standing);
-    Report { settled: standing == Standing::Ready, next: next(pass, desired, outcome), status: writer.status }
+    Report {
+        settled: standing == Standing::Ready,
+        contested: newly_contested(&pass.status, &writer.status),
+        next: next(pass, desired, outcome),
+        status: writer.status,
+    }
+}
+
+fn newly_contested(before: &BundleDeploymentStatus, after: &BundleDeploymentStatus) -> Option<Condition> {
+    let contested = after.conditions.find(CONTESTED)?;
+    let is_known = before.conditions.find(CONTESTED).is_some_and(|before| before.message == contested.message);
+    (!is_known).then(|| contested.clone())
 }
 
 /// What the summary conditions say.

@@ -104,7 +104,7 @@ struct Args {
     /// How often catalogs are looked at for a new revision; an unchanged one is not fetched again
     #[arg(long, value_name = "DURATION", default_value = "10m", value_parser = interval)]
     catalog_poll_interval: Duration,
-    /// CA certificates (PEM) for registries and catalog servers, beside the system's; may be repeated
+    /// CA certificates (PEM) for registries and catalog servers, beside the system's; may be repeated; read at the start
     #[arg(long, value_name = "FILE")]
     source_ca_file: Vec<PathBuf>,
     /// Registry (host or host:port) to speak to without TLS; credentials go to it in the clear; may be repeated
@@ -113,7 +113,7 @@ struct Args {
     /// Mirrors of registries, a file in the form of registries.conf (version 2)
     #[arg(long, value_name = "FILE")]
     registries_conf: Option<PathBuf>,
-    /// Logins of registries, a file in the form of Docker's config.json
+    /// Logins of registries, a file in the form of Docker's config.json; read at the start
     #[arg(long, value_name = "FILE")]
     registry_auth_file: Option<PathBuf>,
     /// Folder for spool files, which have no names

@@ -5,6 +5,7 @@ mod cached;
 mod sources;
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use kube::runtime::reflector::Store;
 use rukpak_catalog::model::Facts;
@@ -12,6 +13,7 @@ use rukpak_catalog::origin::{self, Loader};
 use rukpak_catalog::{Bundle, Catalog, Package, registry};
 use rukpak_plan::retry::Class;
 use rukpak_source::image::Credentials;
+use tokio::sync::Notify;
 
 use self::cached::Cached;
 use self::sources::{NotReady, Server, Sources};
@@ -19,7 +21,7 @@ use super::args::{CatalogSourceName, ConfiguredCatalog};
 use super::foreign::CatalogSource;
 
 /// Why a package cannot be looked up. The words are those of OpenShift's manager where it has the case.
-#[derive(Debug, thiserror::Error)]
+#[derive(Clone, Debug, thiserror::Error)]
 pub(crate) enum Error {
     /// No catalog has the package.
     #[error("failed to find candidate olm.bundles from the {0} package")]
@@ -88,11 +90,15 @@ pub(crate) struct Catalogs {
     sources: Sources,
     loader: Loader,
     credentials: Credentials,
+    /// Told when a catalog can be had again.
+    news: Arc<Notify>,
+    /// Counts what happened to catalogs, see [`Catalogs::epoch`].
+    epoch: AtomicU64,
 }
 
 struct Configured {
     catalog: ConfiguredCatalog,
-    cached: Cached<Catalog, origin::Revision>,
+    cached: Cached<Catalog, origin::Revision, Error>,
 }
 
 impl Catalogs {
@@ -103,9 +109,27 @@ impl Catalogs {
         (loader, credentials): (Loader, Credentials),
         store: Store<CatalogSource>,
     ) -> Self {
+        let news = Arc::new(Notify::new());
+        let names: Vec<String> = configured.iter().map(|catalog| catalog.name.clone()).collect();
         let configured =
-            configured.into_iter().map(|catalog| Configured { catalog, cached: Cached::default() }).collect();
-        Self { configured, sources: Sources::new(sources, store), loader, credentials }
+            configured.into_iter().map(|catalog| Configured { catalog, cached: Cached::new(news.clone()) }).collect();
+        let sources = Sources::new(sources, &names, store, &news);
+        Self { configured, sources, loader, credentials, news, epoch: AtomicU64::new(0) }
+    }
+
+    /// Changes whenever a catalog may say something else than before.
+    pub fn epoch(&self) -> u64 {
+        self.epoch.load(Ordering::Relaxed)
+    }
+
+    /// A catalog may say something else than before.
+    pub fn changed(&self) {
+        self.epoch.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Returns when a catalog can be had again that could not.
+    pub async fn recovered(&self) {
+        self.news.notified().await;
     }
 
     /// CatalogSources, and whether the cluster has any.
@@ -140,7 +164,7 @@ impl Catalogs {
             }
             asked = true;
             if let Some((package, server)) = self.sources.package(source, name).await? {
-                return Ok(Found { catalog: source.name.clone(), package, server: Some(server) });
+                return Ok(Found { catalog: self.sources.label(source), package, server: Some(server) });
             }
         }
         match self.sources.names().first() {
@@ -162,26 +186,29 @@ impl Catalogs {
     }
 
     async fn configured(&self, configured: &Configured) -> Result<Arc<Catalog>, Error> {
-        let load = async |known: Option<&origin::Revision>| self.load(configured, known).await;
-        configured.cached.get(load).await
+        let load = async || {
+            // Without a revision to compare with, nothing can be unchanged.
+            let loaded = self.load(configured, None).await?;
+            Ok(loaded.unwrap_or_else(|| (Catalog::default(), origin::Revision(String::new()))))
+        };
+        configured.cached.get(None, load).await
     }
 
     /// Looks whether configured catalogs have a new revision. Returns whether one has.
     ///
     /// One that cannot be asked is kept as it is known: what it said is still true of what it held.
     pub async fn refresh(&self) -> bool {
-        let mut changed = false;
-        for configured in &self.configured {
-            let load = async |known: Option<&origin::Revision>| self.load(configured, known).await;
-            match configured.cached.refresh(load).await {
-                Ok(is_new) => changed |= is_new,
-                Err(error) => {
-                    let error = crate::error::Chain(&error).to_string();
-                    tracing::warn!(catalog = configured.catalog.name, error, "cannot look for a new revision");
-                }
-            }
-        }
-        changed
+        let looks = self.configured.iter().map(|configured| self.refresh_one(configured));
+        futures::future::join_all(looks).await.contains(&true)
+    }
+
+    async fn refresh_one(&self, configured: &Configured) -> bool {
+        let load = async |known: Option<&origin::Revision>| self.load(configured, known).await;
+        configured.cached.refresh(load).await.unwrap_or_else(|error| {
+            let error = crate::error::Chain(&error).to_string();
+            tracing::warn!(catalog = configured.catalog.name, error, "cannot look for a new revision");
+            false
+        })
     }
 
     async fn load(

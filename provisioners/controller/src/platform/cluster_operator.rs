@@ -38,7 +38,15 @@ pub(super) struct About {
 pub(super) async fn keep(context: Arc<Context>, about: About) -> &'static str {
     context.filled.cancelled().await;
     let client = context.client.clone();
-    let follow = while_defined(client, CLUSTER_OPERATORS, || follow(&context, &about), || ());
+    let follow = while_defined(
+        client,
+        CLUSTER_OPERATORS,
+        || follow(&context, &about),
+        || (),
+        |error| {
+            tracing::debug!(%error, "watch over the definition of ClusterOperators interrupted; resuming");
+        },
+    );
     tokio::join!(follow, count(&context));
     "the ClusterOperator"
 }

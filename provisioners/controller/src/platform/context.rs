@@ -1,7 +1,8 @@
 //! What every pass over a PlatformOperator is handed.
 
-use std::sync::Arc;
-use std::time::Duration;
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
 use kube::runtime::reflector::{ObjectRef, Store};
 use kube::{Client, ResourceExt};
@@ -31,10 +32,81 @@ pub(crate) struct Context {
     pub wake: Wake,
     /// Failures in a row, per object.
     pub failures: Failures,
-    /// Resource versions of our own status writes, per object.
+    /// Until when catalogs are not asked again, per object.
+    pub holds: Holds,
+    /// Who is to have which package.
+    pub claims: Claims,
+    /// Resource versions of our own writes, per object.
     pub written: WrittenVersions,
     /// Tells people what happened.
     pub events: Events,
+}
+
+/// Keeps what failed, and what nobody tells the end of, from being tried again at each event: that of our own status write
+/// would come at once.
+#[derive(Default)]
+pub(crate) struct Holds(Mutex<HashMap<String, Hold>>);
+
+/// A wait, and what ends it early.
+struct Hold {
+    until: Instant,
+    generation: Option<i64>,
+    epoch: u64,
+}
+
+impl Holds {
+    /// The object with this UID waits, unless its spec or a catalog changes.
+    pub fn set(&self, uid: &str, delay: Duration, generation: Option<i64>, epoch: u64) {
+        self.lock().insert(uid.to_owned(), Hold { until: Instant::now() + delay, generation, epoch });
+    }
+
+    /// What is left of the wait.
+    pub fn left(&self, uid: &str, generation: Option<i64>, epoch: u64) -> Option<Duration> {
+        let holds = self.lock();
+        let hold = holds.get(uid).filter(|hold| hold.generation == generation && hold.epoch == epoch)?;
+        hold.until.checked_duration_since(Instant::now()).filter(|left| !left.is_zero())
+    }
+
+    /// It succeeded, or is gone.
+    pub fn clear(&self, uid: &str) {
+        self.lock().remove(uid);
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<String, Hold>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Packages and the UIDs of those that are about to install them: what the watches show comes too late to keep two passes
+/// apart.
+#[derive(Default)]
+pub(crate) struct Claims(Mutex<HashMap<String, String>>);
+
+impl Claims {
+    /// `uid` claims `package`, and gives up what it claimed before. The UID of whoever has it already, if that `stands`.
+    pub fn claim(&self, package: &str, uid: &str, stands: impl Fn(&str) -> bool) -> Result<(), String> {
+        let mut claims = self.lock();
+        match claims.get(package) {
+            Some(other) if other != uid && stands(other) => Err(other.clone()),
+            _ => {
+                claims.retain(|_, of| of != uid);
+                claims.insert(package.to_owned(), uid.to_owned());
+                Ok(())
+            }
+        }
+    }
+
+    /// `uid` claims nothing any more. Returns whether it did.
+    pub fn give_up(&self, uid: &str) -> bool {
+        let mut claims = self.lock();
+        let before = claims.len();
+        claims.retain(|_, of| of != uid);
+        claims.len() < before
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<String, String>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 /// Asks for passes.
@@ -62,7 +134,7 @@ impl Wake {
 
     /// A pass over the ClusterOperator, in a while.
     pub fn cluster_operator_later(&self) {
-        const WAIT: Duration = Duration::from_secs(5);
+        const WAIT: Duration = Duration::from_secs(30);
         let notify = self.cluster_operator.clone();
         tokio::spawn(async move {
             tokio::time::sleep(WAIT).await;
@@ -84,5 +156,34 @@ impl Wake {
         for operator in operators.state() {
             let _ = self.operators.send(ObjectRef::from_obj(&*operator));
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_hold_ends_by_itself_or_with_a_change() {
+        let holds = Holds::default();
+        assert_eq!(holds.left("a", Some(1), 0), None);
+        holds.set("a", Duration::from_mins(1), Some(1), 0);
+        assert!(holds.left("a", Some(1), 0).is_some());
+        assert_eq!(holds.left("a", Some(2), 0), None, "another spec");
+        assert_eq!(holds.left("a", Some(1), 1), None, "another catalog");
+        holds.set("a", Duration::ZERO, Some(1), 0);
+        assert_eq!(holds.left("a", Some(1), 0), None);
+    }
+
+    #[test]
+    fn one_has_a_package_until_it_gives_it_up() {
+        let (claims, stands) = (Claims::default(), |_: &str| true);
+        assert_eq!(claims.claim("p", "a", stands), Ok(()));
+        assert_eq!(claims.claim("p", "a", stands), Ok(()));
+        assert_eq!(claims.claim("p", "b", stands), Err("a".to_owned()));
+        assert_eq!(claims.claim("q", "a", stands), Ok(()), "and gives up the other");
+        assert_eq!(claims.claim("p", "b", stands), Ok(()));
+        assert_eq!(claims.claim("p", "c", |_| false), Ok(()), "who is gone has nothing");
+        assert!(claims.give_up("c") && !claims.give_up("c"));
     }
 }

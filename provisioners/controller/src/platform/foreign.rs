@@ -34,9 +34,6 @@ pub struct CatalogSourceStatus {
     /// The connection that OLM has to it.
     #[serde(default)]
     pub connection_state: Option<ConnectionState>,
-    /// When a new image was looked for.
-    #[serde(default)]
-    pub latest_image_registry_poll: Option<String>,
     /// The Service in front of it.
     #[serde(default)]
     pub registry_service: Option<RegistryService>,

@@ -6,6 +6,7 @@ mod source;
 mod upgrade;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use jiff::Timestamp;
 use kube::runtime::controller::Action;
@@ -26,7 +27,7 @@ pub(super) enum Error {
     /// The status could not be written.
     #[error("cannot write the status")]
     Status(#[source] cluster::Error),
-    /// The BundleDeployment could not be pointed at the next version.
+    /// The BundleDeployment was changed before it could be pointed at the next version, or there was no answer.
     #[error("cannot upgrade the BundleDeployment")]
     Upgrade(#[source] cluster::Error),
     /// The object as it was read has no UID: it did not come from an API server.
@@ -42,6 +43,8 @@ struct Pass {
     context: Arc<Context>,
     status: PlatformOperatorStatus,
     writer: StatusWriter<PlatformOperator>,
+    /// Which catalogs it is about, see [`Catalogs::epoch`](super::catalogs::Catalogs::epoch).
+    epoch: u64,
     now: Timestamp,
 }
 
@@ -75,25 +78,28 @@ pub(super) async fn reconcile(operator: Arc<PlatformOperator>, context: Arc<Cont
     let outcome = match deployment::find(&pass) {
         // The event of our last write to it is still to come, and wakes us again.
         Found::Ours(deployment) if pass.context.written.is_stale(&*deployment) => return Ok(Action::await_change()),
-        Found::Ours(deployment) => upgrade::follow(&mut pass, deployment).await?,
+        Found::Ours(deployment) => {
+            upgrade::settle(&mut pass, &deployment);
+            // First what is known without asking: a catalog that hangs must not hide it.
+            let known = Outcome::Deployed { deployment: deployment.clone(), upgrade: upgrade::State::default() };
+            pass.report(&known).await?;
+            if let Some(left) = pass.held() {
+                return Ok(Action::requeue(left));
+            }
+            upgrade::follow(&mut pass, deployment).await?
+        }
         Found::Foreign(message) => Outcome::Foreign(message),
         Found::Leaving(message) => Outcome::Waiting(message),
-        Found::Nothing => install(&mut pass).await?,
+        Found::Nothing => match pass.held() {
+            Some(left) => return Ok(Action::requeue(left)),
+            None => install(&mut pass).await?,
+        },
     };
     if matches!(outcome, Outcome::Gone) {
         return Ok(Action::await_change());
     }
-    let before = pass.operator.status.clone();
-    let report = report::report(&pass, &outcome);
-    pass.write(report.status).await?;
-    pass.context.events.tell(&pass.operator, before.as_ref(), &pass.status).await;
-    Ok(match report.retry {
-        Some(class) => pass.context.failures.retry(&pass.uid, class),
-        None => {
-            pass.context.failures.clear(&pass.uid);
-            Action::await_change()
-        }
-    })
+    let retry = pass.report(&outcome).await?;
+    Ok(pass.schedule(retry))
 }
 
 /// After a pass that could not report.
@@ -124,6 +130,7 @@ fn observe(operator: Arc<PlatformOperator>, context: Arc<Context>) -> Result<Opt
         uid: operator.uid().ok_or(Error::NoUid)?,
         writer: StatusWriter::new(&context.client, &*operator, operator.status.as_ref()),
         operator,
+        epoch: context.catalogs.epoch(),
         context,
         status,
         now: Timestamp::now(),
@@ -147,6 +154,32 @@ async fn install(pass: &mut Pass) -> Result<Outcome, Error> {
 }
 
 impl Pass {
+    /// Says what came of it. Returns when to try again, if nobody tells us.
+    async fn report(&mut self, outcome: &Outcome) -> Result<Option<Class>, Error> {
+        self.now = Timestamp::now();
+        let before = self.status.clone();
+        let report = report::report(self, outcome);
+        self.write(report.status).await?;
+        self.context.events.tell(&self.operator, &before, &self.status).await;
+        Ok(report.retry)
+    }
+
+    /// How long catalogs are not to be asked again.
+    fn held(&self) -> Option<Duration> {
+        self.context.holds.left(&self.uid, self.operator.meta().generation, self.epoch)
+    }
+
+    fn schedule(&self, retry: Option<Class>) -> Action {
+        let Some(class) = retry else {
+            self.context.failures.clear(&self.uid);
+            self.context.holds.clear(&self.uid);
+            return Action::await_change();
+        };
+        let delay = self.context.failures.next_delay(&self.uid, class);
+        self.context.holds.set(&self.uid, delay, self.operator.meta().generation, self.epoch);
+        Action::requeue(delay)
+    }
+
     /// Makes `status` the status.
     async fn write(&mut self, status: PlatformOperatorStatus) -> Result<(), Error> {
         self.writer.write(&status, &self.context.written).await.map_err(Error::Status)?;

@@ -1,5 +1,6 @@
 //! The process: builds the context, runs watches, the queue and probes until it is told to stop.
 
+use std::collections::HashSet;
 use std::io;
 use std::path::PathBuf;
 use std::pin::pin;
@@ -18,12 +19,13 @@ use rukpak_source::image::{Credentials, PullSecretError, Puller, PullerOptions};
 use rukpak_source::mirrors::{self, Mirrors};
 use tokio::sync::mpsc::unbounded_channel;
 use tokio::sync::{Mutex, Notify};
+use tokio::time::MissedTickBehavior;
 use tokio_util::sync::CancellationToken;
 
 use super::args::Options;
 use super::catalogs::Catalogs;
 use super::cluster_operator::{self, About};
-use super::context::{Context, Wake};
+use super::context::{Claims, Context, Holds, Wake};
 use super::events::Events;
 use super::foreign::{CATALOG_SOURCES, CatalogSource};
 use super::operator;
@@ -36,8 +38,8 @@ use crate::watch::{Change, Streams};
 
 /// Name of the Lease that whoever writes holds; that of OpenShift's manager.
 const LEASE: &str = "ffdf93bc.openshift.io";
-/// Passes at once. They wait for catalogs, if for anything.
-const CONCURRENCY: u16 = 4;
+/// Passes at once. They wait for catalogs, if for anything: those of one that hangs must not keep others from being looked at.
+const CONCURRENCY: u16 = 256;
 
 /// Why the process cannot run.
 #[derive(Debug, thiserror::Error)]
@@ -86,6 +88,9 @@ pub enum Error {
     /// The image source cannot be set up.
     #[error("cannot set up the image source (--source-ca-file)")]
     Images(#[source] Box<rukpak_source::image::Error>),
+    /// Two catalogs have one name.
+    #[error("--catalog: {0:?} is the name of two catalogs; PlatformOperators could not tell them apart")]
+    CatalogName(String),
     /// Catalogs cannot be loaded at all.
     #[error("cannot set up the loading of catalogs (--source-ca-file)")]
     Loader(#[source] Box<rukpak_catalog::origin::Error>),
@@ -97,6 +102,10 @@ pub enum Error {
 /// What keeps it from starting, or from going on.
 pub async fn run(options: Options) -> Result<(), Error> {
     let mut process = Process::start()?;
+    let mut names = HashSet::new();
+    if let Some(twice) = options.catalogs.iter().find(|catalog| !names.insert(&catalog.name)) {
+        return Err(Error::CatalogName(twice.name.clone()));
+    }
     let loader = loader(&options)?;
     let client = process::client().await?;
     let readiness = Arc::new(Readiness::new());
@@ -168,6 +177,8 @@ fn work(
         catalogs: Arc::new(catalogs),
         wake: Wake { operators: sender, cluster_operator: Arc::new(Notify::new()), counted: Arc::new(Notify::new()) },
         failures: Failures::default(),
+        holds: Holds::default(),
+        claims: Claims::default(),
         written: WrittenVersions::default(),
         events: Events::new(client.clone()),
         client,
@@ -176,6 +187,7 @@ fn work(
     process.spawn(follow_deployments(deployments, context.clone()));
     process.spawn(follow_sources(source_writer, context.clone()));
     process.spawn(poll(options.catalog_poll_interval, context.clone()));
+    process.spawn(recovered(context.clone()));
     process.spawn(filled(context.clone(), readiness));
     let about = About { version: options.release_version.clone(), namespace: options.system_namespace.clone() };
     process.spawn(cluster_operator::keep(context.clone(), about));
@@ -207,6 +219,8 @@ async fn follow_operators(streams: Streams<PlatformOperator>, context: Arc<Conte
                 let uid = object.uid().unwrap_or_default();
                 context.written.forget(&uid);
                 context.failures.clear(&uid);
+                context.holds.clear(&uid);
+                context.claims.give_up(&uid);
                 context.wake.all(&context.operators);
             }
             Change::Listed => context.wake.all(&context.operators),
@@ -225,6 +239,8 @@ async fn follow_deployments(streams: Streams<BundleDeployment>, context: Arc<Con
             Change::Gone(object) => {
                 context.written.forget(&object.uid().unwrap_or_default());
                 context.wake.operator(&object.name_any());
+                // Its owner may have been on its way out, with others waiting for the package.
+                context.wake.duplicates(&context.operators);
             }
             Change::Listed => context.wake.all(&context.operators),
         }
@@ -241,8 +257,17 @@ async fn follow_sources(writer: Writer<CatalogSource>, context: Arc<Context>) ->
         sources.set_served(false);
         sources.set_known();
     };
-    while_defined(context.client.clone(), CATALOG_SOURCES, work, absent).await;
+    let trouble = |error: &watcher::Error| in_trouble(&context, error);
+    while_defined(context.client.clone(), CATALOG_SOURCES, work, absent, trouble).await;
     "the watch over CatalogSources"
+}
+
+/// Whatever keeps CatalogSources from being seen must not keep the rest from being done.
+fn in_trouble(context: &Context, error: &watcher::Error) {
+    let text = crate::error::Chain(error).to_string();
+    tracing::warn!(error = text, "cannot watch CatalogSources; trying again");
+    context.catalogs.sources().set_trouble(Some(text));
+    context.catalogs.sources().set_known();
 }
 
 async fn watch_sources(writer: &Mutex<Writer<CatalogSource>>, context: &Context) {
@@ -255,7 +280,7 @@ async fn watch_sources(writer: &Mutex<Writer<CatalogSource>>, context: &Context)
         let event = match event {
             Ok(event) => event,
             Err(error) => {
-                tracing::debug!(%error, "watch over CatalogSources interrupted; resuming");
+                in_trouble(context, &error);
                 continue;
             }
         };
@@ -263,12 +288,14 @@ async fn watch_sources(writer: &Mutex<Writer<CatalogSource>>, context: &Context)
         let is_news = match &event {
             Event::Apply(object) | Event::Delete(object) => sources.are_asked(object),
             Event::InitDone => {
+                sources.set_trouble(None);
                 sources.set_known();
                 true
             }
             Event::Init | Event::InitApply(_) => false,
         };
         if is_news {
+            context.catalogs.changed();
             context.wake.all(&context.operators);
         }
     }
@@ -303,11 +330,22 @@ async fn definitions(client: Client, readiness: Arc<Readiness>) -> &'static str 
 /// Looks for new revisions of the catalogs that are read here.
 async fn poll(interval: Duration, context: Arc<Context>) -> &'static str {
     let mut ticks = tokio::time::interval(interval);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     ticks.tick().await;
     loop {
         ticks.tick().await;
         if context.catalogs.refresh().await {
+            context.catalogs.changed();
             context.wake.all(&context.operators);
         }
+    }
+}
+
+/// One who asked was answered: so can all be who asked in vain.
+async fn recovered(context: Arc<Context>) -> &'static str {
+    loop {
+        context.catalogs.recovered().await;
+        context.catalogs.changed();
+        context.wake.all(&context.operators);
     }
 }

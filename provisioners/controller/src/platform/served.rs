@@ -7,16 +7,17 @@ use futures::StreamExt;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::core::PartialObjectMeta;
 use kube::runtime::WatchStreamExt;
-use kube::runtime::watcher::watch_object;
+use kube::runtime::watcher::{self, watch_object};
 use kube::{Api, Client};
 
 /// Does `work`, which never ends by itself, while the cluster has the definition of this name, and `absent` each time it is
-/// found not to have it; endlessly. A watch of that one object, no polling.
+/// found not to have it, and `trouble` each time that cannot be found out; endlessly. A watch of that one object, no polling.
 pub(super) async fn while_defined<F: Future<Output = ()>>(
     client: Client,
     definition: &str,
     mut work: impl FnMut() -> F,
     absent: impl Fn(),
+    trouble: impl Fn(&watcher::Error),
 ) {
     let api: Api<PartialObjectMeta<CustomResourceDefinition>> = Api::all(client);
     let mut changes = pin!(watch_object(api, definition).default_backoff());
@@ -31,7 +32,7 @@ pub(super) async fn while_defined<F: Future<Output = ()>>(
                     change = changes.next() => match change {
                         Some(Ok(None)) | None => break change,
                         Some(Ok(Some(_))) => {}
-                        Some(Err(error)) => tracing::debug!(%error, definition, "watch interrupted; resuming"),
+                        Some(Err(error)) => trouble(&error),
                     },
                 }
             }
@@ -44,7 +45,7 @@ pub(super) async fn while_defined<F: Future<Output = ()>>(
                 is_defined = false;
                 absent();
             }
-            Some(Err(error)) => tracing::debug!(%error, definition, "watch interrupted; resuming"),
+            Some(Err(error)) => trouble(&error),
             None => {
                 tracing::error!(definition, "the watch over a definition ended");
                 return;

@@ -18,6 +18,7 @@ use crate::cluster::Cluster;
 use crate::content_service::Depot;
 use crate::context::{Context, Failures, Wake, WrittenVersions};
 use crate::deployment::Installations;
+use crate::events::Events;
 use crate::process;
 use crate::watch::{Dependents, Streams};
 
@@ -66,6 +67,7 @@ pub(super) async fn assemble(options: &Options) -> Result<Parts, Error> {
         installations,
         failures: Failures::default(),
         written: WrittenVersions::default(),
+        events: Events::new(client.clone(), "rukpak-controller"),
         fetches: Semaphore::new(options.concurrency),
         client,
     };

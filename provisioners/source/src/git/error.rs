@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use super::wire::ClassWire;
 use super::{Commit, Fetcher};
-pub use crate::image::Class;
+pub use crate::class::Class;
 use crate::{archive, stage};
 
 /// Why a [`Fetcher`] could not do something.

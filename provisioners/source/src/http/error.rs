@@ -9,22 +9,11 @@ use rustls::CertificateError;
 use tokio::task::JoinError;
 
 use super::Request;
+pub use crate::class::Class;
+use crate::class::is_passing;
 use crate::client::{GetError, SetupError};
 use crate::decompress::Unsupported;
 use crate::{archive, stage, tarball};
-
-/// What a caller can do about an [`Error`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Class {
-    /// The server says there is nothing. It may come.
-    NotFound,
-    /// The server wants other credentials.
-    Unauthorized,
-    /// The server or the way to it is out of order. Try again later.
-    Unavailable,
-    /// The archive, the address or the configuration is at fault: trying again gives the same answer until someone mends it.
-    Invalid,
-}
 
 /// Why an archive could not be fetched. Where upstream has a text for it, it is upstream's. Neither the text nor the debug
 /// form holds credentials or query strings.
@@ -36,21 +25,9 @@ pub enum Error {
         /// The text, at most 80 characters, without a login.
         url: String,
     },
-    /// The extra certificates cannot be read.
-    #[error("the extra CA certificates are not PEM certificates")]
-    Certificates {
-        /// Why.
-        source: reqwest::Error,
-    },
-    /// The extra certificates hold none.
-    #[error("the extra CA certificates hold no certificate; give PEM")]
-    NoCertificates,
-    /// The HTTP client cannot be made.
-    #[error("cannot set up the HTTP client")]
-    Client {
-        /// Why.
-        source: reqwest::Error,
-    },
+    /// There is no HTTP client.
+    #[error(transparent)]
+    Setup(#[from] SetupError),
     /// No answer.
     #[error("GET {url}: http request for bundle content failed{hint}")]
     Request {
@@ -179,12 +156,7 @@ impl Error {
             Self::Status { status, .. } if matches!(*status, StatusCode::NOT_FOUND | StatusCode::GONE) => {
                 Class::NotFound
             }
-            Self::Status { status, .. }
-                if status.is_server_error()
-                    || matches!(*status, StatusCode::TOO_MANY_REQUESTS | StatusCode::REQUEST_TIMEOUT) =>
-            {
-                Class::Unavailable
-            }
+            Self::Status { status, .. } if is_passing(*status) => Class::Unavailable,
             Self::Unauthorized { .. } => Class::Unauthorized,
             Self::Request { .. }
             | Self::Body { .. }
@@ -222,16 +194,6 @@ impl Error {
             tarball::Error::Compression(source) => Self::Compression(source),
             tarball::Error::Stage(source) => Self::Stage(source),
             tarball::Error::Archive(source) => Self::Archive(source),
-        }
-    }
-}
-
-impl From<SetupError> for Error {
-    fn from(error: SetupError) -> Self {
-        match error {
-            SetupError::Certificates(source) => Self::Certificates { source },
-            SetupError::NoCertificates => Self::NoCertificates,
-            SetupError::Client(source) => Self::Client { source },
         }
     }
 }

@@ -1,15 +1,15 @@
 //! A body that is read while it comes, without a file in between: for content that is looked through once.
 
-use std::io::{self, BufRead, Read};
+use std::io::BufRead;
 
-use bytes::{Buf as _, Bytes};
 use http::{HeaderName, HeaderValue, StatusCode, Version, header};
 use reqwest::Response;
 use rukpak_content::{Limit, LimitExceeded};
-use tokio::sync::mpsc::{self, Receiver, Sender};
+use tokio::sync::mpsc::{self, Sender};
 use tokio::task::spawn_blocking;
 
 use super::{Error, Fetcher, Request, download};
+use crate::chunks::{Chunk, ChunkReader};
 use crate::stage::shortened;
 
 /// Chunks on the way to the reader. A chunk is what one read from the socket gave, at most some 100 KiB.
@@ -34,13 +34,6 @@ pub struct Incoming {
     url: String,
     response: Response,
     maximum_bytes: u64,
-}
-
-/// What is on the way to the reader.
-enum Chunk {
-    Data(Bytes),
-    /// The body came whole. A queue that closes without it belongs to a download that failed.
-    End,
 }
 
 impl Fetcher {
@@ -121,7 +114,7 @@ impl Incoming {
         work: impl FnOnce(&mut dyn BufRead) -> T + Send + 'static,
     ) -> Result<T, Error> {
         let (queue, source) = mpsc::channel(QUEUE);
-        let reader = spawn_blocking(move || work(&mut ChunkReader { source, current: Bytes::new(), ended: false }));
+        let reader = spawn_blocking(move || work(&mut ChunkReader::new(source)));
         let fed = self.feed(queue).await;
         let done = reader.await.map_err(|source| Error::Worker { url: self.url.clone(), source })?;
         fed.map(|()| done)
@@ -149,41 +142,9 @@ impl Incoming {
             if received_bytes > self.maximum_bytes {
                 return Err(self.too_large());
             }
-            if queue.send(Chunk::Data(chunk)).await.is_err() {
+            if queue.send(Chunk::Data(vec![chunk])).await.is_err() {
                 return Ok(());
             }
         }
-    }
-}
-
-/// The chunks of a queue as one stream.
-struct ChunkReader {
-    source: Receiver<Chunk>,
-    current: Bytes,
-    ended: bool,
-}
-
-impl BufRead for ChunkReader {
-    fn fill_buf(&mut self) -> io::Result<&[u8]> {
-        while self.current.is_empty() && !self.ended {
-            match self.source.blocking_recv() {
-                Some(Chunk::Data(chunk)) => self.current = chunk,
-                Some(Chunk::End) => self.ended = true,
-                None => return Err(io::Error::new(io::ErrorKind::ConnectionAborted, "the download ended early")),
-            }
-        }
-        Ok(&self.current)
-    }
-
-    fn consume(&mut self, count: usize) {
-        self.current.advance(count);
-    }
-}
-
-impl Read for ChunkReader {
-    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
-        let count = self.fill_buf()?.read(into)?;
-        self.consume(count);
-        Ok(count)
     }
 }

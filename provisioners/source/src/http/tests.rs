@@ -3,12 +3,11 @@ mod proxies;
 mod secrets;
 mod streams;
 
-use std::error::Error as _;
-
 use super::*;
+use crate::chain::chain;
 use crate::client::server::{Answer, Server, basic, certificate};
 use crate::stage::tests::listing;
-use crate::tarball::tests::{bundle, gzip, tar};
+use crate::tarball::tests::{bundle, escaping, gzip, tar};
 
 fn options() -> FetcherOptions {
     FetcherOptions::new(std::env::temp_dir(), Limits::default())
@@ -32,17 +31,6 @@ async fn refusal(options: FetcherOptions, request: &Request) -> Error {
         Ok(download) => fetcher.unpack(download).await.unwrap_err(),
         Err(error) => error,
     }
-}
-
-/// The error and its causes.
-fn chain(error: &Error) -> String {
-    let mut text = error.to_string();
-    let mut source = error.source();
-    while let Some(error) = source {
-        text.extend([": ", &error.to_string()]);
-        source = error.source();
-    }
-    text
 }
 
 #[tokio::test]

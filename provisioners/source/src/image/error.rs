@@ -3,20 +3,10 @@
 use http::StatusCode;
 use rukpak_content::{Digest, DigestError, LimitExceeded, RelativePath};
 
+pub use crate::class::Class;
+use crate::class::is_passing;
+use crate::client::SetupError;
 use crate::{archive, mirrors, stage};
-
-/// What a caller can do about an [`Error`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Class {
-    /// The registry says there is no such image. It may come.
-    NotFound,
-    /// The registry wants other credentials.
-    Unauthorized,
-    /// The registry or the way to it is out of order. Try again later.
-    Unavailable,
-    /// The image, the reference or the configuration is at fault: trying again gives the same answer until someone mends it.
-    Invalid,
-}
 
 /// Why an image could not be pulled. Neither the text nor the debug form holds credentials, tokens or query strings.
 #[derive(Debug, thiserror::Error)]
@@ -37,21 +27,9 @@ pub enum Error {
         /// Why.
         source: DigestError,
     },
-    /// The extra certificates cannot be read.
-    #[error("the extra CA certificates are not PEM certificates")]
-    Certificates {
-        /// Why.
-        source: reqwest::Error,
-    },
-    /// The extra certificates hold none.
-    #[error("the extra CA certificates hold no certificate; give PEM")]
-    NoCertificates,
-    /// The HTTP client cannot be made.
-    #[error("cannot set up the HTTP client")]
-    Client {
-        /// Why.
-        source: reqwest::Error,
-    },
+    /// There is no HTTP client.
+    #[error(transparent)]
+    Setup(#[from] SetupError),
     /// No answer.
     #[error("{what}: no answer from {host}")]
     Request {
@@ -246,12 +224,7 @@ impl Error {
         match self {
             Self::Places { source, .. } => source.class(),
             Self::Status { status, .. } if *status == StatusCode::NOT_FOUND => Class::NotFound,
-            Self::Status { status, .. }
-                if status.is_server_error()
-                    || matches!(*status, StatusCode::TOO_MANY_REQUESTS | StatusCode::REQUEST_TIMEOUT) =>
-            {
-                Class::Unavailable
-            }
+            Self::Status { status, .. } if is_passing(*status) => Class::Unavailable,
             Self::Unauthorized { .. } | Self::Challenge { .. } => Class::Unauthorized,
             Self::Request { .. }
             | Self::Body { .. }

@@ -7,9 +7,8 @@
 //!
 //! Both queues are short, so the download waits for the slower thread and no layer is ever in memory as a whole.
 
-use std::io::{self, BufRead, BufReader, Read};
+use std::io::{self, BufReader};
 
-use bytes::{Buf as _, Bytes};
 use oci_client::Reference;
 use reqwest::Response;
 use rukpak_content::{Algorithm, Digest, Hasher, RelativePath};
@@ -20,6 +19,7 @@ use super::Error;
 use super::manifest::Layer;
 use crate::Stage;
 use crate::archive::{self, Dialect};
+use crate::chunks::{Batch, Chunk, ChunkReader};
 use crate::decompress::Decompressor;
 
 /// Bytes handed on at once. A read from the socket gives as little as 16 KiB, and waking two threads for that costs more than
@@ -31,15 +31,6 @@ const QUEUE: usize = 8;
 
 /// Inflated bytes held for reading small headers; large reads pass it by.
 const INFLATED_BYTES: usize = 64 * 1024;
-
-/// What some reads from the socket gave, in order: [`BATCH_BYTES`] and at most one read more.
-type Batch = Vec<Bytes>;
-
-enum Chunk {
-    Data(Batch),
-    /// The layer came whole. A queue that closes without it belongs to a download that failed.
-    End,
-}
 
 /// What the unpacker thread gives back: the stage and the uncompressed length, or why not.
 type Unpacked = Result<(Stage, u64), archive::Error>;
@@ -186,8 +177,8 @@ fn unpack(
     place: String,
     only: Option<&RelativePath>,
 ) -> Unpacked {
-    let source = ChunkReader { source, batch: Batch::new().into_iter(), current: Bytes::new(), ended: false };
-    let inflated = Decompressor::new(source, stage.limits(), used_bytes, place).map_err(archive::Error::Read)?;
+    let inflated =
+        Decompressor::new(ChunkReader::new(source), stage.limits(), used_bytes, place).map_err(archive::Error::Read)?;
     let mut inflated = BufReader::with_capacity(INFLATED_BYTES, inflated);
     stage.begin_layer();
     match only {
@@ -197,41 +188,4 @@ fn unpack(
     // Behind the archive's end mark there is padding, and the checksum of the compressed stream.
     io::copy(&mut inflated, &mut io::sink()).map_err(archive::Error::Read)?;
     Ok((stage, inflated.get_ref().produced_bytes()))
-}
-
-/// The chunks of a queue as one stream.
-struct ChunkReader {
-    source: Receiver<Chunk>,
-    batch: std::vec::IntoIter<Bytes>,
-    current: Bytes,
-    ended: bool,
-}
-
-impl BufRead for ChunkReader {
-    fn fill_buf(&mut self) -> io::Result<&[u8]> {
-        while self.current.is_empty() && !self.ended {
-            if let Some(next) = self.batch.next() {
-                self.current = next;
-                continue;
-            }
-            match self.source.blocking_recv() {
-                Some(Chunk::Data(batch)) => self.batch = batch.into_iter(),
-                Some(Chunk::End) => self.ended = true,
-                None => return Err(io::Error::new(io::ErrorKind::ConnectionAborted, "the download ended early")),
-            }
-        }
-        Ok(&self.current)
-    }
-
-    fn consume(&mut self, count: usize) {
-        self.current.advance(count);
-    }
-}
-
-impl Read for ChunkReader {
-    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
-        let count = self.fill_buf()?.read(into)?;
-        self.consume(count);
-        Ok(count)
-    }
 }

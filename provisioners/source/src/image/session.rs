@@ -4,8 +4,6 @@ mod document;
 mod endpoint;
 mod spooled;
 
-use std::error::Error as _;
-
 use oci_client::Reference;
 use oci_client::manifest::{
     IMAGE_MANIFEST_LIST_MEDIA_TYPE, IMAGE_MANIFEST_MEDIA_TYPE, OCI_IMAGE_INDEX_MEDIA_TYPE, OCI_IMAGE_MEDIA_TYPE,
@@ -17,6 +15,7 @@ use super::Error;
 use super::authorization::Authorization;
 use super::credentials::Credentials;
 use super::transport::Transport;
+use crate::chain::chain;
 use crate::mirrors;
 pub(super) use document::{Document, Wanted};
 use endpoint::Endpoint;
@@ -159,15 +158,4 @@ impl<'a> Failures<'a> {
         let before = self.failures.iter().map(tell).collect();
         Error::Places { what, before, place, source: Box::new(source) }
     }
-}
-
-/// An error and what caused it.
-fn chain(error: &Error) -> String {
-    let mut text = error.to_string();
-    let mut source = error.source();
-    while let Some(error) = source {
-        text.extend([": ", &error.to_string()]);
-        source = error.source();
-    }
-    text
 }

@@ -4,32 +4,14 @@ mod failures;
 mod folder;
 mod mirrors;
 
-use std::error::Error as _;
-use std::io::Write as _;
-
 use rukpak_content::Digest;
 
 use super::*;
+use crate::chain::chain;
 use crate::client::server;
 use crate::stage::tests::listing;
+use crate::tarball::tests::{escaping, gzip, tar};
 use server::{Answer, Seen, Server};
-
-fn gzip(bytes: &[u8]) -> Vec<u8> {
-    let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::default());
-    encoder.write_all(bytes).unwrap();
-    encoder.finish().unwrap()
-}
-
-fn tar(files: &[(&str, &[u8])]) -> Vec<u8> {
-    let mut builder = tar::Builder::new(Vec::new());
-    for (name, body) in files {
-        let mut header = tar::Header::new_ustar();
-        header.set_size(body.len() as u64);
-        header.set_mode(0o644);
-        builder.append_data(&mut header, name, *body).unwrap();
-    }
-    builder.into_inner().unwrap()
-}
 
 /// An image: its manifest and its layers by digest.
 #[derive(Clone, Default)]
@@ -99,11 +81,5 @@ fn login(host: &str) -> Credentials {
 
 /// The error and its causes, and what `Debug` shows.
 fn everything(error: &Error) -> String {
-    let mut text = error.to_string();
-    let mut source = error.source();
-    while let Some(error) = source {
-        text.extend([": ", &error.to_string()]);
-        source = error.source();
-    }
-    format!("{text}\n{error:?}")
+    format!("{}\n{error:?}", chain(error))
 }

@@ -8,7 +8,7 @@ use url::Url;
 
 use super::authorization::Authorization;
 use super::{Error, Puller, PullerOptions};
-use crate::client::{self, GetError, Settings, SetupError, Trust};
+use crate::client::{self, GetError, Settings, Trust};
 use crate::mirrors::Mirrors;
 
 /// Clients for registries, token services and what they redirect to, and which registries there are.
@@ -94,16 +94,6 @@ impl Transport {
                 GetError::Redirect(why) => Error::Redirect { what, why },
             }
         })
-    }
-}
-
-impl From<SetupError> for Error {
-    fn from(error: SetupError) -> Self {
-        match error {
-            SetupError::Certificates(source) => Self::Certificates { source },
-            SetupError::NoCertificates => Self::NoCertificates,
-            SetupError::Client(source) => Self::Client { source },
-        }
     }
 }
 

@@ -24,6 +24,8 @@ pub(crate) struct Row {
 pub(crate) enum Unit {
     /// Milliseconds.
     Milliseconds,
+    /// Microseconds.
+    Microseconds,
     /// Mebibytes.
     Mebibytes,
     /// Millions of bytes a second.
@@ -47,6 +49,7 @@ impl Unit {
     fn symbol(self) -> &'static str {
         match self {
             Self::Milliseconds => "ms",
+            Self::Microseconds => "µs",
             Self::Mebibytes => "MiB",
             Self::MegabytesPerSecond => "MB/s",
             Self::BundlesPerSecond => "bundles/s",

@@ -1,4 +1,5 @@
-//! `make demo`: what an administrator sees when bundles are installed, upgraded and removed, on a real control plane.
+//! `make demo`: what an administrator sees when bundles and packages are installed, upgraded and removed, on a real control
+//! plane.
 //!
 //! stdout is the show; what the demo is busy with goes to stderr. Every step waits for what it shows and fails the demo if
 //! that does not come.
@@ -14,11 +15,11 @@ use anyhow::{Context, Result};
 use clap::{Parser, ValueEnum};
 use tokio::signal::unix::{SignalKind, signal};
 
-use crate::setup::Setup;
+use crate::setup::{MANIFESTS, Setup};
 use crate::show::Show;
 use crate::steps::Demo;
 
-/// Installs, upgrades and removes bundles, and shows what an administrator sees of it.
+/// Installs, upgrades and removes bundles and a package, and shows what an administrator sees of it.
 #[derive(Parser)]
 #[command(name = "demo", max_term_width = 120)]
 struct Arguments {
@@ -76,11 +77,10 @@ async fn run(cluster: Cluster, keep: bool) -> Result<End> {
         () = &mut stop => Err(anyhow::anyhow!("interrupted")),
     };
     let setup = setup.with_context(|| match cluster {
-        Cluster::Embedded => "cannot set the stage",
-        Cluster::Current => {
-            "cannot set the stage (what the lines above say was applied stays; to remove it: kubectl delete -f \
-             manifests/install.yaml)"
-        }
+        Cluster::Embedded => "cannot set the stage".to_owned(),
+        Cluster::Current => format!(
+            "cannot set the stage (what the lines above say was applied stays; to remove it: kubectl delete -f {MANIFESTS})"
+        ),
     })?;
     let end = tokio::select! {
         end = play(&setup, &mut show, keep) => end,

@@ -1,4 +1,4 @@
-//! What has to run before anything can be shown: a control plane, a registry, a git server, and the two programs under the
+//! What has to run before anything can be shown: a control plane, a registry, a git server, and the programs under the
 //! ServiceAccounts of the install manifests.
 
 use std::time::Duration;
@@ -8,30 +8,43 @@ use k8s_openapi::api::core::v1::Node;
 use kube::api::ListParams;
 use kube::{Api, Client};
 use rukpak_tests::plane::install::SYSTEM_NAMESPACE;
+use rukpak_tests::process::PLATFORM_ACCOUNT;
 use rukpak_tests::verbs::{self, Target};
 use rukpak_tests::world::bundle;
 use rukpak_tests::{
-    ControllerOptions, GitServer, InstallOptions, Plane, Process, Registry, RegistryOptions, WebhookOptions, tools,
+    ControllerOptions, GitServer, InstallOptions, Plane, PlatformOptions, Process, Registry, RegistryOptions,
+    WebhookOptions, tools,
 };
 use serde_json::json;
+use tokio::sync::OnceCell;
 
 use crate::Cluster;
 use crate::show::Show;
-use crate::steps::NAMESPACE;
+use crate::steps::{NAMESPACE, PACKAGE_NAMESPACE};
 use rukpak_tests::kubectl;
 use rukpak_tests::kubelet::Kubelet;
 
+/// What must go before its definitions; the maker before what it makes.
+const MADE: [(&str, &str); 3] = [
+    ("platform.openshift.io/v1alpha1", "PlatformOperator"),
+    ("core.rukpak.io/v1alpha1", "BundleDeployment"),
+    ("core.rukpak.io/v1alpha1", "Bundle"),
+];
 /// Longest wait for the API server to reach the webhook.
 const ADMISSION_DEADLINE: Duration = Duration::from_secs(30);
 /// Between two tries: what an API server knows of webhook configurations cannot be watched.
 const ADMISSION_INTERVAL: Duration = Duration::from_millis(50);
 
+/// The manifests, from the root of the repository: those of `manifests/install.yaml`, and what PlatformOperators need.
+pub const MANIFESTS: &str = "manifests/install-platform.yaml";
+
 /// Everything that runs.
 pub struct Setup {
     // Order matters: the programs end before what they talk to.
+    platform: OnceCell<Process>,
     controller: Process,
     webhook: Process,
-    kubelet: Option<Kubelet>,
+    kubelets: Vec<Kubelet>,
     pub registry: Registry,
     pub git: GitServer,
     pub admin: Client,
@@ -39,6 +52,7 @@ pub struct Setup {
     cluster: Cluster,
     version: String,
     installed: Vec<Target>,
+    source_ca: String,
     _folder: tempfile::TempDir,
 }
 
@@ -46,16 +60,7 @@ impl Setup {
     /// Starts it all.
     pub async fn start(cluster: Cluster, show: &mut Show) -> Result<Self> {
         show.step("Install");
-        let plane = match cluster {
-            Cluster::Embedded => {
-                eprintln!("starting etcd, kube-apiserver and kube-controller-manager on loopback");
-                Plane::start().await?
-            }
-            Cluster::Current => {
-                eprintln!("using the cluster of the current kubeconfig context");
-                Plane::current().await?
-            }
-        };
+        let plane = plane(cluster).await?;
         let admin = plane.admin().await?;
         if cluster == Cluster::Current {
             refuse_occupied(&admin).await?;
@@ -70,21 +75,24 @@ impl Setup {
         let ca_file = folder.path().join("ca.pem");
         std::fs::write(&ca_file, [registry.ca_pem(), git.ca_pem()].concat()).context("write the CA file")?;
 
-        let installed = plane.install(&InstallOptions { without_pods: has_nodes, ..InstallOptions::default() }).await?;
-        show.command("kubectl apply --server-side -f manifests/install.yaml");
+        let installed = plane.install(&manifests(has_nodes)).await?;
+        show.command(&format!("kubectl apply --server-side -f {MANIFESTS}"));
         show.lines(installed.objects.iter().map(|target| format!("{} serverside-applied", kubectl::short(target))));
-        let arguments = vec![format!("--source-ca-file={}", ca_file.display())];
+        let source_ca = format!("--source-ca-file={}", ca_file.display());
         let webhook_options =
             WebhookOptions { arguments: vec!["--drain-delay=0".to_owned()], ..WebhookOptions::default() };
         let webhook = plane.start_webhook(webhook_options).await?;
+        let arguments = vec![source_ca.clone()];
         let controller =
             plane.start_controller(ControllerOptions { arguments, ..ControllerOptions::default() }).await?;
-        let kubelet = (!has_nodes).then(|| Kubelet::play(admin.clone(), NAMESPACE));
+        let namespaces: &[&str] = if has_nodes { &[] } else { &[NAMESPACE, PACKAGE_NAMESPACE] };
+        let kubelets = namespaces.iter().map(|namespace| Kubelet::play(admin.clone(), namespace)).collect();
         let installed = installed.objects;
         let setup = Self {
+            platform: OnceCell::new(),
             controller,
             webhook,
-            kubelet,
+            kubelets,
             registry,
             git,
             admin,
@@ -92,6 +100,7 @@ impl Setup {
             cluster,
             version,
             installed,
+            source_ca,
             _folder: folder,
         };
         if let Err(error) = setup.await_ready().await {
@@ -101,6 +110,15 @@ impl Setup {
         setup.remark(show);
         show.done("manifests applied; controller and webhook run under their own ServiceAccounts");
         Ok(setup)
+    }
+
+    /// Starts the manager of PlatformOperators with one catalog, an image, and returns when it is ready.
+    pub async fn start_platform(&self, catalog: &str, image: &str) -> Result<()> {
+        eprintln!("starting rukpak-platform");
+        let arguments = vec![format!("--catalog={catalog}=image:{image}"), self.source_ca.clone()];
+        let options = PlatformOptions { arguments, ..PlatformOptions::default() };
+        let platform = self.platform.get_or_try_init(|| self.plane.start_platform(options)).await?;
+        platform.wait_ready().await
     }
 
     /// Where it runs, in words.
@@ -114,21 +132,22 @@ impl Setup {
 
     /// Whether Pods become ready, because this demo says so.
     pub fn pods_become_ready(&self) -> bool {
-        self.kubelet.is_some()
+        !self.kubelets.is_empty()
     }
 
     fn remark(&self, show: &Show) {
         show.lines([""]);
         show.remark(&format!(
-            "{}. rukpak-controller and rukpak-webhook run on this machine with the tokens of their ServiceAccounts, never as \
-             administrator. The lines after \"$\" are what kubectl sends and prints; the demo sends the same requests itself.",
+            "{}. rukpak-controller, rukpak-webhook and later rukpak-platform run on this machine with the tokens of their \
+             ServiceAccounts, never as administrator. The lines after \"$\" are what kubectl sends and prints; the demo sends \
+             the same requests itself.",
             self.description()
         ));
         show.remark(if self.pods_become_ready() {
             "There is no node here: the demo plays the kubelet and writes that Pods are Running and Ready. Nothing runs in them."
         } else {
             "This cluster has nodes, and the image of the example operator does not exist: its Pod never becomes ready, so \
-             Healthy stays False and the replaced Bundles stay until the deployment is deleted."
+             Healthy stays False and the replaced Bundles stay until the deployment is deleted. The package asks for no Pods."
         });
     }
 
@@ -167,19 +186,24 @@ impl Setup {
         show.lines([
             format!("  image registry  https://{}", self.registry.host()),
             format!("  git server      {}", self.git.base_url()),
-            format!("  logs            {}", self.controller.log_path().display()),
-            format!("                  {}", self.webhook.log_path().display()),
-            format!("  to end it all   Ctrl-C here, or: kill {}", std::process::id()),
         ]);
+        let programs = [Some(&self.controller), Some(&self.webhook), self.platform.get()];
+        for (index, program) in programs.into_iter().flatten().enumerate() {
+            let label = if index == 0 { "logs" } else { "" };
+            show.lines([format!("  {label:<15} {}", program.log_path().display())]);
+        }
+        show.lines([format!("  to end it all   Ctrl-C here, or: kill {}", std::process::id())]);
     }
 
     /// Ends everything; on a cluster that was there before, takes away what was installed.
     pub async fn end(self) -> Result<()> {
         if self.cluster == Cluster::Current {
             eprintln!("removing what was installed from the cluster");
-            for target in deployments(&self.admin).await? {
-                verbs::delete(&self.admin, &target).await?;
-                verbs::await_deleted(&self.admin, &target, tools::PATIENCE).await?;
+            for (api_version, kind) in MADE {
+                for target in all(&self.admin, api_version, kind).await? {
+                    verbs::delete(&self.admin, &target).await?;
+                    verbs::await_deleted(&self.admin, &target, tools::PATIENCE).await?;
+                }
             }
             for target in self.installed.iter().rev() {
                 verbs::delete(&self.admin, target).await?;
@@ -193,22 +217,41 @@ impl Setup {
     }
 }
 
-/// BundleDeployments and Bundles, which must go before their definitions.
-async fn deployments(client: &Client) -> Result<Vec<Target>> {
-    let mut targets = Vec::new();
-    for kind in ["BundleDeployment", "Bundle"] {
-        for object in verbs::list(client, "core.rukpak.io/v1alpha1", kind, "").await? {
-            targets.push(Target::cluster("core.rukpak.io/v1alpha1", kind, &object.metadata.name.unwrap_or_default()));
+async fn plane(cluster: Cluster) -> Result<Plane> {
+    match cluster {
+        Cluster::Embedded => {
+            eprintln!("starting etcd, kube-apiserver and kube-controller-manager on loopback");
+            Plane::start().await
+        }
+        Cluster::Current => {
+            eprintln!("using the cluster of the current kubeconfig context");
+            Plane::current().await
         }
     }
-    Ok(targets)
+}
+
+/// The manifests with what their accounts need; without Pods where there are nodes to run them.
+fn manifests(has_nodes: bool) -> InstallOptions {
+    let mut options = InstallOptions { without_pods: has_nodes, ..InstallOptions::default() };
+    options.files = vec![tools::workspace_folder().join(MANIFESTS)];
+    options.accounts.push(PLATFORM_ACCOUNT.to_owned());
+    options
+}
+
+/// All objects of a cluster-scoped kind.
+async fn all(client: &Client, api_version: &str, kind: &str) -> Result<Vec<Target>> {
+    let objects = verbs::list(client, api_version, kind, "").await?;
+    let target = |name: Option<String>| Target::cluster(api_version, kind, &name.unwrap_or_default());
+    Ok(objects.into_iter().map(|object| target(object.metadata.name)).collect())
 }
 
 /// The demo installs and removes rukpak: never where one is in use.
 async fn refuse_occupied(client: &Client) -> Result<()> {
-    let definition = Target::cluster("apiextensions.k8s.io/v1", "CustomResourceDefinition", "bundles.core.rukpak.io");
-    let namespaces = [SYSTEM_NAMESPACE, NAMESPACE].map(|name| Target::cluster("v1", "Namespace", name));
-    for target in [definition].into_iter().chain(namespaces) {
+    let definitions = ["bundles.core.rukpak.io", "platformoperators.platform.openshift.io"]
+        .map(|name| Target::cluster("apiextensions.k8s.io/v1", "CustomResourceDefinition", name));
+    let namespaces =
+        [SYSTEM_NAMESPACE, NAMESPACE, PACKAGE_NAMESPACE].map(|name| Target::cluster("v1", "Namespace", name));
+    for target in definitions.into_iter().chain(namespaces) {
         if verbs::get(client, &target).await?.is_some() {
             bail!(
                 "the current cluster has {target} already; the demo would take it over and delete it at the end, so it stops here"

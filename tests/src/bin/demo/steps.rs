@@ -1,5 +1,7 @@
 //! The steps of the demo, in order.
 
+mod package;
+
 use std::time::Instant;
 
 use anyhow::{Context, Result, ensure};
@@ -14,6 +16,8 @@ use crate::objects::{Objects, selector};
 use crate::setup::Setup;
 use crate::show::Show;
 use rukpak_tests::kubectl;
+
+pub use self::package::NAMESPACE as PACKAGE_NAMESPACE;
 
 /// Namespace of the example operator.
 pub const NAMESPACE: &str = "rukpak-example-pumps";
@@ -54,9 +58,11 @@ impl<'a> Demo<'a> {
         self.refuse(show).await?;
         self.repair(show).await?;
         self.remove(show).await?;
+        self.package(show).await?;
         if keep {
             self.create(show, &deployment_yaml(&self.images[1])).await?;
             self.await_version(1, None).await?;
+            self.install_newest_package(show).await?;
         }
         Ok(())
     }
@@ -202,27 +208,43 @@ impl<'a> Demo<'a> {
     async fn remove(&self, show: &mut Show) -> Result<()> {
         show.step("Deletion leaves nothing behind");
         let (objects, _) = self.state().await?;
-        let admin = &self.setup.admin;
         for target in [&self.deployment, &Target::bundle(FROM_GIT)] {
-            show.command(&format!("kubectl delete {} {}", target.kind.to_lowercase(), target.name));
-            verbs::delete(admin, target).await?;
-            verbs::await_deleted(admin, target, PATIENCE).await?;
-            show.lines([format!("{}.core.rukpak.io \"{}\" deleted", target.kind.to_lowercase(), target.name)]);
+            self.delete(show, target).await?;
         }
+        self.gone(show, &objects, OPERATOR).await?;
+        show.command(&format!("kubectl get crd {DEFINITION}"));
+        show.lines([self.missing(&definition(DEFINITION)).await?]);
+        show.done(format!("all {} objects and every Bundle are gone, the CRD included", objects.len()));
+        Ok(())
+    }
+
+    /// Deletes an object and waits for its end.
+    async fn delete(&self, show: &Show, target: &Target) -> Result<()> {
+        let kind = target.kind.to_lowercase();
+        show.command(&format!("kubectl delete {kind} {}", target.name));
+        verbs::delete(&self.setup.admin, target).await?;
+        verbs::await_deleted(&self.setup.admin, target, PATIENCE).await?;
+        let group = target.api_version.split('/').next().unwrap_or_default();
+        show.lines([format!("{kind}.{group} \"{}\" deleted", target.name)]);
+        Ok(())
+    }
+
+    /// Waits until what a deleted BundleDeployment had is gone, and every Bundle.
+    async fn gone(&self, show: &Show, objects: &Objects, deployment: &str) -> Result<()> {
+        let admin = &self.setup.admin;
         eprintln!("waiting for Kubernetes' garbage collector");
         for target in objects.targets() {
             verbs::await_deleted(admin, target, PATIENCE).await?;
         }
-        let bundles = verbs::list(admin, "core.rukpak.io/v1alpha1", "Bundle", "").await?;
-        ensure!(bundles.is_empty(), "{} Bundles are left", bundles.len());
-        show.command(&format!("kubectl get <kinds of status.inventory> -A -l {}", selector(OPERATOR)));
-        let left = objects.left(admin, OPERATOR).await?;
+        for bundle in verbs::list(admin, "core.rukpak.io/v1alpha1", "Bundle", "").await? {
+            let bundle = Target::bundle(&bundle.metadata.name.unwrap_or_default());
+            verbs::await_deleted(admin, &bundle, PATIENCE).await?;
+        }
+        show.command(&format!("kubectl get <kinds of status.inventory> -A -l {}", selector(deployment)));
+        let left = objects.left(admin, deployment).await?;
         show.lines(left.table().into_iter().skip(1));
         ensure!(left.len() == 0, "{} objects are left", left.len());
         show.lines(["No resources found"]);
-        show.command(&format!("kubectl get crd {DEFINITION}"));
-        show.lines([self.missing(&definition()).await?]);
-        show.done(format!("all {} objects and every Bundle are gone, the CRD included", objects.len()));
         Ok(())
     }
 
@@ -300,8 +322,8 @@ fn workload() -> Target {
     Target::namespaced("apps/v1", "Deployment", NAMESPACE, OPERATOR)
 }
 
-fn definition() -> Target {
-    Target::cluster("apiextensions.k8s.io/v1", "CustomResourceDefinition", DEFINITION)
+fn definition(name: &str) -> Target {
+    Target::cluster("apiextensions.k8s.io/v1", "CustomResourceDefinition", name)
 }
 
 fn uid(object: &DynamicObject) -> String {

@@ -1,94 +1,150 @@
 //! A catalog that is loaded once for all who ask, and again when its revision changes.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
 
-use tokio::sync::Mutex;
+use tokio::sync::Notify;
 
-/// The catalog of one origin, as a `T`; `R` names its state.
+/// The catalog of one origin, as a `T`; `R` names its state, and `E` says why there is none.
 #[derive(Debug)]
-pub(super) struct Cached<T, R> {
-    // Held while loading: those who come meanwhile wait for that instead of loading too.
-    known: Mutex<Option<(Arc<T>, R)>>,
+pub(super) struct Cached<T, R, E> {
+    state: Mutex<State<T, R, E>>,
+    /// Held while loading: who comes meanwhile waits for that instead of loading too. Nobody waits for what is known.
+    loading: tokio::sync::Mutex<()>,
+    /// Told when it can be had again.
+    news: Arc<Notify>,
 }
 
-impl<T, R> Default for Cached<T, R> {
-    fn default() -> Self {
-        Self { known: Mutex::new(None) }
+#[derive(Debug)]
+struct State<T, R, E> {
+    known: Option<(Arc<T>, R)>,
+    failure: Option<(E, Instant)>,
+}
+
+impl<T, R: Clone + PartialEq, E: Clone> Cached<T, R, E> {
+    /// Not loaded yet. `news` is told when it could be loaded after all.
+    pub fn new(news: Arc<Notify>) -> Self {
+        let state = State { known: None, failure: None };
+        Self { state: Mutex::new(state), loading: tokio::sync::Mutex::default(), news }
     }
-}
 
-impl<T: Default, R> Cached<T, R> {
-    /// The catalog as it is known, or loaded now.
-    pub async fn get<E>(&self, load: impl AsyncFnOnce(Option<&R>) -> Result<Option<(T, R)>, E>) -> Result<Arc<T>, E> {
-        let mut known = self.known.lock().await;
-        if let Some((catalog, _)) = &*known {
-            return Ok(catalog.clone());
+    /// The catalog as it is known (at the revision `wanted`, if one is), or loaded now. All who wait for one attempt share what
+    /// comes of it.
+    pub async fn get(&self, wanted: Option<&R>, load: impl AsyncFnOnce() -> Result<(T, R), E>) -> Result<Arc<T>, E> {
+        let asked = Instant::now();
+        if let Some(known) = self.known(wanted) {
+            return Ok(known);
         }
-        let (catalog, revision) = match load(None).await? {
-            Some(loaded) => loaded,
-            // Without a revision to compare with, nothing can be unchanged.
-            None => return Ok(Arc::default()),
+        let _turn = self.loading.lock().await;
+        if let Some(known) = self.known(wanted) {
+            return Ok(known);
+        }
+        let failed = self.state().failure.as_ref().filter(|(_, at)| *at >= asked).map(|(error, _)| error.clone());
+        if let Some(error) = failed {
+            return Err(error);
+        }
+        self.note(load().await)
+    }
+
+    /// Loads it again if its revision is another by now, or if it could not be loaded before. What nobody asked for is not
+    /// loaded. Returns whether there is something new; what was known is known until then.
+    pub async fn refresh(&self, load: impl AsyncFnOnce(Option<&R>) -> Result<Option<(T, R)>, E>) -> Result<bool, E> {
+        let _turn = self.loading.lock().await;
+        let revision = {
+            let state = self.state();
+            if state.known.is_none() && state.failure.is_none() {
+                return Ok(false);
+            }
+            state.known.as_ref().map(|(_, revision)| revision.clone())
         };
-        let catalog = Arc::new(catalog);
-        *known = Some((catalog.clone(), revision));
-        Ok(catalog)
-    }
-
-    /// Loads it if it is known already and its revision is another by now. Returns whether it is.
-    pub async fn refresh<E>(&self, load: impl AsyncFnOnce(Option<&R>) -> Result<Option<(T, R)>, E>) -> Result<bool, E> {
-        let mut known = self.known.lock().await;
-        let Some((_, revision)) = &*known else { return Ok(false) };
-        let Some((catalog, revision)) = load(Some(revision)).await? else { return Ok(false) };
-        *known = Some((Arc::new(catalog), revision));
-        Ok(true)
-    }
-}
-
-impl<T, R: PartialEq> Cached<T, R> {
-    /// The catalog at `revision`: as it is known, or loaded now.
-    pub async fn at<E>(&self, revision: R, load: impl AsyncFnOnce() -> Result<T, E>) -> Result<Arc<T>, E> {
-        let mut known = self.known.lock().await;
-        if let Some((catalog, _)) = known.as_ref().filter(|(_, of)| *of == revision) {
-            return Ok(catalog.clone());
+        match load(revision.as_ref()).await {
+            Ok(None) => Ok(false),
+            Ok(Some(loaded)) => self.note(Ok(loaded)).map(|_| true),
+            Err(error) => self.note(Err(error)).map(|_| false),
         }
-        let catalog = Arc::new(load().await?);
-        *known = Some((catalog.clone(), revision));
-        Ok(catalog)
+    }
+
+    fn known(&self, wanted: Option<&R>) -> Option<Arc<T>> {
+        let state = self.state();
+        let (catalog, revision) = state.known.as_ref()?;
+        wanted.is_none_or(|wanted| wanted == revision).then(|| catalog.clone())
+    }
+
+    fn note(&self, loaded: Result<(T, R), E>) -> Result<Arc<T>, E> {
+        let mut state = self.state();
+        match loaded {
+            Ok((catalog, revision)) => {
+                let catalog = Arc::new(catalog);
+                state.known = Some((catalog.clone(), revision));
+                if state.failure.take().is_some() {
+                    self.news.notify_one();
+                }
+                Ok(catalog)
+            }
+            Err(error) => {
+                state.failure = Some((error.clone(), Instant::now()));
+                Err(error)
+            }
+        }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State<T, R, E>> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::convert::Infallible;
     use std::sync::atomic::{AtomicUsize, Ordering};
 
-    use rukpak_catalog::Catalog;
+    use futures::future::join_all;
 
     use super::*;
 
-    #[tokio::test]
-    async fn many_who_ask_at_once_load_once() {
-        let (cached, loads) = (Cached::<Catalog, u8>::default(), AtomicUsize::new(0));
-        let load = || async {
-            loads.fetch_add(1, Ordering::Relaxed);
-            tokio::task::yield_now().await;
-            Ok::<_, Infallible>(Catalog::default())
-        };
-        let all = (0..10).map(|_| cached.at(1, load));
-        futures::future::join_all(all).await;
-        assert_eq!(loads.load(Ordering::Relaxed), 1);
-        cached.at(2, load).await.unwrap();
-        assert_eq!(loads.load(Ordering::Relaxed), 2);
+    fn cached() -> (Cached<&'static str, u8, &'static str>, Arc<Notify>) {
+        let news = Arc::new(Notify::new());
+        (Cached::new(news.clone()), news)
     }
 
     #[tokio::test]
-    async fn a_failure_is_not_kept_and_a_refresh_keeps_what_is_known() {
-        let cached = Cached::<Catalog, u8>::default();
-        assert_eq!(cached.get(async |_| Err("gone")).await.unwrap_err(), "gone");
+    async fn many_who_ask_at_once_load_once_also_in_vain() {
+        let ((cached, _), loads) = (cached(), AtomicUsize::new(0));
+        let load = |loaded| {
+            let loads = &loads;
+            async move || {
+                loads.fetch_add(1, Ordering::Relaxed);
+                tokio::task::yield_now().await;
+                loaded
+            }
+        };
+        let failed = join_all((0..10).map(|_| cached.get(None, load(Err("gone"))))).await;
+        assert!(failed.iter().all(|loaded| *loaded == Err("gone")));
+        assert_eq!(loads.load(Ordering::Relaxed), 1);
+        join_all((0..10).map(|_| cached.get(Some(&1), load(Ok(("one", 1)))))).await;
+        assert_eq!(loads.load(Ordering::Relaxed), 2);
+        assert_eq!(*cached.get(Some(&2), load(Ok(("two", 2)))).await.unwrap(), "two");
+        assert_eq!(*cached.get(None, load(Err("not asked"))).await.unwrap(), "two");
+    }
+
+    #[tokio::test]
+    async fn a_refresh_keeps_what_is_known_and_mends_what_failed() {
+        let (cached, news) = cached();
         assert_eq!(cached.refresh(async |_| Err("not asked for yet")).await, Ok(false));
-        cached.get(async |_| Ok::<_, &str>(Some((Catalog::default(), 1)))).await.unwrap();
+        assert_eq!(cached.get(None, async || Err("gone")).await, Err("gone"));
+        assert_eq!(cached.refresh(async |known| Ok(Some(("one", 1)).filter(|_| known.is_none()))).await, Ok(true));
+        news.notified().await;
         assert_eq!(cached.refresh(async |_| Err("gone")).await, Err("gone"));
-        assert_eq!(cached.refresh(async |known| Ok::<_, &str>(known.map(|_| (Catalog::default(), 2)))).await, Ok(true));
-        cached.get(async |_| Err("known")).await.unwrap();
+        assert_eq!(*cached.get(None, async || Err("not asked")).await.unwrap(), "one");
+        assert_eq!(cached.refresh(async |known| Ok(known.map(|_| ("two", 2)))).await, Ok(true));
+        assert_eq!(cached.refresh(async |_| Ok(None)).await, Ok(false));
+    }
+
+    #[tokio::test]
+    async fn nobody_waits_for_a_refresh() {
+        let (cached, _) = cached();
+        cached.get(None, async || Ok(("one", 1))).await.unwrap();
+        let mut refresh = std::pin::pin!(cached.refresh(async |_| std::future::pending().await));
+        assert!(futures::poll!(&mut refresh).is_pending());
+        assert_eq!(*cached.get(None, async || Err("not asked")).await.unwrap(), "one");
     }
 }

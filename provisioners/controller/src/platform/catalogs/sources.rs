@@ -1,8 +1,8 @@
 //! CatalogSources of OLM, whose catalogs come over gRPC.
 
-use std::collections::HashMap;
-use std::sync::Arc;
+use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use kube::ResourceExt;
@@ -10,7 +10,7 @@ use kube::runtime::reflector::{ObjectRef, Store};
 use rukpak_catalog::model::Facts;
 use rukpak_catalog::registry::{Client, Options};
 use rukpak_catalog::{Catalog, Package};
-use tokio::sync::Mutex;
+use tokio::sync::{Mutex, Notify};
 use tokio_util::sync::CancellationToken;
 
 use super::Error;
@@ -37,6 +37,16 @@ pub(crate) enum NotReady {
         /// Its name.
         name: String,
     },
+    /// Nobody knows.
+    #[error("the CatalogSource {namespace}/{name} cannot be looked at: {trouble}")]
+    Unwatched {
+        /// Its namespace.
+        namespace: String,
+        /// Its name.
+        name: String,
+        /// What the API server says.
+        trouble: String,
+    },
     /// OLM has no connection to it.
     #[error("the CatalogSource {namespace}/{name} is not ready: {state}; waiting until its connection is {READY}")]
     Connection {
@@ -56,7 +66,11 @@ pub(crate) struct Sources {
     served: AtomicBool,
     /// Cancelled when it is known whether they are served, and which there are.
     known: CancellationToken,
-    cached: HashMap<(String, String), Cached<Listed, Revision>>,
+    cached: HashMap<(String, String), Cached<Listed, Revision, Error>>,
+    /// Names that other catalogs have as well.
+    ambiguous: HashSet<String>,
+    /// Why the watch over them does not work, if it does not.
+    trouble: std::sync::Mutex<Option<String>>,
 }
 
 /// A catalog as a server lists it, and packages with what it says of them beside their bundles: asked for once each.
@@ -83,15 +97,40 @@ struct Revision {
     address: String,
     image: Option<String>,
     last_connect: Option<String>,
-    last_poll: Option<String>,
     service_created_at: Option<String>,
 }
 
 impl Sources {
-    pub fn new(names: Vec<CatalogSourceName>, store: Store<CatalogSource>) -> Self {
+    /// `others` are the names of other catalogs.
+    pub fn new(
+        names: Vec<CatalogSourceName>,
+        others: &[String],
+        store: Store<CatalogSource>,
+        news: &Arc<Notify>,
+    ) -> Self {
         let key = |source: &CatalogSourceName| (source.namespace.clone(), source.name.clone());
-        let cached = names.iter().map(|source| (key(source), Cached::default())).collect();
-        Self { names, store, served: AtomicBool::new(false), known: CancellationToken::new(), cached }
+        let cached = names.iter().map(|source| (key(source), Cached::new(news.clone()))).collect();
+        let mut seen: HashSet<&str> = others.iter().map(String::as_str).collect();
+        let ambiguous = names.iter().filter(|source| !seen.insert(&source.name)).map(|source| source.name.clone());
+        let ambiguous = ambiguous.collect();
+        Self {
+            names,
+            store,
+            served: AtomicBool::new(false),
+            known: CancellationToken::new(),
+            cached,
+            ambiguous,
+            trouble: std::sync::Mutex::default(),
+        }
+    }
+
+    /// What a status calls it: its name, with its namespace where that alone could mean another catalog.
+    pub fn label(&self, source: &CatalogSourceName) -> String {
+        if self.ambiguous.contains(&source.name) {
+            format!("{}/{}", source.namespace, source.name)
+        } else {
+            source.name.clone()
+        }
     }
 
     /// In the order in which they are asked.
@@ -116,6 +155,11 @@ impl Sources {
         self.served.store(served, Ordering::Relaxed);
     }
 
+    /// The watch over them does not work, or does again.
+    pub fn set_trouble(&self, trouble: Option<String>) {
+        *self.trouble.lock().unwrap_or_else(PoisonError::into_inner) = trouble;
+    }
+
     /// It is known by now whether the cluster has OLM, and which CatalogSources there are.
     pub fn set_known(&self) {
         self.known.cancel();
@@ -133,7 +177,8 @@ impl Sources {
         let Some(cached) = self.cached.get(&(namespace.clone(), name.clone())) else {
             return Err(NotReady::Missing { namespace, name }.into());
         };
-        let listed = cached.at(revision, async || server.list().await).await?;
+        let load = async || Ok((server.list().await?, revision.clone()));
+        let listed = cached.get(Some(&revision), load).await?;
         let Some(known) = listed.catalog.packages.get(package) else { return Ok(None) };
         let mut packages = listed.packages.lock().await;
         if let Some(package) = packages.get(package) {
@@ -150,7 +195,12 @@ impl Sources {
             return Err(NotReady::NoOlm(name));
         }
         let key = ObjectRef::new(&name).within(&namespace);
-        let Some(object) = self.store.get(&key) else { return Err(NotReady::Missing { namespace, name }) };
+        let Some(object) = self.store.get(&key) else {
+            return Err(match self.trouble.lock().unwrap_or_else(PoisonError::into_inner).clone() {
+                Some(trouble) => NotReady::Unwatched { namespace, name, trouble },
+                None => NotReady::Missing { namespace, name },
+            });
+        };
         revision(&object).map_err(|state| NotReady::Connection { namespace, name, state })
     }
 
@@ -183,7 +233,6 @@ fn revision(object: &CatalogSource) -> Result<Revision, String> {
         address: connection.address,
         image: object.spec.image.clone(),
         last_connect: connection.last_connect,
-        last_poll: status.latest_image_registry_poll,
         service_created_at: status.registry_service.and_then(|service| service.created_at),
     })
 }
@@ -245,6 +294,12 @@ mod tests {
         };
         assert_eq!(at("2026-01-01T00:00:00Z", "x"), at("2026-01-01T00:00:00Z", "y"));
         assert_ne!(at("2026-01-01T00:00:00Z", ""), at("2026-01-01T00:00:01Z", ""));
+        // OLM looks for a new image every few minutes: that it looked is no news.
+        let polled = |time: &str| {
+            let connection = json!({"address": "a:1", "lastObservedState": "READY"});
+            revision(&source(&json!({"connectionState": connection, "latestImageRegistryPoll": time}))).unwrap()
+        };
+        assert_eq!(polled("2026-01-01T00:00:00Z"), polled("2026-01-01T00:10:00Z"));
     }
 
     #[test]

@@ -62,8 +62,8 @@ fn classify(pass: &Pass, deployment: Arc<BundleDeployment>) -> Found {
             owner.kind, owner.name
         )),
         None => Found::Foreign(format!(
-            "BundleDeployment {name} exists and was not made for this PlatformOperator; it is left alone. Delete it, or \
-             give this PlatformOperator another name"
+            "BundleDeployment {name} exists and was not made for this PlatformOperator; it is left alone. Give this \
+             PlatformOperator another name; deleting the BundleDeployment would delete what it has installed"
         )),
     }
 }
@@ -79,41 +79,57 @@ pub(super) async fn create(pass: &mut Pass, chosen: ChosenSource) -> Result<Outc
     // The event of the BundleDeployment's deletion may come before that of its owner.
     let operators: Api<PlatformOperator> = Api::all(pass.context.client.clone());
     match operators.get_opt(&pass.name).await {
-        Ok(Some(live)) if live.uid().as_deref() == Some(&pass.uid) && live.meta().deletion_timestamp.is_none() => {}
+        Ok(Some(live)) if is_same(pass, &live) => {}
         Ok(_) => return Ok(Outcome::Gone),
         Err(error) => return Ok(not_created(&cluster::Error::from(error))),
     }
+    let api: Api<BundleDeployment> = Api::all(pass.context.client.clone());
+    // What the watch has not shown yet must not be noted as something that it is not.
+    match api.get_opt(&pass.name).await {
+        Ok(None) => {}
+        Ok(Some(found)) => return Ok(existing(pass, found)),
+        Err(error) => return Ok(not_created(&cluster::Error::from(error))),
+    }
+    let known = pass.status.source.clone();
     let image = chosen.image.clone();
     let mut status = pass.status.clone();
     status.source = Some(chosen);
     status.upgrade = None;
     pass.write(status).await?;
 
-    let api: Api<BundleDeployment> = Api::all(pass.context.client.clone());
     let params = PostParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PostParams::default() };
     match api.create(&params, &deployment(pass, image)).await.map_err(cluster::Error::from) {
         Ok(made) => {
             record(pass, &made);
-            Ok(Outcome::Deployed { deployment: Arc::new(made), upgrade: upgrade::State::default() })
+            Ok(Outcome::Deployed { deployment: Arc::new(made), upgrade: upgrade::State::taken() })
         }
-        Err(error) if error.is_conflict() => existing(pass, &api, &error).await,
+        Err(error) if error.is_conflict() => {
+            pass.status.source = known;
+            match api.get_opt(&pass.name).await {
+                Ok(Some(found)) => Ok(existing(pass, found)),
+                Ok(None) => Ok(not_created(&error)),
+                Err(error) => Ok(not_created(&cluster::Error::from(error))),
+            }
+        }
         Err(error) => Ok(not_created(&error)),
     }
 }
 
-/// The name is taken: by what we made a moment ago and the watch has not shown yet, or by somebody else.
-async fn existing(pass: &Pass, api: &Api<BundleDeployment>, refusal: &cluster::Error) -> Result<Outcome, Error> {
-    let found = match api.get_opt(&pass.name).await {
-        Ok(Some(found)) => classify(pass, Arc::new(found)),
-        Ok(None) => return Ok(not_created(refusal)),
-        Err(error) => return Ok(not_created(&cluster::Error::from(error))),
-    };
-    Ok(match found {
+/// Whether it is what this pass is about: another spec is another choice, and its event wakes us.
+fn is_same(pass: &Pass, live: &PlatformOperator) -> bool {
+    live.uid().as_deref() == Some(&pass.uid)
+        && live.meta().deletion_timestamp.is_none()
+        && live.meta().generation == pass.operator.meta().generation
+}
+
+/// The name is taken: by what we made and the watch has not shown yet, or by somebody else.
+fn existing(pass: &Pass, found: BundleDeployment) -> Outcome {
+    match classify(pass, Arc::new(found)) {
         Found::Ours(deployment) => Outcome::Deployed { deployment, upgrade: upgrade::State::default() },
         Found::Leaving(message) => Outcome::Waiting(message),
         Found::Foreign(message) => Outcome::Foreign(message),
-        Found::Nothing => not_created(refusal),
-    })
+        Found::Nothing => Outcome::Gone,
+    }
 }
 
 fn not_created(error: &cluster::Error) -> Outcome {

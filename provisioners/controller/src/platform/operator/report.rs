@@ -18,6 +18,8 @@ const SOURCE_FAILED: &str = "SourceFailed";
 const INSTALL_SUCCESSFUL: &str = "InstallSuccessful";
 /// Another PlatformOperator has the package (additive).
 pub(in crate::platform) const PACKAGE_NOT_UNIQUE: &str = "PackageNotUnique";
+/// The BundleDeployment is installed and will not become ready by itself (additive).
+const NOT_READY: &str = "BundleDeploymentNotReady";
 /// Another package is asked for than is installed (additive).
 const PACKAGE_CHANGED: &str = "PackageChanged";
 
@@ -41,6 +43,8 @@ struct Verdict {
     installed: bool,
     reason: String,
     message: String,
+    /// What is waited for although it is installed.
+    unready: Option<String>,
     standing: Standing,
 }
 
@@ -52,7 +56,14 @@ pub(super) fn report(pass: &Pass, outcome: &Outcome) -> Report {
     if verdict.installed {
         writer.status.active_bundle_deployment = Some(ActiveBundleDeployment { name: pass.name.clone() });
     }
-    let upgrade = if let Outcome::Deployed { upgrade, .. } = outcome { upgrade } else { &State::default() };
+    let upgrade = if let Outcome::Deployed { upgrade, .. } = outcome {
+        upgrade
+    } else {
+        // Nothing is installed that could be said of.
+        writer.status.source = None;
+        writer.status.upgrade = None;
+        &State { step: Step::Newest, deprecations: Some(Vec::new()), retry: None }
+    };
     writer.upgrade(upgrade);
     writer.summary(&verdict, upgrade);
     Report { status: writer.status, retry: retry(outcome) }
@@ -67,7 +78,7 @@ fn retry(outcome: &Outcome) -> Option<Class> {
     match outcome {
         Outcome::NotSourced { class, is_unwatched, .. } => is_unwatched.then_some(*class),
         Outcome::NotCreated { class, .. } => Some(*class),
-        Outcome::Deployed { upgrade: State { step: Step::Unasked(class), .. }, .. } => Some(*class),
+        Outcome::Deployed { upgrade, .. } => upgrade.retry,
         _ => None,
     }
 }
@@ -77,6 +88,7 @@ fn verdict(name: &str, outcome: &Outcome, was_installed: bool) -> Verdict {
         installed: false,
         reason: reason.to_owned(),
         message: message.to_owned(),
+        unready: None,
         standing,
     };
     let standing = |class: Class| if class == Class::Invalid { Standing::Stalled } else { Standing::Retrying };
@@ -112,12 +124,14 @@ fn of_deployment(name: &str, deployment: &BundleDeployment, was_installed: bool)
             installed: false,
             reason: condition.reason.clone(),
             message: condition.message.clone(),
+            unready: None,
             standing: standing(condition, is_stalled),
         },
         None => Verdict {
             installed: false,
             reason: reason.to_owned(),
             message: message.to_owned(),
+            unready: None,
             standing: Standing::Working,
         },
     };
@@ -130,15 +144,24 @@ fn of_deployment(name: &str, deployment: &BundleDeployment, was_installed: bool)
             found => return not(found, reason, message),
         }
     }
+    let unready = if !is_current || find(HAS_VALID_BUNDLE).is_some_and(is_under_way) {
+        Some(format!("Waiting for the BundleDeployment {name} to be upgraded"))
+    } else {
+        // RukPak v0.16 reports no `Ready`.
+        let unready = find(READY).filter(|ready| ready.status != ConditionStatus::True);
+        unready.map(|ready| format!("Waiting for the BundleDeployment {name} to be ready: {}", ready.message))
+    };
+    let standing = match unready {
+        None => Standing::Ready,
+        Some(_) if is_current && is_stalled => Standing::Stalled,
+        Some(_) => Standing::Working,
+    };
     Verdict {
         installed: true,
         reason: INSTALL_SUCCESSFUL.to_owned(),
         message: format!("Successfully applied the {name} BundleDeployment resource"),
-        standing: if is_current && !find(HAS_VALID_BUNDLE).is_some_and(is_under_way) {
-            Standing::Ready
-        } else {
-            Standing::Working
-        },
+        unready,
+        standing,
     }
 }
 
@@ -174,7 +197,11 @@ impl Writer<'_> {
     /// `UpgradeAvailable` and `Deprecated`; what is not known stays as it was.
     fn upgrade(&mut self, state: &State) {
         match &state.step {
-            Step::Unknown | Step::Unasked(_) => {}
+            Step::Unlooked => {}
+            Step::Unknown { reason, message } => self.set(UPGRADE_AVAILABLE, ConditionStatus::Unknown, reason, message),
+            Step::Unreachable { reason, message } => {
+                self.set(UPGRADE_AVAILABLE, ConditionStatus::False, reason, message);
+            }
             Step::Available { reason, message } => self.set(UPGRADE_AVAILABLE, ConditionStatus::True, reason, message),
             Step::Newest | Step::Taken | Step::Edited(_) | Step::OtherPackage(_) => {
                 self.status.conditions.drop_type(UPGRADE_AVAILABLE);
@@ -192,13 +219,9 @@ impl Writer<'_> {
         use ConditionStatus::{False, True, Unknown};
         let (standing, reason, message) = match &upgrade.step {
             Step::OtherPackage(message) => (Standing::Stalled, PACKAGE_CHANGED, message.clone()),
-            _ if verdict.installed && verdict.standing == Standing::Working => {
-                let name = &self.pass.name;
-                (
-                    Standing::Working,
-                    reason::PROGRESSING,
-                    format!("Waiting for the BundleDeployment {name} to be upgraded"),
-                )
+            _ if verdict.unready.is_some() => {
+                let reason = if verdict.standing == Standing::Stalled { NOT_READY } else { reason::PROGRESSING };
+                (verdict.standing, reason, verdict.unready.clone().unwrap_or_default())
             }
             Step::Edited(message) if verdict.installed => {
                 (Standing::Ready, reason::SUCCEEDED, format!("{}. {message}", verdict.message))

@@ -86,35 +86,60 @@ pub(super) fn chosen(catalog: &str, package: &str, choice: &Choice<'_>) -> Chose
     }
 }
 
-/// The other PlatformOperator that has the package: the one that has installed it, else the oldest one. In words.
+/// Why another PlatformOperator is to install the package, if it is. In words.
 pub(super) fn conflict(pass: &Pass) -> Option<String> {
     let package = &pass.operator.spec.package.name;
     let others = pass.context.operators.state();
     let ours = rank(pass, &pass.operator);
     let holder = others
         .iter()
-        .filter(|other| other.uid().as_deref() != Some(&pass.uid) && other.meta().deletion_timestamp.is_none())
-        .filter(|other| package_of(other) == package && rank(pass, other) < ours)
-        .min_by_key(|other| rank(pass, other))?;
-    let other = holder.name_any();
-    let name = &pass.name;
-    Some(format!(
+        .filter(|other| other.uid().as_deref() != Some(&pass.uid) && stands(pass, other))
+        .filter(|other| package_of(pass, other) == package && rank(pass, other) < ours)
+        .min_by_key(|other| rank(pass, other));
+    if let Some(holder) = holder {
+        if pass.context.claims.give_up(&pass.uid) {
+            pass.context.wake.duplicates(&pass.context.operators);
+        }
+        return Some(refusal(pass, &holder.name_any()));
+    }
+    let by_uid = |uid: &str| others.iter().find(|other| other.uid().as_deref() == Some(uid));
+    let is_claimed =
+        |uid: &str| by_uid(uid).is_some_and(|other| stands(pass, other) && package_of(pass, other) == package);
+    let claimant = pass.context.claims.claim(package, &pass.uid, is_claimed).err()?;
+    let claimant = by_uid(&claimant)?.name_any();
+    // It did not know of us. If it has not begun, it gives way.
+    pass.context.wake.operator(&claimant);
+    Some(refusal(pass, &claimant))
+}
+
+fn refusal(pass: &Pass, other: &str) -> String {
+    let (name, package) = (&pass.name, &pass.operator.spec.package.name);
+    format!(
         "spec.package.name is not unique, conflicts with PlatformOperator {other}: package {package} is that of \
-         PlatformOperator {other}, so PlatformOperator {name} installs nothing; delete one of the two"
-    ))
+         PlatformOperator {other}, so PlatformOperator {name} installs nothing; delete PlatformOperator {name}"
+    )
+}
+
+/// Whether it has a say: also on its way out, until what it has installed is gone.
+fn stands(pass: &Pass, operator: &PlatformOperator) -> bool {
+    operator.meta().deletion_timestamp.is_none() || has_deployment(pass, operator)
 }
 
 /// The package that it has installed, else the one that it asks for.
-fn package_of(operator: &PlatformOperator) -> &str {
-    let installed = operator.status.as_ref().and_then(|status| status.source.as_ref());
+fn package_of<'a>(pass: &Pass, operator: &'a PlatformOperator) -> &'a str {
+    let source = operator.status.as_ref().and_then(|status| status.source.as_ref());
+    let installed = source.filter(|_| has_deployment(pass, operator));
     installed.map_or(&operator.spec.package.name, |source| &source.package)
 }
 
 /// Smaller is first: who has a BundleDeployment, then who is older, then by name.
 fn rank(pass: &Pass, operator: &PlatformOperator) -> (bool, Option<jiff::Timestamp>, String) {
-    let (name, uid) = (operator.name_any(), operator.uid().unwrap_or_default());
-    let deployment = pass.context.deployments.get(&ObjectRef::new(&name));
-    let has_deployment = deployment.is_some_and(|deployment| deployment::is_owner(&deployment, &uid));
     let created = operator.meta().creation_timestamp.as_ref().map(|time| time.0);
-    (!has_deployment, created, name)
+    (!has_deployment(pass, operator), created, operator.name_any())
+}
+
+fn has_deployment(pass: &Pass, operator: &PlatformOperator) -> bool {
+    let uid = operator.uid().unwrap_or_default();
+    let deployment = pass.context.deployments.get(&ObjectRef::new(&operator.name_any()));
+    deployment.is_some_and(|deployment| deployment::is_owner(&deployment, &uid))
 }

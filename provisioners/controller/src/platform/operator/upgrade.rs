@@ -5,7 +5,7 @@ use std::sync::Arc;
 use kube::api::{Patch, PatchParams};
 use kube::{Api, Resource, ResourceExt};
 use rukpak_catalog::Version;
-use rukpak_catalog::choose;
+use rukpak_catalog::choose::{self, Request};
 use rukpak_catalog::graph::{self, Installed};
 use rukpak_crds::condition::{Conditions, HAS_VALID_BUNDLE, INSTALLED, READY};
 use rukpak_crds::{BundleDeployment, ChosenSource, ConditionStatus, UpgradePolicy};
@@ -24,16 +24,27 @@ pub(super) struct State {
     pub step: Step,
     /// What the catalog deprecates about what is installed; `None` if it could not be asked.
     pub deprecations: Option<Vec<String>>,
+    /// When to look again, if nobody tells us.
+    pub retry: Option<Class>,
+}
+
+impl State {
+    /// A version has just been chosen; what was said of another one is over.
+    pub fn taken() -> Self {
+        Self { step: Step::Taken, deprecations: None, retry: None }
+    }
 }
 
 /// Where the graph leads.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) enum Step {
-    /// Not known: what was said of it stands.
+    /// Not looked at: what was said of it stands.
     #[default]
-    Unknown,
-    /// Not known, because a catalog could not be asked; to be tried again.
-    Unasked(Class),
+    Unlooked,
+    /// It cannot be known.
+    Unknown { reason: &'static str, message: String },
+    /// There may be something newer, and nothing that is asked for leads there.
+    Unreachable { reason: &'static str, message: String },
     /// There is nothing newer.
     Newest,
     /// There is something newer, and why it is not installed.
@@ -52,20 +63,23 @@ const MANUAL: &str = "ManualPolicy";
 const NOT_READY: &str = "InstalledVersionNotReady";
 /// The next version cannot be installed.
 const UNSUPPORTED: &str = "Unsupported";
+/// The catalog cannot be asked, or has the package no more.
+const CATALOG_FAILED: &str = "CatalogFailed";
+/// The channel is not there.
+const NO_SUCH_CHANNEL: &str = "NoSuchChannel";
+/// What is installed is not in the range that is asked for, and no step leads into it.
+const NOT_IN_RANGE: &str = "VersionNotInRange";
+/// The API server refused the change.
+const UPGRADE_FAILED: &str = "UpgradeFailed";
 /// The spec cannot be understood.
 const INVALID: &str = "InvalidVersionRange";
 
 /// Looks for the next version, and takes the step if it is to be taken.
 pub(super) async fn follow(pass: &mut Pass, deployment: Arc<BundleDeployment>) -> Result<Outcome, Error> {
-    settle(pass, &deployment);
-    let (deployment, upgrade) = match look(pass, &deployment).await {
-        Looked::Known(state) => (deployment, state),
-        Looked::Next { next, deprecations } => {
-            let deployment = take(pass, &deployment, next).await?;
-            (deployment, State { step: Step::Taken, deprecations: Some(deprecations) })
-        }
-    };
-    Ok(Outcome::Deployed { deployment, upgrade })
+    match look(pass, &deployment).await {
+        Looked::Known(upgrade) => Ok(Outcome::Deployed { deployment, upgrade }),
+        Looked::Next { next, deprecations } => take(pass, deployment, next, deprecations).await,
+    }
 }
 
 enum Looked {
@@ -75,14 +89,15 @@ enum Looked {
 
 /// An upgrade that was noted has been made once the BundleDeployment says so. Until then the note stays: the request of a
 /// process that was killed may still be on its way.
-fn settle(pass: &mut Pass, deployment: &BundleDeployment) {
+pub(super) fn settle(pass: &mut Pass, deployment: &BundleDeployment) {
     if let Some(upgrade) = pass.status.upgrade.take_if(|upgrade| image(deployment) == Some(&upgrade.image)) {
         pass.status.source = Some(upgrade);
     }
 }
 
 async fn look(pass: &mut Pass, deployment: &BundleDeployment) -> Looked {
-    let step = |step| Looked::Known(State { step, deprecations: None });
+    // Nothing is known of what is installed then.
+    let step = |step| Looked::Known(State { step, deprecations: Some(Vec::new()), retry: None });
     let wanted = &pass.operator.spec.package;
     let known = pass.status.source.clone();
     if let Some(source) = known.as_ref().filter(|source| source.package != wanted.name) {
@@ -93,8 +108,9 @@ async fn look(pass: &mut Pass, deployment: &BundleDeployment) -> Looked {
     let found = match pass.context.catalogs.find(&wanted.name, catalog).await {
         Ok(found) => found,
         Err(error) => {
-            tracing::debug!(operator = pass.name, error = %Chain(&error), "cannot look for newer versions");
-            return step(if error.is_unwatched() { Step::Unasked(error.class()) } else { Step::Unknown });
+            let step = Step::Unknown { reason: CATALOG_FAILED, message: Chain(&error).to_string() };
+            let retry = error.is_unwatched().then(|| error.class());
+            return Looked::Known(State { step, deprecations: None, retry });
         }
     };
     let Some(source) = known.or_else(|| recognised(&found, deployment)) else {
@@ -117,7 +133,7 @@ fn recognised(found: &Found, deployment: &BundleDeployment) -> Option<ChosenSour
 
 async fn next(pass: &Pass, deployment: &BundleDeployment, found: &Found, source: &ChosenSource) -> Looked {
     let package = &*found.package;
-    let known = |step, deprecations| Looked::Known(State { step, deprecations: Some(deprecations) });
+    let known = |step, deprecations| Looked::Known(State { step, deprecations: Some(deprecations), retry: None });
     let described = choose::described(package, &source.bundle, source.channel.as_deref());
     let deprecations = described.map(|choice| choice.deprecations).unwrap_or_default();
     let mut request = match source::request(&pass.operator) {
@@ -130,8 +146,13 @@ async fn next(pass: &Pass, deployment: &BundleDeployment, found: &Found, source:
     request.channel = request.channel.or_else(|| source.channel.clone());
     let version = Version::parse(&source.version).ok();
     let installed = Installed { name: &source.bundle, version: version.as_ref() };
+    if let Some(missing) = request.channel.as_ref().filter(|name| !package.channels.contains_key(*name)) {
+        let there: Vec<&str> = package.channels.keys().map(String::as_str).collect();
+        let message = format!("spec.package.channel: there is no channel {missing:?}; there are {}", there.join(", "));
+        return known(Step::Unknown { reason: NO_SUCH_CHANNEL, message }, deprecations);
+    }
     let Some(choice) = graph::successor(package, installed, &request) else {
-        return known(Step::Newest, deprecations);
+        return known(unreachable(&request, source, version.as_ref()), deprecations);
     };
     let next = source::chosen(&found.catalog, &package.name, &choice);
     let offered = format!("Version {} ({}) can replace version {}", next.version, next.bundle, source.version);
@@ -140,18 +161,41 @@ async fn next(pass: &Pass, deployment: &BundleDeployment, found: &Found, source:
         let why = "set spec.upgradePolicy to Automatic to have it installed";
         return known(available(MANUAL, why), deprecations);
     }
-    if !is_in_order(deployment) {
+    if !is_in_order(pass, deployment) {
         return known(available(NOT_READY, "waiting until what is installed is ready"), deprecations);
     }
     match source::supported(&pass.operator, found, &choice).await {
         Ok(()) => Looked::Next { next, deprecations },
         Err(source::Error::Unsupported(refusal)) => known(available(UNSUPPORTED, &refusal.to_string()), deprecations),
-        Err(error) => known(Step::Unasked(error.class()), deprecations),
+        Err(error) => {
+            let step = Step::Unknown { reason: CATALOG_FAILED, message: Chain(&error).to_string() };
+            Looked::Known(State { step, deprecations: Some(deprecations), retry: Some(error.class()) })
+        }
     }
 }
 
+/// No step leads on: this is the newest, unless another one is asked for.
+fn unreachable(request: &Request, source: &ChosenSource, version: Option<&Version>) -> Step {
+    let Some(range) = request.range.as_ref() else { return Step::Newest };
+    if version.is_some_and(|version| range.contains(version)) {
+        return Step::Newest;
+    }
+    let message = format!(
+        "Version {} is installed, which is not in spec.package.version {:?}, and no single step of the channel leads from it \
+         into that range; widen the range so that it holds the versions in between",
+        source.version,
+        range.as_str()
+    );
+    Step::Unreachable { reason: NOT_IN_RANGE, message }
+}
+
 /// Whether the last step is complete: nothing is built on a version that does not run.
-fn is_in_order(deployment: &BundleDeployment) -> bool {
+fn is_in_order(pass: &Pass, deployment: &BundleDeployment) -> bool {
+    // RukPak v0.16 does not say which spec its status is about: right after our write it is about the one before.
+    let says = deployment.status.as_ref().is_some_and(|status| status.observed_generation.is_some());
+    if !says && pass.context.written.is_last(deployment) {
+        return false;
+    }
     let Some(status) = deployment.status.as_ref().filter(|_| is_current(deployment)) else { return false };
     let holds = |type_| status.conditions.is(type_, ConditionStatus::True);
     // Another provisioner may report no `Ready`.
@@ -166,29 +210,50 @@ pub(super) fn is_current(deployment: &BundleDeployment) -> bool {
 }
 
 /// Notes the step, then points the BundleDeployment at the next version, unless somebody changed it meanwhile.
-async fn take(pass: &mut Pass, old: &BundleDeployment, next: ChosenSource) -> Result<Arc<BundleDeployment>, Error> {
+async fn take(
+    pass: &mut Pass,
+    old: Arc<BundleDeployment>,
+    next: ChosenSource,
+    deprecations: Vec<String>,
+) -> Result<Outcome, Error> {
     tracing::info!(operator = pass.name, bundle = next.bundle, "upgrading");
     let mut status = pass.status.clone();
     status.upgrade = Some(next.clone());
     pass.write(status).await?;
+    match point(pass, &old, &next).await {
+        Ok(deployment) => {
+            deployment::record(pass, &deployment);
+            pass.status.source = Some(next);
+            pass.status.upgrade = None;
+            let upgrade = State { step: Step::Taken, deprecations: Some(deprecations), retry: None };
+            Ok(Outcome::Deployed { deployment: Arc::new(deployment), upgrade })
+        }
+        // Somebody was faster, or the request may still be on its way: then the note stays.
+        Err(error) if error.is_conflict() || error.is_not_found() || error.is_transient() => Err(Error::Upgrade(error)),
+        Err(error) => {
+            pass.status.upgrade = None;
+            let message = format!("Version {} ({}) cannot be installed: {error}", next.version, next.bundle);
+            let step = Step::Available { reason: UPGRADE_FAILED, message };
+            let upgrade = State { step, deprecations: Some(deprecations), retry: Some(Class::Invalid) };
+            Ok(Outcome::Deployed { deployment: old, upgrade })
+        }
+    }
+}
+
+async fn point(pass: &Pass, old: &BundleDeployment, next: &ChosenSource) -> Result<BundleDeployment, cluster::Error> {
     let patch = json!({
         "metadata": {"resourceVersion": old.resource_version(), "uid": old.uid()},
         "spec": {"template": {"spec": {"source": {"image": {"ref": next.image}}}}},
     });
     let params = PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() };
     let api: Api<BundleDeployment> = Api::all(pass.context.client.clone());
-    let patched = api.patch(&pass.name, &params, &Patch::Merge(patch)).await.map_err(cluster::Error::from);
-    let patched = patched.map_err(Error::Upgrade)?;
-    deployment::record(pass, &patched);
-    pass.status.source = Some(next);
-    pass.status.upgrade = None;
-    Ok(Arc::new(patched))
+    Ok(api.patch(&pass.name, &params, &Patch::Merge(patch)).await?)
 }
 
 fn edited(deployment: &BundleDeployment, source: Option<&ChosenSource>) -> String {
     let image = image(deployment).unwrap_or("another source");
     let way_out = source.map_or_else(
-        || "delete it to have the package installed anew".to_owned(),
+        || "set its image to one that the catalog has to have upgrades followed".to_owned(),
         |source| format!("set its image to {} to have upgrades followed again", source.image),
     );
     format!("The BundleDeployment was edited to install {image}; it is left as it is: {way_out}")
@@ -197,8 +262,8 @@ fn edited(deployment: &BundleDeployment, source: Option<&ChosenSource>) -> Strin
 fn other_package(pass: &Pass, source: &ChosenSource) -> String {
     let (name, package) = (&pass.name, &pass.operator.spec.package.name);
     format!(
-        "Package {} is installed, but spec.package.name is {package}: put it back, or delete PlatformOperator {name} and \
-         make another for {package}",
+        "Package {} is installed, but spec.package.name is {package}: put it back and make another PlatformOperator for \
+         {package}; deleting PlatformOperator {name} deletes what it has installed",
         source.package
     )
 }

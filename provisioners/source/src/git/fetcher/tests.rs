@@ -8,6 +8,7 @@ use rukpak_content::Limit;
 use tempfile::TempDir;
 
 use super::*;
+use crate::chain::chain;
 use crate::git::{Auth, Class, Commit, Reference};
 
 const NAME: &str = "0123456789abcdef0123456789abcdef01234567";
@@ -40,17 +41,6 @@ async fn resolve(script: &str) -> Result<Resolved, Error> {
 fn alive(pid: &str) -> bool {
     // A zombie that nobody waited for would still be there.
     Path::new("/proc").join(pid.trim()).exists()
-}
-
-fn chain(error: &Error) -> String {
-    let mut text = error.to_string();
-    let mut source = std::error::Error::source(error);
-    while let Some(cause) = source {
-        text.push_str(": ");
-        text.push_str(&cause.to_string());
-        source = cause.source();
-    }
-    text
 }
 
 #[tokio::test]

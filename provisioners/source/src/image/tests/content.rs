@@ -115,16 +115,10 @@ async fn a_manifest_that_is_not_what_was_asked_for_is_refused() {
 #[tokio::test]
 async fn damaged_and_forbidden_layers_name_the_layer() {
     let whole = gzip(&tar(&[("manifests/a", &vec![3; 100_000])]));
-    let mut escape = tar::Builder::new(Vec::new());
-    let mut header = tar::Header::new_ustar();
-    header.set_size(0);
-    header.as_old_mut().name[..8].copy_from_slice(b"../a.txt");
-    header.set_cksum();
-    escape.append(&header, &b""[..]).unwrap();
     let cases = [
         (whole[..whole.len() / 2].to_vec(), "cannot read"),
         (b"this is no archive".repeat(100), "cannot read the tar archive"),
-        (gzip(&escape.into_inner().unwrap()), "leaves the bundle"),
+        (gzip(&escaping()), "leaves the bundle"),
         (b"\xfd7zXZ\0 and so on".to_vec(), "xz compression is not supported"),
         (gzip(&vec![0; 5_000_000]), "times the compressed size (--limit-ratio)"),
     ];

@@ -24,7 +24,7 @@ pub(crate) struct Measured {
     pub bundles: usize,
     pub seconds: f64,
     /// A package looked up by its name, and a bundle chosen of it.
-    pub look_up_milliseconds: f64,
+    pub look_up_microseconds: f64,
     /// The most memory that was resident at any time.
     pub peak_mebibytes: f64,
 }
@@ -41,12 +41,12 @@ pub(crate) async fn main(mut arguments: impl Iterator<Item = OsString>) -> Resul
         _ => bail!("{} is no form of catalogs", how.display()),
     };
     let seconds = start.elapsed().as_secs_f64();
-    let look_up_milliseconds = look_up(&catalog)?;
+    let look_up_microseconds = look_up(&catalog)?;
     let measured = Measured {
         packages: catalog.packages.len(),
         bundles: catalog.packages.values().map(|package| package.bundles.len()).sum(),
         seconds,
-        look_up_milliseconds,
+        look_up_microseconds,
         peak_mebibytes: crate::rendering::peak_kibibytes()? / 1024.0,
     };
     println!("{}", serde_json::to_string(&measured)?);
@@ -57,5 +57,5 @@ fn look_up(catalog: &Catalog) -> Result<f64> {
     let name = catalog.packages.keys().next_back().context("the catalog is empty")?;
     let start = Instant::now();
     choose(&catalog.packages[name], &Request::default())?;
-    Ok(start.elapsed().as_secs_f64() * 1e3)
+    Ok(start.elapsed().as_secs_f64() * 1e6)
 }

@@ -47,6 +47,21 @@ fn a_bundle_deployment_speaks_for_its_platform_operator() {
             Standing::Stalled,
         ),
         (&[unpacked, installed], true, "InstallSuccessful", success, Standing::Ready),
+        (
+            &[unpacked, installed, (READY, Unknown, "Progressing", "Deployment d is not available")],
+            true,
+            "InstallSuccessful",
+            success,
+            Standing::Working,
+        ),
+        (
+            &[unpacked, installed, (READY, False, "x", "m"), (STALLED, True, "x", "")],
+            true,
+            "InstallSuccessful",
+            success,
+            Standing::Stalled,
+        ),
+        (&[unpacked, installed, (READY, True, "Succeeded", "")], true, "InstallSuccessful", success, Standing::Ready),
         (&[unpacked, (INSTALLED, True, "Whatever", "")], true, "InstallSuccessful", success, Standing::Ready),
     ];
     for (conditions, holds, reason, message, standing) in table {
@@ -106,12 +121,12 @@ fn only_what_a_watch_does_not_show_is_tried_again() {
     let not_sourced = |class, is_unwatched| retry(&Outcome::NotSourced { message: String::new(), class, is_unwatched });
     assert_eq!(not_sourced(Class::Invalid, false), None);
     assert_eq!(not_sourced(Class::Transient, true), Some(Class::Transient));
-    let deployed = |step| {
-        let upgrade = State { step, deprecations: None };
+    let deployed = |step, class| {
+        let upgrade = State { step, deprecations: None, retry: class };
         retry(&Outcome::Deployed { deployment: Arc::new(deployment(&[])), upgrade })
     };
-    assert_eq!(deployed(Step::Newest), None);
-    assert_eq!(deployed(Step::Unasked(Class::Transient)), Some(Class::Transient));
+    assert_eq!(deployed(Step::Newest, None), None);
+    assert_eq!(deployed(Step::Unlooked, Some(Class::Transient)), Some(Class::Transient));
 }
 
 #[test]

@@ -1,0 +1,1 @@
+//! Installed ones that are asked for what cannot be had.
