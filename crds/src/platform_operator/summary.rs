@@ -8,7 +8,8 @@ use kube::ResourceExt as _;
 use super::PlatformOperator;
 use crate::{ConditionStatus, Conditions as _, condition};
 
-/// Condition type of a PlatformOperator: there is a newer version (additive; absent when false).
+/// Condition type of a PlatformOperator: there is a newer version, or it cannot be known, or not reached (additive; absent where what is
+/// installed is the newest).
 pub const UPGRADE_AVAILABLE: &str = "UpgradeAvailable";
 /// Condition type of a PlatformOperator: the catalog advises against what is installed (additive; absent when false).
 pub const DEPRECATED: &str = "Deprecated";

@@ -1,7 +1,8 @@
 //! One package has one PlatformOperator, and a BundleDeployment that is not ours is left alone.
 
+use futures::future::Either;
 use kube::api::DeleteParams;
-use rukpak_tests::verbs::{self, Expected};
+use rukpak_tests::verbs::{self, Expected, Target};
 use rukpak_tests::world::{deployment, image};
 use serde_json::{Value, json};
 
@@ -35,6 +36,38 @@ async fn a_package_that_its_first_platform_operator_gives_up_is_installed_by_the
     case.until_at(&platform_operator(&second), Expected::is_false("Installed", "PackageNotUnique")).await;
     case.merge(&case.target(), &json!({"spec": {"package": {"name": format!("{}-other", case.name)}}})).await;
     case.until_at(&platform_operator(&second), installed()).await;
+}
+
+/// Neither of them knows of the other at first, whatever their names say.
+#[tokio::test]
+async fn of_two_at_the_same_moment_one_installs_and_the_other_does_once_it_is_gone() {
+    let pairs = (0..10).map(|_| Case::new("pair"));
+    let cases = futures::future::join_all(pairs).await;
+    futures::future::join_all(cases.iter().map(pair)).await;
+}
+
+async fn pair(case: &Case<'_>) {
+    case.publish(case.chain(&["1.0.0"]).await.0).await;
+    let names = ["z", "a"].map(|prefix| format!("{prefix}-{}", case.name));
+    let recordings = names.each_ref().map(|name| Target::bundle_deployment(name));
+    let recordings = [case.record(&recordings[0]).await, case.record(&recordings[1]).await];
+    let package = json!({"package": {"name": case.name, "catalog": "redhat-operators"}});
+    futures::future::join_all(names.iter().map(|name| async {
+        case.make(&operator(name, package.clone())).await;
+    }))
+    .await;
+    // One of them is installed in the end, the other one is told so.
+    let [first, second] =
+        names.each_ref().map(|name| Box::pin(async { case.until_at(&platform_operator(name), installed()).await }));
+    let (winner, other) = match futures::future::select(first, second).await {
+        Either::Left(_) => (&names[0], &names[1]),
+        Either::Right(_) => (&names[1], &names[0]),
+    };
+    case.until_at(&platform_operator(other), Expected::is_false("Installed", "PackageNotUnique").saying(winner)).await;
+    let added = recordings.iter().map(|recording| recording.so_far().iter().filter(|seen| seen.added).count());
+    assert_eq!(added.sum::<usize>(), 1, "one BundleDeployment of {names:?}");
+    case.delete(&platform_operator(winner), &DeleteParams::foreground()).await;
+    case.until_at(&platform_operator(other), installed()).await;
 }
 
 /// A BundleDeployment as others make it: with another owner, or with none.

@@ -1,13 +1,12 @@
 //! Catalogs that break off, hang, come late or share a name: they are not hammered, and do not hold up others. A world of
 //! their own, since whoever names no catalog asks all of them.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use futures::future::join_all;
 use kube::api::DynamicObject;
 use rukpak_tests::catalog::{Cut, Ending};
-use rukpak_tests::verbs::{self, Expected};
+use rukpak_tests::verbs::Expected;
 use rukpak_tests::world::SOON;
 use rukpak_tests::{CatalogdServer, Documents, Fault, FaultyServer, PlatformOptions, Rule, TestCa};
 use serde_json::json;
@@ -21,6 +20,8 @@ use super::world::{Platform, Source, nothing};
 const COUNTED: Duration = Duration::from_secs(3);
 /// A back-off of 0.5, 1 and 2 s allows three questions in that time; the machine may be slow at the start.
 const HANDFUL: usize = 5;
+/// PlatformOperators that wait for what never comes.
+const ASKERS: usize = 8;
 /// Looks for a new revision in that time, one each second.
 const POLLS: usize = 4;
 
@@ -129,4 +130,111 @@ async fn a_catalog_server_that_breaks_off_each_time_elsewhere_is_not_hammered() 
 fn many(prefix: &str) -> Documents {
     let one = |index| Documents::package(&format!("{prefix}-unused-{index}"), &[("1.0.0", "localhost:1/unused:v1")]);
     (0..50).map(one).fold(Documents::default(), Documents::and)
+}
+
+/// What they wait for never answers; what others wait for does.
+#[tokio::test]
+async fn a_catalog_that_hangs_holds_nobody_else_up() {
+    let world = Troubled::shared().await;
+    let case = Case::within(&world.platform, "waits").await;
+    let (documents, _) = case.chain(&["1.0.0"]).await;
+    world.platform.web.put("good", documents).expect("a catalog");
+    let asker = |index: usize| format!("{}-{index}", case.name);
+    for index in 0..ASKERS {
+        let package = json!({"name": asker(index), "catalog": "hanging"});
+        case.make(&operator(&asker(index), json!({"package": package}))).await;
+    }
+    tokio::time::timeout(SOON, async {
+        while world.hanging.count("") == 0 {
+            tokio::time::sleep(Duration::from_millis(20)).await; // a server cannot be watched
+        }
+    })
+    .await
+    .expect("it is asked");
+    case.create(&json!({"catalog": "good"}), None).await;
+    case.until(installed()).await;
+    // New revisions of the others are found all the same.
+    let (documents, _) = case.chain(&["1.0.0", "1.1.0"]).await;
+    world.platform.web.put("good", documents).expect("a catalog");
+    case.until(Expected::is_true("UpgradeAvailable", "ManualPolicy").saying("Version 1.1.0")).await;
+    // What is installed goes on being reported.
+    let broken = case.push("1.0.1", packages::broken(&case.name, "1.0.1")).await;
+    case.edit(&broken).await;
+    case.until(Expected { kind: "Installed", status: "False", reason: None, message: "settings" }).await;
+    for index in 0..ASKERS {
+        let asker = case.get(&platform_operator(&asker(index))).await;
+        assert_eq!(message(&asker, "Installed"), "", "it waits");
+    }
+    assert_eq!(world.hanging.count(""), 1, "all share one question");
+}
+
+#[tokio::test]
+async fn a_catalog_that_comes_late_is_used_by_all_who_wait_for_it_at_once() {
+    let world = Troubled::shared().await;
+    let cases = ["late-a", "late-b", "late-c"].map(|prefix| Case::within(&world.platform, prefix));
+    let cases = join_all(cases).await;
+    let mut all = Documents::default();
+    for case in &cases {
+        all = all.and(case.chain(&["1.0.0"]).await.0);
+        case.create(&json!({"catalog": "late"}), None).await;
+    }
+    join_all(cases.iter().map(|case| async {
+        case.until(source_failed("404")).await;
+        // Each question in vain doubles the back-off, which begins at 5 s: it ends far behind this test.
+        for version in ["1.x", ">=1.0.0", "<2.0.0", ">=1.0.0 <2.0.0"] {
+            let asked = case.merge(&case.target(), &json!({"spec": {"package": {"version": version}}})).await;
+            let is_answered = |object: &DynamicObject| {
+                object.data["status"]["observedGeneration"].as_i64() >= asked.metadata.generation
+                    && source_failed("404").met_by(object)
+            };
+            case.until_object(&case.target(), "another failure", is_answered).await;
+        }
+    }))
+    .await;
+    world.platform.web.put("late", all).expect("a catalog");
+    join_all(cases.iter().map(|case| case.until(installed()))).await;
+}
+
+/// The catalog of a flag has the name that is also the short one of the CatalogSource.
+#[tokio::test]
+async fn a_catalog_source_whose_short_name_another_catalog_has_is_named_in_full() {
+    let world = Troubled::shared().await;
+    let case = Case::within(&world.platform, "namesake").await;
+    let (documents, images) = case.chain(&["1.0.0"]).await;
+    case.publish(documents).await;
+    case.create(&json!({"catalog": "openshift-marketplace/redhat-operators"}), Some("Automatic")).await;
+    let operator = case.until(installed()).await;
+    let catalog = |object: &DynamicObject| object.data["status"]["source"]["catalog"].clone();
+    assert_eq!(catalog(&operator), "openshift-marketplace/redhat-operators");
+
+    // It stays with that one, although it asks for none by name now and its namesake has more.
+    let (more, newer) = case.chain(&["1.0.0", "1.1.0", "1.2.0"]).await;
+    world.platform.put_folder(&more);
+    case.publish(case.chain(&["1.0.0", "1.1.0"]).await.0).await;
+    case.merge(&case.target(), &json!({"spec": {"package": {"catalog": null}}})).await;
+    let operator = case.until_version("1.1.0").await;
+    assert_eq!(catalog(&operator), "openshift-marketplace/redhat-operators");
+    case.stays(&case.deployment(), "the version", |object| [&images[0], &newer[1]].contains(&&image(object))).await;
+
+    // By the short name it is the first that is asked which is meant.
+    let second = Case::within(&world.platform, "namesake-short").await;
+    let (documents, _) = second.chain(&["1.0.0"]).await;
+    world.platform.put_folder(&more.and(documents));
+    second.create(&json!({"catalog": "redhat-operators"}), None).await;
+    assert_eq!(catalog(&second.until(installed()).await), "redhat-operators");
+}
+
+fn image(deployment: &DynamicObject) -> String {
+    super::case::image_of(deployment).to_owned()
+}
+
+#[tokio::test]
+async fn two_catalogs_of_one_name_are_refused_at_the_start() {
+    let world = Troubled::shared().await;
+    let arguments = ["--catalog=twin=dir:/a", "--catalog=other=dir:/b", "--catalog=twin=dir:/c"].map(str::to_owned);
+    let options = PlatformOptions { arguments: arguments.into(), ..PlatformOptions::default() };
+    let manager = world.platform.plane.start_platform(options).await.expect("it starts");
+    let error = manager.wait_ready().await.expect_err("it ends").to_string();
+    assert!(error.contains("\"twin\" is the name of two catalogs"), "{error}");
+    assert!(manager.exit_status().expect("known").is_some_and(|status| !status.contains("exit status: 0")), "{error}");
 }

@@ -1,5 +1,8 @@
 //! From one version to the next along the channel's graph: in place, one edge at a time, and no further than allowed.
 
+use std::panic::AssertUnwindSafe;
+
+use futures::FutureExt;
 use rukpak_tests::Documents;
 use rukpak_tests::verbs::{self, Expected};
 use serde_json::{Value, json};
@@ -7,6 +10,7 @@ use serde_json::{Value, json};
 use super::case::{Case, image_of, installed, message, uid, version_of};
 use super::packages::{self, ALL};
 use super::recording::images;
+use super::world::Platform;
 
 /// A catalog of good bundles with these entries in `stable`: pairs of version and what the entry says besides its name.
 async fn graph(case: &Case<'_>, entries: &[(&str, Value)]) -> (Documents, Vec<String>) {
@@ -156,4 +160,49 @@ async fn an_upgrade_to_a_version_that_is_unsupported_is_not_tried() {
     let says = Expected::is_true("UpgradeAvailable", "Unsupported").saying("AllNamespace install mode must be enabled");
     case.until(says).await;
     assert_eq!(image_of(&case.get(&case.deployment()).await), built[0]);
+}
+
+/// What the manager may do besides: the role without the right to change BundleDeployments.
+#[tokio::test]
+async fn an_upgrade_that_the_api_server_refuses_is_reported_and_made_once_it_is_allowed() {
+    let world = Platform::alone().await;
+    world.open().await;
+    let case = Case::within(&world, "refused").await;
+    case.install(&["1.0.0"], Some("Automatic")).await;
+    case.until_version("1.0.0").await;
+    let role = verbs::Target::cluster("rbac.authorization.k8s.io/v1", "ClusterRole", "platform-operators-manager-role");
+    let whole = case.get(&role).await.data["rules"].clone();
+    let mut less = whole.clone();
+    for rule in less.as_array_mut().expect("a list") {
+        if rule["resources"] == json!(["bundledeployments"]) {
+            rule["verbs"] = json!(["get", "list", "watch", "create"]);
+        }
+    }
+    assert_ne!(less, whole);
+    case.merge(&role, &json!({"rules": less})).await;
+    let refused = AssertUnwindSafe(refused(&world, &case)).catch_unwind().await;
+    // The next test needs it.
+    case.merge(&role, &json!({"rules": whole})).await;
+    refused.unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+    case.until_version("1.1.0").await;
+    case.remove().await;
+}
+
+async fn refused(world: &Platform, case: &Case<'_>) {
+    // The API server learns of the role a moment later.
+    let manager = world.plane.as_account(rukpak_tests::process::PLATFORM_ACCOUNT).await.expect("a client");
+    let nothing = json!({"metadata": {"annotations": {"nothing": null}}});
+    let is_refused = async {
+        while verbs::merge_expecting_denial(&manager, &case.deployment(), &nothing).await.is_err() {
+            tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+        }
+    };
+    tokio::time::timeout(rukpak_tests::world::SOON, is_refused).await.expect("refused");
+    case.publish(case.chain(&["1.0.0", "1.1.0"]).await.0).await;
+    let words = format!("bundledeployments.core.rukpak.io \"{}\" is forbidden", case.name);
+    let found = case.until(Expected::is_true("UpgradeAvailable", "UpgradeFailed").saying(&words)).await;
+    assert!(message(&found, "UpgradeAvailable").contains("Version 1.1.0"), "{}", message(&found, "UpgradeAvailable"));
+    assert!(Expected::is_true("Ready", "Succeeded").met_by(&found) && installed().met_by(&found), "{:#}", found.data);
+    assert_eq!(version_of(&found), "1.0.0");
+    assert!(found.data["status"]["upgrade"].is_null(), "no step is under way: {:#}", found.data);
 }

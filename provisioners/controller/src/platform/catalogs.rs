@@ -6,7 +6,9 @@ mod sources;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
+use futures::future::join_all;
 use kube::runtime::reflector::Store;
 use rukpak_catalog::model::Facts;
 use rukpak_catalog::origin::{self, Loader};
@@ -14,6 +16,7 @@ use rukpak_catalog::{Bundle, Catalog, Package, registry};
 use rukpak_plan::retry::Class;
 use rukpak_source::image::Credentials;
 use tokio::sync::Notify;
+use tokio::time::MissedTickBehavior;
 
 use self::cached::Cached;
 use self::sources::{NotReady, Server, Sources};
@@ -194,15 +197,28 @@ impl Catalogs {
         configured.cached.get(None, load).await
     }
 
-    /// Looks whether configured catalogs have a new revision. Returns whether one has.
-    ///
-    /// One that cannot be asked is kept as it is known: what it said is still true of what it held.
-    pub async fn refresh(&self) -> bool {
-        let looks = self.configured.iter().map(|configured| self.refresh_one(configured));
-        futures::future::join_all(looks).await.contains(&true)
+    /// Looks for new revisions of configured catalogs, endlessly, and tells `news` of each. They are looked at side by side: one
+    /// that hangs holds up no other. Returns at once where none is configured.
+    pub async fn poll(&self, interval: Duration, news: impl Fn()) {
+        join_all(self.configured.iter().map(|configured| self.poll_one(configured, interval, &news))).await;
     }
 
-    async fn refresh_one(&self, configured: &Configured) -> bool {
+    async fn poll_one(&self, configured: &Configured, interval: Duration, news: impl Fn()) {
+        let mut ticks = tokio::time::interval(interval);
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        ticks.tick().await;
+        loop {
+            ticks.tick().await;
+            if self.refresh(configured).await {
+                self.changed();
+                news();
+            }
+        }
+    }
+
+    /// Whether there is a new revision. One that cannot be asked is kept as it is known: what it said is still true of what it
+    /// held.
+    async fn refresh(&self, configured: &Configured) -> bool {
         let load = async |known: Option<&origin::Revision>| self.load(configured, known).await;
         configured.cached.refresh(load).await.unwrap_or_else(|error| {
             let error = crate::error::Chain(&error).to_string();

@@ -11,7 +11,8 @@ use std::time::Duration;
 use jiff::Timestamp;
 use kube::runtime::controller::Action;
 use kube::{Resource, ResourceExt};
-use rukpak_crds::{BundleDeployment, PlatformOperator, PlatformOperatorStatus};
+use rukpak_crds::condition::{Conditions, INSTALLED};
+use rukpak_crds::{BundleDeployment, ConditionStatus, PlatformOperator, PlatformOperatorStatus};
 use rukpak_plan::retry::Class;
 
 use self::deployment::Found;
@@ -91,8 +92,11 @@ pub(super) async fn reconcile(operator: Arc<PlatformOperator>, context: Arc<Cont
         Found::Foreign(message) => Outcome::Foreign(message),
         Found::Leaving(message) => Outcome::Waiting(message),
         Found::Nothing => match pass.held() {
-            Some(left) => return Ok(Action::requeue(left)),
-            None => install(&mut pass).await?,
+            // Unless the status speaks of a BundleDeployment that is gone by now.
+            Some(left) if !pass.status.conditions.is(INSTALLED, ConditionStatus::True) => {
+                return Ok(Action::requeue(left));
+            }
+            _ => install(&mut pass).await?,
         },
     };
     if matches!(outcome, Outcome::Gone) {

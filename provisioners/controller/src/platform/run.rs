@@ -19,7 +19,6 @@ use rukpak_source::image::{Credentials, PullSecretError, Puller, PullerOptions};
 use rukpak_source::mirrors::{self, Mirrors};
 use tokio::sync::mpsc::unbounded_channel;
 use tokio::sync::{Mutex, Notify};
-use tokio::time::MissedTickBehavior;
 use tokio_util::sync::CancellationToken;
 
 use super::args::Options;
@@ -329,16 +328,8 @@ async fn definitions(client: Client, readiness: Arc<Readiness>) -> &'static str 
 
 /// Looks for new revisions of the catalogs that are read here.
 async fn poll(interval: Duration, context: Arc<Context>) -> &'static str {
-    let mut ticks = tokio::time::interval(interval);
-    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    ticks.tick().await;
-    loop {
-        ticks.tick().await;
-        if context.catalogs.refresh().await {
-            context.catalogs.changed();
-            context.wake.all(&context.operators);
-        }
-    }
+    context.catalogs.poll(interval, || context.wake.all(&context.operators)).await;
+    ""
 }
 
 /// One who asked was answered: so can all be who asked in vain.
