@@ -53,17 +53,19 @@ pub struct PlatformPackage {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 253))]
     pub channel: Option<String>,
-    /// Version is a version, or a range of versions as OLM catalogs write them: ">=1.2.0 <2.0.0". (Additive.)
+    /// Version is a version, or a range of versions as OLM catalogs write them: "1.x", ">=1.2.0 <2.0.0". (Additive.)
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 253))]
     pub version: Option<String>,
-    /// Catalog is the name of the catalog to install from; without it the first that has the package. (Additive.)
+    /// Catalog is the name of the catalog to install from, of a CatalogSource also as namespace/name; without it the first that has
+    /// the package. (Additive.)
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 253))]
     pub catalog: Option<String>,
 }
 
-/// What happens when the catalog offers a newer version.
+/// What happens when the catalog offers a newer version: Manual (the default) reports it in the condition UpgradeAvailable, Automatic
+/// installs it, one step of the channel's graph after the other.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum UpgradePolicy {
     /// Nothing; it is reported.
@@ -77,8 +79,8 @@ pub enum UpgradePolicy {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct PlatformOperatorStatus {
-    /// Conditions: Installed, as OpenShift has it; beside it Ready, Reconciling, Stalled, and Deprecated and
-    /// UpgradeAvailable where they are true.
+    /// Conditions: Installed, as OpenShift has it; beside it Ready, Reconciling, Stalled, and Deprecated and UpgradeAvailable where
+    /// there is something to say.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["type"]))]
     pub conditions: Vec<Condition>,

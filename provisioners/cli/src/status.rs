@@ -37,13 +37,19 @@ struct Line<'a> {
     installed: ConditionStatus,
     reason: &'a str,
     message: &'a str,
+    /// What `Ready` says besides of something installed: that it does not run yet, or was edited.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    attention: Option<Note<'a>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     upgrade_available: Option<Note<'a>>,
+    /// Why it is not known, or not reached, if there is a newer version.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    upgrade_unknown: Option<Note<'a>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     deprecated: Option<Note<'a>>,
 }
 
-/// A condition that holds.
+/// A condition that there is something to say of.
 #[derive(Serialize)]
 struct Note<'a> {
     reason: &'a str,
@@ -96,6 +102,9 @@ fn line(operator: &PlatformOperator) -> Line<'_> {
     let find = |type_| status.and_then(|status| status.conditions.find(type_));
     let note = |type_| find(type_).filter(|found| found.status == ConditionStatus::True).map(Note::of);
     let installed = find(condition::INSTALLED);
+    let ready = find(condition::READY).filter(|_| operator.failing_reason().is_none());
+    let has_news = |ready: &&Condition| Some(&ready.message) != installed.map(|installed| &installed.message);
+    let upgrade = find(UPGRADE_AVAILABLE).filter(|found| found.status != ConditionStatus::True);
     Line {
         name: operator.name_any(),
         package: &operator.spec.package.name,
@@ -103,7 +112,9 @@ fn line(operator: &PlatformOperator) -> Line<'_> {
         installed: installed.map_or(ConditionStatus::Unknown, |found| found.status),
         reason: installed.map_or(INSTALL_PENDING, |found| &found.reason),
         message: installed.map_or("", |found| &found.message),
+        attention: ready.filter(has_news).map(Note::of),
         upgrade_available: note(UPGRADE_AVAILABLE),
+        upgrade_unknown: upgrade.map(Note::of),
         deprecated: note(DEPRECATED),
     }
 }
@@ -121,7 +132,12 @@ fn text(out: &mut dyn Write, lines: &[Line<'_>], message: &str) -> io::Result<()
         table::write(out, &["NAME", "PACKAGE", "VERSION", "INSTALLED", "REASON", "MESSAGE"], &rows)?;
     }
     for line in lines {
-        let notes = [(UPGRADE_AVAILABLE, &line.upgrade_available), (DEPRECATED, &line.deprecated)];
+        let notes = [
+            (condition::READY, &line.attention),
+            (UPGRADE_AVAILABLE, &line.upgrade_available),
+            (UPGRADE_AVAILABLE, &line.upgrade_unknown),
+            (DEPRECATED, &line.deprecated),
+        ];
         for (type_, note) in notes.into_iter().filter_map(|(type_, note)| Some((type_, note.as_ref()?))) {
             writeln!(out, "{}: {type_}: {}", line.name, one_line(note.message))?;
         }

@@ -116,6 +116,9 @@ async fn another_package_in_the_spec_is_reported_and_changes_nothing() {
     case.merge(&case.target(), &json!({"spec": {"package": {"name": "another"}}})).await;
     let text = format!("Package {} is installed, but spec.package.name is another", case.name);
     let operator = case.until(rukpak_tests::verbs::Expected::is_false("Ready", "PackageChanged").saying(&text)).await;
+    // And it stays so: a status that comes and goes would wake itself up for ever.
+    let changed = rukpak_tests::verbs::Expected::is_false("Ready", "PackageChanged");
+    case.stays(&case.target(), "Ready", |object| changed.met_by(object)).await;
     assert!(installed().met_by(&operator), "it is still installed");
     assert_eq!(super::case::image_of(&case.get(&case.deployment()).await), images[0]);
     case.merge(&case.target(), &json!({"spec": {"package": {"name": case.name}}})).await;

@@ -58,3 +58,38 @@ fn programs_get_what_people_get() {
                         "reason": "InstallSuccessful", "message": "m"});
     assert_eq!(line, wanted);
 }
+
+#[test]
+fn what_is_installed_and_not_in_order_is_told() {
+    let text = "Successfully applied the pump BundleDeployment resource";
+    let installed = ("Installed", "True", "InstallSuccessful", text);
+    let all = [
+        operator("calm", Some("1.0.0"), &[installed, ("Ready", "True", "Succeeded", text)]),
+        operator(
+            "edited",
+            Some("1.0.0"),
+            &[installed, ("Ready", "True", "Succeeded", "The BundleDeployment was edited")],
+        ),
+        operator(
+            "slow",
+            Some("1.0.0"),
+            &[installed, ("Ready", "Unknown", "Progressing", "Waiting for it to be ready")],
+        ),
+        operator(
+            "lost",
+            Some("1.0.0"),
+            &[installed, ("UpgradeAvailable", "Unknown", "NoSuchChannel", "there is no channel")],
+        ),
+    ];
+    let shown = shown(&all);
+    let notes: Vec<&str> = shown.lines().skip(5).collect();
+    assert_eq!(
+        notes,
+        [
+            "edited: Ready: The BundleDeployment was edited",
+            "slow: Ready: Waiting for it to be ready",
+            "lost: UpgradeAvailable: there is no channel",
+            "All platform operators are in a successful state",
+        ]
+    );
+}

@@ -81,13 +81,15 @@ pub(super) async fn reconcile(operator: Arc<PlatformOperator>, context: Arc<Cont
         Found::Ours(deployment) if pass.context.written.is_stale(&*deployment) => return Ok(Action::await_change()),
         Found::Ours(deployment) => {
             upgrade::settle(&mut pass, &deployment);
-            // First what is known without asking: a catalog that hangs must not hide it.
-            let known = Outcome::Deployed { deployment: deployment.clone(), upgrade: upgrade::State::default() };
-            pass.report(&known).await?;
-            if let Some(left) = pass.held() {
-                return Ok(Action::requeue(left));
+            if let Some(upgrade) = upgrade::decided(&pass, &deployment) {
+                Outcome::Deployed { deployment, upgrade }
+            } else {
+                pass.report_first(&deployment).await?;
+                if let Some(left) = pass.held() {
+                    return Ok(Action::requeue(left));
+                }
+                upgrade::follow(&mut pass, deployment).await?
             }
-            upgrade::follow(&mut pass, deployment).await?
         }
         Found::Foreign(message) => Outcome::Foreign(message),
         Found::Leaving(message) => Outcome::Waiting(message),
@@ -166,6 +168,16 @@ impl Pass {
         self.write(report.status).await?;
         self.context.events.tell(&self.operator, &before, &self.status).await;
         Ok(report.retry)
+    }
+
+    /// Says what is known without asking a catalog, which may hang. It must be what the pass says in the end as well, or each
+    /// pass would wake the next: so nothing while it is not known where the bundle came from.
+    async fn report_first(&mut self, deployment: &Arc<BundleDeployment>) -> Result<(), Error> {
+        if self.status.source.is_some() {
+            let upgrade = upgrade::State::default();
+            self.report(&Outcome::Deployed { deployment: deployment.clone(), upgrade }).await?;
+        }
+        Ok(())
     }
 
     /// How long catalogs are not to be asked again.

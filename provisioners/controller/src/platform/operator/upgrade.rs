@@ -95,14 +95,23 @@ pub(super) fn settle(pass: &mut Pass, deployment: &BundleDeployment) {
     }
 }
 
+/// What needs no catalog: the BundleDeployment is not what it was made, or another package is asked for.
+pub(super) fn decided(pass: &Pass, deployment: &BundleDeployment) -> Option<State> {
+    let source = pass.status.source.as_ref()?;
+    let step = if source.package != pass.operator.spec.package.name {
+        Step::OtherPackage(other_package(pass, source))
+    } else if image(deployment) != Some(&source.image) {
+        Step::Edited(edited(deployment, Some(source)))
+    } else {
+        return None;
+    };
+    // What the catalog says of it is not about what is installed.
+    Some(State { step, deprecations: Some(Vec::new()), retry: None })
+}
+
 async fn look(pass: &mut Pass, deployment: &BundleDeployment) -> Looked {
-    // Nothing is known of what is installed then.
-    let step = |step| Looked::Known(State { step, deprecations: Some(Vec::new()), retry: None });
     let wanted = &pass.operator.spec.package;
     let known = pass.status.source.clone();
-    if let Some(source) = known.as_ref().filter(|source| source.package != wanted.name) {
-        return step(Step::OtherPackage(other_package(pass, source)));
-    }
     // The spec may have moved to another catalog since; else the one that the bundle came from.
     let catalog = wanted.catalog.as_deref().or(known.as_ref().map(|source| source.catalog.as_str()));
     let found = match pass.context.catalogs.find(&wanted.name, catalog).await {
@@ -114,12 +123,10 @@ async fn look(pass: &mut Pass, deployment: &BundleDeployment) -> Looked {
         }
     };
     let Some(source) = known.or_else(|| recognised(&found, deployment)) else {
-        return step(Step::Edited(edited(deployment, None)));
+        let step = Step::Edited(edited(deployment, None));
+        return Looked::Known(State { step, deprecations: Some(Vec::new()), retry: None });
     };
     pass.status.source = Some(source.clone());
-    if image(deployment) != Some(&source.image) {
-        return step(Step::Edited(edited(deployment, Some(&source))));
-    }
     next(pass, deployment, &found, &source).await
 }
 
@@ -140,7 +147,7 @@ async fn next(pass: &Pass, deployment: &BundleDeployment, found: &Found, source:
         Ok(request) => request,
         Err(error) => {
             let message = format!("spec.package.version: {error}");
-            return known(Step::Available { reason: INVALID, message }, deprecations);
+            return known(Step::Unknown { reason: INVALID, message }, deprecations);
         }
     };
     request.channel = request.channel.or_else(|| source.channel.clone());
