@@ -27,7 +27,8 @@ pub use summary::{DEPRECATED, INSTALL_PENDING, Summary, UPGRADE_AVAILABLE};
     printcolumn = r#"{"name":"Package","type":"string","jsonPath":".spec.package.name"}"#,
     printcolumn = r#"{"name":"Version","type":"string","jsonPath":".status.source.version"}"#,
     printcolumn = r#"{"name":"Installed","type":"string","jsonPath":".status.conditions[?(.type==\"Installed\")].status"}"#,
-    printcolumn = r#"{"name":"Reason","type":"string","jsonPath":".status.conditions[?(.type==\"Installed\")].reason"}"#,
+    printcolumn = r#"{"name":"Ready","type":"string","jsonPath":".status.conditions[?(.type==\"Ready\")].status"}"#,
+    printcolumn = r#"{"name":"Reason","type":"string","jsonPath":".status.conditions[?(.type==\"Ready\")].reason"}"#,
     printcolumn = r#"{"name":"Age","type":"date","jsonPath":".metadata.creationTimestamp"}"#
 )]
 #[serde(rename_all = "camelCase")]

@@ -8,7 +8,7 @@ mod https;
 mod image;
 mod server;
 
-pub use self::documents::Documents;
+pub use self::documents::{Documents, nothing};
 pub use self::https::CatalogdServer;
 pub use self::image::{CONFIGS_LABEL, CatalogImage, SQLITE_LABEL};
 pub use self::server::{CatalogServer, Cut, Ending};

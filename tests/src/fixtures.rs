@@ -55,10 +55,7 @@ pub fn no_manifests_image() -> ImageBuilder {
 }
 
 fn collect(folder: &Path, prefix: &str, files: &mut Vec<(String, String)>) -> Result<()> {
-    let listing = std::fs::read_dir(folder).with_context(|| format!("list {}", folder.display()))?;
-    let mut children = listing.collect::<Result<Vec<_>, _>>()?;
-    children.sort_by_key(std::fs::DirEntry::file_name);
-    for child in children {
+    for child in tools::listing(folder)? {
         let path = format!("{prefix}{}", child.file_name().to_string_lossy());
         if child.file_type()?.is_dir() {
             collect(&child.path(), &format!("{path}/"), files)?;

@@ -1,13 +1,14 @@
-//! What the suites do with one BundleDeployment and with what it brought. Whatever goes wrong ends the test and says why.
+//! What the suites do with one BundleDeployment, with what it brought, and with any object beside it. Whatever goes wrong ends
+//! the test and says why; the same verbs, for those who go on, are those of [`verbs`](crate::verbs).
 
 use std::time::Duration;
 
 use kube::Client;
-use kube::api::DynamicObject;
+use kube::api::{DeleteParams, DynamicObject};
 use serde_json::Value;
 
 use crate::verbs::{self, Expected, Target};
-use crate::world::{SOON, until};
+use crate::world::SOON;
 
 /// Longest wait for garbage collection, while other tests make and remove kinds.
 const COLLECTED: Duration = Duration::from_mins(3);
@@ -44,7 +45,12 @@ impl Installation {
 
     /// Merges a patch into the BundleDeployment.
     pub async fn merge(&self, patch: &Value) -> DynamicObject {
-        verbs::merge(&self.client, &self.target(), patch).await.unwrap_or_else(|error| panic!("{error:#}"))
+        self.merge_into(&self.target(), patch).await
+    }
+
+    /// Merges a patch into any object.
+    pub async fn merge_into(&self, target: &Target, patch: &Value) -> DynamicObject {
+        verbs::merge(&self.client, target, patch).await.unwrap_or_else(|error| panic!("{error:#}"))
     }
 
     /// Creates any object.
@@ -52,9 +58,15 @@ impl Installation {
         verbs::create(&self.client, object).await.unwrap_or_else(|error| panic!("{error:#}"))
     }
 
-    /// Deletes any object in the background.
+    /// Deletes any object in the background; fine if it does not exist.
     pub async fn delete(&self, target: &Target) {
         verbs::delete(&self.client, target).await.unwrap_or_else(|error| panic!("{error:#}"));
+    }
+
+    /// Deletes an object that exists, in the way that is asked for.
+    pub async fn delete_as(&self, target: &Target, parameters: &DeleteParams) {
+        let api = target.api(&self.client).await.unwrap_or_else(|error| panic!("{error:#}"));
+        api.delete(&target.name, parameters).await.unwrap_or_else(|error| panic!("{target}: {error}"));
     }
 
     /// An object that exists.
@@ -75,7 +87,15 @@ impl Installation {
 
     /// Waits for a condition of the BundleDeployment.
     pub async fn until(&self, expected: Expected<'_>) -> DynamicObject {
-        until(&self.client, &self.name, expected).await
+        self.until_at(&self.target(), expected).await
+    }
+
+    /// Waits for a condition of any object.
+    pub async fn until_at(&self, target: &Target, expected: Expected<'_>) -> DynamicObject {
+        match verbs::await_condition(&self.client, target, expected, SOON).await {
+            Ok(found) => found,
+            Err(error) => panic!("{error:#}\n{}", self.story(target).await),
+        }
     }
 
     /// Waits until the BundleDeployment, or any object, is as wanted.
@@ -88,8 +108,20 @@ impl Installation {
         let found = verbs::await_object(&self.client, target, what, SOON, |object| object.is_some_and(&wanted)).await;
         match found {
             Ok(found) => found.expect("absence is not wanted"),
-            Err(error) => panic!("{error:#}\n{}", verbs::diagnose(&self.client, &self.target()).await),
+            Err(error) => panic!("{error:#}\n{}", self.story(target).await),
         }
+    }
+
+    /// Watches an object for `period`, in which `allowed` must hold for it, or for its absence.
+    pub async fn holds_for(
+        &self,
+        target: &Target,
+        what: &str,
+        period: Duration,
+        allowed: impl Fn(Option<&DynamicObject>) -> bool,
+    ) {
+        let held = verbs::holds_for(&self.client, target, what, period, allowed).await;
+        held.unwrap_or_else(|error| panic!("{error:#}"));
     }
 
     /// Waits until an object is gone.
@@ -100,5 +132,12 @@ impl Installation {
     /// Waits until garbage collection has taken an object. It learns new kinds every 30 s, and stands still meanwhile.
     pub async fn until_collected(&self, target: &Target) {
         verbs::await_deleted(&self.client, target, COLLECTED).await.unwrap_or_else(|error| panic!("{error:#}"));
+    }
+
+    /// What a person wants to see when a wait for `target` was in vain, besides that object.
+    async fn story(&self, target: &Target) -> String {
+        let mut names = vec![self.name.as_str(), target.name.as_str()];
+        names.dedup();
+        verbs::story(&self.client, &names).await
     }
 }

@@ -66,17 +66,7 @@ impl Kept {
         let mut arguments =
             vec![OsStr::new("run"), OsStr::new("--log"), log.as_os_str(), OsStr::new("--"), command.get_program()];
         arguments.extend(command.get_args());
-        let kept = Self::start(arguments, |keeper| {
-            for (key, value) in command.get_envs() {
-                match value {
-                    Some(value) => keeper.env(key, value),
-                    None => keeper.env_remove(key),
-                };
-            }
-            if let Some(folder) = command.get_current_dir() {
-                keeper.current_dir(folder);
-            }
-        })?;
+        let kept = Self::start(arguments, |keeper| copy_surroundings(command, keeper))?;
         let pid = kept.hear(0, Some(crate::tools::PATIENCE), |line| line["pid"].as_u64()).await?;
         Ok((kept, u32::try_from(pid).context("read the pid")?))
     }
@@ -153,6 +143,19 @@ pub(crate) fn sweep(folder: &Path) {
     // Without a sweeper a folder may stay behind, which is no reason to fail a test.
     if let Some(sweeper) = SWEEPER.get_or_init(|| Kept::start(["sweep"], |_| ()).ok()) {
         let _ = sweeper.tell(&folder.display().to_string());
+    }
+}
+
+/// Gives `to` the environment and the folder of `from`.
+pub(crate) fn copy_surroundings(from: &Command, to: &mut Command) {
+    for (key, value) in from.get_envs() {
+        match value {
+            Some(value) => to.env(key, value),
+            None => to.env_remove(key),
+        };
+    }
+    if let Some(folder) = from.get_current_dir() {
+        to.current_dir(folder);
     }
 }
 

@@ -16,6 +16,7 @@ pub mod installation;
 pub mod keeper;
 pub mod kubectl;
 pub mod kubelet;
+pub mod openshift;
 pub mod plane;
 pub mod process;
 pub mod registry;

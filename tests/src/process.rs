@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow, bail};
 
-use crate::keeper::Kept;
+use crate::keeper::{Kept, copy_surroundings};
 use crate::plane::Plane;
 use crate::plane::install::{CONTROLLER_ACCOUNT, SYSTEM_NAMESPACE, WEBHOOK_ACCOUNT};
 use crate::tools::{self, PATIENCE};
@@ -297,14 +297,6 @@ impl Drop for Process {
 fn copy_of(command: &Command) -> Command {
     let mut copy = Command::new(command.get_program());
     copy.args(command.get_args());
-    for (key, value) in command.get_envs() {
-        match value {
-            Some(value) => copy.env(key, value),
-            None => copy.env_remove(key),
-        };
-    }
-    if let Some(folder) = command.get_current_dir() {
-        copy.current_dir(folder);
-    }
+    copy_surroundings(command, &mut copy);
     copy
 }

@@ -1,7 +1,7 @@
 //! Programs, ports, folders and names.
 
 use std::collections::hash_map::RandomState;
-use std::fs::{File, OpenOptions};
+use std::fs::{DirEntry, File, OpenOptions};
 use std::hash::{BuildHasher, Hasher};
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
@@ -72,6 +72,14 @@ pub fn unswept_folder(purpose: &str) -> Result<tempfile::TempDir> {
 /// The folder of the tests crate, where its scripts and fixtures are.
 pub fn crate_folder() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
+}
+
+/// What is in a folder, by name.
+pub fn listing(folder: &Path) -> Result<Vec<DirEntry>> {
+    let listing = std::fs::read_dir(folder).with_context(|| format!("list {}", folder.display()))?;
+    let mut children = listing.collect::<Result<Vec<_>, _>>().with_context(|| format!("list {}", folder.display()))?;
+    children.sort_by_key(DirEntry::file_name);
+    Ok(children)
 }
 
 /// The folder of the workspace.

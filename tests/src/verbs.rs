@@ -14,7 +14,7 @@ use kube::runtime::{WatchStreamExt, watcher};
 use kube::{Api, Client};
 use serde_json::{Value, json};
 
-pub use self::diagnose::diagnose;
+pub use self::diagnose::{diagnose, story};
 pub(crate) use self::diagnose::{hide_log, show_log};
 pub use crate::tools::{PATIENCE, unique_name};
 

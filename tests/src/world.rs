@@ -17,7 +17,7 @@ use crate::{
 };
 
 /// Longest wait for something that should be there in seconds: the machine may be slow, the suite runs in parallel.
-pub const SOON: Duration = Duration::from_secs(30);
+pub const SOON: Duration = Duration::from_mins(2);
 /// User of the private servers.
 pub const USER: &str = "robot";
 /// Password of the private servers.

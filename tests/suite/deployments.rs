@@ -16,3 +16,5 @@ mod kinds;
 mod objects;
 #[path = "deployments/templates.rs"]
 mod templates;
+#[path = "deployments/tired.rs"]
+mod tired;

@@ -20,3 +20,5 @@ mod health;
 mod pivot;
 #[path = "engine/quiet.rs"]
 mod quiet;
+#[path = "deployments/tired.rs"]
+mod tired;

@@ -11,15 +11,14 @@ use std::path::Path;
 use std::time::Duration;
 
 use kube::Client;
-use kube::api::{DynamicObject, Patch, PatchParams};
+use kube::api::DynamicObject;
 use published::Published;
 use rukpak_content::Limits;
 use rukpak_registry::Bundle;
-use rukpak_tests::process::{PLATFORM_ACCOUNT, PlatformOptions};
-use rukpak_tests::tools::{crate_folder, workspace_folder};
+use rukpak_tests::openshift::{self, CatalogSource, DEFAULT_CATALOG, cluster_operator, operator, platform_operator};
 use rukpak_tests::verbs::{self, Expected, Target};
 use rukpak_tests::world::{World, WorldOptions};
-use rukpak_tests::{CatalogServer, Documents, ImageBuilder, InstallOptions};
+use rukpak_tests::{Documents, ImageBuilder, PlatformOptions};
 use serde_json::{Value, json};
 
 /// The documentation's list, for 4.12.
@@ -122,34 +121,6 @@ fn documents(package: &str, versions: &[Version]) -> Vec<Value> {
     documents
 }
 
-/// The world with OpenShift's catalog, which has these packages.
-async fn world() -> World {
-    let mut install = InstallOptions::default();
-    let fixtures = crate_folder().join("fixtures/openshift");
-    install.files = vec![workspace_folder().join("manifests/install-platform.yaml")];
-    install.files.extend(["catalogsources.yaml", "clusteroperators.yaml"].map(|file| fixtures.join(file)));
-    install.accounts.push(PLATFORM_ACCOUNT.to_owned());
-    let world = World::start_with(WorldOptions { install, ..WorldOptions::default() }).await;
-    world.unwrap_or_else(|error| panic!("{error:#}"))
-}
-
-async fn publish(client: &Client, server: &CatalogServer) {
-    let (namespace, name) = ("openshift-marketplace", "redhat-operators");
-    let source = Target::namespaced("operators.coreos.com/v1alpha1", "CatalogSource", namespace, name);
-    for object in [
-        json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}}),
-        json!({"apiVersion": source.api_version, "kind": source.kind,
-               "metadata": {"name": name, "namespace": namespace}, "spec": {"sourceType": "grpc"}}),
-        json!({"apiVersion": "config.openshift.io/v1", "kind": "ClusterOperator",
-               "metadata": {"name": "platform-operators-aggregated"}, "spec": {}}),
-    ] {
-        verbs::create(client, &object).await.unwrap_or_else(|error| panic!("{error:#}"));
-    }
-    let ready = json!({"status": {"connectionState": {"address": server.address(), "lastObservedState": "READY"}}});
-    let api = source.api(client).await.expect("CatalogSources are served");
-    api.patch_status(name, &PatchParams::default(), &Patch::Merge(&ready)).await.expect("a status is taken");
-}
-
 /// What became of a PlatformOperator: nothing, or why it is not installed.
 fn verdict(operator: &DynamicObject) -> Option<Result<(), String>> {
     let installed = verbs::condition(operator, "Installed")?;
@@ -166,27 +137,26 @@ async fn the_documented_packages_of_the_corpus_are_installed_by_their_names() {
         eprintln!("ABSENT: no corpus in $CORPUS or ../shared/corpus; no published package was installed");
         return;
     };
-    let world = world().await;
+    let world = World::start_with(WorldOptions { install: openshift::manifests(), ..WorldOptions::default() }).await;
+    let world = world.unwrap_or_else(|error| panic!("{error:#}"));
     let client = world.admin().await;
     let packages = versions(&world, &corpus).await;
     assert!(packages.len() >= 4, "the corpus holds only {:?}", packages.keys());
     let all = packages.iter().flat_map(|(package, versions)| documents(package, versions));
-    let catalog = all.fold(Documents::default(), Documents::with);
-    let server = CatalogServer::start(catalog).expect("the catalog server starts");
-    publish(&client, &server).await;
+    let catalog = CatalogSource::new(DEFAULT_CATALOG);
+    catalog.put("corpus", all.fold(Documents::default(), Documents::with));
+    openshift::open(&client, &catalog).await;
     let platform = world.plane.start_platform(PlatformOptions::default()).await.expect("the manager starts");
     platform.wait_ready().await.unwrap_or_else(|error| panic!("{error:#}"));
 
-    let target = |name: &str| Target::cluster("platform.openshift.io/v1alpha1", "PlatformOperator", name);
     for package in packages.keys() {
-        let object = json!({"apiVersion": "platform.openshift.io/v1alpha1", "kind": "PlatformOperator",
-                            "metadata": {"name": package}, "spec": {"package": {"name": package}}});
+        let object = operator(package, json!({"package": {"name": package}}));
         verbs::create(&client, &object).await.unwrap_or_else(|error| panic!("{error:#}"));
     }
     let mut refusals = Vec::new();
     for (package, versions) in &packages {
         let decided = |object: Option<&DynamicObject>| object.is_some_and(|object| verdict(object).is_some());
-        let found = verbs::await_object(&client, &target(package), "an outcome", PATIENCE, decided).await;
+        let found = verbs::await_object(&client, &platform_operator(package), "an outcome", PATIENCE, decided).await;
         let operator = found.unwrap_or_else(|error| panic!("{error:#}")).expect("it exists");
         let version = operator.data["status"]["source"]["version"].as_str().unwrap_or_default().to_owned();
         match verdict(&operator).expect("it was decided") {
@@ -210,8 +180,8 @@ async fn the_documented_packages_of_the_corpus_are_installed_by_their_names() {
     );
     assert!(refusals.is_empty(), "refused: {refusals:?}");
     let whole = Expected::is_true("Available", "AsExpected").saying("All platform operators are in a successful state");
-    let aggregated = Target::cluster("config.openshift.io/v1", "ClusterOperator", "platform-operators-aggregated");
-    verbs::await_condition(&client, &aggregated, whole, PATIENCE).await.unwrap_or_else(|error| panic!("{error:#}"));
+    let said = verbs::await_condition(&client, &cluster_operator(), whole, PATIENCE).await;
+    said.unwrap_or_else(|error| panic!("{error:#}"));
 }
 
 /// Every object of the bundle exists.

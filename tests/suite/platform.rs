@@ -1,5 +1,5 @@
-//! PlatformOperators: OLM packages installed by name, reported, upgraded and removed. Each test is named after the line of
-//! OpenShift's end-to-end suite, or of our own list, that it covers.
+//! PlatformOperators: OLM packages installed by name, reported, upgraded and removed. Most tests share one world and meet nobody
+//! in it; those that change what a cluster has one of take turns in another.
 
 #[path = "platform/case.rs"]
 mod case;

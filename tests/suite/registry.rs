@@ -20,6 +20,8 @@ mod refusals;
 mod serving;
 #[path = "registry/survey.rs"]
 mod survey;
+#[path = "deployments/tired.rs"]
+mod tired;
 #[path = "registry/upgrade.rs"]
 mod upgrade;
 #[path = "registry/webhooks.rs"]

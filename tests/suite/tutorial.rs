@@ -6,17 +6,11 @@ mod page;
 
 use std::path::Path;
 
-use kube::api::{Patch, PatchParams};
 use page::{Page, shown};
-use rukpak_tests::catalog::{CatalogServer, Documents};
 use rukpak_tests::kubelet::Kubelet;
-use rukpak_tests::plane::install::InstallOptions;
-use rukpak_tests::process::{PLATFORM_ACCOUNT, PlatformOptions};
-use rukpak_tests::tools::workspace_folder;
-use rukpak_tests::verbs::Target;
+use rukpak_tests::openshift::{self, CatalogSource, DEFAULT_CATALOG};
 use rukpak_tests::world::{World, WorldOptions};
-use rukpak_tests::{ImageBuilder, fixtures, kubectl, verbs};
-use serde_json::json;
+use rukpak_tests::{Documents, ImageBuilder, PlatformOptions, fixtures, kubectl};
 
 /// What the page calls the registry.
 const REGISTRY: &str = "registry.example.com";
@@ -32,44 +26,15 @@ async fn pushed(world: &World, version: &str) -> String {
     world.registry.push("bundles/pump-operator", &tag, &image).await.expect("the registry takes it").reference
 }
 
-/// The manifests that PlatformOperators need, and OpenShift's and OLM's own kinds.
-fn manifests() -> InstallOptions {
-    let mut options = InstallOptions::default();
-    let fixtures = fixtures::folder("openshift").expect("there is such a fixture");
-    options.files = vec![workspace_folder().join("manifests/install-platform.yaml")];
-    options.files.extend(["catalogsources.yaml", "clusteroperators.yaml"].map(|file| fixtures.join(file)));
-    options.accounts.push(PLATFORM_ACCOUNT.to_owned());
-    options
-}
-
 #[tokio::test]
 async fn the_walk_through_of_platform_operators_is_true() {
-    let world = World::start_with(WorldOptions { install: manifests(), ..WorldOptions::default() }).await;
+    let world = World::start_with(WorldOptions { install: openshift::manifests(), ..WorldOptions::default() }).await;
     let world = world.unwrap_or_else(|error| panic!("{error:#}"));
     let client = world.admin().await;
     let (old, new) = (pushed(&world, "1.0.0").await, pushed(&world, "1.1.0").await);
-    let catalog = Documents::package("pump-operator", &[("1.0.0", &old), ("1.1.0", &new)]);
-    let server = CatalogServer::start(catalog).expect("the catalog server starts");
-    for object in [
-        json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "openshift-marketplace"}}),
-        json!({"apiVersion": "operators.coreos.com/v1alpha1", "kind": "CatalogSource",
-               "metadata": {"name": "redhat-operators", "namespace": "openshift-marketplace"},
-               "spec": {"sourceType": "grpc"}}),
-        json!({"apiVersion": "config.openshift.io/v1", "kind": "ClusterOperator",
-               "metadata": {"name": "platform-operators-aggregated"}, "spec": {}}),
-    ] {
-        verbs::create(&client, &object).await.unwrap_or_else(|error| panic!("{error:#}"));
-    }
-    let source = Target::namespaced(
-        "operators.coreos.com/v1alpha1",
-        "CatalogSource",
-        "openshift-marketplace",
-        "redhat-operators",
-    );
-    // As OLM does once it has a connection.
-    let ready = json!({"status": {"connectionState": {"address": server.address(), "lastObservedState": "READY"}}});
-    let api = source.api(&client).await.expect("CatalogSources are served");
-    api.patch_status(&source.name, &PatchParams::default(), &Patch::Merge(&ready)).await.expect("a status is taken");
+    let catalog = CatalogSource::new(DEFAULT_CATALOG);
+    catalog.put("pump-operator", Documents::package("pump-operator", &[("1.0.0", &old), ("1.1.0", &new)]));
+    openshift::open(&client, &catalog).await;
     let environment = vec![("RELEASE_VERSION".to_owned(), "4.12.0".to_owned())];
     let options = PlatformOptions { environment, ..PlatformOptions::default() };
     let platform = world.plane.start_platform(options).await.unwrap_or_else(|error| panic!("{error:#}"));

@@ -1,6 +1,7 @@
 //! The bundle for a request. Pure.
 
 use std::cmp::Ordering;
+use std::collections::HashSet;
 
 use crate::{Bundle, Channel, Package, Range, graph};
 
@@ -125,8 +126,9 @@ fn head<'a>(package: &'a Package, channel: &Channel) -> Result<&'a Bundle, Error
 }
 
 fn highest<'a>(package: &'a Package, channel: Option<&Channel>, range: Option<&Range>) -> Result<&'a Bundle, Error> {
-    let is_asked =
-        |bundle: &&Bundle| channel.is_none_or(|channel| channel.entries.iter().any(|entry| entry.name == bundle.name));
+    let entries: Option<HashSet<&str>> =
+        channel.map(|channel| channel.entries.iter().map(|entry| entry.name.as_str()).collect());
+    let is_asked = |bundle: &&Bundle| entries.as_ref().is_none_or(|names| names.contains(bundle.name.as_str()));
     let fits = |bundle: &&Bundle| is_in(bundle, range);
     let candidates = || package.bundles.values().filter(is_asked);
     let installable = candidates().filter(|bundle| bundle.image.is_some()).filter(fits);

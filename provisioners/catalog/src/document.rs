@@ -20,10 +20,19 @@ mod sieve;
 mod tests;
 mod typed;
 
+pub(crate) use fields::{check_name, excerpt};
+pub(crate) use properties::MAX_CONSTRAINT;
 use root::{Root, RootSeed};
 
 /// Items of one list that is kept: entries, properties, images, skips. One more is refused.
 pub const MAX_ITEMS: usize = 20_000;
+
+/// Bytes of a name, a version or the name of an image. A longer one is refused: it would end up in an object's status, which
+/// could never be written then.
+///
+/// Names of bundles become names of objects (253 bytes), registries take names of images of some 520 with tag and digest, and the
+/// longest in published catalogs have 111 and 160.
+pub const MAX_NAME: usize = 1024;
 
 /// A document, by its schema.
 #[derive(Clone, Debug, PartialEq)]
@@ -122,6 +131,16 @@ pub enum Error {
         key: String,
         /// What stands there.
         found: String,
+    },
+    /// `schema`, `package` or `name` is too long.
+    #[error("expected value for key {key:?} to have at most {MAX_NAME} bytes, got {length}: {start}")]
+    TooLong {
+        /// As written.
+        key: String,
+        /// How many bytes it has.
+        length: usize,
+        /// How it begins.
+        start: String,
     },
     /// There is no schema, or an empty one.
     #[error("object '{0}' is missing root schema field: every object of a catalog has one, such as olm.bundle")]

@@ -10,7 +10,7 @@ mod steps;
 mod tests;
 
 pub use picture::mermaid;
-pub use steps::{successor, upgrade_path};
+pub use steps::{followed, successor, upgrade_path};
 
 /// What is installed, and is to be upgraded.
 #[derive(Clone, Copy, Debug)]

@@ -6,8 +6,10 @@ use std::collections::BTreeMap;
 use crate::{Range, Version};
 
 mod build;
+pub(crate) mod weight;
 
 pub use build::Builder;
+pub use weight::MAX_KEPT_BYTES;
 
 /// Packages by name.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -10,10 +10,11 @@ use std::sync::Arc;
 
 use rukpak_content::{LimitExceeded, Limits};
 use rukpak_plain::yaml;
+pub use rukpak_plain::yaml::Place;
 
 use crate::Catalog;
 use crate::document::{self, Document};
-use crate::model::Builder;
+use crate::model::{Builder, MAX_KEPT_BYTES};
 
 mod files;
 mod folder;
@@ -30,6 +31,38 @@ pub const MAX_BYTES: u64 = 1 << 30;
 
 /// Documents of one catalog: some twenty times those of the largest that is published.
 pub const MAX_DOCUMENTS: u64 = 200_000;
+
+/// A document, and where it stands.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Located {
+    /// Where. The file is named relative to the catalog's folder; a stream by the name that it was given.
+    pub place: Place,
+    /// The document.
+    pub document: Document,
+}
+
+/// What there is in a folder beside documents.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Files {
+    /// How many files were read.
+    pub read: usize,
+    /// How many files and folders `.indexignore` leaves out. What lies in such a folder does not count.
+    pub left_out: usize,
+    /// The first [`MAX_NAMED`] of them by name; a folder ends with a slash.
+    pub left_out_names: Vec<String>,
+}
+
+/// The documents of a catalog, in no order.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Documents {
+    /// All of them.
+    pub documents: Vec<Located>,
+    /// The files that they come from.
+    pub files: Files,
+}
+
+/// Files that are named of those that are left out: there may be as many as a folder may hold.
+pub const MAX_NAMED: usize = 20;
 
 /// Why a catalog cannot be read. Names the file and the place in it.
 #[derive(Debug, thiserror::Error)]
@@ -104,7 +137,7 @@ pub enum Error {
     TooMuch {
         /// Where it became too much.
         path: String,
-        /// [`MAX_BYTES`] or [`MAX_DOCUMENTS`].
+        /// [`MAX_BYTES`], [`MAX_DOCUMENTS`] or [`MAX_KEPT_BYTES`].
         maximum: u64,
         /// Of what.
         what: &'static str,
@@ -120,11 +153,11 @@ pub enum Error {
 }
 
 /// Reads every file of the folder that `.indexignore` does not leave out, whatever its name, several at a time, and hands
-/// the documents to `visit` in no order. Blocks.
+/// the documents to `visit` in no order. Gives what there is beside them. Blocks.
 ///
 /// Of several errors the one in the first file by name is returned. A link is followed to a file in the folder, and each
 /// file is read once; one that leads out of the folder is refused.
-pub fn folder(root: &Path, limits: &Limits, visit: &mut dyn FnMut(Document)) -> Result<(), Error> {
+pub fn folder(root: &Path, limits: &Limits, visit: &mut dyn FnMut(Located)) -> Result<Files, Error> {
     folder::read(root, limits, visit)
 }
 
@@ -135,7 +168,7 @@ pub fn stream(
     name: &str,
     body: &mut dyn std::io::Read,
     limits: &Limits,
-    visit: &mut dyn FnMut(Document),
+    visit: &mut dyn FnMut(Located),
 ) -> Result<(), Error> {
     stream::read(&Arc::from(name), body, limits, &stream::Totals::default(), visit)
 }
@@ -145,18 +178,35 @@ pub fn stream(
 /// A folder without any package gives an empty catalog, unless there are templates in it.
 pub fn catalog(root: &Path, limits: &Limits) -> Result<Catalog, Error> {
     let mut builder = Builder::default();
-    folder(root, limits, &mut |document| builder.add(document))?;
+    folder(root, limits, &mut |located| builder.add(located.document))?;
     finish(builder, || root.display().to_string())
 }
 
 /// The catalog in a stream. Blocks. `name` stands in messages.
 pub fn catalog_of_stream(name: &str, body: &mut dyn std::io::Read, limits: &Limits) -> Result<Catalog, Error> {
     let mut builder = Builder::default();
-    stream(name, body, limits, &mut |document| builder.add(document))?;
+    stream(name, body, limits, &mut |located| builder.add(located.document))?;
     finish(builder, || name.to_owned())
 }
 
+/// The documents in a folder, as [`crate::validate`] wants them. Blocks.
+pub fn documents(root: &Path, limits: &Limits) -> Result<Documents, Error> {
+    let mut documents = Vec::new();
+    let files = folder(root, limits, &mut |located| documents.push(located))?;
+    Ok(Documents { documents, files })
+}
+
+/// The documents in a stream. Blocks. `name` stands in messages.
+pub fn documents_of_stream(name: &str, body: &mut dyn std::io::Read, limits: &Limits) -> Result<Documents, Error> {
+    let mut documents = Vec::new();
+    stream(name, body, limits, &mut |located| documents.push(located))?;
+    Ok(Documents { documents, files: Files { read: 1, ..Files::default() } })
+}
+
 fn finish(builder: Builder, path: impl FnOnce() -> String) -> Result<Catalog, Error> {
+    if builder.is_full() {
+        return Err(Error::TooMuch { path: path(), maximum: MAX_KEPT_BYTES, what: "bytes of memory" });
+    }
     match builder.finish() {
         (catalog, Some(schema)) if catalog.packages.is_empty() => Err(Error::Template { path: path(), schema }),
         (catalog, _) => Ok(catalog),

@@ -5,6 +5,7 @@
 //! ClusterServiceVersion is a string in it.
 
 mod call;
+mod codec;
 mod csv;
 mod error;
 mod facts;
@@ -20,14 +21,14 @@ use crate::{Catalog, Package};
 use call::Calls;
 pub use error::{Class, Error, Refusal};
 
-/// The largest message that is read: 32 MiB. gRPC's own bound of 4 MiB is too small for ClusterServiceVersions that come as JSON.
+/// The largest message that is read: 32 MiB. gRPC's own bound of 4 MiB is too small for ClusterServiceVersions that come as JSON, and
+/// a bundle whose manifests lie in the catalog comes with all of them: 20 definitions of 600 KiB are not unheard of. Lists in it have at
+/// most [`MAX_ITEMS`](crate::document::MAX_ITEMS) items each, so that it does not grow by being read.
 pub const MESSAGE_BYTES: usize = 32 * 1024 * 1024;
 /// The most messages of one `ListBundles`. The largest known catalogs send some 25,000.
 pub const MESSAGES: u64 = 1_000_000;
 /// The most bytes of one `ListBundles`, 4 GiB: bundles whose manifests lie in the catalog are sent with them, once for each channel.
 pub const STREAM_BYTES: u64 = 4 * 1024 * 1024 * 1024;
-/// The most bytes of one `ListBundles` without manifests, which is what may be kept: 512 MiB.
-pub const KEPT_BYTES: u64 = 512 * 1024 * 1024;
 
 /// Room for messages under way. With HTTP/2's 64 KiB a stream waits for its reader at every turn.
 const WINDOW_BYTES: u32 = 1024 * 1024;
@@ -115,11 +116,6 @@ impl Client {
     /// Entries of channels are in the order of their names, because the server sends them in none.
     pub async fn catalog(&self) -> Result<Catalog, Error> {
         self.calls().list_bundles().await
-    }
-
-    /// The names of all packages, in the order of the server.
-    pub async fn package_names(&self) -> Result<Vec<String>, Error> {
-        self.calls().list_packages().await
     }
 
     /// What the catalog states about a package beside its bundles. One call.

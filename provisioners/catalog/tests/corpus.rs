@@ -9,6 +9,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use rukpak_catalog::document::Document;
+use rukpak_catalog::read::Located;
 use rukpak_catalog::validate::validate;
 use rukpak_catalog::{Catalog, read};
 use rukpak_content::Limits;
@@ -108,16 +109,14 @@ fn corpus() -> Option<PathBuf> {
     corpus.into_iter().flatten().map(|path| path.join("fbc")).find(|path| path.is_dir())
 }
 
-fn documents(path: &Path) -> Result<Vec<Document>, read::Error> {
-    let mut documents = Vec::new();
+fn documents(path: &Path) -> Result<Vec<Located>, read::Error> {
     let limits = Limits::default();
-    let mut visit = |document| documents.push(document);
-    if path.is_dir() {
-        read::folder(path, &limits, &mut visit)?;
+    let read = if path.is_dir() {
+        read::documents(path, &limits)?
     } else {
-        read::stream(&name(path), &mut open(path)?, &limits, &mut visit)?;
-    }
-    Ok(documents)
+        read::documents_of_stream(&name(path), &mut open(path)?, &limits)?
+    };
+    Ok(read.documents)
 }
 
 fn catalog(path: &Path) -> Result<Catalog, read::Error> {
@@ -150,7 +149,7 @@ fn check(path: &Path, expected: Expected, report: &mut Report) -> Result<(), rea
     if !is_as_expected {
         report.unexplained.push(format!("{}: {findings:#?}", path.display()));
     }
-    for document in &documents {
+    for Located { document, .. } in &documents {
         let schema = match document {
             Document::Package { .. } => "olm.package",
             Document::Channel { .. } => "olm.channel",

@@ -3,6 +3,7 @@
 mod catalog;
 mod cluster;
 mod limits;
+mod namespace;
 mod trust;
 
 use std::ffi::OsString;
@@ -11,10 +12,8 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use rukpak_content::Limits;
 
 use crate::format::Format;
-pub use catalog::{
-    AnswerForm, CatalogCommand, GraphArgs, ListArgs, PlaceArgs, ShowArgs, StatusArgs, ValidateCatalogArgs,
-};
-pub use cluster::{ContentArgs, RunArgs, ServiceArgs};
+pub use catalog::{AnswerForm, CatalogCommand, GraphArgs, ListArgs, PlaceArgs, ShowArgs, ValidateCatalogArgs};
+pub use cluster::{ClusterArgs, ContentArgs, RunArgs, ServiceArgs, StatusArgs};
 use limits::LimitArgs;
 pub use trust::TrustArgs;
 
@@ -121,10 +120,10 @@ impl SourceArgs {
 #[command(next_help_heading = "Rendering of registry+v1 bundles")]
 pub struct RegistryArgs {
     /// Namespace of the operator [default: the one the bundle suggests, else <package>-system]
-    #[arg(long, value_name = "NAMESPACE")]
+    #[arg(long, value_name = "NAMESPACE", value_parser = namespace::parse)]
     pub install_namespace: Option<String>,
     /// Namespaces that the operator watches, separated by commas; empty means all; may be repeated [default: all]
-    #[arg(long, value_name = "NAMESPACES", value_delimiter = ',')]
+    #[arg(long, value_name = "NAMESPACES", value_delimiter = ',', value_parser = namespace::parse_or_all)]
     pub target_namespaces: Option<Vec<String>>,
     /// Who makes the certificates of webhooks [default: self]
     #[arg(long, value_name = "PROVIDER")]

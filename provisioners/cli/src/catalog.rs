@@ -16,6 +16,7 @@ mod show;
 mod validate;
 
 use rukpak_catalog::Package;
+use rukpak_catalog::validate::Finding;
 
 use crate::args::CatalogCommand;
 use crate::exit::Exit;
@@ -57,11 +58,9 @@ fn none(opened: &Opened, why: &str) -> Exit {
     Exit::No
 }
 
-/// A warning for each channel whose graph is broken.
-fn warn_of_graphs<'a>(channels: impl IntoIterator<Item = &'a rukpak_catalog::Channel>) {
-    for channel in channels {
-        if let Err(error) = rukpak_catalog::graph::check(channel) {
-            talk(&format!("warning: channel {:?}: {}", channel.name, one_line(&error.to_string())));
-        }
+/// Warns of what is broken, in the words of `catalog validate`.
+fn warn_of(findings: &[Finding]) {
+    for finding in findings {
+        talk(&format!("warning: {}", one_line(&finding.message)));
     }
 }

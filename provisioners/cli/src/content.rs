@@ -76,7 +76,7 @@ async fn show(arguments: &ContentArgs) -> Result<Exit, Error> {
     if let Some(folder) = &arguments.extract {
         check_empty(folder)?;
     }
-    let cluster = Cluster::connect().await?;
+    let cluster = Cluster::connect(&arguments.cluster).await?;
     let bundle = cluster.bundle(&arguments.bundle).await?;
     let url = bundle.status.and_then(|status| status.content_url).filter(|url| !url.is_empty()).ok_or(Error::NoUrl)?;
     // Its host is a name that only the cluster knows.

@@ -1,5 +1,6 @@
 //! A tree of files to objects, findings and warnings.
 
+mod builtin;
 mod plain;
 mod registry;
 
@@ -36,6 +37,7 @@ pub fn examine(tree: &BundleTree, format: Format, purpose: Purpose<'_>, limits: 
         Format::Plain => plain::examine(tree, limits),
         Format::Registry => registry::examine(tree, purpose, limits),
     };
+    examined.warnings.extend(builtin::warnings(&examined.objects));
     let mut dropped = Vec::new();
     for object in &mut examined.objects {
         *object = object.without_server_fields(&mut dropped);

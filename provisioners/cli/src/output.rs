@@ -26,13 +26,21 @@ pub fn talk(text: &str) {
     let _ = writeln!(io::stderr(), "{text}");
 }
 
-/// An error with all its causes, joined with `: `.
+/// A number of objects, in words.
+pub fn counted(objects: usize) -> String {
+    if objects == 1 { "1 object".to_owned() } else { format!("{objects} objects") }
+}
+
+/// An error with all its causes, joined with `: `. A cause that the error before it has told already is not told again.
 pub fn chain(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut source = error.source();
     while let Some(cause) = source {
-        text.push_str(": ");
-        text.push_str(&cause.to_string());
+        let told = cause.to_string();
+        if !text.ends_with(&told) {
+            text.push_str(": ");
+            text.push_str(&told);
+        }
         source = cause.source();
     }
     text
@@ -68,6 +76,26 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
+
+    #[derive(Debug, thiserror::Error)]
+    #[error("{0}")]
+    struct Cause(&'static str, #[source] Option<Box<Cause>>);
+
+    #[test]
+    fn causes_are_told_once() {
+        let chained = |texts: &[&'static str]| {
+            let error = texts.iter().rev().fold(None, |source, text| Some(Box::new(Cause(text, source))));
+            chain(&*error.unwrap())
+        };
+        assert_eq!(chained(&["a", "b", "c"]), "a: b: c");
+        assert_eq!(chained(&["read f: no such file", "f: no such file", "no such file"]), "read f: no such file");
+        assert_eq!(chained(&["a: b", "b", "c"]), "a: b: c");
+    }
+
+    #[test]
+    fn one_object_is_one() {
+        assert_eq!([0, 1, 2].map(counted), ["0 objects", "1 object", "2 objects"]);
+    }
 
     /// Text that other readers of YAML take for something else, and text that is hard to write.
     const TEXTS: &[&str] = &[

@@ -4,7 +4,7 @@ use crate::args::{CertProvider, ObjectForm, RenderArgs};
 use crate::examine::{Purpose, examine};
 use crate::exit::Exit;
 use crate::format::{Detected, Format};
-use crate::output::{chain, data, json, talk, yaml};
+use crate::output::{chain, counted, data, json, talk, yaml};
 use crate::source::{self, Content};
 
 /// Prints the objects that a bundle installs. A bundle that is refused gives none.
@@ -38,7 +38,7 @@ pub async fn run(arguments: &RenderArgs) -> Exit {
         talk(&format!("{}: refused: a {format} bundle ({why})", content.from));
         return Exit::No;
     }
-    talk(&format!("{}: {} objects of a {format} bundle ({why})", content.from, examined.objects.len()));
+    talk(&format!("{}: {} of a {format} bundle ({why})", content.from, counted(examined.objects.len())));
     let has_secrets =
         examined.objects.iter().any(|object| object.annotation(rukpak_registry::render::CA_ANNOTATION).is_some());
     if has_secrets && flags.cert_provider.is_none_or(|provider| provider == CertProvider::Own) {

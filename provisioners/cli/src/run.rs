@@ -2,14 +2,19 @@
 //!
 //! Everything that can go wrong beforehand is looked at before anything is applied.
 
+mod taken;
+
 use std::collections::BTreeMap;
 
+use kube::ResourceExt as _;
+use rukpak_crds::names::{CLASS_PLAIN, CLASS_REGISTRY};
 use rukpak_crds::source::UploadSource;
 use rukpak_crds::{BundleDeployment, BundleDeploymentSpec, BundleSource, BundleSpec, BundleTemplate, TemplateMetadata};
 
 use crate::args::RunArgs;
-use crate::cluster::{self, Cluster};
+use crate::cluster::{self, Cluster, Wanted};
 use crate::exit::Exit;
+use crate::format::Format;
 use crate::output::{chain, data, talk};
 use crate::service::{self, Service, Uploaded};
 use crate::source;
@@ -18,12 +23,18 @@ use crate::source::pack::{self, Packed};
 /// So much of the digest is a label, which may have 63 characters.
 const DIGEST_LENGTH: usize = 32;
 
+/// So often somebody else may write what is about to be applied: a status is written, too.
+const ATTEMPTS: usize = 20;
+
 /// Why a folder is not on the cluster. Print the whole chain.
 #[derive(Debug, thiserror::Error)]
 enum Error {
     /// It cannot be packed.
     #[error(transparent)]
     Pack(#[from] source::Error),
+    /// The name is in use.
+    #[error(transparent)]
+    Taken(#[from] taken::Error),
     /// The API server.
     #[error(transparent)]
     Cluster(#[from] cluster::Error),
@@ -36,6 +47,7 @@ impl Error {
     fn is_refusal(&self) -> bool {
         match self {
             Self::Pack(source) => source.is_refusal(),
+            Self::Taken(_) => true,
             Self::Cluster(source) => source.is_refusal(),
             Self::Service(source) => source.is_refusal(),
         }
@@ -59,20 +71,51 @@ async fn install(arguments: &RunArgs) -> Result<Exit, Error> {
     for remark in &packed.remarks {
         talk(&format!("warning: {remark}"));
     }
-    let cluster = Cluster::connect().await?;
+    let cluster = Cluster::connect(&arguments.cluster).await?;
     let service = Service::connect(&cluster, &arguments.service).await?;
     let labels = labels(name, &packed);
-    let deployment = deployment(arguments, labels.clone());
-    cluster.apply(&deployment).await?;
+    let deployment = deployment(arguments, bundle_class(arguments, &packed), labels.clone());
+    let applied = apply(&cluster, &deployment).await?;
     let exit = say(&format!("bundledeployment.core.rukpak.io {name:?} applied"));
-    let spec = &deployment.spec.template.spec;
-    let bundle = cluster.generated(name, &labels, spec, arguments.timeout()).await?;
+    let wanted = Wanted { deployment: &applied, labels: &labels, spec: &deployment.spec.template.spec };
+    let bundle = cluster.generated(&wanted, arguments.timeout()).await?;
     let uploaded = service.upload(&bundle, packed).await?;
     let exit_then = say(&match uploaded {
         Uploaded::New => format!("successfully uploaded bundle content for {bundle:?}"),
         Uploaded::Known => format!("bundle {bundle:?} is already up-to-date"),
     });
     Ok(if exit == Exit::Yes { exit_then } else { exit })
+}
+
+/// Applies it, unless the name is taken: beside another source an upload would make the BundleDeployment invalid.
+async fn apply(cluster: &Cluster, deployment: &BundleDeployment) -> Result<BundleDeployment, Error> {
+    let name = deployment.name_any();
+    for _ in 0..ATTEMPTS {
+        let existing = cluster.deployment(&name).await?;
+        if let Some(existing) = &existing {
+            taken::check(existing, &deployment.spec.provisioner_class_name)?;
+        }
+        if let Some(applied) = cluster.apply(deployment, existing.as_ref()).await? {
+            return Ok(applied);
+        }
+    }
+    Err(cluster::Error::Busy(name).into())
+}
+
+/// The class that was asked for, else that of the format.
+fn bundle_class<'a>(arguments: &'a RunArgs, packed: &Packed) -> &'a str {
+    let of_format = match packed.detected.format {
+        Format::Plain => CLASS_PLAIN,
+        Format::Registry => CLASS_REGISTRY,
+    };
+    let class = arguments.bundle_provisioner_class.as_deref().unwrap_or(of_format);
+    let what = format!("a {} bundle ({})", packed.detected.format, packed.detected.why);
+    if class != of_format && [CLASS_PLAIN, CLASS_REGISTRY].contains(&class) {
+        talk(&format!("warning: {what}, which is for class {of_format}: class {class} reads it otherwise"));
+    } else if class == CLASS_REGISTRY {
+        talk(&format!("{what}: class {class}"));
+    }
+    class
 }
 
 fn say(line: &str) -> Exit {
@@ -86,10 +129,10 @@ fn labels(name: &str, packed: &Packed) -> BTreeMap<String, String> {
     BTreeMap::from([("app".to_owned(), name.to_owned()), ("bundleDigest".to_owned(), digest)])
 }
 
-fn deployment(arguments: &RunArgs, labels: BTreeMap<String, String>) -> BundleDeployment {
+fn deployment(arguments: &RunArgs, class: &str, labels: BTreeMap<String, String>) -> BundleDeployment {
     let source =
         BundleSource { type_: "upload".to_owned(), upload: Some(UploadSource::default()), ..BundleSource::default() };
-    let spec = BundleSpec { provisioner_class_name: arguments.bundle_provisioner_class.clone(), source };
+    let spec = BundleSpec { provisioner_class_name: class.to_owned(), source };
     let metadata = Some(TemplateMetadata { labels: Some(labels), ..TemplateMetadata::default() });
     let spec = BundleDeploymentSpec {
         provisioner_class_name: arguments.bundle_deployment_provisioner_class.clone(),

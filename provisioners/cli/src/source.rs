@@ -12,13 +12,15 @@ use std::path::{Path, PathBuf};
 
 use bytes::Bytes;
 use rukpak_content::{BundleTree, Limits, Node, RelativePath, Tree as _};
-use rukpak_source::{Stage, stage};
+use rukpak_source::{Stage, stage, tarball};
 
 use crate::args::SourceArgs;
 use crate::registries;
 
+/// The folder that is only in registry+v1 bundles.
+const METADATA: &str = "metadata";
 /// The folders that the formats look at.
-const CONTENT: [&str; 2] = ["manifests", "metadata"];
+const CONTENT: [&str; 2] = ["manifests", METADATA];
 /// Endings of archives: a name with one of them is never taken for an image.
 const ARCHIVES: [&str; 5] = [".tar", ".tar.gz", ".tgz", ".tar.zst", ".tzst"];
 
@@ -64,10 +66,18 @@ pub enum Error {
         /// Why.
         source: io::Error,
     },
-    /// The content is refused, or the archive is damaged.
+    /// The content is refused, or the file is damaged or no archive.
+    #[error("{path}")]
+    File {
+        /// The archive.
+        path: String,
+        /// Why.
+        source: tarball::Error,
+    },
+    /// The content is refused.
     #[error("{path}")]
     Archive {
-        /// The folder or archive.
+        /// The folder.
         path: String,
         /// Why.
         source: rukpak_source::archive::Error,
@@ -81,7 +91,9 @@ impl Error {
     /// Whether the bundle was read and refused; else it could not be found out.
     pub fn is_refusal(&self) -> bool {
         match self {
-            Self::Archive { source, .. } => is_refusal(source),
+            Self::Archive { source, .. } | Self::File { source: tarball::Error::Archive(source), .. } => {
+                is_refusal(source)
+            }
             Self::Image { source, .. } => match source.as_ref() {
                 rukpak_source::image::Error::Layer { source, .. } => is_refusal(source),
                 _ => false,

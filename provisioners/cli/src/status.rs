@@ -9,7 +9,7 @@ use rukpak_crds::platform_operator::{DEPRECATED, INSTALL_PENDING, Summary, UPGRA
 use rukpak_crds::{Condition, ConditionStatus, Conditions as _, PlatformOperator, condition};
 use serde::Serialize;
 
-use crate::args::{AnswerForm, StatusArgs};
+use crate::args::{AnswerForm, ClusterArgs, StatusArgs};
 use crate::cluster::{self, Cluster};
 use crate::exit::Exit;
 use crate::output::{chain, data, pretty, talk};
@@ -58,7 +58,7 @@ struct Note<'a> {
 
 /// Asks the cluster.
 pub async fn run(arguments: &StatusArgs) -> Exit {
-    match operators().await {
+    match operators(&arguments.cluster).await {
         Ok(Some(operators)) => print(arguments.output, &operators),
         Ok(None) => {
             talk(
@@ -75,8 +75,8 @@ pub async fn run(arguments: &StatusArgs) -> Exit {
 }
 
 /// `None` if there is no such kind.
-async fn operators() -> Result<Option<Vec<PlatformOperator>>, cluster::Error> {
-    let mut operators = match Cluster::connect().await?.platform_operators().await {
+async fn operators(flags: &ClusterArgs) -> Result<Option<Vec<PlatformOperator>>, cluster::Error> {
+    let mut operators = match Cluster::connect(flags).await?.platform_operators().await {
         // Only the kind itself can be missing: a list of nothing is empty.
         Err(cluster::Error::Refused(status)) if status.code == 404 => return Ok(None),
         operators => operators?,

@@ -9,7 +9,7 @@ use crate::examine::{Examined, Purpose, examine};
 use crate::exit::Exit;
 use crate::finding::Finding;
 use crate::format::Detected;
-use crate::output::{chain, data, talk};
+use crate::output::{chain, counted, data, talk};
 use crate::render::{detect, failed};
 use crate::source::{self, Content};
 
@@ -39,7 +39,7 @@ pub async fn run(arguments: &ValidateArgs) -> Exit {
     let Examined { objects, findings, warnings: more } = examine(&tree, format, Purpose::Validate, &limits);
     warnings.extend(more);
     let verdict = match findings.len() {
-        0 => format!("valid, {} objects", objects.len()),
+        0 => format!("valid, {}", counted(objects.len())),
         1 => "1 finding".to_owned(),
         count => format!("{count} findings"),
     };

@@ -3,6 +3,7 @@
 mod address;
 mod feature_gates;
 mod limits;
+mod shared;
 
 use std::fs;
 use std::path::PathBuf;
@@ -15,21 +16,26 @@ use rukpak_content::Limits;
 use limits::LimitArgs;
 
 use crate::format::Certificates;
+use crate::run::LEASE;
 
 pub use address::{Address, AddressError};
 pub use feature_gates::{FeatureGates, FeatureGatesError};
+pub use shared::{LeaderElection, LogFormat, Logging, Registries, Shared};
+pub(crate) use shared::{SharedArgs, leader_elect_help};
 
 /// Where Kubernetes tells a Pod its namespace.
 const NAMESPACE_FILE: &str = "/var/run/secrets/kubernetes.io/serviceaccount/namespace";
 const DEFAULT_NAMESPACE: &str = "rukpak-system";
+const SOURCE_CA_FILE: &str =
+    "CA certificates (PEM) for registries, git servers and web servers, beside the system's; may be repeated";
 
 /// What the process is to do, read from the flags.
 #[derive(Clone, Debug)]
 pub struct Options {
+    /// What the other program is told too.
+    pub shared: Shared,
     /// Where `/metrics` is served.
     pub http_address: Address,
-    /// Where `/healthz` and `/readyz` are served.
-    pub probe_address: Address,
     /// Base URL of the content service, as clients in the cluster reach it.
     pub external_url: String,
     /// Where content is served and uploads are taken, over HTTPS.
@@ -40,12 +46,6 @@ pub struct Options {
     pub content_certificate_secret: String,
     /// How long a certificate of the content service lives that we make.
     pub content_certificate_lifetime: Duration,
-    /// CA certificates for registries and git servers, beside the system's.
-    pub source_ca_files: Vec<PathBuf>,
-    /// Mirrors of registries, as `registries.conf`.
-    pub registries_conf: Option<PathBuf>,
-    /// Registries that are spoken to without TLS.
-    pub plain_http_registries: Vec<String>,
     /// Who makes the certificates that webhooks of bundles serve with.
     pub bundle_certificates: Certificates,
     /// How long a certificate lives that we make for a bundle.
@@ -54,8 +54,6 @@ pub struct Options {
     pub strict_crd_upgrades: bool,
     /// Where Secrets are read, and where objects without a namespace go.
     pub system_namespace: String,
-    /// `None`: this process is the only one that writes.
-    pub leader_election: Option<LeaderElection>,
     /// Root of the content store.
     pub storage_dir: PathBuf,
     /// Where uploads are kept.
@@ -70,21 +68,6 @@ pub struct Options {
     pub concurrency: usize,
     /// Writes to the API server that are under way at once. At least 1.
     pub requests_in_flight: usize,
-    /// How log lines are written.
-    pub log_format: LogFormat,
-    /// Which log lines are written, as `tracing_subscriber::EnvFilter` reads it.
-    pub log_filter: String,
-}
-
-/// Times of leader election, with the meaning they have in Kubernetes' own components.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct LeaderElection {
-    /// A leader that was not heard of for so long is replaced.
-    pub lease_duration: Duration,
-    /// A leader that could not renew for so long stops writing.
-    pub renew_deadline: Duration,
-    /// The time between two attempts.
-    pub retry_period: Duration,
 }
 
 /// Who keeps the Secret with the content service's certificate.
@@ -98,18 +81,11 @@ pub enum ContentCertificates {
     External,
 }
 
-/// How log lines are written.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum LogFormat {
-    /// One JSON object a line.
-    Json,
-    /// For people.
-    Text,
-}
-
 /// Unpacks Bundles and installs BundleDeployments.
 #[derive(Parser, Debug)]
 #[command(name = "rukpak-controller", version, max_term_width = 120)]
+#[command(mut_arg("leader_elect", |flag| flag.help(leader_elect_help(LEASE))))]
+#[command(mut_arg("source_ca_file", |flag| flag.help(SOURCE_CA_FILE)))]
 struct Args {
     /// Address for /metrics: host:port, :port, or 0 for none
     #[arg(long, value_name = "ADDRESS", default_value = ":8080")]
@@ -135,36 +111,12 @@ struct Args {
     /// Accepted and unused: content is read where it lies
     #[arg(long, value_name = "FILE")]
     bundle_ca_file: Option<PathBuf>,
-    /// Mirrors of registries, a file in the form of registries.conf (version 2)
-    #[arg(long, value_name = "FILE")]
-    registries_conf: Option<PathBuf>,
-    /// CA certificates (PEM) for registries, git servers and web servers, beside the system's; may be repeated
-    #[arg(long, value_name = "FILE")]
-    source_ca_file: Vec<PathBuf>,
-    /// Registry (host or host:port) to speak to without TLS; credentials go to it in the clear; may be repeated
-    #[arg(long, value_name = "REGISTRY")]
-    plain_http_registry: Vec<String>,
-    /// Address for /healthz and /readyz: host:port, :port, or 0 for none
-    #[arg(long, value_name = "ADDRESS", default_value = ":8081")]
-    health_probe_bind_address: Address,
     /// Namespace of Secrets, and of objects that name none [default: the Pod's namespace, else rukpak-system]
     #[arg(long, value_name = "NAMESPACE", default_value = "", hide_default_value = true)]
     system_namespace: String,
     /// Accepted and unused: images are pulled by this process, no unpack Pod is started
     #[arg(long, value_name = "IMAGE", default_value = "", hide_default_value = true)]
     unpack_image: String,
-    /// Write only while holding the Lease core.rukpak.io in the system namespace
-    #[arg(long, num_args = 0..=1, require_equals = true, default_value_t = false, default_missing_value = "true", action = ArgAction::Set)]
-    leader_elect: bool,
-    /// A leader that was not heard of for so long is replaced
-    #[arg(long, value_name = "DURATION", default_value = "15s", value_parser = duration)]
-    leader_elect_lease_duration: Duration,
-    /// A leader that could not renew for so long stops writing
-    #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = duration)]
-    leader_elect_renew_deadline: Duration,
-    /// Time between two attempts to become or stay leader
-    #[arg(long, value_name = "DURATION", default_value = "2s", value_parser = duration)]
-    leader_elect_retry_period: Duration,
     /// Folder of the content store
     #[arg(long, value_name = "DIR", default_value = "/var/cache/bundles")]
     provisioner_storage_dir: PathBuf,
@@ -192,12 +144,6 @@ struct Args {
     /// Writes to the API server that are under way at once
     #[arg(long, value_name = "COUNT", default_value_t = 16, value_parser = count)]
     requests_in_flight: usize,
-    /// Form of log lines [default: text on a terminal, else json]
-    #[arg(long, value_name = "FORMAT")]
-    log_format: Option<LogFormat>,
-    /// Least level of log lines (error, warn, info, debug, trace), or directives such as info,rukpak_controller=debug
-    #[arg(long, alias = "zap-log-level", value_name = "LEVEL", default_value = "info")]
-    log_level: String,
     /// Accepted and unused: flags of upstream's logger
     #[arg(long = "zap-devel", hide = true, num_args = 0..=1, require_equals = true, default_missing_value = "true")]
     _zap_devel: Option<bool>,
@@ -207,6 +153,8 @@ struct Args {
     _zap_stacktrace_level: Option<String>,
     #[arg(long = "zap-time-encoding", hide = true)]
     _zap_time_encoding: Option<String>,
+    #[command(flatten)]
+    shared: SharedArgs,
     #[command(flatten)]
     limits: LimitArgs,
 }
@@ -220,27 +168,18 @@ impl Options {
 
 impl From<Args> for Options {
     fn from(args: Args) -> Self {
-        let leader_election = args.leader_elect.then_some(LeaderElection {
-            lease_duration: args.leader_elect_lease_duration,
-            renew_deadline: args.leader_elect_renew_deadline,
-            retry_period: args.leader_elect_retry_period,
-        });
         Self {
+            shared: args.shared.into(),
             http_address: args.http_bind_address,
-            probe_address: args.health_probe_bind_address,
             external_url: args.http_external_address,
             content_address: args.content_bind_address,
             content_certificates: args.content_certificates,
             content_certificate_secret: args.content_certificate_secret,
             content_certificate_lifetime: args.content_certificate_lifetime,
-            registries_conf: args.registries_conf.filter(|file| !file.as_os_str().is_empty()),
-            source_ca_files: args.source_ca_file,
-            plain_http_registries: args.plain_http_registry,
             bundle_certificates: args.bundle_cert_provider,
             bundle_certificate_lifetime: args.bundle_cert_lifetime,
             strict_crd_upgrades: args.strict_crd_upgrade_safety,
             system_namespace: system_namespace(args.system_namespace, DEFAULT_NAMESPACE),
-            leader_election,
             storage_dir: args.provisioner_storage_dir,
             upload_dir: args.upload_storage_dir,
             upload_sync_interval: args.upload_storage_sync_interval,
@@ -248,16 +187,7 @@ impl From<Args> for Options {
             limits: args.limits.into(),
             concurrency: args.concurrency,
             requests_in_flight: args.requests_in_flight,
-            log_format: args.log_format.unwrap_or_else(LogFormat::for_stderr),
-            log_filter: level(args.log_level),
         }
-    }
-}
-
-impl LogFormat {
-    /// Text for people who look on, JSON for machines.
-    pub(crate) fn for_stderr() -> Self {
-        if std::io::IsTerminal::is_terminal(&std::io::stderr()) { Self::Text } else { Self::Json }
     }
 }
 
@@ -265,15 +195,6 @@ impl LogFormat {
 pub(crate) fn system_namespace(flag: String, usual: &str) -> String {
     let of_pod = || fs::read_to_string(NAMESPACE_FILE).ok().map(|text| text.trim().to_owned());
     Some(flag).filter(|name| !name.is_empty()).or_else(of_pod).unwrap_or_else(|| usual.to_owned())
-}
-
-/// Upstream's logger also takes a number: the higher, the more is said.
-pub(crate) fn level(text: String) -> String {
-    match text.parse::<u32>() {
-        Ok(0) => "info".to_owned(),
-        Ok(_) => "debug".to_owned(),
-        Err(_) => text,
-    }
 }
 
 /// Reads what Go's `time.ParseDuration` reads: `1m30s`, `500ms`, `0`.

@@ -27,6 +27,7 @@ mod report;
 mod reporter;
 mod resolve;
 mod seal;
+mod steady;
 
 use std::collections::HashSet;
 use std::hash::BuildHasher;
@@ -35,7 +36,7 @@ use std::sync::Arc;
 use kube::ResourceExt;
 use kube::runtime::controller::Action;
 use kube::runtime::reflector::ObjectRef;
-use rukpak_crds::{Bundle, names, validate};
+use rukpak_crds::{Bundle, BundleStatus, names, validate};
 use rukpak_plan::retry::Class;
 use tokio::sync::SemaphorePermit;
 use tokio::task::spawn_blocking;
@@ -142,6 +143,11 @@ pub fn reconsider(bundle: &Bundle, context: &Context) {
     context.failures.clear(&uid);
     backoff::clear(&uid);
     context.wake.bundle(&bundle.name_any());
+}
+
+/// What a Bundle that is neither unpacked nor failing waits for, if an attempt has shown it.
+pub fn waits_for(status: &BundleStatus) -> Option<&str> {
+    report::waits_for(status)
 }
 
 /// Says that a client has uploaded the content of a Bundle, and has it unpacked. Call it in the Bundle's turn at the depot.
@@ -306,7 +312,7 @@ async fn conclude(
 fn next(bundle: &str, uid: &str, report: &Report, is_news: bool, context: &Context) -> Action {
     let (outcome, action) = match report {
         Report::Failed(verdict) => {
-            let (reason, message) = (verdict.reason(), &verdict.message);
+            let (reason, message) = (verdict.reason(), verdict.whole());
             if is_news {
                 tracing::warn!(bundle, reason, message, "not unpacked");
             } else {

@@ -45,6 +45,11 @@ impl Error {
         self.code() == 409
     }
 
+    /// Whether the object itself was found wrong.
+    pub fn is_invalid(&self) -> bool {
+        self.code() == 422
+    }
+
     /// Whether the object of that name has another UID than the request named.
     ///
     /// Where the object does not exist this is a conflict; where it exists, the UID counts as a field that must not change.

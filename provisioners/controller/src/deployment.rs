@@ -3,6 +3,7 @@
 
 mod apply;
 mod certificates;
+mod collision;
 mod converge;
 mod desired;
 mod drift;
@@ -24,7 +25,7 @@ use std::time::{Duration, Instant, SystemTime};
 use jiff::Timestamp;
 use kube::runtime::controller::Action;
 use kube::{Resource, ResourceExt};
-use rukpak_crds::{BundleDeployment, BundleDeploymentStatus};
+use rukpak_crds::{BundleDeployment, BundleDeploymentStatus, Condition, ConditionStatus};
 use rukpak_plan::Owner;
 use rukpak_plan::retry::Class;
 
@@ -79,6 +80,9 @@ pub async fn reconcile(deployment: Arc<BundleDeployment>, context: Arc<Context>)
     }
     let report = report::report(&pass, &desired, &outcome);
     pass.write(report.status).await?;
+    if let Some(ready) = &report.ready {
+        log(&pass.owner.name, ready);
+    }
     if let Some(contested) = &report.contested {
         pass.context.events.tell(pass.deployment.object_ref(&()), Tone::Warning, contested).await;
     }
@@ -86,6 +90,15 @@ pub async fn reconcile(deployment: Arc<BundleDeployment>, context: Arc<Context>)
         old_bundles::delete(&pass, &desired).await?;
     }
     Ok(pass.schedule(report.next))
+}
+
+/// Says what became of a deployment, once.
+fn log(deployment: &str, Condition { status, reason, message, .. }: &Condition) {
+    match status {
+        ConditionStatus::True => tracing::info!(deployment, message, "ready"),
+        ConditionStatus::False => tracing::warn!(deployment, reason, message, "not as it is asked for"),
+        ConditionStatus::Unknown => tracing::debug!(deployment, reason, message, "on the way"),
+    }
 }
 
 /// After a pass that could not report.

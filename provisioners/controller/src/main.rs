@@ -4,7 +4,6 @@ use std::io;
 use std::process::ExitCode;
 
 use rukpak_controller::args::Options;
-use rukpak_controller::error::Chain;
 use rukpak_controller::{process, run};
 
 /// The hidden subcommand that git fetches run in. See `rukpak_source::git`.
@@ -16,12 +15,5 @@ fn main() -> ExitCode {
         return rukpak_source::git::child::main(io::stdin(), io::stdout());
     }
     let options = Options::parse();
-    let (format, filter) = (options.log_format, options.log_filter.clone());
-    match process::block_on(format, &filter, run::run(options)) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("error: {}", Chain(&error));
-            ExitCode::FAILURE
-        }
-    }
+    process::main(&options.shared.logging.clone(), run::run(options))
 }

@@ -17,5 +17,6 @@ mod foreign;
 mod operator;
 mod run;
 mod served;
+mod spool;
 
 pub use run::{Error, run};

@@ -18,7 +18,7 @@ use axum::routing::get;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
-pub use metrics::{Kind, Outcome, count, render, set_platform_operators};
+pub use metrics::{Kind, Outcome, count, render, set_catalogs, set_platform_operators};
 
 /// What must hold before the process is ready.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -2,9 +2,11 @@
 
 pub mod leader;
 mod queue;
+pub mod registries;
 
 use std::future::Future;
 use std::io;
+use std::process::ExitCode;
 use std::time::Duration;
 
 use kube::{Client, Config};
@@ -13,8 +15,9 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 use tracing_subscriber::EnvFilter;
 
-use crate::args::{Address, LogFormat};
-use crate::probes;
+use crate::args::{Address, LeaderElection, LogFormat, Logging};
+use crate::error::Chain;
+use crate::probes::{self, Readiness};
 use leader::{Candidate, Leader};
 
 pub(crate) use queue::drain;
@@ -66,16 +69,23 @@ const WORKERS: usize = 2;
 const BLOCKING_THREADS: usize = 32;
 const BLOCKING_KEEP_ALIVE: Duration = Duration::from_secs(2);
 
+/// A program: runs `work` to its end, and says on stderr what went wrong.
+pub fn main<E>(logging: &Logging, work: impl Future<Output = Result<(), E>>) -> ExitCode
+where
+    E: From<Error> + std::error::Error,
+{
+    match block_on(logging, work) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {}", Chain(&error));
+            ExitCode::FAILURE
+        }
+    }
+}
+
 /// Sets up what a whole process has once, logging and TLS, and runs `work` to its end.
-///
-/// # Errors
-/// What cannot be set up, and those of `work`.
-pub fn block_on<E: From<Error>>(
-    format: LogFormat,
-    filter: &str,
-    work: impl Future<Output = Result<(), E>>,
-) -> Result<(), E> {
-    log_to_stderr(format, filter)?;
+fn block_on<E: From<Error>>(logging: &Logging, work: impl Future<Output = Result<(), E>>) -> Result<(), E> {
+    log_to_stderr(logging)?;
     rustls::crypto::ring::default_provider().install_default().map_err(|_| Error::TlsProvider)?;
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(WORKERS)
@@ -90,8 +100,8 @@ pub fn block_on<E: From<Error>>(
     ended
 }
 
-fn log_to_stderr(format: LogFormat, filter: &str) -> Result<(), Error> {
-    let wrong = |error| Error::LogLevel(filter.to_owned(), Box::new(error));
+fn log_to_stderr(Logging { format, filter }: &Logging) -> Result<(), Error> {
+    let wrong = |error| Error::LogLevel(filter.clone(), Box::new(error));
     let lines = tracing_subscriber::fmt().with_env_filter(EnvFilter::try_new(filter).map_err(wrong)?);
     let lines = lines.with_writer(io::stderr);
     match format {
@@ -122,8 +132,19 @@ impl Process {
         self.tasks.spawn(task);
     }
 
+    /// Serves what a program says about itself.
+    pub async fn serve_probes(
+        &mut self,
+        probe_address: &Address,
+        health: axum::Router,
+        metrics_address: &Address,
+    ) -> Result<(), Error> {
+        self.serve("the probe server", probe_address, health).await?;
+        self.serve("the metrics server", metrics_address, probes::metrics()).await
+    }
+
     /// Adds a server, unless its address is none.
-    pub async fn serve(&mut self, name: &'static str, address: &Address, router: axum::Router) -> Result<(), Error> {
+    async fn serve(&mut self, name: &'static str, address: &Address, router: axum::Router) -> Result<(), Error> {
         let failed = |source| Error::Listen { address: address.to_string(), source };
         let Some(listener) = address.listen().await.map_err(failed)? else { return Ok(()) };
         let stop = self.stop.clone();
@@ -136,11 +157,23 @@ impl Process {
         Ok(())
     }
 
-    /// Waits until this process leads; `None` if it was told to stop before.
-    pub async fn lead(mut self, candidate: Candidate) -> Result<Option<Self>, Error> {
+    /// Waits until this process leads, if several are to be one; `None` if it was told to stop before. The Lease is given by
+    /// namespace and name.
+    pub async fn lead(
+        mut self,
+        client: Client,
+        (namespace, lease): (&str, &'static str),
+        election: Option<LeaderElection>,
+        readiness: &Readiness,
+    ) -> Result<Option<Self>, Error> {
+        let Some(times) = election else { return Ok(Some(self)) };
+        let candidate = Candidate::new(client, namespace, lease, times)?;
+        // Who only stands by watches nothing; a rollout waits for it to be ready all the same.
+        readiness.caches(Ok(()));
         let ended = tokio::select! {
             elected = candidate.elected() => {
                 self.leader = Some(elected);
+                readiness.caches(Err("not yet".to_owned()));
                 return Ok(Some(self));
             }
             ended = ended(&mut self.tasks, &self.stop) => ended,
@@ -200,14 +233,14 @@ async fn ended(tasks: &mut JoinSet<&'static str>, stop: &CancellationToken) -> R
             // First: the servers end because of it.
             biased;
             () = stop.cancelled() => return Ok(()),
-            task = tasks.join_next() => match task {
-                Some(Ok("")) => {}
-                Some(Ok(name)) => return Err(Error::Ended(name)),
-                Some(Err(error)) => {
+            // While this process stands by there may be none left.
+            Some(task) = tasks.join_next() => match task {
+                Ok("") => {}
+                Ok(name) => return Err(Error::Ended(name)),
+                Err(error) => {
                     tracing::error!(%error, "a task failed");
                     return Err(Error::Ended("a task"));
                 }
-                None => return Err(Error::Ended("everything")),
             },
         }
     }
@@ -218,5 +251,28 @@ async fn lost(leader: &mut Option<Leader>) -> Error {
     match leader {
         Some(leader) => Error::Leader(leader.keep().await),
         None => std::future::pending().await,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_process_without_tasks_waits_for_the_signal() {
+        let (mut tasks, stop) = (JoinSet::<&str>::new(), CancellationToken::new());
+        let mut ended = std::pin::pin!(ended(&mut tasks, &stop));
+        assert!(futures::poll!(ended.as_mut()).is_pending());
+        stop.cancel();
+        ended.await.unwrap();
+    }
+
+    #[tokio::test]
+    async fn the_end_of_a_task_that_must_go_on_is_a_mistake() {
+        let (mut tasks, stop) = (JoinSet::new(), CancellationToken::new());
+        tasks.spawn(async { "" });
+        tasks.spawn(async { "the watch" });
+        let error = ended(&mut tasks, &stop).await.unwrap_err();
+        assert_eq!(error.to_string(), "the watch ended: a mistake in this program");
     }
 }

@@ -10,12 +10,11 @@ use std::sync::Arc;
 
 use crate::args::Options;
 use crate::probes::{self, Readiness};
-use crate::process::leader::Candidate;
-use crate::process::{self, Process, drain};
+use crate::process::{self, Process, drain, registries};
 use crate::{bundle, content_service, deployment, watch};
 
 /// Name of the Lease that whoever writes holds.
-const LEASE: &str = "core.rukpak.io";
+pub(crate) const LEASE: &str = "core.rukpak.io";
 
 /// Why the process cannot run.
 #[derive(Debug, thiserror::Error)]
@@ -23,6 +22,9 @@ pub enum Error {
     /// Nothing of this program in particular.
     #[error(transparent)]
     Process(#[from] process::Error),
+    /// Images cannot be pulled.
+    #[error(transparent)]
+    Registries(#[from] registries::Error),
     /// The store cannot be opened.
     #[error("cannot open the content store in {} (--provisioner-storage-dir)", path.display())]
     Store {
@@ -32,42 +34,12 @@ pub enum Error {
         #[source]
         source: rukpak_store::Error,
     },
-    /// The image source cannot be set up.
-    #[error("cannot set up the image source (--source-ca-file)")]
-    Images(#[source] Box<rukpak_source::image::Error>),
     /// The source of archives on web servers cannot be set up.
     #[error("cannot set up the http source (--source-ca-file)")]
     Http(#[source] Box<rukpak_source::http::Error>),
-    /// The configuration of mirrors cannot be read.
-    #[error("cannot read {} (--registries-conf)", path.display())]
-    RegistriesFile {
-        /// Its path.
-        path: PathBuf,
-        /// Why.
-        #[source]
-        source: io::Error,
-    },
-    /// The configuration of mirrors is wrong.
-    #[error("{} (--registries-conf) cannot be used", path.display())]
-    Registries {
-        /// Its path.
-        path: PathBuf,
-        /// Why.
-        #[source]
-        source: rukpak_source::mirrors::Error,
-    },
     /// The folder of uploads cannot be used.
     #[error("cannot open the folder of uploads {} (--upload-storage-dir)", path.display())]
     Uploads {
-        /// Its path.
-        path: PathBuf,
-        /// Why.
-        #[source]
-        source: io::Error,
-    },
-    /// A CA file cannot be read.
-    #[error("cannot read {} (--source-ca-file)", path.display())]
-    CaFile {
         /// Its path.
         path: PathBuf,
         /// Why.
@@ -86,22 +58,15 @@ pub enum Error {
 pub async fn run(options: Options) -> Result<(), Error> {
     let mut process = Process::start()?;
     let parts = assemble::assemble(&options).await?;
-    let client = parts.context.client.clone();
     let readiness = Arc::new(Readiness::new());
     let health = probes::health(readiness.clone(), Some(parts.context.store.stage_dir().to_owned()));
-    process.serve("the probe server", &options.probe_address, health).await?;
-    process.serve("the metrics server", &options.http_address, probes::metrics()).await?;
+    process.serve_probes(&options.shared.probe_address, health, &options.http_address).await?;
     process.spawn(events::readiness(parts.context.clone(), readiness.clone()));
-
-    if let Some(times) = options.leader_election {
-        let candidate =
-            Candidate::new(client, &options.system_namespace, LEASE, times).map_err(process::Error::from)?;
-        // Who only stands by watches nothing; a rollout waits for it to be ready all the same.
-        readiness.caches(Ok(()));
-        let Some(leading) = process.lead(candidate).await? else { return Ok(()) };
-        process = leading;
-        readiness.caches(Err("not yet".to_owned()));
-    }
+    let lease = (options.system_namespace.as_str(), LEASE);
+    let election = options.shared.leader_election;
+    let Some(mut process) = process.lead(parts.context.client.clone(), lease, election, &readiness).await? else {
+        return Ok(());
+    };
     serve_content(&mut process, &parts, &options).await?;
     work(&mut process, parts, options.concurrency);
     Ok(process.go_on().await?)

@@ -110,6 +110,22 @@ pub enum Error {
     Limit(#[from] LimitExceeded),
 }
 
+/// What people most often take for a manifest: a file of a Helm chart.
+const NOT_RENDERED: &str = "; templates are not rendered: render it first, or quote the value";
+
+impl Error {
+    /// With a hint where the line at fault, of the `text` that begins at `begin`, has a template in it.
+    fn with_hint(mut self, begin: &Place, text: &str) -> Self {
+        if let Self::Syntax { place, problem, .. } | Self::Meaning { place, problem, .. } = &mut self {
+            let line = place.line.checked_sub(begin.line).and_then(|index| text.lines().nth(index));
+            if line.is_some_and(|line| line.contains("{{")) {
+                problem.push_str(NOT_RENDERED);
+            }
+        }
+        self
+    }
+}
+
 /// Reads all documents of a file.
 ///
 /// `file` is only used in messages. A file that begins with `{` is read as concatenated JSON values, and as YAML if
@@ -151,7 +167,8 @@ fn parse_yaml(
     let mut documents = Vec::new();
     for (index, chunk) in split::chunks(text).enumerate() {
         let place = Place { file: Arc::clone(file), document: index + 1, line: chunk.line };
-        let (value, line) = document::load(&place, chunk.text, limits, warnings)?;
+        let loaded = document::load(&place, chunk.text, limits, warnings);
+        let (value, line) = loaded.map_err(|error| error.with_hint(&place, chunk.text))?;
         if !value.is_null() {
             documents.push(Document { place: Place { line, ..place }, value });
         }

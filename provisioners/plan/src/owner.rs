@@ -33,8 +33,56 @@ pub enum Standing {
         /// UID of the earlier one.
         uid: String,
     },
-    /// Somebody else's. Holds who, in words.
-    Foreign(String),
+    /// Somebody else's.
+    Foreign(Stranger),
+}
+
+/// Whose an object is that is not ours, as far as it tells.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Stranger {
+    /// Its controller's: it goes with that, so nobody else can have it.
+    Controller {
+        /// Kind of the controller.
+        kind: String,
+        /// Its name.
+        name: String,
+        /// Whether it is a BundleDeployment.
+        is_deployment: bool,
+    },
+    /// A Helm release's.
+    HelmRelease {
+        /// Name of the release.
+        name: String,
+        /// Its namespace.
+        namespace: String,
+    },
+    /// It has our labels and nothing else of ours.
+    Labelled,
+    /// It does not tell.
+    Unknown,
+}
+
+impl Stranger {
+    /// Why one object, or each of several, is not ours.
+    pub fn why(&self, is_one: bool) -> String {
+        let or = |one: &'static str, many: &'static str| if is_one { one } else { many };
+        match self {
+            Self::Controller { kind, name, .. } => {
+                format!("{} controlled by {kind} {name:?}", or("it is", "they are"))
+            }
+            Self::HelmRelease { name, namespace } => {
+                format!("{} to the Helm release {name:?} in namespace {namespace:?}", or("it belongs", "they belong"))
+            }
+            Self::Labelled => or(
+                "it carries this BundleDeployment's labels but no owner reference to it: it was copied or orphaned",
+                "they carry this BundleDeployment's labels but no owner reference to it: they were copied or orphaned",
+            )
+            .to_owned(),
+            Self::Unknown => {
+                format!("{} not created by this BundleDeployment", or("it was", "they were"))
+            }
+        }
+    }
 }
 
 impl Owner {
@@ -89,13 +137,12 @@ impl Owner {
             return Standing::Ours;
         }
         if let Some(other) = controller(meta) {
-            if other.kind == names::OWNER_KIND_VALUE
-                && other.name == self.name
-                && other.api_version == OWNER_API_VERSION
-            {
+            let is_deployment = other.kind == names::OWNER_KIND_VALUE && other.api_version == OWNER_API_VERSION;
+            if is_deployment && other.name == self.name {
                 return Standing::LeftBehind { uid: other.uid.clone() };
             }
-            return Standing::Foreign(format!("it is controlled by {} {:?}", other.kind, other.name));
+            let (kind, name) = (other.kind.clone(), other.name.clone());
+            return Standing::Foreign(Stranger::Controller { kind, name, is_deployment });
         }
         let annotations = meta.annotations.as_ref();
         if text(annotations, names::ADOPT_BY) == Some(&self.name) {
@@ -107,15 +154,13 @@ impl Owner {
             if release == self.name && namespace == system_namespace {
                 return Standing::HelmRelease;
             }
-            return Standing::Foreign(format!("it belongs to the Helm release {release:?} in namespace {namespace:?}"));
+            let (name, namespace) = (release.to_owned(), namespace.to_owned());
+            return Standing::Foreign(Stranger::HelmRelease { name, namespace });
         }
         if self.labels_name_us(meta) {
-            return Standing::Foreign(
-                "it carries this BundleDeployment's labels but no owner reference to it: it was copied or orphaned"
-                    .to_owned(),
-            );
+            return Standing::Foreign(Stranger::Labelled);
         }
-        Standing::Foreign("it was not created by this BundleDeployment".to_owned())
+        Standing::Foreign(Stranger::Unknown)
     }
 }
 
@@ -165,7 +210,7 @@ mod tests {
     fn labels_alone_are_foreign() {
         let labels =
             json!({"labels": {"core.rukpak.io/owner-kind": "BundleDeployment", "core.rukpak.io/owner-name": "a"}});
-        assert!(matches!(standing(labels), Standing::Foreign(text) if text.contains("copied or orphaned")));
+        assert_eq!(standing(labels), Standing::Foreign(Stranger::Labelled));
     }
 
     #[test]
@@ -188,6 +233,24 @@ mod tests {
         assert!(matches!(standing(json!({"annotations": {"core.rukpak.io/adopt-by": "b"}})), Standing::Foreign(_)));
         let controlled =
             json!({"annotations": {"core.rukpak.io/adopt-by": "a"}, "ownerReferences": reference("b", "2")});
-        assert!(matches!(standing(controlled), Standing::Foreign(_)));
+        let Standing::Foreign(stranger) = standing(controlled) else { panic!("it has a controller") };
+        assert_eq!(stranger.why(true), "it is controlled by BundleDeployment \"b\"");
+        assert!(matches!(stranger, Stranger::Controller { is_deployment: true, .. }));
+        let mut set = reference("web", "3");
+        set[0]["apiVersion"] = json!("apps/v1");
+        set[0]["kind"] = json!("ReplicaSet");
+        let Standing::Foreign(stranger) = standing(json!({"ownerReferences": set})) else {
+            panic!("it has a controller")
+        };
+        assert!(matches!(stranger, Stranger::Controller { is_deployment: false, .. }));
+    }
+
+    #[test]
+    fn several_objects_are_told_of_in_the_plural() {
+        assert_eq!(Stranger::Unknown.why(true), "it was not created by this BundleDeployment");
+        assert_eq!(Stranger::Unknown.why(false), "they were not created by this BundleDeployment");
+        assert!(Stranger::Labelled.why(false).ends_with("they were copied or orphaned"));
+        let release = Stranger::HelmRelease { name: "r".into(), namespace: "n".into() };
+        assert_eq!(release.why(false), "they belong to the Helm release \"r\" in namespace \"n\"");
     }
 }

@@ -9,6 +9,8 @@ pub enum Class {
     Stale,
     /// The other side was not available, or the failure may pass by itself.
     Transient,
+    /// Something of somebody else is in the way, and nothing tells when that changes.
+    InTheWay,
     /// What was asked for is wrong. A change of the object will wake us; look again now and then, in case
     /// the fault was elsewhere (a registry that was repaired, a namespace that was created).
     Invalid,
@@ -16,12 +18,13 @@ pub enum Class {
 
 /// How long to wait after the `attempts`th failure in a row (1 is the first).
 ///
-/// Stale: 50 ms doubling to 5 s. Transient: 500 ms doubling to 2 min. Invalid: 5 s doubling to 15 min (upstream's cap is about
-/// 16 min).
+/// Stale: 50 ms doubling to 5 s. Transient: 500 ms doubling to 2 min. InTheWay: 5 s doubling to 1 min, as people are told.
+/// Invalid: 5 s doubling to 15 min (upstream's cap is about 16 min).
 pub fn delay(class: Class, attempts: u32) -> Duration {
     let (first, cap) = match class {
         Class::Stale => (Duration::from_millis(50), Duration::from_secs(5)),
         Class::Transient => (Duration::from_millis(500), Duration::from_mins(2)),
+        Class::InTheWay => (Duration::from_secs(5), Duration::from_mins(1)),
         Class::Invalid => (Duration::from_secs(5), Duration::from_mins(15)),
     };
     let doublings = attempts.saturating_sub(1).min(16);
@@ -40,7 +43,8 @@ mod tests {
         assert_eq!(delay(Class::Transient, 0), Duration::from_millis(500));
         assert_eq!(delay(Class::Transient, 1), Duration::from_millis(500));
         assert_eq!(delay(Class::Transient, 4), Duration::from_secs(4));
-        for class in [Class::Stale, Class::Transient, Class::Invalid] {
+        assert_eq!(delay(Class::InTheWay, 100), Duration::from_mins(1), "messages say so");
+        for class in [Class::Stale, Class::Transient, Class::InTheWay, Class::Invalid] {
             assert!((1..100).all(|n| delay(class, n) <= delay(class, n + 1)));
             assert_eq!(delay(class, u32::MAX), delay(class, 60));
         }

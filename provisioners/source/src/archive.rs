@@ -7,7 +7,7 @@ mod entry;
 mod extension;
 mod name;
 
-use std::io::{self, Read};
+use std::io::{self, Cursor, Read};
 
 use rukpak_content::{LimitExceeded, RelativePath};
 
@@ -16,6 +16,9 @@ use crate::{Stage, Staged};
 use entry::Kind;
 use extension::Extensions;
 use name::{Name, Whiteout};
+
+/// The length of a tar header.
+pub(crate) const BLOCK_BYTES: usize = 512;
 
 /// How an archive is meant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -116,11 +119,16 @@ pub(crate) fn read_folder_of_layer(
 }
 
 fn read(reader: &mut dyn Read, unpacker: &mut Unpacker<'_>) -> Result<(), Error> {
-    let mut archive = tar::Archive::new(reader);
+    let mut start = Vec::new();
+    Read::take(&mut *reader, BLOCK_BYTES as u64).read_to_end(&mut start).map_err(Error::Read)?;
+    if !start.is_empty() && !is_tar(&start) {
+        return Err(Error::Read(damage("not a tar archive")));
+    }
+    let mut archive = tar::Archive::new(Cursor::new(start).chain(reader));
     let mut extensions = Extensions::default();
     // Raw: the crate would read a long name of any length into memory.
     for entry in archive.entries().map_err(Error::Read)?.raw(true) {
-        let mut entry = entry.map_err(Error::Read)?;
+        let mut entry = entry.map_err(|error| Error::Read(without_content(error)))?;
         if extensions.take_header(&mut entry)? {
             continue;
         }
@@ -129,6 +137,30 @@ fn read(reader: &mut dyn Read, unpacker: &mut Unpacker<'_>) -> Result<(), Error>
         unpacker.apply(&header, &mut entry)?;
     }
     extensions.finish()
+}
+
+/// Whether a tar archive begins so: with a header whose checksum is right, or with the end mark.
+pub(crate) fn is_tar(start: &[u8]) -> bool {
+    let Ok(block) = <&[u8; BLOCK_BYTES]>::try_from(start) else { return false };
+    let stored = tar::Header::from_byte_slice(block).cksum();
+    // The checksum is taken with its own eight bytes as spaces.
+    let field = 148..156;
+    let sum = |(at, byte): (usize, &u8)| u32::from(if field.contains(&at) { b' ' } else { *byte });
+    let actual: u32 = block.iter().enumerate().map(sum).sum();
+    block.iter().all(|byte| *byte == 0) || stored.is_ok_and(|stored| stored == actual)
+}
+
+/// The crate quotes what it takes for a number, which in a damaged archive may be anything.
+fn without_content(error: io::Error) -> io::Error {
+    if error.to_string().starts_with("numeric field") {
+        damage("a header holds text in place of a number")
+    } else {
+        error
+    }
+}
+
+fn damage(what: &'static str) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, what)
 }
 
 struct Unpacker<'a> {

@@ -3,11 +3,14 @@
 //! Proxies come from the environment, as `reqwest` reads it: `HTTPS_PROXY`, `HTTP_PROXY`, `ALL_PROXY`, `NO_PROXY`, in capitals
 //! or not.
 
+use std::error::Error as StdError;
+use std::io;
 use std::time::Duration;
 
 use http::{HeaderName, HeaderValue, StatusCode, header};
 use reqwest::redirect::Policy;
 use reqwest::{Certificate, Client, ClientBuilder, Response};
+use rustls::InvalidMessage;
 use url::Url;
 
 pub(crate) const MAXIMUM_REDIRECTS: usize = 5;
@@ -154,6 +157,25 @@ fn next(response: &Response) -> Result<Option<Url>, GetError> {
 pub(crate) fn host(url: &Url) -> String {
     let host = url.host_str().unwrap_or("?");
     url.port().map_or_else(|| host.to_owned(), |port| format!("{host}:{port}"))
+}
+
+/// What TLS made of it, if that is where it ended.
+pub(crate) fn tls_error(error: &reqwest::Error) -> Option<&rustls::Error> {
+    let mut cause: Option<&(dyn StdError + 'static)> = Some(error);
+    while let Some(error) = cause {
+        if let Some(error) = error.downcast_ref() {
+            return Some(error);
+        }
+        // An I/O error does not count what it wraps as its source.
+        let wrapped = error.downcast_ref::<io::Error>().and_then(io::Error::get_ref);
+        cause = wrapped.map(|wrapped| wrapped as &(dyn StdError + 'static)).or_else(|| error.source());
+    }
+    None
+}
+
+/// Whether the answer to a handshake was no TLS at all.
+pub(crate) fn is_without_tls(error: &reqwest::Error) -> bool {
+    matches!(tls_error(error), Some(rustls::Error::InvalidMessage(InvalidMessage::InvalidContentType)))
 }
 
 #[cfg(test)]

@@ -16,7 +16,7 @@ pub mod http;
 pub mod image;
 pub mod mirrors;
 pub mod stage;
-mod tarball;
+pub mod tarball;
 pub mod upload;
 
 pub use class::Class;

@@ -9,31 +9,40 @@ use crate::archive::{self, Dialect};
 use crate::decompress::{Compression, Decompressor, Unsupported};
 use crate::{Stage, stage};
 
-/// The length of a tar header.
-const BLOCK_BYTES: usize = 512;
 const BUFFER_BYTES: usize = 64 * 1024;
 
-/// Why an archive file was refused.
-#[derive(Debug)]
-pub(crate) enum Error {
+/// Why an archive file was refused. No text holds a byte of it but the names of its entries.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
     /// The file itself cannot be read.
-    Read(io::Error),
-    /// Neither gzip nor Zstandard nor tar.
+    #[error("it cannot be read")]
+    Read(#[source] io::Error),
+    /// Not a single byte.
+    #[error("empty file")]
+    Empty,
+    /// Something else.
+    #[error("neither gzip, Zstandard nor tar")]
     NotAnArchive,
     /// A compression that is known and not read.
+    #[error(transparent)]
     Compression(Unsupported),
     /// No room.
+    #[error(transparent)]
     Stage(stage::Error),
     /// What is in it is damaged or refused.
+    #[error(transparent)]
     Archive(archive::Error),
 }
 
-/// Reads all of `source`, from its first byte. `place` names it in refusals. Blocks.
-pub(crate) fn read(mut source: impl Read, folder: &Path, limits: &Limits, place: String) -> Result<Stage, Error> {
+/// Reads all of `source`, from its first byte, into a stage in `folder`. `place` names it in refusals. Blocks.
+pub fn read(mut source: impl Read, folder: &Path, limits: &Limits, place: String) -> Result<Stage, Error> {
     let mut start = Vec::new();
-    source.by_ref().take(BLOCK_BYTES as u64).read_to_end(&mut start).map_err(Error::Read)?;
+    source.by_ref().take(archive::BLOCK_BYTES as u64).read_to_end(&mut start).map_err(Error::Read)?;
+    if start.is_empty() {
+        return Err(Error::Empty);
+    }
     let compression = Compression::of_bytes(&start).map_err(Error::Compression)?;
-    if compression == Compression::None && !is_tar(&start) {
+    if compression == Compression::None && !archive::is_tar(&start) {
         return Err(Error::NotAnArchive);
     }
     let mut stage = Stage::new_in(folder, limits).map_err(Error::Stage)?;
@@ -44,17 +53,6 @@ pub(crate) fn read(mut source: impl Read, folder: &Path, limits: &Limits, place:
     // Behind the archive's end mark there is padding, and the checksum of the compressed stream.
     io::copy(&mut inflated, &mut io::sink()).map_err(|error| Error::Archive(archive::Error::Read(error)))?;
     Ok(stage)
-}
-
-/// Whether a tar archive begins so: with a header whose checksum is right, or with the end mark.
-fn is_tar(start: &[u8]) -> bool {
-    let Ok(block) = <&[u8; BLOCK_BYTES]>::try_from(start) else { return false };
-    let stored = tar::Header::from_byte_slice(block).cksum();
-    // The checksum is taken with its own eight bytes as spaces.
-    let field = 148..156;
-    let sum = |(at, byte): (usize, &u8)| u32::from(if field.contains(&at) { b' ' } else { *byte });
-    let actual: u32 = block.iter().enumerate().map(sum).sum();
-    block.iter().all(|byte| *byte == 0) || stored.is_ok_and(|stored| stored == actual)
 }
 
 #[cfg(test)]
@@ -112,10 +110,22 @@ pub(crate) mod tests {
     }
 
     #[test]
+    fn nothing_of_what_is_no_archive_is_told() {
+        // As long as a header, so that the place of its checksum holds words.
+        let text = b"root:x:0:0:hush:/root:/bin/bash\n".repeat(40);
+        for bytes in [text.clone(), gzip(&text), zstd::encode_all(&text[..], 1).unwrap()] {
+            let told = crate::chain::chain(&open(&bytes).unwrap_err());
+            assert!(!told.contains("hush") && !told.contains("root"), "{told}");
+            assert!(told.contains("tar"), "{told}");
+        }
+    }
+
+    #[test]
     fn what_is_no_archive_is_told_from_a_damaged_one() {
         let mut changed = tar(&[("a", b"1")]);
         changed[0] = b'b';
-        for bytes in [&b""[..], b"<html>", &[b' '; 600], &changed] {
+        assert!(matches!(open(b""), Err(Error::Empty)));
+        for bytes in [&b"<html>"[..], &[b' '; 600], &changed] {
             assert!(matches!(open(bytes), Err(Error::NotAnArchive)), "{bytes:?}");
         }
         assert!(matches!(open(b"PK\x03\x04 and more"), Err(Error::Compression(Unsupported("zip")))));

@@ -56,7 +56,7 @@ impl From<tarball::Error> for Error {
     fn from(error: tarball::Error) -> Self {
         match error {
             tarball::Error::Read(source) => Self::Read(source),
-            tarball::Error::NotAnArchive => Self::NotAnArchive,
+            tarball::Error::NotAnArchive | tarball::Error::Empty => Self::NotAnArchive,
             tarball::Error::Compression(source) => Self::Compression(source),
             tarball::Error::Stage(source) => Self::Stage(source),
             tarball::Error::Archive(source) => Self::Archive(source),

@@ -8,6 +8,8 @@ use base64::prelude::BASE64_STANDARD;
 use rukpak_catalog::registry::message::{Bundle, Channel, Deprecation, GroupVersionKind, Package, Property};
 use serde_json::{Value, json};
 
+use crate::tools;
+
 /// The documents of a catalog.
 #[derive(Debug, Clone, Default)]
 pub struct Documents {
@@ -28,10 +30,9 @@ impl Documents {
     /// The documents of all files below a folder; of hidden files none.
     pub fn of_folder(folder: &Path) -> Result<Self> {
         let mut all = Self::default();
-        let listing = std::fs::read_dir(folder).with_context(|| format!("list {}", folder.display()))?;
-        let mut children = listing.collect::<Result<Vec<_>, _>>()?;
-        children.sort_by_key(std::fs::DirEntry::file_name);
-        for child in children.iter().filter(|child| !child.file_name().to_string_lossy().starts_with('.')) {
+        for child in
+            tools::listing(folder)?.iter().filter(|child| !child.file_name().to_string_lossy().starts_with('.'))
+        {
             let path = child.path();
             let part = if child.file_type()?.is_dir() {
                 Self::of_folder(&path)?
@@ -192,6 +193,11 @@ impl Documents {
     fn of(&self, schema: &'static str) -> impl Iterator<Item = &Value> {
         self.documents.iter().filter(move |document| document["schema"] == schema)
     }
+}
+
+/// A catalog in which there is nothing to find: one package, which nobody asks for.
+pub fn nothing() -> Documents {
+    Documents::package("unused", &[("1.0.0", "localhost:1/unused:v1")])
 }
 
 /// Refuses what is no catalog, so that a mistake in a test is not served as an empty one.

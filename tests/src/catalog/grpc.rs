@@ -2,7 +2,7 @@
 
 use std::convert::Infallible;
 use std::pin::Pin;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use axum::http::{Request, Response};
 use futures::{FutureExt, Stream, StreamExt, future, stream};
@@ -60,10 +60,19 @@ pub(super) async fn answer(shared: Arc<Shared>, request: Request<Body>) -> Resul
             streamed::<ListPackageRequest, _>(request, stream::iter(names).boxed()).await
         }
         method::GET_PACKAGE => {
+            let asked = Arc::new(OnceLock::new());
+            let noted = asked.clone();
             let find = move |GetPackageRequest { name }| {
-                documents.package_message(&name).ok_or_else(|| Status::unknown(format!("package {name:?} not found")))
+                let found = documents.package_message(&name);
+                let found = found.ok_or_else(|| Status::unknown(format!("package {name:?} not found")));
+                let _ = noted.set(name); // it is asked once
+                found
             };
-            unary(request, find).await
+            let response = unary(request, find).await;
+            if asked.get().is_some_and(|name| shared.switches().unanswered.as_ref() == Some(name)) {
+                future::pending::<()>().await;
+            }
+            response
         }
         method::GET_BUNDLE => unary(request, move |wanted| bundle(&documents, &wanted, empty_paths)).await,
         HEALTH => unary(request, |_: HealthCheckRequest| Ok(HealthCheckResponse { status: 1 })).await,

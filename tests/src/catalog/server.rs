@@ -59,6 +59,8 @@ pub(super) struct Switches {
     pub(super) cut: Option<Cut>,
     pub(super) empty_bundle_paths: bool,
     pub(super) delay: Duration,
+    /// The package that `GetPackage` is never answered about.
+    pub(super) unanswered: Option<String>,
     pub(super) calls: BTreeMap<String, usize>,
 }
 
@@ -85,6 +87,7 @@ impl CatalogServer {
             cut: None,
             empty_bundle_paths: false,
             delay: Duration::ZERO,
+            unanswered: None,
             calls: BTreeMap::default(),
         };
         let shared = Arc::new(Shared { switches: Mutex::new(switches), connections: Mutex::default() });
@@ -117,6 +120,11 @@ impl CatalogServer {
     /// Waits so long before each answer.
     pub fn delay(&self, delay: Duration) {
         self.shared.switches().delay = delay;
+    }
+
+    /// Never answers `GetPackage` about this one, until another one or none is given.
+    pub fn leave_unanswered(&self, package: impl Into<Option<String>>) {
+        self.shared.switches().unanswered = package.into();
     }
 
     /// Calls of a method so far, such as `ListBundles`.

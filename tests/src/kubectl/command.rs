@@ -10,8 +10,8 @@ use serde_json::Value;
 use super::{error_line, short};
 use crate::verbs::{self, Denial, Target};
 
-/// What a command waits for at most where it does not say.
-const USUAL_WAIT: Duration = Duration::from_secs(30);
+/// What a command waits for at most where it does not say. (kubectl: 30 s, which a test on a busy machine may need.)
+const USUAL_WAIT: Duration = Duration::from_mins(2);
 
 /// Words for kinds, with the kind's API version and its plural, as `kubectl` prints refusals.
 const KINDS: &[(&[&str], &str, &str, &str)] = &[

@@ -1,6 +1,7 @@
 //! Installs the project's own manifests, with exactly the two changes that a bare control plane asks for: the webhook
 //! Service becomes an `ExternalName` of `localhost`, and webhook configurations name the port where the webhook listens.
 
+use std::fs::DirEntry;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -15,6 +16,7 @@ use serde_json::{Value, json};
 
 use super::kubeconfig::{Credential, write_kubeconfig};
 use super::{Plane, yaml};
+use crate::process::PLATFORM_ACCOUNT;
 use crate::{tools, verbs};
 
 /// The namespace of the system, as the manifests name it.
@@ -28,7 +30,7 @@ const WEBHOOK_SERVICE: &str = "rukpak-webhook-service";
 /// Life of a ServiceAccount's token; longer than any test run.
 const TOKEN_SECONDS: i64 = 24 * 3600;
 /// Longest wait for a CRD to be served.
-const ESTABLISHED_DEADLINE: Duration = Duration::from_secs(30);
+const ESTABLISHED_DEADLINE: Duration = Duration::from_mins(2);
 
 /// What to install.
 #[derive(Debug, Clone)]
@@ -64,15 +66,19 @@ impl Default for InstallOptions {
 }
 
 impl InstallOptions {
+    /// The default, and `rukpak-platform`, which installs packages by name.
+    pub fn with_platform() -> Self {
+        let mut options =
+            Self { files: vec![tools::workspace_folder().join("manifests/install-platform.yaml")], ..Self::default() };
+        options.accounts.push(PLATFORM_ACCOUNT.to_owned());
+        options
+    }
+
     /// Only the CRDs, as generated, and no accounts: for tests of the API schema.
     pub fn only_crds() -> Result<Self> {
         let folder = tools::workspace_folder().join("crds/generated");
-        let mut files = Vec::new();
-        for entry in std::fs::read_dir(&folder).with_context(|| format!("list {}", folder.display()))? {
-            files.push(entry?.path());
-        }
+        let mut files: Vec<PathBuf> = tools::listing(&folder)?.iter().map(DirEntry::path).collect();
         files.retain(|path| path.extension().is_some_and(|extension| extension == "yaml"));
-        files.sort();
         Ok(Self { files, without_webhooks: true, accounts: Vec::new(), without_pods: false })
     }
 }

@@ -7,6 +7,7 @@ use anyhow::{Context, Result};
 use flate2::write::GzEncoder;
 
 use super::tarball::{TarEntry, tarball};
+use crate::tools;
 
 /// An image to be pushed: one manifest, or an index with one manifest for each platform.
 #[derive(Debug, Clone)]
@@ -192,10 +193,7 @@ impl Layer {
 }
 
 fn collect(folder: &Path, prefix: &str, entries: &mut Vec<TarEntry>) -> Result<()> {
-    let listing = std::fs::read_dir(folder).with_context(|| format!("list {}", folder.display()))?;
-    let mut children = listing.collect::<Result<Vec<_>, _>>()?;
-    children.sort_by_key(std::fs::DirEntry::file_name);
-    for child in children {
+    for child in tools::listing(folder)? {
         let path = format!("{prefix}{}", child.file_name().to_string_lossy());
         if child.file_type()?.is_dir() {
             entries.push(TarEntry::directory(format!("{path}/")));

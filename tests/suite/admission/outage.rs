@@ -22,7 +22,7 @@ fn assert_closed(denial: &Denial) {
 
 /// Calls while it drains, until the port is closed: `/readyz` is false, and calls are answered.
 async fn drained(private: &Private, client: &Client, target: &Target) {
-    let (end, mut seen) = (Instant::now() + Duration::from_secs(30), false);
+    let (end, mut seen) = (Instant::now() + Duration::from_mins(1), false);
     while let Ok((status, text)) = probe(&private.webhook, "readyz").await {
         assert!(Instant::now() < end, "it does not end");
         if status == 200 {

@@ -8,8 +8,10 @@ use rukpak_tests::{ControllerOptions, Plane, Process, Registry, RegistryOptions,
 use serde_json::Value;
 use tokio::sync::{Mutex, MutexGuard, OnceCell};
 
-/// Two thirds of it and a certificate is renewed.
-pub const LIFETIME_SECONDS: u64 = 20;
+/// Two thirds of it and a certificate is renewed; the last third is how long everything may stand still on a busy machine.
+pub const LIFETIME_SECONDS: u64 = 40;
+/// How long the webhook answers after the signal to stop: long enough to be seen on a busy machine.
+const DRAIN_SECONDS: u64 = 6;
 /// The configuration that the webhook fills.
 pub const CONFIGURATION: &str = "rukpak-validating-webhook-configuration";
 
@@ -40,7 +42,10 @@ async fn start() -> Result<Private> {
     let plane = Plane::start().await?;
     plane.install(&InstallOptions { without_webhooks: true, ..InstallOptions::default() }).await?;
     let options = WebhookOptions {
-        arguments: vec![format!("--certificate-lifetime={LIFETIME_SECONDS}s")],
+        arguments: vec![
+            format!("--certificate-lifetime={LIFETIME_SECONDS}s"),
+            format!("--drain-delay={DRAIN_SECONDS}s"),
+        ],
         ..WebhookOptions::default()
     };
     let webhook = plane.start_webhook(options).await?;

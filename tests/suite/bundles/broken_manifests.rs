@@ -48,6 +48,11 @@ async fn what_is_no_yaml_is_refused() {
         ("manifests/f.yaml", b"kind: \"a\x01\"\n".to_vec(), "control characters are not allowed"),
         ("manifests/g.json", b"{\"kind\": \n".to_vec(), "manifests/g.json"),
         ("manifests/h.yaml", b"a: *nowhere\n".to_vec(), "line 1), column 4: while parsing node, found unknown anchor"),
+        (
+            "manifests/i.yaml",
+            b"metadata:\n  name: {{ .Values.name }}\n".to_vec(),
+            "templates are not rendered: render it",
+        ),
     ])
     .await;
 }

@@ -42,8 +42,18 @@ async fn work_is_said_while_it_is_done() {
     let name = unique_name("working");
     scene.world.registry.push(&name, "v1", &good(&name)).await.unwrap();
     server.add(Rule::on("/blobs/", Fault::Slow(64, std::time::Duration::from_millis(200))));
-    hands.bundle(&name, image(&format!("{}/{name}:v1", server.host()))).await;
-    let bundle = hands.condition(&name, Expected::is_false("Unpacked", "Unpacking")).await;
+    // Whoever watches before the Bundle is there sees all that is said of it, however soon it is over.
+    let (target, watched) = (Target::bundle(&name), tokio::sync::Notify::new());
+    let is_working = |object: Option<&DynamicObject>| {
+        watched.notify_one();
+        object.is_some_and(|object| Expected::is_false("Unpacked", "Unpacking").met_by(object))
+    };
+    let seen = verbs::await_object(&hands.client, &target, "Unpacking", PATIENCE, is_working);
+    let (seen, ()) = tokio::join!(seen, async {
+        watched.notified().await;
+        hands.bundle(&name, image(&format!("{}/{name}:v1", server.host()))).await;
+    });
+    let bundle = seen.unwrap_or_else(|error| panic!("{error:#}")).expect("it was there");
     assert_eq!(shown(&bundle), ["Unpacked=False/Unpacking", "Ready=False/Progressing", "Reconciling=True/Progressing"]);
     assert_eq!(bundle.data["status"]["phase"], "Unpacking");
     assert_eq!(message(&bundle, "Unpacked"), "Fetching and unpacking the image Bundle");
@@ -62,6 +72,10 @@ async fn what_is_waited_for_is_reconciling() {
     let expected =
         ["Unpacked=False/UnpackPending", "Ready=False/UnpackPending", "Reconciling=True/ProgressingWithRetry"];
     assert_eq!(shown(&bundle), expected);
+    for condition in ["Ready", "Reconciling"] {
+        let text = message(&bundle, condition);
+        assert!(text.contains("the registry answered 404 Not Found: MANIFEST_UNKNOWN"), "{text}");
+    }
     // The attempts that follow say the same: nothing is written, and nothing flickers.
     let same = |object: Option<&DynamicObject>| {
         object.is_some_and(|object| object.metadata.resource_version == bundle.metadata.resource_version)

@@ -99,3 +99,26 @@ async fn a_message_without_a_name_is_refused() {
     assert!(error.to_string().ends_with("catalog: message 2 names no package"), "{error}");
     assert_eq!(error.class(), Class::Invalid);
 }
+
+#[tokio::test]
+async fn a_message_that_grows_when_it_is_read_is_refused() {
+    // 40 KB each on the wire, and half a megabyte in memory.
+    let server = CatalogServer::start_generated(2, |index| Bundle {
+        csv_name: "p.v1".into(),
+        package_name: "p".into(),
+        channel_name: "c".into(),
+        skips: vec![String::new(); if index == 0 { 20_000 } else { 20_001 }],
+        ..Bundle::default()
+    })
+    .unwrap();
+    let client = Client::connect(&server.address(), PATIENCE).await.unwrap();
+    let error = client.catalog().await.unwrap_err();
+    let text = chain(&error);
+    assert!(
+        text.ends_with(
+            "catalog after 1 messages: OutOfRange: bundle \"p.v1\": skips: more than 20000 items are not read"
+        ),
+        "{text}"
+    );
+    assert_eq!(error.class(), Class::Invalid);
+}

@@ -69,15 +69,21 @@ impl Everywhere {
         format!("grpc:{}", self.grpc.address())
     }
 
+    /// The authority of catalogd, as a file.
+    fn trust(&self) -> String {
+        let ca = self.trusted.path().join("ca.pem");
+        std::fs::write(&ca, self.catalogd.ca_pem()).expect("a file");
+        ca.to_str().expect("UTF-8").to_owned()
+    }
+
     /// Asks for the same thing in all places, which must give the same; returns it.
     async fn same(&self, verb: &str, arguments: &[&str]) -> Answer {
         let private = Private::shared().await;
-        let ca = self.trusted.path().join("ca.pem");
-        std::fs::write(&ca, self.catalogd.ca_pem()).expect("a file");
+        let ca = self.trust();
         let ask =
             |place: &str, more: &[&str]| private.run("good", &[&["catalog", verb, place], arguments, more].concat());
         let local = ask(self.local(), &[]);
-        let trust = ["--ca-file", ca.to_str().expect("UTF-8")];
+        let trust = ["--ca-file", ca.as_str()];
         for (place, more) in [(self.image.clone(), &[][..]), (self.grpc(), &[]), (self.catalogd.url("pumps"), &trust)] {
             let answer = ask(&place, more);
             assert_eq!((answer.code, &answer.out), (local.code, &local.out), "{place} {arguments:?}: {}", answer.err);
@@ -93,14 +99,23 @@ async fn every_place_gives_the_same() {
     assert_eq!((list.code, list.out.lines().count()), (Some(0), 3), "{}", list.err);
     let json = everywhere.same("list", &["-ojson"]).await;
     let json: Value = serde_json::from_str(&json.out).expect("JSON");
-    let pump = json!({"name": "pump", "defaultChannel": "stable", "head": "pump.v1.1.0", "version": "1.1.0", "channels": 1,
-                      "bundles": 2, "deprecation": "use a faucet"});
+    let pump = json!({"name": "pump", "bundle": "pump.v1.1.0", "version": "1.1.0", "channel": "stable",
+                      "defaultChannel": "stable", "head": "pump.v1.1.0", "headVersion": "1.1.0", "channels": 1, "bundles": 2,
+                      "deprecation": "use a faucet",
+                      "deprecations": ["package \"pump\" is deprecated: use a faucet",
+                                       "channel \"stable\" is deprecated: it dries up"]});
     assert_eq!(json["packages"][0], pump);
     everywhere.same("list", &["pump", "-ojson"]).await;
+    let bundles = everywhere.same("list", &["pump"]).await;
+    assert!(bundles.out.contains("pump.v1.0.0   1.0.0     -       package, channel, bundle\n"), "{}", bundles.out);
     everywhere.same("graph", &["pump"]).await;
     let shown = everywhere.same("show", &["pump", "--from=pump.v1.0.0"]).await;
     assert_eq!(shown.code, Some(0), "{}", shown.err);
-    for line in ["channel:       stable (default)", "upgrades:      pump.v1.0.0 -> pump.v1.1.0", "installable:   yes"] {
+    for line in [
+        "channel:       stable (default)",
+        "upgrades:      stable (default): pump.v1.0.0 -> pump.v1.1.0",
+        "installable:   yes",
+    ] {
         assert!(shown.out.lines().any(|shown| shown == line), "{line} is not in:\n{}", shown.out);
     }
     assert!(shown.out.contains("it dries up") && shown.out.contains("AllNamespaces"), "{}", shown.out);
@@ -126,29 +141,42 @@ async fn what_a_bundle_asks_for_is_refused_everywhere() {
 }
 
 #[tokio::test]
-async fn images_and_folders_are_validated_and_running_catalogs_are_not() {
+async fn catalogs_are_validated_wherever_their_documents_are() {
     let private = Private::shared().await;
     // A graph without a head, which the servers of the harness send as it is.
     let broken = documents().with(json!({"schema": "olm.channel", "name": "loop", "package": "pump", "entries": [
         {"name": "pump.v1.0.0", "replaces": "pump.v1.1.0"}, {"name": "pump.v1.1.0", "replaces": "pump.v1.0.0"},
     ]}));
     let everywhere = Everywhere::of(broken).await;
-    for place in [everywhere.local(), everywhere.image.as_str()] {
-        let answer = private.run("good", &["catalog", "validate", place]);
-        let finding = "invalid package \"pump\": invalid channel \"loop\": no channel head found in graph\n";
+    let finding = "invalid package \"pump\": invalid channel \"loop\": no channel head found in graph\n";
+    let (trust, grpc, url) = (everywhere.trust(), everywhere.grpc(), everywhere.catalogd.url("pumps"));
+    let trust = ["--ca-file", trust.as_str()];
+    for (place, more) in [(everywhere.local(), &[][..]), (&everywhere.image, &[]), (&url, &trust)] {
+        let answer = private.run("good", &[&["catalog", "validate", place], more].concat());
         assert_eq!((answer.code, answer.out.as_str()), (Some(1), finding), "{place}: {}", answer.err);
+        assert!(answer.err.contains(": 9 documents: 1 finding\n") && answer.err.contains(place), "{}", answer.err);
     }
-    for place in [everywhere.grpc(), everywhere.catalogd.url("pumps")] {
-        let answer = private.run("good", &["catalog", "validate", &place]);
-        assert_eq!((answer.code, answer.out.as_str()), (Some(2), ""), "{place}: {}", answer.err);
-        assert!(answer.err.contains("does not give its documents away"), "{}", answer.err);
+    let answer = private.run("good", &["catalog", "validate", &grpc]);
+    crate::assert_unknown(&answer, &[&grpc, "over gRPC does not give its documents away"]);
+    // Whoever asks for the package hears of it, also where the documents are not to be had.
+    for (place, more) in [(everywhere.local(), &[][..]), (&everywhere.image, &[]), (&url, &trust), (&grpc, &[])] {
+        let answer = private.run("good", &[&["catalog", "show", place, "pump"], more].concat());
+        assert_eq!((answer.code, answer.err.as_str()), (Some(0), &*format!("warning: {finding}")), "{place}");
     }
+    let none = everywhere.catalogd.url("none");
+    let nothing = private.run("good", &[&["catalog", "validate", &none], &trust[..]].concat());
+    crate::assert_unknown(&nothing, &["/catalogs/none", "the catalog cannot be fetched"]);
     let image = CatalogImage::of(documents()).expect("a catalog");
     let image = image.push(&private.registry, &unique_name("catalog"), "v1").await.expect("the registry takes it");
     let image = format!("image:{}", image.reference);
     let valid = private.run("good", &["catalog", "validate", &image, "-ojson"]);
     let report: Value = serde_json::from_str(&valid.out).expect("JSON");
     assert_eq!((valid.code, report), (Some(0), json!({"passed": true, "findings": []})), "{}", valid.err);
+    assert!(
+        valid.err.contains("@sha256:") || valid.err.contains("(sha256:"),
+        "what was pulled is named: {}",
+        valid.err
+    );
 }
 
 #[tokio::test]

@@ -4,7 +4,7 @@ use std::time::{Duration, SystemTime};
 
 use rukpak_tests::fixtures;
 use rukpak_tests::verbs::{self, Expected, Target, unique_name};
-use rukpak_tests::world::{SOON, until, until_bundle};
+use rukpak_tests::world::{SOON, deployment, image, until, until_bundle};
 use serde_json::json;
 
 use crate::hands::{Hands, folder, installed, manifest, text, write};
@@ -123,6 +123,74 @@ async fn a_token_with_the_documented_rights_is_enough() {
 }
 
 #[tokio::test]
+async fn a_deployment_that_is_not_for_uploads_is_left_alone() {
+    let hands = Hands::admin().await;
+    let name = unique_name("taken");
+    hands.create(&deployment(&name, image("localhost/nobody:v1"))).await;
+    let before = hands.get(&Target::bundle_deployment(&name)).await.unwrap();
+    let folder = folder(&[("manifests/a.yaml", manifest(&name, "one"))]);
+    let arguments = ["run", &name, text(folder.path())];
+    let did = hands.run(&arguments).await;
+    assert_eq!((did.code, did.out.as_str()), (Some(1), ""), "{did:?}");
+    let words =
+        format!("error: bundledeployment \"{name}\" is there already, with source image, not upload: nothing was");
+    assert!(did.err.starts_with(&words), "{did:?}");
+    let after = hands.get(&Target::bundle_deployment(&name)).await.unwrap();
+    assert_eq!((after.metadata.generation, &after.data["spec"]), (before.metadata.generation, &before.data["spec"]));
+
+    // The way out that it tells.
+    let patch =
+        did.err.split(" -p '").nth(1).and_then(|rest| rest.split('\'').next()).unwrap_or_else(|| panic!("{did:?}"));
+    let patch = serde_json::from_str(patch).unwrap();
+    verbs::merge(&hands.client, &Target::bundle_deployment(&name), &patch).await.unwrap();
+    let class = ["--bundle-deployment-provisioner-class", "somebody-else"];
+    let did = hands.run(&[&arguments[..], &class].concat()).await;
+    assert_eq!((did.code, did.out.as_str()), (Some(1), ""), "{did:?}");
+    let words = "with provisioner class \"core-rukpak-io-plain\", not \"somebody-else\": nothing was changed";
+    assert!(did.err.contains(words), "{did:?}");
+    assert!(installed(&name, &hands.run(&arguments).await).1);
+    until(&hands.client, &name, Expected::is_true("Installed", "InstallationSucceeded")).await;
+}
+
+#[tokio::test]
+async fn a_deployment_that_stalls_is_not_waited_for() {
+    let hands = Hands::admin().await;
+    let name = unique_name("stall");
+    let mut stalled = deployment(&name, json!({"type": "upload", "upload": {}}));
+    // No Bundle can have it.
+    stalled["spec"]["template"]["metadata"] = json!({"labels": {"no label!": "x"}});
+    hands.create(&stalled).await;
+    let folder = folder(&[("manifests/a.yaml", manifest(&name, "one"))]);
+    let did = hands.run(&["run", &name, text(folder.path()), "--timeout", "600"]).await;
+    assert_eq!(did.code, Some(1), "{did:?}");
+    assert!(did.err.starts_with(&format!("error: bundledeployment \"{name}\" makes no Bundle: ")), "{did:?}");
+    assert!(did.err.contains("no label!"), "{did:?}");
+}
+
+#[tokio::test]
+async fn the_class_is_that_of_the_format_unless_a_flag_says_otherwise() {
+    let hands = Hands::admin().await;
+    let name = unique_name("format");
+    let folder = folder(&fixtures::read("registry/pump").unwrap());
+    let plain = ["--bundle-provisioner-class", "core-rukpak-io-plain"];
+    let arguments = ["run", &name, text(folder.path())];
+    let (bundle, words) =
+        (installed(&name, &hands.run(&[&arguments[..], &plain].concat()).await).0, "a registry+v1 bundle");
+    let class = async |bundle: &str| {
+        hands.get(&Target::bundle(bundle)).await.unwrap().data["spec"]["provisionerClassName"].clone()
+    };
+    assert_eq!(class(&bundle).await, "core-rukpak-io-plain");
+    let did = hands.run(&arguments).await;
+    assert!(did.err.starts_with(words) && did.err.contains(": class core-rukpak-io-registry\n"), "{did:?}");
+    assert_eq!(class(&installed(&name, &did).0).await, "core-rukpak-io-registry");
+    let did = hands.run(&[&arguments[..], &plain].concat()).await;
+    let warning = "which is for class core-rukpak-io-registry: class core-rukpak-io-plain reads it otherwise\n";
+    assert!(did.err.starts_with("warning: ") && did.err.contains(warning), "{did:?}");
+    verbs::delete(&hands.client, &Target::bundle_deployment(&name)).await.unwrap();
+    verbs::await_deleted(&hands.client, &Target::bundle_deployment(&name), SOON).await.unwrap();
+}
+
+#[tokio::test]
 async fn what_the_api_server_refuses_is_refused() {
     let hands = Hands::admin().await;
     let folder = folder(&[("manifests/a.yaml", manifest("a", "one"))]);
@@ -170,5 +238,5 @@ async fn without_a_way_to_the_service_nothing_is_applied() {
     let lost = Hands { kubeconfig: folder.path().join("none"), ..hands };
     let did = lost.run(&arguments).await;
     assert_eq!((did.code, did.out.as_str()), (Some(2), ""), "{did:?}");
-    assert!(did.err.starts_with("error: there is no usable kubeconfig: "), "{did:?}");
+    assert!(did.err.starts_with("error: no cluster to ask: there is no kubeconfig ("), "{did:?}");
 }

@@ -78,6 +78,14 @@ async fn the_operators_of_a_cluster_are_told_in_the_words_of_its_cluster_operato
     assert_eq!(json["platformOperators"][1], wanted);
     assert_eq!(json["platformOperators"][0]["upgradeAvailable"]["reason"], "ManualPolicy");
 
+    let elsewhere = Hands { kubeconfig: "/nonexistent".into(), ..Hands::admin().await };
+    let flag = ["--kubeconfig", hands.kubeconfig.to_str().expect("UTF-8")];
+    let by_flag = elsewhere.run_alone(&[&["status", "--output=json"], &flag[..]].concat()).await;
+    assert_said(&by_flag, 1, &did.out);
+    let by_context = elsewhere.run_alone(&[&["status", "--context=none"], &flag[..]].concat()).await;
+    assert_said(&by_context, 2, "");
+    assert!(by_context.err.contains("has no context \"none\"; choose one by --context: "), "{}", by_context.err);
+
     let nobody = Hands::account(&verbs::unique_name("status"), &json!([])).await;
     let did = nobody.run_alone(&["status"]).await;
     assert_said(&did, 2, "");
@@ -90,5 +98,5 @@ async fn without_a_cluster_it_could_not_be_found_out() {
     let hands = Hands { kubeconfig: folder.path().join("none"), ..Hands::admin().await };
     let did = hands.run_alone(&["status"]).await;
     assert_said(&did, 2, "");
-    assert!(did.err.contains("kubeconfig"), "{}", did.err);
+    assert!(did.err.contains("there is no kubeconfig") && did.err.contains("--kubeconfig PATH"), "{}", did.err);
 }

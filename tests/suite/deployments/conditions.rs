@@ -51,6 +51,17 @@ async fn while_the_bundle_is_not_unpacked_it_counts_as_valid() {
         assert!(verbs::condition(&first, absent).is_none(), "{absent}: {:#}", first.data);
     }
     assert_eq!(active(&first), None);
+    // Why it is not unpacked is said here too, and in upstream's condition only what upstream says.
+    let text = format!("{text}: Back-off pulling image {nowhere:?}: ");
+    let first = case.until(Expected { kind: "Ready", status: "Unknown", reason: None, message: &text }).await;
+    for condition in ["Ready", "Reconciling"] {
+        assert!(message(&first, condition).contains("the registry answered 404 Not Found: "), "{:#}", first.data);
+    }
+    let version = &first.metadata.resource_version;
+    case.holds_for(&case.target(), "silence", std::time::Duration::from_secs(5), |now| {
+        now.is_some_and(|now| now.metadata.resource_version == *version)
+    })
+    .await;
     let unknown = Expected { kind: "Ready", status: "Unknown", reason: Some("UnpackPending"), message: &text };
     assert!(unknown.met_by(&first), "{:#}", first.data);
     assert!(Expected::is_true("Reconciling", "Progressing").met_by(&first), "{:#}", first.data);

@@ -80,6 +80,8 @@ async fn a_template_that_the_schema_refuses_is_reported_and_can_be_mended() {
     let unknown = Expected { kind: "HasValidBundle", status: "Unknown", reason: Some("ReconcileFailed"), message: "" };
     let text = "must validate one and only one schema (oneOf). Found 2 valid alternatives";
     let refused = case.until(unknown.saying(text)).await;
+    let way_out = "; spec.template.spec.source has image and git: remove git";
+    assert!(message(&refused, "HasValidBundle").ends_with(way_out), "{:#}", refused.data);
     assert!(verbs::condition(&refused, "Installed").is_none(), "{:#}", refused.data);
     assert!(Expected::is_false("Ready", "ReconcileFailed").saying(text).met_by(&refused));
     assert!(Expected::is_true("Stalled", "ReconcileFailed").met_by(&refused));

@@ -4,10 +4,11 @@ use std::time::Duration;
 
 use kube::api::{DynamicObject, PostParams};
 use rukpak_tests::verbs::{self, Expected, Target, unique_name};
-use rukpak_tests::world::{deployment, image, until};
+use rukpak_tests::world::{SOON, deployment, image, until};
 use serde_json::{Value, json};
 
 use crate::case::{Case, OURS, is_owned};
+use crate::tired::tire;
 
 #[tokio::test]
 async fn a_foreign_object_is_refused_and_not_touched_until_its_owner_allows_it() {
@@ -20,7 +21,7 @@ async fn a_foreign_object_is_refused_and_not_touched_until_its_owner_allows_it()
         "rendered manifests contain a resource that already exists. Unable to continue with install: ConfigMap \"taken\" in \
          namespace {:?} exists and cannot be imported into the current release: invalid ownership metadata; it was not \
          created by this BundleDeployment. Delete it, or let this BundleDeployment take it over with the annotation \
-         core.rukpak.io/adopt-by={:?} on it",
+         core.rukpak.io/adopt-by={:?} on it; this is looked at again within a minute",
         case.namespace, case.name
     );
     assert_eq!(message, expected);
@@ -42,9 +43,31 @@ async fn a_foreign_cluster_scoped_object_is_refused_in_the_same_words() {
     let role = json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "metadata": {"name": case.name}, "rules": []});
     case.foreign(&role).await;
     case.create(std::slice::from_ref(&role)).await;
-    let start = format!("ClusterRole {:?} in namespace \"\" exists and cannot be imported", case.name);
+    let start = format!("ClusterRole {:?} exists and cannot be imported", case.name);
     case.refused("InstallFailed", &start).await;
     case.delete(&Target::of(&role).unwrap()).await;
+    case.installed().await;
+}
+
+#[tokio::test]
+async fn many_foreign_objects_are_told_of_in_one_text() {
+    let case = Case::new("crowd").await;
+    let objects = case.config_maps(8, "mine");
+    for object in &objects {
+        case.foreign(object).await;
+    }
+    case.create(&objects).await;
+    let message = case.refused("InstallFailed", "already exists").await;
+    let named: Vec<String> =
+        (0..5).map(|index| format!("ConfigMap \"many-{index:04}\" in namespace {:?}", case.namespace)).collect();
+    let text = format!("8 objects exist already ({} and 3 more) and cannot be imported", named.join(", "));
+    assert!(message.contains(&text), "{message}");
+    assert_eq!(message.matches("adopt-by").count(), 1, "{message}");
+    for object in &objects {
+        let target = Target::of(object).unwrap();
+        let mine = json!({"metadata": {"annotations": {"core.rukpak.io/adopt-by": case.name}}});
+        case.edit("user", &target, mine).await;
+    }
     case.installed().await;
 }
 
@@ -63,7 +86,9 @@ async fn of_two_deployments_with_the_same_object_exactly_one_gets_it() {
     let (winner, loser, value) = if one_has_it { (&one, &two, "1") } else { (&two, &one, "2") };
     winner.installed().await;
     let why = format!("it is controlled by BundleDeployment {:?}", winner.name);
-    loser.refused("InstallFailed", &why).await;
+    let message = loser.refused("InstallFailed", &why).await;
+    let way_out = format!("or delete the BundleDeployment {:?} if it is not needed", winner.name);
+    assert!(message.contains(&way_out) && !message.contains("adopt-by"), "{message}");
     assert_eq!(one.get(&target).await.unwrap().data["data"]["by"], value);
     winner.stays(&target, Duration::from_secs(2)).await;
 
@@ -187,12 +212,13 @@ async fn what_an_earlier_deployment_of_the_name_left_is_waited_for() {
     case.until_gone(&case.target()).await;
     case.create(&objects).await;
     assert_ne!(case.uid().await, old);
-    case.refused("InstallFailed", "waiting until it is gone").await;
+    let in_the_way = Expected::is_false("Installed", "InstallFailed").saying("waiting until it is gone");
+    until(&case.client, &case.name, in_the_way).await;
+    // From here on it is the end of the old object that must wake it.
+    tire(&case.client, &case.name, in_the_way).await;
     assert_eq!(case.get(&target).await.unwrap().metadata.uid, first.metadata.uid);
     case.edit("user", &target, json!({"metadata": {"finalizers": null}})).await;
-    let installed = std::time::Instant::now();
     case.installed().await;
-    assert!(installed.elapsed() < Duration::from_secs(5), "its end is watched: {:?}", installed.elapsed());
     let anew = case.until_owned(&target).await;
     assert_ne!(anew.metadata.uid, first.metadata.uid);
 }
@@ -227,15 +253,14 @@ async fn a_deployment_that_lost_a_race_at_drift_reports_it() {
     // Replaced by a foreign one in the blink of an eye: repeated until the squatter is there first.
     let mut foreign: DynamicObject = serde_json::from_value(case.config_map("a", json!({"x": "foreign"}))).unwrap();
     foreign.types = None;
-    let mut won = false;
-    for _ in 0..20 {
+    let end = tokio::time::Instant::now() + SOON;
+    loop {
         verbs::delete(&case.client, &target).await.unwrap();
         if api.create(&PostParams::default(), &foreign).await.is_ok() {
-            won = true;
             break;
         }
+        assert!(tokio::time::Instant::now() < end, "the squatter never was first");
     }
-    assert!(won, "the squatter never was first");
     let expected =
         Expected::is_false("Installed", "ReconcileFailed").saying("it was not created by this BundleDeployment");
     until(&case.client, &case.name, expected).await;

@@ -1,6 +1,6 @@
 //! Promise 6, and DESIGN 8 and 11: what the controller asks of the API server, by its audit log.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rukpak_tests::verbs::Target;
 use rukpak_tests::world::{World, WorldOptions};
@@ -8,6 +8,13 @@ use serde_json::{Value, json};
 
 use crate::case::Case;
 use crate::first::mixed;
+
+/// So long without a request, and all that was begun is done.
+const REST: Duration = Duration::from_secs(3);
+/// So long nothing may be asked then.
+const IDLE: Duration = Duration::from_secs(5);
+/// Longest wait for rest.
+const PATIENCE: Duration = Duration::from_mins(1);
 
 /// A request of the controller.
 #[derive(Debug)]
@@ -71,7 +78,7 @@ async fn the_audit_log_shows_order_at_first_and_silence_after() {
         .await;
     settled.ready().await;
 
-    idle(&world, &[&case, &other, &settled]).await;
+    idle(&world).await;
     restart_of_what_is_settled(&world, &settled).await;
     restart_with_drift(&world, &settled, &other).await;
     new_bundle_of_the_same_content(&world, &settled).await;
@@ -116,12 +123,26 @@ fn order(world: &World, objects: &[Value]) {
     assert!(count >= objects.len(), "{count} of {}", objects.len());
 }
 
-async fn idle(world: &World, cases: &[&Case<'_>]) {
-    let target = cases[0].target();
+/// Waits until the controller has asked for nothing for a while.
+async fn at_rest(world: &World) {
+    let end = Instant::now() + PATIENCE;
+    let mut before = requests(world).len();
+    let mut since = Instant::now();
+    while since.elapsed() < REST {
+        tokio::time::sleep(Duration::from_millis(200)).await; // a log is not watched
+        let now = requests(world).len();
+        if now != before {
+            (before, since) = (now, Instant::now());
+        }
+        assert!(Instant::now() < end, "it does not come to rest: {:#?}", requests(world).pop());
+    }
+}
+
+async fn idle(world: &World) {
     // Whatever the Deployments still do, and we write of it, comes to rest.
-    cases[0].stays(&target, Duration::from_secs(3)).await;
+    at_rest(world).await;
     let before = requests(world).len();
-    cases[0].stays(&target, Duration::from_secs(5)).await;
+    tokio::time::sleep(IDLE).await; // the very thing that is asked for
     let asked = since(world, before);
     assert!(asked.is_empty(), "{asked:#?}");
 }
@@ -131,13 +152,13 @@ async fn restart_of_what_is_settled(world: &World, case: &Case<'_>) {
     let before = requests(world).len();
     world.controller.restart().await.expect("the controller obeys");
     world.controller.wait_ready().await.expect("the controller obeys");
-    case.stays(&case.target(), Duration::from_secs(3)).await;
+    at_rest(world).await;
     let written = writes(world, before);
     assert!(written.is_empty(), "{written:#?}");
     // It does watch over it, and repairs with one write.
     case.edit("intruder", &case.config_map_target("a"), json!({"data": {"x": "drift"}})).await;
     case.until_value(&case.config_map_target("a"), "/data/x", &json!("1")).await;
-    case.stays(&case.target(), Duration::from_secs(1)).await;
+    at_rest(world).await;
     let written = writes(world, before);
     assert!(written.len() == 1 && written[0].name == "a", "{written:#?}");
 }
@@ -154,7 +175,7 @@ async fn restart_with_drift(world: &World, case: &Case<'_>, other: &Case<'_>) {
     world.controller.wait_ready().await.expect("the controller obeys");
     case.until_value(&case.config_map_target("a"), "/data/x", &json!("1")).await;
     case.ready().await;
-    case.stays(&case.target(), Duration::from_secs(2)).await;
+    at_rest(world).await;
     assert_eq!(
         case.get(&case.config_map_target("b")).await.expect("the API server agrees").metadata.resource_version,
         untouched

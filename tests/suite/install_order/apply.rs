@@ -1,5 +1,6 @@
 //! Applying as installers do: whatever is refused is tried again.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
@@ -11,7 +12,7 @@ use tokio::time::Instant;
 /// Between two tries of an object, or two passes over all. Nobody tells when a kind begins to be served.
 const PAUSE: Duration = Duration::from_millis(200);
 /// Longest try: an API server that starts may take a connection and not answer.
-const TRY: Duration = Duration::from_secs(10);
+const TRY: Duration = Duration::from_mins(1);
 
 /// How an object gets there.
 #[derive(Clone, Copy, Debug)]
@@ -40,47 +41,53 @@ pub fn shuffled(objects: &[Value], seed: u64) -> Vec<Value> {
     shuffled
 }
 
-/// Goes over the objects again and again until each was taken; returns how often.
+/// Goes over the objects again and again until each was taken; returns in how many passes something was refused. What the API
+/// server was too busy to answer was not.
 pub async fn in_passes(client: &Client, objects: &[Value], how: How, deadline: Duration) -> Result<usize> {
     let end = Instant::now() + deadline;
     let mut left: Vec<&Value> = objects.iter().collect();
-    for pass in 1.. {
+    let mut refusals = 0;
+    loop {
         let mut refused = Vec::new();
-        let mut words = Vec::new();
+        let mut errors = Vec::new();
         for object in left {
             if let Err(error) = once(client, object, how).await {
                 refused.push(object);
-                words.push(format!("{error:#}"));
+                errors.push(error);
             }
         }
         if refused.is_empty() {
-            return Ok(pass);
+            return Ok(refusals);
         }
         if Instant::now() > end {
-            bail!("not taken after {deadline:?} and {pass} passes: {words:#?}");
+            bail!("not taken after {deadline:?}: {errors:#?}");
         }
+        refusals += usize::from(errors.iter().any(is_refusal));
         left = refused;
         tokio::time::sleep(PAUSE).await;
     }
-    unreachable!("because passes do not end by themselves")
 }
 
-/// Tries every object by itself until it is taken; returns how often each was tried.
-pub async fn all_at_once(client: &Client, objects: &[Value], how: How, deadline: Duration) -> Result<Vec<usize>> {
+/// Tries every object by itself until it is taken; `refused` says of each whether it was not at first.
+pub async fn all_at_once(
+    client: &Client,
+    objects: &[Value],
+    how: How,
+    deadline: Duration,
+    refused: &[AtomicBool],
+) -> Result<()> {
     let end = Instant::now() + deadline;
-    let one = async |object: &Value| {
-        for tries in 1.. {
-            match once(client, object, how).await {
-                Ok(()) => return Ok(tries),
-                Err(error) if Instant::now() > end => {
-                    return Err(error.context(format!("not taken after {deadline:?} and {tries} tries")));
-                }
-                Err(_) => tokio::time::sleep(PAUSE).await,
+    let one = async |(object, refused): (&Value, &AtomicBool)| {
+        while let Err(error) = once(client, object, how).await {
+            refused.store(true, Ordering::Relaxed);
+            if Instant::now() > end {
+                return Err(error.context(format!("not taken after {deadline:?}")));
             }
+            tokio::time::sleep(PAUSE).await;
         }
-        unreachable!("because tries do not end by themselves")
+        Ok(())
     };
-    futures::future::try_join_all(objects.iter().map(one)).await
+    futures::future::try_join_all(objects.iter().zip(refused).map(one)).await.map(|_| ())
 }
 
 async fn once(client: &Client, object: &Value, how: How) -> Result<()> {
@@ -95,6 +102,11 @@ async fn once(client: &Client, object: &Value, how: How) -> Result<()> {
         Err(error) if matches!(how, How::Create) && is_there(&error) => Ok(()),
         other => other.map(|_| ()),
     }
+}
+
+/// Whether it is the API server's word: not the lack of one, and not that it has no time.
+fn is_refusal(error: &anyhow::Error) -> bool {
+    matches!(error.downcast_ref(), Some(kube::Error::Api(status)) if ![429, 503, 504].contains(&status.code))
 }
 
 fn is_there(error: &anyhow::Error) -> bool {

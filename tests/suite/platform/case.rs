@@ -1,12 +1,12 @@
-//! One PlatformOperator with a package of its name.
+//! One PlatformOperator with a package of its name, what a test does with it, and what it leaves behind.
 
-use std::fmt::Write;
+use std::ops::Deref;
 use std::time::Duration;
 
 use kube::api::{DeleteParams, DynamicObject};
-use kube::{Client, ResourceExt};
+use rukpak_tests::installation::Installation;
+pub use rukpak_tests::openshift::{operator, platform_operator};
 use rukpak_tests::verbs::{self, Expected, Target};
-use rukpak_tests::world::SOON;
 use rukpak_tests::{Documents, ImageBuilder};
 use serde_json::{Value, json};
 
@@ -20,9 +20,23 @@ const CONSISTENTLY: Duration = Duration::from_secs(1);
 /// What a test works on.
 pub struct Case<'a> {
     pub world: &'a Platform,
-    pub client: Client,
-    /// Name of the PlatformOperator, its package and its BundleDeployment.
-    pub name: String,
+    /// Its name is also that of the PlatformOperator and of the package.
+    deployment: Installation,
+}
+
+/// What a PlatformOperator leaves behind, for garbage collection to take.
+pub struct Remains {
+    deployment: Installation,
+    targets: [Target; 4],
+}
+
+/// What a case says itself, it says of its PlatformOperator; it does with any object what can be done with its BundleDeployment.
+impl Deref for Case<'_> {
+    type Target = Installation;
+
+    fn deref(&self) -> &Installation {
+        &self.deployment
+    }
 }
 
 /// Installed, as OpenShift's suite waits for it.
@@ -33,17 +47,6 @@ pub fn installed() -> Expected<'static> {
 /// Not installed, because no bundle could be chosen.
 pub fn source_failed(message: &str) -> Expected<'_> {
     Expected::is_false("Installed", "SourceFailed").saying(message)
-}
-
-/// Names a PlatformOperator.
-pub fn platform_operator(name: &str) -> Target {
-    Target::cluster("platform.openshift.io/v1alpha1", "PlatformOperator", name)
-}
-
-/// A PlatformOperator.
-#[expect(clippy::needless_pass_by_value, reason = "callers make the spec in place")]
-pub fn operator(name: &str, spec: Value) -> Value {
-    json!({"apiVersion": "platform.openshift.io/v1alpha1", "kind": "PlatformOperator", "metadata": {"name": name}, "spec": spec})
 }
 
 /// The image of a BundleDeployment.
@@ -77,7 +80,12 @@ impl Case<'static> {
 impl<'a> Case<'a> {
     /// A new name in some world.
     pub async fn within(world: &'a Platform, prefix: &str) -> Self {
-        Self { world, client: world.admin().await, name: verbs::unique_name(prefix) }
+        Self::named(world, verbs::unique_name(prefix)).await
+    }
+
+    /// This name, which nobody else may have.
+    pub async fn named(world: &'a Platform, name: String) -> Self {
+        Self { world, deployment: Installation { client: world.admin().await, name } }
     }
 
     /// Names the PlatformOperator.
@@ -87,7 +95,7 @@ impl<'a> Case<'a> {
 
     /// Names the BundleDeployment.
     pub fn deployment(&self) -> Target {
-        Target::bundle_deployment(&self.name)
+        self.deployment.target()
     }
 
     /// Names the definition that all bundles of the package hold.
@@ -144,32 +152,23 @@ impl<'a> Case<'a> {
 
     /// Creates any object.
     pub async fn make(&self, object: &Value) -> DynamicObject {
-        verbs::create(&self.client, object).await.unwrap_or_else(|error| panic!("{error:#}"))
+        self.deployment.create(object).await
     }
 
     /// Merges a patch into any object.
     pub async fn merge(&self, target: &Target, patch: &Value) -> DynamicObject {
-        verbs::merge(&self.client, target, patch).await.unwrap_or_else(|error| panic!("{error:#}"))
+        self.merge_into(target, patch).await
     }
 
     /// Points the BundleDeployment at another image, by hand.
     pub async fn edit(&self, image: &str) {
         let patch = json!({"spec": {"template": {"spec": {"source": {"image": {"ref": image}}}}}});
-        self.merge(&self.deployment(), &patch).await;
+        self.deployment.merge(&patch).await;
     }
 
     /// Waits for a condition of the PlatformOperator.
     pub async fn until(&self, expected: Expected<'_>) -> DynamicObject {
         self.until_at(&self.target(), expected).await
-    }
-
-    /// Waits for a condition of any object.
-    pub async fn until_at(&self, target: &Target, expected: Expected<'_>) -> DynamicObject {
-        let found = verbs::await_condition(&self.client, target, expected, SOON).await;
-        match found {
-            Ok(object) => object,
-            Err(error) => panic!("{error:#}\n{}", self.story(target).await),
-        }
     }
 
     /// Waits until this version is chosen and installed.
@@ -179,67 +178,9 @@ impl<'a> Case<'a> {
         self.until_object(&self.target(), &format!("version {version}"), wanted).await
     }
 
-    /// Waits until an object is as wanted.
-    pub async fn until_object(
-        &self,
-        target: &Target,
-        what: &str,
-        wanted: impl Fn(&DynamicObject) -> bool,
-    ) -> DynamicObject {
-        let found = verbs::await_object(&self.client, target, what, SOON, |object| object.is_some_and(&wanted)).await;
-        match found {
-            Ok(found) => found.expect("absence is not wanted"),
-            Err(error) => panic!("{error:#}\n{}", self.story(target).await),
-        }
-    }
-
-    /// What a person wants to see when a wait was in vain: all that the wait could be about.
-    async fn story(&self, target: &Target) -> String {
-        let mut names = vec![self.name.as_str(), target.name.as_str()];
-        names.dedup();
-        let aggregated = ("config.openshift.io/v1", "ClusterOperator", "platform-operators-aggregated");
-        let mut targets = vec![Target::cluster(aggregated.0, aggregated.1, aggregated.2)];
-        for name in names {
-            targets.extend([platform_operator(name), Target::bundle_deployment(name)]);
-            let labels = format!("core.rukpak.io/owner-name={name}");
-            let bundles = verbs::list(&self.client, "core.rukpak.io/v1alpha1", "Bundle", &labels).await;
-            targets.extend(bundles.unwrap_or_default().iter().map(|bundle| Target::bundle(&bundle.name_any())));
-        }
-        let mut story = String::new();
-        for target in targets {
-            let text = match verbs::get(&self.client, &target).await {
-                Ok(Some(mut object)) => {
-                    object.metadata.managed_fields = None;
-                    serde_json::to_string_pretty(&object).expect("an object is JSON")
-                }
-                Ok(None) => "(does not exist)".to_owned(),
-                Err(error) => format!("(cannot be read: {error:#})"),
-            };
-            writeln!(story, "--- {target}\n{text}").expect("a String takes everything");
-        }
-        story
-    }
-
     /// Watches an object for a second, in which it must stay as it should.
     pub async fn stays(&self, target: &Target, what: &str, allowed: impl Fn(&DynamicObject) -> bool) {
-        let allowed = |object: Option<&DynamicObject>| object.is_some_and(&allowed);
-        let held = verbs::holds_for(&self.client, target, what, CONSISTENTLY, allowed).await;
-        held.unwrap_or_else(|error| panic!("{error:#}"));
-    }
-
-    /// Waits until an object is gone.
-    pub async fn until_gone(&self, target: &Target) {
-        verbs::await_deleted(&self.client, target, SOON).await.unwrap_or_else(|error| panic!("{error:#}"));
-    }
-
-    /// An object that may exist.
-    pub async fn find(&self, target: &Target) -> Option<DynamicObject> {
-        verbs::get(&self.client, target).await.unwrap_or_else(|error| panic!("{error:#}"))
-    }
-
-    /// An object that exists.
-    pub async fn get(&self, target: &Target) -> DynamicObject {
-        self.find(target).await.unwrap_or_else(|| panic!("{target} does not exist"))
+        self.holds_for(target, what, CONSISTENTLY, |object| object.is_some_and(&allowed)).await;
     }
 
     /// Records what happens to an object from now on.
@@ -247,15 +188,30 @@ impl<'a> Case<'a> {
         Recording::of(&self.client, target).await
     }
 
-    /// Deletes an object as asked.
-    pub async fn delete(&self, target: &Target, parameters: &DeleteParams) {
-        let api = target.api(&self.client).await.expect("the kind is served");
-        api.delete(&target.name, parameters).await.unwrap_or_else(|error| panic!("{target}: {error}"));
-    }
-
     /// Deletes the PlatformOperator and waits until it is gone with all that it brought.
     pub async fn remove(&self) {
-        self.delete(&self.target(), &DeleteParams::foreground()).await;
+        self.delete_as(&self.target(), &DeleteParams::foreground()).await;
         self.until_gone(&self.target()).await;
+    }
+
+    /// Deletes the PlatformOperator and waits until it is gone, no longer: all that it brought goes a little later. A namespace
+    /// takes 5 s, for which nobody need have a world to himself.
+    #[must_use = "what it brought has to go too"]
+    pub async fn leave(&self) -> Remains {
+        let space = Target::cluster("v1", "Namespace", &format!("{}-system", self.name));
+        let targets = [self.deployment(), self.settings(), self.definition(), space];
+        self.delete_as(&self.target(), &DeleteParams::background()).await;
+        self.until_gone(&self.target()).await;
+        let deployment = Installation { client: self.client.clone(), name: self.name.clone() };
+        Remains { deployment, targets }
+    }
+}
+
+impl Remains {
+    /// Waits until nothing is left.
+    pub async fn until_gone(self) {
+        for target in &self.targets {
+            self.deployment.until_collected(target).await;
+        }
     }
 }

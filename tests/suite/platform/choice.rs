@@ -1,9 +1,10 @@
-//! Which bundle of which catalog: channel, range of versions, catalog, and the order of catalogs.
+//! Which bundle of which catalog: channel, range and order of versions, catalog, and the order of catalogs. Another package is
+//! never chosen.
 
 use rukpak_tests::Documents;
 use serde_json::json;
 
-use super::case::{Case, installed, source_failed, version_of};
+use super::case::{Case, installed, operator, source_failed, version_of};
 use super::packages::{self, ALL};
 
 /// Pushes 1.0.0, 1.1.0 and 2.0.0; `stable` (the default) ends at 1.1.0, `fast` at 2.0.0.
@@ -36,6 +37,26 @@ async fn a_channel_and_a_range_of_versions_narrow_the_choice() {
         let operator = case.until(installed()).await;
         assert_eq!(version_of(&operator), version, "{package}");
         assert_eq!(operator.data["status"]["source"]["channel"], channel, "{package}");
+    });
+    futures::future::join_all(checks).await;
+}
+
+/// The order is that of semantic versions over all channels; of a tie the catalog's order must not decide.
+#[tokio::test]
+async fn prereleases_come_before_their_release_and_build_metadata_decides_nothing() {
+    let table: [(&[&str], &[&str]); 4] = [
+        (&["1.0.0", "1.0.1-rc.1"], &["1.0.1-rc.1"]),
+        (&["1.0.1-rc.10", "1.0.1", "1.0.1-rc.2"], &["1.0.1"]),
+        (&["1.0.0-rc.9", "1.0.0-rc.10"], &["1.0.0-rc.10"]),
+        (&["2.0.0+one", "2.0.0+two", "1.9.9"], &["2.0.0+one", "2.0.0+two"]),
+    ];
+    let checks = table.into_iter().map(|(versions, expected)| async move {
+        let case = Case::new("order").await;
+        let (documents, _) = case.chain(versions).await;
+        case.publish(documents).await;
+        case.create(&json!({}), None).await;
+        let operator = case.until(installed()).await;
+        assert!(expected.contains(&version_of(&operator)), "{versions:?}: {}", version_of(&operator));
     });
     futures::future::join_all(checks).await;
 }
@@ -91,10 +112,9 @@ async fn catalogs_of_flags_come_in_their_order_and_before_catalog_sources() {
     case.world.web.put("all", three).expect("a catalog");
     // A folder is polled: there is no event for it. Until then the later ones answer.
     let of_catalog = async |catalog: &str, version: &str| {
-        let case = Case { name: format!("{}-{catalog}", case.name), ..Case::within(case.world, "flags").await };
-        let package =
-            json!({"package": {"name": case.name.trim_end_matches(&format!("-{catalog}")), "catalog": catalog}});
-        case.make(&super::case::operator(&case.name, package)).await;
+        let package = json!({"package": {"name": case.name, "catalog": catalog}});
+        let case = Case::named(case.world, format!("{}-{catalog}", case.name)).await;
+        case.make(&operator(&case.name, package)).await;
         let chosen = |object: &kube::api::DynamicObject| version_of(object) == version;
         case.until_object(&case.target(), version, chosen).await;
         case.remove().await;

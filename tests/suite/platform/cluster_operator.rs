@@ -1,11 +1,16 @@
-//! The ClusterOperator `platform-operators-aggregated`, and clusters that have none. One test after the other: there is one.
+//! What there is one of in a cluster: the ClusterOperator `platform-operators-aggregated` and OpenShift's catalog, and clusters
+//! that have neither. One test after the other.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
-use kube::api::DeleteParams;
-use kube::api::DynamicObject;
+use k8s_openapi::api::core::v1::Event;
+use kube::Api;
+use kube::api::{DeleteParams, DynamicObject, ListParams};
 use rukpak_tests::Documents;
-use rukpak_tests::verbs::{self, Expected, Target};
+use rukpak_tests::openshift::cluster_operator;
+use rukpak_tests::verbs::Expected;
+use rukpak_tests::world::SOON;
 use serde_json::json;
 
 use super::case::{Case, installed, operator, platform_operator, source_failed};
@@ -14,10 +19,6 @@ use super::world::{Platform, RELEASE};
 
 const NONE: &str = "No platform operators are present in the cluster";
 const GOOD: &str = "All platform operators are in a successful state";
-
-fn aggregated() -> Target {
-    Target::cluster("config.openshift.io/v1", "ClusterOperator", "platform-operators-aggregated")
-}
 
 /// `Available` and `Progressing` with their reasons, and `Degraded`, which is never true.
 fn says(object: &DynamicObject, available: bool, message: &str) -> bool {
@@ -32,7 +33,7 @@ fn says(object: &DynamicObject, available: bool, message: &str) -> bool {
 /// Waits until the ClusterOperator says so.
 async fn until(case: &Case<'_>, available: bool, message: &str) -> DynamicObject {
     let what = format!("Available={available}: {message}");
-    case.until_object(&aggregated(), &what, |object| says(object, available, message)).await
+    case.until_object(&cluster_operator(), &what, |object| says(object, available, message)).await
 }
 
 /// When each condition last changed.
@@ -66,8 +67,10 @@ async fn clusters_without_openshifts_kinds_work_and_may_get_them_later() {
     until(&case, true, GOOD).await;
     let metrics = metrics(&world).await;
     assert!(metrics.contains("rukpak_platform_operators{state=\"failing\"} 0"), "{metrics}");
-    case.remove().await;
+    let remains = case.leave().await;
     until(&case, true, NONE).await;
+    drop(world);
+    remains.until_gone().await;
 }
 
 async fn metrics(world: &Platform) -> String {
@@ -85,7 +88,7 @@ async fn event(case: &Case<'_>, reason: &str, kind: &str) {
     let about = format!("involvedObject.name={},reason={reason}", case.name);
     let events = watcher(api, watcher::Config::default().fields(&about)).default_backoff().applied_objects();
     let mut events = std::pin::pin!(events);
-    let found = tokio::time::timeout(rukpak_tests::world::SOON, events.next()).await;
+    let found = tokio::time::timeout(SOON, events.next()).await;
     let found = found.unwrap_or_else(|_| panic!("no Event {reason}")).expect("endless").expect("a watch");
     assert_eq!(found.type_.as_deref(), Some(kind));
 }
@@ -125,12 +128,14 @@ async fn none_good_bad_and_a_mixture_of_platform_operators_are_aggregated() {
         case.make(&operator(name, json!({"package": {"name": format!("{name}-unknown")}}))).await;
     }
     until(&case, false, &format!("[{}, {}]", text(&one), text(&two))).await;
-    case.delete(&platform_operator(&two), &DeleteParams::background()).await;
+    case.delete_as(&platform_operator(&two), &DeleteParams::background()).await;
     until(&case, false, &text(&one)).await;
-    case.delete(&platform_operator(&one), &DeleteParams::background()).await;
+    case.delete_as(&platform_operator(&one), &DeleteParams::background()).await;
     until(&case, true, GOOD).await;
-    case.remove().await;
+    let remains = case.leave().await;
     until(&case, true, NONE).await;
+    drop(world);
+    remains.until_gone().await;
 }
 
 /// Nothing new, nothing written: neither the ClusterOperator nor the PlatformOperator, whatever happens around them.
@@ -143,19 +148,37 @@ async fn nothing_is_written_while_nothing_changes() {
     // The last that is written: Installed comes before.
     case.until(Expected::is_true("Ready", "Succeeded")).await;
     let before = until(&case, true, GOOD).await;
-    let writes = writes(&world);
+    let writes = settled(&world, &case).await;
     for round in ["1", "2", "3"] {
         let mark = json!({"metadata": {"annotations": {"round": round}}});
         case.merge(&case.target(), &mark).await;
         case.merge(&case.deployment(), &mark).await;
         case.publish(case.chain(&["1.0.0"]).await.0).await;
-        case.merge(&aggregated(), &mark).await;
+        case.merge(&cluster_operator(), &mark).await;
     }
     world.manager.restart().await.expect("restarted");
     world.manager.wait_ready().await.expect("ready");
-    case.stays(&aggregated(), "the status", |object| object.data == before.data).await;
+    case.stays(&cluster_operator(), "the status", |object| object.data == before.data).await;
     assert_eq!(self::writes(&world), writes);
-    case.remove().await;
+    let remains = case.leave().await;
+    drop(world);
+    remains.until_gone().await;
+}
+
+/// The writes of the manager once its last Event is written, which nothing waits for.
+async fn settled(world: &Platform, case: &Case<'_>) -> usize {
+    let events: Api<Event> = Api::all(case.client.clone());
+    let last = ListParams::default().fields(&format!("involvedObject.name={},reason=InstallSuccessful", case.name));
+    let quiet = async {
+        loop {
+            let (found, before) = (events.list(&last).await.expect("a list"), writes(world));
+            tokio::time::sleep(Duration::from_secs(1)).await; // an audit log cannot be watched
+            if !found.items.is_empty() && writes(world) == before {
+                return before;
+            }
+        }
+    };
+    tokio::time::timeout(SOON, quiet).await.expect("it comes to rest")
 }
 
 /// Status writes of the manager so far.
@@ -180,13 +203,14 @@ async fn the_default_catalog_is_named_when_it_is_missing_or_not_ready() {
     let case = Case::within(&world, "default").await;
     let image = case.push("1.0.0", packages::bundle(&case.name, "1.0.0", ALL)).await;
     world.main.put(&case.name, Documents::package(&case.name, &[("1.0.0", &image)]));
-    case.delete(&world.main.target(), &DeleteParams::background()).await;
+    case.delete_as(&world.main.target(), &DeleteParams::background()).await;
     case.create(&json!({}), None).await;
     case.until(source_failed("\"redhat-operators\" not found in namespace \"openshift-marketplace\"")).await;
     world.main.create(&case.client).await;
     case.until(source_failed("the CatalogSource openshift-marketplace/redhat-operators is not ready")).await;
     world.main.say(&case.client, "READY").await;
     case.until(installed()).await;
-    case.remove().await;
-    verbs::await_deleted(&case.client, &case.target(), rukpak_tests::world::SOON).await.expect("gone");
+    let remains = case.leave().await;
+    drop(world);
+    remains.until_gone().await;
 }

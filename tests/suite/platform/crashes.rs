@@ -1,10 +1,13 @@
 //! The manager is killed at any moment, and there may be two of them.
 
+use std::time::{Duration, Instant};
+
+use futures::future::join_all;
 use rukpak_tests::PlatformOptions;
 use rukpak_tests::plane::install::SYSTEM_NAMESPACE;
 use rukpak_tests::verbs::Target;
 
-use super::case::{Case, image_of, installed, version_of};
+use super::case::{Case, Remains, image_of, installed, version_of};
 use super::recording::images;
 use super::world::Platform;
 
@@ -22,11 +25,16 @@ async fn an_upgrade_goes_on_after_the_manager_is_killed_at_any_moment() {
     let deployments = case.record(&case.deployment()).await;
     let operators = case.record(&case.target()).await;
     world.manager.kill().await.expect("killed");
+    let start = Instant::now();
+    world.manager.restart().await.expect("restarted");
+    world.manager.wait_ready().await.expect("ready");
+    let step = (start.elapsed() / 20).max(Duration::from_millis(25));
+    world.manager.kill().await.expect("killed");
     case.publish(all).await;
     for moment in 0.. {
         world.manager.restart().await.expect("restarted");
         // Later and later after its start, so that every write is once the last one.
-        let life = std::time::Duration::from_millis(60 + 25 * moment);
+        let life = Duration::from_millis(60) + step * moment;
         let end = tokio::time::timeout(life, deployments.until("the end", |seen| image_of(&seen.object) == built[4]));
         if end.await.is_ok() || moment == 40 {
             break;
@@ -40,15 +48,17 @@ async fn an_upgrade_goes_on_after_the_manager_is_killed_at_any_moment() {
     let edited = |seen: &super::recording::Seen| super::case::message(&seen.object, "Ready").contains("was edited");
     assert!(!operators.so_far().iter().any(edited), "its own step was taken for an edit");
     world.manager.wait_ready().await.expect("ready");
-    case.remove().await;
+    let remains = case.leave().await;
+    drop(world);
+    remains.until_gone().await;
 }
 
 #[tokio::test]
 async fn of_two_managers_one_writes_and_the_other_takes_over() {
     const TIMES: [&str; 4] = [
         "--leader-elect",
-        "--leader-elect-lease-duration=3s",
-        "--leader-elect-renew-deadline=2s",
+        "--leader-elect-lease-duration=8s",
+        "--leader-elect-renew-deadline=6s",
         "--leader-elect-retry-period=500ms",
     ];
     let world = Platform::alone().await;
@@ -80,6 +90,7 @@ async fn of_two_managers_one_writes_and_the_other_takes_over() {
     held_by("").await;
     world.manager.restart().await.expect("started");
     world.manager.wait_ready().await.expect("ready");
-    case.remove().await;
-    other.remove().await;
+    let remains = [case.leave().await, other.leave().await];
+    drop(world);
+    join_all(remains.map(Remains::until_gone)).await;
 }

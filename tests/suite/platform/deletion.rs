@@ -14,7 +14,7 @@ async fn deleted(parameters: DeleteParams) {
     let case = Case::new("deleted").await;
     case.install(&["1.0.0"], None).await;
     let recording = case.record(&case.deployment()).await;
-    case.delete(&case.target(), &parameters).await;
+    case.delete_as(&case.target(), &parameters).await;
     // News of every kind, while it ends.
     case.publish(case.chain(&["1.0.0", "1.1.0"]).await.0).await;
     for target in [case.target(), case.deployment(), case.settings(), case.definition()] {
@@ -51,10 +51,10 @@ async fn nothing_is_made_while_the_deployment_is_still_being_deleted() {
     let old = uid(&case.get(&case.deployment()).await);
     case.merge(&case.deployment(), &json!({"metadata": {"finalizers": [HOLD]}})).await;
     let recording = case.record(&case.deployment()).await;
-    case.delete(&case.deployment(), &DeleteParams::background()).await;
+    case.delete_as(&case.deployment(), &DeleteParams::background()).await;
     let text = format!("Waiting until the BundleDeployment {} is deleted", case.name);
     case.until(Expected::is_false("Installed", "InstallPending").saying(&text)).await;
-    case.delete(&case.target(), &DeleteParams::background()).await;
+    case.delete_as(&case.target(), &DeleteParams::background()).await;
     case.until_gone(&case.target()).await;
 
     // One of the same name waits for the end of its predecessor's.
@@ -75,7 +75,7 @@ async fn nothing_is_made_for_a_platform_operator_that_is_being_deleted() {
     case.install(&["1.0.0"], None).await;
     case.merge(&case.target(), &json!({"metadata": {"finalizers": [HOLD]}})).await;
     let recording = case.record(&case.deployment()).await;
-    case.delete(&case.target(), &DeleteParams::foreground()).await;
+    case.delete_as(&case.target(), &DeleteParams::foreground()).await;
     case.until_gone(&case.deployment()).await;
     case.merge(&case.target(), &json!({"metadata": {"annotations": {"a": "b"}}})).await;
     case.publish(case.chain(&["1.0.0", "1.1.0"]).await.0).await;

@@ -1,4 +1,5 @@
-//! OpenShift's end-to-end suite: a package by its name, and what stays as a person left it.
+//! What OpenShift's end-to-end suite and documentation promise: a package by its name, what stays as a person left it, and what
+//! is made anew.
 
 use kube::api::{DeleteParams, DynamicObject};
 use rukpak_tests::verbs::{self, Expected};
@@ -18,7 +19,7 @@ async fn a_valid_package_becomes_a_bundle_deployment_of_the_same_name() {
     assert_eq!(operator.data["status"]["activeBundleDeployment"], json!({"name": case.name}));
     assert_eq!(
         operator.data["status"]["source"],
-        json!({"catalog": "redhat-operators", "package": case.name, "channel": "stable",
+        json!({"catalog": "openshift-marketplace/redhat-operators", "package": case.name, "channel": "stable",
                "bundle": format!("{}.v1.1.0", case.name), "version": "1.1.0", "image": images[1]})
     );
     let text = format!("Successfully applied the {} BundleDeployment resource", case.name);
@@ -97,7 +98,7 @@ async fn a_deleted_bundle_deployment_is_made_anew_from_the_newest_bundle() {
     let (documents, images) = case.chain(&["1.0.0", "1.1.0"]).await;
     case.publish(documents).await;
     case.until(Expected::is_true("UpgradeAvailable", "ManualPolicy").saying("Version 1.1.0")).await;
-    case.delete(&case.deployment(), &DeleteParams::background()).await;
+    case.delete_as(&case.deployment(), &DeleteParams::background()).await;
     case.until_version("1.1.0").await;
     let new = case.get(&case.deployment()).await;
     assert_ne!(uid(&old), uid(&new));
@@ -109,6 +110,7 @@ async fn a_deleted_bundle_deployment_is_made_anew_from_the_newest_bundle() {
 async fn kubectl_shows_package_version_and_condition() {
     let case = Case::new("columns").await;
     case.install(&["1.0.0"], None).await;
+    case.until(Expected::is_true("Ready", "Succeeded")).await;
     let path = format!("/apis/platform.openshift.io/v1alpha1/platformoperators/{}", case.name);
     let request = http::Request::get(path)
         .header("Accept", "application/json;as=Table;v=v1;g=meta.k8s.io")
@@ -117,7 +119,7 @@ async fn kubectl_shows_package_version_and_condition() {
     let table: serde_json::Value = case.client.request(request).await.expect("a table");
     let columns = table["columnDefinitions"].as_array().expect("columns");
     let names: Vec<&str> = columns.iter().filter_map(|column| column["name"].as_str()).collect();
-    assert_eq!(names, ["Name", "Package", "Version", "Installed", "Reason", "Age"]);
-    let cells = &table["rows"][0]["cells"].as_array().expect("cells")[..5];
-    assert_eq!(cells, [json!(case.name), json!(case.name), json!("1.0.0"), json!("True"), json!("InstallSuccessful")]);
+    assert_eq!(names, ["Name", "Package", "Version", "Installed", "Ready", "Reason", "Age"]);
+    let cells = &table["rows"][0]["cells"].as_array().expect("cells")[..6];
+    assert_eq!(cells, [&case.name, &case.name, "1.0.0", "True", "True", "Succeeded"].map(|cell| json!(cell)));
 }

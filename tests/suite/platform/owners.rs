@@ -66,7 +66,7 @@ async fn pair(case: &Case<'_>) {
     case.until_at(&platform_operator(other), Expected::is_false("Installed", "PackageNotUnique").saying(winner)).await;
     let added = recordings.iter().map(|recording| recording.so_far().iter().filter(|seen| seen.added).count());
     assert_eq!(added.sum::<usize>(), 1, "one BundleDeployment of {names:?}");
-    case.delete(&platform_operator(winner), &DeleteParams::foreground()).await;
+    case.delete_as(&platform_operator(winner), &DeleteParams::foreground()).await;
     case.until_at(&platform_operator(other), installed()).await;
 }
 
@@ -89,7 +89,7 @@ async fn foreign(prefix: &str, owner: Option<Value>, says: &str) {
     let operator = case.until(Expected::is_true("Stalled", "InstallFailed")).await;
     assert!(operator.data["status"]["activeBundleDeployment"].is_null());
     assert_eq!(case.get(&case.deployment()).await, before, "untouched");
-    case.delete(&case.deployment(), &DeleteParams::background()).await;
+    case.delete_as(&case.deployment(), &DeleteParams::background()).await;
     case.until_version("1.1.0").await;
 }
 

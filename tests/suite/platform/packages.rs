@@ -1,4 +1,4 @@
-//! Packages of our own: bundles, which hold a definition and settings, and catalogs with them.
+//! Packages of our own: bundles, which hold a definition and settings, and the documents that catalogs have of them.
 
 use serde_json::{Value, json};
 

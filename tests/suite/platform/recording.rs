@@ -1,8 +1,8 @@
 //! Everything that happened to an object, in order.
 
 use futures::StreamExt;
-use kube::Client;
 use kube::api::{DynamicObject, ListParams, WatchEvent, WatchParams};
+use kube::{Client, ResourceExt};
 use rukpak_tests::verbs::Target;
 use rukpak_tests::world::SOON;
 use tokio::sync::watch;
@@ -29,20 +29,24 @@ impl Recording {
         let api = target.api(client).await.expect("the kind is served");
         let name = format!("metadata.name={}", target.name);
         let now = api.list(&ListParams::default().fields(&name)).await.expect("a list");
-        let version = now.metadata.resource_version.expect("a list has a version");
+        let mut version = now.metadata.resource_version.expect("a list has a version");
         let (sender, seen) = watch::channel(Vec::new());
         let task = tokio::spawn(async move {
-            let events = api.watch(&WatchParams::default().fields(&name), &version).await.expect("a watch");
-            let mut events = std::pin::pin!(events);
-            while let Some(event) = events.next().await {
-                let (added, deleted, object) = match event.expect("an event") {
-                    WatchEvent::Added(object) => (true, false, object),
-                    WatchEvent::Modified(object) => (false, false, object),
-                    WatchEvent::Deleted(object) => (false, true, object),
-                    WatchEvent::Bookmark(_) => continue,
-                    WatchEvent::Error(error) => panic!("{error:?}"),
-                };
-                sender.send_modify(|seen: &mut Vec<Seen>| seen.push(Seen { added, deleted, object }));
+            // The API server ends each watch after some minutes.
+            loop {
+                let events = api.watch(&WatchParams::default().fields(&name), &version).await.expect("a watch");
+                let mut events = std::pin::pin!(events);
+                while let Some(event) = events.next().await {
+                    let (added, deleted, object) = match event.expect("an event") {
+                        WatchEvent::Added(object) => (true, false, object),
+                        WatchEvent::Modified(object) => (false, false, object),
+                        WatchEvent::Deleted(object) => (false, true, object),
+                        WatchEvent::Bookmark(_) => continue,
+                        WatchEvent::Error(error) => panic!("{error:?}"),
+                    };
+                    version = object.resource_version().expect("an object has a version");
+                    sender.send_modify(|seen: &mut Vec<Seen>| seen.push(Seen { added, deleted, object }));
+                }
             }
         });
         Self { seen, task }

@@ -5,11 +5,11 @@ use rukpak_tests::verbs::Expected;
 use serde_json::{Value, json};
 
 use super::case::{Case, image_of, installed, source_failed};
-use super::world::Source;
+use super::world::{Source, private_source};
 
 /// Publishes two versions in a CatalogSource of the test's own, which does not exist yet; returns the images.
 async fn with_private(case: &Case<'_>, namespace: &str) -> (Source, Vec<String>) {
-    let source = Source::private(namespace);
+    let source = private_source(namespace);
     let (documents, images) = case.chain(&["1.0.0", "1.1.0"]).await;
     source.put(&case.name, documents);
     (source, images)
@@ -86,6 +86,25 @@ async fn a_stream_that_is_cut_half_way_never_gives_an_older_version() {
     case.until(installed()).await;
     let seen = recording.until("the deployment", |seen| seen.added).await;
     assert!(seen.iter().all(|seen| image_of(&seen.object) == images[1]));
+}
+
+#[tokio::test]
+async fn a_package_that_its_server_never_tells_of_holds_up_no_other() {
+    let case = Case::new("told").await;
+    let (source, images) = with_private(&case, "unanswered").await;
+    let other = Case::new("untold").await;
+    source.put(&other.name, other.chain(&["1.0.0"]).await.0);
+    source.server.leave_unanswered(other.name.clone());
+    source.create(&case.client).await;
+    source.say(&case.client, "READY").await;
+    other.create(&from(&source), None).await;
+    source.until_asked("GetPackage").await;
+    case.create(&from(&source), None).await;
+    case.until(installed()).await;
+    assert_eq!(image_of(&case.get(&case.deployment()).await), images[1]);
+    assert!(other.find(&other.deployment()).await.is_none());
+    source.server.leave_unanswered(None);
+    other.until(installed()).await;
 }
 
 #[tokio::test]

@@ -1,7 +1,7 @@
 //! Catalogs that break off, hang, come late or share a name: they are not hammered, and do not hold up others. A world of
 //! their own, since whoever names no catalog asks all of them.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use futures::future::join_all;
 use kube::api::DynamicObject;
@@ -16,20 +16,27 @@ use super::case::{Case, installed, message, operator, platform_operator, source_
 use super::packages;
 use super::world::{Platform, Source, nothing};
 
-/// How long requests are counted.
+/// How long requests are counted. Bounds are for the time that it took in the end: a slow machine makes it longer.
 const COUNTED: Duration = Duration::from_secs(3);
-/// A back-off of 0.5, 1 and 2 s allows three questions in that time; the machine may be slow at the start.
-const HANDFUL: usize = 5;
+/// The first wait after a failure; each further one is twice as long.
+const FIRST_WAIT: Duration = Duration::from_millis(500);
+/// The event of a CatalogSource, and that of its connection, may come after the first question: each allows another one.
+const NEWS: usize = 2;
+/// Looks for a new revision.
+const POLL_INTERVAL: Duration = Duration::from_secs(1);
+/// How long a web server has to answer.
+const ANSWER: Duration = Duration::from_secs(30);
 /// PlatformOperators that wait for what never comes.
 const ASKERS: usize = 8;
-/// Looks for a new revision in that time, one each second.
-const POLLS: usize = 4;
 
-/// The catalogs `good`, `late` and `redhat-operators` are well, `broken` breaks off and `hanging` never answers.
+/// The catalogs `good`, `calm`, `late` and `redhat-operators` are well, `broken` breaks off, `hanging` and
+/// `mute` never answer.
 struct Troubled {
     platform: Platform,
     hanging: FaultyServer,
+    mute: FaultyServer,
     broken: FaultyServer,
+    start: Instant,
     _behind: CatalogdServer,
 }
 
@@ -42,8 +49,10 @@ impl Troubled {
 
     async fn new() -> Self {
         let ca = TestCa::new("hanging-ca").expect("a CA");
-        let hanging = FaultyServer::alone(&ca).expect("a server");
-        hanging.add(Rule::on("", Fault::Hang));
+        let [hanging, mute] = [(); 2].map(|()| FaultyServer::alone(&ca).expect("a server"));
+        for server in [&hanging, &mute] {
+            server.add(Rule::on("", Fault::Hang));
+        }
         let behind = CatalogdServer::start().expect("catalogd");
         behind.put("all", nothing()).expect("a catalog");
         let broken = behind.behind_faults().expect("a server");
@@ -52,49 +61,86 @@ impl Troubled {
             broken.add(Rule::on("", Fault::HangUpAfter(bytes)).times(1));
         }
         let trusted = [hanging.ca_pem(), broken.ca_pem()].concat();
-        let urls = (hanging.url(), broken.url());
+        let urls = (hanging.url(), broken.url(), mute.url());
         let platform = Platform::with_main(&trusted, async |_, web, folder| {
-            web.put("good", nothing()).expect("a catalog");
+            for name in ["good", "calm"] {
+                web.put(name, nothing()).expect("a catalog");
+            }
             vec![
                 format!("--catalog=good={}", web.url("good")),
+                format!("--catalog=calm={}", web.url("calm")),
                 format!("--catalog=hanging={}/catalogs/all", urls.0),
                 format!("--catalog=broken={}/catalogs/all", urls.1),
+                format!("--catalog=mute={}/catalogs/all", urls.2),
                 format!("--catalog=late={}", web.url("late")),
                 format!("--catalog=redhat-operators=dir:{}", folder.display()),
-                "--catalog-poll-interval=1s".to_owned(),
+                format!("--catalog-poll-interval={}s", POLL_INTERVAL.as_secs()),
                 "--catalog-source=openshift-marketplace/redhat-operators".to_owned(),
                 "--catalog-source=flapping/catalog".to_owned(),
             ]
         });
         let platform = platform.await;
-        Self { platform, hanging, broken, _behind: behind }
+        Self { platform, hanging, mute, broken, start: Instant::now(), _behind: behind }
     }
 }
 
-/// The different texts of failures that a PlatformOperator has reported, each of which is a write.
-async fn failures(case: &Case<'_>, during: impl Future<Output = ()>) -> Vec<String> {
+/// How often something that takes `each` can have ended in `took`.
+fn times(took: Duration, each: Duration) -> usize {
+    usize::try_from(took.as_millis() / each.as_millis()).expect("not that often")
+}
+
+/// What came of a catalog that fails.
+struct Failing {
+    /// The different texts of failures that the PlatformOperator has reported.
+    texts: Vec<String>,
+    /// How often the catalog may have been asked meanwhile.
+    questions: usize,
+    took: Duration,
+}
+
+/// Lets a PlatformOperator ask the catalog `name` for as long as requests are counted, and until it has failed twice;
+/// `meanwhile` something else happens.
+async fn ask(case: &Case<'_>, name: &str, meanwhile: impl Future<Output = ()>) -> Failing {
     let recording = case.record(&case.target()).await;
-    during.await;
-    let mut texts: Vec<String> = recording.so_far().iter().map(|seen| message(&seen.object, "Installed")).collect();
-    texts.retain(|text| !text.is_empty());
+    let start = Instant::now();
+    case.create(&json!({"catalog": name}), None).await;
+    let texts = || {
+        let told = |seen: &super::recording::Seen| message(&seen.object, "Installed");
+        let mut texts: Vec<String> = recording.so_far().iter().map(told).filter(|text| !text.is_empty()).collect();
+        texts.dedup();
+        texts
+    };
+    let enough = async {
+        tokio::time::sleep(COUNTED).await;
+        while texts().len() < 2 {
+            tokio::time::sleep(Duration::from_millis(50)).await; // as above
+        }
+    };
+    tokio::select! {
+        () = meanwhile => unreachable!("it never ends"),
+        enough = tokio::time::timeout(SOON, enough) => enough.unwrap_or_else(|_| panic!("not two: {:#?}", texts())),
+    }
+    let took = start.elapsed();
+    let (mut questions, mut wait, mut at) = (1 + NEWS, FIRST_WAIT, FIRST_WAIT);
+    while at <= took {
+        questions += 1;
+        wait *= 2;
+        at += wait;
+    }
     let writes = recording.so_far().len();
-    assert!(writes <= 2 * HANDFUL, "{writes} writes: {texts:#?}");
-    texts.dedup();
-    texts
+    // Itself, then a status for each question.
+    assert!(writes <= 2 + questions, "{writes} writes for {questions} questions: {:#?}", texts());
+    Failing { texts: texts(), questions, took }
 }
 
 #[tokio::test]
 async fn a_catalog_that_breaks_off_each_time_elsewhere_is_not_hammered() {
     let world = Troubled::shared().await;
     let case = Case::within(&world.platform, "broken").await;
-    let texts = failures(&case, async {
-        case.create(&json!({"catalog": "broken"}), None).await;
-        tokio::time::sleep(COUNTED).await;
-    })
-    .await;
-    assert!(texts.len() > 1, "the words were to differ: {texts:#?}");
+    let failing = ask(&case, "broken", std::future::pending()).await;
     let asked = world.broken.count("");
-    assert!((2..=HANDFUL + POLLS).contains(&asked), "{asked} requests");
+    let polls = 1 + times(failing.took, POLL_INTERVAL);
+    assert!((2..=failing.questions + polls).contains(&asked), "{asked} requests: {:#?}", failing.texts);
 }
 
 #[tokio::test]
@@ -114,16 +160,21 @@ async fn a_catalog_server_that_breaks_off_each_time_elsewhere_is_not_hammered() 
             tokio::time::sleep(Duration::from_millis(20)).await; // the very thing that is asked for
         }
     };
-    let texts = failures(&case, async {
-        case.create(&json!({"catalog": "flapping/catalog"}), None).await;
-        let _ = tokio::time::timeout(COUNTED, flapping).await; // it never ends
-    })
-    .await;
-    assert!(texts.len() > 1, "the words were to differ: {texts:#?}");
+    let failing = ask(&case, "flapping/catalog", flapping).await;
     let asked = source.server.count("ListBundles");
-    assert!((2..=HANDFUL).contains(&asked), "{asked} calls");
+    assert!((2..=failing.questions).contains(&asked), "{asked} calls: {:#?}", failing.texts);
     source.server.cut(None);
     case.until(installed()).await;
+}
+
+async fn is_asked(server: &FaultyServer) {
+    tokio::time::timeout(SOON, async {
+        while server.count("") == 0 {
+            tokio::time::sleep(Duration::from_millis(20)).await; // a server cannot be watched
+        }
+    })
+    .await
+    .expect("it is asked");
 }
 
 /// So many bundles that a list of them can break off at many places.
@@ -144,13 +195,7 @@ async fn a_catalog_that_hangs_holds_nobody_else_up() {
         let package = json!({"name": asker(index), "catalog": "hanging"});
         case.make(&operator(&asker(index), json!({"package": package}))).await;
     }
-    tokio::time::timeout(SOON, async {
-        while world.hanging.count("") == 0 {
-            tokio::time::sleep(Duration::from_millis(20)).await; // a server cannot be watched
-        }
-    })
-    .await
-    .expect("it is asked");
+    is_asked(&world.hanging).await;
     case.create(&json!({"catalog": "good"}), None).await;
     case.until(installed()).await;
     // New revisions of the others are found all the same.
@@ -163,9 +208,40 @@ async fn a_catalog_that_hangs_holds_nobody_else_up() {
     case.until(Expected { kind: "Installed", status: "False", reason: None, message: "settings" }).await;
     for index in 0..ASKERS {
         let asker = case.get(&platform_operator(&asker(index))).await;
-        assert_eq!(message(&asker, "Installed"), "", "it waits");
+        let said = message(&asker, "Installed");
+        assert!(said.is_empty() || world.start.elapsed() >= ANSWER, "it waits: {said}");
     }
-    assert_eq!(world.hanging.count(""), 1, "all share one question");
+    let questions = world.hanging.count("");
+    assert!(questions <= 1 + times(world.start.elapsed(), ANSWER), "all share one: {questions}");
+}
+
+/// What happens to a PlatformOperator is dealt with before its own catalog has been given up.
+#[tokio::test]
+async fn a_catalog_that_hangs_keeps_nothing_from_whoever_asks_it() {
+    let world = Troubled::shared().await;
+    let case = Case::within(&world.platform, "asks").await;
+    let (documents, _) = case.chain(&["1.0.0"]).await;
+    world.platform.web.put("calm", documents).expect("a catalog");
+    let recording = case.record(&case.target()).await;
+    // Another catalog, before anything is installed.
+    case.create(&json!({"catalog": "mute"}), None).await;
+    is_asked(&world.mute).await;
+    let ask = async |catalog: &str| {
+        case.merge(&case.target(), &json!({"spec": {"package": {"catalog": catalog}}})).await;
+    };
+    ask("calm").await;
+    case.until(installed()).await;
+    // The BundleDeployment, while the next version is looked for.
+    ask("mute").await;
+    let broken = json!({"spec": {"config": {"watchNamespace": case.name}}});
+    case.merge(&case.deployment(), &broken).await;
+    let failed = Expected { kind: "Installed", status: "False", reason: Some("BundleLoadFailed"), message: "" };
+    for seen in recording.until("the failure", |seen| failed.met_by(&seen.object)).await {
+        for kind in ["Installed", "UpgradeAvailable"] {
+            let told = message(&seen.object, kind);
+            assert!(!told.contains("mute"), "only after the catalog was given up: {told}");
+        }
+    }
 }
 
 #[tokio::test]

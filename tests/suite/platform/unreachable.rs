@@ -1,4 +1,5 @@
-//! Installed ones that are asked for what cannot be had: it is said, what is installed stays, and it mends itself.
+//! Installed ones that are asked for what cannot be had: it is said, what is installed stays, and it mends itself. Nothing more
+//! is said of what is gone.
 
 use kube::api::{DeleteParams, DynamicObject};
 use rukpak_tests::verbs::{self, Expected};
@@ -93,7 +94,7 @@ async fn a_package_that_was_given_up_with_its_bundle_deployment_can_be_had_by_an
     case.until(Expected::is_true("Stalled", "PackageChanged")).await;
     // It is still there, with all that it holds.
     case.stays(&platform_operator(&second), "the refusal", |object| refused.met_by(object)).await;
-    case.delete(&case.deployment(), &DeleteParams::foreground()).await;
+    case.delete_as(&case.deployment(), &DeleteParams::foreground()).await;
     nothing_is_left(&case.until(source_failed(&format!("from the {unknown} package"))).await);
     case.until_at(&platform_operator(&second), installed()).await;
 }
@@ -104,6 +105,6 @@ async fn nothing_is_said_of_a_package_whose_bundle_deployment_is_gone() {
     deprecated(&case).await;
     case.publish(super::world::nothing()).await;
     case.until(unknown("CatalogFailed")).await;
-    case.delete(&case.deployment(), &DeleteParams::foreground()).await;
+    case.delete_as(&case.deployment(), &DeleteParams::foreground()).await;
     nothing_is_left(&case.until(source_failed(&format!("from the {} package", case.name))).await);
 }

@@ -43,6 +43,33 @@ async fn a_manual_policy_reports_the_next_version_and_changes_nothing() {
     assert!(verbs::condition(&operator, "UpgradeAvailable").is_none());
 }
 
+/// The next version depends on what this one does not.
+#[tokio::test]
+async fn an_upgrade_to_a_version_with_dependencies_is_made_once_the_user_says_that_they_are_met() {
+    let case = Case::new("grown").await;
+    let installed = case.install(&["1.0.0"], Some("Automatic")).await;
+    let mut files = packages::bundle(&case.name, "1.1.0", ALL);
+    let wells = json!({"type": "olm.package", "value": {"packageName": "wells", "version": ">=1.2.0"}});
+    files.push(("metadata/dependencies.yaml".to_owned(), json!({"dependencies": [wells]}).to_string()));
+    let image = case.push("1.1.0", files).await;
+    let needs = json!({"type": "olm.package.required", "value": {"packageName": "wells", "versionRange": ">=1.2.0"}});
+    let name = |version: &str| format!("{}.v{version}", case.name);
+    let entries = json!([{"name": name("1.0.0")}, {"name": name("1.1.0"), "replaces": name("1.0.0")}]);
+    let documents = Documents::default()
+        .with(packages::package(&case.name, "stable"))
+        .with(packages::channel(&case.name, "stable", entries))
+        .with(packages::entry(&case.name, "1.0.0", &installed[0], Some(ALL), &[]))
+        .with(packages::entry(&case.name, "1.1.0", &image, Some(ALL), &[needs]));
+    case.publish(documents).await;
+    let told = case.until(Expected::is_true("UpgradeAvailable", "Unsupported").saying("wells")).await;
+    assert!(message(&told, "UpgradeAvailable").contains("on the PlatformOperator"), "{:#}", told.data);
+    let annotation = json!({"metadata": {"annotations": {"core.rukpak.io/ignore-dependencies": "true"}}});
+    case.merge(&case.target(), &annotation).await;
+    case.until_version("1.1.0").await;
+    case.until(Expected::is_true("Ready", "Succeeded")).await;
+    assert_eq!(image_of(&case.get(&case.deployment()).await), image);
+}
+
 #[tokio::test]
 async fn an_automatic_policy_follows_replaces_skips_and_skip_range_one_edge_at_a_time() {
     let case = Case::new("edges").await;
@@ -185,7 +212,9 @@ async fn an_upgrade_that_the_api_server_refuses_is_reported_and_made_once_it_is_
     case.merge(&role, &json!({"rules": whole})).await;
     refused.unwrap_or_else(|panic| std::panic::resume_unwind(panic));
     case.until_version("1.1.0").await;
-    case.remove().await;
+    let remains = case.leave().await;
+    drop(world);
+    remains.until_gone().await;
 }
 
 async fn refused(world: &Platform, case: &Case<'_>) {

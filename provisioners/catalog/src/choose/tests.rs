@@ -201,6 +201,33 @@ fn long_lists_are_cut_to_the_highest() {
     );
 }
 
+#[test]
+fn ten_times_the_bundles_take_ten_times_the_time() {
+    let package = |count: u32| {
+        let mut package = Package { name: "p".to_owned(), ..Package::default() };
+        let mut channel = Channel { name: "c".to_owned(), ..Channel::default() };
+        for number in 0..count {
+            let bundle = bundle(&format!("1.{number}.0"));
+            channel.entries.push(crate::Entry { name: bundle.name.clone(), ..crate::Entry::default() });
+            package.bundles.insert(bundle.name.clone(), bundle);
+        }
+        package.channels.insert(channel.name.clone(), channel);
+        package
+    };
+    let time = |package: &Package| {
+        let began = std::time::Instant::now();
+        assert!(
+            choose(package, &request("c", ">=1.0.0")).is_ok() && choose(package, &request("c", ">=2.0.0")).is_err()
+        );
+        began.elapsed()
+    };
+    let (small, large) = (package(2_000), package(20_000));
+    let shortest = (0..5).map(|_| time(&small)).min().unwrap_or_default();
+    // A hundred times the time would be that of each bundle being looked for among all entries. Whatever else runs here may
+    // disturb a run, but not each of them.
+    assert!((0..5).any(|_| time(&large) < 40 * shortest), "{shortest:?} for a tenth");
+}
+
 fn any_bundles() -> impl Strategy<Value = Vec<Bundle>> {
     let version = "[01]\\.[01]\\.0(-rc[12])?(\\+[12])?|latest|1";
     let one =

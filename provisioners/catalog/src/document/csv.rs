@@ -17,23 +17,23 @@ use crate::model::Facts;
 const KIND: &str = "ClusterServiceVersion";
 const MAX_OPENSHIFT: &str = "olm.maxOpenShiftVersion";
 
-const ANNOTATIONS: Keep = Keep::Fields(&[("olm.properties", Keep::All)]);
-const MODES: Keep = Keep::Items(&Keep::Fields(&[("type", Keep::All), ("supported", Keep::All)]));
-const OWNED: Keep = Keep::Items(&Keep::Fields(&[("name", Keep::All), ("group", Keep::All), ("version", Keep::All)]));
+const ANNOTATIONS: Keep = Keep::Fields(&[("olm.properties", Keep::TEXT)]);
+const MODES: Keep = Keep::Items(&Keep::Fields(&[("type", Keep::TEXT), ("supported", Keep::TEXT)]));
+const OWNED: Keep = Keep::Items(&Keep::Fields(&[("name", Keep::TEXT), ("group", Keep::TEXT), ("version", Keep::TEXT)]));
 const SERVICES: Keep = Keep::Fields(&[("owned", OWNED)]);
 
 /// What is kept of `olm.csv.metadata`.
 pub(super) const METADATA: Keep = Keep::Fields(&[
     ("annotations", ANNOTATIONS),
     ("apiServiceDefinitions", SERVICES),
-    ("displayName", Keep::All),
+    ("displayName", Keep::TEXT),
     ("installModes", MODES),
-    ("minKubeVersion", Keep::All),
+    ("minKubeVersion", Keep::TEXT),
 ]);
 
 /// What is kept of a manifest.
 const MANIFEST: Keep = Keep::Fields(&[
-    ("kind", Keep::All),
+    ("kind", Keep::TEXT),
     ("metadata", Keep::Fields(&[("annotations", ANNOTATIONS)])),
     ("spec", METADATA),
 ]);

@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value};
 
-use super::MAX_ITEMS;
+use super::{MAX_ITEMS, MAX_NAME};
 
 /// Fields of an object, with the path that messages begin with.
 #[derive(Clone, Debug)]
@@ -44,11 +44,24 @@ impl<'a> Fields<'a> {
         Ok(self.optional_text(name)?.unwrap_or_default())
     }
 
-    /// A list of texts; empty if it is absent.
-    pub(super) fn texts(&self, name: &str) -> Result<Vec<String>, String> {
+    /// A name, a version or the name of an image; empty if it is absent. See [`MAX_NAME`].
+    pub(super) fn name(&self, name: &str) -> Result<String, String> {
+        Ok(self.optional_name(name)?.unwrap_or_default())
+    }
+
+    /// The same; `None` if it is absent or empty.
+    pub(super) fn optional_name(&self, name: &str) -> Result<Option<String>, String> {
+        if let Some(Value::String(text)) = self.get(name) {
+            check_name(&self.path_of(name), text)?;
+        }
+        self.optional_text(name)
+    }
+
+    /// A list of names; empty if it is absent.
+    pub(super) fn names(&self, name: &str) -> Result<Vec<String>, String> {
         let item = |(path, value): (String, &Value)| match value {
             Value::Null => Ok(String::new()),
-            Value::String(text) => Ok(text.clone()),
+            Value::String(text) => check_name(&path, text).map(|()| text.clone()),
             other => Err(wrong(&path, "a string", other)),
         };
         self.items(name)?.map(item).collect()
@@ -63,7 +76,7 @@ impl<'a> Fields<'a> {
         let items = match self.get(name) {
             None => &[],
             Some(Value::Array(items)) if items.len() > MAX_ITEMS => {
-                return Err(format!("{path}: {} items, and more than {MAX_ITEMS} are not read", items.len()));
+                return Err(format!("{path}: more than {MAX_ITEMS} items are not read"));
             }
             Some(Value::Array(items)) => items.as_slice(),
             Some(other) => return Err(wrong(&path, "a list", other)),
@@ -85,6 +98,14 @@ fn wrong(path: &str, expected: &str, found: &Value) -> String {
     format!("{path}: expected {expected}, got {}", kind_of(found))
 }
 
+/// What is wrong with a name that is longer than [`MAX_NAME`].
+pub(crate) fn check_name(path: &str, name: &str) -> Result<(), String> {
+    if name.len() <= MAX_NAME {
+        return Ok(());
+    }
+    Err(format!("{path}: {} bytes, and more than {MAX_NAME} are not read: {}", name.len(), excerpt(name)))
+}
+
 /// What a value is, in words.
 pub(super) fn kind_of(value: &Value) -> &'static str {
     match value {
@@ -98,7 +119,7 @@ pub(super) fn kind_of(value: &Value) -> &'static str {
 }
 
 /// The beginning of a text, on one line.
-pub(super) fn excerpt(text: &str) -> String {
+pub(crate) fn excerpt(text: &str) -> String {
     const LENGTH: usize = 120;
     let words: Vec<&str> = text.split_whitespace().take(LENGTH).collect();
     let text = words.join(" ");

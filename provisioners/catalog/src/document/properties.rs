@@ -9,7 +9,7 @@ use crate::Version;
 use crate::model::{Facts, Gvk, RequiredPackage};
 
 /// The longest constraint, in bytes of JSON. Upstream's limit.
-const MAX_CONSTRAINT: usize = 131_072;
+pub(crate) const MAX_CONSTRAINT: usize = 131_072;
 
 /// What is kept of a property of some type. Types are compared exactly.
 pub(super) fn keep(kind: &str) -> Keep {
@@ -21,7 +21,7 @@ pub(super) fn keep(kind: &str) -> Keep {
         | "olm.constraint"
         | "olm.maxOpenShiftVersion" => Keep::All,
         "olm.csv.metadata" => csv::METADATA,
-        "olm.bundle.object" => Keep::Fields(&[("data", Keep::All)]),
+        "olm.bundle.object" => Keep::Fields(&[("data", Keep::TEXT)]),
         _ => Keep::Nothing,
     }
 }
@@ -72,7 +72,7 @@ impl Properties {
             "olm.package" => {
                 let fields = Fields::at(path, value)?;
                 let identity = Identity {
-                    package: fields.text("packageName")?,
+                    package: fields.name("packageName")?,
                     version: number_or_text(&fields, "version", &mut self.faults)?,
                     release: number_or_text(&fields, "release", &mut self.faults)?,
                 };
@@ -123,7 +123,7 @@ fn gvk(path: String, value: &Value) -> Result<Gvk, String> {
 
 /// A number where text belongs is read, as far as it still says what was written, and noted.
 fn number_or_text(fields: &Fields<'_>, name: &str, faults: &mut Vec<String>) -> Result<String, String> {
-    let Some(Value::Number(number)) = fields.get(name) else { return fields.text(name) };
+    let Some(Value::Number(number)) = fields.get(name) else { return fields.name(name) };
     let problem = fields.text(name).err().unwrap_or_default();
     faults.push(format!("{problem}: write it in quotes, a number loses its last zeros"));
     Ok(number.to_string())

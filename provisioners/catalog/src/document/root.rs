@@ -8,28 +8,28 @@ use serde_json::{Map, Value};
 
 use super::fold::{Name, fold};
 use super::sieve::{Keep, Sieve};
-use super::{Error, fields, properties};
+use super::{Error, MAX_NAME, fields, properties};
 
 /// All that the known schemas need. A document of another schema may have these too: what is kept of them is small.
 const FIELDS: [(&str, Keep); 8] = [
-    ("schema", Keep::All),
-    ("package", Keep::All),
-    ("name", Keep::All),
-    ("image", Keep::All),
-    ("defaultChannel", Keep::All),
+    ("schema", Keep::TEXT),
+    ("package", Keep::TEXT),
+    ("name", Keep::TEXT),
+    ("image", Keep::TEXT),
+    ("defaultChannel", Keep::TEXT),
     ("entries", Keep::Items(&ENTRY)),
     ("properties", Keep::Items(&Keep::Property(properties::keep))),
-    ("relatedImages", Keep::Items(&Keep::Fields(&[("image", Keep::All)]))),
+    ("relatedImages", Keep::Items(&Keep::Fields(&[("image", Keep::TEXT)]))),
 ];
 
 /// An entry of a channel, or one of deprecations.
 const ENTRY: Keep = Keep::Fields(&[
-    ("name", Keep::All),
-    ("replaces", Keep::All),
-    ("skips", Keep::All),
-    ("skipRange", Keep::All),
-    ("reference", Keep::Fields(&[("schema", Keep::All), ("name", Keep::All)])),
-    ("message", Keep::All),
+    ("name", Keep::TEXT),
+    ("replaces", Keep::TEXT),
+    ("skips", Keep::Items(&Keep::TEXT)),
+    ("skipRange", Keep::TEXT),
+    ("reference", Keep::Fields(&[("schema", Keep::TEXT), ("name", Keep::TEXT)])),
+    ("message", Keep::TEXT),
 ]);
 
 /// The root as it was read.
@@ -53,13 +53,23 @@ impl Root {
         }
     }
 
-    /// The three keys that index a document must be text if they are there.
+    /// The three keys that index a document must be text if they are there, and no longer than a name may be.
     fn index(&mut self, key: &str, name: &str, value: Value) {
         let Value::String(text) = value else {
-            let found = format!("{}: {}", fields::kind_of(&value), fields::excerpt(&value.to_string()));
+            let kind = fields::kind_of(&value);
+            // Of lists and objects nothing was kept.
+            let found = match value {
+                Value::Array(_) | Value::Object(_) => kind.to_owned(),
+                value => format!("{kind}: {}", fields::excerpt(&value.to_string())),
+            };
             self.fault.get_or_insert(Error::NotText { key: key.to_owned(), found });
             return;
         };
+        if text.len() > MAX_NAME {
+            let fault = Error::TooLong { key: key.to_owned(), length: text.len(), start: fields::excerpt(&text) };
+            self.fault.get_or_insert(fault);
+            return;
+        }
         match name {
             "schema" => self.schema = text,
             "package" => self.package = Some(text),

@@ -8,6 +8,7 @@ use std::fmt;
 use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Value};
 
+use super::MAX_ITEMS;
 use super::fold::{self, Name};
 
 /// What is kept of a value.
@@ -15,18 +16,21 @@ use super::fold::{self, Name};
 pub(super) enum Keep {
     /// Nothing: it becomes null.
     Nothing,
-    /// Everything.
+    /// Everything. As a value, a list of nothing takes sixteen times its text, so this is for what is small by its nature.
     All,
     /// Of an object these fields, under these names, however their case is written. Null fields are as good as absent, as
     /// they are to Go; of repeated fields the last counts.
     Fields(&'static [(&'static str, Keep)]),
-    /// Of a list each item.
+    /// Of a list each item, up to one more than may be read, which is enough to refuse it.
     Items(&'static Keep),
     /// Of a property what its type says.
     Property(fn(&str) -> Keep),
 }
 
 impl Keep {
+    /// Text. Of lists and objects, which are none, nothing but that they are there.
+    pub(super) const TEXT: Self = Self::Fields(&[]);
+
     /// The same for a value that is there already.
     pub(super) fn of(self, value: &Value) -> Value {
         Sieve(self).deserialize(value).unwrap_or_default()
@@ -82,12 +86,13 @@ impl<'de> Visitor<'de> for Sieve {
     fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Value, A::Error> {
         let mut kept = Vec::new();
         if let Keep::Items(keep) = self.0 {
-            while let Some(item) = items.next_element_seed(Sieve(*keep))? {
+            while kept.len() <= MAX_ITEMS
+                && let Some(item) = items.next_element_seed(Sieve(*keep))?
+            {
                 kept.push(item);
             }
-        } else {
-            while items.next_element::<IgnoredAny>()?.is_some() {}
         }
+        while items.next_element::<IgnoredAny>()?.is_some() {}
         Ok(Value::Array(kept))
     }
 
@@ -117,7 +122,7 @@ fn visit_fields<'de, A: MapAccess<'de>>(
 
 /// The value of a property is mostly read once its type is known; if the type comes last, it is read as a whole first.
 fn visit_property<'de, A: MapAccess<'de>>(keep_of: fn(&str) -> Keep, mut entries: A) -> Result<Value, A::Error> {
-    const FIELDS: [(&str, Keep); 2] = [("type", Keep::All), ("value", Keep::All)];
+    const FIELDS: [(&str, Keep); 2] = [("type", Keep::TEXT), ("value", Keep::All)];
     let mut kept = Map::new();
     let mut is_sieved = true;
     while let Some(field) = entries.next_key_seed(Name(|key: &str| find(&FIELDS, key)))? {

@@ -1,6 +1,7 @@
 use proptest::prelude::*;
 use serde_json::json;
 
+use super::sieve::Keep;
 use super::*;
 use crate::Version;
 use crate::model::{Gvk, RequiredPackage};
@@ -73,7 +74,10 @@ fn refusals_are_in_the_words_of_opm() {
             json!({"schema": "olm.deprecations", "entries": [{"reference": 1}]}),
             "parse deprecation: entries[0].reference:",
         ),
-        (json!({"schema": "olm.channel", "entries": vec![1; MAX_ITEMS + 1]}), "more than 20000 are not read"),
+        (
+            json!({"schema": "olm.channel", "entries": vec![1; MAX_ITEMS + 1]}),
+            "entries: more than 20000 items are not read",
+        ),
     ] {
         let is_object = value.is_object();
         let error = if is_object { read(&value) } else { Document::from_value(&value) };
@@ -82,6 +86,57 @@ fn refusals_are_in_the_words_of_opm() {
     }
     let long = Document::from_value(&json!({"text": "\u{e9}".repeat(10_000)})).expect_err("no schema").to_string();
     assert!(long.len() < 500, "{long}");
+}
+
+#[test]
+fn long_names_are_refused() {
+    let (long, longest) = ("n".repeat(MAX_NAME + 1), "n".repeat(MAX_NAME));
+    let told = |what: &str| format!("{what}: 1025 bytes, and more than 1024 are not read: nnn");
+    let channel = |entry: Value| json!({"schema": "olm.channel", "package": "a", "name": "c", "entries": [entry]});
+    let reference = |name: &str| json!({"reference": {"schema": "olm.bundle", "name": name}, "message": "m"});
+    let deprecations = |name: &str| json!({"schema": "olm.deprecations", "package": "a", "entries": [reference(name)]});
+    for (value, words) in [
+        (json!({"schema": "olm.bundle", "name": long}), "key \"name\" to have at most 1024 bytes, got 1025: nnn"),
+        (json!({"schema": "x", "Package": long}), "key \"Package\" to have at most 1024 bytes, got 1025: nnn"),
+        (json!({"schema": "olm.package", "defaultChannel": long}), &told("parse package: defaultChannel")),
+        (json!({"schema": "olm.bundle", "image": long}), &told("parse bundle: image")),
+        (channel(json!({"name": long})), &told("parse channel: entries[0].name")),
+        (channel(json!({"replaces": long})), &told("parse channel: entries[0].replaces")),
+        (channel(json!({"skips": ["", long]})), &told("parse channel: entries[0].skips[1]")),
+        (deprecations(&long), &told("parse deprecation: entries[0].reference.name")),
+    ] {
+        let error = read(&value).unwrap_err().to_string();
+        assert!(error.contains(words), "{error}");
+        assert!(error.len() < 300, "{error}");
+    }
+    for value in [
+        json!({"schema": "olm.bundle", "package": longest, "name": longest, "image": longest}),
+        channel(json!({"name": longest, "replaces": longest, "skips": [longest]})),
+        deprecations(&longest),
+    ] {
+        read(&value).unwrap();
+    }
+    // What is wrong with a property is the matter of its bundle alone.
+    let document = bundle_with(json!([{"type": "olm.package", "value": {"packageName": "a", "version": long}}]));
+    assert_eq!((document.bundle.version, document.bundle.version_text.as_str()), (None, ""));
+    let fault = told("properties[0] (olm.package).version");
+    assert!(document.faults.len() == 1 && document.faults[0].starts_with(&fault), "{:?}", document.faults);
+}
+
+#[test]
+fn long_lists_are_not_held() {
+    let sieved = |keep: Keep, json: &str| keep.of(&serde_json::from_str(json).expect("JSON"));
+    let list = format!("[{}1]", "1,".repeat(MAX_ITEMS + 1));
+    assert_eq!(sieved(Keep::TEXT, &list), json!([]));
+    assert_eq!(sieved(Keep::TEXT, r#"{"a": 1}"#), json!({}));
+    assert_eq!(sieved(Keep::TEXT, "1"), json!(1));
+    let kept = sieved(Keep::Items(&Keep::TEXT), &list);
+    assert_eq!(kept.as_array().map(Vec::len), Some(MAX_ITEMS + 1));
+    for (field, path) in [("skips", "parse channel: entries[0].skips"), ("name", "parse channel: entries[0].name")] {
+        let text = format!(r#"{{"schema": "olm.channel", "entries": [{{"{field}": {list}}}]}}"#);
+        let error = Document::from_json(text.as_bytes()).expect("JSON").unwrap_err().to_string();
+        assert!(error.starts_with(&format!("{path}: ")), "{error}");
+    }
 }
 
 #[test]

@@ -9,7 +9,7 @@ use super::{BundleDocument, Deprecation, Document, Error, image};
 use crate::{Bundle, Channel, Entry};
 
 pub(super) fn package(root: Root) -> Result<Document, Error> {
-    let default_channel = Fields::new(&root.fields).optional_text("defaultChannel").map_err(fault("package"))?;
+    let default_channel = Fields::new(&root.fields).optional_name("defaultChannel").map_err(fault("package"))?;
     Ok(Document::Package { name: root.name.unwrap_or_default(), default_channel })
 }
 
@@ -26,16 +26,16 @@ fn entry((path, value): (String, &Value)) -> Result<Entry, String> {
     }
     let fields = Fields::at(path, value)?;
     Ok(Entry {
-        name: fields.text("name")?,
-        replaces: fields.optional_text("replaces")?,
-        skips: fields.texts("skips")?,
+        name: fields.name("name")?,
+        replaces: fields.optional_name("replaces")?,
+        skips: fields.names("skips")?,
         skip_range: fields.optional_text("skipRange")?,
     })
 }
 
 pub(super) fn bundle(root: Root) -> Result<Document, Error> {
     let fields = Fields::new(&root.fields);
-    let image = fields.optional_text("image").map_err(fault("bundle"))?;
+    let image = fields.optional_name("image").map_err(fault("bundle"))?;
     let mut properties = Properties::default();
     for (path, value) in fields.items("properties").map_err(fault("bundle"))? {
         properties.add_item(path, value);
@@ -46,7 +46,7 @@ pub(super) fn bundle(root: Root) -> Result<Document, Error> {
     }
     for (path, value) in fields.items("relatedImages").map_err(fault("bundle"))? {
         // Some have no image, some a `value` in its place (3scale 0.5.5): nobody needs them, so nothing is refused.
-        match Fields::at(path.clone(), value).and_then(|fields| fields.text("image")) {
+        match Fields::at(path.clone(), value).and_then(|fields| fields.name("image")) {
             Ok(related) => image_faults.extend(image::problem(&related).map(|problem| format!("{path}: {problem}"))),
             Err(problem) => image_faults.push(problem),
         }
@@ -83,7 +83,7 @@ fn deprecation((path, value): (String, &Value)) -> Result<Deprecation, String> {
     let fields = Fields::at(path, value)?;
     let message = fields.text("message")?;
     let Some(reference) = fields.object("reference")? else { return Ok(Deprecation { message, ..Default::default() }) };
-    Ok(Deprecation { schema: reference.text("schema")?, name: reference.text("name")?, message })
+    Ok(Deprecation { schema: reference.text("schema")?, name: reference.name("name")?, message })
 }
 
 fn fault(what: &'static str) -> impl Fn(String) -> Error {

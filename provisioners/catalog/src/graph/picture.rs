@@ -121,8 +121,6 @@ impl<'a> Chart<'a> {
     /// By version, then by everything that is drawn.
     fn order(&self, one: &Entry, other: &Entry) -> Ordering {
         let version = |entry: &Entry| self.package.bundles.get(&entry.name).and_then(|bundle| bundle.version.as_ref());
-        let drawn =
-            |entry: &Entry| (entry.name.clone(), entry.replaces.clone(), entry.skips.clone(), entry.skip_range.clone());
         version(one).cmp(&version(other)).then_with(|| drawn(one).cmp(&drawn(other)))
     }
 
@@ -139,6 +137,10 @@ impl<'a> Chart<'a> {
         }
         self.text
     }
+}
+
+fn drawn(Entry { name, replaces, skips, skip_range }: &Entry) -> impl Ord {
+    (name, replaces, skips, skip_range)
 }
 
 /// Everything but plain characters as Mermaid's character codes. Line breaks and other control characters become spaces.

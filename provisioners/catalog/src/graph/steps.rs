@@ -1,10 +1,10 @@
 //! The next step of an upgrade, and all of them.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
 use super::{Installed, head, skipped};
 use crate::choose::{Choice, Request, choice, home, is_in, order};
-use crate::{Bundle, Channel, Entry, Package, Version};
+use crate::{Bundle, Channel, Entry, Package, Range, Version};
 
 /// The next safe step from what is installed, or `None` if there is none: one edge of one channel.
 ///
@@ -20,20 +20,18 @@ use crate::{Bundle, Channel, Entry, Package, Version};
 /// Of several steps, one to an entry that the channel skips comes last: the catalog asks to leave it out. Then come deprecated
 /// bundles, then the head of the channel goes before the others, then the highest version.
 pub fn successor<'a>(package: &'a Package, installed: Installed<'_>, request: &Request) -> Option<Choice<'a>> {
-    let channel = match &request.channel {
-        Some(name) => package.channels.get(name)?,
-        None => home(package, installed.name).or_else(|| package.channels.get(package.default_channel.as_ref()?))?,
-    };
+    let channel = followed(package, installed.name, request)?;
     let installed = Installed { version: known_version(package, installed), ..installed };
-    let skipped: HashSet<&str> = skipped(channel).collect();
-    let head = head(channel).ok();
-    let preference = |bundle: &Bundle| {
-        (!skipped.contains(bundle.name.as_str()), bundle.deprecation.is_none(), head == Some(bundle.name.as_str()))
-    };
-    let best = steps(package, channel, installed)
-        .filter(|bundle| is_in(bundle, request.range.as_ref()))
-        .max_by(|one, other| preference(one).cmp(&preference(other)).then_with(|| order(one, other)))?;
+    let best = Edges::of(channel).best(package, installed, request.range.as_ref())?;
     Some(choice(package, best, Some(channel)))
+}
+
+/// The channel that upgrades of the bundle `installed` are looked for in; see [`successor`]. `None` if the catalog has none.
+pub fn followed<'a>(package: &'a Package, installed: &str, request: &Request) -> Option<&'a Channel> {
+    match &request.channel {
+        Some(name) => package.channels.get(name),
+        None => home(package, installed).or_else(|| package.channels.get(package.default_channel.as_ref()?)),
+    }
 }
 
 /// The caller's word, and the catalog's where the caller has none, or has noted the same version without its release.
@@ -48,36 +46,70 @@ fn known_version<'a>(package: &'a Package, installed: Installed<'a>) -> Option<&
 /// The names of the bundles on the way from what is installed, one [`successor`] after the other, within one channel. It ends:
 /// every step but the first is to a higher version than the one before, and the first leads to a known one.
 pub fn upgrade_path(package: &Package, installed: Installed<'_>, request: &Request) -> Vec<String> {
-    let mut request = request.clone();
+    let Some(channel) = followed(package, installed.name, request) else { return Vec::new() };
+    let edges = Edges::of(channel);
+    let next = |installed| edges.best(package, installed, request.range.as_ref());
     let mut path = Vec::new();
-    let mut step = successor(package, installed, &request);
-    while let Some(Choice { bundle, channel, .. }) = step {
+    let mut step = next(Installed { version: known_version(package, installed), ..installed });
+    while let Some(bundle) = step {
         path.push(bundle.name.clone());
-        request.channel = channel.map(str::to_owned);
-        let at = Installed { name: &bundle.name, version: bundle.version.as_ref() };
-        step = successor(package, at, &request);
+        step = next(Installed { name: &bundle.name, version: bundle.version.as_ref() });
     }
     path
 }
 
-/// Newer bundles with an image that one edge of the channel leads to.
-fn steps<'a>(package: &'a Package, channel: &'a Channel, installed: Installed<'_>) -> impl Iterator<Item = &'a Bundle> {
-    let reached = channel.entries.iter().filter(move |entry| leads_from(entry, installed));
-    let bundles = reached.filter_map(|entry| package.bundles.get(&entry.name));
-    bundles.filter(move |bundle| bundle.name != installed.name && bundle.image.is_some()).filter(move |bundle| {
-        match (&bundle.version, installed.version) {
-            (Some(version), Some(installed)) => version > installed,
-            (version, None) => version.is_some(),
-            (None, _) => false,
-        }
-    })
+/// The edges of a channel. Looked up, since a path may be as long as the channel.
+struct Edges<'a> {
+    head: Option<&'a str>,
+    skipped: HashSet<&'a str>,
+    /// Entries that replace or skip the bundle of that name.
+    by_name: HashMap<&'a str, Vec<&'a Entry>>,
+    by_version: Vec<(Range, &'a Entry)>,
 }
 
-fn leads_from(entry: &Entry, installed: Installed<'_>) -> bool {
-    let in_range = || match (installed.version, entry.skipped_versions()) {
-        (Some(version), Some(range)) => range.contains(version),
-        _ => false,
+impl<'a> Edges<'a> {
+    fn of(channel: &'a Channel) -> Self {
+        let mut by_name: HashMap<&str, Vec<&Entry>> = HashMap::new();
+        for entry in &channel.entries {
+            for name in entry.replaces.iter().chain(&entry.skips) {
+                by_name.entry(name).or_default().push(entry);
+            }
+        }
+        let by_version = channel.entries.iter().filter_map(|entry| Some((entry.skipped_versions()?, entry)));
+        Self {
+            head: head(channel).ok(),
+            skipped: skipped(channel).collect(),
+            by_name,
+            by_version: by_version.collect(),
+        }
+    }
+
+    /// The best step within the range; see [`successor`].
+    fn best<'p>(&self, package: &'p Package, installed: Installed<'_>, range: Option<&Range>) -> Option<&'p Bundle> {
+        let preference = |bundle: &Bundle| {
+            let name = bundle.name.as_str();
+            (!self.skipped.contains(name), bundle.deprecation.is_none(), self.head == Some(name))
+        };
+        let bundles = self.entries(installed).filter_map(|entry| package.bundles.get(&entry.name));
+        bundles
+            .filter(|bundle| is_step(bundle, installed) && is_in(bundle, range))
+            .max_by(|one, other| preference(one).cmp(&preference(other)).then_with(|| order(one, other)))
+    }
+
+    /// The entries that one edge leads to. One may come more than once.
+    fn entries(&self, installed: Installed<'_>) -> impl Iterator<Item = &'a Entry> {
+        let by_name = self.by_name.get(installed.name).into_iter().flatten().copied();
+        let holds = move |range: &Range| installed.version.is_some_and(|version| range.contains(version));
+        by_name.chain(self.by_version.iter().filter(move |(range, _)| holds(range)).map(|(_, entry)| *entry))
+    }
+}
+
+/// Whether the bundle has an image, and is newer.
+fn is_step(bundle: &Bundle, installed: Installed<'_>) -> bool {
+    let is_newer = match (&bundle.version, installed.version) {
+        (Some(version), Some(installed)) => version > installed,
+        (version, None) => version.is_some(),
+        (None, _) => false,
     };
-    let replaces = entry.replaces.as_deref() == Some(installed.name);
-    replaces || entry.skips.iter().any(|skipped| skipped == installed.name) || in_range()
+    bundle.name != installed.name && bundle.image.is_some() && is_newer
 }

@@ -323,3 +323,32 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn a_path_is_found_without_looking_at_every_entry_for_every_step() {
+    let package = |count: u32| {
+        let mut package = package("c: 1.0.0");
+        for number in 1..count {
+            let version = format!("1.{number}.0");
+            let entry = crate::Entry {
+                name: name(&version),
+                replaces: Some(name(&format!("1.{}.0", number - 1))),
+                skips: vec![name(&format!("0.{number}.0"))],
+                skip_range: None,
+            };
+            package.bundles.insert(name(&version), crate::choose::fixture::bundle(&version));
+            package.channels.get_mut("c").unwrap().entries.push(entry);
+        }
+        package
+    };
+    let time = |package: &Package| {
+        let began = std::time::Instant::now();
+        let path = upgrade_path(package, Installed { name: &name("1.0.0"), version: None }, &Request::default());
+        assert_eq!(path.len(), package.bundles.len() - 1);
+        began.elapsed()
+    };
+    let (small, large) = (package(400), package(4_000));
+    let shortest = (0..5).map(|_| time(&small)).min().unwrap_or_default();
+    // A hundred times the time would be that of a look at each entry. Whatever else runs here may disturb a run, but not each.
+    assert!((0..5).any(|_| time(&large) < 40 * shortest), "{shortest:?} for a tenth");
+}

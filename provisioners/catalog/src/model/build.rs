@@ -6,15 +6,17 @@
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry as Slot;
 
-use super::{Bundle, Catalog, Channel, Package};
+use super::{Bundle, Catalog, Channel, MAX_KEPT_BYTES, Package, weight};
 use crate::document::{BundleDocument, Deprecation, Document};
 
 /// Collects documents, in any order.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Builder {
     packages: BTreeMap<String, Parts>,
     /// Schema of a template; of several the first by alphabet.
     template: Option<String>,
+    kept_bytes: u64,
+    maximum_bytes: u64,
 }
 
 /// What a catalog was told about a package. `None` where it was told different things.
@@ -53,7 +55,24 @@ impl<T: PartialEq> Once<T> {
     }
 }
 
+impl Default for Builder {
+    fn default() -> Self {
+        Self::with_maximum(MAX_KEPT_BYTES)
+    }
+}
+
 impl Builder {
+    /// Keeps at most so many bytes.
+    pub(crate) fn with_maximum(maximum_bytes: u64) -> Self {
+        Self { packages: BTreeMap::new(), template: None, kept_bytes: 0, maximum_bytes }
+    }
+
+    /// Whether there was more than [`MAX_KEPT_BYTES`] to keep. From then on nothing is kept, so [`Builder::finish`] gives a part
+    /// of the catalog, which nobody should use.
+    pub fn is_full(&self) -> bool {
+        self.kept_bytes > self.maximum_bytes
+    }
+
     /// Adds a document. One that names no package or has no name is left out.
     pub fn add(&mut self, document: Document) {
         if document.is_template() {
@@ -64,7 +83,12 @@ impl Builder {
         if matches!(document, Document::Other { .. }) {
             return;
         }
-        if !self.packages.contains_key(package) {
+        let is_new = !self.packages.contains_key(package);
+        self.kept_bytes += weight_of(&document) + if is_new { weight::package(package) } else { 0 };
+        if self.is_full() {
+            return;
+        }
+        if is_new {
             self.packages.insert(package.to_owned(), Parts::default());
         }
         let Some(parts) = self.packages.get_mut(package) else { return };
@@ -163,6 +187,22 @@ impl Parts {
         remarks.shrink_to_fit();
         package.remarks = remarks;
         Some(package)
+    }
+}
+
+/// What the document may add to the catalog. Counted again where it is there already.
+fn weight_of(document: &Document) -> u64 {
+    match document {
+        Document::Package { default_channel, .. } => default_channel.as_deref().map_or(0, weight::text),
+        Document::Channel { channel, .. } => {
+            weight::channel(&channel.name) + channel.entries.iter().map(weight::entry).sum::<u64>()
+        }
+        Document::Bundle(document) => weight::bundle(&document.bundle) + weight::texts(&document.faults),
+        Document::Deprecations { entries, .. } => {
+            let of = |entry: &Deprecation| weight::deprecation(&entry.schema, &entry.name, &entry.message);
+            entries.iter().map(of).sum()
+        }
+        Document::Other { .. } => 0,
     }
 }
 

@@ -4,23 +4,11 @@ use std::io;
 use std::path::PathBuf;
 
 use rukpak_content::{LimitExceeded, PathError};
+pub use rukpak_source::Class;
 use rukpak_source::{http, image};
 
 use super::image::{CONFIGS_LABEL, SQLITE_LABEL};
 use crate::read;
-
-/// What a caller can do about an [`Error`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Class {
-    /// There is no such catalog. It may come.
-    NotFound,
-    /// Other credentials are wanted.
-    Unauthorized,
-    /// A server or the way to it is out of order. Try again later.
-    Unavailable,
-    /// The catalog, the origin or the configuration is at fault: someone has to mend it.
-    Invalid,
-}
 
 /// Why a catalog cannot be had.
 #[derive(Debug, thiserror::Error)]
@@ -87,18 +75,8 @@ impl Error {
     /// What a caller can do about it.
     pub fn class(&self) -> Class {
         match self {
-            Self::Image(error) => match error.class() {
-                image::Class::NotFound => Class::NotFound,
-                image::Class::Unauthorized => Class::Unauthorized,
-                image::Class::Unavailable => Class::Unavailable,
-                image::Class::Invalid => Class::Invalid,
-            },
-            Self::Http(error) => match error.class() {
-                http::Class::NotFound => Class::NotFound,
-                http::Class::Unauthorized => Class::Unauthorized,
-                http::Class::Unavailable => Class::Unavailable,
-                http::Class::Invalid => Class::Invalid,
-            },
+            Self::Image(error) => error.class(),
+            Self::Http(error) => error.class(),
             Self::Folder { source, .. } if source.kind() == io::ErrorKind::NotFound => Class::NotFound,
             Self::Spool { .. } | Self::Worker(_) => Class::Unavailable,
             _ => Class::Invalid,

@@ -7,20 +7,23 @@ use std::path::{Path, PathBuf};
 
 use rukpak_content::{Algorithm, Hasher, Limit, Limits};
 
-use super::{Error, Loaded, Loader, Revision, blocking};
-use crate::read;
+use super::{Error, Loader, Revision, Taken, blocking};
 
 impl Loader {
     /// The revision is made of names, sizes and times, so what is known already is not read again.
-    pub(super) async fn folder(&self, path: &Path, known: Option<&Revision>) -> Result<Loaded, Error> {
+    pub(super) async fn folder<T: Taken>(
+        &self,
+        path: &Path,
+        known: Option<&Revision>,
+    ) -> Result<Option<(T, Revision)>, Error> {
         let (path, known, limits) = (path.to_owned(), known.cloned(), self.limits.clone());
         blocking(move || {
             // Before the files are read: one that changes meanwhile gives another revision next time.
             let revision = revision(&path, &limits)?;
             if known.as_ref() == Some(&revision) {
-                return Ok(Loaded::Unchanged);
+                return Ok(None);
             }
-            Ok(Loaded::New(read::catalog(&path, &limits)?, revision))
+            Ok(Some((T::of_folder(&path, &limits)?, revision)))
         })
         .await
     }

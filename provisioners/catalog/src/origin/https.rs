@@ -5,7 +5,7 @@ use std::io::{self, Read};
 use rukpak_content::{Algorithm, Hasher};
 use rukpak_source::http::{Opened, Request};
 
-use super::{Error, Loaded, Loader, Revision};
+use super::{Error, Loader, Revision, Taken};
 use crate::read;
 
 /// The whole catalog, below the base URL. Source: catalogd's `api/v1`.
@@ -19,28 +19,32 @@ impl Loader {
     /// The revision is the server's validator or, where it gives none, the digest of the body.
     ///
     /// A server that keeps to it sends nothing where the catalog is the one that is known. The body is read while it comes.
-    pub(super) async fn https(&self, base: &str, known: Option<&Revision>) -> Result<Loaded, Error> {
+    pub(super) async fn https<T: Taken>(
+        &self,
+        base: &str,
+        known: Option<&Revision>,
+    ) -> Result<Option<(T, Revision)>, Error> {
         let request = Request::new(&format!("{base}/{ALL}")).map_err(Error::Http)?;
         let validator = known.map(|Revision(text)| text.as_str());
         let Opened::Body(body) = self.fetcher.open(&request, ACCEPT, validator).await.map_err(Error::Http)? else {
-            return Ok(Loaded::Unchanged);
+            return Ok(None);
         };
         let validator = body.validator().map(Revision);
         if validator.is_some() && validator.as_ref() == known {
-            return Ok(Loaded::Unchanged);
+            return Ok(None);
         }
         let (limits, place) = (self.limits.clone(), request.shown().to_owned());
         let hash = validator.is_none();
         let work = move |reader: &mut dyn io::BufRead| {
             let mut reader = Hashed { reader, hasher: hash.then(|| Hasher::new(Algorithm::Sha256)) };
-            let catalog = read::catalog_of_stream(&place, &mut reader, &limits)?;
-            Ok((catalog, reader.hasher.map(|hasher| Revision(hasher.finish().to_string()))))
+            let taken = T::of_stream(&place, &mut reader, &limits)?;
+            Ok((taken, reader.hasher.map(|hasher| Revision(hasher.finish().to_string()))))
         };
         let read: Result<_, read::Error> = self.fetcher.read(body, work).await.map_err(Error::Http)?;
-        let (catalog, digest) = read?;
+        let (taken, digest) = read?;
         match validator.or(digest) {
-            Some(revision) if known == Some(&revision) => Ok(Loaded::Unchanged),
-            revision => Ok(Loaded::New(catalog, revision.unwrap_or_else(|| Revision(String::new())))),
+            Some(revision) if known == Some(&revision) => Ok(None),
+            revision => Ok(Some((taken, revision.unwrap_or_else(|| Revision(String::new()))))),
         }
     }
 }

@@ -9,7 +9,7 @@ use rukpak_content::{Node, PathError, RelativePath, Tree};
 use rukpak_source::Stage;
 use rukpak_source::image::Credentials;
 
-use super::{Error, Loaded, Loader, Revision, blocking};
+use super::{Error, Loader, Revision, Taken, blocking};
 use crate::read;
 
 /// Names the folder of a file-based catalog in its image.
@@ -23,29 +23,29 @@ const BUNDLE_LABEL: &str = "operators.operatorframework.io.bundle.manifests.v1";
 
 impl Loader {
     /// The revision is the digest of what the reference names. What is known already costs one request.
-    pub(super) async fn image(
+    pub(super) async fn image<T: Taken>(
         &self,
         reference: &str,
         known: Option<&Revision>,
         credentials: &Credentials,
-    ) -> Result<Loaded, Error> {
+    ) -> Result<Option<(T, Revision)>, Error> {
         let image = self.puller.resolve(reference, credentials).await.map_err(Error::Image)?;
         let revision = Revision(image.digest().to_string());
         if known == Some(&revision) {
-            return Ok(Loaded::Unchanged);
+            return Ok(None);
         }
         let labels = self.puller.labels(&image, credentials).await.map_err(Error::Image)?;
         let folder = folder(reference, &labels)?;
         let stage = self.puller.fetch_folder(&image, &folder, credentials).await.map_err(Error::Image)?;
         let (limits, stage_dir) = (self.limits.clone(), self.stage_dir.clone());
         let place = format!("/{folder} of {reference}");
-        let catalog = blocking(move || {
+        let taken = blocking(move || {
             let files = written(&stage, &stage_dir).map_err(|source| Error::Spool { folder: stage_dir, source })?;
             drop(stage);
-            read::catalog(files.path(), &limits).map_err(|error| in_image(error, place))
+            T::of_folder(files.path(), &limits).map_err(|error| in_image(error, place))
         })
         .await?;
-        Ok(Loaded::New(catalog, revision))
+        Ok(Some((taken, revision)))
     }
 }
 

@@ -7,8 +7,8 @@ use std::sync::Arc;
 
 use rukpak_content::{Limit, Limits};
 
-use super::Error;
 use super::ignored::{self, Rules};
+use super::{Error, Files, MAX_NAMED};
 
 /// A file to read.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -19,16 +19,17 @@ pub(super) struct Found {
     pub path: PathBuf,
 }
 
-/// All files, sorted by name.
-pub(super) fn list(root: &Path, limits: &Limits) -> Result<Vec<Found>, Error> {
+/// All files, sorted by name, and what is to be told of them.
+pub(super) fn list(root: &Path, limits: &Limits) -> Result<(Vec<Found>, Files), Error> {
     let shown = || root.display().to_string();
     let root = root.canonicalize().map_err(|source| Error::Io { path: shown(), source })?;
     if !root.is_dir() {
         return Err(Error::NotAFolder(shown()));
     }
-    let mut walk = Walk { root: root.clone(), limits, entries: 0, found: Vec::new(), linked: Vec::new() };
+    let left_out = LeftOut::default();
+    let mut walk = Walk { root: root.clone(), limits, entries: 0, found: Vec::new(), linked: Vec::new(), left_out };
     walk.folder(&root, "", 1, &Rules::default())?;
-    let Walk { mut found, linked, .. } = walk;
+    let Walk { mut found, linked, left_out, .. } = walk;
     found.sort();
     let known: BTreeSet<PathBuf> = found.iter().map(|file| file.path.clone()).collect();
     let mut linked: Vec<Found> = linked.into_iter().filter(|link| !known.contains(&link.path)).collect();
@@ -36,7 +37,9 @@ pub(super) fn list(root: &Path, limits: &Limits) -> Result<Vec<Found>, Error> {
     linked.dedup_by(|a, b| a.path == b.path);
     found.append(&mut linked);
     found.sort();
-    Ok(found)
+    let LeftOut { count, names } = left_out;
+    let files = Files { read: found.len(), left_out: count, left_out_names: names.into_iter().collect() };
+    Ok((found, files))
 }
 
 struct Walk<'a> {
@@ -46,6 +49,24 @@ struct Walk<'a> {
     found: Vec<Found>,
     /// Files in the root that links lead to: they may be found in their own place too.
     linked: Vec<Found>,
+    left_out: LeftOut,
+}
+
+/// What `.indexignore` files leave out. The file system gives names in no order, so the first of them are known at the end.
+#[derive(Default)]
+struct LeftOut {
+    count: usize,
+    names: BTreeSet<String>,
+}
+
+impl LeftOut {
+    fn add(&mut self, name: String) {
+        self.count += 1;
+        self.names.insert(name);
+        if self.names.len() > MAX_NAMED {
+            self.names.pop_last();
+        }
+    }
 }
 
 impl Walk<'_> {
@@ -65,12 +86,14 @@ impl Walk<'_> {
             }
             let kind = entry.file_type().map_err(io)?;
             if if kind.is_dir() { rules.leave_out_all(&path) } else { rules.leave_out(&path) } {
+                let slash = if kind.is_dir() { "/" } else { "" };
+                self.left_out.add(format!("{}{slash}", below(name, &file_name.to_string_lossy())));
                 continue;
             }
             let Some(file_name) = file_name.to_str() else {
                 return Err(Error::Name(format!("{}/{}", shown(), file_name.to_string_lossy())));
             };
-            let name = if name.is_empty() { file_name.to_owned() } else { format!("{name}/{file_name}") };
+            let name = below(name, file_name);
             Limit::PathBytes.check(name.len() as u64, self.limits.path_bytes, || name.clone())?;
             if kind.is_dir() {
                 self.folder(&path, &name, depth + 1, &rules)?;
@@ -100,4 +123,9 @@ impl Walk<'_> {
         }
         Ok(())
     }
+}
+
+/// The name of what is in a folder, which has no name if it is the root.
+fn below(folder: &str, name: &str) -> String {
+    if folder.is_empty() { name.to_owned() } else { format!("{folder}/{name}") }
 }

@@ -10,10 +10,9 @@ use std::thread;
 
 use rukpak_content::Limits;
 
-use super::Error;
 use super::files::{self, Found};
 use super::stream::{self, Totals};
-use crate::document::Document;
+use super::{Error, Files, Located};
 
 /// More threads would only wait for the one that takes the documents, and each holds a document in memory.
 const MAX_THREADS: usize = 4;
@@ -21,15 +20,20 @@ const MAX_THREADS: usize = 4;
 /// Documents that are handed over at once.
 const BATCH: usize = 32;
 
-pub(super) fn read(root: &Path, limits: &Limits, visit: &mut dyn FnMut(Document)) -> Result<(), Error> {
-    let files = files::list(root, limits)?;
+pub(super) fn read(root: &Path, limits: &Limits, visit: &mut dyn FnMut(Located)) -> Result<Files, Error> {
+    let (files, told) = files::list(root, limits)?;
+    read_all(&files, limits, visit)?;
+    Ok(told)
+}
+
+fn read_all(files: &[Found], limits: &Limits, visit: &mut dyn FnMut(Located)) -> Result<(), Error> {
     let threads = thread::available_parallelism().map_or(1, NonZeroUsize::get).min(MAX_THREADS).min(files.len());
     if threads <= 1 {
         let totals = Totals::default();
         return files.iter().try_for_each(|file| read_file(file, limits, &totals, visit));
     }
     let work = Work {
-        files: &files,
+        files,
         limits,
         totals: Totals::default(),
         next: AtomicUsize::new(0),
@@ -65,7 +69,7 @@ struct Work<'a> {
 
 impl Work<'_> {
     /// Reads files until there are none left, and gives the first that failed.
-    fn run(&self, sender: &SyncSender<Vec<Document>>) -> Option<(usize, Error)> {
+    fn run(&self, sender: &SyncSender<Vec<Located>>) -> Option<(usize, Error)> {
         let mut batch = Vec::with_capacity(BATCH);
         let mut failure = None;
         loop {
@@ -73,8 +77,8 @@ impl Work<'_> {
             if index >= self.files.len() || index > self.failed.load(Ordering::Relaxed) {
                 break;
             }
-            let read = read_file(&self.files[index], self.limits, &self.totals, &mut |document| {
-                batch.push(document);
+            let read = read_file(&self.files[index], self.limits, &self.totals, &mut |located| {
+                batch.push(located);
                 if batch.len() == BATCH {
                     // Sending fails only if the receiving thread panicked.
                     let _ = sender.send(std::mem::replace(&mut batch, Vec::with_capacity(BATCH)));
@@ -91,7 +95,7 @@ impl Work<'_> {
     }
 }
 
-fn read_file(found: &Found, limits: &Limits, totals: &Totals, visit: &mut dyn FnMut(Document)) -> Result<(), Error> {
+fn read_file(found: &Found, limits: &Limits, totals: &Totals, visit: &mut dyn FnMut(Located)) -> Result<(), Error> {
     let open = File::open(&found.path).map_err(|source| Error::Io { path: found.name.to_string(), source });
     open.and_then(|mut file| stream::read(&found.name, &mut file, limits, totals, visit)).map_err(|error| match error {
         Error::Io { .. } | Error::Limit(_) | Error::TooMuch { .. } => error,

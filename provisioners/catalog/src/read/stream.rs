@@ -10,7 +10,7 @@ use rukpak_plain::yaml::{self, Place};
 use super::json::Scanner;
 use super::window::Window;
 use super::yamls::Splitter;
-use super::{Error, MAX_BYTES, MAX_DOCUMENTS};
+use super::{Error, Located, MAX_BYTES, MAX_DOCUMENTS};
 use crate::document::Document;
 
 /// What all files of a catalog amount to.
@@ -39,7 +39,7 @@ pub(super) fn read(
     reader: &mut dyn Read,
     limits: &Limits,
     totals: &Totals,
-    visit: &mut dyn FnMut(Document),
+    visit: &mut dyn FnMut(Located),
 ) -> Result<(), Error> {
     let window = Window::new(reader);
     let mut stream = Stream { file, window, limits, totals, visit, documents: 0, counted: 0 };
@@ -66,7 +66,7 @@ struct Stream<'a, 'r> {
     window: Window<'r>,
     limits: &'a Limits,
     totals: &'a Totals,
-    visit: &'a mut dyn FnMut(Document),
+    visit: &'a mut dyn FnMut(Located),
     /// How many were read.
     documents: usize,
     /// Bytes that went into the totals.
@@ -115,7 +115,7 @@ impl Stream<'_, '_> {
             Ok(Err(source)) => Err(Error::Document { place, source }),
             Ok(Ok(document)) => {
                 self.window.advance(length);
-                self.found(document)?;
+                self.found(place, document)?;
                 Ok(Json::Read)
             }
         }
@@ -159,16 +159,18 @@ impl Stream<'_, '_> {
         self.window.advance(length);
         for value in values {
             let place = later(value.place, before, line);
-            let document = Document::from_value(&value.value);
-            self.found(document.map_err(|source| Error::Document { place, source })?)?;
+            match Document::from_value(&value.value) {
+                Ok(document) => self.found(place, document)?,
+                Err(source) => return Err(Error::Document { place, source }),
+            }
         }
         Ok(true)
     }
 
-    fn found(&mut self, document: Document) -> Result<(), Error> {
+    fn found(&mut self, place: Place, document: Document) -> Result<(), Error> {
         self.documents += 1;
         self.totals.add(self.file, 0, 1)?;
-        (self.visit)(document);
+        (self.visit)(Located { place, document });
         Ok(())
     }
 

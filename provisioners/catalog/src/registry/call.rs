@@ -8,12 +8,10 @@ use tokio::time::Instant;
 use tonic::client::Grpc;
 use tonic::transport::Channel;
 use tonic::{Request, Response, Status, Streaming};
-use tonic_prost::ProstCodec;
 
+use super::codec::{Bounded, Lists};
 use super::fold::{Fold, said};
-use super::message::{
-    Bundle, GetBundleRequest, GetPackageRequest, ListBundlesRequest, ListPackageRequest, Package, PackageName, method,
-};
+use super::message::{Bundle, GetBundleRequest, GetPackageRequest, ListBundlesRequest, Package, method};
 use super::{Error, MESSAGE_BYTES, Options, PackageDetails, csv, facts};
 use crate::Catalog;
 use crate::model::Facts;
@@ -48,18 +46,6 @@ impl<'a> Calls<'a> {
         Ok(fold.finish())
     }
 
-    pub(super) async fn list_packages(&self) -> Result<Vec<String>, Error> {
-        let mut call = self.call("list packages of".to_owned());
-        let mut stream = self.stream::<_, PackageName>(&call, method::LIST_PACKAGES, ListPackageRequest {}).await?;
-        let (mut names, mut bytes) = (Vec::new(), 0);
-        while let Some(PackageName { name }) = call.next(&mut stream).await? {
-            bytes += name.len() as u64;
-            call.bounded(bytes, super::KEPT_BYTES, "bytes")?;
-            names.push(name);
-        }
-        Ok(names)
-    }
-
     pub(super) async fn package(&self, name: &str) -> Result<PackageDetails, Error> {
         let call = self.call(format!("get package {name:?} from"));
         let request = GetPackageRequest { name: name.to_owned() };
@@ -90,27 +76,27 @@ impl<'a> Calls<'a> {
     }
 
     fn call(&self, what: String) -> Call<'a> {
-        Call { options: self.options, what, end: Instant::now() + self.options.total_timeout, messages: 0 }
+        Call::new(self.options, what)
     }
 
     async fn stream<Q, A>(&self, call: &Call<'_>, path: &'static str, request: Q) -> Result<Streaming<A>, Error>
     where
         Q: Message + 'static,
-        A: Message + Default + 'static,
+        A: Lists,
     {
         let mut grpc = self.ready(call).await?;
         let path = PathAndQuery::from_static(path);
-        let answer = grpc.server_streaming(Request::new(request), path, ProstCodec::<Q, A>::default());
+        let answer = grpc.server_streaming(Request::new(request), path, Bounded::<Q, A>::default());
         call.in_time(answer).await.map(Response::into_inner)
     }
 
     async fn unary<Q, A>(&self, call: &Call<'_>, path: &'static str, request: Q) -> Result<A, Error>
     where
         Q: Message + 'static,
-        A: Message + Default + 'static,
+        A: Lists,
     {
         let mut grpc = self.ready(call).await?;
-        let answer = grpc.unary(Request::new(request), PathAndQuery::from_static(path), ProstCodec::<Q, A>::default());
+        let answer = grpc.unary(Request::new(request), PathAndQuery::from_static(path), Bounded::<Q, A>::default());
         call.in_time(answer).await.map(Response::into_inner)
     }
 
@@ -123,7 +109,11 @@ impl<'a> Calls<'a> {
     }
 }
 
-impl Call<'_> {
+impl<'a> Call<'a> {
+    pub(super) fn new(options: &'a Options, what: String) -> Self {
+        Self { options, what, end: Instant::now() + options.total_timeout, messages: 0 }
+    }
+
     /// The next message; `None` once the server has said that it has sent them all.
     async fn next<A>(&mut self, stream: &mut Streaming<A>) -> Result<Option<A>, Error> {
         let next = self.in_time(stream.message()).await?;
@@ -146,6 +136,12 @@ impl Call<'_> {
     pub(super) fn incomplete(&self, missing: &'static str) -> Error {
         let (name, what) = (self.options.name.clone(), self.what.clone());
         Error::Incomplete { name, what, number: self.messages, missing }
+    }
+
+    /// Something in the last message is too long.
+    pub(super) fn too_long(&self, problem: String) -> Error {
+        let (name, what) = (self.options.name.clone(), self.what.clone());
+        Error::TooLong { name, what, number: self.messages, problem }
     }
 
     async fn in_time<T>(&self, work: impl Future<Output = Result<T, Status>>) -> Result<T, Error> {

@@ -1,7 +1,12 @@
 //! What a ClusterServiceVersion states about how its bundle can be installed.
 
-use serde::Deserialize;
+use std::fmt;
+use std::marker::PhantomData;
 
+use serde::Deserialize;
+use serde::de::{Deserializer, Error as _, SeqAccess, Visitor};
+
+use crate::document::MAX_ITEMS;
 use crate::model::Facts;
 
 #[derive(Deserialize)]
@@ -13,7 +18,7 @@ struct Document {
 #[derive(Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 struct Spec {
-    install_modes: Option<Vec<InstallMode>>,
+    install_modes: Option<Items<InstallMode>>,
     // In lower case throughout.
     apiservicedefinitions: Option<Definitions>,
     min_kube_version: Option<String>,
@@ -31,7 +36,7 @@ struct InstallMode {
 #[derive(Default, Deserialize)]
 #[serde(default)]
 struct Definitions {
-    owned: Option<Vec<ApiService>>,
+    owned: Option<Items<ApiService>>,
 }
 
 #[derive(Default, Deserialize)]
@@ -40,6 +45,42 @@ struct ApiService {
     name: Option<String>,
     group: Option<String>,
     version: Option<String>,
+}
+
+/// A list of at most [`MAX_ITEMS`] items: one of empty items takes many times the memory of its text.
+struct Items<T>(Vec<T>);
+
+impl<T> Default for Items<T> {
+    fn default() -> Self {
+        Self(Vec::new())
+    }
+}
+
+impl<'de, T: Deserialize<'de>> Deserialize<'de> for Items<T> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_seq(ItemsVisitor(PhantomData))
+    }
+}
+
+struct ItemsVisitor<T>(PhantomData<T>);
+
+impl<'de, T: Deserialize<'de>> Visitor<'de> for ItemsVisitor<T> {
+    type Value = Items<T>;
+
+    fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("a list")
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut sequence: A) -> Result<Items<T>, A::Error> {
+        let mut items = Vec::new();
+        while let Some(item) = sequence.next_element()? {
+            if items.len() == MAX_ITEMS {
+                return Err(A::Error::custom(format_args!("more than {MAX_ITEMS} items are not read")));
+            }
+            items.push(item);
+        }
+        Ok(Items(items))
+    }
 }
 
 impl ApiService {
@@ -59,11 +100,11 @@ pub(super) fn add(json: &str, facts: &mut Facts) -> Result<(), serde_json::Error
     }
     let Document { spec } = serde_json::from_str(json)?;
     // One that names no mode supports none.
-    let modes = spec.install_modes.unwrap_or_default();
+    let Items(modes) = spec.install_modes.unwrap_or_default();
     let mut modes: Vec<_> = modes.into_iter().filter(|mode| mode.supported).map(|mode| mode.kind).collect();
     modes.sort();
     facts.install_modes = Some(modes);
-    let owned = spec.apiservicedefinitions.and_then(|definitions| definitions.owned).unwrap_or_default();
+    let Items(owned) = spec.apiservicedefinitions.and_then(|definitions| definitions.owned).unwrap_or_default();
     facts.owned_api_services = owned.into_iter().filter_map(ApiService::into_name).collect();
     let said = |text: Option<String>| text.filter(|text| !text.is_empty());
     facts.min_kube_version = said(spec.min_kube_version);

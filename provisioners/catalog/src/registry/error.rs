@@ -87,6 +87,18 @@ pub enum Error {
         /// `package`, `channel` or `bundle`.
         missing: &'static str,
     },
+    /// A name in a message is longer than [`crate::document::MAX_NAME`].
+    #[error("failed to {what} the {name} catalog: message {number}: {problem}")]
+    TooLong {
+        /// The catalog.
+        name: String,
+        /// What was asked for.
+        what: String,
+        /// Which message, from 1.
+        number: u64,
+        /// Of which bundle, which field, and how it begins.
+        problem: String,
+    },
     /// The ClusterServiceVersion of a bundle cannot be read.
     #[error("failed to {what} the {name} catalog: its ClusterServiceVersion cannot be read")]
     Csv {
@@ -135,7 +147,11 @@ impl Error {
                 Class::Invalid
             }
             Self::Connect { .. } | Self::Time { .. } | Self::Call { .. } => Class::Unavailable,
-            Self::Address { .. } | Self::TooLarge { .. } | Self::Incomplete { .. } | Self::Csv { .. } => Class::Invalid,
+            Self::Address { .. }
+            | Self::TooLarge { .. }
+            | Self::Incomplete { .. }
+            | Self::TooLong { .. }
+            | Self::Csv { .. } => Class::Invalid,
         }
     }
 }

@@ -4,7 +4,12 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::message::{Bundle, GroupVersionKind, Property};
+use crate::document;
 use crate::model::{Facts, Gvk, RequiredPackage};
+
+/// The longest property that is read, in bytes. Upstream's limit for constraints, which are the only long ones: manifests are no
+/// properties here. A list of nothing has two bytes for an item as text, and 32 as a value.
+const MAX_PROPERTY: usize = document::MAX_CONSTRAINT;
 
 /// Faults that are told of one bundle. A message may hold thousands.
 const MAX_FAULTS: usize = 20;
@@ -129,11 +134,14 @@ impl Told {
         if let Err(problem) = added
             && self.faults.len() < MAX_FAULTS
         {
-            self.faults.push(format!("property {kind}: {problem}"));
+            self.faults.push(format!("property {kind}: {}", document::excerpt(&problem)));
         }
     }
 }
 
-fn read_value<'a, T: Deserialize<'a>>(json: &'a str) -> Result<T, serde_json::Error> {
-    serde_json::from_str(json)
+fn read_value<'a, T: Deserialize<'a>>(json: &'a str) -> Result<T, String> {
+    if json.len() > MAX_PROPERTY {
+        return Err(format!("{} bytes, and at most {MAX_PROPERTY} are allowed", json.len()));
+    }
+    serde_json::from_str(json).map_err(|error| error.to_string())
 }

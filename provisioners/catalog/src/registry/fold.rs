@@ -5,9 +5,10 @@ use prost::Message as _;
 use super::call::Call;
 use super::facts::{self, Told};
 use super::message::Bundle;
-use super::{Error, KEPT_BYTES, STREAM_BYTES, csv};
-use crate::model::{self, Entry};
-use crate::{Catalog, Package, Version};
+use super::{Error, STREAM_BYTES, csv};
+use crate::document::{self, check_name};
+use crate::model::{self, Entry, MAX_KEPT_BYTES, weight};
+use crate::{Catalog, Channel, Package, Version};
 
 /// The catalog so far.
 #[derive(Default)]
@@ -20,12 +21,8 @@ pub(super) struct Fold {
 impl Fold {
     /// One message: a bundle in a channel. The same bundle comes once for each channel; its first message describes it.
     pub(super) fn add(&mut self, message: Bundle, call: &Call<'_>) -> Result<(), Error> {
-        let bytes = message.encoded_len() as u64;
-        let manifests = message.csv_json.len() + message.object.iter().map(String::len).sum::<usize>();
-        self.stream_bytes += bytes;
-        self.kept_bytes += bytes.saturating_sub(manifests as u64);
+        self.stream_bytes += message.encoded_len() as u64;
         call.bounded(self.stream_bytes, STREAM_BYTES, "bytes")?;
-        call.bounded(self.kept_bytes, KEPT_BYTES, "bytes without manifests")?;
         for (name, what) in
             [(&message.package_name, "package"), (&message.channel_name, "channel"), (&message.csv_name, "bundle")]
         {
@@ -33,25 +30,41 @@ impl Fold {
                 return Err(call.incomplete(what));
             }
         }
-        let package = self
-            .catalog
-            .packages
-            .entry(message.package_name.clone())
-            .or_insert_with(|| Package { name: message.package_name.clone(), ..Package::default() });
+        check_names(&message).map_err(|problem| {
+            call.too_long(format!("bundle {:?}: {problem}", document::excerpt(&message.csv_name)))
+        })?;
+        self.kept_bytes += self.keep(message);
+        call.bounded(self.kept_bytes, MAX_KEPT_BYTES, "bytes that would be kept")
+    }
+
+    /// Puts it into the catalog. Gives the memory that it takes there.
+    fn keep(&mut self, message: Bundle) -> u64 {
+        let mut kept = 0;
+        let name = &message.package_name;
+        let package = self.catalog.packages.entry(name.clone()).or_insert_with(|| {
+            kept += weight::package(name);
+            Package { name: name.clone(), ..Package::default() }
+        });
         if !package.bundles.contains_key(&message.csv_name) {
             let (bundle, faults) = bundle(&message);
-            package.remarks.extend(faults.iter().map(|fault| format!("bundle {:?}: {fault}", bundle.name)));
+            let remarks: Vec<String> =
+                faults.iter().map(|fault| format!("bundle {:?}: {fault}", bundle.name)).collect();
+            kept += weight::bundle(&bundle) + weight::texts(&remarks);
+            package.remarks.extend(remarks);
             package.bundles.insert(bundle.name.clone(), bundle);
         }
-        let channel = package.channels.entry(message.channel_name.clone()).or_default();
-        channel.name = message.channel_name;
-        channel.entries.push(Entry {
-            name: message.csv_name,
-            replaces: said(message.replaces),
-            skips: message.skips,
-            skip_range: said(message.skip_range),
+        let name = message.channel_name;
+        let channel = package.channels.entry(name.clone()).or_insert_with(|| {
+            kept += weight::channel(&name);
+            Channel { name, ..Channel::default() }
         });
-        Ok(())
+        let mut skips = message.skips;
+        skips.shrink_to_fit();
+        let (replaces, skip_range) = (said(message.replaces), said(message.skip_range));
+        let entry = Entry { name: message.csv_name, replaces, skips, skip_range };
+        kept += weight::entry(&entry);
+        channel.entries.push(entry);
+        kept
     }
 
     /// The catalog. A server that sends an entry twice is believed once.
@@ -74,18 +87,42 @@ pub(super) fn said(text: String) -> Option<String> {
     Some(text).filter(|text| !text.is_empty())
 }
 
+/// What is too long in it. The length of lists was looked at before it was decoded.
+fn check_names(message: &Bundle) -> Result<(), String> {
+    let Bundle { csv_name, package_name, channel_name, bundle_path, replaces, skips, .. } = message;
+    for (field, name) in [
+        ("csvName", csv_name),
+        ("packageName", package_name),
+        ("channelName", channel_name),
+        ("bundlePath", bundle_path),
+        ("replaces", replaces),
+    ] {
+        check_name(field, name)?;
+    }
+    skips.iter().enumerate().try_for_each(|(index, name)| match name.len() {
+        0..=document::MAX_NAME => Ok(()),
+        _ => check_name(&format!("skips[{index}]"), name),
+    })
+}
+
 /// The bundle, and what cannot be read of it.
 fn bundle(message: &Bundle) -> (model::Bundle, Vec<String>) {
     let Told { mut facts, release, mut faults } = facts::read(message);
     // Only where the manifests lie in the catalog. A listing does not fail because of one that cannot be read.
     if let Err(error) = csv::add(&message.csv_json, &mut facts) {
-        faults.push(format!("its ClusterServiceVersion cannot be read: {error}"));
+        let problem = document::excerpt(&error.to_string());
+        faults.push(format!("its ClusterServiceVersion cannot be read: {problem}"));
+    }
+    let mut version_text = message.version.clone();
+    if let Err(problem) = check_name("version", &version_text) {
+        faults.push(problem);
+        version_text = String::new();
     }
     let bundle = model::Bundle {
         name: message.csv_name.clone(),
         image: said(message.bundle_path.clone()),
-        version: Version::with_release(&message.version, &release).ok(),
-        version_text: message.version.clone(),
+        version: Version::with_release(&version_text, &release).ok(),
+        version_text,
         facts,
         deprecation: message.deprecation.as_ref().map(|deprecation| deprecation.message.clone()),
     };
@@ -94,3 +131,6 @@ fn bundle(message: &Bundle) -> (model::Bundle, Vec<String>) {
     }
     (bundle, faults)
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,7 +1,7 @@
 //! The messages of `api.Registry`, written by hand: a build needs no protoc.
 //!
-//! Source of names and numbers: `pkg/api/registry.proto` of operator-registry. Fields that nobody here reads are kept where a
-//! server of ours fills them in.
+//! Source of names and numbers: `pkg/api/registry.proto` of operator-registry. What nobody here reads or asks for is kept where a
+//! server for tests gives it.
 
 /// Names of the methods, as paths.
 pub mod method {

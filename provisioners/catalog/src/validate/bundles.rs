@@ -2,34 +2,35 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::{Findings, Index, Package, in_bundle, repeated};
+use super::{Findings, Index, Package, in_bundle, several};
 use crate::Version;
 use crate::document::{BundleDocument, Identity};
+use crate::read::Place;
 
 pub(super) fn check(catalog: &Index<'_>, findings: &mut Findings) {
     for (&name, package) in &catalog.packages {
-        let names = || package.bundles.iter().map(|document| document.bundle.name.as_str());
-        for bundle in repeated(names()) {
-            findings.add(name, format!("package {name:?} has duplicate bundle {bundle:?}"));
+        let named = package.bundles.iter().map(|(document, place)| (document.bundle.name.as_str(), *place));
+        for (bundle, places) in several(named) {
+            findings.add_at(name, format!("package {name:?} has duplicate bundle {bundle:?}"), &places);
         }
         let entries = package.entries();
-        for document in &package.bundles {
+        for (document, place) in &package.bundles {
             let bundle = &document.bundle.name;
             if name.is_empty() {
-                findings.add(name, format!("package name must be set for bundle {bundle:?}"));
+                findings.add_at(name, format!("package name must be set for bundle {bundle:?}"), &[place]);
             } else if !package.is_declared() {
                 findings.add(name, format!("unknown package {name:?} for bundle {bundle:?}"));
             }
             if !entries.contains(bundle.as_str()) {
                 findings.add(name, format!("package {name:?}, bundle {bundle:?} not found in any channel entries"));
             }
-            check_bundle(document, findings);
+            check_bundle(document, place, findings);
         }
         check_versions(name, package, findings);
     }
 }
 
-fn check_bundle(document: &BundleDocument, findings: &mut Findings) {
+fn check_bundle(document: &BundleDocument, place: &Place, findings: &mut Findings) {
     let BundleDocument { package, bundle, identities, is_inline, faults, image_faults } = document;
     let name = &bundle.name;
     for fault in faults {
@@ -39,7 +40,7 @@ fn check_bundle(document: &BundleDocument, findings: &mut Findings) {
         findings.add(package, format!("package {package:?}, bundle {name:?}: {fault}"));
     }
     if name.is_empty() {
-        findings.add(package, format!("{}: name must be set", in_bundle(package, bundle)));
+        findings.add_at(package, format!("{}: name must be set", in_bundle(package, bundle)), &[place]);
     }
     if bundle.image.is_none() && !is_inline {
         findings.add(package, format!("{}: bundle image must be set", in_bundle(package, bundle)));
@@ -90,7 +91,7 @@ fn check_identity(document: &BundleDocument, identity: &Identity, findings: &mut
 /// Build metadata and release are part of a version here, and are not when versions are ordered.
 fn check_versions(name: &str, package: &Package<'_>, findings: &mut Findings) {
     let mut versions: BTreeMap<String, BTreeSet<&str>> = BTreeMap::new();
-    for document in &package.bundles {
+    for (document, _) in &package.bundles {
         let bundle = &document.bundle;
         let Some(version) = &bundle.version else { continue };
         let release = version.release().map_or_else(String::new, |release| format!("-{release}"));

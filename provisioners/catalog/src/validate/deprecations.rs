@@ -1,34 +1,33 @@
 //! Deprecations: what they name must be there.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
-use super::{Findings, Index, Package, in_channel};
+use super::{Findings, Index, Package, in_channel, several};
 use crate::document::Deprecation;
+use crate::read::Place;
 
 pub(super) fn check(catalog: &Index<'_>, findings: &mut Findings) {
-    let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
-    for (index, (name, entries)) in catalog.deprecations.iter().enumerate() {
+    let named = catalog.deprecations.iter().map(|(name, _, place)| (*name, *place));
+    for (name, places) in several(named.filter(|(name, _)| !name.is_empty())) {
+        findings.add_at(name, format!("expected a maximum of one deprecation per package: {name:?}"), &places);
+    }
+    for (index, (name, entries, place)) in catalog.deprecations.iter().enumerate() {
         if name.is_empty() {
-            findings.add("", format!("package name must be set for deprecation item {index}"));
+            findings.add_at("", format!("package name must be set for deprecation item {index}"), &[place]);
             continue;
-        }
-        let count = counts.entry(name).or_default();
-        *count += 1;
-        if *count == 2 {
-            findings.add(name, format!("expected a maximum of one deprecation per package: {name:?}"));
         }
         match catalog.packages.get(name).filter(|package| package.is_declared()) {
             None => findings.add(name, format!("cannot apply deprecations to an unknown package {name:?}")),
-            Some(package) => check_entries(name, package, entries, findings),
+            Some(package) => check_entries(name, package, entries, place, findings),
         }
     }
 }
 
-fn check_entries(name: &str, package: &Package<'_>, entries: &[Deprecation], findings: &mut Findings) {
+fn check_entries(name: &str, package: &Package<'_>, entries: &[Deprecation], place: &Place, findings: &mut Findings) {
     let mut known = BTreeSet::new();
     for (index, entry) in entries.iter().enumerate() {
         if !known.insert((&entry.schema, &entry.name)) {
-            findings.add(name, format!("duplicate deprecation entry [{index}] for package {name:?}"));
+            findings.add_at(name, format!("duplicate deprecation entry [{index}] for package {name:?}"), &[place]);
         }
         if let Some(message) = problem(name, package, entry, index) {
             findings.add(name, message);

@@ -1,8 +1,9 @@
 //! Packages and their channels.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
-use super::{Findings, Index, Package, in_channel, repeated};
+use super::{Findings, Index, Package, entries, in_channel, repeated};
+use crate::read::Place;
 use crate::{Channel, Entry, Range, graph};
 
 /// Characters of a DNS label.
@@ -11,28 +12,42 @@ const MAX_LABEL: usize = 63;
 pub(super) fn check(catalog: &Index<'_>, findings: &mut Findings) {
     for (&name, package) in &catalog.packages {
         check_name(name, package, findings);
-        let mut by_name: BTreeMap<&str, Vec<&Channel>> = BTreeMap::new();
-        for channel in &package.channels {
-            by_name.entry(&channel.name).or_default().push(channel);
+        let mut by_name: BTreeMap<&str, (Vec<&Channel>, Vec<&Place>)> = BTreeMap::new();
+        for (channel, place) in &package.channels {
+            let (same, places) = by_name.entry(&channel.name).or_default();
+            same.push(channel);
+            places.push(place);
         }
-        for (channel, same) in by_name {
+        for (channel, (same, places)) in by_name {
             if !package.is_declared() {
                 findings.add(name, format!("unknown package {name:?} for channel {channel:?}"));
             }
             if channel.is_empty() {
-                findings.add(name, format!("package {name:?} contains channel with no name"));
+                findings.add_at(name, format!("package {name:?} contains channel with no name"), &places);
             }
             if same.len() > 1 {
-                findings.add(name, format!("package {name:?} has duplicate channel {channel:?}"));
+                findings.add_at(name, format!("package {name:?} has duplicate channel {channel:?}"), &places);
             }
             for channel in same {
                 check_channel(name, channel, findings);
             }
         }
-        check_entries(name, package, findings);
+        check_entries(name, &package.entries(), &package.bundle_names, findings);
         if package.is_declared() && !name.is_empty() {
             check_channels(name, package, findings);
         }
+    }
+}
+
+pub(super) fn check_graph(package: &crate::Package, findings: &mut Findings) {
+    let name = &package.name;
+    for channel in package.channels.values() {
+        check_channel(name, channel, findings);
+    }
+    let bundles = package.bundles.keys().map(String::as_str).collect();
+    check_entries(name, &entries(package.channels.values()), &bundles, findings);
+    if let Some(default) = package.default_channel.as_ref().filter(|name| !package.channels.contains_key(*name)) {
+        no_default(name, default, findings);
     }
 }
 
@@ -40,12 +55,13 @@ fn check_name(name: &str, package: &Package<'_>, findings: &mut Findings) {
     if !package.is_declared() {
         return;
     }
+    let places: Vec<&Place> = package.declared.iter().map(|(_, place)| *place).collect();
     if name.is_empty() {
-        findings.add("", "config contains package with no name".to_owned());
+        findings.add_at("", "config contains package with no name".to_owned(), &places);
         return;
     }
-    if package.declared.len() > 1 {
-        findings.add(name, format!("duplicate package {name:?}"));
+    if places.len() > 1 {
+        findings.add_at(name, format!("duplicate package {name:?}"), &places);
     }
     let mut problems = Vec::new();
     if name.len() > MAX_LABEL {
@@ -62,7 +78,7 @@ fn check_name(name: &str, package: &Package<'_>, findings: &mut Findings) {
     }
 }
 
-fn check_channel(package: &str, channel: &Channel, findings: &mut Findings) {
+pub(super) fn check_channel(package: &str, channel: &Channel, findings: &mut Findings) {
     let place = in_channel(package, &channel.name);
     let duplicates = repeated(channel.entries.iter().map(|entry| entry.name.as_str()));
     for entry in &duplicates {
@@ -97,9 +113,8 @@ fn check_entry(package: &str, place: &str, entry: &Entry, findings: &mut Finding
 }
 
 /// Upstream keeps the entries of the last channel alone; here those of all count.
-fn check_entries(name: &str, package: &Package<'_>, findings: &mut Findings) {
-    let entries = package.entries();
-    let missing: Vec<&str> = entries.difference(&package.bundle_names).copied().collect();
+fn check_entries(name: &str, entries: &BTreeSet<&str>, bundles: &BTreeSet<&str>, findings: &mut Findings) {
+    let missing: Vec<&str> = entries.difference(bundles).copied().collect();
     if !missing.is_empty() {
         let missing = missing.join(" ");
         findings
@@ -110,21 +125,24 @@ fn check_entries(name: &str, package: &Package<'_>, findings: &mut Findings) {
 /// The default channel, and whether there is any.
 fn check_channels(name: &str, package: &Package<'_>, findings: &mut Findings) {
     let mut has_default = false;
-    for default in &package.declared {
+    for (default, _) in &package.declared {
         let Some(default) = default else {
             findings.add(name, format!("invalid package {name:?}: default channel must be set"));
             continue;
         };
         has_default = true;
         if !package.channel_names.contains(default) {
-            // Upstream makes an empty channel of it, and then finds that it is empty.
-            let place = in_channel(name, default);
-            let problem =
-                "channel must contain at least one bundle: it is the default channel and is not in the catalog";
-            findings.add(name, format!("{place}: {problem}"));
+            no_default(name, default, findings);
         }
     }
     if package.channels.is_empty() && !has_default {
         findings.add(name, format!("invalid package {name:?}: package must contain at least one channel"));
     }
+}
+
+/// Upstream makes an empty channel of it, and then finds that it is empty.
+fn no_default(name: &str, default: &str, findings: &mut Findings) {
+    let place = in_channel(name, default);
+    let problem = "channel must contain at least one bundle: it is the default channel and is not in the catalog";
+    findings.add(name, format!("{place}: {problem}"));
 }

@@ -1,10 +1,18 @@
+use std::sync::Arc;
+
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use super::*;
+use crate::model::Builder;
 
-fn read(documents: &[Value]) -> Vec<Document> {
-    documents.iter().map(|value| Document::from_value(value).unwrap()).collect()
+/// All of one file, a line each.
+fn read(documents: &[Value]) -> Vec<Located> {
+    let located = |(index, value)| {
+        let place = Place { file: Arc::from("all.json"), document: index + 1, line: index + 1 };
+        Located { place, document: Document::from_value(value).unwrap() }
+    };
+    documents.iter().enumerate().map(located).collect()
 }
 
 fn messages(documents: &[Value]) -> Vec<String> {
@@ -285,6 +293,73 @@ fn all_findings_come_at_once_sorted_by_package() {
     let findings = validate(&read(&documents));
     let packages: Vec<Option<&str>> = findings.iter().map(|finding| finding.package.as_deref()).collect();
     assert_eq!(packages, [None, Some("a"), Some("a"), Some("p"), Some("p")], "{findings:#?}");
+}
+
+/// `message: documents` of each finding that names some.
+fn placed(documents: &[Value]) -> Vec<String> {
+    let findings = validate(&read(documents)).into_iter().filter(|finding| !finding.places.is_empty());
+    let numbers = |finding: &Finding| finding.places.iter().map(|place| place.document).collect::<Vec<_>>();
+    findings.map(|finding| format!("{}: {:?}", finding.message, numbers(&finding))).collect()
+}
+
+#[test]
+fn what_stands_under_one_name_or_none_is_told_with_its_places() {
+    let twice = |index: usize| Sample::with(Sample::new().documents[index].clone()).documents;
+    for (documents, expected) in [
+        (Sample::new().documents, None),
+        (twice(PACKAGE), Some("duplicate package \"p\": [1, 5]")),
+        (twice(CHANNEL), Some("package \"p\" has duplicate channel \"c\": [2, 5]")),
+        (twice(V1), Some("package \"p\" has duplicate bundle \"p.v1\": [3, 5]")),
+        (
+            Sample::with(json!({"schema": "olm.package", "name": ""})).documents,
+            Some("config contains package with no name: [5]"),
+        ),
+        (
+            Sample::with(json!({"schema": "olm.deprecations", "entries": []})).documents,
+            Some("package name must be set for deprecation item 0: [5]"),
+        ),
+        (
+            vec![json!({"schema": "x"}), json!({"schema": "olm.semver"}), json!({"schema": "olm.semver"})],
+            Some("olm.semver is a template and no catalog: render it first: [2, 3]"),
+        ),
+    ] {
+        assert_eq!(placed(&documents), Vec::from_iter(expected));
+    }
+    let mut twice = Sample::with(deprecations("p", json!([]))).documents;
+    twice.push(deprecations("p", json!([])));
+    assert_eq!(placed(&twice), ["expected a maximum of one deprecation per package: \"p\": [5, 6]"]);
+}
+
+/// Whoever has the catalog alone finds in it what is wrong with the graph in its documents.
+#[test]
+fn the_graph_of_a_catalog_has_the_findings_of_its_documents() {
+    let mut count = 0;
+    for sample in [
+        Sample::new(),
+        Sample::new().set(CHANNEL, "/entries", json!([{"name": "p.v1"}, {"name": "p.v2"}])),
+        Sample::new().set(
+            CHANNEL,
+            "/entries",
+            json!([{"name": "p.v1", "skipRange": "x"}, {"name": "p.v2", "replaces": "p.v1"}]),
+        ),
+        Sample::new().set(PACKAGE, "/defaultChannel", json!("d")),
+        Sample::new().without(V1),
+        Sample::with(json!({"schema": "olm.channel", "package": "p", "name": "empty", "entries": []})),
+    ] {
+        let mut builder = Builder::default();
+        let documents = read(&sample.documents);
+        for located in &documents {
+            builder.add(located.document.clone());
+        }
+        let (catalog, _) = builder.finish();
+        let found = graph(&catalog.packages["p"]);
+        assert_eq!(found, validate(&documents));
+        let of_channels: Vec<Finding> =
+            catalog.packages["p"].channels.values().flat_map(|of| channel("p", of)).collect();
+        assert!(of_channels.iter().all(|finding| found.contains(finding)), "{of_channels:?}");
+        count += found.len();
+    }
+    assert_eq!(count, 5);
 }
 
 proptest! {

@@ -73,8 +73,8 @@ pub struct ShowArgs {
     /// The versions, as spec.package.version has them: 1.2.3, ">=1.2.0 <2.0.0"
     #[arg(id = "range", long = "version", value_name = "RANGE", value_parser = Range::parse)]
     pub range: Option<Range>,
-    /// A bundle that is installed: which upgrades lead on from there
-    #[arg(long, value_name = "BUNDLE")]
+    /// A bundle that is installed, or its version: which upgrades lead on from there, in each channel
+    #[arg(long, value_name = "BUNDLE|VERSION")]
     pub from: Option<String>,
     /// Its version, if the catalog has that bundle no longer
     #[arg(long, value_name = "VERSION", requires = "from", value_parser = Version::parse)]
@@ -111,13 +111,4 @@ pub struct GraphArgs {
     /// A channel [default: all]
     #[arg(long, value_name = "CHANNEL")]
     pub channel: Option<String>,
-}
-
-/// Flags of `status`.
-#[derive(Args, Debug)]
-#[command(after_help = EXIT_CODES)]
-pub struct StatusArgs {
-    /// How the answer is written: a table and a sentence, or one JSON object
-    #[arg(short, long, value_name = "FORM", default_value = "text")]
-    pub output: AnswerForm,
 }

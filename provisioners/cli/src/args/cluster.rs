@@ -8,8 +8,32 @@ use reqwest::Url;
 use rukpak_content::Limits;
 use rukpak_crds::names::CLASS_PLAIN;
 
-use super::EXIT_CODES;
 use super::limits::LimitArgs;
+use super::{AnswerForm, EXIT_CODES};
+
+/// Which cluster.
+#[derive(Args, Clone, Debug, Default)]
+#[command(next_help_heading = "Cluster")]
+pub struct ClusterArgs {
+    /// The kubeconfig [default: $KUBECONFIG, else ~/.kube/config, else the account of the Pod this runs in]
+    #[arg(long, value_name = "PATH")]
+    pub kubeconfig: Option<PathBuf>,
+    /// The context of the kubeconfig [default: its current one]
+    #[arg(long, value_name = "NAME")]
+    pub context: Option<String>,
+}
+
+/// Flags of `status`.
+#[derive(Args, Debug)]
+#[command(after_help = EXIT_CODES)]
+pub struct StatusArgs {
+    /// How the answer is written: a table and a sentence, or one JSON object
+    #[arg(short, long, value_name = "FORM", default_value = "text")]
+    pub output: AnswerForm,
+    /// Whose PlatformOperators.
+    #[command(flatten)]
+    pub cluster: ClusterArgs,
+}
 
 /// Flags of `run`.
 #[derive(Args, Debug)]
@@ -22,12 +46,16 @@ pub struct RunArgs {
     /// Provisioner of the BundleDeployment
     #[arg(long, value_name = "CLASS", default_value = CLASS_PLAIN)]
     pub bundle_deployment_provisioner_class: String,
-    /// Provisioner of its Bundle
-    #[arg(long, value_name = "CLASS", default_value = CLASS_PLAIN)]
-    pub bundle_provisioner_class: String,
+    /// Provisioner of its Bundle [default: that of its format, as validate finds it: core-rukpak-io-registry for registry+v1,
+    /// else core-rukpak-io-plain]
+    #[arg(long, value_name = "CLASS")]
+    pub bundle_provisioner_class: Option<String>,
     /// Seconds for the cluster to make the Bundle
     #[arg(long = "timeout", value_name = "SECONDS", default_value_t = 60)]
     timeout_seconds: u64,
+    /// Where it is installed.
+    #[command(flatten)]
+    pub cluster: ClusterArgs,
     /// Where it is sent.
     #[command(flatten)]
     pub service: ServiceArgs,
@@ -44,6 +72,9 @@ pub struct ContentArgs {
     /// Write the files to this folder, which must be empty or not there, and print nothing
     #[arg(long, value_name = "DIR")]
     pub extract: Option<PathBuf>,
+    /// Where the Bundle is.
+    #[command(flatten)]
+    pub cluster: ClusterArgs,
     /// Where it is fetched.
     #[command(flatten)]
     pub service: ServiceArgs,

@@ -1,9 +1,10 @@
 //! `rukpakctl catalog graph`.
 
 use rukpak_catalog::graph::mermaid;
+use rukpak_catalog::validate;
 
 use super::open::{Opened, Scope};
-use super::{failed, none, package, warn_of_graphs};
+use super::{failed, none, package, warn_of};
 use crate::args::GraphArgs;
 use crate::exit::Exit;
 use crate::output::{data, talk};
@@ -26,8 +27,10 @@ pub(super) async fn run(arguments: &GraphArgs) -> Exit {
             return none(&opened, &why);
         }
         package.channels.retain(|name, _| name == channel);
+        package.channels.values().for_each(|channel| warn_of(&validate::channel(&package.name, channel)));
+    } else {
+        warn_of(&validate::graph(&package));
     }
-    warn_of_graphs(package.channels.values());
     let channels = count(package.channels.len(), "channel");
     talk(&format!("{}: {channels} of package {:?}", opened.from, package.name));
     data(|out| out.write_all(mermaid(&package).as_bytes()), Exit::Yes)

@@ -3,11 +3,12 @@
 use std::collections::BTreeSet;
 use std::io::{self, Write};
 
-use rukpak_catalog::{Bundle, Catalog, Channel, Entry, Package, Version, graph};
+use rukpak_catalog::choose::{self, Request};
+use rukpak_catalog::{Bundle, Catalog, Channel, Entry, Package, Version, graph, validate};
 use serde::Serialize;
 
 use super::open::{Opened, Scope};
-use super::{failed, none, package, warn_of_graphs};
+use super::{failed, none, package, warn_of};
 use crate::args::{AnswerForm, ListArgs};
 use crate::exit::Exit;
 use crate::output::{data, pretty, talk};
@@ -24,6 +25,15 @@ struct Packages<'a> {
 #[serde(rename_all = "camelCase")]
 struct PackageLine<'a> {
     name: &'a str,
+    /// What a PlatformOperator gets that names nothing but the package.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    bundle: Option<&'a str>,
+    /// Of that bundle.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    version: Option<&'a str>,
+    /// Of that bundle.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    channel: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     default_channel: Option<&'a str>,
     /// Of the default channel.
@@ -31,11 +41,17 @@ struct PackageLine<'a> {
     head: Option<&'a str>,
     /// Of the head.
     #[serde(skip_serializing_if = "Option::is_none")]
-    version: Option<&'a str>,
+    head_version: Option<&'a str>,
     channels: usize,
     bundles: usize,
     #[serde(skip_serializing_if = "Option::is_none")]
     deprecation: Option<&'a str>,
+    /// Of package, channel and bundle, in words.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    deprecations: Vec<String>,
+    /// What the table says of it.
+    #[serde(skip)]
+    deprecated: Vec<&'static str>,
 }
 
 /// One package, as JSON.
@@ -83,6 +99,9 @@ struct BundleLine<'a> {
     /// What the table says of it.
     #[serde(skip)]
     notes: Vec<&'static str>,
+    /// This too: its own, and that of the channel and the package.
+    #[serde(skip)]
+    deprecated: Vec<&'static str>,
     #[serde(skip)]
     order: Option<&'a Version>,
 }
@@ -101,7 +120,7 @@ pub(super) async fn run(arguments: &ListArgs) -> Exit {
     };
     match package(&opened, name) {
         Ok(package) => {
-            warn_of_graphs(package.channels.values());
+            warn_of(&validate::graph(package));
             let (channels, bundles) = (package.channels.len(), package.bundles.len());
             let (channels, bundles) = (count(channels, "channel"), count(bundles, "bundle"));
             talk(&format!("{}: {channels} and {bundles} of package {name:?}", opened.from));
@@ -116,18 +135,35 @@ fn packages(catalog: &Catalog) -> Vec<PackageLine<'_>> {
 }
 
 fn package_line(package: &Package) -> PackageLine<'_> {
+    let choice = choose::choose(package, &Request::default()).ok();
+    let bundle = choice.as_ref().map(|choice| choice.bundle);
+    let channel = choice.as_ref().and_then(|choice| package.channels.get(choice.channel?));
     let default = package.default_channel.as_deref();
     let head = default.and_then(|name| graph::head(package.channels.get(name)?).ok());
-    let version = head.and_then(|name| version(package.bundles.get(name)?));
     PackageLine {
         name: &package.name,
+        bundle: bundle.map(|bundle| bundle.name.as_str()),
+        version: bundle.and_then(version),
+        channel: channel.map(|channel| channel.name.as_str()),
         default_channel: default,
         head,
-        version,
+        head_version: head.and_then(|name| version(package.bundles.get(name)?)),
         channels: package.channels.len(),
         bundles: package.bundles.len(),
         deprecation: package.deprecation.as_deref(),
+        deprecated: deprecated(package, channel, bundle),
+        deprecations: choice.map(|choice| choice.deprecations).unwrap_or_default(),
     }
+}
+
+/// Which of them is deprecated. The messages are for `show` and JSON: they have many lines.
+fn deprecated(package: &Package, channel: Option<&Channel>, bundle: Option<&Bundle>) -> Vec<&'static str> {
+    let all = [
+        ("package", package.deprecation.is_some()),
+        ("channel", channel.is_some_and(|channel| channel.deprecation.is_some())),
+        ("bundle", bundle.is_some_and(|bundle| bundle.deprecation.is_some())),
+    ];
+    all.into_iter().filter_map(|(what, is)| is.then_some(what)).collect()
 }
 
 fn version(bundle: &Bundle) -> Option<&str> {
@@ -138,7 +174,10 @@ fn inside(package: &Package) -> Inside<'_> {
     let mut in_channels = BTreeSet::new();
     let channels = package.channels.values().map(|channel| channel_line(package, channel, &mut in_channels)).collect();
     let loose = package.bundles.values().filter(|bundle| !in_channels.contains(bundle.name.as_str()));
-    let loose = loose.map(|bundle| bundle_line(&bundle.name, Some(bundle), None, Vec::new()));
+    let loose = loose.map(|bundle| BundleLine {
+        deprecated: deprecated(package, None, Some(bundle)),
+        ..bundle_line(&bundle.name, Some(bundle), None, Vec::new())
+    });
     Inside {
         name: &package.name,
         default_channel: package.default_channel.as_deref(),
@@ -162,11 +201,11 @@ fn channel_line<'a>(
         let notes = [
             ("head", head == Some(&entry.name)),
             ("skipped", skipped.contains(entry.name.as_str())),
-            ("deprecated", bundle.is_some_and(|bundle| bundle.deprecation.is_some())),
             ("not in the catalog", bundle.is_none()),
         ];
         let notes = notes.into_iter().filter_map(|(note, holds)| holds.then_some(note)).collect();
-        bundle_line(&entry.name, bundle, Some(entry), notes)
+        let deprecated = deprecated(package, Some(channel), bundle);
+        BundleLine { deprecated, ..bundle_line(&entry.name, bundle, Some(entry), notes) }
     });
     let deprecation = channel.deprecation.as_deref();
     ChannelLine { name: &channel.name, head, deprecation, bundles: ordered(bundles.collect()) }
@@ -187,6 +226,7 @@ fn bundle_line<'a>(
         skip_range: entry.and_then(|entry| entry.skip_range.as_deref()),
         deprecation: bundle.and_then(|bundle| bundle.deprecation.as_deref()),
         notes,
+        deprecated: Vec::new(),
         order: bundle.and_then(|bundle| bundle.version.as_ref()),
     }
 }
@@ -203,12 +243,18 @@ fn print_packages(out: &mut dyn Write, form: AnswerForm, packages: Vec<PackageLi
     }
     let text = |text: Option<&str>| text.unwrap_or_default().to_owned();
     let row = |line: &PackageLine<'_>| {
-        let deprecated = line.deprecation.map(|_| "yes");
-        let bundles = line.bundles.to_string();
-        vec![line.name.to_owned(), text(line.default_channel), text(line.version), bundles, text(deprecated)]
+        vec![
+            line.name.to_owned(),
+            text(line.version.or(line.bundle)),
+            text(line.channel),
+            text(line.default_channel),
+            text(line.head_version.or(line.head)),
+            line.bundles.to_string(),
+            line.deprecated.join(", "),
+        ]
     };
     let rows: Vec<_> = packages.iter().map(row).collect();
-    table::write(out, &["PACKAGE", "DEFAULT CHANNEL", "VERSION", "BUNDLES", "DEPRECATED"], &rows)
+    table::write(out, &["PACKAGE", "VERSION", "CHANNEL", "DEFAULT CHANNEL", "HEAD", "BUNDLES", "DEPRECATED"], &rows)
 }
 
 fn print_inside(out: &mut dyn Write, form: AnswerForm, inside: &Inside<'_>) -> io::Result<()> {
@@ -220,10 +266,11 @@ fn print_inside(out: &mut dyn Write, form: AnswerForm, inside: &Inside<'_>) -> i
         .chain(channels)
         .flat_map(|(channel, bundles)| bundles.iter().map(move |bundle| row(channel, bundle)))
         .collect();
-    table::write(out, &["CHANNEL", "BUNDLE", "VERSION", "NOTES"], &rows)
+    table::write(out, &["CHANNEL", "BUNDLE", "VERSION", "NOTES", "DEPRECATED"], &rows)
 }
 
 fn row(channel: &str, bundle: &BundleLine<'_>) -> Vec<String> {
     let version = bundle.version.unwrap_or_default();
-    vec![channel.to_owned(), bundle.name.to_owned(), version.to_owned(), bundle.notes.join(", ")]
+    let (notes, deprecated) = (bundle.notes.join(", "), bundle.deprecated.join(", "));
+    vec![channel.to_owned(), bundle.name.to_owned(), version.to_owned(), notes, deprecated]
 }

@@ -10,7 +10,8 @@ use std::time::Duration;
 use futures::{StreamExt as _, TryStreamExt as _, stream};
 use rukpak_catalog::model::Facts;
 use rukpak_catalog::origin::{self, Loaded, Loader, LoaderOptions, Origin, Revision};
-use rukpak_catalog::{Bundle, Catalog, Package, read, registry};
+use rukpak_catalog::read::{self, Documents};
+use rukpak_catalog::{Bundle, Catalog, Package, registry};
 
 use super::place::{self, Place};
 use crate::args::PlaceArgs;
@@ -77,11 +78,8 @@ impl Opened {
         let mut from = place.to_string();
         let (catalog, client) = match &place {
             Place::Origin(origin) => {
-                let (catalog, revision) = load(origin, arguments).await?;
-                // What was pulled is named by its digest.
-                if matches!(origin, Origin::Image(_)) {
-                    from = format!("{from} ({})", revision.0);
-                }
+                let (catalog, name) = load(origin, arguments).await?;
+                from = name;
                 (catalog, None)
             }
             Place::File(path) => (read::catalog_of_stream(&from, &mut file(path)?, &origin::limits())?, None),
@@ -115,22 +113,48 @@ pub(super) fn file(path: &Path) -> Result<File, Error> {
     File::open(path).map_err(|source| Error::File { path: path.display().to_string(), source })
 }
 
-async fn load(origin: &Origin, arguments: &PlaceArgs) -> Result<(Catalog, Revision), Error> {
-    load_with(origin, &Registries::new(&arguments.trust, origin::limits())?).await
+/// The documents, and what to call the place.
+pub(super) async fn documents(origin: &Origin, arguments: &PlaceArgs) -> Result<(Documents, String), Error> {
+    let registries = Registries::new(&arguments.trust, origin::limits())?;
+    let loader = loader(origin, &registries)?;
+    let (documents, revision) =
+        answered(origin, &registries, loader.documents(origin, registries.credentials()).await)?;
+    Ok((documents, named(origin, &revision)))
 }
 
-pub(super) async fn load_with(origin: &Origin, registries: &Registries) -> Result<(Catalog, Revision), Error> {
-    let failed = |source| Error::Load { place: origin.to_string(), source: Box::new(source) };
+async fn load(origin: &Origin, arguments: &PlaceArgs) -> Result<(Catalog, String), Error> {
+    let registries = Registries::new(&arguments.trust, origin::limits())?;
+    let loader = loader(origin, &registries)?;
+    match answered(origin, &registries, loader.load_with(origin, None, registries.credentials()).await)? {
+        Loaded::New(catalog, revision) => Ok((catalog, named(origin, &revision))),
+        // Nothing was known before.
+        Loaded::Unchanged => Ok((Catalog::default(), origin.to_string())),
+    }
+}
+
+fn loader(origin: &Origin, registries: &Registries) -> Result<Loader, Error> {
     let mut options = LoaderOptions::new(Arc::clone(&registries.puller), env::temp_dir());
     options.extra_ca_pem.clone_from(&registries.extra_ca_pem);
-    let answer = Loader::new(options).map_err(failed)?.load_with(origin, None, registries.credentials()).await;
+    Loader::new(options).map_err(|source| failed(origin, source))
+}
+
+fn answered<T>(origin: &Origin, registries: &Registries, answer: Result<T, origin::Error>) -> Result<T, Error> {
     if answer.is_err() && matches!(origin, Origin::Image(_)) {
         registries.note_helpers();
     }
-    match answer.map_err(failed)? {
-        Loaded::New(catalog, revision) => Ok((catalog, revision)),
-        // Nothing was known before.
-        Loaded::Unchanged => Ok((Catalog::default(), Revision(String::new()))),
+    answer.map_err(|source| failed(origin, source))
+}
+
+fn failed(origin: &Origin, source: origin::Error) -> Error {
+    Error::Load { place: origin.to_string(), source: Box::new(source) }
+}
+
+/// What was pulled is named by its digest.
+fn named(origin: &Origin, revision: &Revision) -> String {
+    match origin {
+        Origin::Image(_) => format!("{origin} ({})", revision.0),
+        Origin::Folder(path) => path.display().to_string(),
+        Origin::Http(_) => origin.to_string(),
     }
 }
 

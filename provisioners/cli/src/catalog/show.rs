@@ -1,18 +1,19 @@
 //! `rukpakctl catalog show`: the bundle that the manager would take, by the code that it takes it by.
 
 mod answer;
+mod upgrades;
 
 use rukpak_catalog::check::{self, Refusal};
 use rukpak_catalog::choose::{self, Choice, Request};
-use rukpak_catalog::graph::{self, Installed};
-use rukpak_catalog::{Bundle, Package, Range, Version, registry, version};
+use rukpak_catalog::{Bundle, Package, Range, registry, validate, version};
 
-use self::answer::{Answer, Step, Upgrades};
+use self::answer::Answer;
+use self::upgrades::Start;
 use super::open::{Opened, Scope};
-use super::{failed, none, package};
+use super::{failed, none, package, warn_of};
 use crate::args::{AnswerForm, ShowArgs};
 use crate::exit::Exit;
-use crate::output::{chain, data, pretty, talk};
+use crate::output::{chain, data, pretty};
 use crate::table::count;
 
 /// Why there is no bundle to show: the catalog was asked.
@@ -29,9 +30,22 @@ enum No {
         #[source]
         source: version::Error,
     },
+    /// It is not known what is installed.
+    #[error(transparent)]
+    From(#[from] upgrades::Error),
     /// The channel does not hold the bundle.
     #[error("bundle {bundle:?} is not in channel {channel:?}{}", .others)]
     Channel { bundle: String, channel: String, others: String },
+}
+
+/// What is shown.
+struct Found<'a> {
+    request: Request,
+    choice: Choice<'a>,
+    /// Why it is this one.
+    why: String,
+    /// What `--from` names.
+    from: Option<Start>,
 }
 
 /// Prints a bundle.
@@ -44,15 +58,12 @@ pub(super) async fn run(arguments: &ShowArgs) -> Exit {
         Ok(package) => package,
         Err(why) => return refused(&opened, arguments, &why),
     };
-    let chosen = request(package, arguments).and_then(|request| {
-        let (choice, why) = chosen(package, arguments, &request)?;
-        Ok((request, choice, why))
-    });
-    let (request, choice, why) = match chosen {
+    warn_of(&validate::graph(package));
+    let found = match found(package, arguments) {
         Ok(found) => found,
         Err(error) => return refused(&opened, arguments, &chain(&error)),
     };
-    match answer(&opened, package, arguments, &request, &choice, why).await {
+    match answer(&opened, package, arguments, found).await {
         Ok(answer) => {
             let exit = if answer.installable { Exit::Yes } else { Exit::No };
             data(
@@ -74,6 +85,13 @@ fn refused(opened: &Opened, arguments: &ShowArgs, why: &str) -> Exit {
         AnswerForm::Text => exit,
         AnswerForm::Json => data(|out| pretty(out, &Answer::none(&arguments.package, why)), exit),
     }
+}
+
+fn found<'a>(package: &'a Package, arguments: &ShowArgs) -> Result<Found<'a>, No> {
+    let request = request(package, arguments)?;
+    let (choice, why) = chosen(package, arguments, &request)?;
+    let from = arguments.from.as_deref().map(|from| Start::new(package, from, arguments.from_version.as_ref()));
+    Ok(Found { request, choice, why, from: from.transpose()? })
 }
 
 /// What spec.package of a PlatformOperator asks for.
@@ -136,18 +154,17 @@ async fn answer<'a>(
     opened: &'a Opened,
     package: &'a Package,
     arguments: &ShowArgs,
-    request: &Request,
-    choice: &Choice<'a>,
-    why: String,
+    found: Found<'a>,
 ) -> Result<Answer, registry::Error> {
+    let Found { request, choice, why, from } = found;
     let facts = opened.facts(package, choice.bundle, choice.channel).await?;
     let bundle = Bundle { facts, ..choice.bundle.clone() };
     let refusal = refusal(&bundle, arguments);
-    let upgrades = match &arguments.from {
-        Some(from) => Some(upgrades(opened, package, arguments, request, from).await?),
+    let upgrades = match from {
+        Some(from) => Some(upgrades::of(opened, package, arguments, &request, from).await?),
         None => None,
     };
-    let mut answer = Answer::new(package, choice, bundle, why, upgrades);
+    let mut answer = Answer::new(package, &choice, bundle, why, upgrades);
     answer.refuse(refusal);
     Ok(answer)
 }
@@ -161,36 +178,4 @@ fn refusal(bundle: &Bundle, arguments: &ShowArgs) -> Option<String> {
         Err(Refusal::Dependency { .. }) if arguments.ignore_dependencies => None,
         checked => checked.err().map(|refusal| refusal.to_string()),
     }
-}
-
-/// The steps that `upgradePolicy: Automatic` takes, one after the other. It stops before a bundle that is refused.
-async fn upgrades(
-    opened: &Opened,
-    package: &Package,
-    arguments: &ShowArgs,
-    request: &Request,
-    from: &str,
-) -> Result<Upgrades, registry::Error> {
-    let known = package.bundles.get(from).and_then(|bundle| bundle.version.as_ref());
-    let version: Option<&Version> = arguments.from_version.as_ref().or(known);
-    if version.is_none() {
-        talk(&format!(
-            "note: {from} is not in the catalog, or has no version there: give its version by --from-version, else \
-             skipRange counts for nothing"
-        ));
-    }
-    let installed = Installed { name: from, version };
-    let channel = graph::successor(package, installed, request).and_then(|step| step.channel.map(str::to_owned));
-    let mut steps = Vec::new();
-    for name in graph::upgrade_path(package, installed, request) {
-        let Some(bundle) = package.bundles.get(&name) else { continue };
-        let facts = opened.facts(package, bundle, channel.as_deref()).await?;
-        let refusal = refusal(&Bundle { facts, ..bundle.clone() }, arguments);
-        let is_last = refusal.is_some();
-        steps.push(Step { bundle: name, version: bundle.version_text.clone(), refusal });
-        if is_last {
-            break;
-        }
-    }
-    Ok(Upgrades { from: from.to_owned(), from_version: version.map(ToString::to_string), channel, steps })
 }

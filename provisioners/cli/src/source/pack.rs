@@ -6,10 +6,11 @@ use std::path::Path;
 
 use flate2::Compression;
 use flate2::write::GzEncoder;
-use rukpak_content::{Algorithm, Digest, Hasher, Limits, Node, RelativePath, Tree as _};
+use rukpak_content::{Algorithm, BundleTree, Digest, Hasher, Limits, Node, RelativePath, Tree as _};
 use rukpak_source::Stage;
 
-use super::{Error, folder};
+use super::{Error, METADATA, add, folder};
+use crate::format::{Detected, Format};
 
 const BUFFER_BYTES: usize = 64 * 1024;
 
@@ -22,6 +23,8 @@ pub struct Packed {
     pub size_bytes: u64,
     /// SHA-256 of it.
     pub digest: Digest,
+    /// Which format it looks like.
+    pub detected: Detected,
     /// What was left out.
     pub remarks: Vec<String>,
 }
@@ -39,8 +42,19 @@ pub fn pack(path: &Path, limits: &Limits) -> Result<Packed, Error> {
         Err(source) => return Err(Error::Read { path: name, source }),
     }
     let stage = folder::stage_whole(path, limits, &mut remarks)?;
-    let (file, size_bytes, digest) = written(&stage).map_err(|source| Error::Read { path: name, source })?;
-    Ok(Packed { file, size_bytes, digest, remarks })
+    let unreadable = |source| Error::Read { path: name.clone(), source };
+    let detected = Format::detect(&metadata(&stage).map_err(unreadable)?, limits);
+    let (file, size_bytes, digest) = written(&stage).map_err(unreadable)?;
+    Ok(Packed { file, size_bytes, digest, detected, remarks })
+}
+
+/// What tells the format.
+fn metadata(stage: &Stage) -> io::Result<BundleTree> {
+    let mut tree = BundleTree::new();
+    stage.walk(&mut |path, node| {
+        if path.components().next() == Some(METADATA) { add(&mut tree, path, node) } else { Ok(()) }
+    })?;
+    Ok(tree)
 }
 
 fn written(stage: &Stage) -> io::Result<(File, u64, Digest)> {
@@ -117,6 +131,21 @@ mod tests {
         assert_eq!(names(one), ["a", "manifests/", "manifests/b"], "without .git");
         let other = make(["manifests/b", "a", "c"], "y");
         assert_ne!(pack(other.path(), &Limits::default()).unwrap().digest, two.digest);
+    }
+
+    #[test]
+    fn the_format_is_that_of_validate() {
+        let folder = tempfile::tempdir().unwrap();
+        let detect = || pack(folder.path(), &Limits::default()).unwrap().detected.format;
+        fs::create_dir_all(folder.path().join("manifests")).unwrap();
+        assert_eq!(detect(), Format::Plain);
+        let annotation = "operators.operatorframework.io.bundle.mediatype.v1";
+        fs::create_dir_all(folder.path().join("metadata")).unwrap();
+        for (text, format) in [("registry+v1", Format::Registry), ("plain+v0", Format::Plain)] {
+            let text = format!("annotations: {{{annotation}: {text}}}");
+            fs::write(folder.path().join("metadata/annotations.yaml"), text).unwrap();
+            assert_eq!(detect(), format);
+        }
     }
 
     #[test]

@@ -1,5 +1,7 @@
 //! `rukpakctl catalog` over folders and files. The fixture `pumps` is the one of the documentation.
 
+mod validate;
+
 use std::path::{Path, PathBuf};
 
 use rukpak_catalog::choose::{Request, choose};
@@ -30,29 +32,95 @@ fn assert_answer(answer: &Answer, code: i32, out: &str, err: &[&str]) {
 #[test]
 fn packages_are_listed_by_name() {
     let table = "\
-PACKAGE   DEFAULT CHANNEL   VERSION   BUNDLES   DEPRECATED
-pump      stable            1.2.0     5         -
-valve     stable            3.1.0     1         yes
+PACKAGE   VERSION   CHANNEL     DEFAULT CHANNEL   HEAD    BUNDLES   DEPRECATED
+pump      2.0.0     candidate   stable            1.2.0   5         -
+valve     3.1.0     stable      stable            3.1.0   1         package
 ";
     assert_answer(&catalog("list", &["pumps"]), 0, table, &["pumps: 2 packages\n"]);
     let wanted = json!({"packages": [
-        {"name": "pump", "defaultChannel": "stable", "head": "pump.v1.2.0", "version": "1.2.0", "channels": 2, "bundles": 5},
-        {"name": "valve", "defaultChannel": "stable", "head": "valve.v3.1.0", "version": "3.1.0", "channels": 1, "bundles": 1,
-         "deprecation": "Use faucet."},
+        {"name": "pump", "bundle": "pump.v2.0.0", "version": "2.0.0", "channel": "candidate", "defaultChannel": "stable",
+         "head": "pump.v1.2.0", "headVersion": "1.2.0", "channels": 2, "bundles": 5},
+        {"name": "valve", "bundle": "valve.v3.1.0", "version": "3.1.0", "channel": "stable", "defaultChannel": "stable",
+         "head": "valve.v3.1.0", "headVersion": "3.1.0", "channels": 1, "bundles": 1,
+         "deprecation": "Use faucet.", "deprecations": ["package \"valve\" is deprecated: Use faucet."]},
     ]});
     assert_eq!(catalog("list", &["pumps", "--output=json"]).json(), wanted);
+}
+
+/// A package with three bundles, the second of which is the head of the default channel; all kinds of deprecation.
+fn deprecated() -> Folder {
+    let bundle = |version: &str| {
+        json!({"schema": "olm.bundle", "package": "p", "name": format!("p.v{version}"), "image": "quay.example.com/p:v1",
+               "properties": [{"type": "olm.package", "value": {"packageName": "p", "version": version}}]})
+    };
+    let deprecated =
+        |schema: &str, name: &str| json!({"reference": {"schema": schema, "name": name}, "message": "old"});
+    let documents = [
+        json!({"schema": "olm.package", "name": "p", "defaultChannel": "a"}),
+        json!({"schema": "olm.channel", "package": "p", "name": "a", "entries": [
+            {"name": "p.v9.0.0"}, {"name": "p.v10.0.0-rc.1", "replaces": "p.v9.0.0"}]}),
+        json!({"schema": "olm.channel", "package": "p", "name": "b", "entries": [
+            {"name": "p.v9.0.0"}, {"name": "p.v10.0.0", "replaces": "p.v9.0.0"}]}),
+        bundle("9.0.0"),
+        bundle("10.0.0-rc.1"),
+        bundle("10.0.0"),
+        json!({"schema": "olm.deprecations", "package": "p", "entries": [
+            deprecated("olm.channel", "b"), deprecated("olm.bundle", "p.v9.0.0")]}),
+    ];
+    let documents: Vec<String> = documents.iter().map(Value::to_string).collect();
+    Folder::of(&[("catalog.json", &documents.join("\n"))])
+}
+
+#[test]
+fn what_is_deprecated_is_marked_where_it_counts() {
+    let folder = deprecated();
+    let path = folder.join("");
+    let packages = "\
+PACKAGE   VERSION   CHANNEL   DEFAULT CHANNEL   HEAD          BUNDLES   DEPRECATED
+p         10.0.0    b         a                 10.0.0-rc.1   3         channel
+";
+    assert_answer(&run(["catalog", "list", &path]), 0, packages, &[]);
+    let bundles = "\
+CHANNEL   BUNDLE           VERSION       NOTES   DEPRECATED
+a         p.v9.0.0         9.0.0         -       bundle
+a         p.v10.0.0-rc.1   10.0.0-rc.1   head    -
+b         p.v9.0.0         9.0.0         -       channel, bundle
+b         p.v10.0.0        10.0.0        head    channel
+";
+    assert_answer(&run(["catalog", "list", &path, "p"]), 0, bundles, &[]);
+    let json = run(["catalog", "list", &path, "p", "-ojson"]).json();
+    assert_eq!((&json["channels"][0].get("deprecation"), &json["channels"][1]["deprecation"]), (&None, &json!("old")));
+    assert_eq!(json["channels"][0]["bundles"][0]["deprecation"], "old");
+}
+
+/// The property of the column: it is what `show` chooses, which is what the manager does.
+#[test]
+fn the_version_of_a_package_is_the_one_that_would_be_installed() {
+    let folder = deprecated();
+    for (place, package) in [(fixture("pumps"), "pump"), (fixture("pumps"), "valve"), (folder.path().into(), "p")] {
+        let found = read::catalog(&place, &Limits::default()).unwrap();
+        let place = place.to_str().unwrap();
+        let all = run(["catalog", "list", place, "-ojson"]).json();
+        let line = all["packages"].as_array().unwrap().iter().find(|line| line["name"] == package).unwrap();
+        let choice = choose(&found.packages[package], &Request::default()).unwrap();
+        let shown = run(["catalog", "show", place, package, "-ojson"]).json();
+        for key in ["bundle", "version", "channel"] {
+            assert_eq!(line[key], shown[key], "{package}: {key}");
+        }
+        assert_eq!(line["bundle"], choice.bundle.name.as_str());
+    }
 }
 
 #[test]
 fn bundles_are_listed_by_channel_and_version() {
     let table = "\
-CHANNEL     BUNDLE        VERSION   NOTES
-candidate   pump.v1.2.0   1.2.0     -
-candidate   pump.v2.0.0   2.0.0     head
-stable      pump.v1.0.0   1.0.0     deprecated
-stable      pump.v1.1.0   1.1.0     -
-stable      pump.v1.1.1   1.1.1     skipped
-stable      pump.v1.2.0   1.2.0     head
+CHANNEL     BUNDLE        VERSION   NOTES     DEPRECATED
+candidate   pump.v1.2.0   1.2.0     -         -
+candidate   pump.v2.0.0   2.0.0     head      -
+stable      pump.v1.0.0   1.0.0     -         bundle
+stable      pump.v1.1.0   1.1.0     -         -
+stable      pump.v1.1.1   1.1.1     skipped   -
+stable      pump.v1.2.0   1.2.0     head      -
 ";
     assert_answer(&catalog("list", &["pumps", "pump"]), 0, table, &["2 channels and 5 bundles of package \"pump\""]);
     let json = catalog("list", &["pumps", "pump", "-ojson"]).json();
@@ -65,17 +133,33 @@ stable      pump.v1.2.0   1.2.0     head
 }
 
 #[test]
-fn a_broken_graph_is_listed_with_a_warning() {
+fn a_broken_graph_is_warned_of_in_the_words_of_validate() {
     let answer = catalog("list", &["broken", "pump"]);
     let table = "\
-CHANNEL   BUNDLE        VERSION   NOTES
-stable    pump.v1.0.0   v1        -
-stable    pump.v1.1.0   -         not in the catalog
+CHANNEL   BUNDLE        VERSION   NOTES                DEPRECATED
+stable    pump.v1.0.0   v1        -                    -
+stable    pump.v1.1.0   -         not in the catalog   -
 ";
-    let heads = "warning: channel \"stable\": multiple channel heads found in graph: pump.v1.0.0, pump.v1.1.0\n";
-    assert_answer(&answer, 0, table, &[heads, "is no version"]);
+    assert_answer(&answer, 0, table, &["is no version"]);
     let packages = catalog("list", &["broken"]);
-    assert!(packages.out.contains("pump      stable            -         1         -"), "{}", packages.out);
+    assert!(
+        packages.out.contains("pump      v1        stable    stable            -      1         -"),
+        "{}",
+        packages.out
+    );
+    let findings = catalog("validate", &["broken"]);
+    let of_graph: Vec<&str> = findings.lines().into_iter().filter(|line| !line.contains("error parsing")).collect();
+    assert_eq!(of_graph.len(), 2, "{findings:?}");
+    for verb in ["list", "show", "graph"] {
+        let answer = catalog(verb, &["broken", "pump"]);
+        for finding in &of_graph {
+            assert!(answer.err.contains(&format!("warning: {finding}\n")), "{verb}: {finding}: {}", answer.err);
+        }
+    }
+    // What would be chosen is told all the same, and is a yes.
+    assert_eq!(catalog("show", &["broken", "pump"]).code, 0);
+    let one = catalog("graph", &["broken", "pump", "--channel=stable"]);
+    assert!(one.err.contains(&format!("warning: {}\n", of_graph[0])) && !one.err.contains(of_graph[1]), "{}", one.err);
 }
 
 #[test]
@@ -92,7 +176,7 @@ display name:  Pump
 install modes: AllNamespaces, OwnNamespace
 needs:         Kubernetes 1.20.0 or newer
 provides:      pump.example.com/v1 Pump
-upgrades:      pump.v1.0.0 -> pump.v1.1.0 -> pump.v1.2.0
+upgrades:      stable (default): pump.v1.0.0 -> pump.v1.1.0 -> pump.v1.2.0
 ";
     let shown = catalog("show", &["pumps", "pump", "--channel=stable", "--from=pump.v1.0.0"]);
     assert_eq!(shown.out, facts);
@@ -107,37 +191,90 @@ upgrades:      pump.v1.0.0 -> pump.v1.1.0 -> pump.v1.2.0
 
 #[test]
 fn what_the_manager_refuses_is_shown_and_is_a_no() {
-    let answer = catalog("show", &["pumps", "pump", "--from", "pump.v1.2.0"]);
+    let answer = catalog("show", &["pumps", "pump"]);
     assert_eq!((answer.code, answer.err.as_str()), (1, ""));
     assert!(answer.out.contains("why:           the highest version of 5 bundles\n"), "{}", answer.out);
     let refusal = "bundle \"pump.v2.0.0\" has a dependency declared via property \"olm.package.required\" which is currently not supported: valve >=3.0.0;";
     assert!(answer.out.contains(&format!("installable:   no: {refusal}")), "{}", answer.out);
-    assert!(
-        answer.out.contains("upgrades:      none from pump.v1.2.0\n"),
-        "the default channel ends there: {}",
-        answer.out
-    );
     let from = catalog("show", &["pumps", "pump", "1.2.0", "--from", "pump.v1.2.0", "--channel", "candidate"]);
-    assert!(from.out.contains("upgrades:      none from pump.v1.2.0\n"), "2.0.0 is not in the range: {}", from.out);
+    let none = "upgrades:      candidate: none from pump.v1.2.0\n";
+    assert!(from.out.contains(none), "2.0.0 is not in the range: {}", from.out);
     let from = catalog("show", &["pumps", "pump", "--from", "pump.v1.0.0", "--channel", "candidate", "-ojson"]).json();
-    let steps = &from["upgrades"]["steps"];
+    assert_eq!(from["upgrades"]["channels"].as_array().unwrap().len(), 1, "the one that was asked for: {from}");
+    let steps = &from["upgrades"]["channels"][0]["steps"];
     assert_eq!(steps[0], json!({"bundle": "pump.v1.2.0", "version": "1.2.0"}), "by skipRange");
     assert!(steps[1]["refusal"].as_str().unwrap().starts_with(refusal), "{from}");
     assert_eq!((&from["installable"], steps.as_array().unwrap().len()), (&json!(false), 2));
     let ignored =
         catalog("show", &["pumps", "pump", "--from=pump.v1.2.0", "--channel=candidate", "--ignore-dependencies"]);
     assert_eq!(ignored.code, 0, "{}", ignored.out);
-    assert!(ignored.out.contains("upgrades:      pump.v1.2.0 -> pump.v2.0.0\n"), "{}", ignored.out);
+    assert!(ignored.out.contains("upgrades:      candidate: pump.v1.2.0 -> pump.v2.0.0\n"), "{}", ignored.out);
+}
+
+/// The lines of `upgrades`, without the long reason of a refusal.
+fn upgrades(answer: &Answer) -> Vec<String> {
+    let lines = answer.lines().into_iter().skip_while(|line| !line.starts_with("upgrades:"));
+    let line = |line: &str| {
+        line.trim_start_matches("upgrades:").trim().split(": bundle ").next().expect("a beginning").to_owned()
+    };
+    lines.map(line).collect()
+}
+
+#[test]
+fn upgrades_are_told_channel_by_channel() {
+    let show = |arguments: &[&str]| catalog("show", &[&["pumps", "pump"], arguments].concat());
+    let from = show(&["--from=pump.v1.2.0"]);
+    let wanted = ["stable (default): none from pump.v1.2.0", "candidate: it stops at pump.v1.2.0, before pump.v2.0.0"];
+    assert_eq!(upgrades(&from), wanted, "the one that is followed comes first");
+    assert_eq!(from.err, "");
+    assert_eq!(upgrades(&show(&["--from=1.2.0"])), wanted, "by its version");
+    let json = show(&["--from=1.0.0", "-ojson"]).json();
+    let upgrades_of = &json["upgrades"];
+    assert_eq!((&upgrades_of["from"], &upgrades_of["fromVersion"]), (&json!("pump.v1.0.0"), &json!("1.0.0")));
+    let ways: Vec<_> = upgrades_of["channels"].as_array().unwrap().iter().collect();
+    let of = |way: &Value| (way["channel"].clone(), way["followed"].clone(), way["steps"].as_array().unwrap().len());
+    assert_eq!(of(ways[0]), (json!("stable"), json!(true), 2));
+    assert_eq!(of(ways[1]), (json!("candidate"), json!(false), 2), "by skipRange");
+    assert_eq!(ways.len(), 2);
+    // Each way is the one that is followed with that channel.
+    for way in ways {
+        let channel = format!("--channel={}", way["channel"].as_str().unwrap());
+        let alone = show(&["--from=1.0.0", "-ojson", &channel]).json();
+        assert_eq!(alone["upgrades"]["channels"][0]["steps"], way["steps"], "{channel}");
+    }
+    // 2.0.0 is in one channel, which is not the default one: that is the one it was installed from.
+    assert_eq!(upgrades(&show(&["--from=2.0.0"])), ["candidate: none from pump.v2.0.0"]);
+    // The version is gone; the default channel is followed, and another one would lead on.
+    let gone = show(&["--from=1.0.5", "--ignore-dependencies"]);
+    let wanted = ["stable (default): none from 1.0.5", "candidate: 1.0.5 -> pump.v1.2.0 -> pump.v2.0.0"];
+    assert_eq!(upgrades(&gone), wanted);
+    assert!(gone.err.contains("note: the catalog has no bundle of version 1.0.5"), "{}", gone.err);
+}
+
+#[test]
+fn a_version_of_several_bundles_does_not_say_what_is_installed() {
+    let bundle = |name: &str| {
+        json!({"schema": "olm.bundle", "package": "p", "name": name, "image": "quay.example.com/p:v1",
+               "properties": [{"type": "olm.package", "value": {"packageName": "p", "version": "1.0.0"}}]})
+    };
+    let folder = Folder::of(&[("catalog.json", &format!("{}{}", bundle("p.one"), bundle("p.two")))]);
+    let answer = run(["catalog", "show", &folder.join(""), "p", "--from=1.0.0"]);
+    assert_answer(&answer, 1, "", &["several bundles of package \"p\" have this version", "p.one, p.two"]);
+    let answer = run(["catalog", "show", &folder.join(""), "p", "--from=p.one"]);
+    assert!(upgrades(&answer)[0].starts_with("none from p.one: no channel holds it"), "{answer:?}");
 }
 
 #[test]
 fn a_bundle_that_is_gone_is_upgraded_by_its_version() {
     let arguments = ["pumps", "pump", "--channel=candidate", "--version=<2.0.0", "--from=pump.v1.0.5"];
     let unknown = catalog("show", &arguments);
-    assert!(unknown.err.contains("--from-version") && unknown.out.contains("none from pump.v1.0.5"), "{unknown:?}");
+    assert!(
+        unknown.err.contains("--from-version") && unknown.out.contains("candidate: none from pump.v1.0.5"),
+        "{unknown:?}"
+    );
     let known = catalog("show", &[&arguments[..], &["--from-version=1.0.5"]].concat());
     assert_eq!((known.code, known.err.as_str()), (0, ""), "{known:?}");
-    assert!(known.out.contains("upgrades:      pump.v1.0.5 -> pump.v1.2.0\n"), "{}", known.out);
+    assert!(known.out.contains("upgrades:      candidate: pump.v1.0.5 -> pump.v1.2.0\n"), "{}", known.out);
 }
 
 #[test]
@@ -197,47 +334,6 @@ fn what_is_not_there_is_a_no() {
 }
 
 #[test]
-fn findings_are_told_a_line_each() {
-    assert_answer(&catalog("validate", &["pumps"]), 0, "", &["pumps: 13 documents: valid\n"]);
-    let broken = catalog("validate", &["broken"]);
-    assert_eq!(broken.code, 1);
-    assert!(
-        broken.err.contains(&format!("broken: 3 documents: {} findings\n", broken.lines().len())),
-        "{}",
-        broken.err
-    );
-    for text in [
-        "no olm.bundle blobs found in package \"pump\" for olm.channel entries [pump.v1.1.0]",
-        "invalid package \"pump\": invalid channel \"stable\": multiple channel heads found in graph: pump.v1.0.0, pump.v1.1.0",
-    ] {
-        assert!(broken.lines().contains(&text), "{text} is not in:\n{}", broken.out);
-    }
-    let json = catalog("validate", &["broken", "--output=json"]);
-    let report = json.json();
-    assert_eq!((json.code, &report["passed"]), (1, &json!(false)));
-    let messages: Vec<&str> =
-        report["findings"].as_array().unwrap().iter().map(|finding| finding["message"].as_str().unwrap()).collect();
-    assert_eq!(messages, broken.lines());
-    assert_eq!(report["findings"][0]["package"], "pump");
-    assert_eq!(catalog("validate", &["pumps", "-ojson"]).json(), json!({"passed": true, "findings": []}));
-}
-
-#[test]
-fn a_document_that_is_none_is_a_finding_with_its_place() {
-    let folder = Folder::of(&[
-        ("a/catalog.yaml", "schema: olm.package\nname: a\n---\nname: [\n"),
-        ("b/README.md", "# b\n\nWhat is: in it\n"),
-    ]);
-    let answer = run(["catalog", "validate", &folder.join("a")]);
-    assert_eq!((answer.code, answer.lines().len()), (1, 1), "{answer:?}");
-    assert!(answer.out.contains("catalog.yaml"), "{}", answer.out);
-    let stray = run(["catalog", "validate", &folder.join("b"), "-ojson"]).json();
-    assert!(stray["findings"][0]["message"].as_str().unwrap().contains("list it in .indexignore"), "{stray}");
-    let list = run(["catalog", "list", &folder.join("a")]);
-    assert_eq!((list.code, list.out.as_str()), (2, ""), "{list:?}");
-}
-
-#[test]
 fn graphs_are_those_of_the_catalog() {
     let package = &read::catalog(&fixture("pumps"), &Limits::default()).unwrap().packages["pump"];
     let all = catalog("graph", &["pumps", "pump"]);
@@ -278,9 +374,10 @@ fn what_cannot_be_found_out_is_said() {
         assert_answer(&answer, 2, "", &[text]);
         assert!(!answer.err.contains("secret"), "{}", answer.err);
     }
-    for place in ["grpc:127.0.0.1:1", "https://127.0.0.1:1/catalogs/x"] {
-        assert_answer(&run(["catalog", "validate", place]), 2, "", &["does not give its documents away"]);
-    }
+    let grpc = run(["catalog", "validate", "grpc:127.0.0.1:1"]);
+    assert_answer(&grpc, 2, "", &["over gRPC does not give its documents away", "validate its image or its folder"]);
+    let https = run(["catalog", "validate", "https://127.0.0.1:1/catalogs/x"]);
+    assert_answer(&https, 2, "", &["https://127.0.0.1:1/catalogs/x", "the catalog cannot be fetched"]);
     let bad = catalog("show", &["pumps", "pump", "--version=one"]);
     assert_answer(&bad, 2, "", &["is not a range of versions"]);
     let both = catalog("show", &["pumps", "pump", "1.0.0", "--version=1.0.0"]);

@@ -1,6 +1,7 @@
 //! The real program, run.
 
 mod catalog;
+mod cluster;
 mod corpus;
 mod documentation;
 mod refusals;

@@ -152,6 +152,7 @@ fn warnings_are_no_findings() {
     let folder = Folder::of(&[("manifests/a.yaml", text)]);
     let answer = run(["validate", &folder.join("")]);
     assert_eq!((answer.code, answer.out.as_str()), (0, ""));
+    assert!(answer.err.contains(": valid, 1 object\n"), "{}", answer.err);
     assert!(
         answer.err.contains("warning: manifests/a.yaml (line 4): data.b is set twice: the last value counts"),
         "{}",
@@ -163,10 +164,26 @@ fn warnings_are_no_findings() {
 }
 
 #[test]
+fn what_no_cluster_takes_of_a_plain_bundle_is_warned_of() {
+    let text = "apiVersion: apps/v1\nkind: Deploymnt\nmetadata: {name: a}\n---\napiVersion: v1\nkind: ConfigMap\nmetadata: {name: b}\ndata: {port: 80}\n";
+    let folder = Folder::of(&[("manifests/a.yaml", text)]);
+    let answer = run(["validate", &folder.join(""), "-ojson"]);
+    assert_eq!(answer.code, 0, "{answer:?}");
+    let kind =
+        "manifests/a.yaml, document 1 (line 1): Kubernetes has no kind Deploymnt in apps/v1: is Deployment meant?";
+    let port = "manifests/a.yaml, document 2 (line 5), data[\"port\"] is a number, not a string: quote the value";
+    assert_eq!(answer.json()["warnings"], json!([kind, port]));
+    let render = run(["render", &folder.join("")]);
+    assert!(render.err.contains(kind) && render.err.contains(port), "{}", render.err);
+}
+
+#[test]
 fn what_cannot_be_found_out_is_2() {
     let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
     let nobody = format!("127.0.0.1:{port}/nobody/here:v1");
-    let folder = Folder::of(&[("not-an-archive", &"x".repeat(600))]);
+    let folder = Folder::of(&[("not-an-archive", &"hush ".repeat(600)), ("empty.tgz", "")]);
+    let packed = pack("hush ".repeat(600).as_bytes(), Packed::Gzip);
+    fs::write(folder.path().join("text.tgz"), packed).unwrap();
     let cut = pack(&archive(&kite(), Packed::Not), Packed::Gzip);
     fs::write(folder.path().join("cut.tgz"), &cut[..cut.len() / 2]).unwrap();
     for (bundle, text) in [
@@ -174,7 +191,10 @@ fn what_cannot_be_found_out_is_2() {
         ("missing.tar.gz", "missing.tar.gz: no such file or folder"),
         ("Not An Image", "there is no file or folder of this name, so it was taken for an image: "),
         (nobody.as_str(), "there is no file or folder of this name, so it was taken for an image: "),
-        (&folder.join("not-an-archive"), "cannot read the tar archive"),
+        (&folder.join("not-an-archive"), "not-an-archive: neither gzip, Zstandard nor tar\n"),
+        (&folder.join("text.tgz"), "text.tgz: cannot read the tar archive: not a tar archive\n"),
+        (&folder.join("empty.tgz"), "empty.tgz: empty file\n"),
+        ("/dev/null", "/dev/null: empty file\n"),
         (&folder.join("cut.tgz"), "cannot read"),
     ] {
         for command in ["render", "validate"] {
@@ -185,9 +205,17 @@ fn what_cannot_be_found_out_is_2() {
                 "{command} {bundle}: {}",
                 answer.err
             );
+            assert!(!answer.err.contains("hush"), "{command} {bundle}: {}", answer.err);
         }
     }
-    for wrong in [vec!["render"], vec!["render", "x", "--output=xml"], vec!["dance"], vec![]] {
+    for wrong in [
+        vec!["render"],
+        vec!["render", "x", "--output=xml"],
+        vec!["render", "x", "--install-namespace=Bad_NS"],
+        vec!["render", "x", "--target-namespaces=a,Bad_NS"],
+        vec!["dance"],
+        vec![],
+    ] {
         let answer = run(&wrong);
         assert_eq!((answer.code, answer.out.as_str()), (2, ""), "{wrong:?}: {answer:?}");
     }

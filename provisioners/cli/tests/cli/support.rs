@@ -23,6 +23,17 @@ pub struct Answer {
 }
 
 impl Answer {
+    /// Runs a command to its end.
+    pub fn of(mut command: Command) -> Self {
+        let output = command.output().expect("it runs");
+        let text = |bytes| String::from_utf8(bytes).expect("UTF-8");
+        Self {
+            code: output.status.code().expect("it ends by itself"),
+            out: text(output.stdout),
+            err: text(output.stderr),
+        }
+    }
+
     /// stdout as JSON.
     pub fn json(&self) -> Value {
         serde_json::from_str(&self.out).unwrap_or_else(|error| panic!("{error}: {self:?}"))
@@ -50,13 +61,7 @@ pub fn command<A: AsRef<OsStr>>(arguments: impl IntoIterator<Item = A>) -> Comma
 
 /// Runs the program.
 pub fn run<A: AsRef<OsStr>>(arguments: impl IntoIterator<Item = A>) -> Answer {
-    let output = command(arguments).output().expect("it runs");
-    let text = |bytes| String::from_utf8(bytes).expect("UTF-8");
-    Answer {
-        code: output.status.code().expect("it ends by itself"),
-        out: text(output.stdout),
-        err: text(output.stderr),
-    }
+    Answer::of(command(arguments))
 }
 
 /// A folder of files that goes with the test.

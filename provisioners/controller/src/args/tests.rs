@@ -86,9 +86,9 @@ fn upstreams_command_line_is_understood() {
     assert_eq!(options.http_address, Address::Host("127.0.0.1:8080".into()));
     assert_eq!(options.system_namespace, "rukpak");
     assert_eq!(options.upload_sync_interval, Duration::from_secs(90));
-    assert_eq!(options.log_filter, "debug");
+    assert_eq!(options.shared.logging.filter, "debug");
     assert!(options.feature_gates.bundle_deployment_health);
-    assert_eq!(options.leader_election.unwrap().lease_duration, Duration::from_secs(15));
+    assert_eq!(options.shared.leader_election.unwrap().lease_duration, Duration::from_secs(15));
 }
 
 #[test]
@@ -107,8 +107,8 @@ fn wrong_values_are_refused_with_what_to_write() {
 
 #[test]
 fn leader_election_can_be_written_off() {
-    assert_eq!(options(&["--leader-elect=false"]).leader_election, None);
-    assert_eq!(options(&[]).leader_election, None);
+    assert_eq!(options(&["--leader-elect=false"]).shared.leader_election, None);
+    assert_eq!(options(&[]).shared.leader_election, None);
 }
 
 #[test]
@@ -117,10 +117,13 @@ fn the_deployment_speaks_our_flags_and_opens_our_ports() {
     let args: Vec<&str> = text.lines().filter_map(|line| line.trim().strip_prefix("- --")).collect();
     let args: Vec<String> = args.into_iter().map(|arg| format!("--{arg}")).collect();
     let options = options(&args.iter().map(String::as_str).collect::<Vec<_>>());
-    assert!(options.leader_election.is_some(), "a rollout runs two of them for a moment");
+    assert!(options.shared.leader_election.is_some(), "a rollout runs two of them for a moment");
     assert!(options.feature_gates.bundle_deployment_health);
-    let addresses =
-        [("health", &options.probe_address), ("metrics", &options.http_address), ("https", &options.content_address)];
+    let addresses = [
+        ("health", &options.shared.probe_address),
+        ("metrics", &options.http_address),
+        ("https", &options.content_address),
+    ];
     for (name, address) in addresses {
         let Address::Any(port) = address else { panic!("{name}: {address}: the kubelet comes from outside") };
         let open = format!("- name: {name}\n          containerPort: {port}\n");

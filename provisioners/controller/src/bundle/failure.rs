@@ -89,6 +89,8 @@ pub struct Verdict {
     pub phase: BundlePhase,
     /// Why, in words.
     pub message: String,
+    /// What upstream's words leave out, for the conditions that are not upstream's.
+    pub detail: Option<String>,
     /// When to try again; `None` if it cannot help.
     pub retry: Option<Class>,
 }
@@ -101,6 +103,14 @@ impl Verdict {
             _ => reason::UNPACK_FAILED,
         }
     }
+
+    /// The message, with the detail.
+    pub fn whole(&self) -> String {
+        match &self.detail {
+            Some(detail) => format!("{}: {detail}", self.message),
+            None => self.message.clone(),
+        }
+    }
 }
 
 impl Failure {
@@ -110,7 +120,9 @@ impl Failure {
     pub fn verdict(&self) -> Verdict {
         match self {
             Self::ResolveImage { reference, source } if source.class() == image::Class::NotFound => {
-                waiting(format!("Back-off pulling image {reference:?}"))
+                // Clients of upstream compare the whole message.
+                let detail = Some(Chain(source.as_ref()).to_string());
+                Verdict { detail, ..waiting(format!("Back-off pulling image {reference:?}")) }
             }
             Self::ResolveImage { reference, source } | Self::PullImage { reference, source }
                 if source.class() != image::Class::Invalid =>
@@ -119,7 +131,10 @@ impl Failure {
             }
             // The upload wakes the Bundle.
             Self::AwaitsUpload => Verdict { retry: None, ..waiting(self.to_string()) },
-            _ => Verdict { phase: BundlePhase::Failing, message: Chain(self).to_string(), retry: self.retry() },
+            _ => {
+                let message = Chain(self).to_string();
+                Verdict { phase: BundlePhase::Failing, message, detail: None, retry: self.retry() }
+            }
         }
     }
 
@@ -150,7 +165,7 @@ impl Failure {
 }
 
 fn waiting(message: String) -> Verdict {
-    Verdict { phase: BundlePhase::Pending, message, retry: Some(Class::Transient) }
+    Verdict { phase: BundlePhase::Pending, message, detail: None, retry: Some(Class::Transient) }
 }
 
 #[cfg(test)]
@@ -165,7 +180,8 @@ mod tests {
     }
 
     fn status(code: u16) -> image::Error {
-        image::Error::Status { what: "h:5000/r:v1".into(), status: code.try_into().unwrap(), detail: String::new() }
+        let detail = ": CODE: in its own words".to_owned();
+        image::Error::Status { what: "h:5000/r:v1".into(), status: code.try_into().unwrap(), detail }
     }
 
     #[test]
@@ -173,6 +189,8 @@ mod tests {
         let verdict = image_failure(status(404));
         assert_eq!(verdict.phase, BundlePhase::Pending);
         assert_eq!(verdict.message, r#"Back-off pulling image "h:5000/r:v1""#);
+        let whole = r#"Back-off pulling image "h:5000/r:v1": h:5000/r:v1: the registry answered 404 Not Found: CODE: in its own words"#;
+        assert_eq!(verdict.whole(), whole);
         assert_eq!((verdict.reason(), verdict.retry), ("UnpackPending", Some(Class::Transient)));
     }
 

@@ -4,9 +4,11 @@ use jiff::Timestamp;
 use kube::ResourceExt as _;
 use rukpak_crds::condition::{NewCondition, READY, RECONCILING, STALLED, UNPACKED, reason};
 use rukpak_crds::{Bundle, BundlePhase, BundleStatus, ConditionStatus, Conditions};
+use rukpak_plan::retry::Class;
 
 use super::failure::Verdict;
 use super::pin::Pinned;
+use super::steady::steady;
 
 /// Said while a Bundle's turn has not come. Upstream says nothing then; but an API server built with Go 1.18 or newer
 /// and a Kubernetes before 1.23 takes an empty string in a custom resource for null, and refuses the status.
@@ -30,10 +32,17 @@ pub enum Report {
     Failed(Verdict),
 }
 
+impl Report {
+    /// Whether the next attempt comes soon, and most probably says the same.
+    fn is_tried_soon(&self) -> bool {
+        matches!(self, Self::Failed(Verdict { retry: Some(Class::Transient), .. }))
+    }
+}
+
 /// `before`, brought up to date. A pin, once there, stays. Content is served below `content_base_url`, if at all.
 ///
 /// Beside upstream's `Unpacked` stand `Ready`, `Reconciling` and `Stalled`, as kstatus reads them: stalled is what does
-/// not move until somebody changes something.
+/// not move until somebody changes something. They say more than `Unpacked` where upstream's words leave the cause out.
 pub fn status(
     bundle: &Bundle,
     before: &BundleStatus,
@@ -57,23 +66,32 @@ pub fn status(
     }
     let type_ = &bundle.spec.source.type_;
     let (truth, reason, message) = unpacked(type_, report);
+    let others = summary(report, reason);
+    let whole = match report {
+        Report::Failed(verdict) => verdict.whole(),
+        _ => message.clone(),
+    };
+    let before = |type_| said(before, type_).filter(|_| report.is_tried_soon());
     let mut set = |type_, status_, reason, message| {
-        let new = NewCondition { type_, status: status_, reason, message };
+        let new = NewCondition { type_, status: status_, reason, message: steady(before(type_), message) };
         status.conditions.set(new, bundle.metadata.generation, now);
     };
     set(UNPACKED, truth, reason, &message);
-    let others = summary(report, reason);
-    set(READY, truth, others.ready, &message);
-    for (type_, reason) in [(RECONCILING, others.reconciling), (STALLED, others.stalled)] {
-        match reason {
-            Some(reason) => {
-                let new = NewCondition { type_, status: ConditionStatus::True, reason, message: &message };
-                status.conditions.set(new, bundle.metadata.generation, now);
-            }
-            None => status.conditions.drop_type(type_),
+    set(READY, truth, others.ready, &whole);
+    let additive = [(RECONCILING, others.reconciling), (STALLED, others.stalled)];
+    for (type_, reason) in additive {
+        if let Some(reason) = reason {
+            set(type_, ConditionStatus::True, reason, &whole);
         }
     }
+    for (type_, _) in additive.into_iter().filter(|(_, reason)| reason.is_none()) {
+        status.conditions.drop_type(type_);
+    }
     status
+}
+
+fn said<'a>(status: &'a BundleStatus, type_: &str) -> Option<&'a str> {
+    status.conditions.find(type_).map(|condition| condition.message.as_str())
 }
 
 /// Whether an attempt to unpack has failed before: what it said stays until there is something better to say.
@@ -83,6 +101,11 @@ pub fn has_failed(status: &BundleStatus) -> bool {
         reason::UNPACK_PENDING => unpacked.message != WAITING,
         _ => false,
     })
+}
+
+/// What a Bundle that is neither unpacked nor failing waits for, if an attempt has shown it.
+pub fn waits_for(status: &BundleStatus) -> Option<&str> {
+    if has_failed(status) { said(status, READY).or_else(|| said(status, UNPACKED)) } else { None }
 }
 
 fn phase(report: &Report) -> BundlePhase {
@@ -119,7 +142,6 @@ struct Summary {
 }
 
 fn summary(report: &Report, reason: &'static str) -> Summary {
-    use rukpak_plan::retry::Class;
     let (ready, reconciling, stalled) = match report {
         Report::Waiting | Report::Received | Report::Unpacking => {
             (reason::PROGRESSING, Some(reason::PROGRESSING), None)
@@ -128,7 +150,9 @@ fn summary(report: &Report, reason: &'static str) -> Summary {
         Report::Failed(Verdict { retry: Some(Class::Transient | Class::Stale), .. }) => {
             (reason, Some(reason::PROGRESSING_WITH_RETRY), None)
         }
-        Report::Failed(Verdict { retry: Some(Class::Invalid) | None, .. }) => (reason, None, Some(reason)),
+        Report::Failed(Verdict { retry: Some(Class::InTheWay | Class::Invalid) | None, .. }) => {
+            (reason, None, Some(reason))
+        }
     };
     Summary { ready, reconciling, stalled }
 }

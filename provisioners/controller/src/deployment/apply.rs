@@ -11,13 +11,14 @@ use kube::runtime::conditions::is_crd_established;
 use kube::runtime::wait::await_condition;
 use rukpak_crds::names::FIELD_MANAGER;
 use rukpak_plain::ObjectKey;
+use rukpak_plan::retry::Class;
 use rukpak_plan::{Mark, Phase, health};
 use serde_json::{Value, json};
 
-use super::Pass;
 use super::installation::{Applied, Reaction};
 use super::plan::{Plan, Step};
 use super::put::{self, Mode, Outcome, keep_scale, put};
+use super::{Pass, collision};
 use crate::cluster::{Identity, Written};
 
 /// So many objects of one deployment are under way at once.
@@ -32,8 +33,13 @@ pub(crate) struct Failed(pub Vec<put::Error>);
 impl Failed {
     /// All errors in one text.
     pub fn message(&self) -> String {
-        let texts: BTreeSet<String> = self.0.iter().map(|error| crate::error::Chain(error).to_string()).collect();
-        let texts: Vec<String> = texts.into_iter().collect();
+        let collisions = self.0.iter().filter_map(|error| match error {
+            put::Error::Collision(collision) => Some(&**collision),
+            _ => None,
+        });
+        let mut texts = collision::texts(collisions);
+        let others = self.0.iter().filter(|error| !matches!(error, put::Error::Collision(_)));
+        texts.extend(others.map(|error| crate::error::Chain(error).to_string()).collect::<BTreeSet<String>>());
         match texts.as_slice() {
             [one] => one.clone(),
             many => format!("[{}]", many.join(", ")),
@@ -53,6 +59,17 @@ impl Failed {
     /// Whether everything may pass by itself soon.
     pub fn is_transient(&self) -> bool {
         self.0.iter().all(put::Error::is_transient)
+    }
+
+    /// How it is tried again.
+    pub fn class(&self) -> Class {
+        if self.is_transient() {
+            Class::Transient
+        } else if self.0.iter().any(|error| matches!(error, put::Error::Collision(_))) {
+            Class::InTheWay
+        } else {
+            Class::Invalid
+        }
     }
 }
 

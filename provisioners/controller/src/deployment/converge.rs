@@ -228,8 +228,7 @@ fn has_same_certificates(pass: &Pass, plan: &Plan) -> bool {
 /// Puts drifted objects back, and nothing else.
 async fn repair(pass: &Pass, plan: &Plan) -> Outcome {
     if let Err(failed) = drift::repair(pass, plan).await {
-        let retry = Retry::Class(if failed.is_transient() { Class::Transient } else { Class::Invalid });
-        let message = failed.message();
+        let (retry, message) = (Retry::Class(failed.class()), failed.message());
         return Outcome::Failed { reason: reason::RECONCILE_FAILED, message, retry, inventory: inventory(pass) };
     }
     health::refresh(pass).await;

@@ -8,7 +8,7 @@ use rukpak_content::Digest;
 use rukpak_crds::condition::{Conditions, UNPACKED};
 use rukpak_crds::names;
 use rukpak_crds::template_hash::{generated_bundle_name, template_hash};
-use rukpak_crds::{Bundle, BundlePhase};
+use rukpak_crds::{Bundle, BundlePhase, BundleSource};
 use rukpak_plan::retry::Class;
 
 use super::Pass;
@@ -21,8 +21,8 @@ use crate::format::{self, Format};
 pub(crate) enum Desired {
     /// It could not be found out or made.
     Unknown { message: String, class: Class },
-    /// It is neither unpacked nor failing yet.
-    Waiting { bundle: String },
+    /// It is neither unpacked nor failing yet, and this is what it waits for, if it tells.
+    Waiting { bundle: String, why: Option<String> },
     /// It could not be unpacked.
     Failed { bundle: String, message: Option<String> },
     /// It is unpacked.
@@ -34,7 +34,7 @@ impl Desired {
     pub fn bundle(&self) -> Option<&str> {
         match self {
             Self::Unknown { .. } => None,
-            Self::Waiting { bundle } | Self::Failed { bundle, .. } | Self::Ready { bundle, .. } => Some(bundle),
+            Self::Waiting { bundle, .. } | Self::Failed { bundle, .. } | Self::Ready { bundle, .. } => Some(bundle),
         }
     }
 }
@@ -50,7 +50,7 @@ pub(crate) async fn bundle(pass: &Pass) -> Desired {
     let hash = template_hash(&pass.deployment.spec.template);
     let matching = owned.iter().find(|bundle| hash_label(bundle) == Some(hash.as_str()));
     match matching {
-        Some(bundle) if bundle.meta().deletion_timestamp.is_some() => Desired::Waiting { bundle: bundle.name_any() },
+        Some(bundle) if bundle.meta().deletion_timestamp.is_some() => waiting(bundle.name_any()),
         Some(bundle) => state(pass, bundle),
         None => create(pass, &hash).await,
     }
@@ -90,10 +90,11 @@ fn state(pass: &Pass, bundle: &Bundle) -> Desired {
             && message.as_ref().is_some_and(|message| message.contains(format::ALL_NAMESPACES_REQUIRED));
         if is_settled_now {
             crate::bundle::reconsider(bundle, &pass.context);
-            return Desired::Waiting { bundle: name };
+            return waiting(name);
         }
         return Desired::Failed { bundle: name, message };
     }
+    let why = crate::bundle::waits_for(&status).map(str::to_owned);
     let content = status.pin.and_then(|pin| pin.content_digest.parse().ok());
     let format = Format::of_class(&bundle.spec.provisioner_class_name);
     match content.zip(format) {
@@ -101,8 +102,12 @@ fn state(pass: &Pass, bundle: &Bundle) -> Desired {
             let release = Release::new(content, format, pass.deployment.spec.config.as_ref());
             Desired::Ready { bundle: name, release }
         }
-        _ => Desired::Waiting { bundle: name },
+        _ => Desired::Waiting { bundle: name, why },
     }
+}
+
+fn waiting(bundle: String) -> Desired {
+    Desired::Waiting { bundle, why: None }
 }
 
 async fn create(pass: &Pass, hash: &str) -> Desired {
@@ -111,11 +116,16 @@ async fn create(pass: &Pass, hash: &str) -> Desired {
     let api: Api<Bundle> = Api::all(pass.context.client.clone());
     let params = PostParams { field_manager: Some(names::FIELD_MANAGER.to_owned()), ..PostParams::default() };
     match api.create(&params, &new).await.map_err(Error::from) {
-        Ok(_) => Desired::Waiting { bundle: name },
+        Ok(_) => waiting(name),
         Err(error) if error.is_conflict() => existing(pass, &api, hash, &name, error).await,
         Err(error) => {
             let class = if error.is_transient() { Class::Transient } else { Class::Invalid };
-            Desired::Unknown { message: crate::error::Chain(&error).to_string(), class }
+            let mut message = crate::error::Chain(&error).to_string();
+            if let Some(hint) = members(&pass.deployment.spec.template.spec.source).filter(|_| error.is_invalid()) {
+                message.push_str("; ");
+                message.push_str(&hint);
+            }
+            Desired::Unknown { message, class }
         }
     }
 }
@@ -126,7 +136,7 @@ async fn existing(pass: &Pass, api: &Api<Bundle>, hash: &str, name: &str, refusa
         Ok(Some(bundle)) if is_owned(&bundle, &pass.owner.uid) && hash_label(&bundle) == Some(hash) => {
             state(pass, &bundle)
         }
-        Ok(Some(bundle)) if bundle.meta().deletion_timestamp.is_some() => Desired::Waiting { bundle: name.to_owned() },
+        Ok(Some(bundle)) if bundle.meta().deletion_timestamp.is_some() => waiting(name.to_owned()),
         Ok(_) => Desired::Unknown { message: refusal.to_string(), class: Class::Invalid },
         Err(error) => Desired::Unknown { message: Error::from(error).to_string(), class: Class::Transient },
     }
@@ -148,4 +158,60 @@ fn generated(pass: &Pass, hash: &str) -> Bundle {
     bundle.metadata.annotations = metadata.and_then(|metadata| metadata.annotations.clone());
     bundle.metadata.owner_references = Some(vec![pass.owner.reference()]);
     bundle
+}
+
+/// What to do about a source that has not exactly one member. The API server refuses it in words of its schema, which name
+/// neither the members nor the field.
+fn members(source: &BundleSource) -> Option<String> {
+    let members = [
+        ("image", source.image.is_some()),
+        ("git", source.git.is_some()),
+        ("configMaps", source.config_maps.is_some()),
+        ("upload", source.upload.is_some()),
+        ("http", source.http.is_some()),
+    ];
+    let has: Vec<&str> = members.iter().filter(|(_, is_there)| *is_there).map(|(name, _)| *name).collect();
+    let type_ = source.type_.as_str();
+    let is_known = members.iter().any(|(name, _)| *name == type_);
+    let way_out = match has.as_slice() {
+        [_] => return None,
+        [] if is_known => format!("set {type_}"),
+        [] => "set the one that type names".to_owned(),
+        many if many.contains(&type_) => {
+            let others: Vec<&str> = many.iter().copied().filter(|name| *name != type_).collect();
+            format!("remove {}", others.join(" and "))
+        }
+        _ => "keep the one that type names".to_owned(),
+    };
+    let has = if has.is_empty() { "none of its members".to_owned() } else { has.join(" and ") };
+    Some(format!("spec.template.spec.source has {has}: {way_out}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn the_members_of_a_source_that_are_too_many_are_named() {
+        let (image, git) = (json!({"ref": "r"}), json!({"repository": "r", "ref": {"branch": "main"}}));
+        for (source, hint) in [
+            (json!({"type": "git", "image": image, "git": git}), Some("has image and git: remove image")),
+            (json!({"type": "image", "image": image, "git": git, "upload": {}}), Some("remove git and upload")),
+            (
+                json!({"type": "http", "image": image, "git": git}),
+                Some("has image and git: keep the one that type names"),
+            ),
+            (json!({"type": "git"}), Some("has none of its members: set git")),
+            (json!({"type": "Git"}), Some("set the one that type names")),
+            (json!({"type": "git", "git": git}), None),
+            // The webhook has clear words for it.
+            (json!({"type": "git", "image": image}), None),
+        ] {
+            let found = members(&serde_json::from_value(source.clone()).unwrap());
+            assert_eq!(found.is_some(), hint.is_some(), "{source}: {found:?}");
+            assert!(found.as_deref().unwrap_or_default().ends_with(hint.unwrap_or_default()), "{source}: {found:?}");
+        }
+    }
 }

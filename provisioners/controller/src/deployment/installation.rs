@@ -143,6 +143,19 @@ impl Installations {
         self.freed(|state| state.waiting.remove(key))
     }
 
+    /// An object may be taken over by the deployment `name` from now on. Whether that waits for it; if so, it is not held back
+    /// any more.
+    pub fn allowed(&self, key: &ObjectKey, name: &str) -> bool {
+        let Some(installation) = self.named(name) else { return false };
+        let mut state = installation.state();
+        let is_news = state.waiting.remove(key);
+        if is_news {
+            state.failed = None;
+            state.hold_until = None;
+        }
+        is_news
+    }
+
     fn freed(&self, is_news: impl Fn(&mut State) -> bool) -> Vec<Owner> {
         let all = self.lock();
         all.values()
@@ -264,6 +277,21 @@ mod tests {
         assert!(contest.count(vec![field.clone()], start).is_empty());
         assert_eq!(contest.count(vec![field.clone()], start), vec![field.clone()]);
         assert!(contest.count(vec![field], start).is_empty(), "said once");
+    }
+
+    #[test]
+    fn who_waits_for_an_object_is_let_go_when_it_may_take_it() {
+        let (all, owner) = (Installations::default(), Owner { name: "a".into(), uid: "1".into() });
+        let installation = all.of(&owner);
+        let key = ObjectKey { group: String::new(), kind: "ConfigMap".into(), namespace: None, name: "c".into() };
+        assert!(!all.allowed(&key, "a"), "nothing is waited for");
+        installation.state().waiting.insert(key.clone());
+        installation.state().hold_until = Some(Instant::now());
+        assert!(!all.allowed(&key, "b"), "another may take it");
+        assert!(installation.state().hold_until.is_some());
+        assert!(all.allowed(&key, "a"));
+        assert!(installation.state().hold_until.is_none());
+        assert!(!all.allowed(&key, "a"), "said once");
     }
 
     #[test]

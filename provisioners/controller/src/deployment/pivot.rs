@@ -107,11 +107,11 @@ pub(crate) async fn fall_back(
     let previous = match previous {
         Some(previous) if !(failed.is_unavailable() && is_patient(pass, &plan.release)) => previous,
         _ => {
-            let class = if failed.is_transient() { Class::Transient } else { Class::Invalid };
-            return Outcome::Failed { reason, message, retry: Retry::Class(class), inventory };
+            return Outcome::Failed { reason, message, retry: Retry::Class(failed.class()), inventory };
         }
     };
-    tracing::warn!(deployment = %pass.owner.name, %message, "the pivot failed; putting the previous version back");
+    // Why is said once, with the status.
+    tracing::warn!(deployment = %pass.owner.name, "the pivot failed; putting the previous version back");
     let retry = match put_back(pass, &previous, kinds).await {
         Ok(pruned) => {
             inventory.pending_digest = None;

@@ -84,14 +84,24 @@ impl NoPlan {
                         Need::Dependency => format!("the bundle depends on an API that is not served: {kind}"),
                     })
                     .collect();
+                let hint = if missing.iter().any(|(_, need)| is_of_registry_bundle(need)) { REGISTRY_HINT } else { "" };
                 format!(
-                    "[{}]: install what provides these kinds; this BundleDeployment continues by itself when they are served",
+                    "[{}]: {hint}install what provides these kinds; this BundleDeployment continues by itself when they are \
+                     served",
                     lines.join(", ")
                 )
             }
             Self::Discovery(error) => crate::error::Chain(error).to_string(),
         }
     }
+}
+
+/// A registry+v1 bundle that is taken for a plain one. Rendered as what it is, it has no such object.
+const REGISTRY_HINT: &str = "with a ClusterServiceVersion in it this is a registry+v1 bundle: set provisionerClassName \
+                             core-rukpak-io-registry in spec.template.spec; otherwise ";
+
+fn is_of_registry_bundle(need: &Need) -> bool {
+    matches!(need, Need::Object(key) if key.group == "operators.coreos.com" && key.kind == "ClusterServiceVersion")
 }
 
 /// Plans the objects of `rendered`, which is what `release` means.
@@ -199,5 +209,31 @@ impl Plan {
     /// The steps of one phase.
     pub fn phase(&self, phase: Phase) -> impl Iterator<Item = &Step> {
         self.steps.values().filter(move |step| step.phase == phase)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn missing(group: &str, kind: &str) -> (MissingKind, Need) {
+        let key = ObjectKey { group: group.to_owned(), kind: kind.to_owned(), namespace: None, name: "a".to_owned() };
+        (MissingKind { api_version: format!("{group}/v1alpha1"), kind: kind.to_owned() }, Need::Object(key))
+    }
+
+    #[test]
+    fn a_registry_bundle_that_is_taken_for_a_plain_one_is_told_so() {
+        let hint =
+            "this is a registry+v1 bundle: set provisionerClassName core-rukpak-io-registry in spec.template.spec";
+        let version = missing("operators.coreos.com", "ClusterServiceVersion");
+        let other = missing("operators.coreos.com", "CatalogSource");
+        let message = NoPlan::Missing(vec![other.clone(), version]).message();
+        assert!(message.contains(hint), "{message}");
+        assert!(message.contains("no matches for kind \"CatalogSource\" in version \"operators.coreos.com/v1alpha1\""));
+        assert!(message.ends_with("continues by itself when they are served"), "{message}");
+        let like = missing("example.com", "ClusterServiceVersion");
+        for other in [other, like] {
+            assert!(!NoPlan::Missing(vec![other]).message().contains("registry"));
+        }
     }
 }

@@ -3,25 +3,23 @@
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use rukpak_crds::names::{FIELD_MANAGER, MANAGED_BY};
 use rukpak_plain::ObjectKey;
+use rukpak_plan::owner::Stranger;
 use rukpak_plan::stamp::{creating, updating};
 use rukpak_plan::{Standing, fields};
 use serde_json::{Value, json};
 
 use super::Pass;
+use super::collision::Collision;
 use super::plan::Step;
 use super::preflight::is_definition;
-use crate::cluster::{self, Identity, Written};
+use crate::cluster::{self, Written};
 
 /// Why an object could not be applied.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Error {
-    /// It exists and is somebody else's. In the words of Helm, which clients of upstream know.
-    #[error(
-        "rendered manifests contain a resource that already exists. Unable to continue with {doing}: {what} exists and \
-         cannot be imported into the current release: invalid ownership metadata; {why}. Delete it, or let this \
-         BundleDeployment take it over with the annotation core.rukpak.io/adopt-by={owner:?} on it"
-    )]
-    Collision { doing: &'static str, what: String, why: String, owner: String },
+    /// It exists and is somebody else's.
+    #[error(transparent)]
+    Collision(Box<Collision>),
     /// It must be gone first.
     #[error("{what} {why}: waiting until it is gone")]
     InTheWay { what: String, why: String },
@@ -49,7 +47,7 @@ impl Error {
     /// Whether it may pass by itself soon.
     pub fn is_transient(&self) -> bool {
         match self {
-            Self::Collision { .. } => false,
+            Self::Collision(_) => false,
             Self::InTheWay { .. } => true,
             Self::Refused { source, .. } => source.is_transient() || source.is_conflict(),
         }
@@ -157,29 +155,28 @@ async fn existing(pass: &Pass, step: &Step, mode: Mode) -> Result<Found, Error> 
             }
             Ok(Found::Used)
         }
-        Standing::Foreign(why) => {
+        Standing::Foreign(stranger) => {
             wait_for(pass, step);
-            Err(collision(pass, step, why))
+            Err(collision(pass, step, stranger))
         }
     }
 }
 
-/// If what is in the way is an installed object, of this or of another deployment, its end wakes us.
+/// If what is in the way is an installed object, of this or of another deployment, its end wakes us; so does the annotation by
+/// which it may be taken over. Nothing watches other objects.
 fn wait_for(pass: &Pass, step: &Step) {
     pass.installation.state().waiting.insert(step.key.clone());
     pass.context.dependents.ensure([&step.identity.kind]);
 }
 
-fn collision(pass: &Pass, step: &Step, why: String) -> Error {
-    let Identity { kind, namespace, name } = &step.identity;
-    let namespace = namespace.as_deref().unwrap_or_default();
+fn collision(pass: &Pass, step: &Step, stranger: Stranger) -> Error {
     let is_first = super::converge::installed(pass).is_none();
-    Error::Collision {
+    Error::Collision(Box::new(Collision {
         doing: if is_first { "install" } else { "update" },
-        what: format!("{} {name:?} in namespace {namespace:?}", kind.resource.kind),
-        why,
+        what: step.identity.to_string(),
+        stranger,
         owner: pass.owner.name.clone(),
-    }
+    }))
 }
 
 /// A Namespace that another BundleDeployment made would go with that, and all of ours in it.

@@ -23,6 +23,8 @@ pub(crate) struct Report {
     pub settled: bool,
     /// What is left to others, if that is news.
     pub contested: Option<Condition>,
+    /// `Ready`, if that is news.
+    pub ready: Option<Condition>,
     pub next: Next,
 }
 
@@ -38,6 +40,7 @@ pub(crate) fn report(pass: &Pass, desired: &Desired, outcome: &Outcome) -> Repor
     Report {
         settled: standing == Standing::Ready,
         contested: newly_contested(&pass.status, &writer.status),
+        ready: news(&pass.status, &writer.status),
         next: next(pass, desired, outcome),
         status: writer.status,
     }
@@ -47,6 +50,15 @@ fn newly_contested(before: &BundleDeploymentStatus, after: &BundleDeploymentStat
     let contested = after.conditions.find(CONTESTED)?;
     let is_known = before.conditions.find(CONTESTED).is_some_and(|before| before.message == contested.message);
     (!is_known).then(|| contested.clone())
+}
+
+fn news(before: &BundleDeploymentStatus, after: &BundleDeploymentStatus) -> Option<Condition> {
+    let ready = after.conditions.find(READY)?;
+    let is_known = before
+        .conditions
+        .find(READY)
+        .is_some_and(|known| (known.status, &known.message) == (ready.status, &ready.message));
+    (!is_known).then(|| ready.clone())
 }
 
 /// What the summary conditions say.
@@ -80,9 +92,8 @@ impl Writer<'_> {
             (Desired::Unknown { message, .. }, _) => {
                 self.set(HAS_VALID_BUNDLE, Unknown, reason::RECONCILE_FAILED, message);
             }
-            (Desired::Waiting { bundle }, _) => {
-                let message = format!("Waiting for the {bundle} Bundle to be unpacked");
-                self.set(HAS_VALID_BUNDLE, True, reason::UNPACK_PENDING, &message);
+            (Desired::Waiting { bundle, .. }, _) => {
+                self.set(HAS_VALID_BUNDLE, True, reason::UNPACK_PENDING, &wait(bundle));
             }
             (Desired::Failed { .. }, _) => {
                 self.set(HAS_VALID_BUNDLE, False, reason::UNPACK_FAILED, &unpack_failure(desired));
@@ -195,6 +206,10 @@ impl Writer<'_> {
     }
 }
 
+fn wait(bundle: &str) -> String {
+    format!("Waiting for the {bundle} Bundle to be unpacked")
+}
+
 fn unpack_failure(desired: &Desired) -> String {
     match desired {
         Desired::Failed { bundle, message: Some(message) } => {
@@ -229,10 +244,11 @@ fn standing(pass: &Pass, desired: &Desired, outcome: &Outcome, complaints: &[Str
         (Desired::Failed { .. }, _) => {
             Standing::Stalled { reason: reason::UNPACK_FAILED, message: unpack_failure(desired) }
         }
-        (Desired::Waiting { bundle }, _) => Standing::Working {
-            reason: reason::UNPACK_PENDING,
-            message: format!("Waiting for the {bundle} Bundle to be unpacked"),
-        },
+        (Desired::Waiting { bundle, why }, _) => {
+            // People look at the deployment first: why its Bundle waits is said here too.
+            let why = why.as_ref().map(|why| format!(": {why}")).unwrap_or_default();
+            Standing::Working { reason: reason::UNPACK_PENDING, message: wait(bundle) + &why }
+        }
         (Desired::Ready { .. }, Outcome::Nothing | Outcome::Held(_) | Outcome::Refilling) => Standing::Working {
             reason: reason::PROGRESSING,
             message: "Fetching the content again: it is not in the store".to_owned(),

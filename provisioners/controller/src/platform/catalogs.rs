@@ -5,7 +5,6 @@ mod cached;
 mod sources;
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use futures::future::join_all;
@@ -22,13 +21,19 @@ use self::cached::Cached;
 use self::sources::{NotReady, Server, Sources};
 use super::args::{CatalogSourceName, ConfiguredCatalog};
 use super::foreign::CatalogSource;
+use crate::probes;
 
 /// Why a package cannot be looked up. The words are those of OpenShift's manager where it has the case.
 #[derive(Clone, Debug, thiserror::Error)]
 pub(crate) enum Error {
     /// No catalog has the package.
-    #[error("failed to find candidate olm.bundles from the {0} package")]
-    NoPackage(String),
+    #[error("failed to find candidate olm.bundles from the {package} package")]
+    NoPackage {
+        /// Its name.
+        package: String,
+        /// The catalogs that were asked.
+        asked: Vec<String>,
+    },
     /// There is nothing to look in.
     #[error("there is no catalog: name one with --catalog, or install OLM with the CatalogSource {0}")]
     NoCatalog(String),
@@ -36,6 +41,17 @@ pub(crate) enum Error {
     #[error("spec.package.catalog: there is no catalog {name:?}; there are {}", .known.join(", "))]
     UnknownCatalog {
         /// As given.
+        name: String,
+        /// The others.
+        known: Vec<String>,
+    },
+    /// The catalog that something was installed from is not among those that are asked any more.
+    #[error(
+        "the catalog {name:?} that it was installed from is not asked any more; there are {}: name one in spec.package.catalog",
+        .known.join(", ")
+    )]
+    Left {
+        /// As the status has it.
         name: String,
         /// The others.
         known: Vec<String>,
@@ -63,10 +79,25 @@ impl Error {
     /// When to try again, if nobody tells us.
     pub fn class(&self) -> Class {
         match self {
-            Self::NotReady(NotReady::Connection { .. }) => Class::Transient,
+            Self::NotReady(NotReady::Connection { .. } | NotReady::Unwatched { .. }) => Class::Transient,
             Self::Load { source, .. } if source.class() == origin::Class::Unavailable => Class::Transient,
             Self::Registry(error) if error.class() == registry::Class::Unavailable => Class::Transient,
             _ => Class::Invalid,
+        }
+    }
+
+    /// What the words of OpenShift's manager do not tell.
+    pub fn hint(&self) -> Option<String> {
+        match self {
+            Self::NoPackage { asked, .. } => {
+                let asked = asked.join(", ");
+                Some(format!("looked in {asked}; `rukpakctl catalog list` shows what a catalog has"))
+            }
+            Self::NotReady(NotReady::Missing { .. }) => {
+                let hint = "rukpak-platform is told by --catalog-source which CatalogSources there are, or none";
+                Some(hint.to_owned())
+            }
+            _ => None,
         }
     }
 
@@ -76,15 +107,33 @@ impl Error {
     }
 }
 
+/// Which catalogs are asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Wanted<'a> {
+    /// All of them, in their order.
+    Any,
+    /// Those that a PlatformOperator means by this name.
+    Named(&'a str),
+    /// The one that a status calls so: no other that has come to be called alike.
+    Origin(&'a str),
+}
+
 /// A package in the catalog that provides it.
 #[derive(Clone)]
 pub(crate) struct Found {
-    /// Name of the catalog.
+    /// What a status calls the catalog: its name, that of a CatalogSource with its namespace.
     pub catalog: String,
-    /// The package.
-    pub package: Arc<Package>,
+    package: Held,
     /// Whom to ask for more than that.
     server: Option<Server>,
+}
+
+/// A package is as large as its history is long: it is borrowed, never copied.
+#[derive(Clone)]
+enum Held {
+    /// It is in this catalog, under this name.
+    InCatalog(Arc<Catalog>, String),
+    Alone(Arc<Package>),
 }
 
 /// All catalogs.
@@ -95,8 +144,6 @@ pub(crate) struct Catalogs {
     credentials: Credentials,
     /// Told when a catalog can be had again.
     news: Arc<Notify>,
-    /// Counts what happened to catalogs, see [`Catalogs::epoch`].
-    epoch: AtomicU64,
 }
 
 struct Configured {
@@ -113,21 +160,18 @@ impl Catalogs {
         store: Store<CatalogSource>,
     ) -> Self {
         let news = Arc::new(Notify::new());
-        let names: Vec<String> = configured.iter().map(|catalog| catalog.name.clone()).collect();
         let configured =
             configured.into_iter().map(|catalog| Configured { catalog, cached: Cached::new(news.clone()) }).collect();
-        let sources = Sources::new(sources, &names, store, &news);
-        Self { configured, sources, loader, credentials, news, epoch: AtomicU64::new(0) }
+        let sources = Sources::new(sources, store, &news);
+        Self { configured, sources, loader, credentials, news }
     }
 
-    /// Changes whenever a catalog may say something else than before.
-    pub fn epoch(&self) -> u64 {
-        self.epoch.load(Ordering::Relaxed)
-    }
-
-    /// A catalog may say something else than before.
-    pub fn changed(&self) {
-        self.epoch.fetch_add(1, Ordering::Relaxed);
+    /// Moves whenever one of the catalogs that are asked for `wanted` may say something else than before. That others come, go
+    /// and fail is not its business.
+    pub fn epoch(&self, wanted: Wanted<'_>) -> u64 {
+        let configured = self.asked_configured(wanted).map(|configured| configured.cached.changes());
+        let sources = self.asked_sources(wanted).map(|source| self.sources.changes(source));
+        configured.chain(sources).sum()
     }
 
     /// Returns when a catalog can be had again that could not.
@@ -140,52 +184,78 @@ impl Catalogs {
         &self.sources
     }
 
-    /// The package `name` of the catalog `wanted`, or of the first catalog that has it. One that cannot be asked is an error,
-    /// not a reason to take the next: what is installed must not depend on who answers today.
-    pub async fn find(&self, name: &str, wanted: Option<&str>) -> Result<Found, Error> {
-        if let Some(wanted) = wanted.filter(|wanted| !self.knows(wanted)) {
-            return Err(Error::UnknownCatalog { name: wanted.to_owned(), known: self.names() });
-        }
-        let mut asked = false;
-        for configured in &self.configured {
-            if wanted.is_some_and(|wanted| wanted != configured.catalog.name) {
-                continue;
-            }
-            asked = true;
+    /// The package `name` of the first catalog that is `wanted` and has it. One that cannot be asked is an error, not a reason to
+    /// take the next: what is installed must not depend on who answers today.
+    pub async fn find(&self, name: &str, wanted: Wanted<'_>) -> Result<Found, Error> {
+        let found = self.search(name, wanted).await;
+        self.count();
+        found
+    }
+
+    async fn search(&self, name: &str, wanted: Wanted<'_>) -> Result<Found, Error> {
+        let mut asked = Vec::new();
+        for configured in self.asked_configured(wanted) {
+            let catalog = &configured.catalog.name;
             let content = self.configured(configured).await?;
-            if let Some(package) = content.packages.get(name) {
-                let catalog = configured.catalog.name.clone();
-                return Ok(Found { catalog, package: Arc::new(package.clone()), server: None });
+            if content.packages.contains_key(name) {
+                let package = Held::InCatalog(content, name.to_owned());
+                return Ok(Found { catalog: catalog.clone(), package, server: None });
             }
+            asked.push(catalog.clone());
         }
-        for source in self.sources.names() {
-            if wanted.is_some_and(|wanted| !sources::is_called(source, wanted)) {
-                continue;
-            }
-            if wanted.is_none() && !self.sources.are_served() {
-                continue;
-            }
-            asked = true;
+        for source in self.asked_sources(wanted).filter(|_| wanted != Wanted::Any || self.sources.may_be_served()) {
+            let catalog = source.to_string();
             if let Some((package, server)) = self.sources.package(source, name).await? {
-                return Ok(Found { catalog: self.sources.label(source), package, server: Some(server) });
+                return Ok(Found { catalog, package: Held::Alone(package), server: Some(server) });
             }
+            asked.push(catalog);
         }
-        match self.sources.names().first() {
-            _ if asked => Err(Error::NoPackage(name.to_owned())),
-            Some(source) => Err(Error::NoCatalog(format!("{}/{}", source.namespace, source.name))),
-            None => Err(Error::NoCatalog("openshift-marketplace/redhat-operators".to_owned())),
+        if asked.is_empty() {
+            return Err(self.none(wanted));
+        }
+        Err(Error::NoPackage { package: name.to_owned(), asked })
+    }
+
+    /// Keeps the metric.
+    fn count(&self) {
+        let configured = self.configured.iter().filter_map(|configured| configured.cached.is_loaded());
+        let (loaded, failing): (Vec<_>, Vec<_>) =
+            configured.chain(self.sources.are_loaded()).partition(|loaded| *loaded);
+        probes::set_catalogs(loaded.len(), failing.len());
+    }
+
+    /// Why no catalog is asked for `wanted`.
+    fn none(&self, wanted: Wanted<'_>) -> Error {
+        match wanted {
+            Wanted::Named(name) => Error::UnknownCatalog { name: name.to_owned(), known: self.names() },
+            Wanted::Origin(name) => Error::Left { name: name.to_owned(), known: self.names() },
+            Wanted::Any => {
+                let source = self.sources.names().first().map(ToString::to_string);
+                Error::NoCatalog(source.unwrap_or_else(|| "openshift-marketplace/redhat-operators".to_owned()))
+            }
         }
     }
 
-    fn knows(&self, name: &str) -> bool {
-        self.configured.iter().any(|configured| configured.catalog.name == name)
-            || self.sources.names().iter().any(|source| sources::is_called(source, name))
+    /// The configured catalogs that are `wanted`.
+    fn asked_configured<'a>(&'a self, wanted: Wanted<'a>) -> impl Iterator<Item = &'a Configured> {
+        self.configured.iter().filter(move |configured| match wanted {
+            Wanted::Any => true,
+            Wanted::Named(name) | Wanted::Origin(name) => configured.catalog.name == name,
+        })
+    }
+
+    /// The CatalogSources that are `wanted`.
+    fn asked_sources<'a>(&'a self, wanted: Wanted<'a>) -> impl Iterator<Item = &'a CatalogSourceName> {
+        self.sources.names().iter().filter(move |source| match wanted {
+            Wanted::Any => true,
+            Wanted::Named(name) => source.is_called(name),
+            Wanted::Origin(name) => source.to_string() == name,
+        })
     }
 
     fn names(&self) -> Vec<String> {
         let configured = self.configured.iter().map(|configured| configured.catalog.name.clone());
-        let sources = self.sources.names().iter().map(|source| format!("{}/{}", source.namespace, source.name));
-        configured.chain(sources).collect()
+        configured.chain(self.sources.names().iter().map(ToString::to_string)).collect()
     }
 
     async fn configured(&self, configured: &Configured) -> Result<Arc<Catalog>, Error> {
@@ -210,9 +280,9 @@ impl Catalogs {
         loop {
             ticks.tick().await;
             if self.refresh(configured).await {
-                self.changed();
                 news();
             }
+            self.count();
         }
     }
 
@@ -241,7 +311,11 @@ impl Catalogs {
         Ok(match loaded {
             origin::Loaded::Unchanged => None,
             origin::Loaded::New(catalog, revision) => {
-                tracing::info!(catalog = name, packages = catalog.packages.len(), revision = revision.0, "loaded");
+                let packages = catalog.packages.len();
+                tracing::info!(catalog = name, packages, revision = revision.0, "loaded");
+                if packages == 0 {
+                    tracing::warn!(catalog = name, %origin, "the catalog has no packages: is this the right place?");
+                }
                 Some((catalog, revision))
             }
         })
@@ -249,11 +323,22 @@ impl Catalogs {
 }
 
 impl Found {
+    /// The package.
+    pub fn package(&self) -> &Package {
+        match &self.package {
+            Held::InCatalog(catalog, name) => &catalog.packages[name], // it was found there
+            Held::Alone(package) => package,
+        }
+    }
+
     /// What the catalog states about a bundle of the package.
     pub async fn facts(&self, bundle: &Bundle, channel: Option<&str>) -> Result<Facts, Error> {
         match (&self.server, channel) {
-            (Some(server), Some(channel)) => server.facts(&self.package, channel, &bundle.name).await,
+            (Some(server), Some(channel)) => server.facts(self.package(), channel, &bundle.name).await,
             _ => Ok(bundle.facts.clone()),
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

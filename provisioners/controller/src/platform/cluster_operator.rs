@@ -2,8 +2,10 @@
 
 mod aggregate;
 
+use std::future::pending;
 use std::pin::pin;
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures::StreamExt;
 use jiff::Timestamp;
@@ -12,6 +14,7 @@ use kube::runtime::WatchStreamExt;
 use kube::runtime::watcher::watch_object;
 use kube::{Api, ResourceExt};
 use serde_json::json;
+use tokio::time::{Instant, sleep_until};
 
 use self::aggregate::aggregate;
 use super::context::Context;
@@ -24,6 +27,9 @@ use crate::probes;
 const NAME: &str = "platform-operators-aggregated";
 /// Who writes its status.
 const FIELD_MANAGER: &str = "platformoperator";
+
+/// How long a write that failed is not tried again, unless something happens.
+const RETRY: Duration = Duration::from_secs(30);
 
 /// What the status says of this program.
 #[derive(Clone, Debug)]
@@ -66,7 +72,14 @@ async fn follow(context: &Context, about: &About) {
     let api: Api<ClusterOperator> = Api::all(context.client.clone());
     let mut changes = pin!(watch_object(api.clone(), NAME).default_backoff());
     let mut object = None;
+    let mut retry = None;
     loop {
+        let again = async {
+            match retry {
+                Some(at) => sleep_until(at).await,
+                None => pending().await,
+            }
+        };
         tokio::select! {
             change = changes.next() => match change {
                 Some(Ok(seen)) => object = seen,
@@ -74,7 +87,9 @@ async fn follow(context: &Context, about: &About) {
                 None => return,
             },
             () = context.wake.cluster_operator.notified() => {}
+            () = again => {}
         }
+        retry = None;
         if let Some(seen) = &object {
             match write(&api, seen, context, about).await {
                 Ok(written) => object = written.or(object),
@@ -82,7 +97,7 @@ async fn follow(context: &Context, about: &About) {
                 Err(kube::Error::Api(status)) if status.code == 409 || status.code == 404 => {}
                 Err(error) => {
                     tracing::warn!(%error, "cannot write the status of the ClusterOperator; will retry");
-                    context.wake.cluster_operator_later();
+                    retry = Some(Instant::now() + RETRY);
                 }
             }
         }

@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 use kube::runtime::reflector::{ObjectRef, Store};
 use kube::{Client, ResourceExt};
 use rukpak_crds::{BundleDeployment, PlatformOperator};
-use tokio::sync::Notify;
 use tokio::sync::mpsc::UnboundedSender;
+use tokio::sync::{Notify, watch};
 use tokio_util::sync::CancellationToken;
 
 use super::catalogs::Catalogs;
@@ -24,6 +24,8 @@ pub(crate) struct Context {
     pub operators: Store<PlatformOperator>,
     /// All BundleDeployments, as last seen.
     pub deployments: Store<BundleDeployment>,
+    /// Told of each change in them.
+    pub seen: watch::Sender<()>,
     /// Cancelled when both of them have been filled for the first time.
     pub filled: CancellationToken,
     /// Where packages come from.
@@ -130,16 +132,6 @@ impl Wake {
     pub fn aggregate(&self) {
         self.cluster_operator.notify_one();
         self.counted.notify_one();
-    }
-
-    /// A pass over the ClusterOperator, in a while.
-    pub fn cluster_operator_later(&self) {
-        const WAIT: Duration = Duration::from_secs(30);
-        let notify = self.cluster_operator.clone();
-        tokio::spawn(async move {
-            tokio::time::sleep(WAIT).await;
-            notify.notify_one();
-        });
     }
 
     /// A pass over each that waits for another one's package.

@@ -1,6 +1,7 @@
 //! The PlatformOperator reconciler: observe -> its BundleDeployment -> choose and create, or follow the graph -> report.
 
 mod deployment;
+mod lookup;
 mod report;
 mod source;
 mod upgrade;
@@ -11,7 +12,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 use kube::runtime::controller::Action;
 use kube::{Resource, ResourceExt};
-use rukpak_crds::condition::{Conditions, INSTALLED};
+use rukpak_crds::condition::{Conditions, INSTALLED, READY};
 use rukpak_crds::{BundleDeployment, ConditionStatus, PlatformOperator, PlatformOperatorStatus};
 use rukpak_plan::retry::Class;
 
@@ -51,8 +52,6 @@ struct Pass {
 
 /// What came of a pass.
 enum Outcome {
-    /// It is being deleted, or gone: nothing is written any more.
-    Gone,
     /// Something must happen first that will wake us.
     Waiting(String),
     /// Another PlatformOperator has the package.
@@ -60,7 +59,7 @@ enum Outcome {
     /// Somebody else's BundleDeployment has the name.
     Foreign(String),
     /// No bundle could be chosen.
-    NotSourced { message: String, class: Class, is_unwatched: bool },
+    NotSourced { message: String, hint: Option<String>, class: Class, is_unwatched: bool },
     /// The catalog states that the bundle cannot be installed.
     Unsupported(String),
     /// The API server refused the BundleDeployment.
@@ -78,8 +77,10 @@ pub(super) async fn reconcile(operator: Arc<PlatformOperator>, context: Arc<Cont
     let Some(mut pass) = observe(operator, context)? else { return Ok(Action::await_change()) };
     let outcome = match deployment::find(&pass) {
         // The event of our last write to it is still to come, and wakes us again.
-        Found::Ours(deployment) if pass.context.written.is_stale(&*deployment) => return Ok(Action::await_change()),
-        Found::Ours(deployment) => {
+        Some(Found::Ours(deployment)) if pass.context.written.is_stale(&*deployment) => {
+            return Ok(Action::await_change());
+        }
+        Some(Found::Ours(deployment)) => {
             upgrade::settle(&mut pass, &deployment);
             if let Some(upgrade) = upgrade::decided(&pass, &deployment) {
                 Outcome::Deployed { deployment, upgrade }
@@ -88,22 +89,25 @@ pub(super) async fn reconcile(operator: Arc<PlatformOperator>, context: Arc<Cont
                 if let Some(left) = pass.held() {
                     return Ok(Action::requeue(left));
                 }
-                upgrade::follow(&mut pass, deployment).await?
+                match upgrade::follow(&mut pass, deployment).await? {
+                    Some(outcome) => outcome,
+                    None => return Ok(Action::await_change()),
+                }
             }
         }
-        Found::Foreign(message) => Outcome::Foreign(message),
-        Found::Leaving(message) => Outcome::Waiting(message),
-        Found::Nothing => match pass.held() {
+        Some(Found::Foreign(message)) => Outcome::Foreign(message),
+        Some(Found::Leaving(message)) => Outcome::Waiting(message),
+        None => match pass.held() {
             // Unless the status speaks of a BundleDeployment that is gone by now.
             Some(left) if !pass.status.conditions.is(INSTALLED, ConditionStatus::True) => {
                 return Ok(Action::requeue(left));
             }
-            _ => install(&mut pass).await?,
+            _ => match install(&mut pass).await? {
+                Some(outcome) => outcome,
+                None => return Ok(Action::await_change()),
+            },
         },
     };
-    if matches!(outcome, Outcome::Gone) {
-        return Ok(Action::await_change());
-    }
     let retry = pass.report(&outcome).await?;
     Ok(pass.schedule(retry))
 }
@@ -135,39 +139,65 @@ fn observe(operator: Arc<PlatformOperator>, context: Arc<Context>) -> Result<Opt
         name: operator.name_any(),
         uid: operator.uid().ok_or(Error::NoUid)?,
         writer: StatusWriter::new(&context.client, &*operator, operator.status.as_ref()),
+        epoch: context.catalogs.epoch(source::wanted(&operator, &status)),
         operator,
-        epoch: context.catalogs.epoch(),
         context,
         status,
         now: Timestamp::now(),
     }))
 }
 
-/// Chooses a bundle and makes the BundleDeployment for it.
-async fn install(pass: &mut Pass) -> Result<Outcome, Error> {
+/// Chooses a bundle and makes the BundleDeployment for it. `None` if something else happened to the PlatformOperator
+/// that wakes us again, or nobody is left to be woken.
+async fn install(pass: &mut Pass) -> Result<Option<Outcome>, Error> {
     if let Some(message) = source::conflict(pass) {
-        return Ok(Outcome::Duplicate(message));
+        return Ok(Some(Outcome::Duplicate(message)));
     }
     let chosen = match source::choose(pass).await {
-        Ok(chosen) => chosen,
-        Err(source::Error::Unsupported(refusal)) => return Ok(Outcome::Unsupported(refusal.to_string())),
+        Ok(Some(chosen)) => chosen,
+        Ok(None) => return Ok(None),
+        Err(source::Error::Unsupported(refusal)) => return Ok(Some(Outcome::Unsupported(refusal.to_string()))),
         Err(error) => {
             let message = crate::error::Chain(&error).to_string();
-            return Ok(Outcome::NotSourced { message, class: error.class(), is_unwatched: error.is_unwatched() });
+            let (hint, class, is_unwatched) = (error.hint(), error.class(), error.is_unwatched());
+            return Ok(Some(Outcome::NotSourced { message, hint, class, is_unwatched }));
         }
     };
     deployment::create(pass, chosen).await
 }
 
 impl Pass {
+    /// Whether `operator` is what this pass is about: another spec is another choice, and its event wakes us.
+    fn is_about(&self, operator: &PlatformOperator) -> bool {
+        operator.uid().as_deref() == Some(&self.uid)
+            && operator.meta().deletion_timestamp.is_none()
+            && operator.meta().generation == self.operator.meta().generation
+    }
+
     /// Says what came of it. Returns when to try again, if nobody tells us.
     async fn report(&mut self, outcome: &Outcome) -> Result<Option<Class>, Error> {
         self.now = Timestamp::now();
         let before = self.status.clone();
         let report = report::report(self, outcome);
         self.write(report.status).await?;
+        self.log(&before);
         self.context.events.tell(&self.operator, &before, &self.status).await;
         Ok(report.retry)
+    }
+
+    /// Logs what `Ready` says, where that is something else than `before`.
+    fn log(&self, before: &PlatformOperatorStatus) {
+        let ready = |status: &PlatformOperatorStatus| status.conditions.find(READY).cloned();
+        let Some(now) = ready(&self.status) else { return };
+        if ready(before).is_some_and(|before| (before.status, &before.reason) == (now.status, &now.reason)) {
+            return;
+        }
+        let (operator, reason, message) = (&self.name, &now.reason, &now.message);
+        if now.status == ConditionStatus::False {
+            tracing::warn!(operator, reason, message, "not in order");
+        } else {
+            tracing::info!(operator, reason, message, ready = ?now.status, "reported");
+        }
     }
 
     /// Says what is known without asking a catalog, which may hang. It must be what the pass says in the end as well, or each

@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,13 +15,12 @@ use kube::runtime::{WatchStreamExt, reflector::store::Writer};
 use kube::{Api, Client, ResourceExt};
 use rukpak_catalog::origin::{self, Loader, LoaderOptions};
 use rukpak_crds::{BundleDeployment, PlatformOperator};
-use rukpak_source::image::{Credentials, PullSecretError, Puller, PullerOptions};
-use rukpak_source::mirrors::{self, Mirrors};
+use rukpak_source::image::{Credentials, PullSecretError};
 use tokio::sync::mpsc::unbounded_channel;
-use tokio::sync::{Mutex, Notify};
+use tokio::sync::{Mutex, Notify, watch};
 use tokio_util::sync::CancellationToken;
 
-use super::args::Options;
+use super::args::{ConfiguredCatalog, Options};
 use super::catalogs::Catalogs;
 use super::cluster_operator::{self, About};
 use super::context::{Claims, Context, Holds, Wake};
@@ -29,14 +28,14 @@ use super::events::Events;
 use super::foreign::{CATALOG_SOURCES, CatalogSource};
 use super::operator;
 use super::served::while_defined;
+use super::spool::Spool;
 use crate::context::{Failures, WrittenVersions};
 use crate::probes::{self, Readiness};
-use crate::process::leader::Candidate;
-use crate::process::{self, Process, drain};
+use crate::process::{self, Process, drain, registries};
 use crate::watch::{Change, Streams};
 
 /// Name of the Lease that whoever writes holds; that of OpenShift's manager.
-const LEASE: &str = "ffdf93bc.openshift.io";
+pub(super) const LEASE: &str = "ffdf93bc.openshift.io";
 /// Passes at once. They wait for catalogs, if for anything: those of one that hangs must not keep others from being looked at.
 const CONCURRENCY: u16 = 256;
 
@@ -46,34 +45,17 @@ pub enum Error {
     /// Nothing of this program in particular.
     #[error(transparent)]
     Process(#[from] process::Error),
-    /// A file that a flag names cannot be read.
-    #[error("cannot read {} ({flag})", path.display())]
-    File {
-        /// Its path.
-        path: PathBuf,
-        /// The flag.
-        flag: &'static str,
-        /// Why.
-        #[source]
-        source: io::Error,
-    },
-    /// The folder for spool files cannot be made.
-    #[error("cannot make the folder {} (--storage-dir)", path.display())]
+    /// Images cannot be pulled.
+    #[error(transparent)]
+    Registries(#[from] registries::Error),
+    /// The folder for what is fetched cannot be used.
+    #[error("cannot use the folder {} (--storage-dir)", path.display())]
     Storage {
         /// Its path.
         path: PathBuf,
         /// Why.
         #[source]
         source: io::Error,
-    },
-    /// The configuration of mirrors is wrong.
-    #[error("{} (--registries-conf) cannot be used", path.display())]
-    Registries {
-        /// Its path.
-        path: PathBuf,
-        /// Why.
-        #[source]
-        source: mirrors::Error,
     },
     /// The file with logins is wrong.
     #[error("{} (--registry-auth-file) cannot be used", path.display())]
@@ -84,9 +66,6 @@ pub enum Error {
         #[source]
         source: PullSecretError,
     },
-    /// The image source cannot be set up.
-    #[error("cannot set up the image source (--source-ca-file)")]
-    Images(#[source] Box<rukpak_source::image::Error>),
     /// Two catalogs have one name.
     #[error("--catalog: {0:?} is the name of two catalogs; PlatformOperators could not tell them apart")]
     CatalogName(String),
@@ -101,57 +80,40 @@ pub enum Error {
 /// What keeps it from starting, or from going on.
 pub async fn run(options: Options) -> Result<(), Error> {
     let mut process = Process::start()?;
-    let mut names = HashSet::new();
-    if let Some(twice) = options.catalogs.iter().find(|catalog| !names.insert(&catalog.name)) {
-        return Err(Error::CatalogName(twice.name.clone()));
-    }
-    let loader = loader(&options)?;
+    check_names(&options.catalogs)?;
+    let folder = &options.storage_dir;
+    let spool = Spool::open(folder).map_err(|source| Error::Storage { path: folder.clone(), source })?;
+    let loader = loader(&options, spool.path())?;
     let client = process::client().await?;
     let readiness = Arc::new(Readiness::new());
-    process.serve("the probe server", &options.probe_address, probes::health(readiness.clone(), None)).await?;
-    process.serve("the metrics server", &options.metrics_address, probes::metrics()).await?;
+    let health = probes::health(readiness.clone(), None);
+    process.serve_probes(&options.shared.probe_address, health, &options.metrics_address).await?;
     process.spawn(definitions(client.clone(), readiness.clone()));
-    if let Some(times) = options.leader_election {
-        let candidate = Candidate::new(client.clone(), &options.system_namespace, LEASE, times);
-        // Who only stands by watches nothing; a rollout waits for it to be ready all the same.
-        readiness.caches(Ok(()));
-        let Some(leading) = process.lead(candidate.map_err(process::Error::from)?).await? else { return Ok(()) };
-        process = leading;
-        readiness.caches(Err("not yet".to_owned()));
-    }
+    let lease = (options.system_namespace.as_str(), LEASE);
+    let election = options.shared.leader_election;
+    let Some(mut process) = process.lead(client.clone(), lease, election, &readiness).await? else { return Ok(()) };
     work(&mut process, client, loader, &options, readiness);
     Ok(process.go_on().await?)
 }
 
-/// What loads catalogs, and its logins.
-fn loader(options: &Options) -> Result<(Loader, Credentials), Error> {
-    let read =
-        |path: &PathBuf, flag| std::fs::read(path).map_err(|source| Error::File { path: path.clone(), flag, source });
-    let mut pem = Vec::new();
-    for path in &options.source_ca_files {
-        pem.extend(read(path, "--source-ca-file")?);
-        pem.push(b'\n');
+/// PlatformOperators ask for catalogs by name.
+fn check_names(catalogs: &[ConfiguredCatalog]) -> Result<(), Error> {
+    let mut names = HashSet::new();
+    match catalogs.iter().find(|catalog| !names.insert(&catalog.name)) {
+        Some(twice) => Err(Error::CatalogName(twice.name.clone())),
+        None => Ok(()),
     }
-    let folder = &options.storage_dir;
-    std::fs::create_dir_all(folder).map_err(|source| Error::Storage { path: folder.clone(), source })?;
-    let mut puller = PullerOptions::new(folder.clone(), origin::limits());
-    puller.plain_http.clone_from(&options.plain_http_registries);
-    puller.extra_ca_pem.clone_from(&pem);
-    let puller = Puller::new(puller).map_err(|error| Error::Images(Box::new(error)))?;
-    let puller = match &options.registries_conf {
-        Some(path) => {
-            let text = String::from_utf8_lossy(&read(path, "--registries-conf")?).into_owned();
-            let mirrors = Mirrors::parse(&text);
-            puller.with_mirrors(mirrors.map_err(|source| Error::Registries { path: path.clone(), source })?)
-        }
-        None => puller,
-    };
+}
+
+/// What loads catalogs, and its logins.
+fn loader(options: &Options, spool: &Path) -> Result<(Loader, Credentials), Error> {
+    let (puller, pem) = registries::puller(&options.shared.registries, spool.to_owned(), origin::limits())?;
     let credentials = match &options.registry_auth_file {
-        Some(path) => Credentials::from_docker_config_json(&read(path, "--registry-auth-file")?)
+        Some(path) => Credentials::from_docker_config_json(&registries::read(path, "--registry-auth-file")?)
             .map_err(|source| Error::Logins { path: path.clone(), source })?,
         None => Credentials::anonymous(),
     };
-    let mut options = LoaderOptions::new(Arc::new(puller), folder.clone());
+    let mut options = LoaderOptions::new(Arc::new(puller), spool.to_owned());
     options.extra_ca_pem = pem;
     let loader = Loader::new(options).map_err(|error| Error::Loader(Box::new(error)))?;
     Ok((loader, credentials))
@@ -172,6 +134,7 @@ fn work(
     let context = Arc::new(Context {
         operators: operators.store.clone(),
         deployments: deployments.store.clone(),
+        seen: watch::Sender::default(),
         filled: CancellationToken::new(),
         catalogs: Arc::new(catalogs),
         wake: Wake { operators: sender, cluster_operator: Arc::new(Notify::new()), counted: Arc::new(Notify::new()) },
@@ -224,6 +187,7 @@ async fn follow_operators(streams: Streams<PlatformOperator>, context: Arc<Conte
             }
             Change::Listed => context.wake.all(&context.operators),
         }
+        context.seen.send_replace(());
         context.wake.aggregate();
     }
     "the watch over PlatformOperators"
@@ -243,6 +207,7 @@ async fn follow_deployments(streams: Streams<BundleDeployment>, context: Arc<Con
             }
             Change::Listed => context.wake.all(&context.operators),
         }
+        context.seen.send_replace(());
     }
     "the watch over BundleDeployments"
 }
@@ -254,9 +219,17 @@ async fn follow_sources(writer: Writer<CatalogSource>, context: Arc<Context>) ->
     let work = || watch_sources(&writer, &context);
     let absent = || {
         sources.set_served(false);
+        sources.set_trouble(None);
         sources.set_known();
+        sources.all_changed();
+        context.wake.all(&context.operators);
     };
-    let trouble = |error: &watcher::Error| in_trouble(&context, error);
+    // Once they are served, it is the watch over themselves that counts.
+    let trouble = |error: &watcher::Error| {
+        if !sources.are_served() {
+            in_trouble(&context, error);
+        }
+    };
     while_defined(context.client.clone(), CATALOG_SOURCES, work, absent, trouble).await;
     "the watch over CatalogSources"
 }
@@ -285,16 +258,16 @@ async fn watch_sources(writer: &Mutex<Writer<CatalogSource>>, context: &Context)
         };
         writer.apply_watcher_event(&event);
         let is_news = match &event {
-            Event::Apply(object) | Event::Delete(object) => sources.are_asked(object),
+            Event::Apply(object) | Event::Delete(object) => sources.changed(object),
             Event::InitDone => {
                 sources.set_trouble(None);
                 sources.set_known();
+                sources.all_changed();
                 true
             }
             Event::Init | Event::InitApply(_) => false,
         };
         if is_news {
-            context.catalogs.changed();
             context.wake.all(&context.operators);
         }
     }
@@ -336,7 +309,6 @@ async fn poll(interval: Duration, context: Arc<Context>) -> &'static str {
 async fn recovered(context: Arc<Context>) -> &'static str {
     loop {
         context.catalogs.recovered().await;
-        context.catalogs.changed();
         context.wake.all(&context.operators);
     }
 }

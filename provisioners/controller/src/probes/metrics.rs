@@ -40,13 +40,26 @@ const OUTCOMES: [(Outcome, &str); 5] = [
 static PASSES: [[AtomicU64; OUTCOMES.len()]; KINDS.len()] =
     [const { [const { AtomicU64::new(0) }; OUTCOMES.len()] }; KINDS.len()];
 
-/// PlatformOperators that are installed, and those that fail; `u64::MAX` where nobody counts them.
-static PLATFORM_OPERATORS: [AtomicU64; 2] = [const { AtomicU64::new(u64::MAX) }; 2];
+/// How many there are of each of two states; `u64::MAX` where nobody counts them.
+type Gauge = [AtomicU64; 2];
+
+static PLATFORM_OPERATORS: Gauge = [const { AtomicU64::new(u64::MAX) }; 2];
+static CATALOGS: Gauge = [const { AtomicU64::new(u64::MAX) }; 2];
 
 /// How many PlatformOperators there are.
 pub fn set_platform_operators(installed: usize, failing: usize) {
-    PLATFORM_OPERATORS[0].store(installed as u64, Ordering::Relaxed);
-    PLATFORM_OPERATORS[1].store(failing as u64, Ordering::Relaxed);
+    set(&PLATFORM_OPERATORS, [installed, failing]);
+}
+
+/// How many catalogs could be loaded when they were last looked at, and how many could not.
+pub fn set_catalogs(loaded: usize, failing: usize) {
+    set(&CATALOGS, [loaded, failing]);
+}
+
+fn set(gauge: &Gauge, counts: [usize; 2]) {
+    for (gauge, count) in gauge.iter().zip(counts) {
+        gauge.store(count as u64, Ordering::Relaxed);
+    }
 }
 
 /// Counts one pass.
@@ -73,22 +86,22 @@ pub fn render() -> String {
                 writeln!(text, "rukpak_reconcile_total{{kind=\"{kind_name}\",outcome=\"{outcome_name}\"}} {passes}");
         }
     }
-    platform_operators(&mut text);
+    let help = "PlatformOperators, by whether their packages are installed.";
+    show(&mut text, ("rukpak_platform_operators", help), ["installed", "failing"], &PLATFORM_OPERATORS);
+    let help = "Catalogs that were asked for, by whether they could be loaded when they were last looked at.";
+    show(&mut text, ("rukpak_platform_catalogs", help), ["loaded", "failing"], &CATALOGS);
     text
 }
 
-fn platform_operators(text: &mut String) {
-    let counts = PLATFORM_OPERATORS.each_ref().map(|count| count.load(Ordering::Relaxed));
+fn show(text: &mut String, (name, help): (&str, &str), states: [&str; 2], gauge: &Gauge) {
+    let counts = gauge.each_ref().map(|count| count.load(Ordering::Relaxed));
     if counts.contains(&u64::MAX) {
         return;
     }
-    text.push_str(
-        "# HELP rukpak_platform_operators PlatformOperators, by whether their packages are installed.\n\
-         # TYPE rukpak_platform_operators gauge\n",
-    );
-    for (state, count) in ["installed", "failing"].into_iter().zip(counts) {
-        // Writing to a String does not fail.
-        let _ = writeln!(text, "rukpak_platform_operators{{state=\"{state}\"}} {count}");
+    // Writing to a String does not fail.
+    let _ = writeln!(text, "# HELP {name} {help}\n# TYPE {name} gauge");
+    for (state, count) in states.into_iter().zip(counts) {
+        let _ = writeln!(text, "{name}{{state=\"{state}\"}} {count}");
     }
 }
 

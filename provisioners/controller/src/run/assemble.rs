@@ -5,8 +5,7 @@ use std::sync::Arc;
 use rukpak_crds::{Bundle, BundleDeployment};
 use rukpak_source::git::{Fetcher, FetcherOptions};
 use rukpak_source::http;
-use rukpak_source::image::{Puller, PullerOptions};
-use rukpak_source::mirrors::Mirrors;
+use rukpak_source::image::Puller;
 use rukpak_store::Store;
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 use tokio::sync::{Notify, Semaphore};
@@ -19,7 +18,7 @@ use crate::content_service::Depot;
 use crate::context::{Context, Failures, Wake, WrittenVersions};
 use crate::deployment::Installations;
 use crate::events::Events;
-use crate::process;
+use crate::process::{self, registries};
 use crate::watch::{Dependents, Streams};
 
 type Requests<K> = UnboundedReceiver<kube::runtime::reflector::ObjectRef<K>>;
@@ -94,35 +93,20 @@ fn uploads(options: &Options) -> Result<Arc<Depot>, Error> {
     Depot::open(&options.upload_dir).map(Arc::new).map_err(failed)
 }
 
-fn mirrors(options: &Options) -> Result<Mirrors, Error> {
-    let Some(path) = &options.registries_conf else { return Ok(Mirrors::default()) };
-    let text = std::fs::read_to_string(path).map_err(|source| Error::RegistriesFile { path: path.clone(), source })?;
-    Mirrors::parse(&text).map_err(|source| Error::Registries { path: path.clone(), source })
-}
-
 fn sources(options: &Options, store: &Store) -> Result<Sources, Error> {
-    let mut pem = Vec::new();
-    for path in &options.source_ca_files {
-        let read = std::fs::read(path).map_err(|source| Error::CaFile { path: path.clone(), source })?;
-        pem.extend_from_slice(&read);
-        pem.push(b'\n');
-    }
     let stage = store.stage_dir().to_owned();
-    let mut puller = PullerOptions::new(stage.clone(), options.limits.clone());
-    puller.plain_http.clone_from(&options.plain_http_registries);
-    let mut web = http::FetcherOptions::new(stage.clone(), options.limits.clone());
-    web.extra_ca_pem.clone_from(&pem);
+    let (images, pem) = registries::puller(&options.shared.registries, stage.clone(), options.limits.clone())?;
     let git = FetcherOptions {
         program: std::env::current_exe().map_err(Error::Program)?,
         arguments: vec!["git-child".to_owned()],
         limits: options.limits.clone(),
-        stage_dir: stage,
+        stage_dir: stage.clone(),
         extra_ca_pem: (!pem.is_empty()).then(|| String::from_utf8_lossy(&pem).into_owned()),
     };
-    puller.extra_ca_pem = pem;
-    let images = Puller::new(puller).map_err(|error| Error::Images(Box::new(error)))?;
+    let mut web = http::FetcherOptions::new(stage, options.limits.clone());
+    web.extra_ca_pem = pem;
     Ok(Sources {
-        images: images.with_mirrors(mirrors(options)?),
+        images,
         git: Fetcher::new(git),
         http: http::Fetcher::new(web).map_err(|error| Error::Http(Box::new(error)))?,
     })

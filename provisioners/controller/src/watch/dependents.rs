@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use futures::StreamExt;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
 use kube::api::DynamicObject;
 use kube::core::PartialObjectMeta;
 use kube::runtime::WatchStreamExt;
@@ -136,6 +136,13 @@ impl Hub {
         for name in owners {
             self.react(name, |installation| installation.seen(&key, &observed.owner, &observed.mark));
         }
+        let adopter = metadata.annotations.as_ref().and_then(|all| all.get(names::ADOPT_BY));
+        // What has a controller is not taken over whatever its annotations say.
+        if let Some(adopter) = adopter.filter(|_| controller(metadata).is_none())
+            && self.installations.allowed(&key, adopter)
+        {
+            self.wake.deployment(adopter);
+        }
         key
     }
 
@@ -211,11 +218,15 @@ fn key(kind: &Kind, metadata: &ObjectMeta) -> ObjectKey {
     }
 }
 
+fn controller(metadata: &ObjectMeta) -> Option<&OwnerReference> {
+    metadata.owner_references.iter().flatten().find(|owner| owner.controller == Some(true))
+}
+
 fn observed(kind: &Kind, metadata: &ObjectMeta) -> Observed {
     let text = |map: &Option<BTreeMap<String, String>>, key: &str| {
         map.as_ref().and_then(|map| map.get(key)).cloned().unwrap_or_default()
     };
-    let controller = metadata.owner_references.iter().flatten().find(|owner| owner.controller == Some(true));
+    let controller = controller(metadata);
     let uid =
         controller.map_or_else(|| text(&metadata.annotations, names::OWNER_UID), |controller| controller.uid.clone());
     let owner = Owner { name: text(&metadata.labels, names::OWNER_NAME), uid };

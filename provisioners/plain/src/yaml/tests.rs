@@ -55,6 +55,27 @@ fn keys_are_strings() {
 }
 
 #[test]
+fn templates_are_told_from_other_mistakes() {
+    let hint = "templates are not rendered: render it first, or quote the value";
+    for template in [
+        "metadata:\n  name: {{ .Values.name }}\n",
+        "a: b\nc:\n{{- if .Values.c }}\n  d: e\n{{- end }}\n",
+        "a: b\n---\nlabels:\n  {{- include \"x\" . | nindent 4 }}\n",
+        "{{/* a remark */}}\na: b\n",
+        "a: {{ .Values.a }}-b\n",
+    ] {
+        assert!(refusal(template).contains(hint), "{template}: {}", refusal(template));
+    }
+    let name = refusal("metadata:\n  name: {{ .Values.name }}\n");
+    let start = "a.yaml, document 1 (line 2), metadata.name: a mapping or sequence is not a key: use a string; ";
+    assert_eq!(name, format!("{start}{hint}"));
+    for other in ["a: {[b]: c}", "a: '{{ .b }}'\nc: {[d]: e}", "a: [\n"] {
+        assert!(!refusal(other).contains("template"), "{other}: {}", refusal(other));
+    }
+    assert_eq!(one("a: x-{{ .b }}\n"), json!({"a": "x-{{ .b }}"}), "it is text where YAML takes it for text");
+}
+
+#[test]
 fn explicit_tags() {
     let text = "a: !foo 12\nb: ! 12\nc: !!binary aGVsbG8=\nd: !!float 3\ne: !!str 3\nf: !!int \"0x10\"\ng: !foo {a: b}\n\
                 h: !!set {a, b}\n";

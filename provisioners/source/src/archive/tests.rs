@@ -315,3 +315,28 @@ fn limits_are_named_with_the_file() {
         other => panic!("{other:?}"),
     }
 }
+
+#[test]
+fn damaged_headers_are_told_without_what_stands_in_them() {
+    let good = tar(&[(FILE, "manifests/a.yaml", "hush")]);
+    let damaged = |at: usize| {
+        let mut archive = good.clone();
+        // Behind one that is good.
+        let mut second = good[..512].to_vec();
+        second[at..at + 4].copy_from_slice(b"hush");
+        if at < 148 {
+            let mut header = TarHeader::new_old();
+            header.as_mut_bytes().copy_from_slice(&second);
+            header.set_cksum();
+            second = header.as_bytes().to_vec();
+        }
+        archive.truncate(1024);
+        archive.extend(second);
+        archive
+    };
+    for (what, at) in [("size", 124), ("checksum", 148)] {
+        let error = read_tar(&mut damaged(at).as_slice(), &mut stage(), Dialect::Plain).unwrap_err();
+        let told = crate::chain::chain(&error);
+        assert!(error.is_damage() && told.ends_with("a header holds text in place of a number"), "{what}: {told}");
+    }
+}

@@ -1,6 +1,5 @@
 //! What can go wrong with an archive on a web server, and what a caller can do about it.
 
-use std::error::Error as StdError;
 use std::io;
 
 use http::StatusCode;
@@ -11,7 +10,7 @@ use tokio::task::JoinError;
 use super::Request;
 pub use crate::class::Class;
 use crate::class::is_passing;
-use crate::client::{GetError, SetupError};
+use crate::client::{GetError, SetupError, is_without_tls, tls_error};
 use crate::decompress::Unsupported;
 use crate::{archive, stage, tarball};
 
@@ -174,10 +173,12 @@ impl Error {
     pub(super) fn get(error: GetError, request: &Request) -> Self {
         let url = request.shown().to_owned();
         match error {
-            GetError::Request { host: _, source } => {
+            GetError::Request { host, source } => {
                 let hint = if is_of_unknown_authority(&source) {
                     // Go's words, which people search for.
                     ": certificate signed by unknown authority (give the certificate of its CA)".to_owned()
+                } else if is_without_tls(&source) {
+                    format!(": {host} does not speak TLS (an http:// URL is asked without)")
                 } else {
                     String::new()
                 };
@@ -190,7 +191,7 @@ impl Error {
     pub(super) fn unpack(error: tarball::Error, url: String) -> Self {
         match error {
             tarball::Error::Read(source) => Self::Spool { url, source },
-            tarball::Error::NotAnArchive => Self::NotAnArchive { url },
+            tarball::Error::NotAnArchive | tarball::Error::Empty => Self::NotAnArchive { url },
             tarball::Error::Compression(source) => Self::Compression(source),
             tarball::Error::Stage(source) => Self::Stage(source),
             tarball::Error::Archive(source) => Self::Archive(source),
@@ -203,14 +204,5 @@ fn elsewhere(host: Option<&str>) -> String {
 }
 
 fn is_of_unknown_authority(error: &reqwest::Error) -> bool {
-    let mut cause: Option<&(dyn StdError + 'static)> = Some(error);
-    while let Some(error) = cause {
-        if let Some(rustls::Error::InvalidCertificate(CertificateError::UnknownIssuer)) = error.downcast_ref() {
-            return true;
-        }
-        // An I/O error does not count what it wraps as its source.
-        let wrapped = error.downcast_ref::<io::Error>().and_then(io::Error::get_ref);
-        cause = wrapped.map(|wrapped| wrapped as &(dyn StdError + 'static)).or_else(|| error.source());
-    }
-    false
+    matches!(tls_error(error), Some(rustls::Error::InvalidCertificate(CertificateError::UnknownIssuer)))
 }

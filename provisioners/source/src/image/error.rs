@@ -31,12 +31,14 @@ pub enum Error {
     #[error(transparent)]
     Setup(#[from] SetupError),
     /// No answer.
-    #[error("{what}: no answer from {host}")]
+    #[error("{what}: no answer from {host}{hint}")]
     Request {
         /// What was asked for.
         what: String,
         /// Who was asked.
         host: String,
+        /// What the source does not say itself, or empty.
+        hint: String,
         /// Why, without its URL.
         source: reqwest::Error,
     },

@@ -90,7 +90,7 @@ impl Transport {
         client::get(client, request).await.map_err(|error| {
             let what = what.to_owned();
             match error {
-                GetError::Request { host, source } => Error::Request { what, host, source },
+                GetError::Request { host, source } => Error::Request { what, host, hint: String::new(), source },
                 GetError::Redirect(why) => Error::Redirect { what, why },
             }
         })

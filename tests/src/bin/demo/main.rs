@@ -87,8 +87,10 @@ async fn run(cluster: Cluster, keep: bool) -> Result<End> {
         () = &mut stop => End::Interrupted,
     };
     if keep && matches!(end, End::Whole) {
-        setup.say_how_to_look(&show);
-        stop.await;
+        match setup.say_how_to_look(&show) {
+            Ok(()) => stop.await,
+            Err(error) => eprintln!("error: {error:#}"),
+        }
         eprintln!("ending");
     }
     setup.end().await?;

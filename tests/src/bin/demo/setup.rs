@@ -1,6 +1,9 @@
 //! What has to run before anything can be shown: a control plane, a registry, a git server, and the programs under the
 //! ServiceAccounts of the install manifests.
 
+mod look;
+
+use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
@@ -42,6 +45,8 @@ pub const MANIFESTS: &str = "manifests/install-platform.yaml";
 pub struct Setup {
     // Order matters: the programs end before what they talk to.
     platform: OnceCell<Process>,
+    /// What its catalog is called, and the image.
+    catalog: OnceCell<(String, String)>,
     controller: Process,
     webhook: Process,
     kubelets: Vec<Kubelet>,
@@ -52,8 +57,9 @@ pub struct Setup {
     cluster: Cluster,
     version: String,
     installed: Vec<Target>,
-    source_ca: String,
-    _folder: tempfile::TempDir,
+    /// Certificates of registry and git server.
+    ca_file: PathBuf,
+    folder: tempfile::TempDir,
 }
 
 impl Setup {
@@ -78,11 +84,10 @@ impl Setup {
         let installed = plane.install(&manifests(has_nodes)).await?;
         show.command(&format!("kubectl apply --server-side -f {MANIFESTS}"));
         show.lines(installed.objects.iter().map(|target| format!("{} serverside-applied", kubectl::short(target))));
-        let source_ca = format!("--source-ca-file={}", ca_file.display());
         let webhook_options =
             WebhookOptions { arguments: vec!["--drain-delay=0".to_owned()], ..WebhookOptions::default() };
         let webhook = plane.start_webhook(webhook_options).await?;
-        let arguments = vec![source_ca.clone()];
+        let arguments = vec![format!("--source-ca-file={}", ca_file.display())];
         let controller =
             plane.start_controller(ControllerOptions { arguments, ..ControllerOptions::default() }).await?;
         let namespaces: &[&str] = if has_nodes { &[] } else { &[NAMESPACE, PACKAGE_NAMESPACE] };
@@ -90,6 +95,7 @@ impl Setup {
         let installed = installed.objects;
         let setup = Self {
             platform: OnceCell::new(),
+            catalog: OnceCell::new(),
             controller,
             webhook,
             kubelets,
@@ -100,8 +106,8 @@ impl Setup {
             cluster,
             version,
             installed,
-            source_ca,
-            _folder: folder,
+            ca_file,
+            folder,
         };
         if let Err(error) = setup.await_ready().await {
             setup.end().await?;
@@ -115,7 +121,9 @@ impl Setup {
     /// Starts the manager of PlatformOperators with one catalog, an image, and returns when it is ready.
     pub async fn start_platform(&self, catalog: &str, image: &str) -> Result<()> {
         eprintln!("starting rukpak-platform");
-        let arguments = vec![format!("--catalog={catalog}=image:{image}"), self.source_ca.clone()];
+        let (catalog, image) = self.catalog.get_or_init(async || (catalog.to_owned(), image.to_owned())).await;
+        let source_ca = format!("--source-ca-file={}", self.ca_file.display());
+        let arguments = vec![format!("--catalog={catalog}=image:{image}"), source_ca];
         let options = PlatformOptions { arguments, ..PlatformOptions::default() };
         let platform = self.platform.get_or_try_init(|| self.plane.start_platform(options)).await?;
         platform.wait_ready().await
@@ -175,24 +183,6 @@ impl Setup {
             tokio::time::sleep(ADMISSION_INTERVAL).await;
         }
         Ok(())
-    }
-
-    /// For KEEP=1.
-    pub fn say_how_to_look(&self, show: &Show) {
-        show.lines(["\n=== Left running"]);
-        if self.cluster == Cluster::Embedded {
-            show.lines([format!("  export KUBECONFIG={}", self.plane.kubeconfig_path().display())]);
-        }
-        show.lines([
-            format!("  image registry  https://{}", self.registry.host()),
-            format!("  git server      {}", self.git.base_url()),
-        ]);
-        let programs = [Some(&self.controller), Some(&self.webhook), self.platform.get()];
-        for (index, program) in programs.into_iter().flatten().enumerate() {
-            let label = if index == 0 { "logs" } else { "" };
-            show.lines([format!("  {label:<15} {}", program.log_path().display())]);
-        }
-        show.lines([format!("  to end it all   Ctrl-C here, or: kill {}", std::process::id())]);
     }
 
     /// Ends everything; on a cluster that was there before, takes away what was installed.

@@ -17,12 +17,14 @@ use crate::setup::Setup;
 use crate::show::Show;
 use rukpak_tests::kubectl;
 
-pub use self::package::NAMESPACE as PACKAGE_NAMESPACE;
+pub use self::package::{NAME as PLATFORM_OPERATOR, NAMESPACE as PACKAGE_NAMESPACE};
 
 /// Namespace of the example operator.
 pub const NAMESPACE: &str = "rukpak-example-pumps";
 /// Name of the BundleDeployment.
 const OPERATOR: &str = "pump-operator";
+/// What is there for a look around, beside the package.
+pub const INSTALLED_AGAIN: &str = OPERATOR;
 /// Name of the Bundle from git.
 const FROM_GIT: &str = "pump-operator-git";
 /// The operator's CRD.

@@ -124,3 +124,57 @@ fn remarks_name_the_bundle() {
     assert!(remarks[0].starts_with("bundle \"x\": its property olm.package names the package \"b\""), "{remarks:?}");
     assert!(remarks[1].contains("properties[1] (olm.gvk): expected an object"), "{remarks:?}");
 }
+
+#[test]
+fn a_catalog_that_takes_too_much_memory_is_not_kept() {
+    // Each is small on disk. What it takes: a map's node for a bundle, an entry, a text.
+    let bundles = (0..10_000).map(|number| bundle(&format!("p{number}"), "b", "1.0.0"));
+    let entries = (0..10).map(|number| channel("p", &number.to_string(), &vec![""; 2_000]));
+    let skips = json!({"name": "b", "skips": vec![""; 20_000]});
+    let skips = (0..10)
+        .map(|number| json!({"schema": "olm.channel", "package": "p", "name": number.to_string(), "entries": [skips]}));
+    for (what, documents) in
+        [("bundles", bundles.collect::<Vec<Value>>()), ("entries", entries.collect()), ("skips", skips.collect())]
+    {
+        let mut builder = Builder::with_maximum(1_000_000);
+        for (number, document) in documents.iter().enumerate() {
+            assert!(number > 0 || !builder.is_full(), "{what}");
+            builder.add(Document::from_value(document).unwrap());
+        }
+        assert!(builder.is_full(), "{what}: {}", builder.kept_bytes);
+        assert!(builder.finish().0.packages.len() < 300, "{what}");
+    }
+}
+
+#[test]
+fn a_large_catalog_takes_an_eighth_of_what_is_allowed() {
+    // The size of the largest that are published, and twenty packages more.
+    let mut builder = Builder::default();
+    for number in 0..620 {
+        let name = format!("package-{number}");
+        for number in 0..20 {
+            let gvk = |kind: usize| {
+                let group = format!("{name}.example.com");
+                json!({"type": "olm.gvk", "value": {"group": group, "kind": format!("Kind{kind}"), "version": "v1"}})
+            };
+            let version =
+                json!({"type": "olm.package", "value": {"packageName": name, "version": format!("1.{number}.0")}});
+            let image = format!("registry.example.com/{name}/bundle@sha256:{number:064x}");
+            let properties: Vec<Value> = (0..4).map(gvk).chain([version]).collect();
+            let document = json!({"schema": "olm.bundle", "package": name, "name": format!("{name}.v1.{number}.0"),
+                "image": image, "properties": properties});
+            builder.add(Document::from_value(&document).unwrap());
+        }
+        for channel in ["fast", "stable"] {
+            let entry = |number: usize| {
+                json!({"name": format!("{name}.v1.{number}.0"), "replaces": format!("{name}.v1.{}.0", number + 1),
+                    "skipRange": format!(">=1.0.0 <1.{number}.0")})
+            };
+            let entries: Vec<Value> = (0..20).map(entry).collect();
+            let document = json!({"schema": "olm.channel", "package": name, "name": channel, "entries": entries});
+            builder.add(Document::from_value(&document).unwrap());
+        }
+    }
+    let kept = builder.kept_bytes;
+    assert!((MAX_KEPT_BYTES / 16..MAX_KEPT_BYTES / 6).contains(&kept), "{kept}");
+}

@@ -7,6 +7,7 @@ use rukpak_catalog::model::{Facts, Gvk, RequiredPackage};
 use rukpak_catalog::{Bundle, Package};
 use serde::Serialize;
 
+use super::upgrades::Upgrades;
 use crate::table::one_line;
 
 /// What `--output json` prints. Without a bundle it is name, `installable` and `refusal`.
@@ -70,29 +71,6 @@ struct Api {
 struct Required {
     package: String,
     range: String,
-}
-
-/// Where the graph leads.
-#[derive(Debug, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub(super) struct Upgrades {
-    pub from: String,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub from_version: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub channel: Option<String>,
-    /// In order. If one is refused, it is the last.
-    pub steps: Vec<Step>,
-}
-
-/// One upgrade.
-#[derive(Debug, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub(super) struct Step {
-    pub bundle: String,
-    pub version: String,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub refusal: Option<String>,
 }
 
 impl Answer {
@@ -202,20 +180,5 @@ impl FactLines {
 impl std::fmt::Display for Api {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(formatter, "{} {}", [&self.group, &self.version].map(String::as_str).join("/"), self.kind)
-    }
-}
-
-impl Upgrades {
-    fn lines(&self) -> Vec<String> {
-        if self.steps.is_empty() {
-            return vec![format!("none from {}", self.from)];
-        }
-        let taken = self.steps.iter().filter(|step| step.refusal.is_none()).map(|step| step.bundle.as_str());
-        let path: Vec<&str> = std::iter::once(self.from.as_str()).chain(taken).collect();
-        let stop = self
-            .steps
-            .iter()
-            .filter_map(|step| Some(format!("it stops before {}: {}", step.bundle, step.refusal.as_ref()?)));
-        std::iter::once(path.join(" -> ")).chain(stop).collect()
     }
 }

@@ -1,5 +1,4 @@
 use rukpak_content::Digest;
-use rukpak_plan::retry::Class;
 use serde_json::json;
 
 use super::super::pin::Revision;
@@ -21,7 +20,7 @@ fn pinned() -> Pinned {
 }
 
 fn failed(retry: Option<Class>) -> Report {
-    Report::Failed(Verdict { phase: BundlePhase::Failing, message: "why".into(), retry })
+    Report::Failed(Verdict { phase: BundlePhase::Failing, message: "why".into(), detail: None, retry })
 }
 
 fn at(second: i64) -> Timestamp {
@@ -116,4 +115,34 @@ fn a_failure_is_remembered_until_there_is_success_or_a_first_attempt() {
     assert!(!has_failed(&after(Report::Waiting)));
     assert!(!has_failed(&after(Report::Unpacking)));
     assert!(has_failed(&after(failed(None))));
+}
+
+fn waiting(detail: &str) -> Report {
+    let message = "Back-off pulling image \"h/r:v1\"".to_owned();
+    let (phase, retry) = (BundlePhase::Pending, Some(Class::Transient));
+    Report::Failed(Verdict { phase, message, detail: Some(detail.to_owned()), retry })
+}
+
+#[test]
+fn what_upstreams_words_leave_out_is_in_the_other_conditions() {
+    let status = status(&bundle(), &BundleStatus::default(), &waiting("404: MANIFEST_UNKNOWN"), BASE, at(1));
+    assert_eq!(said(&status, UNPACKED), Some("Back-off pulling image \"h/r:v1\""));
+    let whole = Some("Back-off pulling image \"h/r:v1\": 404: MANIFEST_UNKNOWN");
+    assert_eq!((said(&status, READY), said(&status, RECONCILING)), (whole, whole));
+    assert_eq!(waits_for(&status), whole);
+}
+
+#[test]
+fn only_what_an_attempt_has_shown_is_passed_on() {
+    for report in [Report::Waiting, Report::Unpacking, Report::Unpacked(pinned())] {
+        assert_eq!(waits_for(&status(&bundle(), &BundleStatus::default(), &report, BASE, at(1))), None, "{report:?}");
+    }
+}
+
+#[test]
+fn the_number_of_a_request_writes_no_status() {
+    let first = waiting("busy (request 0c6f2a9e-77d1-4a27)");
+    let once = status(&bundle(), &BundleStatus::default(), &first, BASE, at(1));
+    assert_eq!(status(&bundle(), &once, &waiting("busy (request 1d7a3b0f-88e2-5b38)"), BASE, at(2)), once);
+    assert_ne!(status(&bundle(), &once, &waiting("gone (request 0c6f2a9e-77d1-4a27)"), BASE, at(2)), once);
 }

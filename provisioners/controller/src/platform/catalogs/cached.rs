@@ -1,5 +1,6 @@
 //! A catalog that is loaded once for all who ask, and again when its revision changes.
 
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
@@ -11,6 +12,8 @@ pub(super) struct Cached<T, R, E> {
     state: Mutex<State<T, R, E>>,
     /// Held while loading: who comes meanwhile waits for that instead of loading too. Nobody waits for what is known.
     loading: tokio::sync::Mutex<()>,
+    /// How often it may have come to say something else than before.
+    changes: AtomicU64,
     /// Told when it can be had again.
     news: Arc<Notify>,
 }
@@ -25,7 +28,24 @@ impl<T, R: Clone + PartialEq, E: Clone> Cached<T, R, E> {
     /// Not loaded yet. `news` is told when it could be loaded after all.
     pub fn new(news: Arc<Notify>) -> Self {
         let state = State { known: None, failure: None };
-        Self { state: Mutex::new(state), loading: tokio::sync::Mutex::default(), news }
+        Self { state: Mutex::new(state), loading: tokio::sync::Mutex::default(), changes: AtomicU64::new(0), news }
+    }
+
+    /// Whether it was loaded when it was last tried; `None` if it never was.
+    pub fn is_loaded(&self) -> Option<bool> {
+        let state = self.state();
+        let is_failing = state.failure.is_some();
+        (is_failing || state.known.is_some()).then_some(!is_failing)
+    }
+
+    /// Moves whenever it may say something else than before: a new revision, or an answer after a failure.
+    pub fn changes(&self) -> u64 {
+        self.changes.load(Ordering::Relaxed)
+    }
+
+    /// It may say something else from now on.
+    pub fn changed(&self) {
+        self.changes.fetch_add(1, Ordering::Relaxed);
     }
 
     /// The catalog as it is known (at the revision `wanted`, if one is), or loaded now. All who wait for one attempt share what
@@ -58,8 +78,15 @@ impl<T, R: Clone + PartialEq, E: Clone> Cached<T, R, E> {
             state.known.as_ref().map(|(_, revision)| revision.clone())
         };
         match load(revision.as_ref()).await {
-            Ok(None) => Ok(false),
-            Ok(Some(loaded)) => self.note(Ok(loaded)).map(|_| true),
+            Ok(None) => {
+                self.state().failure = None;
+                Ok(false)
+            }
+            Ok(Some(loaded)) => {
+                self.note(Ok(loaded))?;
+                self.changed();
+                Ok(true)
+            }
             Err(error) => self.note(Err(error)).map(|_| false),
         }
     }
@@ -77,6 +104,7 @@ impl<T, R: Clone + PartialEq, E: Clone> Cached<T, R, E> {
                 let catalog = Arc::new(catalog);
                 state.known = Some((catalog.clone(), revision));
                 if state.failure.take().is_some() {
+                    self.changed();
                     self.news.notify_one();
                 }
                 Ok(catalog)
@@ -130,13 +158,22 @@ mod tests {
     async fn a_refresh_keeps_what_is_known_and_mends_what_failed() {
         let (cached, news) = cached();
         assert_eq!(cached.refresh(async |_| Err("not asked for yet")).await, Ok(false));
+        assert_eq!(cached.is_loaded(), None);
         assert_eq!(cached.get(None, async || Err("gone")).await, Err("gone"));
+        assert_eq!(cached.changes(), 0);
         assert_eq!(cached.refresh(async |known| Ok(Some(("one", 1)).filter(|_| known.is_none()))).await, Ok(true));
         news.notified().await;
+        let mended = cached.changes();
+        assert_ne!(mended, 0);
         assert_eq!(cached.refresh(async |_| Err("gone")).await, Err("gone"));
         assert_eq!(*cached.get(None, async || Err("not asked")).await.unwrap(), "one");
+        assert_eq!(cached.changes(), mended, "it says what it said");
         assert_eq!(cached.refresh(async |known| Ok(known.map(|_| ("two", 2)))).await, Ok(true));
+        assert_ne!(cached.changes(), mended);
+        assert_eq!(cached.refresh(async |_| Err("gone")).await, Err("gone"));
+        assert_eq!(cached.is_loaded(), Some(false), "what is known is not what is there");
         assert_eq!(cached.refresh(async |_| Ok(None)).await, Ok(false));
+        assert_eq!(cached.is_loaded(), Some(true));
     }
 
     #[tokio::test]

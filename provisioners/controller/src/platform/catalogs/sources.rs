@@ -1,8 +1,8 @@
 //! CatalogSources of OLM, whose catalogs come over gRPC.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use kube::ResourceExt;
@@ -10,7 +10,7 @@ use kube::runtime::reflector::{ObjectRef, Store};
 use rukpak_catalog::model::Facts;
 use rukpak_catalog::registry::{Client, Options};
 use rukpak_catalog::{Catalog, Package};
-use tokio::sync::{Mutex, Notify};
+use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
 use super::Error;
@@ -67,17 +67,17 @@ pub(crate) struct Sources {
     /// Cancelled when it is known whether they are served, and which there are.
     known: CancellationToken,
     cached: HashMap<(String, String), Cached<Listed, Revision, Error>>,
-    /// Names that other catalogs have as well.
-    ambiguous: HashSet<String>,
     /// Why the watch over them does not work, if it does not.
-    trouble: std::sync::Mutex<Option<String>>,
+    trouble: Mutex<Option<String>>,
+    /// Told when one of them, or a package of one, can be had again.
+    news: Arc<Notify>,
 }
 
 /// A catalog as a server lists it, and packages with what it says of them beside their bundles: asked for once each.
 #[derive(Debug, Default)]
 struct Listed {
     catalog: Catalog,
-    packages: Mutex<HashMap<String, Arc<Package>>>,
+    packages: Mutex<HashMap<String, Arc<Cached<Package, (), Error>>>>,
 }
 
 /// The server of a CatalogSource. Connections live as long as a question: one that idles would be lost with the catalog's next
@@ -101,36 +101,24 @@ struct Revision {
 }
 
 impl Sources {
-    /// `others` are the names of other catalogs.
-    pub fn new(
-        names: Vec<CatalogSourceName>,
-        others: &[String],
-        store: Store<CatalogSource>,
-        news: &Arc<Notify>,
-    ) -> Self {
+    /// Asks nobody yet. `news` is told when one of them can be had again.
+    pub fn new(names: Vec<CatalogSourceName>, store: Store<CatalogSource>, news: &Arc<Notify>) -> Self {
         let key = |source: &CatalogSourceName| (source.namespace.clone(), source.name.clone());
         let cached = names.iter().map(|source| (key(source), Cached::new(news.clone()))).collect();
-        let mut seen: HashSet<&str> = others.iter().map(String::as_str).collect();
-        let ambiguous = names.iter().filter(|source| !seen.insert(&source.name)).map(|source| source.name.clone());
-        let ambiguous = ambiguous.collect();
         Self {
             names,
             store,
             served: AtomicBool::new(false),
             known: CancellationToken::new(),
             cached,
-            ambiguous,
-            trouble: std::sync::Mutex::default(),
+            trouble: Mutex::default(),
+            news: news.clone(),
         }
     }
 
-    /// What a status calls it: its name, with its namespace where that alone could mean another catalog.
-    pub fn label(&self, source: &CatalogSourceName) -> String {
-        if self.ambiguous.contains(&source.name) {
-            format!("{}/{}", source.namespace, source.name)
-        } else {
-            source.name.clone()
-        }
+    /// Of each whose catalog was asked for, whether it was had.
+    pub fn are_loaded(&self) -> impl Iterator<Item = bool> {
+        self.cached.values().filter_map(Cached::is_loaded)
     }
 
     /// In the order in which they are asked.
@@ -138,11 +126,20 @@ impl Sources {
         &self.names
     }
 
-    /// Whether `object` is one of them.
-    pub fn are_asked(&self, object: &CatalogSource) -> bool {
-        self.names
-            .iter()
-            .any(|source| object.name_any() == source.name && object.namespace().as_deref() == Some(&source.namespace))
+    /// `object` is another than before. Returns whether it is one of them.
+    pub fn changed(&self, object: &CatalogSource) -> bool {
+        let cached = self.cached.get(&(object.namespace().unwrap_or_default(), object.name_any()));
+        cached.map(Cached::changed).is_some()
+    }
+
+    /// Any of them may be another than before.
+    pub fn all_changed(&self) {
+        self.cached.values().for_each(Cached::changed);
+    }
+
+    /// Moves whenever `source`, or what its server says, may be another than before.
+    pub fn changes(&self, source: &CatalogSourceName) -> u64 {
+        self.cached.get(&(source.namespace.clone(), source.name.clone())).map_or(0, Cached::changes)
     }
 
     /// Whether the cluster has OLM.
@@ -150,9 +147,19 @@ impl Sources {
         self.served.load(Ordering::Relaxed)
     }
 
+    /// Whether the cluster has OLM, as far as is known.
+    pub fn may_be_served(&self) -> bool {
+        self.are_served() || self.trouble().is_some()
+    }
+
     /// What was found out of that.
     pub fn set_served(&self, served: bool) {
         self.served.store(served, Ordering::Relaxed);
+    }
+
+    /// Why they cannot be looked at, if they cannot: then nobody knows whether the cluster has OLM.
+    pub fn trouble(&self) -> Option<String> {
+        self.trouble.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// The watch over them does not work, or does again.
@@ -180,25 +187,20 @@ impl Sources {
         let load = async || Ok((server.list().await?, revision.clone()));
         let listed = cached.get(Some(&revision), load).await?;
         let Some(known) = listed.catalog.packages.get(package) else { return Ok(None) };
-        let mut packages = listed.packages.lock().await;
-        if let Some(package) = packages.get(package) {
-            return Ok(Some((package.clone(), server)));
-        }
-        let whole = Arc::new(server.detailed(known.clone()).await?);
-        packages.insert(package.to_owned(), whole.clone());
+        // One that is not answered holds up nobody who asks for another.
+        let details = listed.details(package, &self.news);
+        let whole = details.get(None, async || Ok((server.detailed(known.clone()).await?, ()))).await?;
         Ok(Some((whole, server)))
     }
 
     fn revision(&self, source: &CatalogSourceName) -> Result<Revision, NotReady> {
         let CatalogSourceName { namespace, name } = source.clone();
-        if !self.are_served() {
-            return Err(NotReady::NoOlm(name));
-        }
         let key = ObjectRef::new(&name).within(&namespace);
-        let Some(object) = self.store.get(&key) else {
-            return Err(match self.trouble.lock().unwrap_or_else(PoisonError::into_inner).clone() {
+        let Some(object) = self.store.get(&key).filter(|_| self.are_served()) else {
+            return Err(match self.trouble() {
                 Some(trouble) => NotReady::Unwatched { namespace, name, trouble },
-                None => NotReady::Missing { namespace, name },
+                None if self.are_served() => NotReady::Missing { namespace, name },
+                None => NotReady::NoOlm(name),
             });
         };
         revision(&object).map_err(|state| NotReady::Connection { namespace, name, state })
@@ -208,12 +210,6 @@ impl Sources {
     pub fn known(&self) -> &CancellationToken {
         &self.known
     }
-}
-
-/// Whether a PlatformOperator means `source` by `name`.
-pub(super) fn is_called(source: &CatalogSourceName, name: &str) -> bool {
-    source.name == name
-        || name.split_once('/').is_some_and(|(namespace, name)| source.namespace == namespace && source.name == name)
 }
 
 /// The revision of a CatalogSource that is ready; else what its connection is.
@@ -235,6 +231,13 @@ fn revision(object: &CatalogSource) -> Result<Revision, String> {
         last_connect: connection.last_connect,
         service_created_at: status.registry_service.and_then(|service| service.created_at),
     })
+}
+
+impl Listed {
+    fn details(&self, package: &str, news: &Arc<Notify>) -> Arc<Cached<Package, (), Error>> {
+        let mut packages = self.packages.lock().unwrap_or_else(PoisonError::into_inner);
+        packages.entry(package.to_owned()).or_insert_with(|| Arc::new(Cached::new(news.clone()))).clone()
+    }
 }
 
 impl Server {
@@ -300,12 +303,5 @@ mod tests {
             revision(&source(&json!({"connectionState": connection, "latestImageRegistryPoll": time}))).unwrap()
         };
         assert_eq!(polled("2026-01-01T00:00:00Z"), polled("2026-01-01T00:10:00Z"));
-    }
-
-    #[test]
-    fn a_source_is_called_by_its_name_with_or_without_its_namespace() {
-        let source: CatalogSourceName = "a/b".parse().unwrap();
-        assert!(is_called(&source, "b") && is_called(&source, "a/b"));
-        assert!(!is_called(&source, "a") && !is_called(&source, "c/b"));
     }
 }

@@ -20,8 +20,6 @@ pub(super) const FIELD_MANAGER: &str = "platformoperator";
 
 /// What has the name of the BundleDeployment.
 pub(super) enum Found {
-    /// Nothing.
-    Nothing,
     /// The one that was made for this PlatformOperator.
     Ours(Arc<BundleDeployment>),
     /// One that is on its way out. In words.
@@ -36,11 +34,8 @@ pub(super) fn is_owner(deployment: &BundleDeployment, uid: &str) -> bool {
 }
 
 /// Looks at what the watch has shown.
-pub(super) fn find(pass: &Pass) -> Found {
-    match pass.context.deployments.get(&ObjectRef::new(&pass.name)) {
-        Some(deployment) => classify(pass, deployment),
-        None => Found::Nothing,
-    }
+pub(super) fn find(pass: &Pass) -> Option<Found> {
+    pass.context.deployments.get(&ObjectRef::new(&pass.name)).map(|deployment| classify(pass, deployment))
 }
 
 fn classify(pass: &Pass, deployment: Arc<BundleDeployment>) -> Found {
@@ -74,21 +69,21 @@ pub(super) fn record(pass: &Pass, deployment: &BundleDeployment) {
     pass.context.written.record(&deployment.uid().unwrap_or_default(), version.as_deref());
 }
 
-/// Notes what was chosen, then makes the BundleDeployment.
-pub(super) async fn create(pass: &mut Pass, chosen: ChosenSource) -> Result<Outcome, Error> {
+/// Notes what was chosen, then makes the BundleDeployment. `None` if the PlatformOperator is not what was seen any more.
+pub(super) async fn create(pass: &mut Pass, chosen: ChosenSource) -> Result<Option<Outcome>, Error> {
     // The event of the BundleDeployment's deletion may come before that of its owner.
     let operators: Api<PlatformOperator> = Api::all(pass.context.client.clone());
     match operators.get_opt(&pass.name).await {
-        Ok(Some(live)) if is_same(pass, &live) => {}
-        Ok(_) => return Ok(Outcome::Gone),
-        Err(error) => return Ok(not_created(&cluster::Error::from(error))),
+        Ok(Some(live)) if pass.is_about(&live) => {}
+        Ok(_) => return Ok(None),
+        Err(error) => return Ok(Some(not_created(&cluster::Error::from(error)))),
     }
     let api: Api<BundleDeployment> = Api::all(pass.context.client.clone());
     // What the watch has not shown yet must not be noted as something that it is not.
     match api.get_opt(&pass.name).await {
         Ok(None) => {}
-        Ok(Some(found)) => return Ok(existing(pass, found)),
-        Err(error) => return Ok(not_created(&cluster::Error::from(error))),
+        Ok(Some(found)) => return Ok(Some(existing(pass, found))),
+        Err(error) => return Ok(Some(not_created(&cluster::Error::from(error)))),
     }
     let known = pass.status.source.clone();
     let image = chosen.image.clone();
@@ -98,28 +93,21 @@ pub(super) async fn create(pass: &mut Pass, chosen: ChosenSource) -> Result<Outc
     pass.write(status).await?;
 
     let params = PostParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PostParams::default() };
-    match api.create(&params, &deployment(pass, image)).await.map_err(cluster::Error::from) {
+    Ok(Some(match api.create(&params, &deployment(pass, image)).await.map_err(cluster::Error::from) {
         Ok(made) => {
             record(pass, &made);
-            Ok(Outcome::Deployed { deployment: Arc::new(made), upgrade: upgrade::State::taken() })
+            Outcome::Deployed { deployment: Arc::new(made), upgrade: upgrade::State::taken() }
         }
         Err(error) if error.is_conflict() => {
             pass.status.source = known;
             match api.get_opt(&pass.name).await {
-                Ok(Some(found)) => Ok(existing(pass, found)),
-                Ok(None) => Ok(not_created(&error)),
-                Err(error) => Ok(not_created(&cluster::Error::from(error))),
+                Ok(Some(found)) => existing(pass, found),
+                Ok(None) => not_created(&error),
+                Err(error) => not_created(&cluster::Error::from(error)),
             }
         }
-        Err(error) => Ok(not_created(&error)),
-    }
-}
-
-/// Whether it is what this pass is about: another spec is another choice, and its event wakes us.
-fn is_same(pass: &Pass, live: &PlatformOperator) -> bool {
-    live.uid().as_deref() == Some(&pass.uid)
-        && live.meta().deletion_timestamp.is_none()
-        && live.meta().generation == pass.operator.meta().generation
+        Err(error) => not_created(&error),
+    }))
 }
 
 /// The name is taken: by what we made and the watch has not shown yet, or by somebody else.
@@ -128,7 +116,6 @@ fn existing(pass: &Pass, found: BundleDeployment) -> Outcome {
         Found::Ours(deployment) => Outcome::Deployed { deployment, upgrade: upgrade::State::default() },
         Found::Leaving(message) => Outcome::Waiting(message),
         Found::Foreign(message) => Outcome::Foreign(message),
-        Found::Nothing => Outcome::Gone,
     }
 }
 

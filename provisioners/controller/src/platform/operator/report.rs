@@ -45,7 +45,16 @@ struct Verdict {
     message: String,
     /// What is waited for although it is installed.
     unready: Option<String>,
+    /// What `Installed`, whose words others compare, does not say.
+    hint: Option<String>,
     standing: Standing,
+}
+
+impl Verdict {
+    fn not(reason: &str, message: &str, standing: Standing) -> Self {
+        let (reason, message) = (reason.to_owned(), message.to_owned());
+        Self { installed: false, reason, message, unready: None, hint: None, standing }
+    }
 }
 
 /// Turns the outcome of a pass into its status.
@@ -84,25 +93,18 @@ fn retry(outcome: &Outcome) -> Option<Class> {
 }
 
 fn verdict(name: &str, outcome: &Outcome, was_installed: bool) -> Verdict {
-    let not = |reason: &str, message: &str, standing| Verdict {
-        installed: false,
-        reason: reason.to_owned(),
-        message: message.to_owned(),
-        unready: None,
-        standing,
-    };
     let standing = |class: Class| if class == Class::Invalid { Standing::Stalled } else { Standing::Retrying };
     match outcome {
-        Outcome::Gone => not(INSTALL_PENDING, "", Standing::Working),
-        Outcome::Waiting(message) => not(INSTALL_PENDING, message, Standing::Working),
-        Outcome::Duplicate(message) => not(PACKAGE_NOT_UNIQUE, message, Standing::Stalled),
-        Outcome::Foreign(message) => not(reason::INSTALL_FAILED, message, Standing::Stalled),
-        Outcome::NotSourced { message, class, .. } => {
-            not(SOURCE_FAILED, &format!("{message}: failed to run sourcing logic"), standing(*class))
+        Outcome::Waiting(message) => Verdict::not(INSTALL_PENDING, message, Standing::Working),
+        Outcome::Duplicate(message) => Verdict::not(PACKAGE_NOT_UNIQUE, message, Standing::Stalled),
+        Outcome::Foreign(message) => Verdict::not(reason::INSTALL_FAILED, message, Standing::Stalled),
+        Outcome::NotSourced { message, hint, class, .. } => {
+            let message = format!("{message}: failed to run sourcing logic");
+            Verdict { hint: hint.clone(), ..Verdict::not(SOURCE_FAILED, &message, standing(*class)) }
         }
         // What the provisioner would say of such a bundle, without its being fetched.
-        Outcome::Unsupported(message) => not(reason::UNPACK_FAILED, message, Standing::Stalled),
-        Outcome::NotCreated { message, class } => not(reason::INSTALL_FAILED, message, standing(*class)),
+        Outcome::Unsupported(message) => Verdict::not(reason::UNPACK_FAILED, message, Standing::Stalled),
+        Outcome::NotCreated { message, class } => Verdict::not(reason::INSTALL_FAILED, message, standing(*class)),
         Outcome::Deployed { deployment, .. } => of_deployment(name, deployment, was_installed),
     }
 }
@@ -119,21 +121,15 @@ fn of_deployment(name: &str, deployment: &BundleDeployment, was_installed: bool)
     };
     let find = |type_| conditions.iter().find(|condition| condition.type_ == type_);
     let is_stalled = find(STALLED).is_some_and(|stalled| stalled.status == ConditionStatus::True);
-    let not = |found: Option<&Condition>, reason: &str, message: &str| match found {
-        Some(condition) => Verdict {
-            installed: false,
-            reason: condition.reason.clone(),
-            message: condition.message.clone(),
-            unready: None,
-            standing: standing(condition, is_stalled),
-        },
-        None => Verdict {
-            installed: false,
-            reason: reason.to_owned(),
-            message: message.to_owned(),
-            unready: None,
-            standing: Standing::Working,
-        },
+    let not = |found: Option<&Condition>, reason: &str, message: &str| {
+        let verdict = match found {
+            Some(found) => Verdict::not(&found.reason, &found.message, standing(found, is_stalled)),
+            None => Verdict::not(reason, message, Standing::Working),
+        };
+        // What is waited for, such as an image that cannot be pulled. RukPak v0.16 reports no `Ready`.
+        let hint = find(READY).map(|ready| ready.message.clone());
+        let hint = hint.filter(|hint| !hint.is_empty() && *hint != verdict.message);
+        Verdict { hint, ..verdict }
     };
     for (type_, reason, message) in [
         (HAS_VALID_BUNDLE, reason::UNPACK_PENDING, "Waiting for the bundle to be unpacked"),
@@ -161,6 +157,7 @@ fn of_deployment(name: &str, deployment: &BundleDeployment, was_installed: bool)
         reason: INSTALL_SUCCESSFUL.to_owned(),
         message: format!("Successfully applied the {name} BundleDeployment resource"),
         unready,
+        hint: None,
         standing,
     }
 }
@@ -227,7 +224,14 @@ impl Writer<'_> {
                 (Standing::Ready, reason::SUCCEEDED, format!("{}. {message}", verdict.message))
             }
             _ if verdict.installed => (Standing::Ready, reason::SUCCEEDED, verdict.message.clone()),
-            _ => (verdict.standing, verdict.reason.as_str(), verdict.message.clone()),
+            _ => {
+                let message = match &verdict.hint {
+                    Some(whole) if whole.starts_with(&verdict.message) => whole.clone(),
+                    Some(hint) => format!("{}; {hint}", verdict.message),
+                    None => verdict.message.clone(),
+                };
+                (verdict.standing, verdict.reason.as_str(), message)
+            }
         };
         let ready = match standing {
             Standing::Ready => True,

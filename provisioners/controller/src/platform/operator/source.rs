@@ -5,11 +5,11 @@ use kube::{Resource, ResourceExt};
 use rukpak_catalog::check::{self, Refusal};
 use rukpak_catalog::choose::{self, Choice, Request};
 use rukpak_catalog::{Bundle, Range, version};
-use rukpak_crds::{ChosenSource, PlatformOperator, names};
+use rukpak_crds::{ChosenSource, PlatformOperator, PlatformOperatorStatus, names};
 use rukpak_plan::retry::Class;
 
-use super::{Pass, deployment};
-use crate::platform::catalogs::{self, Found};
+use super::{Pass, deployment, lookup};
+use crate::platform::catalogs::{self, Found, Wanted};
 
 /// Why no bundle could be chosen.
 #[derive(Debug, thiserror::Error)]
@@ -37,6 +37,11 @@ impl Error {
         }
     }
 
+    /// What else there is to say of it.
+    pub fn hint(&self) -> Option<String> {
+        if let Self::Catalog(error) = self { error.hint() } else { None }
+    }
+
     /// Whether nobody tells us when it is mended: a spec and the revision of a catalog are watched.
     pub fn is_unwatched(&self) -> bool {
         matches!(self, Self::Catalog(error) if error.is_unwatched())
@@ -50,14 +55,19 @@ pub(super) fn request(operator: &PlatformOperator) -> Result<Request, version::E
     Ok(Request { channel: package.channel.clone(), range })
 }
 
-/// Chooses from the catalogs.
-pub(super) async fn choose(pass: &Pass) -> Result<ChosenSource, Error> {
-    let package = &pass.operator.spec.package;
+/// The catalogs to ask about what is installed: the one that it came from, unless the spec has moved to another one since.
+pub(super) fn wanted<'a>(operator: &'a PlatformOperator, status: &'a PlatformOperatorStatus) -> Wanted<'a> {
+    let origin = status.source.as_ref().map_or(Wanted::Any, |source| Wanted::Origin(&source.catalog));
+    operator.spec.package.catalog.as_deref().map_or(origin, Wanted::Named)
+}
+
+/// Chooses from the catalogs. `None` if something else happened to the PlatformOperator meanwhile.
+pub(super) async fn choose(pass: &Pass) -> Result<Option<ChosenSource>, Error> {
     let request = request(&pass.operator)?;
-    let found = pass.context.catalogs.find(&package.name, package.catalog.as_deref()).await?;
-    let choice = choose::choose(&found.package, &request)?;
+    let Some(found) = lookup::package(pass, None).await.transpose()? else { return Ok(None) };
+    let choice = choose::choose(found.package(), &request)?;
     supported(&pass.operator, &found, &choice).await?;
-    Ok(chosen(&found.catalog, &package.name, &choice))
+    Ok(Some(chosen(&found.catalog, &pass.operator.spec.package.name, &choice)))
 }
 
 /// Whether the catalog states nothing against the bundle.

@@ -4,16 +4,16 @@ use std::sync::Arc;
 
 use kube::api::{Patch, PatchParams};
 use kube::{Api, Resource, ResourceExt};
-use rukpak_catalog::Version;
 use rukpak_catalog::choose::{self, Request};
 use rukpak_catalog::graph::{self, Installed};
+use rukpak_catalog::{Package, Version};
 use rukpak_crds::condition::{Conditions, HAS_VALID_BUNDLE, INSTALLED, READY};
-use rukpak_crds::{BundleDeployment, ChosenSource, ConditionStatus, UpgradePolicy};
+use rukpak_crds::{BundleDeployment, ChosenSource, ConditionStatus, UpgradePolicy, names};
 use rukpak_plan::retry::Class;
 use serde_json::json;
 
 use super::deployment::{self, FIELD_MANAGER, image};
-use super::{Error, Outcome, Pass, source};
+use super::{Error, Outcome, Pass, lookup, source};
 use crate::cluster;
 use crate::error::Chain;
 use crate::platform::catalogs::Found;
@@ -74,17 +74,23 @@ const UPGRADE_FAILED: &str = "UpgradeFailed";
 /// The spec cannot be understood.
 const INVALID: &str = "InvalidVersionRange";
 
-/// Looks for the next version, and takes the step if it is to be taken.
-pub(super) async fn follow(pass: &mut Pass, deployment: Arc<BundleDeployment>) -> Result<Outcome, Error> {
-    match look(pass, &deployment).await {
-        Looked::Known(upgrade) => Ok(Outcome::Deployed { deployment, upgrade }),
-        Looked::Next { next, deprecations } => take(pass, deployment, next, deprecations).await,
-    }
+/// Looks for the next version, and takes the step if it is to be taken. `None` if something changed meanwhile that wakes us again.
+pub(super) async fn follow(pass: &mut Pass, deployment: Arc<BundleDeployment>) -> Result<Option<Outcome>, Error> {
+    Ok(match look(pass, &deployment).await {
+        Looked::Known(upgrade) => Some(Outcome::Deployed { deployment, upgrade }),
+        Looked::Next { next, deprecations } => Some(take(pass, deployment, next, deprecations).await?),
+        Looked::Superseded => None,
+    })
 }
 
 enum Looked {
     Known(State),
-    Next { next: ChosenSource, deprecations: Vec<String> },
+    Next {
+        next: ChosenSource,
+        deprecations: Vec<String>,
+    },
+    /// What this is about is another by now.
+    Superseded,
 }
 
 /// An upgrade that was noted has been made once the BundleDeployment says so. Until then the note stays: the request of a
@@ -110,13 +116,11 @@ pub(super) fn decided(pass: &Pass, deployment: &BundleDeployment) -> Option<Stat
 }
 
 async fn look(pass: &mut Pass, deployment: &BundleDeployment) -> Looked {
-    let wanted = &pass.operator.spec.package;
     let known = pass.status.source.clone();
-    // The spec may have moved to another catalog since; else the one that the bundle came from.
-    let catalog = wanted.catalog.as_deref().or(known.as_ref().map(|source| source.catalog.as_str()));
-    let found = match pass.context.catalogs.find(&wanted.name, catalog).await {
-        Ok(found) => found,
-        Err(error) => {
+    let found = match lookup::package(pass, Some(deployment)).await {
+        None => return Looked::Superseded,
+        Some(Ok(found)) => found,
+        Some(Err(error)) => {
             let step = Step::Unknown { reason: CATALOG_FAILED, message: Chain(&error).to_string() };
             let retry = error.is_unwatched().then(|| error.class());
             return Looked::Known(State { step, deprecations: None, retry });
@@ -132,14 +136,14 @@ async fn look(pass: &mut Pass, deployment: &BundleDeployment) -> Looked {
 
 /// An installation that OpenShift's manager made notes nothing of where it came from.
 fn recognised(found: &Found, deployment: &BundleDeployment) -> Option<ChosenSource> {
-    let package = &*found.package;
+    let package = found.package();
     let bundle = package.bundle_of_image(image(deployment)?)?;
     let choice = choose::described(package, &bundle.name, None)?;
     Some(source::chosen(&found.catalog, &package.name, &choice))
 }
 
 async fn next(pass: &Pass, deployment: &BundleDeployment, found: &Found, source: &ChosenSource) -> Looked {
-    let package = &*found.package;
+    let package = found.package();
     let known = |step, deprecations| Looked::Known(State { step, deprecations: Some(deprecations), retry: None });
     let described = choose::described(package, &source.bundle, source.channel.as_deref());
     let deprecations = described.map(|choice| choice.deprecations).unwrap_or_default();
@@ -159,7 +163,7 @@ async fn next(pass: &Pass, deployment: &BundleDeployment, found: &Found, source:
         return known(Step::Unknown { reason: NO_SUCH_CHANNEL, message }, deprecations);
     }
     let Some(choice) = graph::successor(package, installed, &request) else {
-        return known(unreachable(&request, source, version.as_ref()), deprecations);
+        return known(unreachable(package, &request, source, version.as_ref()), deprecations);
     };
     let next = source::chosen(&found.catalog, &package.name, &choice);
     let offered = format!("Version {} ({}) can replace version {}", next.version, next.bundle, source.version);
@@ -182,14 +186,23 @@ async fn next(pass: &Pass, deployment: &BundleDeployment, found: &Found, source:
 }
 
 /// No step leads on: this is the newest, unless another one is asked for.
-fn unreachable(request: &Request, source: &ChosenSource, version: Option<&Version>) -> Step {
+fn unreachable(package: &Package, request: &Request, source: &ChosenSource, version: Option<&Version>) -> Step {
     let Some(range) = request.range.as_ref() else { return Step::Newest };
     if version.is_some_and(|version| range.contains(version)) {
         return Step::Newest;
     }
+    let versions = package.bundles.values().filter_map(|bundle| bundle.version.as_ref());
+    let mut wanted = versions.filter(|wanted| range.contains(wanted)).peekable();
+    let is_below = wanted.peek().is_some() && wanted.all(|wanted| version.is_some_and(|version| wanted < version));
+    let why = if is_below {
+        "which is higher than all of that range, and nothing goes back by itself: make the range hold it, or set the image of \
+         the BundleDeployment to that of a lower version"
+    } else {
+        "and no single step of the channel leads from it into that range; widen the range so that it holds the versions in \
+         between"
+    };
     let message = format!(
-        "Version {} is installed, which is not in spec.package.version {:?}, and no single step of the channel leads from it \
-         into that range; widen the range so that it holds the versions in between",
+        "Version {} is installed, which is not in spec.package.version {:?}, {why}",
         source.version,
         range.as_str()
     );
@@ -248,10 +261,13 @@ async fn take(
 }
 
 async fn point(pass: &Pass, old: &BundleDeployment, next: &ChosenSource) -> Result<BundleDeployment, cluster::Error> {
-    let patch = json!({
+    let mut patch = json!({
         "metadata": {"resourceVersion": old.resource_version(), "uid": old.uid()},
         "spec": {"template": {"spec": {"source": {"image": {"ref": next.image}}}}},
     });
+    if source::ignores_dependencies(&pass.operator) {
+        patch["metadata"]["annotations"] = json!({names::IGNORE_DEPENDENCIES: "true"});
+    }
     let params = PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() };
     let api: Api<BundleDeployment> = Api::all(pass.context.client.clone());
     Ok(api.patch(&pass.name, &params, &Patch::Merge(patch)).await?)

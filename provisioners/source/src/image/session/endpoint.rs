@@ -89,7 +89,20 @@ impl<'a> Endpoint<'a> {
 
     async fn send(&self, url: &Url, accept: &str, what: &str) -> Result<Response, Error> {
         let (trust, authorization) = (self.trust(), self.authorization.as_ref());
-        self.transport.get(Request { what, url: url.clone(), accept, authorization, trust }).await
+        let answer = self.transport.get(Request { what, url: url.clone(), accept, authorization, trust }).await;
+        answer.map_err(|error| self.with_hint(error, url))
+    }
+
+    /// Says what to do about a registry that speaks no TLS. Whoever it redirects to is not for us to choose.
+    fn with_hint(&self, mut error: Error, url: &Url) -> Error {
+        if let Error::Request { host, hint, source, .. } = &mut error
+            && *host == client::host(url)
+            && client::is_without_tls(source)
+        {
+            let registry = self.place.reference.resolve_registry();
+            *hint = format!(" (it does not speak TLS: --plain-http-registry={registry}, if it is meant not to)");
+        }
+        error
     }
 
     fn trust(&self) -> Trust {

@@ -106,6 +106,33 @@ async fn nobody_there_and_hanging_up_are_told() {
 }
 
 #[tokio::test]
+async fn a_registry_without_tls_is_told_with_the_flag_that_speaks_to_it() {
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+    let plain = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let host = plain.local_addr().unwrap().to_string();
+    let task = tokio::spawn(async move {
+        while let Ok((mut stream, _)) = plain.accept().await {
+            // What a registry says to a handshake.
+            let _ = stream.read_u8().await;
+            let _ = stream.write_all(b"HTTP/1.0 400 Bad Request\r\n\r\n").await;
+        }
+    });
+    let error = refusal(options(&[]), &host).await;
+    assert_eq!(error.class(), Class::Unavailable);
+    let words =
+        format!("no answer from {host} (it does not speak TLS: --plain-http-registry={host}, if it is meant not to)");
+    assert!(error.to_string().ends_with(&words), "{error}");
+    // Where it is not the registry that was named, another flag would not help.
+    let (tls, authority) = certificate("127.0.0.1");
+    let to = format!("https://{host}/");
+    let server = Server::start_with(Some(tls), move |_| Answer::redirect(to.clone())).await;
+    let trusting = PullerOptions { extra_ca_pem: authority, ..options(&[]) };
+    let error = refusal(trusting, &server.host()).await;
+    assert!(error.to_string().ends_with(&format!("no answer from {host}")), "{error}");
+    task.abort();
+}
+
+#[tokio::test]
 async fn answers_without_end_are_cut() {
     let huge = vec![b' '; 4 * 1024 * 1024 + 1];
     let server = Server::start(move |_| Answer::new(200, huge.clone())).await;

@@ -14,7 +14,7 @@ use crate::show::Show;
 /// Where the package is installed; the name follows from the package's.
 pub const NAMESPACE: &str = "pump-operator-system";
 /// Name of the PlatformOperator, and of the BundleDeployment that it makes.
-const NAME: &str = "pumps";
+pub const NAME: &str = "pumps";
 /// The package.
 const PACKAGE: &str = "pump-operator";
 /// What the manager calls the catalog.

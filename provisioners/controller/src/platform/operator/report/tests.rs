@@ -71,6 +71,17 @@ fn a_bundle_deployment_speaks_for_its_platform_operator() {
 }
 
 #[test]
+fn what_a_bundle_deployment_waits_for_is_passed_on() {
+    let hint = |ready: &'static str| {
+        let conditions = [(READY, ConditionStatus::Unknown, "Progressing", ready)];
+        of_deployment("a", &deployment(&conditions), false).hint
+    };
+    assert_eq!(hint("no such image").as_deref(), Some("no such image"));
+    assert_eq!(hint(""), None);
+    assert_eq!(hint("Waiting for the bundle to be unpacked"), None, "it is said already");
+}
+
+#[test]
 fn conditions_of_an_earlier_spec_say_nothing() {
     let installed = [
         (HAS_VALID_BUNDLE, ConditionStatus::True, "UnpackSuccessful", ""),
@@ -96,13 +107,18 @@ fn what_prevents_a_bundle_deployment_has_reasons_of_its_own() {
         (Outcome::Waiting(message()), "InstallPending", "m", Standing::Working),
         (Outcome::Unsupported(message()), "UnpackFailed", "m", Standing::Stalled),
         (
-            Outcome::NotSourced { message: message(), class: Class::Transient, is_unwatched: true },
+            Outcome::NotSourced { message: message(), hint: None, class: Class::Transient, is_unwatched: true },
             "SourceFailed",
             "m: failed to run sourcing logic",
             Standing::Retrying,
         ),
         (
-            Outcome::NotSourced { message: message(), class: Class::Invalid, is_unwatched: false },
+            Outcome::NotSourced {
+                message: message(),
+                hint: Some("h".to_owned()),
+                class: Class::Invalid,
+                is_unwatched: false,
+            },
             "SourceFailed",
             "m: failed to run sourcing logic",
             Standing::Stalled,
@@ -118,7 +134,8 @@ fn what_prevents_a_bundle_deployment_has_reasons_of_its_own() {
 
 #[test]
 fn only_what_a_watch_does_not_show_is_tried_again() {
-    let not_sourced = |class, is_unwatched| retry(&Outcome::NotSourced { message: String::new(), class, is_unwatched });
+    let not_sourced =
+        |class, is_unwatched| retry(&Outcome::NotSourced { message: String::new(), hint: None, class, is_unwatched });
     assert_eq!(not_sourced(Class::Invalid, false), None);
     assert_eq!(not_sourced(Class::Transient, true), Some(Class::Transient));
     let deployed = |step, class| {

@@ -1,0 +1,120 @@
+//! BundleDeployments that are there already, and not for uploads: whoever made them did not ask for ours.
+
+use kube::ResourceExt as _;
+use rukpak_crds::{BundleDeployment, BundleSource};
+use serde_json::{Map, Value, json};
+
+/// The source of what `run` makes.
+const UPLOAD: &str = "upload";
+const TYPE: &str = "type";
+
+/// Why a name cannot be used. Nothing was changed.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// Its content comes from elsewhere.
+    #[error("bundledeployment {name:?} is there already, with {what}, not {UPLOAD}: nothing was changed; {way_out}")]
+    Source {
+        /// The BundleDeployment.
+        name: String,
+        /// What it has.
+        what: String,
+        /// What to do.
+        way_out: String,
+    },
+    /// Somebody else provides it.
+    #[error(
+        "bundledeployment {name:?} is there already, with provisioner class {class:?}, not {asked:?}: nothing was changed; \
+         choose another name, or --bundle-deployment-provisioner-class={class}"
+    )]
+    Class {
+        /// The BundleDeployment.
+        name: String,
+        /// Its class.
+        class: String,
+        /// The one that was asked for.
+        asked: String,
+    },
+}
+
+/// Whether uploads are what a BundleDeployment is for, and its class is `asked`.
+pub(super) fn check(existing: &BundleDeployment, asked: &str) -> Result<(), Error> {
+    let (name, source) = (existing.name_any(), &existing.spec.template.spec.source);
+    let others = other_members(source);
+    if source.type_ != UPLOAD || !others.is_empty() {
+        let what = if source.type_ == UPLOAD {
+            format!("source {} beside {UPLOAD}", others.join(", "))
+        } else {
+            format!("source {}", source.type_)
+        };
+        let way_out = way_out(existing, &others);
+        return Err(Error::Source { name, what, way_out });
+    }
+    let class = &existing.spec.provisioner_class_name;
+    if class != asked {
+        return Err(Error::Class { name, class: class.clone(), asked: asked.to_owned() });
+    }
+    Ok(())
+}
+
+/// The members that are not for uploads, as they are written.
+fn other_members(source: &BundleSource) -> Vec<String> {
+    let Ok(Value::Object(members)) = serde_json::to_value(source) else { return Vec::new() };
+    members.into_iter().map(|(member, _)| member).filter(|member| ![TYPE, UPLOAD].contains(&member.as_str())).collect()
+}
+
+fn way_out(existing: &BundleDeployment, others: &[String]) -> String {
+    let owner = existing.owner_references().iter().find(|owner| owner.controller == Some(true));
+    if let Some(owner) = owner {
+        return format!("it belongs to {} {:?}: choose another name", owner.kind.to_lowercase(), owner.name);
+    }
+    let mut source: Map<String, Value> = others.iter().map(|member| (member.clone(), Value::Null)).collect();
+    source.insert(TYPE.to_owned(), json!(UPLOAD));
+    source.insert(UPLOAD.to_owned(), json!({}));
+    let patch = json!({"spec": {"template": {"spec": {"source": source}}}});
+    let name = existing.name_any();
+    format!(
+        "choose another name, or make it one for uploads: kubectl patch bundledeployment {name} --type=merge -p '{patch}'"
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn existing(source: &Value) -> BundleDeployment {
+        serde_json::from_value(json!({
+            "apiVersion": "core.rukpak.io/v1alpha1", "kind": "BundleDeployment", "metadata": {"name": "pump"},
+            "spec": {"provisionerClassName": "a", "template": {"spec": {"provisionerClassName": "a", "source": source}}},
+        }))
+        .unwrap()
+    }
+
+    #[test]
+    fn only_uploads_of_the_class_are_replaced() {
+        let image = json!({"ref": "h/r:v1"});
+        let mine = existing(&json!({"type": "upload", "upload": {}}));
+        assert!(check(&mine, "a").is_ok());
+        let other = check(&mine, "b").unwrap_err().to_string();
+        assert!(other.contains("class \"a\", not \"b\"") && other.contains("--bundle-deployment-provisioner-class=a"));
+        let error = check(&existing(&json!({"type": "image", "image": image})), "a").unwrap_err().to_string();
+        assert!(error.contains("\"pump\" is there already, with source image, not upload"), "{error}");
+        let patch = r#"'{"spec":{"template":{"spec":{"source":{"image":null,"type":"upload","upload":{}}}}}}'"#;
+        assert!(error.ends_with(patch), "{error}");
+        // What an earlier version made of it.
+        let both =
+            check(&existing(&json!({"type": "upload", "upload": {}, "image": image})), "a").unwrap_err().to_string();
+        assert!(both.contains("with source image beside upload") && both.ends_with(patch), "{both}");
+        let maps = existing(&json!({"type": "configMaps", "configMaps": []}));
+        assert!(check(&maps, "a").unwrap_err().to_string().contains(r#"{"configMaps":null,"#));
+    }
+
+    #[test]
+    fn what_belongs_to_somebody_is_left_to_them() {
+        let mut owned = existing(&json!({"type": "image", "image": {"ref": "h/r:v1"}}));
+        let owner =
+            json!({"apiVersion": "v1", "kind": "PlatformOperator", "name": "pumps", "uid": "1", "controller": true});
+        owned.metadata.owner_references = Some(vec![serde_json::from_value(owner).unwrap()]);
+        let error = check(&owned, "a").unwrap_err().to_string();
+        assert!(error.ends_with("it belongs to platformoperator \"pumps\": choose another name"), "{error}");
+    }
+}

@@ -1,0 +1,71 @@
+use kube::runtime::reflector;
+use rukpak_catalog::origin::LoaderOptions;
+use rukpak_source::image::{Puller, PullerOptions};
+
+use super::*;
+
+/// `a` and `redhat-operators` are empty folders, `openshift-marketplace/redhat-operators` and `x/y` are CatalogSources.
+fn catalogs(folder: &tempfile::TempDir) -> Catalogs {
+    let _ = rustls::crypto::ring::default_provider().install_default(); // by another test, perhaps
+    let puller = Puller::new(PullerOptions::new(folder.path().to_owned(), origin::limits())).unwrap();
+    let loader = Loader::new(LoaderOptions::new(Arc::new(puller), folder.path().to_owned())).unwrap();
+    let configured = ["a", "redhat-operators"].map(|name| format!("{name}=dir:{}", folder.path().display()));
+    let configured = configured.map(|flag| flag.parse().unwrap()).into();
+    let sources = ["openshift-marketplace/redhat-operators", "x/y"].map(|flag| flag.parse().unwrap()).into();
+    Catalogs::new(configured, sources, (loader, Credentials::anonymous()), reflector::store().0)
+}
+
+fn asked(catalogs: &Catalogs, wanted: Wanted<'_>) -> Vec<String> {
+    let configured = catalogs.asked_configured(wanted).map(|configured| configured.catalog.name.clone());
+    configured.chain(catalogs.asked_sources(wanted).map(ToString::to_string)).collect()
+}
+
+#[test]
+fn a_name_in_a_status_means_what_it_meant_when_it_was_written() {
+    let folder = tempfile::tempdir().unwrap();
+    let catalogs = catalogs(&folder);
+    let full = "openshift-marketplace/redhat-operators";
+    assert_eq!(asked(&catalogs, Wanted::Any), ["a", "redhat-operators", full, "x/y"]);
+    assert_eq!(asked(&catalogs, Wanted::Named("redhat-operators")), ["redhat-operators", full]);
+    assert_eq!(asked(&catalogs, Wanted::Named(full)), [full]);
+    assert_eq!(asked(&catalogs, Wanted::Origin("redhat-operators")), ["redhat-operators"]);
+    assert_eq!(asked(&catalogs, Wanted::Origin(full)), [full]);
+    assert_eq!(asked(&catalogs, Wanted::Origin("y")), Vec::<String>::new());
+}
+
+#[test]
+fn what_others_do_is_no_news() {
+    let folder = tempfile::tempdir().unwrap();
+    let catalogs = catalogs(&folder);
+    let epochs = || [Wanted::Any, Wanted::Named("a"), Wanted::Named("y")].map(|wanted| catalogs.epoch(wanted));
+    let before = epochs();
+    catalogs.configured[0].cached.changed();
+    let after = epochs();
+    assert_eq!(before.map(|epoch| epoch + 1)[..2], after[..2]);
+    assert_eq!(before[2], after[2]);
+    catalogs.sources.all_changed();
+    assert_eq!([after[0] + 2, after[1], after[2] + 1], epochs());
+}
+
+/// The folders have no catalog, so they are left out of the question.
+#[tokio::test]
+async fn a_catalog_that_cannot_be_asked_is_told_by_what_keeps_it_from_that() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut catalogs = catalogs(&folder);
+    catalogs.configured.clear();
+    let error = async |wanted| match catalogs.find("pump", wanted).await {
+        Ok(found) => panic!("found in {}", found.catalog),
+        Err(error) => error.to_string(),
+    };
+    assert!(error(Wanted::Any).await.starts_with("there is no catalog: name one with --catalog, or install OLM"));
+    assert!(error(Wanted::Named("y")).await.contains("\"y\" not found: the cluster does not serve CatalogSources"));
+    assert!(error(Wanted::Named("z")).await.starts_with("spec.package.catalog: there is no catalog \"z\""));
+    assert!(error(Wanted::Origin("z")).await.starts_with("the catalog \"z\" that it was installed from"));
+    catalogs.sources.set_trouble(Some("forbidden".to_owned()));
+    for wanted in [Wanted::Any, Wanted::Named("redhat-operators")] {
+        assert!(error(wanted).await.ends_with("redhat-operators cannot be looked at: forbidden"));
+    }
+    catalogs.sources.set_trouble(None);
+    catalogs.sources.set_served(true);
+    assert!(error(Wanted::Any).await.contains("not found in namespace \"openshift-marketplace\""));
+}
