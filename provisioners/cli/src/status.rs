@@ -37,9 +37,12 @@ struct Line<'a> {
     installed: ConditionStatus,
     reason: &'a str,
     message: &'a str,
-    /// What `Ready` says besides of something installed: that it does not run yet, or was edited.
+    /// What `Ready` says besides: that what is installed does not run yet, or was edited; where it was looked in vain.
     #[serde(skip_serializing_if = "Option::is_none")]
     attention: Option<Note<'a>>,
+    /// Whether `Ready` does not say True: nothing that is printed.
+    #[serde(skip)]
+    is_unready: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
     upgrade_available: Option<Note<'a>>,
     /// Why it is not known, or not reached, if there is a newer version.
@@ -102,7 +105,7 @@ fn line(operator: &PlatformOperator) -> Line<'_> {
     let find = |type_| status.and_then(|status| status.conditions.find(type_));
     let note = |type_| find(type_).filter(|found| found.status == ConditionStatus::True).map(Note::of);
     let installed = find(condition::INSTALLED);
-    let ready = find(condition::READY).filter(|_| operator.failing_reason().is_none());
+    let ready = find(condition::READY);
     let has_news = |ready: &&Condition| Some(&ready.message) != installed.map(|installed| &installed.message);
     let upgrade = find(UPGRADE_AVAILABLE).filter(|found| found.status != ConditionStatus::True);
     Line {
@@ -113,6 +116,7 @@ fn line(operator: &PlatformOperator) -> Line<'_> {
         reason: installed.map_or(INSTALL_PENDING, |found| &found.reason),
         message: installed.map_or("", |found| &found.message),
         attention: ready.filter(has_news).map(Note::of),
+        is_unready: ready.is_some_and(|ready| ready.status != ConditionStatus::True),
         upgrade_available: note(UPGRADE_AVAILABLE),
         upgrade_unknown: upgrade.map(Note::of),
         deprecated: note(DEPRECATED),
@@ -133,16 +137,20 @@ fn text(out: &mut dyn Write, lines: &[Line<'_>], message: &str) -> io::Result<()
     }
     for line in lines {
         let notes = [
-            (condition::READY, &line.attention),
-            (UPGRADE_AVAILABLE, &line.upgrade_available),
-            (UPGRADE_AVAILABLE, &line.upgrade_unknown),
-            (DEPRECATED, &line.deprecated),
+            (if line.is_unready { "not ready" } else { "ready" }, &line.attention),
+            ("upgrade available", &line.upgrade_available),
+            ("upgrades unknown", &line.upgrade_unknown),
+            ("deprecated", &line.deprecated),
         ];
-        for (type_, note) in notes.into_iter().filter_map(|(type_, note)| Some((type_, note.as_ref()?))) {
-            writeln!(out, "{}: {type_}: {}", line.name, one_line(note.message))?;
+        for (what, note) in notes.into_iter().filter_map(|(what, note)| Some((what, note.as_ref()?))) {
+            writeln!(out, "{}: {what}: {}", line.name, one_line(note.message))?;
         }
     }
-    writeln!(out, "{}", one_line(message))
+    match lines.iter().filter(|line| line.installed != ConditionStatus::True).count() {
+        // Each has a line already.
+        failing @ 2.. => writeln!(out, "{failing} of {} platform operators are failing", lines.len()),
+        _ => writeln!(out, "{}", one_line(message)),
+    }
 }
 
 fn row(line: &Line<'_>) -> Vec<String> {

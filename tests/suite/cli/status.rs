@@ -61,7 +61,7 @@ async fn the_operators_of_a_cluster_are_told_in_the_words_of_its_cluster_operato
     operator(&hands, "pump", &good).await;
     let heading = "NAME   PACKAGE   VERSION   INSTALLED   REASON              MESSAGE";
     let line = format!("pump   pump      1.0.0     True        InstallSuccessful   {installed}");
-    let upgrade = "pump: UpgradeAvailable: Version 1.1.0 (pump.v1.1.0) can replace version 1.0.0";
+    let upgrade = "pump: upgrade available: Version 1.1.0 (pump.v1.1.0) can replace version 1.0.0";
     let wanted = format!("{heading}\n{line}\n{upgrade}\nAll platform operators are in a successful state\n");
     assert_said(&hands.run_alone(&["status"]).await, 0, &wanted);
 

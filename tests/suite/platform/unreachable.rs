@@ -63,6 +63,19 @@ async fn a_range_that_no_step_leads_into_is_told() {
     asked("version", ">=2.0.0", expected, &["Version 1.0.0 is installed", "\">=2.0.0\""]).await;
 }
 
+/// Nothing lies between; it never goes back.
+#[tokio::test]
+async fn a_range_below_what_is_installed_is_told() {
+    let case = Case::new("above").await;
+    case.install(&["1.0.0", "1.1.0"], Some("Automatic")).await;
+    case.merge(&case.target(), &json!({"spec": {"package": {"version": "1.0.x"}}})).await;
+    let told = Expected::is_false("UpgradeAvailable", "VersionNotInRange").saying("Version 1.1.0 is installed");
+    let told = case.until(told).await;
+    let text = message(&told, "UpgradeAvailable");
+    assert!(text.contains("higher than all of that range") && !text.contains("in between"), "{text}");
+    assert!(installed().met_by(&told));
+}
+
 /// Nothing is installed, so nothing is said of what was.
 fn nothing_is_left(object: &DynamicObject) {
     let status = &object.data["status"];

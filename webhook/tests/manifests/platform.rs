@@ -50,6 +50,26 @@ fn the_manager_is_reached_probed_and_given_a_catalog() {
     assert_eq!(service["spec"]["ports"][0]["targetPort"], "metrics");
 }
 
+#[test]
+fn the_example_of_catalogs_mounts_what_its_flags_name() {
+    let objects = build(&folder().join("overlays/catalogs"));
+    let deployment = get(&objects, "Deployment", MANAGER);
+    let container = manager(deployment);
+    let list = |value: &Value| value.as_array().unwrap().clone();
+    let (mounts, volumes) =
+        (list(&container["volumeMounts"]), list(&deployment["spec"]["template"]["spec"]["volumes"]));
+    let arguments: Vec<&str> = container["args"].as_array().unwrap().iter().map(|arg| arg.as_str().unwrap()).collect();
+    for (begin, kind) in [("--catalog=internal=dir:", "configMap"), ("--registry-auth-file=", "secret")] {
+        let path = arguments.iter().find_map(|argument| argument.strip_prefix(begin)).unwrap();
+        let mount = mounts.iter().find(|mount| path.starts_with(mount["mountPath"].as_str().unwrap())).unwrap();
+        let volume = volumes.iter().find(|volume| volume["name"] == mount["name"]).unwrap();
+        assert!(volume[kind].is_object() && mount["readOnly"] == true, "{path}: {volume}");
+        if let Some(item) = volume[kind].pointer("/items/0/path") {
+            assert!(path.ends_with(&format!("/{}", item.as_str().unwrap())), "{path}");
+        }
+    }
+}
+
 /// What may be written at all, and where: everything else is read.
 #[test]
 fn the_manager_writes_little() {

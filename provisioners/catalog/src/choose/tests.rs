@@ -1,3 +1,5 @@
+use std::time::{Duration, Instant};
+
 use proptest::prelude::*;
 
 use super::fixture::{bundle, name, of, package};
@@ -202,7 +204,7 @@ fn long_lists_are_cut_to_the_highest() {
 }
 
 #[test]
-fn ten_times_the_bundles_take_ten_times_the_time() {
+fn time_grows_with_the_bundles_and_not_with_their_square() {
     let package = |count: u32| {
         let mut package = Package { name: "p".to_owned(), ..Package::default() };
         let mut channel = Channel { name: "c".to_owned(), ..Channel::default() };
@@ -215,17 +217,16 @@ fn ten_times_the_bundles_take_ten_times_the_time() {
         package
     };
     let time = |package: &Package| {
-        let began = std::time::Instant::now();
+        let began = Instant::now();
         assert!(
             choose(package, &request("c", ">=1.0.0")).is_ok() && choose(package, &request("c", ">=2.0.0")).is_err()
         );
         began.elapsed()
     };
-    let (small, large) = (package(2_000), package(20_000));
-    let shortest = (0..5).map(|_| time(&small)).min().unwrap_or_default();
-    // A hundred times the time would be that of each bundle being looked for among all entries. Whatever else runs here may
-    // disturb a run, but not each of them.
-    assert!((0..5).any(|_| time(&large) < 40 * shortest), "{shortest:?} for a tenth");
+    // A tenth of a second. If each bundle were looked for among all entries, it would be half a minute and more: no load on the
+    // machine makes the one look like the other, in each of several runs.
+    let package = package(40_000);
+    assert!((0..5).any(|_| time(&package) < Duration::from_secs(5)));
 }
 
 fn any_bundles() -> impl Strategy<Value = Vec<Bundle>> {

@@ -1,3 +1,5 @@
+use std::time::{Duration, Instant};
+
 use proptest::prelude::*;
 
 use super::*;
@@ -342,13 +344,12 @@ fn a_path_is_found_without_looking_at_every_entry_for_every_step() {
         package
     };
     let time = |package: &Package| {
-        let began = std::time::Instant::now();
+        let began = Instant::now();
         let path = upgrade_path(package, Installed { name: &name("1.0.0"), version: None }, &Request::default());
         assert_eq!(path.len(), package.bundles.len() - 1);
         began.elapsed()
     };
-    let (small, large) = (package(400), package(4_000));
-    let shortest = (0..5).map(|_| time(&small)).min().unwrap_or_default();
-    // A hundred times the time would be that of a look at each entry. Whatever else runs here may disturb a run, but not each.
-    assert!((0..5).any(|_| time(&large) < 40 * shortest), "{shortest:?} for a tenth");
+    // Hundredths of a second. With a look at each entry for each step it would be half a minute.
+    let package = package(5_000);
+    assert!((0..3).any(|_| time(&package) < Duration::from_secs(5)));
 }

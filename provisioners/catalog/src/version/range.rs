@@ -101,6 +101,7 @@ fn parse(text: &str) -> Result<Vec<Vec<Comparator>>, String> {
     alternatives
         .map(|all| match all {
             [] => Err("\"||\" stands between two ranges, and one of them is missing".to_owned()),
+            [from, hyphen, to] if hyphen == "-" => Err(advice::hyphen(from, to)),
             all => Ok(all.iter().map(|part| comparators(part)).collect::<Result<Vec<_>, _>>()?.concat()),
         })
         .collect()

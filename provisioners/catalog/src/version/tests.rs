@@ -109,8 +109,9 @@ fn what_is_no_range_is_told_how_to_be_written() {
         ("1.0.0 | 2.0.0", "\"||\" is or, a space is and"), // OLM: drops it
         (">=1.0.0, <2.0.0", "a space is what joins two conditions"),
         (">=1.0.0 , <2.0.0", "a space is what joins two conditions"), // OLM: drops it
-        ("1.0.0 - 2.0.0", "OLM has no ranges with a hyphen"),         // OLM: drops it
-        ("! 1.0.0", "write \"!1.0.0\""),                              // OLM: =1.0.0
+        ("1.0.0 - 1.2.0", "OLM has no ranges with a hyphen; write \">=1.0.0 <=1.2.0\""), // OLM: drops it
+        ("pump.v9", "there is no operator \"pump.v\""),
+        ("! 1.0.0", "write \"!1.0.0\""), // OLM: =1.0.0
         ("*", "leave the range out"),
         ("1.*", "the wildcard is a small x; write 1.x"),
         (">=1.X", "write >=1.x"),

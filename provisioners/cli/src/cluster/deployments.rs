@@ -156,9 +156,12 @@ mod tests {
 
     use super::*;
 
-    /// A cluster that answers with this, and what it was sent: the query and the body.
-    fn cluster(code: u16, answer: &Value) -> (Cluster, Arc<Mutex<Vec<(String, Value)>>>) {
-        let (sent, answer) = (Arc::new(Mutex::new(Vec::new())), answer.to_string());
+    /// Queries and bodies.
+    type Sent = Arc<Mutex<Vec<(String, Value)>>>;
+
+    /// A cluster that answers with this, and what it is sent.
+    fn cluster(code: u16, answer: &Value) -> (Cluster, Sent) {
+        let (sent, answer) = (Sent::default(), answer.to_string());
         let seen = sent.clone();
         let service = service_fn(move |request: http::Request<Body>| {
             let (seen, answer) = (seen.clone(), answer.clone());
@@ -185,7 +188,7 @@ mod tests {
         let (cluster_then, sent) = cluster(409, &conflict);
         assert!(cluster_then.apply(&wanted, Some(&read)).await.unwrap().is_none());
         assert!(cluster_then.apply(&wanted, None).await.unwrap().is_none());
-        let sent = sent.lock().unwrap();
+        let sent = std::mem::take(&mut *sent.lock().unwrap());
         assert_eq!(sent[0].1["metadata"]["resourceVersion"], "7");
         assert!(sent[0].0.contains("force=true"), "{}", sent[0].0);
         // One that somebody makes meanwhile keeps its fields.

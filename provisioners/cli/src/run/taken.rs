@@ -110,11 +110,11 @@ mod tests {
 
     #[test]
     fn what_belongs_to_somebody_is_left_to_them() {
-        let mut owned = existing(&json!({"type": "image", "image": {"ref": "h/r:v1"}}));
+        let mut packaged = existing(&json!({"type": "image", "image": {"ref": "h/r:v1"}}));
         let owner =
             json!({"apiVersion": "v1", "kind": "PlatformOperator", "name": "pumps", "uid": "1", "controller": true});
-        owned.metadata.owner_references = Some(vec![serde_json::from_value(owner).unwrap()]);
-        let error = check(&owned, "a").unwrap_err().to_string();
+        packaged.metadata.owner_references = Some(vec![serde_json::from_value(owner).unwrap()]);
+        let error = check(&packaged, "a").unwrap_err().to_string();
         assert!(error.ends_with("it belongs to platformoperator \"pumps\": choose another name"), "{error}");
     }
 }

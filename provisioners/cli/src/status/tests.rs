@@ -40,9 +40,9 @@ NAME    PACKAGE         VERSION   INSTALLED   REASON              MESSAGE
 pump    pump-package    1.0.0     True        InstallSuccessful   Successfully applied the pump BundleDeployment resource
 valve   valve-package   -         False       SourceFailed        no such package
 young   young-package   -         Unknown     InstallPending      -
-pump: UpgradeAvailable: Version 1.1.0 can replace version 1.0.0
-pump: Deprecated: it leaks: buy another
-[encountered the failing valve platform operator with reason \"SourceFailed\", encountered the failing young platform operator with reason \"InstallPending\"]
+pump: upgrade available: Version 1.1.0 can replace version 1.0.0
+pump: deprecated: it leaks: buy another
+2 of 3 platform operators are failing
 ";
     assert_eq!(shown(&all), wanted);
     let last = shown(&all[..1]);
@@ -86,9 +86,9 @@ fn what_is_installed_and_not_in_order_is_told() {
     assert_eq!(
         notes,
         [
-            "edited: Ready: The BundleDeployment was edited",
-            "slow: Ready: Waiting for it to be ready",
-            "lost: UpgradeAvailable: there is no channel",
+            "edited: ready: The BundleDeployment was edited",
+            "slow: not ready: Waiting for it to be ready",
+            "lost: upgrades unknown: there is no channel",
             "All platform operators are in a successful state",
         ]
     );

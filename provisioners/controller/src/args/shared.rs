@@ -133,9 +133,32 @@ impl LogFormat {
 
 /// Upstream's logger also takes a number: the higher, the more is said.
 fn level(text: String) -> String {
-    match text.parse::<u32>() {
+    /// It logs each answer of a failed request as an error, without what was asked: for us a refused dry run is an answer. What
+    /// is wrong is logged by us, once.
+    const NOISE: &str = "kube_client::client::builder";
+    let text = match text.parse::<u32>() {
         Ok(0) => "info".to_owned(),
         Ok(_) => "debug".to_owned(),
         Err(_) => text,
+    };
+    let is_quiet = ["error", "warn", "info"].iter().any(|level| text.eq_ignore_ascii_case(level));
+    if is_quiet { format!("{text},{NOISE}=off") } else { text }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn levels_are_those_of_upstream_and_directives() {
+        for (written, filter) in [
+            ("0", "info,kube_client::client::builder=off"),
+            ("Warn", "Warn,kube_client::client::builder=off"),
+            ("5", "debug"),
+            ("trace", "trace"),
+            ("info,kube=debug", "info,kube=debug"),
+        ] {
+            assert_eq!(level(written.to_owned()), filter);
+        }
     }
 }

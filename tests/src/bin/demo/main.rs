@@ -87,10 +87,10 @@ async fn run(cluster: Cluster, keep: bool) -> Result<End> {
         () = &mut stop => End::Interrupted,
     };
     if keep && matches!(end, End::Whole) {
-        match setup.say_how_to_look(&show) {
-            Ok(()) => stop.await,
-            Err(error) => eprintln!("error: {error:#}"),
+        if let Err(error) = setup.say_how_to_look(&show) {
+            eprintln!("error: {error:#}");
         }
+        stop.await;
         eprintln!("ending");
     }
     setup.end().await?;

@@ -1,14 +1,19 @@
 //! What to write in place of what is no range.
 
+/// For a range as npm writes it, both ends of which it holds.
+pub(super) fn hyphen(from: &str, to: &str) -> String {
+    format!("OLM has no ranges with a hyphen; write \">={from} <={to}\"")
+}
+
 /// For a part without any digit.
 pub(super) fn without_version(part: &str) -> String {
     match part {
-        "-" => "OLM has no ranges with a hyphen; write \">=1.0.0 <=2.0.0\"".to_owned(),
+        "-" => hyphen("1.0.0", "2.0.0"),
         "*" | "x" | "X" => "leave the range out to allow every version".to_owned(),
         "!" => "no space may follow \"!\"; write \"!1.0.0\" or \"!=1.0.0\"".to_owned(),
         "," => "a space is what joins two conditions, not a comma; write \">=1.0.0 <2.0.0\"".to_owned(),
         "|" | "&" | "&&" => "\"||\" is or, a space is and".to_owned(),
-        other => format!("there is no version in {other:?}"),
+        other => format!("there is no version in {other:?}; a channel is named by its own field or flag"),
     }
 }
 
@@ -26,7 +31,7 @@ pub(super) fn unknown_operator(sign: &str, version: &str) -> String {
         "^" | "~" | "~>" => format!("OLM has no {sign:?}; write the two bounds, as in \">=1.2.0 <1.3.0\""),
         "=<" => format!("write \"<={version}\""),
         "=>" => format!("write \">={version}\""),
-        _ => match sign.strip_suffix(['v', 'V']) {
+        _ => match sign.strip_suffix(['v', 'V']).filter(|rest| !rest.contains(char::is_alphanumeric)) {
             Some(rest) => format!("versions have no leading v here; write \"{rest}{version}\""),
             None => format!("there is no operator {sign:?}; there are = != < <= > >= and ||"),
         },

@@ -1,6 +1,6 @@
 //! Where the graph leads from what is installed: each channel by itself, because a PlatformOperator follows one.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 
 use rukpak_catalog::choose::Request;
 use rukpak_catalog::graph::{self, Installed};
@@ -147,9 +147,10 @@ fn channels_of<'a>(package: &'a Package, request: &Request, from: &Start, follow
     if request.channel.is_some() {
         return followed.into_iter().collect();
     }
+    let holding: HashSet<&str> = package.channels_of(&from.name).map(|channel| channel.name.as_str()).collect();
     let matters = |name: &&str| {
         followed == Some(*name)
-            || package.channels_of(&from.name).any(|channel| channel.name == **name)
+            || holding.contains(name)
             || graph::successor(package, from.installed(), &within(request, name)).is_some()
     };
     let mut names: Vec<&str> = package.channels.keys().map(String::as_str).filter(matters).collect();

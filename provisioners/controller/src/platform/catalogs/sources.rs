@@ -77,8 +77,11 @@ pub(crate) struct Sources {
 #[derive(Debug, Default)]
 struct Listed {
     catalog: Catalog,
-    packages: Mutex<HashMap<String, Arc<Cached<Package, (), Error>>>>,
+    packages: Mutex<HashMap<String, Arc<Details>>>,
 }
+
+/// A package with all that its server says of it, which has no revision of its own.
+type Details = Cached<Package, (), Error>;
 
 /// The server of a CatalogSource. Connections live as long as a question: one that idles would be lost with the catalog's next
 /// Pod.
@@ -234,7 +237,7 @@ fn revision(object: &CatalogSource) -> Result<Revision, String> {
 }
 
 impl Listed {
-    fn details(&self, package: &str, news: &Arc<Notify>) -> Arc<Cached<Package, (), Error>> {
+    fn details(&self, package: &str, news: &Arc<Notify>) -> Arc<Details> {
         let mut packages = self.packages.lock().unwrap_or_else(PoisonError::into_inner);
         packages.entry(package.to_owned()).or_insert_with(|| Arc::new(Cached::new(news.clone()))).clone()
     }
