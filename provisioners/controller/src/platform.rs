@@ -14,6 +14,7 @@ mod cluster_operator;
 mod context;
 mod events;
 mod foreign;
+mod logins;
 mod operator;
 mod run;
 mod served;

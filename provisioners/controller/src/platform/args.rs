@@ -96,7 +96,7 @@ struct Args {
     /// How often catalogs are looked at for a new revision; an unchanged one is not fetched again
     #[arg(long, value_name = "DURATION", default_value = "10m", value_parser = interval)]
     catalog_poll_interval: Duration,
-    /// Logins of registries, a file in the form of Docker's config.json; read at the start
+    /// Logins of registries, a file in the form of Docker's config.json; read again whenever a catalog is looked at
     #[arg(long, value_name = "FILE")]
     registry_auth_file: Option<PathBuf>,
     /// Folder for what is fetched of images until it is read; what a process that was killed left there is removed at the start

@@ -13,7 +13,6 @@ use rukpak_catalog::model::Facts;
 use rukpak_catalog::origin::{self, Loader};
 use rukpak_catalog::{Bundle, Catalog, Package, registry};
 use rukpak_plan::retry::Class;
-use rukpak_source::image::Credentials;
 use tokio::sync::Notify;
 use tokio::time::MissedTickBehavior;
 
@@ -21,6 +20,7 @@ use self::cached::Cached;
 use self::sources::{NotReady, Server, Sources};
 use super::args::{CatalogSourceName, ConfiguredCatalog};
 use super::foreign::CatalogSource;
+use super::logins::Logins;
 use crate::probes;
 
 /// Why a package cannot be looked up. The words are those of OpenShift's manager where it has the case.
@@ -141,7 +141,7 @@ pub(crate) struct Catalogs {
     configured: Vec<Configured>,
     sources: Sources,
     loader: Loader,
-    credentials: Credentials,
+    logins: Logins,
     /// Told when a catalog can be had again.
     news: Arc<Notify>,
 }
@@ -156,14 +156,14 @@ impl Catalogs {
     pub fn new(
         configured: Vec<ConfiguredCatalog>,
         sources: Vec<CatalogSourceName>,
-        (loader, credentials): (Loader, Credentials),
+        (loader, logins): (Loader, Logins),
         store: Store<CatalogSource>,
     ) -> Self {
         let news = Arc::new(Notify::new());
         let configured =
             configured.into_iter().map(|catalog| Configured { catalog, cached: Cached::new(news.clone()) }).collect();
         let sources = Sources::new(sources, store, &news);
-        Self { configured, sources, loader, credentials, news }
+        Self { configured, sources, loader, logins, news }
     }
 
     /// Moves whenever one of the catalogs that are asked for `wanted` may say something else than before. That others come, go
@@ -303,10 +303,8 @@ impl Catalogs {
         known: Option<&origin::Revision>,
     ) -> Result<Option<(Catalog, origin::Revision)>, Error> {
         let ConfiguredCatalog { name, origin } = &configured.catalog;
-        let loaded = self.loader.load_with(origin, known, &self.credentials).await.map_err(|source| Error::Load {
-            name: name.clone(),
-            origin: origin.to_string(),
-            source: Arc::new(source),
+        let loaded = self.loader.load_with(origin, known, &self.logins.current()).await.map_err(|source| {
+            Error::Load { name: name.clone(), origin: origin.to_string(), source: Arc::new(source) }
         })?;
         Ok(match loaded {
             origin::Loaded::Unchanged => None,

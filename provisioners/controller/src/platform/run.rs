@@ -15,7 +15,6 @@ use kube::runtime::{WatchStreamExt, reflector::store::Writer};
 use kube::{Api, Client, ResourceExt};
 use rukpak_catalog::origin::{self, Loader, LoaderOptions};
 use rukpak_crds::{BundleDeployment, PlatformOperator};
-use rukpak_source::image::{Credentials, PullSecretError};
 use tokio::sync::mpsc::unbounded_channel;
 use tokio::sync::{Mutex, Notify, watch};
 use tokio_util::sync::CancellationToken;
@@ -26,6 +25,7 @@ use super::cluster_operator::{self, About};
 use super::context::{Claims, Context, Holds, Wake};
 use super::events::Events;
 use super::foreign::{CATALOG_SOURCES, CatalogSource};
+use super::logins::{self, Logins};
 use super::operator;
 use super::served::while_defined;
 use super::spool::Spool;
@@ -57,15 +57,9 @@ pub enum Error {
         #[source]
         source: io::Error,
     },
-    /// The file with logins is wrong.
-    #[error("{} (--registry-auth-file) cannot be used", path.display())]
-    Logins {
-        /// Its path.
-        path: PathBuf,
-        /// Why.
-        #[source]
-        source: PullSecretError,
-    },
+    /// There are no logins.
+    #[error(transparent)]
+    Logins(#[from] logins::Error),
     /// Two catalogs have one name.
     #[error("--catalog: {0:?} is the name of two catalogs; PlatformOperators could not tell them apart")]
     CatalogName(String),
@@ -106,27 +100,17 @@ fn check_names(catalogs: &[ConfiguredCatalog]) -> Result<(), Error> {
 }
 
 /// What loads catalogs, and its logins.
-fn loader(options: &Options, spool: &Path) -> Result<(Loader, Credentials), Error> {
+fn loader(options: &Options, spool: &Path) -> Result<(Loader, Logins), Error> {
     let (puller, pem) = registries::puller(&options.shared.registries, spool.to_owned(), origin::limits())?;
-    let credentials = match &options.registry_auth_file {
-        Some(path) => Credentials::from_docker_config_json(&registries::read(path, "--registry-auth-file")?)
-            .map_err(|source| Error::Logins { path: path.clone(), source })?,
-        None => Credentials::anonymous(),
-    };
+    let logins = Logins::open(options.registry_auth_file.clone())?;
     let mut options = LoaderOptions::new(Arc::new(puller), spool.to_owned());
     options.extra_ca_pem = pem;
     let loader = Loader::new(options).map_err(|error| Error::Loader(Box::new(error)))?;
-    Ok((loader, credentials))
+    Ok((loader, logins))
 }
 
 /// Starts the watches and the queue.
-fn work(
-    process: &mut Process,
-    client: Client,
-    loader: (Loader, Credentials),
-    options: &Options,
-    readiness: Arc<Readiness>,
-) {
+fn work(process: &mut Process, client: Client, loader: (Loader, Logins), options: &Options, readiness: Arc<Readiness>) {
     let (operators, deployments) = (Streams::<PlatformOperator>::new(client.clone()), Streams::new(client.clone()));
     let (sources, source_writer) = reflector::store();
     let (sender, requests) = unbounded_channel();

@@ -1,0 +1,94 @@
+//! The logins of registries, from a file that others renew: tokens of clouds live for hours.
+
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use rukpak_source::image::{Credentials, PullSecretError};
+
+use crate::error::Chain;
+use crate::process::registries;
+
+/// Why there are no logins.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The file cannot be read.
+    #[error(transparent)]
+    Read(#[from] registries::Error),
+    /// It is not what it should be.
+    #[error("{} (--registry-auth-file) cannot be used", path.display())]
+    Parse {
+        /// Its path.
+        path: PathBuf,
+        /// Why.
+        #[source]
+        source: PullSecretError,
+    },
+}
+
+/// The logins as the file has them, or had them when it was last in order.
+pub(crate) struct Logins {
+    path: Option<PathBuf>,
+    last: Mutex<Credentials>,
+}
+
+impl Logins {
+    /// Reads the file, if there is one: what is wrong with it from the start is a mistake of whoever wrote the flag.
+    pub fn open(path: Option<PathBuf>) -> Result<Self, Error> {
+        let first = path.as_deref().map(read).transpose()?.unwrap_or_else(Credentials::anonymous);
+        Ok(Self { path, last: Mutex::new(first) })
+    }
+
+    /// Reads it again. Blocks for as long as a small file takes.
+    pub fn current(&self) -> Credentials {
+        match self.path.as_deref().map(read) {
+            None => {}
+            Some(Ok(now)) => *self.last() = now,
+            // Whoever renews it may be in the middle of that.
+            Some(Err(error)) => tracing::warn!(error = %Chain(&error), "logins as they were before are used"),
+        }
+        self.last().clone()
+    }
+
+    fn last(&self) -> MutexGuard<'_, Credentials> {
+        self.last.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn read(path: &Path) -> Result<Credentials, Error> {
+    let json = registries::read(path, "--registry-auth-file")?;
+    Credentials::from_docker_config_json(&json).map_err(|source| Error::Parse { path: path.to_owned(), source })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    /// Users are shown, passwords are not.
+    fn has(logins: &Logins, user: &str) -> bool {
+        format!("{:?}", logins.current()).contains(user)
+    }
+
+    #[test]
+    fn a_file_is_read_again_and_a_broken_one_is_waited_out() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("auth.json");
+        assert!(Logins::open(Some(path.clone())).is_err(), "there is none");
+        let put = |user: &str| {
+            let json = format!(r#"{{"auths": {{"registry.example.com": {{"username": "{user}", "password": "p"}}}}}}"#);
+            fs::write(&path, json).unwrap();
+        };
+        put("first");
+        let logins = Logins::open(Some(path.clone())).unwrap();
+        assert!(has(&logins, "first"));
+        put("second");
+        assert!(has(&logins, "second"));
+        fs::write(&path, "{").unwrap();
+        assert!(has(&logins, "second"));
+        fs::remove_file(&path).unwrap();
+        assert!(has(&logins, "second"));
+        put("third");
+        assert!(has(&logins, "third"));
+    }
+}
