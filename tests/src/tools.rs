@@ -3,7 +3,7 @@
 use std::collections::hash_map::RandomState;
 use std::fs::{DirEntry, File, OpenOptions};
 use std::hash::{BuildHasher, Hasher};
-use std::net::TcpListener;
+use std::net::{Ipv4Addr, SocketAddrV4};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, Once};
@@ -42,12 +42,24 @@ pub fn free_port() -> Result<u16> {
         let path = folder.join(port.to_string());
         let lock = OpenOptions::new().create(true).truncate(false).write(true).open(&path);
         let lock = lock.with_context(|| format!("open {}", path.display()))?;
-        if lock.try_lock().is_ok() && TcpListener::bind(("127.0.0.1", port)).is_ok() {
+        if lock.try_lock().is_ok() && is_free(port) {
             held.push(lock);
             return Ok(port);
         }
     }
     bail!("no free port between {FIRST} and {}", FIRST + COUNT)
+}
+
+/// Whether nobody listens on a loopback port. The probe does not listen itself: a child that another thread is about to start
+/// has a copy of every open socket for a moment, and would keep the port's server from listening.
+fn is_free(port: u16) -> bool {
+    use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, socket_with, sockopt};
+    let socket = socket_with(AddressFamily::INET, SocketType::STREAM, SocketFlags::CLOEXEC, None);
+    let probe = socket.and_then(|socket| {
+        sockopt::set_socket_reuseaddr(&socket, true)?;
+        bind(&socket, &SocketAddrV4::new(Ipv4Addr::LOCALHOST, port))
+    });
+    probe.is_ok()
 }
 
 /// `prefix` and a suffix that no other call has returned, in this process or another: fit for a Kubernetes name.
@@ -132,6 +144,16 @@ fn random() -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_port_is_free_until_somebody_listens() {
+        let port = free_port().unwrap();
+        let probe = is_free(port);
+        let listener = std::net::TcpListener::bind(("127.0.0.1", port)).unwrap();
+        assert!(probe && !is_free(port));
+        drop(listener);
+        assert!(is_free(port));
+    }
 
     #[test]
     fn ports_and_names_are_handed_out_once() {

@@ -1,5 +1,6 @@
 //! `rukpakctl catalog` over folders and files. The fixture `pumps` is the one of the documentation.
 
+mod hostile;
 mod validate;
 
 use std::path::{Path, PathBuf};
@@ -384,18 +385,4 @@ fn what_cannot_be_found_out_is_said() {
     assert_answer(&both, 2, "", &["cannot be used with"]);
     let ca = catalog("list", &["pumps", "--ca-file=/nonexistent"]);
     assert_answer(&ca, 2, "", &["read /nonexistent"]);
-}
-
-#[test]
-fn a_hostile_catalog_cannot_command_the_terminal() {
-    let document = r#"{"schema":"olm.package","name":"a","defaultChannel":"\u001b[2J\nb"}"#;
-    let deprecation = r#"{"schema":"olm.bundle","package":"a","name":"x\u001b]0;y\u0007","image":"i"}"#;
-    let folder = Folder::of(&[("catalog.json", &format!("{document}{deprecation}"))]);
-    for arguments in [&["list"][..], &["list", "a"], &["show", "a"], &["graph", "a"], &["validate"]] {
-        let (verb, rest) = arguments.split_first().unwrap();
-        let path = folder.join("");
-        let answer = run([&["catalog", verb, &path], rest].concat());
-        let all = format!("{}{}", answer.out, answer.err);
-        assert!(!all.contains(['\u{1b}', '\u{7}']), "{arguments:?}: {all:?}");
-    }
 }

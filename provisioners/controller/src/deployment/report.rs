@@ -197,7 +197,10 @@ impl Writer<'_> {
     fn ready_message(&self) -> String {
         let inventory = self.status.inventory.as_ref();
         let objects = inventory.and_then(|inventory| inventory.objects).unwrap_or_default();
-        let mut message = format!("{objects} objects are installed");
+        let mut message = match objects {
+            1 => "1 object is installed".to_owned(),
+            _ => format!("{objects} objects are installed"),
+        };
         if let Some(inventory) = inventory.filter(|inventory| !inventory.released.is_empty()) {
             message.push_str("; left in the cluster, not owned any more: ");
             message.push_str(&inventory.released.join("; "));
