@@ -16,6 +16,7 @@ mod events;
 mod foreign;
 mod logins;
 mod operator;
+mod questions;
 mod run;
 mod served;
 mod spool;

@@ -63,24 +63,18 @@ pub enum Stranger {
 }
 
 impl Stranger {
-    /// Why one object, or each of several, is not ours.
-    pub fn why(&self, is_one: bool) -> String {
-        let or = |one: &'static str, many: &'static str| if is_one { one } else { many };
+    /// Why the object is not ours.
+    pub fn why(&self) -> String {
         match self {
-            Self::Controller { kind, name, .. } => {
-                format!("{} controlled by {kind} {name:?}", or("it is", "they are"))
-            }
+            Self::Controller { kind, name, .. } => format!("it is controlled by {kind} {name:?}"),
             Self::HelmRelease { name, namespace } => {
-                format!("{} to the Helm release {name:?} in namespace {namespace:?}", or("it belongs", "they belong"))
+                format!("it belongs to the Helm release {name:?} in namespace {namespace:?}")
             }
-            Self::Labelled => or(
-                "it carries this BundleDeployment's labels but no owner reference to it: it was copied or orphaned",
-                "they carry this BundleDeployment's labels but no owner reference to it: they were copied or orphaned",
-            )
-            .to_owned(),
-            Self::Unknown => {
-                format!("{} not created by this BundleDeployment", or("it was", "they were"))
+            Self::Labelled => {
+                "it carries this BundleDeployment's labels but no owner reference to it: it was copied or orphaned"
+                    .to_owned()
             }
+            Self::Unknown => "it was not created by this BundleDeployment".to_owned(),
         }
     }
 }
@@ -234,7 +228,7 @@ mod tests {
         let controlled =
             json!({"annotations": {"core.rukpak.io/adopt-by": "a"}, "ownerReferences": reference("b", "2")});
         let Standing::Foreign(stranger) = standing(controlled) else { panic!("it has a controller") };
-        assert_eq!(stranger.why(true), "it is controlled by BundleDeployment \"b\"");
+        assert_eq!(stranger.why(), "it is controlled by BundleDeployment \"b\"");
         assert!(matches!(stranger, Stranger::Controller { is_deployment: true, .. }));
         let mut set = reference("web", "3");
         set[0]["apiVersion"] = json!("apps/v1");
@@ -243,14 +237,5 @@ mod tests {
             panic!("it has a controller")
         };
         assert!(matches!(stranger, Stranger::Controller { is_deployment: false, .. }));
-    }
-
-    #[test]
-    fn several_objects_are_told_of_in_the_plural() {
-        assert_eq!(Stranger::Unknown.why(true), "it was not created by this BundleDeployment");
-        assert_eq!(Stranger::Unknown.why(false), "they were not created by this BundleDeployment");
-        assert!(Stranger::Labelled.why(false).ends_with("they were copied or orphaned"));
-        let release = Stranger::HelmRelease { name: "r".into(), namespace: "n".into() };
-        assert_eq!(release.why(false), "they belong to the Helm release \"r\" in namespace \"n\"");
     }
 }

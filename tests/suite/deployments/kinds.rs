@@ -54,7 +54,7 @@ async fn p32_p33_a_dependent_deployment_heals_when_its_kind_is_served() {
     let missing = Expected::is_false("Installed", "InstallFailed").saying("required resource not found");
     case.until(missing).await;
     // From here on it is the definition that must wake it.
-    tire(&case.client, &case.name, missing).await;
+    let tired = tire(&case.client, &case.name, missing).await;
 
     let provides = fixtures::renamed_image("plain/provides", &case.name).unwrap();
     let source = case.push_image("provides", &provides).await;
@@ -63,6 +63,7 @@ async fn p32_p33_a_dependent_deployment_heals_when_its_kind_is_served() {
     case.create(&deployment(&providing, source)).await;
     verbs::await_served(&case.client, &api_version, "Pump", SOON).await.unwrap();
     case.until(installed()).await;
+    tired.was_woken();
     until(&case.client, &providing, installed()).await;
     let pump = Target::namespaced(
         &api_version,

@@ -10,7 +10,7 @@ use crate::case::Case;
 use crate::first::mixed;
 
 /// So long without a request, and all that was begun is done.
-const REST: Duration = Duration::from_secs(3);
+const REST: Duration = Duration::from_secs(5);
 /// So long nothing may be asked then.
 const IDLE: Duration = Duration::from_secs(5);
 /// Longest wait for rest.

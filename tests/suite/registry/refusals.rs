@@ -1,9 +1,8 @@
 //! What a bundle needs of others, and what is never installed.
 
-use std::time::Duration;
-
 use kube::api::DynamicObject;
 use rukpak_tests::verbs::{self, Expected, Target};
+use rukpak_tests::world::SOON;
 use serde_json::{Value, json};
 
 use super::case::{Case, installed};
@@ -37,15 +36,16 @@ async fn a_missing_api_is_waited_for_by_name() {
     assert!(case.find(&Target::cluster("v1", "Namespace", &case.namespace())).await.is_none(), "nothing was written");
 
     // From here on it is the definition that must wake it.
-    tire(&case.client, &case.name, missing).await;
+    let tired = tire(&case.client, &case.name, missing).await;
     case.create(&definition(&group, "Well", "wells")).await;
     let established = Target::cluster("apiextensions.k8s.io/v1", "CustomResourceDefinition", &format!("wells.{group}"));
     let is_served = |object: &DynamicObject| {
         verbs::condition(object, "Established").is_some_and(|condition| condition["status"] == "True")
     };
     case.until_object(&established, "Established", is_served).await;
-    verbs::await_served(&case.client, &format!("{group}/v1"), "Well", Duration::from_secs(30)).await.unwrap();
+    verbs::await_served(&case.client, &format!("{group}/v1"), "Well", SOON).await.unwrap();
     case.until(installed()).await;
+    tired.was_woken();
 }
 
 #[tokio::test]
@@ -101,7 +101,7 @@ async fn an_optional_manifest_is_left_out_where_its_kind_is_not_served() {
     let group = format!("monitoring.{}", served.group());
     served.create(&definition(&group, "ServiceMonitor", "servicemonitors")).await;
     let api_version = format!("{group}/v1");
-    verbs::await_served(&served.client, &api_version, "ServiceMonitor", Duration::from_secs(30)).await.unwrap();
+    verbs::await_served(&served.client, &api_version, "ServiceMonitor", SOON).await.unwrap();
     served.install("optional").await;
     served.get(&served.inside(&api_version, "ServiceMonitor", "pump-monitor")).await;
 }

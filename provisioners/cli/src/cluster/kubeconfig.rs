@@ -68,9 +68,10 @@ pub(super) async fn find(flags: &ClusterArgs) -> Result<Found, Error> {
         }
         return pod().map_err(|pod| Error::Nothing { tried, pod });
     };
+    // An empty kubeconfig in a Pod is as good as none. One that is broken is not: its cluster was meant.
+    let is_empty = kubeconfig.contexts.is_empty() && kubeconfig.clusters.is_empty();
     match of_context(kubeconfig, &source, flags.context.as_deref()).await {
-        // An empty kubeconfig in a Pod is as good as none.
-        Err(error) if flags.context.is_none() && flags.kubeconfig.is_none() => pod().map_err(|_| error),
+        Err(error) if is_empty && flags.context.is_none() && flags.kubeconfig.is_none() => pod().map_err(|_| error),
         found => found,
     }
 }

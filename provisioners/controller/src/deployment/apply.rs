@@ -65,7 +65,7 @@ impl Failed {
     pub fn class(&self) -> Class {
         if self.is_transient() {
             Class::Transient
-        } else if self.0.iter().any(|error| matches!(error, put::Error::Collision(_))) {
+        } else if self.0.iter().any(put::Error::may_be_taken_over) {
             Class::InTheWay
         } else {
             Class::Invalid

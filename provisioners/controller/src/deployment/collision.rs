@@ -5,8 +5,8 @@ use std::fmt;
 
 use rukpak_plan::owner::Stranger;
 
-/// So many objects are named; who mends these finds the next ones.
-const TOLD: usize = 5;
+/// So many further objects are named; who mends these finds the next ones.
+const TOLD: usize = 4;
 
 /// An object that exists and is not ours.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -46,16 +46,17 @@ pub(crate) fn texts<'a>(collisions: impl IntoIterator<Item = &'a Collision>) -> 
 /// In the words of Helm, which clients of upstream know, and then the way out.
 fn told(first: &Collision, what: &[&str]) -> String {
     let Collision { doing, stranger, owner, .. } = first;
-    let is_one = what.len() == 1;
-    let exist = match what {
-        [one] => format!("{one} exists"),
-        many => format!("{} objects exist already ({})", many.len(), listed(many)),
+    let (one, others) = what.split_first().map_or((first.what.as_str(), what), |(one, others)| (*one, others));
+    let others_too = match others {
+        [] => String::new(),
+        [other] => format!(" So it is with {other}."),
+        others => format!(" So it is with {} others: {}.", others.len(), listed(others)),
     };
     format!(
-        "rendered manifests contain a resource that already exists. Unable to continue with {doing}: {exist} and cannot be \
-         imported into the current release: invalid ownership metadata; {}. {}",
-        stranger.why(is_one),
-        way_out(stranger, owner, is_one)
+        "rendered manifests contain a resource that already exists. Unable to continue with {doing}: {one} exists and cannot be \
+         imported into the current release: invalid ownership metadata; {}.{others_too} {}",
+        stranger.why(),
+        way_out(stranger, owner, others.is_empty())
     )
 }
 
@@ -136,12 +137,13 @@ mod tests {
         let texts = texts(&all);
         assert_eq!(texts.len(), 2, "{texts:?}");
         assert!(texts[0].contains("Pod \"p\" exists and cannot"), "{}", texts[0]);
-        let many = "Unable to continue with install: 8 objects exist already (Secret \"s1\", Secret \"s2\", Secret \"s3\", \
-                    Secret \"s4\", Secret \"s5\" and 3 more) and cannot be imported into the current release: invalid \
-                    ownership metadata; they were not created by this BundleDeployment. Delete them, or";
+        let many = "Unable to continue with install: Secret \"s1\" exists and cannot be imported into the current release: \
+                    invalid ownership metadata; it was not created by this BundleDeployment. So it is with 7 others: \
+                    Secret \"s2\", Secret \"s3\", Secret \"s4\", Secret \"s5\" and 3 more. Delete them, or";
         assert!(texts[1].contains(many), "{}", texts[1]);
         assert_eq!(texts[1].matches("adopt-by").count(), 1, "the advice is given once");
         assert_eq!(super::texts(&all[3..8]).len(), 1);
         assert!(!super::texts(&all[3..8])[0].contains("more"), "five are named");
+        assert!(super::texts(&all[6..8])[0].contains("BundleDeployment. So it is with Secret \"s2\". Delete them"));
     }
 }

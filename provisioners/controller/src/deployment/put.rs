@@ -44,6 +44,11 @@ impl Error {
         matches!(self, Self::Refused { source, .. } if source.is_unavailable())
     }
 
+    /// Whether somebody may make it possible without our being told. What another BundleDeployment controls is watched.
+    pub fn may_be_taken_over(&self) -> bool {
+        matches!(self, Self::Collision(found) if !matches!(found.stranger, Stranger::Controller { is_deployment: true, .. }))
+    }
+
     /// Whether it may pass by itself soon.
     pub fn is_transient(&self) -> bool {
         match self {
@@ -173,7 +178,13 @@ fn collision(pass: &Pass, step: &Step, stranger: Stranger) -> Error {
     let is_first = super::converge::installed(pass).is_none();
     Error::Collision(Box::new(Collision {
         doing: if is_first { "install" } else { "update" },
-        what: step.identity.to_string(),
+        // As Helm writes it, where there is none too.
+        what: format!(
+            "{} {:?} in namespace {:?}",
+            step.identity.kind.resource.kind,
+            step.identity.name,
+            step.identity.namespace.as_deref().unwrap_or_default()
+        ),
         stranger,
         owner: pass.owner.name.clone(),
     }))

@@ -217,7 +217,7 @@ impl Catalogs {
     }
 
     /// Keeps the metric.
-    fn count(&self) {
+    pub fn count(&self) {
         let configured = self.configured.iter().filter_map(|configured| configured.cached.is_loaded());
         let (loaded, failing): (Vec<_>, Vec<_>) =
             configured.chain(self.sources.are_loaded()).partition(|loaded| *loaded);

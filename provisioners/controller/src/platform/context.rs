@@ -13,7 +13,8 @@ use tokio_util::sync::CancellationToken;
 
 use super::catalogs::Catalogs;
 use super::events::Events;
-use super::operator::PACKAGE_NOT_UNIQUE;
+use super::operator::{Answer, PACKAGE_NOT_UNIQUE, Question};
+use super::questions::Questions;
 use crate::context::{Failures, WrittenVersions};
 
 /// Handed to every pass; cheap to share.
@@ -36,6 +37,8 @@ pub(crate) struct Context {
     pub failures: Failures,
     /// Until when catalogs are not asked again, per object.
     pub holds: Holds,
+    /// What catalogs are asked just now, by the object that it is about.
+    pub questions: Questions<Question, Answer>,
     /// Who is to have which package.
     pub claims: Claims,
     /// Resource versions of our own writes, per object.

@@ -21,6 +21,7 @@ use super::context::Context;
 use crate::cluster;
 use crate::status::StatusWriter;
 
+pub(super) use lookup::{Answer, Question};
 pub(super) use report::{PACKAGE_NOT_UNIQUE, is_failing};
 
 /// Why a pass ended early. The next one starts over from what is in the cluster.

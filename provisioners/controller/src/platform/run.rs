@@ -27,6 +27,7 @@ use super::events::Events;
 use super::foreign::{CATALOG_SOURCES, CatalogSource};
 use super::logins::{self, Logins};
 use super::operator;
+use super::questions::Questions;
 use super::served::while_defined;
 use super::spool::Spool;
 use crate::context::{Failures, WrittenVersions};
@@ -124,6 +125,7 @@ fn work(process: &mut Process, client: Client, loader: (Loader, Logins), options
         wake: Wake { operators: sender, cluster_operator: Arc::new(Notify::new()), counted: Arc::new(Notify::new()) },
         failures: Failures::default(),
         holds: Holds::default(),
+        questions: Questions::default(),
         claims: Claims::default(),
         written: WrittenVersions::default(),
         events: Events::new(client.clone()),
@@ -166,6 +168,7 @@ async fn follow_operators(streams: Streams<PlatformOperator>, context: Arc<Conte
                 context.written.forget(&uid);
                 context.failures.clear(&uid);
                 context.holds.clear(&uid);
+                context.questions.forget(&uid);
                 context.claims.give_up(&uid);
                 context.wake.all(&context.operators);
             }
@@ -203,8 +206,7 @@ async fn follow_sources(writer: Writer<CatalogSource>, context: Arc<Context>) ->
     let work = || watch_sources(&writer, &context);
     let absent = || {
         sources.set_served(false);
-        sources.set_trouble(None);
-        sources.set_known();
+        sources.set_seen();
         sources.all_changed();
         context.wake.all(&context.operators);
     };
@@ -222,8 +224,7 @@ async fn follow_sources(writer: Writer<CatalogSource>, context: Arc<Context>) ->
 fn in_trouble(context: &Context, error: &watcher::Error) {
     let text = crate::error::Chain(error).to_string();
     tracing::warn!(error = text, "cannot watch CatalogSources; trying again");
-    context.catalogs.sources().set_trouble(Some(text));
-    context.catalogs.sources().set_known();
+    context.catalogs.sources().in_trouble(text);
 }
 
 async fn watch_sources(writer: &Mutex<Writer<CatalogSource>>, context: &Context) {
@@ -244,14 +245,14 @@ async fn watch_sources(writer: &Mutex<Writer<CatalogSource>>, context: &Context)
         let is_news = match &event {
             Event::Apply(object) | Event::Delete(object) => sources.changed(object),
             Event::InitDone => {
-                sources.set_trouble(None);
-                sources.set_known();
+                sources.set_seen();
                 sources.all_changed();
                 true
             }
             Event::Init | Event::InitApply(_) => false,
         };
         if is_news {
+            context.catalogs.count();
             context.wake.all(&context.operators);
         }
     }

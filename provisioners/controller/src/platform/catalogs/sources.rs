@@ -64,7 +64,7 @@ pub(crate) struct Sources {
     names: Vec<CatalogSourceName>,
     store: Store<CatalogSource>,
     served: AtomicBool,
-    /// Cancelled when it is known whether they are served, and which there are.
+    /// Cancelled when it is known whether they are served, and which there are, or why that cannot be known.
     known: CancellationToken,
     cached: HashMap<(String, String), Cached<Listed, Revision, Error>>,
     /// Why the watch over them does not work, if it does not.
@@ -119,9 +119,12 @@ impl Sources {
         }
     }
 
-    /// Of each whose catalog was asked for, whether it was had.
+    /// Of each that is not ready, or whose catalog was asked for, whether it can be had.
     pub fn are_loaded(&self) -> impl Iterator<Item = bool> {
-        self.cached.values().filter_map(Cached::is_loaded)
+        self.names.iter().filter(|_| self.are_served()).filter_map(|source| match self.revision(source) {
+            Ok(_) => self.cached.get(&(source.namespace.clone(), source.name.clone())).and_then(Cached::is_loaded),
+            Err(_) => Some(false),
+        })
     }
 
     /// In the order in which they are asked.
@@ -165,13 +168,18 @@ impl Sources {
         self.trouble.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// The watch over them does not work, or does again.
-    pub fn set_trouble(&self, trouble: Option<String>) {
-        *self.trouble.lock().unwrap_or_else(PoisonError::into_inner) = trouble;
+    /// They cannot be watched. What is known stays known: a watch that goes on where it was does not say that it does.
+    pub fn in_trouble(&self, why: String) {
+        let mut trouble = self.trouble.lock().unwrap_or_else(PoisonError::into_inner);
+        if !self.known.is_cancelled() || trouble.is_some() {
+            *trouble = Some(why);
+            self.known.cancel();
+        }
     }
 
     /// It is known by now whether the cluster has OLM, and which CatalogSources there are.
-    pub fn set_known(&self) {
+    pub fn set_seen(&self) {
+        *self.trouble.lock().unwrap_or_else(PoisonError::into_inner) = None;
         self.known.cancel();
     }
 
@@ -209,7 +217,7 @@ impl Sources {
         revision(&object).map_err(|state| NotReady::Connection { namespace, name, state })
     }
 
-    /// Cancelled when it is known whether they are served, and which there are.
+    /// Cancelled when it is known whether they are served, and which there are, or why that cannot be known.
     pub fn known(&self) -> &CancellationToken {
         &self.known
     }

@@ -61,11 +61,15 @@ async fn a_catalog_that_cannot_be_asked_is_told_by_what_keeps_it_from_that() {
     assert!(error(Wanted::Named("y")).await.contains("\"y\" not found: the cluster does not serve CatalogSources"));
     assert!(error(Wanted::Named("z")).await.starts_with("spec.package.catalog: there is no catalog \"z\""));
     assert!(error(Wanted::Origin("z")).await.starts_with("the catalog \"z\" that it was installed from"));
-    catalogs.sources.set_trouble(Some("forbidden".to_owned()));
+    catalogs.sources.in_trouble("at first".to_owned());
+    catalogs.sources.in_trouble("forbidden".to_owned());
     for wanted in [Wanted::Any, Wanted::Named("redhat-operators")] {
         assert!(error(wanted).await.ends_with("redhat-operators cannot be looked at: forbidden"));
     }
-    catalogs.sources.set_trouble(None);
+    catalogs.sources.set_seen();
+    // A connection that broke off says nothing more when it is there again.
+    catalogs.sources.in_trouble("interrupted".to_owned());
+    assert!(error(Wanted::Any).await.starts_with("there is no catalog"));
     catalogs.sources.set_served(true);
     assert!(error(Wanted::Any).await.contains("not found in namespace \"openshift-marketplace\""));
 }

@@ -1,7 +1,6 @@
-//! The package of a PlatformOperator, looked up for as long as nothing else happens to it. I/O.
+//! What is asked about a PlatformOperator, for as long as nothing else happens to it. I/O.
 
-use std::panic::resume_unwind;
-
+use futures::FutureExt;
 use kube::Resource;
 use kube::runtime::reflector::ObjectRef;
 use rukpak_crds::{BundleDeployment, PlatformOperatorStatus};
@@ -9,25 +8,47 @@ use rukpak_crds::{BundleDeployment, PlatformOperatorStatus};
 use super::{Pass, source};
 use crate::platform::catalogs::{Error, Found};
 
-/// Asks for the package. `None` if the PlatformOperator asks for something else by now, or its BundleDeployment is not
-/// `deployment`: that is dealt with at once, however long a catalog takes. The question goes on by itself, for whoever asks next.
-pub(super) async fn package(pass: &Pass, deployment: Option<&BundleDeployment>) -> Option<Result<Found, Error>> {
+/// The package, if a catalog has it.
+pub(in crate::platform) type Answer = Result<Found, Error>;
+
+/// What is asked, and of which state of the catalogs: the same answer would come.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(in crate::platform) struct Question {
+    generation: Option<i64>,
+    /// The catalog that the status names, if it matters.
+    origin: Option<String>,
+    epoch: u64,
+}
+
+/// Asks for the package. `None` if something else [happened](unless_superseded).
+pub(super) async fn package(pass: &Pass, deployment: Option<&BundleDeployment>) -> Option<Answer> {
     let catalogs = pass.context.catalogs.clone();
     let (operator, status) = (pass.operator.clone(), pass.status.clone());
     // What is noted of something that is gone does not bind.
     let status = if deployment.is_some() { status } else { PlatformOperatorStatus::default() };
-    let question = tokio::spawn(async move {
+    let question = Question {
+        generation: operator.meta().generation,
+        origin: status.source.as_ref().map(|source| source.catalog.clone()),
+        epoch: pass.epoch,
+    };
+    let ask = async move {
         let wanted = source::wanted(&operator, &status);
         catalogs.find(&operator.spec.package.name, wanted).await
-    });
+    };
+    let answer = pass.context.questions.ask(&pass.uid, &question, ask.boxed());
+    unless_superseded(pass, deployment, answer).await.flatten()
+}
+
+/// What comes of `work`. `None` if the PlatformOperator asks for something else by now, or its BundleDeployment is not
+/// `deployment`: that is dealt with at once, however long a catalog takes.
+pub(super) async fn unless_superseded<T>(
+    pass: &Pass,
+    deployment: Option<&BundleDeployment>,
+    work: impl Future<Output = T>,
+) -> Option<T> {
     tokio::select! {
         biased;
-        answer = question => match answer.map_err(tokio::task::JoinError::try_into_panic) {
-            Ok(answer) => Some(answer),
-            Err(Ok(panic)) => resume_unwind(panic),
-            // The process ends.
-            Err(Err(_)) => None,
-        },
+        done = work => Some(done),
         () = superseded(pass, deployment) => None,
     }
 }

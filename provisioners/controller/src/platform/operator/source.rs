@@ -66,7 +66,8 @@ pub(super) async fn choose(pass: &Pass) -> Result<Option<ChosenSource>, Error> {
     let request = request(&pass.operator)?;
     let Some(found) = lookup::package(pass, None).await.transpose()? else { return Ok(None) };
     let choice = choose::choose(found.package(), &request)?;
-    supported(&pass.operator, &found, &choice).await?;
+    let supported = lookup::unless_superseded(pass, None, supported(&pass.operator, &found, &choice)).await;
+    let Some(()) = supported.transpose()? else { return Ok(None) };
     Ok(Some(chosen(&found.catalog, &pass.operator.spec.package.name, &choice)))
 }
 

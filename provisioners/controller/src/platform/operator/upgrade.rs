@@ -175,10 +175,14 @@ async fn next(pass: &Pass, deployment: &BundleDeployment, found: &Found, source:
     if !is_in_order(pass, deployment) {
         return known(available(NOT_READY, "waiting until what is installed is ready"), deprecations);
     }
-    match source::supported(&pass.operator, found, &choice).await {
-        Ok(()) => Looked::Next { next, deprecations },
-        Err(source::Error::Unsupported(refusal)) => known(available(UNSUPPORTED, &refusal.to_string()), deprecations),
-        Err(error) => {
+    let supported = source::supported(&pass.operator, found, &choice);
+    match lookup::unless_superseded(pass, Some(deployment), supported).await {
+        None => Looked::Superseded,
+        Some(Ok(())) => Looked::Next { next, deprecations },
+        Some(Err(source::Error::Unsupported(refusal))) => {
+            known(available(UNSUPPORTED, &refusal.to_string()), deprecations)
+        }
+        Some(Err(error)) => {
             let step = Step::Unknown { reason: CATALOG_FAILED, message: Chain(&error).to_string() };
             Looked::Known(State { step, deprecations: Some(deprecations), retry: Some(error.class()) })
         }
