@@ -5,6 +5,7 @@
 mod page;
 
 use std::path::Path;
+use std::time::{Duration, Instant};
 
 use page::{Page, shown};
 use rukpak_tests::kubelet::Kubelet;
@@ -14,6 +15,9 @@ use rukpak_tests::{Documents, ImageBuilder, PlatformOptions, fixtures, kubectl};
 
 /// What the page calls the registry.
 const REGISTRY: &str = "registry.example.com";
+
+/// So long what one object says of another may lag behind.
+const SETTLED: Duration = Duration::from_secs(10);
 
 /// An image of the package in a version.
 async fn pushed(world: &World, version: &str) -> String {
@@ -46,9 +50,19 @@ async fn the_walk_through_of_platform_operators_is_true() {
     let registry = old.split('/').next().expect("a reference has a host").to_owned();
     let mut differences = Vec::new();
     for step in page.steps() {
-        let printed = kubectl::run(&client, &step.command, &step.input).await;
-        let printed = printed.unwrap_or_else(|error| panic!("line {}: kubectl {}: {error:#}", step.line, step.command));
-        let printed: Vec<String> = printed.iter().map(|line| line.replace(&registry, REGISTRY)).collect();
+        let end = Instant::now() + SETTLED;
+        let printed = loop {
+            let printed = kubectl::run(&client, &step.command, &step.input).await;
+            let printed =
+                printed.unwrap_or_else(|error| panic!("line {}: kubectl {}: {error:#}", step.line, step.command));
+            let printed: Vec<String> = printed.iter().map(|line| line.replace(&registry, REGISTRY)).collect();
+            // Whoever only looks may look again: one object may have changed, and what is said of it elsewhere not yet.
+            let is_as_told = shown(&printed) == shown(&step.output);
+            if is_as_told || !step.command.starts_with("get ") || Instant::now() > end {
+                break printed;
+            }
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        };
         if shown(&printed) != shown(&step.output) {
             let (command, page, here) = (&step.command, step.output.join("\n"), printed.join("\n"));
             differences

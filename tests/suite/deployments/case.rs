@@ -1,7 +1,6 @@
 //! One BundleDeployment with a namespace of its own, both of one unique name.
 
 use std::ops::Deref;
-use std::time::Duration;
 
 use kube::api::DynamicObject;
 use rukpak_tests::ImageBuilder;
@@ -88,18 +87,6 @@ impl Case {
     /// Changes the source in the template; members to be removed are null.
     pub async fn change_source(&self, source: &Value) {
         self.merge(&json!({"spec": {"template": {"spec": {"source": source}}}})).await;
-    }
-
-    /// Fails as soon as `allowed` does not hold.
-    pub async fn holds_for(
-        &self,
-        target: &Target,
-        what: &str,
-        period: Duration,
-        allowed: impl Fn(Option<&DynamicObject>) -> bool,
-    ) {
-        let held = verbs::holds_for(&self.client, target, what, period, allowed).await;
-        held.unwrap_or_else(|error| panic!("{error:#}"));
     }
 
     /// Bundles with the owner labels of the BundleDeployment, the oldest first.
