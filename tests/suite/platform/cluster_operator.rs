@@ -46,22 +46,17 @@ fn times(object: &DynamicObject) -> BTreeMap<String, String> {
 /// A cluster that is not OpenShift: no ClusterOperator, no CatalogSource. Then it gets both, while the manager runs.
 #[tokio::test]
 async fn clusters_without_openshifts_kinds_work_and_may_get_them_later() {
-    let world = Platform::alone().await;
+    let world = Platform::bare().await;
     let case = Case::within(&world, "bare").await;
-    if !world.is_open() {
-        case.create(&json!({}), None).await;
-        let text = "there is no catalog: name one with --catalog, or install OLM with the CatalogSource \
-                    openshift-marketplace/redhat-operators";
-        case.until(source_failed(text)).await;
-        let metrics = metrics(&world).await;
-        assert!(metrics.contains("rukpak_platform_operators{state=\"failing\"} 1"), "{metrics}");
-        event(&case, "SourceFailed", "Warning").await;
-    }
+    case.create(&json!({}), None).await;
+    let text = "there is no catalog: name one with --catalog, or install OLM with the CatalogSource \
+                openshift-marketplace/redhat-operators";
+    case.until(source_failed(text)).await;
+    let before = metrics(&world).await;
+    assert!(before.contains("rukpak_platform_operators{state=\"failing\"} 1"), "{before}");
+    event(&case, "SourceFailed", "Warning").await;
     world.open().await;
     case.publish(case.chain(&["1.0.0"]).await.0).await;
-    if case.find(&case.target()).await.is_none() {
-        case.create(&json!({}), None).await;
-    }
     case.until(installed()).await;
     event(&case, "InstallSuccessful", "Normal").await;
     until(&case, true, GOOD).await;
@@ -69,7 +64,6 @@ async fn clusters_without_openshifts_kinds_work_and_may_get_them_later() {
     assert!(metrics.contains("rukpak_platform_operators{state=\"failing\"} 0"), "{metrics}");
     let remains = case.leave().await;
     until(&case, true, NONE).await;
-    drop(world);
     remains.until_gone().await;
 }
 

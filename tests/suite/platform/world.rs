@@ -45,8 +45,13 @@ impl Platform {
     /// A world for one test after the other: OpenShift's catalog alone, and what is global in a cluster. It begins without
     /// OpenShift's and OLM's definitions.
     pub async fn alone() -> MutexGuard<'static, Self> {
-        let new = || async { tokio::sync::Mutex::new(Self::new(&[], "", async |_, _, _| Vec::new()).await) };
+        let new = || async { tokio::sync::Mutex::new(Self::bare().await) };
         ALONE.get_or_init(new).await.lock().await
+    }
+
+    /// A world for one test, which is no OpenShift until that makes it one.
+    pub async fn bare() -> Self {
+        Self::new(&[], "", async |_, _, _| Vec::new()).await
     }
 
     /// One with OpenShift's definitions and a default catalog that is ready. `catalogs` gives the manager's flags, and `ca_pem`
@@ -101,11 +106,6 @@ impl Platform {
     /// Makes `catalog` the catalog `image`.
     pub async fn put_image(&self, catalog: Documents) {
         put_image(&self.registry, catalog).await;
-    }
-
-    /// Whether the cluster has become an OpenShift.
-    pub fn is_open(&self) -> bool {
-        self.open.initialized()
     }
 
     /// Makes the cluster an OpenShift, if it is none yet: its kinds and OLM's, the ClusterOperator as the cluster-version

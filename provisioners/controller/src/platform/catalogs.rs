@@ -303,8 +303,11 @@ impl Catalogs {
         known: Option<&origin::Revision>,
     ) -> Result<Option<(Catalog, origin::Revision)>, Error> {
         let ConfiguredCatalog { name, origin } = &configured.catalog;
-        let loaded = self.loader.load_with(origin, known, &self.logins.current()).await.map_err(|source| {
-            Error::Load { name: name.clone(), origin: origin.to_string(), source: Arc::new(source) }
+        let credentials = self.logins.current().await;
+        let loaded = self.loader.load_with(origin, known, &credentials).await.map_err(|source| Error::Load {
+            name: name.clone(),
+            origin: origin.to_string(),
+            source: Arc::new(source),
         })?;
         Ok(match loaded {
             origin::Loaded::Unchanged => None,

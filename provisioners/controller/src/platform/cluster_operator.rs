@@ -19,7 +19,6 @@ use tokio::time::{Instant, sleep_until};
 use self::aggregate::aggregate;
 use super::context::Context;
 use super::foreign::{CLUSTER_OPERATORS, ClusterOperator};
-use super::operator::is_failing;
 use super::served::while_defined;
 use crate::probes;
 
@@ -62,7 +61,7 @@ async fn count(context: &Context) {
     loop {
         context.wake.counted.notified().await;
         let operators = context.operators.state();
-        let failing = operators.iter().filter(|operator| is_failing(operator).is_some()).count();
+        let failing = operators.iter().filter(|operator| operator.failing_reason().is_some()).count();
         probes::set_platform_operators(operators.len() - failing, failing);
     }
 }

@@ -38,13 +38,15 @@ impl Logins {
         Ok(Self { path, last: Mutex::new(first) })
     }
 
-    /// Reads it again. Blocks for as long as a small file takes.
-    pub fn current(&self) -> Credentials {
-        match self.path.as_deref().map(read) {
-            None => {}
-            Some(Ok(now)) => *self.last() = now,
+    /// Reads it again.
+    pub async fn current(&self) -> Credentials {
+        let Some(path) = self.path.clone() else { return self.last().clone() };
+        match tokio::task::spawn_blocking(move || read(&path)).await {
+            Ok(Ok(now)) => *self.last() = now,
             // Whoever renews it may be in the middle of that.
-            Some(Err(error)) => tracing::warn!(error = %Chain(&error), "logins as they were before are used"),
+            Ok(Err(error)) => tracing::warn!(error = %Chain(&error), "logins as they were before are used"),
+            // The process ends.
+            Err(_) => {}
         }
         self.last().clone()
     }
@@ -66,12 +68,12 @@ mod tests {
     use super::*;
 
     /// Users are shown, passwords are not.
-    fn has(logins: &Logins, user: &str) -> bool {
-        format!("{:?}", logins.current()).contains(user)
+    async fn has(logins: &Logins, user: &str) -> bool {
+        format!("{:?}", logins.current().await).contains(user)
     }
 
-    #[test]
-    fn a_file_is_read_again_and_a_broken_one_is_waited_out() {
+    #[tokio::test]
+    async fn a_file_is_read_again_and_a_broken_one_is_waited_out() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("auth.json");
         assert!(Logins::open(Some(path.clone())).is_err(), "there is none");
@@ -81,14 +83,14 @@ mod tests {
         };
         put("first");
         let logins = Logins::open(Some(path.clone())).unwrap();
-        assert!(has(&logins, "first"));
+        assert!(has(&logins, "first").await);
         put("second");
-        assert!(has(&logins, "second"));
+        assert!(has(&logins, "second").await);
         fs::write(&path, "{").unwrap();
-        assert!(has(&logins, "second"));
+        assert!(has(&logins, "second").await);
         fs::remove_file(&path).unwrap();
-        assert!(has(&logins, "second"));
+        assert!(has(&logins, "second").await);
         put("third");
-        assert!(has(&logins, "third"));
+        assert!(has(&logins, "third").await);
     }
 }

@@ -22,7 +22,7 @@ use crate::cluster;
 use crate::status::StatusWriter;
 
 pub(super) use lookup::{Answer, Question};
-pub(super) use report::{PACKAGE_NOT_UNIQUE, is_failing};
+pub(super) use report::PACKAGE_NOT_UNIQUE;
 
 /// Why a pass ended early. The next one starts over from what is in the cluster.
 #[derive(Debug, thiserror::Error)]
@@ -46,7 +46,7 @@ struct Pass {
     context: Arc<Context>,
     status: PlatformOperatorStatus,
     writer: StatusWriter<PlatformOperator>,
-    /// Which catalogs it is about, see [`Catalogs::epoch`](super::catalogs::Catalogs::epoch).
+    /// State of the catalogs that it is about, see [`Catalogs::epoch`](super::catalogs::Catalogs::epoch).
     epoch: u64,
     now: Timestamp,
 }

@@ -4,9 +4,7 @@ use rukpak_crds::condition::{
     Conditions, HAS_VALID_BUNDLE, INSTALLED, NewCondition, READY, RECONCILING, STALLED, reason,
 };
 use rukpak_crds::platform_operator::{DEPRECATED, INSTALL_PENDING, UPGRADE_AVAILABLE};
-use rukpak_crds::{
-    ActiveBundleDeployment, BundleDeployment, Condition, ConditionStatus, PlatformOperator, PlatformOperatorStatus,
-};
+use rukpak_crds::{ActiveBundleDeployment, BundleDeployment, Condition, ConditionStatus, PlatformOperatorStatus};
 use rukpak_plan::retry::Class;
 
 use super::upgrade::{State, Step, is_current};
@@ -76,11 +74,6 @@ pub(super) fn report(pass: &Pass, outcome: &Outcome) -> Report {
     writer.upgrade(upgrade);
     writer.summary(&verdict, upgrade);
     Report { status: writer.status, retry: retry(outcome) }
-}
-
-/// Whether `Installed` does not say True, and why: what the ClusterOperator counts.
-pub(in crate::platform) fn is_failing(operator: &PlatformOperator) -> Option<&str> {
-    operator.failing_reason()
 }
 
 fn retry(outcome: &Outcome) -> Option<Class> {

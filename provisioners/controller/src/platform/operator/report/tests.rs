@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use jiff::Timestamp;
-use rukpak_crds::{BundleDeploymentSpec, PlatformOperatorSpec};
+use rukpak_crds::{BundleDeploymentSpec, PlatformOperator, PlatformOperatorSpec};
 
 use super::*;
 
@@ -149,9 +149,9 @@ fn only_what_a_watch_does_not_show_is_tried_again() {
 #[test]
 fn a_platform_operator_fails_until_it_says_that_it_is_installed() {
     let mut operator = PlatformOperator::new("a", PlatformOperatorSpec::default());
-    assert_eq!(is_failing(&operator), Some("InstallPending"));
+    assert_eq!(operator.failing_reason(), Some("InstallPending"));
     operator.status = Some(PlatformOperatorStatus::default());
-    assert_eq!(is_failing(&operator), Some("InstallPending"));
+    assert_eq!(operator.failing_reason(), Some("InstallPending"));
     for (truth, reason, expected) in [
         (ConditionStatus::False, "SourceFailed", Some("SourceFailed")),
         (ConditionStatus::False, "InstallFailed", Some("InstallFailed")),
@@ -160,6 +160,6 @@ fn a_platform_operator_fails_until_it_says_that_it_is_installed() {
     ] {
         let new = NewCondition { type_: INSTALLED, status: truth, reason, message: "" };
         operator.status.as_mut().unwrap().conditions.set(new, None, NOW);
-        assert_eq!(is_failing(&operator), expected);
+        assert_eq!(operator.failing_reason(), expected);
     }
 }
