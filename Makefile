@@ -4,13 +4,17 @@
 SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help packages tools build test demo bench crds
+.PHONY: help packages tools build test soak demo bench crds manifests fuzz
 
 # For the demo: CLUSTER=current, KEEP=1.
 export CLUSTER KEEP
 
+# Programs are built with --workspace and started as files: with -p, and so with `cargo run -p`, cargo chooses features for that
+# package alone, and compiles hundreds of crates a second time.
+programs := $(or $(CARGO_TARGET_DIR),target)
+
 help: ## Show the targets
-	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 16
+	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 18
 
 packages: ## Install the Debian packages that builds, tests and demo need
 	@tests/tools/apt-packages.sh
@@ -21,24 +25,35 @@ tools: packages ## Install the packages, and find kube-apiserver or build it (6 
 build: packages ## Build all programs
 	cargo build --workspace --bins
 
-test: tools ## Check formatting and lints, then run every test against real servers
+test: tools ## Check formatting, lints and dependencies, then run every test against real servers
 	cargo fmt --all --check
+	tests/tools/cargo-deny.sh
 	cargo clippy --workspace --all-targets -- -D warnings
 	cargo build --workspace --bins
 	RUST_TEST_THREADS=8 cargo test --workspace # most tests wait for something: garbage collection, retries
 
+soak: tools ## Kill and disturb the controller at every write of every operation, and show what was tried and what passed (15 minutes)
+	cargo build --workspace --bins
+	SWEEP=all cargo test --workspace --test sweep
+
 demo: $(if $(filter current,$(CLUSTER)),packages,tools) ## Install, upgrade and remove bundles and a package, and show it (CLUSTER=current, KEEP=1)
 	@echo "building the programs" >&2
-	@cargo build -p rukpak-controller -p rukpak-webhook -p rukpak-tests $(foreach \
-	  program,rukpak-controller rukpak-platform rukpak-webhook rukpak-plane demo,--bin $(program))
-	@cargo run --quiet -p rukpak-tests --bin demo
+	@cargo build --workspace $(addprefix --bin=,rukpak-controller rukpak-platform rukpak-webhook rukpak-plane demo)
+	@$(programs)/debug/demo
 
 bench: tools ## Measure speed and memory against a bare client, with optimised programs
 	cargo build --workspace --bins --release
-	cargo run --quiet --release -p rukpak-tests --bin bench
+	$(programs)/release/bench
 
 crds: packages ## Generate the CRDs from the types, and render the manifests (needs kubectl or kustomize)
-	cargo run --quiet -p rukpak-crds --bin crdgen -- crds/generated
+	cargo build --workspace --bin=crdgen
+	$(programs)/debug/crdgen crds/generated
 	cp crds/generated/core.rukpak.io_*.yaml manifests/base/crds/
 	cp crds/generated/platform.openshift.io_*.yaml manifests/base/platform/crds/
 	manifests/render.sh
+
+manifests: ## Copy the rendered manifests to target/manifests with an image of yours (IMAGE=registry.example.com/rukpak@sha256:...)
+	@manifests/with-image.sh "$(IMAGE)" target/manifests
+
+fuzz: packages ## Fuzz the readers of what strangers write (SECONDS=60 for each, TARGET=yaml for one)
+	@tests/tools/fuzz.sh "$(or $(SECONDS),60)" $(TARGET)

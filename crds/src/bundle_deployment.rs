@@ -8,7 +8,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use crate::{BundleSpec, Condition};
+use crate::{BundleSource, BundleSpec, Condition, Pin};
 
 /// BundleDeploymentSpec defines the desired state of BundleDeployment.
 #[derive(CustomResource, Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -39,6 +39,55 @@ pub struct BundleDeploymentSpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("x-kubernetes-preserve-unknown-fields" = true))]
     pub config: Option<Map<String, Value>>,
+    /// Suspend stops every write for this BundleDeployment: nothing is installed, upgraded or repaired. Its status is still
+    /// reported. (Additive to RukPak v0.16, as are all fields below.)
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub suspend: bool,
+    /// RollbackTo names a revision of status.history. As long as it is set, that revision is installed in place of the template.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1))]
+    pub rollback_to: Option<i64>,
+    /// ProgressDeadline is how long an upgrade may take until it is applied and healthy, for example 10m. When it is over, the
+    /// last healthy revision is installed again.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(regex(pattern = r"^([0-9]+(\.[0-9]+)?(ms|s|m|h))+$"))]
+    pub progress_deadline: Option<String>,
+    /// DeletionPolicy says what becomes of the objects when the BundleDeployment is deleted. Delete (the default) deletes them,
+    /// Orphan leaves them all in the cluster, KeepCRDs leaves the CustomResourceDefinitions and with them their instances.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub deletion_policy: Option<DeletionPolicy>,
+    /// DependsOn names BundleDeployments that must be Ready before this one is installed or upgraded.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub depends_on: Vec<Dependency>,
+    /// RevisionHistoryLimit is the number of revisions that status.history lists and whose content is kept. Default 5.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1, max = 20))]
+    pub revision_history_limit: Option<i64>,
+}
+
+/// What becomes of the objects of a BundleDeployment that is deleted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub enum DeletionPolicy {
+    /// Garbage collection deletes them.
+    #[default]
+    Delete,
+    /// They stay, without an owner.
+    Orphan,
+    /// CustomResourceDefinitions stay, and so do their instances; all else is deleted.
+    KeepCRDs,
+}
+
+/// A BundleDeployment that another one needs.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Dependency {
+    /// Name of the BundleDeployment.
+    #[schemars(length(min = 1))]
+    pub name: String,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks by reference")]
+fn is_false(value: &bool) -> bool {
+    !value
 }
 
 /// BundleTemplate describes a Bundle that is generated.
@@ -87,6 +136,78 @@ pub struct BundleDeploymentStatus {
     /// Inventory is what this deployment has put into the cluster. (Additive to RukPak v0.16.)
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub inventory: Option<Inventory>,
+    /// History lists the revisions that were installed or tried, the newest first. (Additive to RukPak v0.16.)
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub history: Vec<Revision>,
+    /// LastHandledReconcileAt echoes the annotation core.rukpak.io/reconcile-requested-at. (Additive to RukPak v0.16.)
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last_handled_reconcile_at: Option<String>,
+}
+
+/// A content and how its objects are made from it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct ReleaseRecord {
+    /// Digest of the content, as the store names it.
+    pub content_digest: String,
+    /// Format of the content: plain+v0 (also where it is absent) or registry+v1.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub format: Option<String>,
+    /// The spec.config that the objects are rendered with, if their format has a use for one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("x-kubernetes-preserve-unknown-fields" = true))]
+    pub config: Option<Map<String, Value>>,
+}
+
+/// One revision of a BundleDeployment.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Revision {
+    /// Number of the revision. A content that is installed again gets a new one, unless a rollback asks for it by its number.
+    pub revision: i64,
+    /// Name of the Bundle that it was installed from.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bundle: Option<String>,
+    /// Hash of the template that asked for it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub template_hash: Option<String>,
+    /// What the template asked for, so that lost content can be fetched again by the pin.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub source: Option<BundleSource>,
+    /// What the Bundle resolved to. A new Bundle of the same template gets the same content by it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pin: Option<Pin>,
+    /// The content and its settings.
+    #[serde(flatten)]
+    pub release: ReleaseRecord,
+    /// What came of it.
+    pub result: RevisionResult,
+    /// When the installation began; an upgrade's progress deadline counts from here.
+    #[schemars(with = "String", extend("format" = "date-time"))]
+    pub time: Timestamp,
+    /// Why it failed.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub message: String,
+}
+
+/// What came of a revision.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub enum RevisionResult {
+    /// Its objects are applied, and were not all healthy yet.
+    Installed,
+    /// Its objects were applied, and all of them healthy.
+    Healthy,
+    /// It could not be applied; the revision before stays, or came back.
+    Failed,
+    /// It was not healthy within the progress deadline; the last healthy revision came back.
+    DeadlineExceeded,
+}
+
+impl RevisionResult {
+    /// Whether another revision was installed in its place.
+    pub fn is_failure(self) -> bool {
+        matches!(self, Self::Failed | Self::DeadlineExceeded)
+    }
 }
 
 /// What a deployment has put into the cluster: enough to find every object of it again.
@@ -107,9 +228,9 @@ pub struct Inventory {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("x-kubernetes-preserve-unknown-fields" = true))]
     pub config: Option<Map<String, Value>>,
-    /// Digest of a content whose installation was begun and has not ended.
+    /// What was begun to be installed in place of it and has not ended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub pending_digest: Option<String>,
+    pub pending: Option<Pending>,
     /// Digest over the content, the renderer, and UID and owned fields of every object, taken when the last pass
     /// ended. A restart that computes the same has nothing to do.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -123,7 +244,63 @@ pub struct Inventory {
     pub certificates_renewal: Option<Timestamp>,
     /// Objects that left the bundle but were not deleted because data hangs on them; they are not owned any more.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub released: Vec<String>,
+    pub released: Vec<ReleasedObject>,
+    /// Fields of objects that others keep changing and that are left to them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub contested: Vec<ContestedField>,
+    /// Kinds that could not be listed when objects that left the bundle were deleted: some may be left.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub unlisted: Vec<InventoryKind>,
+}
+
+/// An installation that was begun.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Pending {
+    /// The content and its settings.
+    #[serde(flatten)]
+    pub release: ReleaseRecord,
+    /// When it was begun.
+    #[schemars(with = "String", extend("format" = "date-time"))]
+    pub since: Timestamp,
+}
+
+/// A field that another manager keeps changing.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
+pub struct ContestedField {
+    /// API group of the object; empty for the core group.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub group: String,
+    /// Kind of the object.
+    pub kind: String,
+    /// Namespace of the object; empty for cluster-scoped objects.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub namespace: String,
+    /// Name of the object.
+    pub name: String,
+    /// Which field, as managedFields writes it: the keys from the root to the leaf.
+    pub path: Vec<String>,
+    /// Who keeps changing it.
+    pub manager: String,
+}
+
+/// An object that was left in the cluster and is not owned any more.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
+pub struct ReleasedObject {
+    /// API group; empty for the core group.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub group: String,
+    /// API version.
+    pub version: String,
+    /// Kind.
+    pub kind: String,
+    /// Namespace; empty for cluster-scoped objects.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub namespace: String,
+    /// Name.
+    pub name: String,
+    /// Why it was not deleted.
+    pub reason: String,
 }
 
 /// A kind of the inventory.

@@ -1,5 +1,7 @@
 //! Conditions: their types, reasons and the rule for transition times.
 
+use std::borrow::Cow;
+
 use jiff::Timestamp;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -42,6 +44,20 @@ pub mod reason {
     pub const INSTALL_FAILED: &str = "InstallFailed";
     /// A pivot failed and the previous version was put back.
     pub const UPGRADE_FAILED: &str = "UpgradeFailed";
+    /// `Healthy`: the objects were not looked at since the controller started.
+    pub const NOT_OBSERVED: &str = "NotObserved";
+    /// `Ready`: objects that left the bundle could not be deleted.
+    pub const PRUNE_FAILED: &str = "PruneFailed";
+    /// `Ready`, `Stalled`: the revision that was asked for is not in the history.
+    pub const REVISION_NOT_FOUND: &str = "RevisionNotFound";
+    /// `Ready`, `Stalled`: the revision that was asked for cannot be installed now.
+    pub const ROLLBACK_REFUSED: &str = "RollbackRefused";
+    /// `Ready`, `Stalled`: an upgrade was not healthy in time, and the revision before came back.
+    pub const PROGRESS_DEADLINE_EXCEEDED: &str = "ProgressDeadlineExceeded";
+    /// `Ready`: another BundleDeployment must be ready first.
+    pub const DEPENDENCY_NOT_READY: &str = "DependencyNotReady";
+    /// `Ready`, `Stalled`: BundleDeployments wait for one another.
+    pub const DEPENDENCY_CYCLE: &str = "DependencyCycle";
     /// The dependents could not be watched.
     pub const CREATE_DYNAMIC_WATCH_FAILED: &str = "CreateDynamicWatchFailed";
     /// Applied.
@@ -106,7 +122,8 @@ pub trait Conditions {
     /// The condition of this type.
     fn find(&self, type_: &str) -> Option<&Condition>;
     /// Sets or adds a condition. The transition time moves to `now` only if the status changes. Messages longer than
-    /// [`MESSAGE_MAX`] are cut, because the API server would refuse the whole status otherwise.
+    /// [`MESSAGE_MAX`] are cut, because the API server would refuse the whole status otherwise, and control characters
+    /// [escaped](printable).
     fn set(&mut self, new: NewCondition<'_>, generation: Option<i64>, now: Timestamp);
     /// Removes the condition of this type.
     fn drop_type(&mut self, type_: &str);
@@ -142,7 +159,7 @@ impl Conditions for Vec<Condition> {
         };
         let condition = Condition {
             last_transition_time,
-            message: cut(new.message),
+            message: cut(&printable(new.message)),
             observed_generation: generation,
             reason: new.reason.to_owned(),
             status: new.status,
@@ -162,6 +179,21 @@ impl Conditions for Vec<Condition> {
 /// metav1.Time has whole seconds; anything finer would look like a change after a round trip through a Go client.
 fn whole_seconds(time: Timestamp) -> Timestamp {
     Timestamp::from_second(time.as_second()).unwrap_or(time)
+}
+
+/// `text` without what would do something to a terminal: control characters, but for line ends and tabs, are escaped.
+///
+/// Messages hold names that authors of content and servers chose; `kubectl describe` prints them as they are.
+pub fn printable(text: &str) -> Cow<'_, str> {
+    let is_hostile = |letter: char| letter.is_control() && !matches!(letter, '\n' | '\t');
+    if !text.contains(is_hostile) {
+        return Cow::Borrowed(text);
+    }
+    let mut printable = String::with_capacity(text.len() + 16);
+    for letter in text.chars() {
+        if is_hostile(letter) { printable.extend(letter.escape_unicode()) } else { printable.push(letter) }
+    }
+    Cow::Owned(printable)
 }
 
 fn cut(message: &str) -> String {
@@ -194,6 +226,18 @@ mod tests {
         conditions.set(ready(ConditionStatus::True, "c"), Some(2), at(3));
         assert_eq!(conditions[0].last_transition_time, at(3));
         assert_eq!(conditions.len(), 1);
+    }
+
+    #[test]
+    fn a_message_does_nothing_to_a_terminal() {
+        let mut conditions = Vec::new();
+        let hostile = "ref \u{1b}[2J\u{9b}1m\u{7}\r\u{7f}\0 of\n\tb\u{e4}";
+        conditions.set(ready(ConditionStatus::False, hostile), None, at(1));
+        let expected = "ref \\u{1b}[2J\\u{9b}1m\\u{7}\\u{d}\\u{7f}\\u{0} of\n\tb\u{e4}";
+        assert_eq!(conditions[0].message, expected);
+        conditions.set(ready(ConditionStatus::False, &"\u{1b}".repeat(40_000)), None, at(1));
+        assert_eq!(conditions[0].message.chars().count(), MESSAGE_MAX);
+        assert!(matches!(printable("a\nb"), Cow::Borrowed(_)));
     }
 
     #[test]

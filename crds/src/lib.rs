@@ -15,7 +15,8 @@ pub mod validate;
 
 pub use bundle::{Bundle, BundlePhase, BundleSpec, BundleStatus, Pin};
 pub use bundle_deployment::{
-    BundleDeployment, BundleDeploymentSpec, BundleDeploymentStatus, BundleTemplate, Inventory, InventoryKind,
+    BundleDeployment, BundleDeploymentSpec, BundleDeploymentStatus, BundleTemplate, ContestedField, DeletionPolicy,
+    Dependency, Inventory, InventoryKind, Pending, ReleaseRecord, ReleasedObject, Revision, RevisionResult,
     TemplateMetadata,
 };
 pub use condition::{Condition, ConditionStatus, Conditions};

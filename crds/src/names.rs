@@ -37,9 +37,19 @@ pub const ADOPT_BY: &str = "core.rukpak.io/adopt-by";
 /// administrator: `"true"` lets a pivot delete it together with the data that hangs on it.
 pub const ALLOW_DELETION: &str = "core.rukpak.io/allow-deletion";
 
+/// Annotation on a Secret of the system namespace: the hosts that its login may be sent to, separated by commas.
+pub const SECRET_HOSTS: &str = "core.rukpak.io/hosts";
+/// Annotation on a Secret of the system namespace: `"true"` lets its login be sent without TLS, or to a server whose certificate
+/// is not looked at.
+pub const SECRET_ALLOW_INSECURE: &str = "core.rukpak.io/allow-insecure";
+
 /// Annotation on a BundleDeployment, by its owner: `"true"` says that the packages which a `registry+v1` bundle depends on
 /// are taken care of (additive).
 pub const IGNORE_DEPENDENCIES: &str = "core.rukpak.io/ignore-dependencies";
+/// Names a revision of the status history that is to be installed in place of the template.
+pub const ROLLBACK_TO: &str = "core.rukpak.io/rollback-to";
+/// Any new value asks for a reconcile, whatever back-off holds; the status echoes it.
+pub const RECONCILE_REQUESTED_AT: &str = "core.rukpak.io/reconcile-requested-at";
 
 /// The field manager of everything that the provisioners apply.
 pub const FIELD_MANAGER: &str = "rukpak-core";

@@ -92,10 +92,10 @@ pub struct PlatformOperatorStatus {
     /// ObservedGeneration is the generation of the spec that this status speaks of. (Additive.)
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub observed_generation: Option<i64>,
-    /// Source is what was chosen from which catalog for the BundleDeployment. (Additive.)
+    /// Source is what was chosen from which catalog, and is installed unless it is the first. (Additive.)
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub source: Option<ChosenSource>,
-    /// Upgrade is the version that the BundleDeployment is about to be pointed at, written before that is done. (Additive.)
+    /// Upgrade is the version that the BundleDeployment is pointed at, from before that is done until it is installed. (Additive.)
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub upgrade: Option<ChosenSource>,
 }

@@ -1,5 +1,5 @@
-//! A TLS server that misbehaves on request: on its own, or in front of a registry or git server that it otherwise passes
-//! requests on to. It writes down every request, so a test can also say what must *not* have been asked.
+//! A TLS server that misbehaves on request: on its own, or in front of a registry, a git server or an API server that it
+//! otherwise passes requests on to. It writes down every request, so a test can also say what must *not* have been asked.
 
 use std::collections::HashSet;
 use std::convert::Infallible;
@@ -13,6 +13,7 @@ use axum::extract::{Request, State};
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use futures::stream;
+use tokio::sync::watch;
 
 use crate::tls::{Served, serve};
 use crate::{TestCa, tools};
@@ -49,6 +50,8 @@ pub enum Fault {
     Status(StatusCode, String),
     /// Answer with anything.
     Answer(StatusCode, Vec<(&'static str, String)>, Vec<u8>),
+    /// Answer with a body that begins so, and goes on with the second text for ever.
+    Endless(StatusCode, &'static str, &'static str),
     /// Never answer.
     Hang,
     /// Pass the request on, send this many bytes of the body, then close the connection.
@@ -92,9 +95,12 @@ struct Shared {
     tokens: Option<(TokenAuth, Mutex<HashSet<String>>)>,
     rules: Mutex<Vec<Rule>>,
     seen: Mutex<Vec<Seen>>,
+    /// Answers to requests whose path contains this text are held back.
+    held: watch::Sender<Option<String>>,
 }
 
-struct Upstream {
+/// What stands behind a server.
+pub(crate) struct Upstream {
     base: String,
     client: reqwest::Client,
 }
@@ -142,7 +148,8 @@ impl FaultyServer {
 
     fn start(ca: &TestCa, upstream: Option<Upstream>, tokens: Option<TokenAuth>) -> Result<Self> {
         let tokens = tokens.map(|tokens| (tokens, Mutex::default()));
-        let shared = Arc::new(Shared { upstream, tokens, rules: Mutex::default(), seen: Mutex::default() });
+        let (rules, seen, held) = (Mutex::default(), Mutex::default(), watch::Sender::new(None));
+        let shared = Arc::new(Shared { upstream, tokens, rules, seen, held });
         let router = Router::new().fallback(answer).with_state(Arc::clone(&shared));
         Ok(Self { served: serve(router, &ca.localhost()?)?, ca_pem: ca.pem(), shared })
     }
@@ -174,6 +181,17 @@ impl FaultyServer {
         if let Ok(mut rules) = self.shared.rules.lock() {
             rules.clear();
         }
+        self.release();
+    }
+
+    /// Holds back whatever answers to requests whose path contains `path` still say, a watch that is open above all.
+    pub fn hold(&self, path: &str) {
+        self.shared.held.send_replace(Some(path.to_owned()));
+    }
+
+    /// Lets go what was held back.
+    pub fn release(&self) {
+        self.shared.held.send_replace(None);
     }
 
     /// The requests so far.
@@ -224,6 +242,7 @@ async fn answer(State(shared): State<Arc<Shared>>, request: Request) -> Response
     match fault {
         Some(Fault::Status(status, body)) => return (status, body).into_response(),
         Some(Fault::Answer(status, headers, body)) => return with_headers(status, headers, body),
+        Some(Fault::Endless(status, begin, again)) => return (status, endless(begin, again)).into_response(),
         Some(Fault::Redirect(to)) => return (StatusCode::TEMPORARY_REDIRECT, [(header::LOCATION, to)]).into_response(),
         Some(Fault::Hang) => std::future::pending().await,
         Some(_) | None => {}
@@ -235,9 +254,31 @@ async fn answer(State(shared): State<Arc<Shared>>, request: Request) -> Response
     }
     let Some(upstream) = &shared.upstream else { return StatusCode::NOT_FOUND.into_response() };
     match pass_on(upstream, request, shared.tokens.is_some()).await {
-        Ok((status, headers, body)) => spoil(fault, status, headers, body),
+        Ok(answer) if fault.is_none() => streamed(answer, &path, shared.held.subscribe()),
+        Ok(answer) => {
+            let (status, headers) = (answer.status(), answer.headers().clone());
+            match answer.bytes().await {
+                Ok(body) => spoil(fault, status, headers, body),
+                Err(error) => (StatusCode::BAD_GATEWAY, error.to_string()).into_response(),
+            }
+        }
         Err(error) => (StatusCode::BAD_GATEWAY, format!("{error:#}")).into_response(),
     }
+}
+
+/// The upstream's answer as it comes, which may be for hours, but for what is held back.
+fn streamed(answer: reqwest::Response, path: &str, held: watch::Receiver<Option<String>>) -> Response {
+    let (status, mut headers) = (answer.status(), answer.headers().clone());
+    headers.remove(header::TRANSFER_ENCODING);
+    headers.remove(header::CONNECTION);
+    let path = path.to_owned();
+    let body = stream::unfold((answer, path, held), |(mut answer, path, mut held)| async move {
+        let chunk = answer.chunk().await;
+        // The sender is gone only when the server is.
+        let _ = held.wait_for(|held| held.as_ref().is_none_or(|held| !path.contains(held.as_str()))).await;
+        chunk.transpose().map(|chunk| (chunk, (answer, path, held)))
+    });
+    (status, headers, Body::from_stream(body)).into_response()
 }
 
 fn with_headers(status: StatusCode, headers: Vec<(&'static str, String)>, body: Vec<u8>) -> Response {
@@ -280,7 +321,8 @@ fn check_token(
     Some((StatusCode::UNAUTHORIZED, [(header::WWW_AUTHENTICATE, challenge)]).into_response())
 }
 
-fn upstream(base: &str, ca_pem: &str) -> Result<Upstream> {
+/// The server at `base`, whose certificate `ca_pem` signed.
+pub(crate) fn upstream(base: &str, ca_pem: &str) -> Result<Upstream> {
     Ok(Upstream { base: base.trim_end_matches('/').to_owned(), client: client(ca_pem)? })
 }
 
@@ -295,7 +337,8 @@ pub fn client(ca_pem: &str) -> Result<reqwest::Client> {
     builder.http1_only().pool_max_idle_per_host(0).build().context("make an HTTP client")
 }
 
-async fn pass_on(upstream: &Upstream, request: Request, own_auth: bool) -> Result<(StatusCode, HeaderMap, Bytes)> {
+/// Asks `upstream` what was asked here; with `own_auth` without the credentials.
+pub(crate) async fn pass_on(upstream: &Upstream, request: Request, own_auth: bool) -> Result<reqwest::Response> {
     let (parts, body) = request.into_parts();
     let body = axum::body::to_bytes(body, BODY_LIMIT_BYTES).await.context("read the request")?;
     let mut headers = parts.headers;
@@ -305,10 +348,7 @@ async fn pass_on(upstream: &Upstream, request: Request, own_auth: bool) -> Resul
         headers.remove(header::AUTHORIZATION);
     }
     let url = format!("{}{}", upstream.base, parts.uri);
-    let answer =
-        upstream.client.request(parts.method, url).headers(headers).body(body).send().await.context("pass it on")?;
-    let (status, headers) = (answer.status(), answer.headers().clone());
-    Ok((status, headers, answer.bytes().await.context("read the answer")?))
+    upstream.client.request(parts.method, url).headers(headers).body(body).send().await.context("pass it on")
 }
 
 /// The upstream's answer, spoilt by `fault`.
@@ -344,6 +384,12 @@ fn spoil(fault: Option<Fault>, status: StatusCode, mut headers: HeaderMap, body:
         _ => Body::from(body),
     };
     (status, headers, body).into_response()
+}
+
+fn endless(begin: &'static str, again: &str) -> Body {
+    let chunk = Bytes::from(again.repeat(64 * 1024 / again.len().max(1)));
+    let rest = stream::repeat_with(move || Ok::<_, Infallible>(chunk.clone()));
+    Body::from_stream(futures::StreamExt::chain(stream::iter([Ok(Bytes::from_static(begin.as_bytes()))]), rest))
 }
 
 fn slow(body: Bytes, step: usize, pause: Duration) -> Body {

@@ -21,6 +21,9 @@ pub use platform::{PLATFORM_ACCOUNT, PlatformOptions};
 /// Where the manifests say that clients in the cluster find the content service.
 pub const CONTENT_URL: &str = "https://core.rukpak-system.svc";
 
+/// Where the registries and servers of tests are, which the programs would refuse. The rest of loopback stays refused.
+pub(crate) const ALLOW_LOOPBACK: [&str; 2] = ["--source-allow-cidr=127.0.0.1/32", "--source-allow-cidr=::1/128"];
+
 /// Between two questions whether it is ready. `/readyz` cannot be watched.
 const READY_INTERVAL: Duration = Duration::from_millis(25);
 /// Environment variables that would change what the programs see.
@@ -75,6 +78,8 @@ pub struct ControllerOptions {
     pub storage: Option<PathBuf>,
     /// Another identity than the ServiceAccount of the manifests.
     pub kubeconfig: Option<PathBuf>,
+    /// A program, with arguments, to start it under.
+    pub under: Vec<String>,
 }
 
 /// How to start the webhook.
@@ -97,8 +102,11 @@ impl Plane {
         let (http, health) = (tools::free_port()?, tools::free_port()?);
         let own_content = options.arguments.iter().any(|argument| argument.starts_with("--content-bind-address"));
         let content = if own_content { 0 } else { tools::free_port()? };
-        let mut command = Command::new(tools::workspace_binary("rukpak-controller")?);
+        let mut words = options.under;
+        words.push(tools::workspace_binary("rukpak-controller")?.display().to_string());
+        let mut command = Command::new(&words[0]);
         command
+            .args(&words[1..])
             .arg(format!("--system-namespace={SYSTEM_NAMESPACE}"))
             .arg(format!("--provisioner-storage-dir={}", storage.display()))
             .arg(format!("--upload-storage-dir={}", storage.join("uploads").display()))
@@ -107,6 +115,7 @@ impl Plane {
             .arg(format!("--http-bind-address=127.0.0.1:{http}"))
             .arg(format!("--health-probe-bind-address=127.0.0.1:{health}"))
             .arg("--feature-gates=BundleDeploymentHealth=true")
+            .args(ALLOW_LOOPBACK)
             .args(options.arguments)
             .envs(options.environment);
         let kubeconfig = options.kubeconfig.unwrap_or_else(|| self.account_kubeconfig(CONTROLLER_ACCOUNT));
@@ -263,10 +272,20 @@ impl Process {
 
     /// Resident memory in bytes, from `/proc`.
     pub fn resident_bytes(&self) -> Result<u64> {
+        self.memory("VmRSS:")
+    }
+
+    /// The most resident memory it ever had, in bytes, from `/proc`.
+    pub fn peak_resident_bytes(&self) -> Result<u64> {
+        self.memory("VmHWM:")
+    }
+
+    fn memory(&self, field: &str) -> Result<u64> {
         let path = format!("/proc/{}/status", self.pid().context("it does not run")?);
         let text = std::fs::read_to_string(&path).with_context(|| format!("read {path}"))?;
-        let line = text.lines().find_map(|line| line.strip_prefix("VmRSS:")).context("no VmRSS")?;
-        let kibibytes: u64 = line.trim().trim_end_matches("kB").trim().parse().context("read VmRSS")?;
+        let line = text.lines().find_map(|line| line.strip_prefix(field)).with_context(|| format!("no {field}"))?;
+        let kibibytes: u64 =
+            line.trim().trim_end_matches("kB").trim().parse().with_context(|| format!("read {field}"))?;
         Ok(kibibytes * 1024)
     }
 

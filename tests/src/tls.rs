@@ -62,11 +62,16 @@ pub fn serve_with(router: Router, port: u16, resolver: Arc<dyn ResolvesServerCer
 
 /// The server's side of handshakes with `leaf`.
 pub fn acceptor(leaf: &Leaf) -> Result<TlsAcceptor> {
+    acceptor_for(leaf, b"http/1.1")
+}
+
+/// As [`acceptor`], for a protocol by its ALPN name.
+pub fn acceptor_for(leaf: &Leaf, protocol: &[u8]) -> Result<TlsAcceptor> {
     crate::tools::use_ring();
     let certs = CertificateDer::pem_slice_iter(leaf.cert_pem.as_bytes()).collect::<Result<Vec<_>, _>>()?;
     let key = PrivateKeyDer::from_pem_slice(leaf.key_pem.as_bytes())?;
     let mut config = ServerConfig::builder().with_no_client_auth().with_single_cert(certs, key)?;
-    config.alpn_protocols = vec![b"http/1.1".to_vec()];
+    config.alpn_protocols = vec![protocol.to_vec()];
     Ok(TlsAcceptor::from(Arc::new(config)))
 }
 

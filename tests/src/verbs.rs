@@ -2,6 +2,7 @@
 //! the ends of the programs' logs.
 
 mod diagnose;
+mod rights;
 
 use std::time::Duration;
 
@@ -16,6 +17,7 @@ use serde_json::{Value, json};
 
 pub use self::diagnose::{diagnose, story};
 pub(crate) use self::diagnose::{hide_log, show_log};
+pub use self::rights::{await_role, await_rules};
 pub use crate::tools::{PATIENCE, unique_name};
 
 /// Field manager of the tests.

@@ -10,10 +10,11 @@ use kube::api::DynamicObject;
 use serde_json::{Value, json};
 use tokio::sync::OnceCell;
 
+use crate::plane::install::CONTROLLER_ACCOUNT;
 use crate::verbs::{self, Expected, Target};
 use crate::{
-    ControllerOptions, GitServer, GitServerOptions, ImageBuilder, InstallOptions, Plane, PlaneOptions, Process,
-    Registry, RegistryOptions, SshServer, WebhookOptions, tools,
+    ControllerOptions, FaultyServer, GitServer, GitServerOptions, ImageBuilder, InstallOptions, Plane, PlaneOptions,
+    Process, Registry, RegistryOptions, SshServer, TestCa, WebhookOptions, tools,
 };
 
 /// Longest wait for something that should be there in seconds: the machine may be slow, the suite runs in parallel.
@@ -37,6 +38,8 @@ pub struct World {
     pub private_git: GitServer,
     /// A git server over ssh.
     pub ssh: SshServer,
+    /// Between the API server and the controller, with [`WorldOptions::proxied`].
+    pub proxy: Option<FaultyServer>,
     /// `rukpak-controller` as ServiceAccount `core-admin`.
     pub controller: Process,
     /// `rukpak-webhook` as ServiceAccount `rukpak-webhooks-admin`.
@@ -51,6 +54,8 @@ pub struct WorldOptions {
     pub arguments: Vec<String>,
     /// Keep an audit log, see [`Plane::audit_log`].
     pub audit: bool,
+    /// Have the controller reach the API server through [`World::proxy`].
+    pub proxied: bool,
     /// What to install in place of the usual. All at once: the API server looks only now and then for kinds that owners may be of.
     pub install: InstallOptions,
 }
@@ -76,7 +81,7 @@ impl World {
 
     /// A world of one's own.
     pub async fn start_with(options: WorldOptions) -> Result<World> {
-        let WorldOptions { arguments, audit, install } = options;
+        let WorldOptions { arguments, audit, proxied, install } = options;
         let folder = tools::temp_folder("world")?;
         let plane = Plane::start_with(PlaneOptions { audit }).await?;
         plane.install(&install).await?;
@@ -94,11 +99,27 @@ impl World {
         // For a look inside: LOG_LEVEL=debug make test
         flags.extend(std::env::var("LOG_LEVEL").map(|level| format!("--log-level={level}")));
         let webhook = plane.start_webhook(WebhookOptions::default()).await?;
-        let controller =
-            plane.start_controller(ControllerOptions { arguments: flags, ..ControllerOptions::default() }).await?;
+        let proxy = if proxied { Some(proxy(&plane)?) } else { None };
+        let kubeconfig = match &proxy {
+            Some(proxy) => Some(plane.kubeconfig_through(CONTROLLER_ACCOUNT, &proxy.url(), proxy.ca_pem()).await?),
+            None => None,
+        };
+        let options = ControllerOptions { arguments: flags, kubeconfig, ..ControllerOptions::default() };
+        let controller = plane.start_controller(options).await?;
         webhook.wait_ready().await?;
         controller.wait_ready().await?;
-        Ok(World { plane, registry, private_registry, git, private_git, ssh, controller, webhook, _folder: folder })
+        Ok(World {
+            plane,
+            registry,
+            private_registry,
+            git,
+            private_git,
+            ssh,
+            proxy,
+            controller,
+            webhook,
+            _folder: folder,
+        })
     }
 
     /// A client with all rights: the test's own hands.
@@ -117,6 +138,12 @@ impl World {
         let pushed = self.registry.push(&format!("bundles/{name}"), "v1", image).await.expect("the registry takes it");
         pushed.reference
     }
+}
+
+/// A server in front of the API server.
+fn proxy(plane: &Plane) -> Result<FaultyServer> {
+    let ca_pem = std::fs::read_to_string(plane.certificate_authority_path()).context("read the API server's CA")?;
+    FaultyServer::before(&TestCa::new("proxy-ca")?, plane.server(), &ca_pem)
 }
 
 /// A Bundle of the plain provisioner.

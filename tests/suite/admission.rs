@@ -18,6 +18,8 @@ mod immutability;
 mod outage;
 #[path = "admission/private.rs"]
 mod private;
+#[path = "admission/replicas.rs"]
+mod replicas;
 #[path = "admission/reviews.rs"]
 mod reviews;
 #[path = "admission/schema.rs"]

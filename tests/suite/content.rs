@@ -9,6 +9,8 @@ mod access;
 mod certificates;
 #[path = "content/downloads.rs"]
 mod downloads;
+#[path = "content/load.rs"]
+mod load;
 #[path = "content/secrets.rs"]
 mod secrets;
 #[path = "content/uploads.rs"]

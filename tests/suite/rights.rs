@@ -6,6 +6,8 @@
 mod controller;
 #[path = "rights/manifests.rs"]
 mod manifests;
+#[path = "rights/network.rs"]
+mod network;
 #[path = "rights/platform.rs"]
 mod platform;
 #[path = "rights/users.rs"]

@@ -2,21 +2,24 @@
 # Shows that `make demo` and `make test` work on a fresh machine: runs one of them in a minimal Debian 12 that has git, make,
 # apt, ca-certificates and this machine's Rust toolchain, on a clone of what is committed here.
 #
-#   tests/tools/clean-room.sh [demo|test] [--kubernetes-cache]
+#   tests/tools/clean-room.sh [demo|test] [--kubernetes-cache] [--cargo-cache]
 #
 # --kubernetes-cache hands in this machine's build of kube-apiserver, which otherwise takes about 6 minutes in there.
-# Needs root, and about 12 GB in /var/tmp (TMPDIR says otherwise), all of it given back at the end. ~/.cargo is shared with the
-# clean room, so that crates are not downloaded again.
+# --cargo-cache shares ~/.cargo with the clean room, so that crates are not downloaded again. Without it cargo's home in there holds
+# the programs and the settings (config.toml) alone, as on a machine that has never built anything.
+# Needs root, and about 12 GB in /var/tmp (TMPDIR says otherwise), all of it given back at the end.
 set -euo pipefail
 
 readonly suite=bookworm
 target=demo
 hand_in_cache=
+share_cargo=
 for argument in "$@"; do
   case $argument in
     demo | test) target=$argument ;;
     --kubernetes-cache) hand_in_cache=yes ;;
-    *) sed -n '2,9s/^# \{0,1\}//p' "$0" >&2; exit 2 ;;
+    --cargo-cache) share_cargo=yes ;;
+    *) sed -n '2,10s/^# \{0,1\}//p' "$0" >&2; exit 2 ;;
   esac
 done
 
@@ -66,6 +69,12 @@ say "it has $(chroot "$root" dpkg-query -W | wc -l) packages; no C compiler, no 
 git clone --quiet --no-hardlinks "$here" "$root/root/project"
 say "commit $(git -C "$root/root/project" log -1 --format='%h %s')"
 mkdir -p "$root/root/.cargo" "$root/root/.rustup"
+if [[ -z $share_cargo ]]; then
+  cp -a "$cargo_home/bin" "$root/root/.cargo/" # links to rustup, mostly
+  for settings in config.toml config; do
+    [[ ! -f $cargo_home/$settings ]] || cp -L "$cargo_home/$settings" "$root/root/.cargo/"
+  done
+fi
 if [[ -n $hand_in_cache ]]; then
   [[ -d $cache ]] || fail "there is no cache to hand in: $cache"
   mkdir -p "$root/root/.cache"
@@ -80,13 +89,13 @@ done < <(env | grep -E '^(https?_proxy|HTTPS?_PROXY|no_proxy|NO_PROXY|CARGO_(HTT
 say "make $target in the clean room"
 result=0
 unshare --mount --pid --fork --kill-child --propagation private bash -euc '
-  root=$1 cargo_home=$2 rustup_home=$3 target=$4; shift 4
+  root=$1 cargo_home=$2 rustup_home=$3 target=$4 share_cargo=$5; shift 5
   mount -t proc proc "$root/proc"
   mount --rbind /sys "$root/sys"
   mount --rbind /dev "$root/dev"
-  mount --bind "$cargo_home" "$root/root/.cargo"
+  [[ -z $share_cargo ]] || mount --bind "$cargo_home" "$root/root/.cargo"
   mount --bind "$rustup_home" "$root/root/.rustup"
   exec chroot "$root" /usr/bin/env -i "$@" make -C /root/project --no-print-directory "$target"
-' clean-room "$root" "$cargo_home" "$rustup_home" "$target" "${environment[@]}" </dev/null || result=$?
+' clean-room "$root" "$cargo_home" "$rustup_home" "$target" "$share_cargo" "${environment[@]}" </dev/null || result=$?
 say "make $target ended with $result"
 exit "$result"

@@ -23,6 +23,18 @@ fn other_operation(request: Request) -> Response {
     Response::deny(request.uid, 400, &text)
 }
 
+/// Runs work that may take long on a thread of its own, so that other calls go on; other work at once.
+pub(crate) async fn apart<T: Send + 'static>(is_long: bool, work: impl FnOnce() -> T + Send + 'static) -> T {
+    if !is_long {
+        return work();
+    }
+    match tokio::task::spawn_blocking(work).await {
+        Ok(done) => done,
+        // Blocking work is never cancelled once it runs, and the runtime outlives the handlers.
+        Err(error) => std::panic::resume_unwind(error.into_panic()),
+    }
+}
+
 /// The refusal for want of knowledge. A server's error: clients may try again.
 fn not_known(uid: String, why: &str) -> Response {
     tracing::warn!(error = why, "refused for want of knowledge");

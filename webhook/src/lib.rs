@@ -1,5 +1,5 @@
 //! The admission webhook of rukpak: a Bundle's spec never changes and its source is whole, ConfigMaps that Bundles use stay as
-//! they are, and a new version of a definition breaks no object.
+//! they are, and a new version of a CRD breaks no object.
 //!
 //! [`router::router`] answers the API server; [`rules`] decide and do no I/O; [`reads`] finds out what they need to know;
 //! [`certificates`] keeps the serving certificate current; [`registration`] tells the API server about the webhook that must
@@ -7,6 +7,8 @@
 
 pub mod address;
 pub mod certificates;
+pub mod connections;
+pub mod gates;
 mod handlers;
 pub mod health;
 pub mod metrics;
@@ -24,7 +26,7 @@ pub mod tls;
 pub const BUNDLE_PATH: &str = "/validate-core-rukpak-io-v1alpha1-bundle";
 /// Where the API server posts ConfigMaps of the system namespace.
 pub const CONFIG_MAP_PATH: &str = "/validate-core-v1-configmap";
-/// Where the API server posts definitions that a bundle brought.
+/// Where the API server posts CRDs that a bundle brought.
 pub const DEFINITION_PATH: &str = "/validate-crd";
 /// The Service in front of the webhook.
 pub const SERVICE: &str = "rukpak-webhook-service";
@@ -32,7 +34,7 @@ pub const SERVICE: &str = "rukpak-webhook-service";
 pub const CONFIGURATION: &str = "rukpak-validating-webhook-configuration";
 /// The entry of [`CONFIGURATION`] for Bundles; in the manifests.
 pub const BUNDLE_WEBHOOK: &str = "vbundles.core.rukpak.io";
-/// The entry for definitions; in the manifests.
+/// The entry for CRDs; in the manifests.
 pub const DEFINITION_WEBHOOK: &str = "webhook.crdvalidator.io";
 /// The entry for ConfigMaps; [`registration`] writes it.
 pub const CONFIG_MAP_WEBHOOK: &str = "vconfigmaps.core.rukpak.io";

@@ -6,6 +6,7 @@ use std::process::ExitCode;
 use anyhow::Context;
 use clap::Parser;
 use rukpak_webhook::options::{LogFormat, Options};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tracing_subscriber::EnvFilter;
 
 fn main() -> ExitCode {
@@ -22,10 +23,18 @@ fn main() -> ExitCode {
 #[tokio::main]
 async fn start(options: Options) -> anyhow::Result<()> {
     log_to_stderr(options.log_format);
+    open_many_files();
     rustls::crypto::ring::default_provider()
         .install_default()
         .map_err(|_| anyhow::anyhow!("a second TLS provider is installed"))?;
     rukpak_webhook::run::run(options).await.context("the webhook stopped")
+}
+
+/// As many connections as are let in are files. Go programs raise the soft limit by themselves, and this one is no less.
+fn open_many_files() {
+    let limit = getrlimit(Resource::Nofile);
+    // What cannot be raised is said by `accept`.
+    let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum });
 }
 
 fn log_to_stderr(format: LogFormat) {

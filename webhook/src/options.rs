@@ -10,10 +10,12 @@ use crate::address::Address;
 
 const NAMESPACE_FILE: &str = "/var/run/secrets/kubernetes.io/serviceaccount/namespace";
 const DEFAULT_NAMESPACE: &str = "rukpak-system";
+/// ServiceAccount of the controller, as the manifests name it.
+const CONTROLLER_ACCOUNT: &str = "core-admin";
 const SHORTEST_LIFETIME: Duration = Duration::from_secs(10);
 const LONGEST_LIFETIME: Duration = Duration::from_hours(3650 * 24);
 
-/// The admission webhook of rukpak: Bundles never change, ConfigMaps they use stay, new versions of definitions break no object.
+/// The admission webhook of rukpak: Bundles never change, ConfigMaps they use stay, new versions of CRDs break no object.
 /// Of a flag given twice the last counts, as with Go programs.
 #[derive(Clone, Debug, Parser)]
 #[command(name = "rukpak-webhook", version, args_override_self = true)]
@@ -46,6 +48,10 @@ pub struct Options {
     /// How long new calls are still answered after the signal to stop, while the Service forgets this Pod
     #[arg(long, value_name = "DURATION", default_value = "3s", value_parser = duration)]
     pub drain_delay: Duration,
+    /// User name of the controller, who alone makes Bundles of BundleDeployments and pins Bundles
+    /// [default: system:serviceaccount:NAMESPACE:core-admin]
+    #[arg(long, value_name = "USER")]
+    controller_username: Option<String>,
     /// Accepted for compatibility, without effect: the webhook speaks HTTP/1.1 only
     #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "true", default_value = "false", action = ArgAction::Set)]
     pub enable_http2: bool,
@@ -72,6 +78,12 @@ impl Options {
             .or_else(of_pod)
             .filter(|name| !name.is_empty())
             .unwrap_or_else(|| DEFAULT_NAMESPACE.to_owned())
+    }
+
+    /// The user name of the controller: the flag, else the ServiceAccount of the manifests in the webhook's namespace.
+    pub fn controller_username(&self) -> String {
+        let of_manifests = || format!("system:serviceaccount:{}:{CONTROLLER_ACCOUNT}", self.system_namespace());
+        self.controller_username.clone().unwrap_or_else(of_manifests)
     }
 }
 
@@ -137,6 +149,7 @@ mod tests {
         .unwrap();
         assert_eq!(options.system_namespace(), "somewhere");
         assert_eq!(options.webhook_configuration, CONFIGURATION);
+        assert_eq!(options.controller_username(), "system:serviceaccount:somewhere:core-admin");
         assert!(options.enable_http2);
         assert!(!Options::try_parse_from(["rukpak-webhook", "--enable-http2=false"]).unwrap().enable_http2);
         assert!(Options::try_parse_from(["rukpak-webhook", "--cert-dir=/certs", "--certificate-lifetime=1h"]).is_err());

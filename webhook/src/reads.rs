@@ -1,20 +1,31 @@
 //! What the rules need to know of the cluster, read when it is asked: nothing is kept, so nothing is out of date.
 //!
-//! Rights: list of everything (Bundles, and custom resources of kinds that nobody knows beforehand), get of BundleDeployments,
-//! and get of ConfigMaps and of the Namespace in the system namespace.
+//! Rights: get of CustomResourceDefinitions and BundleDeployments, list of Bundles, get of ConfigMaps and of the Namespace in the
+//! system namespace; and, in a role that the controller keeps, list of the kinds that CRDs of BundleDeployments define.
+//!
+//! Whoever calls chooses the names that are read, so what is no name is not put into a path; and how much is listed, so a page has
+//! a size that it does not exceed, and is taken apart on another thread.
+
+use std::time::Duration;
 
 use futures::future::BoxFuture;
+use http_body_util::{BodyExt as _, LengthLimitError, Limited};
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::api::{ApiResource, DynamicObject, ListParams};
-use kube::core::GroupVersionKind;
-use kube::{Api, Client};
+use kube::core::{GroupVersionKind, PartialObjectMeta};
+use kube::{Api, Client, Resource as _};
 use rukpak_plan::crd_upgrade::{ObjectCheck, SAFE_UPGRADE_ANNOTATION};
-use serde_json::{Value, json};
+use serde::Deserialize;
+use serde_json::Value;
+use serde_json::value::RawValue;
 
+use crate::handlers::apart;
 use crate::rules::config_map::{Use, use_of};
 
-/// So many objects are asked for at a time; a page of them is all that is held.
+/// So many objects are asked for at a time, at first.
 const PAGE: u32 = 250;
+/// Largest page. Where it does not suffice, half as many objects are asked for; the API server takes objects up to 3 MiB.
+pub const PAGE_BYTES: usize = 8 << 20;
 
 /// Reads, by their purpose.
 pub trait Reads: Send + Sync {
@@ -22,20 +33,33 @@ pub trait Reads: Send + Sync {
     fn is_immutable<'a>(&'a self, config_map: &'a str) -> BoxFuture<'a, Result<Option<bool>, Error>>;
     /// The Bundles that name a ConfigMap.
     fn uses<'a>(&'a self, config_map: &'a str) -> BoxFuture<'a, Result<Vec<Use>, Error>>;
-    /// Whether the annotation of this BundleDeployment switches the check of its definitions off. One that does not exist
+    /// Whether the annotation of this BundleDeployment switches the check of its CRDs off. One that does not exist
     /// switches nothing off.
     fn is_unchecked<'a>(&'a self, deployment: &'a str) -> BoxFuture<'a, Result<bool, Error>>;
+    /// The UID of a CRD; `None` if it does not exist.
+    fn definition_uid<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Result<Option<String>, Error>>;
+    /// A CRD; `None` if it does not exist.
+    fn definition<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Result<Option<Value>, Error>>;
     /// The objects to check, from the page behind `after` on.
-    fn objects<'a>(&'a self, check: &'a ObjectCheck, after: Option<String>) -> BoxFuture<'a, Result<Page, Error>>;
+    fn objects<'a>(&'a self, check: &'a ObjectCheck, after: Option<Next>) -> BoxFuture<'a, Result<Page, Error>>;
 }
 
 /// Some of the objects of a kind.
 #[derive(Debug, Default)]
 pub struct Page {
-    /// The objects, whole.
-    pub objects: Vec<Value>,
+    /// The objects, as they came.
+    pub objects: Vec<Box<RawValue>>,
     /// Where the next page begins; `None` behind the last.
-    pub next: Option<String>,
+    pub next: Option<Next>,
+}
+
+/// Where a page begins.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Next {
+    /// The API server's word for it.
+    pub token: String,
+    /// How many objects are asked for.
+    pub limit: u32,
 }
 
 /// A read that failed.
@@ -50,9 +74,25 @@ pub enum Error {
     /// Of a BundleDeployment.
     #[error("cannot get bundledeployment {0:?}")]
     Deployment(String, #[source] Box<kube::Error>),
+    /// Of a CRD.
+    #[error("cannot get customresourcedefinition {0:?}")]
+    Definition(String, #[source] Box<kube::Error>),
     /// Of custom resources, by their group, version and kind. The words are RukPak's.
     #[error("error listing objects for {0}")]
     Objects(String, #[source] Box<kube::Error>),
+    /// There are more objects than are looked at.
+    #[error("there are {0} objects or more, which is more than the webhook looks at")]
+    TooMany(usize),
+    /// There was no time to look at them all.
+    #[error("the existing objects could not be looked at within {0:?}")]
+    TooLong(Duration),
+}
+
+impl Error {
+    /// Whether the objects may not be listed, or not yet.
+    pub fn is_forbidden(&self) -> bool {
+        matches!(self, Self::Objects(_, source) if matches!(source.as_ref(), kube::Error::Api(status) if status.code == 403))
+    }
 }
 
 /// Reads from the API server.
@@ -60,63 +100,103 @@ pub enum Error {
 pub struct Cluster {
     client: Client,
     config_maps: Api<ConfigMap>,
-    bundles: Api<DynamicObject>,
+    bundles: ApiResource,
     deployments: Api<DynamicObject>,
+    definitions: Api<DynamicObject>,
+}
+
+/// A list, its objects as they came.
+#[derive(Deserialize)]
+struct List {
+    #[serde(default)]
+    metadata: ListMeta,
+    #[serde(default)]
+    items: Vec<Box<RawValue>>,
+}
+
+#[derive(Default, Deserialize)]
+struct ListMeta {
+    #[serde(default, rename = "continue")]
+    token: Option<String>,
+}
+
+fn resource(group: &str, version: &str, kind: &str, plural: &str) -> ApiResource {
+    ApiResource::from_gvk_with_plural(&GroupVersionKind::gvk(group, version, kind), plural)
 }
 
 impl Cluster {
     /// With the client's rights; ConfigMaps are those of `namespace`.
     pub fn new(client: Client, namespace: &str) -> Self {
-        let own = |kind, plural| {
-            let kind = GroupVersionKind::gvk("core.rukpak.io", "v1alpha1", kind);
-            Api::all_with(client.clone(), &ApiResource::from_gvk_with_plural(&kind, plural))
-        };
+        let own = |kind, plural| resource("core.rukpak.io", "v1alpha1", kind, plural);
+        let definition =
+            resource("apiextensions.k8s.io", "v1", "CustomResourceDefinition", "customresourcedefinitions");
         Self {
             config_maps: Api::namespaced(client.clone(), namespace),
             bundles: own("Bundle", "bundles"),
-            deployments: own("BundleDeployment", "bundledeployments"),
+            deployments: Api::all_with(client.clone(), &own("BundleDeployment", "bundledeployments")),
+            definitions: Api::all_with(client.clone(), &definition),
             client,
         }
     }
 
     async fn bundles_with(&self, config_map: &str) -> Result<Vec<Use>, kube::Error> {
-        let mut parameters = ListParams::default().limit(PAGE);
-        let mut uses = Vec::new();
+        let (mut uses, mut after) = (Vec::new(), None);
         loop {
-            let page = self.bundles.list(&parameters).await?;
-            uses.extend(page.items.iter().filter_map(|bundle| use_of(&raw(bundle), config_map)));
-            match page.metadata.continue_.filter(|token| !token.is_empty()) {
-                Some(token) => parameters.continue_token = Some(token),
+            let page = self.page(&self.bundles, after).await?;
+            let name = config_map.to_owned();
+            let objects = page.objects;
+            uses.extend(
+                apart(true, move || {
+                    let bundles = objects.iter().filter_map(|text| serde_json::from_str::<Value>(text.get()).ok());
+                    bundles.filter_map(|bundle| use_of(&bundle, &name)).collect::<Vec<_>>()
+                })
+                .await,
+            );
+            match page.next {
+                Some(next) => after = Some(next),
                 None => return Ok(uses),
             }
         }
     }
 
-    async fn page(&self, check: &ObjectCheck, after: Option<String>) -> Result<Page, kube::Error> {
-        let kind = GroupVersionKind::gvk(&check.group, &check.list_version, &check.kind);
-        let resource = ApiResource::from_gvk_with_plural(&kind, &check.plural);
-        let api: Api<DynamicObject> = Api::all_with(self.client.clone(), &resource);
-        let parameters = ListParams { continue_token: after, ..ListParams::default().limit(PAGE) };
-        let page = match api.list(&parameters).await {
-            Ok(page) => page,
-            // A definition that was never served has no objects.
-            Err(kube::Error::Api(status)) if status.code == 404 => return Ok(Page::default()),
-            Err(error) => return Err(error),
+    async fn page(&self, resource: &ApiResource, after: Option<Next>) -> Result<Page, kube::Error> {
+        let (token, mut limit) = after.map_or((None, PAGE), |next| (Some(next.token), next.limit));
+        let url = DynamicObject::url_path(resource, None);
+        let body = loop {
+            let parameters = ListParams { continue_token: token.clone(), ..ListParams::default().limit(limit) };
+            let request = kube::core::Request::new(url.clone()).list(&parameters).map_err(kube::Error::BuildRequest)?;
+            match self.text(request.map(Into::into)).await? {
+                Some(body) => break body,
+                None => limit = (limit / 2).max(1),
+            }
         };
-        let objects = page.items.iter().map(|object| {
-            let mut object = raw(object);
-            // Items of a list do not say what they are.
-            object["apiVersion"] = json!(resource.api_version);
-            object["kind"] = json!(resource.kind);
-            object
-        });
-        Ok(Page { objects: objects.collect(), next: page.metadata.continue_.filter(|token| !token.is_empty()) })
+        let list: List = apart(true, move || serde_json::from_slice(&body)).await.map_err(kube::Error::SerdeError)?;
+        let token = list.metadata.token.filter(|token| !token.is_empty());
+        Ok(Page { objects: list.items, next: token.map(|token| Next { token, limit }) })
+    }
+
+    /// The answer to a request; `None` if it is larger than a page. An error for one that is no success.
+    async fn text(&self, request: http::Request<kube::client::Body>) -> Result<Option<Vec<u8>>, kube::Error> {
+        let answer = self.client.send(request).await?;
+        let is_success = answer.status().is_success();
+        match Limited::new(answer.into_body(), PAGE_BYTES).collect().await {
+            Ok(body) if is_success => Ok(Some(body.to_bytes().to_vec())),
+            Ok(body) => {
+                let status = serde_json::from_slice(&body.to_bytes()).map_err(kube::Error::SerdeError)?;
+                Err(kube::Error::Api(status))
+            }
+            Err(error) if error.is::<LengthLimitError>() => Ok(None),
+            Err(error) => Err(kube::Error::Service(error)),
+        }
     }
 }
 
 impl Reads for Cluster {
     fn is_immutable<'a>(&'a self, config_map: &'a str) -> BoxFuture<'a, Result<Option<bool>, Error>> {
         Box::pin(async move {
+            if !is_name(config_map) {
+                return Ok(None);
+            }
             let found = self.config_maps.get_opt(config_map).await;
             let found = found.map_err(|error| Error::ConfigMap(config_map.to_owned(), Box::new(error)))?;
             Ok(found.map(|config_map| config_map.immutable == Some(true)))
@@ -129,6 +209,9 @@ impl Reads for Cluster {
 
     fn is_unchecked<'a>(&'a self, deployment: &'a str) -> BoxFuture<'a, Result<bool, Error>> {
         Box::pin(async move {
+            if !is_name(deployment) {
+                return Ok(false);
+            }
             let found = self.deployments.get_opt(deployment).await;
             let found = found.map_err(|error| Error::Deployment(deployment.to_owned(), Box::new(error)))?;
             let annotations = found.and_then(|deployment| deployment.metadata.annotations).unwrap_or_default();
@@ -136,16 +219,84 @@ impl Reads for Cluster {
         })
     }
 
-    fn objects<'a>(&'a self, check: &'a ObjectCheck, after: Option<String>) -> BoxFuture<'a, Result<Page, Error>> {
+    fn definition_uid<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Result<Option<String>, Error>> {
         Box::pin(async move {
-            let ObjectCheck { group, list_version, kind, .. } = check;
+            if !is_name(name) {
+                return Ok(None);
+            }
+            let found: Result<Option<PartialObjectMeta<DynamicObject>>, _> =
+                self.definitions.get_metadata_opt(name).await;
+            let found = found.map_err(|error| Error::Definition(name.to_owned(), Box::new(error)))?;
+            Ok(found.and_then(|definition| definition.metadata.uid))
+        })
+    }
+
+    fn definition<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Result<Option<Value>, Error>> {
+        Box::pin(async move {
+            if !is_name(name) {
+                return Ok(None);
+            }
+            let found = self.definitions.get_opt(name).await;
+            let found = found.map_err(|error| Error::Definition(name.to_owned(), Box::new(error)))?;
+            // An object that came as JSON goes back to it.
+            Ok(found.map(|definition| serde_json::to_value(definition).unwrap_or_default()))
+        })
+    }
+
+    fn objects<'a>(&'a self, check: &'a ObjectCheck, after: Option<Next>) -> BoxFuture<'a, Result<Page, Error>> {
+        Box::pin(async move {
+            let ObjectCheck { group, list_version, kind, plural, .. } = check;
             let failed = |error| Error::Objects(format!("{group}/{list_version}, Kind={kind}"), Box::new(error));
-            self.page(check, after).await.map_err(failed)
+            // What is in no group, or has no name, is no custom resource.
+            if ![group, list_version, plural].into_iter().all(|part| is_name(part)) {
+                return Ok(Page::default());
+            }
+            match self.page(&resource(group, list_version, kind, plural), after).await {
+                // A CRD that was never served has no objects.
+                Err(kube::Error::Api(status)) if status.code == 404 => Ok(Page::default()),
+                page => page.map_err(failed),
+            }
         })
     }
 }
 
-fn raw(object: &DynamicObject) -> Value {
-    // An object that came as JSON goes back to it.
-    serde_json::to_value(object).unwrap_or_default()
+/// Whether it can be the name of an object, and so a part of a path: a DNS subdomain.
+fn is_name(text: &str) -> bool {
+    let is_label = |label: &str| {
+        let is_letter = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
+        label.bytes().all(|byte| is_letter(byte) || byte == b'-')
+            && label.bytes().next().is_some_and(is_letter)
+            && label.bytes().next_back().is_some_and(is_letter)
+    };
+    text.len() <= 253 && text.split('.').all(is_label)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::is_name;
+
+    #[test]
+    fn only_names_become_parts_of_paths() {
+        for name in ["a", "a-b.c1", "things.example.com", &"a".repeat(253)] {
+            assert!(is_name(name), "{name}");
+        }
+        for text in [
+            "",
+            ".",
+            "..",
+            "a/b",
+            "../secrets/x",
+            "a?watch=1",
+            "a#b",
+            "a b",
+            "A",
+            "a%2Fb",
+            "-a",
+            "a.",
+            "a\n",
+            &"a".repeat(254),
+        ] {
+            assert!(!is_name(text), "{text}");
+        }
+    }
 }

@@ -9,6 +9,10 @@ use serde_json::Value;
 
 use crate::metrics::Operation;
 
+mod tree;
+
+pub use tree::MAX_VALUES;
+
 const API_VERSION: &str = "admission.k8s.io/v1";
 const KIND: &str = "AdmissionReview";
 
@@ -31,12 +35,23 @@ pub struct Request {
     pub sub_resource: String,
     /// `CREATE`, `UPDATE`, `DELETE` or `CONNECT`.
     pub operation: String,
+    /// Who asks. As good as whoever sent the review: it may refuse, and never allow what would be refused to others.
+    #[serde(default)]
+    pub user_info: UserInfo,
     /// The object as it shall be; null on DELETE.
     #[serde(default)]
     pub object: Value,
     /// The object as it is; null on CREATE.
     #[serde(default)]
     pub old_object: Value,
+}
+
+/// Who asks the API server.
+#[derive(Debug, Default, Deserialize)]
+pub struct UserInfo {
+    /// The name, such as `system:serviceaccount:rukpak-system:core-admin`.
+    #[serde(default)]
+    pub username: String,
 }
 
 /// A kind with its group and version.
@@ -122,11 +137,18 @@ impl Request {
     /// # Errors
     /// What is wrong with it.
     pub fn decode(body: &[u8]) -> Result<Self, Error> {
-        let Review { api_version, kind, request } = serde_json::from_slice(body).map_err(Error::Decode)?;
+        Self::decode_counted(body).map(|(request, _)| request)
+    }
+
+    /// The same, and how many values the body has.
+    pub(crate) fn decode_counted(body: &[u8]) -> Result<(Self, usize), Error> {
+        let (body, values) = tree::read(body).map_err(Error::Decode)?;
+        let Review { api_version, kind, request } = serde_json::from_value(body).map_err(Error::Decode)?;
         if api_version != API_VERSION || kind != KIND {
             return Err(Error::Type { api_version, kind });
         }
-        serde_json::from_value(request.ok_or(Error::NoRequest)?).map_err(Error::Decode)
+        let request = serde_json::from_value(request.ok_or(Error::NoRequest)?).map_err(Error::Decode)?;
+        Ok((request, values))
     }
 
     /// The operation, for counting and choosing.

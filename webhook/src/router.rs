@@ -1,16 +1,22 @@
 //! The HTTP face: a path for each kind, JSON in, JSON out.
 
+use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
-use axum::body::Bytes;
-use axum::extract::{DefaultBodyLimit, FromRequest, Request, State};
+use axum::body::{Body, HttpBody as _};
+use axum::extract::{Request, State};
 use axum::http::StatusCode;
 use axum::http::header::CONTENT_TYPE;
 use axum::response::{IntoResponse, Response};
 use axum::routing::post;
+use http_body_util::BodyExt as _;
+use tokio::sync::OwnedSemaphorePermit;
+use tokio::time::Instant;
 
+use crate::connections::{Connection, Connections, Phase};
+use crate::gates::{Gate, Gates, Pass};
 use crate::metrics::{Metrics, Operation, Verdict};
 use crate::reads::Reads;
 use crate::review;
@@ -18,8 +24,20 @@ use crate::{BUNDLE_PATH, CONFIG_MAP_PATH, DEFINITION_PATH, chain, handlers};
 
 /// Largest body. The API server takes objects up to 3 MiB and sends the old beside the new.
 pub const BODY_LIMIT_BYTES: usize = 8 * 1024 * 1024;
-/// Longest wait for a body. The API server gives up after at most 30 seconds itself.
-pub const BODY_TIMEOUT: Duration = Duration::from_secs(30);
+/// Longest wait for a body, and for a turn to read it. The API server gives up after at most 20 seconds itself.
+pub const BODY_TIMEOUT: Duration = Duration::from_secs(10);
+/// Whoever has sent a body for so long gives way where memory for bodies is short.
+const PROMPT: Duration = Duration::from_secs(1);
+/// Between two looks whether somebody should give way.
+const SHORT_PAUSE: Duration = Duration::from_millis(20);
+/// Memory for bodies is taken in such steps.
+const STEP_BYTES: usize = 64 * 1024;
+/// So many times its text a review may take once it is read.
+const GROWTH: usize = 16;
+/// What a value takes, beside its text.
+const VALUE_BYTES: usize = 80;
+/// Larger reviews are read and judged on a thread of their own: others wait for this one.
+const LARGE_BYTES: usize = 128 * 1024;
 
 /// What the handlers share.
 #[derive(Clone)]
@@ -30,6 +48,12 @@ pub struct Shared {
     pub reads: Arc<dyn Reads>,
     /// The system namespace.
     pub namespace: Arc<str>,
+    /// The user name of the controller.
+    pub controller: Arc<str>,
+    /// What calls may take.
+    pub gates: Arc<Gates>,
+    /// Who is connected.
+    pub connections: Arc<Connections>,
 }
 
 /// What a path is for.
@@ -40,6 +64,29 @@ enum Subject {
     Definition,
 }
 
+/// A call that was read.
+pub(crate) struct Call {
+    pub request: review::Request,
+    /// Who asks.
+    pub peer: IpAddr,
+    /// Whether judging it takes long.
+    pub is_large: bool,
+    connection: Option<Arc<Connection>>,
+    _memory: Pass,
+}
+
+impl Call {
+    /// Waits for its turn. While it does it holds a place that a new connection may need more.
+    pub(crate) async fn turn(&self, gate: &Gate) -> Pass {
+        let pass = gate.pass(self.peer, 1);
+        let Some(connection) = &self.connection else { return pass.await };
+        connection.enter(Phase::Waiting);
+        let pass = pass.await;
+        connection.enter(Phase::Answering);
+        pass
+    }
+}
+
 /// The routes of the webhook.
 pub fn router(shared: &Shared) -> Router {
     let route = |subject| post(answer).with_state((shared.clone(), subject));
@@ -47,7 +94,6 @@ pub fn router(shared: &Shared) -> Router {
         .route(BUNDLE_PATH, route(Subject::Bundle))
         .route(CONFIG_MAP_PATH, route(Subject::ConfigMap))
         .route(DEFINITION_PATH, route(Subject::Definition))
-        .layer(DefaultBodyLimit::max(BODY_LIMIT_BYTES))
 }
 
 /// A call that gets no review back.
@@ -57,47 +103,104 @@ enum Refusal {
     ContentType,
     #[error("the body did not arrive within {} seconds", BODY_TIMEOUT.as_secs())]
     Timeout,
+    #[error("the webhook is busy with other calls")]
+    Busy,
     #[error("the body is larger than the limit of {BODY_LIMIT_BYTES} bytes")]
     TooLarge,
     #[error("the body could not be read")]
-    Body(#[source] axum::extract::rejection::BytesRejection),
+    Body(#[source] axum::Error),
     #[error(transparent)]
     Review(#[from] review::Error),
 }
 
 async fn answer(State((shared, subject)): State<(Shared, Subject)>, call: Request) -> Response {
-    let request = match read(call).await {
-        Ok(request) => request,
+    let connection = call.extensions().get::<Arc<Connection>>().cloned();
+    let call = match read(call, &shared, connection).await {
+        Ok(call) => call,
         Err(refusal) => {
             shared.metrics.count(Operation::Other, Verdict::Invalid);
             tracing::warn!(error = %chain(&refusal), "refused a call that is no admission review");
             return refusal.into_response();
         }
     };
-    let (operation, reads) = (request.operation(), &*shared.reads);
+    let operation = call.request.operation();
     let response = match subject {
-        Subject::Bundle => handlers::bundle::answer(request, reads).await,
-        Subject::ConfigMap => handlers::config_map::answer(request, reads, &shared.namespace).await,
-        Subject::Definition => handlers::definition::answer(request, reads).await,
+        Subject::Bundle => handlers::bundle::answer(call, &shared).await,
+        Subject::ConfigMap => handlers::config_map::answer(call, &shared).await,
+        Subject::Definition => handlers::definition::answer(call, &shared).await,
     };
     shared.metrics.count(operation, if response.allowed() { Verdict::Allowed } else { Verdict::Denied });
     axum::Json(response).into_response()
 }
 
-async fn read(call: Request) -> Result<review::Request, Refusal> {
+async fn read(call: Request, shared: &Shared, connection: Option<Arc<Connection>>) -> Result<Call, Refusal> {
     let content_type = call.headers().get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
     let media_type = content_type.split(';').next().unwrap_or_default().trim();
     if !media_type.eq_ignore_ascii_case("application/json") {
         return Err(Refusal::ContentType);
     }
-    let body = tokio::time::timeout(BODY_TIMEOUT, Bytes::from_request(call, &()))
-        .await
-        .map_err(|_| Refusal::Timeout)?
-        .map_err(|rejection| match rejection.status() {
-            StatusCode::PAYLOAD_TOO_LARGE => Refusal::TooLarge,
-            _ => Refusal::Body(rejection),
-        })?;
-    Ok(review::Request::decode(&body)?)
+    let deadline = Instant::now() + BODY_TIMEOUT;
+    let body = tokio::time::timeout_at(deadline, body(call.into_body(), shared)).await;
+    let (body, _in_transit) = body.map_err(|_| Refusal::Timeout)??;
+    let peer = connection.as_ref().map_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED), |connection| connection.peer);
+    let (is_large, text_bytes) = (body.len() > LARGE_BYTES, body.len());
+    let gate = if is_large { &shared.gates.large } else { &shared.gates.small };
+    let most = u32::try_from(text_bytes * GROWTH).unwrap_or(u32::MAX);
+    let memory = tokio::time::timeout_at(deadline, gate.pass(peer, most)).await;
+    let mut memory = memory.map_err(|_| Refusal::Busy)?;
+    if let Some(connection) = &connection {
+        connection.enter(Phase::Answering);
+    }
+    let decoded = handlers::apart(is_large, move || review::Request::decode_counted(&body)).await;
+    let (request, values) = decoded?;
+    memory.keep(text_bytes + values * VALUE_BYTES);
+    Ok(Call { request, peer, is_large, connection, _memory: memory })
+}
+
+/// The whole body, and its part of the memory for bodies on their way.
+async fn body(mut body: Body, shared: &Shared) -> Result<(Vec<u8>, Option<OwnedSemaphorePermit>), Refusal> {
+    let announced = usize::try_from(body.size_hint().lower()).unwrap_or(usize::MAX);
+    if announced > BODY_LIMIT_BYTES {
+        return Err(Refusal::TooLarge);
+    }
+    let (mut bytes, mut memory) = (Vec::with_capacity(announced), None);
+    let mut covered = 0;
+    while let Some(frame) = body.frame().await {
+        let frame = frame.map_err(Refusal::Body)?;
+        let Some(data) = frame.data_ref() else { continue };
+        if bytes.len() + data.len() > BODY_LIMIT_BYTES {
+            return Err(Refusal::TooLarge);
+        }
+        if bytes.len() + data.len() > covered {
+            // Unannounced, the vector doubles as it grows.
+            let step = match announced {
+                0 => bytes.len().max(STEP_BYTES),
+                announced => (announced - bytes.len().min(announced)).min(STEP_BYTES),
+            };
+            let step = step.max(data.len());
+            covered += step;
+            let more = room(shared, step).await;
+            match &mut memory {
+                None => memory = more,
+                Some(memory) => more.into_iter().for_each(|more| memory.merge(more)),
+            }
+        }
+        bytes.extend_from_slice(data);
+    }
+    Ok((bytes, memory))
+}
+
+/// Memory for so many bytes of bodies. Who is slow gives way to who waits for it.
+async fn room(shared: &Shared, bytes: usize) -> Option<OwnedSemaphorePermit> {
+    let bytes = u32::try_from(bytes).unwrap_or(u32::MAX);
+    let mut acquired = std::pin::pin!(Arc::clone(&shared.gates.bodies).acquire_many_owned(bytes));
+    loop {
+        match tokio::time::timeout(SHORT_PAUSE, &mut acquired).await {
+            // A semaphore that is never closed.
+            Ok(permit) => return permit.ok(),
+            Err(_) => shared.connections.displace_waiting(PROMPT),
+        }
+    }
 }
 
 impl IntoResponse for Refusal {
@@ -105,6 +208,7 @@ impl IntoResponse for Refusal {
         let status = match &self {
             Self::ContentType => StatusCode::UNSUPPORTED_MEDIA_TYPE,
             Self::Timeout => StatusCode::REQUEST_TIMEOUT,
+            Self::Busy => StatusCode::SERVICE_UNAVAILABLE,
             Self::TooLarge => StatusCode::PAYLOAD_TOO_LARGE,
             Self::Body(_) | Self::Review(_) => StatusCode::BAD_REQUEST,
         };

@@ -3,4 +3,6 @@
 pub mod bundle;
 pub mod config_map;
 pub mod definition;
+pub mod marks;
+pub mod pin;
 pub mod spec;

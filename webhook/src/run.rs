@@ -15,6 +15,7 @@ use crate::address::Address;
 use crate::certificates::files;
 use crate::certificates::keeper::{Keeper, Settings};
 use crate::certificates::{Installed, service_names};
+use crate::connections::Connections;
 use crate::health::{self, Readiness, Trust};
 use crate::metrics::{self, Metrics};
 use crate::options::Options;
@@ -97,8 +98,16 @@ pub async fn run(options: Options) -> Result<(), Error> {
     let mut keeper = keep_certificate(&options, client.clone(), &namespace, Arc::clone(&installed), stop.clone());
     let tls = Arc::new(server_config(Arc::clone(&installed.serving)).map_err(Error::Tls)?);
     let reads = Arc::new(Cluster::new(client, &namespace));
-    let routes = router(&Shared { metrics: Arc::clone(&installed.metrics), reads, namespace: namespace.into() });
-    let mut server = tokio::spawn(serve::serve(listener, tls, routes, stop.clone(), DRAIN_DEADLINE));
+    let connections = Connections::new(serve::CONNECTION_LIMIT);
+    let routes = router(&Shared {
+        metrics: Arc::clone(&installed.metrics),
+        reads,
+        namespace: namespace.into(),
+        controller: options.controller_username().into(),
+        gates: Arc::default(),
+        connections: Arc::clone(&connections),
+    });
+    let mut server = tokio::spawn(serve::serve(listener, tls, routes, connections, stop.clone(), DRAIN_DEADLINE));
     tracing::info!(address = %options.webhook_bind_address, "answering admission reviews");
 
     tokio::select! {
@@ -151,7 +160,7 @@ fn keep_certificate(
 /// Serves plain HTTP to the end of the process: probes must be answered while it drains.
 async fn plain(flag: &'static str, address: &Address, routes: Router) -> Result<(), Error> {
     if let Some(listener) = listen(flag, address).await? {
-        tokio::spawn(async move { axum::serve(listener, routes).await });
+        tokio::spawn(serve::serve_plain(listener, routes));
     }
     Ok(())
 }

@@ -4,6 +4,10 @@
 
 #[path = "manifests/build.rs"]
 mod build;
+#[path = "manifests/image.rs"]
+mod image;
+#[path = "manifests/network.rs"]
+mod network;
 #[path = "manifests/openshift.rs"]
 mod openshift;
 #[path = "manifests/platform.rs"]
@@ -55,14 +59,15 @@ fn the_configuration_leads_to_the_process() {
         panic!("the one for ConfigMaps would keep its own Pod from starting: {configuration}")
     };
     let entries = [
-        (bundles, BUNDLE_WEBHOOK, BUNDLE_PATH, "bundles"),
-        (definitions, DEFINITION_WEBHOOK, DEFINITION_PATH, "customresourcedefinitions"),
+        // The status holds the pin.
+        (bundles, BUNDLE_WEBHOOK, BUNDLE_PATH, json!(["bundles", "bundles/status"])),
+        (definitions, DEFINITION_WEBHOOK, DEFINITION_PATH, json!(["customresourcedefinitions"])),
     ];
     for (webhook, name, path, resource) in entries {
         assert_eq!(webhook["name"], name);
         assert_eq!((&webhook["failurePolicy"], &webhook["sideEffects"]), (&json!("Fail"), &json!("None")));
         assert_eq!(webhook["rules"][0]["operations"], json!(["CREATE", "UPDATE"]));
-        assert_eq!(webhook["rules"][0]["resources"], json!([resource]), "not their status");
+        assert_eq!(webhook["rules"][0]["resources"], resource);
         let client = &webhook["clientConfig"];
         assert!(client.get("caBundle").is_none(), "applying the manifest again must not empty it");
         assert_eq!((&client["service"]["name"], &client["service"]["path"]), (&json!(SERVICE), &json!(path)));
@@ -130,6 +135,41 @@ fn pods_are_restricted_probed_and_known() {
     }
 }
 
+/// It fails closed: a second Pod answers while one is moved, and no node gives all its memory to whoever calls it.
+#[test]
+fn the_webhook_has_two_pods_and_limits() {
+    let objects = installed();
+    let deployment = get(&objects, "Deployment", "rukpak-webhooks");
+    assert_eq!(deployment["spec"]["replicas"], 2);
+    assert!(deployment["spec"]["template"]["spec"].get("priorityClassName").is_none());
+    let [budget] = documents(&folder().join("disruption-budget.yaml")).try_into().unwrap();
+    assert_eq!((&budget["kind"], &budget["spec"]["minAvailable"]), (&json!("PodDisruptionBudget"), &json!(1)));
+    assert_eq!(budget["spec"]["selector"], deployment["spec"]["selector"]);
+    assert_eq!(budget["metadata"]["namespace"], deployment["metadata"]["namespace"]);
+    let limits = &manager(deployment)["resources"]["limits"];
+    assert!(limits["memory"].is_string() && limits["ephemeral-storage"].is_string(), "{limits}");
+    let user = format!(
+        "system:serviceaccount:rukpak-system:{}",
+        get(&objects, "Deployment", "core")["spec"]["template"]["spec"]["serviceAccountName"].as_str().unwrap()
+    );
+    assert_eq!(options(deployment).controller_username(), user);
+}
+
+/// Lists of everything are lists of Secrets, for whoever gets the webhook to list.
+#[test]
+fn the_webhook_lists_what_is_named() {
+    for ((kind, name), role) in installed().iter().filter(|((kind, _), _)| kind.ends_with("Role")) {
+        if !name.starts_with("rukpak-webhook") {
+            continue;
+        }
+        for rule in role["rules"].as_array().into_iter().flatten() {
+            assert!(!rule.to_string().contains("\"*\""), "{kind} {name}: {rule}");
+        }
+    }
+    let role = get(&installed(), "ClusterRole", "rukpak-webhook-objects").clone();
+    assert!(role.get("rules").is_none(), "the controller keeps them: applying the file again leaves them alone");
+}
+
 #[test]
 fn the_image_has_what_the_pods_run() {
     let text = std::fs::read_to_string(folder().join("Dockerfile")).unwrap();
@@ -166,7 +206,7 @@ fn no_role_has_the_verb_star_and_the_webhook_writes_by_name() {
     }
     let secret = &get(&objects, "Role", "rukpak-webhooks-certificate")["rules"][0]["resourceNames"][0];
     assert_eq!(secret, &json!(options(get(&objects, "Deployment", "rukpak-webhooks")).certificate_secret));
-    let configuration = &get(&objects, "ClusterRole", "rukpak-webhooks-admin")["rules"][2]["resourceNames"][0];
+    let configuration = &get(&objects, "ClusterRole", "rukpak-webhooks-admin")["rules"][3]["resourceNames"][0];
     assert_eq!(configuration, CONFIGURATION);
     for (_, binding) in objects.iter().filter(|((kind, _), _)| kind.ends_with("RoleBinding")) {
         let role = &binding["roleRef"];

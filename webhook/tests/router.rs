@@ -214,7 +214,7 @@ fn definition(required: &[&str]) -> Value {
     let properties = json!({"a": {"type": "integer"}});
     let schema = json!({"type": "object", "properties": {"spec": {"type": "object", "required": required, "properties": properties}}});
     json!({
-        "metadata": {"name": "as.example.com",
+        "metadata": {"name": "as.example.com", "uid": "d-1",
                      "labels": {"core.rukpak.io/owner-kind": "BundleDeployment", "core.rukpak.io/owner-name": "d"}},
         "spec": {"group": "example.com", "scope": "Namespaced", "names": {"plural": "as", "kind": "A"},
                  "versions": [{"name": "v1", "served": true, "storage": true, "schema": {"openAPIV3Schema": schema}}]},
@@ -222,28 +222,33 @@ fn definition(required: &[&str]) -> Value {
     })
 }
 
+fn of_definition(old: &Value, new: &Value) -> Value {
+    of_kind(("apiextensions.k8s.io", "v1", "CustomResourceDefinition"), "UPDATE", old, new)
+}
+
+const START: &str = "failed to validate safety of UPDATE for CRD \"as.example.com\" (NOTE: to disable this validation, set the \
+                     \"core.rukpak.io/safe-crd-upgrade-validation\" annotation to \"false\"): ";
+
+fn object(name: &str, spec: &Value) -> Value {
+    json!({"metadata": {"namespace": "n", "name": name}, "spec": spec})
+}
+
 #[tokio::test]
 async fn definitions_break_no_object() {
-    let question = |new: &Value| {
-        let kind = ("apiextensions.k8s.io", "v1", "CustomResourceDefinition");
-        of_kind(kind, "UPDATE", &definition(&[]), new)
-    };
-    let object = |name: &str, spec: &Value| json!({"metadata": {"namespace": "n", "name": name}, "spec": spec});
+    let question = |new: &Value| of_definition(&definition(&[]), new);
     let good = object("good", &json!({"a": 1}));
     // The bad one is on another page.
-    let known = Known { objects: vec![vec![good.clone()], vec![object("bad", &json!({}))]], ..Known::default() };
-    let start = "failed to validate safety of UPDATE for CRD \"as.example.com\" (NOTE: to disable this validation, set the \
-                 \"core.rukpak.io/safe-crd-upgrade-validation\" annotation to \"false\"): \
-                 error validating existing CRs against new CRD's schema for \"as.example.com\": ";
+    let objects = vec![vec![good.clone()], vec![object("bad", &json!({"b": "secret"}))]];
+    let known = Known { objects, definition: Some(definition(&[])), ..Known::default() };
+    let heading = "error validating existing CRs against new CRD's schema for \"as.example.com\": ";
     let response = ask(&known, DEFINITION_PATH, question(&definition(&["a"]))).await;
-    let text = response["status"]["message"].as_str().unwrap();
-    let broken = "existing custom object n/bad failed validation for new schema version v1: ";
-    assert!(text.starts_with(&format!("{start}{broken}")), "{text}");
-    assert_eq!(response, denied(403, text));
+    let broken =
+        "existing custom object n/bad failed validation for new schema version v1 (the log of rukpak-webhook says why)";
+    assert_eq!(response, denied(403, &format!("{START}{heading}{broken}")));
 
     // Nothing to look at, nobody to blame, nothing to check.
     assert_eq!(ask(&known, DEFINITION_PATH, question(&definition(&[]))).await, allowed());
-    let fine = Known { objects: vec![vec![good]], ..Known::default() };
+    let fine = Known { objects: vec![vec![good]], ..known.clone() };
     assert_eq!(ask(&fine, DEFINITION_PATH, question(&definition(&["a"]))).await, allowed());
     let unchecked = Known { unchecked: vec!["d"], ..known.clone() };
     assert_eq!(ask(&unchecked, DEFINITION_PATH, question(&definition(&["a"]))).await, allowed());
@@ -256,12 +261,120 @@ async fn definitions_break_no_object() {
         assert_eq!(ask(&known, DEFINITION_PATH, other).await, allowed());
     }
 
-    let silent = Known { is_silent: true, ..Known::default() };
+    let silent = Known { is_silent: true, ..known.clone() };
     let response = ask(&silent, DEFINITION_PATH, question(&definition(&["a"]))).await;
     assert_eq!(response["status"]["code"], 500);
     let text = response["status"]["message"].as_str().unwrap();
-    assert!(text.starts_with(&format!("{start}cannot get bundledeployment \"d\"")), "{text}");
+    assert!(
+        text.starts_with(&format!("{START}{heading}cannot get customresourcedefinition \"as.example.com\"")),
+        "{text}"
+    );
     let response = ask(&known, DEFINITION_PATH, question(&json!({"metadata": {"name": "x"}}))).await;
     assert_eq!(response["status"]["code"], 400);
     assert!(response["status"]["message"].as_str().unwrap().starts_with("failed to decode CRD \"x\": "), "{response}");
+}
+
+/// Whoever can reach the port can send a review: what it says is there is not believed.
+#[tokio::test]
+async fn a_forged_review_lists_nothing_and_learns_nothing() {
+    let objects = vec![vec![object("token", &json!({"data": "hunter2"}))]];
+    let known = Known { objects, definition: Some(definition(&[])), ..Known::default() };
+    let schema = json!({"type": "object", "properties": {"data": {"type": "object", "properties": {"token": {"type": "string", "pattern": "^A"}}}}});
+    let secrets = |schema: &Value| {
+        json!({
+            "metadata": {"name": "secrets", "uid": "d-1"},
+            "spec": {"group": "", "scope": "Namespaced", "names": {"plural": "secrets", "kind": "Secret"},
+                     "versions": [{"name": "v1", "served": true, "storage": true, "schema": {"openAPIV3Schema": schema}}]},
+        })
+    };
+    let mut of_real_name = secrets(&json!({"type": "object"}));
+    of_real_name["metadata"] = json!({"name": "as.example.com", "uid": "guessed"});
+    let mut of_real_uid = of_real_name.clone();
+    of_real_uid["metadata"]["uid"] = json!("d-1");
+    let mut nameless = of_real_name.clone();
+    nameless["metadata"] = json!({"name": "../../../api/v1/secrets?x="});
+    let mut other_version = definition(&["other"]);
+    other_version["spec"]["names"]["plural"] = json!("secrets");
+    for old in [
+        secrets(&json!({"type": "object"})),
+        of_real_name,
+        of_real_uid,
+        nameless,
+        other_version,
+        json!({}),
+        Value::Null,
+    ] {
+        let response = ask(&known, DEFINITION_PATH, of_definition(&old, &secrets(&schema))).await;
+        let name = old["metadata"]["name"].as_str().unwrap_or_default();
+        let why = "the definition in the cluster is not the one that this update begins with: try again";
+        let text = START.replace("\"as.example.com\"", &format!("{name:?}"));
+        assert_eq!(response, denied(409, &format!("{text}{why}")), "{old}");
+    }
+    let read = || known.log.lock().unwrap().clone();
+    let log = read();
+    assert!(!log.iter().any(|read| read.starts_with("objects") || read.starts_with("deployment")), "{log:?}");
+
+    // Nor does whoever knows the definition get more listed than that defines.
+    let mut new = secrets(&schema);
+    new["metadata"] = definition(&[])["metadata"].clone();
+    ask(&known, DEFINITION_PATH, of_definition(&definition(&[]), &new)).await;
+    let log = read();
+    let listed: Vec<_> = log.iter().filter(|read| read.starts_with("objects")).collect();
+    assert_eq!(listed, ["objects example.com/as"]);
+}
+
+#[tokio::test]
+async fn marks_of_a_deployment_are_the_controllers() {
+    let mut marked = bundle("v1");
+    marked["metadata"]["labels"] = json!({"core.rukpak.io/bundle-template-hash": "h"});
+    let by = |user: &str, old: &Value| {
+        let mut question = request(if old.is_null() { "CREATE" } else { "UPDATE" }, old, &marked);
+        question["userInfo"]["username"] = json!(user);
+        question
+    };
+    for old in [Value::Null, bundle("v1")] {
+        let response = review(by("someone", &old)).await;
+        assert_eq!(response["status"]["code"], 403);
+        let text = response["status"]["message"].as_str().unwrap();
+        assert!(text.contains("bundle-template-hash") && text.contains(support::CONTROLLER), "{text}");
+        assert_eq!(review(by(support::CONTROLLER, &old)).await, allowed());
+    }
+    assert_eq!(review(by("someone", &marked)).await, allowed(), "who has it keeps it");
+}
+
+#[tokio::test]
+async fn the_pin_is_the_controllers_and_for_ever() {
+    let with = |commit: &str| {
+        let mut pinned = bundle("v1");
+        pinned["status"] = json!({"pin": {"gitCommit": commit}});
+        pinned
+    };
+    let by = |user: &str, old: &Value, new: &Value| {
+        let mut question = request("UPDATE", old, new);
+        question["subResource"] = json!("status");
+        question["userInfo"]["username"] = json!(user);
+        question
+    };
+    let (free, one, two) = (bundle("v1"), with("1"), with("2"));
+    assert_eq!(review(by(support::CONTROLLER, &free, &one)).await, allowed());
+    assert_eq!(review(by("someone", &one, &one)).await, allowed());
+    let text =
+        "bundle.status.pin is set by the controller alone, when the content is unpacked (flag --controller-username)";
+    assert_eq!(review(by("someone", &free, &one)).await, denied(403, text));
+    let text = "bundle.status.pin never changes: delete the Bundle and create it again";
+    for user in ["someone", support::CONTROLLER] {
+        for new in [&two, &free] {
+            assert_eq!(review(by(user, &one, new)).await, denied(403, text));
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_bundle_of_too_many_config_maps_is_refused_before_they_are_read() {
+    let entries: Vec<_> = (0..1_001).map(|index| json!({"configMap": {"name": format!("c-{index}")}})).collect();
+    let known = Known::default();
+    let response = ask(&known, BUNDLE_PATH, request("CREATE", &Value::Null, &made_of("b", &json!(entries)))).await;
+    let text = "bundle.spec.source.configmaps names 1001 configmaps, more than the limit of 1000";
+    assert_eq!(response, denied(403, text));
+    assert!(known.log.lock().unwrap().is_empty());
 }

@@ -48,7 +48,9 @@ async fn start(serving: &Arc<Serving>) -> Server {
     let address = listener.local_addr().unwrap();
     let stop = CancellationToken::new();
     let tls = Arc::new(server_config(Arc::clone(serving)).unwrap());
-    let task = tokio::spawn(serve(listener, tls, router(&support::Known::default().shared()), stop.clone(), PATIENCE));
+    let shared = support::Known::default().shared();
+    let connections = Arc::clone(&shared.connections);
+    let task = tokio::spawn(serve(listener, tls, router(&shared), connections, stop.clone(), PATIENCE));
     Server { address, stop, task }
 }
 

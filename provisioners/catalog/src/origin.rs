@@ -12,6 +12,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rukpak_content::Limits;
+use rukpak_source::Egress;
 use rukpak_source::http::{Fetcher, FetcherOptions};
 use rukpak_source::image::{Credentials, Puller};
 
@@ -58,6 +59,8 @@ pub struct LoaderOptions {
     pub stage_dir: PathBuf,
     /// PEM certificates of authorities trusted beside those of the system, for `https`. May be empty.
     pub extra_ca_pem: Vec<u8>,
+    /// Which addresses servers and what they redirect to may have. Those of the puller are its own.
+    pub egress: Egress,
     /// Sent as `User-Agent`.
     pub user_agent: String,
     /// How long a connection may take to come up.
@@ -75,6 +78,7 @@ impl LoaderOptions {
             limits: defaults.limits,
             stage_dir: defaults.stage_dir,
             extra_ca_pem: defaults.extra_ca_pem,
+            egress: defaults.egress,
             user_agent: defaults.user_agent,
             connect_timeout: defaults.connect_timeout,
             idle_timeout: defaults.idle_timeout,
@@ -108,12 +112,21 @@ pub struct Loader {
 impl Loader {
     /// Reads the certificates and the proxies of the environment. No network.
     pub fn new(options: LoaderOptions) -> Result<Self, Error> {
-        let LoaderOptions { puller, limits, stage_dir, extra_ca_pem, user_agent, connect_timeout, idle_timeout } =
-            options;
+        let LoaderOptions {
+            puller,
+            limits,
+            stage_dir,
+            extra_ca_pem,
+            egress,
+            user_agent,
+            connect_timeout,
+            idle_timeout,
+        } = options;
         let fetcher = Fetcher::new(FetcherOptions {
             limits: limits.clone(),
             stage_dir: stage_dir.clone(),
             extra_ca_pem,
+            egress,
             user_agent,
             connect_timeout,
             idle_timeout,

@@ -14,7 +14,7 @@ pub mod message;
 
 use std::time::Duration;
 
-use tonic::transport::{Channel, Endpoint};
+use tonic::transport::{Certificate, Channel, ClientTlsConfig, Endpoint};
 
 use crate::model::Facts;
 use crate::{Catalog, Package};
@@ -38,6 +38,8 @@ const WINDOW_BYTES: u32 = 1024 * 1024;
 pub struct Options {
     /// What the catalog is called in messages, such as `openshift-marketplace/redhat-operators`.
     pub name: String,
+    /// PEM certificates of the authorities that the server has to prove who it is to. `None`: no TLS, as catalog Pods serve.
+    pub authorities_pem: Option<Vec<u8>>,
     /// How long a connection may take to come up, the name's address included.
     pub connect_timeout: Duration,
     /// How long the server may send nothing.
@@ -51,6 +53,7 @@ impl Options {
     pub fn new(name: &str, timeout: Duration) -> Self {
         Self {
             name: name.to_owned(),
+            authorities_pem: None,
             connect_timeout: timeout,
             idle_timeout: timeout,
             total_timeout: Duration::from_mins(10),
@@ -96,7 +99,7 @@ impl Client {
         Self::connect_with(address, Options::new(address, timeout)).await
     }
 
-    /// Connects to `address` (`host:port`, no TLS). The server's health is not asked: it says `SERVING` whatever is wrong.
+    /// Connects to `address` (`host:port`). The server's health is not asked: it says `SERVING` whatever is wrong.
     pub async fn connect_with(address: &str, options: Options) -> Result<Self, Error> {
         let endpoint = endpoint(address, &options)?;
         let limit = options.connect_timeout;
@@ -139,7 +142,13 @@ fn endpoint(address: &str, options: &Options) -> Result<Endpoint, Error> {
     if authority.port_u16().is_none() || authority.host().is_empty() || address.contains('@') {
         return Err(fault());
     }
-    let endpoint = Endpoint::from_shared(format!("http://{authority}")).map_err(|_| fault())?;
+    let scheme = if options.authorities_pem.is_some() { "https" } else { "http" };
+    let mut endpoint = Endpoint::from_shared(format!("{scheme}://{authority}")).map_err(|_| fault())?;
+    if let Some(pem) = &options.authorities_pem {
+        let tls = ClientTlsConfig::new().ca_certificate(Certificate::from_pem(pem));
+        let failed = |source: tonic::transport::Error| Error::Authorities { name: options.name.clone(), source };
+        endpoint = endpoint.tls_config(tls).map_err(failed)?;
+    }
     Ok(endpoint
         .connect_timeout(options.connect_timeout)
         .initial_stream_window_size(WINDOW_BYTES)

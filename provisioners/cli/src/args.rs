@@ -41,7 +41,7 @@ pub enum Command {
     /// Look into a catalog of packages, without a cluster
     #[command(subcommand)]
     Catalog(CatalogCommand),
-    /// Print how the PlatformOperators of the cluster are
+    /// Print how the PlatformOperators of the cluster, or a BundleDeployment, are
     Status(StatusArgs),
     /// Print the version
     Version,

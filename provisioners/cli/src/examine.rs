@@ -5,7 +5,7 @@ mod plain;
 mod registry;
 
 use rukpak_content::{BundleTree, Limits};
-use rukpak_plain::Object;
+use rukpak_plain::{Few, Object};
 
 use crate::args::RegistryArgs;
 use crate::finding::Finding;
@@ -18,7 +18,7 @@ pub struct Examined {
     pub objects: Vec<Object>,
     /// Everything that refuses it.
     pub findings: Vec<Finding>,
-    /// What does not refuse it but is not as its author thinks, one line each.
+    /// What does not refuse it but is not as its author thinks, one line each: the first of each sort.
     pub warnings: Vec<String>,
 }
 
@@ -37,11 +37,15 @@ pub fn examine(tree: &BundleTree, format: Format, purpose: Purpose<'_>, limits: 
         Format::Plain => plain::examine(tree, limits),
         Format::Registry => registry::examine(tree, purpose, limits),
     };
-    examined.warnings.extend(builtin::warnings(&examined.objects));
+    examined.warnings.extend(builtin::warnings(&examined.objects).lines());
     let mut dropped = Vec::new();
     for object in &mut examined.objects {
         *object = object.without_server_fields(&mut dropped);
     }
-    examined.warnings.extend(dropped.iter().map(ToString::to_string));
+    let mut few = Few::default();
+    for warning in dropped {
+        few.push_with(|| warning);
+    }
+    examined.warnings.extend(few.lines());
     examined
 }

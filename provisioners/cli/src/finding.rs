@@ -61,6 +61,11 @@ impl Finding {
         Self::of_error("load", Place::of_load(error), error)
     }
 
+    /// Why the objects would be too many or too large.
+    pub fn of_limit(error: &LimitExceeded) -> Self {
+        Self::of_error("load", Place::of_limit(error), error)
+    }
+
     /// Why manifests cannot be read.
     pub fn of_manifests(error: &manifests::Error) -> Self {
         Self::of_error("load", Place::of_manifests(error), error)

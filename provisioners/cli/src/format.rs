@@ -4,6 +4,7 @@ use std::fmt;
 
 use clap::ValueEnum;
 use rukpak_content::{BundleTree, Entry, Limits};
+use rukpak_plain::Budget;
 use rukpak_registry::metadata::Metadata;
 
 /// The annotation of `metadata/annotations.yaml` that names the format.
@@ -38,8 +39,9 @@ impl Format {
         if !matches!(tree.get(METADATA), Some(Entry::Directory)) {
             return Detected { format: Self::Plain, why: "it has no folder metadata".to_owned() };
         }
+        let mut budget = Budget::new(limits);
         let media_type =
-            Metadata::read(tree, limits).ok().and_then(|metadata| metadata.annotations.get(MEDIA_TYPE).cloned());
+            Metadata::read(tree, &mut budget).ok().and_then(|metadata| metadata.annotations.get(MEDIA_TYPE).cloned());
         let format = if media_type.as_deref() == Some("plain+v0") { Self::Plain } else { Self::Registry };
         let why = match media_type {
             Some(media_type) => format!("metadata/annotations.yaml says media type {media_type}"),

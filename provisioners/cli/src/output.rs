@@ -8,7 +8,14 @@ use crate::exit::Exit;
 
 /// Writes data to stdout and returns `exit`; [`Exit::Unknown`] if it cannot be written. A closed pipe is no failure: the
 /// reader has what it wanted.
+///
+/// What would do something to a terminal is escaped, as JSON has it.
 pub fn data(write: impl FnOnce(&mut dyn Write) -> io::Result<()>, exit: Exit) -> Exit {
+    raw_data(|out| write(&mut Escaping(out)), exit)
+}
+
+/// As [`data`], for a form that has its own escapes.
+pub fn raw_data(write: impl FnOnce(&mut dyn Write) -> io::Result<()>, exit: Exit) -> Exit {
     let mut out = BufWriter::with_capacity(64 * 1024, io::stdout().lock());
     match write(&mut out).and_then(|()| out.flush()) {
         Ok(()) => exit,
@@ -20,10 +27,40 @@ pub fn data(write: impl FnOnce(&mut dyn Write) -> io::Result<()>, exit: Exit) ->
     }
 }
 
-/// Says something on stderr.
+/// Says something on stderr. What would do something to a terminal is escaped.
 pub fn talk(text: &str) {
     // Nobody may be listening.
-    let _ = writeln!(io::stderr(), "{text}");
+    let _ = writeln!(io::stderr(), "{}", rukpak_crds::condition::printable(text));
+}
+
+/// Writes `\u001b` for the control character of that number, but for line ends and tabs; likewise all of C0, DEL and C1.
+struct Escaping<'a>(&'a mut dyn Write);
+
+impl Write for Escaping<'_> {
+    /// Takes whole texts, as `write!` and serializers give them: a character of two bytes never comes in two parts.
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let mut rest = bytes;
+        while let Some(at) = rest.iter().position(|byte| matches!(byte, 0..=8 | 0x0b..=0x1f | 0x7f | 0xc2)) {
+            let (number, length) = match rest[at..] {
+                [0xc2, second @ 0x80..=0x9f, ..] => (second, 2),
+                [0xc2, ..] => {
+                    self.0.write_all(&rest[..=at])?;
+                    rest = &rest[at + 1..];
+                    continue;
+                }
+                _ => (rest[at], 1),
+            };
+            self.0.write_all(&rest[..at])?;
+            write!(self.0, "\\u{number:04x}")?;
+            rest = &rest[at + length..];
+        }
+        self.0.write_all(rest)?;
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.0.flush()
+    }
 }
 
 /// A number of objects, in words.
@@ -72,7 +109,7 @@ mod tests {
 
     use proptest::prelude::*;
     use rukpak_content::Limits;
-    use rukpak_plain::{Origin, yaml};
+    use rukpak_plain::{Budget, Origin, yaml};
     use serde_json::{Value, json};
 
     use super::*;
@@ -90,6 +127,26 @@ mod tests {
         assert_eq!(chained(&["a", "b", "c"]), "a: b: c");
         assert_eq!(chained(&["read f: no such file", "f: no such file", "no such file"]), "read f: no such file");
         assert_eq!(chained(&["a: b", "b", "c"]), "a: b: c");
+    }
+
+    #[test]
+    fn nothing_talks_to_the_terminal() {
+        let hostile: String = (0..=0xa0).filter_map(char::from_u32).collect();
+        let mut out = Vec::new();
+        write!(Escaping(&mut out), "{hostile}\u{e9}\u{c2}").unwrap();
+        let text = String::from_utf8(out).unwrap();
+        assert!(!text.contains(|letter: char| letter.is_control() && letter != '\n' && letter != '\t'), "{text:?}");
+        assert!(text.starts_with("\\u0000\\u0001") && text.contains("\\u001b") && text.contains("\\u009b"), "{text:?}");
+        assert!(text.ends_with("\u{a0}\u{e9}\u{c2}"), "{text:?}");
+        let mut json = Vec::new();
+        pretty(&mut Escaping(&mut json), &hostile).unwrap();
+        assert_eq!(serde_json::from_slice::<String>(&json).unwrap(), hostile);
+        let object = json!({"apiVersion": "v1", "kind": "K", "metadata": {"name": "n"}, (&*hostile): hostile});
+        let object = Object::new(object, Origin::made_from("a test")).unwrap();
+        let mut written = Vec::new();
+        super::yaml(&mut written, &[object]).unwrap();
+        let text = String::from_utf8(written).unwrap();
+        assert!(!text.contains(|letter: char| letter.is_control() && letter != '\n' && letter != '\t'), "{text:?}");
     }
 
     #[test]
@@ -174,7 +231,8 @@ mod tests {
         let mut text = Vec::new();
         super::yaml(&mut text, &[object.clone(), object.clone()]).unwrap();
         let file = Arc::from("a.yaml");
-        let documents = yaml::parse(&file, &text, &Limits::default(), &mut Vec::new());
+        let limits = Limits::default();
+        let documents = yaml::parse(&file, &text, &mut Budget::new(&limits));
         let documents = documents.unwrap_or_else(|error| panic!("{error}\n{}", String::from_utf8_lossy(&text)));
         assert_eq!(documents.len(), 2, "{}", String::from_utf8_lossy(&text));
         for document in documents {

@@ -8,6 +8,7 @@ use std::io;
 use std::sync::Arc;
 
 use rukpak_content::Limits;
+use rukpak_source::Egress;
 use rukpak_source::image::{self, Puller, PullerOptions};
 
 use crate::args::TrustArgs;
@@ -52,6 +53,8 @@ impl Registries {
             options.extra_ca_pem.extend(pem);
             options.extra_ca_pem.push(b'\n');
         }
+        // Whoever runs this reaches no more with it than without.
+        options.egress = Egress::anywhere();
         options.plain_http.clone_from(&trust.plain_http_registry);
         let extra_ca_pem = options.extra_ca_pem.clone();
         let logins = credentials::read()?;

@@ -4,7 +4,7 @@ use crate::args::{CertProvider, ObjectForm, RenderArgs};
 use crate::examine::{Purpose, examine};
 use crate::exit::Exit;
 use crate::format::{Detected, Format};
-use crate::output::{chain, counted, data, json, talk, yaml};
+use crate::output::{chain, counted, data, json, raw_data, talk, yaml};
 use crate::source::{self, Content};
 
 /// Prints the objects that a bundle installs. A bundle that is refused gives none.
@@ -46,13 +46,10 @@ pub async fn run(arguments: &RenderArgs) -> Exit {
             "note: certificates are placeholders that the controller replaces; to apply the objects by hand, set --cert-provider",
         );
     }
-    data(
-        |out| match arguments.output {
-            ObjectForm::Yaml => yaml(out, &examined.objects),
-            ObjectForm::Json => json(out, &examined.objects),
-        },
-        Exit::Yes,
-    )
+    match arguments.output {
+        ObjectForm::Yaml => raw_data(|out| yaml(out, &examined.objects), Exit::Yes),
+        ObjectForm::Json => data(|out| json(out, &examined.objects), Exit::Yes),
+    }
 }
 
 /// Says why there is no bundle to look at.

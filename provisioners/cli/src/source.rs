@@ -10,8 +10,7 @@ use std::ffi::OsString;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use bytes::Bytes;
-use rukpak_content::{BundleTree, Limits, Node, RelativePath, Tree as _};
+use rukpak_content::{BundleTree, CollectError, Limits, RelativePath, Tree as _};
 use rukpak_source::{Stage, stage, tarball};
 
 use crate::args::SourceArgs;
@@ -82,6 +81,14 @@ pub enum Error {
         /// Why.
         source: rukpak_source::archive::Error,
     },
+    /// What the formats look at is too large, or cannot be read.
+    #[error("{path}")]
+    Content {
+        /// What was read.
+        path: String,
+        /// Why.
+        source: CollectError,
+    },
     /// Files cannot be kept for a moment.
     #[error("set {0} aside")]
     Stage(String, #[source] stage::Error),
@@ -94,6 +101,7 @@ impl Error {
             Self::Archive { source, .. } | Self::File { source: tarball::Error::Archive(source), .. } => {
                 is_refusal(source)
             }
+            Self::Content { source: CollectError::Limit(_), .. } => true,
             Self::Image { source, .. } => match source.as_ref() {
                 rukpak_source::image::Error::Layer { source, .. } => is_refusal(source),
                 _ => false,
@@ -121,11 +129,11 @@ pub async fn read(arguments: &SourceArgs) -> Result<Content, Error> {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(Error::Read { path: name, source: error }),
         Err(_) => {
             let reference = reference(&arguments.bundle)?;
-            let (from, stage) = image::stage(reference, arguments, limits).await?;
-            return content(&stage, from, remarks);
+            let (from, stage) = image::stage(reference, arguments, limits.clone()).await?;
+            return content(&stage, from, remarks, &limits);
         }
     };
-    content(&stage, name, remarks)
+    content(&stage, name, remarks, &limits)
 }
 
 /// The name as an image reference, unless it can only be meant as a path.
@@ -146,14 +154,14 @@ fn new_stage(name: &Path, limits: &Limits) -> Result<Stage, Error> {
 }
 
 /// What the formats look at.
-fn content(stage: &Stage, from: String, mut remarks: Vec<String>) -> Result<Content, Error> {
-    let mut tree = BundleTree::new();
+fn content(stage: &Stage, from: String, mut remarks: Vec<String>, limits: &Limits) -> Result<Content, Error> {
+    let is_content = |path: &RelativePath| path.components().next().is_some_and(|first| CONTENT.contains(&first));
+    let tree = BundleTree::collect(stage, &is_content, limits);
+    let tree = tree.map_err(|source| Error::Content { path: from.clone(), source })?;
     let mut nested = None;
-    let read = stage.walk(&mut |path, node| {
-        match path.components().next() {
-            Some(first) if CONTENT.contains(&first) => add(&mut tree, path, node)?,
-            _ if path.depth() > 1 && path.name() == CONTENT[0] => nested = nested.take().or_else(|| path.parent()),
-            _ => {}
+    let read = stage.walk(&mut |path, _| {
+        if path.depth() > 1 && path.name() == CONTENT[0] && !is_content(path) {
+            nested = nested.take().or_else(|| path.parent());
         }
         Ok(())
     });
@@ -162,16 +170,4 @@ fn content(stage: &Stage, from: String, mut remarks: Vec<String>) -> Result<Cont
         remarks.push(format!("{folder}/manifests is there: the bundle is {folder}, so name or pack that folder"));
     }
     Ok(Content { tree, from, remarks })
-}
-
-fn add(tree: &mut BundleTree, path: &RelativePath, node: Node<'_>) -> io::Result<()> {
-    match node {
-        Node::Directory => tree.add_directory(path.clone()),
-        Node::File { executable, size_bytes, body } => {
-            let mut bytes = Vec::with_capacity(usize::try_from(size_bytes).unwrap_or_default());
-            body.read_to_end(&mut bytes)?;
-            tree.add_file(path.clone(), executable, Bytes::from(bytes));
-        }
-    }
-    Ok(())
 }

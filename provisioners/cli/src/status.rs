@@ -1,6 +1,9 @@
-//! `rukpakctl status`: how the PlatformOperators of the cluster are, in the words of its ClusterOperator.
+//! `rukpakctl status`: how the PlatformOperators of the cluster are, in the words of its ClusterOperator; or how one
+//! BundleDeployment is.
 //!
 //! For clusters that have no such kind, and for people who do not want to put it together themselves.
+
+mod deployment;
 
 use std::io::{self, Write};
 
@@ -61,6 +64,9 @@ struct Note<'a> {
 
 /// Asks the cluster.
 pub async fn run(arguments: &StatusArgs) -> Exit {
+    if let Some(name) = &arguments.name {
+        return deployment::run(name, arguments).await;
+    }
     match operators(&arguments.cluster).await {
         Ok(Some(operators)) => print(arguments.output, &operators),
         Ok(None) => {

@@ -11,4 +11,4 @@ mod tree;
 pub use digest::{Algorithm, Digest, DigestError, Hasher};
 pub use limits::{Limit, LimitExceeded, Limits};
 pub use path::{PathError, RelativePath};
-pub use tree::{BundleTree, Entry, Node, Tree};
+pub use tree::{BundleTree, CollectError, Entry, Node, Tree};

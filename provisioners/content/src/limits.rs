@@ -2,13 +2,17 @@
 
 use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
+
 /// Upper bounds on content. A value *equal* to a limit is accepted, one more is refused.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Limits {
     /// Bytes fetched over the network for one bundle, compressed.
     pub download_bytes: u64,
     /// Bytes of all files of one tree, uncompressed.
     pub tree_bytes: u64,
+    /// Layers of one image, those that are listed again counted each time.
+    pub layers: u64,
     /// Uncompressed bytes for each compressed byte, looked at once 1 MiB has come out.
     pub ratio: u64,
     /// Files and folders of one tree.
@@ -21,14 +25,21 @@ pub struct Limits {
     pub manifest_bytes: u64,
     /// Objects of one bundle.
     pub objects: u64,
-    /// YAML nodes of one document, aliases expanded.
+    /// YAML and JSON nodes of all manifests and metadata of one bundle, aliases expanded: mappings, sequences, keys, scalars.
     pub yaml_nodes: u64,
+    /// Bytes of manifests and metadata of one bundle, counted twice: as they lie in files, and as the keys and texts that they
+    /// say, aliases expanded. Either sum is bounded.
+    pub text_bytes: u64,
     /// Bytes of one git fetch.
     pub git_bytes: u64,
     /// Wall time of one git fetch.
     pub git_time: Duration,
     /// Wall time of one image pull.
     pub pull_time: Duration,
+    /// Bytes of memory of one child process, which fetches from git or checks a bundle.
+    pub child_bytes: u64,
+    /// Wall time of the check of one bundle.
+    pub check_time: Duration,
 }
 
 impl Default for Limits {
@@ -37,16 +48,20 @@ impl Default for Limits {
         Self {
             download_bytes: 256 * MIB,
             tree_bytes: 512 * MIB,
+            layers: 1_000,
             ratio: 200,
             entries: 20_000,
             path_bytes: 1024,
             depth: 32,
             manifest_bytes: 64 * MIB,
             objects: 20_000,
-            yaml_nodes: 1_000_000,
+            yaml_nodes: 2_000_000,
+            text_bytes: 128 * MIB,
             git_bytes: 512 * MIB,
             git_time: Duration::from_mins(2),
             pull_time: Duration::from_mins(5),
+            child_bytes: 512 * MIB,
+            check_time: Duration::from_mins(1),
         }
     }
 }
@@ -58,6 +73,8 @@ pub enum Limit {
     DownloadBytes,
     /// [`Limits::tree_bytes`].
     TreeBytes,
+    /// [`Limits::layers`].
+    Layers,
     /// [`Limits::ratio`].
     Ratio,
     /// [`Limits::entries`].
@@ -72,12 +89,18 @@ pub enum Limit {
     Objects,
     /// [`Limits::yaml_nodes`].
     YamlNodes,
+    /// [`Limits::text_bytes`].
+    TextBytes,
     /// [`Limits::git_bytes`].
     GitBytes,
     /// [`Limits::git_time`], in seconds.
     GitTime,
     /// [`Limits::pull_time`], in seconds.
     PullTime,
+    /// [`Limits::child_bytes`].
+    ChildBytes,
+    /// [`Limits::check_time`], in seconds.
+    CheckTime,
 }
 
 impl Limit {
@@ -90,16 +113,20 @@ impl Limit {
         match self {
             Self::DownloadBytes => ("bytes of compressed download", "--limit-download-bytes"),
             Self::TreeBytes => ("bytes of unpacked content", "--limit-tree-bytes"),
+            Self::Layers => ("layers in an image", "--limit-layers"),
             Self::Ratio => ("times the compressed size", "--limit-ratio"),
             Self::Entries => ("files and folders", "--limit-entries"),
             Self::PathBytes => ("bytes in a path", "--limit-path-bytes"),
             Self::Depth => ("levels of folders", "--limit-depth"),
             Self::ManifestBytes => ("bytes in one manifest file", "--limit-manifest-bytes"),
             Self::Objects => ("objects in a bundle", "--limit-objects"),
-            Self::YamlNodes => ("YAML nodes in a document, aliases expanded", "--limit-yaml-nodes"),
+            Self::YamlNodes => ("YAML and JSON nodes in a bundle, aliases expanded", "--limit-yaml-nodes"),
+            Self::TextBytes => ("bytes of manifests in a bundle, aliases expanded", "--limit-text-bytes"),
             Self::GitBytes => ("bytes of a git fetch", "--limit-git-bytes"),
             Self::GitTime => ("seconds for a git fetch", "--limit-git-seconds"),
             Self::PullTime => ("seconds for an image pull", "--limit-pull-seconds"),
+            Self::ChildBytes => ("bytes of memory of a child process", "--limit-child-bytes"),
+            Self::CheckTime => ("seconds for the check of a bundle", "--limit-check-seconds"),
         }
     }
 }

@@ -5,7 +5,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-/// A path below a bundle's root: `/`-separated, at least one component, none of them empty, `.` or `..`, no NUL.
+/// A path below a bundle's root: `/`-separated, at least one component, none of them empty, `.` or `..`, no control character.
 ///
 /// It can therefore be joined to any folder without leaving it. The root itself has no `RelativePath`.
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
@@ -24,9 +24,10 @@ pub enum PathError {
     /// A component is `..`.
     #[error("{0:?} leaves the bundle: `..` is not allowed")]
     Escape(String),
-    /// It holds a NUL.
-    #[error("{0:?} holds a NUL character")]
-    Nul(String),
+    /// It holds a control character (C0, DEL or C1): no bundle needs one, and archives, terminals and logs take some of them for
+    /// more than a part of a name.
+    #[error("{0:?} holds a control character: rename the file")]
+    Control(String),
 }
 
 impl RelativePath {
@@ -37,8 +38,8 @@ impl RelativePath {
         if text.starts_with('/') {
             return Err(PathError::Absolute(text.to_owned()));
         }
-        if text.contains('\0') {
-            return Err(PathError::Nul(text.to_owned()));
+        if text.contains(char::is_control) {
+            return Err(PathError::Control(text.to_owned()));
         }
         let mut clean = String::with_capacity(text.len());
         for component in text.split('/').filter(|component| !matches!(*component, "" | ".")) {
@@ -134,9 +135,20 @@ mod tests {
 
     #[test]
     fn refuses_what_leaves_the_tree() {
-        for bad in ["", ".", "./", "/", "/etc", "..", "../a", "a/../b", "a/..", "a\0b"] {
+        for bad in ["", ".", "./", "/", "/etc", "..", "../a", "a/../b", "a/.."] {
             assert!(RelativePath::new(bad).is_err(), "{bad:?}");
         }
+    }
+
+    #[test]
+    fn control_characters_are_refused_and_named() {
+        for control in ('\0'..='\u{1f}').chain('\u{7f}'..='\u{9f}') {
+            let text = format!("manifests/a{control}b");
+            assert_eq!(RelativePath::new(&text), Err(PathError::Control(text)));
+        }
+        let error = RelativePath::new("x\n28 path=manifests/evil.yaml").unwrap_err();
+        assert_eq!(error.to_string(), r#""x\n28 path=manifests/evil.yaml" holds a control character: rename the file"#);
+        assert!(RelativePath::new("manifests/\u{e9}\u{2028} \u{a0}").is_ok());
     }
 
     #[test]

@@ -5,7 +5,7 @@ use std::io::{self, Read};
 
 use bytes::Bytes;
 
-use crate::RelativePath;
+use crate::{Limit, LimitExceeded, Limits, RelativePath};
 
 /// One entry while a [`Tree`] is walked.
 pub enum Node<'a> {
@@ -59,7 +59,50 @@ pub struct BundleTree {
     entries: BTreeMap<RelativePath, Entry>,
 }
 
+/// Why part of a tree cannot be held in memory.
+#[derive(Debug, thiserror::Error)]
+pub enum CollectError {
+    /// It is larger than [`Limits::text_bytes`].
+    #[error(transparent)]
+    Limit(#[from] LimitExceeded),
+    /// The tree could not be read.
+    #[error("read the tree")]
+    Read(#[source] io::Error),
+}
+
 impl BundleTree {
+    /// The entries of `tree` for which `wants` holds. [`Limits::text_bytes`] bounds the sum of their files.
+    pub fn collect(
+        tree: &dyn Tree,
+        wants: &dyn Fn(&RelativePath) -> bool,
+        limits: &Limits,
+    ) -> Result<Self, CollectError> {
+        let mut found = Self::new();
+        let mut total = 0_u64;
+        let mut exceeded = None;
+        let walked = tree.walk(&mut |path, node| {
+            match node {
+                _ if !wants(path) => {}
+                Node::Directory => found.add_directory(path.clone()),
+                Node::File { executable, size_bytes, body } => {
+                    total = total.saturating_add(size_bytes);
+                    if let Err(limit) = Limit::TextBytes.check(total, limits.text_bytes, || path.to_string()) {
+                        exceeded = Some(limit);
+                        return Err(io::Error::other("the limit is exceeded"));
+                    }
+                    let mut bytes = Vec::with_capacity(usize::try_from(size_bytes).unwrap_or(0));
+                    body.take(size_bytes).read_to_end(&mut bytes)?;
+                    found.add_file(path.clone(), executable, Bytes::from(bytes));
+                }
+            }
+            Ok(())
+        });
+        match (exceeded, walked) {
+            (Some(limit), _) => Err(limit.into()),
+            (None, walked) => walked.map(|()| found).map_err(CollectError::Read),
+        }
+    }
+
     /// A tree without entries.
     pub fn new() -> Self {
         Self::default()
@@ -155,6 +198,16 @@ mod tests {
         let tree = tree(&["a/b/c"]);
         assert_eq!(tree.get("a/b"), Some(&Entry::Directory));
         assert_eq!(tree.get("a"), Some(&Entry::Directory));
+    }
+
+    #[test]
+    fn what_is_collected_is_bounded_and_what_is_passed_over_is_not() {
+        let tree = tree(&["bin/large", "manifests/a", "manifests/b"]);
+        let wants = |path: &RelativePath| path.as_str().starts_with("manifests");
+        let collect = |text_bytes| BundleTree::collect(&tree, &wants, &Limits { text_bytes, ..Limits::default() });
+        assert_eq!(collect(2).unwrap().iter().count(), 3);
+        let error = collect(1).unwrap_err();
+        assert!(error.to_string().starts_with("manifests/b: more than the limit of 1 bytes of manifests"), "{error}");
     }
 
     #[test]

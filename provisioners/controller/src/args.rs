@@ -4,6 +4,8 @@ mod address;
 mod feature_gates;
 mod limits;
 mod shared;
+mod sources;
+mod uploads;
 
 use std::fs;
 use std::path::PathBuf;
@@ -14,7 +16,12 @@ use jiff::SignedDuration;
 use rukpak_content::Limits;
 
 use limits::LimitArgs;
+use uploads::UploadArgs;
 
+use crate::content_service::slots::UploadLimits;
+use sources::SourceArgs;
+
+use crate::context::SourcePolicy;
 use crate::format::Certificates;
 use crate::run::LEASE;
 
@@ -46,12 +53,18 @@ pub struct Options {
     pub content_certificate_secret: String,
     /// How long a certificate of the content service lives that we make.
     pub content_certificate_lifetime: Duration,
+    /// Whom tokens have to be made out to that callers of the content service show; the API server, if this is empty.
+    pub content_audiences: Vec<String>,
+    /// Upper bounds on uploads.
+    pub uploads: UploadLimits,
     /// Who makes the certificates that webhooks of bundles serve with.
     pub bundle_certificates: Certificates,
     /// How long a certificate lives that we make for a bundle.
     pub bundle_certificate_lifetime: Duration,
-    /// Whether the rules of OLM v1 refuse an upgrade of a definition too.
+    /// Whether the rules of OLM v1 refuse an upgrade of a CRD too.
     pub strict_crd_upgrades: bool,
+    /// ClusterRole of the webhook whose rules are kept.
+    pub webhook_objects_role: String,
     /// Where Secrets are read, and where objects without a namespace go.
     pub system_namespace: String,
     /// Root of the content store.
@@ -62,10 +75,16 @@ pub struct Options {
     pub upload_sync_interval: Duration,
     /// Which gates are open.
     pub feature_gates: FeatureGates,
+    /// What sources may do.
+    pub sources: SourcePolicy,
     /// Upper bounds on content.
     pub limits: Limits,
     /// Objects of one kind that are reconciled at once, and bundles that are fetched at once. At least 1.
     pub concurrency: usize,
+    /// Git repositories that are fetched at once, each by a child process. At least 1.
+    pub git_concurrency: usize,
+    /// Bundles that are checked at once, each by a child process. At least 1.
+    pub check_concurrency: usize,
     /// Writes to the API server that are under way at once. At least 1.
     pub requests_in_flight: usize,
 }
@@ -105,6 +124,10 @@ struct Args {
     /// How long a certificate of the content service lives that is made here; it is renewed after two thirds of that
     #[arg(long, value_name = "DURATION", default_value = "2160h", value_parser = lifetime)]
     content_certificate_lifetime: Duration,
+    /// Audience that tokens shown to the content service must be made out to; may be repeated, or have commas [default: the API
+    /// server's own]
+    #[arg(long, value_name = "AUDIENCE", value_delimiter = ',')]
+    content_audiences: Vec<String>,
     /// Accepted and unused: uploads are read where they lie
     #[arg(long, value_name = "URL", default_value = "", hide_default_value = true)]
     base_upload_manager_url: String,
@@ -138,11 +161,20 @@ struct Args {
     /// Refuse CRD upgrades that OLM v1 refuses (schema changes), not only those that break stored data or existing objects
     #[arg(long, num_args = 0..=1, require_equals = true, default_value_t = false, default_missing_value = "true", action = ArgAction::Set)]
     strict_crd_upgrade_safety: bool,
+    /// ClusterRole of the webhook whose rules are kept: list of what CRDs of BundleDeployments define
+    #[arg(long, value_name = "NAME", default_value = "rukpak-webhook-objects")]
+    webhook_objects_role: String,
     /// Objects of one kind that are reconciled at once, and bundles that are fetched at once
     #[arg(long, value_name = "COUNT", default_value_t = 8, value_parser = count)]
     concurrency: usize,
+    /// Git repositories that are fetched at once, each by a child process
+    #[arg(long, value_name = "COUNT", default_value_t = 4, value_parser = count)]
+    git_concurrency: usize,
+    /// Bundles that are checked at once, each by a child process
+    #[arg(long, value_name = "COUNT", default_value_t = 2, value_parser = count)]
+    check_concurrency: usize,
     /// Writes to the API server that are under way at once
-    #[arg(long, value_name = "COUNT", default_value_t = 16, value_parser = count)]
+    #[arg(long, value_name = "COUNT", default_value_t = 48, value_parser = count)]
     requests_in_flight: usize,
     /// Accepted and unused: flags of upstream's logger
     #[arg(long = "zap-devel", hide = true, num_args = 0..=1, require_equals = true, default_missing_value = "true")]
@@ -155,6 +187,10 @@ struct Args {
     _zap_time_encoding: Option<String>,
     #[command(flatten)]
     shared: SharedArgs,
+    #[command(flatten)]
+    uploads: UploadArgs,
+    #[command(flatten)]
+    sources: SourceArgs,
     #[command(flatten)]
     limits: LimitArgs,
 }
@@ -176,16 +212,22 @@ impl From<Args> for Options {
             content_certificates: args.content_certificates,
             content_certificate_secret: args.content_certificate_secret,
             content_certificate_lifetime: args.content_certificate_lifetime,
+            content_audiences: args.content_audiences,
+            uploads: args.uploads.into(),
             bundle_certificates: args.bundle_cert_provider,
             bundle_certificate_lifetime: args.bundle_cert_lifetime,
             strict_crd_upgrades: args.strict_crd_upgrade_safety,
+            webhook_objects_role: args.webhook_objects_role,
             system_namespace: system_namespace(args.system_namespace, DEFAULT_NAMESPACE),
             storage_dir: args.provisioner_storage_dir,
             upload_dir: args.upload_storage_dir,
             upload_sync_interval: args.upload_storage_sync_interval,
             feature_gates: args.feature_gates,
+            sources: args.sources.into(),
             limits: args.limits.into(),
             concurrency: args.concurrency,
+            git_concurrency: args.git_concurrency,
+            check_concurrency: args.check_concurrency,
             requests_in_flight: args.requests_in_flight,
         }
     }

@@ -1,12 +1,14 @@
-//! The Bundle reconciler: observe -> validate -> resolve -> fetch into a stage -> seal -> check format -> report.
+//! The Bundle reconciler: observe -> validate -> turn -> resolve -> fetch into a stage -> seal -> check format -> report.
 //!
 //! ```text
 //! backoff      waits after a failure                    memory
 //! finalizer    takes upstream's off                     API server
+//! turn         waits for permits; who killed the        disk
+//!              process twice is put aside (fetches, attempts)
 //! resolve      reference to digest or commit            network, Secrets (credentials), ConfigMaps
 //! fetch        into a stage                             network, spool file
 //! seal         stage to content, content to ref         disk
-//! check        is it a bundle of its class              CPU
+//! check        is it a bundle of its class              a child process
 //! pin          what it resolved to, for ever            pure
 //! failure      what a failure says and when to retry    pure
 //! report       what is known to status                  pure; reporter writes it
@@ -15,12 +17,14 @@
 //! A Bundle resolves anew at each attempt until one succeeds. That one makes the pin, in the same write as
 //! `Unpacked=True`. From then on the content stays what it is: lost content is fetched again by the pin.
 
+mod attempts;
 mod backoff;
 mod check;
 mod config_maps;
 mod credentials;
 mod failure;
 mod fetch;
+mod fetches;
 mod finalizer;
 mod pin;
 mod report;
@@ -28,6 +32,7 @@ mod reporter;
 mod resolve;
 mod seal;
 mod steady;
+mod turn;
 
 use std::collections::HashSet;
 use std::hash::BuildHasher;
@@ -36,7 +41,7 @@ use std::sync::Arc;
 use kube::ResourceExt;
 use kube::runtime::controller::Action;
 use kube::runtime::reflector::ObjectRef;
-use rukpak_crds::{Bundle, BundleStatus, names, validate};
+use rukpak_crds::{Bundle, BundleSpec, BundleStatus, Pin, Revision, names, validate};
 use rukpak_plan::retry::Class;
 use tokio::sync::SemaphorePermit;
 use tokio::task::spawn_blocking;
@@ -52,6 +57,10 @@ use pin::Pinned;
 use report::Report;
 use reporter::Reporter;
 use seal::Kept;
+
+pub use attempts::Attempts;
+pub use check::main as check_child;
+pub use fetches::Fetches;
 
 /// Why a pass over a Bundle ended without a report.
 #[derive(Debug, thiserror::Error)]
@@ -90,6 +99,8 @@ pub async fn reconcile(bundle: Arc<Bundle>, context: Arc<Context>) -> Result<Act
         Some(uploads) => Some(uploads.turn(&bundle.uid().unwrap_or_default()).await),
         None => None,
     };
+    // The queue has no bound of its own: who waits for a permit to fetch must not stand in the way of a look at the disk.
+    let pass = context.passes.acquire().await.ok();
     if context.written.is_stale(&*bundle) {
         return Ok(Action::await_change());
     }
@@ -106,21 +117,26 @@ pub async fn reconcile(bundle: Arc<Bundle>, context: Arc<Context>) -> Result<Act
     let mut reporter = Reporter::new(&bundle, &context);
     let outcome = match observe(&bundle, &context).await {
         Ok(Observed::Kept(pinned)) => Ok(pinned),
-        Ok(Observed::Lost(pinned)) => refill(&bundle, pinned, &context).await,
-        Ok(Observed::New) => unpack(&bundle, format, &mut reporter, &context).await?,
+        Ok(Observed::Lost(pinned)) => refill(&bundle, pinned, pass, &context).await?,
+        Ok(Observed::New) => unpack(&bundle, format, pass, &mut reporter, &context).await?,
         Err(failure) => Err(failure),
     };
+    // It may have gone meanwhile, and its ref with it: one that was set since would stay.
+    if context.bundles.get(&ObjectRef::from_obj(&*bundle)).is_none() {
+        gone(&bundle.name_any(), &bundle.uid().unwrap_or_default(), &context).await;
+        return Ok(Action::await_change());
+    }
     conclude(&bundle, outcome, &mut reporter, &context).await
 }
 
 /// After a pass that could not report.
 pub fn error_policy(bundle: &Bundle, error: &Error, context: &Context) -> Action {
     let (Error::Status(source) | Error::Finalizer(source)) = error;
-    let class = if source.is_conflict() { Class::Stale } else { Class::Transient };
+    let class = if source.is_conflict() { Class::Conflict } else { Class::Transient };
     let delay = context.failures.next_delay(&bundle.uid().unwrap_or_default(), class);
     probes::count(probes::Kind::Bundle, Outcome::Error);
     let (bundle, error) = (bundle.name_any(), Chain(error));
-    if class == Class::Stale {
+    if class == Class::Conflict {
         tracing::debug!(bundle, %error, "looking again");
     } else {
         tracing::warn!(bundle, %error, ?delay, "reconcile failed; will retry");
@@ -165,15 +181,23 @@ pub async fn gone(name: &str, uid: &str, context: &Context) {
     context.failures.clear(uid);
     context.written.forget(uid);
     backoff::clear(uid);
+    if let Err(error) = context.attempts.forget(uid) {
+        tracing::warn!(bundle = name, %error, "what is known of its attempts could not be removed");
+    }
     discard_upload(uid, context).await;
     // Another Bundle may bear the name by now; the ref is its own, or will be.
     if context.bundles.get(&ObjectRef::new(name)).is_some_and(|other| other.uid().as_deref() != Some(uid)) {
         return;
     }
+    unneeded(name, context).await;
+}
+
+/// Nobody needs what the store keeps under the name of this Bundle.
+pub(crate) async fn unneeded(name: &str, context: &Context) {
     if let Err(failure) = seal::forget(name, context).await {
         tracing::warn!(bundle = name, error = %Chain(&failure), "the ref could not be removed");
     }
-    collect(context).await;
+    context.collect.notify_one();
 }
 
 async fn discard_upload(uid: &str, context: &Context) {
@@ -189,28 +213,60 @@ pub async fn sweep<S: BuildHasher + Send + 'static>(live: HashSet<String, S>, co
     if let Err(failure) = seal::forget_others(move |name| live.contains(name), context).await {
         tracing::warn!(error = %Chain(&failure), "refs of deleted Bundles could not be removed");
     }
-    collect(context).await;
-}
-
-async fn collect(context: &Context) {
-    if let Err(failure) = seal::collect(context).await {
-        tracing::warn!(error = %Chain(&failure), "content could not be collected");
+    let uids = context.bundles.state().iter().filter_map(|bundle| bundle.uid()).collect();
+    if let Err(error) = context.attempts.sweep(&uids) {
+        tracing::warn!(%error, "what is known of attempts of deleted Bundles could not be removed");
     }
+    context.collect.notify_one();
 }
 
 async fn observe(bundle: &Bundle, context: &Context) -> Result<Observed, Failure> {
-    let Some(pin) = bundle.status.as_ref().and_then(|status| status.pin.as_ref()) else { return Ok(Observed::New) };
-    let pinned = Pinned::read(pin, &bundle.spec.source).map_err(Failure::Pin)?;
+    let known = bundle.status.as_ref().and_then(|status| status.pin.clone());
+    let Some(pin) = known.or_else(|| remembered_pin(bundle, context)) else { return Ok(Observed::New) };
+    let pinned = Pinned::read(&pin, &bundle.spec.source).map_err(Failure::Pin)?;
     match seal::find(&bundle.name_any(), &pinned, context).await? {
         Kept::Whole => Ok(Observed::Kept(pinned)),
         Kept::Lost => Ok(Observed::Lost(pinned)),
     }
 }
 
+/// What an earlier Bundle of the same template resolved to, as the history of the BundleDeployment says: deleting a generated
+/// Bundle, or coming back to an earlier template, gives the same content again.
+fn remembered_pin(bundle: &Bundle, context: &Context) -> Option<Pin> {
+    let deployment = context.deployments.get(&ObjectRef::new(owner(bundle)?))?;
+    let is_owner = bundle.owner_references().iter().any(|owner| Some(&owner.uid) == deployment.uid().as_ref());
+    let hash = bundle.metadata.labels.as_ref()?.get(names::TEMPLATE_HASH)?;
+    let history = &deployment.status.as_ref().filter(|_| is_owner)?.history;
+    let same = history.iter().find(|revision| {
+        revision.template_hash.as_ref() == Some(hash) && revision.source.as_ref() == Some(&bundle.spec.source)
+    })?;
+    same.pin.clone()
+}
+
+/// Fetches the content of a revision again, by its pin and without a Bundle.
+///
+/// # Errors
+/// Why it cannot be fetched, in words.
+pub(crate) async fn fetch_revision(revision: &Revision, context: &Context) -> Result<(), String> {
+    let (Some(source), Some(pin)) = (&revision.source, &revision.pin) else {
+        return Err("the history does not say where it came from".to_owned());
+    };
+    let name = revision.bundle.clone().unwrap_or_default();
+    let spec = BundleSpec { source: source.clone(), ..BundleSpec::default() };
+    let bundle = Bundle::new(&name, spec);
+    let fetched = async {
+        let pinned = Pinned::read(pin, source).map_err(Failure::Pin)?;
+        let source = validate::source(source).map_err(Failure::Spec)?;
+        bring_back(&bundle, source, pinned, context).await
+    };
+    fetched.await.map(|_| ()).map_err(|failure: Failure| Chain(&failure).to_string())
+}
+
 /// The first time: whatever the reference names now.
 async fn unpack(
     bundle: &Bundle,
     format: Format,
+    pass: Option<SemaphorePermit<'_>>,
     reporter: &mut Reporter,
     context: &Context,
 ) -> Result<Result<Pinned, Failure>, Error> {
@@ -218,7 +274,10 @@ async fn unpack(
         Ok(source) => source,
         Err(findings) => return Ok(Err(Failure::Spec(findings))),
     };
-    let _permit = permit(reporter, context).await?;
+    let _turn = match turn::take(bundle, &source, pass, Some(reporter), context).await? {
+        Ok(turn) => turn,
+        Err(failure) => return Ok(Err(failure)),
+    };
     reporter.begin(&Report::Unpacking).await.map_err(Error::Status)?;
     Ok(bring(bundle, format, source, context).await)
 }
@@ -233,20 +292,38 @@ async fn bring(
     let resolved = resolve::resolve(bundle, source, None, context).await?;
     let revision = resolved.revision();
     let stage = Arc::new(fetch::fetch(resolved, context).await?);
-    let sealed = seal::seal(Arc::clone(&stage), context).await?;
+    let sealed = seal::seal(stage, context).await?;
     let expected = Expected { format, watches_namespace: watches_namespace(bundle, context) };
-    check::check_apart(&name, stage, expected, context).await?;
+    check::check(&name, &sealed.digest, expected, context).await?;
     let pinned = Pinned { revision, content: sealed.digest.clone() };
     seal::name(&name, &pinned, context).await?;
     Ok(pinned)
 }
 
 /// Later: exactly what the pin names. Says nothing meanwhile, so that a Bundle does not flap when a cache was lost.
-async fn refill(bundle: &Bundle, pinned: Pinned, context: &Context) -> Result<Pinned, Failure> {
+async fn refill(
+    bundle: &Bundle,
+    pinned: Pinned,
+    pass: Option<SemaphorePermit<'_>>,
+    context: &Context,
+) -> Result<Result<Pinned, Failure>, Error> {
+    let source = match validate::source(&bundle.spec.source) {
+        Ok(source) => source,
+        Err(findings) => return Ok(Err(Failure::Spec(findings))),
+    };
+    Ok(match turn::take(bundle, &source, pass, None, context).await? {
+        Ok(_turn) => bring_back(bundle, source, pinned, context).await,
+        Err(failure) => Err(failure),
+    })
+}
+
+async fn bring_back(
+    bundle: &Bundle,
+    source: validate::Source,
+    pinned: Pinned,
+    context: &Context,
+) -> Result<Pinned, Failure> {
     let name = bundle.name_any();
-    let source = validate::source(&bundle.spec.source).map_err(Failure::Spec)?;
-    // The semaphore is never closed; without a permit the fetch goes ahead all the same.
-    let _permit = context.fetches.acquire().await.ok();
     let resolved = resolve::resolve(bundle, source, Some(&pinned.revision), context).await?;
     let stage = Arc::new(fetch::fetch(resolved, context).await?);
     let sealed = seal::seal(stage, context).await?;
@@ -257,14 +334,6 @@ async fn refill(bundle: &Bundle, pinned: Pinned, context: &Context) -> Result<Pi
         context.wake.deployment(owner);
     }
     Ok(pinned)
-}
-
-async fn permit<'a>(reporter: &mut Reporter, context: &'a Context) -> Result<Option<SemaphorePermit<'a>>, Error> {
-    if let Ok(permit) = context.fetches.try_acquire() {
-        return Ok(Some(permit));
-    }
-    reporter.begin(&Report::Waiting).await.map_err(Error::Status)?;
-    Ok(context.fetches.acquire().await.ok())
 }
 
 /// Whether the BundleDeployment that the Bundle was generated for says which namespaces are watched.
@@ -291,7 +360,7 @@ async fn conclude(
 ) -> Result<Action, Error> {
     let (name, uid) = (bundle.name_any(), bundle.uid().unwrap_or_default());
     if outcome.as_ref().err().is_some_and(Failure::leaves_content) {
-        collect(context).await;
+        context.collect.notify_one();
     }
     let report = match outcome {
         Ok(pinned) => Report::Unpacked(pinned),

@@ -5,12 +5,14 @@ mod writer;
 
 use std::time::Duration;
 
-use kube::Client;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::core::Status;
 use kube::core::response::StatusCause;
+use kube::{Api, Client};
+use rukpak_crds::BundleDeployment;
 
-pub use kinds::{Kind, Kinds, MissingKind, defined_by};
-pub use writer::{Identity, Writer, Written};
+pub use kinds::Kinds;
+pub use writer::{Writer, Written, answered};
 
 /// Why a request to the API server failed.
 #[derive(Debug, thiserror::Error)]
@@ -79,7 +81,7 @@ impl Error {
         matches!(self, Self::Refused(status) if status.code == 403 && status.message.contains("cannot find RESTMapping"))
     }
 
-    /// Whether the namespace or the definition that the object needs is on its way out.
+    /// Whether the namespace or the CRD that the object needs is on its way out.
     fn is_termination(&self) -> bool {
         self.has_cause(|cause| cause.reason == "NamespaceTerminating")
             || matches!(self, Self::Refused(status)
@@ -107,11 +109,18 @@ pub struct Cluster {
     pub kinds: Kinds,
     /// Every write to an object of a bundle.
     pub writer: Writer,
+    deployments: Api<BundleDeployment>,
 }
 
 impl Cluster {
     /// For `client`, with at most `in_flight` requests at once.
     pub fn new(client: Client, in_flight: usize) -> Self {
-        Self { kinds: Kinds::new(client.clone()), writer: Writer::new(client, in_flight) }
+        let deployments = Api::all(client.clone());
+        Self { kinds: Kinds::new(client.clone()), writer: Writer::new(client, in_flight), deployments }
+    }
+
+    /// The metadata of a BundleDeployment as the API server has it now, not a watch.
+    pub async fn deployment(&self, name: &str) -> Result<Option<ObjectMeta>, Error> {
+        Ok(answered(self.deployments.get_metadata_opt(name)).await?.map(|found| found.metadata))
     }
 }

@@ -1,35 +1,39 @@
 //! The content service: what Bundles hold, and what is uploaded for them, over HTTPS.
 //!
 //! ```text
-//! listener      accepts connections                           network
 //! tls           certificate and authorities of clients        memory; certificate and clients keep it up to date
 //! certificate   the Secrets core-cert and rukpak-ca           API server
 //! clients       who signs certificates of clients             API server
 //! access        who asks, and whether they may                API server
-//! bundles       GET /bundles/<name>.tgz                       disk
+//! tokens        which tokens are not asked about              memory
+//! bundles       GET /bundles/<name>.tgz                       disk, API server
+//! renders       what bundles render to                        disk
 //! uploads       PUT and GET /uploads/<name>.tgz               disk, API server
+//! slots         what uploads may take                         memory
 //! depot         the uploaded files                            disk
 //! reply         a file, whole or in part                      disk
 //! ```
 //!
-//! No body is ever in memory as a whole. Who asks is found out before anything else, so that nobody learns which Bundles
-//! there are.
+//! No body is ever in memory as a whole, and no thread waits for a client. Who asks is found out before anything else, so that
+//! nobody learns which Bundles there are.
 
 mod access;
 mod bundles;
 mod certificate;
 mod clients;
 pub mod depot;
-mod listener;
+mod renders;
 mod reply;
+pub mod slots;
 mod tls;
+mod tokens;
 mod uploads;
 
 use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::body::Body;
+use axum::body::BodyDataStream;
 use axum::extract::{Request, State};
 use axum::http::{Method, StatusCode, header};
 use axum::response::{IntoResponse, Response};
@@ -38,22 +42,79 @@ use futures::StreamExt as _;
 use kube::ResourceExt as _;
 use tokio::net::TcpListener;
 use tokio::task::spawn_blocking;
+use tokio_util::sync::CancellationToken;
 
 use crate::args::Options;
 use crate::context::Context;
 use crate::error::Chain;
-use access::{Denied, Peer};
+use crate::probes::Readiness;
+use crate::process::server::{self, Bounds, Connection};
+use access::{Denied, Gate, Peer};
 use certificate::Keeper;
 pub use depot::Depot;
-use tls::Tls;
+use renders::Renders;
+use slots::Slots;
+use tls::{OverTls, Tls};
 
-/// What is read of a body that is refused, so that the client gets to reading the answer.
-const DRAINED_BYTES: usize = 1024 * 1024;
-const DRAIN_TIME: Duration = Duration::from_secs(2);
+/// What the listener allows. The longest connection is enough for the largest download at half a megabyte a second.
+const BOUNDS: Bounds = Bounds {
+    connections: 256,
+    strangers_per_address: 64,
+    handshake: Duration::from_secs(10),
+    headers: Duration::from_secs(15),
+    connection: Duration::from_mins(15),
+};
+/// Longest wait for downloads at the end. Kubernetes gives a Pod 30 seconds.
+const DRAIN_DEADLINE: Duration = Duration::from_secs(20);
+/// How long a refused body is read on while its client gets to reading the answer: what nginx allows (`lingering_timeout`).
+const DISCARD_TIME: Duration = Duration::from_secs(5);
 
-/// The parts that run side by side, endlessly.
-pub async fn run(listener: TcpListener, depot: Arc<Depot>, options: Options, context: Arc<Context>) {
+/// What answers calls.
+struct Service {
+    context: Arc<Context>,
+    depot: Arc<Depot>,
+    gate: Gate,
+    renders: Renders,
+    slots: Slots,
+    /// Cancelled when this process may write no more.
+    stop: CancellationToken,
+}
+
+/// Makes the two halves of the content service: what looks after it, endlessly, and what answers calls until `stop`, and then
+/// those in flight. The first writes to the API server, and tells when callers can be answered.
+pub fn start(
+    listener: TcpListener,
+    depot: Arc<Depot>,
+    options: &Options,
+    context: Arc<Context>,
+    (readiness, stop): (Arc<Readiness>, CancellationToken),
+) -> (impl Future<Output = ()> + use<>, impl Future<Output = ()> + use<>) {
     let tls = Arc::new(Tls::default());
+    let secret = &options.content_certificate_secret;
+    readiness.content(Err(format!(
+        "waiting for a certificate (Secret {secret}) and the authorities of clients (ConfigMap {})",
+        clients::NAME
+    )));
+    let service = Service {
+        gate: Gate::new(context.client.clone(), options.content_audiences.clone()),
+        renders: Renders::default(),
+        slots: Slots::new(options.uploads),
+        context: Arc::clone(&context),
+        depot: Arc::clone(&depot),
+        stop: stop.clone(),
+    };
+    let router = Router::new().fallback(answer).with_state(Arc::new(service));
+    let served = server::serve(listener, OverTls(Arc::clone(&tls)), router, BOUNDS, (stop, DRAIN_DEADLINE));
+    (look_after(tls, depot, options.clone(), context, readiness), served)
+}
+
+async fn look_after(
+    tls: Arc<Tls>,
+    depot: Arc<Depot>,
+    options: Options,
+    context: Arc<Context>,
+    readiness: Arc<Readiness>,
+) {
     let keeper = Keeper::new(
         context.client.clone(),
         &context.system_namespace,
@@ -61,12 +122,15 @@ pub async fn run(listener: TcpListener, depot: Arc<Depot>, options: Options, con
         options.content_certificate_lifetime,
         options.content_certificates,
     );
-    let router = Router::new().fallback(answer).with_state((Arc::clone(&context), Arc::clone(&depot)));
+    let complete = async {
+        tls.complete().await;
+        readiness.content(Ok(()));
+    };
     tokio::join!(
         keeper.keep(Arc::clone(&tls)),
         clients::follow(context.client.clone(), Arc::clone(&tls)),
         sweep(depot, options.upload_sync_interval, &context),
-        listener::serve(listener, tls, router),
+        complete,
     );
 }
 
@@ -112,28 +176,29 @@ impl<'a> Place<'a> {
     }
 }
 
-type Shared = (Arc<Context>, Arc<Depot>);
-
 async fn answer(
-    State((context, depot)): State<Shared>,
+    State(service): State<Arc<Service>>,
     Extension(peer): Extension<Peer>,
+    Extension(connection): Extension<Connection>,
     request: Request,
 ) -> Response {
     let (parts, body) = request.into_parts();
     let (method, path, headers) = (&parts.method, parts.uri.path(), &parts.headers);
-    if let Err(denied) = access::check(&context.client, &peer, method, path, headers).await {
-        drain(body).await;
-        return refusal(&denied);
-    }
+    let user = match service.gate.check(&peer, method, path, headers).await {
+        Ok(user) => user,
+        Err(denied) => {
+            discard(body.into_data_stream());
+            return refusal(&denied);
+        }
+    };
+    connection.admit();
     let Some(place) = Place::read(path) else { return not_found() };
     match (place, method) {
-        (Place::Bundle(name), &Method::GET | &Method::HEAD) => bundles::get(name, method, headers, &context).await,
-        (Place::Upload(name), &Method::GET | &Method::HEAD) => {
-            uploads::get(name, method, headers, &depot, &context).await
-        }
-        (Place::Upload(name), &Method::PUT) => uploads::put(name, headers, body, &depot, &context).await,
+        (Place::Bundle(name), &Method::GET | &Method::HEAD) => bundles::get(name, method, headers, &service).await,
+        (Place::Upload(name), &Method::GET | &Method::HEAD) => uploads::get(name, method, headers, &service).await,
+        (Place::Upload(name), &Method::PUT) => uploads::put(name, &user, headers, body, &service).await,
         (place, _) => {
-            drain(body).await;
+            discard(body.into_data_stream());
             let allowed = if matches!(place, Place::Upload(_)) { "GET, HEAD, PUT" } else { "GET, HEAD" };
             (StatusCode::METHOD_NOT_ALLOWED, [(header::ALLOW, allowed)], "405 method not allowed\n").into_response()
         }
@@ -158,20 +223,12 @@ fn not_found() -> Response {
     (StatusCode::NOT_FOUND, "404 page not found\n").into_response()
 }
 
-/// Reads some of a body that nobody wants: a client that still sends may otherwise never look for the answer.
-async fn drain(body: Body) {
-    let mut chunks = body.into_data_stream();
-    let mut read = 0;
-    let drained = async {
-        while let Some(Ok(chunk)) = chunks.next().await {
-            read += chunk.len();
-            if read > DRAINED_BYTES {
-                return;
-            }
-        }
-    };
-    // Whoever is slower gets the answer all the same.
-    let _ = tokio::time::timeout(DRAIN_TIME, drained).await;
+/// Reads on, for a while and beside the answer, what nobody wants of a body: a connection closed while its client still sends
+/// is reset, and the client never sees the answer.
+fn discard(mut chunks: BodyDataStream) {
+    let discarded = async move { while let Some(Ok(_)) = chunks.next().await {} };
+    // The stream ends with its connection.
+    tokio::spawn(tokio::time::timeout(DISCARD_TIME, discarded));
 }
 
 #[cfg(test)]

@@ -15,11 +15,14 @@ use tokio::sync::mpsc::UnboundedSender;
 use tokio::sync::{Notify, Semaphore};
 use tokio_util::sync::CancellationToken;
 
+use crate::bundle::{Attempts, Fetches};
+use crate::child::Children;
 use crate::cluster::Cluster;
 use crate::content_service::Depot;
-use crate::deployment::Installations;
+use crate::deployment::Trackers;
 use crate::events::Events;
 use crate::format::Certificates;
+use crate::render_memory::RenderMemory;
 use crate::watch::Dependents;
 
 /// Handed to every reconcile pass; cheap to share, holds no object bodies.
@@ -42,13 +45,15 @@ pub struct Context {
     pub content_base_url: Option<String>,
     /// Told when a Bundle begins or ceases to wait for a ConfigMap.
     pub config_maps: Notify,
+    /// What sources may do.
+    pub sources: SourcePolicy,
     /// Upper bounds on content.
     pub limits: Limits,
     /// Who makes the certificates that webhooks of bundles serve with.
     pub bundle_certificates: Certificates,
     /// How long a certificate lives that we make for a bundle.
     pub bundle_certificate_lifetime: Duration,
-    /// How strictly new versions of definitions are compared to those in the cluster.
+    /// How strictly new versions of CRDs are compared to those in the cluster.
     pub crd_upgrades: crd_upgrade::Options,
     /// Where Secrets are read, and where objects without a namespace go.
     pub system_namespace: String,
@@ -63,7 +68,9 @@ pub struct Context {
     /// Asks for a pass over an object.
     pub wake: Wake,
     /// What the deployments have installed, as far as this process knows.
-    pub installations: Installations,
+    pub trackers: Trackers,
+    /// Asks for a collection of the store.
+    pub collect: Notify,
     /// Watches over the objects that are installed.
     pub dependents: Dependents,
     /// Failures in a row, per object.
@@ -72,8 +79,29 @@ pub struct Context {
     pub written: WrittenVersions,
     /// Tells people what happened.
     pub events: Events,
+    /// Bounds passes over Bundles that do not fetch.
+    pub passes: Semaphore,
+    /// Bounds the memory of releases that are rendered to be applied.
+    pub render_memory: RenderMemory,
     /// Bounds how many sources are fetched at once.
-    pub fetches: Semaphore,
+    pub fetches: Fetches,
+    /// Bounds how many of these are git repositories: each is read by a child.
+    pub git_fetches: Fetches,
+    /// Attempts to unpack that are under way.
+    pub attempts: Attempts,
+    /// How child processes are started.
+    pub children: Children,
+}
+
+/// What sources may do, beside where they may lead.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SourcePolicy {
+    /// A login is sent only to hosts that its Secret names in an annotation.
+    pub require_secret_hosts: bool,
+    /// `insecureSkipVerify` is refused.
+    pub forbid_insecure_skip_verify: bool,
+    /// An ssh host key counts only for a host that the known hosts name.
+    pub strict_host_keys: bool,
 }
 
 /// Asks for reconcile passes.

@@ -9,6 +9,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
 use kube::api::PostParams;
 use kube::{Api, Client};
 use rukpak_crds::Condition;
+use rukpak_crds::condition::printable;
 
 /// Longest message that the API takes, in bytes.
 const MESSAGE_MAX: usize = 1024;
@@ -54,7 +55,7 @@ fn event(about: ObjectReference, component: &str, tone: Tone, condition: &Condit
         involved_object: about,
         type_: Some(type_.to_owned()),
         reason: Some(condition.reason.clone()),
-        message: Some(shortened(&condition.message)),
+        message: Some(shortened(&printable(&condition.message))),
         source: Some(EventSource { component: Some(component.to_owned()), host: None }),
         first_timestamp: Some(Time(now)),
         last_timestamp: Some(Time(now)),

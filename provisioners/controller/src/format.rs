@@ -3,27 +3,19 @@
 //! The one place that knows both `plain+v0` and `registry+v1`. CPU only; a tree is handed in, objects come out.
 
 use std::collections::BTreeSet;
-use std::fmt;
 use std::time::SystemTime;
 
 use rukpak_content::{BundleTree, Digest, Limits, RelativePath};
-use rukpak_crds::names;
+use rukpak_crds::DeletionPolicy;
 use rukpak_plain::{Gvk, Object, ObjectKey, manifests};
+pub use rukpak_plan::Format;
+use rukpak_plan::Release;
 use rukpak_registry::render::ServingCertificate;
 use serde_json::{Map, Value};
 
 mod registry;
 
 pub use registry::Certificates;
-
-/// A format, as the provisioner class of a Bundle names it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Format {
-    /// `plain+v0`: the objects themselves.
-    Plain,
-    /// `registry+v1`: OLM's; objects are rendered from a ClusterServiceVersion.
-    Registry,
-}
 
 /// The objects that a bundle means, and what the cluster must have for them.
 #[derive(Clone, Debug, Default)]
@@ -64,23 +56,25 @@ pub enum Error {
     Registry(#[from] registry::Error),
 }
 
-impl Format {
-    /// The format that Bundles of a provisioner class have; `None` for classes of other provisioners.
-    pub fn of_class(class: &str) -> Option<Self> {
-        match class {
-            names::CLASS_PLAIN => Some(Self::Plain),
-            names::CLASS_REGISTRY => Some(Self::Registry),
-            _ => None,
-        }
-    }
-
-    /// The format that [`Display`](fmt::Display) printed.
-    pub fn read(name: &str) -> Option<Self> {
-        [Self::Plain, Self::Registry].into_iter().find(|format| format.to_string() == name)
-    }
-
+/// What a format does with a tree.
+pub trait BundleFormat {
     /// Whether the format looks at `path`, be it a folder or a file.
-    pub fn has_part(self, path: &RelativePath) -> bool {
+    fn has_part(self, path: &RelativePath) -> bool;
+
+    /// Whether `tree` is a bundle of the format; what its author should know although nothing is refused.
+    ///
+    /// `watches_namespace`: the settings of a BundleDeployment will say what is watched, so that a bundle need not support
+    /// all namespaces.
+    #[expect(clippy::result_large_err, reason = "made once a bundle, and boxed by whoever keeps it")]
+    fn check(self, tree: &BundleTree, limits: &Limits, watches_namespace: bool) -> Result<Vec<String>, Error>;
+
+    /// Renders the objects.
+    #[expect(clippy::result_large_err, reason = "made once a bundle, and boxed by whoever keeps it")]
+    fn render(self, tree: &BundleTree, limits: &Limits, settings: &Settings) -> Result<Rendered, Error>;
+}
+
+impl BundleFormat for Format {
+    fn has_part(self, path: &RelativePath) -> bool {
         match (self, path.components().next()) {
             (_, Some(manifests::FOLDER)) => true,
             (Self::Registry, Some(first)) => first == registry::METADATA,
@@ -88,44 +82,35 @@ impl Format {
         }
     }
 
-    /// Whether `tree` is a bundle of the format; what its author should know although nothing is refused.
-    ///
-    /// `watches_namespace`: the settings of a BundleDeployment will say what is watched, so that a bundle need not support
-    /// all namespaces.
-    pub fn check(self, tree: &BundleTree, limits: &Limits, watches_namespace: bool) -> Result<Vec<String>, Error> {
+    fn check(self, tree: &BundleTree, limits: &Limits, watches_namespace: bool) -> Result<Vec<String>, Error> {
         match self {
-            Self::Plain => {
-                let loaded = rukpak_plain::load(tree, limits)?;
-                Ok(loaded.warnings.iter().map(ToString::to_string).collect())
-            }
+            Self::Plain => Ok(rukpak_plain::load(tree, limits)?.warnings.lines()),
             Self::Registry => Ok(registry::check(tree, limits, watches_namespace)?),
         }
     }
 
-    /// Renders the objects.
-    pub fn render(self, tree: &BundleTree, limits: &Limits, settings: &Settings) -> Result<Rendered, Error> {
+    fn render(self, tree: &BundleTree, limits: &Limits, settings: &Settings) -> Result<Rendered, Error> {
         match self {
             Self::Plain => Ok(Rendered { objects: rukpak_plain::load(tree, limits)?.objects, ..Rendered::default() }),
             Self::Registry => Ok(registry::render(tree, limits, settings)?),
         }
     }
-
-    /// Part of the digest over an installation: a change of what we make of the same content applies it anew.
-    pub fn renderer(self) -> &'static str {
-        match self {
-            Self::Plain => "plain/1",
-            Self::Registry => "registry/1",
-        }
-    }
 }
 
-/// As media types name it.
-impl fmt::Display for Format {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str(match self {
-            Self::Plain => "plain+v0",
-            Self::Registry => "registry+v1",
-        })
+/// What makes the objects of a release: part of the digest over an installation. So is who owns them, if it is not the deployment:
+/// else nobody knew after a restart that the policy has changed.
+pub fn renderer(release: &Release, certificates: Certificates, policy: DeletionPolicy) -> String {
+    let renderer = match (release.format, &release.config) {
+        (Format::Plain, _) => release.format.renderer().to_owned(),
+        (Format::Registry, None) => format!("{} {certificates:?}", release.format.renderer()),
+        (Format::Registry, Some(config)) => {
+            let digest = Digest::sha256(Value::Object(config.clone()).to_string().as_bytes());
+            format!("{} {certificates:?} {digest}", release.format.renderer())
+        }
+    };
+    match policy {
+        DeletionPolicy::Delete => renderer,
+        DeletionPolicy::Orphan | DeletionPolicy::KeepCRDs => format!("{renderer} {policy:?}"),
     }
 }
 

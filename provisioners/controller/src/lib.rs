@@ -5,6 +5,7 @@
 
 pub mod args;
 pub mod bundle;
+pub mod child;
 pub mod cluster;
 pub mod content_service;
 pub mod context;
@@ -15,6 +16,7 @@ pub mod format;
 pub mod platform;
 pub mod probes;
 pub mod process;
+pub mod render_memory;
 pub mod run;
 pub mod status;
 pub mod watch;

@@ -3,6 +3,7 @@
 pub mod leader;
 mod queue;
 pub mod registries;
+pub(crate) mod server;
 
 use std::future::Future;
 use std::io;
@@ -13,14 +14,16 @@ use kube::{Client, Config};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
 use tracing_subscriber::EnvFilter;
 
 use crate::args::{Address, LeaderElection, LogFormat, Logging};
 use crate::error::Chain;
 use crate::probes::{self, Readiness};
 use leader::{Candidate, Leader};
+use server::{Bounds, Plain};
 
-pub(crate) use queue::drain;
+pub(crate) use queue::{Requests, drain};
 
 /// Why a process cannot run.
 #[derive(Debug, thiserror::Error)]
@@ -49,6 +52,9 @@ pub enum Error {
     /// Two libraries brought a TLS provider.
     #[error("a second TLS provider is installed")]
     TlsProvider,
+    /// Other processes of this user cannot be kept out.
+    #[error("cannot close this process to others")]
+    Close(#[source] io::Error),
     /// The threads cannot be started.
     #[error("start the threads of the runtime")]
     Runtime(#[source] io::Error),
@@ -62,6 +68,14 @@ pub enum Error {
 
 /// Longest wait for passes to let go at the end.
 const END_DEADLINE: Duration = Duration::from_secs(2);
+/// What probes and metrics allow. They are asked every few seconds by few, and answered at once.
+const PROBES: Bounds = Bounds {
+    connections: 64,
+    strangers_per_address: 32,
+    handshake: Duration::from_secs(1),
+    headers: Duration::from_secs(10),
+    connection: Duration::from_secs(30),
+};
 
 /// Threads that run reconcilers: they wait for the network nearly always.
 const WORKERS: usize = 2;
@@ -86,6 +100,9 @@ where
 /// Sets up what a whole process has once, logging and TLS, and runs `work` to its end.
 fn block_on<E: From<Error>>(logging: &Logging, work: impl Future<Output = Result<(), E>>) -> Result<(), E> {
     log_to_stderr(logging)?;
+    log_panics();
+    // Children run as the same user; they must not get at the memory of this process.
+    rukpak_sandbox::close().map_err(Error::Close)?;
     rustls::crypto::ring::default_provider().install_default().map_err(|_| Error::TlsProvider)?;
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(WORKERS)
@@ -111,25 +128,60 @@ fn log_to_stderr(Logging { format, filter }: &Logging) -> Result<(), Error> {
     Ok(())
 }
 
-/// A process that runs until it is told to stop. Its tasks return their name if they must go on for ever, and nothing
-/// otherwise.
+/// A panic is a log line like any other, with its place.
+fn log_panics() {
+    std::panic::set_hook(Box::new(|panic| {
+        let place = panic.location().map(ToString::to_string);
+        let text = panic.payload_as_str();
+        let thread = std::thread::current().name().map(str::to_owned);
+        tracing::error!(place, text, thread, "panic: a mistake in this program");
+    }));
+}
+
+/// A process that runs until it is told to stop.
 pub(crate) struct Process {
-    tasks: JoinSet<&'static str>,
+    tasks: Tasks,
+    reconciles: TaskTracker,
+    /// What still answers calls in flight when nothing is written any more.
+    servers: Tasks,
+    /// Probes: there to the very end.
+    probes: JoinSet<()>,
     stop: CancellationToken,
+    /// Cancelled at the second signal: whoever sends it does not want to wait.
+    hurry: CancellationToken,
     leader: Option<Leader>,
 }
+
+/// They return their name if they must go on for ever, and nothing otherwise.
+type Tasks = JoinSet<&'static str>;
 
 impl Process {
     /// Listens to SIGTERM and SIGINT from now on.
     pub fn start() -> Result<Self, Error> {
-        let stop = CancellationToken::new();
-        stop_at_signals(&stop).map_err(Error::Signal)?;
-        Ok(Self { tasks: JoinSet::new(), stop, leader: None })
+        let (stop, hurry) = (CancellationToken::new(), CancellationToken::new());
+        stop_at_signals(&stop, &hurry).map_err(Error::Signal)?;
+        let (tasks, servers, probes) = (JoinSet::new(), JoinSet::new(), JoinSet::new());
+        Ok(Self { tasks, reconciles: TaskTracker::new(), servers, probes, stop, hurry, leader: None })
+    }
+
+    /// Cancelled when the process is to stop: from then on nothing may be written.
+    pub fn stop(&self) -> CancellationToken {
+        self.stop.clone()
+    }
+
+    /// For reconciles: the process ends when all of them have ended.
+    pub fn reconciles(&self) -> TaskTracker {
+        self.reconciles.clone()
     }
 
     /// Adds a task.
     pub fn spawn(&mut self, task: impl Future<Output = &'static str> + Send + 'static) {
         self.tasks.spawn(task);
+    }
+
+    /// Adds a server, which ends by itself soon after [`Self::stop`].
+    pub fn spawn_server(&mut self, server: impl Future<Output = &'static str> + Send + 'static) {
+        self.servers.spawn(server);
     }
 
     /// Serves what a program says about itself.
@@ -139,21 +191,15 @@ impl Process {
         health: axum::Router,
         metrics_address: &Address,
     ) -> Result<(), Error> {
-        self.serve("the probe server", probe_address, health).await?;
-        self.serve("the metrics server", metrics_address, probes::metrics()).await
+        self.serve_plainly(probe_address, health).await?;
+        self.serve_plainly(metrics_address, probes::metrics()).await
     }
 
-    /// Adds a server, unless its address is none.
-    async fn serve(&mut self, name: &'static str, address: &Address, router: axum::Router) -> Result<(), Error> {
+    /// Adds a server of plain HTTP, unless its address is none.
+    async fn serve_plainly(&mut self, address: &Address, router: axum::Router) -> Result<(), Error> {
         let failed = |source| Error::Listen { address: address.to_string(), source };
         let Some(listener) = address.listen().await.map_err(failed)? else { return Ok(()) };
-        let stop = self.stop.clone();
-        self.spawn(async move {
-            if let Err(error) = probes::serve(listener, router, stop).await {
-                tracing::error!(%error, "{name} failed");
-            }
-            name
-        });
+        self.probes.spawn(server::serve(listener, Plain, router, PROBES, (CancellationToken::new(), Duration::ZERO)));
         Ok(())
     }
 
@@ -176,7 +222,7 @@ impl Process {
                 readiness.caches(Err("not yet".to_owned()));
                 return Ok(Some(self));
             }
-            ended = ended(&mut self.tasks, &self.stop) => ended,
+            ended = ended(&mut self.tasks, &mut self.servers, &self.stop) => ended,
         };
         self.end(ended).await.map(|()| None)
     }
@@ -184,7 +230,7 @@ impl Process {
     /// Goes on until a signal, the end of a task that must go on, or the loss of leadership.
     pub async fn go_on(mut self) -> Result<(), Error> {
         let ended = tokio::select! {
-            ended = ended(&mut self.tasks, &self.stop) => ended,
+            ended = ended(&mut self.tasks, &mut self.servers, &self.stop) => ended,
             lost = lost(&mut self.leader) => {
                 self.leader = None;
                 Err(lost)
@@ -194,15 +240,24 @@ impl Process {
     }
 
     /// Every write is one request that the next process finds in the cluster; so stopping is simply stopping. The Lease is
-    /// given back once nothing can write any more.
+    /// given back once nothing can write any more; only then are calls in flight waited for.
     async fn end(mut self, ended: Result<(), Error>) -> Result<(), Error> {
         tracing::info!("stopping");
         self.stop.cancel();
-        let still = tokio::time::timeout(END_DEADLINE, self.tasks.shutdown()).await;
+        let ends = async {
+            self.tasks.shutdown().await;
+            self.reconciles.close();
+            self.reconciles.wait().await;
+        };
+        let still = tokio::time::timeout(END_DEADLINE, ends).await;
         match self.leader {
             Some(leader) if still.is_ok() => leader.release().await,
-            Some(_) => tracing::warn!("a pass does not end; the Lease runs out by itself"),
+            Some(_) => tracing::warn!("a reconcile does not end; the Lease runs out by itself"),
             None => {}
+        }
+        tokio::select! {
+            () = async { while self.servers.join_next().await.is_some() {} } => {}
+            () = self.hurry.cancelled() => tracing::warn!("another signal: not waiting for calls in flight"),
         }
         ended
     }
@@ -214,34 +269,41 @@ pub(crate) async fn client() -> Result<Client, Error> {
     Client::try_from(config).map_err(|error| Error::Client(Box::new(error)))
 }
 
-/// Cancels `stop` at SIGTERM and at SIGINT.
-fn stop_at_signals(stop: &CancellationToken) -> io::Result<()> {
-    for kind in [SignalKind::terminate(), SignalKind::interrupt()] {
-        let (mut signals, stop) = (signal(kind)?, stop.clone());
-        tokio::spawn(async move {
-            signals.recv().await;
-            stop.cancel();
-        });
-    }
+/// Cancels `stop` at SIGTERM and at SIGINT, and `hurry` at the next.
+fn stop_at_signals(stop: &CancellationToken, hurry: &CancellationToken) -> io::Result<()> {
+    let (stop, hurry) = (stop.clone(), hurry.clone());
+    let mut terminate = signal(SignalKind::terminate())?;
+    let mut interrupt = signal(SignalKind::interrupt())?;
+    tokio::spawn(async move {
+        for token in [stop, hurry] {
+            tokio::select! {
+                _ = terminate.recv() => {}
+                _ = interrupt.recv() => {}
+            }
+            token.cancel();
+        }
+    });
     Ok(())
 }
 
-/// Waits for a signal, or for the end of a task that must go on.
-async fn ended(tasks: &mut JoinSet<&'static str>, stop: &CancellationToken) -> Result<(), Error> {
+/// Waits for a signal, or for the end of a task or a server that must go on.
+async fn ended(tasks: &mut Tasks, servers: &mut Tasks, stop: &CancellationToken) -> Result<(), Error> {
     loop {
-        tokio::select! {
+        let task = tokio::select! {
             // First: the servers end because of it.
             biased;
             () = stop.cancelled() => return Ok(()),
             // While this process stands by there may be none left.
-            Some(task) = tasks.join_next() => match task {
-                Ok("") => {}
-                Ok(name) => return Err(Error::Ended(name)),
-                Err(error) => {
-                    tracing::error!(%error, "a task failed");
-                    return Err(Error::Ended("a task"));
-                }
-            },
+            Some(task) = tasks.join_next() => task,
+            Some(server) = servers.join_next() => server,
+        };
+        match task {
+            Ok("") => {}
+            Ok(name) => return Err(Error::Ended(name)),
+            Err(error) => {
+                tracing::error!(%error, "a task failed");
+                return Err(Error::Ended("a task"));
+            }
         }
     }
 }
@@ -260,8 +322,8 @@ mod tests {
 
     #[tokio::test]
     async fn a_process_without_tasks_waits_for_the_signal() {
-        let (mut tasks, stop) = (JoinSet::<&str>::new(), CancellationToken::new());
-        let mut ended = std::pin::pin!(ended(&mut tasks, &stop));
+        let (mut tasks, mut servers, stop) = (JoinSet::new(), JoinSet::new(), CancellationToken::new());
+        let mut ended = std::pin::pin!(ended(&mut tasks, &mut servers, &stop));
         assert!(futures::poll!(ended.as_mut()).is_pending());
         stop.cancel();
         ended.await.unwrap();
@@ -269,10 +331,13 @@ mod tests {
 
     #[tokio::test]
     async fn the_end_of_a_task_that_must_go_on_is_a_mistake() {
-        let (mut tasks, stop) = (JoinSet::new(), CancellationToken::new());
-        tasks.spawn(async { "" });
-        tasks.spawn(async { "the watch" });
-        let error = ended(&mut tasks, &stop).await.unwrap_err();
-        assert_eq!(error.to_string(), "the watch ended: a mistake in this program");
+        for is_server in [false, true] {
+            let (mut tasks, mut servers, stop) = (JoinSet::new(), JoinSet::new(), CancellationToken::new());
+            tasks.spawn(async { "" });
+            let ends = if is_server { &mut servers } else { &mut tasks };
+            ends.spawn(async { "the watch" });
+            let error = ended(&mut tasks, &mut servers, &stop).await.unwrap_err();
+            assert_eq!(error.to_string(), "the watch ended: a mistake in this program");
+        }
     }
 }

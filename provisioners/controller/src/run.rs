@@ -3,15 +3,17 @@
 mod assemble;
 mod config_maps;
 mod events;
+mod webhook_role;
 
 use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use crate::args::Options;
+use crate::context::Context;
 use crate::probes::{self, Readiness};
-use crate::process::{self, Process, drain, registries};
-use crate::{bundle, content_service, deployment, watch};
+use crate::process::{self, Process, Requests, drain, registries};
+use crate::{bundle, child, content_service, deployment, watch};
 
 /// Name of the Lease that whoever writes holds.
 pub(crate) const LEASE: &str = "core.rukpak.io";
@@ -46,7 +48,16 @@ pub enum Error {
         #[source]
         source: io::Error,
     },
-    /// The path of this program is needed to run git in a child of it.
+    /// The folder of attempts cannot be used.
+    #[error("cannot open the folder of attempts {} (--provisioner-storage-dir)", path.display())]
+    Attempts {
+        /// Its path.
+        path: PathBuf,
+        /// Why.
+        #[source]
+        source: io::Error,
+    },
+    /// The path of this program is needed to run children of it.
     #[error("cannot find the path of this program")]
     Program(#[source] io::Error),
 }
@@ -62,19 +73,26 @@ pub async fn run(options: Options) -> Result<(), Error> {
     let health = probes::health(readiness.clone(), Some(parts.context.store.stage_dir().to_owned()));
     process.serve_probes(&options.shared.probe_address, health, &options.http_address).await?;
     process.spawn(events::readiness(parts.context.clone(), readiness.clone()));
+    process.spawn(report_children(parts.context.clone()));
     let lease = (options.system_namespace.as_str(), LEASE);
     let election = options.shared.leader_election;
     let Some(mut process) = process.lead(parts.context.client.clone(), lease, election, &readiness).await? else {
         return Ok(());
     };
-    serve_content(&mut process, &parts, &options).await?;
+    serve_content(&mut process, &parts, &options, readiness).await?;
+    process.spawn(webhook_role::follow(options.webhook_objects_role.clone(), Arc::clone(&parts.context)));
     work(&mut process, parts, options.concurrency);
     Ok(process.go_on().await?)
 }
 
+async fn report_children(context: Arc<Context>) -> &'static str {
+    child::report(&context.git, &context.children.program).await;
+    ""
+}
+
 /// Starts the watches and the queues.
 fn work(process: &mut Process, parts: assemble::Parts, concurrency: usize) {
-    let assemble::Parts { context, bundles, deployments, bundle_queue, deployment_queue } = parts;
+    let assemble::Parts { context, bundles, deployments, bundle_queue, deployment_queue, unserved } = parts;
     let concurrency = u16::try_from(concurrency).unwrap_or(u16::MAX);
     let (context_1, context_2, context_3) = (context.clone(), context.clone(), context.clone());
     process.spawn(async move {
@@ -89,30 +107,32 @@ fn work(process: &mut Process, parts: assemble::Parts, concurrency: usize) {
         watch::definitions(context_3.client.clone(), context_3).await;
         "the watch over CustomResourceDefinitions"
     });
+    let (context_4, context_5) = (context.clone(), context.clone());
+    process.spawn(async move {
+        watch::unserved(unserved, context_5).await;
+        "the search for served versions"
+    });
+    process.spawn(async move {
+        deployment::collector(context_4).await;
+        "the collection of the store"
+    });
     process.spawn(events::filled(context.clone()));
     process.spawn(config_maps::follow(context.clone()));
     let (store, filled) = (context.bundles.clone(), context.filled.clone());
-    let queue = drain(
-        (bundle_queue, filled),
-        store,
-        context.clone(),
-        concurrency,
-        bundle::reconcile,
-        |object, error, context| bundle::error_policy(&object, error, &context),
-    );
+    let requests = Requests { objects: bundle_queue, filled, tasks: process.reconciles() };
+    // Bounded by the permits that passes take: some wait for a server.
+    let queue = drain(requests, store, context.clone(), 0, bundle::reconcile, |object, error, context| {
+        bundle::error_policy(&object, error, &context)
+    });
     process.spawn(async move {
         queue.await;
         "the queue of Bundles"
     });
     let (store, filled) = (context.deployments.clone(), context.filled.clone());
-    let queue = drain(
-        (deployment_queue, filled),
-        store,
-        context,
-        concurrency,
-        deployment::reconcile,
-        |object, error, context| deployment::error_policy(&object, error, &context),
-    );
+    let requests = Requests { objects: deployment_queue, filled, tasks: process.reconciles() };
+    let queue = drain(requests, store, context, concurrency, deployment::reconcile, |object, error, context| {
+        deployment::error_policy(&object, error, &context)
+    });
     process.spawn(async move {
         queue.await;
         "the queue of BundleDeployments"
@@ -120,16 +140,26 @@ fn work(process: &mut Process, parts: assemble::Parts, concurrency: usize) {
 }
 
 /// Starts the content service. Only who leads has content.
-async fn serve_content(process: &mut Process, parts: &assemble::Parts, options: &Options) -> Result<(), Error> {
+async fn serve_content(
+    process: &mut Process,
+    parts: &assemble::Parts,
+    options: &Options,
+    readiness: Arc<Readiness>,
+) -> Result<(), Error> {
     let address = &options.content_address;
     let failed = |source| process::Error::Listen { address: address.to_string(), source };
     let context = Arc::clone(&parts.context);
     let (Some(listener), Some(depot)) = (address.listen().await.map_err(failed)?, context.uploads.clone()) else {
         return Ok(());
     };
-    let options = options.clone();
+    let states = (readiness, process.stop());
+    let (looked_after, served) = content_service::start(listener, depot, options, context, states);
     process.spawn(async move {
-        Box::pin(content_service::run(listener, depot, options, context)).await;
+        Box::pin(looked_after).await;
+        "the content service's certificate"
+    });
+    process.spawn_server(async move {
+        served.await;
         "the content service"
     });
     Ok(())

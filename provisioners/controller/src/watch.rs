@@ -1,7 +1,7 @@
-//! Watches: one a kind, shared by all deployments, holding marks instead of objects.
+//! Watches: one a kind, shared by all deployments, holding fingerprints instead of objects.
 
 mod dependents;
 mod own;
 
 pub use dependents::{Dependents, Observed};
-pub use own::{Change, Streams, definitions};
+pub use own::{Change, Streams, definitions, unserved};

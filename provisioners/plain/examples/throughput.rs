@@ -8,7 +8,7 @@ use std::{env, fs, io};
 
 use bytes::Bytes;
 use rukpak_content::{BundleTree, Limits, RelativePath};
-use rukpak_plain::manifests;
+use rukpak_plain::{Budget, manifests};
 
 const ROUNDS: u32 = 3;
 
@@ -46,11 +46,12 @@ fn main() -> io::Result<()> {
         find(&folder, &mut bundles)?;
     }
     let size_bytes: u64 = bundles.iter().map(BundleTree::size_bytes).sum();
+    let limits = Limits::default();
     let mut objects = 0;
     let start = Instant::now();
     for _ in 0..ROUNDS {
         for bundle in &bundles {
-            objects += manifests::read(bundle, &Limits::default()).map_or(0, |loaded| loaded.objects.len());
+            objects += manifests::read(bundle, &mut Budget::new(&limits)).map_or(0, |objects| objects.len());
         }
     }
     let seconds = start.elapsed().as_secs_f64() / f64::from(ROUNDS);

@@ -3,17 +3,20 @@
 //! ```text
 //! bundle     the format: the folder, at least one object         manifests  files to objects, Lists, repetitions
 //! object     one object: checks, identity, what is applied       yaml       bytes to values, as kubectl reads them
+//! budget     what one bundle may cost, over all its files         warning    what is odd, not wrong
 //! ```
 //!
 //! Pure: no I/O, no clock, no client. The same bytes always give the same objects, warnings and errors.
 
+mod budget;
 pub mod bundle;
 pub mod manifests;
 pub mod object;
 mod warning;
 pub mod yaml;
 
+pub use budget::{Budget, Spent};
 pub use bundle::load;
 pub use manifests::Loaded;
 pub use object::{Gvk, Object, ObjectKey, Origin};
-pub use warning::{MAX_WARNINGS, Warning};
+pub use warning::{Few, MAX_WARNINGS, Warning, shortened};

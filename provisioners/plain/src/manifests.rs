@@ -3,12 +3,12 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use rukpak_content::{BundleTree, Entry, Limit, LimitExceeded, Limits};
+use rukpak_content::{BundleTree, Entry, LimitExceeded};
 use serde_json::Value;
 
 use crate::object::{self, Object, ObjectKey, Origin};
-use crate::warning::warn;
-use crate::{Warning, yaml};
+use crate::warning::Few;
+use crate::{Budget, Warning, yaml};
 
 /// The folder of a bundle that holds its manifests.
 pub const FOLDER: &str = "manifests";
@@ -18,8 +18,8 @@ pub const FOLDER: &str = "manifests";
 pub struct Loaded {
     /// In the order of the files' names, and of the documents in them.
     pub objects: Vec<Object>,
-    /// In the same order.
-    pub warnings: Vec<Warning>,
+    /// In the same order; the first ones only.
+    pub warnings: Few<Warning>,
 }
 
 /// Why a folder or file of manifests cannot be used.
@@ -87,24 +87,24 @@ pub struct Conflict {
 /// Reads the flat `manifests` folder: every file in byte order of the names, whatever its extension.
 ///
 /// The first thing at fault in that order is what is reported. A folder inside is refused, empty or not.
-pub fn read(tree: &BundleTree, limits: &Limits) -> Result<Loaded, Error> {
+pub fn read(tree: &BundleTree, budget: &mut Budget<'_>) -> Result<Vec<Object>, Error> {
     let Some(entries) = tree.list(FOLDER) else {
         return Err(if tree.get(FOLDER).is_some() { Error::NotADirectory } else { Error::Missing });
     };
-    let mut loaded = Loaded::default();
+    let mut objects = Vec::new();
     for (name, entry) in entries {
         match entry {
             Entry::Directory => return Err(Error::Subdirectory(name.to_owned())),
-            Entry::File { body, .. } => read_file(&format!("{FOLDER}/{name}"), body, limits, &mut loaded)?,
+            Entry::File { body, .. } => read_file(&format!("{FOLDER}/{name}"), body, budget, &mut objects)?,
         }
     }
-    Ok(loaded)
+    Ok(objects)
 }
 
-/// Reads one file and adds its objects to `loaded`. `file` is its path as messages should name it.
-pub fn read_file(file: &str, body: &[u8], limits: &Limits, loaded: &mut Loaded) -> Result<(), Error> {
+/// Reads one file and adds its objects to `objects`. `file` is its path as messages should name it.
+pub fn read_file(file: &str, body: &[u8], budget: &mut Budget<'_>, objects: &mut Vec<Object>) -> Result<(), Error> {
     let file = Arc::from(file);
-    read_documents(&file, body, limits, loaded).map_err(|error| match error {
+    read_documents(&file, body, budget, objects).map_err(|error| match error {
         Error::Limit(_) | Error::Yaml(yaml::Error::Limit(_)) => error,
         error if is_named_as_manifest(&file) => error,
         error => Error::Stray { file, source: Box::new(error) },
@@ -116,22 +116,26 @@ fn is_named_as_manifest(file: &str) -> bool {
     ["yaml", "yml", "json"].iter().any(|known| extension.eq_ignore_ascii_case(known))
 }
 
-fn read_documents(file: &Arc<str>, body: &[u8], limits: &Limits, loaded: &mut Loaded) -> Result<(), Error> {
-    Limit::ManifestBytes.check(body.len() as u64, limits.manifest_bytes, || file.to_string())?;
-    for document in yaml::parse(file, body, limits, &mut loaded.warnings)? {
-        add(document.value, document.place.into(), limits, &mut loaded.objects)?;
+fn read_documents(
+    file: &Arc<str>,
+    body: &[u8],
+    budget: &mut Budget<'_>,
+    objects: &mut Vec<Object>,
+) -> Result<(), Error> {
+    budget.add_file(file, body.len() as u64)?;
+    for document in yaml::parse(file, body, budget)? {
+        add(document.value, document.place.into(), budget, objects)?;
     }
     Ok(())
 }
 
 /// Adds a document's object, or those of a List. Recursion is bounded by [`yaml::MAX_DEPTH`].
-fn add(mut value: Value, origin: Origin, limits: &Limits, objects: &mut Vec<Object>) -> Result<(), Error> {
+fn add(mut value: Value, origin: Origin, budget: &mut Budget<'_>, objects: &mut Vec<Object>) -> Result<(), Error> {
     if !is_list(&value) {
         let object =
             Object::new(value, origin.clone()).map_err(|source| Error::Object { origin: origin.clone(), source })?;
         objects.push(object);
-        Limit::Objects.check(objects.len() as u64, limits.objects, || origin.file.to_string())?;
-        return Ok(());
+        return Ok(budget.add_object(|| origin.file.to_string())?);
     }
     let items = match value.get_mut("items").map(Value::take) {
         Some(Value::Array(items)) => items,
@@ -139,12 +143,12 @@ fn add(mut value: Value, origin: Origin, limits: &Limits, objects: &mut Vec<Obje
         Some(_) => return Err(Error::Items(origin)),
     };
     for (index, mut item) in items.into_iter().enumerate() {
-        give_kind(&mut item, &value);
+        give_kind(&mut item, &value).map_err(|source| Error::Object { origin: origin.clone(), source })?;
         let path = match &origin.item {
             Some(outer) => format!("{outer}.items[{index}]"),
             None => format!("items[{index}]"),
         };
-        add(item, Origin { item: Some(Arc::from(path)), ..origin.clone() }, limits, objects)?;
+        add(item, Origin { item: Some(Arc::from(path)), ..origin.clone() }, budget, objects)?;
     }
     Ok(())
 }
@@ -157,24 +161,26 @@ fn is_list(value: &Value) -> bool {
 }
 
 /// The items of a typed list (`ConfigMapList`) are of its kind where they name neither version nor kind.
-fn give_kind(item: &mut Value, list: &Value) {
+fn give_kind(item: &mut Value, list: &Value) -> Result<(), object::Error> {
     let (Some(version), Some(kind)) = (list.get("apiVersion"), list.get("kind").and_then(Value::as_str)) else {
-        return;
+        return Ok(());
     };
     let item_kind = kind.strip_suffix("List").unwrap_or_default();
-    let Value::Object(item) = item else { return };
+    let Value::Object(item) = item else { return Ok(()) };
     let is_absent = |field: &str| matches!(item.get(field), None | Some(Value::Null));
     if !item_kind.is_empty() && is_absent("apiVersion") && is_absent("kind") {
+        // Every item gets a copy: nothing is copied that could be large.
+        object::check_kind(version, item_kind)?;
         item.insert("apiVersion".to_owned(), version.clone());
         item.insert("kind".to_owned(), Value::from(item_kind));
     }
+    Ok(())
 }
 
 /// Drops repetitions of an object, with a warning; refuses two declarations that differ.
 ///
 /// kubectl would let the last one win and Helm would fail to create the second: neither is what an author means.
-pub fn merge_repeated(loaded: Loaded) -> Result<Loaded, Error> {
-    let Loaded { objects, mut warnings } = loaded;
+pub fn merge_repeated(objects: Vec<Object>, budget: &mut Budget<'_>) -> Result<Vec<Object>, Error> {
     let mut kept: Vec<Object> = Vec::with_capacity(objects.len());
     let mut places: HashMap<ObjectKey, usize> = HashMap::with_capacity(objects.len());
     for object in objects {
@@ -188,9 +194,9 @@ pub fn merge_repeated(loaded: Loaded) -> Result<Loaded, Error> {
         if !is_same(known, &object) {
             return Err(Error::Conflict(Box::new(Conflict { key, first, second })));
         }
-        warn(&mut warnings, || Warning::RepeatedObject { key, first, second });
+        budget.warn(|| Warning::RepeatedObject { key, first, second });
     }
-    Ok(Loaded { objects: kept, warnings })
+    Ok(kept)
 }
 
 /// Whether two declarations apply the same thing. Warnings about each were given or will be.

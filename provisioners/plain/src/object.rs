@@ -11,6 +11,7 @@ mod check;
 mod clean;
 
 pub use check::Error;
+pub(crate) use check::check_kind;
 
 /// A declared object: valid enough to be sent, cheap to clone.
 ///

@@ -33,6 +33,13 @@ pub enum Warning {
         /// Where it begins, from 1.
         line: usize,
     },
+    /// A field of a typed manifest that Kubernetes does not know.
+    UnknownField {
+        /// The manifest.
+        origin: Origin,
+        /// The field's path.
+        field: String,
+    },
     /// The same object, word for word, stands in the bundle twice; one is used.
     RepeatedObject {
         /// The object.
@@ -51,13 +58,93 @@ pub enum Warning {
     },
 }
 
-/// How many warnings are kept; what comes after says nothing new, and a hostile file could make millions.
-pub const MAX_WARNINGS: usize = 1000;
+/// How many warnings about one bundle are kept; what comes after says nothing new, and a hostile file could make millions.
+pub const MAX_WARNINGS: usize = 20;
 
-/// Adds a warning if there is room.
-pub(crate) fn warn(warnings: &mut Vec<Warning>, make: impl FnOnce() -> Warning) {
-    if warnings.len() < MAX_WARNINGS {
-        warnings.push(make());
+/// How many bytes of one warning are shown.
+const MAX_BYTES: usize = 1024;
+
+/// The first [`MAX_WARNINGS`] of something that a bundle could make millions of, and how many came after.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Few<T> {
+    kept: Vec<T>,
+    more: u64,
+}
+
+impl<T> Few<T> {
+    /// Makes and keeps one more, or only counts it.
+    pub fn push_with(&mut self, make: impl FnOnce() -> T) {
+        if self.kept.len() < MAX_WARNINGS {
+            self.kept.push(make());
+        } else {
+            self.more = self.more.saturating_add(1);
+        }
+    }
+
+    /// Counts some that nobody kept.
+    pub fn skip(&mut self, count: u64) {
+        self.more = self.more.saturating_add(count);
+    }
+
+    /// Those that were kept, in order.
+    pub fn iter(&self) -> std::slice::Iter<'_, T> {
+        self.kept.iter()
+    }
+
+    /// A state that [`Few::rewind`] goes back to.
+    pub(crate) fn mark(&self) -> (usize, u64) {
+        (self.kept.len(), self.more)
+    }
+
+    pub(crate) fn rewind(&mut self, (kept, more): (usize, u64)) {
+        self.kept.truncate(kept);
+        self.more = more;
+    }
+
+    /// How many were not kept.
+    pub fn more(&self) -> u64 {
+        self.more
+    }
+}
+
+impl<T: fmt::Display> Few<T> {
+    /// One line each, at most 1 KiB long, and one that says how many more there are.
+    pub fn lines(&self) -> Vec<String> {
+        let more = (self.more > 0).then(|| format!("and {} more warnings", self.more));
+        self.kept.iter().map(|one| shortened(&one.to_string(), MAX_BYTES)).chain(more).collect()
+    }
+}
+
+impl<T> Default for Few<T> {
+    fn default() -> Self {
+        Self { kept: Vec::new(), more: 0 }
+    }
+}
+
+impl<T> IntoIterator for Few<T> {
+    type Item = T;
+    type IntoIter = std::vec::IntoIter<T>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.kept.into_iter()
+    }
+}
+
+impl<'a, T> IntoIterator for &'a Few<T> {
+    type Item = &'a T;
+    type IntoIter = std::slice::Iter<'a, T>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.iter()
+    }
+}
+
+/// `text`, or its first `max_bytes` bytes and `…`: for messages about texts of any length.
+pub fn shortened(text: &str, max_bytes: usize) -> String {
+    if text.len() <= max_bytes {
+        text.to_owned()
+    } else {
+        format!("{}…", &text[..text.floor_char_boundary(max_bytes)])
     }
 }
 
@@ -75,6 +162,9 @@ impl fmt::Display for Warning {
             }
             Self::IgnoredDocument { file, line } => {
                 write!(formatter, "{file} (line {line}): not read: put `---` on a line of its own before it")
+            }
+            Self::UnknownField { origin, field } => {
+                write!(formatter, "{origin}, {field}: Kubernetes does not know this field: it is left out")
             }
             Self::RepeatedObject { key, first, second } => {
                 write!(formatter, "{second}: {key} is in the bundle already, with the same content ({first})")

@@ -1,16 +1,16 @@
 //! YAML and JSON as kubectl reads them: bytes to JSON values, each with the place it stands at.
 //!
 //! [`parse`] is pure and total: any bytes give documents or an [`Error`], in time and memory bounded by the
-//! length of the input and [`Limits::yaml_nodes`].
+//! length of the input and a [`Budget`] that all files of a bundle share.
 
 use std::fmt;
 use std::sync::Arc;
 
-use rukpak_content::{LimitExceeded, Limits};
+use rukpak_content::LimitExceeded;
 use saphyr_parser::Marker;
 use serde_json::Value;
 
-use crate::Warning;
+use crate::Budget;
 
 mod anchor;
 mod document;
@@ -129,45 +129,42 @@ impl Error {
 /// Reads all documents of a file.
 ///
 /// `file` is only used in messages. A file that begins with `{` is read as concatenated JSON values, and as YAML if
-/// that fails. Warnings go to `warnings`.
-pub fn parse(
-    file: &Arc<str>,
-    bytes: &[u8],
-    limits: &Limits,
-    warnings: &mut Vec<Warning>,
-) -> Result<Vec<Document>, Error> {
+/// that fails. What is read counts, and warnings go, to `budget`.
+pub fn parse(file: &Arc<str>, bytes: &[u8], budget: &mut Budget<'_>) -> Result<Vec<Document>, Error> {
     let text = text::decode(file, bytes)?;
     let mut json_error = None;
     if text.trim_start().starts_with('{') {
-        let known = warnings.len();
-        match json::parse(file, &text, limits, warnings) {
+        let mark = budget.mark();
+        match json::parse(file, &text, budget) {
             Ok(documents) => return Ok(documents),
             Err(error @ Error::Syntax { .. }) => json_error = Some(error),
             Err(error) => return Err(error),
         }
-        warnings.truncate(known);
+        budget.rewind(mark);
     }
-    match parse_yaml(file, &text, limits, warnings) {
+    match parse_yaml(file, &text, budget) {
         Err(error) if is_json(file) => Err(json_error.unwrap_or(error)),
         documents => documents,
     }
+}
+
+/// Counts the nodes and texts of JSON that stands in a text, before somebody makes values of it. `place` names the text.
+///
+/// JSON that is not well-formed counts as far as it can be read, and is no error here.
+pub fn count_json(place: &str, text: &str, budget: &mut Budget<'_>) -> Result<(), LimitExceeded> {
+    json::count(place, text, budget)
 }
 
 fn is_json(file: &str) -> bool {
     file.rsplit_once('.').is_some_and(|(_, extension)| extension.eq_ignore_ascii_case("json"))
 }
 
-fn parse_yaml(
-    file: &Arc<str>,
-    text: &str,
-    limits: &Limits,
-    warnings: &mut Vec<Warning>,
-) -> Result<Vec<Document>, Error> {
+fn parse_yaml(file: &Arc<str>, text: &str, budget: &mut Budget<'_>) -> Result<Vec<Document>, Error> {
     text::check_characters(file, text)?;
     let mut documents = Vec::new();
     for (index, chunk) in split::chunks(text).enumerate() {
         let place = Place { file: Arc::clone(file), document: index + 1, line: chunk.line };
-        let loaded = document::load(&place, chunk.text, limits, warnings);
+        let loaded = document::load(&place, chunk.text, budget);
         let (value, line) = loaded.map_err(|error| error.with_hint(&place, chunk.text))?;
         if !value.is_null() {
             documents.push(Document { place: Place { line, ..place }, value });

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::{fs, io};
 
 use rukpak_content::Limits;
-use rukpak_plain::{Loaded, Warning, manifests};
+use rukpak_plain::{Budget, Warning, manifests};
 
 #[derive(Debug, Default)]
 struct Report {
@@ -42,23 +42,24 @@ fn list(folder: &Path) -> io::Result<Vec<PathBuf>> {
 fn read(corpus: &Path, bundle: &Path, report: &mut Report) -> io::Result<()> {
     let files = list(&bundle.join(manifests::FOLDER))?;
     report.bundles += usize::from(!files.is_empty());
-    let mut loaded = Loaded::default();
+    let limits = Limits::default();
+    let (mut budget, mut objects) = (Budget::new(&limits), Vec::new());
     for file in files.iter().filter(|path| path.is_file()) {
         report.files += 1;
         let name = file.strip_prefix(corpus).unwrap_or(file).to_string_lossy();
-        if let Err(error) = manifests::read_file(&name, &fs::read(file)?, &Limits::default(), &mut loaded) {
+        if let Err(error) = manifests::read_file(&name, &fs::read(file)?, &mut budget, &mut objects) {
             let list = if is_about_an_object(&error) { &mut report.no_objects } else { &mut report.failures };
             list.push(chain(&error));
         }
     }
-    report.objects += loaded.objects.len();
-    for object in &loaded.objects {
+    report.objects += objects.len();
+    for object in &objects {
         assert!(!object.kind().is_empty() && !object.name().is_empty(), "{object:?}");
         *report.kinds.entry(object.gvk().to_string()).or_default() += 1;
     }
     let is_duplicate = |warning: &&Warning| matches!(warning, Warning::DuplicateKey { .. });
-    report.duplicate_keys += loaded.warnings.iter().filter(is_duplicate).count();
-    if let Err(error) = manifests::merge_repeated(loaded) {
+    report.duplicate_keys += budget.take_warnings().iter().filter(is_duplicate).count();
+    if let Err(error) = manifests::merge_repeated(objects, &mut budget) {
         report.conflicts.push(error.to_string());
     }
     Ok(())

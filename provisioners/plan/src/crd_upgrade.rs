@@ -1,4 +1,4 @@
-//! Whether a new version of a custom resource definition may replace the one in the cluster.
+//! Whether a new version of a custom resource CRD may replace the one in the cluster.
 //!
 //! ```text
 //! switched_off?  ->  check(existing, new)  ->  changes        refused (errors) or told (warnings)
@@ -9,12 +9,13 @@
 //! data or makes an existing object invalid. Those of OLM v1 (`crdify`), which look at schemas only and so refuse
 //! more, are warnings unless [`Options::strict`] is set. The README of this crate lists where both are read differently.
 //!
-//! Nothing is copied from the definitions, which may have megabytes, but the values that a finding names.
+//! Nothing is copied from the CRDs, which may have megabytes, but the values that a finding names.
 
 use serde_json::Value;
 
 mod compare;
 mod definition;
+mod effort;
 mod pattern;
 mod property;
 mod text;
@@ -22,25 +23,26 @@ pub mod validator;
 mod versions;
 
 pub use definition::Error;
+pub use effort::{Effort, MAX_STEPS};
 pub use text::{denial, refusal};
 pub use validator::{ObjectValidator, Violation, validate_object};
 
 use definition::Definition;
 
-/// The annotation on the new definition that switches the check off, if its value is the text `false`.
+/// The annotation on the new CRD that switches the check off, if its value is the text `false`.
 pub const SAFE_UPGRADE_ANNOTATION: &str = "core.rukpak.io/safe-crd-upgrade-validation";
 
-/// How strictly definitions are compared.
+/// How strictly CRDs are compared.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Options {
     /// The rules of OLM v1 refuse as well; otherwise what they find is a warning.
     pub strict: bool,
 }
 
-/// What a definition would change.
+/// What a CRD would change.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Report {
-    /// Every unsafe change that the two definitions show, in a fixed order: errors of RukPak's rules, then the others by
+    /// Every unsafe change that the two CRDs show, in a fixed order: errors of RukPak's rules, then the others by
     /// version and path.
     pub changes: Vec<UnsafeChange>,
     /// What only the existing objects can tell, by the version through which they are listed.
@@ -50,7 +52,7 @@ pub struct Report {
 /// One change that can break something.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UnsafeChange {
-    /// The name of the definition.
+    /// The name of the CRD.
     pub crd: String,
     /// The version or versions it concerns.
     pub place: Place,
@@ -72,7 +74,7 @@ pub struct UnsafeChange {
 /// Where a change is.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Place {
-    /// The definition as a whole.
+    /// The CRD as a whole.
     Definition,
     /// One version, before and after.
     Version(String),
@@ -89,9 +91,9 @@ pub enum Place {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum Rule {
-    /// A version in which objects are stored leaves the definition (RukPak).
+    /// A version in which objects are stored leaves the CRD (RukPak).
     StoredVersionRemoval,
-    /// The status lists a stored version that neither definition knows (RukPak).
+    /// The status lists a stored version that neither CRD knows (RukPak).
     DataLoss,
     /// An object in the cluster is invalid under the new schema (RukPak).
     ExistingObject,
@@ -144,20 +146,20 @@ pub enum Severity {
     Warning,
 }
 
-/// Objects that must be valid under a schema of the new definition.
+/// Objects that must be valid under a schema of the new CRD.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ObjectCheck {
-    /// The name of the definition.
+    /// The name of the CRD.
     pub crd: String,
     /// The API group to list.
     pub group: String,
-    /// The version to list: the existing definition serves it.
+    /// The version to list: the existing CRD serves it.
     pub list_version: String,
     /// The plural name to list.
     pub plural: String,
     /// The kind of the objects.
     pub kind: String,
-    /// The version of the new definition whose schema the objects must satisfy; [`schema_of`] finds it.
+    /// The version of the new CRD whose schema the objects must satisfy; [`schema_of`] finds it.
     pub schema_version: String,
     /// Why.
     pub reason: CheckReason,
@@ -172,33 +174,43 @@ pub enum CheckReason {
     VersionAdded,
 }
 
-/// Whether the author of the new definition switched the check off.
+/// Whether the author of the new CRD switched the check off.
 ///
-/// What counts is the definition that comes in, and only the text `false`: not the boolean, not `False`.
+/// What counts is the CRD that comes in, and only the text `false`: not the boolean, not `False`.
 pub fn is_switched_off(new: &Value) -> bool {
     new.pointer("/metadata/annotations")
         .and_then(|annotations| annotations.get(SAFE_UPGRADE_ANNOTATION))
         .is_some_and(|value| value == "false")
 }
 
-/// Compares the definition in the cluster, with its status, to the one that is to replace it.
+/// Compares the CRD in the cluster, with its status, to the one that is to replace it.
 ///
 /// Does not look at [`SAFE_UPGRADE_ANNOTATION`]: see [`is_switched_off`]. A definition that is not in the cluster
-/// yet needs no check. Takes time linear in both definitions, and quadratic in the number of served versions.
+/// yet needs no check. Takes time linear in both CRDs, and quadratic in the number of served versions and of
+/// alternatives (`oneOf`); past [`MAX_STEPS`] it is an error.
 pub fn check(existing: &Value, new: &Value, options: Options) -> Result<Report, Error> {
+    check_within(existing, new, options, &Effort::default())
+}
+
+/// Like [`check`]; an error as well where `effort` is stopped.
+pub fn check_within(existing: &Value, new: &Value, options: Options, effort: &Effort<'_>) -> Result<Report, Error> {
     let (old, new) = (Definition::read(existing)?, Definition::read(new)?);
     let mut changes = versions::stored(&old, &new);
     let severity = if options.strict { Severity::Error } else { Severity::Warning };
     let mut others = versions::no_longer_served(&old, &new);
     others.extend(versions::scope(&old, &new, severity));
-    others.extend(compare::same_versions(&old, &new, severity));
-    others.extend(compare::served_versions(&old, &new, severity));
+    others.extend(compare::same_versions(&old, &new, severity, effort));
+    others.extend(compare::served_versions(&old, &new, severity, effort));
     others.sort_by(|left, right| (&left.place, &left.path, left.rule).cmp(&(&right.place, &right.path, right.rule)));
     changes.append(&mut others);
-    Ok(Report { changes, object_checks: versions::object_checks(&old, &new) })
+    let object_checks = versions::object_checks(&old, &new, effort);
+    if effort.is_spent() {
+        return Err(new.too_complex());
+    }
+    Ok(Report { changes, object_checks })
 }
 
-/// The schema of a version of a definition, if it has both.
+/// The schema of a version of a CRD, if it has both.
 pub fn schema_of<'a>(crd: &'a Value, version: &str) -> Option<&'a Value> {
     Definition::read(crd).ok()?.version(version)?.schema
 }
@@ -239,6 +251,8 @@ impl ObjectCheck {
     }
 }
 
+#[cfg(test)]
+mod hostile;
 #[cfg(test)]
 mod properties;
 #[cfg(test)]

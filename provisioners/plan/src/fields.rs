@@ -34,6 +34,25 @@ fn set(entry: &ManagedFieldsEntry) -> Option<&Value> {
     entry.fields_v1.as_ref().map(|fields| &fields.0)
 }
 
+/// Each finalizer with who set it, as far as the object tells: `example.com/hold (set by "backup-operator")`.
+pub fn finalizers(meta: &ObjectMeta) -> Vec<String> {
+    let set_by = |finalizer: &str| {
+        let field = format!("v:{}", Value::from(finalizer));
+        entries(meta)
+            .filter(|entry| {
+                set(entry).and_then(|set| set.get("f:metadata")?.get("f:finalizers")?.get(&field)).is_some()
+            })
+            .find_map(|entry| entry.manager.clone())
+    };
+    let finalizers = meta.finalizers.iter().flatten();
+    finalizers
+        .map(|finalizer| match set_by(finalizer) {
+            Some(manager) => format!("{finalizer} (set by {manager:?})"),
+            None => finalizer.clone(),
+        })
+        .collect()
+}
+
 /// Everything in `a` or `b`.
 pub fn union(a: &Value, b: &Value) -> Value {
     let mut merged = members(a).cloned().unwrap_or_default();
@@ -247,6 +266,18 @@ mod tests {
         assert_eq!(taken.len(), 1);
         assert_eq!((taken[0].manager.as_str(), taken[0].subresource.as_str()), ("hpa", "scale"));
         assert_eq!(taken[0].words(), ".spec.replicas");
+    }
+
+    #[test]
+    fn a_finalizer_is_told_with_who_set_it() {
+        let meta: ObjectMeta = serde_json::from_value(json!({
+            "finalizers": ["example.com/hold", "orphan"],
+            "managedFields": [{"manager": "backup", "operation": "Update", "fieldsType": "FieldsV1",
+                "fieldsV1": {"f:metadata": {"f:finalizers": {".": {}, "v:\"example.com/hold\"": {}}}}}]
+        }))
+        .unwrap();
+        assert_eq!(finalizers(&meta), ["example.com/hold (set by \"backup\")", "orphan"]);
+        assert!(finalizers(&ObjectMeta::default()).is_empty());
     }
 
     #[test]

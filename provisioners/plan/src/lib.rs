@@ -3,16 +3,30 @@
 //!
 //! Pure: no client, no file system, no clock, no environment. The controller asks, and does.
 
+pub mod applied;
+pub mod conflict;
 pub mod crd_upgrade;
-pub mod drift;
+pub mod decide;
 pub mod fields;
+pub mod fingerprint;
 pub mod health;
+pub mod history;
+pub mod kind;
+pub mod memory;
+pub mod observed;
 pub mod owner;
+pub mod owner_metadata;
 pub mod phase;
+pub mod plan;
 pub mod prune;
+pub mod release;
+pub mod resolve;
 pub mod retry;
-pub mod stamp;
+pub mod status;
 
-pub use drift::{Mark, MarksDigest};
-pub use owner::{Owner, Standing};
+pub use fingerprint::Fingerprint;
+pub use kind::{Identity, Kind, MissingKind};
+pub use owner::{Owner, Ownership};
 pub use phase::Phase;
+pub use plan::{Plan, Step};
+pub use release::{Format, Release};

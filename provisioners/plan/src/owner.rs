@@ -17,9 +17,9 @@ pub struct Owner {
 /// `apiVersion` of the owner reference.
 pub const OWNER_API_VERSION: &str = "core.rukpak.io/v1alpha1";
 
-/// How an object that exists stands to an [`Owner`].
+/// Whose an object is that exists, seen from an [`Owner`].
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Standing {
+pub enum Ownership {
     /// It carries our controller owner reference, or the marks of a kept object.
     Ours,
     /// It is being deleted: nothing can be applied to it until it is gone.
@@ -34,12 +34,12 @@ pub enum Standing {
         uid: String,
     },
     /// Somebody else's.
-    Foreign(Stranger),
+    Foreign(ForeignOwner),
 }
 
 /// Whose an object is that is not ours, as far as it tells.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Stranger {
+pub enum ForeignOwner {
     /// Its controller's: it goes with that, so nobody else can have it.
     Controller {
         /// Kind of the controller.
@@ -62,7 +62,7 @@ pub enum Stranger {
     Unknown,
 }
 
-impl Stranger {
+impl ForeignOwner {
     /// Why the object is not ours.
     pub fn why(&self) -> String {
         match self {
@@ -95,7 +95,7 @@ impl Owner {
     /// Whether `meta` has both of our marks: the owner labels and the controller owner reference with our UID (or, on
     /// kept objects, the UID annotation). Only such objects are ever pruned.
     pub fn owns_fully(&self, meta: &ObjectMeta) -> bool {
-        self.labels_name_us(meta) && (self.reference_is_ours(meta) || self.is_kept(meta))
+        self.labels_name_us(meta) && (self.is_controller(meta) || self.is_kept(meta))
     }
 
     /// Whether an object that is not ours belongs to other BundleDeployments alone, and would go with them.
@@ -109,7 +109,8 @@ impl Owner {
         !is_shared && owners.next().is_some()
     }
 
-    fn reference_is_ours(&self, meta: &ObjectMeta) -> bool {
+    /// Whether our controller owner reference is on the object, whatever its labels say.
+    pub fn is_controller(&self, meta: &ObjectMeta) -> bool {
         controller(meta).is_some_and(|owner| owner.uid == self.uid)
     }
 
@@ -122,39 +123,41 @@ impl Owner {
             && text(meta.labels.as_ref(), names::OWNER_NAME) == Some(&self.name)
     }
 
-    /// How the existing object with `meta` stands to this owner. `system_namespace` is where upstream kept its releases.
-    pub fn standing(&self, meta: &ObjectMeta, system_namespace: &str) -> Standing {
+    /// Whose the existing object with `meta` is. `system_namespace` is where upstream kept its releases.
+    pub fn ownership(&self, meta: &ObjectMeta, system_namespace: &str) -> Ownership {
         if meta.deletion_timestamp.is_some() {
-            return Standing::Terminating;
+            return Ownership::Terminating;
         }
-        if self.reference_is_ours(meta) || (self.is_kept(meta) && self.labels_name_us(meta)) {
-            return Standing::Ours;
+        if self.is_controller(meta) || (self.is_kept(meta) && self.labels_name_us(meta)) {
+            return Ownership::Ours;
         }
         if let Some(other) = controller(meta) {
             let is_deployment = other.kind == names::OWNER_KIND_VALUE && other.api_version == OWNER_API_VERSION;
             if is_deployment && other.name == self.name {
-                return Standing::LeftBehind { uid: other.uid.clone() };
+                return Ownership::LeftBehind { uid: other.uid.clone() };
             }
             let (kind, name) = (other.kind.clone(), other.name.clone());
-            return Standing::Foreign(Stranger::Controller { kind, name, is_deployment });
+            return Ownership::Foreign(ForeignOwner::Controller { kind, name, is_deployment });
         }
         let annotations = meta.annotations.as_ref();
-        if text(annotations, names::ADOPT_BY) == Some(&self.name) {
-            return Standing::AdoptionAllowed;
+        // What an earlier BundleDeployment of this name left on purpose: names are unique, so that one is gone.
+        let is_left_on_purpose = self.labels_name_us(meta) && text(annotations, names::OWNER_UID).is_some();
+        if is_left_on_purpose || text(annotations, names::ADOPT_BY) == Some(&self.name) {
+            return Ownership::AdoptionAllowed;
         }
         if text(meta.labels.as_ref(), names::MANAGED_BY) == Some("Helm") {
             let release = text(annotations, names::HELM_RELEASE_NAME).unwrap_or_default();
             let namespace = text(annotations, names::HELM_RELEASE_NAMESPACE).unwrap_or_default();
             if release == self.name && namespace == system_namespace {
-                return Standing::HelmRelease;
+                return Ownership::HelmRelease;
             }
             let (name, namespace) = (release.to_owned(), namespace.to_owned());
-            return Standing::Foreign(Stranger::HelmRelease { name, namespace });
+            return Ownership::Foreign(ForeignOwner::HelmRelease { name, namespace });
         }
         if self.labels_name_us(meta) {
-            return Standing::Foreign(Stranger::Labelled);
+            return Ownership::Foreign(ForeignOwner::Labelled);
         }
-        Standing::Foreign(Stranger::Unknown)
+        Ownership::Foreign(ForeignOwner::Unknown)
     }
 }
 
@@ -172,9 +175,9 @@ mod tests {
 
     use super::*;
 
-    fn standing(meta: Value) -> Standing {
+    fn ownership(meta: Value) -> Ownership {
         let owner = Owner { name: "a".to_owned(), uid: "1".to_owned() };
-        owner.standing(&serde_json::from_value(meta).unwrap(), "rukpak-system")
+        owner.ownership(&serde_json::from_value(meta).unwrap(), "rukpak-system")
     }
 
     fn reference(name: &str, uid: &str) -> Value {
@@ -183,9 +186,12 @@ mod tests {
 
     #[test]
     fn ours_is_by_uid() {
-        assert_eq!(standing(json!({"ownerReferences": reference("a", "1")})), Standing::Ours);
-        assert_eq!(standing(json!({"ownerReferences": reference("a", "0")})), Standing::LeftBehind { uid: "0".into() });
-        assert!(matches!(standing(json!({"ownerReferences": reference("b", "2")})), Standing::Foreign(_)));
+        assert_eq!(ownership(json!({"ownerReferences": reference("a", "1")})), Ownership::Ours);
+        assert_eq!(
+            ownership(json!({"ownerReferences": reference("a", "0")})),
+            Ownership::LeftBehind { uid: "0".into() }
+        );
+        assert!(matches!(ownership(json!({"ownerReferences": reference("b", "2")})), Ownership::Foreign(_)));
     }
 
     #[test]
@@ -204,38 +210,38 @@ mod tests {
     fn labels_alone_are_foreign() {
         let labels =
             json!({"labels": {"core.rukpak.io/owner-kind": "BundleDeployment", "core.rukpak.io/owner-name": "a"}});
-        assert_eq!(standing(labels), Standing::Foreign(Stranger::Labelled));
+        assert_eq!(ownership(labels), Ownership::Foreign(ForeignOwner::Labelled));
     }
 
     #[test]
     fn upstream_releases_are_taken_over_only_by_the_same_name_and_namespace() {
         let helm = |release: &str, namespace: &str| {
-            standing(json!({
+            ownership(json!({
                 "labels": {"app.kubernetes.io/managed-by": "Helm"},
                 "annotations": {"meta.helm.sh/release-name": release, "meta.helm.sh/release-namespace": namespace}
             }))
         };
-        assert_eq!(helm("a", "rukpak-system"), Standing::HelmRelease);
-        assert!(matches!(helm("b", "rukpak-system"), Standing::Foreign(_)));
-        assert!(matches!(helm("a", "default"), Standing::Foreign(_)));
+        assert_eq!(helm("a", "rukpak-system"), Ownership::HelmRelease);
+        assert!(matches!(helm("b", "rukpak-system"), Ownership::Foreign(_)));
+        assert!(matches!(helm("a", "default"), Ownership::Foreign(_)));
     }
 
     #[test]
     fn adoption_names_the_adopter_and_a_controller_goes_first() {
         let annotated = json!({"annotations": {"core.rukpak.io/adopt-by": "a"}});
-        assert_eq!(standing(annotated), Standing::AdoptionAllowed);
-        assert!(matches!(standing(json!({"annotations": {"core.rukpak.io/adopt-by": "b"}})), Standing::Foreign(_)));
+        assert_eq!(ownership(annotated), Ownership::AdoptionAllowed);
+        assert!(matches!(ownership(json!({"annotations": {"core.rukpak.io/adopt-by": "b"}})), Ownership::Foreign(_)));
         let controlled =
             json!({"annotations": {"core.rukpak.io/adopt-by": "a"}, "ownerReferences": reference("b", "2")});
-        let Standing::Foreign(stranger) = standing(controlled) else { panic!("it has a controller") };
-        assert_eq!(stranger.why(), "it is controlled by BundleDeployment \"b\"");
-        assert!(matches!(stranger, Stranger::Controller { is_deployment: true, .. }));
+        let Ownership::Foreign(foreign) = ownership(controlled) else { panic!("it has a controller") };
+        assert_eq!(foreign.why(), "it is controlled by BundleDeployment \"b\"");
+        assert!(matches!(foreign, ForeignOwner::Controller { is_deployment: true, .. }));
         let mut set = reference("web", "3");
         set[0]["apiVersion"] = json!("apps/v1");
         set[0]["kind"] = json!("ReplicaSet");
-        let Standing::Foreign(stranger) = standing(json!({"ownerReferences": set})) else {
+        let Ownership::Foreign(foreign) = ownership(json!({"ownerReferences": set})) else {
             panic!("it has a controller")
         };
-        assert!(matches!(stranger, Stranger::Controller { is_deployment: false, .. }));
+        assert!(matches!(foreign, ForeignOwner::Controller { is_deployment: false, .. }));
     }
 }

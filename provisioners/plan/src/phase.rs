@@ -8,8 +8,8 @@
 pub enum Phase {
     /// Namespaces, PriorityClasses.
     Namespaces,
-    /// CustomResourceDefinitions; the phase ends when they are served.
-    Definitions,
+    /// CustomResourceCrds; the phase ends when they are served.
+    Crds,
     /// ServiceAccounts, RBAC, quotas and policies.
     Identities,
     /// ConfigMaps, Secrets.
@@ -30,7 +30,7 @@ impl Phase {
     /// All phases in order.
     pub const ALL: [Self; 9] = [
         Self::Namespaces,
-        Self::Definitions,
+        Self::Crds,
         Self::Identities,
         Self::Configuration,
         Self::Storage,
@@ -44,7 +44,7 @@ impl Phase {
     pub fn of(group: &str, kind: &str) -> Self {
         match (group, kind) {
             ("", "Namespace") | ("scheduling.k8s.io", _) => Self::Namespaces,
-            ("apiextensions.k8s.io", _) => Self::Definitions,
+            ("apiextensions.k8s.io", _) => Self::Crds,
             ("", "ServiceAccount" | "LimitRange" | "ResourceQuota")
             | ("rbac.authorization.k8s.io" | "policy", _)
             | ("networking.k8s.io", "NetworkPolicy" | "IngressClass") => Self::Identities,

@@ -1,7 +1,7 @@
 //! Custom resource definitions of a bundle.
 
 use rukpak_plain::object;
-use rukpak_plain::{Object, Origin};
+use rukpak_plain::{Budget, Few, Object, Origin, Warning};
 use serde_json::Value;
 
 use crate::FieldError;
@@ -14,8 +14,6 @@ mod shape;
 pub struct Crd {
     /// The definition. Fields that Kubernetes does not know are left out of version `v1`; older versions are as written.
     pub object: Object,
-    /// The paths of the fields that were left out.
-    pub unknown_fields: Vec<String>,
 }
 
 /// Why a manifest is not a definition.
@@ -30,13 +28,14 @@ pub enum Error {
 }
 
 impl Crd {
-    /// Checks a manifest of kind CustomResourceDefinition.
-    pub fn read(mut value: Value, origin: Origin) -> Result<Self, Error> {
-        let mut unknown_fields = Vec::new();
+    /// Checks a manifest of kind CustomResourceDefinition. `budget` keeps warnings about fields that are left out.
+    pub fn read(mut value: Value, origin: Origin, budget: &mut Budget<'_>) -> Result<Self, Error> {
+        let mut unknown_fields = Few::default();
         if value.get("apiVersion").is_some_and(|version| version == "apiextensions.k8s.io/v1") {
             shape::fit(&mut value, &shape::DEFINITION, &Path::Root, &mut unknown_fields)?;
         }
-        Ok(Self { object: Object::new(value, origin)?, unknown_fields })
+        budget.warn_all(unknown_fields, |field| Warning::UnknownField { origin: origin.clone(), field });
+        Ok(Self { object: Object::new(value, origin)? })
     }
 
     /// Its name.

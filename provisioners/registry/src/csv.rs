@@ -6,6 +6,7 @@ use k8s_openapi::api::admissionregistration::v1::RuleWithOperations;
 use k8s_openapi::api::apps::v1::DeploymentSpec;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
+use rukpak_plain::{Few, shortened};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -13,6 +14,9 @@ use crate::FieldError;
 use crate::decode::{decode, drop_nulls};
 
 mod deployment;
+
+/// The longest name that is read. Kubernetes allows 253, which a rule of [`validate`](crate::validate()) says.
+const NAME_BYTES: usize = 1024;
 
 /// A ClusterServiceVersion.
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -91,7 +95,7 @@ pub struct Deployment {
     /// Its specification.
     pub spec: DeploymentSpec,
     /// Fields of the specification that Kubernetes does not know; they are left out.
-    pub unknown_fields: Vec<String>,
+    pub unknown_fields: Few<String>,
 }
 
 /// What a service account may do. It serialises as it is hashed: see [`crate::name::hash`].
@@ -232,7 +236,37 @@ impl Csv {
     /// Reads a CSV from the value of its manifest.
     pub fn read(mut value: Value) -> Result<Self, FieldError> {
         drop_nulls(&mut value);
-        decode(&value, "")
+        let csv: Self = decode(&value, "")?;
+        let too_long = csv.names().find(|(_, name)| name.len() > NAME_BYTES).map(|(field, name)| FieldError {
+            field: field.to_owned(),
+            problem: format!("{:?} is longer than {NAME_BYTES} bytes", shortened(name, 64)),
+        });
+        too_long.map_or(Ok(csv), Err)
+    }
+
+    /// Names that are repeated in what is made of the CSV and in what is said about it.
+    fn names(&self) -> impl Iterator<Item = (&'static str, &str)> {
+        let Spec { install, install_modes, crds, api_services, webhooks, .. } = &self.spec;
+        let Strategy { deployments, permissions, cluster_permissions } = &install.spec;
+        let apis = api_services.owned.iter().chain(&api_services.required);
+        std::iter::once(("metadata.name", self.metadata.name.as_str()))
+            .chain(install_modes.iter().map(|mode| ("spec.installModes[].type", mode.kind.as_str())))
+            .chain(deployments.iter().map(|one| ("spec.install.spec.deployments[].name", one.name.as_str())))
+            .chain(permissions.iter().chain(cluster_permissions).map(|permission| {
+                ("spec.install.spec.permissions[].serviceAccountName", permission.service_account_name.as_str())
+            }))
+            .chain(crds.owned.iter().chain(&crds.required).flat_map(|crd| {
+                [&crd.name, &crd.version, &crd.kind].map(|text| ("spec.customresourcedefinitions", text.as_str()))
+            }))
+            .chain(apis.flat_map(|api| {
+                [&api.group, &api.version, &api.kind].map(|text| ("spec.apiservicedefinitions", text.as_str()))
+            }))
+            .chain(webhooks.iter().flat_map(|webhook| {
+                [&webhook.generate_name, &webhook.kind, &webhook.deployment_name]
+                    .into_iter()
+                    .chain(&webhook.conversion_crds)
+                    .map(|text| ("spec.webhookdefinitions", text.as_str()))
+            }))
     }
 
     /// The names of the supported install modes, sorted, each once.

@@ -2,8 +2,14 @@
 
 use std::fmt;
 
+use rukpak_plain::shortened;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
+
+/// How many bytes of a key are shown: a key can be as long as its file.
+const KEY_BYTES: usize = 64;
+/// How many bytes of a path, and of what is wrong, are shown: serde quotes the value.
+const TEXT_BYTES: usize = 1024;
 
 /// A field has another type than it must have.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -33,8 +39,8 @@ impl fmt::Display for Path<'_> {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Root => Ok(()),
-            Self::Field(Self::Root, name) => formatter.write_str(name),
-            Self::Field(parent, name) => write!(formatter, "{parent}.{name}"),
+            Self::Field(Self::Root, name) => formatter.write_str(&shortened(name, KEY_BYTES)),
+            Self::Field(parent, name) => write!(formatter, "{parent}.{}", shortened(name, KEY_BYTES)),
             Self::Index(parent, index) => write!(formatter, "{parent}[{index}]"),
         }
     }
@@ -43,14 +49,14 @@ impl fmt::Display for Path<'_> {
 /// Reads `value` into `T`, `prefix` being the path of `value` itself. Null fields count as absent, as in Go.
 pub(crate) fn decode<T: DeserializeOwned>(value: &Value, prefix: &str) -> Result<T, FieldError> {
     serde_path_to_error::deserialize(value).map_err(|error| {
-        let path = error.path().to_string();
+        let path = shortened(&error.path().to_string(), TEXT_BYTES);
         let field = match (prefix, path.as_str()) {
             (prefix, ".") => prefix.to_owned(),
             ("", path) => path.to_owned(),
             (prefix, path) if path.starts_with('[') => format!("{prefix}{path}"),
             (prefix, path) => format!("{prefix}.{path}"),
         };
-        FieldError { field, problem: error.into_inner().to_string() }
+        FieldError { field, problem: shortened(&error.into_inner().to_string(), TEXT_BYTES) }
     })
 }
 

@@ -41,7 +41,8 @@ impl Bundle {
             let text = |key: &str| value.get(key).and_then(Value::as_str);
             Some(gvk(text("group")?, text("version")?, text("kind")?))
         });
-        definitions.chain(apis).chain(declared).filter(|gvk| !gvk.kind.is_empty() && !self.brings(gvk)).collect()
+        let brought = self.brought();
+        definitions.chain(apis).chain(declared).filter(|gvk| !gvk.kind.is_empty() && !brought.contains(gvk)).collect()
     }
 
     /// Dependencies on packages, and constraints: nothing but a catalog could say what meets them.
@@ -75,14 +76,17 @@ impl Bundle {
         listed.chain(properties.into_iter().map(|property| (property.kind, property.value))).collect()
     }
 
-    fn brings(&self, gvk: &Gvk) -> bool {
-        self.crds.iter().any(|crd| {
+    /// Every kind that a definition of the bundle brings.
+    fn brought(&self) -> BTreeSet<Gvk> {
+        let mut brought = BTreeSet::new();
+        for crd in &self.crds {
             let text = |path: &[&str]| crd.object.field(path).and_then(Value::as_str).unwrap_or_default();
-            let versions = crd.object.field(&["spec", "versions"]).and_then(Value::as_array);
-            let has_version = versions.into_iter().flatten().any(|version| version["name"] == gvk.version.as_str())
-                || text(&["spec", "version"]) == gvk.version;
-            has_version && text(&["spec", "group"]) == gvk.group && text(&["spec", "names", "kind"]) == gvk.kind
-        })
+            let (group, kind) = (text(&["spec", "group"]), text(&["spec", "names", "kind"]));
+            let versions = crd.object.field(&["spec", "versions"]).and_then(Value::as_array).into_iter().flatten();
+            let named = versions.filter_map(|version| version["name"].as_str()).chain([text(&["spec", "version"])]);
+            brought.extend(named.map(|version| self::gvk(group, version, kind)));
+        }
+        brought
     }
 }
 
@@ -112,7 +116,9 @@ mod tests {
             csv_origin: rukpak_plain::Origin::made_from("test"),
             crds: Vec::new(),
             others: Vec::new(),
-            warnings: Vec::new(),
+            warnings: rukpak_plain::Few::default(),
+            limits: rukpak_content::Limits::default(),
+            spent: rukpak_plain::Spent::default(),
         }
     }
 

@@ -1,14 +1,15 @@
 //! Files to a [`Bundle`]: `metadata/` and the flat folder `manifests/`.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
-use rukpak_content::{BundleTree, Entry, Limit, LimitExceeded, Limits};
-use rukpak_plain::{Object, Origin, Warning, object, yaml};
+use rukpak_content::{BundleTree, Entry, LimitExceeded, Limits};
+use rukpak_plain::{Budget, Few, Object, Origin, Spent, Warning, object, yaml};
 use serde_json::Value;
 
 use crate::crd::{self, Crd};
 use crate::csv::Csv;
-use crate::metadata::{self, Metadata, OptionalManifest};
+use crate::metadata::{self, Metadata};
 use crate::{FieldError, decode};
 
 mod documents;
@@ -32,7 +33,11 @@ pub struct Bundle {
     /// All other manifests, in the order of the files.
     pub others: Vec<Manifest>,
     /// What a reader of the manifests should know.
-    pub warnings: Vec<Warning>,
+    pub warnings: Few<Warning>,
+    /// What it was read within, and what is rendered of it keeps to.
+    pub(crate) limits: Limits,
+    /// What of them its values take.
+    pub(crate) spent: Spent,
 }
 
 /// A manifest that is neither CSV nor definition. It may be of a kind that is refused, or have no name.
@@ -130,56 +135,62 @@ struct Found {
     csv: Option<(Csv, Origin)>,
     crds: Vec<Crd>,
     others: Vec<Manifest>,
-    warnings: Vec<Warning>,
-    objects: u64,
 }
 
 /// Reads a bundle. Files outside `metadata/` and `manifests/` are not looked at.
 ///
-/// Limits: [`Limits::manifest_bytes`], [`Limits::yaml_nodes`], [`Limits::objects`]. The first thing at fault, in the
-/// order of the files' names, is what is reported.
+/// Limits: [`Limits::manifest_bytes`], [`Limits::text_bytes`], [`Limits::yaml_nodes`], [`Limits::objects`]. The first thing at
+/// fault, in the order of the files' names, is what is reported.
 pub fn load(tree: &BundleTree, limits: &Limits) -> Result<Bundle, Error> {
-    let metadata = Metadata::read(tree, limits)?;
+    let mut budget = Budget::new(limits);
+    let metadata = Metadata::read(tree, &mut budget)?;
     let mut found = Found::default();
     for (name, entry) in tree.list(FOLDER).ok_or(Error::ManifestsMissing)? {
         let path = format!("{FOLDER}/{name}");
         let Entry::File { body, .. } = entry else { return Err(Error::Subdirectory(path)) };
         let file = Arc::from(path);
-        read_file(&file, body, limits, &mut found)
+        read_file(&file, body, &mut budget, &mut found)
             .map_err(|source| Error::Objects { file, source: Box::new(source) })?;
     }
     let (mut csv, csv_origin) = found.csv.ok_or(Error::NoCsv)?;
+    let annotations = &mut csv.metadata.annotations;
+    // JSON in a text: whoever asks for the dependencies makes values of it.
+    if let Some(text) = annotations.get(metadata::PROPERTIES) {
+        yaml::count_json(&csv_origin.to_string(), text, &mut budget).map_err(metadata::Error::from)?;
+    }
     if !metadata.properties.is_empty() {
-        let annotations = &mut csv.metadata.annotations;
         let merged = metadata::merged(annotations.get(metadata::PROPERTIES).map(String::as_str), &metadata.properties)?;
         annotations.insert(metadata::PROPERTIES.to_owned(), merged);
     }
-    Ok(Bundle { metadata, csv, csv_origin, crds: found.crds, others: found.others, warnings: found.warnings })
+    let (warnings, spent) = (budget.take_warnings(), budget.spent());
+    let (crds, others) = (found.crds, found.others);
+    Ok(Bundle { metadata, csv, csv_origin, crds, others, warnings, limits: limits.clone(), spent })
 }
 
-fn read_file(file: &Arc<str>, body: &[u8], limits: &Limits, found: &mut Found) -> Result<(), ObjectsError> {
-    Limit::ManifestBytes.check(body.len() as u64, limits.manifest_bytes, || file.to_string())?;
-    for document in yaml::parse(file, body, limits, &mut found.warnings)? {
+fn read_file(file: &Arc<str>, body: &[u8], budget: &mut Budget<'_>, found: &mut Found) -> Result<(), ObjectsError> {
+    budget.add_file(file, body.len() as u64)?;
+    for document in yaml::parse(file, body, budget)? {
         documents::flatten(document.value, document.place.into(), &mut |value, origin| {
-            found.objects += 1;
-            Limit::Objects.check(found.objects, limits.objects, || file.to_string())?;
-            found.add(value, origin)
+            budget.add_object(|| file.to_string())?;
+            found.add(value, origin, budget)
         })?;
     }
     Ok(())
 }
 
 impl Found {
-    fn add(&mut self, value: Value, origin: Origin) -> Result<(), ObjectsError> {
+    fn add(&mut self, value: Value, origin: Origin, budget: &mut Budget<'_>) -> Result<(), ObjectsError> {
         let text = |path: &str| value.pointer(path).and_then(Value::as_str).unwrap_or_default().to_owned();
         let kind = text("/kind");
         match kind.as_str() {
             "ClusterServiceVersion" => {
+                count_typed(&value, &origin, budget)?;
                 let csv = Csv::read(value).map_err(|source| ObjectsError::Csv { origin: origin.clone(), source })?;
                 self.csv = Some((csv, origin));
             }
             "CustomResourceDefinition" => {
-                let crd = Crd::read(value, origin.clone()).map_err(|source| ObjectsError::Crd { origin, source })?;
+                let crd =
+                    Crd::read(value, origin.clone(), budget).map_err(|source| ObjectsError::Crd { origin, source })?;
                 self.crds.push(crd);
             }
             _ => {
@@ -204,12 +215,12 @@ impl Bundle {
         suggested.cloned().unwrap_or_else(|| format!("{}-system", self.package()))
     }
 
-    /// Whether an object of the rendering may be left out where its kind is not served.
-    pub fn is_optional(&self, object: &Object) -> bool {
-        let is_it = |optional: &OptionalManifest| {
-            optional.group == object.group() && optional.kind == object.kind() && optional.name == object.name()
-        };
-        self.metadata.optional_manifests().iter().any(is_it)
+    /// Those objects of the rendering that may be left out where their kind is not served.
+    pub fn optional<'a>(&self, objects: &'a [Object]) -> impl Iterator<Item = &'a Object> {
+        let listed = self.metadata.optional_manifests();
+        let listed: HashSet<_> = listed.into_iter().map(|it| (it.group, it.kind, it.name)).collect();
+        let key = |object: &Object| (object.group().to_owned(), object.kind().to_owned(), object.name().to_owned());
+        objects.iter().filter(move |object| !listed.is_empty() && listed.contains(&key(object)))
     }
 
     /// The origin of what a field of the CSV gives rise to.
@@ -217,41 +228,63 @@ impl Bundle {
         Origin { item: Some(Arc::from(field)), ..self.csv_origin.clone() }
     }
 
-    /// What does not refuse the bundle but is not as its author thinks, one line each.
+    /// What does not refuse the bundle but is not as its author thinks, one line each: the first of them, shortened.
     pub fn remarks(&self) -> Vec<String> {
-        let mut remarks: Vec<String> = self.warnings.iter().map(ToString::to_string).collect();
+        let mut remarks = Few::default();
+        self.warnings.iter().for_each(|warning| remarks.push_with(|| warning.to_string()));
+        remarks.skip(self.warnings.more());
         for (index, deployment) in self.csv.spec.install.spec.deployments.iter().enumerate() {
-            remarks.extend(deployment.unknown_fields.iter().map(|field| {
-                let place = self.origin_of(&format!("spec.install.spec.deployments[{index}].{field}"));
-                format!("{place}: Kubernetes does not know this field: it is left out")
-            }));
+            for field in &deployment.unknown_fields {
+                remarks.push_with(|| {
+                    let place = self.origin_of(&format!("spec.install.spec.deployments[{index}].{field}"));
+                    format!("{place}: Kubernetes does not know this field: it is left out")
+                });
+            }
+            remarks.skip(deployment.unknown_fields.more());
         }
         for crd in &self.crds {
             let place = crd.object.origin();
-            remarks.extend(
-                crd.unknown_fields
-                    .iter()
-                    .map(|field| format!("{place}, {field}: Kubernetes does not know this field: it is left out")),
-            );
             if crd.object.version() != "v1" {
-                remarks.push(format!(
-                    "{place}: {} is not served since Kubernetes 1.22: rewrite the definition for apiextensions.k8s.io/v1",
-                    crd.object.api_version()
-                ));
+                let version = crd.object.api_version();
+                remarks.push_with(|| {
+                    format!("{place}: {version} is not served since Kubernetes 1.22: rewrite the definition for apiextensions.k8s.io/v1")
+                });
             }
         }
-        let is_replaced = |manifest: &&Manifest| crate::render::additional::is_replaced(self, manifest);
-        remarks.extend(self.others.iter().filter(is_replaced).map(|manifest| {
-            format!(
-                "{}: the Service {} is generated for the webhooks: this one is left out",
-                manifest.origin, manifest.name
-            )
-        }));
-        if let Some(problem) = &self.metadata.dependencies_problem {
-            remarks.push(format!("dependencies are not read: {problem}"));
+        let replaced = crate::render::additional::Replaced::of(self);
+        for manifest in self.others.iter().filter(|manifest| replaced.has(manifest)) {
+            remarks.push_with(|| {
+                let Manifest { origin, name, .. } = manifest;
+                format!("{origin}: the Service {name} is generated for the webhooks: this one is left out")
+            });
         }
-        remarks
+        if let Some(problem) = &self.metadata.dependencies_problem {
+            remarks.push_with(|| format!("dependencies are not read: {problem}"));
+        }
+        remarks.lines()
     }
+}
+
+/// How many nodes a node of a Deployment counts for, beside itself: the typed structures of a container or volume take up to
+/// 2 KiB where a mapping without fields takes 32 bytes.
+const TYPED: u64 = 16;
+
+/// Counts what the typed parts of a CSV take: its Deployments, and the objects that it stands for.
+fn count_typed(csv: &Value, origin: &Origin, budget: &mut Budget<'_>) -> Result<(), LimitExceeded> {
+    let place = |field: &str| format!("{origin}, {field}");
+    if let Some(deployments) = csv.pointer("/spec/install/spec/deployments") {
+        budget.add_copies(deployments, TYPED, || place("spec.install.spec.deployments"))?;
+    }
+    for list in [
+        "/spec/install/spec/deployments",
+        "/spec/install/spec/permissions",
+        "/spec/install/spec/clusterPermissions",
+        "/spec/webhookdefinitions",
+    ] {
+        let mut items = csv.pointer(list).and_then(Value::as_array).into_iter().flatten();
+        items.try_for_each(|_| budget.add_object(|| place(list.trim_start_matches('/'))))?;
+    }
+    Ok(())
 }
 
 pub(crate) fn found(value: &Value) -> &'static str {

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use rukpak_content::{BundleTree, Entry, Limit, LimitExceeded, Limits};
-use rukpak_plain::yaml;
+use rukpak_content::{BundleTree, Entry, LimitExceeded};
+use rukpak_plain::{Budget, yaml};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -108,11 +108,13 @@ struct Dependencies {
 
 impl Metadata {
     /// Reads the folder. Only `annotations.yaml` is required.
-    pub fn read(tree: &BundleTree, limits: &Limits) -> Result<Self, Error> {
-        let written: Annotations = file(tree, ANNOTATIONS_FILE, limits)?.ok_or(Error::Missing(ANNOTATIONS_FILE))?;
-        let properties: Properties = file(tree, PROPERTIES_FILE, limits)?.unwrap_or_default();
-        let (dependencies, problem) = match file::<Dependencies>(tree, DEPENDENCIES_FILE, limits) {
+    pub fn read(tree: &BundleTree, budget: &mut Budget<'_>) -> Result<Self, Error> {
+        let written: Annotations = file(tree, ANNOTATIONS_FILE, budget)?.ok_or(Error::Missing(ANNOTATIONS_FILE))?;
+        let properties: Properties = file(tree, PROPERTIES_FILE, budget)?.unwrap_or_default();
+        let (dependencies, problem) = match file::<Dependencies>(tree, DEPENDENCIES_FILE, budget) {
             Ok(read) => (read.unwrap_or_default().dependencies, None),
+            // The budget is that of the whole bundle.
+            Err(error @ (Error::Limit(_) | Error::Yaml(yaml::Error::Limit(_)))) => return Err(error),
             Err(error) => (Vec::new(), Some(Arc::new(error))),
         };
         Ok(Self {
@@ -145,11 +147,11 @@ fn texts(annotations: BTreeMap<String, Value>) -> Result<BTreeMap<String, String
 fn file<T: serde::de::DeserializeOwned + Default>(
     tree: &BundleTree,
     file: &'static str,
-    limits: &Limits,
+    budget: &mut Budget<'_>,
 ) -> Result<Option<T>, Error> {
     let Some(Entry::File { body, .. }) = tree.get(file) else { return Ok(None) };
-    Limit::ManifestBytes.check(body.len() as u64, limits.manifest_bytes, || file.to_owned())?;
-    let documents = yaml::parse(&Arc::from(file), body, limits, &mut Vec::new())?;
+    budget.add_file(file, body.len() as u64)?;
+    let documents = yaml::parse(&Arc::from(file), body, budget)?;
     let Some(mut document) = documents.into_iter().next() else { return Ok(Some(T::default())) };
     drop_nulls(&mut document.value);
     decode(&document.value, "").map(Some).map_err(|source| Error::Field { file, source })

@@ -1,7 +1,8 @@
 //! A [`Bundle`] to objects, in a fixed order. Pure: equal bundles and options give equal objects.
 
-use rukpak_plain::manifests::{self, Loaded, merge_repeated};
-use rukpak_plain::{Object, Origin, object};
+use rukpak_content::LimitExceeded;
+use rukpak_plain::manifests::{self, merge_repeated};
+use rukpak_plain::{Budget, Object, Origin, object};
 use serde_json::{Value, json};
 
 use crate::gate::{self, Refusal};
@@ -85,6 +86,9 @@ pub enum Error {
         #[source]
         source: serde_json::Error,
     },
+    /// The objects would be too many or too large.
+    #[error(transparent)]
+    Limit(#[from] LimitExceeded),
     /// Two different objects would have the same identity.
     #[error("render the bundle")]
     Repeated(#[source] manifests::Error),
@@ -96,6 +100,7 @@ struct Context<'a> {
     options: &'a RenderOptions,
     targets: Vec<String>,
     objects: Vec<Object>,
+    budget: Budget<'a>,
 }
 
 impl RenderOptions {
@@ -122,7 +127,8 @@ pub fn render(bundle: &Bundle, options: &RenderOptions) -> Result<Vec<Object>, E
     if let Err(refusal @ Refusal::ApiServices) = gate::check(bundle) {
         return Err(Error::Unsupported(refusal));
     }
-    let mut context = Context { bundle, options, targets, objects: Vec::new() };
+    let budget = Budget::after(&bundle.limits, bundle.spent);
+    let mut context = Context { bundle, options, targets, objects: Vec::new(), budget };
     namespace(&mut context)?;
     rbac::service_accounts(&mut context)?;
     rbac::roles(&mut context)?;
@@ -133,8 +139,7 @@ pub fn render(bundle: &Bundle, options: &RenderOptions) -> Result<Vec<Object>, E
     webhooks::generate(&mut context)?;
     services::generate(&mut context)?;
     certificates::generate(&mut context)?;
-    let loaded = Loaded { objects: context.objects, warnings: Vec::new() };
-    Ok(merge_repeated(loaded).map_err(Error::Repeated)?.objects)
+    merge_repeated(context.objects, &mut context.budget).map_err(Error::Repeated)
 }
 
 /// The target namespaces in effect. All problems with the options are told at once.
@@ -167,12 +172,24 @@ impl Context<'_> {
         &self.options.install_namespace
     }
 
-    /// Adds an object that comes from `field` of the CSV.
+    /// Adds an object, and counts it, that comes from `field` of the CSV.
     fn push(&mut self, value: Value, field: &str) -> Result<(), Error> {
         let origin = self.bundle.origin_of(field);
+        self.budget.add_copies(&value, 1, || origin.to_string())?;
         let object = Object::new(value, origin.clone()).map_err(|source| Error::Object { origin, source })?;
+        self.share(object)
+    }
+
+    /// Adds an object that is not copied, or was counted.
+    fn share(&mut self, object: Object) -> Result<(), Error> {
+        self.budget.add_object(|| object.origin().to_string())?;
         self.objects.push(object);
         Ok(())
+    }
+
+    /// Counts an object that is about to be copied.
+    fn count(&mut self, object: &Object) -> Result<(), Error> {
+        Ok(self.budget.add_object_copy(object)?)
     }
 
     /// Writes a typed value as JSON.

@@ -63,13 +63,23 @@ pub struct Finding {
     pub message: String,
 }
 
-/// All findings; never empty. `Display` is one line each, as the reference joins them.
-#[derive(Debug)]
+/// How many findings are kept.
+pub const MAX_FINDINGS: usize = 1000;
+
+/// All findings, the first [`MAX_FINDINGS`] of them; never empty. `Display` is one line each, as the reference joins them.
+#[derive(Debug, Default)]
 pub struct Findings(pub Vec<Finding>);
+
+impl Extend<Finding> for Findings {
+    fn extend<I: IntoIterator<Item = Finding>>(&mut self, findings: I) {
+        let room = MAX_FINDINGS - self.0.len();
+        self.0.extend(findings.into_iter().take(room));
+    }
+}
 
 /// Runs all rules. Findings are in the order of the rules; within a rule sorted by name, as in the reference.
 pub fn validate(bundle: &Bundle) -> Result<(), Findings> {
-    let mut findings = Vec::new();
+    let mut findings = Findings::default();
     deployments::unique(bundle, &mut findings);
     deployments::names(bundle, &mut findings);
     crds::unique(bundle, &mut findings);
@@ -85,7 +95,7 @@ pub fn validate(bundle: &Bundle) -> Result<(), Findings> {
     manifests::kinds(bundle, &mut findings);
     manifests::objects(bundle, &mut findings);
     webhooks::types(bundle, &mut findings);
-    if findings.is_empty() { Ok(()) } else { Err(Findings(findings)) }
+    if findings.0.is_empty() { Ok(()) } else { Err(findings) }
 }
 
 impl Finding {

@@ -70,8 +70,8 @@ fn the_order_is_that_of_the_generators() {
     );
     assert_eq!(objects[0].name(), "kites");
     assert!(objects.iter().filter_map(Object::namespace).all(|namespace| namespace == "kites"));
-    assert!(bundle.is_optional(find(&objects, "ServiceMonitor")[0]));
-    assert!(!bundle.is_optional(find(&objects, "ConfigMap")[0]));
+    let optional: Vec<&str> = bundle.optional(&objects).map(Object::kind).collect();
+    assert_eq!(optional, ["ServiceMonitor"]);
     assert_eq!(bundle.metadata.dependencies.len(), 1);
 }
 

@@ -1,19 +1,20 @@
 //! Runs git fetches by hand: `git-child fetch <repository> <branch|tag|commit|default>[:name] [directory]`; as `git-child git-child` it is the child.
 //!
-//! Environment: `GIT_USER` and `GIT_PASSWORD`, or `GIT_KEY` and `GIT_KNOWN_HOSTS` (files); `GIT_CA` (file); `GIT_INSECURE`;
+//! Environment: `GIT_USER` and `GIT_PASSWORD`, or `GIT_KEY` and `GIT_KNOWN_HOSTS` (files); `GIT_CA` (file); `GIT_INSECURE`; `GIT_STRICT`;
 //! `GIT_BYTES` and `GIT_SECONDS` (limits); `GIT_ROUNDS` (how often, to see what a fetcher that is up needs).
 
 use std::process::ExitCode;
 use std::time::Instant;
 
 use rukpak_content::{Limits, Node, RelativePath, Tree};
+use rukpak_source::Egress;
 use rukpak_source::git::{Auth, Error, Fetcher, FetcherOptions, Reference, Request, child};
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
     match words[..] {
-        ["git-child"] => child::main(std::io::stdin(), std::io::stdout()),
+        ["git-child", sandbox] => child::main(Some(sandbox.as_ref()), std::io::stdin(), std::io::stdout()),
         ["fetch", repository, reference, ref rest @ ..] => fetch(repository, reference, rest.first().copied()),
         _ => {
             eprintln!("usage: git-child fetch <repository> <branch|tag|commit|default>[:name] [directory]");
@@ -30,6 +31,7 @@ fn fetch(repository: &str, reference: &str, directory: Option<&str>) -> ExitCode
         directory: directory.and_then(|text| RelativePath::new(text).ok()),
         auth: auth(),
         insecure_skip_verify: std::env::var_os("GIT_INSECURE").is_some(),
+        strict_host_keys: std::env::var_os("GIT_STRICT").is_some(),
     };
     match runtime.block_on(repeat(request)) {
         Ok(()) => ExitCode::SUCCESS,
@@ -54,6 +56,7 @@ async fn repeat(request: impl Fn() -> Request) -> Result<(), Error> {
         limits: limits(),
         stage_dir: std::env::temp_dir(),
         extra_ca_pem: file("GIT_CA"),
+        egress: Egress::anywhere(),
     });
     for _ in 0..number("GIT_ROUNDS").unwrap_or(1) {
         list(&fetcher, request()).await?;

@@ -39,7 +39,7 @@ pub enum Error {
     /// The stage refused the entry.
     #[error(transparent)]
     Stage(#[from] stage::Error),
-    /// A name holds `..` or a NUL, or, in a [`Dialect::Plain`] archive, is absolute.
+    /// A name holds `..` or a control character, or, in a [`Dialect::Plain`] archive, is absolute.
     #[error("entry {entry:?} of the archive cannot be part of a bundle")]
     Name {
         /// The name, at most 80 characters.

@@ -12,7 +12,7 @@ pub enum Class {
     /// The server or the way to it is out of order. Try again later.
     Unavailable,
     /// The content, the reference or the configuration is at fault: trying again gives the same answer until someone mends it.
-    Invalid,
+    Terminal,
 }
 
 /// Whether a server that answers so may answer otherwise later.

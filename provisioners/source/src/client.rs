@@ -5,6 +5,7 @@
 
 use std::error::Error as StdError;
 use std::io;
+use std::sync::Arc;
 use std::time::Duration;
 
 use http::{HeaderName, HeaderValue, StatusCode, header};
@@ -13,16 +14,28 @@ use reqwest::{Certificate, Client, ClientBuilder, Response};
 use rustls::InvalidMessage;
 use url::Url;
 
+use crate::egress::{Guard, Refused, Resolver};
+
 pub(crate) const MAXIMUM_REDIRECTS: usize = 5;
 
-/// How a client is set up.
+/// How clients are set up.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Settings<'a> {
     pub(crate) extra_ca_pem: &'a [u8],
     pub(crate) user_agent: &'a str,
     pub(crate) connect_timeout: Duration,
     pub(crate) idle_timeout: Duration,
-    pub(crate) trust: Trust,
+    pub(crate) guard: &'a Arc<Guard>,
+}
+
+/// What requests are sent with. Clones share their connections.
+#[derive(Clone, Debug)]
+pub(crate) struct Clients {
+    /// Trusts the authorities of the system and those of the settings.
+    careful: Client,
+    /// Trusts anyone.
+    careless: Client,
+    guard: Arc<Guard>,
 }
 
 /// Which servers are believed to be who they say.
@@ -53,6 +66,8 @@ pub(crate) struct Request<'a> {
     pub(crate) url: Url,
     pub(crate) accept: &'a str,
     pub(crate) authorization: Option<HeaderValue>,
+    /// Of the host of `url`. Whoever it redirects to has to prove who they are.
+    pub(crate) trust: Trust,
     /// A condition that the answer depends on.
     pub(crate) condition: Option<(HeaderName, HeaderValue)>,
 }
@@ -62,21 +77,29 @@ pub(crate) struct Request<'a> {
 pub(crate) enum GetError {
     /// `host` said nothing that is HTTP. The error is without its URL.
     Request { host: String, source: reqwest::Error },
+    /// An address that may not be connected to.
+    Refused(Refused),
     /// A redirect that is not followed, in words.
     Redirect(String),
 }
 
-pub(crate) fn build(settings: Settings<'_>) -> Result<Client, SetupError> {
-    if rustls::crypto::CryptoProvider::get_default().is_none() {
-        // Another thread may have been faster; any provider will do.
-        drop(rustls::crypto::ring::default_provider().install_default());
+impl Clients {
+    pub(crate) fn new(settings: Settings<'_>) -> Result<Self, SetupError> {
+        let careful = careful(settings)?;
+        let careless = builder(settings).tls_danger_accept_invalid_certs(true).build().map_err(SetupError::Client)?;
+        Ok(Self { careful, careless, guard: Arc::clone(settings.guard) })
     }
+
+    /// The same, with other authorities. Opens its own connections where they matter.
+    pub(crate) fn trusting(&self, settings: Settings<'_>) -> Result<Self, SetupError> {
+        Ok(Self { careful: careful(settings)?, ..self.clone() })
+    }
+}
+
+fn careful(settings: Settings<'_>) -> Result<Client, SetupError> {
     let certificates = Certificate::from_pem_bundle(settings.extra_ca_pem).map_err(SetupError::Certificates)?;
     if certificates.is_empty() && !settings.extra_ca_pem.trim_ascii().is_empty() {
         return Err(SetupError::NoCertificates);
-    }
-    if settings.trust == Trust::Anyone {
-        return builder(settings).tls_danger_accept_invalid_certs(true).build().map_err(SetupError::Client);
     }
     builder(settings)
         .tls_certs_merge(certificates.clone())
@@ -90,7 +113,12 @@ pub(crate) fn build(settings: Settings<'_>) -> Result<Client, SetupError> {
 }
 
 fn builder(settings: Settings<'_>) -> ClientBuilder {
+    if rustls::crypto::CryptoProvider::get_default().is_none() {
+        // Another thread may have been faster; any provider will do.
+        drop(rustls::crypto::ring::default_provider().install_default());
+    }
     Client::builder()
+        .dns_resolver(Resolver(Arc::clone(settings.guard)))
         .tls_backend_rustls()
         .user_agent(settings.user_agent)
         .redirect(Policy::none())
@@ -103,10 +131,16 @@ fn builder(settings: Settings<'_>) -> ClientBuilder {
         .no_deflate()
 }
 
-/// Sends a GET and follows redirects. Credentials stay with the origin they were meant for; TLS is not given up.
-pub(crate) async fn get(client: &Client, request: Request<'_>) -> Result<Response, GetError> {
-    let Request { mut url, accept, mut authorization, condition } = request;
+/// Sends a GET and follows redirects. Credentials stay with the origin they were meant for; TLS is not given up, and only the
+/// first host is exempt from proving who it is. Each address on the way has to be one that may be connected to.
+pub(crate) async fn get(clients: &Clients, request: Request<'_>) -> Result<Response, GetError> {
+    let Request { mut url, accept, mut authorization, mut trust, condition } = request;
     for _ in 0..=MAXIMUM_REDIRECTS {
+        clients.guard.check(&url).await.map_err(GetError::Refused)?;
+        let client = match trust {
+            Trust::KnownAuthorities => &clients.careful,
+            Trust::Anyone => &clients.careless,
+        };
         let mut builder = client.get(url.clone()).header(header::ACCEPT, accept);
         if let Some(authorization) = &authorization {
             builder = builder.header(header::AUTHORIZATION, authorization.clone());
@@ -114,20 +148,29 @@ pub(crate) async fn get(client: &Client, request: Request<'_>) -> Result<Respons
         if let Some((name, value)) = &condition {
             builder = builder.header(name, value);
         }
-        let failed = |source: reqwest::Error| GetError::Request { host: host(&url), source: source.without_url() };
-        let response = builder.send().await.map_err(failed)?;
+        let response = builder.send().await.map_err(|error| failed(&url, error))?;
         let Some(next) = next(&response)? else { return Ok(response) };
         if next.scheme() != "https" && !(url.scheme() == "http" && next.scheme() == "http") {
             let why = format!("{} redirects to {}, which is not https", host(&url), host(&next));
             return Err(GetError::Redirect(why));
         }
-        // Not to be had back by a redirect to where it all began: what stands in between chose the path.
+        // Neither is to be had back by a redirect to where it all began: what stands in between chose the path.
         if next.origin() != url.origin() {
             authorization = None;
+        }
+        if next.host() != url.host() {
+            trust = Trust::KnownAuthorities;
         }
         url = next;
     }
     Err(GetError::Redirect(format!("more than {MAXIMUM_REDIRECTS} redirects")))
+}
+
+fn failed(url: &Url, error: reqwest::Error) -> GetError {
+    match cause::<Refused>(&error) {
+        Some(refused) => GetError::Refused(refused.clone()),
+        None => GetError::Request { host: host(url), source: error.without_url() },
+    }
 }
 
 fn next(response: &Response) -> Result<Option<Url>, GetError> {
@@ -161,6 +204,11 @@ pub(crate) fn host(url: &Url) -> String {
 
 /// What TLS made of it, if that is where it ended.
 pub(crate) fn tls_error(error: &reqwest::Error) -> Option<&rustls::Error> {
+    cause(error)
+}
+
+/// The cause of that type.
+fn cause<T: StdError + 'static>(error: &reqwest::Error) -> Option<&T> {
     let mut cause: Option<&(dyn StdError + 'static)> = Some(error);
     while let Some(error) = cause {
         if let Some(error) = error.downcast_ref() {

@@ -6,6 +6,8 @@ use std::str::FromStr;
 use rukpak_content::RelativePath;
 use serde::{Deserialize, Serialize};
 
+use crate::hosts::Server;
+
 mod access;
 mod address;
 pub mod child;
@@ -15,6 +17,7 @@ mod known_hosts;
 mod resolved;
 mod roots;
 mod run;
+mod sandbox;
 mod wire;
 
 pub use error::{Class, Error, Failure, Step};
@@ -33,6 +36,8 @@ pub struct Request {
     pub auth: Auth,
     /// Accept any TLS certificate and any ssh host key.
     pub insecure_skip_verify: bool,
+    /// Take an ssh host key only from a line of the `known_hosts` that names the host.
+    pub strict_host_keys: bool,
 }
 
 impl fmt::Debug for Request {
@@ -44,8 +49,14 @@ impl fmt::Debug for Request {
             .field("directory", &self.directory)
             .field("auth", &self.auth)
             .field("insecure_skip_verify", &self.insecure_skip_verify)
+            .field("strict_host_keys", &self.strict_host_keys)
             .finish()
     }
+}
+
+/// The server that a repository is asked of, and that is given the login; `None` if it is no repository that can be asked.
+pub fn server(repository: &str) -> Option<Server> {
+    address::Address::parse(repository).ok().map(|address| address.server())
 }
 
 /// What names the commit.
@@ -177,6 +188,7 @@ mod tests {
                 directory: None,
                 auth,
                 insecure_skip_verify: false,
+                strict_host_keys: false,
             };
             assert!(!format!("{request:#?}").contains(secret));
         }

@@ -10,9 +10,9 @@ mod stream;
 
 use std::fmt;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
-use reqwest::Client;
 use rukpak_content::{Algorithm, Digest, Limits};
 use tokio::task::spawn_blocking;
 
@@ -21,8 +21,9 @@ pub use error::{Class, Error};
 pub use request::Request;
 pub use stream::{Incoming, Opened};
 
-use crate::client::{self, Settings, Trust};
-use crate::{Stage, tarball};
+use crate::client::{Clients, Settings};
+use crate::egress::Guard;
+use crate::{Egress, Stage, tarball};
 
 /// How archives are fetched. Proxies are those of the environment (`HTTPS_PROXY`, `HTTP_PROXY`, `NO_PROXY`), read by
 /// [`Fetcher::new`].
@@ -36,6 +37,8 @@ pub struct FetcherOptions {
     pub extra_ca_pem: Vec<u8>,
     /// Sent as `User-Agent`.
     pub user_agent: String,
+    /// Which addresses servers and what they redirect to may have.
+    pub egress: Egress,
     /// How long a connection may take to come up.
     pub connect_timeout: Duration,
     /// How long a server may send nothing.
@@ -43,13 +46,14 @@ pub struct FetcherOptions {
 }
 
 impl FetcherOptions {
-    /// Spool files in `stage_dir`, no extra authorities, 10 s to connect, 30 s of silence.
+    /// Spool files in `stage_dir`, no extra authorities, the default [`Egress`], 10 s to connect, 30 s of silence.
     pub fn new(stage_dir: PathBuf, limits: Limits) -> Self {
         Self {
             limits,
             stage_dir,
             extra_ca_pem: Vec::new(),
             user_agent: concat!("rukpak/", env!("CARGO_PKG_VERSION")).to_owned(),
+            egress: Egress::default(),
             connect_timeout: Duration::from_secs(10),
             idle_timeout: Duration::from_secs(30),
         }
@@ -80,18 +84,16 @@ impl fmt::Debug for Login {
 #[derive(Debug)]
 pub struct Fetcher {
     options: FetcherOptions,
-    /// Trusts the authorities of the system and of the options.
-    careful: Client,
-    /// Trusts anyone, for requests that ask for it.
-    careless: Client,
+    guard: Arc<Guard>,
+    clients: Clients,
 }
 
 impl Fetcher {
     /// Reads the certificates and the proxies and sets up the clients. No network.
     pub fn new(options: FetcherOptions) -> Result<Self, Error> {
-        let build = |trust| client::build(settings(&options, &options.extra_ca_pem, trust));
-        let (careful, careless) = (build(Trust::KnownAuthorities)?, build(Trust::Anyone)?);
-        Ok(Self { options, careful, careless })
+        let guard = Guard::new(options.egress.clone());
+        let clients = Clients::new(settings(&options, &options.extra_ca_pem, &guard))?;
+        Ok(Self { options, guard, clients })
     }
 
     /// Downloads what `request` names today.
@@ -121,21 +123,18 @@ impl Fetcher {
             .map_err(|error| Error::unpack(error, url))
     }
 
-    /// The client that `request` asks for. Clones of a client share its connections.
-    fn client(&self, request: &Request) -> Result<Client, Error> {
-        match (request.skips_verification(), request.extra_ca_pem()) {
-            (true, _) => Ok(self.careless.clone()),
-            (false, []) => Ok(self.careful.clone()),
-            (false, pem) => {
-                let both = [&self.options.extra_ca_pem, &b"\n"[..], pem].concat();
-                Ok(client::build(settings(&self.options, &both, Trust::KnownAuthorities))?)
-            }
+    /// The clients that `request` asks for.
+    fn clients(&self, request: &Request) -> Result<Clients, Error> {
+        if request.extra_ca_pem().is_empty() || request.skips_verification() {
+            return Ok(self.clients.clone());
         }
+        let both = [&self.options.extra_ca_pem, &b"\n"[..], request.extra_ca_pem()].concat();
+        Ok(self.clients.trusting(settings(&self.options, &both, &self.guard))?)
     }
 
     async fn receive_in_time(&self, request: &Request, algorithm: Algorithm) -> Result<Download, Error> {
-        let client = self.client(request)?;
-        let received = download::receive(&client, request, &self.options, algorithm);
+        let clients = self.clients(request)?;
+        let received = download::receive(&clients, request, &self.options, algorithm);
         self.in_time(request.shown(), received).await
     }
 
@@ -146,13 +145,13 @@ impl Fetcher {
     }
 }
 
-fn settings<'a>(options: &'a FetcherOptions, extra_ca_pem: &'a [u8], trust: Trust) -> Settings<'a> {
+fn settings<'a>(options: &'a FetcherOptions, extra_ca_pem: &'a [u8], guard: &'a Arc<Guard>) -> Settings<'a> {
     Settings {
         extra_ca_pem,
         user_agent: &options.user_agent,
         connect_timeout: options.connect_timeout,
         idle_timeout: options.idle_timeout,
-        trust,
+        guard,
     }
 }
 

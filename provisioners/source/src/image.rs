@@ -7,6 +7,8 @@ mod authorization;
 mod config;
 mod credentials;
 mod error;
+#[doc(hidden)]
+pub mod fuzzing;
 mod layer;
 mod manifest;
 mod session;
@@ -21,7 +23,7 @@ use rukpak_content::{Digest, Limit, LimitExceeded, Limits, RelativePath};
 pub use credentials::{Credentials, PullSecretError};
 pub use error::{Class, Error};
 
-use crate::{Stage, Staged, stage};
+use crate::{Egress, Stage, Staged, stage};
 use authorization::Authorization;
 use manifest::{ConfigDescriptor, Layer};
 use session::Session;
@@ -40,6 +42,8 @@ pub struct PullerOptions {
     pub user_agent: String,
     /// Registries, as `host` or `host:port`, that are spoken to without TLS. Credentials go to them in the clear.
     pub plain_http: Vec<String>,
+    /// Which addresses registries, their token services and what they redirect to may have.
+    pub egress: Egress,
     /// How long a connection may take to come up.
     pub connect_timeout: Duration,
     /// How long a registry may send nothing.
@@ -47,7 +51,7 @@ pub struct PullerOptions {
 }
 
 impl PullerOptions {
-    /// Spool files in `stage_dir`, no extra authorities, no plain HTTP, 10 s to connect, 30 s of silence.
+    /// Spool files in `stage_dir`, no extra authorities, no plain HTTP, the default [`Egress`], 10 s to connect, 30 s of silence.
     pub fn new(stage_dir: PathBuf, limits: Limits) -> Self {
         Self {
             limits,
@@ -55,6 +59,7 @@ impl PullerOptions {
             extra_ca_pem: Vec::new(),
             user_agent: concat!("rukpak/", env!("CARGO_PKG_VERSION")).to_owned(),
             plain_http: Vec::new(),
+            egress: Egress::default(),
             connect_timeout: Duration::from_secs(10),
             idle_timeout: Duration::from_secs(30),
         }
@@ -176,7 +181,7 @@ impl Puller {
 
     async fn resolve_parsed(&self, reference: &Reference, credentials: &Credentials) -> Result<ResolvedImage, Error> {
         let mut session = Session::new(&self.transport, reference, credentials, None);
-        let found = manifest::resolve(&mut session, reference).await?;
+        let found = manifest::resolve(&mut session, reference, self.transport.layers).await?;
         Ok(ResolvedImage {
             reference: reference.clone_with_digest(found.digest.to_string()),
             digest: found.digest,

@@ -10,8 +10,10 @@ mod chunks;
 mod class;
 mod client;
 pub mod decompress;
+pub mod egress;
 pub mod files;
 pub mod git;
+pub mod hosts;
 pub mod http;
 pub mod image;
 pub mod mirrors;
@@ -21,4 +23,5 @@ pub mod upload;
 
 pub use class::Class;
 pub use client::SetupError;
+pub use egress::Egress;
 pub use stage::{Stage, Staged};

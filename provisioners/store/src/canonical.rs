@@ -10,11 +10,13 @@ use std::io::{self, Read, Write};
 use rukpak_content::{Node, RelativePath, Tree};
 use tar::{EntryType, Header};
 
-const BLOCK: usize = 512;
+pub(crate) const BLOCK: usize = 512;
 const NAME_BYTES: usize = 100;
 const PREFIX_BYTES: usize = 155;
+/// The key of the one PAX record that is written.
+pub(crate) const NAME_KEY: &[u8] = b"path";
 const PLAIN_MODE: u32 = 0o644;
-const EXECUTABLE_MODE: u32 = 0o755;
+pub(crate) const EXECUTABLE_MODE: u32 = 0o755;
 
 /// Where the tar goes.
 pub(crate) trait Sink: Write {
@@ -33,11 +35,10 @@ pub(crate) fn write(tree: &dyn Tree, out: &mut dyn Sink) -> io::Result<u64> {
     tree.walk(&mut |path, node| {
         order.check(path, matches!(node, Node::Directory))?;
         match node {
-            Node::Directory => write_header(out, path.as_str(), EntryType::Directory, EXECUTABLE_MODE, 0),
+            Node::Directory => out.write_all(&head(path, true, false, 0)?),
             Node::File { executable, size_bytes, body } => {
-                let mode = if executable { EXECUTABLE_MODE } else { PLAIN_MODE };
                 size += size_bytes;
-                write_header(out, path.as_str(), EntryType::Regular, mode, size_bytes)?;
+                out.write_all(&head(path, false, executable, size_bytes)?)?;
                 write_body(out, path, size_bytes, body)
             }
         }
@@ -48,13 +49,13 @@ pub(crate) fn write(tree: &dyn Tree, out: &mut dyn Sink) -> io::Result<u64> {
 
 /// Checks that paths rise and that folders come before what is in them.
 #[derive(Default)]
-struct Order {
+pub(crate) struct Order {
     last: Option<RelativePath>,
     folders: HashSet<RelativePath>,
 }
 
 impl Order {
-    fn check(&mut self, path: &RelativePath, is_folder: bool) -> io::Result<()> {
+    pub(crate) fn check(&mut self, path: &RelativePath, is_folder: bool) -> io::Result<()> {
         if self.last.as_ref().is_some_and(|last| last >= path) {
             return Err(invalid(format!("{path}: not in byte order of the paths")));
         }
@@ -69,16 +70,22 @@ impl Order {
     }
 }
 
-fn write_header(out: &mut dyn Sink, path: &str, kind: EntryType, mode: u32, size: u64) -> io::Result<()> {
-    let name = if kind.is_dir() { format!("{path}/") } else { path.to_owned() };
-    let Some((prefix, rest)) = split(&name) else {
-        let record = pax_record("path", &name);
-        write_block(out, "", "PaxHeader", EntryType::XHeader, PLAIN_MODE, record.len() as u64)?;
-        out.write_all(record.as_bytes())?;
-        pad(out, record.len() as u64)?;
-        return write_block(out, "", "PaxPath", kind, mode, size);
-    };
-    write_block(out, prefix, rest, kind, mode, size)
+/// All that comes before the body of an entry: its header, behind a record of its name where ustar has no room for that.
+pub(crate) fn head(path: &RelativePath, is_folder: bool, executable: bool, size: u64) -> io::Result<Vec<u8>> {
+    let kind = if is_folder { EntryType::Directory } else { EntryType::Regular };
+    let mode = if is_folder || executable { EXECUTABLE_MODE } else { PLAIN_MODE };
+    let name = if is_folder { format!("{path}/") } else { path.to_string() };
+    let mut out = Vec::with_capacity(BLOCK);
+    if let Some((prefix, rest)) = split(&name) {
+        block(&mut out, prefix, rest, kind, mode, size)?;
+        return Ok(out);
+    }
+    let record = pax_record(&name);
+    block(&mut out, "", "PaxHeader", EntryType::XHeader, PLAIN_MODE, record.len() as u64)?;
+    out.extend_from_slice(record.as_bytes());
+    out.resize(out.len().next_multiple_of(BLOCK), 0);
+    block(&mut out, "", "PaxPath", kind, mode, size)?;
+    Ok(out)
 }
 
 /// ustar's prefix and name: the name alone if it fits, else cut at the first slash that makes both fit.
@@ -90,7 +97,7 @@ fn split(name: &str) -> Option<(&str, &str)> {
     cuts.take_while(|(prefix, _)| prefix.len() <= PREFIX_BYTES).find(|(_, rest)| (1..=NAME_BYTES).contains(&rest.len()))
 }
 
-fn write_block(out: &mut dyn Sink, prefix: &str, name: &str, kind: EntryType, mode: u32, size: u64) -> io::Result<()> {
+fn block(out: &mut Vec<u8>, prefix: &str, name: &str, kind: EntryType, mode: u32, size: u64) -> io::Result<()> {
     let mut header = Header::new_ustar();
     let ustar = header.as_ustar_mut().ok_or_else(|| invalid("the header is not ustar".to_owned()))?;
     ustar.name[..name.len()].copy_from_slice(name.as_bytes());
@@ -102,7 +109,8 @@ fn write_block(out: &mut dyn Sink, prefix: &str, name: &str, kind: EntryType, mo
     header.set_uid(0);
     header.set_gid(0);
     header.set_cksum();
-    out.write_all(header.as_bytes())
+    out.extend_from_slice(header.as_bytes());
+    Ok(())
 }
 
 fn write_body(out: &mut dyn Sink, path: &RelativePath, size: u64, body: &mut dyn Read) -> io::Result<()> {
@@ -119,9 +127,9 @@ fn pad(out: &mut dyn Sink, size: u64) -> io::Result<()> {
     out.write_all(&[0; BLOCK][..missing])
 }
 
-/// `<length> <key>=<value>\n`, the length counting itself.
-fn pax_record(key: &str, value: &str) -> String {
-    let rest = format!(" {key}={value}\n");
+/// `<length> path=<name>\n`, the length counting itself.
+fn pax_record(name: &str) -> String {
+    let rest = format!(" path={name}\n");
     let mut length = rest.len() + 1;
     while length != rest.len() + length.to_string().len() {
         length = rest.len() + length.to_string().len();
@@ -129,7 +137,7 @@ fn pax_record(key: &str, value: &str) -> String {
     format!("{length}{rest}")
 }
 
-fn invalid(text: String) -> io::Error {
+pub(crate) fn invalid(text: String) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, text)
 }
 

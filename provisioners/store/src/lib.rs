@@ -2,6 +2,7 @@
 
 mod canonical;
 mod collect;
+mod entries;
 mod error;
 mod instance;
 mod load;
@@ -13,6 +14,7 @@ mod store;
 
 pub use collect::Collected;
 pub use error::Error;
+pub use load::read_content;
 pub use refs::{Ref, RefKind};
 pub use store::{Sealed, Store};
 

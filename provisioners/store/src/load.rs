@@ -2,11 +2,13 @@
 
 use std::fs::File;
 use std::io::{self, BufReader, Read};
+use std::path::PathBuf;
 
 use bytes::Bytes;
 use flate2::bufread::MultiGzDecoder;
 use rukpak_content::{Algorithm, BundleTree, Digest, Hasher, Limit, LimitExceeded, Limits, RelativePath};
 
+use crate::entries::Entries;
 use crate::{Error, Store};
 
 const BUFFER_BYTES: usize = 64 * 1024;
@@ -14,7 +16,7 @@ const BUFFER_BYTES: usize = 64 * 1024;
 impl Store {
     /// Reads the entries for which `filter` holds into memory, and verifies *all* bytes against `digest`.
     ///
-    /// [`Limits::tree_bytes`] and [`Limits::entries`] bound what is kept, not what is passed over.
+    /// [`Limits::text_bytes`] and [`Limits::entries`] bound what is kept, not what is passed over.
     ///
     /// # Errors
     /// [`Error::Missing`]; [`Error::Corrupt`] or [`Error::Broken`] where the bytes are not those that were sealed
@@ -26,21 +28,45 @@ impl Store {
         limits: &Limits,
     ) -> Result<BundleTree, Error> {
         let path = self.layout().content_file(digest)?;
-        let mut archive = tar::Archive::new(open(self.open_content(digest)?));
-        let loaded = read_entries(&mut archive, filter, limits);
-        // Damage may show as anything, a limit included; so all bytes are hashed before anything else is said.
-        let found = match finish(archive.into_inner()) {
-            Ok(found) => found,
-            Err(source) => return Err(Error::Broken { path, expected: digest.clone(), source }),
-        };
-        if found != *digest {
-            return Err(Error::Corrupt { path, expected: digest.clone(), found });
-        }
-        loaded.map_err(|fault| match fault {
-            Fault::Limit(source) => Error::Limit { digest: digest.clone(), source },
-            Fault::Io(source) => Error::Broken { path, expected: digest.clone(), source },
-        })
+        read(self.open_content(digest)?, path, digest, filter, limits)
     }
+}
+
+/// [`Store::load`] of a file that [`Store::open_content`] opened: a process that has no store reads it all the same.
+///
+/// # Errors
+/// As for [`Store::load`].
+pub fn read_content(
+    content: File,
+    digest: &Digest,
+    filter: &dyn Fn(&RelativePath) -> bool,
+    limits: &Limits,
+) -> Result<BundleTree, Error> {
+    read(content, PathBuf::from(digest.to_string()), digest, filter, limits)
+}
+
+/// `path` is what an error calls the file.
+fn read(
+    content: File,
+    path: PathBuf,
+    digest: &Digest,
+    filter: &dyn Fn(&RelativePath) -> bool,
+    limits: &Limits,
+) -> Result<BundleTree, Error> {
+    let mut stream = open(content);
+    let loaded = read_entries(&mut stream, filter, limits);
+    // Damage may show as anything, a limit included; so all bytes are hashed before anything else is said.
+    let found = match finish(stream) {
+        Ok(found) => found,
+        Err(source) => return Err(Error::Broken { path, expected: digest.clone(), source }),
+    };
+    if found != *digest {
+        return Err(Error::Corrupt { path, expected: digest.clone(), found });
+    }
+    loaded.map_err(|fault| match fault {
+        Fault::Limit(source) => Error::Limit { digest: digest.clone(), source },
+        Fault::Io(source) => Error::Broken { path, expected: digest.clone(), source },
+    })
 }
 
 /// A decompressed stream that is hashed as it passes.
@@ -82,39 +108,33 @@ fn open(file: File) -> Stream {
 }
 
 fn read_entries(
-    archive: &mut tar::Archive<Stream>,
+    stream: &mut Stream,
     filter: &dyn Fn(&RelativePath) -> bool,
     limits: &Limits,
 ) -> Result<BundleTree, Fault> {
     let mut tree = BundleTree::new();
-    let (mut count, mut total) = (0, 0);
-    for entry in archive.entries()? {
-        let mut entry = entry?;
-        let path = path_of(&entry)?;
-        if !filter(&path) {
-            continue;
+    let (mut count, mut total) = (0, 0_u64);
+    let mut entries = Entries::new(stream);
+    while let Some(head) = entries.next()? {
+        let is_wanted = filter(&head.path);
+        if is_wanted {
+            count += 1;
+            total = total.saturating_add(head.size_bytes);
+            Limit::Entries.check(count, limits.entries, || head.path.to_string())?;
+            Limit::TextBytes.check(total, limits.text_bytes, || head.path.to_string())?;
         }
-        count += 1;
-        total += entry.size();
-        Limit::Entries.check(count, limits.entries, || path.to_string())?;
-        Limit::TreeBytes.check(total, limits.tree_bytes, || path.to_string())?;
-        if entry.header().entry_type().is_dir() {
-            tree.add_directory(path);
+        if !is_wanted {
+            io::copy(&mut entries.body(&head), &mut io::sink())?;
+        } else if head.is_folder {
+            tree.add_directory(head.path.clone());
         } else {
-            let executable = entry.header().mode()? & 0o111 != 0;
-            let mut body = Vec::with_capacity(usize::try_from(entry.size()).unwrap_or(0));
-            entry.read_to_end(&mut body)?;
-            tree.add_file(path, executable, Bytes::from(body));
+            let mut body = Vec::with_capacity(usize::try_from(head.size_bytes).unwrap_or(0));
+            entries.body(&head).read_to_end(&mut body)?;
+            tree.add_file(head.path.clone(), head.executable, Bytes::from(body));
         }
+        entries.end_body(&head)?;
     }
     Ok(tree)
-}
-
-fn path_of(entry: &tar::Entry<'_, Stream>) -> io::Result<RelativePath> {
-    let invalid = |text: String| io::Error::new(io::ErrorKind::InvalidData, text);
-    let bytes = entry.path_bytes();
-    let text = std::str::from_utf8(&bytes).map_err(|error| invalid(error.to_string()))?;
-    RelativePath::new(text).map_err(|error| invalid(error.to_string()))
 }
 
 /// Reads to the end, where gzip's own checksum is compared too.

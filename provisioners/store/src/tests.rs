@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use std::thread;
 
 use bytes::Bytes;
+use proptest::prelude::*;
 use rukpak_content::{BundleTree, Digest, Limits, RelativePath};
 use tempfile::TempDir;
 
@@ -60,10 +61,10 @@ fn the_file_is_an_ordinary_tar_gz_named_by_its_uncompressed_bytes() {
 fn loading_keeps_to_the_limits() {
     let (_root, store) = store();
     let sealed = store.seal(&tree("abc")).unwrap();
-    for limits in [Limits { tree_bytes: 12, ..Limits::default() }, Limits { entries: 4, ..Limits::default() }] {
+    for limits in [Limits { text_bytes: 12, ..Limits::default() }, Limits { entries: 4, ..Limits::default() }] {
         assert!(matches!(store.load(&sealed.digest, &|_| true, &limits), Err(Error::Limit { .. })));
     }
-    let exact = Limits { tree_bytes: 13, entries: 5, ..Limits::default() };
+    let exact = Limits { text_bytes: 13, entries: 5, ..Limits::default() };
     assert!(store.load(&sealed.digest, &|_| true, &exact).is_ok());
 }
 
@@ -242,5 +243,124 @@ fn a_root_that_cannot_be_used_is_named() {
         Err(error) => assert!(error.to_string().contains(closed.to_str().unwrap()), "{error}"),
         // The superuser may write anywhere.
         Ok(_) => assert!(rustix::process::geteuid().is_root()),
+    }
+}
+
+/// Puts a tar into the store under its own digest, as nobody but this test does.
+fn plant(root: &Path, tar: &[u8]) -> Digest {
+    let digest = Digest::sha256(tar);
+    let path = content_file(root, &digest);
+    fs::create_dir_all(path.parent().unwrap()).unwrap();
+    let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+    std::io::Write::write_all(&mut encoder, tar).unwrap();
+    fs::write(path, encoder.finish().unwrap()).unwrap();
+    digest
+}
+
+/// An entry as tar has it, behind extension headers.
+fn entry(extensions: &[(tar::EntryType, &[u8])], name: &str, body: &[u8]) -> Vec<u8> {
+    let mut out = Vec::new();
+    let mut one = |kind, name: &str, body: &[u8]| {
+        let mut header = tar::Header::new_ustar();
+        header.set_entry_type(kind);
+        header.as_old_mut().name[..name.len()].copy_from_slice(name.as_bytes());
+        header.set_mode(0o644);
+        header.set_size(body.len() as u64);
+        header.set_mtime(0);
+        header.set_uid(0);
+        header.set_gid(0);
+        header.set_cksum();
+        out.extend_from_slice(header.as_bytes());
+        out.extend_from_slice(body);
+        out.resize(out.len().next_multiple_of(512), 0);
+    };
+    for (kind, record) in extensions {
+        one(*kind, "PaxHeader", record);
+    }
+    one(tar::EntryType::Regular, name, body);
+    out
+}
+
+fn record(text: &str) -> Vec<u8> {
+    let rest = format!(" {text}\n");
+    let length = (1..2000).find(|length: &usize| length.to_string().len() + rest.len() == *length).unwrap();
+    format!("{length}{rest}").into_bytes()
+}
+
+#[test]
+fn a_name_with_a_record_in_it_does_not_become_another_file() {
+    let (root, store) = store();
+    let hidden = format!("x{}\n28 path=manifests/evil.yaml", "A".repeat(300));
+    let pax = |records: &[u8]| entry(&[(tar::EntryType::XHeader, records)], "PaxPath", b"evil");
+    let long = "manifests/".to_owned() + &"n".repeat(200);
+    for (what, mut tar) in [
+        ("a line end in a name", pax(&record(&format!("path={hidden}")))),
+        ("two records", pax(&[record(&format!("path={long}")), record("path=manifests/evil.yaml")].concat())),
+        ("a record that was not needed", pax(&record("path=manifests/evil.yaml"))),
+        ("a record of something else", pax(&record("size=3"))),
+        ("a record that lies about its length", pax(b"28 path=manifests/evil.yaml\n\n")),
+        ("a long name as GNU writes it", entry(&[(tar::EntryType::GNULongName, long.as_bytes())], "x", b"evil")),
+        ("a name with a control character", entry(&[], "manifests\u{7f}", b"evil")),
+        ("a name that leaves the tree", entry(&[], "../evil", b"evil")),
+        ("a name that is cleaned", entry(&[], "manifests//evil", b"evil")),
+    ] {
+        tar.resize(tar.len() + 1024, 0);
+        let digest = plant(root.path(), &tar);
+        let loaded = load_all(&store, &digest);
+        assert!(matches!(loaded, Err(Error::Broken { .. })), "{what}: {loaded:?}");
+    }
+}
+
+/// Names near the bounds of ustar's fields, long ones, and names that say something in a PAX record or to a shell.
+fn any_name() -> impl Strategy<Value = String> {
+    let special = prop::sample::select(vec![
+        "28 path=manifests",
+        "path=",
+        "x=y",
+        " ",
+        "-",
+        "\u{e9}",
+        "\u{2028}",
+        "\u{202e}",
+        "PaxPath",
+        "PaxHeader",
+        "a\\nb",
+        "*",
+        "'",
+        "\u{1f600}",
+    ]);
+    let part = prop_oneof![
+        4 => "[a-c]{1,3}",
+        1 => special.prop_map(str::to_owned),
+        1 => prop::sample::select(vec![99_usize, 100, 101, 154, 155, 156, 255, 256, 300]).prop_map(|length| "n".repeat(length)),
+        1 => (1_usize..90).prop_map(|length| "\u{e9}".repeat(length)),
+        1 => "[ -~&&[^/]]{1,12}",
+    ];
+    prop::collection::vec(part, 1..5).prop_map(|parts| parts.join("/"))
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+    #[test]
+    fn what_is_loaded_is_what_was_sealed(names in prop::collection::vec((any_name(), any::<bool>(), any::<bool>()), 1..12)) {
+        let (_root, store) = store();
+        let mut tree = BundleTree::new();
+        for (name, executable, is_folder) in names {
+            let Ok(path) = RelativePath::new(&name) else { continue };
+            if tree.get(path.as_str()).is_some() || (1..path.depth()).any(|depth| {
+                let above = path.components().take(depth).collect::<Vec<_>>().join("/");
+                matches!(tree.get(&above), Some(rukpak_content::Entry::File { .. }))
+            }) {
+                continue;
+            }
+            if is_folder {
+                tree.add_directory(path);
+            } else {
+                let body = Bytes::copy_from_slice(name.as_bytes());
+                tree.add_file(path, executable, body);
+            }
+        }
+        let sealed = store.seal(&tree).unwrap();
+        prop_assert_eq!(load_all(&store, &sealed.digest).unwrap(), tree);
     }
 }

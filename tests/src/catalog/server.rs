@@ -10,11 +10,12 @@ use futures::TryStreamExt;
 use rukpak_catalog::registry::message::Bundle;
 use tokio::net::TcpListener;
 use tokio::runtime::Runtime;
+use tokio_rustls::TlsAcceptor;
 use tonic::transport::Server;
 use tonic::transport::server::TcpIncoming;
 
 use super::{Documents, documents, grpc};
-use crate::tools;
+use crate::{Leaf, tools};
 
 /// `api.Registry` without TLS on a loopback port. It ends when dropped.
 pub struct CatalogServer {
@@ -68,6 +69,7 @@ pub(super) struct Shared {
     switches: Mutex<Switches>,
     /// Second handles of every connection that was accepted.
     connections: Mutex<Vec<TcpStream>>,
+    tls: Option<TlsAcceptor>,
 }
 
 impl CatalogServer {
@@ -81,7 +83,17 @@ impl CatalogServer {
         Self::start_with(Content::Generated(count, Arc::new(make)))
     }
 
+    /// Serves a catalog on a free port, over TLS.
+    pub fn start_with_tls(catalog: Documents, leaf: &Leaf) -> Result<Self> {
+        let acceptor = crate::tls::acceptor_for(leaf, b"h2")?;
+        Self::start_over(Content::Documents(Arc::new(documents::checked(catalog)?)), Some(acceptor))
+    }
+
     fn start_with(content: Content) -> Result<Self> {
+        Self::start_over(content, None)
+    }
+
+    fn start_over(content: Content, tls: Option<TlsAcceptor>) -> Result<Self> {
         let switches = Switches {
             content,
             cut: None,
@@ -90,7 +102,7 @@ impl CatalogServer {
             unanswered: None,
             calls: BTreeMap::default(),
         };
-        let shared = Arc::new(Shared { switches: Mutex::new(switches), connections: Mutex::default() });
+        let shared = Arc::new(Shared { switches: Mutex::new(switches), connections: Mutex::default(), tls });
         let server = Self { port: tools::free_port()?, shared, runtime: Mutex::default() };
         server.start_again()?;
         Ok(server)
@@ -217,6 +229,15 @@ async fn serve(socket: std::net::TcpListener, shared: Arc<Shared>) -> Result<()>
         let kept = kept.keep(stream);
         async { kept }
     });
-    let service = tower::service_fn(move |request| grpc::answer(Arc::clone(&shared), request));
-    Server::builder().serve_with_incoming(service, incoming).await.context("serve")
+    let (tls, service) =
+        (shared.tls.clone(), tower::service_fn(move |request| grpc::answer(Arc::clone(&shared), request)));
+    match tls {
+        None => Server::builder().serve_with_incoming(service, incoming).await.context("serve"),
+        Some(tls) => {
+            // A handshake that fails is no reason to end.
+            let secured = incoming.and_then(move |stream| tls.accept(stream)).into_stream();
+            let secured = futures::StreamExt::filter(secured, |stream| futures::future::ready(stream.is_ok()));
+            Server::builder().serve_with_incoming(service, secured).await.context("serve")
+        }
+    }
 }

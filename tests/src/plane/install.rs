@@ -145,6 +145,17 @@ impl Plane {
     }
 }
 
+impl Plane {
+    /// Writes a kubeconfig for a ServiceAccount of the system namespace that leads to `server` in place of the API server; returns
+    /// its path.
+    pub async fn kubeconfig_through(&self, account: &str, server: &str, ca_pem: &str) -> Result<PathBuf> {
+        let token = token(&self.admin().await?, SYSTEM_NAMESPACE, account).await?;
+        let path = self.account_kubeconfig(&format!("{account}-through-proxy"));
+        write_kubeconfig(&path, server, ca_pem, &Credential::Token(&token), SYSTEM_NAMESPACE)?;
+        Ok(path)
+    }
+}
+
 /// A token of a ServiceAccount, by the TokenRequest API.
 pub async fn token(client: &Client, namespace: &str, account: &str) -> Result<String> {
     let accounts: Api<ServiceAccount> = Api::namespaced(client.clone(), namespace);

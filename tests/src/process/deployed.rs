@@ -9,12 +9,14 @@ use k8s_openapi::api::core::v1::Secret;
 use kube::{Api, Client};
 use serde_json::Value;
 
-use super::{Ports, Process};
+use super::{ALLOW_LOOPBACK, Ports, Process};
 use crate::plane::Plane;
 use crate::tools;
 
 /// The programs that Deployments run.
-const PROGRAMS: [&str; 3] = ["rukpak-controller", "rukpak-webhook", "rukpak-platform"];
+const PROGRAMS: [&str; 3] = ["rukpak-controller", WEBHOOK, "rukpak-platform"];
+/// Fetches nothing.
+const WEBHOOK: &str = "rukpak-webhook";
 
 /// What a machine does otherwise than a Pod.
 #[derive(Debug, Clone, Default)]
@@ -66,6 +68,7 @@ impl Plane {
         command
             .args(items(&container["args"]).filter_map(Value::as_str).map(|argument| pod.adapted(argument)))
             .arg(format!("--system-namespace={namespace}"))
+            .args(ALLOW_LOOPBACK.into_iter().filter(|_| program != WEBHOOK))
             .args(&options.arguments)
             .envs(pod.environment()?);
         let kubeconfig = self.write_account_kubeconfig(&client, namespace, account).await?;

@@ -5,7 +5,7 @@ use std::process::Command;
 
 use anyhow::{Context, Result};
 
-use super::{Ports, Process};
+use super::{ALLOW_LOOPBACK, Ports, Process};
 use crate::plane::Plane;
 use crate::plane::install::SYSTEM_NAMESPACE;
 use crate::tools;
@@ -37,6 +37,7 @@ impl Plane {
             .arg(format!("--storage-dir={}", storage.display()))
             .arg(format!("--metrics-bind-address=127.0.0.1:{http}"))
             .arg(format!("--health-probe-bind-address=127.0.0.1:{health}"))
+            .args(ALLOW_LOOPBACK)
             .args(options.arguments)
             .envs(options.environment);
         let kubeconfig = options.kubeconfig.unwrap_or_else(|| self.account_kubeconfig(PLATFORM_ACCOUNT));

@@ -112,13 +112,15 @@ async fn c3_an_object_that_would_be_broken_refuses_the_change() {
     definition.thing(&client, "good", &json!({"size": 1})).await;
     definition.thing(&client, "bad", &json!({"colour": "red"})).await;
     let denial = patch_refused(&client, &definition.target(), &required).await;
-    let broken = "existing custom object default/bad failed validation for new schema version v1: \
-                  spec.size: Required value";
+    let broken = "existing custom object default/bad failed validation for new schema version v1 \
+                  (the log of rukpak-webhook says why)";
     assert_words(&denial, &format!("{}{broken}", definition.start()));
     // So does one in a version that is added.
     let added = versions(&[version("v1", &[]), version("v2", &["size"])]);
     let denial = patch_refused(&client, &definition.target(), &added).await;
     assert_words(&denial, &format!("{}{}", definition.start(), broken.replace("v1", "v2")));
+    let log = std::fs::read_to_string(World::shared().await.webhook.log_path()).unwrap();
+    assert!(log.contains("spec.size: Required value"), "the log says why");
     let live = verbs::get(&client, &definition.target()).await.unwrap().unwrap();
     assert_eq!(live.data["spec"]["versions"].as_array().map(Vec::len), Some(1));
 }

@@ -248,6 +248,9 @@ async fn logins_over_https() {
     assert!(message.starts_with(&format!("source bundle content: get secret rukpak-system/{name}: ")), "{message}");
     hands.create(&secret(&name, &json!({"token": "x"}))).await;
     hands.failing(&name, &format!("secret rukpak-system/{name} has no key username or password")).await;
+    // With a key that no login has, it would not be sent.
+    let target = Target::namespaced("v1", "Secret", "rukpak-system", &name);
+    verbs::merge(&hands.client, &target, &json!({"data": {"token": null}})).await.unwrap();
     mend_secret(&hands, &name, &json!({"username": USER, "password": "wrong"})).await;
     let message = hands.failing(&name, "check username and password in the Secret").await;
     assert!(message.starts_with(&format!("{CLONE}{url}: ")), "{message}");

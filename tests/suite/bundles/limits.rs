@@ -72,11 +72,11 @@ async fn images_past_a_limit() {
         ),
         (
             vec![TarEntry::file("manifests/b.yaml", nodes(500))],
-            "more than the limit of 500 YAML nodes in a document, aliases expanded (--limit-yaml-nodes)",
+            "more than the limit of 500 YAML and JSON nodes in a bundle, aliases expanded (--limit-yaml-nodes)",
         ),
         (
             vec![TarEntry::file("manifests/b.yaml", bomb)],
-            "more than the limit of 500 YAML nodes in a document, aliases expanded (--limit-yaml-nodes)",
+            "more than the limit of 500 YAML and JSON nodes in a bundle, aliases expanded (--limit-yaml-nodes)",
         ),
     ];
     let mut names = Vec::new();

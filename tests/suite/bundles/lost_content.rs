@@ -1,5 +1,6 @@
 //! Content that the store lost comes back by the pin, or not at all.
 
+use rukpak_tests::plane::install::CONTROLLER_ACCOUNT;
 use rukpak_tests::registry::Pushed;
 use rukpak_tests::verbs::{self, Expected, Target, unique_name};
 use rukpak_tests::world::image;
@@ -137,27 +138,27 @@ async fn other_bytes_under_the_pinned_digest_are_said_and_not_taken() {
 async fn content_other_than_the_pinned_is_said_and_not_taken() {
     let scene = Scene::shared().await;
     let hands = scene.hands().await;
-    let name = unique_name("changed");
-    let (status, pushed) = unpacked(scene, &hands, &name).await;
-    let file = hands.content_file(&name).unwrap();
+    let (first, name) = (unique_name("whole"), unique_name("changed"));
+    let (status, pushed) = unpacked(scene, &hands, &first).await;
     let found = status["pin"]["contentDigest"].as_str().unwrap();
     let pinned = format!("sha256:{}", "0".repeat(64));
-    let api = Target::bundle(&name).api(&hands.client).await.unwrap();
-    let patch = kube::api::Patch::Merge(json!({"status": {"pin": {"contentDigest": pinned}}}));
+    // A Bundle that was never unpacked has no pin yet, and its controller sets it once.
+    let later = format!("{}later", pushed.reference.strip_suffix("v1").unwrap());
+    hands.bundle(&name, image(&later)).await;
+    let controller = scene.world.plane.as_account(CONTROLLER_ACCOUNT).await.unwrap();
+    let api = Target::bundle(&name).api(&controller).await.unwrap();
+    let pin = json!({"imageDigest": pushed.digest, "contentDigest": pinned});
+    let patch = kube::api::Patch::Merge(json!({"status": {"pin": pin}}));
     api.patch_status(&name, &kube::api::PatchParams::default(), &patch).await.unwrap();
     let text = format!(
         "source bundle content: {} now holds other content than when the Bundle was unpacked: expected {pinned}, \
          found {found}",
         pushed.digest
     );
-    let pin = json!({"imageDigest": pushed.digest, "contentDigest": pinned});
     let object = hands.condition(&name, Expected::is_false("Unpacked", "UnpackFailed").saying(&text)).await;
     assert_eq!(object.data["status"]["pin"], pin);
     assert!(verbs::condition(&object, "Stalled").is_some());
-    // The ref still names what was unpacked first, which no Bundle loads: its pin names something else.
+    // No ref names what nobody pinned.
     assert_ne!(hands.reference(&name).map(|found| found["content"].clone()), Some(json!(pinned)));
-    let patch = kube::api::Patch::Merge(json!({"status": {"pin": {"contentDigest": found}}}));
-    api.patch_status(&name, &kube::api::PatchParams::default(), &patch).await.unwrap();
-    hands.unpacked(&name).await;
-    assert!(file.is_file());
+    assert!(hands.content_file(&first).unwrap().is_file());
 }

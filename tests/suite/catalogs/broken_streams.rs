@@ -100,7 +100,7 @@ async fn a_message_without_a_name_is_refused() {
     let client = Client::connect(&server.address(), PATIENCE).await.unwrap();
     let error = client.catalog().await.unwrap_err();
     assert!(error.to_string().ends_with("catalog: message 2 names no package"), "{error}");
-    assert_eq!(error.class(), Class::Invalid);
+    assert_eq!(error.class(), Class::Terminal);
 }
 
 #[tokio::test]
@@ -123,5 +123,5 @@ async fn a_message_that_grows_when_it_is_read_is_refused() {
         ),
         "{text}"
     );
-    assert_eq!(error.class(), Class::Invalid);
+    assert_eq!(error.class(), Class::Terminal);
 }

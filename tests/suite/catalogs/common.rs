@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use rukpak_catalog::Catalog;
 use rukpak_catalog::origin::{Loaded, Loader, LoaderOptions, Origin, Revision, limits};
+use rukpak_source::Egress;
 use rukpak_source::image::{Puller, PullerOptions};
 use rukpak_tests::Documents;
 use serde_json::json;
@@ -79,10 +80,12 @@ pub const ALL_BUNDLES: [&str; 2] = ["mill: mill.v0.1.0", "pump: pump.v1.0.0 pump
 pub fn impatient_loader(ca_pem: &str, idle: Duration) -> Loader {
     rukpak_tests::tools::use_ring();
     let mut options = PullerOptions::new(std::env::temp_dir(), limits());
+    options.egress = Egress::anywhere();
     options.extra_ca_pem = ca_pem.into();
     let puller = Arc::new(Puller::new(options).expect("good certificates"));
     let mut options = LoaderOptions::new(puller, std::env::temp_dir());
     options.extra_ca_pem = ca_pem.into();
+    options.egress = Egress::anywhere();
     options.idle_timeout = idle;
     Loader::new(options).expect("good certificates")
 }

@@ -22,7 +22,7 @@ async fn a_folder_is_read_again_when_it_has_changed() {
 
     std::fs::write(&file, "{\"schema\": ").unwrap();
     let text = refusal(&loader, &origin).await;
-    assert!(text.starts_with("Invalid the catalog cannot be read: ") && text.contains("catalog.json"), "{text}");
+    assert!(text.starts_with("Terminal the catalog cannot be read: ") && text.contains("catalog.json"), "{text}");
     let text = refusal(&loader, &format!("{origin}/nothing")).await;
     assert!(text.starts_with("NotFound "), "{text}");
 }

@@ -65,14 +65,14 @@ async fn refusals_are_told_apart() {
         (Fault::Status(StatusCode::INTERNAL_SERVER_ERROR, String::new()), "Unavailable "),
         (Fault::Status(StatusCode::FORBIDDEN, String::new()), "Unauthorized "),
         // Nobody asked under a condition.
-        (Fault::Status(StatusCode::NOT_MODIFIED, String::new()), "Invalid "),
+        (Fault::Status(StatusCode::NOT_MODIFIED, String::new()), "Terminal "),
         (
             Fault::Answer(StatusCode::OK, html, b"<html>log in</html>".to_vec()),
-            "Invalid the catalog cannot be fetched: ",
+            "Terminal the catalog cannot be fetched: ",
         ),
         (Fault::HangUpAfter(700), "Unavailable the catalog cannot be fetched: "),
-        (Fault::Replace(b"{\"schema\": \"olm.package\", ".to_vec()), "Invalid the catalog cannot be read: "),
-        (Fault::Redirect("http://localhost:1/".to_owned()), "Invalid "),
+        (Fault::Replace(b"{\"schema\": \"olm.package\", ".to_vec()), "Terminal the catalog cannot be read: "),
+        (Fault::Redirect("http://localhost:1/".to_owned()), "Terminal "),
     ] {
         let name = format!("{fault:?}");
         faulty.add(Rule::on("/api/v1/all", fault).times(1));

@@ -95,7 +95,7 @@ async fn a_link_in_the_catalog_is_not_passed_over() {
     ] {
         let pushed = image.push(&registry, "links", tag).await.unwrap();
         let text = refusal(&loader, &format!("image:{}", pushed.reference)).await;
-        assert!(text.starts_with("Invalid ") && text.contains(expected), "{tag}: {text}");
+        assert!(text.starts_with("Terminal ") && text.contains(expected), "{tag}: {text}");
     }
     // One that a later layer hides is none, and a hard link inside of the folder is a file.
     let hidden = base().layer(link()).layer(Layer::new([TarEntry::whiteout("configs/more.json")]));

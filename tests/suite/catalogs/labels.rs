@@ -30,7 +30,7 @@ async fn the_label_decides() {
     ] {
         let pushed = image.push(&registry, "labels", tag).await.unwrap();
         let text = refusal(&loader, &format!("image:{}", pushed.reference)).await;
-        assert!(text.starts_with("Invalid ") && text.contains(expected), "{tag}: {text}");
+        assert!(text.starts_with("Terminal ") && text.contains(expected), "{tag}: {text}");
     }
     let text = refusal(&loader, &format!("image:{}/labels:nothing", registry.host())).await;
     assert!(text.starts_with("NotFound "), "{text}");

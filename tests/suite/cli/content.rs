@@ -53,7 +53,7 @@ async fn k4_the_files_of_a_git_bundle_are_listed_and_extracted() {
     hands.create(&bundle(&name, source)).await;
     until_bundle(&hands.client, &name, Expected::is_true("Unpacked", "UnpackSuccessful")).await;
 
-    let did = hands.run_until(&["content", &name], |did| did.code == Some(0)).await;
+    let did = hands.run(&["content", &name]).await;
     let names = ["manifests/".to_owned()].into_iter().chain(wanted.keys().cloned());
     assert_eq!(did.out.lines().map(str::to_owned).collect::<Vec<_>>(), names.collect::<Vec<_>>());
     assert_eq!(did.err, "");
@@ -80,7 +80,7 @@ async fn what_a_registry_bundle_holds_is_its_plain_form() {
     object["spec"]["provisionerClassName"] = json!("core-rukpak-io-registry");
     hands.create(&object).await;
     until_bundle(&hands.client, &name, Expected::is_true("Unpacked", "UnpackSuccessful")).await;
-    let did = hands.run_until(&["content", &name], |did| did.code == Some(0)).await;
+    let did = hands.run(&["content", &name]).await;
     assert_eq!(did.out, "manifests/\nmanifests/manifest.yaml\n");
 }
 
@@ -112,7 +112,7 @@ async fn who_may_not_read_is_told_so() {
     let reference = World::shared().await.push(&name, &fixtures::renamed_image("plain/valid", &name).unwrap()).await;
     hands.create(&bundle(&name, image(&reference))).await;
     until_bundle(&hands.client, &name, Expected::is_true("Unpacked", "UnpackSuccessful")).await;
-    let did = hands.run_until(&["content", &name], |did| did.err.contains("cannot get path")).await;
+    let did = hands.run(&["content", &name]).await;
     assert_eq!((did.code, did.out.as_str()), (Some(2), ""), "{did:?}");
     let words = "content command failed: Forbidden: user \"system:serviceaccount:rukpak-system:";
     assert!(did.err.starts_with(words), "{did:?}");

@@ -4,16 +4,14 @@
 
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
-use std::time::Duration;
 
 use kube::Client;
 use kube::api::DynamicObject;
 use rukpak_tests::plane::install::SYSTEM_NAMESPACE;
 use rukpak_tests::tools;
 use rukpak_tests::verbs::{self, Target, unique_name};
-use rukpak_tests::world::{SOON, World};
+use rukpak_tests::world::World;
 use serde_json::{Value, json};
-use tokio::sync::OnceCell;
 
 /// What the program did.
 #[derive(Debug)]
@@ -30,13 +28,10 @@ pub struct Hands {
     pub endpoint: String,
 }
 
-static LISTENS: OnceCell<()> = OnceCell::const_new();
-
 impl Hands {
     /// The administrator, who has a client certificate.
     pub async fn admin() -> Self {
         let world = World::shared().await;
-        LISTENS.get_or_init(|| listens(world)).await;
         Self {
             client: world.admin().await,
             kubeconfig: world.plane.kubeconfig_path().to_owned(),
@@ -57,17 +52,20 @@ impl Hands {
         let role = json!({"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": name});
         let binding = json!({"metadata": metadata, "roleRef": role, "subjects": [subject(name)]});
         admin.create(&rbac("RoleBinding", &binding)).await;
+        let granted = verbs::await_rules(&admin.client, &user(name), Some(SYSTEM_NAMESPACE), &secrets).await;
+        granted.unwrap_or_else(|error| panic!("{error:#}"));
         let plane = &World::shared().await.plane;
         let written = plane.write_account_kubeconfig(&admin.client, SYSTEM_NAMESPACE, name).await;
         Self { kubeconfig: written.expect("the API server gives tokens"), ..admin }
     }
 
-    /// Gives an account a ClusterRole.
-    pub async fn bind(&self, account: &str, role: &str) {
-        let role = json!({"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": role});
+    /// Gives an account a ClusterRole, and waits until it has its rights.
+    pub async fn bind(&self, account: &str, name: &str) {
+        let role = json!({"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": name});
         let metadata = json!({"name": unique_name("cli")});
         let binding = json!({"metadata": metadata, "roleRef": role, "subjects": [subject(account)]});
         self.create(&rbac("ClusterRoleBinding", &binding)).await;
+        verbs::await_role(&self.client, &user(account), name).await.unwrap_or_else(|error| panic!("{error:#}"));
     }
 
     pub async fn create(&self, object: &Value) {
@@ -94,19 +92,6 @@ impl Hands {
         let output = command.output().await.expect("it runs");
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
         Did { code: output.status.code(), out: text(&output.stdout), err: text(&output.stderr) }
-    }
-
-    /// Runs it until it does what is wanted: rights come a moment after they are granted, which cannot be watched.
-    pub async fn run_until(&self, arguments: &[&str], wanted: impl Fn(&Did) -> bool) -> Did {
-        let end = tokio::time::Instant::now() + SOON;
-        loop {
-            let did = self.run(arguments).await;
-            if wanted(&did) {
-                return did;
-            }
-            assert!(tokio::time::Instant::now() < end, "{arguments:?}: {did:?}");
-            tokio::time::sleep(Duration::from_millis(100)).await;
-        }
     }
 
     /// Runs `rukpakctl run`, which must succeed; returns the name of the Bundle and whether it was new.
@@ -155,6 +140,10 @@ pub fn manifest(name: &str, value: &str) -> String {
     )
 }
 
+fn user(account: &str) -> String {
+    format!("system:serviceaccount:{SYSTEM_NAMESPACE}:{account}")
+}
+
 fn subject(account: &str) -> Value {
     json!({"kind": "ServiceAccount", "name": account, "namespace": SYSTEM_NAMESPACE})
 }
@@ -165,19 +154,4 @@ fn rbac(kind: &str, rest: &Value) -> Value {
         object[key] = value.clone();
     }
     object
-}
-
-/// The service listens a moment after the controller is ready.
-async fn listens(world: &World) {
-    let client = world.admin().await;
-    let target = Target::namespaced("v1", "Secret", SYSTEM_NAMESPACE, "rukpak-ca");
-    let there = |object: Option<&DynamicObject>| object.is_some_and(|object| object.data["data"]["ca.crt"].is_string());
-    verbs::await_object(&client, &target, "ca.crt", SOON, there).await.unwrap_or_else(|error| panic!("{error:#}"));
-    let http = reqwest::Client::builder().no_proxy().tls_danger_accept_invalid_certs(true).build().expect("a client");
-    let end = tokio::time::Instant::now() + SOON;
-    let url = format!("https://localhost:{}/", world.controller.content_port);
-    while let Err(error) = http.get(&url).send().await {
-        assert!(tokio::time::Instant::now() < end, "{error:?}");
-        tokio::time::sleep(Duration::from_millis(50)).await;
-    }
 }

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
+use futures::StreamExt as _;
 use kube::Client;
 use kube::api::DynamicObject;
 use reqwest::{Method, RequestBuilder, Response, StatusCode};
@@ -16,6 +17,8 @@ use rukpak_tests::verbs::{self, Expected, Target, unique_name};
 use rukpak_tests::world::{self, SOON, World};
 use serde_json::{Value, json};
 
+/// Between two bytes of a slow upload.
+const SLOWLY: Duration = Duration::from_millis(200);
 /// The host of [`CONTENT_URL`].
 const HOST: &str = "core.rukpak-system.svc";
 
@@ -53,13 +56,15 @@ pub async fn authorities(client: &Client) -> String {
     String::from_utf8(BASE64_STANDARD.decode(text).expect("base64")).expect("PEM")
 }
 
-/// A ServiceAccount bound to a ClusterRole, and a token for it.
+/// A ServiceAccount with the rights of a ClusterRole, and a token for it.
 pub async fn account(client: &Client, role: Option<&str>) -> String {
     let name = unique_name("account");
     let metadata = json!({"name": name, "namespace": SYSTEM_NAMESPACE});
     create(client, &json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": metadata})).await;
     if let Some(role) = role {
         bind(client, role, &json!({"kind": "ServiceAccount", "name": name, "namespace": SYSTEM_NAMESPACE})).await;
+        let user = format!("system:serviceaccount:{SYSTEM_NAMESPACE}:{name}");
+        verbs::await_role(client, &user, role).await.unwrap_or_else(|error| panic!("{error:#}"));
     }
     token(client, SYSTEM_NAMESPACE, &name).await.expect("the API server gives tokens")
 }
@@ -100,41 +105,20 @@ fn address(world: &World) -> SocketAddr {
 }
 
 impl Caller {
-    /// With a token of an account that has the role. Waits until the service listens and the right is known.
+    /// With a token of an account that has the role.
     pub async fn with_role(world: &World, role: &str) -> Self {
         let token = account(&world.admin().await, Some(role)).await;
-        let caller = Self { http: http(world, None).await, token: Some(token) };
-        caller.until(|status| status != StatusCode::FORBIDDEN && status != StatusCode::UNAUTHORIZED, role).await;
-        caller
+        Self::with_token(world, Some(&token)).await
     }
 
     /// With whatever token, or none.
     pub async fn with_token(world: &World, token: Option<&str>) -> Self {
-        let caller = Self { http: http(world, None).await, token: token.map(str::to_owned) };
-        caller.until(|_| true, "an answer").await;
-        caller
+        Self { http: http(world, None).await, token: token.map(str::to_owned) }
     }
 
     /// With a client certificate.
     pub async fn with_identity(world: &World, identity: reqwest::Identity) -> Self {
-        let caller = Self { http: http(world, Some(identity)).await, token: None };
-        caller.until(|_| true, "an answer").await;
-        caller
-    }
-
-    /// The service listens a moment after the controller is ready; rights come a moment after they are granted. Neither can be
-    /// watched.
-    async fn until(&self, wanted: impl Fn(StatusCode) -> bool, what: &str) {
-        let end = tokio::time::Instant::now() + SOON;
-        let path = if what == "bundle-uploader" { "/uploads/none.tgz" } else { "/bundles/none.tgz" };
-        loop {
-            let answer = self.ask(Method::GET, path).send().await;
-            if answer.as_ref().is_ok_and(|answer| wanted(answer.status())) {
-                return;
-            }
-            assert!(tokio::time::Instant::now() < end, "no {what}: {answer:?}");
-            tokio::time::sleep(Duration::from_millis(50)).await;
-        }
+        Self { http: http(world, Some(identity)).await, token: None }
     }
 
     pub fn ask(&self, method: Method, path: &str) -> RequestBuilder {
@@ -150,6 +134,16 @@ impl Caller {
     }
 
     pub async fn put(&self, name: &str, body: Vec<u8>) -> Answer {
+        sent(self.ask(Method::PUT, &format!("/uploads/{name}.tgz")).body(body)).await
+    }
+
+    /// One byte now and then, until `enough`.
+    pub async fn put_slowly(&self, name: &str, enough: impl Future<Output = ()> + Send + 'static) -> Answer {
+        let bytes = futures::stream::unfold(tokio::time::interval(SLOWLY), async |mut ticks| {
+            ticks.tick().await;
+            Some((Ok::<_, std::io::Error>(vec![b'x']), ticks))
+        });
+        let body = reqwest::Body::wrap_stream(bytes.take_until(Box::pin(enough)));
         sent(self.ask(Method::PUT, &format!("/uploads/{name}.tgz")).body(body)).await
     }
 }

@@ -3,17 +3,23 @@
 
 use std::time::Duration;
 
-use reqwest::StatusCode;
+use kube::Client;
+use reqwest::{Method, StatusCode};
 use rukpak_tests::verbs::{self, Target, unique_name};
 use rukpak_tests::world::{self, SOON, World, image};
 use rukpak_tests::{ImageBuilder, Registry, RegistryOptions, tools};
 
-use crate::caller::{Caller, account, archive, authorities, create, manifest, unpacked, upload_bundle};
+use crate::caller::{Caller, account, archive, authorities, create, manifest, sent, unpacked, upload_bundle};
 
 /// A registry that is nowhere.
 const MIRRORED: &str = "registry.invalid/mirrored";
-const FLAGS: [&str; 3] =
-    ["--content-certificate-lifetime=1m", "--limit-download-bytes=100000", "--upload-storage-sync-interval=1s"];
+const FLAGS: [&str; 5] = [
+    "--content-certificate-lifetime=1m",
+    "--limit-download-bytes=100000",
+    "--limit-upload-seconds=5",
+    "--limit-upload-store-bytes=250000",
+    "--upload-storage-sync-interval=1s",
+];
 
 #[tokio::test]
 async fn short_lives_and_small_limits() {
@@ -81,6 +87,42 @@ async fn limits(world: &World) {
     }
     assert_eq!(caller.get(&format!("/uploads/{name}.tgz")).await.status, StatusCode::NOT_FOUND);
     assert_eq!(caller.put(&name, vec![7; 100_000]).await.status, StatusCode::CREATED, "the limit itself is allowed");
+    late(&caller, &client).await;
+    full(&caller, &client).await;
+}
+
+/// It comes fast enough, and never ends.
+async fn late(caller: &Caller, client: &Client) {
+    let name = unique_name("late");
+    upload_bundle(client, &name).await;
+    let answer = caller.put_slowly(&name, futures::future::pending()).await;
+    assert_eq!(answer.status, StatusCode::REQUEST_TIMEOUT);
+    let text = "read request body: the upload was not complete after 5 seconds (--limit-upload-seconds=5)";
+    assert_eq!(answer.text().trim_end(), text);
+}
+
+async fn full(caller: &Caller, client: &Client) {
+    let names = ["second", "third"].map(unique_name);
+    for name in &names {
+        upload_bundle(client, name).await;
+    }
+    let body = vec![7; 100_000];
+    assert_eq!(caller.put(&names[0], body.clone()).await.status, StatusCode::CREATED);
+    let chunk = body.clone();
+    let unannounced = reqwest::Body::wrap_stream(futures::stream::iter([Ok::<_, std::io::Error>(chunk)]));
+    let path = format!("/uploads/{}.tgz", names[1]);
+    for body in [reqwest::Body::from(body), unannounced] {
+        let answer = sent(caller.ask(Method::PUT, &path).body(body)).await;
+        assert_eq!(answer.status, StatusCode::INSUFFICIENT_STORAGE);
+        assert!(answer.text().contains("(--limit-upload-store-bytes=250000)"), "{}", answer.text());
+    }
+    assert_eq!(caller.get(&path).await.status, StatusCode::NOT_FOUND);
+    // Room comes from Bundles that go.
+    verbs::delete(client, &Target::bundle(&names[0])).await.expect("the administrator may");
+    let end = tokio::time::Instant::now() + SOON;
+    while caller.put(&names[1], vec![7; 100_000]).await.status != StatusCode::CREATED {
+        assert!(tokio::time::Instant::now() < end, "there is no room");
+    }
 }
 
 /// What no Bundle has is removed; what one has is not.
@@ -116,5 +158,9 @@ async fn lost_secrets(world: &World) {
         assert!(tokio::time::Instant::now() < end, "no new authority");
     }
     let caller = Caller::with_token(world, Some(&token)).await;
+    // The new authority is published a moment before its certificate is served, and nothing else is trusted any more.
+    while caller.ask(Method::GET, "/uploads/none.tgz").send().await.is_err() {
+        assert!(tokio::time::Instant::now() < end, "the new certificate is not served");
+    }
     assert_eq!(caller.get("/uploads/none.tgz").await.status, StatusCode::NOT_FOUND);
 }

@@ -85,19 +85,9 @@ impl<'a> Shell<'a> {
             .identity(identity_of(self.world.plane.kubeconfig_path()))
             .build()
             .expect("the settings are good");
-        let end = tokio::time::Instant::now() + SOON;
-        loop {
-            let chunks: Vec<_> = archive.chunks(1000).map(|chunk| Ok::<_, std::io::Error>(chunk.to_vec())).collect();
-            let body = reqwest::Body::wrap_stream(futures::stream::iter(chunks));
-            match http.put(&url).body(body).send().await {
-                // The authorities of clients are known a moment after the service listens.
-                Ok(answer) if answer.status() != StatusCode::UNAUTHORIZED => {
-                    let (status, headers) = (answer.status(), answer.headers().clone());
-                    return Answer { status, headers, body: answer.bytes().await.expect("a whole answer").to_vec() };
-                }
-                other => assert!(tokio::time::Instant::now() < end, "{other:?}"),
-            }
-        }
+        let chunks: Vec<_> = archive.chunks(1000).map(|chunk| Ok::<_, std::io::Error>(chunk.to_vec())).collect();
+        let body = reqwest::Body::wrap_stream(futures::stream::iter(chunks));
+        caller::sent(http.put(&url).body(body)).await
     }
 
     /// `rukpakctl run <name> <directory>`.

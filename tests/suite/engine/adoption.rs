@@ -103,7 +103,7 @@ async fn of_two_deployments_with_the_same_object_exactly_one_gets_it() {
 }
 
 /// Creates the object the way upstream's Helm client did: a POST by `manager`, with Helm's marks.
-async fn helm_installed(
+pub async fn helm_installed(
     case: &Case<'_>,
     manager: &str,
     object: &Value,

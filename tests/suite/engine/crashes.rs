@@ -67,7 +67,7 @@ async fn installed(case: &Case<'_>, version: &str, count: usize) {
     case.world.controller.wait_ready().await.expect("the controller obeys");
     case.installed().await;
     until_count(case, version, count).await;
-    let is_whole = |object: &DynamicObject| object.data.pointer("/status/inventory/pendingDigest").is_none();
+    let is_whole = |object: &DynamicObject| object.data.pointer("/status/inventory/pending").is_none();
     case.until(&case.target(), "the end of the installation", |object| object.is_some_and(is_whole)).await;
 }
 

@@ -1,18 +1,34 @@
 //! DESIGN 10: pruning loses no data.
 
+use axum::http::{Method, StatusCode};
 use rukpak_tests::verbs::{self, Target};
 use rukpak_tests::world::SOON;
+use rukpak_tests::{Fault, Rule};
 use serde_json::{Value, json};
 
 use crate::case::{Case, definition, definition_target, gadget, is_owned};
+use crate::worlds;
 
 const ALLOW: &str = "core.rukpak.io/allow-deletion";
 
-/// What the status says was let go.
+/// What the status says was left in the cluster, in the words of `Ready`.
 async fn released(case: &Case<'_>) -> Vec<String> {
     let status = case.status().await;
-    let lines = status["inventory"]["released"].as_array().cloned().unwrap_or_default();
-    lines.iter().filter_map(Value::as_str).map(str::to_owned).collect()
+    let objects = status["inventory"]["released"].as_array().cloned().unwrap_or_default();
+    let line = |object: &Value| {
+        let text = |key: &str| object[key].as_str().unwrap_or_default().to_owned();
+        let place = match text("namespace").as_str() {
+            "" => String::new(),
+            namespace => format!(" in namespace {namespace:?}"),
+        };
+        format!(
+            "{} {:?}{place}: {}; delete it by hand, or annotate it with {ALLOW}=\"true\" before it leaves the bundle",
+            text("kind"),
+            text("name"),
+            text("reason")
+        )
+    };
+    objects.iter().map(line).collect()
 }
 
 async fn is_let_go(case: &Case<'_>, target: &Target) {
@@ -92,7 +108,13 @@ async fn a_namespace_goes_only_when_nothing_is_in_it() {
     let mut own = case.config_map("own", json!({}));
     own["metadata"]["namespace"] = json!(empty);
     let a = case.config_map("a", json!({}));
-    case.install(&[namespace(&full), namespace(&empty), own, a.clone()]).await;
+    let account =
+        json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "robot", "namespace": empty}});
+    case.install(&[namespace(&full), namespace(&empty), own, account, a.clone()]).await;
+    // Kubernetes before 1.24 makes one of each ServiceAccount: it goes with it, and is nobody's data.
+    let token = json!({"apiVersion": "v1", "kind": "Secret", "type": "kubernetes.io/service-account-token", "metadata": {
+        "name": "robot-token", "namespace": empty, "annotations": {"kubernetes.io/service-account.name": "robot"}}});
+    case.foreign(&token).await;
     let precious = json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "precious", "namespace": full}});
     case.foreign(&precious).await;
     case.pivot("v2", &[a]).await;
@@ -108,6 +130,27 @@ async fn a_namespace_goes_only_when_nothing_is_in_it() {
     case.until_gone(&case.target()).await;
     assert!(case.get(&Target::of(&precious).unwrap()).await.is_some());
     case.delete(&Target::cluster("v1", "Namespace", &full)).await;
+}
+
+/// A list that is refused for a moment is no reason to leave an object behind for good.
+#[tokio::test]
+async fn a_namespace_whose_contents_cannot_be_seen_for_a_moment_goes_all_the_same() {
+    let (world, proxy) = (worlds::troubled().await, worlds::proxy().await);
+    let case = Case::in_world(world, "unseen").await;
+    let space = format!("{}-space", case.name);
+    let a = case.config_map("a", json!({}));
+    case.install(&[namespace(&space), a.clone()]).await;
+    let turn = worlds::PROXY.lock().await;
+    let lists = format!("/namespaces/{space}/");
+    let refusal = Fault::Status(StatusCode::INTERNAL_SERVER_ERROR, String::new());
+    proxy.add(Rule::on(&lists, refusal).method(Method::GET).times(2));
+    case.pivot("v2", &[a]).await;
+    case.until_gone(&Target::cluster("v1", "Namespace", &space)).await;
+    let asked = proxy.count(&lists);
+    proxy.mend();
+    drop(turn);
+    assert!(asked > 2, "{asked} lists went through the proxy");
+    assert_eq!(released(&case).await, Vec::<String>::new());
 }
 
 #[tokio::test]

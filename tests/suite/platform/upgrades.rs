@@ -135,15 +135,38 @@ async fn an_upgrade_stops_at_a_version_that_fails_and_says_so() {
     let pairs = [("1.0.0", built[0].as_str()), ("1.1.0", bad.as_str()), ("1.2.0", built[1].as_str())];
     case.publish(Documents::package(&case.name, &pairs)).await;
     case.until(Expected { kind: "Installed", status: "False", reason: None, message: "settings" }).await;
-    let says = Expected::is_true("UpgradeAvailable", "InstalledVersionNotReady").saying("Version 1.2.0");
+    let says = Expected::is_true("UpgradeAvailable", "InstalledVersionNotReady").saying("Version 1.1.0");
     let operator = case.until(says).await;
-    assert_eq!(version_of(&operator), "1.1.0");
-    // The old content is still there.
+    // What runs is still the old version.
+    assert_eq!(version_of(&operator), "1.0.0");
+    assert_eq!(operator.data["status"]["upgrade"]["version"], "1.1.0");
     assert_eq!(case.get(&case.settings()).await.data["data"]["version"], "1.0.0");
     // Another word of the catalog does not push it on.
     case.publish(Documents::package(&case.name, &pairs)).await;
     case.stays(&case.deployment(), "the stop", |object| image_of(object) == bad).await;
     assert!(images(&recording.so_far()).iter().all(|image| *image != built[1]), "it went past");
+}
+
+/// The version that mends a failed one replaces what runs and skips the failed one: nobody has to edit anything.
+#[tokio::test]
+async fn a_version_that_skips_a_failed_one_is_installed_without_a_hand() {
+    let case = Case::new("mended").await;
+    let built = case.install(&["1.0.0"], Some("Automatic")).await;
+    let bad = case.push("1.1.0", packages::broken(&case.name, "1.1.0")).await;
+    let pairs = [("1.0.0", built[0].as_str()), ("1.1.0", bad.as_str())];
+    case.publish(Documents::package(&case.name, &pairs)).await;
+    case.until(Expected { kind: "Installed", status: "False", reason: None, message: "settings" }).await;
+    let good = case.push("1.2.0", packages::bundle(&case.name, "1.2.0", ALL)).await;
+    let name = |version: &str| format!("{}.v{version}", case.name);
+    let mut documents = Documents::default().with(packages::package(&case.name, "stable"));
+    for (version, image) in [("1.0.0", &built[0]), ("1.1.0", &bad), ("1.2.0", &good)] {
+        documents = documents.with(packages::entry(&case.name, version, image, Some(ALL), &[]));
+    }
+    let entries = json!([{"name": name("1.0.0")}, {"name": name("1.1.0"), "replaces": name("1.0.0")},
+        {"name": name("1.2.0"), "replaces": name("1.0.0"), "skips": [name("1.1.0")]}]);
+    case.publish(documents.with(packages::channel(&case.name, "stable", entries))).await;
+    case.until_version("1.2.0").await;
+    assert_eq!(case.get(&case.settings()).await.data["data"]["version"], "1.2.0");
 }
 
 #[tokio::test]

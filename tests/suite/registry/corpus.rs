@@ -205,7 +205,7 @@ async fn published_bundles_are_installed_upgraded_and_removed_without_a_trace() 
         verbs::delete(client, &Target::bundle_deployment(name)).await.unwrap();
     }
     let left = listing::left_over(client, &before, Duration::from_mins(3)).await;
-    assert_eq!(left, BTreeSet::new());
+    assert_eq!(left, BTreeSet::new(), "{}", world.controller.log_tail(200));
     let upgraded = CHOSEN.iter().filter(|(_, versions, _)| versions.len() > 1).count();
     eprintln!("installed {}, upgraded {upgraded}, removed without a trace", names.len());
 }

@@ -106,6 +106,23 @@ async fn an_optional_manifest_is_left_out_where_its_kind_is_not_served() {
     served.get(&served.inside(&api_version, "ServiceMonitor", "pump-monitor")).await;
 }
 
+/// What was left out is made up for when its kind comes.
+#[tokio::test]
+async fn an_optional_manifest_is_installed_when_its_kind_is_served_later() {
+    let case = Case::new("optional-later").await;
+    case.install("optional").await;
+    let group = format!("monitoring.{}", case.group());
+    case.create(&definition(&group, "ServiceMonitor", "servicemonitors")).await;
+    let api_version = format!("{group}/v1");
+    verbs::await_served(&case.client, &api_version, "ServiceMonitor", SOON).await.unwrap();
+    let monitor = case.inside(&api_version, "ServiceMonitor", "pump-monitor");
+    let soon = std::time::Duration::from_secs(30);
+    let found =
+        verbs::await_object(&case.client, &monitor, "the optional object", soon, |object| object.is_some()).await;
+    found.unwrap_or_else(|error| panic!("{error:#}"));
+    case.until(installed()).await;
+}
+
 #[tokio::test]
 async fn a_manifest_that_is_not_optional_waits_for_its_kind() {
     let case = Case::new("needed").await;

@@ -192,7 +192,7 @@ async fn needs_to_prune(verb: &str, refusal: &str) {
     let pushed = scene.turn.world.registry.push(&scene.name, "v2", &bundle(&[stays])).await.expect("pushed");
     let pivot = json!({"spec": {"template": {"spec": {"source": image(&pushed.reference)}}}});
     verbs::merge(client, &Target::bundle_deployment(&scene.name), &pivot).await.expect("the administrator may");
-    scene.says("Installed", refusal).await;
+    scene.says("Ready", refusal).await;
     let leaving = Target::of(&leaves).expect("an object");
     assert!(verbs::get(client, &leaving).await.expect("the administrator may").is_some());
 

@@ -104,8 +104,8 @@ async fn await_log(webhook: &Process, from: usize, text: &str) {
 const CERTIFICATE: &str = "rukpak-webhooks-certificate";
 
 #[tokio::test]
-async fn it_lists_everything() {
-    needs("list", SECRETS, cluster_rule(0)).await;
+async fn it_lists_its_secret() {
+    needs("list", SECRETS, rule(CERTIFICATE, 0)).await;
 }
 
 #[tokio::test]
@@ -125,12 +125,17 @@ async fn it_patches_its_secret() {
 
 #[tokio::test]
 async fn it_watches_its_configuration() {
-    needs("watch", CONFIGURATIONS, cluster_rule(2)).await;
+    needs("watch", CONFIGURATIONS, cluster_rule(3)).await;
 }
 
 #[tokio::test]
 async fn it_patches_its_configuration() {
-    needs("patch", CONFIGURATIONS, cluster_rule(2)).await;
+    needs("patch", CONFIGURATIONS, cluster_rule(3)).await;
+}
+
+#[tokio::test]
+async fn it_lists_its_configuration() {
+    needs("list", CONFIGURATIONS, cluster_rule(3)).await;
 }
 
 /// Takes the verb away, and gives it back when `lacking` has seen what happens.
@@ -158,15 +163,15 @@ async fn it_gets_the_config_maps_of_bundles() {
     verbs::create(&turn.client, &bundle).await.unwrap();
 }
 
-#[tokio::test]
-async fn it_gets_the_owners_of_definitions() {
-    let turn = Turn::take().await;
+fn version(required: &Value) -> Value {
+    let spec = json!({"type": "object", "properties": {"size": {"type": "integer"}}, "required": required});
+    let schema = json!({"openAPIV3Schema": {"type": "object", "properties": {"spec": spec}}});
+    json!([{"name": "v1", "served": true, "storage": true, "schema": schema}])
+}
+
+/// A definition of a BundleDeployment, in the cluster.
+async fn definition(client: &kube::Client) -> Target {
     let group = format!("{}.example.test", unique_name("rights"));
-    let version = |required: &Value| {
-        let spec = json!({"type": "object", "properties": {"size": {"type": "integer"}}, "required": required});
-        let schema = json!({"openAPIV3Schema": {"type": "object", "properties": {"spec": spec}}});
-        json!([{"name": "v1", "served": true, "storage": true, "schema": schema}])
-    };
     let labels = json!({"core.rukpak.io/owner-kind": "BundleDeployment", "core.rukpak.io/owner-name": "somebody"});
     let definition = json!({
         "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
@@ -174,11 +179,79 @@ async fn it_gets_the_owners_of_definitions() {
         "spec": {"group": group, "names": {"plural": "things", "kind": "Thing"}, "scope": "Namespaced",
                  "versions": version(&json!(["size"]))},
     });
-    verbs::create(&turn.client, &definition).await.unwrap();
-    let target = Target::of(&definition).unwrap();
+    verbs::create(client, &definition).await.unwrap_or_else(|error| panic!("{error:#}"));
+    Target::of(&definition).expect("it has a name")
+}
+
+#[tokio::test]
+async fn it_gets_definitions() {
+    let turn = Turn::take().await;
+    let target = definition(&turn.client).await;
+    let change = json!({"spec": {"versions": version(&Value::Null)}});
+    let access = Access::to("get", "apiextensions.k8s.io", "customresourcedefinitions");
+    lacks(&turn, &cluster_rule(1), access, async {
+        let denial = verbs::merge_expecting_denial(&turn.client, &target, &change).await.unwrap();
+        assert_eq!(denial.code, 500, "{denial:?}");
+        assert!(denial.message.contains("cannot get customresourcedefinition"), "{denial:?}");
+    })
+    .await;
+    verbs::merge(&turn.client, &target, &change).await.unwrap();
+}
+
+#[tokio::test]
+async fn it_lists_bundles() {
+    let turn = Turn::take().await;
+    let config_map = json!({"apiVersion": "v1", "kind": "ConfigMap",
+                            "metadata": {"name": unique_name("rights"), "namespace": SYSTEM_NAMESPACE}});
+    lacks(&turn, &cluster_rule(0), Access::to("list", "core.rukpak.io", "bundles"), async {
+        let denial = verbs::create_expecting_denial(&turn.client, &config_map).await.unwrap();
+        assert_eq!(denial.code, 500, "{denial:?}");
+        assert!(denial.message.contains("cannot list bundles: bundles.core.rukpak.io is forbidden: "), "{denial:?}");
+    })
+    .await;
+    verbs::create(&turn.client, &config_map).await.unwrap();
+}
+
+/// The controller keeps the rules: list of each kind that a BundleDeployment's definition defines, as long as it does.
+#[tokio::test]
+async fn it_lists_what_definitions_of_deployments_define() {
+    let turn = Turn::take().await;
+    let client = turn.world.plane.as_account(WEBHOOK_ACCOUNT).await.unwrap();
+    let target = definition(&turn.client).await;
+    let group = target.name.strip_prefix("things.").unwrap();
+    let until = async |allowed: bool| {
+        let end = tokio::time::Instant::now() + PATIENCE;
+        while may(&client, Access::to("list", group, "things")).await != allowed {
+            assert!(tokio::time::Instant::now() < end, "{group}: it is still {}", !allowed);
+            tokio::time::sleep(INTERVAL).await;
+        }
+    };
+    until(true).await;
+    for access in [
+        Access::to("get", group, "things"),
+        Access::to("watch", group, "things"),
+        Access::to("list", group, "others"),
+        Access::to("list", "", "secrets"),
+        Access::to("list", "", "configmaps"),
+        Access::to("list", "", "pods"),
+    ] {
+        assert!(!may(&client, access).await, "{access:?}");
+    }
+    let role = Target::cluster(RBAC, "ClusterRole", "rukpak-webhook-objects");
+    verbs::merge(&turn.client, &role, &json!({"rules": []})).await.unwrap();
+    until(true).await;
+    let free = json!({"metadata": {"labels": {"core.rukpak.io/owner-kind": null}}});
+    verbs::merge(&turn.client, &target, &free).await.unwrap();
+    until(false).await;
+}
+
+#[tokio::test]
+async fn it_gets_the_owners_of_definitions() {
+    let turn = Turn::take().await;
+    let target = definition(&turn.client).await;
     let change = json!({"spec": {"versions": version(&Value::Null)}});
     let access = Access::to("get", "core.rukpak.io", "bundledeployments");
-    lacks(&turn, &cluster_rule(1), access, async {
+    lacks(&turn, &cluster_rule(2), access, async {
         let denial = verbs::merge_expecting_denial(&turn.client, &target, &change).await.unwrap();
         assert_eq!(denial.code, 500, "{denial:?}");
         let text =
@@ -218,12 +291,13 @@ async fn the_webhook_may_do_no_more() {
     let granted: BTreeSet<String> =
         answer.status.unwrap().resource_rules.iter().map(|rule| json!(rule).to_string()).collect();
     let expected = [
-        ("*", "*", None, vec!["list"]),
+        ("core.rukpak.io", "bundles", None, vec!["list"]),
+        ("apiextensions.k8s.io", "customresourcedefinitions", None, vec!["get"]),
         ("core.rukpak.io", "bundledeployments", None, vec!["get"]),
-        (REGISTRATION, "validatingwebhookconfigurations", Some(CONFIGURATION), vec!["watch", "patch"]),
+        (REGISTRATION, "validatingwebhookconfigurations", Some(CONFIGURATION), vec!["list", "watch", "patch"]),
         ("", "configmaps", None, vec!["get"]),
         ("", "namespaces", None, vec!["get"]),
-        ("", "secrets", Some(SECRET), vec!["watch", "create", "patch"]),
+        ("", "secrets", Some(SECRET), vec!["list", "watch", "create", "patch"]),
     ];
     let mut expected: BTreeSet<String> = expected
         .into_iter()
@@ -235,7 +309,9 @@ async fn the_webhook_may_do_no_more() {
             rule.to_string()
         })
         .collect();
-    // Everybody may ask what they may do.
+    // Everybody may ask what they may do, and other tests have definitions.
+    expected
+        .extend(granted.iter().filter(|rule| rule.contains("[\"list\"]") && rule.contains(".example.test")).cloned());
     expected.extend(granted.iter().filter(|rule| rule.contains("selfsubject")).cloned());
     assert_eq!(granted, expected);
 
@@ -245,7 +321,11 @@ async fn the_webhook_may_do_no_more() {
         Access::to("watch", "", "secrets").within(SYSTEM_NAMESPACE),
         Access::to("get", "", "configmaps").within("default").named("a"),
         Access::to("get", "", "namespaces").within("default").named("default"),
-        Access::to("get", "apiextensions.k8s.io", "customresourcedefinitions"),
+        Access::to("list", "apiextensions.k8s.io", "customresourcedefinitions"),
+        Access::to("list", "", "secrets"),
+        Access::to("list", "", "secrets").within(SYSTEM_NAMESPACE),
+        Access::to("list", "", "configmaps").within(SYSTEM_NAMESPACE),
+        Access::to("list", "", "pods"),
         Access::to("create", "", "secrets").within(SYSTEM_NAMESPACE).named("another"),
         Access::to("patch", "", "secrets").within("default").named(SECRET),
         Access::to("patch", REGISTRATION, "validatingwebhookconfigurations").named("another"),
@@ -270,6 +350,7 @@ fn only_these_roles_are_bound_to_accounts() {
     let pair = |account: &str, role: &str| (account.to_owned(), role.to_owned());
     let expected = [
         pair("core-admin", "core-admin"),
+        pair("rukpak-webhooks-admin", "rukpak-webhook-objects"),
         pair("rukpak-webhooks-admin", "rukpak-webhooks"),
         pair("rukpak-webhooks-admin", "rukpak-webhooks-admin"),
         pair("rukpak-webhooks-admin", "rukpak-webhooks-certificate"),

@@ -45,14 +45,15 @@ pub enum Denial {
 }
 
 /// The ConfigMaps that the decision depends on: those that the Bundle is made of, if its source is looked at.
-pub fn config_maps(change: Change<'_>) -> BTreeSet<String> {
-    let source = match looked_at(change) {
-        Ok(Some(bundle)) => &bundle["spec"]["source"],
-        Ok(None) | Err(_) => return BTreeSet::new(),
-    };
+///
+/// # Errors
+/// [`Denial::Immutable`]: it is refused whatever they are.
+pub fn config_maps(change: Change<'_>) -> Result<BTreeSet<String>, Denial> {
+    let Some(bundle) = looked_at(change)? else { return Ok(BTreeSet::new()) };
+    let source = &bundle["spec"]["source"];
     let entries = source["configMaps"].as_array().filter(|_| source["type"] == "configMaps");
     let names = entries.into_iter().flatten().filter_map(|entry| entry["configMap"]["name"].as_str());
-    names.filter(|name| !name.is_empty()).map(str::to_owned).collect()
+    Ok(names.filter(|name| !name.is_empty()).map(str::to_owned).collect())
 }
 
 /// Decides. Of the ConfigMaps that [`config_maps`] names, `mutable` are those that exist and can be changed.
@@ -235,7 +236,7 @@ mod tests {
         assert_eq!(create(&with(&[("c", "m"), ("a", "m")])), Err(text(1, "a")));
         let all = with(&[("a", "m"), ("b", "../x"), ("c", "m"), ("a", "n")]);
         assert_eq!(create(&all), Err(format!("[{}, {outside}, {}, {}]", text(0, "a"), text(1, "b"), text(3, "a"))));
-        assert_eq!(config_maps(Change::Create { new: &all }), ["a", "b", "c"].map(str::to_owned).into());
+        assert_eq!(config_maps(Change::Create { new: &all }), Ok(["a", "b", "c"].map(str::to_owned).into()));
 
         // On an update it is looked at again, unless the Bundle is on its way out or changes.
         let old = with(&[("a", "m")]);
@@ -243,16 +244,16 @@ mod tests {
             |new: &Value| check(Change::Update { old: &old, new }, &mutable).map_err(|denial| denial.to_string());
         assert_eq!(update(&old), Err(text(0, "a")));
         assert_eq!(update(&all), Err("bundle.spec is immutable".to_owned()));
-        assert!(config_maps(Change::Update { old: &old, new: &all }).is_empty());
+        assert_eq!(config_maps(Change::Update { old: &old, new: &all }), Err(Denial::Immutable));
         let mut gone = old.clone();
         gone["metadata"]["deletionTimestamp"] = json!("2024-01-01T00:00:00Z");
         assert_eq!(update(&gone), Ok(()));
-        assert!(config_maps(Change::Update { old: &old, new: &gone }).is_empty());
+        assert_eq!(config_maps(Change::Update { old: &old, new: &gone }), Ok(BTreeSet::new()));
 
         // Named beside another source they are nothing of the Bundle.
         let mut image = image("r");
         image["spec"]["source"]["configMaps"] = json!([{"configMap": {"name": "a"}}]);
-        assert!(config_maps(Change::Create { new: &image }).is_empty());
+        assert_eq!(config_maps(Change::Create { new: &image }), Ok(BTreeSet::new()));
     }
 
     #[test]

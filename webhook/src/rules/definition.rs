@@ -1,50 +1,111 @@
-//! Definitions that a bundle brought: a new version loses no stored data and breaks no object.
+//! CRDs that a bundle brought: a new version loses no stored data and breaks no object.
 //!
 //! The rules are `rukpak_plan::crd_upgrade`'s, those that the controller asks before it applies a bundle.
 
 use rukpak_crds::names::{OWNER_KIND, OWNER_KIND_VALUE, OWNER_NAME};
-use rukpak_plan::crd_upgrade::{self, Options, Report, UnsafeChange};
+use rukpak_plan::crd_upgrade::{self, Effort, ObjectCheck, Options, Place, Report, Rule, Severity, UnsafeChange};
 use serde_json::Value;
 
 pub use rukpak_plan::crd_upgrade::Error;
 
-/// What the two definitions alone say.
+/// What the two CRDs alone say.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Question<'a> {
+pub enum Question {
     /// Nothing can break.
     Settled,
     /// Something breaks, or objects must be looked at.
     Open {
-        /// The definition's name.
-        name: &'a str,
         /// The BundleDeployment that owns it, by its labels: its annotation can switch the check off.
-        owner: Option<&'a str>,
+        owner: Option<String>,
         /// What changes.
         report: Report,
     },
 }
 
-/// Compares a definition to the one that it replaces.
+/// Objects that would not be valid any more.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Invalid {
+    /// The first.
+    pub namespace: String,
+    /// Its name.
+    pub name: String,
+    /// How many there are.
+    pub count: usize,
+    /// Whether that is all of them.
+    pub is_complete: bool,
+}
+
+impl Invalid {
+    /// None yet, but this one.
+    pub fn first(object: &Value) -> Self {
+        let [namespace, name] = ["namespace", "name"].map(|field| text(object, field).to_owned());
+        Self { namespace, name, count: 0, is_complete: true }
+    }
+}
+
+/// A text of an object's metadata.
+pub fn text<'a>(object: &'a Value, field: &str) -> &'a str {
+    object["metadata"][field].as_str().unwrap_or_default()
+}
+
+/// Whether nothing that is checked changes, as far as the review says.
+pub fn is_settled(old: &Value, new: &Value) -> bool {
+    // Who changes metadata only, such as finalizers of a CRD that is being deleted, changes nothing that is checked.
+    crd_upgrade::is_switched_off(new) || (!new["spec"].is_null() && old["spec"] == new["spec"])
+}
+
+/// Compares a CRD to the one in the cluster that it replaces.
+///
+/// The objects of one that is nobody's yet are not looked at: this process may not list them. The controller has looked at
+/// them where it takes the CRD over, and by hand the schema can be changed before the label as well.
 ///
 /// # Errors
 /// One of them cannot be read.
-pub fn compare<'a>(old: &'a Value, new: &'a Value) -> Result<Question<'a>, Error> {
-    // Who changes metadata only, such as finalizers of a definition that is being deleted, changes nothing that is checked.
-    if crd_upgrade::is_switched_off(new) || (!new["spec"].is_null() && old["spec"] == new["spec"]) {
-        return Ok(Question::Settled);
+pub fn compare(live: &Value, new: &Value, effort: &Effort<'_>) -> Result<Question, Error> {
+    let mut report = crd_upgrade::check_within(live, new, Options::default(), effort)?;
+    if live["metadata"]["labels"][OWNER_KIND] != OWNER_KIND_VALUE {
+        report.object_checks.clear();
     }
-    let report = crd_upgrade::check(old, new, Options::default())?;
     if report.errors().next().is_none() && report.object_checks.is_empty() {
         return Ok(Question::Settled);
     }
-    let name = new["metadata"]["name"].as_str().unwrap_or_default();
-    Ok(Question::Open { name, owner: owner(new).or_else(|| owner(old)), report })
+    Ok(Question::Open { owner: owner(new).or_else(|| owner(live)).map(str::to_owned), report })
 }
 
 fn owner(definition: &Value) -> Option<&str> {
     let labels = &definition["metadata"]["labels"];
     let is_owned = labels[OWNER_KIND] == OWNER_KIND_VALUE;
     labels[OWNER_NAME].as_str().filter(|name| is_owned && !name.is_empty())
+}
+
+/// What invalid objects say against the update. Not why they are invalid: whoever asks may not be allowed to read them.
+pub fn invalid(check: &ObjectCheck, invalid: &Invalid) -> UnsafeChange {
+    let Invalid { namespace, name, count, is_complete } = invalid;
+    let others = match (count - 1, is_complete) {
+        (0, true) => String::new(),
+        (others, true) => format!(", and so did {others} more"),
+        (others, false) => format!(", and so did at least {others} more"),
+    };
+    let version = &check.schema_version;
+    UnsafeChange {
+        crd: check.crd.clone(),
+        place: Place::Version(version.clone()),
+        path: String::new(),
+        rule: Rule::ExistingObject,
+        severity: Severity::Error,
+        was: None,
+        now: None,
+        message: format!(
+            "existing custom object {namespace}/{name} failed validation for new schema version {version}{others} \
+             (the log of rukpak-webhook says why)"
+        ),
+    }
+}
+
+/// What is said when the review is not about the CRD in the cluster. It says nothing of that one.
+pub fn outdated(name: &str) -> String {
+    let why = "the definition in the cluster is not the one that this update begins with: try again";
+    crd_upgrade::denial("UPDATE", name, why)
 }
 
 /// The refusal of an update; `None` if nothing refuses it.
@@ -80,13 +141,18 @@ mod tests {
         json!({"name": name, "served": true, "storage": name == "v1", "schema": {"openAPIV3Schema": schema}})
     }
 
+    fn compare(live: &Value, new: &Value) -> Result<Question, Error> {
+        super::compare(live, new, &Effort::default())
+    }
+
     #[test]
     fn what_changes_no_schema_is_settled() {
         let old = definition(&json!([version("v1", &[])]));
         let mut new = old.clone();
         new["metadata"]["finalizers"] = json!([]);
         new["status"]["storedVersions"] = json!(["v0"]);
-        assert_eq!(compare(&old, &new), Ok(Question::Settled));
+        assert!(is_settled(&old, &new));
+        assert!(!is_settled(&json!({}), &json!({})), "nothing is no definition");
         new["spec"]["names"]["shortNames"] = json!(["a"]);
         assert_eq!(compare(&old, &new), Ok(Question::Settled));
     }
@@ -95,7 +161,7 @@ mod tests {
     fn the_annotation_that_comes_in_switches_it_off() {
         let old = definition(&json!([version("v1", &[])]));
         let mut new = definition(&json!([version("v2", &[])]));
-        let open = |old: &Value, new: &Value| matches!(compare(old, new), Ok(Question::Open { .. }));
+        let open = |old: &Value, new: &Value| !is_settled(old, new);
         let mut annotated = old.clone();
         annotated["metadata"]["annotations"] = json!({crd_upgrade::SAFE_UPGRADE_ANNOTATION: "false"});
         assert!(open(&annotated, &new), "the old one's says nothing");
@@ -110,7 +176,7 @@ mod tests {
         let old = definition(&json!([version("v1", &[])]));
         let mut new = definition(&json!([version("v1", &["size"])]));
         let owner = |new: &Value| match compare(&old, new) {
-            Ok(Question::Open { owner, .. }) => owner.map(str::to_owned),
+            Ok(Question::Open { owner, .. }) => owner,
             other => panic!("{other:?}"),
         };
         new["metadata"]["labels"][OWNER_NAME] = json!("e");
@@ -125,7 +191,8 @@ mod tests {
     #[test]
     fn texts_are_the_references() {
         let (old, new) = (definition(&json!([version("v1", &[])])), definition(&json!([version("v2", &[])])));
-        let Ok(Question::Open { name, report, .. }) = compare(&old, &new) else { panic!("v1 is stored") };
+        let name = "as.example.com";
+        let Ok(Question::Open { report, .. }) = compare(&old, &new) else { panic!("v1 is stored") };
         let start = "failed to validate safety of UPDATE for CRD \"as.example.com\" (NOTE: to disable this validation, set the \
                      \"core.rukpak.io/safe-crd-upgrade-validation\" annotation to \"false\"): ";
         let text = denial(name, report.errors()).unwrap();
@@ -145,5 +212,32 @@ mod tests {
         );
         let error = compare(&old, &json!({"metadata": {"name": "x"}})).unwrap_err();
         assert!(error.to_string().starts_with("failed to decode CRD \"x\": "), "{error}");
+    }
+
+    #[test]
+    fn objects_of_what_was_nobodys_are_not_looked_at() {
+        let (mut old, new) = (definition(&json!([version("v1", &[])])), definition(&json!([version("v1", &["size"])])));
+        assert!(matches!(compare(&old, &new), Ok(Question::Open { report, .. }) if report.object_checks.len() == 1));
+        for labels in [json!({}), json!({OWNER_KIND: "Team"}), json!({OWNER_NAME: "d"}), Value::Null] {
+            old["metadata"]["labels"] = labels;
+            assert_eq!(compare(&old, &new), Ok(Question::Settled));
+        }
+        let stored = definition(&json!([version("v2", &[])]));
+        assert!(matches!(compare(&old, &stored), Ok(Question::Open { .. })), "what the definitions say is said");
+    }
+
+    #[test]
+    fn of_invalid_objects_one_is_named() {
+        let (old, new) = (definition(&json!([version("v1", &[])])), definition(&json!([version("v1", &["size"])])));
+        let Ok(Question::Open { report, .. }) = compare(&old, &new) else { panic!("an object may lack it") };
+        let first = Invalid::first(&json!({"metadata": {"namespace": "ns", "name": "n"}}));
+        let said = |count, is_complete| {
+            invalid(&report.object_checks[0], &Invalid { count, is_complete, ..first.clone() }).to_string()
+        };
+        let end = "(the log of rukpak-webhook says why)";
+        let start = "existing custom object ns/n failed validation for new schema version v1";
+        assert_eq!(said(1, true), format!("{start} {end}"));
+        assert_eq!(said(3, true), format!("{start}, and so did 2 more {end}"));
+        assert_eq!(said(20, false), format!("{start}, and so did at least 19 more {end}"));
     }
 }

@@ -29,11 +29,11 @@ pub fn keyed(objects: impl IntoIterator<Item = Value>) -> Objects {
     keyed
 }
 
-/// What kustomize makes of a folder, for the fields that ours use: resources, images, patches of operations, and transformers that
+/// What kustomize makes of a folder, for the fields that ours use: resources, patches of operations, and transformers that
 /// add annotations. Patches that are files merge, which the tests of their overlays look at.
 pub fn build(folder: &Path) -> Objects {
     let [kustomization] = documents(&folder.join("kustomization.yaml")).try_into().expect("because it is one document");
-    let known = ["apiVersion", "kind", "resources", "images", "patches", "transformers"];
+    let known = ["apiVersion", "kind", "resources", "patches", "transformers"];
     assert!(kustomization.as_object().unwrap().keys().all(|key| known.contains(&key.as_str())), "{kustomization}");
     let mut objects = Vec::new();
     for resource in items(&kustomization["resources"]) {
@@ -52,11 +52,6 @@ pub fn build(folder: &Path) -> Objects {
         let operations: Value = serde_saphyr::from_str(patch["patch"].as_str().unwrap()).unwrap();
         for operation in items(&operations) {
             append(object, operation);
-        }
-    }
-    for image in items(&kustomization["images"]) {
-        for object in &mut objects {
-            rename_image(object, image);
         }
     }
     for transformer in items(&kustomization["transformers"]) {
@@ -80,14 +75,6 @@ fn append(object: &mut Value, operation: &Value) {
     let list =
         operation["path"].as_str().and_then(|path| path.strip_suffix("/-")).unwrap_or_else(|| panic!("{operation}"));
     object.pointer_mut(list).and_then(Value::as_array_mut).unwrap().push(operation["value"].clone());
-}
-
-fn rename_image(object: &mut Value, image: &Value) {
-    let part = |name: &str| image[name].as_str().unwrap();
-    let containers = object.pointer_mut("/spec/template/spec/containers").and_then(Value::as_array_mut);
-    for container in containers.into_iter().flatten().filter(|container| container["image"] == image["name"]) {
-        container["image"] = json!(format!("{}:{}", part("newName"), part("newTag")));
-    }
 }
 
 fn annotate(object: &mut Value, annotations: &Value) {

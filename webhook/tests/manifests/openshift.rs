@@ -92,14 +92,19 @@ fn the_roles_grant_what_they_grant_elsewhere() {
     assert_eq!(of_kind(&openshift), of_kind(&usual) - 1);
     let renamed = |name: &str| {
         let found = RENAMED.iter().find(|(before, _)| *before == name).map(|(_, after)| *after);
-        let role = ("rukpak-webhooks", "platform-operators-rukpak-webhooks");
-        found.or((role.0 == name).then_some(role.1)).unwrap_or(name).to_owned()
+        let own = ["rukpak-webhooks", "rukpak-webhook-objects"].contains(&name);
+        let kept = || if own { format!("platform-operators-{name}") } else { name.to_owned() };
+        found.map_or_else(kept, str::to_owned)
     };
     for ((kind, name), role) in usual.iter().filter(|((kind, _), _)| kind.ends_with("Role")) {
         if name == "rukpak-webhooks-certificate" {
             continue;
         }
-        let rules = role["rules"].to_string().replace("rukpak-validating-webhook-configuration", CONFIGURATION);
+        let rules = role
+            .get("rules")
+            .unwrap_or(&Value::Null)
+            .to_string()
+            .replace("rukpak-validating-webhook-configuration", CONFIGURATION);
         let found = get(&openshift, kind, &renamed(name));
         assert_eq!(found["rules"].to_string(), rules, "{kind} {name}");
         assert_eq!(found["metadata"]["labels"], role["metadata"]["labels"], "{kind} {name}");
@@ -142,7 +147,18 @@ fn the_deployments_differ_in_what_openshift_asks_for() {
     let version = json!({"name": "RELEASE_VERSION", "value": env!("CARGO_PKG_VERSION")});
     let environment = &manager(get(&openshift, "Deployment", MANAGER))["env"];
     assert!(environment.as_array().unwrap().contains(&version), "the version of the workspace: {environment}");
-    assert_eq!(get(&openshift, "Deployment", "platform-operators-rukpak-webhooks")["spec"]["replicas"], 2);
+    let webhooks = get(&openshift, "Deployment", "platform-operators-rukpak-webhooks");
+    assert_eq!(webhooks["spec"]["replicas"], 2);
+    let [budget] = documents(&folder().join("disruption-budget-openshift.yaml")).try_into().unwrap();
+    assert_eq!(budget["spec"]["selector"], webhooks["spec"]["selector"]);
+    // The controller and the webhook know each other by other names here.
+    let core = get(&openshift, "Deployment", "platform-operators-rukpak-core");
+    let account = core["spec"]["template"]["spec"]["serviceAccountName"].as_str().unwrap();
+    let user = format!("system:serviceaccount:{NAMESPACE}:{account}");
+    assert_eq!(options(webhooks).controller_username(), user);
+    let role = "platform-operators-rukpak-webhook-objects";
+    get(&openshift, "ClusterRole", role);
+    assert!(manager(core)["args"].as_array().unwrap().contains(&json!(format!("--webhook-objects-role={role}"))));
 }
 
 /// The Secret that the service CA makes for a Service.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use rukpak_content::Limits;
-use rukpak_plain::yaml;
+use rukpak_plain::{Budget, yaml};
 use serde::de::DeserializeSeed;
 use serde_json::Value;
 
@@ -61,7 +61,8 @@ fn manifest(facts: &mut Facts, bytes: &[u8]) -> Result<(), String> {
     let value = if let Ok(value) = Sieve(MANIFEST).deserialize(&mut serde_json::Deserializer::from_slice(bytes)) {
         value
     } else {
-        let documents = yaml::parse(&Arc::from("data"), bytes, &Limits::default(), &mut Vec::new());
+        let limits = Limits::default();
+        let documents = yaml::parse(&Arc::from("data"), bytes, &mut Budget::new(&limits));
         let documents = documents.map_err(|error| error.to_string())?;
         documents.first().map(|document| MANIFEST.of(&document.value)).unwrap_or_default()
     };

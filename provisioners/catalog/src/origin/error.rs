@@ -79,7 +79,7 @@ impl Error {
             Self::Http(error) => error.class(),
             Self::Folder { source, .. } if source.kind() == io::ErrorKind::NotFound => Class::NotFound,
             Self::Spool { .. } | Self::Worker(_) => Class::Unavailable,
-            _ => Class::Invalid,
+            _ => Class::Terminal,
         }
     }
 }

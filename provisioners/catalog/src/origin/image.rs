@@ -71,7 +71,7 @@ pub(super) fn folder(reference: &str, labels: &BTreeMap<String, String>) -> Resu
         PathError::Empty => PathError::Empty,
         PathError::Absolute(_) => PathError::Absolute(shown),
         PathError::Escape(_) => PathError::Escape(shown),
-        PathError::Nul(_) => PathError::Nul(shown),
+        PathError::Control(_) => PathError::Control(shown),
     };
     let folder = RelativePath::new(label.trim().trim_start_matches('/'));
     folder.map_err(|source| Error::Label { reference, source: short(source) })

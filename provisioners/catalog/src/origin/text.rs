@@ -75,10 +75,11 @@ fn is_this_machine(host: &str) -> bool {
 
 /// At most 200 characters of what may be shown: nothing between the scheme and an `@`, nothing behind a `?`.
 fn redacted(text: &str) -> String {
-    let shown = text.split(['?', '#']).next().unwrap_or_default();
-    let shown = match shown.split_once("://").zip(shown.rsplit_once('@')) {
-        Some(((scheme, _), (_, rest))) => format!("{scheme}://<redacted>@{rest}"),
-        None => shown.to_owned(),
+    let without_query = |text: &str| text.split(['?', '#']).next().unwrap_or_default().to_owned();
+    // First the login: a password may hold what a query begins with.
+    let shown = match text.split_once("://").zip(text.rsplit_once('@')) {
+        Some(((scheme, _), (_, rest))) => format!("{scheme}://<redacted>@{}", without_query(rest)),
+        None => without_query(text),
     };
     shown.chars().take(200).collect()
 }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use rukpak_content::{Limit, LimitExceeded, Limits};
+use rukpak_plain::Budget;
 use rukpak_plain::yaml::{self, Place};
 
 use super::json::Scanner;
@@ -155,7 +156,7 @@ impl Stream<'_, '_> {
             return Ok(false);
         }
         let (before, line) = (self.documents, self.window.line());
-        let values = yaml::parse(self.file, text, self.limits, &mut Vec::new()).map_err(|e| moved(e, before, line))?;
+        let values = yaml::parse(self.file, text, &mut Budget::new(self.limits)).map_err(|e| moved(e, before, line))?;
         self.window.advance(length);
         for value in values {
             let place = later(value.place, before, line);

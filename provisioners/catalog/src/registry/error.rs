@@ -10,7 +10,7 @@ pub enum Class {
     /// The server or the way to it is out of order. Try again.
     Unavailable,
     /// What the server sends, or the address, is at fault: someone has to mend it.
-    Invalid,
+    Terminal,
 }
 
 /// Why a catalog server gives no catalog. The beginnings of the texts are those of upstream's platform operators.
@@ -25,6 +25,14 @@ pub enum Error {
         name: String,
         /// As given, at most 80 characters.
         address: String,
+    },
+    /// The certificates that its own has to be signed with cannot be used.
+    #[error("failed to register client from the {name} grpc connection: the CA certificates cannot be used")]
+    Authorities {
+        /// The catalog.
+        name: String,
+        /// Why.
+        source: tonic::transport::Error,
     },
     /// It is not to be reached.
     #[error("failed to register client from the {name} grpc connection: cannot connect to {address}")]
@@ -144,14 +152,15 @@ impl Error {
         match self {
             // A message past our bound, and a server that is no catalog.
             Self::Call { source, .. } if matches!(source.code, Code::OutOfRange | Code::Unimplemented) => {
-                Class::Invalid
+                Class::Terminal
             }
             Self::Connect { .. } | Self::Time { .. } | Self::Call { .. } => Class::Unavailable,
             Self::Address { .. }
+            | Self::Authorities { .. }
             | Self::TooLarge { .. }
             | Self::Incomplete { .. }
             | Self::TooLong { .. }
-            | Self::Csv { .. } => Class::Invalid,
+            | Self::Csv { .. } => Class::Terminal,
         }
     }
 }

@@ -27,6 +27,8 @@ pub struct ClusterArgs {
 #[derive(Args, Debug)]
 #[command(after_help = EXIT_CODES)]
 pub struct StatusArgs {
+    /// A BundleDeployment; without one, all PlatformOperators
+    pub name: Option<String>,
     /// How the answer is written: a table and a sentence, or one JSON object
     #[arg(short, long, value_name = "FORM", default_value = "text")]
     pub output: AnswerForm,

@@ -33,9 +33,12 @@ pub(super) struct LimitArgs {
     /// Objects
     #[arg(long = "limit-objects", value_name = "COUNT", default_value_t = Limits::default().objects, hide_short_help = true)]
     objects: u64,
-    /// YAML nodes of one document, aliases expanded
+    /// YAML and JSON nodes, aliases expanded
     #[arg(long = "limit-yaml-nodes", value_name = "COUNT", default_value_t = Limits::default().yaml_nodes, hide_short_help = true)]
     yaml_nodes: u64,
+    /// Bytes of all manifests and metadata, aliases expanded
+    #[arg(long = "limit-text-bytes", value_name = "BYTES", default_value_t = Limits::default().text_bytes, hide_short_help = true)]
+    text_bytes: u64,
     /// Seconds for pulling an image
     #[arg(long = "limit-pull-seconds", value_name = "SECONDS", default_value_t = Limits::default().pull_time.as_secs(), hide_short_help = true)]
     pull_seconds: u64,
@@ -53,6 +56,7 @@ impl LimitArgs {
             manifest_bytes: self.manifest_bytes,
             objects: self.objects,
             yaml_nodes: self.yaml_nodes,
+            text_bytes: self.text_bytes,
             pull_time: Duration::from_secs(self.pull_seconds),
             ..Limits::default()
         }

@@ -12,6 +12,7 @@ use rukpak_catalog::model::Facts;
 use rukpak_catalog::origin::{self, Loaded, Loader, LoaderOptions, Origin, Revision};
 use rukpak_catalog::read::{self, Documents};
 use rukpak_catalog::{Bundle, Catalog, Package, registry};
+use rukpak_source::Egress;
 
 use super::place::{self, Place};
 use crate::args::PlaceArgs;
@@ -134,6 +135,7 @@ async fn load(origin: &Origin, arguments: &PlaceArgs) -> Result<(Catalog, String
 
 fn loader(origin: &Origin, registries: &Registries) -> Result<Loader, Error> {
     let mut options = LoaderOptions::new(Arc::clone(&registries.puller), env::temp_dir());
+    options.egress = Egress::anywhere();
     options.extra_ca_pem.clone_from(&registries.extra_ca_pem);
     Loader::new(options).map_err(|source| failed(origin, source))
 }

@@ -1,6 +1,6 @@
 //! What is known of Kubernetes' own kinds without a cluster: their names, and that the data of ConfigMaps and Secrets is text.
 
-use rukpak_plain::Object;
+use rukpak_plain::{Few, Object, shortened};
 use serde_json::Value;
 
 /// Kubernetes' own groups with their kinds, of all versions that anybody may still have. Only what can be applied.
@@ -57,9 +57,19 @@ const KINDS: &[(&str, &[&str])] = &[
     ),
 ];
 
-/// What no cluster will take of these objects, or not as it was meant: one line each.
-pub(super) fn warnings(objects: &[Object]) -> Vec<String> {
-    objects.iter().flat_map(|object| unknown_kind(object).into_iter().chain(not_text(object))).collect()
+/// How many bytes of a key are shown.
+const KEY_BYTES: usize = 64;
+
+/// What no cluster will take of these objects, or not as it was meant.
+pub(super) fn warnings(objects: &[Object]) -> Few<String> {
+    let mut warnings = Few::default();
+    for object in objects {
+        if let Some(warning) = unknown_kind(object) {
+            warnings.push_with(|| warning);
+        }
+        not_text(object, &mut warnings);
+    }
+    warnings
 }
 
 fn unknown_kind(object: &Object) -> Option<String> {
@@ -90,11 +100,10 @@ fn distance(one: &str, other: &str) -> usize {
 
 /// Values of ConfigMaps and Secrets that the API server refuses: YAML makes numbers and booleans of what has no quotes. A
 /// Secret's `stringData` was looked at before.
-fn not_text(object: &Object) -> Vec<String> {
+fn not_text(object: &Object, warnings: &mut Few<String>) {
     if !object.group().is_empty() || !["ConfigMap", "Secret"].contains(&object.kind()) {
-        return Vec::new();
+        return;
     }
-    let mut warnings = Vec::new();
     for field in ["data", "binaryData"] {
         let Some(Value::Object(values)) = object.as_map().get(field) else { continue };
         for (key, value) in values {
@@ -105,10 +114,12 @@ fn not_text(object: &Object) -> Vec<String> {
                 Value::Array(_) => "a list",
                 Value::Object(_) => "a mapping",
             };
-            warnings.push(format!("{}, {field}[{key:?}] is {what}, not a string: quote the value", object.origin()));
+            let key = shortened(key, KEY_BYTES);
+            warnings.push_with(|| {
+                format!("{}, {field}[{key:?}] is {what}, not a string: quote the value", object.origin())
+            });
         }
     }
-    warnings
 }
 
 #[cfg(test)]
@@ -119,7 +130,7 @@ mod tests {
     use super::*;
 
     fn of(object: Value) -> Vec<String> {
-        warnings(&[Object::new(object, Origin::made_from("a test")).unwrap()])
+        warnings(&[Object::new(object, Origin::made_from("a test")).unwrap()]).lines()
     }
 
     #[test]

@@ -2,9 +2,10 @@
 
 use bytes::Bytes;
 use rukpak_content::{BundleTree, Entry, Limits, RelativePath};
+use rukpak_plain::yaml;
 use rukpak_registry::gate::{self, Refusal};
 use rukpak_registry::install_mode::{self, ALL, OWN, supports};
-use rukpak_registry::load::{self, FOLDER};
+use rukpak_registry::load::{self, FOLDER, ObjectsError};
 use rukpak_registry::render::PLACEHOLDER;
 use rukpak_registry::{Bundle, Certificates, RenderOptions, render, validate};
 
@@ -102,6 +103,7 @@ fn render_findings(bundle: &Bundle, error: render::Error) -> Vec<Finding> {
         Error::Object { ref origin, .. } | Error::Json { ref origin, .. } => {
             vec![Finding::of_error_at("object", origin, &error)]
         }
+        Error::Limit(ref source) => vec![Finding::of_limit(source)],
         Error::Repeated(ref source) => vec![Finding::of_manifests(source)],
     }
 }
@@ -128,10 +130,18 @@ fn load_findings(tree: &BundleTree, limits: &Limits, first: &load::Error) -> Vec
             load_alone(path, entry, limits)
         {
             findings.push(Finding::of_load(&error));
+            if is_limit(&error) {
+                break;
+            }
         }
     }
     // Something that no file by itself is guilty of.
     if findings.is_empty() { vec![Finding::of_load(first)] } else { findings }
+}
+
+fn is_limit(error: &load::Error) -> bool {
+    let load::Error::Objects { source, .. } = error else { return false };
+    matches!(**source, ObjectsError::Limit(_) | ObjectsError::Yaml(yaml::Error::Limit(_)))
 }
 
 /// Loads a bundle of this one manifest.

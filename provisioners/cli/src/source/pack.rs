@@ -9,7 +9,7 @@ use flate2::write::GzEncoder;
 use rukpak_content::{Algorithm, BundleTree, Digest, Hasher, Limits, Node, RelativePath, Tree as _};
 use rukpak_source::Stage;
 
-use super::{Error, METADATA, add, folder};
+use super::{Error, METADATA, folder};
 use crate::format::{Detected, Format};
 
 const BUFFER_BYTES: usize = 64 * 1024;
@@ -43,18 +43,12 @@ pub fn pack(path: &Path, limits: &Limits) -> Result<Packed, Error> {
     }
     let stage = folder::stage_whole(path, limits, &mut remarks)?;
     let unreadable = |source| Error::Read { path: name.clone(), source };
-    let detected = Format::detect(&metadata(&stage).map_err(unreadable)?, limits);
+    // What tells the format.
+    let metadata = BundleTree::collect(&stage, &|path| path.components().next() == Some(METADATA), limits);
+    let metadata = metadata.map_err(|source| Error::Content { path: name.clone(), source })?;
+    let detected = Format::detect(&metadata, limits);
     let (file, size_bytes, digest) = written(&stage).map_err(unreadable)?;
     Ok(Packed { file, size_bytes, digest, detected, remarks })
-}
-
-/// What tells the format.
-fn metadata(stage: &Stage) -> io::Result<BundleTree> {
-    let mut tree = BundleTree::new();
-    stage.walk(&mut |path, node| {
-        if path.components().next() == Some(METADATA) { add(&mut tree, path, node) } else { Ok(()) }
-    })?;
-    Ok(tree)
 }
 
 fn written(stage: &Stage) -> io::Result<(File, u64, Digest)> {

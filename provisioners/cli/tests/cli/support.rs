@@ -8,7 +8,7 @@ use std::process::{Command, Stdio};
 use std::sync::Arc;
 
 use rukpak_content::Limits;
-use rukpak_plain::yaml;
+use rukpak_plain::{Budget, yaml};
 use serde_json::Value;
 
 /// What the program did.
@@ -41,7 +41,8 @@ impl Answer {
 
     /// stdout as the documents that kubectl would read.
     pub fn yaml(&self) -> Vec<Value> {
-        let documents = yaml::parse(&Arc::from("stdout"), self.out.as_bytes(), &Limits::default(), &mut Vec::new());
+        let limits = Limits::default();
+        let documents = yaml::parse(&Arc::from("stdout"), self.out.as_bytes(), &mut Budget::new(&limits));
         let documents = documents.unwrap_or_else(|error| panic!("{error}\n{}", self.out));
         documents.into_iter().map(|document| document.value).collect()
     }

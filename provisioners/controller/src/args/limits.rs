@@ -15,6 +15,9 @@ pub(super) struct LimitArgs {
     /// Bytes of all files of one bundle
     #[arg(long = "limit-tree-bytes", value_name = "BYTES", default_value_t = Limits::default().tree_bytes)]
     tree_bytes: u64,
+    /// Layers of one image
+    #[arg(long = "limit-layers", value_name = "COUNT", default_value_t = Limits::default().layers)]
+    layers: u64,
     /// Unpacked bytes for each compressed byte
     #[arg(long = "limit-ratio", value_name = "COUNT", default_value_t = Limits::default().ratio)]
     ratio: u64,
@@ -33,9 +36,12 @@ pub(super) struct LimitArgs {
     /// Objects of one bundle
     #[arg(long = "limit-objects", value_name = "COUNT", default_value_t = Limits::default().objects)]
     objects: u64,
-    /// YAML nodes of one document, aliases expanded
+    /// YAML and JSON nodes of one bundle, aliases expanded
     #[arg(long = "limit-yaml-nodes", value_name = "COUNT", default_value_t = Limits::default().yaml_nodes)]
     yaml_nodes: u64,
+    /// Bytes of all manifests and metadata of one bundle, aliases expanded
+    #[arg(long = "limit-text-bytes", value_name = "BYTES", default_value_t = Limits::default().text_bytes)]
+    text_bytes: u64,
     /// Bytes of one git fetch
     #[arg(long = "limit-git-bytes", value_name = "BYTES", default_value_t = Limits::default().git_bytes)]
     git_bytes: u64,
@@ -45,6 +51,12 @@ pub(super) struct LimitArgs {
     /// Seconds for one image pull
     #[arg(long = "limit-pull-seconds", value_name = "SECONDS", default_value_t = Limits::default().pull_time.as_secs())]
     pull_seconds: u64,
+    /// Bytes of memory of one child process, which fetches from git or checks a bundle
+    #[arg(long = "limit-child-bytes", value_name = "BYTES", default_value_t = Limits::default().child_bytes)]
+    child_bytes: u64,
+    /// Seconds for the check of one bundle
+    #[arg(long = "limit-check-seconds", value_name = "SECONDS", default_value_t = Limits::default().check_time.as_secs())]
+    check_seconds: u64,
 }
 
 impl From<LimitArgs> for Limits {
@@ -52,6 +64,7 @@ impl From<LimitArgs> for Limits {
         Self {
             download_bytes: args.download_bytes,
             tree_bytes: args.tree_bytes,
+            layers: args.layers,
             ratio: args.ratio,
             entries: args.entries,
             path_bytes: args.path_bytes,
@@ -59,9 +72,12 @@ impl From<LimitArgs> for Limits {
             manifest_bytes: args.manifest_bytes,
             objects: args.objects,
             yaml_nodes: args.yaml_nodes,
+            text_bytes: args.text_bytes,
             git_bytes: args.git_bytes,
             git_time: Duration::from_secs(args.git_seconds),
             pull_time: Duration::from_secs(args.pull_seconds),
+            child_bytes: args.child_bytes,
+            check_time: Duration::from_secs(args.check_seconds),
         }
     }
 }

@@ -1,10 +1,12 @@
 //! The flags that both programs have.
 
 use std::io::{IsTerminal, stderr};
+use std::net::IpAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{ArgAction, Args, ValueEnum};
+use rukpak_source::egress::IpNet;
 
 use super::{Address, duration};
 
@@ -41,6 +43,8 @@ pub struct Registries {
     pub plain_http: Vec<String>,
     /// Mirrors of them, as `registries.conf`.
     pub conf: Option<PathBuf>,
+    /// Networks that they, and all other sources, may be in although that is refused by default.
+    pub allowed: Vec<IpNet>,
 }
 
 /// What is logged, and how.
@@ -88,6 +92,10 @@ pub(crate) struct SharedArgs {
     /// Registry (host or host:port) to speak to without TLS; credentials go to it in the clear; may be repeated
     #[arg(long, value_name = "REGISTRY")]
     plain_http_registry: Vec<String>,
+    /// Network (CIDR) that sources may be fetched from although it is refused by default, as loopback, link-local and the API server
+    /// are; may be repeated
+    #[arg(long, value_name = "CIDR", value_parser = network)]
+    source_allow_cidr: Vec<IpNet>,
     /// Form of log lines [default: text on a terminal, else json]
     #[arg(long, value_name = "FORMAT")]
     log_format: Option<LogFormat>,
@@ -115,6 +123,7 @@ impl From<SharedArgs> for Shared {
                 ca_files: args.source_ca_file,
                 plain_http: args.plain_http_registry,
                 conf: args.registries_conf,
+                allowed: args.source_allow_cidr,
             },
             logging: Logging {
                 format: args.log_format.unwrap_or_else(LogFormat::for_stderr),
@@ -129,6 +138,12 @@ impl LogFormat {
     fn for_stderr() -> Self {
         if stderr().is_terminal() { Self::Text } else { Self::Json }
     }
+}
+
+/// An address alone is a network too.
+fn network(text: &str) -> Result<IpNet, String> {
+    let address = || text.parse::<IpAddr>().map(IpNet::from);
+    text.parse().or_else(|_| address()).map_err(|_| format!("{text:?} is not a network: write 10.0.0.0/8 or fd00::/8"))
 }
 
 /// Upstream's logger also takes a number: the higher, the more is said.
@@ -148,6 +163,13 @@ fn level(text: String) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn networks_are_read_with_or_without_a_length() {
+        assert_eq!(network("127.0.0.0/8").unwrap().to_string(), "127.0.0.0/8");
+        assert_eq!(network("::1").unwrap().to_string(), "::1/128");
+        assert!(network("localhost").unwrap_err().contains("write 10.0.0.0/8"));
+    }
 
     #[test]
     fn levels_are_those_of_upstream_and_directives() {

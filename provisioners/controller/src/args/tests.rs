@@ -15,6 +15,7 @@ fn every_limit_has_the_flag_that_its_refusal_names() {
     for limit in [
         Limit::DownloadBytes,
         Limit::TreeBytes,
+        Limit::Layers,
         Limit::Ratio,
         Limit::Entries,
         Limit::PathBytes,
@@ -22,9 +23,12 @@ fn every_limit_has_the_flag_that_its_refusal_names() {
         Limit::ManifestBytes,
         Limit::Objects,
         Limit::YamlNodes,
+        Limit::TextBytes,
         Limit::GitBytes,
         Limit::GitTime,
         Limit::PullTime,
+        Limit::ChildBytes,
+        Limit::CheckTime,
     ] {
         assert!(flags.iter().any(|flag| flag == limit.flag()), "{} is missing", limit.flag());
     }
@@ -43,14 +47,19 @@ fn each_limit_flag_moves_its_own_limit() {
         "--limit-manifest-bytes=7",
         "--limit-objects=8",
         "--limit-yaml-nodes=9",
+        "--limit-text-bytes=13",
         "--limit-git-bytes=10",
         "--limit-git-seconds=11",
         "--limit-pull-seconds=12",
+        "--limit-layers=13",
+        "--limit-child-bytes=14",
+        "--limit-check-seconds=15",
     ])
     .limits;
     let expected = Limits {
         download_bytes: 1,
         tree_bytes: 2,
+        layers: 13,
         ratio: 3,
         entries: 4,
         path_bytes: 5,
@@ -58,9 +67,12 @@ fn each_limit_flag_moves_its_own_limit() {
         manifest_bytes: 7,
         objects: 8,
         yaml_nodes: 9,
+        text_bytes: 13,
         git_bytes: 10,
         git_time: Duration::from_secs(11),
         pull_time: Duration::from_secs(12),
+        child_bytes: 14,
+        check_time: Duration::from_secs(15),
     };
     assert_eq!(limits, expected);
 }
@@ -136,4 +148,24 @@ fn the_deployment_speaks_our_flags_and_opens_our_ports() {
         "it can write there"
     );
     assert!(text.contains("- name: POD_NAME\n"), "the holder of the Lease is named after the Pod");
+}
+
+#[test]
+fn each_upload_flag_moves_its_own_limit() {
+    assert_eq!(options(&[]).uploads, UploadLimits::default());
+    let flags = [
+        "--limit-uploads=1",
+        "--limit-upload-seconds=2",
+        "--limit-upload-bytes-per-second=3",
+        "--limit-upload-store-bytes=4",
+    ];
+    let expected = UploadLimits { at_once: 1, time: Duration::from_secs(2), bytes_per_second: 3, store_bytes: 4 };
+    assert_eq!(options(&flags).uploads, expected);
+}
+
+#[test]
+fn tokens_are_for_the_api_server_unless_audiences_are_named() {
+    assert_eq!(options(&[]).content_audiences, [""; 0]);
+    let named = options(&["--content-audiences=a,b", "--content-audiences=c"]);
+    assert_eq!(named.content_audiences, ["a", "b", "c"]);
 }

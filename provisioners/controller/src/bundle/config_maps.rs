@@ -40,7 +40,7 @@ impl Error {
     pub fn retry(&self) -> Class {
         match self {
             Self::Get(..) | Self::Files(files::Error::Stage(_)) => Class::Transient,
-            Self::NotFound { .. } | Self::Limit(_) | Self::Files(_) => Class::Invalid,
+            Self::NotFound { .. } | Self::Limit(_) | Self::Files(_) => Class::Terminal,
         }
     }
 }
@@ -92,7 +92,7 @@ mod tests {
     fn a_missing_one_is_named_in_upstreams_words() {
         let error = Error::NotFound { namespace: "rukpak-system".into(), name: "non-exist".into() };
         assert_eq!(error.to_string(), "get configmap rukpak-system/non-exist: ConfigMap \"non-exist\" not found");
-        assert_eq!(error.retry(), Class::Invalid);
+        assert_eq!(error.retry(), Class::Terminal);
     }
 
     #[test]

@@ -1,15 +1,19 @@
 //! Logins of registries, git servers and web servers, from Secrets of the system namespace. Read when needed, never kept.
 
+mod grant;
+
 use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::{Secret, ServiceAccount};
 use kube::Api;
 use rukpak_crds::Authorization;
-use rukpak_source::git::Auth;
-use rukpak_source::http::Login;
+use rukpak_source::git::{self, Auth};
+use rukpak_source::hosts::{HostsError, Server};
+use rukpak_source::http::{self, Login};
 use rukpak_source::image::{Credentials, PullSecretError};
 
 use crate::cluster;
 use crate::context::Context;
+use grant::{Grant, Use};
 
 const USERNAME: &str = "username";
 const PASSWORD: &str = "password";
@@ -45,6 +49,60 @@ pub enum Error {
         /// The key.
         key: &'static str,
     },
+    /// The Secret names other hosts.
+    #[error(
+        "secret {secret} is not sent to {server}: its annotation names other hosts (core.rukpak.io/hosts; tekton.dev/git-0 and \
+         tekton.dev/docker-0 count too)"
+    )]
+    OtherHost {
+        /// The Secret.
+        secret: String,
+        /// Who was to have it.
+        server: String,
+    },
+    /// The Secret names no hosts.
+    #[error(
+        "secret {secret} is sent nowhere: it names no hosts, which --require-secret-hosts wants; name them in its annotation \
+         core.rukpak.io/hosts"
+    )]
+    NoHosts {
+        /// The Secret.
+        secret: String,
+    },
+    /// The Secret was not made as a login.
+    #[error(
+        "secret {secret} is sent nowhere: it is not of type {wanted}, and holds other keys than a login has; name the hosts that \
+         it is for in its annotation core.rukpak.io/hosts"
+    )]
+    NotALogin {
+        /// The Secret.
+        secret: String,
+        /// The type that would do.
+        wanted: &'static str,
+    },
+    /// The login could be read on the way.
+    #[error(
+        "secret {secret} is not sent to {server} {how}: use https with a certificate that is known (--source-ca-file), or set \
+         its annotation core.rukpak.io/allow-insecure to \"true\""
+    )]
+    Insecure {
+        /// The Secret.
+        secret: String,
+        /// Who was to have it.
+        server: String,
+        /// In which way.
+        how: &'static str,
+    },
+    /// An annotation names no hosts.
+    #[error("secret {secret}: annotation {annotation}")]
+    Hosts {
+        /// The Secret.
+        secret: String,
+        /// Its key.
+        annotation: String,
+        /// What is wrong with it.
+        source: HostsError,
+    },
     /// A pull secret cannot be read.
     #[error("secret {secret}: key {key} cannot be used")]
     PullSecret {
@@ -57,26 +115,37 @@ pub enum Error {
     },
 }
 
-/// Logins for pulling an image: those of `secret`, or else those that the system namespace gives every Pod.
-pub async fn for_image(secret: Option<&str>, context: &Context) -> Result<Credentials, Error> {
-    match secret {
-        Some(name) => pull_secret(&Opened::get(name, context).await?),
-        None => of_service_account(context).await,
-    }
+/// Logins for pulling `reference`: those of `secret`, or else those that the system namespace gives every Pod.
+pub async fn for_image(reference: &str, secret: Option<&str>, context: &Context) -> Result<Credentials, Error> {
+    let Some(name) = secret else { return of_service_account(context).await };
+    let opened = Opened::get(name, context).await?;
+    Grant::of_pull_secret(&opened.shown, &opened.secret)?.names_one_of(&context.images.registries(reference))?;
+    pull_secret(&opened)
 }
 
 /// The login for a git repository.
 pub async fn for_git(repository: &str, auth: &Authorization, context: &Context) -> Result<Auth, Error> {
-    match auth.secret_name() {
-        Some(name) => git_auth(repository, &Opened::get(name, context).await?),
-        None => Ok(Auth::None),
+    let Some(name) = auth.secret_name() else { return Ok(Auth::None) };
+    let opened = Opened::get(name, context).await?;
+    let login = git_auth(repository, &opened)?;
+    // Where there is no server, nothing is sent: that is said of the repository.
+    match git::server(repository) {
+        Some(server) => opened.permits(&server, auth, context).map(|()| login),
+        None => Ok(login),
     }
 }
 
-/// The login for a web server, if there is to be one.
-pub async fn for_http(auth: &Authorization, context: &Context) -> Result<Option<Login>, Error> {
-    match auth.secret_name() {
-        Some(name) => login(&Opened::get(name, context).await?).map(Some),
+/// The login for the web server that `request` asks, if there is to be one.
+pub async fn for_http(
+    request: &http::Request,
+    auth: &Authorization,
+    context: &Context,
+) -> Result<Option<Login>, Error> {
+    let Some(name) = auth.secret_name() else { return Ok(None) };
+    let opened = Opened::get(name, context).await?;
+    let login = login(&opened)?;
+    match request.server() {
+        Some(server) => opened.permits(&server, auth, context).map(|()| Some(login)),
         None => Ok(None),
     }
 }
@@ -123,12 +192,27 @@ impl Opened {
         text.map_err(|_| Error::NotText { secret: self.shown.clone(), key })
     }
 
+    fn permits(&self, server: &Server, auth: &Authorization, context: &Context) -> Result<(), Error> {
+        let requires_hosts = context.sources.require_secret_hosts;
+        let wanted = Use { skips_verification: auth.skips_verification(), requires_hosts };
+        Grant::of_login(&self.shown, &self.secret)?.permits(server, wanted)
+    }
+
     fn no_key(&self, keys: &'static str) -> Error {
         Error::NoKey { secret: self.shown.clone(), keys }
     }
 }
 
 fn pull_secret(opened: &Opened) -> Result<Credentials, Error> {
+    let credentials = logins(opened)?;
+    let grant = Grant::of_pull_secret(&opened.shown, &opened.secret)?;
+    Ok(match grant.hosts() {
+        Some(hosts) => credentials.only_for(hosts),
+        None => credentials,
+    })
+}
+
+fn logins(opened: &Opened) -> Result<Credentials, Error> {
     let wrong = |key| move |source| Error::PullSecret { secret: opened.shown.clone(), key, source };
     if let Some(json) = opened.bytes(DOCKER_CONFIG_JSON) {
         return Credentials::from_docker_config_json(json).map_err(wrong(DOCKER_CONFIG_JSON));

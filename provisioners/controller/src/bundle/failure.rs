@@ -5,14 +5,14 @@ use std::io;
 use rukpak_content::PathError;
 use rukpak_crds::BundlePhase;
 use rukpak_crds::condition::reason;
+use rukpak_crds::names::RECONCILE_REQUESTED_AT;
 use rukpak_crds::validate::Findings;
 use rukpak_plan::retry::Class;
 use rukpak_source::{git, http, image, upload};
 use tokio::task::JoinError;
 
-use super::{config_maps, credentials, pin};
+use super::{check, config_maps, credentials, pin};
 use crate::error::Chain;
-use crate::format;
 
 /// Why content is not there. The beginnings of the texts are upstream's.
 #[derive(Debug, thiserror::Error)]
@@ -29,6 +29,12 @@ pub enum Failure {
     /// There is no login.
     #[error("source bundle content")]
     Credentials(#[from] credentials::Error),
+    /// The source trusts anyone, and none may.
+    #[error(
+        "source bundle content: auth.insecureSkipVerify is not allowed in this cluster (--forbid-insecure-skip-verify): have the \
+         certificate of the server's CA added (--source-ca-file), or put the ssh host key into the Secret"
+    )]
+    InsecureSkipVerify,
     /// The image's reference could not be resolved.
     #[error("source bundle content")]
     ResolveImage {
@@ -68,12 +74,21 @@ pub enum Failure {
     /// What was uploaded is no archive of a bundle.
     #[error("source bundle content")]
     Upload(#[from] upload::Error),
-    /// What was fetched is not a bundle of the class.
+    /// What was fetched is not a bundle of the class, and why.
+    #[error("{0}")]
+    Refused(String),
+    /// Whether it is one could not be found out.
     #[error(transparent)]
-    Format(Box<format::Error>),
-    /// What was fetched could not be read back.
-    #[error("read the staged content")]
-    ReadStage(#[source] io::Error),
+    Check(#[from] check::Error),
+    /// The process was killed during each of the last attempts.
+    #[error(
+        "the controller was killed while it unpacked this Bundle, {0} times in a row, and leaves it alone now: see what its \
+         source holds; a new value of the annotation {RECONCILE_REQUESTED_AT} asks for another attempt"
+    )]
+    PutAside(u32),
+    /// That an attempt begins could not be noted.
+    #[error("note the attempt to unpack in the store")]
+    Attempts(#[source] io::Error),
     /// The content store could not be used.
     #[error("persist bundle content")]
     Store(#[source] Box<rukpak_store::Error>),
@@ -125,7 +140,7 @@ impl Failure {
                 Verdict { detail, ..waiting(format!("Back-off pulling image {reference:?}")) }
             }
             Self::ResolveImage { reference, source } | Self::PullImage { reference, source }
-                if source.class() != image::Class::Invalid =>
+                if source.class() != image::Class::Terminal =>
             {
                 waiting(format!("Back-off pulling image {reference:?}: {}", Chain(source.as_ref())))
             }
@@ -140,27 +155,38 @@ impl Failure {
 
     fn retry(&self) -> Option<Class> {
         match self {
-            Self::Git(source) if source.class() != git::Class::Invalid => Some(Class::Transient),
-            Self::Http(source) if source.class() != http::Class::Invalid => Some(Class::Transient),
+            Self::Git(source) if source.class() != git::Class::Terminal => Some(Class::Transient),
+            Self::Http(source) if source.class() != http::Class::Terminal => Some(Class::Transient),
             Self::Upload(upload::Error::Stage(_) | upload::Error::Worker(_)) => Some(Class::Transient),
-            // The spec stays what it is, and so does what was uploaded: the next upload wakes the Bundle.
-            Self::Spec(_) | Self::Directory(_) | Self::NoUploads | Self::AwaitsUpload | Self::Upload(_) => None,
+            // The spec stays what it is, and so does what was uploaded: the next upload wakes the Bundle. What is put aside waits
+            // for its owner.
+            Self::Spec(_)
+            | Self::PutAside(_)
+            | Self::Directory(_)
+            | Self::InsecureSkipVerify
+            | Self::NoUploads
+            | Self::AwaitsUpload
+            | Self::Upload(_) => None,
             Self::ConfigMaps(source) => Some(source.retry()),
             Self::Pin(_)
             | Self::ResolveImage { .. }
             | Self::PullImage { .. }
             | Self::Git(_)
             | Self::Http(_)
-            | Self::Format(_) => Some(Class::Invalid),
-            Self::Credentials(_) | Self::ReadStage(_) | Self::ReadUpload(_) | Self::Store(_) | Self::Worker(_) => {
-                Some(Class::Transient)
-            }
+            | Self::Refused(_)
+            | Self::Check(check::Error::Limit(_)) => Some(Class::Terminal),
+            Self::Credentials(_)
+            | Self::ReadUpload(_)
+            | Self::Store(_)
+            | Self::Worker(_)
+            | Self::Check(_)
+            | Self::Attempts(_) => Some(Class::Transient),
         }
     }
 
     /// Whether bytes may lie in the store that nothing names.
     pub fn leaves_content(&self) -> bool {
-        matches!(self, Self::Format(_) | Self::Pin(pin::Error::Changed { .. }))
+        matches!(self, Self::Refused(_) | Self::Check(_) | Self::Pin(pin::Error::Changed { .. }))
     }
 }
 
@@ -230,9 +256,28 @@ mod tests {
 
     #[test]
     fn a_format_refusal_has_no_prefix() {
-        let verdict = Failure::Format(Box::new(rukpak_plain::bundle::Error::Empty.into())).verdict();
-        assert!(verdict.message.starts_with("invalid bundle: found zero objects"), "{}", verdict.message);
-        assert_eq!(verdict.retry, Some(Class::Invalid));
+        let verdict = Failure::Refused("invalid bundle: found zero objects".to_owned()).verdict();
+        assert_eq!(verdict.message, "invalid bundle: found zero objects");
+        assert_eq!(verdict.retry, Some(Class::Terminal));
+    }
+
+    #[test]
+    fn a_bundle_that_is_put_aside_says_the_way_out_and_is_not_tried_again() {
+        let verdict = Failure::PutAside(2).verdict();
+        assert_eq!((verdict.phase, verdict.reason(), verdict.retry), (BundlePhase::Failing, "UnpackFailed", None));
+        for words in ["2 times in a row", "core.rukpak.io/reconcile-requested-at"] {
+            assert!(verdict.message.contains(words), "{}", verdict.message);
+        }
+    }
+
+    #[test]
+    fn content_that_takes_too_much_to_check_stays_so() {
+        let limit = LimitExceeded { limit: Limit::ChildBytes, maximum: 1, place: "its manifests".into() };
+        let failure = Failure::Check(limit.into());
+        assert!(failure.leaves_content());
+        let verdict = failure.verdict();
+        assert_eq!((verdict.phase, verdict.retry), (BundlePhase::Failing, Some(Class::Terminal)));
+        assert!(verdict.message.contains("--limit-child-bytes"), "{}", verdict.message);
     }
 
     #[test]

@@ -147,10 +147,10 @@ fn summary(report: &Report, reason: &'static str) -> Summary {
             (reason::PROGRESSING, Some(reason::PROGRESSING), None)
         }
         Report::Unpacked(_) => (reason::SUCCEEDED, None, None),
-        Report::Failed(Verdict { retry: Some(Class::Transient | Class::Stale), .. }) => {
+        Report::Failed(Verdict { retry: Some(Class::Transient | Class::Conflict), .. }) => {
             (reason, Some(reason::PROGRESSING_WITH_RETRY), None)
         }
-        Report::Failed(Verdict { retry: Some(Class::InTheWay | Class::Invalid) | None, .. }) => {
+        Report::Failed(Verdict { retry: Some(Class::Blocked | Class::Terminal) | None, .. }) => {
             (reason, None, Some(reason))
         }
     };

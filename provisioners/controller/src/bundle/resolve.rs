@@ -71,12 +71,12 @@ pub async fn resolve(
     let mismatch = |type_: &str| Err(Failure::Pin(pin::Error::Kind(type_.to_owned())));
     match (source, pinned) {
         (Source::Image { reference, pull_secret }, None) => {
-            let credentials = credentials::for_image(pull_secret.as_deref(), context).await?;
+            let credentials = credentials::for_image(&reference, pull_secret.as_deref(), context).await?;
             let found = context.images.resolve(&reference, &credentials).await;
             image(reference, credentials, found)
         }
         (Source::Image { reference, pull_secret }, Some(Revision::Image(digest))) => {
-            let credentials = credentials::for_image(pull_secret.as_deref(), context).await?;
+            let credentials = credentials::for_image(&reference, pull_secret.as_deref(), context).await?;
             let found = context.images.resolve_pinned(&reference, digest, &credentials).await;
             image(pin::reference_at(&reference, digest), credentials, found)
         }
@@ -109,11 +109,19 @@ pub async fn resolve(
 }
 
 async fn archive_request(url: &str, auth: &Authorization, context: &Context) -> Result<http::Request, Failure> {
-    let request = http::Request::new(url)?.with_insecure_skip_verify(auth.skips_verification());
-    Ok(match credentials::for_http(auth, context).await? {
+    let request = http::Request::new(url)?.with_insecure_skip_verify(skips_verification(auth, context)?);
+    Ok(match credentials::for_http(&request, auth, context).await? {
         Some(login) => request.with_login(login),
         None => request,
     })
+}
+
+/// Whether the server need not prove who it is, if that is allowed at all.
+fn skips_verification(auth: &Authorization, context: &Context) -> Result<bool, Failure> {
+    match auth.skips_verification() {
+        true if context.sources.forbid_insecure_skip_verify => Err(Failure::InsecureSkipVerify),
+        skips => Ok(skips),
+    }
 }
 
 async fn uploaded(bundle: &Bundle, context: &Context) -> Result<Resolved, Failure> {
@@ -150,6 +158,7 @@ async fn request(
     auth: &Authorization,
     context: &Context,
 ) -> Result<Request, Failure> {
+    let insecure_skip_verify = skips_verification(auth, context)?;
     let login = credentials::for_git(&repository, auth, context).await?;
     let directory = directory.as_deref().map(RelativePath::new).transpose().map_err(Failure::Directory)?;
     let reference = match reference {
@@ -157,5 +166,6 @@ async fn request(
         GitReference::Tag(name) => Reference::Tag(name),
         GitReference::Commit(name) => Reference::Commit(name),
     };
-    Ok(Request { repository, reference, directory, auth: login, insecure_skip_verify: auth.skips_verification() })
+    let strict_host_keys = context.sources.strict_host_keys;
+    Ok(Request { repository, reference, directory, auth: login, insecure_skip_verify, strict_host_keys })
 }

@@ -70,15 +70,6 @@ pub async fn forget_others(is_live: impl Fn(&str) -> bool + Send + 'static, cont
     .await
 }
 
-/// Removes content that nothing names.
-pub async fn collect(context: &Context) -> Result<(), Failure> {
-    let collected = blocking(context, Store::collect).await?;
-    if collected.removed > 0 {
-        tracing::info!(removed = collected.removed, freed_bytes = collected.freed_bytes, "content collected");
-    }
-    Ok(())
-}
-
 fn ref_of(pinned: &Pinned) -> Ref {
     let content: Digest = pinned.content.clone();
     Ref { content, source: pinned.revision.to_string() }

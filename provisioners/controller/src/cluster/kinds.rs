@@ -1,46 +1,15 @@
 //! Discovery: from apiVersion and kind to a resource, with a cache that forgets what turns out stale.
 
-use std::collections::HashMap;
-use std::fmt;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::{Mutex, PoisonError};
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::APIResourceList;
 use kube::Client;
 use kube::core::{ApiResource, GroupVersionKind};
-use rukpak_plain::Object;
+use rukpak_crds::InventoryKind;
+use rukpak_plan::Kind;
 
-use super::Error;
-
-/// A kind that the API server serves, or will once a definition of the same bundle is applied.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Kind {
-    /// Group, version, kind and plural.
-    pub resource: ApiResource,
-    /// Whether its objects live in namespaces.
-    pub namespaced: bool,
-}
-
-/// A kind that nobody serves.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct MissingKind {
-    /// `group/version`, or `version` in the core group.
-    pub api_version: String,
-    /// Kind.
-    pub kind: String,
-}
-
-impl fmt::Display for MissingKind {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(formatter, "no matches for kind {:?} in version {:?}", self.kind, self.api_version)
-    }
-}
-
-impl MissingKind {
-    /// The API group; empty for the core group.
-    pub fn group(&self) -> &str {
-        self.api_version.split_once('/').map_or("", |(group, _)| group)
-    }
-}
+use super::{Error, answered};
 
 /// The kinds of the cluster, by apiVersion.
 pub struct Kinds {
@@ -69,7 +38,47 @@ impl Kinds {
         Ok(found)
     }
 
-    /// Forgets what is known of `api_version`: a definition of it came, changed or went.
+    /// The kind in the version that is known of it, or else in any other that is served, but for those that are known not to be.
+    /// `None` if none is.
+    pub async fn any_version(&self, kind: &InventoryKind, unserved: &BTreeSet<String>) -> Result<Option<Kind>, Error> {
+        let api_version = |version: &str| {
+            if kind.group.is_empty() { version.to_owned() } else { format!("{}/{version}", kind.group) }
+        };
+        if !unserved.contains(&kind.version)
+            && let Some(found) = self.get(&api_version(&kind.version), &kind.kind).await?
+        {
+            return Ok(Some(found));
+        }
+        if kind.group.is_empty() {
+            return Ok(None);
+        }
+        let groups = answered(self.client.list_api_groups()).await?.groups;
+        let versions = groups.into_iter().filter(|group| group.name == kind.group).flat_map(|group| group.versions);
+        for version in
+            versions.filter(|version| version.version != kind.version && !unserved.contains(&version.version))
+        {
+            if let Some(found) = self.get(&version.group_version, &kind.kind).await? {
+                return Ok(Some(found));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Every kind that can be listed, in one version of it. A group that goes away meanwhile has none.
+    pub async fn listable(&self) -> Result<Vec<Kind>, Error> {
+        let mut all = listable("v1", self.fetch("v1").await?);
+        for group in answered(self.client.list_api_groups()).await?.groups {
+            let Some(version) = group.preferred_version.or_else(|| group.versions.first().cloned()) else { continue };
+            match self.fetch(&version.group_version).await {
+                Ok(list) => all.extend(listable(&version.group_version, list)),
+                Err(error) if error.is_not_found() => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(all)
+    }
+
+    /// Forgets what is known of all versions of `group`: a CRD of it came, changed or went.
     pub fn forget(&self, group: &str) {
         let prefix = format!("{group}/");
         self.lock().retain(|api_version, _| !api_version.starts_with(&prefix));
@@ -84,13 +93,17 @@ impl Kinds {
     }
 
     async fn fetch(&self, api_version: &str) -> Result<APIResourceList, Error> {
-        let list = if api_version.contains('/') {
-            self.client.list_api_group_resources(api_version).await
+        if api_version.contains('/') {
+            answered(self.client.list_api_group_resources(api_version)).await
         } else {
-            self.client.list_core_api_resources(api_version).await
-        };
-        list.map_err(Error::from)
+            answered(self.client.list_core_api_resources(api_version)).await
+        }
     }
+}
+
+fn listable(api_version: &str, mut list: APIResourceList) -> Vec<Kind> {
+    list.resources.retain(|resource| resource.verbs.iter().any(|verb| verb == "list"));
+    read(api_version, list).into_values().collect()
 }
 
 fn read(api_version: &str, list: APIResourceList) -> HashMap<String, Kind> {
@@ -111,24 +124,4 @@ fn read(api_version: &str, list: APIResourceList) -> HashMap<String, Kind> {
 fn gvk(api_version: &str, kind: &str) -> GroupVersionKind {
     let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
     GroupVersionKind::gvk(group, version, kind)
-}
-
-/// The kinds that a CustomResourceDefinition of the bundle brings: they need no discovery.
-pub fn defined_by(definition: &Object) -> Vec<Kind> {
-    let text = |path: &[&str]| definition.field(path).and_then(serde_json::Value::as_str).unwrap_or_default();
-    let versions = definition.field(&["spec", "versions"]).and_then(serde_json::Value::as_array);
-    let listed = versions.into_iter().flatten().filter(|version| version["served"].as_bool().unwrap_or(false));
-    let listed = listed.filter_map(|version| version["name"].as_str());
-    // v1beta1 may name one version and list none.
-    let only = Some(text(&["spec", "version"])).filter(|version| versions.is_none() && !version.is_empty());
-    listed
-        .chain(only)
-        .map(|version| Kind {
-            resource: ApiResource::from_gvk_with_plural(
-                &GroupVersionKind::gvk(text(&["spec", "group"]), version, text(&["spec", "names", "kind"])),
-                text(&["spec", "names", "plural"]),
-            ),
-            namespaced: text(&["spec", "scope"]) == "Namespaced",
-        })
-        .collect()
 }

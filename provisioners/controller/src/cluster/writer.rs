@@ -1,6 +1,5 @@
 //! Every write to an object of a bundle. Nothing else in the program sends one.
 
-use std::fmt;
 use std::time::Duration;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
@@ -8,32 +7,11 @@ use kube::api::{DeleteParams, DynamicObject, ListParams, ObjectList, Patch, Patc
 use kube::core::{ApiResource, PartialObjectMeta};
 use kube::{Api, Client};
 use rukpak_crds::names::{FIELD_MANAGER, SHARING_MANAGER};
-use rukpak_plan::Owner;
+use rukpak_plan::{Identity, Owner};
 use serde_json::{Value, json};
 use tokio::sync::Semaphore;
 
-use super::{Error, Kind};
-
-/// Which object of a kind.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Identity {
-    /// Its kind.
-    pub kind: Kind,
-    /// Its namespace; `None` for cluster-scoped kinds.
-    pub namespace: Option<String>,
-    /// Its name.
-    pub name: String,
-}
-
-impl fmt::Display for Identity {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(formatter, "{} {:?}", self.kind.resource.kind, self.name)?;
-        match &self.namespace {
-            Some(namespace) => write!(formatter, " in namespace {namespace:?}"),
-            None => Ok(()),
-        }
-    }
-}
+use super::Error;
 
 /// What the API server answered to an apply: the object as it stands now.
 pub struct Written {
@@ -43,8 +21,12 @@ pub struct Written {
     pub body: Value,
 }
 
-/// The API server gives up on a request after a minute; what takes longer is a connection that leads nowhere.
-const ANSWERED_WITHIN: Duration = Duration::from_secs(70);
+/// Metadata of a page of objects.
+pub type Metadata = ObjectList<PartialObjectMeta<DynamicObject>>;
+
+/// A webhook may take 30 s, and a request may call some; what takes longer is a connection that leads nowhere. The API server
+/// itself gives up after a minute.
+const ANSWERED_WITHIN: Duration = Duration::from_secs(50);
 
 /// Sends writes, a bounded number at once.
 pub struct Writer {
@@ -62,7 +44,7 @@ impl Writer {
     }
 
     /// The API of one kind, in one namespace or all.
-    pub fn scoped(&self, resource: &ApiResource, namespace: Option<&str>) -> Api<DynamicObject> {
+    fn scoped(&self, resource: &ApiResource, namespace: Option<&str>) -> Api<DynamicObject> {
         match namespace {
             Some(namespace) => Api::namespaced_with(self.client.clone(), namespace, resource),
             None => Api::all_with(self.client.clone(), resource),
@@ -112,8 +94,25 @@ impl Writer {
         answered(self.scoped(resource, None).list(page)).await
     }
 
-    /// Deletes exactly the object that was looked at: other UID or other version, and it stays. Gone already is fine.
-    pub async fn delete(&self, identity: &Identity, metadata: &ObjectMeta) -> Result<(), Error> {
+    /// One page of the metadata of all objects of a kind.
+    pub async fn list_metadata(&self, resource: &ApiResource, page: &ListParams) -> Result<Metadata, Error> {
+        self.list_metadata_in(resource, None, page).await
+    }
+
+    /// One page of the metadata of the objects of a kind, in one namespace or all.
+    pub async fn list_metadata_in(
+        &self,
+        resource: &ApiResource,
+        namespace: Option<&str>,
+        page: &ListParams,
+    ) -> Result<Metadata, Error> {
+        let _permit = self.permit().await;
+        answered(self.scoped(resource, namespace).list_metadata(page)).await
+    }
+
+    /// Deletes exactly the object that was looked at: other UID or other version, and it stays. Gone already is fine; returns
+    /// whether it was there.
+    pub async fn delete(&self, identity: &Identity, metadata: &ObjectMeta) -> Result<bool, Error> {
         let _permit = self.permit().await;
         let params = DeleteParams {
             preconditions: Some(Preconditions {
@@ -123,8 +122,9 @@ impl Writer {
             ..DeleteParams::background()
         };
         match answered(self.api(identity).delete(&identity.name, &params)).await {
-            Err(error) if !error.is_not_found() => Err(error),
-            _ => Ok(()),
+            Ok(_) => Ok(true),
+            Err(error) if error.is_not_found() => Ok(false),
+            Err(error) => Err(error),
         }
     }
 
@@ -177,7 +177,11 @@ impl Writer {
     }
 }
 
-async fn answered<T>(request: impl Future<Output = Result<T, kube::Error>>) -> Result<T, Error> {
+/// The answer to a request, in so far as it comes in time. Every request but a watch goes through here.
+///
+/// # Errors
+/// [`Error::TimedOut`] after 50 s, and whatever the API server refuses.
+pub async fn answered<T>(request: impl Future<Output = Result<T, kube::Error>>) -> Result<T, Error> {
     match tokio::time::timeout(ANSWERED_WITHIN, request).await {
         Ok(answer) => answer.map_err(Error::from),
         Err(_) => Err(Error::TimedOut(ANSWERED_WITHIN)),

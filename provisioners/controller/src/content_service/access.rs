@@ -1,18 +1,26 @@
 //! Who asks, and whether they may: a client certificate or a bearer token, then a SubjectAccessReview on the URL's path.
-//! Asks the API server at each call, so that a right that was taken away is gone at once.
+//! Asks the API server at each call, so that a right that was taken away is gone at once; but not about what cannot be a token,
+//! nor again about one that was refused just now, and a few at a time.
+
+use std::sync::{Mutex, PoisonError};
+use std::time::Instant;
 
 use axum::http::{HeaderMap, Method, header};
-use k8s_openapi::api::authentication::v1::{TokenReview, TokenReviewSpec, UserInfo};
+use k8s_openapi::api::authentication::v1::{TokenReview, TokenReviewSpec, TokenReviewStatus, UserInfo};
 use k8s_openapi::api::authorization::v1::{NonResourceAttributes, SubjectAccessReview, SubjectAccessReviewSpec};
 use kube::api::PostParams;
 use kube::{Api, Client};
 use rustls::pki_types::CertificateDer;
-use x509_parser::prelude::{FromDer as _, X509Certificate};
+use tokio::sync::Semaphore;
+use x509_parser::prelude::{AttributeTypeAndValue, FromDer as _, X509Certificate};
 
+use super::tokens::{self, Refused};
 use crate::cluster;
 
 /// Every user that is known at all is in this group.
 const AUTHENTICATED: &str = "system:authenticated";
+/// Calls that the API server is asked about at once; more wait.
+const QUESTIONS: usize = 16;
 
 /// The other end of a connection, as far as its certificate tells.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -46,37 +54,108 @@ impl Peer {
     }
 }
 
+/// Of several common names the last one counts, as in Go and so in the API server. A name that cannot be read as text might be
+/// that one: then nobody is known.
 fn user_of(certificate: &CertificateDer<'_>) -> Option<UserInfo> {
     let (_, parsed) = X509Certificate::from_der(certificate).ok()?;
-    let name = parsed.subject().iter_common_name().next()?.as_str().ok()?;
-    let organizations = parsed.subject().iter_organization().filter_map(|part| part.as_str().ok());
-    let groups = organizations.chain([AUTHENTICATED]).map(str::to_owned).collect();
-    let username = Some(name.to_owned()).filter(|name| !name.is_empty())?;
+    let name = texts(parsed.subject().iter_common_name())?.pop()?;
+    let mut groups = texts(parsed.subject().iter_organization())?;
+    groups.push(AUTHENTICATED.to_owned());
+    let username = Some(name).filter(|name| !name.is_empty())?;
     Some(UserInfo { username: Some(username), groups: Some(groups), ..UserInfo::default() })
 }
 
-/// Whether the call may be answered.
-///
-/// # Errors
-/// Why not.
-pub async fn check(
-    client: &Client,
-    peer: &Peer,
-    method: &Method,
-    path: &str,
-    headers: &HeaderMap,
-) -> Result<(), Denied> {
-    let user = match (&peer.0, bearer(headers)) {
-        (Some(user), _) => user.clone(),
-        (None, Some(token)) => user_with(client, token).await?,
-        (None, None) => return Err(Denied::Unauthenticated),
-    };
-    let verb = verb(method);
-    let name = user.username.clone().unwrap_or_default();
-    if may(client, user, verb, path).await? {
-        return Ok(());
+fn texts<'a>(attributes: impl Iterator<Item = &'a AttributeTypeAndValue<'a>>) -> Option<Vec<String>> {
+    attributes.map(|attribute| attribute.as_str().ok().map(str::to_owned)).collect()
+}
+
+/// Asks the API server who may what.
+pub struct Gate {
+    client: Client,
+    /// Whom tokens have to be made out to; the API server itself, if this is empty.
+    audiences: Vec<String>,
+    questions: Semaphore,
+    refused: Mutex<Refused>,
+}
+
+impl Gate {
+    /// Takes tokens that are made out to one of `audiences`; to the API server, if there are none.
+    pub fn new(client: Client, audiences: Vec<String>) -> Self {
+        Self { client, audiences, questions: Semaphore::new(QUESTIONS), refused: Mutex::default() }
     }
-    Err(Denied::Forbidden { user: name, verb, path: path.to_owned() })
+
+    /// The name of the user, if the call may be answered.
+    ///
+    /// # Errors
+    /// Why it may not.
+    pub async fn check(&self, peer: &Peer, method: &Method, path: &str, headers: &HeaderMap) -> Result<String, Denied> {
+        let user = match (&peer.0, bearer(headers)) {
+            (Some(user), _) => user.clone(),
+            (None, Some(token)) => self.user_with(token).await?,
+            (None, None) => return Err(Denied::Unauthenticated),
+        };
+        let verb = verb(method);
+        let name = user.username.clone().unwrap_or_default();
+        if self.may(user, verb, path).await? {
+            return Ok(name);
+        }
+        Err(Denied::Forbidden { user: name, verb, path: path.to_owned() })
+    }
+
+    async fn user_with(&self, token: &str) -> Result<UserInfo, Denied> {
+        if !tokens::is_plausible(token) || self.refused(|refused| refused.contains(token, Instant::now())) {
+            return Err(Denied::Unauthenticated);
+        }
+        let audiences = Some(self.audiences.clone()).filter(|audiences| !audiences.is_empty());
+        let spec = TokenReviewSpec { token: token.to_owned(), audiences };
+        let review = TokenReview { spec, ..TokenReview::default() };
+        let answer = self.ask(&review).await?;
+        let user = answer.status.and_then(|status| accepted(status, &self.audiences));
+        user.ok_or_else(|| {
+            self.refused(|refused| refused.insert(token, Instant::now()));
+            Denied::Unauthenticated
+        })
+    }
+
+    fn refused<T>(&self, work: impl FnOnce(&mut Refused) -> T) -> T {
+        work(&mut self.refused.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    async fn may(&self, user: UserInfo, verb: &str, path: &str) -> Result<bool, Denied> {
+        let attributes = NonResourceAttributes { path: Some(path.to_owned()), verb: Some(verb.to_owned()) };
+        let spec = SubjectAccessReviewSpec {
+            user: user.username,
+            uid: user.uid,
+            groups: user.groups,
+            extra: user.extra,
+            non_resource_attributes: Some(attributes),
+            ..SubjectAccessReviewSpec::default()
+        };
+        let answer = self.ask(&SubjectAccessReview { spec, ..SubjectAccessReview::default() }).await?;
+        let status = answer.status.unwrap_or_default();
+        Ok(status.allowed && status.denied != Some(true))
+    }
+
+    async fn ask<K>(&self, review: &K) -> Result<K, Denied>
+    where
+        K: kube::Resource<Scope = k8s_openapi::ClusterResourceScope, DynamicType = ()>
+            + Clone
+            + std::fmt::Debug
+            + serde::Serialize
+            + serde::de::DeserializeOwned,
+    {
+        // Never closed.
+        let _permit = self.questions.acquire().await;
+        let reviews: Api<K> = Api::all(self.client.clone());
+        reviews.create(&PostParams::default(), review).await.map_err(|error| Denied::Unavailable(error.into()))
+    }
+}
+
+/// Whom the token is of. An API server that knows nothing of audiences does not repeat them: its word then says nothing.
+fn accepted(status: TokenReviewStatus, audiences: &[String]) -> Option<UserInfo> {
+    let given = status.audiences.unwrap_or_default();
+    let is_for_us = audiences.is_empty() || given.iter().any(|audience| audiences.contains(audience));
+    status.user.filter(|_| status.authenticated == Some(true) && is_for_us)
 }
 
 fn bearer(headers: &HeaderMap) -> Option<&str> {
@@ -98,33 +177,10 @@ fn verb(method: &Method) -> &'static str {
     }
 }
 
-async fn user_with(client: &Client, token: &str) -> Result<UserInfo, Denied> {
-    let spec = TokenReviewSpec { token: token.to_owned(), ..TokenReviewSpec::default() };
-    let review = TokenReview { spec, ..TokenReview::default() };
-    let reviews: Api<TokenReview> = Api::all(client.clone());
-    let answer = reviews.create(&PostParams::default(), &review).await;
-    let status = answer.map_err(|error| Denied::Unavailable(error.into()))?.status.unwrap_or_default();
-    status.user.filter(|_| status.authenticated == Some(true)).ok_or(Denied::Unauthenticated)
-}
-
-async fn may(client: &Client, user: UserInfo, verb: &str, path: &str) -> Result<bool, Denied> {
-    let attributes = NonResourceAttributes { path: Some(path.to_owned()), verb: Some(verb.to_owned()) };
-    let spec = SubjectAccessReviewSpec {
-        user: user.username,
-        uid: user.uid,
-        groups: user.groups,
-        extra: user.extra,
-        non_resource_attributes: Some(attributes),
-        ..SubjectAccessReviewSpec::default()
-    };
-    let reviews: Api<SubjectAccessReview> = Api::all(client.clone());
-    let answer = reviews.create(&PostParams::default(), &SubjectAccessReview { spec, ..Default::default() }).await;
-    let status = answer.map_err(|error| Denied::Unavailable(error.into()))?.status.unwrap_or_default();
-    Ok(status.allowed && status.denied != Some(true))
-}
-
 #[cfg(test)]
 mod tests {
+    use rcgen::{DistinguishedName, DnType, DnValue};
+
     use super::*;
 
     #[test]
@@ -151,5 +207,57 @@ mod tests {
     fn without_a_certificate_nobody_is_known() {
         assert_eq!(Peer::of(None), Peer::default());
         assert_eq!(Peer::of(Some(&[CertificateDer::from(vec![1, 2, 3])])), Peer::default());
+    }
+
+    fn named(names: &[(DnType, DnValue)]) -> Option<UserInfo> {
+        let mut parameters = rcgen::CertificateParams::default();
+        parameters.distinguished_name = DistinguishedName::new();
+        for (kind, value) in names {
+            parameters.distinguished_name.push(kind.clone(), value.clone());
+        }
+        let certificate = parameters.self_signed(&rcgen::KeyPair::generate().unwrap()).unwrap();
+        user_of(certificate.der())
+    }
+
+    /// rcgen takes each type once, but this is another way to say the same.
+    fn again(last: u64) -> DnType {
+        DnType::CustomDnType(vec![2, 5, 4, last])
+    }
+
+    #[test]
+    fn a_certificate_names_the_user_that_go_would_see() {
+        let text = |text: &str| DnValue::Utf8String(text.to_owned());
+        let (name, organization) = (DnType::CommonName, DnType::OrganizationName);
+        let user = named(&[
+            (name.clone(), text("system:masters")),
+            (organization.clone(), text("first")),
+            (again(3), text("nobody")),
+            (again(10), text("second")),
+        ])
+        .unwrap();
+        assert_eq!(user.username.as_deref(), Some("nobody"), "the last common name");
+        assert_eq!(user.groups.unwrap(), ["first", "second", AUTHENTICATED]);
+        assert_eq!(named(&[(organization.clone(), text("o"))]), None, "no common name");
+        assert_eq!(named(&[(name.clone(), text("a")), (again(3), text(""))]), None, "the last one is empty");
+        let unreadable = DnValue::BmpString("root".try_into().unwrap());
+        assert_eq!(named(&[(name.clone(), text("a")), (again(3), unreadable.clone())]), None);
+        assert_eq!(named(&[(name, text("a")), (organization, unreadable)]), None);
+    }
+
+    #[test]
+    fn a_token_for_somebody_else_is_none() {
+        let status = |authenticated: bool, audiences: Option<&[&str]>| TokenReviewStatus {
+            authenticated: Some(authenticated),
+            audiences: audiences.map(|audiences| audiences.iter().map(|&audience| audience.to_owned()).collect()),
+            user: Some(UserInfo { username: Some("u".to_owned()), ..UserInfo::default() }),
+            ..TokenReviewStatus::default()
+        };
+        let ours = ["rukpak".to_owned(), "core".to_owned()];
+        assert!(accepted(status(true, None), &[]).is_some());
+        assert!(accepted(status(true, Some(&["core"])), &ours).is_some());
+        for refused in [status(false, Some(&["core"])), status(true, Some(&["api"])), status(true, None)] {
+            assert!(accepted(refused, &ours).is_none());
+        }
+        assert!(accepted(status(false, None), &[]).is_none());
     }
 }

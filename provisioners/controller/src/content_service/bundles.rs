@@ -1,5 +1,6 @@
 //! `GET /bundles/<name>.tgz`: the content of a Bundle as a `plain+v0` bundle. A plain Bundle's is sent as it lies in the store; of
-//! a `registry+v1` Bundle, what it renders to without any settings. Reads the disk.
+//! a `registry+v1` Bundle, what it renders to without any settings. Reads the disk, and the Bundle as it is now: another one may
+//! have had its name.
 
 use std::fs::File;
 use std::io::{self, Seek as _, Write};
@@ -9,26 +10,30 @@ use axum::http::{HeaderMap, Method, StatusCode};
 use axum::response::{IntoResponse, Response};
 use flate2::Compression;
 use flate2::write::GzEncoder;
-use kube::runtime::reflector::ObjectRef;
-use rukpak_content::{Digest, Limits};
+use kube::Api;
+use rukpak_content::Digest;
+use rukpak_crds::Bundle;
 use rukpak_plain::Object;
 use rukpak_store::{RefKind, Store};
-use tokio::sync::Semaphore;
+use tempfile::NamedTempFile;
 use tokio::task::{JoinError, spawn_blocking};
 
+use super::Service;
 use super::reply::{self, Content};
+use crate::cluster;
 use crate::context::Context;
 use crate::error::Chain;
-use crate::format::{self, Format, Settings};
+use crate::format::{self, BundleFormat as _, Format, Settings};
 
 /// The one file of a rendered bundle, as upstream names it.
 const MANIFEST: &str = "manifests/manifest.yaml";
-/// Bundles rendered at once: each is in memory meanwhile.
-static RENDERS: Semaphore = Semaphore::const_new(2);
 
 /// Why content is not sent.
 #[derive(Debug, thiserror::Error)]
 enum Error {
+    /// The Bundle cannot be looked up.
+    #[error("look up the bundle; try again")]
+    Bundle(#[source] cluster::Error),
     /// The store cannot be read.
     #[error("read the content")]
     Store(#[from] rukpak_store::Error),
@@ -37,19 +42,20 @@ enum Error {
     Render(Box<format::Error>),
     /// The rendered form cannot be written down.
     #[error("write down what was rendered")]
-    Write(#[source] io::Error),
+    Write(#[from] io::Error),
     /// A thread was lost.
     #[error("the worker thread ended early")]
     Worker(#[from] JoinError),
 }
 
 /// Answers.
-pub async fn get(name: &str, method: &Method, headers: &HeaderMap, context: &Arc<Context>) -> Response {
-    match answer(name, method, headers, context).await {
+pub async fn get(name: &str, method: &Method, headers: &HeaderMap, service: &Service) -> Response {
+    match answer(name, method, headers, service).await {
         Ok(Some(response)) => response,
         Ok(None) => super::not_found(),
         Err(error) => {
             let status = match &error {
+                Error::Bundle(_) => StatusCode::SERVICE_UNAVAILABLE,
                 Error::Render(_) => StatusCode::UNPROCESSABLE_ENTITY,
                 _ => StatusCode::INTERNAL_SERVER_ERROR,
             };
@@ -63,11 +69,14 @@ async fn answer(
     name: &str,
     method: &Method,
     headers: &HeaderMap,
-    context: &Arc<Context>,
+    service: &Service,
 ) -> Result<Option<Response>, Error> {
-    let Some(bundle) = context.bundles.get(&ObjectRef::new(name)) else { return Ok(None) };
+    let context = &service.context;
+    let bundles: Api<Bundle> = Api::all(context.client.clone());
+    let found = bundles.get_opt(name).await.map_err(|error| Error::Bundle(error.into()))?;
+    let Some(bundle) = found else { return Ok(None) };
     let Some(format) = Format::of_class(&bundle.spec.provisioner_class_name) else { return Ok(None) };
-    let Some(digest) = digest_of(name, context).await? else { return Ok(None) };
+    let Some(digest) = digest_of(name, &bundle, context).await? else { return Ok(None) };
     // The digest is of what is compressed; the bytes depend on who compressed and rendered it, too.
     let tag = format!("{}-{}-{}", digest.hex(), format.renderer().replace('/', "-"), env!("CARGO_PKG_VERSION"));
     if reply::is_known(headers, &tag) {
@@ -75,16 +84,23 @@ async fn answer(
     }
     let opened = match format {
         Format::Plain => open(digest, context).await?,
-        Format::Registry => render(digest, context).await?,
+        Format::Registry => {
+            let context = Arc::clone(context);
+            service.renders.get(&tag, move || rendered(&digest, &context)).await??
+        }
     };
     let Some(file) = opened else { return Ok(None) };
     reply::file(Content { file, tag }, method, headers).map(Some).map_err(Error::Write)
 }
 
-async fn digest_of(name: &str, context: &Context) -> Result<Option<Digest>, Error> {
+/// The content that this very Bundle was unpacked to. What the store has under the name alone may be what another Bundle left
+/// that bore it before; what the pin alone names may be any content at all.
+async fn digest_of(name: &str, bundle: &Bundle, context: &Context) -> Result<Option<Digest>, Error> {
+    let pin = bundle.status.as_ref().and_then(|status| status.pin.as_ref());
+    let Some(pinned) = pin.and_then(|pin| pin.content_digest.parse::<Digest>().ok()) else { return Ok(None) };
     let (store, name) = (Arc::clone(&context.store), name.to_owned());
     let found = spawn_blocking(move || store.get_ref(RefKind::Bundle, &name)).await??;
-    Ok(found.map(|found| found.content))
+    Ok(found.map(|found| found.content).filter(|content| *content == pinned))
 }
 
 async fn open(digest: Digest, context: &Context) -> Result<Option<File>, Error> {
@@ -92,21 +108,15 @@ async fn open(digest: Digest, context: &Context) -> Result<Option<File>, Error> 
     spawn_blocking(move || present(store.open_content(&digest))).await?
 }
 
-async fn render(digest: Digest, context: &Context) -> Result<Option<File>, Error> {
-    // Never closed.
-    let _permit = RENDERS.acquire().await;
-    let (store, limits) = (Arc::clone(&context.store), context.limits.clone());
-    let certificates = context.bundle_certificates;
-    let settings = Settings { config: None, certificates, ignores_dependencies: true };
-    spawn_blocking(move || rendered(&store, &digest, &limits, &settings)).await?
-}
-
-fn rendered(store: &Store, digest: &Digest, limits: &Limits, settings: &Settings) -> Result<Option<File>, Error> {
+fn rendered(digest: &Digest, context: &Context) -> Result<Option<NamedTempFile>, Error> {
+    let Context { store, limits, bundle_certificates: certificates, .. } = context;
+    let settings = Settings { config: None, certificates: *certificates, ignores_dependencies: true };
     let loaded = store.load(digest, &|path| Format::Registry.has_part(path), limits);
     let Some(tree) = present(loaded)? else { return Ok(None) };
-    let rendered = Format::Registry.render(&tree, limits, settings).map_err(|error| Error::Render(Box::new(error)))?;
-    let file = tempfile::tempfile_in(store.stage_dir()).map_err(Error::Write)?;
-    archive(&rendered.objects, file, store).map(Some).map_err(Error::Write)
+    let rendered = Format::Registry.render(&tree, limits, &settings).map_err(|error| Error::Render(Box::new(error)))?;
+    let mut file = NamedTempFile::new_in(store.stage_dir())?;
+    archive(&rendered.objects, file.as_file_mut(), store)?;
+    Ok(Some(file))
 }
 
 /// What the store has; content that is lost is on its way back.
@@ -119,7 +129,7 @@ fn present<T>(found: Result<T, rukpak_store::Error>) -> Result<Option<T>, Error>
 }
 
 /// A tar.gz with all objects in one file. The same objects make the same bytes.
-fn archive(objects: &[Object], file: File, store: &Store) -> io::Result<File> {
+fn archive(objects: &[Object], file: &mut File, store: &Store) -> io::Result<()> {
     let mut manifest = tempfile::tempfile_in(store.stage_dir())?;
     let mut text = io::BufWriter::new(&mut manifest);
     for object in objects {
@@ -133,11 +143,11 @@ fn archive(objects: &[Object], file: File, store: &Store) -> io::Result<File> {
     let mut builder = tar::Builder::new(GzEncoder::new(file, Compression::default()));
     append(&mut builder, "manifests/", tar::EntryType::Directory, 0, &mut io::empty())?;
     append(&mut builder, MANIFEST, tar::EntryType::Regular, size, &mut manifest)?;
-    builder.into_inner()?.finish()
+    builder.into_inner()?.finish().map(|_| ())
 }
 
 fn append(
-    builder: &mut tar::Builder<GzEncoder<File>>,
+    builder: &mut tar::Builder<GzEncoder<&mut File>>,
     path: &str,
     kind: tar::EntryType,
     size: u64,

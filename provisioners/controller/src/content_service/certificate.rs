@@ -18,7 +18,7 @@ use rukpak_certificates::renewal::{self, NEXT_AUTHORITY, NEXT_CERTIFICATE, NEXT_
 use rukpak_certificates::stored::{AUTHORITIES, CERTIFICATE, KEY};
 use rukpak_certificates::{Identity, authority, identity};
 use rukpak_crds::names::FIELD_MANAGER;
-use rukpak_plan::stamp::creating;
+use rukpak_plan::owner_metadata::creating;
 use serde_json::json;
 
 use super::tls::{self, Tls};

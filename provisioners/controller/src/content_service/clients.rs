@@ -12,7 +12,8 @@ use super::tls::Tls;
 use crate::error::Chain;
 
 const NAMESPACE: &str = "kube-system";
-const NAME: &str = "extension-apiserver-authentication";
+/// The ConfigMap.
+pub const NAME: &str = "extension-apiserver-authentication";
 const KEY: &str = "client-ca-file";
 
 /// Has client certificates accepted that the API server accepts, endlessly.
@@ -26,8 +27,19 @@ pub async fn follow(client: Client, tls: Arc<Tls>) {
                 if let Err(error) = tls.trust(pem.as_bytes()) {
                     tracing::warn!(error = %Chain(&error), "{NAMESPACE}/{NAME}: client certificates are not accepted");
                 }
+                tls.looked_for();
+            }
+            Err(error) if is_forbidden(&error) => {
+                tracing::warn!(%error, "{NAMESPACE}/{NAME} may not be read: client certificates are not accepted");
+                tls.looked_for();
             }
             Err(error) => tracing::debug!(%error, "watch over {NAMESPACE}/{NAME} interrupted; resuming"),
         }
     }
+}
+
+fn is_forbidden(error: &watcher::Error) -> bool {
+    use watcher::Error::{InitialListFailed, WatchStartFailed};
+    let (InitialListFailed(source) | WatchStartFailed(source)) = error else { return false };
+    matches!(source, kube::Error::Api(status) if status.code == 403)
 }

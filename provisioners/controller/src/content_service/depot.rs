@@ -1,11 +1,13 @@
 //! Where uploaded archives lie until the end of their Bundles: one file a Bundle, named after its UID, so that a Bundle never
-//! finds what another one of its name was given. Disk only; what blocks is for threads that may.
+//! finds what another one of its name was given. All of them together are bounded, those that are being received included. Disk
+//! only; what blocks is for threads that may.
 
 use std::collections::HashSet;
 use std::fs::{self, File};
 use std::hash::{BuildHasher, DefaultHasher, Hash, Hasher as _};
-use std::io;
+use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, PoisonError};
 use std::time::{Duration, SystemTime};
 
 use rukpak_content::{Algorithm, Digest, Hasher};
@@ -22,15 +24,64 @@ const BUFFER_BYTES: usize = 128 * 1024;
 /// The uploaded archives.
 pub struct Depot {
     folder: PathBuf,
+    /// Bytes of all of them.
+    quota: u64,
+    usage: Arc<Usage>,
     turns: [Mutex<()>; TURNS],
+}
+
+/// Bytes on the disk.
+type Usage = std::sync::Mutex<Bytes>;
+
+#[derive(Debug, Default)]
+struct Bytes {
+    kept: u64,
+    /// Of archives that are being received.
+    receiving: u64,
+}
+
+/// An archive that is being received. It is removed unless it is [kept](Depot::keep).
+pub struct Receiving {
+    file: NamedTempFile,
+    hasher: Hasher,
+    counted: Counted,
+}
+
+/// An archive that came whole.
+pub struct Received {
+    /// Of its bytes.
+    pub digest: Digest,
+    file: NamedTempFile,
+    counted: Counted,
+}
+
+/// Bytes that count as being received while this lives.
+struct Counted {
+    size_bytes: u64,
+    usage: Arc<Usage>,
+}
+
+/// Why bytes are not taken.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// There are too many already.
+    #[error(
+        "uploads of all Bundles may take {0} bytes (--limit-upload-store-bytes={0}), and there is no room for this one: delete \
+         Bundles of type upload that are not needed any more, or raise the limit"
+    )]
+    Full(u64),
+    /// The disk.
+    #[error(transparent)]
+    Disk(#[from] io::Error),
 }
 
 impl Depot {
     /// Opens the folder, creating it where it is missing, and removes what a process left that was killed while it received.
+    /// What it holds, all in all, is at most `quota` bytes.
     ///
     /// # Errors
     /// Of the disk.
-    pub fn open(folder: &Path) -> io::Result<Self> {
+    pub fn open(folder: &Path, quota: u64) -> io::Result<Self> {
         fs::create_dir_all(folder)?;
         for entry in fs::read_dir(folder)? {
             let entry = entry?;
@@ -38,7 +89,14 @@ impl Depot {
                 remove(&entry.path())?;
             }
         }
-        Ok(Self { folder: folder.to_owned(), turns: std::array::from_fn(|_| Mutex::new(())) })
+        let depot = Self {
+            folder: folder.to_owned(),
+            quota,
+            usage: Arc::default(),
+            turns: std::array::from_fn(|_| Mutex::new(())),
+        };
+        depot.usage().kept = depot.archives()?.iter().map(|archive| archive.size_bytes).sum();
+        Ok(depot)
     }
 
     /// Waits until nobody else works on the upload of the Bundle with this UID: what an archive is must not change between the
@@ -62,21 +120,55 @@ impl Depot {
         }
     }
 
-    /// A file to receive in, which is removed unless it is [kept](Self::keep).
+    /// Whether there is room for so many bytes more. There may not be when they come.
+    ///
+    /// # Errors
+    /// [`Error::Full`].
+    pub fn check_room(&self, size_bytes: u64) -> Result<(), Error> {
+        self.usage().check(size_bytes, self.quota)
+    }
+
+    /// Begins to receive an archive.
     ///
     /// # Errors
     /// Of the disk.
-    pub fn receive(&self) -> io::Result<NamedTempFile> {
-        Builder::new().prefix(RECEIVING).tempfile_in(&self.folder)
+    pub fn receive(&self) -> io::Result<Receiving> {
+        let file = Builder::new().prefix(RECEIVING).tempfile_in(&self.folder)?;
+        let counted = Counted { size_bytes: 0, usage: Arc::clone(&self.usage) };
+        Ok(Receiving { file, hasher: Hasher::new(Algorithm::Sha256), counted })
+    }
+
+    /// Writes what has come of an archive.
+    ///
+    /// # Errors
+    /// [`Error::Full`], or of the disk.
+    pub fn write(&self, receiving: &mut Receiving, bytes: &[u8]) -> Result<(), Error> {
+        let more = bytes.len() as u64;
+        {
+            let mut usage = self.usage();
+            usage.check(more, self.quota)?;
+            usage.receiving += more;
+        }
+        receiving.counted.size_bytes += more;
+        receiving.hasher.update(bytes);
+        Ok(receiving.file.write_all(bytes)?)
     }
 
     /// Makes `received` the archive of the Bundle, in one step.
     ///
     /// # Errors
     /// Of the disk.
-    pub fn keep(&self, uid: &str, received: NamedTempFile) -> io::Result<()> {
-        received.as_file().sync_all()?;
-        received.persist(self.file(uid)).map_err(|error| error.error)?;
+    pub fn keep(&self, uid: &str, received: Received) -> io::Result<()> {
+        let Received { file, counted, .. } = received;
+        file.as_file().sync_all()?;
+        let path = self.file(uid);
+        {
+            let mut usage = self.usage();
+            let replaced = size(&path)?.unwrap_or_default();
+            file.persist(&path).map_err(|error| error.error)?;
+            usage.kept = usage.kept.saturating_sub(replaced) + counted.size_bytes;
+        }
+        drop(counted);
         File::open(&self.folder)?.sync_all()
     }
 
@@ -85,7 +177,12 @@ impl Depot {
     /// # Errors
     /// Of the disk.
     pub fn remove(&self, uid: &str) -> io::Result<()> {
-        remove(&self.file(uid))
+        let path = self.file(uid);
+        let mut usage = self.usage();
+        let freed = size(&path)?.unwrap_or_default();
+        remove(&path)?;
+        usage.kept = usage.kept.saturating_sub(freed);
+        Ok(())
     }
 
     /// Removes the archives of Bundles that are not among `live`, the UIDs of all Bundles that are uploaded, if they are at
@@ -95,27 +192,70 @@ impl Depot {
     /// Of the disk.
     pub fn sweep<S: BuildHasher>(&self, live: &HashSet<String, S>, age: Duration) -> io::Result<u64> {
         let mut removed = 0;
-        for entry in fs::read_dir(&self.folder)? {
-            let path = entry?.path();
-            let Some(uid) = path.file_stem().and_then(|stem| stem.to_str()).filter(|_| is_archive(&path)) else {
-                continue;
-            };
-            let modified = match fs::metadata(&path) {
-                Ok(metadata) => metadata.modified()?,
-                Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
-                Err(error) => return Err(error),
-            };
-            let is_old = SystemTime::now().duration_since(modified).is_ok_and(|passed| passed >= age);
-            if is_old && !live.contains(uid) {
-                remove(&path)?;
+        for archive in self.archives()? {
+            let is_old = SystemTime::now().duration_since(archive.modified).is_ok_and(|passed| passed >= age);
+            if is_old && !live.contains(&archive.uid) {
+                self.remove(&archive.uid)?;
                 removed += 1;
             }
         }
         Ok(removed)
     }
 
+    fn archives(&self) -> io::Result<Vec<Archive>> {
+        let mut archives = Vec::new();
+        for entry in fs::read_dir(&self.folder)? {
+            let path = entry?.path();
+            let Some(uid) = path.file_stem().and_then(|stem| stem.to_str()).filter(|_| is_archive(&path)) else {
+                continue;
+            };
+            match fs::metadata(&path) {
+                Ok(metadata) => archives.push(Archive {
+                    uid: uid.to_owned(),
+                    modified: metadata.modified()?,
+                    size_bytes: metadata.len(),
+                }),
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(archives)
+    }
+
+    fn usage(&self) -> std::sync::MutexGuard<'_, Bytes> {
+        self.usage.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     fn file(&self, uid: &str) -> PathBuf {
         self.folder.join(format!("{uid}.{EXTENSION}"))
+    }
+}
+
+/// An archive that is kept.
+struct Archive {
+    uid: String,
+    modified: SystemTime,
+    size_bytes: u64,
+}
+
+impl Bytes {
+    fn check(&self, more: u64, quota: u64) -> Result<(), Error> {
+        let wanted = self.kept.saturating_add(self.receiving).saturating_add(more);
+        if wanted > quota { Err(Error::Full(quota)) } else { Ok(()) }
+    }
+}
+
+impl Receiving {
+    /// All of it has come.
+    pub fn finish(self) -> Received {
+        Received { digest: self.hasher.finish(), file: self.file, counted: self.counted }
+    }
+}
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        let mut usage = self.usage.lock().unwrap_or_else(PoisonError::into_inner);
+        usage.receiving = usage.receiving.saturating_sub(self.size_bytes);
     }
 }
 
@@ -140,6 +280,14 @@ fn is_archive(path: &Path) -> bool {
     path.extension().is_some_and(|extension| extension == EXTENSION)
 }
 
+fn size(path: &Path) -> io::Result<Option<u64>> {
+    match fs::metadata(path) {
+        Ok(metadata) => Ok(Some(metadata.len())),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
 fn remove(path: &Path) -> io::Result<()> {
     match fs::remove_file(path) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
@@ -149,14 +297,16 @@ fn remove(path: &Path) -> io::Result<()> {
 
 #[cfg(test)]
 mod tests {
-    use std::io::{Read as _, Write as _};
+    use std::io::Read as _;
 
     use super::*;
 
+    const AMPLE: u64 = 1 << 20;
+
     fn put(depot: &Depot, uid: &str, text: &str) {
-        let mut file = depot.receive().unwrap();
-        file.write_all(text.as_bytes()).unwrap();
-        depot.keep(uid, file).unwrap();
+        let mut receiving = depot.receive().unwrap();
+        depot.write(&mut receiving, text.as_bytes()).unwrap();
+        depot.keep(uid, receiving.finish()).unwrap();
     }
 
     fn text(depot: &Depot, uid: &str) -> Option<String> {
@@ -168,10 +318,10 @@ mod tests {
     #[test]
     fn an_archive_is_there_whole_or_not_at_all() {
         let folder = tempfile::tempdir().unwrap();
-        let depot = Depot::open(&folder.path().join("new/uploads")).unwrap();
+        let depot = Depot::open(&folder.path().join("new/uploads"), AMPLE).unwrap();
         assert_eq!(text(&depot, "a"), None);
         let mut half = depot.receive().unwrap();
-        half.write_all(b"half").unwrap();
+        depot.write(&mut half, b"half").unwrap();
         assert_eq!(text(&depot, "a"), None);
         drop(half);
         put(&depot, "a", "one");
@@ -187,7 +337,7 @@ mod tests {
     #[test]
     fn what_belongs_to_no_bundle_goes_once_it_is_old() {
         let folder = tempfile::tempdir().unwrap();
-        let depot = Depot::open(folder.path()).unwrap();
+        let depot = Depot::open(folder.path(), AMPLE).unwrap();
         for uid in ["live", "gone"] {
             put(&depot, uid, uid);
         }
@@ -202,10 +352,37 @@ mod tests {
     #[test]
     fn what_was_being_received_at_a_crash_is_removed() {
         let folder = tempfile::tempdir().unwrap();
-        let left = Depot::open(folder.path()).unwrap().receive().unwrap().keep().unwrap().1;
+        let left = Depot::open(folder.path(), AMPLE).unwrap().receive().unwrap().file.keep().unwrap().1;
         assert!(left.exists());
-        let depot = Depot::open(folder.path()).unwrap();
+        let depot = Depot::open(folder.path(), AMPLE).unwrap();
         assert!(!left.exists());
         drop(depot);
+    }
+
+    #[test]
+    fn all_archives_together_have_a_quota() {
+        let folder = tempfile::tempdir().unwrap();
+        let depot = Depot::open(folder.path(), 10).unwrap();
+        put(&depot, "a", "1234");
+        let mut receiving = depot.receive().unwrap();
+        depot.write(&mut receiving, b"12345").unwrap();
+        depot.check_room(1).unwrap();
+        let text = depot.check_room(2).unwrap_err().to_string();
+        assert!(text.contains("--limit-upload-store-bytes=10"), "{text}");
+        let mut second = depot.receive().unwrap();
+        assert!(matches!(depot.write(&mut second, b"12"), Err(Error::Full(10))));
+        depot.write(&mut second, b"1").unwrap();
+        drop((receiving, second));
+        depot.check_room(6).unwrap();
+        put(&depot, "a", "1");
+        depot.check_room(9).unwrap();
+        assert!(depot.check_room(10).is_err(), "what replaces an archive counts in its place");
+        let again = Depot::open(folder.path(), 10).unwrap();
+        assert!(again.check_room(10).is_err(), "what is there at the start counts");
+        depot.remove("a").unwrap();
+        depot.check_room(10).unwrap();
+        put(&depot, "gone", "1234567890");
+        assert_eq!(depot.sweep(&HashSet::<String>::new(), Duration::ZERO).unwrap(), 1);
+        depot.check_room(10).unwrap();
     }
 }

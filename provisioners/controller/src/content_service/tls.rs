@@ -1,6 +1,7 @@
 //! TLS whose certificate, and whose authorities of clients, can change while calls are served.
 
-use std::sync::{Arc, PoisonError, RwLock};
+use std::io;
+use std::sync::{Arc, PoisonError, RwLock, RwLockWriteGuard};
 
 use rukpak_certificates::{Identity, identity};
 use rustls::crypto::ring;
@@ -9,11 +10,20 @@ use rustls::server::danger::ClientCertVerifier;
 use rustls::server::{NoClientAuth, WebPkiClientVerifier};
 use rustls::sign::{CertifiedKey, SingleCertAndKey};
 use rustls::{RootCertStore, ServerConfig};
+use tokio::net::TcpStream;
+use tokio_rustls::TlsAcceptor;
+use tokio_rustls::server::TlsStream;
+use tokio_util::sync::CancellationToken;
+
+use super::access::Peer;
+use crate::process::server::Handshake;
 
 /// What new connections are served with. Handshakes are refused while there is no certificate.
 #[derive(Default)]
 pub struct Tls {
     state: RwLock<State>,
+    /// Cancelled when there is a certificate, and the authorities of clients have been looked for.
+    complete: CancellationToken,
 }
 
 #[derive(Default)]
@@ -21,6 +31,8 @@ struct State {
     key: Option<Arc<CertifiedKey>>,
     /// Who signs client certificates; without any, none is asked for.
     authorities: Vec<CertificateDer<'static>>,
+    /// Whether they have been looked for.
+    is_looked_for: bool,
     config: Option<Arc<ServerConfig>>,
 }
 
@@ -44,13 +56,14 @@ impl Tls {
     /// # Errors
     /// Why not.
     pub fn serve(&self, identity: &Identity) -> Result<(), Error> {
-        let mut state = self.state.write().unwrap_or_else(PoisonError::into_inner);
+        let mut state = self.state();
         let key = identity.key();
         if state.key.as_ref().is_some_and(|current| current.cert == key.cert) {
             return Ok(());
         }
         state.config = Some(config(&key, &state.authorities)?);
         state.key = Some(key);
+        self.tell(&state);
         Ok(())
     }
 
@@ -60,7 +73,7 @@ impl Tls {
     /// Why those of before hold still.
     pub fn trust(&self, pem: &[u8]) -> Result<(), Error> {
         let authorities = identity::certificates(pem).map_err(Error::Authorities)?;
-        let mut state = self.state.write().unwrap_or_else(PoisonError::into_inner);
+        let mut state = self.state();
         if state.authorities == authorities {
             return Ok(());
         }
@@ -71,9 +84,47 @@ impl Tls {
         Ok(())
     }
 
+    /// The authorities have been looked for, whether or not any can be trusted.
+    pub fn looked_for(&self) {
+        let mut state = self.state();
+        state.is_looked_for = true;
+        self.tell(&state);
+    }
+
+    /// Waits until callers of any kind can be answered.
+    pub async fn complete(&self) {
+        self.complete.cancelled().await;
+    }
+
+    fn tell(&self, state: &State) {
+        if state.key.is_some() && state.is_looked_for {
+            self.complete.cancel();
+        }
+    }
+
+    fn state(&self) -> RwLockWriteGuard<'_, State> {
+        self.state.write().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// For the next connection.
-    pub fn current(&self) -> Option<Arc<ServerConfig>> {
+    fn current(&self) -> Option<Arc<ServerConfig>> {
         self.state.read().unwrap_or_else(PoisonError::into_inner).config.clone()
+    }
+}
+
+/// TLS comes before HTTP; who calls is what the client's certificate says.
+#[derive(Clone)]
+pub struct OverTls(pub Arc<Tls>);
+
+impl Handshake for OverTls {
+    type Stream = TlsStream<TcpStream>;
+    type Peer = Peer;
+
+    async fn shake(&self, stream: TcpStream) -> io::Result<(Self::Stream, Peer)> {
+        let config = self.0.current().ok_or_else(|| io::Error::other("there is no certificate yet"))?;
+        let stream = TlsAcceptor::from(config).accept(stream).await?;
+        let peer = Peer::of(stream.get_ref().1.peer_certificates());
+        Ok((stream, peer))
     }
 }
 
@@ -100,4 +151,23 @@ fn verifier(
     }
     let builder = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider);
     builder.allow_unauthenticated().build().map_err(Error::Verifier)
+}
+
+#[cfg(test)]
+mod tests {
+    use futures::FutureExt as _;
+
+    use super::*;
+
+    #[test]
+    fn it_is_complete_with_a_certificate_and_a_look_for_the_authorities_of_clients() {
+        let tls = Tls::default();
+        let authority = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
+        let identity =
+            Identity::from_pem(authority.cert.pem().as_bytes(), authority.signing_key.serialize_pem().as_bytes());
+        tls.serve(&identity.unwrap()).unwrap();
+        assert!(tls.complete().now_or_never().is_none());
+        tls.looked_for();
+        assert!(tls.complete().now_or_never().is_some());
+    }
 }

@@ -4,34 +4,38 @@
 //! 201  taken          204  has these very bytes already     404  no such Bundle
 //! 409  not an upload Bundle, or unpacked already            413  past the limit
 //! ```
+//!
+//! And ours, for what upstream does not bound: 408 too slow, 503 too many at once or the process stops, 507 no room.
+//! No thread waits for a client: what has come is written when there is enough of it.
 
-use std::io::{self, Write as _};
+use std::io;
 use std::os::unix::fs::MetadataExt as _;
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::body::{Body, Bytes};
-use axum::http::{HeaderMap, Method, StatusCode, header};
+use axum::body::{Body, BodyDataStream, Bytes};
+use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use futures::StreamExt as _;
 use kube::{Api, ResourceExt as _};
-use rukpak_content::{Algorithm, Digest, Hasher, Limit, LimitExceeded};
+use rukpak_content::{Digest, Limit, LimitExceeded};
 use rukpak_crds::{Bundle, BundlePhase};
-use tempfile::NamedTempFile;
-use tokio::sync::mpsc;
 use tokio::task::{JoinError, spawn_blocking};
+use tokio::time::{Instant, timeout_at};
 
-use super::depot::{self, Depot};
+use super::Service;
+use super::depot::{self, Depot, Received, Receiving};
 use super::reply::{self, Content};
+use super::slots::{Pace, Refused};
 use crate::context::Context;
 use crate::error::Chain;
 use crate::{bundle, cluster};
 
 const TYPE: &str = "upload";
-/// How long a client may send nothing.
-const IDLE: Duration = Duration::from_secs(30);
-/// Chunks on the way to the disk. A chunk is what one read from the connection gave.
-const QUEUE: usize = 4;
+/// What is gathered of a body before it is written.
+const BATCH_BYTES: usize = 256 * 1024;
+/// When to try again what cannot be done now.
+const RETRY_AFTER: Duration = Duration::from_secs(10);
 
 /// Why an upload is not taken, or not sent.
 #[derive(Debug, thiserror::Error)]
@@ -51,9 +55,15 @@ enum Error {
     /// The client broke off.
     #[error("read request body")]
     Read(#[source] axum::Error),
-    /// The client fell silent.
-    #[error("read request body: nothing came for {} seconds", IDLE.as_secs())]
-    Silence,
+    /// There are too many, or it does not come fast enough.
+    #[error(transparent)]
+    Refused(#[from] Refused),
+    /// The process ends.
+    #[error("the server is shutting down; try again")]
+    Stopping,
+    /// There is no room.
+    #[error("failed to store bundle data: {0}")]
+    Full(depot::Error),
     /// The disk.
     #[error("failed to store bundle data")]
     Store(#[source] io::Error),
@@ -74,65 +84,76 @@ impl Error {
             }
             Self::Type(_) | Self::Unpacked => StatusCode::CONFLICT,
             Self::Limit(_) => StatusCode::PAYLOAD_TOO_LARGE,
-            Self::Silence => StatusCode::REQUEST_TIMEOUT,
+            Self::Refused(Refused::Late(_) | Refused::Slow(_) | Refused::Silent) => StatusCode::REQUEST_TIMEOUT,
+            Self::Refused(Refused::Twice | Refused::Many(_)) | Self::Stopping => StatusCode::SERVICE_UNAVAILABLE,
+            Self::Full(_) => StatusCode::INSUFFICIENT_STORAGE,
             Self::Read(_) | Self::Store(_) | Self::Worker(_) => StatusCode::INTERNAL_SERVER_ERROR,
+        }
+    }
+}
+
+impl From<depot::Error> for Error {
+    fn from(error: depot::Error) -> Self {
+        match error {
+            depot::Error::Disk(error) => Self::Store(error),
+            full @ depot::Error::Full(_) => Self::Full(full),
         }
     }
 }
 
 impl IntoResponse for Error {
     fn into_response(self) -> Response {
-        (self.status(), format!("{}\n", Chain(&self))).into_response()
+        let mut response = (self.status(), format!("{}\n", Chain(&self))).into_response();
+        if let Self::Refused(Refused::Twice | Refused::Many(_)) | Self::Stopping = self {
+            response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from(RETRY_AFTER.as_secs()));
+        }
+        response
     }
 }
 
-/// A body that came whole.
-struct Received {
-    file: NamedTempFile,
-    digest: Digest,
-}
-
-/// Takes an upload.
-pub async fn put(name: &str, headers: &HeaderMap, body: Body, depot: &Arc<Depot>, context: &Arc<Context>) -> Response {
-    let bundle = match find(name, context).await {
-        Ok(bundle) => bundle,
-        Err(error) => {
-            super::drain(body).await;
-            return error.into_response();
-        }
+/// Takes an upload of `user`.
+pub async fn put(name: &str, user: &str, headers: &HeaderMap, body: Body, service: &Service) -> Response {
+    let Service { context, depot, slots, stop, .. } = service;
+    let mut body = body.into_data_stream();
+    let refused = |error: Error, body: BodyDataStream| {
+        super::discard(body);
+        tracing::warn!(bundle = name, user, error = %Chain(&error), "an upload was not taken");
+        error.into_response()
     };
     let length = headers.get(header::CONTENT_LENGTH).and_then(|value| value.to_str().ok()?.parse().ok());
-    if let Err(error) = check_size(name, length.unwrap_or(0), context) {
-        super::drain(body).await;
-        return error.into_response();
-    }
-    match take(name, &bundle, body, depot, context).await {
+    let bundle = match admit(name, length.unwrap_or(0), depot, context).await {
+        Ok(bundle) => bundle,
+        Err(error) => return refused(error, body),
+    };
+    let uid = bundle.uid().unwrap_or_default();
+    let _slot = match slots.take(&uid) {
+        Ok(slot) => slot,
+        Err(error) => return refused(error.into(), body),
+    };
+    let taken = tokio::select! {
+        biased;
+        // Somebody else may write from now on.
+        () = stop.cancelled() => Err(Error::Stopping),
+        taken = take(name, &uid, &mut body, service) => taken,
+    };
+    match taken {
         Ok(status) => {
-            tracing::info!(bundle = name, status = status.as_u16(), "upload");
+            tracing::info!(bundle = name, user, status = status.as_u16(), "upload");
             status.into_response()
         }
-        Err(error) => {
-            tracing::warn!(bundle = name, error = %Chain(&error), "an upload was not taken");
-            error.into_response()
-        }
+        Err(error) => refused(error, body),
     }
 }
 
 /// Sends what was uploaded.
-pub async fn get(
-    name: &str,
-    method: &Method,
-    headers: &HeaderMap,
-    depot: &Arc<Depot>,
-    context: &Arc<Context>,
-) -> Response {
-    let uid = match find(name, context).await {
+pub async fn get(name: &str, method: &Method, headers: &HeaderMap, service: &Service) -> Response {
+    let uid = match find(name, &service.context).await {
         Ok(bundle) => bundle.uid().unwrap_or_default(),
         // Upstream knows files, not Bundles.
         Err(Error::Type(_)) => return super::not_found(),
         Err(error) => return error.into_response(),
     };
-    let (depot, method, headers) = (Arc::clone(depot), method.clone(), headers.clone());
+    let (depot, method, headers) = (Arc::clone(&service.depot), method.clone(), headers.clone());
     let opened = spawn_blocking(move || -> io::Result<Option<Response>> {
         let Some(file) = depot.find(&uid)? else { return Ok(None) };
         let metadata = file.metadata()?;
@@ -159,79 +180,88 @@ async fn find(name: &str, context: &Context) -> Result<Arc<Bundle>, Error> {
     Ok(Arc::new(bundle))
 }
 
+/// Everything that is known before the body comes.
+async fn admit(name: &str, size_bytes: u64, depot: &Depot, context: &Context) -> Result<Arc<Bundle>, Error> {
+    let bundle = find(name, context).await?;
+    check_size(name, size_bytes, context)?;
+    depot.check_room(size_bytes)?;
+    Ok(bundle)
+}
+
 fn check_size(name: &str, size_bytes: u64, context: &Context) -> Result<(), Error> {
     let maximum = context.limits.download_bytes;
     Ok(Limit::DownloadBytes.check(size_bytes, maximum, || format!("upload of {name}"))?)
 }
 
-async fn take(
-    name: &str,
-    bundle: &Bundle,
-    body: Body,
-    depot: &Arc<Depot>,
-    context: &Arc<Context>,
-) -> Result<StatusCode, Error> {
-    let uid = bundle.uid().unwrap_or_default();
-    let Received { file, digest } = receive(name, body, depot, context).await?;
+async fn take(name: &str, uid: &str, body: &mut BodyDataStream, service: &Service) -> Result<StatusCode, Error> {
+    let Service { context, depot, .. } = service;
+    let received = receive(name, body, service).await?;
     // From here on nobody else looks at the upload, so that what is unpacked is what was said to be taken.
-    let _turn = depot.turn(&uid).await;
-    if stored(&uid, depot).await? == Some(digest) {
+    let _turn = depot.turn(uid).await;
+    if stored(uid, service).await?.as_ref() == Some(&received.digest) {
         return Ok(StatusCode::NO_CONTENT);
     }
     // It may have been unpacked, or deleted, while the body came.
     let bundle = find(name, context).await?;
-    if bundle.is_in(BundlePhase::Unpacked) || bundle.uid().as_deref() != Some(&uid) {
+    if bundle.is_in(BundlePhase::Unpacked) || bundle.uid().as_deref() != Some(uid) {
         return Err(Error::Unpacked);
     }
-    let keep = {
-        let depot = Arc::clone(depot);
-        move || depot.keep(&uid, file)
-    };
-    spawn_blocking(keep).await?.map_err(Error::Store)?;
+    let uid = uid.to_owned();
+    on_disk(service, move |depot| depot.keep(&uid, received)).await?.map_err(Error::Store)?;
     bundle::received(&bundle, context).await.map_err(Error::Status)?;
     Ok(StatusCode::CREATED)
 }
 
-async fn stored(uid: &str, depot: &Arc<Depot>) -> Result<Option<Digest>, Error> {
-    let (depot, uid) = (Arc::clone(depot), uid.to_owned());
-    let read = move || depot.find(&uid)?.map(|mut file| depot::digest(&mut file)).transpose();
-    spawn_blocking(read).await?.map_err(Error::Store)
+async fn stored(uid: &str, service: &Service) -> Result<Option<Digest>, Error> {
+    let uid = uid.to_owned();
+    let read = move |depot: &Depot| depot.find(&uid)?.map(|mut file| depot::digest(&mut file)).transpose();
+    on_disk(service, read).await?.map_err(Error::Store)
+}
+
+/// Works on the disk. Few uploads do at once, and whoever stops waiting stops nothing that has begun.
+async fn on_disk<T: Send + 'static>(
+    Service { depot, slots, .. }: &Service,
+    work: impl FnOnce(&Depot) -> T + Send + 'static,
+) -> Result<T, JoinError> {
+    // Never closed.
+    let permit = Arc::clone(&slots.writers).acquire_owned().await;
+    let depot = Arc::clone(depot);
+    spawn_blocking(move || {
+        let _permit = permit;
+        work(&depot)
+    })
+    .await
 }
 
 /// Writes the body to disk as it comes.
-async fn receive(name: &str, body: Body, depot: &Arc<Depot>, context: &Context) -> Result<Received, Error> {
-    let (queue, source) = mpsc::channel(QUEUE);
-    let writer = {
-        let depot = Arc::clone(depot);
-        spawn_blocking(move || write(&depot, source))
-    };
-    let fed = feed(name, body, queue, context).await;
-    let written = writer.await?;
-    fed?;
-    written.map_err(Error::Store)
-}
-
-async fn feed(name: &str, body: Body, queue: mpsc::Sender<Bytes>, context: &Context) -> Result<(), Error> {
-    let mut chunks = body.into_data_stream();
-    let mut size_bytes = 0;
-    while let Some(chunk) = tokio::time::timeout(IDLE, chunks.next()).await.map_err(|_| Error::Silence)? {
-        let chunk = chunk.map_err(Error::Read)?;
+async fn receive(name: &str, body: &mut BodyDataStream, service: &Service) -> Result<Received, Error> {
+    let pace = service.slots.pace();
+    let mut receiving = on_disk(service, Depot::receive).await?.map_err(Error::Store)?;
+    let (mut size_bytes, mut batch) = (0, Vec::new());
+    while let Some(chunk) = next(body, pace, size_bytes).await? {
         size_bytes += chunk.len() as u64;
-        check_size(name, size_bytes, context)?;
-        if queue.send(chunk).await.is_err() {
-            // The writer gave up; it says why.
-            return Ok(());
+        check_size(name, size_bytes, &service.context)?;
+        batch.extend_from_slice(&chunk);
+        if batch.len() >= BATCH_BYTES {
+            (receiving, batch) = write(receiving, batch, service).await?;
         }
     }
-    Ok(())
+    let (receiving, _) = write(receiving, batch, service).await?;
+    Ok(receiving.finish())
 }
 
-fn write(depot: &Depot, mut source: mpsc::Receiver<Bytes>) -> io::Result<Received> {
-    let mut file = depot.receive()?;
-    let mut hasher = Hasher::new(Algorithm::Sha256);
-    while let Some(chunk) = source.blocking_recv() {
-        hasher.update(&chunk);
-        file.write_all(&chunk)?;
-    }
-    Ok(Received { file, digest: hasher.finish() })
+async fn next(body: &mut BodyDataStream, pace: Pace, size_bytes: u64) -> Result<Option<Bytes>, Error> {
+    let (at, refused) = pace.deadline(size_bytes, Instant::now());
+    let chunk = timeout_at(at, body.next()).await.map_err(|_| Error::Refused(refused))?;
+    chunk.transpose().map_err(Error::Read)
+}
+
+/// Returns the batch empty, to be filled again.
+async fn write(mut receiving: Receiving, mut batch: Vec<u8>, service: &Service) -> Result<(Receiving, Vec<u8>), Error> {
+    let work = move |depot: &Depot| {
+        depot.write(&mut receiving, &batch)?;
+        batch.clear();
+        Ok((receiving, batch))
+    };
+    on_disk(service, work).await?
 }

@@ -56,6 +56,7 @@ fn joined(dependencies: &BTreeSet<Unresolvable>) -> String {
     texts.join("; ")
 }
 
+#[expect(clippy::result_large_err, reason = "made once a bundle, and boxed by whoever keeps it")]
 pub(super) fn check(tree: &BundleTree, limits: &Limits, watches_namespace: bool) -> Result<Vec<String>, Error> {
     let bundle = load(tree, limits)?;
     gate::check_v1alpha1(&bundle, watches_namespace).map_err(Error::Refused)?;
@@ -67,6 +68,7 @@ pub(super) fn check(tree: &BundleTree, limits: &Limits, watches_namespace: bool)
     Ok(bundle.remarks())
 }
 
+#[expect(clippy::result_large_err, reason = "made once a bundle, and boxed by whoever keeps it")]
 pub(super) fn render(tree: &BundleTree, limits: &Limits, settings: &Settings) -> Result<Rendered, Error> {
     let bundle = load(tree, limits)?;
     gate::check_v1alpha1(&bundle, watches_namespace(settings.config.as_ref())).map_err(Error::Refused)?;
@@ -82,7 +84,7 @@ pub(super) fn render(tree: &BundleTree, limits: &Limits, settings: &Settings) ->
     let objects = rukpak_registry::render(&bundle, &options)?;
     let made_here = settings.certificates == Certificates::SelfManaged;
     Ok(Rendered {
-        optional: objects.iter().filter(|object| bundle.is_optional(object)).map(Object::key).collect(),
+        optional: bundle.optional(&objects).map(Object::key).collect(),
         required: bundle.required_apis(),
         certificates: if made_here { serving_certificates(&bundle, &options.install_namespace) } else { Vec::new() },
         certificates_due: None,

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
 
-use clap::Parser;
+use clap::{ArgAction, Parser};
 use rukpak_catalog::origin::Origin;
 
 use super::run::LEASE;
@@ -32,6 +32,10 @@ pub struct Options {
     pub catalogs: Vec<ConfiguredCatalog>,
     /// CatalogSources of OLM, in the order in which they are asked, after [`Options::catalogs`].
     pub catalog_sources: Vec<CatalogSourceName>,
+    /// The CatalogSources that are asked over TLS, and the files with the authorities of their servers.
+    pub catalog_authorities: Vec<CatalogAuthority>,
+    /// Whether only bundles are installed whose image a catalog names by digest.
+    pub require_digests: bool,
     /// How often catalogs are looked at for a new revision.
     pub catalog_poll_interval: Duration,
     /// Logins of registries.
@@ -56,6 +60,15 @@ pub struct CatalogSourceName {
     pub namespace: String,
     /// Its name.
     pub name: String,
+}
+
+/// A CatalogSource that is asked over TLS.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CatalogAuthority {
+    /// Which one.
+    pub source: CatalogSourceName,
+    /// PEM certificates of the authorities that may have signed its server's.
+    pub file: PathBuf,
 }
 
 impl CatalogSourceName {
@@ -93,6 +106,13 @@ struct Args {
     /// A CatalogSource of OLM, read if the cluster has OLM; may be repeated, or none. Asked after --catalog, in this order
     #[arg(long, value_name = "NAMESPACE/NAME", default_value = "openshift-marketplace/redhat-operators")]
     catalog_source: Vec<AskedSource>,
+    /// Ask a CatalogSource over TLS; its server proves who it is by a certificate of these authorities (PEM). Catalog Pods of OLM
+    /// serve without TLS; may be repeated
+    #[arg(long, value_name = "NAMESPACE/NAME=FILE")]
+    catalog_ca: Vec<CatalogAuthority>,
+    /// Install only bundles whose image the catalog names by digest: whoever holds a registry can move a tag
+    #[arg(long, num_args = 0..=1, require_equals = true, default_value_t = false, default_missing_value = "true", action = ArgAction::Set)]
+    require_digests: bool,
     /// How often catalogs are looked at for a new revision; an unchanged one is not fetched again
     #[arg(long, value_name = "DURATION", default_value = "10m", value_parser = interval)]
     catalog_poll_interval: Duration,
@@ -123,6 +143,8 @@ impl From<Args> for Options {
             release_version: args.release_version,
             catalogs: args.catalog,
             catalog_sources: args.catalog_source.into_iter().filter_map(|source| source.0).collect(),
+            catalog_authorities: args.catalog_ca,
+            require_digests: args.require_digests,
             catalog_poll_interval: args.catalog_poll_interval,
             registry_auth_file: args.registry_auth_file,
             storage_dir: args.storage_dir,
@@ -155,6 +177,16 @@ impl FromStr for CatalogSourceName {
             }
             _ => Err(format!("{text:?} is no CatalogSource: write NAMESPACE/NAME, or none")),
         }
+    }
+}
+
+impl FromStr for CatalogAuthority {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let wrong = || format!("{text:?} names no CatalogSource and file: write NAMESPACE/NAME=FILE");
+        let (source, file) = text.split_once('=').filter(|(_, file)| !file.is_empty()).ok_or_else(wrong)?;
+        Ok(Self { source: source.parse().map_err(|_| wrong())?, file: file.into() })
     }
 }
 
@@ -225,6 +257,8 @@ mod tests {
             ("--catalog=a=/x", "dir:PATH"),
             ("--catalog=a/b=dir:/x", "leave the slash out"),
             ("--catalog-source=x", "NAMESPACE/NAME"),
+            ("--catalog-ca=x=/f", "NAMESPACE/NAME=FILE"),
+            ("--catalog-ca=a/b", "NAMESPACE/NAME=FILE"),
             ("--catalog-poll-interval=1ms", "at least 1s"),
         ] {
             let error = options(&[flag]).unwrap_err();

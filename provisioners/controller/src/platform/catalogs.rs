@@ -17,6 +17,7 @@ use tokio::sync::Notify;
 use tokio::time::MissedTickBehavior;
 
 use self::cached::Cached;
+pub(crate) use self::sources::Authorities;
 use self::sources::{NotReady, Server, Sources};
 use super::args::{CatalogSourceName, ConfiguredCatalog};
 use super::foreign::CatalogSource;
@@ -82,7 +83,7 @@ impl Error {
             Self::NotReady(NotReady::Connection { .. } | NotReady::Unwatched { .. }) => Class::Transient,
             Self::Load { source, .. } if source.class() == origin::Class::Unavailable => Class::Transient,
             Self::Registry(error) if error.class() == registry::Class::Unavailable => Class::Transient,
-            _ => Class::Invalid,
+            _ => Class::Terminal,
         }
     }
 
@@ -126,6 +127,8 @@ pub(crate) struct Found {
     package: Held,
     /// Whom to ask for more than that.
     server: Option<Server>,
+    /// Whether only images that are named by digest may be installed of it.
+    pub requires_digest: bool,
 }
 
 /// A package is as large as its history is long: it is borrowed, never copied.
@@ -140,6 +143,7 @@ enum Held {
 pub(crate) struct Catalogs {
     configured: Vec<Configured>,
     sources: Sources,
+    require_digests: bool,
     loader: Loader,
     logins: Logins,
     /// Told when a catalog can be had again.
@@ -155,15 +159,16 @@ impl Catalogs {
     /// Asks nobody yet.
     pub fn new(
         configured: Vec<ConfiguredCatalog>,
-        sources: Vec<CatalogSourceName>,
+        (sources, authorities): (Vec<CatalogSourceName>, Authorities),
+        require_digests: bool,
         (loader, logins): (Loader, Logins),
         store: Store<CatalogSource>,
     ) -> Self {
         let news = Arc::new(Notify::new());
         let configured =
             configured.into_iter().map(|catalog| Configured { catalog, cached: Cached::new(news.clone()) }).collect();
-        let sources = Sources::new(sources, store, &news);
-        Self { configured, sources, loader, logins, news }
+        let sources = Sources::new(sources, authorities, store, &news);
+        Self { configured, sources, require_digests, loader, logins, news }
     }
 
     /// Moves whenever one of the catalogs that are asked for `wanted` may say something else than before. That others come, go
@@ -199,14 +204,20 @@ impl Catalogs {
             let content = self.configured(configured).await?;
             if content.packages.contains_key(name) {
                 let package = Held::InCatalog(content, name.to_owned());
-                return Ok(Found { catalog: catalog.clone(), package, server: None });
+                return Ok(Found {
+                    catalog: catalog.clone(),
+                    package,
+                    server: None,
+                    requires_digest: self.require_digests,
+                });
             }
             asked.push(catalog.clone());
         }
         for source in self.asked_sources(wanted).filter(|_| wanted != Wanted::Any || self.sources.may_be_served()) {
             let catalog = source.to_string();
             if let Some((package, server)) = self.sources.package(source, name).await? {
-                return Ok(Found { catalog, package: Held::Alone(package), server: Some(server) });
+                let (package, requires_digest) = (Held::Alone(package), self.require_digests);
+                return Ok(Found { catalog, package, server: Some(server), requires_digest });
             }
             asked.push(catalog);
         }

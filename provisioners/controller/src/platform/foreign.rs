@@ -6,9 +6,9 @@ use serde::{Deserialize, Serialize};
 
 use rukpak_crds::ConditionStatus;
 
-/// Name of the definition of [`CatalogSource`].
+/// Name of the CRD of [`CatalogSource`].
 pub const CATALOG_SOURCES: &str = "catalogsources.operators.coreos.com";
-/// Name of the definition of [`ClusterOperator`].
+/// Name of the CRD of [`ClusterOperator`].
 pub const CLUSTER_OPERATORS: &str = "clusteroperators.config.openshift.io";
 
 /// What a CatalogSource asks for. Only what tells one revision from the next is read.

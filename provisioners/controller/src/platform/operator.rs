@@ -116,11 +116,11 @@ pub(super) async fn reconcile(operator: Arc<PlatformOperator>, context: Arc<Cont
 /// After a pass that could not report.
 pub(super) fn error_policy(operator: &PlatformOperator, error: &Error, context: &Context) -> Action {
     let class = match error {
-        Error::Status(error) | Error::Upgrade(error) if error.is_conflict() || error.is_not_found() => Class::Stale,
+        Error::Status(error) | Error::Upgrade(error) if error.is_conflict() || error.is_not_found() => Class::Conflict,
         _ => Class::Transient,
     };
     let delay = context.failures.next_delay(&operator.uid().unwrap_or_default(), class);
-    if class == Class::Stale {
+    if class == Class::Conflict {
         tracing::debug!(operator = %operator.name_any(), error = %crate::error::Chain(error), "looking again");
     } else {
         tracing::warn!(operator = %operator.name_any(), error = %crate::error::Chain(error), ?delay, "reconcile failed; will retry");
@@ -157,7 +157,9 @@ async fn install(pass: &mut Pass) -> Result<Option<Outcome>, Error> {
     let chosen = match source::choose(pass).await {
         Ok(Some(chosen)) => chosen,
         Ok(None) => return Ok(None),
-        Err(source::Error::Unsupported(refusal)) => return Ok(Some(Outcome::Unsupported(refusal.to_string()))),
+        Err(error @ (source::Error::Unsupported(_) | source::Error::Tag { .. })) => {
+            return Ok(Some(Outcome::Unsupported(error.to_string())));
+        }
         Err(error) => {
             let message = crate::error::Chain(&error).to_string();
             let (hint, class, is_unwatched) = (error.hint(), error.class(), error.is_unwatched());

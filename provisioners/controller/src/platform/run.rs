@@ -2,6 +2,7 @@
 
 use std::collections::HashSet;
 use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::path::{Path, PathBuf};
 use std::pin::pin;
 use std::sync::Arc;
@@ -13,14 +14,16 @@ use kube::runtime::reflector;
 use kube::runtime::watcher::{self, Event};
 use kube::runtime::{WatchStreamExt, reflector::store::Writer};
 use kube::{Api, Client, ResourceExt};
-use rukpak_catalog::origin::{self, Loader, LoaderOptions};
+use rukpak_catalog::origin::{self, Loader, LoaderOptions, Origin};
 use rukpak_crds::{BundleDeployment, PlatformOperator};
+use rukpak_source::Egress;
+use rukpak_source::egress::IpNet;
 use tokio::sync::mpsc::unbounded_channel;
 use tokio::sync::{Mutex, Notify, watch};
 use tokio_util::sync::CancellationToken;
 
-use super::args::{ConfiguredCatalog, Options};
-use super::catalogs::Catalogs;
+use super::args::{CatalogAuthority, ConfiguredCatalog, Options};
+use super::catalogs::{Authorities, Catalogs};
 use super::cluster_operator::{self, About};
 use super::context::{Claims, Context, Holds, Wake};
 use super::events::Events;
@@ -32,7 +35,7 @@ use super::served::while_defined;
 use super::spool::Spool;
 use crate::context::{Failures, WrittenVersions};
 use crate::probes::{self, Readiness};
-use crate::process::{self, Process, drain, registries};
+use crate::process::{self, Process, Requests, drain, registries};
 use crate::watch::{Change, Streams};
 
 /// Name of the Lease that whoever writes holds; that of OpenShift's manager.
@@ -64,6 +67,9 @@ pub enum Error {
     /// Two catalogs have one name.
     #[error("--catalog: {0:?} is the name of two catalogs; PlatformOperators could not tell them apart")]
     CatalogName(String),
+    /// A CatalogSource has an authority, and is not asked.
+    #[error("--catalog-ca: the CatalogSource {0} is not among those that are asked (--catalog-source)")]
+    CatalogAuthority(String),
     /// Catalogs cannot be loaded at all.
     #[error("cannot set up the loading of catalogs (--source-ca-file)")]
     Loader(#[source] Box<rukpak_catalog::origin::Error>),
@@ -78,7 +84,9 @@ pub async fn run(options: Options) -> Result<(), Error> {
     check_names(&options.catalogs)?;
     let folder = &options.storage_dir;
     let spool = Spool::open(folder).map_err(|source| Error::Storage { path: folder.clone(), source })?;
-    let loader = loader(&options, spool.path())?;
+    let egress = registries::egress(&options.shared.registries).await;
+    let loader = loader(&options, egress, spool.path())?;
+    let authorities = authorities(&options)?;
     let client = process::client().await?;
     let readiness = Arc::new(Readiness::new());
     let health = probes::health(readiness.clone(), None);
@@ -87,7 +95,7 @@ pub async fn run(options: Options) -> Result<(), Error> {
     let lease = (options.system_namespace.as_str(), LEASE);
     let election = options.shared.leader_election;
     let Some(mut process) = process.lead(client.clone(), lease, election, &readiness).await? else { return Ok(()) };
-    work(&mut process, client, loader, &options, readiness);
+    work(&mut process, client, (loader, authorities), &options, readiness);
     Ok(process.go_on().await?)
 }
 
@@ -100,22 +108,48 @@ fn check_names(catalogs: &[ConfiguredCatalog]) -> Result<(), Error> {
     }
 }
 
+/// Those of CatalogSources that are asked over TLS.
+fn authorities(options: &Options) -> Result<Authorities, Error> {
+    let read = |CatalogAuthority { source, file }: &CatalogAuthority| {
+        if !options.catalog_sources.contains(source) {
+            return Err(Error::CatalogAuthority(source.to_string()));
+        }
+        Ok((source.clone(), registries::read(file, "--catalog-ca")?.into()))
+    };
+    options.catalog_authorities.iter().map(read).collect()
+}
+
 /// What loads catalogs, and its logins.
-fn loader(options: &Options, spool: &Path) -> Result<(Loader, Logins), Error> {
-    let (puller, pem) = registries::puller(&options.shared.registries, spool.to_owned(), origin::limits())?;
+fn loader(options: &Options, egress: Egress, spool: &Path) -> Result<(Loader, Logins), Error> {
+    let (puller, pem) = registries::puller(&options.shared.registries, &egress, spool.to_owned(), origin::limits())?;
     let logins = Logins::open(options.registry_auth_file.clone())?;
+    // What may be asked without TLS is this machine, and the administrator has named it.
+    let is_here = options
+        .catalogs
+        .iter()
+        .any(|catalog| matches!(&catalog.origin, Origin::Http(url) if url.starts_with("http://")));
+    let here = [IpAddr::from(Ipv4Addr::LOCALHOST), IpAddr::from(Ipv6Addr::LOCALHOST)].map(IpNet::from);
+    let egress = if is_here { egress.allowing(here) } else { egress };
     let mut options = LoaderOptions::new(Arc::new(puller), spool.to_owned());
     options.extra_ca_pem = pem;
+    options.egress = egress;
     let loader = Loader::new(options).map_err(|error| Error::Loader(Box::new(error)))?;
     Ok((loader, logins))
 }
 
 /// Starts the watches and the queue.
-fn work(process: &mut Process, client: Client, loader: (Loader, Logins), options: &Options, readiness: Arc<Readiness>) {
+fn work(
+    process: &mut Process,
+    client: Client,
+    (loader, authorities): ((Loader, Logins), Authorities),
+    options: &Options,
+    readiness: Arc<Readiness>,
+) {
     let (operators, deployments) = (Streams::<PlatformOperator>::new(client.clone()), Streams::new(client.clone()));
     let (sources, source_writer) = reflector::store();
     let (sender, requests) = unbounded_channel();
-    let catalogs = Catalogs::new(options.catalogs.clone(), options.catalog_sources.clone(), loader, sources);
+    let asked = (options.catalog_sources.clone(), authorities);
+    let catalogs = Catalogs::new(options.catalogs.clone(), asked, options.require_digests, loader, sources);
     let context = Arc::new(Context {
         operators: operators.store.clone(),
         deployments: deployments.store.clone(),
@@ -139,8 +173,9 @@ fn work(process: &mut Process, client: Client, loader: (Loader, Logins), options
     process.spawn(filled(context.clone(), readiness));
     let about = About { version: options.release_version.clone(), namespace: options.system_namespace.clone() };
     process.spawn(cluster_operator::keep(context.clone(), about));
+    let requests = Requests { objects: requests, filled: context.filled.clone(), tasks: process.reconciles() };
     let queue = drain(
-        (requests, context.filled.clone()),
+        requests,
         context.operators.clone(),
         context,
         CONCURRENCY,

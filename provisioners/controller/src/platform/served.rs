@@ -25,7 +25,7 @@ pub(super) async fn while_defined<F: Future<Output = ()>>(
     loop {
         let change = if is_defined {
             let mut work = pin!(work());
-            // The work begins once, however often the definition changes meanwhile.
+            // The work begins once, however often the CRD changes meanwhile.
             loop {
                 tokio::select! {
                     () = &mut work => break None,

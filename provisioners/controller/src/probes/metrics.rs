@@ -3,6 +3,9 @@
 use std::fmt::Write as _;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use rukpak_crds::{Condition, ConditionStatus};
+use rukpak_sandbox::Findings;
+
 /// Which reconciler.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
@@ -27,6 +30,18 @@ pub enum Outcome {
     Error,
 }
 
+impl Outcome {
+    /// What the condition `Ready` says that a pass has changed it to; `None` if it is as it was.
+    pub fn of(ready: Option<&Condition>) -> Self {
+        match ready.map(|ready| ready.status) {
+            None => Self::Unchanged,
+            Some(ConditionStatus::True) => Self::Succeeded,
+            Some(ConditionStatus::False) => Self::Failed,
+            Some(ConditionStatus::Unknown) => Self::Waiting,
+        }
+    }
+}
+
 const KINDS: [(Kind, &str); 2] = [(Kind::Bundle, "Bundle"), (Kind::BundleDeployment, "BundleDeployment")];
 const OUTCOMES: [(Outcome, &str); 5] = [
     (Outcome::Unchanged, "unchanged"),
@@ -39,6 +54,8 @@ const OUTCOMES: [(Outcome, &str); 5] = [
 /// Of the process: reconcilers run wherever they are called.
 static PASSES: [[AtomicU64; OUTCOMES.len()]; KINDS.len()] =
     [const { [const { AtomicU64::new(0) }; OUTCOMES.len()] }; KINDS.len()];
+
+static PANICS: AtomicU64 = AtomicU64::new(0);
 
 /// How many there are of each of two states; `u64::MAX` where nobody counts them.
 type Gauge = [AtomicU64; 2];
@@ -62,9 +79,25 @@ fn set(gauge: &Gauge, counts: [usize; 2]) {
     }
 }
 
+/// What child processes cannot do on this node; `u64::MAX` where nobody knows.
+static CONFINEMENT: [AtomicU64; 4] = [const { AtomicU64::new(u64::MAX) }; 4];
+
+/// What a child process found out that it cannot do.
+pub fn set_confinement(findings: Findings) {
+    let Findings { files, memory, ports, programs } = findings;
+    for (gauge, is_refused) in CONFINEMENT.iter().zip([files, memory, ports, programs]) {
+        gauge.store(u64::from(is_refused), Ordering::Relaxed);
+    }
+}
+
 /// Counts one pass.
 pub fn count(kind: Kind, outcome: Outcome) {
     PASSES[kind as usize][outcome as usize].fetch_add(1, Ordering::Relaxed);
+}
+
+/// Counts one reconcile that panicked.
+pub fn count_panic() {
+    PANICS.fetch_add(1, Ordering::Relaxed);
 }
 
 /// Everything counted so far, in Prometheus' text form.
@@ -86,11 +119,34 @@ pub fn render() -> String {
                 writeln!(text, "rukpak_reconcile_total{{kind=\"{kind_name}\",outcome=\"{outcome_name}\"}} {passes}");
         }
     }
+    let panics = PANICS.load(Ordering::Relaxed);
+    let _ = writeln!(
+        text,
+        "# HELP rukpak_reconcile_panics_total Reconciles that met a mistake in this program.\n\
+         # TYPE rukpak_reconcile_panics_total counter\n\
+         rukpak_reconcile_panics_total {panics}"
+    );
     let help = "PlatformOperators, by whether their packages are installed.";
     show(&mut text, ("rukpak_platform_operators", help), ["installed", "failing"], &PLATFORM_OPERATORS);
     let help = "Catalogs that were asked for, by whether they could be loaded when they were last looked at.";
     show(&mut text, ("rukpak_platform_catalogs", help), ["loaded", "failing"], &CATALOGS);
+    show_confinement(&mut text);
     text
+}
+
+fn show_confinement(text: &mut String) {
+    let found = CONFINEMENT.each_ref().map(|gauge| gauge.load(Ordering::Relaxed));
+    if found.contains(&u64::MAX) {
+        return;
+    }
+    text.push_str(
+        "# HELP rukpak_child_confined Whether this node's kernel keeps child processes from what they need not do.\n\
+         # TYPE rukpak_child_confined gauge\n",
+    );
+    for (what, is_refused) in ["files", "memory", "ports", "programs"].into_iter().zip(found) {
+        // Writing to a String does not fail.
+        let _ = writeln!(text, "rukpak_child_confined{{from=\"{what}\"}} {is_refused}");
+    }
 }
 
 fn show(text: &mut String, (name, help): (&str, &str), states: [&str; 2], gauge: &Gauge) {

@@ -1,8 +1,10 @@
 //! Builds the context from the options.
 
+use std::path::Path;
 use std::sync::Arc;
 
-use rukpak_crds::{Bundle, BundleDeployment};
+use rukpak_crds::{Bundle, BundleDeployment, InventoryKind};
+use rukpak_source::Egress;
 use rukpak_source::git::{Fetcher, FetcherOptions};
 use rukpak_source::http;
 use rukpak_source::image::Puller;
@@ -13,34 +15,43 @@ use tokio_util::sync::CancellationToken;
 
 use super::Error;
 use crate::args::{Address, Options};
+use crate::bundle::{Attempts, Fetches};
+use crate::child::{self, Children};
 use crate::cluster::Cluster;
 use crate::content_service::Depot;
 use crate::context::{Context, Failures, Wake, WrittenVersions};
-use crate::deployment::Installations;
+use crate::deployment::Trackers;
 use crate::events::Events;
 use crate::process::{self, registries};
+use crate::render_memory::RenderMemory;
 use crate::watch::{Dependents, Streams};
 
-type Requests<K> = UnboundedReceiver<kube::runtime::reflector::ObjectRef<K>>;
+type Names<K> = UnboundedReceiver<kube::runtime::reflector::ObjectRef<K>>;
 
 /// The context and what feeds it.
 pub(super) struct Parts {
     pub context: Arc<Context>,
     pub bundles: Streams<Bundle>,
     pub deployments: Streams<BundleDeployment>,
-    pub bundle_queue: Requests<Bundle>,
-    pub deployment_queue: Requests<BundleDeployment>,
+    pub bundle_queue: Names<Bundle>,
+    pub deployment_queue: Names<BundleDeployment>,
+    /// Kinds whose watched version is not served.
+    pub unserved: UnboundedReceiver<InventoryKind>,
 }
 
 pub(super) async fn assemble(options: &Options) -> Result<Parts, Error> {
     let store = store(options).await?;
-    let Sources { images, git, http } = sources(options, &store)?;
+    let attempts = attempts(options)?;
+    let program = std::env::current_exe().map_err(Error::Program)?;
+    let egress = registries::egress(&options.shared.registries).await;
+    let Sources { images, git, http } = sources(options, &egress, &store, &program)?;
     let is_serving = options.content_address != Address::Disabled;
     let client = process::client().await?;
     let (bundle_sender, bundle_queue) = unbounded_channel();
     let (deployment_sender, deployment_queue) = unbounded_channel();
     let wake = Wake { bundles: bundle_sender, deployments: deployment_sender };
-    let installations = Installations::default();
+    let (unserved_sender, unserved) = unbounded_channel();
+    let trackers = Trackers::default();
     let bundles = Streams::new(client.clone());
     let deployments = Streams::new(client.clone());
     let context = Context {
@@ -52,6 +63,7 @@ pub(super) async fn assemble(options: &Options) -> Result<Parts, Error> {
         uploads: is_serving.then(|| uploads(options)).transpose()?,
         content_base_url: is_serving.then(|| options.external_url.trim_end_matches('/').to_owned()),
         config_maps: Notify::new(),
+        sources: options.sources,
         limits: options.limits.clone(),
         crd_upgrades: rukpak_plan::crd_upgrade::Options { strict: options.strict_crd_upgrades },
         bundle_certificates: options.bundle_certificates,
@@ -60,17 +72,23 @@ pub(super) async fn assemble(options: &Options) -> Result<Parts, Error> {
         health_gate: options.feature_gates.bundle_deployment_health,
         bundles: bundles.store.clone(),
         deployments: deployments.store.clone(),
-        dependents: Dependents::new(client.clone(), installations.clone(), wake.clone()),
+        dependents: Dependents::new(client.clone(), trackers.clone(), wake.clone(), unserved_sender),
         filled: CancellationToken::new(),
         wake,
-        installations,
+        trackers,
+        collect: Notify::new(),
         failures: Failures::default(),
         written: WrittenVersions::default(),
         events: Events::new(client.clone(), "rukpak-controller"),
-        fetches: Semaphore::new(options.concurrency),
+        passes: Semaphore::new(options.concurrency),
+        render_memory: RenderMemory::default(),
+        fetches: Fetches::new(options.concurrency),
+        git_fetches: Fetches::new(options.git_concurrency),
+        attempts,
+        children: Children { program, checks: Semaphore::new(options.check_concurrency) },
         client,
     };
-    Ok(Parts { context: Arc::new(context), bundles, deployments, bundle_queue, deployment_queue })
+    Ok(Parts { context: Arc::new(context), bundles, deployments, bundle_queue, deployment_queue, unserved })
 }
 
 async fn store(options: &Options) -> Result<Store, Error> {
@@ -90,21 +108,28 @@ struct Sources {
 
 fn uploads(options: &Options) -> Result<Arc<Depot>, Error> {
     let failed = |source| Error::Uploads { path: options.upload_dir.clone(), source };
-    Depot::open(&options.upload_dir).map(Arc::new).map_err(failed)
+    Depot::open(&options.upload_dir, options.uploads.store_bytes).map(Arc::new).map_err(failed)
 }
 
-fn sources(options: &Options, store: &Store) -> Result<Sources, Error> {
+fn attempts(options: &Options) -> Result<Attempts, Error> {
+    let path = options.storage_dir.join("attempts");
+    Attempts::open(path.clone()).map_err(|source| Error::Attempts { path, source })
+}
+
+fn sources(options: &Options, egress: &Egress, store: &Store, program: &Path) -> Result<Sources, Error> {
     let stage = store.stage_dir().to_owned();
-    let (images, pem) = registries::puller(&options.shared.registries, stage.clone(), options.limits.clone())?;
+    let (images, pem) = registries::puller(&options.shared.registries, egress, stage.clone(), options.limits.clone())?;
     let git = FetcherOptions {
-        program: std::env::current_exe().map_err(Error::Program)?,
-        arguments: vec!["git-child".to_owned()],
+        program: program.to_owned(),
+        arguments: vec![child::GIT.to_owned()],
         limits: options.limits.clone(),
         stage_dir: stage.clone(),
         extra_ca_pem: (!pem.is_empty()).then(|| String::from_utf8_lossy(&pem).into_owned()),
+        egress: egress.clone(),
     };
     let mut web = http::FetcherOptions::new(stage, options.limits.clone());
     web.extra_ca_pem = pem;
+    web.egress = egress.clone();
     Ok(Sources {
         images,
         git: Fetcher::new(git),

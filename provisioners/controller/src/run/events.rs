@@ -59,8 +59,12 @@ pub(super) async fn deployments(streams: Streams<BundleDeployment>, context: &Ar
             Change::Present(object) => {
                 tracing::debug!(deployment = %object.name_any(), "changed");
                 context.wake.deployment(&object.name_any());
+                crate::deployment::wake_dependents(context, &object.name_any());
             }
-            Change::Gone(object) => forget(context, &object).await,
+            Change::Gone(object) => {
+                forget(context, &object).await;
+                crate::deployment::wake_dependents(context, &object.name_any());
+            }
             Change::Listed => {
                 let names: BTreeSet<String> =
                     context.deployments.state().iter().map(|object| object.name_any()).collect();

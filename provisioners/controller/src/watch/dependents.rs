@@ -3,7 +3,6 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::pin::pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
 
 use futures::StreamExt;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
@@ -12,14 +11,13 @@ use kube::core::PartialObjectMeta;
 use kube::runtime::WatchStreamExt;
 use kube::runtime::watcher::{self, Event};
 use kube::{Api, Client};
-use rukpak_crds::names;
+use rukpak_crds::{InventoryKind, names};
 use rukpak_plain::ObjectKey;
-use rukpak_plan::{Mark, Owner};
-use tokio::sync::watch;
+use rukpak_plan::{Fingerprint, Identity, Kind, Owner};
+use tokio::sync::mpsc::UnboundedSender;
 
-use crate::cluster::{Identity, Kind};
 use crate::context::Wake;
-use crate::deployment::{Installations, Reaction};
+use crate::deployment::{Reaction, Tracker, Trackers};
 
 type GroupKind = (String, String);
 
@@ -31,32 +29,36 @@ pub struct Dependents {
 
 /// What the watch tasks share.
 struct Hub {
-    installations: Installations,
+    trackers: Trackers,
     wake: Wake,
+    /// Kinds whose watched version is not served.
+    unserved: UnboundedSender<InventoryKind>,
     kinds: Mutex<HashMap<GroupKind, Watched>>,
 }
 
 struct Watched {
     task: tokio::task::AbortHandle,
-    synced: watch::Receiver<bool>,
+    /// The version that is watched.
+    version: String,
+    is_listed: bool,
     index: BTreeMap<ObjectKey, Observed>,
 }
 
 /// An object as a watch saw it last.
 #[derive(Clone, Debug)]
 pub struct Observed {
-    /// Whose its marks say it is.
+    /// Whose its ownership metadata says it is.
     pub owner: Owner,
-    /// Its mark.
-    pub mark: Mark,
+    /// Its fingerprint.
+    pub fingerprint: Fingerprint,
     /// Where it is.
     pub identity: Identity,
 }
 
 impl Dependents {
     /// Without any watch yet.
-    pub fn new(client: Client, installations: Installations, wake: Wake) -> Self {
-        Self { client, hub: Arc::new(Hub { installations, wake, kinds: Mutex::default() }) }
+    pub fn new(client: Client, trackers: Trackers, wake: Wake, unserved: UnboundedSender<InventoryKind>) -> Self {
+        Self { client, hub: Arc::new(Hub { trackers, wake, unserved, kinds: Mutex::default() }) }
     }
 
     /// Starts the watches that are not running yet.
@@ -64,36 +66,35 @@ impl Dependents {
         let mut watched = self.hub.lock();
         for kind in kinds {
             let id = (kind.resource.group.clone(), kind.resource.kind.clone());
-            watched.entry(id.clone()).or_insert_with(|| {
-                let (synced_sender, synced) = watch::channel(false);
-                let task = tokio::spawn(follow(self.client.clone(), self.hub.clone(), kind.clone(), synced_sender));
-                Watched { task: task.abort_handle(), synced, index: BTreeMap::new() }
-            });
+            watched.entry(id).or_insert_with(|| self.start(kind, BTreeMap::new()));
         }
     }
 
-    /// Waits until the first list of each of these kinds is in. `false` if that takes longer than `patience`.
-    pub async fn synced(&self, kinds: &[Kind], patience: Duration) -> bool {
-        let receivers: Vec<watch::Receiver<bool>> = {
-            let watched = self.hub.lock();
-            kinds
-                .iter()
-                .filter_map(|kind| watched.get(&(kind.resource.group.clone(), kind.resource.kind.clone())))
-                .map(|watched| watched.synced.clone())
-                .collect()
-        };
-        let all = async {
-            for mut receiver in receivers {
-                if receiver.wait_for(|synced| *synced).await.is_err() {
-                    return false;
-                }
-            }
-            true
-        };
-        tokio::time::timeout(patience, all).await.unwrap_or(false)
+    fn start(&self, kind: &Kind, index: BTreeMap<ObjectKey, Observed>) -> Watched {
+        let task = tokio::spawn(follow(self.client.clone(), self.hub.clone(), kind.clone()));
+        Watched { task: task.abort_handle(), version: kind.resource.version.clone(), is_listed: false, index }
     }
 
-    /// Everything that carries the marks of `owner`.
+    /// The kind is served in this version now. A watch over another version ends: nobody would tell that it gets no answers.
+    pub fn follow_version(&self, kind: &Kind) {
+        let id = (kind.resource.group.clone(), kind.resource.kind.clone());
+        let mut watched = self.hub.lock();
+        if let Some(old) = watched.get_mut(&id).filter(|old| old.version != kind.resource.version) {
+            tracing::info!(kind = %kind.resource.kind, group = %kind.resource.group, from = %old.version,
+                to = %kind.resource.version, "watching another version");
+            old.task.abort();
+            let index = std::mem::take(&mut old.index);
+            *old = self.start(kind, index);
+        }
+    }
+
+    /// Whether the first list of each of these kinds, as group and kind, is in.
+    pub fn are_listed(&self, kinds: &BTreeSet<GroupKind>) -> bool {
+        let watched = self.hub.lock();
+        kinds.iter().all(|kind| watched.get(kind).is_some_and(|watched| watched.is_listed))
+    }
+
+    /// Everything whose ownership metadata names `owner`.
     pub fn of(&self, owner: &Owner) -> BTreeMap<ObjectKey, Observed> {
         let watched = self.hub.lock();
         watched
@@ -134,12 +135,12 @@ impl Hub {
         let owners: HashSet<&str> =
             before.iter().map(|before| before.owner.name.as_str()).chain([observed.owner.name.as_str()]).collect();
         for name in owners {
-            self.react(name, |installation| installation.seen(&key, &observed.owner, &observed.mark));
+            self.react(name, |tracker| tracker.seen(&key, &observed.owner, &observed.fingerprint));
         }
         let adopter = metadata.annotations.as_ref().and_then(|all| all.get(names::ADOPT_BY));
         // What has a controller is not taken over whatever its annotations say.
         if let Some(adopter) = adopter.filter(|_| controller(metadata).is_none())
-            && self.installations.allowed(&key, adopter)
+            && self.trackers.allowed(&key, adopter)
         {
             self.wake.deployment(adopter);
         }
@@ -149,9 +150,9 @@ impl Hub {
     fn lost(&self, id: &GroupKind, key: &ObjectKey) {
         let before = self.lock().get_mut(id).and_then(|watched| watched.index.remove(key));
         if let Some(before) = before {
-            self.react(&before.owner.name, |installation| installation.lost(key, &before.mark.uid));
+            self.react(&before.owner.name, |tracker| tracker.lost(key, &before.fingerprint.uid));
         }
-        for waiting in self.installations.cleared(key) {
+        for waiting in self.trackers.cleared(key) {
             self.wake.deployment(&waiting.name);
         }
     }
@@ -161,14 +162,20 @@ impl Hub {
         for key in self.keys(id).into_iter().filter(|key| !listed.contains(key)) {
             self.lost(id, &key);
         }
-        for name in self.installations.unlisted(&id.0, &id.1, listed) {
+        for name in self.trackers.unlisted(&id.0, &id.1, listed) {
             self.wake.deployment(&name);
+        }
+        if let Some(watched) = self.lock().get_mut(id) {
+            watched.is_listed = true;
+        }
+        for owner in self.trackers.listed(id) {
+            self.wake.deployment(&owner.name);
         }
     }
 
-    fn react(&self, name: &str, observe: impl FnOnce(&crate::deployment::Installation) -> Reaction) {
-        if let Some(installation) = self.installations.named(name)
-            && observe(&installation) == Reaction::Wake
+    fn react(&self, name: &str, observe: impl FnOnce(&Tracker) -> Reaction) {
+        if let Some(tracker) = self.trackers.named(name)
+            && observe(&tracker) == Reaction::Enqueue
         {
             self.wake.deployment(name);
         }
@@ -179,7 +186,7 @@ impl Hub {
     }
 }
 
-async fn follow(client: Client, hub: Arc<Hub>, kind: Kind, synced: watch::Sender<bool>) {
+async fn follow(client: Client, hub: Arc<Hub>, kind: Kind) {
     let id = (kind.resource.group.clone(), kind.resource.kind.clone());
     let api: Api<PartialObjectMeta<DynamicObject>> = Api::all_with(client, &kind.resource);
     let config = watcher::Config::default().labels(&format!("{}={}", names::OWNER_KIND, names::OWNER_KIND_VALUE));
@@ -194,14 +201,30 @@ async fn follow(client: Client, hub: Arc<Hub>, kind: Kind, synced: watch::Sender
             Ok(Event::InitDone) => {
                 hub.listed(&id, &listed);
                 listed = HashSet::new();
-                synced.send_replace(true);
             }
             Ok(Event::Apply(object)) => {
                 hub.seen(&id, &kind, &metadata(object));
             }
             Ok(Event::Delete(object)) => hub.lost(&id, &key(&kind, &object.metadata)),
-            Err(error) => tracing::debug!(kind = %kind.resource.kind, %error, "watch interrupted; resuming"),
+            Err(error) => {
+                tracing::debug!(kind = %kind.resource.kind, %error, "watch interrupted; resuming");
+                if is_unserved(&error) {
+                    // The receiver is dropped only when the process ends.
+                    let _ = hub.unserved.send(kind.inventory());
+                }
+            }
         }
+    }
+}
+
+/// Whether the version that is watched is not served.
+fn is_unserved(error: &watcher::Error) -> bool {
+    match error {
+        watcher::Error::InitialListFailed(kube::Error::Api(status))
+        | watcher::Error::WatchStartFailed(kube::Error::Api(status))
+        | watcher::Error::WatchFailed(kube::Error::Api(status))
+        | watcher::Error::WatchError(status) => status.code == 404,
+        _ => false,
     }
 }
 
@@ -230,11 +253,11 @@ fn observed(kind: &Kind, metadata: &ObjectMeta) -> Observed {
     let uid =
         controller.map_or_else(|| text(&metadata.annotations, names::OWNER_UID), |controller| controller.uid.clone());
     let owner = Owner { name: text(&metadata.labels, names::OWNER_NAME), uid };
-    let mark = Mark::of(metadata, &owner, names::FIELD_MANAGER);
+    let fingerprint = Fingerprint::of(metadata, &owner, names::FIELD_MANAGER);
     let identity = Identity {
         kind: kind.clone(),
         namespace: metadata.namespace.clone(),
         name: metadata.name.clone().unwrap_or_default(),
     };
-    Observed { owner, mark, identity }
+    Observed { owner, fingerprint, identity }
 }

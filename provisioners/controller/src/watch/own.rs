@@ -1,5 +1,6 @@
 //! Watches over our own kinds and over CustomResourceDefinitions.
 
+use std::collections::BTreeSet;
 use std::fmt::Debug;
 use std::hash::Hash;
 use std::pin::pin;
@@ -13,6 +14,9 @@ use kube::runtime::reflector::{self, ObjectRef, Store};
 use kube::runtime::watcher::{self, Event};
 use kube::{Api, Client, Resource, ResourceExt};
 use serde::de::DeserializeOwned;
+
+use rukpak_crds::InventoryKind;
+use tokio::sync::mpsc::UnboundedReceiver;
 
 use crate::context::Context;
 
@@ -57,24 +61,26 @@ where
     /// The changes, endlessly; the store is filled on the way, before a change is told.
     pub fn changes(self) -> impl Stream<Item = Change<K>> {
         let store = self.store;
-        watcher::watcher(self.api, watcher::Config::default()).default_backoff().reflect(self.writer).filter_map(
-            move |event| {
-                let change = match event {
-                    Ok(Event::Apply(object)) => {
-                        // Older objects leave the store with their key; the store's copy is shared, not cloned.
-                        store.get(&ObjectRef::from_obj(&object)).map(Change::Present)
-                    }
-                    Ok(Event::Delete(object)) => Some(Change::Gone(Arc::new(object))),
-                    Ok(Event::InitDone) => Some(Change::Listed),
-                    Ok(Event::Init | Event::InitApply(_)) => None,
-                    Err(error) => {
-                        tracing::debug!(kind = %K::kind(&()), %error, "watch interrupted; resuming");
-                        None
-                    }
-                };
-                std::future::ready(change)
-            },
-        )
+        // Who wrote which field is most of an object, and nothing looks at it here.
+        let events = watcher::watcher(self.api, watcher::Config::default())
+            .default_backoff()
+            .modify(|object| object.meta_mut().managed_fields = None);
+        events.reflect(self.writer).filter_map(move |event| {
+            let change = match event {
+                Ok(Event::Apply(object)) => {
+                    // Older objects leave the store with their key; the store's copy is shared, not cloned.
+                    store.get(&ObjectRef::from_obj(&object)).map(Change::Present)
+                }
+                Ok(Event::Delete(object)) => Some(Change::Gone(Arc::new(object))),
+                Ok(Event::InitDone) => Some(Change::Listed),
+                Ok(Event::Init | Event::InitApply(_)) => None,
+                Err(error) => {
+                    tracing::debug!(kind = %K::kind(&()), %error, "watch interrupted; resuming");
+                    None
+                }
+            };
+            std::future::ready(change)
+        })
     }
 }
 
@@ -89,10 +95,26 @@ pub async fn definitions(client: Client, context: Arc<Context>) {
         let name = definition.name_any();
         let Some((_, group)) = name.split_once('.') else { continue };
         context.cluster.kinds.forget(group);
-        for owner in context.installations.defined(group) {
+        for owner in context.trackers.defined(group) {
             // However long it waited: what it misses may be served in a moment, so the short waits begin anew.
             context.failures.clear(&owner.uid);
             context.wake.deployment(&owner.name);
+        }
+    }
+}
+
+/// Follows kinds whose watched version is not served any more, endlessly: they are watched in another one, if there is one.
+pub async fn unserved(mut kinds: UnboundedReceiver<InventoryKind>, context: Arc<Context>) {
+    while let Some(kind) = kinds.recv().await {
+        context.cluster.kinds.forget(&kind.group);
+        let gone = BTreeSet::from([kind.version.clone()]);
+        match context.cluster.kinds.any_version(&kind, &gone).await {
+            Ok(Some(served)) => context.dependents.follow_version(&served),
+            // The watch asks again, with its back-off.
+            Ok(None) => {}
+            Err(error) => {
+                tracing::warn!(kind = %kind.kind, group = %kind.group, %error, "it cannot be found out which version of the kind is served");
+            }
         }
     }
 }

@@ -1,4 +1,5 @@
 use std::error::Error as _;
+use std::fmt::Write as _;
 
 use bytes::Bytes;
 use rukpak_content::RelativePath;
@@ -136,7 +137,7 @@ fn an_object_twice() {
     assert_eq!(loaded.objects.len(), 1);
     let expected = "manifests/b, document 1 (line 1): ConfigMap \"a\" is in the bundle already, with the same content \
                     (manifests/a, document 1 (line 1))";
-    assert_eq!(loaded.warnings[0].to_string(), expected);
+    assert_eq!(loaded.warnings.lines()[0], expected);
     let text = refusal(&[("manifests/a", CONFIG_MAP), ("manifests/b", &other)]);
     let expected = "get objects from bundle manifests: ConfigMap \"a\" is declared twice with different content: \
                     manifests/a, document 1 (line 1) and manifests/b, document 1 (line 1): remove one of them";
@@ -162,4 +163,103 @@ fn templates_are_plain_text() {
     let text = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\ndata: {a: '{{ .Values.x }}'}\n";
     let loaded = load(&tree(&[("manifests/a", text)]), &Limits::default()).unwrap();
     assert_eq!(loaded.objects[0].as_map()["data"]["a"], "{{ .Values.x }}");
+}
+
+/// A document whose aliases stand for many nodes: 10^`levels` times as many as the document has.
+fn alias_bomb(name: usize, levels: usize) -> String {
+    let mut text = format!("apiVersion: v1\nkind: ConfigMap\nmetadata: {{name: a{name}}}\nx0: &x0 [0, 0]\n");
+    for level in 1..=levels {
+        let copies = vec![format!("*x{}", level - 1); 10].join(", ");
+        let _ = writeln!(text, "x{level}: &x{level} [{copies}]");
+    }
+    text
+}
+
+#[test]
+fn one_budget_counts_all_documents_and_all_files() {
+    let one = alias_bomb(0, 4);
+    let within = Limits { yaml_nodes: 100_000, ..Limits::default() };
+    assert!(load(&tree(&[("manifests/a", &one)]), &within).is_ok());
+    let documents: Vec<String> = (0..10).map(|name| alias_bomb(name, 4)).collect();
+    let files: Vec<(String, &str)> =
+        documents.iter().enumerate().map(|(name, text)| (format!("manifests/{name}.yaml"), text.as_str())).collect();
+    let files: Vec<(&str, &str)> = files.iter().map(|(path, text)| (path.as_str(), *text)).collect();
+    for files in [tree(&files), tree(&[("manifests/all.yaml", &documents.join("---\n"))])] {
+        let text = refusal_within(&files, &within);
+        assert!(
+            text.contains("100000 YAML and JSON nodes in a bundle, aliases expanded (--limit-yaml-nodes)"),
+            "{text}"
+        );
+    }
+}
+
+#[test]
+fn json_counts_as_yaml_does() {
+    let zeros = format!(r#"{{"apiVersion": "v1", "x": [{}0]}}"#, "0,".repeat(2_000_000));
+    let text = refusal_within(&tree(&[("manifests/a.json", &zeros)]), &Limits::default());
+    assert!(text.contains("manifests/a.json") && text.contains("--limit-yaml-nodes"), "{text}");
+}
+
+#[test]
+fn what_aliases_copy_and_what_files_hold_is_bounded_by_text() {
+    let limits = Limits { text_bytes: 10_000, ..Limits::default() };
+    let text = "x".repeat(1000);
+    let document = format!("x: &x {text}\ny: [*x, *x, *x, *x, *x, *x, *x, *x, *x]\n");
+    let refused = refusal_within(&tree(&[("manifests/a.yaml", &document)]), &limits);
+    assert!(
+        refused.contains("10000 bytes of manifests in a bundle, aliases expanded (--limit-text-bytes)"),
+        "{refused}"
+    );
+    let comment = format!("# {}\n", "x".repeat(6000));
+    let refused = refusal_within(&tree(&[("manifests/a", &comment), ("manifests/b", &comment)]), &limits);
+    assert!(refused.starts_with("get objects from bundle manifests: manifests/b: more than"), "{refused}");
+}
+
+#[test]
+fn long_keys_and_many_warnings_are_cut() {
+    let key = "k".repeat(200_000);
+    let mut text = format!("apiVersion: v1\nkind: ConfigMap\nmetadata: {{name: a}}\n? {key}\n:\n");
+    for _ in 0..1000 {
+        text.push_str("  a: 1\n");
+    }
+    for (file, text) in [("manifests/a.yaml", text.clone()), ("manifests/a.json", as_json(&key))] {
+        let loaded = load(&tree(&[(file, &text)]), &Limits::default()).unwrap();
+        let lines = loaded.warnings.lines();
+        assert_eq!(lines.len(), 21);
+        assert_eq!(lines[20], "and 979 more warnings");
+        assert!(lines.iter().all(|line| line.len() < 200), "{}", lines[0]);
+        assert!(lines[0].contains(&format!("{}….a is set twice", "k".repeat(64))), "{}", lines[0]);
+    }
+}
+
+fn as_json(key: &str) -> String {
+    let members = vec![r#""a": 1"#; 1000].join(", ");
+    format!(r#"{{"apiVersion": "v1", "kind": "ConfigMap", "metadata": {{"name": "a"}}, "{key}": {{{members}}}}}"#)
+}
+
+#[test]
+fn a_typed_list_does_not_copy_what_is_no_version() {
+    let version = "v".repeat(100_000);
+    let items = vec![r#"{"metadata": {"name": "a"}}"#; 1000].join(", ");
+    for version in [format!("{version:?}"), "{}".to_owned()] {
+        let list = format!(r#"{{"apiVersion": {version}, "kind": "ConfigMapList", "items": [{items}]}}"#);
+        let text = refusal(&[("manifests/a.json", &list)]);
+        assert!(text.contains("manifests/a.json, document 1 (line 1): apiVersion") && text.len() < 400, "{text}");
+    }
+}
+
+#[test]
+fn quoted_text_is_not_moved_without_bound() {
+    let indent = " ".repeat(10_000);
+    let text = format!("a:\n{indent}b: 'x\n{}'\n", "y\n".repeat(100_000));
+    let refused = refusal(&[("manifests/a.yaml", &text)]);
+    assert!(refused.contains("invalid indentation in quoted scalar"), "{refused}");
+}
+
+#[test]
+fn a_long_prefix_of_tags_counts_for_each_node() {
+    let tagged = "!e!x a, ".repeat(1000);
+    let text = format!("%TAG !e! tag:{}\n---\n[{tagged}]\n", "p".repeat(200_000));
+    let text = refusal(&[("manifests/a.yaml", &text)]);
+    assert!(text.contains("--limit-text-bytes"), "{text}");
 }

@@ -2,6 +2,15 @@
 
 use serde_json::{Map, Value};
 
+use crate::warning::shortened;
+
+/// How many bytes a name may have. Most kinds allow 253; those of RBAC name no bound.
+const NAME_BYTES: usize = 1024;
+/// How many bytes a group, a version or a kind may have.
+const KIND_BYTES: usize = 253;
+/// How many bytes of what is wrong are shown.
+const SHOWN_BYTES: usize = 64;
+
 /// Why a value is not a declared object. Values are never shown: they may be secret.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
@@ -39,12 +48,14 @@ pub enum Error {
         expected: &'static str,
     },
     /// A name that cannot be part of a URL path, which is how the API server is asked for it.
-    #[error("{field} {text:?} is not a name: it is `.` or `..`, or contains `/` or `%`")]
+    #[error("{field} {text:?} is not a name: {problem}")]
     PathSegment {
         /// The field's path.
         field: &'static str,
-        /// What it says.
+        /// What it says, shortened.
         text: String,
+        /// Which rule it breaks.
+        problem: &'static str,
     },
 }
 
@@ -52,8 +63,11 @@ pub enum Error {
 pub(super) fn checked(value: Value) -> Result<Map<String, Value>, Error> {
     let Value::Object(mut map) = value else { return Err(Error::NotAnObject { found: json_type(&value) }) };
     let kind = required(&map, "kind", Error::KindMissing)?;
-    path_segment("kind", kind)?;
+    word("kind", kind)?;
     api_version(required(&map, "apiVersion", Error::ApiVersionMissing)?)?;
+    if kind == "CustomResourceDefinition" {
+        definition(&map)?;
+    }
     let is_secret = kind == "Secret" && map.get("apiVersion").is_some_and(|version| version == "v1");
     metadata(&mut map)?;
     if is_secret {
@@ -73,10 +87,35 @@ fn required<'a>(map: &'a Map<String, Value>, field: &str, missing: Error) -> Res
 fn api_version(text: &str) -> Result<(), Error> {
     let (group, version) = text.split_once('/').map_or((None, text), |(group, version)| (Some(group), version));
     if version.is_empty() || version.contains('/') || group == Some("") {
-        return Err(Error::ApiVersion(text.to_owned()));
+        return Err(Error::ApiVersion(shortened(text, SHOWN_BYTES)));
     }
-    path_segment("apiVersion", version)?;
-    group.map_or(Ok(()), |group| path_segment("apiVersion", group))
+    word("apiVersion", version)?;
+    group.map_or(Ok(()), |group| word("apiVersion", group))
+}
+
+/// What a typed list says of all its items.
+pub(crate) fn check_kind(version: &Value, kind: &str) -> Result<(), Error> {
+    word("kind", kind)?;
+    match version {
+        Value::String(version) => api_version(version),
+        other => Err(wrong_type("apiVersion", other, "a string")),
+    }
+}
+
+/// The parts of a CustomResourceDefinition that become parts of URLs, where it has them: what else is wrong with it the API
+/// server says.
+fn definition(map: &Map<String, Value>) -> Result<(), Error> {
+    let is_core = |version: &Value| version.as_str().is_some_and(|text| text.starts_with("apiextensions.k8s.io/"));
+    let Some(spec) = map.get("spec").filter(|_| map.get("apiVersion").is_some_and(is_core)) else { return Ok(()) };
+    let check = |field, value: Option<&Value>| value.and_then(Value::as_str).map_or(Ok(()), |text| word(field, text));
+    let names = spec.get("names");
+    let name = |field: &str| names.and_then(|names| names.get(field));
+    check("spec.group", spec.get("group"))?;
+    check("spec.names.plural", name("plural"))?;
+    check("spec.names.kind", name("kind"))?;
+    check("spec.version", spec.get("version"))?;
+    let mut versions = spec.get("versions").and_then(Value::as_array).into_iter().flatten();
+    versions.try_for_each(|version| check("spec.versions[].name", version.get("name")))
 }
 
 fn metadata(map: &mut Map<String, Value>) -> Result<(), Error> {
@@ -113,17 +152,37 @@ fn strings(value: Option<&mut Value>, field: &str) -> Result<(), Error> {
         match value {
             Value::String(_) => {}
             Value::Null => *value = Value::String(String::new()),
-            other => return Err(wrong_type(&format!("{field}[{key:?}]"), other, "a string")),
+            other => return Err(wrong_type(&format!("{field}[{:?}]", shortened(key, SHOWN_BYTES)), other, "a string")),
         }
     }
     Ok(())
 }
 
 fn path_segment(field: &'static str, text: &str) -> Result<(), Error> {
-    if matches!(text, "." | "..") || text.contains(['/', '%']) {
-        return Err(Error::PathSegment { field, text: text.to_owned() });
-    }
-    Ok(())
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~!$&'()*+,;=:@".contains(&byte);
+    let problem = if matches!(text, "." | "..") || text.contains(['/', '%']) {
+        "it is `.` or `..`, or contains `/` or `%`"
+    } else if !text.bytes().all(is_plain) {
+        "it contains a character that cannot stand in a URL as it is: use letters, digits, `-`, `.`, `_` and `:`"
+    } else if text.len() > NAME_BYTES {
+        "it has more than 1024 bytes"
+    } else {
+        return Ok(());
+    };
+    Err(Error::PathSegment { field, text: shortened(text, SHOWN_BYTES), problem })
+}
+
+/// A group, a version, a kind, or a resource.
+fn word(field: &'static str, text: &str) -> Result<(), Error> {
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._".contains(&byte);
+    let problem = if matches!(text, "." | "..") || !text.bytes().all(is_plain) {
+        "it is made of letters, digits, `-`, `.` and `_`"
+    } else if text.len() > KIND_BYTES {
+        "it has more than 253 bytes"
+    } else {
+        return Ok(());
+    };
+    Err(Error::PathSegment { field, text: shortened(text, SHOWN_BYTES), problem })
 }
 
 fn wrong_type(field: &str, value: &Value, expected: &'static str) -> Error {

@@ -8,7 +8,6 @@ use serde_json::{Map, Value};
 
 use super::Object;
 use crate::Warning;
-use crate::warning::warn;
 
 /// Metadata that only the server sets, or that only it can know.
 const SERVER_METADATA: [&str; 9] = [
@@ -41,7 +40,7 @@ impl Object {
             return self.clone();
         }
         if metadata.and_then(|metadata| metadata.get("ownerReferences")).is_some_and(|owners| !owners.is_null()) {
-            warn(warnings, || Warning::OwnerReferences { key: self.key(), origin: self.origin.clone() });
+            warnings.push(Warning::OwnerReferences { key: self.key(), origin: self.origin.clone() });
         }
         let mut map = (*self.map).clone();
         map.remove("status");

@@ -71,6 +71,20 @@ fn refusals_name_the_field_and_the_way_out() {
         (config_map(json!({"name": 1})), "metadata.name is a number, not a string: quote the value"),
         (config_map(json!({"name": "../a"})), "metadata.name \"../a\" is not a name"),
         (config_map(json!({"name": "a", "namespace": ".."})), "metadata.namespace \"..\" is not a name"),
+        (
+            config_map(json!({"name": "a?b"})),
+            "metadata.name \"a?b\" is not a name: it contains a character that cannot",
+        ),
+        (config_map(json!({"name": "a#b"})), "metadata.name \"a#b\" is not a name"),
+        (config_map(json!({"name": "a b"})), "metadata.name \"a b\" is not a name"),
+        (config_map(json!({"name": "a\u{1b}[2J"})), r#"metadata.name "a\u{1b}[2J" is not a name"#),
+        (config_map(json!({"name": "\u{e4}"})), "is not a name"),
+        (config_map(json!({"name": "a".repeat(1025)})), "is not a name: it has more than 1024 bytes"),
+        (config_map(json!({"name": "a", "namespace": "a?b"})), "metadata.namespace \"a?b\" is not a name"),
+        (json!({"kind": "A?b", "apiVersion": "v1", "metadata": {"name": "a"}}), "kind \"A?b\" is not a name"),
+        (json!({"kind": "A", "apiVersion": "v 1"}), "apiVersion \"v 1\" is not a name: it is made of"),
+        (json!({"kind": "A", "apiVersion": "a%2f/v1"}), "apiVersion \"a%2f\" is not a name"),
+        (json!({"kind": "A", "apiVersion": "a".repeat(254)}), "is not a name: it has more than 253 bytes"),
         (config_map(json!({"name": "a", "namespace": {}})), "metadata.namespace is a mapping, not a string"),
         (
             config_map(json!({"name": "a", "labels": {"b.c/d": true}})),
@@ -134,4 +148,26 @@ fn string_data_becomes_data_and_wins() {
     assert_eq!(secret(Value::Null)["data"], json!({"a": "bmV3", "n": ""}));
     let other = json!({"apiVersion": "x.io/v1", "kind": "Secret", "metadata": {"name": "a"}, "stringData": {"a": 1}});
     assert_eq!(object(other.clone()).without_server_fields(&mut Vec::new()).into_value(), other);
+}
+
+#[test]
+fn parts_of_urls_that_a_definition_brings_are_checked() {
+    let definition = |path: &str, text: &str| {
+        let mut value = json!({"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+            "metadata": {"name": "as.b.io"}, "spec": {"group": "b.io", "names": {"plural": "as", "kind": "A"},
+            "versions": [{"name": "v1"}]}});
+        *value.pointer_mut(path).unwrap() = Value::from(text);
+        value
+    };
+    object(definition("/spec/names/plural", "as"));
+    for (path, text, field) in [
+        ("/spec/group", "b.io/../x", "spec.group"),
+        ("/spec/names/plural", "as?limit=1", "spec.names.plural"),
+        ("/spec/names/plural", "..", "spec.names.plural"),
+        ("/spec/names/kind", "A#", "spec.names.kind"),
+        ("/spec/versions/0/name", "v1/as", "spec.versions[].name"),
+    ] {
+        let refusal = refusal(definition(path, text));
+        assert!(refusal.starts_with(&format!("{field} {text:?} is not a name")), "{refusal}");
+    }
 }

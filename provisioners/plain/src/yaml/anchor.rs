@@ -5,18 +5,12 @@ use std::borrow::Cow;
 use serde_json::Value;
 
 use super::scalar::Scalar;
+use crate::budget::Cost;
 
 /// A value that aliases may name, and what copying it costs.
 pub(super) struct Anchored {
     pub value: Value,
-    pub size: Size,
-}
-
-#[derive(Clone, Copy, Default)]
-pub(super) struct Size {
-    pub nodes: u64,
-    /// Of keys and text.
-    pub bytes: u64,
+    pub cost: Cost,
     /// Collections in each other, 0 for a scalar.
     pub height: usize,
 }
@@ -35,26 +29,11 @@ pub(super) fn scalar_of(value: Value) -> Scalar<'static> {
     }
 }
 
-/// Counts a value. Recursion is bounded by [`MAX_DEPTH`](super::MAX_DEPTH).
-pub(super) fn measure(value: &Value) -> Size {
-    fn add(total: Size, part: Size) -> Size {
-        Size {
-            nodes: total.nodes + part.nodes,
-            bytes: total.bytes + part.bytes,
-            height: total.height.max(part.height + 1),
-        }
-    }
-    let start = Size { nodes: 1, bytes: 0, height: 1 };
+/// How many collections lie in each other. Recursion is bounded by [`MAX_DEPTH`](super::MAX_DEPTH).
+pub(super) fn height(value: &Value) -> usize {
     match value {
-        Value::String(text) => Size { nodes: 1, bytes: text.len() as u64, height: 0 },
-        Value::Array(items) => items.iter().map(measure).fold(start, add),
-        Value::Object(map) => map
-            .iter()
-            .map(|(key, value)| {
-                let size = measure(value);
-                Size { nodes: size.nodes + 1, bytes: size.bytes + key.len() as u64, ..size }
-            })
-            .fold(start, add),
-        _ => Size { nodes: 1, bytes: 0, height: 0 },
+        Value::Array(items) => 1 + items.iter().map(height).max().unwrap_or(0),
+        Value::Object(map) => 1 + map.values().map(height).max().unwrap_or(0),
+        _ => 0,
     }
 }

@@ -1,30 +1,23 @@
 //! The text of one document to its value: runs the parser, and runs it again where quoted text stands too far left.
 
-use rukpak_content::Limits;
 use saphyr_parser::{Event, Parser, ScalarStyle, ScanError};
 use serde_json::Value;
 
 use super::loader::Loader;
 use super::reindent::{Moved, Reindented, is_cause, reindent};
 use super::{Error, Place};
-use crate::Warning;
-use crate::warning::warn;
+use crate::{Budget, Warning};
 
 /// Loads the first document of `text`, which begins at `place`. Returns its value and its first line.
-pub(super) fn load(
-    place: &Place,
-    text: &str,
-    limits: &Limits,
-    warnings: &mut Vec<Warning>,
-) -> Result<(Value, usize), Error> {
-    let known = warnings.len();
-    match attempt(place, text, Moved::default(), limits, warnings) {
+pub(super) fn load(place: &Place, text: &str, budget: &mut Budget<'_>) -> Result<(Value, usize), Error> {
+    let mark = budget.mark();
+    match attempt(place, text, Moved::default(), budget) {
         Ok(loaded) => Ok(loaded),
         Err(Failure::Final(error)) => Err(error),
         Err(Failure::Indentation(error)) => {
             let Some(Reindented { text, moved }) = reindent(text) else { return Err(error) };
-            warnings.truncate(known);
-            attempt(place, &text, moved, limits, warnings).map_err(|failure| match failure {
+            budget.rewind(mark);
+            attempt(place, &text, moved, budget).map_err(|failure| match failure {
                 Failure::Final(error) => error,
                 Failure::Indentation(_) => error,
             })
@@ -44,16 +37,10 @@ impl From<Error> for Failure {
     }
 }
 
-fn attempt(
-    place: &Place,
-    text: &str,
-    mut moved: Moved,
-    limits: &Limits,
-    warnings: &mut Vec<Warning>,
-) -> Result<(Value, usize), Failure> {
+fn attempt(place: &Place, text: &str, mut moved: Moved, budget: &mut Budget<'_>) -> Result<(Value, usize), Failure> {
     let mut parser = Parser::new_from_str(text);
     let mut first_line = place.line;
-    let mut loader = Loader::new(place, limits, warnings);
+    let mut loader = Loader::new(place, budget);
     let mut is_ended = false;
     let mut ignored = None;
     while let Some(event) = parser.next_event() {
@@ -80,8 +67,9 @@ fn attempt(
         return Err(Failure::Indentation(Error::Syntax { place: place.clone(), column: 1, problem }));
     }
     let value = loader.finish();
+    budget.release();
     if let Some(Place { file, line, .. }) = ignored {
-        warn(warnings, || Warning::IgnoredDocument { file, line });
+        budget.warn(|| Warning::IgnoredDocument { file, line });
     }
     Ok((value, first_line))
 }

@@ -6,17 +6,17 @@ use std::borrow::Cow;
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use rukpak_content::{Limit, Limits};
 use saphyr_parser::{Event, Marker, ScalarStyle, Span, Tag};
 use serde_json::map::Entry;
 use serde_json::{Map, Value};
 
-use super::anchor::{Anchored, Size, measure, scalar_of};
+use super::anchor::{Anchored, height, scalar_of};
 use super::path::FieldPath;
 use super::scalar::{self, Scalar};
 use super::{Error, MAX_DEPTH, Place};
-use crate::Warning;
-use crate::warning::MAX_WARNINGS;
+use crate::budget::Cost;
+use crate::warning::Few;
+use crate::{Budget, Warning};
 
 /// A collection that is being filled.
 struct Frame {
@@ -42,41 +42,33 @@ enum Key {
 }
 
 /// Takes the events of one document.
-pub(super) struct Loader<'a> {
+pub(super) struct Loader<'a, 'l> {
     /// The document's place; its line is where the text begins.
     place: Place,
-    limits: &'a Limits,
-    warnings: &'a mut Vec<Warning>,
+    budget: &'a mut Budget<'l>,
     frames: Vec<Frame>,
     root: Option<Value>,
     /// By the parser's number; `None` while the value is not complete.
     anchors: Vec<Option<Anchored>>,
-    /// Nodes of the document, aliases expanded.
-    nodes: u64,
-    /// What keeping anchored values and expanding aliases has copied.
-    copied: Size,
+    /// Whether a node has come.
+    is_begun: bool,
 }
 
-impl<'a> Loader<'a> {
-    pub(super) fn new(place: &Place, limits: &'a Limits, warnings: &'a mut Vec<Warning>) -> Self {
-        Self {
-            place: place.clone(),
-            limits,
-            warnings,
-            frames: Vec::new(),
-            root: None,
-            anchors: Vec::new(),
-            nodes: 0,
-            copied: Size::default(),
-        }
+impl<'a, 'l> Loader<'a, 'l> {
+    pub(super) fn new(place: &Place, budget: &'a mut Budget<'l>) -> Self {
+        Self { place: place.clone(), budget, frames: Vec::new(), root: None, anchors: Vec::new(), is_begun: false }
     }
 
     /// Takes the next event.
     pub(super) fn event(&mut self, event: Event<'_>, span: Span) -> Result<(), Error> {
         match event {
             Event::Scalar(text, style, anchor, tag) => self.scalar(text, style, anchor, tag.as_deref(), span),
-            Event::SequenceStart(anchor, _) => self.open(anchor, Content::Sequence(Vec::new()), span),
-            Event::MappingStart(anchor, _) => {
+            Event::SequenceStart(anchor, tag) => {
+                self.count(of_node("", tag.as_deref()), span)?;
+                self.open(anchor, Content::Sequence(Vec::new()), span)
+            }
+            Event::MappingStart(anchor, tag) => {
+                self.count(of_node("", tag.as_deref()), span)?;
                 self.open(anchor, Content::Mapping { map: Map::new(), key: None, merged: HashSet::new() }, span)
             }
             Event::SequenceEnd | Event::MappingEnd => self.close(span),
@@ -87,7 +79,7 @@ impl<'a> Loader<'a> {
 
     /// Whether no node has come yet.
     pub(super) fn is_empty(&self) -> bool {
-        self.nodes == 0
+        !self.is_begun
     }
 
     /// The document's value, once every event has come; null if there was none.
@@ -103,7 +95,7 @@ impl<'a> Loader<'a> {
         tag: Option<&Tag>,
         span: Span,
     ) -> Result<(), Error> {
-        self.count(1, span)?;
+        self.count(of_node(&text, tag), span)?;
         let is_key = self.is_key();
         if is_key && scalar::is_merge(&text, style, tag) {
             self.set_key(Key::Merge);
@@ -142,7 +134,6 @@ impl<'a> Loader<'a> {
     }
 
     fn open(&mut self, anchor: usize, content: Content, span: Span) -> Result<(), Error> {
-        self.count(1, span)?;
         if self.frames.len() >= MAX_DEPTH {
             return Err(Error::Depth(self.at(span)));
         }
@@ -164,17 +155,16 @@ impl<'a> Loader<'a> {
     }
 
     fn alias(&mut self, anchor: usize, span: Span) -> Result<(), Error> {
-        let Some(Some(Anchored { value, size })) = self.anchors.get(anchor) else {
+        let Some(Some(Anchored { value, cost, height })) = self.anchors.get(anchor) else {
             return Err(self.meaning(span, "the anchor's value contains itself".to_owned()));
         };
-        let size = *size;
-        // The copy is made after the budgets are checked: that is what they are for.
-        self.nodes = self.nodes.saturating_add(size.nodes);
-        self.copied.bytes = self.copied.bytes.saturating_add(size.bytes);
-        self.check(span)?;
-        if self.frames.len() + size.height > MAX_DEPTH {
-            return Err(Error::Depth(self.at(span)));
+        // The copy is made after the budget is checked: that is what it is for.
+        let place = self.place.at_line_of(span.start);
+        self.budget.add(*cost, || place.to_string())?;
+        if self.frames.len() + height > MAX_DEPTH {
+            return Err(Error::Depth(place));
         }
+        self.is_begun = true;
         let value = value.clone();
         self.complete(value, 0, span)
     }
@@ -183,11 +173,9 @@ impl<'a> Loader<'a> {
     fn complete(&mut self, value: Value, anchor: usize, span: Span) -> Result<(), Error> {
         if anchor != 0 {
             self.reserve(anchor);
-            let size = measure(&value);
-            self.copied.nodes = self.copied.nodes.saturating_add(size.nodes);
-            self.copied.bytes = self.copied.bytes.saturating_add(size.bytes);
-            self.check(span)?;
-            self.anchors[anchor] = Some(Anchored { value: value.clone(), size });
+            let cost = Cost::of(&value);
+            self.hold(cost, span)?;
+            self.anchors[anchor] = Some(Anchored { value: value.clone(), cost, height: height(&value) });
         }
         if self.is_key() {
             let text = self.key_text(scalar_of(value), span)?;
@@ -249,26 +237,29 @@ impl<'a> Loader<'a> {
         let Some(Frame { content: Content::Mapping { map, merged, .. }, .. }) = self.frames.last_mut() else {
             return Ok(());
         };
-        let mut overridden = Vec::new();
+        let mut overridden = Few::default();
+        let mut copied = Cost::default();
         for (key, value) in sources.into_iter().flatten() {
+            copied.nodes += 1;
+            copied.bytes += key.len() as u64;
             if map.get(&key).is_some_and(|known| *known != value) && !merged.contains(&key) {
-                overridden.push(key.clone());
+                overridden.push_with(|| key.clone());
             }
             merged.insert(key.clone());
             map.insert(key, value);
         }
-        for key in overridden {
-            self.warn(&key, |file, path| Warning::MergeOverride { file, line, path });
+        for key in &overridden {
+            self.warn(key, |file, path| Warning::MergeOverride { file, line, path });
         }
-        Ok(())
+        self.budget.skip_warnings(overridden.more());
+        // The names of merged keys are kept beside the mapping.
+        self.hold(copied, span)
     }
 
     /// Warns about `key` of the mapping that is being read.
     fn warn(&mut self, key: &str, make: impl FnOnce(Arc<str>, String) -> Warning) {
-        if self.warnings.len() < MAX_WARNINGS {
-            let path = self.path(Some(key));
-            self.warnings.push(make(Arc::clone(&self.place.file), path));
-        }
+        let (file, frames) = (&self.place.file, &self.frames);
+        self.budget.warn(|| make(Arc::clone(file), path(frames, Some(key))));
     }
 
     fn is_key(&self) -> bool {
@@ -288,16 +279,14 @@ impl<'a> Loader<'a> {
         }
     }
 
-    fn count(&mut self, nodes: u64, span: Span) -> Result<(), Error> {
-        self.nodes += nodes;
-        if self.nodes > self.limits.yaml_nodes { self.check(span) } else { Ok(()) }
+    fn count(&mut self, cost: Cost, span: Span) -> Result<(), Error> {
+        self.is_begun = true;
+        Ok(self.budget.add(cost, || self.place.at_line_of(span.start).to_string())?)
     }
 
-    fn check(&self, span: Span) -> Result<(), Error> {
-        let place = || self.at(span).to_string();
-        Limit::YamlNodes.check(self.nodes.max(self.copied.nodes), self.limits.yaml_nodes, place)?;
-        Limit::ManifestBytes.check(self.copied.bytes, self.limits.manifest_bytes, place)?;
-        Ok(())
+    /// Counts a copy that goes with the document.
+    fn hold(&mut self, cost: Cost, span: Span) -> Result<(), Error> {
+        Ok(self.budget.hold(cost, || self.place.at_line_of(span.start).to_string())?)
     }
 
     fn line(&self, marker: Marker) -> usize {
@@ -309,23 +298,29 @@ impl<'a> Loader<'a> {
     }
 
     fn meaning(&self, span: Span, problem: String) -> Error {
-        Error::Meaning { place: self.at(span), path: self.path(None), problem }
+        Error::Meaning { place: self.at(span), path: path(&self.frames, None), problem }
     }
+}
 
-    /// The field that is being read, and `key` in it.
-    fn path(&self, key: Option<&str>) -> String {
-        let mut path = FieldPath::default();
-        for frame in &self.frames {
-            match &frame.content {
-                Content::Sequence(items) => path.index(items.len()),
-                Content::Mapping { key: Some(Key::Text { text, .. }), .. } => path.key(text),
-                Content::Mapping { key: Some(Key::Merge), .. } => path.key("<<"),
-                Content::Mapping { key: None, .. } => {}
-            }
+/// Of one node. Its tag counts: with a long prefix (`%TAG`) it is copied for each node that has it.
+fn of_node(text: &str, tag: Option<&Tag>) -> Cost {
+    let tag = tag.map_or(0, |tag| tag.handle.len() + tag.suffix.len());
+    Cost { nodes: 1, bytes: (text.len() + tag) as u64 }
+}
+
+/// The field that is being read, and `key` in it.
+fn path(frames: &[Frame], key: Option<&str>) -> String {
+    let mut path = FieldPath::default();
+    for frame in frames {
+        match &frame.content {
+            Content::Sequence(items) => path.index(items.len()),
+            Content::Mapping { key: Some(Key::Text { text, .. }), .. } => path.key(text),
+            Content::Mapping { key: Some(Key::Merge), .. } => path.key("<<"),
+            Content::Mapping { key: None, .. } => {}
         }
-        if let Some(key) = key {
-            path.key(key);
-        }
-        path.finish()
     }
+    if let Some(key) = key {
+        path.key(key);
+    }
+    path.finish()
 }

@@ -46,7 +46,11 @@ pub(super) fn is_cause(error: &ScanError) -> bool {
     matches!(error.info(), "invalid indentation in quoted scalar" | "tab cannot be used as indentation")
 }
 
-/// Moves the later lines of every multi-line quoted scalar that begins a value; `None` if there are none.
+/// How many bytes moving may add for each byte of the text: what goes further is not a slip of an author.
+const MOST_ADDED: usize = 2;
+
+/// Moves the later lines of every multi-line quoted scalar that begins a value; `None` if there are none, or if the text would
+/// become several times as long.
 pub(super) fn reindent(text: &str) -> Option<Reindented> {
     let mut moved = VecDeque::new();
     let mut out = String::with_capacity(text.len() + text.len() / 8);
@@ -60,6 +64,9 @@ pub(super) fn reindent(text: &str) -> Option<Reindented> {
         let indent = line.len() - line.trim_start_matches(' ').len();
         let is_blank = line.trim().is_empty();
         if indent <= column && !is_blank {
+            if out.len() + column > (1 + MOST_ADDED) * text.len() + 1024 {
+                return None;
+            }
             out.extend(std::iter::repeat_n(' ', column + 1 - indent));
             moved.push_back(index + 1);
         }

@@ -3,12 +3,14 @@ use std::fmt::Write as _;
 use proptest::prelude::*;
 use serde_json::json;
 
+use rukpak_content::Limits;
+
 use super::*;
 
 fn read_with(text: &[u8], limits: &Limits) -> Result<(Vec<Document>, Vec<String>), Error> {
-    let mut warnings = Vec::new();
-    let documents = parse(&Arc::from("a.yaml"), text, limits, &mut warnings)?;
-    Ok((documents, warnings.iter().map(ToString::to_string).collect()))
+    let mut budget = Budget::new(limits);
+    let documents = parse(&Arc::from("a.yaml"), text, &mut budget)?;
+    Ok((documents, budget.take_warnings().lines()))
 }
 
 fn read(text: &str) -> (Vec<Value>, Vec<String>) {
@@ -166,8 +168,8 @@ fn json_streams() {
     assert_eq!(one("{apiVersion: v1, on: off}"), json!({"apiVersion": "v1", "true": false}));
     assert_eq!(read("{\"a\": 1}\n---\nb: 2\n").0, [json!({"a": 1}), json!({"b": 2})]);
     assert_eq!(one("{\"a\": 18446744073709551615}")["a"], json!(u64::MAX));
-    let mut warnings = Vec::new();
-    let error = parse(&Arc::from("a.json"), b"{\"a\": 1,\n\"b\": ]}", &Limits::default(), &mut warnings).unwrap_err();
+    let limits = Limits::default();
+    let error = parse(&Arc::from("a.json"), b"{\"a\": 1,\n\"b\": ]}", &mut Budget::new(&limits)).unwrap_err();
     assert_eq!(error.to_string(), "a.json, document 1 (line 2), column 6: expected value");
 }
 
@@ -222,13 +224,17 @@ fn alias_bombs_hit_a_limit_before_memory() {
         writeln!(nodes, "a{level}: &a{level} [{}]", [previous.as_str(); 10].join(", ")).unwrap();
         writeln!(bytes, "a{level}: &a{level} [{previous}, {previous}]").unwrap();
     }
-    assert!(refusal(&nodes).contains("more than the limit of 1000000 YAML nodes"), "{}", refusal(&nodes));
-    assert!(refusal(&bytes).contains("--limit-manifest-bytes"), "{}", refusal(&bytes));
+    assert!(refusal(&nodes).contains("more than the limit of 2000000 YAML and JSON nodes"), "{}", refusal(&nodes));
+    assert!(refusal(&bytes).contains("--limit-text-bytes"), "{}", refusal(&bytes));
 }
 
 #[test]
 fn the_node_limit_is_the_last_accepted() {
     let limits = Limits { yaml_nodes: 4, ..Limits::default() };
+    assert!(
+        read_with(b"{\"a\":1}", &Limits { yaml_nodes: 3, ..Limits::default() }).is_ok(),
+        "a mapping, a key, a value"
+    );
     for (accepted, refused) in [("- a\n- b\n- c", "- a\n- b\n- c\n- d"), ("{\"a\":[1]}", "{\"a\":[1,2]}")] {
         assert!(read_with(accepted.as_bytes(), &limits).is_ok(), "{accepted}");
         let error = read_with(refused.as_bytes(), &limits).unwrap_err();

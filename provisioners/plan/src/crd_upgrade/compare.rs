@@ -5,14 +5,20 @@ use std::collections::HashSet;
 use serde_json::{Map, Value};
 
 use super::definition::Definition;
+use super::effort::Effort;
 use super::property::{self, Difference};
+use super::text;
 use super::{Place, Rule, Severity, UnsafeChange, versions};
 
 /// Words that do not constrain: what they say may change freely.
 const DOCUMENTATION: [&str; 4] = ["description", "title", "example", "externalDocs"];
 
+/// So many findings are told of two schemas; nobody reads more.
+const MAX_FOUND: usize = 1_000;
+
 /// The walk over two schemas.
 struct Walk<'a> {
+    effort: &'a Effort<'a>,
     path: Vec<&'a str>,
     found: Vec<Found>,
     /// What to make of a field that the newer schema lacks.
@@ -31,12 +37,17 @@ enum Absent {
     Untyped,
 }
 
-/// The changes inside each version that both definitions have.
-pub(super) fn same_versions(old: &Definition<'_>, new: &Definition<'_>, severity: Severity) -> Vec<UnsafeChange> {
+/// The changes inside each version that both CRDs have.
+pub(super) fn same_versions(
+    old: &Definition<'_>,
+    new: &Definition<'_>,
+    severity: Severity,
+    effort: &Effort<'_>,
+) -> Vec<UnsafeChange> {
     let mut changes = Vec::new();
     for version in &new.versions {
         let Some(before) = old.version(version.name).and_then(|before| before.schema) else { continue };
-        for mut found in differences(before, version.schema.unwrap_or(&Value::Null), Absent::Removed) {
+        for mut found in differences(before, version.schema.unwrap_or(&Value::Null), Absent::Removed, effort) {
             if found.difference.rule == Rule::ExistingFieldRemoval {
                 found.difference.message = format!("removed field : {}.{}", version.name, found.path);
             }
@@ -46,8 +57,13 @@ pub(super) fn same_versions(old: &Definition<'_>, new: &Definition<'_>, severity
     changes
 }
 
-/// The differences between versions that are served side by side, unless the existing definition has them too.
-pub(super) fn served_versions(old: &Definition<'_>, new: &Definition<'_>, severity: Severity) -> Vec<UnsafeChange> {
+/// The differences between versions that are served side by side, unless the existing CRD has them too.
+pub(super) fn served_versions(
+    old: &Definition<'_>,
+    new: &Definition<'_>,
+    severity: Severity,
+    effort: &Effort<'_>,
+) -> Vec<UnsafeChange> {
     if new.webhook_converts {
         return Vec::new();
     }
@@ -57,11 +73,11 @@ pub(super) fn served_versions(old: &Definition<'_>, new: &Definition<'_>, severi
     for (index, from) in served.iter().enumerate() {
         for to in &served[index + 1..] {
             let (Some(left), Some(right)) = (from.schema, to.schema) else { continue };
-            let mut found = differences(left, right, Absent::Untyped);
+            let mut found = differences(left, right, Absent::Untyped, effort);
             if found.is_empty() {
                 continue;
             }
-            let known = already_there(old, from.name, to.name);
+            let known = already_there(old, from.name, to.name, effort);
             found.retain(|found| !known.contains(&found.key()));
             let place = || Place::Versions { from: from.name.to_owned(), to: to.name.to_owned() };
             changes.extend(found.into_iter().map(|found| found.at(new.name, place(), severity)));
@@ -71,7 +87,10 @@ pub(super) fn served_versions(old: &Definition<'_>, new: &Definition<'_>, severi
 }
 
 /// Whether two schemas accept the same objects as far as their text tells: they differ in documentation at most.
-pub(super) fn says_the_same(left: &Value, right: &Value) -> bool {
+pub(super) fn says_the_same(left: &Value, right: &Value, effort: &Effort<'_>) -> bool {
+    if !effort.spend(1) {
+        return false;
+    }
     match (left, right) {
         (Value::Object(left), Value::Object(right)) => {
             let keys = left.keys().chain(right.keys().filter(|key| !left.contains_key(*key)));
@@ -81,13 +100,15 @@ pub(super) fn says_the_same(left: &Value, right: &Value) -> bool {
                 let (left, right) = (left.get(key).unwrap_or(&Value::Null), right.get(key).unwrap_or(&Value::Null));
                 match key.as_str() {
                     "default" | "enum" => left == right,
-                    "properties" | "patternProperties" | "definitions" | "dependencies" => same_members(left, right),
-                    _ => says_the_same(left, right),
+                    "properties" | "patternProperties" | "definitions" | "dependencies" => {
+                        same_members(left, right, effort)
+                    }
+                    _ => says_the_same(left, right, effort),
                 }
             })
         }
         (Value::Array(left), Value::Array(right)) => {
-            left.len() == right.len() && left.iter().zip(right).all(|(left, right)| says_the_same(left, right))
+            left.len() == right.len() && left.iter().zip(right).all(|(left, right)| says_the_same(left, right, effort))
         }
         _ => left == right,
     }
@@ -104,28 +125,30 @@ pub(super) fn is_unset(value: Option<&Value>) -> bool {
 }
 
 /// Names of members may be words of the schema language, `description` for one.
-fn same_members(left: &Value, right: &Value) -> bool {
+fn same_members(left: &Value, right: &Value, effort: &Effort<'_>) -> bool {
     match (left, right) {
         (Value::Object(left), Value::Object(right)) => {
             left.len() == right.len()
-                && left.iter().all(|(name, left)| right.get(name).is_some_and(|right| says_the_same(left, right)))
+                && left
+                    .iter()
+                    .all(|(name, left)| right.get(name).is_some_and(|right| says_the_same(left, right, effort)))
         }
         _ => left == right,
     }
 }
 
-fn already_there(old: &Definition<'_>, from: &str, to: &str) -> HashSet<(String, Rule, String)> {
+fn already_there(old: &Definition<'_>, from: &str, to: &str, effort: &Effort<'_>) -> HashSet<(String, Rule, String)> {
     let served = |name| old.version(name).filter(|version| version.served).and_then(|version| version.schema);
     match (served(from), served(to)) {
         (Some(left), Some(right)) if !old.webhook_converts => {
-            differences(left, right, Absent::Untyped).iter().map(Found::key).collect()
+            differences(left, right, Absent::Untyped, effort).iter().map(Found::key).collect()
         }
         _ => HashSet::new(),
     }
 }
 
-fn differences(old: &Value, new: &Value, absent: Absent) -> Vec<Found> {
-    let mut walk = Walk { path: vec!["^"], found: Vec::new(), absent };
+fn differences(old: &Value, new: &Value, absent: Absent, effort: &Effort<'_>) -> Vec<Found> {
+    let mut walk = Walk { effort, path: vec!["^"], found: Vec::new(), absent };
     if old != new {
         walk.visit(old, new);
     }
@@ -135,14 +158,15 @@ fn differences(old: &Value, new: &Value, absent: Absent) -> Vec<Found> {
 impl<'a> Walk<'a> {
     fn visit(&mut self, old: &'a Value, new: &'a Value) {
         let empty = Map::new();
+        let (old_words, new_words) = (old.as_object().unwrap_or(&empty), new.as_object().unwrap_or(&empty));
+        let steps = 1 + old_words.len() + new_words.len();
+        if !self.effort.spend(steps as u64) || self.found.len() >= MAX_FOUND {
+            return;
+        }
         let path = &self.path;
-        property::differences(
-            old.as_object().unwrap_or(&empty),
-            new.as_object().unwrap_or(&empty),
-            &mut |difference| {
-                self.found.push(Found { path: path.join("."), difference });
-            },
-        );
+        property::differences(old_words, new_words, self.effort, &mut |difference| {
+            self.found.push(Found { path: text::path(path), difference });
+        });
         for (name, child) in members(old).into_iter().flatten() {
             self.step(name, child, members(new).and_then(|members| members.get(name)));
         }
@@ -160,7 +184,7 @@ impl<'a> Walk<'a> {
             (None, Absent::Removed) => {
                 let rule = Rule::ExistingFieldRemoval;
                 let difference = Difference::new(rule, Some(old), None, String::new());
-                self.found.push(Found { path: self.path.join("."), difference });
+                self.found.push(Found { path: text::path(&self.path), difference });
             }
             (None, Absent::Untyped) => self.visit(old, &Value::Null),
         }

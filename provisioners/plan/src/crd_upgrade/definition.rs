@@ -1,8 +1,11 @@
-//! What is read of a definition, borrowed from it.
+//! What is read of a CRD, borrowed from it.
 
 use serde_json::Value;
 
-/// A definition, of version v1 or (with one schema for all versions) v1beta1.
+/// The most versions that a CRD has, and that its status lists. Each is compared with each.
+const MAX_VERSIONS: usize = 100;
+
+/// A CRD, of version v1 or (with one schema for all versions) v1beta1.
 pub(super) struct Definition<'a> {
     pub name: &'a str,
     pub group: &'a str,
@@ -22,11 +25,11 @@ pub(super) struct Version<'a> {
     pub schema: Option<&'a Value>,
 }
 
-/// A definition that cannot be read.
+/// A CRD that cannot be read.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 #[error("failed to decode CRD {name:?}: {field} is not {expected}")]
 pub struct Error {
-    /// The name of the definition, as far as it has one.
+    /// The name of the CRD, as far as it has one.
     pub name: String,
     /// The path of the field.
     pub field: String,
@@ -34,7 +37,7 @@ pub struct Error {
     pub expected: &'static str,
 }
 
-/// The fields of a value, with the name of the definition and the path for errors.
+/// The fields of a value, with the name of the CRD and the path for errors.
 struct Reader<'a> {
     name: &'a str,
     value: &'a Value,
@@ -65,6 +68,12 @@ impl<'a> Definition<'a> {
         })
     }
 
+    /// It takes more steps to compare than there are.
+    pub fn too_complex(&self) -> Error {
+        let expected = "simple enough to be compared within 20,000,000 steps, and the time that there is";
+        Error { name: self.name.to_owned(), field: "spec.versions".to_owned(), expected }
+    }
+
     pub fn version(&self, name: &str) -> Option<&Version<'a>> {
         self.versions.iter().find(|version| version.name == name)
     }
@@ -92,16 +101,22 @@ impl<'a> Reader<'a> {
         value.as_array().map(Vec::as_slice).ok_or_else(|| self.error(field, "a list"))
     }
 
+    /// A list that has an entry a version.
+    fn few(&self, field: &str) -> Result<&'a [Value], Error> {
+        let list = self.list(field)?;
+        if list.len() > MAX_VERSIONS { Err(self.error(field, "a list of at most 100 versions")) } else { Ok(list) }
+    }
+
     fn texts(&self, field: &str) -> Result<Vec<&'a str>, Error> {
         let texts =
-            self.list(field)?.iter().map(|item| item.as_str().ok_or_else(|| self.error(field, "a list of strings")));
+            self.few(field)?.iter().map(|item| item.as_str().ok_or_else(|| self.error(field, "a list of strings")));
         texts.collect()
     }
 
     fn versions(&self) -> Result<Vec<Version<'a>>, Error> {
         let shared = self.schema("validation")?;
         let mut versions = Vec::new();
-        for (index, value) in self.list("versions")?.iter().enumerate() {
+        for (index, value) in self.few("versions")?.iter().enumerate() {
             let version = Self { name: self.name, value, path: self.path_of(&format!("versions[{index}]")) };
             let name = version.text("name")?;
             if name.is_empty() {

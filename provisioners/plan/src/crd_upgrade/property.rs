@@ -7,6 +7,7 @@ use serde_json::{Map, Value};
 
 use super::Rule;
 use super::compare::{is_unset, says_the_same};
+use super::effort::Effort;
 use super::text;
 
 /// What differs at one path.
@@ -60,7 +61,7 @@ impl Difference {
 }
 
 /// Everything that the rules find between two schemas, one difference a rule.
-pub(super) fn differences(old: &Schema, new: &Schema, found: &mut dyn FnMut(Difference)) {
+pub(super) fn differences(old: &Schema, new: &Schema, effort: &Effort<'_>, found: &mut dyn FnMut(Difference)) {
     let mut pair = |rule, word: &str, message: Option<String>| {
         if let Some(message) = message {
             found(Difference::new(rule, value(old, word), value(new, word), message));
@@ -75,12 +76,12 @@ pub(super) fn differences(old: &Schema, new: &Schema, found: &mut dyn FnMut(Diff
         pair(rule, word, bound(value(old, word), value(new, word), ["minimum", "increased"], Ordering::Greater));
     }
     pair(Rule::Nullable, "nullable", nullable(old, new));
-    pair(Rule::OneOf, "oneOf", one_of(old, new));
+    pair(Rule::OneOf, "oneOf", one_of(old, new, effort));
     pair(Rule::Pattern, "pattern", pattern(text_of(old, "pattern"), text_of(new, "pattern")));
     pair(Rule::Required, "required", required(old, new));
     let (was, now) = (text_of(old, "type"), text_of(new, "type"));
     pair(Rule::Type, "type", (was != now).then(|| format!("type changed : {was:?} -> {now:?}")));
-    if let Some(difference) = unhandled(old, new) {
+    if let Some(difference) = unhandled(old, new, effort) {
         found(difference);
     }
 }
@@ -137,10 +138,12 @@ fn nullable(old: &Schema, new: &Schema) -> Option<String> {
     }
 }
 
-fn one_of(old: &Schema, new: &Schema) -> Option<String> {
+fn one_of(old: &Schema, new: &Schema, effort: &Effort<'_>) -> Option<String> {
     let (was, now) = (items(old, "oneOf"), items(new, "oneOf"));
     let missing = |from: &[Value], other: &[Value]| {
-        let missing = from.iter().filter(|item| !other.iter().any(|other| says_the_same(item, other)));
+        let missing = from
+            .iter()
+            .filter(|item| !other.iter().any(|other| effort.is_spent() || says_the_same(item, other, effort)));
         missing.map(text::brief).collect::<Vec<_>>()
     };
     if was.is_empty() && !now.is_empty() {
@@ -170,9 +173,10 @@ fn required(old: &Schema, new: &Schema) -> Option<String> {
     (!added.is_empty()).then(|| format!("new required fields: {}", text::list(added)))
 }
 
-fn unhandled(old: &Schema, new: &Schema) -> Option<Difference> {
+fn unhandled(old: &Schema, new: &Schema, effort: &Effort<'_>) -> Option<Difference> {
     let words: BTreeSet<&str> = old.keys().chain(new.keys()).map(String::as_str).collect();
-    let mut changed = words.into_iter().filter(|word| is_unhandled(word, old.get(*word), new.get(*word))).peekable();
+    let mut changed =
+        words.into_iter().filter(|word| is_unhandled(word, old.get(*word), new.get(*word), effort)).peekable();
     changed.peek()?;
     let (mut was, mut now, mut texts) = (Schema::new(), Schema::new(), Vec::new());
     for word in changed {
@@ -184,7 +188,7 @@ fn unhandled(old: &Schema, new: &Schema) -> Option<Difference> {
     Some(Difference::new(Rule::Unhandled, Some(&Value::Object(was)), Some(&Value::Object(now)), message))
 }
 
-fn is_unhandled(word: &str, was: Option<&Value>, now: Option<&Value>) -> bool {
+fn is_unhandled(word: &str, was: Option<&Value>, now: Option<&Value>, effort: &Effort<'_>) -> bool {
     let both_unset = is_unset(was) && is_unset(now);
     match word {
         "properties" => false,
@@ -194,7 +198,7 @@ fn is_unhandled(word: &str, was: Option<&Value>, now: Option<&Value>) -> bool {
         "items" | "additionalProperties" if was.is_none() && now.is_some_and(Value::is_object) => false,
         "additionalProperties" => was != now && (was.is_some() || now.is_some_and(|now| now == false)),
         "allOf" | "anyOf" | "not" => {
-            !both_unset && !says_the_same(was.unwrap_or(&Value::Null), now.unwrap_or(&Value::Null))
+            !both_unset && !says_the_same(was.unwrap_or(&Value::Null), now.unwrap_or(&Value::Null), effort)
         }
         _ if HANDLED.contains(&word) => false,
         _ => was != now && !both_unset,

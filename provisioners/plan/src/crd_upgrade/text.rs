@@ -12,6 +12,9 @@ const MAX_VALUE_CHARS: usize = 200;
 /// The longest list of values, in bytes.
 const MAX_LIST_BYTES: usize = 1_000;
 
+/// The longest path, in bytes: a finding has one, and there may be many of both.
+pub(super) const MAX_PATH_BYTES: usize = 1_000;
+
 /// How much is said of several findings under one heading, in bytes; the message of a condition holds 32,768.
 const MAX_JOINED_BYTES: usize = 8_192;
 
@@ -62,7 +65,7 @@ impl Display for Rule {
     }
 }
 
-/// One line of a list under the name of the definition: RukPak's text, or OLM v1's `<version>: <path>: <check>: <text>`.
+/// One line of a list under the name of the CRD: RukPak's text, or OLM v1's `<version>: <path>: <check>: <text>`.
 impl Display for UnsafeChange {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { path, rule, message, .. } = self;
@@ -105,7 +108,7 @@ pub fn denial(operation: &str, crd: &str, reason: &str) -> String {
 /// Several texts as one, as the reference writes several errors.
 pub(super) fn aggregate(texts: impl IntoIterator<Item = String>) -> String {
     let mut texts = texts.into_iter();
-    let Some(first) = texts.next() else { return String::new() };
+    let Some(first) = texts.next().map(|text| cut(text, MAX_JOINED_BYTES)) else { return String::new() };
     let Some(second) = texts.next() else { return first };
     let (mut joined, mut left_out) = (first, 0_usize);
     for text in std::iter::once(second).chain(texts) {
@@ -138,8 +141,33 @@ pub(super) fn list<T: Display>(items: impl IntoIterator<Item = T>) -> String {
         // Writing to a String cannot fail.
         let _ = write!(text, "{item}");
     }
+    text = cut(text, 2 * MAX_LIST_BYTES);
     text.push(']');
     text
+}
+
+/// The text, or its beginning and a mark.
+pub(super) fn cut(mut text: String, most: usize) -> String {
+    if text.len() > most {
+        text.truncate(text.floor_char_boundary(most));
+        text.push('…');
+    }
+    text
+}
+
+/// A path of fields; what is longer than anybody reads is left out.
+pub(super) fn path(fields: &[&str]) -> String {
+    let mut path = String::new();
+    for (index, field) in fields.iter().enumerate() {
+        if path.len() > MAX_PATH_BYTES {
+            break;
+        }
+        if index > 0 {
+            path.push('.');
+        }
+        path.push_str(&field[..field.floor_char_boundary(MAX_PATH_BYTES)]);
+    }
+    cut(path, MAX_PATH_BYTES)
 }
 
 /// A value as JSON, shortened.

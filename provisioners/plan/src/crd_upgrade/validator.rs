@@ -5,27 +5,32 @@
 //! Missing fields that have a default are filled in first, as the API server fills them in when it reads an object. Rules
 //! in CEL are not evaluated: [`ObjectValidator::unchecked`] says where there are any.
 
-use std::collections::HashMap;
 use std::fmt::{self, Display};
 
-use regex::Regex;
 use serde_json::Value;
 
-use super::pattern;
+use super::effort::Effort;
+use super::pattern::Patterns;
+use super::text;
 
 mod defaults;
 mod format;
 mod keywords;
 
+pub use super::pattern::{MAX_PATTERNS, MAX_TOTAL_BYTES as MAX_PATTERN_BYTES};
+
 /// The most violations that are looked for in one object.
 pub const MAX_VIOLATIONS: usize = 100;
+/// The most constraints that are told of as not checked.
+pub const MAX_UNCHECKED: usize = 1_000;
+/// What is in a list or a map, in a path through a schema.
+const ITEMS: &str = "[]";
 
 /// A schema, ready to validate any number of objects. Borrows the schema; only its patterns are compiled.
 #[derive(Debug)]
 pub struct ObjectValidator<'a> {
     schema: &'a Value,
-    /// `None` for a pattern that cannot be expressed.
-    patterns: HashMap<&'a str, Option<Regex>>,
+    patterns: Patterns<'a>,
     unchecked: Vec<Unchecked>,
     has_defaults: bool,
 }
@@ -54,7 +59,8 @@ pub struct Unchecked {
 pub enum Constraint {
     /// This number of rules in CEL (`x-kubernetes-validations`).
     CelRules(usize),
-    /// A pattern that our regular expressions cannot express, or that is too large when compiled.
+    /// A pattern that our regular expressions cannot express, or that is too large when compiled: by itself, or all patterns of
+    /// the schema together ([`MAX_PATTERNS`], [`MAX_PATTERN_BYTES`]).
     Pattern(String),
     /// A format that the API server checks and we do not.
     Format(String),
@@ -68,68 +74,102 @@ pub fn validate_object(schema: &Value, object: &Value) -> Vec<Violation> {
 impl<'a> ObjectValidator<'a> {
     /// Reads a schema: `spec.versions[].schema.openAPIV3Schema` of a definition. What is no schema constrains nothing.
     pub fn new(schema: &'a Value) -> Self {
-        let mut new = Self { schema, patterns: HashMap::new(), unchecked: Vec::new(), has_defaults: false };
-        new.survey(schema, "");
+        Self::within(schema, &Effort::default())
+    }
+
+    /// Like [`new`](Self::new); once `effort` is spent, patterns that were not looked at yet are not checked.
+    pub fn within(schema: &'a Value, effort: &Effort<'_>) -> Self {
+        let mut new = Self { schema, patterns: Patterns::default(), unchecked: Vec::new(), has_defaults: false };
+        let mut found = Vec::new();
+        new.survey(schema, &mut Vec::new(), &mut found);
+        new.patterns.compile(effort);
+        for (path, pattern) in found {
+            if new.patterns.get(pattern).is_none() {
+                new.leave(path, Constraint::Pattern(text::cut(pattern.to_owned(), text::MAX_PATH_BYTES)));
+            }
+        }
         new
     }
 
-    /// What the schema asks for and [`validate`](Self::validate) does not look at.
+    /// What the schema asks for and [`validate`](Self::validate) does not look at, up to [`MAX_UNCHECKED`].
     pub fn unchecked(&self) -> &[Unchecked] {
         &self.unchecked
     }
 
-    /// What is wrong with an object: all of it, up to [`MAX_VIOLATIONS`]. Empty if it is valid.
+    /// What is wrong with an object: all of it, up to [`MAX_VIOLATIONS`]. Empty if it is valid. One that takes more than
+    /// [`MAX_STEPS`](super::MAX_STEPS) to look at is not.
     pub fn validate(&self, object: &Value) -> Vec<Violation> {
+        self.validate_within(object, &Effort::default())
+    }
+
+    /// Like [`validate`](Self::validate); not all of it where `effort` is stopped, which the caller then knows.
+    pub fn validate_within(&self, object: &Value, effort: &Effort<'_>) -> Vec<Violation> {
         let filled;
         let mut object = object;
         if self.has_defaults {
-            filled = defaults::filled_in(self.schema, object);
+            filled = defaults::filled_in(self.schema, object, effort);
             object = &filled;
         }
-        let mut run = keywords::Run::new(&self.patterns);
+        let mut run = keywords::Run::new(&self.patterns, effort);
         run.visit(self.schema, object);
-        run.violations
+        let mut violations = run.violations;
+        if effort.is_spent() {
+            let message = "Too complex: it cannot be checked within 20,000,000 steps, and the time that there is";
+            violations.push(Violation { path: String::new(), message: message.to_owned() });
+        }
+        violations
     }
 
-    fn survey(&mut self, schema: &'a Value, path: &str) {
+    fn survey(&mut self, schema: &'a Value, path: &mut Vec<&'a str>, found: &mut Vec<(String, &'a str)>) {
         let Some(words) = schema.as_object() else { return };
         for (word, value) in words {
             match (word.as_str(), value) {
                 ("default", value) => self.has_defaults |= !value.is_null(),
-                ("pattern", Value::String(text)) => self.survey_pattern(text, path),
+                ("pattern", Value::String(text)) => {
+                    self.patterns.add(text);
+                    // Of more nobody is told whether they are checked.
+                    if found.len() < 10 * MAX_UNCHECKED {
+                        found.push((schema_path(path), text));
+                    }
+                }
                 ("format", Value::String(name)) if format::is_unchecked(name) => {
-                    self.leave(path, Constraint::Format(name.clone()));
+                    self.leave(schema_path(path), Constraint::Format(name.clone()));
                 }
                 ("x-kubernetes-validations", Value::Array(rules)) if !rules.is_empty() => {
-                    self.leave(path, Constraint::CelRules(rules.len()));
+                    self.leave(schema_path(path), Constraint::CelRules(rules.len()));
                 }
                 ("properties", Value::Object(members)) => {
                     for (name, member) in members {
-                        let dot = if path.is_empty() { "" } else { "." };
-                        self.survey(member, &format!("{path}{dot}{name}"));
+                        path.push(name);
+                        self.survey(member, path, found);
+                        path.pop();
                     }
                 }
-                ("items" | "additionalProperties", Value::Object(_)) => self.survey(value, &format!("{path}[]")),
+                ("items" | "additionalProperties", Value::Object(_)) => {
+                    path.push(ITEMS);
+                    self.survey(value, path, found);
+                    path.pop();
+                }
                 ("allOf" | "anyOf" | "oneOf", Value::Array(alternatives)) => {
                     for alternative in alternatives {
-                        self.survey(alternative, path);
+                        self.survey(alternative, path, found);
                     }
                 }
-                ("not", _) => self.survey(value, path),
+                ("not", _) => self.survey(value, path, found),
                 _ => {}
             }
         }
     }
 
-    fn survey_pattern(&mut self, text: &'a str, path: &str) {
-        if self.patterns.entry(text).or_insert_with(|| pattern::compile(text)).is_none() {
-            self.leave(path, Constraint::Pattern(text.to_owned()));
+    fn leave(&mut self, path: String, constraint: Constraint) {
+        if self.unchecked.len() < MAX_UNCHECKED {
+            self.unchecked.push(Unchecked { path, constraint });
         }
     }
+}
 
-    fn leave(&mut self, path: &str, constraint: Constraint) {
-        self.unchecked.push(Unchecked { path: path.to_owned(), constraint });
-    }
+fn schema_path(path: &[&str]) -> String {
+    text::path(path).replace(".[]", ITEMS)
 }
 
 impl Display for Violation {

@@ -1,9 +1,10 @@
-//! Rules about the list of versions and about the definition as a whole.
+//! Rules about the list of versions and about the CRD as a whole.
 
 use std::cmp::Reverse;
 
 use super::compare::says_the_same;
 use super::definition::Definition;
+use super::effort::Effort;
 use super::text;
 use super::{CheckReason, ObjectCheck, Place, Rule, Severity, UnsafeChange};
 
@@ -68,7 +69,7 @@ pub(super) fn scope(old: &Definition<'_>, new: &Definition<'_>, severity: Severi
 }
 
 /// Which objects the new schemas must accept.
-pub(super) fn object_checks(old: &Definition<'_>, new: &Definition<'_>) -> Vec<ObjectCheck> {
+pub(super) fn object_checks(old: &Definition<'_>, new: &Definition<'_>, effort: &Effort<'_>) -> Vec<ObjectCheck> {
     let mut checks = Vec::new();
     let added = new.versions.iter().filter(|version| old.version(version.name).is_none());
     let added: Vec<_> = added.filter(|version| version.schema.is_some() && !new.webhook_converts).collect();
@@ -84,7 +85,7 @@ pub(super) fn object_checks(old: &Definition<'_>, new: &Definition<'_>) -> Vec<O
             reason,
         };
         if let Some(schema) = after.schema
-            && !before.schema.is_some_and(|before| says_the_same(before, schema))
+            && !before.schema.is_some_and(|before| says_the_same(before, schema, effort))
         {
             checks.push(check(after.name, CheckReason::SchemaChanged));
         }

@@ -2,6 +2,7 @@
 //!
 //! A definition can be megabytes of schema; typed structures for it would cost more than reading its YAML.
 
+use rukpak_plain::Few;
 use serde_json::{Map, Value};
 
 use crate::FieldError;
@@ -172,7 +173,7 @@ pub(super) fn fit(
     value: &mut Value,
     shape: &'static Shape,
     path: &Path<'_>,
-    unknown: &mut Vec<String>,
+    unknown: &mut Few<String>,
 ) -> Result<(), FieldError> {
     match (shape, &mut *value) {
         (Shape::Any, _) | (Shape::Text, Value::String(_)) | (Shape::Flag | Shape::SchemaOrFlag, Value::Bool(_)) => {
@@ -196,7 +197,7 @@ fn fit_items(
     items: &mut [Value],
     shape: &'static Shape,
     path: &Path<'_>,
-    unknown: &mut Vec<String>,
+    unknown: &mut Few<String>,
 ) -> Result<(), FieldError> {
     items.iter_mut().enumerate().try_for_each(|(index, item)| fit(item, shape, &Path::Index(path, index), unknown))
 }
@@ -205,7 +206,7 @@ fn fit_map(
     map: &mut Map<String, Value>,
     shape: &'static Shape,
     path: &Path<'_>,
-    unknown: &mut Vec<String>,
+    unknown: &mut Few<String>,
 ) -> Result<(), FieldError> {
     for (key, value) in map {
         if value.is_null() {
@@ -222,7 +223,7 @@ fn fit_fields(
     map: &mut Map<String, Value>,
     fields: &'static [(&'static str, Shape)],
     path: &Path<'_>,
-    unknown: &mut Vec<String>,
+    unknown: &mut Few<String>,
 ) -> Result<(), FieldError> {
     let mut outcome = Ok(());
     map.retain(|key, value| {
@@ -233,7 +234,7 @@ fn fit_fields(
         let known = fields.iter().find(|(name, _)| name == key);
         match known {
             Some((_, shape)) => outcome = fit(value, shape, &path, unknown),
-            None => unknown.push(path.to_string()),
+            None => unknown.push_with(|| path.to_string()),
         }
         known.is_some()
     });

@@ -9,16 +9,22 @@ fn definition(schema: &Value) -> Value {
 }
 
 fn read(value: Value) -> Result<Crd, Error> {
-    Crd::read(value, Origin::made_from("crd.yaml"))
+    let limits = rukpak_content::Limits::default();
+    Crd::read(value, Origin::made_from("crd.yaml"), &mut Budget::new(&limits))
 }
 
 #[test]
 fn unknown_fields_are_left_out_and_named_and_data_is_kept() {
     let schema = json!({"type": "object", "optional": true, "default": {"optional": null}, "properties": {
         "optional": {"type": "string", "format": null}, "a.b": {"items": {"kind": 1}}, "none": null}});
-    let crd = read(definition(&schema)).unwrap();
+    let limits = rukpak_content::Limits::default();
+    let mut budget = Budget::new(&limits);
+    let crd = Crd::read(definition(&schema), Origin::made_from("crd.yaml"), &mut budget).unwrap();
     let place = "spec.versions[0].schema.openAPIV3Schema";
-    assert_eq!(crd.unknown_fields, [format!("{place}.optional"), format!("{place}.properties.a.b.items.kind")]);
+    let unknown = ["optional", "properties.a.b.items.kind"];
+    let expected =
+        unknown.map(|field| format!("crd.yaml, {place}.{field}: Kubernetes does not know this field: it is left out"));
+    assert_eq!(budget.take_warnings().lines(), expected);
     let kept = &crd.object.as_value()["spec"]["versions"][0]["schema"]["openAPIV3Schema"];
     let expected = json!({"type": "object", "default": {"optional": null}, "properties": {
         "optional": {"type": "string"}, "a.b": {"items": {}}, "none": {}}});

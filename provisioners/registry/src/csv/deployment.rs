@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use k8s_openapi::api::apps::v1::DeploymentSpec;
+use rukpak_plain::Few;
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer};
 use serde_json::Value;
@@ -28,7 +29,7 @@ impl<'de> Deserialize<'de> for Deployment {
         quantities_to_text(&mut spec);
         let typed: DeploymentSpec = decode(&spec, "spec").map_err(D::Error::custom)?;
         let kept = serde_json::to_value(&typed).map_err(D::Error::custom)?;
-        let mut unknown_fields = Vec::new();
+        let mut unknown_fields = Few::default();
         lost(&spec, &kept, &Path::Field(&Path::Root, "spec"), &mut unknown_fields);
         Ok(Self { name, label, spec: typed, unknown_fields })
     }
@@ -58,14 +59,14 @@ fn to_text(value: &mut Value) {
 }
 
 /// The paths of the fields that `written` has and `kept` has not.
-fn lost(written: &Value, kept: &Value, path: &Path<'_>, paths: &mut Vec<String>) {
+fn lost(written: &Value, kept: &Value, path: &Path<'_>, paths: &mut Few<String>) {
     match (written, kept) {
         (Value::Object(written), Value::Object(kept)) => {
             for (key, value) in written {
                 let path = Path::Field(path, key);
                 match kept.get(key) {
                     Some(kept) => lost(value, kept, &path, paths),
-                    None => paths.push(path.to_string()),
+                    None => paths.push_with(|| path.to_string()),
                 }
             }
         }

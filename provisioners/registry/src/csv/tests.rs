@@ -33,7 +33,7 @@ fn fields_that_kubernetes_does_not_know_are_left_out_and_named() {
             "resources": {"limits": {"cpu": 1, "memory": "1Gi"}}}]}}}}]}}}}))
     .unwrap();
     let deployment = &csv.spec.install.spec.deployments[0];
-    assert_eq!(deployment.unknown_fields, ["spec.strategi", "spec.template.spec.containers[0].port"]);
+    assert_eq!(deployment.unknown_fields.lines(), ["spec.strategi", "spec.template.spec.containers[0].port"]);
     let kept = serde_json::to_value(&deployment.spec).unwrap();
     assert_eq!(kept["template"]["spec"]["containers"][0]["resources"]["limits"], json!({"cpu": "1", "memory": "1Gi"}));
 }
@@ -42,4 +42,21 @@ fn fields_that_kubernetes_does_not_know_are_left_out_and_named() {
 fn an_absent_port_is_443() {
     let webhook = Webhook { container_port: 0, ..Webhook::default() };
     assert_eq!((webhook.port(), webhook.webhook_kind()), (443, None));
+}
+
+/// What a node of a Deployment counts for (`load::TYPED`) is chosen by these.
+#[test]
+fn typed_structures_are_no_larger_than_what_their_nodes_count_for() {
+    use k8s_openapi::api::core::v1::{Container, EnvVar, EphemeralContainer, PodSpec, Probe, Volume, VolumeMount};
+    let largest = [
+        size_of::<Deployment>(),
+        size_of::<Container>(),
+        size_of::<EphemeralContainer>(),
+        size_of::<Volume>(),
+        size_of::<PodSpec>(),
+        size_of::<Probe>(),
+        size_of::<EnvVar>(),
+        size_of::<VolumeMount>(),
+    ];
+    assert!(largest.iter().all(|size| *size <= 4096), "{largest:?}");
 }

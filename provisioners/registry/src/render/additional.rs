@@ -1,5 +1,7 @@
 //! The manifests beside CSV and definitions.
 
+use std::collections::HashSet;
+
 use rukpak_plain::Object;
 use serde_json::Value;
 
@@ -14,26 +16,37 @@ use crate::validate::is_namespaced;
 /// A Service that has the name of the one we generate for webhooks is left out: ours leads to the ports that the webhook
 /// definitions name, and has the certificate.
 pub(super) fn generate(context: &mut Context<'_>) -> Result<(), Error> {
+    let replaced = Replaced::of(context.bundle);
     for manifest in &context.bundle.others {
-        if is_replaced(context.bundle, manifest) {
+        if replaced.has(manifest) {
             continue;
         }
         // Validation has refused the others.
         let Ok(object) = &manifest.object else { continue };
         if !is_namespaced(&manifest.kind) || object.namespace() == Some(context.namespace()) {
-            context.objects.push(object.clone());
+            context.share(object.clone())?;
             continue;
         }
+        context.count(object)?;
         let mut value = object.as_value();
         value["metadata"]["namespace"] = Value::from(context.namespace());
         let origin = manifest.origin.clone();
         let object = Object::new(value, origin.clone()).map_err(|source| Error::Object { origin, source })?;
-        context.objects.push(object);
+        context.share(object)?;
     }
     Ok(())
 }
 
-/// Whether a generated Service takes the place of this manifest.
-pub(crate) fn is_replaced(bundle: &Bundle, manifest: &Manifest) -> bool {
-    manifest.kind == "Service" && webhook_services(bundle).any(|service| service == manifest.name)
+/// The Services that are generated for webhooks, in whose place no manifest stands.
+pub(crate) struct Replaced(HashSet<String>);
+
+impl Replaced {
+    pub(crate) fn of(bundle: &Bundle) -> Self {
+        Self(webhook_services(bundle).collect())
+    }
+
+    /// Whether a generated Service takes the place of this manifest.
+    pub(crate) fn has(&self, manifest: &Manifest) -> bool {
+        manifest.kind == "Service" && self.0.contains(&manifest.name)
+    }
 }

@@ -20,15 +20,18 @@ pub(super) fn generate(context: &mut Context<'_>) -> Result<(), Error> {
     }
     for crd in &context.bundle.crds {
         let object = match converted.get(crd.name()) {
-            Some(webhook) => with_conversion(context, crd, webhook)?,
+            Some(webhook) => {
+                context.count(&crd.object)?;
+                with_conversion(context, crd, webhook)?
+            }
             None => crd.object.clone(),
         };
-        context.objects.push(object);
+        context.share(object)?;
     }
     Ok(())
 }
 
-fn with_conversion(context: &Context<'_>, crd: &Crd, webhook: &Webhook) -> Result<Object, Error> {
+fn with_conversion(context: &mut Context<'_>, crd: &Crd, webhook: &Webhook) -> Result<Object, Error> {
     if crd.preserves_unknown_fields() {
         return Err(Error::PreserveUnknownFields(crd.name().to_owned()));
     }
@@ -41,7 +44,8 @@ fn with_conversion(context: &Context<'_>, crd: &Crd, webhook: &Webhook) -> Resul
     }});
     let mut value = crd.object.as_value();
     context.inject_ca(&names, &mut value, std::slice::from_mut(&mut client));
-    let versions = &webhook.admission_review_versions;
+    let versions = json!(webhook.admission_review_versions);
+    context.budget.add_copies(&versions, 1, || crd.object.origin().to_string())?;
     value["spec"]["conversion"] = if crd.object.version() == "v1" {
         json!({"strategy": "Webhook", "webhook": {"clientConfig": client, "conversionReviewVersions": versions}})
     } else {

@@ -35,6 +35,7 @@ fn generate_one(
     if let Some(secret) = certificate {
         volumes::mount_certificate(pod, secret);
     }
+    count_config(context, pod.containers.len(), field)?;
     let mut own_annotations = None;
     if let Some(config) = &context.options.deployment_config {
         overrides::apply(config, &mut spec.template);
@@ -53,4 +54,17 @@ fn generate_one(
         object["metadata"]["annotations"] = json!(annotations);
     }
     context.push(object, field)
+}
+
+/// Counts what the user's settings copy into each container.
+fn count_config(context: &mut Context<'_>, containers: usize, field: &str) -> Result<(), Error> {
+    let Some(config) = &context.options.deployment_config else { return Ok(()) };
+    let copied = json!({
+        "env": context.json(&config.env, field)?,
+        "envFrom": context.json(&config.env_from, field)?,
+        "volumeMounts": context.json(&config.volume_mounts, field)?,
+        "resources": context.json(&config.resources, field)?,
+    });
+    let origin = context.bundle.origin_of(field);
+    Ok(context.budget.add_copies(&copied, containers as u64, || origin.to_string())?)
 }

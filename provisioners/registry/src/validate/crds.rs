@@ -2,11 +2,11 @@
 
 use std::collections::{BTreeMap, HashSet};
 
-use super::{Finding, Rule};
+use super::{Finding, Findings, Rule};
 use crate::Bundle;
 use crate::crd::Crd;
 
-pub(super) fn unique(bundle: &Bundle, findings: &mut Vec<Finding>) {
+pub(super) fn unique(bundle: &Bundle, findings: &mut Findings) {
     let mut seen = HashSet::new();
     let mut repeated = BTreeMap::new();
     for crd in &bundle.crds {
@@ -22,7 +22,7 @@ pub(super) fn unique(bundle: &Bundle, findings: &mut Vec<Finding>) {
     }));
 }
 
-pub(super) fn shipped(bundle: &Bundle, findings: &mut Vec<Finding>) {
+pub(super) fn shipped(bundle: &Bundle, findings: &mut Findings) {
     let shipped: HashSet<&str> = bundle.crds.iter().map(Crd::name).collect();
     let mut missing = BTreeMap::new();
     for (index, crd) in bundle.csv.spec.crds.owned.iter().enumerate() {

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashSet};
 
 use super::dns::subdomain_problems;
-use super::{Finding, Rule};
+use super::{Finding, Findings, Rule};
 use crate::Bundle;
 
 fn field(index: usize) -> String {
@@ -21,7 +21,7 @@ fn places(bundle: &Bundle, mut is_wanted: impl FnMut(&str) -> bool) -> BTreeMap<
     places
 }
 
-pub(super) fn unique(bundle: &Bundle, findings: &mut Vec<Finding>) {
+pub(super) fn unique(bundle: &Bundle, findings: &mut Findings) {
     let mut seen = HashSet::new();
     let repeated = places(bundle, |name| !seen.insert(name.to_owned()));
     findings.extend(repeated.into_iter().map(|(name, index)| {
@@ -30,7 +30,7 @@ pub(super) fn unique(bundle: &Bundle, findings: &mut Vec<Finding>) {
     }));
 }
 
-pub(super) fn names(bundle: &Bundle, findings: &mut Vec<Finding>) {
+pub(super) fn names(bundle: &Bundle, findings: &mut Findings) {
     let wrong = places(bundle, |name| !subdomain_problems(name).is_empty());
     findings.extend(wrong.into_iter().map(|(name, index)| {
         let problems = subdomain_problems(name).join(", ");

@@ -2,7 +2,7 @@
 
 use rukpak_plain::Origin;
 
-use super::{Finding, Rule};
+use super::{Finding, Findings, Rule};
 use crate::Bundle;
 use crate::metadata::PACKAGE;
 
@@ -43,18 +43,18 @@ pub(crate) fn is_namespaced(kind: &str) -> bool {
     KINDS.contains(&(kind, true))
 }
 
-pub(super) fn package(bundle: &Bundle, findings: &mut Vec<Finding>) {
+pub(super) fn package(bundle: &Bundle, findings: &mut Findings) {
     if bundle.package().is_empty() {
-        findings.push(Finding {
+        findings.extend([Finding {
             rule: Rule::PackageName,
             origin: Origin::made_from("metadata/annotations.yaml"),
             field: Some(format!("annotations[{PACKAGE:?}]")),
             message: "package name is empty".to_owned(),
-        });
+        }]);
     }
 }
 
-pub(super) fn kinds(bundle: &Bundle, findings: &mut Vec<Finding>) {
+pub(super) fn kinds(bundle: &Bundle, findings: &mut Findings) {
     let mut unsupported: Vec<_> = bundle.others.iter().filter(|other| !is_supported_kind(&other.kind)).collect();
     unsupported.sort_by_key(|other| &other.name);
     findings.extend(unsupported.into_iter().map(|other| Finding {
@@ -65,11 +65,11 @@ pub(super) fn kinds(bundle: &Bundle, findings: &mut Vec<Finding>) {
     }));
 }
 
-pub(super) fn objects(bundle: &Bundle, findings: &mut Vec<Finding>) {
+pub(super) fn objects(bundle: &Bundle, findings: &mut Findings) {
     for other in bundle.others.iter().filter(|other| is_supported_kind(&other.kind)) {
         if let Err(error) = &other.object {
             let message = format!("{} {:?}: {error}", other.kind, other.name);
-            findings.push(Finding { rule: Rule::Object, origin: other.origin.clone(), field: None, message });
+            findings.extend([Finding { rule: Rule::Object, origin: other.origin.clone(), field: None, message }]);
         }
     }
 }

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashSet};
 
 use super::dns::subdomain_problems;
-use super::{Finding, Rule};
+use super::{Finding, Findings, Rule};
 use crate::Bundle;
 use crate::csv::{Webhook, WebhookKind};
 use crate::install_mode::ALL;
@@ -35,7 +35,7 @@ fn finding(bundle: &Bundle, rule: Rule, index: usize, field: &str, message: Stri
     Finding::of_csv(bundle, rule, format!("spec.webhookdefinitions[{index}].{field}"), message)
 }
 
-pub(super) fn conversion_install_mode(bundle: &Bundle, findings: &mut Vec<Finding>) {
+pub(super) fn conversion_install_mode(bundle: &Bundle, findings: &mut Findings) {
     let modes = bundle.csv.supported_modes();
     if modes == [ALL] {
         return;
@@ -51,7 +51,7 @@ pub(super) fn conversion_install_mode(bundle: &Bundle, findings: &mut Vec<Findin
     }));
 }
 
-pub(super) fn deployments(bundle: &Bundle, findings: &mut Vec<Finding>) {
+pub(super) fn deployments(bundle: &Bundle, findings: &mut Findings) {
     let known: HashSet<&str> =
         bundle.csv.spec.install.spec.deployments.iter().map(|deployment| deployment.name.as_str()).collect();
     let mut lost: Vec<_> =
@@ -66,7 +66,7 @@ pub(super) fn deployments(bundle: &Bundle, findings: &mut Vec<Finding>) {
     }));
 }
 
-pub(super) fn unique(bundle: &Bundle, findings: &mut Vec<Finding>) {
+pub(super) fn unique(bundle: &Bundle, findings: &mut Findings) {
     let mut seen = HashSet::new();
     let mut repeated = BTreeMap::new();
     for (index, webhook) in all(bundle) {
@@ -81,7 +81,7 @@ pub(super) fn unique(bundle: &Bundle, findings: &mut Vec<Finding>) {
     }));
 }
 
-pub(super) fn names(bundle: &Bundle, findings: &mut Vec<Finding>) {
+pub(super) fn names(bundle: &Bundle, findings: &mut Findings) {
     let mut wrong = BTreeMap::new();
     for (index, webhook) in all(bundle) {
         let problems = subdomain_problems(&webhook.generate_name);
@@ -95,7 +95,7 @@ pub(super) fn names(bundle: &Bundle, findings: &mut Vec<Finding>) {
     }));
 }
 
-pub(super) fn conversion_unique(bundle: &Bundle, findings: &mut Vec<Finding>) {
+pub(super) fn conversion_unique(bundle: &Bundle, findings: &mut Findings) {
     let mut by_crd: BTreeMap<&str, Vec<(usize, &str)>> = BTreeMap::new();
     for (index, webhook) in conversions(bundle) {
         for crd in &webhook.conversion_crds {
@@ -107,11 +107,11 @@ pub(super) fn conversion_unique(bundle: &Bundle, findings: &mut Vec<Finding>) {
         let names: Vec<_> = webhooks.iter().map(|(_, name)| *name).collect();
         let message =
             format!("conversion webhooks [{}] reference same custom resource definition '{crd}'", names.join(","));
-        findings.push(finding(bundle, Rule::ConversionUnique, index, "conversionCRDs", message));
+        findings.extend([finding(bundle, Rule::ConversionUnique, index, "conversionCRDs", message)]);
     }
 }
 
-pub(super) fn conversion_owned(bundle: &Bundle, findings: &mut Vec<Finding>) {
+pub(super) fn conversion_owned(bundle: &Bundle, findings: &mut Findings) {
     let owned: HashSet<&str> = bundle.csv.spec.crds.owned.iter().map(|crd| crd.name.as_str()).collect();
     for (index, webhook) in conversions(bundle) {
         let mut crds: Vec<_> = webhook.conversion_crds.iter().filter(|crd| !owned.contains(crd.as_str())).collect();
@@ -126,7 +126,7 @@ pub(super) fn conversion_owned(bundle: &Bundle, findings: &mut Vec<Finding>) {
     }
 }
 
-pub(super) fn rules(bundle: &Bundle, findings: &mut Vec<Finding>) {
+pub(super) fn rules(bundle: &Bundle, findings: &mut Findings) {
     for (index, webhook) in all(bundle) {
         if webhook.webhook_kind() == Some(WebhookKind::Conversion) {
             continue;
@@ -159,7 +159,7 @@ fn forbidden(group: &str, resources: &[String]) -> Vec<String> {
     forbidden.map(|resource| format!("resource \"{resource}\" for API group \"{group}\"")).collect()
 }
 
-pub(super) fn types(bundle: &Bundle, findings: &mut Vec<Finding>) {
+pub(super) fn types(bundle: &Bundle, findings: &mut Findings) {
     findings.extend(all(bundle).filter(|(_, webhook)| webhook.webhook_kind().is_none()).map(|(index, webhook)| {
         let message = format!(
             "webhook '{}' has unknown type '{}': use ValidatingAdmissionWebhook, MutatingAdmissionWebhook or ConversionWebhook",

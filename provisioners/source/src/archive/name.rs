@@ -47,6 +47,8 @@ pub(super) fn read(raw: &[u8], dialect: Dialect) -> Result<Name, Error> {
     let path = match RelativePath::new(text) {
         Ok(path) => path,
         Err(PathError::Empty) => return Ok(Name::Root),
+        // As what is not UTF-8: images have such names (`Icon\r`), and it is not bundle content.
+        Err(PathError::Control(_)) if dialect == Dialect::Layer && !may_be_content(text) => return Ok(Name::Skipped),
         Err(source) => return Err(Error::Name { entry: shown(raw), source: shorten(source) }),
     };
     let first = path.components().next().unwrap_or_default();
@@ -59,6 +61,13 @@ pub(super) fn read(raw: &[u8], dialect: Dialect) -> Result<Name, Error> {
         Err(_) if strict => Err(Error::NotUtf8 { entry: shown(raw) }),
         Err(_) => Ok(Name::Skipped),
     }
+}
+
+/// Whether a name that cannot be used would lie in one of the format's folders, or hide one.
+fn may_be_content(text: &str) -> bool {
+    let first = text.split('/').find(|component| !matches!(*component, "" | "."));
+    let first = first.map(|first| first.strip_prefix(PREFIX).unwrap_or(first));
+    first.is_some_and(|first| CONTENT_FOLDERS.contains(&first))
 }
 
 /// Reads a name in a layer of which only `folder` is wanted: no folder is the machine's, and a name that is not UTF-8 is
@@ -134,6 +143,6 @@ fn shorten(error: PathError) -> PathError {
         PathError::Empty => PathError::Empty,
         PathError::Absolute(text) => PathError::Absolute(shortened(&text)),
         PathError::Escape(text) => PathError::Escape(shortened(&text)),
-        PathError::Nul(text) => PathError::Nul(shortened(&text)),
+        PathError::Control(text) => PathError::Control(shortened(&text)),
     }
 }

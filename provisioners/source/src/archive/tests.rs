@@ -237,6 +237,25 @@ fn what_readers_could_disagree_about_is_refused() {
 }
 
 #[test]
+fn names_with_control_characters_are_refused_where_content_is_and_skipped_elsewhere() {
+    let hidden = format!("x/{}\n28 path=manifests/evil.yaml", "A".repeat(300));
+    let pax = record("path", &hidden);
+    let evil: &[Item<'_>] =
+        &[(FILE, "manifests/a.yaml", "x"), (EntryType::XHeader, "x", &pax), (FILE, "short", "evil")];
+    let refused = apply(&[evil], Dialect::Plain).unwrap_err();
+    assert!(refused.contains("cannot be part of a bundle"), "{refused}");
+    assert_eq!(apply(&[evil], Dialect::Layer), Ok("manifests/ manifests/a.yaml=x".to_owned()));
+    for name in ["manifests/a\u{1b}[2J", "manifests/a\u{7f}", "./manifests/\t", "metadata/a\u{9b}b", "manifests/a\rb"] {
+        for dialect in [Dialect::Plain, Dialect::Layer] {
+            let refused = apply(&[&[(FILE, name, "x")]], dialect);
+            assert!(refused.is_err(), "{name:?} {dialect:?}: {refused:?}");
+        }
+    }
+    assert_eq!(apply(&[&[(FILE, "usr/Icon\r", "x"), (FILE, "a", "y")]], Dialect::Layer), Ok("a=y".to_owned()));
+    assert!(apply(&[&[(FILE, "usr/Icon\r", "x")]], Dialect::Plain).is_err());
+}
+
+#[test]
 fn truncated_archives_are_damage() {
     let whole = tar(&[(FILE, "usr/a", "x"), (FILE, "manifests/a", &"x".repeat(1000))]);
     for length in [100, 513, 1024 + 100, 1024 + 512 + 500, 1024 + 512 + 600] {

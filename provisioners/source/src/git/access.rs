@@ -2,6 +2,7 @@
 
 use super::address::{Address, Transport, redact};
 use super::{Auth, Class, Commit, Failure, Reference, Request, Step, known_hosts};
+use crate::Egress;
 
 /// A request that passed its checks. Both sides build it, so the child never sees what its parent would refuse.
 pub(super) struct Access {
@@ -15,6 +16,8 @@ pub(super) struct Access {
     pub(super) wanted: Wanted,
     /// Accept any certificate and host key.
     pub(super) insecure_skip_verify: bool,
+    /// Which addresses may be connected to.
+    pub(super) egress: Egress,
 }
 
 /// How to log in, fitting the transport.
@@ -43,16 +46,21 @@ pub(super) enum Wanted {
 impl Access {
     pub(super) fn new(request: &Request) -> Result<Self, Failure> {
         let address = Address::parse(&request.repository)
-            .map_err(|error| Failure::new(Step::Repository, Class::Invalid, error.to_string()))?;
+            .map_err(|error| Failure::new(Step::Repository, Class::Terminal, error.to_string()))?;
         let shown = redact(&request.repository);
         let login = login(request, &address, &shown)?;
         let wanted = wanted(&request.reference)?;
-        Ok(Self { address, shown, login, wanted, insecure_skip_verify: request.insecure_skip_verify })
+        let (insecure_skip_verify, egress) = (request.insecure_skip_verify, Egress::default());
+        Ok(Self { address, shown, login, wanted, insecure_skip_verify, egress })
+    }
+
+    pub(super) fn through(self, egress: Egress) -> Self {
+        Self { egress, ..self }
     }
 }
 
 fn login(request: &Request, address: &Address, shown: &str) -> Result<Login, Failure> {
-    let refuse = |text: &str| Err(Failure::new(Step::Auth, Class::Invalid, format!("{shown}: {text}")));
+    let refuse = |text: &str| Err(Failure::new(Step::Auth, Class::Terminal, format!("{shown}: {text}")));
     match (address.transport, &request.auth) {
         (Transport::Http, Auth::None) => Ok(match &address.user {
             Some(username) => {
@@ -89,7 +97,7 @@ fn host_keys(
     address: &Address,
     shown: &str,
 ) -> Result<Option<String>, Failure> {
-    let refuse = |text: &str| Err(Failure::new(Step::Auth, Class::Invalid, format!("{shown}: {text}")));
+    let refuse = |text: &str| Err(Failure::new(Step::Auth, Class::Terminal, format!("{shown}: {text}")));
     if request.insecure_skip_verify {
         return Ok(None);
     }
@@ -98,14 +106,17 @@ fn host_keys(
             "the server's host key cannot be verified: add ssh-knownhosts to the Secret, or set auth.insecureSkipVerify",
         );
     };
-    match known_hosts::for_host(text, &address.host, address.port) {
+    match known_hosts::for_host(text, &address.host, address.port, request.strict_host_keys) {
         Some(lines) => Ok(Some(lines)),
+        None if known_hosts::for_host(text, &address.host, address.port, false).is_some() => refuse(
+            "the Secret's ssh-knownhosts does not name this host, and --ssh-strict-host-key-checking wants that it does",
+        ),
         None => refuse("the Secret's ssh-knownhosts holds no key: put the output of ssh-keyscan there"),
     }
 }
 
 fn wanted(reference: &Reference) -> Result<Wanted, Failure> {
-    let refuse = |text: String| Err(Failure::new(Step::Reference, Class::Invalid, text));
+    let refuse = |text: String| Err(Failure::new(Step::Reference, Class::Terminal, text));
     let full = match reference {
         Reference::Commit(hash) => {
             return hash.parse().map(Wanted::Commit).or_else(|error: super::CommitError| refuse(error.to_string()));
@@ -133,6 +144,7 @@ mod tests {
             directory: None,
             auth,
             insecure_skip_verify: false,
+            strict_host_keys: false,
         }
     }
 
@@ -152,6 +164,7 @@ mod tests {
             ("git@h:r", basic, Some("ssh-privatekey")),
             ("git@h:r", key(None), Some("insecureSkipVerify")),
             ("git@h:r", key(Some("#")), Some("ssh-keyscan")),
+            ("git@h:r", key(Some("other ssh-rsa AAAA")), None),
             ("", Auth::None, Some("missing git source information: repository must be provided")),
             ("file:///r", Auth::None, Some("https, http or ssh")),
         ];
@@ -163,6 +176,10 @@ mod tests {
                 (expected, found) => panic!("{repository}: expected {expected:?}, found {found:?}"),
             }
         }
+        let strict = |hosts| Request { strict_host_keys: true, ..request("git@h:r", key(Some(hosts))) };
+        assert!(Access::new(&strict("h ssh-rsa AAAA")).is_ok());
+        let refusal = Access::new(&strict("other ssh-rsa AAAA")).map(|_| ()).unwrap_err().message;
+        assert!(refusal.contains("--ssh-strict-host-key-checking"), "{refusal}");
         let unverified = Request { insecure_skip_verify: true, ..request("git@h:r", key(None)) };
         assert!(Access::new(&unverified).is_ok());
     }

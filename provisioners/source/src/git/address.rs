@@ -4,6 +4,8 @@ use std::fmt;
 
 use url::{Host, Url};
 
+use crate::hosts::{Scheme, Server};
+
 /// The user that git servers expect over ssh.
 const SSH_USER: &str = "git";
 const SSH_PORT: u16 = 22;
@@ -130,20 +132,65 @@ impl Address {
     }
 }
 
+impl Address {
+    /// Who is given the login.
+    pub(super) fn server(&self) -> Server {
+        let scheme = match self.transport {
+            Transport::Ssh => Scheme::Ssh,
+            Transport::Http if self.url.starts_with("https:") => Scheme::Https,
+            Transport::Http => Scheme::Http,
+        };
+        Server { scheme, host: self.host.clone(), port: self.port }
+    }
+}
+
 impl fmt::Debug for Address {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(formatter, "Address({})", self.url)
     }
 }
 
-/// `text` as it may be shown: everything before the `@` of a URL that may be a secret is dropped.
+/// `text` as it may be shown, whether it is an address or not: of what stands before an `@` only what cannot be a password, and of
+/// a query nothing.
 pub(super) fn redact(text: &str) -> String {
-    let Some((scheme, rest)) = text.split_once("://") else { return text.to_owned() };
-    let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
-    match rest[..end].rfind('@') {
-        Some(at) if scheme.eq_ignore_ascii_case("ssh") && !rest[..at].contains(':') => text.to_owned(),
-        Some(at) => format!("{scheme}://{}", &rest[at + 1..]),
-        None => text.to_owned(),
+    let (before, query) = match text.split_once(['?', '#']) {
+        Some((before, _)) => (before, "?<redacted>"),
+        None => (text, ""),
+    };
+    let shown = match before.split_once("://") {
+        Some((scheme, rest)) => redact_url(scheme, rest),
+        None => redact_scp(before),
+    };
+    format!("{shown}{query}")
+}
+
+fn redact_url(scheme: &str, rest: &str) -> String {
+    let end = rest.find(['/', '\\']).unwrap_or(rest.len());
+    let (authority, path) = rest.split_at(end);
+    let is_port = |port: &str| port.bytes().all(|byte| byte.is_ascii_digit() || byte == b']');
+    match authority.rfind('@') {
+        Some(at) if scheme.eq_ignore_ascii_case("ssh") && !authority[..at].contains(':') => {
+            format!("{scheme}://{rest}")
+        }
+        Some(at) => format!("{scheme}://{}{path}", &authority[at + 1..]),
+        // A password with a slash in it: what looks like the host is the user.
+        None if !authority.rsplit(':').next().is_none_or(is_port) && authority.contains(':') => {
+            format!(
+                "{scheme}://<redacted>@{}",
+                rest.rsplit('@').next().filter(|_| path.contains('@')).unwrap_or_default()
+            )
+        }
+        None => format!("{scheme}://{rest}"),
+    }
+}
+
+/// `user@host:path`; what stands before the first `@` is a password if there is more in it than a user.
+fn redact_scp(text: &str) -> String {
+    match text.split_once('@') {
+        Some((user, _)) if user.contains([':', '/', '\\']) => {
+            format!("<redacted>@{}", text.rsplit('@').next().unwrap_or_default())
+        }
+        _ => text.to_owned(),
     }
 }
 
@@ -252,9 +299,25 @@ mod tests {
             ("ssh://git@h/r", "ssh://git@h/r"),
             ("ssh://git:pw@h/r", "ssh://h/r"),
             ("git@h:r", "git@h:r"),
+            ("h:r", "h:r"),
+            ("https://h:8443/r", "https://h:8443/r"),
+            ("https://[::1]:8443/r", "https://[::1]:8443/r"),
+            ("https://[::1]/r", "https://[::1]/r"),
+            ("https://h/r?token=hush", "https://h/r?<redacted>"),
+            ("https://h/r#hush", "https://h/r?<redacted>"),
+            ("https://u:hu/sh@h/r", "https://<redacted>@h/r"),
+            ("https://u:hu/sh", "https://<redacted>@"),
+            ("u:hush@h:r", "<redacted>@h:r"),
+            ("u:hu@sh@h:r", "<redacted>@h:r"),
+            ("https:/u:hush@h/r", "<redacted>@h/r"),
+            ("https:\\\\u:hush@h/r", "<redacted>@h/r"),
+            ("https://u:hu\\sh@h/r", "https://<redacted>@h/r"),
         ];
         for (text, shown) in table {
             assert_eq!(redact(text), shown);
+            if let Err(error) = Address::parse(text) {
+                assert!(!error.to_string().contains("hu") && !error.to_string().contains("sh@"), "{text}: {error}");
+            }
         }
     }
 }

@@ -1,5 +1,6 @@
 //! The child's side: what a binary's hidden subcommand runs.
 
+use std::ffi::OsStr;
 use std::fs;
 use std::io::{self, BufRead, BufReader, BufWriter, Read, Write};
 use std::process::ExitCode;
@@ -7,30 +8,25 @@ use std::sync::mpsc::{self, Receiver, Sender};
 use std::thread;
 
 use git2::Repository;
-use rukpak_content::Limits;
-use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use rukpak_sandbox::{Sandbox, no_more_threads};
 use serde::de::DeserializeOwned;
 
 use super::access::Access;
 use super::wire::{Action, Reply, Task};
 use super::{Class, Commit, Failure, Step};
+use crate::chain::chain;
 use heads::Heads;
 use tree::Item;
 
 mod heads;
 mod latency;
+mod peers;
 mod remote;
 mod tree;
 
 const MIB: u64 = 1024 * 1024;
 /// Of a request: two Secrets at Kubernetes' size limit of 1 MiB, with room for JSON.
 const REQUEST_BYTES: u64 = 4 * MIB;
-/// Address space beside pack, its deltas and the largest file: libraries, stacks, libgit2's tables.
-const ADDRESS_SPACE_BYTES: u64 = 1024 * MIB;
-/// Index files and pack trailers that a pack within its limit needs beside it.
-const FILE_SLACK_BYTES: u64 = 16 * MIB;
-const OPEN_FILES: u64 = 256;
-
 /// Why there is no tree.
 enum Error {
     /// The answer is a refusal.
@@ -51,32 +47,57 @@ impl From<io::Error> for Error {
     }
 }
 
-/// Serves one request from `input` on `output`, then ends. The process gets resource limits that it cannot shed, and
-/// exits when `input` closes: it does not outlive its parent. Call it before any runtime or other thread is started.
+/// Serves one request from `input` on `output`, then ends. `argument` is what the parent added to the command line: the
+/// process confines itself as that says before it reads, for good, and exits when `input` closes, so that it does not
+/// outlive its parent. Call it before any runtime or other thread is started.
 ///
 /// Returns 0 also where the answer is a refusal; another code means that there is no whole answer.
-pub fn main(input: impl Read + Send + 'static, output: impl Write) -> ExitCode {
-    let mut input = BufReader::new(input);
-    let task: Task = match read(&mut input) {
-        Ok(task) => task,
-        Err(error) => return complain(&error),
-    };
-    let (sender, next) = mpsc::channel();
-    thread::spawn(move || watch(input, &sender));
-    if let Err(error) = confine(&task.limits) {
-        return complain(&error);
+pub fn main(argument: Option<&OsStr>, input: impl Read + Send + 'static, output: impl Write) -> ExitCode {
+    if let Err(error) = Sandbox::read(argument).and_then(|sandbox| sandbox.enter()) {
+        return complain(&chain(&error));
     }
-    // Nothing is read twice here, and the cache alone may take 256 MiB.
-    git2::opts::enable_caching(false);
-    match serve(&task, &next, &mut BufWriter::with_capacity(64 * 1024, output)) {
+    match listen(input).and_then(|parent| answer(&parent, output)) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => complain(&error),
     }
 }
 
-fn complain(error: &io::Error) -> ExitCode {
+fn complain(error: &dyn std::fmt::Display) -> ExitCode {
     eprintln!("git child: {error}");
     ExitCode::FAILURE
+}
+
+/// What the parent says.
+struct Parent {
+    task: Receiver<io::Result<Task>>,
+    next: Receiver<Action>,
+}
+
+/// Starts the one thread that reads, and lets it begin when no other can be started.
+fn listen(input: impl Read + Send + 'static) -> io::Result<Parent> {
+    let (begin, gate) = mpsc::channel::<()>();
+    let (task_sender, task) = mpsc::channel();
+    let (sender, next) = mpsc::channel();
+    thread::Builder::new().spawn(move || {
+        let mut input = BufReader::new(input);
+        if gate.recv().is_ok() {
+            let _ = task_sender.send(read(&mut input));
+            watch(input, &sender);
+        }
+    })?;
+    no_more_threads()?;
+    let _ = begin.send(());
+    Ok(Parent { task, next })
+}
+
+fn answer(parent: &Parent, mut output: impl Write) -> io::Result<()> {
+    let task = parent.task.recv().map_err(|_| io::ErrorKind::BrokenPipe)??;
+    if let Action::Probe(attempts) = &task.action {
+        return reply(&mut output, &Reply::Probed(attempts.run()));
+    }
+    // Nothing is read twice here, and the cache alone may take 256 MiB.
+    git2::opts::enable_caching(false);
+    serve(&task, &parent.next, &mut BufWriter::with_capacity(64 * 1024, output))
 }
 
 fn read<T: DeserializeOwned>(input: &mut impl BufRead) -> io::Result<T> {
@@ -93,26 +114,6 @@ fn watch(mut input: impl BufRead, next: &Sender<Action>) {
     }
     // Not exit: its handlers would take OpenSSL down under the thread that is using it.
     std::process::abort();
-}
-
-/// Limits of the operating system, for what libgit2 does with hostile packs: deltas expand after the bytes were counted.
-fn confine(limits: &Limits) -> io::Result<()> {
-    let address_space = ADDRESS_SPACE_BYTES + 2 * limits.git_bytes + limits.tree_bytes;
-    let processor_time = limits.git_time.as_secs() + 2;
-    let table = [
-        (Resource::As, address_space),
-        (Resource::Fsize, limits.git_bytes + FILE_SLACK_BYTES),
-        (Resource::Cpu, processor_time),
-        (Resource::Nofile, OPEN_FILES),
-        (Resource::Core, 0),
-    ];
-    for (resource, wanted) in table {
-        let maximum = getrlimit(resource).maximum.map_or(wanted, |maximum| maximum.min(wanted));
-        // Past the soft limit of processor time comes a signal that says so, past the hard one SIGKILL.
-        let current = if matches!(resource, Resource::Cpu) { maximum.saturating_sub(1) } else { maximum };
-        setrlimit(resource, Rlimit { current: Some(current), maximum: Some(maximum) })?;
-    }
-    Ok(())
 }
 
 fn serve(task: &Task, next: &Receiver<Action>, output: &mut impl Write) -> io::Result<()> {
@@ -135,7 +136,7 @@ fn bring(
     let repository = remote::repository(&access, &task.folder)?;
     let choose = |heads: &Heads| match &task.action {
         Action::Fetch(commit) => Ok(commit.clone()),
-        Action::Resolve => {
+        Action::Resolve | Action::Probe(_) => {
             reply(output, &Reply::Done(heads.named(&access)?))?;
             wait(next)
         }
@@ -150,13 +151,13 @@ fn bring(
 fn wait(next: &Receiver<Action>) -> Result<Commit, Error> {
     match next.recv() {
         Ok(Action::Fetch(commit)) => Ok(commit),
-        Ok(Action::Resolve) => Err(io::Error::other("asked to resolve twice").into()),
+        Ok(Action::Resolve | Action::Probe(_)) => Err(io::Error::other("asked to begin anew").into()),
         Err(_) => Err(io::Error::from(io::ErrorKind::BrokenPipe).into()),
     }
 }
 
 fn prepare(task: &Task) -> Result<Access, Failure> {
-    let access = Access::new(&task.request)?;
+    let access = Access::new(&task.request)?.through(task.egress.clone());
     if let super::access::Login::Key { known_hosts: Some(lines), .. } = &access.login {
         // libgit2 looks below HOME, which the parent sets to this folder.
         let folder = task.folder.join(".ssh");

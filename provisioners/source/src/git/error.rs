@@ -117,7 +117,7 @@ impl Error {
             Self::Content { source, .. } => of_content(source),
             // A server that was slow may be faster next time; what is too large stays so.
             Self::Limit { source } if source.limit == Limit::GitTime => Class::Unavailable,
-            Self::Limit { .. } => Class::Invalid,
+            Self::Limit { .. } => Class::Terminal,
             Self::Stage { .. } | Self::Folder { .. } | Self::Run { .. } | Self::Died { .. } => Class::Unavailable,
         }
     }
@@ -126,7 +126,7 @@ impl Error {
 /// A disk that is full and a stream that was cut may be better next time; a tree that breaks a rule is not.
 fn of_content(error: &archive::Error) -> Class {
     let disk = matches!(error, archive::Error::Stage(stage::Error::Write { .. }));
-    if disk || error.is_damage() { Class::Unavailable } else { Class::Invalid }
+    if disk || error.is_damage() { Class::Unavailable } else { Class::Terminal }
 }
 
 /// What the child process reports: where it stopped and why.

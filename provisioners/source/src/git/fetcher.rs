@@ -1,24 +1,30 @@
 //! The parent's side: start the child, hold it to its limits, read what it sends as untrusted.
 
+use std::ffi::OsString;
 use std::io::{self, Read};
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use rukpak_content::Limits;
+use rukpak_sandbox::{Attempts, Findings};
+use url::Url;
 
 use super::access::{Access, Wanted};
+use super::address::{Address, Transport};
 use super::roots::Roots;
 use super::run::{Answer, Run};
 use super::wire::{Action, Task};
-use super::{Error, Request, Resolved};
-use crate::Stage;
+use super::{Class, Error, Failure, Request, Resolved, Step};
 use crate::archive::{Dialect, read_tar};
+use crate::egress::{Guard, LookupError, Refused};
+use crate::{Egress, Stage};
 
 /// Brings trees out of git repositories, each in a child process of its own.
 #[derive(Clone, Debug)]
 pub struct Fetcher {
     options: FetcherOptions,
     roots: Arc<Roots>,
+    guard: Arc<Guard>,
 }
 
 /// How a [`Fetcher`] works.
@@ -26,7 +32,7 @@ pub struct Fetcher {
 pub struct FetcherOptions {
     /// The program that runs [`child::main`](super::child::main), normally our own.
     pub program: PathBuf,
-    /// Its arguments: the hidden subcommand.
+    /// Its arguments: the hidden subcommand. What the child may do is added as the last one.
     pub arguments: Vec<String>,
     /// [`Limits::git_bytes`] and [`Limits::git_time`] bound each call; the rest bounds the tree.
     pub limits: Limits,
@@ -34,13 +40,16 @@ pub struct FetcherOptions {
     pub stage_dir: PathBuf,
     /// CA certificates to trust beside the system's, as PEM.
     pub extra_ca_pem: Option<String>,
+    /// Which addresses git servers may have.
+    pub egress: Egress,
 }
 
 impl Fetcher {
     /// Does nothing yet.
     pub fn new(options: FetcherOptions) -> Self {
         let roots = Roots::new(options.stage_dir.clone(), options.extra_ca_pem.clone());
-        Self { options, roots: Arc::new(roots) }
+        let guard = Guard::new(options.egress.clone());
+        Self { options, roots: Arc::new(roots), guard }
     }
 
     /// The commit that the request's reference means now, and the connection that told it. A commit is itself, without
@@ -53,8 +62,7 @@ impl Fetcher {
         if let Wanted::Commit(commit) = access.wanted {
             return Ok(Resolved::pinned(request, commit));
         }
-        let mut run = Run::start(&self.options, &self.roots, access.shown)?;
-        let line = self.task(&request, &Action::Resolve, &run)?;
+        let (mut run, line) = self.start(&request, access, &Action::Resolve).await?;
         match self.in_time(&mut run, async |run| run.resolve(line).await).await? {
             Answer::Done(commit, ()) => Ok(Resolved::connected(request, commit, run)),
             Answer::Failed(failure) => Err(Self::error(failure, None, &request)),
@@ -75,9 +83,7 @@ impl Fetcher {
         let (mut run, line) = if let Some(run) = run {
             (run, action.line().map_err(|source| self.failed(source))?)
         } else {
-            let run = Run::start(&self.options, &self.roots, access(&request)?.shown)?;
-            let line = self.task(&request, &action, &run)?;
-            (run, line)
+            self.start(&request, access(&request)?, &action).await?
         };
         match self.in_time(&mut run, async |run| run.fetch(line, read).await).await? {
             Answer::Done(found, stage) => {
@@ -88,8 +94,45 @@ impl Fetcher {
         }
     }
 
-    fn task(&self, request: &Request, action: &Action, run: &Run) -> Result<Vec<u8>, Error> {
-        Task::line(request, action, run.path(), &self.options.limits).map_err(|source| self.failed(source))
+    /// A child, and the line that tells it what to do.
+    async fn start(&self, request: &Request, access: Access, action: &Action) -> Result<(Run, Vec<u8>), Error> {
+        let proxy = self.proxy(&access.address).await.map_err(|refused| {
+            let failure = Failure::new(Step::Clone, Class::Terminal, format!("{}: {refused}", access.shown));
+            Self::error(failure, None, request)
+        })?;
+        // Whoever the proxy connects to, the child sees only the proxy.
+        let egress = if proxy.is_some() { &Egress::anywhere() } else { self.guard.egress() };
+        let run = Run::start(&self.options, &self.roots, access, proxy)?;
+        let line = Task::line(request, action, egress, run.path(), &self.options.limits);
+        Ok((run, line.map_err(|source| self.failed(source))?))
+    }
+
+    /// The proxy to ask, if one is, as the variable that libgit2 reads. Refuses addresses that may not be connected to.
+    ///
+    /// libgit2 looks the name up again. What it then connects to is looked at in the child, before a login is sent.
+    async fn proxy(&self, address: &Address) -> Result<Option<(&'static str, OsString)>, Refused> {
+        let url = Url::parse(&address.url).ok().filter(|_| address.transport == Transport::Http);
+        if let Some(url) = url.filter(|url| self.guard.is_proxied(url)) {
+            self.guard.check(&url).await?;
+            return Ok(proxy_variable(url.scheme()));
+        }
+        match self.guard.lookup(&address.host, address.port).await {
+            Err(LookupError::Refused(refused)) => Err(refused),
+            // A name that is not there is told of by who wants to connect.
+            Ok(()) | Err(LookupError::Lookup(_)) => Ok(None),
+        }
+    }
+
+    /// Has a child try what children must not be able to do, in the sandbox that it would have for `request`.
+    ///
+    /// # Errors
+    /// As for [`Fetcher::resolve`]; no server is asked.
+    pub async fn probe(&self, request: Request, attempts: Attempts) -> Result<Findings, Error> {
+        let mut run = Run::start(&self.options, &self.roots, access(&request)?, None)?;
+        let action = Action::Probe(attempts);
+        let line = Task::line(&request, &action, &Egress::anywhere(), run.path(), &self.options.limits);
+        let line = line.map_err(|source| self.failed(source))?;
+        self.in_time(&mut run, async |run| run.probe(line).await).await
     }
 
     async fn in_time<T>(
@@ -106,6 +149,16 @@ impl Fetcher {
     fn failed(&self, source: io::Error) -> Error {
         Error::Run { program: self.options.program.clone(), source }
     }
+}
+
+/// The first of the variables in which the HTTP clients look, under the one name that libgit2 reads first.
+fn proxy_variable(scheme: &str) -> Option<(&'static str, OsString)> {
+    let (name, names) = match scheme {
+        "https" => ("https_proxy", ["HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy"]),
+        _ => ("http_proxy", ["HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy"]),
+    };
+    let value = names.into_iter().filter_map(std::env::var_os).find(|value| !value.is_empty())?;
+    Some((name, value))
 }
 
 fn access(request: &Request) -> Result<Access, Error> {

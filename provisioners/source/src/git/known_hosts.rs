@@ -16,9 +16,9 @@ struct Entry<'a> {
 
 /// The lines of `text` that apply to `host` and `port`; `None` if `text` names no key at all.
 ///
-/// Where no line names the host in plain, the first key applies whatever host it is for: upstream pinned that key alone, and
-/// Secrets were written for it. A line for the bare host applies to every port, as with OpenSSH. Hashed names are passed on, libssh2 compares them. Revoked keys are left out, certificate authorities are not supported.
-pub(super) fn for_host(text: &str, host: &str, port: u16) -> Option<String> {
+/// Where no line names the host in plain, the first key applies whatever host it is for, unless this is to be `strict`: upstream
+/// pinned that key alone, and Secrets were written for it. A line for the bare host applies to every port, as with OpenSSH. Hashed names are passed on, libssh2 compares them. Revoked keys are left out, certificate authorities are not supported.
+pub(super) fn for_host(text: &str, host: &str, port: u16, strict: bool) -> Option<String> {
     let entries: Vec<Entry<'_>> = text.lines().filter_map(parse).collect();
     let is_revoked = |key: &str| entries.iter().any(|entry| entry.marker == Some("@revoked") && entry.key == key);
     let usable: Vec<&Entry<'_>> =
@@ -26,8 +26,11 @@ pub(super) fn for_host(text: &str, host: &str, port: u16) -> Option<String> {
     let (hashed, plain): (Vec<&Entry<'_>>, Vec<&Entry<'_>>) =
         usable.iter().copied().partition(|entry| entry.hosts.starts_with("|1|"));
     let mut named: Vec<_> = plain.into_iter().filter(|entry| applies(entry.hosts, host, port)).collect();
-    if named.is_empty() {
+    if named.is_empty() && !strict {
         named.push(usable.first()?);
+    }
+    if named.is_empty() && hashed.is_empty() {
+        return None;
     }
     let pass = |entry: &Entry<'_>| format!("{} {} {}\n", entry.hosts, entry.kind, entry.key);
     let name = |entry: &Entry<'_>| {
@@ -92,7 +95,7 @@ mod tests {
     /// The keys that apply to `h.example.com`, apart from the first line's.
     fn keys(hosts: &str, port: u16) -> bool {
         let text = format!("other ssh-rsa AAAA\n{hosts} ssh-ed25519 BBBB a comment\n");
-        for_host(&text, "h.example.com", port).unwrap().contains("BBBB")
+        for_host(&text, "h.example.com", port, false).unwrap().contains("BBBB")
     }
 
     #[test]
@@ -122,16 +125,16 @@ mod tests {
     #[test]
     fn the_first_key_applies_whatever_its_host_where_none_is_named() {
         let text = "# a comment\n\nnot an entry\nsome.host ssh-ed25519 AAAA\nother.host ssh-rsa BBBB\n";
-        assert_eq!(for_host(text, "h", 2222).unwrap(), "h ssh-ed25519 AAAA\n[h]:2222 ssh-ed25519 AAAA\n");
+        assert_eq!(for_host(text, "h", 2222, false).unwrap(), "h ssh-ed25519 AAAA\n[h]:2222 ssh-ed25519 AAAA\n");
         let other = "other.host ssh-rsa BBBB\n[other.host]:22 ssh-rsa BBBB\n";
-        assert_eq!(for_host(text, "other.host", 22).unwrap(), other);
+        assert_eq!(for_host(text, "other.host", 22, false).unwrap(), other);
     }
 
     #[test]
     fn hashed_names_are_passed_on_and_markers_heeded() {
         let hashed = "|1|c2FsdA==|aGFzaA== ssh-rsa BBBB";
         let text = format!("x ssh-rsa CCCC\n{hashed}\n@revoked * ssh-rsa CCCC\n@cert-authority * ssh-rsa AAAA\n");
-        let lines = for_host(&text, "h", 22).unwrap();
+        let lines = for_host(&text, "h", 22, false).unwrap();
         assert_eq!(KEYS.map(|key| lines.contains(key)), [false, true, false]);
         assert!(lines.contains(hashed));
     }
@@ -139,7 +142,18 @@ mod tests {
     #[test]
     fn a_text_without_keys_is_noticed() {
         for text in ["", "# only a comment\n", "host ssh-rsa !!!\n", "host\n", "@cert-authority * ssh-rsa AAAA\n"] {
-            assert_eq!(for_host(text, "h", 22), None, "{text:?}");
+            assert_eq!(for_host(text, "h", 22, false), None, "{text:?}");
         }
+    }
+
+    #[test]
+    fn strictly_only_keys_of_the_host_apply() {
+        let text = "some.host ssh-ed25519 AAAA\n*.example.com ssh-rsa BBBB\n";
+        assert_eq!(for_host(text, "h", 22, true), None);
+        let named = for_host(text, "h.example.com", 22, true).unwrap();
+        assert_eq!(KEYS.map(|key| named.contains(key)), [false, true, false]);
+        // libssh2 compares these.
+        let hashed = "|1|c2FsdA==|aGFzaA== ssh-rsa CCCC\n";
+        assert_eq!(for_host(&format!("{text}{hashed}"), "h", 22, true).as_deref(), Some(hashed));
     }
 }

@@ -76,6 +76,11 @@ impl Layout {
         [("SSL_CERT_FILE", self.always()), ("SSL_CERT_DIR", self.folder.path().to_owned())]
     }
 
+    /// The folder.
+    pub(super) fn path(&self) -> &Path {
+        self.folder.path()
+    }
+
     fn always(&self) -> PathBuf {
         self.folder.path().join(ALWAYS)
     }

@@ -1,5 +1,6 @@
 //! One child process, from start to its last trace.
 
+use std::ffi::OsString;
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read};
 use std::os::unix::process::ExitStatusExt;
@@ -8,13 +9,16 @@ use std::process::{ExitStatus, Stdio};
 use std::sync::Arc;
 
 use rukpak_content::{Limit, LimitExceeded, Limits};
+use rukpak_sandbox::Findings;
 use rustix::process::Signal;
 use tempfile::TempDir;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::process::{Child, ChildStderr, ChildStdin, Command};
 use tokio::task::JoinHandle;
 
+use super::access::Access;
 use super::roots::{Layout, Roots};
+use super::sandbox::sandbox;
 use super::wire::Reply;
 use super::{Commit, Error, Failure, FetcherOptions};
 use crate::archive;
@@ -23,8 +27,6 @@ use crate::archive;
 const REPLY_BYTES: u64 = 64 * 1024;
 /// Of what the child says on stderr, for an error.
 const COMPLAINT_BYTES: u64 = 2 * 1024;
-/// Passed on to the child, which finds its proxy through them as git does.
-const PROXY_VARIABLES: [&str; 6] = ["http_proxy", "https_proxy", "no_proxy", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY"];
 /// A running child and its folder. Dropped, it kills the one and removes the other.
 pub(super) struct Run {
     shown: String,
@@ -58,21 +60,34 @@ enum Seen<T> {
     Answer(Answer<T>),
     /// The tree was refused, or the tar damaged.
     Refused(archive::Error),
+    /// What was tried.
+    Probed(Findings),
     /// There was no first line, or not one of ours.
     Nothing,
 }
 
 impl Run {
-    /// Starts the child in a new folder, with nothing in its environment that it does not need.
-    pub(super) fn start(options: &FetcherOptions, roots: &Roots, shown: String) -> Result<Self, Error> {
+    /// Starts the child in a new folder and a sandbox, with nothing in its environment that it does not need: `proxy` is the variable that names
+    /// the proxy to use.
+    pub(super) fn start(
+        options: &FetcherOptions,
+        roots: &Roots,
+        access: Access,
+        proxy: Option<(&'static str, OsString)>,
+    ) -> Result<Self, Error> {
         let failed = |source| Error::Folder { path: options.stage_dir.clone(), source };
         let folder = tempfile::Builder::new().prefix("git-").tempdir_in(&options.stage_dir).map_err(failed)?;
         let roots = roots.layout().map_err(failed)?;
+        let urls: Vec<String> = proxy.iter().map(|(_, url)| url.to_string_lossy().into_owned()).collect();
+        let sandbox = sandbox(&access.address, folder.path(), roots.path(), &urls, &options.limits);
+        let program = options.program.clone();
+        let failed = |source| Error::Run { program: program.clone(), source };
         let mut command = Command::new(&options.program);
         command
             .args(&options.arguments)
+            .arg(sandbox.argument().map_err(|error| failed(io::Error::other(error)))?)
             .env_clear()
-            .envs(PROXY_VARIABLES.into_iter().filter_map(|name| Some((name, std::env::var_os(name)?))))
+            .envs(proxy)
             .envs(roots.variables())
             .env("HOME", folder.path())
             .current_dir(folder.path())
@@ -81,13 +96,11 @@ impl Run {
             .stderr(Stdio::piped())
             .process_group(0)
             .kill_on_drop(true);
-        let program = options.program.clone();
-        let failed = |source| Error::Run { program: program.clone(), source };
         let mut child = command.spawn().map_err(failed)?;
         let pipes = Pipes::take(&mut child).map_err(failed)?;
         let limits = options.limits.clone();
         let (child, folder, pipes) = (Some(child), Some(folder), Some(pipes));
-        Ok(Self { shown, program, limits, child, folder, pipes, _roots: roots })
+        Ok(Self { shown: access.shown, program, limits, child, folder, pipes, _roots: roots })
     }
 
     /// The child's folder.
@@ -111,6 +124,17 @@ impl Run {
     ) -> Result<Answer<T>, Error> {
         let seen = self.exchange(line, read).await?;
         self.finish(seen).await
+    }
+
+    /// Hands over the task to try what is forbidden. The child ends.
+    pub(super) async fn probe(&mut self, line: Vec<u8>) -> Result<Findings, Error> {
+        match self.exchange(line, |_| Ok(())).await? {
+            Seen::Probed(findings) => Ok(findings),
+            seen => match self.finish(seen).await? {
+                Answer::Failed(failure) => Err(self.failed(failure)),
+                Answer::Done(..) => Err(self.failed("it answered another question")),
+            },
+        }
     }
 
     async fn exchange<T: Send + 'static>(
@@ -173,6 +197,10 @@ impl Run {
         let hint = match status.signal().and_then(Signal::from_named_raw) {
             Some(Signal::XFSZ) => return self.limit(Limit::GitBytes, self.limits.git_bytes),
             Some(Signal::XCPU) => return self.late(),
+            // What the allocator of this program says before it aborts.
+            Some(Signal::ABORT) if complaint.contains("memory allocation of") => {
+                return self.limit(Limit::ChildBytes, self.limits.child_bytes);
+            }
             Some(Signal::KILL) => ", perhaps out of memory".to_owned(),
             // libgit2 1.9 compares the query of a redirect that has none.
             Some(Signal::SEGV) => {
@@ -231,6 +259,7 @@ fn receive<T>(
         return Seen::Nothing;
     }
     match serde_json::from_slice(&line) {
+        Ok(Reply::Probed(findings)) => Seen::Probed(findings),
         Ok(Reply::Failed(failure)) => Seen::Answer(Answer::Failed(failure)),
         Ok(Reply::Done(commit)) => match read(&mut reader) {
             Ok(value) => Seen::Answer(Answer::Done(commit, value)),

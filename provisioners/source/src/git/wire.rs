@@ -5,12 +5,13 @@
 
 use std::io;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 use rukpak_content::{Limits, RelativePath};
+use rukpak_sandbox::{Attempts, Findings};
 use serde::{Deserialize, Serialize};
 
 use super::{Auth, Class, Commit, Failure, Reference, Request};
+use crate::Egress;
 
 /// What the child is told.
 #[derive(Serialize, Deserialize)]
@@ -18,9 +19,10 @@ pub(super) struct Task {
     #[serde(with = "RequestWire")]
     pub(super) request: Request,
     pub(super) action: Action,
+    /// Which addresses it may connect to.
+    pub(super) egress: Egress,
     /// An empty folder, removed by the parent.
     pub(super) folder: PathBuf,
-    #[serde(with = "LimitsWire")]
     pub(super) limits: Limits,
 }
 
@@ -30,8 +32,8 @@ struct TaskRef<'a> {
     #[serde(with = "RequestWire")]
     request: &'a Request,
     action: &'a Action,
+    egress: &'a Egress,
     folder: &'a Path,
-    #[serde(with = "LimitsWire")]
     limits: &'a Limits,
 }
 
@@ -40,10 +42,11 @@ impl Task {
     pub(super) fn line(
         request: &Request,
         action: &Action,
+        egress: &Egress,
         folder: &Path,
         limits: &Limits,
     ) -> Result<Vec<u8>, io::Error> {
-        line(&TaskRef { request, action, folder, limits })
+        line(&TaskRef { request, action, egress, folder, limits })
     }
 }
 
@@ -54,6 +57,8 @@ pub(super) enum Action {
     Resolve,
     /// Bring the tree of this commit.
     Fetch(Commit),
+    /// Try what a child must not be able to do.
+    Probe(Attempts),
 }
 
 impl Action {
@@ -74,6 +79,8 @@ fn line(value: &impl Serialize) -> Result<Vec<u8>, io::Error> {
 pub(super) enum Reply {
     Done(Commit),
     Failed(Failure),
+    /// To [`Action::Probe`].
+    Probed(Findings),
 }
 
 #[derive(Serialize, Deserialize)]
@@ -85,6 +92,7 @@ struct RequestWire {
     #[serde(with = "AuthWire")]
     auth: Auth,
     insecure_skip_verify: bool,
+    strict_host_keys: bool,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -96,33 +104,18 @@ enum AuthWire {
 }
 
 #[derive(Serialize, Deserialize)]
-#[serde(remote = "Limits")]
-struct LimitsWire {
-    download_bytes: u64,
-    tree_bytes: u64,
-    ratio: u64,
-    entries: u64,
-    path_bytes: u64,
-    depth: u64,
-    manifest_bytes: u64,
-    objects: u64,
-    yaml_nodes: u64,
-    git_bytes: u64,
-    git_time: Duration,
-    pull_time: Duration,
-}
-
-#[derive(Serialize, Deserialize)]
 #[serde(remote = "Class")]
 pub(super) enum ClassWire {
     NotFound,
     Unauthorized,
     Unavailable,
-    Invalid,
+    Terminal,
 }
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
 
     #[test]
@@ -134,13 +127,21 @@ mod tests {
             directory: Some(RelativePath::new("a/b").unwrap()),
             auth: secret.clone(),
             insecure_skip_verify: true,
+            strict_host_keys: true,
         };
         let limits = Limits { git_bytes: 7, git_time: Duration::from_millis(1500), ..Limits::default() };
-        let line = Task::line(&request, &Action::Resolve, Path::new("/f"), &limits).unwrap();
+        let egress =
+            Egress::default().allowing(["127.0.0.0/8".parse().unwrap()]).denying(["10.96.0.1".parse().unwrap()]);
+        let line = Task::line(&request, &Action::Resolve, &egress, Path::new("/f"), &limits).unwrap();
         assert_eq!(line.iter().position(|byte| *byte == b'\n'), Some(line.len() - 1));
         let task: Task = serde_json::from_slice(&line).unwrap();
         assert_eq!((task.request.auth, task.limits, task.folder), (secret, limits, PathBuf::from("/f")));
+        assert_eq!(task.egress, egress);
         assert_eq!((task.request.reference, task.request.directory), (request.reference, request.directory));
-        assert!(task.request.insecure_skip_verify && matches!(task.action, Action::Resolve));
+        assert!(
+            task.request.insecure_skip_verify
+                && task.request.strict_host_keys
+                && matches!(task.action, Action::Resolve)
+        );
     }
 }

@@ -3,12 +3,12 @@
 use std::fs::File;
 
 use http::{HeaderName, HeaderValue, StatusCode, header};
-use reqwest::{Client, Response};
+use reqwest::Response;
 use rukpak_content::{Algorithm, Digest, Limit, LimitExceeded};
 
 use super::{Error, FetcherOptions, Request};
 use crate::body::{self, Body};
-use crate::client;
+use crate::client::{self, Clients, Trust};
 
 /// A body that came whole. Dropping it frees its disk space.
 #[derive(Debug)]
@@ -40,13 +40,13 @@ impl Download {
 
 /// Asks for the body and receives all of it.
 pub(super) async fn receive(
-    client: &Client,
+    clients: &Clients,
     request: &Request,
     options: &FetcherOptions,
     algorithm: Algorithm,
 ) -> Result<Download, Error> {
     let url = request.shown();
-    let response = accepted(client, request).await?;
+    let response = accepted(clients, request).await?;
     let maximum = options.limits.download_bytes;
     let received = body::receive(response, &options.stage_dir, algorithm, maximum).await;
     let body = received.map_err(|error| {
@@ -62,21 +62,22 @@ pub(super) async fn receive(
 }
 
 /// The answer, if it is a 200. What a server writes beside any other status is not read.
-async fn accepted(client: &Client, request: &Request) -> Result<Response, Error> {
-    accepted_if(client, request, "*/*", None).await
+async fn accepted(clients: &Clients, request: &Request) -> Result<Response, Error> {
+    accepted_if(clients, request, "*/*", None).await
 }
 
 /// Like [`accepted`]; with a condition, 304 is accepted too.
 pub(super) async fn accepted_if(
-    client: &Client,
+    clients: &Clients,
     request: &Request,
     accept: &str,
     condition: Option<(HeaderName, HeaderValue)>,
 ) -> Result<Response, Error> {
     let conditional = condition.is_some();
     let (url, authorization) = (request.url().clone(), request.authorization());
-    let asked = client::Request { url, accept, authorization, condition };
-    let response = client::get(client, asked).await.map_err(|error| Error::get(error, request))?;
+    let trust = if request.skips_verification() { Trust::Anyone } else { Trust::KnownAuthorities };
+    let asked = client::Request { url, accept, authorization, trust, condition };
+    let response = client::get(clients, asked).await.map_err(|error| Error::get(error, request))?;
     let status = response.status();
     // A redirect may have led elsewhere, and the status is then about that place.
     let elsewhere = response.url().origin() != request.url().origin();

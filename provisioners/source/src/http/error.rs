@@ -12,6 +12,7 @@ pub use crate::class::Class;
 use crate::class::is_passing;
 use crate::client::{GetError, SetupError, is_without_tls, tls_error};
 use crate::decompress::Unsupported;
+use crate::egress::{LookupError, Refused};
 use crate::{archive, stage, tarball};
 
 /// Why an archive could not be fetched. Where upstream has a text for it, it is upstream's. Neither the text nor the debug
@@ -56,6 +57,14 @@ pub enum Error {
         status: StatusCode,
         /// What to do.
         hint: String,
+    },
+    /// An address that is not connected to: the server's, or that of who it redirects to.
+    #[error("GET {url}: http request for bundle content failed")]
+    Address {
+        /// What was asked for.
+        url: String,
+        /// Whose address.
+        source: Refused,
     },
     /// A redirect that is not followed.
     #[error("GET {url}: http request for bundle content failed: {why}")]
@@ -148,6 +157,19 @@ pub enum Error {
     },
 }
 
+/// Whether it is an address that is not connected to.
+fn is_refused(error: &reqwest::Error) -> bool {
+    let mut cause: Option<&(dyn std::error::Error + 'static)> = Some(error);
+    while let Some(error) = cause {
+        let is_lookup = error.downcast_ref().is_some_and(|error| matches!(error, LookupError::Refused(_)));
+        if is_lookup || error.is::<Refused>() {
+            return true;
+        }
+        cause = error.source();
+    }
+    false
+}
+
 impl Error {
     /// What a caller can do about it.
     pub fn class(&self) -> Class {
@@ -157,6 +179,7 @@ impl Error {
             }
             Self::Status { status, .. } if is_passing(*status) => Class::Unavailable,
             Self::Unauthorized { .. } => Class::Unauthorized,
+            Self::Request { source, .. } if is_refused(source) => Class::Terminal,
             Self::Request { .. }
             | Self::Body { .. }
             | Self::Time { .. }
@@ -166,7 +189,7 @@ impl Error {
             | Self::Archive(archive::Error::Stage(stage::Error::Write { .. } | stage::Error::Create { .. })) => {
                 Class::Unavailable
             }
-            _ => Class::Invalid,
+            _ => Class::Terminal,
         }
     }
 
@@ -184,6 +207,7 @@ impl Error {
                 };
                 Self::Request { url, hint, source }
             }
+            GetError::Refused(source) => Self::Address { url, source },
             GetError::Redirect(why) => Self::Redirect { url, why },
         }
     }

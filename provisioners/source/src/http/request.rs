@@ -9,6 +9,7 @@ use url::Url;
 
 use super::{Error, Login};
 use crate::client;
+use crate::hosts::Server;
 use crate::stage::shortened;
 
 /// An address and how to speak to who is there. `Debug` shows no secret.
@@ -60,6 +61,11 @@ impl Request {
     /// The URL without its secrets, for people.
     pub fn shown(&self) -> &str {
         &self.shown
+    }
+
+    /// The server that is asked, and given the login.
+    pub fn server(&self) -> Option<Server> {
+        Server::of_url(&self.url)
     }
 
     pub(super) fn url(&self) -> &Url {
@@ -124,10 +130,11 @@ fn shown(url: &Url) -> String {
 
 /// What may be shown of a text that is no URL: nothing before an `@`, nothing behind a `?`.
 fn redacted(text: &str) -> String {
-    let text = text.split(['?', '#']).next().unwrap_or_default();
+    let without_query = |text: &str| shortened(text.split(['?', '#']).next().unwrap_or_default());
+    // First the login: a password may hold what a query begins with.
     match text.rsplit_once('@') {
-        Some((_, rest)) => format!("<redacted>@{}", shortened(rest)),
-        None => shortened(text),
+        Some((_, rest)) => format!("<redacted>@{}", without_query(rest)),
+        None => without_query(text),
     }
 }
 
@@ -159,6 +166,7 @@ mod tests {
             "file:///etc/passwd",
             "http://",
             "https://me:hush@:1x/?hush",
+            "https://me:hush?x@h:1x/",
             "//h/a",
         ] {
             let text = Request::new(url).unwrap_err().to_string();

@@ -1,4 +1,5 @@
 mod answers;
+mod egress;
 mod proxies;
 mod secrets;
 mod streams;
@@ -10,7 +11,7 @@ use crate::stage::tests::listing;
 use crate::tarball::tests::{bundle, escaping, gzip, tar};
 
 fn options() -> FetcherOptions {
-    FetcherOptions::new(std::env::temp_dir(), Limits::default())
+    FetcherOptions { egress: Egress::anywhere(), ..FetcherOptions::new(std::env::temp_dir(), Limits::default()) }
 }
 
 fn fetcher() -> Fetcher {
@@ -56,7 +57,7 @@ async fn other_bytes_than_the_pinned_ones_are_refused() {
     let server = serve(Answer::new(200, bundle())).await;
     let pin = Digest::sha256(b"what it was");
     let error = fetcher().download_pinned(&request(&server), &pin).await.unwrap_err();
-    assert_eq!(error.class(), Class::Invalid);
+    assert_eq!(error.class(), Class::Terminal);
     let text = error.to_string();
     assert!(text.contains(&pin.to_string()) && text.contains(&Digest::sha256(&bundle()).to_string()), "{text}");
 }

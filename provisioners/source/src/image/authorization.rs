@@ -95,17 +95,41 @@ impl Challenge {
     }
 }
 
+/// What a token service reads to know who wants a token for what, in all flows of the protocol. What stands in a realm's query
+/// beside them is passed on, as other clients do.
+const OURS: [&str; 11] = [
+    "service",
+    "scope",
+    "account",
+    "client_id",
+    "offline_token",
+    "access_type",
+    "grant_type",
+    "refresh_token",
+    "access_token",
+    "username",
+    "password",
+];
+
 /// Where to get a token that may pull `repository` and nothing else.
 ///
-/// The scope is ours, not the challenge's: a registry could ask for a token for something else and be given it.
+/// The scope is ours, neither the challenge's nor that of the realm's query: a registry could ask for a token for something else
+/// and be given it.
 pub(super) fn token_url(mut realm: Url, service: Option<&str>, repository: &str) -> Url {
-    {
-        let mut query = realm.query_pairs_mut();
-        if let Some(service) = service {
-            query.append_pair("service", service);
-        }
-        query.append_pair("scope", &format!("repository:{repository}:pull"));
-    }
+    let is_ours = |name: &str| {
+        // Some read `scope[]`, and not all tell `Scope` from `scope`.
+        let name = name.split('[').next().unwrap_or_default().trim();
+        OURS.iter().any(|ours| name.eq_ignore_ascii_case(ours))
+    };
+    let rest: Vec<_> =
+        realm.query_pairs().filter(|(name, _)| !is_ours(name)).map(|(n, v)| (n.into_owned(), v.into_owned())).collect();
+    realm.set_fragment(None);
+    realm
+        .query_pairs_mut()
+        .clear()
+        .extend_pairs(rest)
+        .extend_pairs(service.map(|service| ("service", service)))
+        .append_pair("scope", &format!("repository:{repository}:pull"));
     realm
 }
 
@@ -158,6 +182,17 @@ mod tests {
     fn the_scope_is_ours() {
         let url = token_url("https://a/token?x=1".parse().unwrap(), Some("r&s"), "team/app");
         assert_eq!(url.as_str(), "https://a/token?x=1&service=r%26s&scope=repository%3Ateam%2Fapp%3Apull");
+        // However the realm writes another one.
+        for query in [
+            "service=victim&scope=repository:victim/app:pull,push",
+            "%73cope=repository:victim/app:pull&Scope=a&SCOPE[]=b&scope[0]=c&+scope=d",
+            "account=admin&client_id=x&offline_token=true&grant_type=password&refresh_token=t",
+        ] {
+            let realm = format!("https://a/token?{query}&x=1;scope=e#scope=f");
+            let url = token_url(realm.parse().unwrap(), Some("r"), "team/app");
+            let expected = "https://a/token?x=1%3Bscope%3De&service=r&scope=repository%3Ateam%2Fapp%3Apull";
+            assert_eq!(url.as_str(), expected, "{query}");
+        }
     }
 
     #[test]

@@ -9,6 +9,8 @@ use base64::engine::general_purpose::STANDARD;
 use oci_client::Reference;
 use serde::Deserialize;
 
+use crate::hosts::{Hosts, Server, host_matches};
+
 /// Logins by registry, as pull secrets hold them. Without any, pulls are anonymous.
 #[derive(Clone, Debug, Default)]
 pub struct Credentials {
@@ -39,6 +41,15 @@ pub enum PullSecretError {
 pub(super) struct Login {
     pub(super) username: String,
     pub(super) password: Password,
+    /// The only servers that it may be sent to, token services too.
+    hosts: Option<Hosts>,
+}
+
+impl Login {
+    /// Whether it may be sent to `server`.
+    pub(super) fn is_for(&self, server: &Server) -> bool {
+        self.hosts.as_ref().is_none_or(|hosts| hosts.covers(server))
+    }
 }
 
 /// A password, shown to nobody by accident.
@@ -103,6 +114,15 @@ impl Credentials {
         self.logins.extend(other.logins);
     }
 
+    /// The same, sent to `hosts` only.
+    #[must_use]
+    pub fn only_for(mut self, hosts: &Hosts) -> Self {
+        for (_, login) in &mut self.logins {
+            login.hosts = Some(hosts.clone());
+        }
+        self
+    }
+
     /// Whether there are no logins.
     pub fn is_anonymous(&self) -> bool {
         self.logins.is_empty()
@@ -111,7 +131,9 @@ impl Credentials {
     /// The logins for `reference`, in the order in which they are tried: the longest path first, then a named host before a
     /// pattern, then the earlier secret. A login that two secrets hold is there once.
     pub(super) fn logins(&self, reference: &Reference) -> Vec<&Login> {
-        let mut matching: Vec<_> = self.logins.iter().filter(|(pattern, _)| pattern.matches(reference)).collect();
+        let server = Server::of_registry(reference.registry());
+        let fits = |(pattern, login): &&(Pattern, Login)| pattern.matches(reference) && login.is_for(&server);
+        let mut matching: Vec<_> = self.logins.iter().filter(fits).collect();
         matching.sort_by_key(|(pattern, _)| (Reverse(pattern.path.len()), pattern.host.contains('*')));
         let mut logins: Vec<&Login> = Vec::new();
         for (_, login) in matching {
@@ -139,14 +161,14 @@ impl Entry {
         let auth = self.auth.as_deref().unwrap_or_default().trim();
         if auth.is_empty() {
             let login = self.username.zip(self.password);
-            return Ok(login.map(|(username, password)| Login { username, password: Password(password) }));
+            return Ok(login.map(|(username, password)| Login { username, password: Password(password), hosts: None }));
         }
         let text = STANDARD.decode(auth).ok().and_then(|bytes| String::from_utf8(bytes).ok());
         let pair = text.as_deref().and_then(|text| text.split_once(':'));
         let (username, password) = pair.ok_or_else(|| PullSecretError::Auth { registry: registry.to_owned() })?;
         // Old Docker clients padded the password with NULs.
         let password = Password(password.trim_end_matches('\0').to_owned());
-        Ok(Some(Login { username: username.to_owned(), password }))
+        Ok(Some(Login { username: username.to_owned(), password, hosts: None }))
     }
 }
 
@@ -179,23 +201,6 @@ fn split_port(authority: &str) -> (&str, Option<String>) {
         Some((host, port)) => (host, Some(port.to_owned())),
         None => (authority, None),
     }
-}
-
-fn host_matches(pattern: &str, host: &str) -> bool {
-    let (pattern, host): (Vec<_>, Vec<_>) = (pattern.split('.').collect(), host.split('.').collect());
-    pattern.len() == host.len() && pattern.iter().zip(host).all(|(pattern, label)| label_matches(pattern, label))
-}
-
-fn label_matches(pattern: &str, label: &str) -> bool {
-    let Some((start, rest)) = pattern.split_once('*') else { return pattern == label };
-    let Some(mut label) = label.strip_prefix(start) else { return false };
-    let mut parts: Vec<_> = rest.split('*').collect();
-    let end = parts.pop().unwrap_or_default();
-    for part in parts {
-        let Some(at) = label.find(part) else { return false };
-        label = &label[at + part.len()..];
-    }
-    label.ends_with(end)
 }
 
 fn position(error: &serde_json::Error) -> PullSecretError {
@@ -270,6 +275,19 @@ mod tests {
         assert_eq!(usernames(&credentials, "quay.io/team/app"), ["team", "host", "later", "pattern"]);
         assert_eq!(usernames(&credentials, "quay.io/other"), ["host", "later", "pattern"]);
         assert!(usernames(&credentials, "quay.com/other").is_empty());
+    }
+
+    #[test]
+    fn a_login_that_names_its_hosts_goes_nowhere_else() {
+        let hosts: Hosts = "quay.io, localhost:5000".parse().unwrap();
+        let json =
+            br#"{"auths":{"*.io":{"username":"u","password":"p"},"localhost:5000":{"username":"l","password":"p"}}}"#;
+        let mut credentials = Credentials::from_docker_config_json(json).unwrap().only_for(&hosts);
+        assert_eq!(usernames(&credentials, "quay.io/a"), ["u"]);
+        assert_eq!(usernames(&credentials, "localhost:5000/a"), ["l"]);
+        assert!(usernames(&credentials, "evil.io/a").is_empty());
+        credentials.extend(Credentials::from_docker_config_json(json).unwrap());
+        assert_eq!(usernames(&credentials, "evil.io/a"), ["u"], "of another secret, which names none");
     }
 
     #[test]

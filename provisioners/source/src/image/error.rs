@@ -6,6 +6,7 @@ use rukpak_content::{Digest, DigestError, LimitExceeded, RelativePath};
 pub use crate::class::Class;
 use crate::class::is_passing;
 use crate::client::SetupError;
+use crate::egress::Refused;
 use crate::{archive, mirrors, stage};
 
 /// Why an image could not be pulled. Neither the text nor the debug form holds credentials, tokens or query strings.
@@ -97,6 +98,14 @@ pub enum Error {
         what: String,
         /// The token service.
         host: String,
+    },
+    /// An address that is not connected to: the registry's, that of its token service, or where one of them redirects to.
+    #[error("{what}: refused")]
+    Address {
+        /// What was asked for.
+        what: String,
+        /// Whose address.
+        source: Refused,
     },
     /// A redirect that is not followed.
     #[error("{what}: {why}")]
@@ -238,7 +247,7 @@ impl Error {
                 source: archive::Error::Stage(stage::Error::Write { .. } | stage::Error::Create { .. }),
                 ..
             } => Class::Unavailable,
-            _ => Class::Invalid,
+            _ => Class::Terminal,
         }
     }
 }

@@ -1,8 +1,10 @@
 //! Manifests and indexes: which layers make the image for this machine.
 
+use std::collections::HashSet;
+
 use oci_client::Reference;
 use oci_client::manifest::{ImageIndexEntry, OciDescriptor, OciImageIndex, OciImageManifest, OciManifest};
-use rukpak_content::Digest;
+use rukpak_content::{Digest, Limit};
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 
@@ -42,8 +44,12 @@ impl ConfigDescriptor {
     }
 }
 
-/// Fetches what `reference` names and, through indexes, the manifest for this machine.
-pub(super) async fn resolve(session: &mut Session<'_>, reference: &Reference) -> Result<Found, Error> {
+/// Fetches what `reference` names and, through indexes, the manifest for this machine, which may list `maximum_layers`.
+pub(super) async fn resolve(
+    session: &mut Session<'_>,
+    reference: &Reference,
+    maximum_layers: u64,
+) -> Result<Found, Error> {
     let name = reference.digest().or(reference.tag()).unwrap_or("latest");
     let expected = reference.digest().map(str::parse).transpose().map_err(|source| {
         let place = reference.whole();
@@ -55,7 +61,7 @@ pub(super) async fn resolve(session: &mut Session<'_>, reference: &Reference) ->
     for _ in 0..MAXIMUM_DEPTH {
         let index = match document {
             OciManifest::Image(manifest) => {
-                let layers = layers(&manifest, &what)?;
+                let layers = layers(&manifest, maximum_layers, &what)?;
                 let config = ConfigDescriptor { digest: manifest.config.digest, size: manifest.config.size };
                 return Ok(Found { digest, manifest_digest, layers, config });
             }
@@ -87,7 +93,7 @@ async fn fetch(
 }
 
 /// Tells an index from a manifest by what is in it. A document that is both is refused: two readers could disagree about it.
-fn read(body: &[u8], content_type: Option<&str>, what: &str) -> Result<OciManifest, Error> {
+pub(super) fn read(body: &[u8], content_type: Option<&str>, what: &str) -> Result<OciManifest, Error> {
     #[derive(Deserialize)]
     #[serde(rename_all = "camelCase")]
     struct Probe {
@@ -115,7 +121,10 @@ fn read(body: &[u8], content_type: Option<&str>, what: &str) -> Result<OciManife
     }
 }
 
-fn layers(manifest: &OciImageManifest, what: &str) -> Result<Vec<Layer>, Error> {
+/// The layers in the order in which they are applied. One that is listed several times counts where it comes last: what it
+/// brings or takes away before that, it does again.
+pub(super) fn layers(manifest: &OciImageManifest, maximum: u64, what: &str) -> Result<Vec<Layer>, Error> {
+    Limit::Layers.check(manifest.layers.len() as u64, maximum, || what.to_owned())?;
     let not_an_image = |found: String| Error::NotAnImage { what: what.to_owned(), found };
     // Charts are gzipped tar archives too, and yet not what anyone means by a bundle image.
     if manifest.config.media_type.starts_with("application/vnd.cncf.helm.") {
@@ -129,10 +138,14 @@ fn layers(manifest: &OciImageManifest, what: &str) -> Result<Vec<Layer>, Error> 
         let (digest, size_bytes) = descriptor(&layer.digest, layer.size, what)?;
         Ok(Layer { digest, size_bytes })
     };
-    manifest.layers.iter().map(layer).collect()
+    let layers = manifest.layers.iter().map(layer).collect::<Result<Vec<_>, _>>()?;
+    let mut seen = HashSet::new();
+    let mut last: Vec<_> = layers.into_iter().rev().filter(|layer| seen.insert(layer.digest.clone())).collect();
+    last.reverse();
+    Ok(last)
 }
 
-fn descriptor(digest: &str, size: i64, what: &str) -> Result<(Digest, u64), Error> {
+pub(super) fn descriptor(digest: &str, size: i64, what: &str) -> Result<(Digest, u64), Error> {
     let digest = digest.parse().map_err(|source| Error::Digest { place: what.to_owned(), source })?;
     let found = || format!("it gives {digest} a size of {size} bytes");
     let size = u64::try_from(size).map_err(|_| Error::NotAnImage { what: what.to_owned(), found: found() })?;
@@ -141,7 +154,7 @@ fn descriptor(digest: &str, size: i64, what: &str) -> Result<(Digest, u64), Erro
 
 /// The entry for this machine; if there is none, the only image there is: bundles hold manifests, which run anywhere, and are
 /// often published for one platform.
-fn choose<'a>(index: &'a OciImageIndex, what: &str) -> Result<&'a ImageIndexEntry, Error> {
+pub(super) fn choose<'a>(index: &'a OciImageIndex, what: &str) -> Result<&'a ImageIndexEntry, Error> {
     let images: Vec<_> = index.manifests.iter().filter(|entry| !is_attestation(entry)).collect();
     let here = |entry: &&&ImageIndexEntry| {
         entry.platform.as_ref().is_some_and(|platform| {
@@ -280,11 +293,41 @@ mod tests {
                      "layers":[{{"mediaType":"{layer}","digest":"{DIGEST}","size":{size}}}]}}"#
             );
             let manifest = serde_json::from_str(&json).unwrap();
-            match (layers(&manifest, "manifest"), refusal) {
+            match (layers(&manifest, 1, "manifest"), refusal) {
                 (Ok(layers), None) => assert_eq!(layers[0].size_bytes, u64::try_from(size).unwrap()),
                 (Err(error), Some(refusal)) => assert!(error.to_string().contains(refusal), "{error}"),
                 (found, _) => panic!("{layer}: {found:?}"),
             }
         }
+    }
+
+    #[test]
+    fn layers_are_bounded_in_number_and_fetched_once() {
+        let digests = [0, 1, 2].map(|n: u8| Digest::sha256(&[n]).to_string());
+        let manifest = |order: &[usize]| -> OciImageManifest {
+            let layer = |n: &usize| {
+                format!(
+                    r#"{{"mediaType":"application/vnd.oci.image.layer.v1.tar","digest":"{}","size":1}}"#,
+                    digests[*n]
+                )
+            };
+            let layers: Vec<_> = order.iter().map(layer).collect();
+            let json = format!(
+                r#"{{"schemaVersion":2,"config":{{"mediaType":"x/y","digest":"{DIGEST}","size":2}},"layers":[{}]}}"#,
+                layers.join(",")
+            );
+            serde_json::from_str(&json).unwrap()
+        };
+        let order = |manifest: &OciImageManifest| -> Vec<usize> {
+            let found = layers(manifest, 5, "m").unwrap();
+            found
+                .iter()
+                .map(|layer| digests.iter().position(|digest| *digest == layer.digest.to_string()).unwrap())
+                .collect()
+        };
+        assert_eq!(order(&manifest(&[0, 1, 2])), [0, 1, 2]);
+        assert_eq!(order(&manifest(&[0, 1, 0, 2, 1])), [0, 2, 1]);
+        let error = layers(&manifest(&[0; 6]), 5, "manifest of x").unwrap_err();
+        assert_eq!(error.to_string(), "manifest of x: more than the limit of 5 layers in an image (--limit-layers)");
     }
 }

@@ -61,6 +61,7 @@ impl Image {
 
 fn options(servers: &[&Server]) -> PullerOptions {
     let mut options = PullerOptions::new(std::env::temp_dir(), Limits::default());
+    options.egress = Egress::anywhere();
     options.plain_http = servers.iter().map(|server| server.host()).collect();
     options
 }

@@ -3,26 +3,27 @@
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 
-use reqwest::{Client, Response};
+use reqwest::Response;
 use url::Url;
 
 use super::authorization::Authorization;
 use super::{Error, Puller, PullerOptions};
-use crate::client::{self, GetError, Settings, Trust};
-use crate::mirrors::Mirrors;
+use crate::client::{self, Clients, GetError, Settings, Trust};
+use crate::egress::Guard;
+use crate::hosts::Server;
+use crate::mirrors::{Mirrors, Place};
 
 /// Clients for registries, token services and what they redirect to, and which registries there are.
 #[derive(Debug)]
 pub(super) struct Transport {
-    /// Trusts the authorities of the system and of the options.
-    careful: Client,
-    /// Trusts anyone, for places that are marked insecure.
-    careless: Client,
+    clients: Clients,
     plain_http: BTreeSet<String>,
     mirrors: Mirrors,
     /// Where what mirrors give is put until it has been checked, and how much of it.
     pub(super) spool_dir: PathBuf,
     pub(super) download_bytes: u64,
+    /// How many layers an image may have.
+    pub(super) layers: u64,
 }
 
 /// A request: what for, in words, and with what.
@@ -44,26 +45,31 @@ impl Puller {
         let transport = Transport { mirrors, ..self.transport };
         Self { transport, ..self }
     }
+
+    /// The registries that may be asked for `reference`: its own and its mirrors. None if it is not a reference.
+    pub fn registries(&self, reference: &str) -> Vec<Server> {
+        let places = super::parse(reference).ok().and_then(|parsed| self.transport.mirrors.places(&parsed).ok());
+        let server = |place: Place| Server::of_registry(place.reference.registry());
+        places.unwrap_or_default().into_iter().map(server).collect()
+    }
 }
 
 impl Transport {
     pub(super) fn new(options: &PullerOptions) -> Result<Self, Error> {
-        let build = |trust| {
-            client::build(Settings {
-                extra_ca_pem: &options.extra_ca_pem,
-                user_agent: &options.user_agent,
-                connect_timeout: options.connect_timeout,
-                idle_timeout: options.idle_timeout,
-                trust,
-            })
-        };
+        let clients = Clients::new(Settings {
+            extra_ca_pem: &options.extra_ca_pem,
+            user_agent: &options.user_agent,
+            connect_timeout: options.connect_timeout,
+            idle_timeout: options.idle_timeout,
+            guard: &Guard::new(options.egress.clone()),
+        })?;
         Ok(Self {
-            careful: build(Trust::KnownAuthorities)?,
-            careless: build(Trust::Anyone)?,
+            clients,
             plain_http: options.plain_http.iter().cloned().collect(),
             mirrors: Mirrors::default(),
             spool_dir: options.stage_dir.clone(),
             download_bytes: options.limits.download_bytes,
+            layers: options.limits.layers,
         })
     }
 
@@ -81,16 +87,13 @@ impl Transport {
     /// Sends a GET and follows redirects. Credentials stay with the origin they were meant for; TLS is not given up.
     pub(super) async fn get(&self, request: Request<'_>) -> Result<Response, Error> {
         let Request { what, url, accept, authorization, trust } = request;
-        let client = match trust {
-            Trust::KnownAuthorities => &self.careful,
-            Trust::Anyone => &self.careless,
-        };
-        let request =
-            client::Request { url, accept, authorization: authorization.map(Authorization::header), condition: None };
-        client::get(client, request).await.map_err(|error| {
+        let authorization = authorization.map(Authorization::header);
+        let request = client::Request { url, accept, authorization, trust, condition: None };
+        client::get(&self.clients, request).await.map_err(|error| {
             let what = what.to_owned();
             match error {
                 GetError::Request { host, source } => Error::Request { what, host, hint: String::new(), source },
+                GetError::Refused(source) => Error::Address { what, source },
                 GetError::Redirect(why) => Error::Redirect { what, why },
             }
         })

@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result};
 use kube::Client;
 use rukpak_content::Limits;
+use rukpak_source::Egress;
 use rukpak_source::git::{self, Fetcher, FetcherOptions};
 use rukpak_source::image::{Credentials, Puller, PullerOptions};
 use rukpak_tests::plane::install::CONTROLLER_ACCOUNT;
@@ -119,6 +120,7 @@ impl<'a> Bench<'a> {
         let folder = tools::temp_folder("bench")?;
         let limits = Limits::default();
         let mut options = PullerOptions::new(folder.path().to_owned(), limits.clone());
+        options.egress = Egress::anywhere();
         options.extra_ca_pem = world.registry.ca_pem().into_bytes();
         let fetcher = Fetcher::new(FetcherOptions {
             program: tools::workspace_binary("rukpak-controller")?,
@@ -126,6 +128,7 @@ impl<'a> Bench<'a> {
             limits,
             stage_dir: folder.path().to_owned(),
             extra_ca_pem: Some(world.git.ca_pem()),
+            egress: Egress::anywhere(),
         });
         Ok(Self {
             world,
@@ -207,6 +210,7 @@ impl<'a> Bench<'a> {
                     directory: None,
                     auth: git::Auth::None,
                     insecure_skip_verify: false,
+                    strict_host_keys: false,
                 };
                 let resolved = self.fetcher.resolve(request).await?;
                 self.fetcher.fetch(resolved).await?;

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail};
 use flate2::write::GzEncoder;
 use rukpak_content::Limits;
+use rukpak_source::Egress;
 use rukpak_source::image::{Credentials, Puller, PullerOptions};
 use rukpak_store::Store;
 use rukpak_tests::registry::{TarEntry, tarball};
@@ -52,6 +53,7 @@ pub(crate) async fn measure(rounds: usize) -> Result<Vec<Row>> {
     let client = world.plane.admin().await?;
     let sample = sample(&world).await?;
     let mut options = PullerOptions::new(sample.folder.path().to_owned(), Limits::default());
+    options.egress = Egress::anywhere();
     options.extra_ca_pem = world.registry.ca_pem().into_bytes();
     let puller = Puller::new(options)?;
     let store = Store::open(&sample.folder.path().join("store"))?;

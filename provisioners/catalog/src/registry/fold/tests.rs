@@ -27,7 +27,7 @@ fn add(messages: impl IntoIterator<Item = Bundle>) -> (Fold, Result<(), Error>) 
 
 fn refusal(messages: impl IntoIterator<Item = Bundle>) -> String {
     let error = add(messages).1.unwrap_err();
-    assert_eq!(error.class(), Class::Invalid, "{error}");
+    assert_eq!(error.class(), Class::Terminal, "{error}");
     error.to_string()
 }
 

@@ -58,7 +58,7 @@ fn every_report_has_its_conditions() {
             &["Unpacked=False/UnpackFailed", "Ready=False/UnpackFailed", "Reconciling=True/ProgressingWithRetry"],
         ),
         (
-            failed(Some(Class::Invalid)),
+            failed(Some(Class::Terminal)),
             "Failing",
             &["Unpacked=False/UnpackFailed", "Ready=False/UnpackFailed", "Stalled=True/UnpackFailed"],
         ),
@@ -102,7 +102,7 @@ fn without_a_content_service_there_is_no_address() {
 
 #[test]
 fn saying_the_same_again_changes_nothing() {
-    for report in [Report::Unpacked(pinned()), failed(Some(Class::Invalid)), Report::Unpacking] {
+    for report in [Report::Unpacked(pinned()), failed(Some(Class::Terminal)), Report::Unpacking] {
         let once = status(&bundle(), &BundleStatus::default(), &report, BASE, at(1));
         assert_eq!(status(&bundle(), &once, &report, BASE, at(2)), once);
     }

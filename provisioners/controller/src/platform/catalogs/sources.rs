@@ -62,6 +62,7 @@ pub(crate) enum NotReady {
 /// The CatalogSources that are asked.
 pub(crate) struct Sources {
     names: Vec<CatalogSourceName>,
+    authorities: Authorities,
     store: Store<CatalogSource>,
     served: AtomicBool,
     /// Cancelled when it is known whether they are served, and which there are, or why that cannot be known.
@@ -91,7 +92,12 @@ pub(crate) struct Server {
     name: String,
     /// `host:port`.
     address: String,
+    /// Set where it is asked over TLS.
+    authorities_pem: Option<Arc<[u8]>>,
 }
+
+/// PEM certificates of the authorities of those CatalogSources that are asked over TLS.
+pub(crate) type Authorities = Vec<(CatalogSourceName, Arc<[u8]>)>;
 
 /// What tells one state of a catalog server from the next. The server itself names none.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -105,11 +111,17 @@ struct Revision {
 
 impl Sources {
     /// Asks nobody yet. `news` is told when one of them can be had again.
-    pub fn new(names: Vec<CatalogSourceName>, store: Store<CatalogSource>, news: &Arc<Notify>) -> Self {
+    pub fn new(
+        names: Vec<CatalogSourceName>,
+        authorities: Authorities,
+        store: Store<CatalogSource>,
+        news: &Arc<Notify>,
+    ) -> Self {
         let key = |source: &CatalogSourceName| (source.namespace.clone(), source.name.clone());
         let cached = names.iter().map(|source| (key(source), Cached::new(news.clone()))).collect();
         Self {
             names,
+            authorities,
             store,
             served: AtomicBool::new(false),
             known: CancellationToken::new(),
@@ -191,7 +203,12 @@ impl Sources {
     ) -> Result<Option<(Arc<Package>, Server)>, Error> {
         let CatalogSourceName { namespace, name } = source.clone();
         let revision = self.revision(source)?;
-        let server = Server { name: format!("{name}/{namespace}"), address: revision.address.clone() };
+        let authorities = self.authorities.iter().find(|(named, _)| named == source);
+        let server = Server {
+            name: format!("{name}/{namespace}"),
+            address: revision.address.clone(),
+            authorities_pem: authorities.map(|(_, pem)| Arc::clone(pem)),
+        };
         let Some(cached) = self.cached.get(&(namespace.clone(), name.clone())) else {
             return Err(NotReady::Missing { namespace, name }.into());
         };
@@ -270,7 +287,8 @@ impl Server {
     }
 
     async fn connect(&self) -> Result<Client, Error> {
-        let options = Options::new(&self.name, TIMEOUT);
+        let authorities_pem = self.authorities_pem.as_ref().map(|pem| pem.to_vec());
+        let options = Options { authorities_pem, ..Options::new(&self.name, TIMEOUT) };
         Ok(Client::connect_with(&self.address, options).await.map_err(Arc::new)?)
     }
 }

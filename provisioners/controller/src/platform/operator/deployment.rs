@@ -85,6 +85,7 @@ pub(super) async fn create(pass: &mut Pass, chosen: ChosenSource) -> Result<Opti
         Ok(Some(found)) => return Ok(Some(existing(pass, found))),
         Err(error) => return Ok(Some(not_created(&cluster::Error::from(error)))),
     }
+    source::warn_of_tag(&pass.name, &chosen);
     let known = pass.status.source.clone();
     let image = chosen.image.clone();
     let mut status = pass.status.clone();
@@ -120,7 +121,7 @@ fn existing(pass: &Pass, found: BundleDeployment) -> Outcome {
 }
 
 fn not_created(error: &cluster::Error) -> Outcome {
-    let class = if error.is_transient() || error.is_conflict() { Class::Transient } else { Class::Invalid };
+    let class = if error.is_transient() || error.is_conflict() { Class::Transient } else { Class::Terminal };
     Outcome::NotCreated { message: crate::error::Chain(error).to_string(), class }
 }
 
@@ -135,7 +136,7 @@ fn deployment(pass: &Pass, image: String) -> BundleDeployment {
     let spec = BundleDeploymentSpec {
         provisioner_class_name: names::CLASS_PLAIN.to_owned(),
         template: BundleTemplate { metadata: None, spec },
-        config: None,
+        ..BundleDeploymentSpec::default()
     };
     let mut deployment = BundleDeployment::new(&pass.name, spec);
     if source::ignores_dependencies(&pass.operator) {

@@ -86,7 +86,7 @@ fn retry(outcome: &Outcome) -> Option<Class> {
 }
 
 fn verdict(name: &str, outcome: &Outcome, was_installed: bool) -> Verdict {
-    let standing = |class: Class| if class == Class::Invalid { Standing::Stalled } else { Standing::Retrying };
+    let standing = |class: Class| if class == Class::Terminal { Standing::Stalled } else { Standing::Retrying };
     match outcome {
         Outcome::Waiting(message) => Verdict::not(INSTALL_PENDING, message, Standing::Working),
         Outcome::Duplicate(message) => Verdict::not(PACKAGE_NOT_UNIQUE, message, Standing::Stalled),

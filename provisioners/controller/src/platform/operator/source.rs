@@ -5,6 +5,7 @@ use kube::{Resource, ResourceExt};
 use rukpak_catalog::check::{self, Refusal};
 use rukpak_catalog::choose::{self, Choice, Request};
 use rukpak_catalog::{Bundle, Range, version};
+use rukpak_content::Digest;
 use rukpak_crds::{ChosenSource, PlatformOperator, PlatformOperatorStatus, names};
 use rukpak_plan::retry::Class;
 
@@ -23,6 +24,19 @@ pub(super) enum Error {
     /// Nothing fits.
     #[error(transparent)]
     Choice(#[from] choose::Error),
+    /// The catalog lets somebody else say what is installed.
+    #[error(
+        "bundle {bundle} cannot be installed: the catalog {catalog} names its image by a tag, {image:?}, which whoever holds the \
+         registry can move, and --require-digests is set; have the catalog made with the image's digest"
+    )]
+    Tag {
+        /// Which one.
+        bundle: String,
+        /// Whose words these are.
+        catalog: String,
+        /// The image.
+        image: String,
+    },
     /// The catalog states that it cannot be installed.
     #[error(transparent)]
     Unsupported(#[from] Refusal),
@@ -33,7 +47,7 @@ impl Error {
     pub fn class(&self) -> Class {
         match self {
             Self::Catalog(error) => error.class(),
-            Self::Range(_) | Self::Choice(_) | Self::Unsupported(_) => Class::Invalid,
+            Self::Range(_) | Self::Choice(_) | Self::Tag { .. } | Self::Unsupported(_) => Class::Terminal,
         }
     }
 
@@ -73,10 +87,41 @@ pub(super) async fn choose(pass: &Pass) -> Result<Option<ChosenSource>, Error> {
 
 /// Whether the catalog states nothing against the bundle.
 pub(super) async fn supported(operator: &PlatformOperator, found: &Found, choice: &Choice<'_>) -> Result<(), Error> {
+    if found.requires_digest {
+        pinned(&found.catalog, choice.bundle)?;
+    }
     let facts = found.facts(choice.bundle, choice.channel).await?;
     match check::check(&Bundle { facts, ..choice.bundle.clone() }) {
         Err(Refusal::Dependency { .. }) if ignores_dependencies(operator) => Ok(()),
         checked => Ok(checked?),
+    }
+}
+
+/// Whether the image is named by its digest. One that there is none of is refused elsewhere.
+fn pinned(catalog: &str, bundle: &Bundle) -> Result<(), Error> {
+    match &bundle.image {
+        Some(image) if !is_pinned(image) => {
+            Err(Error::Tag { bundle: bundle.name.clone(), catalog: catalog.to_owned(), image: image.clone() })
+        }
+        _ => Ok(()),
+    }
+}
+
+fn is_pinned(image: &str) -> bool {
+    image.rsplit_once('@').is_some_and(|(_, digest)| digest.parse::<Digest>().is_ok())
+}
+
+/// Says so where what is installed is named by a tag: it is pinned only once it has been pulled.
+pub(super) fn warn_of_tag(operator: &str, chosen: &ChosenSource) {
+    let ChosenSource { catalog, bundle, image, .. } = chosen;
+    if !is_pinned(image) {
+        tracing::warn!(
+            operator,
+            catalog,
+            bundle,
+            image,
+            "the catalog names the image by a tag: whoever holds the registry chooses what is installed (--require-digests refuses it)"
+        );
     }
 }
 

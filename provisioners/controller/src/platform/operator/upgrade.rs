@@ -7,8 +7,8 @@ use kube::{Api, Resource, ResourceExt};
 use rukpak_catalog::choose::{self, Request};
 use rukpak_catalog::graph::{self, Installed};
 use rukpak_catalog::{Package, Version};
-use rukpak_crds::condition::{Conditions, HAS_VALID_BUNDLE, INSTALLED, READY};
-use rukpak_crds::{BundleDeployment, ChosenSource, ConditionStatus, UpgradePolicy, names};
+use rukpak_crds::condition::{Conditions, HAS_VALID_BUNDLE, INSTALLED, READY, reason};
+use rukpak_crds::{BundleDeployment, ChosenSource, Condition, ConditionStatus, UpgradePolicy, names};
 use rukpak_plan::retry::Class;
 use serde_json::json;
 
@@ -93,12 +93,18 @@ enum Looked {
     Superseded,
 }
 
-/// An upgrade that was noted has been made once the BundleDeployment says so. Until then the note stays: the request of a
-/// process that was killed may still be on its way.
+/// An upgrade that was noted has been made once the BundleDeployment has installed it: until then the version before runs, and
+/// that is what the status says. The note also stays while the request of a process that was killed may still be on its way.
 pub(super) fn settle(pass: &mut Pass, deployment: &BundleDeployment) {
-    if let Some(upgrade) = pass.status.upgrade.take_if(|upgrade| image(deployment) == Some(&upgrade.image)) {
+    let is_made = is_pointed(pass, deployment) && is_installed(pass, deployment);
+    if let Some(upgrade) = pass.status.upgrade.take_if(|_| is_made) {
         pass.status.source = Some(upgrade);
     }
+}
+
+/// Whether the BundleDeployment asks for the upgrade that was noted.
+fn is_pointed(pass: &Pass, deployment: &BundleDeployment) -> bool {
+    pass.status.upgrade.as_ref().is_some_and(|upgrade| image(deployment) == Some(&upgrade.image))
 }
 
 /// What needs no catalog: the BundleDeployment is not what it was made, or another package is asked for.
@@ -106,7 +112,7 @@ pub(super) fn decided(pass: &Pass, deployment: &BundleDeployment) -> Option<Stat
     let source = pass.status.source.as_ref()?;
     let step = if source.package != pass.operator.spec.package.name {
         Step::OtherPackage(other_package(pass, source))
-    } else if image(deployment) != Some(&source.image) {
+    } else if image(deployment) != Some(&source.image) && !is_pointed(pass, deployment) {
         Step::Edited(edited(deployment, Some(source)))
     } else {
         return None;
@@ -162,7 +168,17 @@ async fn next(pass: &Pass, deployment: &BundleDeployment, found: &Found, source:
         let message = format!("spec.package.channel: there is no channel {missing:?}; there are {}", there.join(", "));
         return known(Step::Unknown { reason: NO_SUCH_CHANNEL, message }, deprecations);
     }
-    let Some(choice) = graph::successor(package, installed, &request) else {
+    let choice = graph::successor(package, installed, &request);
+    let pointed = pass.status.upgrade.as_ref().filter(|_| is_pointed(pass, deployment));
+    if let Some(pointed) = pointed {
+        let is_same = choice.as_ref().is_none_or(|choice| choice.bundle.name == pointed.bundle);
+        match is_refused(deployment) {
+            false => return known(Step::Taken, deprecations),
+            true if is_same => return known(refused(source, pointed), deprecations),
+            true => {}
+        }
+    }
+    let Some(choice) = choice else {
         return known(unreachable(package, &request, source, version.as_ref()), deprecations);
     };
     let next = source::chosen(&found.catalog, &package.name, &choice);
@@ -172,21 +188,32 @@ async fn next(pass: &Pass, deployment: &BundleDeployment, found: &Found, source:
         let why = "set spec.upgradePolicy to Automatic to have it installed";
         return known(available(MANUAL, why), deprecations);
     }
-    if !is_in_order(pass, deployment) {
+    // What was refused left the version before running: a version that skips it is built on that one.
+    if pointed.is_none() && !is_in_order(pass, deployment) {
         return known(available(NOT_READY, "waiting until what is installed is ready"), deprecations);
     }
     let supported = source::supported(&pass.operator, found, &choice);
     match lookup::unless_superseded(pass, Some(deployment), supported).await {
         None => Looked::Superseded,
         Some(Ok(())) => Looked::Next { next, deprecations },
-        Some(Err(source::Error::Unsupported(refusal))) => {
-            known(available(UNSUPPORTED, &refusal.to_string()), deprecations)
+        Some(Err(error @ (source::Error::Unsupported(_) | source::Error::Tag { .. }))) => {
+            known(available(UNSUPPORTED, &error.to_string()), deprecations)
         }
         Some(Err(error)) => {
             let step = Step::Unknown { reason: CATALOG_FAILED, message: Chain(&error).to_string() };
             Looked::Known(State { step, deprecations: Some(deprecations), retry: Some(error.class()) })
         }
     }
+}
+
+/// The next step was refused, and the catalog knows no other.
+fn refused(source: &ChosenSource, next: &ChosenSource) -> Step {
+    let message = format!(
+        "Version {} ({}) was to replace version {} and was refused; it is installed when what refuses it is mended, or another \
+         version that replaces {} when the catalog has one",
+        next.version, next.bundle, source.version, source.version
+    );
+    Step::Available { reason: NOT_READY, message }
 }
 
 /// No step leads on: this is the newest, unless another one is asked for.
@@ -215,16 +242,38 @@ fn unreachable(package: &Package, request: &Request, source: &ChosenSource, vers
 
 /// Whether the last step is complete: nothing is built on a version that does not run.
 fn is_in_order(pass: &Pass, deployment: &BundleDeployment) -> bool {
+    // Another provisioner may report no `Ready`.
+    is_installed(pass, deployment) && ready(deployment).is_none_or(|ready| ready.status == ConditionStatus::True)
+}
+
+/// Whether the BundleDeployment says that it has installed what it asks for now, healthy or not.
+fn is_installed(pass: &Pass, deployment: &BundleDeployment) -> bool {
     // RukPak v0.16 does not say which spec its status is about: right after our write it is about the one before.
     let says = deployment.status.as_ref().is_some_and(|status| status.observed_generation.is_some());
     if !says && pass.context.written.is_last(deployment) {
         return false;
     }
     let Some(status) = deployment.status.as_ref().filter(|_| is_current(deployment)) else { return false };
-    let holds = |type_| status.conditions.is(type_, ConditionStatus::True);
-    // Another provisioner may report no `Ready`.
-    let is_ready = status.conditions.find(READY).is_none_or(|ready| ready.status == ConditionStatus::True);
-    holds(HAS_VALID_BUNDLE) && holds(INSTALLED) && is_ready
+    let is_unpacked = status
+        .conditions
+        .find(HAS_VALID_BUNDLE)
+        .is_some_and(|unpacked| unpacked.status == ConditionStatus::True && unpacked.reason != reason::UNPACK_PENDING);
+    let is_applied = |ready: &Condition| {
+        ready.status == ConditionStatus::True
+            || [reason::UNHEALTHY, reason::PRUNE_FAILED].contains(&ready.reason.as_str())
+    };
+    is_unpacked && status.conditions.is(INSTALLED, ConditionStatus::True) && ready(deployment).is_none_or(is_applied)
+}
+
+fn ready(deployment: &BundleDeployment) -> Option<&Condition> {
+    deployment.status.as_ref()?.conditions.find(READY)
+}
+
+/// Whether what the BundleDeployment asks for was refused, so that what was installed before runs on.
+fn is_refused(deployment: &BundleDeployment) -> bool {
+    let Some(status) = deployment.status.as_ref().filter(|_| is_current(deployment)) else { return false };
+    status.conditions.is(HAS_VALID_BUNDLE, ConditionStatus::False)
+        || status.conditions.is(INSTALLED, ConditionStatus::False)
 }
 
 /// Whether the status speaks of the spec as it is now. RukPak v0.16 does not say.
@@ -241,14 +290,14 @@ async fn take(
     deprecations: Vec<String>,
 ) -> Result<Outcome, Error> {
     tracing::info!(operator = pass.name, bundle = next.bundle, "upgrading");
+    source::warn_of_tag(&pass.name, &next);
     let mut status = pass.status.clone();
     status.upgrade = Some(next.clone());
     pass.write(status).await?;
     match point(pass, &old, &next).await {
         Ok(deployment) => {
             deployment::record(pass, &deployment);
-            pass.status.source = Some(next);
-            pass.status.upgrade = None;
+            pass.status.upgrade = Some(next);
             let upgrade = State { step: Step::Taken, deprecations: Some(deprecations), retry: None };
             Ok(Outcome::Deployed { deployment: Arc::new(deployment), upgrade })
         }
@@ -258,7 +307,7 @@ async fn take(
             pass.status.upgrade = None;
             let message = format!("Version {} ({}) cannot be installed: {error}", next.version, next.bundle);
             let step = Step::Available { reason: UPGRADE_FAILED, message };
-            let upgrade = State { step, deprecations: Some(deprecations), retry: Some(Class::Invalid) };
+            let upgrade = State { step, deprecations: Some(deprecations), retry: Some(Class::Terminal) };
             Ok(Outcome::Deployed { deployment: old, upgrade })
         }
     }

@@ -1,20 +1,28 @@
 //! The keywords of a schema, one after the other, at one value after the other.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 use std::fmt::Write as _;
 
-use regex::Regex;
 use serde_json::{Map, Value};
 
 use super::{MAX_VIOLATIONS, Violation, format};
+use crate::crd_upgrade::effort::Effort;
+use crate::crd_upgrade::pattern::Patterns;
+use crate::crd_upgrade::text;
+
+/// So many allowed values are told.
+const MAX_ALLOWED: usize = 50;
 
 /// How far from a whole number a quotient may be, relatively, and still count as whole.
 const TOLERANCE: f64 = 1e-9;
 
 /// One object under validation.
 pub(super) struct Run<'p, 'o> {
-    patterns: &'p HashMap<&'p str, Option<Regex>>,
+    patterns: &'p Patterns<'p>,
+    effort: &'p Effort<'p>,
     path: Vec<Step<'o>>,
+    /// With so many there is nothing more to find out.
+    enough: usize,
     pub violations: Vec<Violation>,
 }
 
@@ -25,14 +33,14 @@ enum Step<'o> {
 }
 
 impl<'p, 'o> Run<'p, 'o> {
-    pub fn new(patterns: &'p HashMap<&'p str, Option<Regex>>) -> Self {
-        Self { patterns, path: Vec::new(), violations: Vec::new() }
+    pub fn new(patterns: &'p Patterns<'p>, effort: &'p Effort<'p>) -> Self {
+        Self { patterns, effort, path: Vec::new(), enough: MAX_VIOLATIONS, violations: Vec::new() }
     }
 
     /// Validates a value. What is no schema accepts everything.
     pub fn visit(&mut self, schema: &'o Value, value: &'o Value) {
         let Some(words) = schema.as_object() else { return };
-        if self.violations.len() >= MAX_VIOLATIONS {
+        if self.violations.len() >= self.enough || !self.effort.spend(1 + words.len() as u64) {
             return;
         }
         self.types(words, value);
@@ -70,11 +78,12 @@ impl<'p, 'o> Run<'p, 'o> {
         let Some(allowed) = words.get("enum").and_then(Value::as_array).filter(|allowed| !allowed.is_empty()) else {
             return;
         };
-        if allowed.iter().any(|other| same(other, value)) {
+        if !self.effort.spend(allowed.len() as u64) || allowed.iter().any(|other| same(other, value)) {
             return;
         }
-        let allowed: Vec<_> = allowed.iter().map(crate::crd_upgrade::text::brief).collect();
-        self.report(format!("Unsupported value: supported values: {}", allowed.join(", ")));
+        let names: Vec<_> = allowed.iter().take(MAX_ALLOWED).map(text::brief).collect();
+        let more = if allowed.len() > MAX_ALLOWED { ", …" } else { "" };
+        self.report(format!("Unsupported value: supported values: {}{more}", names.join(", ")));
     }
 
     fn alternatives(&mut self, words: &'o Map<String, Value>, value: &'o Value) {
@@ -104,14 +113,16 @@ impl<'p, 'o> Run<'p, 'o> {
 
     fn accepts(&mut self, schema: &'o Value, value: &'o Value) -> bool {
         let found = std::mem::take(&mut self.violations);
+        let enough = std::mem::replace(&mut self.enough, 1);
         self.visit(schema, value);
+        self.enough = enough;
         std::mem::replace(&mut self.violations, found).is_empty()
     }
 
-    fn text(&mut self, words: &Map<String, Value>, text: &str) {
+    fn text(&mut self, words: &Map<String, Value>, given: &str) {
         let (least, most) = (count(words, "minLength"), count(words, "maxLength"));
         // Characters are counted only where it matters, and bytes bound them from both sides.
-        let chars = if least.is_some() || most.is_some() { text.chars().count() as u64 } else { 0 };
+        let chars = if least.is_some() || most.is_some() { given.chars().count() as u64 } else { 0 };
         if let Some(least) = least.filter(|least| chars < *least) {
             self.invalid(&format!("should be at least {least} chars long"));
         }
@@ -119,13 +130,15 @@ impl<'p, 'o> Run<'p, 'o> {
             self.invalid(&format!("should be at most {most} chars long"));
         }
         if let Some(pattern) = words.get("pattern").and_then(Value::as_str)
-            && let Some(Some(regex)) = self.patterns.get(pattern)
-            && !regex.is_match(text)
+            && let Some(regex) = self.patterns.get(pattern)
+            && !regex.is_match(given, self.effort)
         {
+            let pattern = text::cut(pattern.to_owned(), text::MAX_PATH_BYTES);
             self.invalid(&format!("should match '{pattern}'"));
         }
+        self.effort.spend(given.len() as u64);
         if let Some(format) = words.get("format").and_then(Value::as_str)
-            && !format::fits(format, text)
+            && !format::fits(format, given)
         {
             self.invalid(&format!("must be of type {format}"));
         }
@@ -158,18 +171,21 @@ impl<'p, 'o> Run<'p, 'o> {
     fn list(&mut self, words: &'o Map<String, Value>, items: &'o [Value]) {
         let length = items.len() as u64;
         self.size(words, ["minItems", "maxItems"], length, "items");
-        if flag(words, "uniqueItems") && has_duplicates(items, ToString::to_string) {
+        if flag(words, "uniqueItems") && self.has_duplicates(items, ToString::to_string) {
             self.invalid("shouldn't contain duplicates");
         }
         match words.get("x-kubernetes-list-type").and_then(Value::as_str) {
-            Some("set") if has_duplicates(items, ToString::to_string) => {
+            Some("set") if self.has_duplicates(items, ToString::to_string) => {
                 self.report("Duplicate value: items of a set must differ".to_owned());
             }
             Some("map") => {
                 let names = words.get("x-kubernetes-list-map-keys").and_then(Value::as_array);
                 let names: Vec<_> = names.into_iter().flatten().filter_map(Value::as_str).collect();
+                let effort = self.effort;
+                let goes_on = || effort.spend(names.len() as u64);
                 let key = |item: &Value| names.iter().map(|name| item.get(name).cloned()).collect::<Vec<_>>();
-                if has_duplicates(items, |item| format!("{:?}", key(item))) {
+                if self.has_duplicates(items, |item| if goes_on() { format!("{:?}", key(item)) } else { String::new() })
+                {
                     self.report(format!("Duplicate value: items must differ in {}", names.join(", ")));
                 }
             }
@@ -185,6 +201,9 @@ impl<'p, 'o> Run<'p, 'o> {
     fn object(&mut self, words: &'o Map<String, Value>, fields: &'o Map<String, Value>) {
         self.size(words, ["minProperties", "maxProperties"], fields.len() as u64, "properties");
         for name in words.get("required").and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str) {
+            if !self.effort.spend(1) {
+                return;
+            }
             if !fields.contains_key(name) {
                 self.report_at(name, "Required value");
             }
@@ -218,6 +237,16 @@ impl<'p, 'o> Run<'p, 'o> {
         }
     }
 
+    /// Whether two items have the same key; not, once there are no steps left.
+    fn has_duplicates(&self, items: &[Value], key: impl Fn(&Value) -> String) -> bool {
+        let mut seen = HashSet::with_capacity(items.len());
+        let is_new = |item| {
+            let key = key(item);
+            !self.effort.spend(1 + key.len() as u64) || seen.insert(key)
+        };
+        !items.iter().all(is_new)
+    }
+
     fn step(&mut self, step: Step<'o>, schema: &'o Value, value: &'o Value) {
         self.path.push(step);
         self.visit(schema, value);
@@ -238,7 +267,7 @@ impl<'p, 'o> Run<'p, 'o> {
     fn report_at(&mut self, field: &str, message: &str) {
         let around = self.path();
         let path = if around.is_empty() { field.to_owned() } else { format!("{around}.{field}") };
-        self.push(Violation { path, message: message.to_owned() });
+        self.push(Violation { path: text::cut(path, text::MAX_PATH_BYTES), message: message.to_owned() });
     }
 
     fn report(&mut self, message: String) {
@@ -247,7 +276,7 @@ impl<'p, 'o> Run<'p, 'o> {
     }
 
     fn push(&mut self, violation: Violation) {
-        if self.violations.len() < MAX_VIOLATIONS {
+        if self.violations.len() < self.enough {
             self.violations.push(violation);
         }
     }
@@ -260,6 +289,9 @@ impl<'p, 'o> Run<'p, 'o> {
     fn path(&self) -> String {
         let mut path = String::new();
         for step in &self.path {
+            if path.len() > text::MAX_PATH_BYTES {
+                break;
+            }
             match step {
                 Step::Field(name) if path.is_empty() => path.push_str(name),
                 Step::Field(name) => {
@@ -270,7 +302,7 @@ impl<'p, 'o> Run<'p, 'o> {
                 Step::Item(index) => drop(write!(path, "[{index}]")),
             }
         }
-        path
+        text::cut(path, text::MAX_PATH_BYTES)
     }
 }
 
@@ -302,9 +334,4 @@ fn same(left: &Value, right: &Value) -> bool {
         (Value::Number(left), Value::Number(right)) => left == right || left.as_f64() == right.as_f64(),
         (left, right) => left == right,
     }
-}
-
-fn has_duplicates(items: &[Value], key: impl Fn(&Value) -> String) -> bool {
-    let mut seen = HashSet::with_capacity(items.len());
-    !items.iter().all(|item| seen.insert(key(item)))
 }

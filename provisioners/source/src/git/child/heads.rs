@@ -29,7 +29,7 @@ impl Heads {
             Wanted::Ref(name) => name,
         };
         let oid = self.find(name).ok_or_else(|| self.unknown(access, name))?;
-        oid.to_string().parse().map_err(|error| Failure::new(Step::Reference, Class::Invalid, format!("{error}")))
+        oid.to_string().parse().map_err(|error| Failure::new(Step::Reference, Class::Terminal, format!("{error}")))
     }
 
     /// A ref whose tip is the commit: the requested one if it still is, else any.

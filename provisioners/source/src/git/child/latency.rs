@@ -4,18 +4,20 @@
 //! to acknowledge the header, which servers delay by up to 40 ms, twice in each fetch. libgit2 has no option for it, so the
 //! option is set on the socket that libgit2 opened.
 
-use std::fs;
 use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::os::unix::net::UnixStream;
 
 use nix::sys::socket::{ControlMessage, MsgFlags, UnixAddr, sendmsg};
+use rustix::net::sockopt::socket_type;
 use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, recvmsg};
+
+use crate::git::sandbox::OPEN_FILES;
 
 /// Turns Nagle's algorithm off on this process' TCP connections. Where that fails they are slower, and nothing else.
 pub(super) fn lower() {
-    for socket in sockets().unwrap_or_default() {
+    for socket in sockets() {
         if let Ok(copy) = copy(socket) {
             // Refused by what is not TCP.
             let _ = rustix::net::sockopt::set_tcp_nodelay(copy, true);
@@ -23,18 +25,15 @@ pub(super) fn lower() {
     }
 }
 
-/// The descriptors that are sockets.
-fn sockets() -> io::Result<Vec<RawFd>> {
-    let entries = fs::read_dir("/proc/self/fd")?.filter_map(Result::ok);
-    let sockets = entries.filter(|entry| {
-        let target = fs::read_link(entry.path());
-        target.is_ok_and(|target| target.as_os_str().as_encoded_bytes().starts_with(b"socket:"))
-    });
-    Ok(sockets.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect())
+/// The descriptors that are sockets. Each number that a file may have is tried: the list in /proc is out of the sandbox' sight.
+pub(super) fn sockets() -> Vec<RawFd> {
+    let numbers = (0..OPEN_FILES).filter_map(|number| RawFd::try_from(number).ok());
+    let is_socket = |number: &RawFd| copy(*number).is_ok_and(|copy| socket_type(copy).is_ok());
+    numbers.filter(is_socket).collect()
 }
 
 /// A second descriptor of the same socket that has an owner: the kernel makes one when it is sent, to ourselves.
-fn copy(socket: RawFd) -> io::Result<OwnedFd> {
+pub(super) fn copy(socket: RawFd) -> io::Result<OwnedFd> {
     let (ours, theirs) = UnixStream::pair()?;
     let message = [ControlMessage::ScmRights(&[socket])];
     sendmsg::<UnixAddr>(ours.as_raw_fd(), &[IoSlice::new(b"x")], &message, MsgFlags::empty(), None)?;

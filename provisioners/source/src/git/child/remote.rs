@@ -11,7 +11,8 @@ use git2::{
 use rukpak_content::{Limit, LimitExceeded, Limits};
 
 use super::heads::Heads;
-use super::{Error, latency};
+use super::{Error, latency, peers};
+use crate::egress::Refused;
 use crate::git::access::{Access, Login};
 use crate::git::{Class, Commit, Failure, Step};
 
@@ -50,7 +51,7 @@ pub(super) fn fetch(
 
 fn oid(commit: &Commit) -> Result<Oid, Failure> {
     // Not to be expected: a commit's name is always one.
-    Oid::from_str(commit.as_str()).map_err(|error| Failure::new(Step::Checkout, Class::Invalid, error.message()))
+    Oid::from_str(commit.as_str()).map_err(|error| Failure::new(Step::Checkout, Class::Terminal, error.message()))
 }
 
 /// The proxy of the environment, which the parent chose.
@@ -70,6 +71,7 @@ struct Talk<'a> {
 #[derive(Default)]
 struct Notes {
     logins: Cell<u32>,
+    refused: Cell<bool>,
     too_large: Cell<bool>,
     progress: RefCell<Vec<u8>>,
 }
@@ -91,7 +93,7 @@ impl<'a> Talk<'a> {
             if repository.find_commit(wanted).is_ok() {
                 return Ok(commit);
             }
-            if let Some(error) = refused.as_ref().filter(|_| self.notes.too_large.get()) {
+            if let Some(error) = refused.as_ref().filter(|_| self.notes.too_large.get() || self.notes.refused.get()) {
                 return Err(self.explain(error).into());
             }
             // Not passed over: a server that breaks off is not one that lacks the commit.
@@ -118,6 +120,7 @@ impl<'a> Talk<'a> {
         let mut remote = repository.remote_anonymous(&self.access.address.url).map_err(failed)?;
         let connected = remote.connect_auth(Direction::Fetch, Some(self.callbacks()), Some(proxy()));
         let mut connection = connected.map_err(failed)?;
+        self.notes.check_peers(self.access).map_err(failed)?;
         latency::lower();
         let heads = Heads::read(&connection).map_err(failed)?;
         let commit = choose(&heads)?;
@@ -143,10 +146,12 @@ impl<'a> Talk<'a> {
         let mut callbacks = RemoteCallbacks::new();
         let access = self.access;
         let skip_verify = access.insecure_skip_verify;
-        let notes = Rc::clone(&self.notes);
+        let (notes, taken) = (Rc::clone(&self.notes), Rc::clone(&self.notes));
         notes.logins.set(0);
         callbacks.credentials(move |_, _, allowed| credentials(access, &notes, allowed));
+        // Before anything is sent over TLS or ssh.
         callbacks.certificate_check(move |_, _| {
+            taken.check_peers(access)?;
             Ok(if skip_verify {
                 CertificateCheckStatus::CertificateOk
             } else {
@@ -154,7 +159,11 @@ impl<'a> Talk<'a> {
             })
         });
         let (notes, maximum_bytes) = (Rc::clone(&self.notes), self.maximum_bytes);
+        let mut permitted = None;
         callbacks.transfer_progress(move |progress| {
+            if !*permitted.get_or_insert_with(|| notes.check_peers(access).is_ok()) {
+                return false;
+            }
             let too_large = progress.received_bytes() as u64 > maximum_bytes;
             notes.too_large.set(notes.too_large.get() || too_large);
             !too_large
@@ -174,7 +183,7 @@ impl<'a> Talk<'a> {
         let shown = &self.access.shown;
         if let Some(kind) = repository.find_object(wanted, None).ok().and_then(|object| object.kind()) {
             let text = format!("in {shown} this names a {kind}, not a commit: tag a commit");
-            return Failure::new(Step::Checkout, Class::Invalid, text);
+            return Failure::new(Step::Checkout, Class::Terminal, text);
         }
         let text = format!("no branch or tag of {shown} leads to it: check the hash, or whether history was rewritten");
         Failure::new(Step::Checkout, Class::NotFound, text)
@@ -183,9 +192,13 @@ impl<'a> Talk<'a> {
     /// libgit2's error in our terms. Only its text tells the status codes of http apart.
     fn explain(&self, error: &git2::Error) -> Failure {
         let shown = &self.access.shown;
+        if self.notes.refused.get() {
+            let refused = Refused { host: self.access.address.host.clone() };
+            return Failure::new(Step::Clone, Class::Terminal, format!("{shown}: {refused}"));
+        }
         if self.notes.too_large.get() {
             let limit = LimitExceeded { limit: Limit::GitBytes, maximum: self.maximum_bytes, place: shown.clone() };
-            return Failure::new(Step::Clone, Class::Invalid, limit.to_string());
+            return Failure::new(Step::Clone, Class::Terminal, limit.to_string());
         }
         let (class, hint) = classify(error, self.access);
         let line = |text: &str| text.trim().replace(char::is_control, " ");
@@ -196,11 +209,24 @@ impl<'a> Talk<'a> {
     }
 }
 
+impl Notes {
+    /// The error is for libgit2; what it says is in the notes.
+    fn check_peers(&self, access: &Access) -> Result<(), git2::Error> {
+        self.refused.set(self.refused.get() || !peers::are_permitted(&access.egress));
+        if self.refused.get() {
+            Err(git2::Error::new(ErrorCode::User, ErrorClass::Callback, "refused"))
+        } else {
+            Ok(())
+        }
+    }
+}
+
 fn credentials(access: &Access, notes: &Notes, allowed: CredentialType) -> Result<Cred, git2::Error> {
     let refused = |text: &str| Err(git2::Error::new(ErrorCode::Auth, ErrorClass::Callback, text));
     if allowed.contains(CredentialType::USERNAME) {
         return Cred::username(access.address.user.as_deref().unwrap_or_default());
     }
+    notes.check_peers(access)?;
     notes.logins.set(notes.logins.get() + 1);
     if notes.logins.get() > LOGIN_TRIES {
         return refused("the server refused the login");
@@ -225,20 +251,20 @@ fn classify(error: &git2::Error, access: &Access) -> (Class, &'static str) {
         (ErrorCode::Auth, ..) | (_, _, Some(401 | 403)) => (Class::Unauthorized, login_hint(&access.login)),
         (_, _, Some(404)) | (ErrorCode::NotFound, ..) => (Class::NotFound, "check the repository's URL"),
         (_, _, Some(429 | 500..)) => (Class::Unavailable, ""),
-        (_, _, Some(_)) => (Class::Invalid, "check the repository's URL"),
+        (_, _, Some(_)) => (Class::Terminal, "check the repository's URL"),
         (ErrorCode::Certificate, ErrorClass::Ssh, _) => {
-            (Class::Invalid, "the host key is not among the Secret's ssh-knownhosts")
+            (Class::Terminal, "the host key is not among the Secret's ssh-knownhosts")
         }
         _ if text.contains("certificate") => {
-            (Class::Invalid, "add its CA to the controller's, or set auth.insecureSkipVerify")
+            (Class::Terminal, "add its CA to the controller's, or set auth.insecureSkipVerify")
         }
         (_, ErrorClass::Ssh, _) if NO_REPOSITORY.iter().any(|words| text.contains(words)) => {
             (Class::NotFound, "check the repository's URL, and whether the key may read it")
         }
         _ if text.starts_with("cannot redirect") => {
-            (Class::Invalid, "redirects to another host are not followed, use the final URL")
+            (Class::Terminal, "redirects to another host are not followed, use the final URL")
         }
-        _ if text.starts_with("invalid content-type") => (Class::Invalid, "this is not a git server"),
+        _ if text.starts_with("invalid content-type") => (Class::Terminal, "this is not a git server"),
         (_, ErrorClass::Ssh, _) if text.contains("private key") || text.contains("publickey") => {
             (Class::Unauthorized, login_hint(&access.login))
         }

@@ -147,7 +147,7 @@ impl<'a> Lister<'a> {
     }
 
     fn refuse(&self, text: &str) -> Failure {
-        Failure::new(Step::Checkout, Class::Invalid, format!("{}: {text}", self.shown))
+        Failure::new(Step::Checkout, Class::Terminal, format!("{}: {text}", self.shown))
     }
 }
 
@@ -180,11 +180,11 @@ fn subdirectory<'a>(
         (Some(ObjectType::Blob), _) => "a file",
         _ => "a submodule",
     };
-    refuse(Class::Invalid, format!("in commit {commit} it is {what}, not a directory"))
+    refuse(Class::Terminal, format!("in commit {commit} it is {what}, not a directory"))
 }
 
 fn exceeded(limit: &rukpak_content::LimitExceeded) -> Failure {
-    Failure::new(Step::Checkout, Class::Invalid, limit.to_string())
+    Failure::new(Step::Checkout, Class::Terminal, limit.to_string())
 }
 
 fn damaged(place: &str, error: &git2::Error) -> Failure {

@@ -20,6 +20,7 @@ fn fetcher(folder: &Path, script: &str, limits: Limits) -> Fetcher {
         limits,
         stage_dir: folder.into(),
         extra_ca_pem: Some("EXTRA".into()),
+        egress: Egress::anywhere(),
     })
 }
 
@@ -30,6 +31,7 @@ fn request() -> Request {
         directory: None,
         auth: Auth::Basic { username: "u".into(), password: "secret".into() },
         insecure_skip_verify: false,
+        strict_host_keys: false,
     }
 }
 
@@ -119,7 +121,7 @@ async fn the_tar_is_read_as_untrusted() {
     let bad = folder.path().join("bad.tar");
     fs::write(&bad, builder.into_inner().unwrap()).unwrap();
     let table = [
-        (format!("/bin/cat {}; /bin/sleep 1000", bad.display()), Class::Invalid, "escape"),
+        (format!("/bin/cat {}; /bin/sleep 1000", bad.display()), Class::Terminal, "escape"),
         (format!("/usr/bin/head -c 300 {}", bad.display()), Class::Unavailable, "tar"),
         ("exit 5".to_owned(), Class::Unavailable, "exit status: 5"),
     ];

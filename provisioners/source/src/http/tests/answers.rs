@@ -14,9 +14,9 @@ async fn every_status_has_upstreams_text_and_a_class() {
         (403, "403 Forbidden", Class::Unauthorized),
         (429, "429 Too Many Requests", Class::Unavailable),
         (503, "503 Service Unavailable", Class::Unavailable),
-        (204, "204 No Content", Class::Invalid),
-        (206, "206 Partial Content", Class::Invalid),
-        (400, "400 Bad Request", Class::Invalid),
+        (204, "204 No Content", Class::Terminal),
+        (206, "206 Partial Content", Class::Terminal),
+        (400, "400 Bad Request", Class::Terminal),
     ];
     for (status, shown, class) in cases {
         // A body of another status is never read, however long.
@@ -116,7 +116,7 @@ async fn what_breaks_off_is_told_from_what_is_damaged() {
         let server = serve(Answer::new(200, body)).await;
         let error = refusal(options(), &request(&server)).await;
         assert!(chain(&error).starts_with(expected), "{}", chain(&error));
-        assert_eq!(error.class(), Class::Invalid);
+        assert_eq!(error.class(), Class::Terminal);
     }
 }
 
@@ -160,7 +160,7 @@ async fn too_much_is_refused_whether_announced_or_not() {
     for request in [request(&server), unannounced] {
         assert!(Fetcher::new(of(size)).unwrap().download(&request).await.is_ok());
         let error = Fetcher::new(of(size - 1)).unwrap().download(&request).await.unwrap_err();
-        assert_eq!(error.class(), Class::Invalid);
+        assert_eq!(error.class(), Class::Terminal);
         assert!(error.to_string().contains("--limit-download-bytes"), "{error}");
     }
     let server = serve(Answer::new(200, gzip(&tar(&[("a", &[0; 5000])])))).await;

@@ -13,6 +13,8 @@ use super::*;
 
 const URL: &str = "RUKPAK_TEST_URL";
 const AUTHORITY: &str = "RUKPAK_TEST_AUTHORITY";
+/// Set: addresses are refused as they are by default.
+const GUARDED: &str = "RUKPAK_TEST_GUARDED";
 const VARIABLES: [&str; 7] =
     ["HTTP_PROXY", "http_proxy", "HTTPS_PROXY", "https_proxy", "ALL_PROXY", "NO_PROXY", "no_proxy"];
 
@@ -84,7 +86,8 @@ async fn download(url: &str, authority: &[u8], environment: &[(&str, &str)]) -> 
 /// The client: says the digest or the error.
 async fn be_the_client(url: &str) {
     let extra_ca_pem = std::env::var(AUTHORITY).unwrap().into_bytes();
-    let fetcher = Fetcher::new(FetcherOptions { extra_ca_pem, ..options() }).unwrap();
+    let egress = if std::env::var_os(GUARDED).is_some() { Egress::default() } else { Egress::anywhere() };
+    let fetcher = Fetcher::new(FetcherOptions { extra_ca_pem, egress, ..options() }).unwrap();
     match fetcher.download(&Request::new(url).unwrap()).await {
         Ok(download) => println!("got {}", download.digest()),
         Err(error) => println!("failed {} {error:?}", chain(&error)),
@@ -124,6 +127,22 @@ async fn proxies_of_the_environment_are_used() {
         let said = download(&direct, &authority, &[("http_proxy", &http), ("no_proxy", no_proxy)]).await;
         assert!(said.contains(&got), "{said}");
         assert_eq!(!plain_proxy.seen().is_empty(), proxied);
+    }
+
+    // The proxy may be on loopback, by whatever name; nothing else may, not even under the proxy's name.
+    let named = http.replace("127.0.0.1", "localhost");
+    for (proxy, url, no_proxy, expected) in [
+        (&http, "http://bundles.invalid/b.tgz", "", true),
+        (&named, "http://bundles.invalid/b.tgz", "", true),
+        (&named, &direct.replace("127.0.0.1", "localhost"), "localhost", false),
+        (&named, &direct, "", false),
+        (&http, "http://169.254.169.254/", "", false),
+    ] {
+        let environment = [(GUARDED, "1"), ("HTTP_PROXY", proxy), ("NO_PROXY", no_proxy)];
+        let said = download(url, &authority, &environment).await;
+        assert_eq!(said.contains(&got), expected, "{url}: {said}");
+        assert_eq!(said.contains("sources may not be fetched from"), !expected, "{url}: {said}");
+        assert_eq!(!plain_proxy.seen().is_empty(), expected, "{url}");
     }
 
     // A proxy that is not there: its login is not shown.

@@ -76,7 +76,7 @@ async fn a_body_that_is_not_whole_gives_no_result() {
     assert!(matches!(error, Error::Limit(_)), "{error}");
     let server = serve(server_answer(200, "<html>").header("Content-Type", "text/html")).await;
     let error = fetcher.open(&request(&server), TEXT, None).await.unwrap_err();
-    assert!(matches!(error, Error::ContentType { .. }) && error.class() == Class::Invalid, "{error}");
+    assert!(matches!(error, Error::ContentType { .. }) && error.class() == Class::Terminal, "{error}");
 }
 
 /// Answers one request with `answer`, as it stands.

@@ -6,6 +6,7 @@ use serde::Deserialize;
 use url::Url;
 
 use crate::client::{self, Trust};
+use crate::hosts::Server;
 use crate::image::Error;
 use crate::image::authorization::{self, Authorization, Challenge};
 use crate::image::credentials::{Credentials, Login};
@@ -156,6 +157,12 @@ impl<'a> Endpoint<'a> {
     ) -> Result<Authorization, Error> {
         if realm.scheme() != "https" && !(realm.scheme() == "http" && registry.scheme() == "http") {
             let asked = format!("a token from {}, which is not https", client::host(realm));
+            return Err(Error::Challenge { what: what.to_owned(), asked });
+        }
+        let server = Server::of_url(realm);
+        if self.login.is_some_and(|login| !server.is_some_and(|server| login.is_for(&server))) {
+            let asked =
+                format!("a token from {}, which is not one of the hosts that the login is for", client::host(realm));
             return Err(Error::Challenge { what: what.to_owned(), asked });
         }
         // Someone else than the insecure mirror itself has to prove who they are.

@@ -32,6 +32,48 @@ async fn tokens_come_from_the_realm_and_logins_go_only_there() {
     }
 }
 
+/// M3: what the realm's query asks for beside ours is not passed on.
+#[tokio::test]
+async fn a_realm_cannot_ask_for_a_token_for_another_repository() {
+    let realm = Server::start(|_| Answer::new(200, r#"{"token":"tok-4711"}"#)).await;
+    let query = "service=victim&scope=repository:victim/app:pull,push&account=admin&client_id=x&offline_token=true";
+    let challenge = Answer::bearer(&format!("http://{}/token?{query}", realm.host()));
+    let server = Server::start(move |_| challenge.clone()).await;
+    let reference = format!("{}/team/app:v1", server.host());
+    pull(&puller(&[&server]), &reference, &login(&server.host())).await.unwrap_err();
+    assert_eq!(realm.seen()[0].target, "/token?service=test&scope=repository%3Ateam%2Fapp%3Apull");
+}
+
+#[tokio::test]
+async fn a_token_service_at_a_refused_address_is_not_asked() {
+    let realm = Server::start(|_| Answer::new(200, r#"{"token":"tok-4711"}"#)).await;
+    let port = realm.host().rsplit_once(':').unwrap().1.to_owned();
+    let challenge = Answer::bearer(&format!("http://127.0.0.2:{port}/token"));
+    let server = Server::start(move |_| challenge.clone()).await;
+    let egress = Egress::default().allowing(["127.0.0.1/32".parse().unwrap()]);
+    let puller = Puller::new(PullerOptions { egress, ..options(&[&server]) }).unwrap();
+    let refusal = pull(&puller, &format!("{}/app:v1", server.host()), &login(&server.host())).await.unwrap_err();
+    assert!(matches!(refusal, Error::Address { .. }), "{refusal}");
+    assert_eq!(refusal.class(), Class::Terminal);
+    assert!(realm.seen().is_empty());
+}
+
+#[tokio::test]
+async fn a_login_for_some_hosts_goes_to_no_other_token_service() {
+    let realm = Server::start(|_| Answer::new(200, r#"{"token":"tok-4711"}"#)).await;
+    let image = Image::small();
+    let challenge = Answer::bearer(&format!("http://{}/token", realm.host()));
+    let server = Server::start(move |seen| guarded(seen, BEARER, challenge.clone(), &image)).await;
+    let reference = format!("{}/app:v1", server.host());
+    let only = |hosts: &str| login(&server.host()).only_for(&hosts.parse().unwrap());
+    let refusal = pull(&puller(&[&server]), &reference, &only(&server.host())).await.unwrap_err();
+    assert!(refusal.to_string().contains("not one of the hosts that the login is for"), "{refusal}");
+    assert!(realm.seen().is_empty());
+    let both = format!("{}, http://{}", server.host(), realm.host());
+    assert!(pull(&puller(&[&server]), &reference, &only(&both)).await.is_ok());
+    assert_eq!(realm.seen().iter().filter(|seen| seen.authorization.is_some()).count(), realm.seen().len());
+}
+
 #[tokio::test]
 async fn an_expired_token_is_replaced() {
     let realm = Server::start(|_| Answer::new(200, r#"{"token":"tok-4711"}"#)).await;
@@ -193,7 +235,7 @@ async fn what_is_no_usable_challenge_or_token_is_said() {
     }
     let answers = [
         (Answer::new(200, "{}"), Class::Unavailable, "without a usable token"),
-        (Answer::new(200, vec![b' '; 64 * 1024 + 1]), Class::Invalid, "more than 65536 bytes"),
+        (Answer::new(200, vec![b' '; 64 * 1024 + 1]), Class::Terminal, "more than 65536 bytes"),
         (Answer::new(401, ""), Class::Unauthorized, "access denied"),
         (Answer::new(500, ""), Class::Unavailable, "answered 500"),
     ];

@@ -83,7 +83,7 @@ async fn changed_content_is_never_staged() {
         .await;
         let reference = format!("{}/app:v1", server.host());
         let refusal = pull(&puller(&[&server]), &reference, &Credentials::anonymous()).await.unwrap_err();
-        assert_eq!(refusal.class(), Class::Invalid);
+        assert_eq!(refusal.class(), Class::Terminal);
         let text = everything(&refusal);
         assert!(text.contains(expected) && text.contains(&whole.blobs[0].0), "{text}");
     }
@@ -128,7 +128,7 @@ async fn damaged_and_forbidden_layers_name_the_layer() {
         let server = Server::start(move |seen| image.answer(seen)).await;
         let reference = format!("{}/app:v1", server.host());
         let refusal = pull(&puller(&[&server]), &reference, &Credentials::anonymous()).await.unwrap_err();
-        assert_eq!(refusal.class(), Class::Invalid, "{refusal}");
+        assert_eq!(refusal.class(), Class::Terminal, "{refusal}");
         let text = everything(&refusal);
         assert!(text.contains(expected) && text.contains(&digest), "{text}");
     }
@@ -151,7 +151,7 @@ async fn limits_stop_a_pull_before_and_while_it_runs() {
         match (pull(&puller, &reference, &none).await, expected) {
             (Ok(_), None) => {}
             (Err(error), Some(expected)) => {
-                assert_eq!(error.class(), Class::Invalid);
+                assert_eq!(error.class(), Class::Terminal);
                 assert!(everything(&error).contains(expected), "{}", everything(&error));
             }
             (found, _) => panic!("{expected:?}: {found:?}"),

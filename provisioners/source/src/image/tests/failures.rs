@@ -16,8 +16,8 @@ async fn every_status_has_its_class() {
         (429, Class::Unavailable),
         (500, Class::Unavailable),
         (503, Class::Unavailable),
-        (400, Class::Invalid),
-        (304, Class::Invalid),
+        (400, Class::Terminal),
+        (304, Class::Terminal),
     ];
     for (status, class) in cases {
         let body = r#"{"errors":[{"code":"ODD","message":"because\u0007"}]}"#;
@@ -42,8 +42,8 @@ async fn a_missing_layer_and_a_broken_one_are_named() {
             "broke off",
         ),
         (Answer::redirect("http://127.0.0.1:1/x".into()), Class::Unavailable, "no answer from 127.0.0.1:1"),
-        (Answer::redirect("ftp://127.0.0.1:1/x".into()), Class::Invalid, "not https"),
-        (Answer::new(307, ""), Class::Invalid, "redirects to nowhere"),
+        (Answer::redirect("ftp://127.0.0.1:1/x".into()), Class::Terminal, "not https"),
+        (Answer::new(307, ""), Class::Terminal, "redirects to nowhere"),
     ];
     for (answer, class, expected) in cases {
         let image = image.clone();
@@ -148,7 +148,7 @@ async fn bad_references_are_refused_without_asking_anyone() {
     let sha384 = format!("quay.io/a@sha384:{}", "0".repeat(96));
     for bad in ["", "UPPER/case", "a b", "quay.io/a@sha256:12", "http://quay.io/a", &sha384, &"a".repeat(300)] {
         let error = puller.resolve(bad, &Credentials::anonymous()).await.unwrap_err();
-        assert_eq!(error.class(), Class::Invalid, "{error}");
+        assert_eq!(error.class(), Class::Terminal, "{error}");
     }
 }
 

@@ -56,7 +56,7 @@ async fn only_the_folder_is_spooled_and_counted() {
     assert_eq!(found.keys().map(String::as_str).collect::<Vec<_>>(), ["b/", "b/c"]);
     assert_eq!((found["b/c"].as_str(), stage.size_bytes()), ("2", 1));
     let error = puller.fetch_folder(&resolved, &folder("config"), &none).await.unwrap_err();
-    assert!(matches!(error, Error::NoFolder { .. }) && error.class() == Class::Invalid, "{error}");
+    assert!(matches!(error, Error::NoFolder { .. }) && error.class() == Class::Terminal, "{error}");
     let error = puller.fetch(&resolved, &none).await.unwrap_err();
     assert!(everything(&error).contains("files and folders"), "{error}");
 }

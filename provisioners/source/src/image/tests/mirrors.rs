@@ -136,7 +136,7 @@ async fn a_blocked_registry_is_pulled_from_its_mirrors_alone() {
     assert!(missing.to_string().contains("mirror") && missing.class() == Class::NotFound, "{missing}");
     let blocked = puller(&[]).with_mirrors(Mirrors::parse(&text("")).unwrap());
     let refusal = blocked.resolve(REFERENCE, &none).await.unwrap_err();
-    assert_eq!(refusal.class(), Class::Invalid);
+    assert_eq!(refusal.class(), Class::Terminal);
     assert!(refusal.to_string().ends_with("registry quay.example.com is blocked in registries.conf"), "{refusal}");
 }
 

@@ -116,14 +116,14 @@ fn what_prevents_a_bundle_deployment_has_reasons_of_its_own() {
             Outcome::NotSourced {
                 message: message(),
                 hint: Some("h".to_owned()),
-                class: Class::Invalid,
+                class: Class::Terminal,
                 is_unwatched: false,
             },
             "SourceFailed",
             "m: failed to run sourcing logic",
             Standing::Stalled,
         ),
-        (Outcome::NotCreated { message: message(), class: Class::Invalid }, "InstallFailed", "m", Standing::Stalled),
+        (Outcome::NotCreated { message: message(), class: Class::Terminal }, "InstallFailed", "m", Standing::Stalled),
     ];
     for (outcome, reason, message, standing) in table {
         let verdict = verdict("a", &outcome, false);
@@ -136,7 +136,7 @@ fn what_prevents_a_bundle_deployment_has_reasons_of_its_own() {
 fn only_what_a_watch_does_not_show_is_tried_again() {
     let not_sourced =
         |class, is_unwatched| retry(&Outcome::NotSourced { message: String::new(), hint: None, class, is_unwatched });
-    assert_eq!(not_sourced(Class::Invalid, false), None);
+    assert_eq!(not_sourced(Class::Terminal, false), None);
     assert_eq!(not_sourced(Class::Transient, true), Some(Class::Transient));
     let deployed = |step, class| {
         let upgrade = State { step, deprecations: None, retry: class };

@@ -107,10 +107,10 @@ fn a_directory_becomes_the_root() {
     let table = [
         ("absent", Class::NotFound, "no such directory"),
         ("manifests/absent", Class::NotFound, "no such directory"),
-        ("bin/run", Class::Invalid, "a file"),
+        ("bin/run", Class::Terminal, "a file"),
         ("bin/run/x", Class::NotFound, "no such directory"),
-        ("bin/sh", Class::Invalid, "a link"),
-        ("sub", Class::Invalid, "a submodule"),
+        ("bin/sh", Class::Terminal, "a link"),
+        ("sub", Class::Terminal, "a submodule"),
     ];
     for (directory, class, word) in table {
         let failure = listed(&repository, &commit, Some(directory), &Limits::default()).err().unwrap();

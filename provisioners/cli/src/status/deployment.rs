@@ -1,0 +1,97 @@
+//! `rukpakctl status <BundleDeployment>`: what its status says, in tables; above all what a deletion waits for.
+
+use std::io::{self, Write};
+
+use kube::ResourceExt as _;
+use rukpak_crds::{BundleDeployment, ConditionStatus, Conditions as _, condition};
+
+use crate::args::{AnswerForm, StatusArgs};
+use crate::cluster::Cluster;
+use crate::exit::Exit;
+use crate::output::{chain, data, pretty, talk};
+use crate::table::{self, count, one_line};
+
+/// Asks the cluster. Yes if the BundleDeployment is ready.
+pub async fn run(name: &str, arguments: &StatusArgs) -> Exit {
+    let found = match Cluster::connect(&arguments.cluster).await {
+        Ok(cluster) => cluster.deployment(name).await,
+        Err(error) => Err(error),
+    };
+    match found {
+        Ok(Some(deployment)) => print(arguments.output, &deployment),
+        Ok(None) => {
+            talk(&format!("error: bundledeployments.core.rukpak.io {name:?} not found"));
+            Exit::No
+        }
+        Err(error) => {
+            talk(&format!("error: {}", chain(&error)));
+            Exit::Unknown
+        }
+    }
+}
+
+fn print(form: AnswerForm, deployment: &BundleDeployment) -> Exit {
+    let write = |out: &mut dyn Write| match form {
+        AnswerForm::Text => text(out, deployment),
+        AnswerForm::Json => pretty(out, &deployment.status),
+    };
+    data(write, if is_ready(deployment) { Exit::Yes } else { Exit::No })
+}
+
+fn is_ready(deployment: &BundleDeployment) -> bool {
+    let status = deployment.status.as_ref();
+    let is_ready = status.is_some_and(|status| {
+        status.conditions.is(condition::READY, ConditionStatus::True)
+            && status.observed_generation == deployment.metadata.generation
+    });
+    is_ready && deployment.metadata.deletion_timestamp.is_none()
+}
+
+fn text(out: &mut dyn Write, deployment: &BundleDeployment) -> io::Result<()> {
+    let status = deployment.status.clone().unwrap_or_default();
+    let objects = status.inventory.as_ref().and_then(|inventory| inventory.objects);
+    let objects = objects.and_then(|objects| usize::try_from(objects).ok()).unwrap_or_default();
+    let bundle = status.active_bundle.as_deref().unwrap_or("no Bundle");
+    writeln!(out, "{}: {}, {}", deployment.name_any(), one_line(bundle), count(objects, "object"))?;
+    if status.observed_generation != deployment.metadata.generation {
+        writeln!(out, "the controller has not seen the last change yet")?;
+    }
+    if deployment.metadata.deletion_timestamp.is_some() {
+        writeln!(out, "it is being deleted")?;
+    }
+    let rows: Vec<Vec<String>> = status
+        .conditions
+        .iter()
+        .map(|found| {
+            vec![found.type_.clone(), format!("{:?}", found.status), found.reason.clone(), found.message.clone()]
+        })
+        .collect();
+    if rows.is_empty() {
+        return writeln!(
+            out,
+            "no conditions yet: does a controller serve class {:?}?",
+            deployment.spec.provisioner_class_name
+        );
+    }
+    table::write(out, &["CONDITION", "STATUS", "REASON", "MESSAGE"], &rows)?;
+    if status.history.is_empty() {
+        return Ok(());
+    }
+    let rows: Vec<Vec<String>> = status
+        .history
+        .iter()
+        .map(|revision| {
+            vec![
+                revision.revision.to_string(),
+                format!("{:?}", revision.result),
+                revision.time.to_string(),
+                revision.bundle.clone().unwrap_or_default(),
+                revision.message.clone(),
+            ]
+        })
+        .collect();
+    table::write(out, &["REVISION", "RESULT", "SINCE", "BUNDLE", "MESSAGE"], &rows)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,30 @@
+//! What a source may do with Secrets and with servers that do not prove who they are.
+
+use clap::{ArgAction, Args};
+
+use crate::context::SourcePolicy;
+
+/// [`SourcePolicy`] as flags.
+#[derive(Args, Clone, Debug)]
+#[command(next_help_heading = "Trust in sources")]
+pub(super) struct SourceArgs {
+    /// Send a login only to hosts that its Secret names in the annotation core.rukpak.io/hosts
+    #[arg(long, num_args = 0..=1, require_equals = true, default_value_t = false, default_missing_value = "true", action = ArgAction::Set)]
+    require_secret_hosts: bool,
+    /// Refuse sources with auth.insecureSkipVerify
+    #[arg(long, num_args = 0..=1, require_equals = true, default_value_t = false, default_missing_value = "true", action = ArgAction::Set)]
+    forbid_insecure_skip_verify: bool,
+    /// Refuse ssh hosts that the Secret's ssh-knownhosts does not name, in place of taking its first key for them
+    #[arg(long, num_args = 0..=1, require_equals = true, default_value_t = false, default_missing_value = "true", action = ArgAction::Set)]
+    ssh_strict_host_key_checking: bool,
+}
+
+impl From<SourceArgs> for SourcePolicy {
+    fn from(args: SourceArgs) -> Self {
+        Self {
+            require_secret_hosts: args.require_secret_hosts,
+            forbid_insecure_skip_verify: args.forbid_insecure_skip_verify,
+            strict_host_keys: args.ssh_strict_host_key_checking,
+        }
+    }
+}

@@ -1,0 +1,324 @@
+//! Doing what was decided. Every write to the cluster for a deployment, but for its status, is made below this folder.
+//!
+//! ```text
+//! install   prepare -> members -> check -> (intent) -> apply -> prune -> Applied
+//! repair    prepare ----------------------------------> apply            again
+//! resume    watches -------------------------------------------------> Applied
+//! ```
+
+mod apply;
+mod bundle;
+mod certificates;
+mod check;
+pub(crate) mod collect;
+mod collision;
+mod guards;
+pub(super) mod health;
+mod load;
+mod members;
+mod prepare;
+mod prune;
+mod put;
+mod repair;
+mod resume;
+
+use std::collections::BTreeSet;
+
+use jiff::Timestamp;
+use rukpak_crds::{InventoryKind, Pending};
+use rukpak_plain::ObjectKey;
+use rukpak_plan::applied::Applied;
+use rukpak_plan::decide::Decision;
+use rukpak_plan::memory::{Differences, Installation, Problem, Pruning, Stage};
+use rukpak_plan::plan::missing_text;
+use rukpak_plan::resolve::Why;
+use rukpak_plan::retry::Class;
+use rukpak_plan::{Plan, Release};
+
+use super::Error;
+use super::observe::{Run, can_refetch};
+use crate::render_memory::Purpose;
+use apply::Bases;
+use members::Members;
+use prepare::{Prepared, Unprepared};
+
+pub(super) use bundle::delete_old;
+
+/// Why an installation did not end with everything applied.
+enum Stopped {
+    /// It failed.
+    Failed(Problem),
+    /// Content has to be fetched again first.
+    Refetching,
+    /// The deployment was changed or deleted meanwhile: the next reconcile knows more.
+    Superseded,
+    /// It could not be written down what is about to be done. Nothing else was written.
+    Unreported(Error),
+}
+
+/// Does what was decided. What came of it is in the run's memory afterwards.
+///
+/// # Errors
+/// Only if the status that has to be written first cannot be written.
+pub(super) async fn execute(run: &mut Run, decision: Decision) -> Result<(), Error> {
+    match decision {
+        Decision::Report => Ok(()),
+        Decision::CreateBundle { name, hash } => {
+            let desired = bundle::create(run, &name, &hash).await;
+            run.set_desired(desired);
+            Ok(())
+        }
+        Decision::Resume(release) => {
+            resume::resume(run, &release).await;
+            Ok(())
+        }
+        Decision::Install { release, why } => install(run, release, why).await,
+        Decision::Repair { release, objects } => match repair::repair(run, &release, objects).await {
+            repair::Ended::Done => Ok(()),
+            repair::Ended::NeedsInstall(why) => install(run, release, why).await,
+        },
+        Decision::Prune(release) => {
+            prune::again(run, &release).await;
+            Ok(())
+        }
+    }
+}
+
+async fn install(run: &mut Run, release: Release, why: Why) -> Result<(), Error> {
+    let now = Timestamp::now();
+    tracing::debug!(deployment = %run.owner.name, content = %release.content, ?why, "installing");
+    match attempt(run, &release, why).await {
+        Ok(()) => {}
+        Err(Stopped::Failed(problem)) => {
+            run.memory.learn_failed(&run.observed, (release, why), problem, now);
+        }
+        Err(Stopped::Refetching) => run.memory.is_refetching = true,
+        Err(Stopped::Superseded) => {
+            tracing::info!(deployment = %run.owner.name, "changed or deleted in the middle of an installation; starting over");
+            run.memory.installation = Installation::Partial { release };
+            return Err(Error::Superseded);
+        }
+        Err(Stopped::Unreported(error)) => return Err(error),
+    }
+    Ok(())
+}
+
+/// Installs `release`, whatever is installed now.
+async fn attempt(run: &mut Run, release: &Release, why: Why) -> Result<(), Stopped> {
+    let Prepared { plan, memory: _memory } = match prepare::plan(run, release, why, Purpose::Install).await {
+        Ok(prepared) => prepared,
+        Err(error) => return Err(unprepared(run, &error, release).await),
+    };
+    run.tracker.tracked().missing_groups = plan.missing_groups();
+    refuse_missing(&plan, why)?;
+    let bases = bases(run, &plan, why).await?;
+    let kinds = recorded_kinds(run);
+    let members = members::list(run, &kinds, why).await;
+    check::check(run, &plan, why, &members, &bases).await.map_err(Stopped::Failed)?;
+    let used: BTreeSet<InventoryKind> = kinds.into_iter().chain(plan.inventory()).collect();
+    intend(run, used, &plan).await.map_err(Stopped::Unreported)?;
+    begin(run, &plan);
+    let done = apply::apply(run, &plan, why, &members, &bases).await.map_err(|error| unapplied(error, &bases))?;
+    run.context.dependents.ensure(&plan.kinds());
+    finish(run, &plan, members, &bases, done).await
+}
+
+/// A new release waits for every kind; what was installed before is guarded as far as it can be.
+fn refuse_missing(plan: &Plan, why: Why) -> Result<(), Stopped> {
+    let blocking = plan.blocking();
+    if blocking.is_empty() || !why.is_new() {
+        return Ok(());
+    }
+    let text = missing_text(&blocking);
+    let message = if why == Why::First { format!("required resource not found: {text}") } else { text };
+    // A CRD that is there but not served yet says nothing when it is; look again soon, then ever less often.
+    Err(Stopped::Failed(Problem {
+        stage: Stage::Check,
+        message,
+        class: Class::Transient,
+        is_definite: false,
+        can_go_back: true,
+    }))
+}
+
+async fn unprepared(run: &Run, error: &Unprepared, release: &Release) -> Stopped {
+    if let Unprepared::Load(load::Error::Lost(why)) = error
+        && can_refetch(run, &release.content)
+    {
+        prepare::refetch(run, &release.content, why).await;
+        return Stopped::Refetching;
+    }
+    if matches!(error, Unprepared::Load(load::Error::Lost(_))) && prepare::refetch_revision(run, &release.content).await
+    {
+        return Stopped::Refetching;
+    }
+    Stopped::Failed(error.problem())
+}
+
+/// What else decides about the bodies: what is installed, and what was begun in place of it.
+async fn bases(run: &Run, plan: &Plan, why: Why) -> Result<Bases, Stopped> {
+    let mut bases = Bases::default();
+    let other = match why {
+        Why::Upgrade | Why::Rollback => run.observed.installed(),
+        Why::WayBack => {
+            let failed = run.memory.failed_upgrade.as_ref().map(|failure| failure.release.clone());
+            run.observed.pending().map(|(release, _)| release).or(failed)
+        }
+        _ => None,
+    };
+    let Some(other) = other.filter(|other| *other != plan.release) else { return Ok(bases) };
+    let prepared = prepare::plan(run, &other, Why::Resync, Purpose::Basis).await.map(|prepared| {
+        bases.memory = prepared.memory;
+        prepared.plan
+    });
+    match (prepared, why) {
+        (Ok(plan), Why::WayBack) => bases.begun = Some(plan),
+        // Nothing tells what the failed release said.
+        (Err(_), Why::WayBack) => {}
+        (Ok(plan), _) => bases.installed = Some(plan),
+        (Err(Unprepared::Load(load::Error::Lost(why))), _) if can_refetch(run, &other.content) => {
+            prepare::refetch(run, &other.content, &why).await;
+            return Err(Stopped::Refetching);
+        }
+        (Err(error), _) if error.is_temporary() => {
+            return Err(Stopped::Failed(Problem { stage: Stage::Ask, ..error.problem() }));
+        }
+        (Err(error), _) => {
+            tracing::warn!(deployment = %run.owner.name, error = %crate::error::Chain(&error),
+                "the installed content cannot be loaded: this upgrade cannot be undone");
+        }
+    }
+    Ok(bases)
+}
+
+fn recorded_kinds(run: &Run) -> BTreeSet<InventoryKind> {
+    run.observed.inventory().kinds.into_iter().collect()
+}
+
+/// Writes ahead: the kinds that will be used, and what is about to be installed in place of what is.
+async fn intend(run: &mut Run, kinds: BTreeSet<InventoryKind>, plan: &Plan) -> Result<(), Error> {
+    let mut status = run.observed.status.clone();
+    let inventory = status.inventory.get_or_insert_default();
+    inventory.kinds = kinds.into_iter().collect();
+    let is_begun = run.observed.pending().is_some_and(|(pending, _)| pending == plan.release);
+    if Release::installed(inventory).as_ref() != Some(&plan.release) && !is_begun {
+        let since = Timestamp::now();
+        let since = Timestamp::from_second(since.as_second()).unwrap_or(since);
+        inventory.pending = Some(Pending { release: plan.release.record(), since });
+    }
+    run.write(status).await
+}
+
+fn begin(run: &mut Run, plan: &Plan) {
+    // What came has been used: what is missing still is not asked for again in this reconcile.
+    run.observed.is_unblocked = false;
+    if run.memory.applied().is_none_or(|applied| *applied != plan.release)
+        && run.observed.installed().as_ref() != Some(&plan.release)
+    {
+        run.memory.repairs.clear();
+    }
+    run.memory.certificates_due = plan.certificates_due.and_then(|due| Timestamp::try_from(due).ok());
+    run.memory.authorities.clone_from(&plan.authorities);
+    run.memory.installation = Installation::Partial { release: plan.release.clone() };
+    run.tracker.tracked().drifted.clear();
+}
+
+fn unapplied(error: apply::Error, bases: &Bases) -> Stopped {
+    match error {
+        apply::Error::Superseded => Stopped::Superseded,
+        apply::Error::Failed(failed) => {
+            let mut message = failed.message();
+            if failed.is_not_found() {
+                message.insert_str(0, "required resource not found: ");
+            }
+            Stopped::Failed(Problem {
+                stage: Stage::Apply,
+                message,
+                class: failed.class(),
+                is_definite: !failed.is_transient(),
+                can_go_back: bases.installed.is_some(),
+            })
+        }
+    }
+}
+
+/// Everything is applied: what is in no release any more goes.
+async fn finish(run: &mut Run, plan: &Plan, members: Members, bases: &Bases, done: apply::Done) -> Result<(), Stopped> {
+    let keep: BTreeSet<ObjectKey> = plan.steps.keys().cloned().collect();
+    run.tracker.tracked().objects.retain(|key, _| keep.contains(key));
+    let unlisted = members.unlisted.clone();
+    let pruning = prune::prune(run, members, bases, &keep).await;
+    note_taken_back(run, &keep);
+    forget_kinds(run, plan, &unlisted, &pruning);
+    let renderer = run.renderer(&plan.release);
+    let applied = Applied::by(plan, &renderer, &run.tracker.tracked().objects, |key| done.used.contains(key));
+    match applied {
+        Some(applied) => {
+            let differences = Differences {
+                missing: plan.missing.clone(),
+                used: done.used.iter().map(|key| format!("Namespace {:?}", key.name)).collect(),
+                kept: done.kept,
+                policy: run.observed.deployment.spec.deletion_policy.unwrap_or_default(),
+            };
+            run.memory.learn_applied(applied, pruning, differences, Timestamp::now());
+            Ok(())
+        }
+        // Every write was answered; this would be a mistake of this program, and must not be reported as installed.
+        None => Err(Stopped::Failed(Problem {
+            stage: Stage::Apply,
+            message: "not every object was applied".to_owned(),
+            class: Class::Transient,
+            is_definite: false,
+            can_go_back: bases.installed.is_some(),
+        })),
+    }
+}
+
+/// What the release has taken back is not left in the cluster unowned.
+fn note_taken_back(run: &mut Run, keep: &BTreeSet<ObjectKey>) {
+    let is_back = |object: &rukpak_crds::ReleasedObject| {
+        keep.iter().any(|key| {
+            (key.group.as_str(), key.kind.as_str(), key.name.as_str())
+                == (object.group.as_str(), object.kind.as_str(), object.name.as_str())
+                && key.namespace.as_deref().unwrap_or_default() == object.namespace
+        })
+    };
+    run.memory.released.retain(|object| !is_back(object));
+    if let Some(inventory) = &mut run.observed.status.inventory {
+        inventory.released.retain(|object| !is_back(object));
+    }
+}
+
+/// Kinds of which nothing is left are not asked for again.
+fn forget_kinds(run: &mut Run, plan: &Plan, unlisted: &[InventoryKind], pruning: &Pruning) {
+    if *pruning != Pruning::Done {
+        return;
+    }
+    let used = plan.inventory();
+    if let Some(inventory) = &mut run.observed.status.inventory {
+        inventory.kinds.retain(|kind| used.contains(kind) || unlisted.contains(kind));
+    }
+}
+
+/// So many objects are named while a deletion takes its time.
+const NAMED: usize = 5;
+
+/// Objects that a deployment in deletion still waits for: each with what holds it up.
+pub(super) async fn leftovers(run: &Run) -> Vec<String> {
+    let observed = run.context.dependents.of(&run.owner);
+    let mut lines = Vec::new();
+    for observed in observed.values() {
+        if lines.len() == NAMED {
+            lines.push("and others".to_owned());
+            break;
+        }
+        let Ok(Some(metadata)) = run.context.cluster.writer.metadata(&observed.identity).await else { continue };
+        let finalizers = rukpak_plan::fields::finalizers(&metadata);
+        lines.push(match (metadata.deletion_timestamp, finalizers.is_empty()) {
+            (None, _) => format!("{} is not deleted yet", observed.identity),
+            (Some(_), true) => format!("{} is being deleted", observed.identity),
+            (Some(_), false) => format!("{} waits for its finalizers: {}", observed.identity, finalizers.join(", ")),
+        });
+    }
+    lines
+}

@@ -1,0 +1,232 @@
+//! Applying a plan, phase by phase.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use futures::StreamExt;
+use jiff::Timestamp;
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use kube::Api;
+use kube::runtime::conditions::is_crd_established;
+use kube::runtime::wait::await_condition;
+use rukpak_crds::names::FIELD_MANAGER;
+use rukpak_plain::ObjectKey;
+use rukpak_plan::applied::Tracked;
+use rukpak_plan::kind::is_crd;
+use rukpak_plan::resolve::{Basis, Why};
+use rukpak_plan::retry::Class;
+use rukpak_plan::{Fingerprint, Phase, Plan, Step, health};
+
+use super::collision;
+use super::members::Members;
+use super::put::{self, Outcome, put};
+use crate::cluster::Written;
+use crate::deployment::observe::Run;
+use crate::deployment::tracker::Reaction;
+use crate::render_memory::Reservation;
+
+/// So many objects of one deployment are under way at once.
+const PARALLEL: usize = 16;
+/// A new CRD is served within a second or so.
+const SERVED_WITHIN: Duration = Duration::from_secs(30);
+/// After so many failures that are no collisions a phase is given up: a webhook that hangs would hold up thousands of objects, each
+/// for as long as the webhook may take.
+const FAILURES: usize = 16;
+
+/// Why a plan was not applied.
+#[derive(Debug)]
+pub(super) enum Error {
+    /// Objects of a phase failed.
+    Failed(Failed),
+    /// The deployment asks for something else by now, or is being deleted.
+    Superseded,
+}
+
+/// Everything that went wrong in one phase.
+#[derive(Debug)]
+pub(super) struct Failed(pub Vec<put::Error>);
+
+impl Failed {
+    /// All errors in one text.
+    pub fn message(&self) -> String {
+        let collisions = self.0.iter().filter_map(|error| match error {
+            put::Error::Collision(collision) => Some(&**collision),
+            _ => None,
+        });
+        let mut texts = collision::texts(collisions);
+        let others = self.0.iter().filter(|error| !matches!(error, put::Error::Collision(_)));
+        texts.extend(others.map(|error| crate::error::Chain(error).to_string()).collect::<BTreeSet<String>>());
+        match texts.as_slice() {
+            [one] => one.clone(),
+            many => format!("[{}]", many.join(", ")),
+        }
+    }
+
+    /// Whether it looks as if a kind, or something referred to, is missing.
+    pub fn is_not_found(&self) -> bool {
+        self.0.iter().any(put::Error::is_not_found)
+    }
+
+    /// Whether everything may pass by itself soon.
+    pub fn is_transient(&self) -> bool {
+        self.0.iter().all(put::Error::is_transient)
+    }
+
+    /// How it is tried again.
+    pub fn class(&self) -> Class {
+        if self.is_transient() {
+            Class::Transient
+        } else if self.0.iter().any(put::Error::may_be_taken_over) {
+            Class::Blocked
+        } else {
+            Class::Terminal
+        }
+    }
+}
+
+/// The plans that were in the cluster before.
+#[derive(Debug, Default)]
+pub(super) struct Bases {
+    /// The installed release, where another one replaces it.
+    pub installed: Option<Plan>,
+    /// The release that was begun, where the installed one comes back.
+    pub begun: Option<Plan>,
+    /// What they may take.
+    pub memory: Reservation,
+}
+
+impl Bases {
+    /// Whether the installed release declares the object differently, or not at all.
+    pub fn is_changed(&self, step: &Step) -> bool {
+        let before = self.installed.as_ref().and_then(|plan| plan.steps.get(&step.key));
+        before.is_none_or(|before| before.body != step.body)
+    }
+
+    /// What else decides about the body of an object.
+    pub fn of<'a>(&'a self, run: &'a Run, step: &Step, why: Why) -> Basis<'a> {
+        let body =
+            |plan: &'a Option<Plan>| plan.as_ref().and_then(|plan| plan.steps.get(&step.key)).map(|step| &step.body);
+        Basis {
+            why,
+            installed: body(&self.installed),
+            begun: body(&self.begun),
+            relinquished: run.memory.repairs.get(&step.key).map(rukpak_plan::conflict::Repairs::relinquished),
+        }
+    }
+}
+
+/// What is otherwise than the plan says.
+#[derive(Debug, Default)]
+pub(super) struct Done {
+    /// Namespaces of others that are used as they are.
+    pub used: BTreeSet<ObjectKey>,
+    /// What stays as it is in the cluster, a line an object.
+    pub kept: Vec<String>,
+}
+
+/// Applies every step, and notes the fingerprint of each object as soon as it is written.
+pub(super) async fn apply(run: &Run, plan: &Plan, why: Why, members: &Members, bases: &Bases) -> Result<Done, Error> {
+    let (mut done, mut collisions) = (Done::default(), Vec::new());
+    for phase in Phase::ALL {
+        let steps: Vec<&Step> = plan.phase(phase).collect();
+        if steps.is_empty() {
+            continue;
+        }
+        if !run.is_current() {
+            return Err(Error::Superseded);
+        }
+        let writes: Vec<_> = steps.iter().map(|step| one(run, step, why, members, bases)).collect();
+        let mut results = futures::stream::iter(writes).buffer_unordered(PARALLEL);
+        let mut failed = Vec::new();
+        while let Some((key, result)) = results.next().await {
+            match result {
+                Ok(Outcome::Applied(_, kept)) => done.kept.extend(kept),
+                Ok(Outcome::Used) => drop(done.used.insert(key)),
+                Err(put::Error::Deleted) => return Err(Error::Superseded),
+                Err(error) => failed.push(error),
+            }
+            if failed.iter().filter(|error| !matches!(error, put::Error::Collision(_))).count() >= FAILURES {
+                break;
+            }
+        }
+        let is_in_the_way = |error: &put::Error| matches!(error, put::Error::Collision(_));
+        if !why.is_new() && failed.iter().all(is_in_the_way) {
+            // What was in the cluster before is guarded as far as it can be, whatever became somebody else's meanwhile.
+            collisions.append(&mut failed);
+        }
+        if !failed.is_empty() {
+            return Err(Error::Failed(Failed(failed)));
+        }
+        if phase == Phase::Crds {
+            served(run, &steps).await;
+        }
+    }
+    if collisions.is_empty() { Ok(done) } else { Err(Error::Failed(Failed(collisions))) }
+}
+
+/// Applies one object.
+async fn one(
+    run: &Run,
+    step: &Step,
+    why: Why,
+    members: &Members,
+    bases: &Bases,
+) -> (ObjectKey, Result<Outcome, put::Error>) {
+    let decided_by = bases.of(run, step, why);
+    let outcome = once_served(run, step, members.known(&step.key), &decided_by).await;
+    if let Ok(Outcome::Applied(written, _)) = &outcome {
+        note(run, step, written);
+    }
+    (step.key.clone(), outcome)
+}
+
+/// Puts the object, and waits for its kind where the bundle defines that.
+pub(super) async fn once_served(
+    run: &Run,
+    step: &Step,
+    known: Option<put::Known>,
+    basis: &Basis<'_>,
+) -> Result<Outcome, put::Error> {
+    let mut waited = Duration::ZERO;
+    loop {
+        match put(run, step, known.clone(), basis, put::Mode::Real).await {
+            // A kind becomes served a moment after its CRD is Established, and nothing tells when.
+            Err(error) if step.defined_here && error.is_not_found() && waited < SERVED_WITHIN => {
+                let pause = (waited / 2).clamp(Duration::from_millis(20), Duration::from_secs(1));
+                tokio::time::sleep(pause).await;
+                waited += pause;
+            }
+            other => return other,
+        }
+    }
+}
+
+/// Notes what was written.
+pub(super) fn note(run: &Run, step: &Step, written: &Written) {
+    let now = Timestamp::now();
+    let fingerprint = Fingerprint::of(&written.metadata, &run.owner, FIELD_MANAGER);
+    let health = health::assess(&super::health::whole(&step.identity, written), now);
+    let tracked = Tracked { identity: step.identity.clone(), fingerprint, health, read_at: now };
+    run.tracker.tracked().objects.insert(step.key.clone(), tracked);
+    // What a watch saw before this was noted, nobody was told of: drift, or a CRD that is established by now.
+    let missed = run.context.dependents.get(&step.key).filter(|seen| seen.owner == run.owner);
+    if missed.is_some_and(|seen| run.tracker.seen(&step.key, &seen.owner, &seen.fingerprint) == Reaction::Enqueue) {
+        run.context.wake.deployment(&run.owner.name);
+    }
+}
+
+/// Waits until the CRDs are Established. What comes after retries where a kind is not served even then.
+pub(super) async fn served(run: &Run, steps: &[&Step]) {
+    let api: Api<CustomResourceDefinition> = Api::all(run.context.client.clone());
+    let crds = steps.iter().filter(|step| is_crd(&step.key));
+    let waits = crds.map(|step| await_condition(api.clone(), &step.key.name, is_crd_established()));
+    let all = futures::future::join_all(waits);
+    if tokio::time::timeout(SERVED_WITHIN, all).await.is_err() {
+        tracing::warn!(deployment = %run.owner.name, "CRDs are not established after {SERVED_WITHIN:?}; going on");
+    }
+    for step in steps {
+        if let Some((_, group)) = step.key.name.split_once('.') {
+            run.context.cluster.kinds.forget(group);
+        }
+    }
+}

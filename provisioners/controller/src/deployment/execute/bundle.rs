@@ -1,0 +1,126 @@
+//! The Bundle of the template is created, and those of earlier templates are deleted.
+
+use kube::api::{DeleteParams, PostParams, Preconditions};
+use kube::{Api, Resource, ResourceExt};
+use rukpak_crds::{Bundle, BundleSource, names};
+use rukpak_plan::observed::Desired;
+use rukpak_plan::retry::Class;
+
+use crate::cluster::{self, Error, answered};
+use crate::deployment::observe::{Run, found, generated, owned};
+
+/// Creates the Bundle of the template. Returns how far it is.
+pub(super) async fn create(run: &Run, name: &str, hash: &str) -> Desired {
+    let deployment = &run.observed.deployment;
+    let new = generated(&run.owner, deployment, name, hash);
+    let api: Api<Bundle> = Api::all(run.context.client.clone());
+    let params = PostParams { field_manager: Some(names::FIELD_MANAGER.to_owned()), ..PostParams::default() };
+    match answered(api.create(&params, &new)).await {
+        Ok(_) => Desired::Waiting { bundle: name.to_owned(), why: None },
+        Err(error) if error.is_conflict() => existing(run, &api, hash, name, error).await,
+        Err(error) => {
+            let class = if error.is_transient() { Class::Transient } else { Class::Terminal };
+            let mut message = crate::error::Chain(&error).to_string();
+            if let Some(hint) = members(&deployment.spec.template.spec.source).filter(|_| error.is_invalid()) {
+                message.push_str("; ");
+                message.push_str(&hint);
+            }
+            Desired::Unknown { message, class }
+        }
+    }
+}
+
+/// The name is taken: by the Bundle that we made a moment ago and the watch has not shown yet, or by somebody else.
+async fn existing(run: &Run, api: &Api<Bundle>, hash: &str, name: &str, refusal: Error) -> Desired {
+    let deployment = &run.observed.deployment;
+    let is_ours = |bundle: &Bundle| {
+        let mut owners = bundle.owner_references().iter();
+        owners.any(|owner| owner.uid == run.owner.uid && owner.controller == Some(true))
+            && crate::deployment::observe::is_generated(bundle, &run.owner, deployment)
+    };
+    match answered(api.get_opt(name)).await {
+        Ok(Some(bundle)) if is_ours(&bundle) => found(&run.context, deployment, &bundle, hash),
+        Ok(Some(bundle)) if bundle.meta().deletion_timestamp.is_some() => {
+            Desired::Waiting { bundle: name.to_owned(), why: None }
+        }
+        Ok(_) => Desired::Unknown { message: refusal.to_string(), class: Class::Terminal },
+        Err(error) => Desired::Unknown { message: error.to_string(), class: Class::Transient },
+    }
+}
+
+/// Deletes every Bundle of this deployment but the desired one.
+pub(in crate::deployment) async fn delete_old(run: &Run) -> Result<(), cluster::Error> {
+    let api: Api<Bundle> = Api::all(run.context.client.clone());
+    let old = owned(&run.context, &run.owner, &run.observed.deployment)
+        .into_iter()
+        .filter(|bundle| Some(bundle.name_any().as_str()) != run.observed.desired.bundle())
+        .filter(|bundle| bundle.meta().deletion_timestamp.is_none());
+    for bundle in old {
+        let params = DeleteParams {
+            preconditions: Some(Preconditions { uid: bundle.uid(), resource_version: None }),
+            ..DeleteParams::background()
+        };
+        match answered(api.delete(&bundle.name_any(), &params)).await {
+            Ok(_) => tracing::info!(deployment = %run.owner.name, bundle = %bundle.name_any(), "old Bundle deleted"),
+            Err(error) if error.is_not_found() || error.is_conflict() => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
+}
+
+/// What to do about a source that has not exactly one member. The API server refuses it in words of its schema, which name
+/// neither the members nor the field.
+fn members(source: &BundleSource) -> Option<String> {
+    let members = [
+        ("image", source.image.is_some()),
+        ("git", source.git.is_some()),
+        ("configMaps", source.config_maps.is_some()),
+        ("upload", source.upload.is_some()),
+        ("http", source.http.is_some()),
+    ];
+    let has: Vec<&str> = members.iter().filter(|(_, is_there)| *is_there).map(|(name, _)| *name).collect();
+    let type_ = source.type_.as_str();
+    let is_known = members.iter().any(|(name, _)| *name == type_);
+    let way_out = match has.as_slice() {
+        [_] => return None,
+        [] if is_known => format!("set {type_}"),
+        [] => "set the one that type names".to_owned(),
+        many if many.contains(&type_) => {
+            let others: Vec<&str> = many.iter().copied().filter(|name| *name != type_).collect();
+            format!("remove {}", others.join(" and "))
+        }
+        _ => "keep the one that type names".to_owned(),
+    };
+    let has = if has.is_empty() { "none of its members".to_owned() } else { has.join(" and ") };
+    Some(format!("spec.template.spec.source has {has}: {way_out}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn the_members_of_a_source_that_are_too_many_are_named() {
+        let (image, git) = (json!({"ref": "r"}), json!({"repository": "r", "ref": {"branch": "main"}}));
+        for (source, hint) in [
+            (json!({"type": "git", "image": image, "git": git}), Some("has image and git: remove image")),
+            (json!({"type": "image", "image": image, "git": git, "upload": {}}), Some("remove git and upload")),
+            (
+                json!({"type": "http", "image": image, "git": git}),
+                Some("has image and git: keep the one that type names"),
+            ),
+            (json!({"type": "git"}), Some("has none of its members: set git")),
+            (json!({"type": "Git"}), Some("set the one that type names")),
+            (json!({"type": "git", "git": git}), None),
+            // The webhook has clear words for it.
+            (json!({"type": "git", "image": image}), None),
+        ] {
+            let found = members(&serde_json::from_value(source.clone()).unwrap());
+            assert_eq!(found.is_some(), hint.is_some(), "{source}: {found:?}");
+            assert!(found.as_deref().unwrap_or_default().ends_with(hint.unwrap_or_default()), "{source}: {found:?}");
+        }
+    }
+}

@@ -1,0 +1,86 @@
+//! Before the first write: would stored data or existing objects break, and does the API server accept what changes? Reads, and
+//! writes dry runs.
+
+mod crds;
+
+use std::collections::BTreeSet;
+
+use futures::StreamExt;
+use rukpak_plan::memory::{Problem, Stage};
+use rukpak_plan::resolve::Why;
+use rukpak_plan::retry::Class;
+use rukpak_plan::{Plan, Step};
+
+use super::apply::{Bases, Failed};
+use super::members::Members;
+use super::put::{self, Mode, put};
+use crate::deployment::observe::Run;
+
+/// So many dry runs are under way at once.
+const PARALLEL: usize = 16;
+
+/// Checks a release that is new to the cluster.
+pub(super) async fn check(run: &Run, plan: &Plan, why: Why, members: &Members, bases: &Bases) -> Result<(), Problem> {
+    if !why.is_new() {
+        return Ok(());
+    }
+    // First, for it tells every finding; the API server would tell some of them.
+    crds::check(run, plan, bases).await?;
+    if why.is_tried_first() {
+        dry_run(run, plan, why, members, bases).await.map_err(|failed| refused(&failed))?;
+    }
+    Ok(())
+}
+
+fn refused(failed: &Failed) -> Problem {
+    let is_definite = !failed.is_transient();
+    let class = if is_definite { Class::Terminal } else { Class::Transient };
+    Problem { stage: Stage::Check, message: failed.message(), class, is_definite, can_go_back: true }
+}
+
+/// Sends every changed step with `dryRun=All`. What cannot be known before the bundle's own kinds and namespaces are there
+/// is passed over.
+async fn dry_run(run: &Run, plan: &Plan, why: Why, members: &Members, bases: &Bases) -> Result<(), Failed> {
+    let changed_crds = changed_crds(plan, bases);
+    let is_known = |step: &&Step| {
+        let group = step.key.group.as_str();
+        !step.defined_here || !changed_crds.contains(&(group, step.key.kind.as_str()))
+    };
+    let changed = plan.steps.values().filter(|step| bases.is_changed(step)).filter(is_known);
+    let tries: Vec<_> = changed.map(|step| try_one(run, plan, step, why, members, bases)).collect();
+    let results = futures::stream::iter(tries).buffer_unordered(PARALLEL).collect::<Vec<_>>().await;
+    let failed: Vec<put::Error> = results.into_iter().filter_map(Result::err).collect();
+    if failed.is_empty() { Ok(()) } else { Err(Failed(failed)) }
+}
+
+/// The kinds, as group and kind, whose CRD in the bundle is not the installed one: nothing can be tried of them yet.
+fn changed_crds<'a>(plan: &'a Plan, bases: &Bases) -> BTreeSet<(&'a str, &'a str)> {
+    let changed = plan.steps.values().filter(|step| rukpak_plan::kind::is_crd(&step.key) && bases.is_changed(step));
+    let text = |step: &'a Step, pointer: &str| step.body.pointer(pointer).and_then(serde_json::Value::as_str);
+    changed.filter_map(|step| Some((text(step, "/spec/group")?, text(step, "/spec/names/kind")?))).collect()
+}
+
+async fn try_one(
+    run: &Run,
+    plan: &Plan,
+    step: &Step,
+    why: Why,
+    members: &Members,
+    bases: &Bases,
+) -> Result<(), put::Error> {
+    let decided_by = bases.of(run, step, why);
+    match put(run, step, members.known(&step.key), &decided_by, Mode::DryRun).await {
+        Err(error) if !is_premature(plan, step, &error) => Err(error),
+        _ => Ok(()),
+    }
+}
+
+/// Whether a dry run failed only because it comes before the phases that the real run has behind it.
+fn is_premature(plan: &Plan, step: &Step, error: &put::Error) -> bool {
+    let put::Error::Refused { source, .. } = error else { return false };
+    let brings_namespace = step.key.namespace.as_ref().is_some_and(|namespace| {
+        plan.steps.keys().any(|key| key.group.is_empty() && key.kind == "Namespace" && key.name == *namespace)
+    });
+    (source.is_not_found() && (brings_namespace || step.defined_here))
+        || source.to_string().contains("does not support dry run")
+}

@@ -1,0 +1,122 @@
+//! The roots of the store: the contents that a deployment may need. What no root names is collected in the background.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use rukpak_content::Digest;
+use rukpak_crds::BundleDeploymentStatus;
+use rukpak_store::{Ref, RefKind, Store};
+
+use crate::context::Context;
+use crate::deployment::observe::Run;
+
+/// Between a deployment's name and the number of one of its contents, in the name of a ref. No name of an object has it.
+const SEPARATOR: char = '~';
+
+/// Makes the store keep what the status says is installed, begun, or may be installed again, whatever becomes of the Bundles.
+pub(in crate::deployment) async fn keep(
+    run: &mut Run,
+    status: &BundleDeploymentStatus,
+) -> Result<(), rukpak_store::Error> {
+    let wanted = contents(status);
+    if run.memory.kept_contents.as_ref() == Some(&wanted) {
+        return Ok(());
+    }
+    let (store, name, contents) = (run.context.store.clone(), run.owner.name.clone(), wanted.clone());
+    let kept = tokio::task::spawn_blocking(move || keep_all(&store, &name, &contents)).await;
+    match kept {
+        Ok(result) => result?,
+        // The task was cancelled: the process ends.
+        Err(_) => return Ok(()),
+    }
+    run.memory.kept_contents = Some(wanted);
+    run.context.collect.notify_one();
+    Ok(())
+}
+
+fn contents(status: &BundleDeploymentStatus) -> BTreeSet<Digest> {
+    let inventory = status.inventory.as_ref();
+    let installed = inventory.and_then(|inventory| inventory.content_digest.as_ref());
+    let pending = inventory.and_then(|inventory| Some(&inventory.pending.as_ref()?.release.content_digest));
+    let history = status.history.iter().map(|revision| &revision.release.content_digest);
+    installed.into_iter().chain(pending).chain(history).filter_map(|text| text.parse().ok()).collect()
+}
+
+/// One ref for each content. What the store does not have any more cannot be kept: it is fetched again when it is needed.
+fn keep_all(store: &Store, deployment: &str, contents: &BTreeSet<Digest>) -> Result<(), rukpak_store::Error> {
+    let had = refs_of(store, deployment)?;
+    let missing = contents.iter().filter(|content| !had.values().any(|known| known == *content));
+    let mut free =
+        (0..).map(|number| format!("{deployment}{SEPARATOR}{number}")).filter(|name| !had.contains_key(name));
+    for content in missing {
+        if !store.contains(content)? {
+            continue;
+        }
+        let Some(name) = free.next() else { break };
+        store.set_ref(RefKind::Deployment, &name, &Ref { content: content.clone(), source: String::new() })?;
+    }
+    for (name, _) in had.iter().filter(|(_, content)| !contents.contains(content)) {
+        store.remove_ref(RefKind::Deployment, name)?;
+    }
+    Ok(())
+}
+
+fn refs_of(store: &Store, deployment: &str) -> Result<BTreeMap<String, Digest>, rukpak_store::Error> {
+    let all = store.refs(RefKind::Deployment)?;
+    let own = all.into_iter().filter(|(name, _)| owner(name) == deployment);
+    Ok(own.map(|(name, value)| (name, value.content)).collect())
+}
+
+/// The deployment that a ref is of. Earlier versions had one ref a deployment, of its name.
+fn owner(name: &str) -> &str {
+    name.split_once(SEPARATOR).map_or(name, |(owner, _)| owner)
+}
+
+/// A BundleDeployment is gone: garbage collection takes its objects, we forget what we know and let its content go.
+pub async fn gone(context: &Arc<Context>, name: &str) {
+    context.trackers.forget(name);
+    context.dependents.retain(&context.trackers.kinds());
+    let name = name.to_owned();
+    forget_refs(context, move |owner| owner == name).await;
+}
+
+/// After a list: content of deployments that are not in `live` may go.
+pub(crate) async fn sweep(context: &Arc<Context>, live: &BTreeSet<String>) {
+    context.trackers.retain(live);
+    context.dependents.retain(&context.trackers.kinds());
+    let live = live.clone();
+    forget_refs(context, move |owner| !live.contains(owner)).await;
+}
+
+async fn forget_refs(context: &Arc<Context>, is_gone: impl Fn(&str) -> bool + Send + 'static) {
+    let store = context.store.clone();
+    let work = move || {
+        for name in store.refs(RefKind::Deployment)?.into_keys().filter(|name| is_gone(owner(name))) {
+            store.remove_ref(RefKind::Deployment, &name)?;
+        }
+        Ok::<_, rukpak_store::Error>(())
+    };
+    match tokio::task::spawn_blocking(work).await {
+        Ok(Ok(())) => context.collect.notify_one(),
+        Ok(Err(error)) => {
+            tracing::warn!(error = %crate::error::Chain(&error), "content of a deleted BundleDeployment is kept");
+        }
+        Err(error) => tracing::warn!(%error, "content of a deleted BundleDeployment is kept"),
+    }
+}
+
+/// Collects in the background what no ref names any more, whenever one was removed.
+pub(crate) async fn collector(context: Arc<Context>) {
+    loop {
+        context.collect.notified().await;
+        let store = context.store.clone();
+        match tokio::task::spawn_blocking(move || store.collect()).await {
+            Ok(Ok(collected)) if collected.removed > 0 => {
+                tracing::info!(removed = collected.removed, freed_bytes = collected.freed_bytes, "content collected");
+            }
+            Ok(Ok(_)) => {}
+            Ok(Err(error)) => tracing::warn!(error = %crate::error::Chain(&error), "the store could not be collected"),
+            Err(error) => tracing::warn!(%error, "the store could not be collected"),
+        }
+    }
+}

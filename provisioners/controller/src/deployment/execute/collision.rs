@@ -1,0 +1,149 @@
+//! What is said of objects that exist already and are somebody else's. Pure.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use rukpak_plan::owner::ForeignOwner;
+
+/// So many further objects are named; who mends these finds the next ones.
+const TOLD: usize = 4;
+
+/// An object that exists and is not ours.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Collision {
+    /// `install` or `update`.
+    pub doing: &'static str,
+    /// The object.
+    pub what: String,
+    /// Whose it is.
+    pub foreign: ForeignOwner,
+    /// The BundleDeployment that it is in the way of.
+    pub owner: String,
+}
+
+impl fmt::Display for Collision {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(&told(self, &[&self.what]))
+    }
+}
+
+impl std::error::Error for Collision {}
+
+/// All of them: those that have one way out in one text, which tells it once.
+pub(crate) fn texts<'a>(collisions: impl IntoIterator<Item = &'a Collision>) -> Vec<String> {
+    let mut groups: BTreeMap<&ForeignOwner, Vec<&Collision>> = BTreeMap::new();
+    for collision in collisions {
+        groups.entry(&collision.foreign).or_default().push(collision);
+    }
+    let text = |mut group: Vec<&'a Collision>| {
+        group.sort_by_key(|collision| &collision.what);
+        let what: Vec<&str> = group.iter().map(|collision| collision.what.as_str()).collect();
+        group.first().map(|first| told(first, &what))
+    };
+    groups.into_values().filter_map(text).collect()
+}
+
+/// In the words of Helm, which clients of upstream know, and then the way out.
+fn told(first: &Collision, what: &[&str]) -> String {
+    let Collision { doing, foreign, owner, .. } = first;
+    let (one, others) = what.split_first().map_or((first.what.as_str(), what), |(one, others)| (*one, others));
+    let others_too = match others {
+        [] => String::new(),
+        [other] => format!(" So it is with {other}."),
+        others => format!(" So it is with {} others: {}.", others.len(), listed(others)),
+    };
+    format!(
+        "rendered manifests contain a resource that already exists. Unable to continue with {doing}: {one} exists and cannot be \
+         imported into the current release: invalid ownership metadata; {}.{others_too} {}",
+        foreign.why(),
+        way_out(foreign, owner, others.is_empty())
+    )
+}
+
+fn listed(what: &[&str]) -> String {
+    match what.get(..TOLD) {
+        Some(first) if what.len() > TOLD => format!("{} and {} more", first.join(", "), what.len() - TOLD),
+        _ => what.join(", "),
+    }
+}
+
+fn way_out(foreign: &ForeignOwner, owner: &str, is_one: bool) -> String {
+    let (it, that) = if is_one { ("it", "the object") } else { ("them", "these objects") };
+    match foreign {
+        ForeignOwner::Controller { name, is_deployment: true, .. } => format!(
+            "Leave {that} out of one of the two bundles; or delete the BundleDeployment {name:?} if it is not needed: \
+             everything that it installed goes with it, and every object of its definitions"
+        ),
+        ForeignOwner::Controller { kind, name, .. } => {
+            format!("Leave {that} out of the bundle, or have the {kind} {name:?} no longer make {it}")
+        }
+        _ => format!(
+            "Delete {it}, or let this BundleDeployment take {it} over with the annotation core.rukpak.io/adopt-by={owner:?} \
+             on {}; this is looked at again within a minute",
+            if is_one { "it" } else { "each" }
+        ),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn collision(what: &str, foreign: ForeignOwner) -> Collision {
+        Collision { doing: "install", what: what.to_owned(), foreign, owner: "img".to_owned() }
+    }
+
+    fn controller(kind: &str, is_deployment: bool) -> ForeignOwner {
+        ForeignOwner::Controller { kind: kind.to_owned(), name: "my.dotted.name".to_owned(), is_deployment }
+    }
+
+    #[test]
+    fn what_nobody_controls_may_be_taken_over() {
+        let text = collision("ClusterRole \"r\"", ForeignOwner::Unknown).to_string();
+        assert_eq!(
+            text,
+            "rendered manifests contain a resource that already exists. Unable to continue with install: ClusterRole \"r\" \
+             exists and cannot be imported into the current release: invalid ownership metadata; it was not created by this \
+             BundleDeployment. Delete it, or let this BundleDeployment take it over with the annotation \
+             core.rukpak.io/adopt-by=\"img\" on it; this is looked at again within a minute"
+        );
+    }
+
+    #[test]
+    fn what_has_a_controller_can_neither_be_taken_over_nor_deleted() {
+        for (kind, is_deployment, way_out) in [
+            (
+                "BundleDeployment",
+                true,
+                "Leave the object out of one of the two bundles; or delete the BundleDeployment",
+            ),
+            (
+                "ReplicaSet",
+                false,
+                "Leave the object out of the bundle, or have the ReplicaSet \"my.dotted.name\" no longer",
+            ),
+        ] {
+            let text = collision("Pod \"p\"", controller(kind, is_deployment)).to_string();
+            assert!(text.contains(&format!("it is controlled by {kind} \"my.dotted.name\". {way_out}")), "{text}");
+            assert!(!text.contains("adopt-by") && !text.contains("Delete it"), "{text}");
+        }
+    }
+
+    #[test]
+    fn objects_of_one_kind_of_foreign_are_told_of_at_once() {
+        let mut all: Vec<Collision> =
+            (1..=8).rev().map(|n| collision(&format!("Secret \"s{n}\""), ForeignOwner::Unknown)).collect();
+        all.push(collision("Pod \"p\"", controller("BundleDeployment", true)));
+        let texts = texts(&all);
+        assert_eq!(texts.len(), 2, "{texts:?}");
+        assert!(texts[0].contains("Pod \"p\" exists and cannot"), "{}", texts[0]);
+        let many = "Unable to continue with install: Secret \"s1\" exists and cannot be imported into the current release: \
+                    invalid ownership metadata; it was not created by this BundleDeployment. So it is with 7 others: \
+                    Secret \"s2\", Secret \"s3\", Secret \"s4\", Secret \"s5\" and 3 more. Delete them, or";
+        assert!(texts[1].contains(many), "{}", texts[1]);
+        assert_eq!(texts[1].matches("adopt-by").count(), 1, "the advice is given once");
+        assert_eq!(super::texts(&all[3..8]).len(), 1);
+        assert!(!super::texts(&all[3..8])[0].contains("more"), "five are named");
+        assert!(super::texts(&all[6..8])[0].contains("BundleDeployment. So it is with Secret \"s2\". Delete them"));
+    }
+}

@@ -1,0 +1,144 @@
+//! What would be lost with an object that is deleted.
+
+use std::collections::BTreeSet;
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use kube::ResourceExt;
+use kube::api::{DynamicObject, ListParams};
+use kube::core::{ApiResource, GroupVersionKind};
+use rukpak_crds::names;
+use rukpak_plain::ObjectKey;
+use rukpak_plan::prune::{Decision, Guard, decide};
+use serde_json::Value;
+
+use super::members::Member;
+use crate::cluster::Error;
+use crate::deployment::observe::Run;
+
+/// Objects that are going to be deleted: nothing is lost with what only they hang on.
+pub(super) type Going = BTreeSet<ObjectKey>;
+
+/// It cannot be seen whether data hangs on an object.
+pub(super) struct Unseen {
+    /// In words.
+    pub why: String,
+    /// Whether it may be seen in a moment.
+    pub is_transient: bool,
+}
+
+/// Why an object is left in the cluster and not deleted; `None` if it is deleted.
+pub(super) async fn reason_to_keep(
+    run: &Run,
+    key: &ObjectKey,
+    member: &Member,
+    going: &Going,
+) -> Result<Option<String>, Unseen> {
+    let unseen = |what: &str, error: &Error| Unseen {
+        why: format!("it cannot be seen whether {what}: {}", crate::error::Chain(error)),
+        is_transient: error.is_transient(),
+    };
+    match decide(&key.group, &key.kind, &member.metadata) {
+        Decision::Delete | Decision::DeleteUnless(Guard::None | Guard::Data) => Ok(None),
+        Decision::Release => Ok(Some("its data would be lost".to_owned())),
+        Decision::DeleteUnless(Guard::Instances) => {
+            instances(run, member, going).await.map_err(|error| unseen("it has instances", &error))
+        }
+        // An API that does not answer (of a broken APIService) may hold the one object that counts.
+        Decision::DeleteUnless(Guard::Contents) => {
+            let contents = contents(run, &member.identity.name, going).await;
+            contents.map_err(|error| unseen("it is empty", &error))
+        }
+    }
+}
+
+/// Whether a CRD has instances, in words. They are listed in the version that they are stored in, which needs no conversion.
+async fn instances(run: &Run, member: &Member, going: &Going) -> Result<Option<String>, Error> {
+    let Some(crd) = run.context.cluster.writer.get(&member.identity).await? else { return Ok(None) };
+    let spec = &crd.body["spec"];
+    let text = |pointer: &str| spec.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
+    let served = || spec["versions"].as_array().into_iter().flatten().filter(|version| version["served"] == true);
+    let version = served().find(|version| version["storage"] == true).or_else(|| served().next());
+    let Some(version) = version.and_then(|version| version["name"].as_str()) else {
+        return Ok(Some("none of its versions is served, so its instances cannot be looked for".to_owned()));
+    };
+    let gvk = GroupVersionKind::gvk(text("/group"), version, text("/names/kind"));
+    let resource = ApiResource::from_gvk_with_plural(&gvk, text("/names/plural"));
+    let found = living(run, &resource, None, going).await?;
+    Ok(found.map(|name| format!("it has instances, {name} among them")))
+}
+
+/// Whether a namespace holds anything that would be lost with it, in words.
+async fn contents(run: &Run, namespace: &str, going: &Going) -> Result<Option<String>, Error> {
+    for kind in run.context.cluster.kinds.listable().await?.iter().filter(|kind| kind.namespaced) {
+        if let Some(name) = living(run, &kind.resource, Some(namespace), going).await? {
+            return Ok(Some(format!("it is not empty: {name} is in it")));
+        }
+    }
+    Ok(None)
+}
+
+/// The first object that is not being deleted, is not derived from another, and is not there in every namespace.
+async fn living(
+    run: &Run,
+    resource: &ApiResource,
+    namespace: Option<&str>,
+    going: &Going,
+) -> Result<Option<String>, Error> {
+    let mut page = ListParams::default().limit(500);
+    loop {
+        let list = match run.context.cluster.writer.list_metadata_in(resource, namespace, &page).await {
+            Ok(list) => list,
+            Err(error) if matches!(error.code(), 404 | 405) => return Ok(None),
+            Err(error) => return Err(error),
+        };
+        let living = list.items.into_iter().find(|object: &kube::core::PartialObjectMeta<DynamicObject>| {
+            let is_mere_part = namespace.is_some()
+                && (is_derived(&object.metadata)
+                    || is_token(&object.metadata, going)
+                    || is_in_every_namespace(resource, &object.name_any()));
+            let key = ObjectKey {
+                group: resource.group.clone(),
+                kind: resource.kind.clone(),
+                namespace: object.metadata.namespace.clone(),
+                name: object.name_any(),
+            };
+            object.metadata.deletion_timestamp.is_none() && !is_mere_part && !going.contains(&key)
+        });
+        if let Some(object) = living {
+            return Ok(Some(format!("{} {:?}", resource.kind, object.name_any())));
+        }
+        match list.metadata.continue_.filter(|token| !token.is_empty()) {
+            Some(token) => page = page.continue_token(&token),
+            None => return Ok(None),
+        }
+    }
+}
+
+/// Whether a controller makes it from another object, as Pods are made.
+fn is_derived(metadata: &ObjectMeta) -> bool {
+    let mut owners = metadata.owner_references.iter().flatten();
+    owners.any(|owner| owner.controller == Some(true) && owner.kind != names::OWNER_KIND_VALUE)
+}
+
+/// Whether it is a token that Kubernetes before 1.24 makes for each ServiceAccount, of one that goes.
+fn is_token(metadata: &ObjectMeta, going: &Going) -> bool {
+    let account = metadata.annotations.as_ref().and_then(|all| all.get("kubernetes.io/service-account.name"));
+    account.is_some_and(|account| {
+        going.contains(&ObjectKey {
+            group: String::new(),
+            kind: "ServiceAccount".to_owned(),
+            namespace: metadata.namespace.clone(),
+            name: account.clone(),
+        })
+    })
+}
+
+fn is_in_every_namespace(resource: &ApiResource, name: &str) -> bool {
+    match (resource.group.as_str(), resource.kind.as_str()) {
+        ("", "ServiceAccount") => name == "default",
+        ("", "ConfigMap") => matches!(name, "kube-root-ca.crt" | "openshift-service-ca.crt"),
+        ("", "Secret") => name.starts_with("default-token-"),
+        ("", "Event" | "Endpoints") | ("events.k8s.io" | "discovery.k8s.io" | "coordination.k8s.io", _) => true,
+        _ => false,
+    }
+}

@@ -1,0 +1,113 @@
+//! Reading the health of what is installed: one GET for each object that moved, at most one a second.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use futures::StreamExt;
+use jiff::Timestamp;
+use rukpak_plain::ObjectKey;
+use rukpak_plan::applied::{Objects, Tracked};
+use rukpak_plan::health::{self, Health, State};
+use rukpak_plan::{Identity, memory};
+use serde_json::{Value, json};
+
+use crate::cluster::Written;
+use crate::deployment::observe::Run;
+use crate::watch::Observed;
+
+const PARALLEL: usize = 16;
+/// The least time between two reads of one object.
+const READ_INTERVAL: Duration = Duration::from_secs(1);
+
+/// Whether anybody asks for health: it is reported, or an upgrade has to be healthy in time.
+fn is_asked_for(run: &Run) -> bool {
+    run.observed.health_gate || run.observed.progress_deadline().is_some()
+}
+
+/// Reads again what moved since it was read last. What was read less than a second ago waits for the next reconcile; returns
+/// when that is.
+pub(crate) async fn refresh(run: &Run) -> Option<Timestamp> {
+    let now = Timestamp::now();
+    let due: Vec<(ObjectKey, Identity)> = {
+        let mut tracked = run.tracker.tracked();
+        if !is_asked_for(run) {
+            tracked.unread.clear();
+            return None;
+        }
+        let unread = std::mem::take(&mut tracked.unread);
+        let is_due = |key: &ObjectKey| {
+            tracked.objects.get(key).is_none_or(|object| memory::later(object.read_at, READ_INTERVAL) <= now)
+        };
+        let (due, waiting): (BTreeSet<ObjectKey>, BTreeSet<ObjectKey>) =
+            unread.into_iter().partition(|key| is_due(key));
+        tracked.unread = waiting;
+        due.into_iter().filter_map(|key| Some((key.clone(), tracked.objects.get(&key)?.identity.clone()))).collect()
+    };
+    let reads: Vec<_> =
+        due.into_iter().map(|(key, identity)| async move { (key, read(run, &identity).await) }).collect();
+    let read = futures::stream::iter(reads).buffer_unordered(PARALLEL).collect::<Vec<_>>().await;
+    let mut tracked = run.tracker.tracked();
+    for (key, health) in read {
+        let Some(object) = tracked.objects.get_mut(&key) else { continue };
+        object.read_at = Timestamp::now();
+        match health {
+            Some(health) => object.health = health,
+            // It could not be read: nothing will tell when it can be.
+            None => drop(tracked.unread.insert(key)),
+        }
+    }
+    (!tracked.unread.is_empty()).then(|| memory::later(Timestamp::now(), READ_INTERVAL))
+}
+
+/// `None` if the API server has no answer at the moment.
+async fn read(run: &Run, identity: &Identity) -> Option<Health> {
+    match run.context.cluster.writer.get(identity).await {
+        Ok(Some(live)) => Some(health::assess(&whole(identity, &live), Timestamp::now())),
+        Ok(None) => Some(Health::new(State::NotFound, format!("{identity} not found"))),
+        Err(error) if error.is_transient() => None,
+        Err(error) => Some(Health::new(State::Unknown, crate::error::Chain(&error).to_string())),
+    }
+}
+
+/// What the watches show, with the health of what has a rule.
+pub(super) async fn adopt(run: &Run, observed: BTreeMap<ObjectKey, Observed>) -> Objects {
+    let reads: Vec<_> = observed
+        .into_iter()
+        .map(|(key, observed)| async move {
+            let has_rule = is_asked_for(run) && health::has_rule(&key.group, &key.kind);
+            let health =
+                if has_rule { read(run, &observed.identity).await } else { Some(Health::new(State::Current, "")) };
+            (key, observed, health)
+        })
+        .collect();
+    let read = futures::stream::iter(reads).buffer_unordered(PARALLEL).collect::<Vec<_>>().await;
+    let mut objects = Objects::new();
+    let now = Timestamp::now();
+    for (key, Observed { identity, fingerprint, .. }, health) in read {
+        let health = health.unwrap_or_else(|| {
+            run.tracker.tracked().unread.insert(key.clone());
+            Health::new(State::Unknown, "it could not be read yet")
+        });
+        objects.insert(key, Tracked { identity, fingerprint, health, read_at: now });
+    }
+    objects
+}
+
+/// The object as one JSON value, for the health rules. Only the parts of the metadata that they read.
+pub(super) fn whole(identity: &Identity, written: &Written) -> Value {
+    let mut object = written.body.clone();
+    if let Value::Object(map) = &mut object {
+        map.insert("apiVersion".to_owned(), json!(identity.kind.resource.api_version));
+        map.insert("kind".to_owned(), json!(identity.kind.resource.kind));
+        let mut metadata = json!({
+            "generation": written.metadata.generation,
+            "deletionTimestamp": written.metadata.deletion_timestamp,
+            "creationTimestamp": written.metadata.creation_timestamp,
+        });
+        if let Value::Object(metadata) = &mut metadata {
+            metadata.retain(|_, value| !value.is_null());
+        }
+        map.insert("metadata".to_owned(), metadata);
+    }
+    object
+}

@@ -1,0 +1,144 @@
+//! The objects of ours that are in the cluster.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use kube::ResourceExt;
+use kube::api::{DynamicObject, ListParams};
+use kube::core::PartialObjectMeta;
+use rukpak_crds::{InventoryKind, names};
+use rukpak_plain::ObjectKey;
+use rukpak_plan::resolve::Why;
+use rukpak_plan::{Identity, Kind, fields};
+
+use super::put::Known;
+use crate::cluster::Error;
+use crate::deployment::observe::Run;
+
+/// Objects of ours, and the kinds that could not be asked for.
+#[derive(Default)]
+pub(super) struct Members {
+    pub objects: BTreeMap<ObjectKey, Member>,
+    /// Kinds that could not be listed: objects of them may be left when the others are pruned.
+    pub unlisted: Vec<InventoryKind>,
+    /// Why the first of them could not.
+    pub why: Option<String>,
+}
+
+/// An object of ours in the cluster.
+pub(super) struct Member {
+    pub identity: Identity,
+    pub metadata: ObjectMeta,
+}
+
+impl Members {
+    /// The object, if it is one that we applied. The others (upstream's, for example) have to be looked at before they are
+    /// written.
+    pub fn known(&self, key: &ObjectKey) -> Option<Known> {
+        let metadata = &self.objects.get(key)?.metadata;
+        fields::applied(metadata, names::FIELD_MANAGER)?;
+        Some(Known { uid: metadata.uid.clone()?, version: metadata.resource_version.clone() })
+    }
+}
+
+/// Lists everything of ours, of the kinds that were ever used. A kind that cannot be listed stops nothing but its own pruning.
+pub(super) async fn list(run: &Run, kinds: &BTreeSet<InventoryKind>, why: Why) -> Members {
+    let mut members = Members::default();
+    let mut kinds = kinds.clone();
+    if why == Why::First && kinds.is_empty() && is_of_upstream(run).await {
+        kinds = all_kinds(run).await;
+    }
+    let selector =
+        format!("{}={},{}={}", names::OWNER_KIND, names::OWNER_KIND_VALUE, names::OWNER_NAME, run.owner.name);
+    let lists: Vec<_> = by_kind(&kinds).into_iter().map(|kind| list_kind(run, kind, &selector)).collect();
+    for (kind, listed) in futures::future::join_all(lists).await {
+        match listed {
+            Ok(None) => {}
+            Ok(Some((kind, objects))) => {
+                for object in objects.into_iter().filter(|object| run.owner.owns_fully(&object.metadata)) {
+                    let (namespace, name) = (object.metadata.namespace.clone(), object.name_any());
+                    let identity = Identity { kind: kind.clone(), namespace, name };
+                    members.objects.insert(identity.key(), Member { identity, metadata: object.metadata });
+                }
+            }
+            Err(error) => {
+                let text = format!("{} cannot be listed: {}", kind.kind, crate::error::Chain(&error));
+                tracing::warn!(deployment = %run.owner.name, kind = %kind.kind, group = %kind.group, %error,
+                    "objects of this kind cannot be listed");
+                members.why.get_or_insert(text);
+                members.unlisted.push(kind);
+            }
+        }
+    }
+    members
+}
+
+/// One entry a kind: objects are the same in every version.
+fn by_kind(kinds: &BTreeSet<InventoryKind>) -> Vec<InventoryKind> {
+    let mut by_kind: BTreeMap<(&str, &str), &InventoryKind> = BTreeMap::new();
+    for kind in kinds {
+        by_kind.insert((&kind.group, &kind.kind), kind);
+    }
+    by_kind.into_values().cloned().collect()
+}
+
+type Listed = Option<(Kind, Vec<PartialObjectMeta<DynamicObject>>)>;
+
+/// `None` if no version of the kind is served: it is gone, and its objects with it.
+async fn list_kind(run: &Run, kind: InventoryKind, selector: &str) -> (InventoryKind, Result<Listed, Error>) {
+    let listed = async {
+        let mut unserved = BTreeSet::new();
+        loop {
+            let Some(found) = run.context.cluster.kinds.any_version(&kind, &unserved).await? else { return Ok(None) };
+            match list_version(run, &found, selector).await {
+                // Discovery lags behind: what it says of the group is forgotten, and another version is asked for.
+                Err(error) if error.is_not_found() => {
+                    run.context.cluster.kinds.forget(&kind.group);
+                    unserved.insert(found.resource.version);
+                }
+                Err(error) => return Err(error),
+                Ok(objects) => return Ok(Some((found, objects))),
+            }
+        }
+    };
+    let listed = listed.await;
+    (kind, listed)
+}
+
+async fn list_version(run: &Run, kind: &Kind, selector: &str) -> Result<Vec<PartialObjectMeta<DynamicObject>>, Error> {
+    let mut objects = Vec::new();
+    let mut page = ListParams::default().labels(selector).limit(PAGE);
+    loop {
+        let list = run.context.cluster.writer.list_metadata(&kind.resource, &page).await?;
+        objects.extend(list.items);
+        match list.metadata.continue_.filter(|token| !token.is_empty()) {
+            Some(token) => page = page.continue_token(&token),
+            None => return Ok(objects),
+        }
+    }
+}
+
+/// Objects of a page: a list of one deployment mostly fits.
+const PAGE: u32 = 1_000;
+
+/// Whether RukPak v0.16 has installed this deployment: Helm keeps its releases in Secrets.
+async fn is_of_upstream(run: &Run) -> bool {
+    let selector = format!("owner=helm,name={}", run.owner.name);
+    let params = ListParams::default().labels(&selector).limit(1);
+    let Ok(Some(secrets)) = run.context.cluster.kinds.get("v1", "Secret").await else { return false };
+    let namespace = Some(run.context.system_namespace.as_str());
+    let listed = run.context.cluster.writer.list_metadata_in(&secrets.resource, namespace, &params).await;
+    listed.is_ok_and(|list| !list.items.is_empty())
+}
+
+/// Every kind that can be listed: upstream kept no inventory.
+async fn all_kinds(run: &Run) -> BTreeSet<InventoryKind> {
+    match run.context.cluster.kinds.listable().await {
+        Ok(kinds) => kinds.iter().map(Kind::inventory).collect(),
+        Err(error) => {
+            tracing::warn!(deployment = %run.owner.name, %error,
+                "it cannot be found out what RukPak v0.16 has installed: objects that are not in the bundle stay");
+            BTreeSet::new()
+        }
+    }
+}

@@ -1,0 +1,116 @@
+//! From a release to a plan: the content loaded and rendered, every kind looked up. Reads the store, discovery and the Secrets of
+//! webhooks; writes nothing.
+
+use kube::ResourceExt;
+use rukpak_content::Digest;
+use rukpak_plan::memory::{Problem, Stage};
+use rukpak_plan::owner_metadata::OwnerMetadata;
+use rukpak_plan::plan::{Objects, Served};
+use rukpak_plan::resolve::Why;
+use rukpak_plan::retry::Class;
+use rukpak_plan::{Plan, Release};
+
+use super::load;
+use crate::cluster;
+use crate::deployment::observe::{Run, owned};
+use crate::format::Rendered;
+use crate::render_memory::{Purpose, Reservation};
+
+/// Why there is no plan.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum Unprepared {
+    /// The release could not be loaded.
+    #[error(transparent)]
+    Load(load::Error),
+    /// The API server could not be asked for kinds.
+    #[error(transparent)]
+    Discovery(cluster::Error),
+}
+
+impl Unprepared {
+    /// What is remembered of it.
+    pub fn problem(&self) -> Problem {
+        let (stage, class) = match self {
+            Self::Load(load::Error::Format(_)) => (Stage::Load, Class::Terminal),
+            Self::Load(load::Error::Store(_) | load::Error::Lost(_)) => (Stage::Load, Class::Transient),
+            Self::Load(load::Error::Certificates(_) | load::Error::Interrupted(_)) | Self::Discovery(_) => {
+                (Stage::Ask, Class::Transient)
+            }
+        };
+        let is_definite = class == Class::Terminal;
+        Problem { stage, message: crate::error::Chain(self).to_string(), class, is_definite, can_go_back: true }
+    }
+
+    /// Whether the same may succeed in a moment.
+    pub fn is_temporary(&self) -> bool {
+        !matches!(self, Self::Load(load::Error::Format(_) | load::Error::Lost(_)))
+    }
+}
+
+/// A plan, and the memory that it may take.
+pub(super) struct Prepared {
+    pub plan: Plan,
+    pub memory: Reservation,
+}
+
+/// Plans the objects of `release`.
+pub(super) async fn plan(run: &Run, release: &Release, why: Why, purpose: Purpose) -> Result<Prepared, Unprepared> {
+    let (rendered, memory) = load::load(run, release, why, purpose).await.map_err(Unprepared::Load)?;
+    let objects = Objects { all: &rendered.objects, optional: &rendered.optional, required: &rendered.required };
+    let served = served(run, &objects).await.map_err(Unprepared::Discovery)?;
+    let stamp = OwnerMetadata {
+        owner: run.owner.clone(),
+        default_namespace: run.context.system_namespace.clone(),
+        policy: run.observed.deployment.spec.deletion_policy.unwrap_or_default(),
+    };
+    let plan = objects.plan(release.clone(), &served, &stamp, !why.is_new());
+    let Rendered { certificates_due, authorities, .. } = &rendered;
+    let plan = Plan { certificates_due: *certificates_due, authorities: authorities.clone(), ..plan };
+    Ok(Prepared { plan, memory })
+}
+
+async fn served(run: &Run, objects: &Objects<'_>) -> Result<Served, cluster::Error> {
+    let mut served = Served::new();
+    for (api_version, kind) in objects.kinds() {
+        let found = run.context.cluster.kinds.get(&api_version, &kind).await?;
+        served.insert((api_version, kind), found);
+    }
+    Ok(served)
+}
+
+/// Fetches lost content again by a revision of the history, where no Bundle has it any more. Whether it did.
+pub(super) async fn refetch_revision(run: &Run, content: &Digest) -> bool {
+    let content = content.to_string();
+    let history = &run.observed.status.history;
+    let Some(revision) = history.iter().find(|revision| revision.release.content_digest == content) else {
+        return false;
+    };
+    // Its content goes with a deployment, and is not to come back when one is deleted in the middle of a reconcile.
+    if !run.is_there() {
+        return false;
+    }
+    tracing::warn!(deployment = %run.owner.name, revision = revision.revision, "content of a revision is fetched again");
+    match crate::bundle::fetch_revision(revision, &run.context).await {
+        Ok(()) if run.is_there() => true,
+        Ok(()) => {
+            crate::bundle::unneeded(revision.bundle.as_deref().unwrap_or_default(), &run.context).await;
+            false
+        }
+        Err(error) => {
+            tracing::warn!(deployment = %run.owner.name, revision = revision.revision, error, "content of a revision cannot be fetched again");
+            false
+        }
+    }
+}
+
+/// Has lost or damaged content fetched again by the pin of a Bundle. It enqueues us when it is there.
+pub(super) async fn refetch(run: &Run, content: &Digest, why: &rukpak_store::Error) {
+    tracing::warn!(deployment = %run.owner.name, error = %crate::error::Chain(why), "content has to be fetched again");
+    let content = content.to_string();
+    for bundle in owned(&run.context, &run.owner, &run.observed.deployment) {
+        let pin = bundle.status.as_ref().and_then(|status| status.pin.as_ref());
+        if pin.is_some_and(|pin| pin.content_digest == content) {
+            crate::bundle::distrust(&bundle.name_any(), &run.context).await;
+        }
+    }
+}

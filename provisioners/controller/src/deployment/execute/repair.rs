@@ -1,0 +1,167 @@
+//! Applying drifted objects again, without a conflict over fields that somebody insists on.
+
+use std::collections::BTreeSet;
+
+use futures::StreamExt;
+use jiff::Timestamp;
+use rukpak_crds::names::FIELD_MANAGER;
+use rukpak_plain::ObjectKey;
+use rukpak_plan::memory::{Installation, Problem, Stage};
+use rukpak_plan::resolve::{Basis, Why};
+use rukpak_plan::{Phase, Plan, Release, Step, fields};
+use serde_json::Value;
+
+use super::apply::{Failed, note, once_served, served};
+use super::prepare::{self, Prepared};
+use super::put::{self, Known, Outcome, still_wanted};
+use crate::cluster::Written;
+use crate::deployment::observe::Run;
+use crate::render_memory::Purpose;
+
+/// So many objects are repaired at once.
+const PARALLEL: usize = 16;
+
+/// How it ended.
+pub(super) enum Ended {
+    /// What could be repaired is; the memory knows what could not.
+    Done,
+    /// All objects have to be applied.
+    NeedsInstall(Why),
+}
+
+/// Repairs `objects` of the installed release, in the order of applying: a namespace may have gone with all that was in it.
+pub(super) async fn repair(run: &mut Run, release: &Release, objects: BTreeSet<ObjectKey>) -> Ended {
+    let Ok(Prepared { plan, memory: _memory }) = prepare::plan(run, release, Why::Repair, Purpose::Install).await
+    else {
+        // What is wrong with the content is told by an installation, which fetches it again where that helps.
+        return Ended::NeedsInstall(Why::Resync);
+    };
+    run.tracker.tracked().missing_groups = plan.missing_groups();
+    // A certificate whose Secret was lost is made anew, and then whatever trusts it has to be applied as well.
+    if plan.authorities != run.memory.authorities && run.memory.authorities.is_some() {
+        return Ended::NeedsInstall(Why::Renewal);
+    }
+    let mut left = objects;
+    for phase in Phase::ALL {
+        let steps: Vec<&Step> = plan.phase(phase).filter(|step| left.remove(&step.key)).collect();
+        if steps.is_empty() {
+            continue;
+        }
+        let failed = repair_phase(run, &steps).await;
+        if !failed.is_empty() {
+            return give_up(run, &plan, &Failed(failed));
+        }
+        if phase == Phase::Crds {
+            served(run, &steps).await;
+        }
+    }
+    // What the plan does not have cannot be repaired: its kind is not served.
+    run.tracker.tracked().drifted.retain(|key| !left.contains(key));
+    if !left.is_empty() {
+        run.memory.learn_missing(release.clone(), &plan.missing, Timestamp::now());
+    }
+    refresh_proof(run, release);
+    Ended::Done
+}
+
+/// Objects stay drifted that could not be repaired, and are looked at again after their back-off.
+fn give_up(run: &mut Run, plan: &Plan, failed: &Failed) -> Ended {
+    // Something that is not ours, and that no watch shows, went with it: all has to be applied.
+    if failed.is_not_found() {
+        return Ended::NeedsInstall(Why::Resync);
+    }
+    let problem = Problem {
+        stage: Stage::Repair,
+        message: failed.message(),
+        class: failed.class(),
+        is_definite: false,
+        can_go_back: false,
+    };
+    refresh_proof(run, &plan.release);
+    run.memory.learn_unrepaired(&run.observed, plan.release.clone(), problem, Timestamp::now());
+    Ended::Done
+}
+
+/// Fingerprints of repaired objects are new, and the digest over them.
+fn refresh_proof(run: &mut Run, release: &Release) {
+    let renderer = run.renderer(release);
+    if let Installation::Applied { applied, .. } = &mut run.memory.installation {
+        *applied = applied.again(&renderer, &run.tracker.tracked().objects);
+    }
+    if run.tracker.tracked().drifted.is_empty() {
+        run.memory.learn_repaired();
+    }
+}
+
+async fn repair_phase(run: &mut Run, steps: &[&Step]) -> Vec<put::Error> {
+    let reads: Vec<_> = steps.iter().map(|step| read(run, step)).collect();
+    let live = futures::stream::iter(reads).buffered(PARALLEL).collect::<Vec<_>>().await;
+    for (step, live) in steps.iter().zip(&live) {
+        if let Ok(Some(live)) = live {
+            count(run, step, live);
+        }
+    }
+    let writes: Vec<_> = steps.iter().zip(live).map(|(step, live)| one(run, step, live)).collect();
+    let results = futures::stream::iter(writes).buffered(PARALLEL).collect::<Vec<_>>().await;
+    let (mut failed, now) = (Vec::new(), Timestamp::now());
+    for (step, result) in steps.iter().zip(results) {
+        let repairs = run.memory.repairs.entry(step.key.clone()).or_default();
+        match result {
+            Ok(set) => {
+                repairs.repaired(set, now);
+                run.tracker.tracked().drifted.remove(&step.key);
+            }
+            Err(error) => {
+                repairs.failed(error.class(), now);
+                failed.push(error);
+            }
+        }
+    }
+    failed
+}
+
+async fn read(run: &Run, step: &Step) -> Result<Option<Written>, put::Error> {
+    let live = run.context.cluster.writer.get(&step.identity).await;
+    live.map_err(|source| put::Error::Refused { what: step.identity.to_string(), origin: step.origin.clone(), source })
+}
+
+/// Counts the fields that others took; those taken too often are relinquished.
+fn count(run: &mut Run, step: &Step, live: &Written) {
+    let repairs = run.memory.repairs.entry(step.key.clone()).or_default();
+    let Some(set) = repairs.set().cloned() else { return };
+    let taken = fields::taken(&set, &live.metadata, FIELD_MANAGER);
+    for field in repairs.count(taken, Timestamp::now()) {
+        tracing::warn!(deployment = %run.owner.name, object = %step.identity, field = %field.words(),
+            manager = %field.manager, "changed again and again; left to that manager");
+    }
+}
+
+/// Repairs one object. Returns our set of fields afterwards.
+async fn one(run: &Run, step: &Step, live: Result<Option<Written>, put::Error>) -> Result<Option<Value>, put::Error> {
+    let live = live?;
+    let uid = live.as_ref().and_then(|live| live.metadata.uid.clone());
+    let tracked = run.tracker.tracked().objects.get(&step.key).map(|tracked| tracked.fingerprint.uid.clone());
+    // The same object, whatever metadata it lost; another one of that name has to show whose it is.
+    let known = live
+        .as_ref()
+        .filter(|_| uid.is_some() && uid == tracked)
+        .map(|live| Known { uid: uid.clone().unwrap_or_default(), version: live.metadata.resource_version.clone() });
+    let is_owned = live.as_ref().is_some_and(|live| run.owner.owns_fully(&live.metadata));
+    if live.is_some() && !is_owned || live.is_none() {
+        still_wanted(run, step).await?;
+    }
+    let relinquished = run.memory.repairs.get(&step.key).map(rukpak_plan::conflict::Repairs::relinquished);
+    let basis = Basis { why: Why::Repair, installed: Some(&step.body), begun: None, relinquished };
+    match once_served(run, step, known, &basis).await? {
+        Outcome::Applied(written, _) => {
+            let is_changed =
+                live.is_none_or(|live| live.metadata.resource_version != written.metadata.resource_version);
+            if is_changed {
+                tracing::info!(deployment = %run.owner.name, object = %step.identity, "drift repaired");
+            }
+            note(run, step, &written);
+            Ok(fields::applied(&written.metadata, FIELD_MANAGER).cloned())
+        }
+        Outcome::Used => Ok(None),
+    }
+}

@@ -1,0 +1,66 @@
+//! After a restart: if the cluster has what the status says was applied, there is nothing to do but to remember it.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use jiff::Timestamp;
+use rukpak_plan::Release;
+use rukpak_plan::applied::Applied;
+use rukpak_plan::memory::{Differences, Installation, Pruning, later};
+
+use super::health;
+use crate::deployment::observe::Run;
+
+/// How long a restart waits for the first lists of its watches before it applies everything anew.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// Takes what the watches show as what is installed, if its digest is the one in the status.
+pub(super) async fn resume(run: &mut Run, release: &Release) {
+    let now = Timestamp::now();
+    let since = *run.memory.resuming_since.get_or_insert(now);
+    let inventory = run.observed.inventory();
+    let mut kinds = Vec::new();
+    for kind in &inventory.kinds {
+        match run.context.cluster.kinds.any_version(kind, &BTreeSet::new()).await {
+            Ok(Some(kind)) => kinds.push(kind),
+            Ok(None) => {}
+            Err(error) => {
+                tracing::debug!(deployment = %run.owner.name, kind = %kind.kind, %error, "the kind cannot be looked up");
+                return differs(run, release);
+            }
+        }
+    }
+    let ids: BTreeSet<(String, String)> =
+        kinds.iter().map(|kind| (kind.resource.group.clone(), kind.resource.kind.clone())).collect();
+    run.tracker.tracked().awaited_kinds.clone_from(&ids);
+    run.context.dependents.ensure(&kinds);
+    if !run.context.dependents.are_listed(&ids) {
+        run.memory.awaits_lists_until = Some(later(since, PATIENCE)).filter(|until| *until > now);
+        if run.memory.awaits_lists_until.is_none() {
+            differs(run, release);
+        }
+        return;
+    }
+    run.tracker.tracked().awaited_kinds.clear();
+    run.memory.awaits_lists_until = None;
+    let observed = run.context.dependents.of(&run.owner);
+    let objects = health::adopt(run, observed).await;
+    let renderer = run.renderer(release);
+    match Applied::resumed(&inventory, release, &renderer, &objects) {
+        Some(applied) => {
+            run.tracker.tracked().objects = objects;
+            let policy = run.observed.deployment.spec.deletion_policy.unwrap_or_default();
+            let differences = Differences { policy, ..Differences::default() };
+            run.memory.certificates_due = inventory.certificates_renewal;
+            run.memory.installation = Installation::Applied { applied, pruning: Pruning::Done, differences };
+        }
+        None => differs(run, release),
+    }
+}
+
+fn differs(run: &mut Run, release: &Release) {
+    tracing::info!(deployment = %run.owner.name, "the cluster is not as it was left; applying everything again");
+    run.memory.awaits_lists_until = None;
+    run.tracker.tracked().awaited_kinds.clear();
+    run.memory.installation = Installation::Partial { release: release.clone() };
+}

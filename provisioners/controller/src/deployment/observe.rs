@@ -1,0 +1,181 @@
+//! What a reconcile starts from: the deployment, its Bundle, what it depends on, what the watches have seen. Reads caches only.
+
+mod bundles;
+
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use kube::{Resource, ResourceExt};
+use rukpak_crds::condition::{ConditionStatus, Conditions, READY};
+use rukpak_crds::{BundleDeployment, BundleDeploymentStatus};
+use rukpak_plan::applied;
+use rukpak_plan::fingerprint::Drift;
+use rukpak_plan::health::{Health, State};
+use rukpak_plan::memory::Memory;
+use rukpak_plan::observed::{Dependencies, DependencyGraph, Desired, Observed};
+use rukpak_plan::{Format, Owner};
+
+use super::{Error, Tracker};
+use crate::context::Context;
+use crate::status::StatusWriter;
+
+pub(crate) use bundles::{desired, found, generated, is_generated, owned};
+
+/// One reconcile: what was observed, what is remembered, and the ways to the cluster.
+pub(crate) struct Run {
+    pub owner: Owner,
+    pub observed: Observed,
+    pub memory: Memory,
+    pub tracker: Arc<Tracker>,
+    pub context: Arc<Context>,
+    writer: StatusWriter<BundleDeployment>,
+}
+
+/// Looks whether the deployment is ours to work on, and gathers what a reconcile needs.
+#[expect(clippy::needless_pass_by_value, reason = "the run owns it, as it does the context")]
+pub(crate) fn observe(deployment: Arc<BundleDeployment>, context: Arc<Context>) -> Result<Option<Run>, Error> {
+    let is_ours = Format::of_class(&deployment.spec.provisioner_class_name).is_some();
+    if !is_ours || context.written.is_stale(&*deployment) {
+        return Ok(None);
+    }
+    let owner = Owner { name: deployment.name_any(), uid: deployment.uid().ok_or(Error::NoUid)? };
+    let tracker = context.trackers.of(&owner);
+    let mut memory = tracker.take_memory();
+    let mut status = deployment.status.clone().unwrap_or_default();
+    if !memory.released.is_empty() {
+        let inventory = status.inventory.get_or_insert_default();
+        inventory.released.extend(memory.released.iter().cloned());
+    }
+    let is_touched = !context.written.is_last(&*deployment);
+    let is_unblocked = std::mem::take(&mut tracker.tracked().is_unblocked);
+    let observed = Observed {
+        status,
+        desired: desired(&context, &owner, &deployment),
+        dependencies: dependencies(&context, &deployment),
+        foreign_bundles: bundles::foreign(&context, &owner, &deployment),
+        drifted: std::collections::BTreeSet::new(),
+        is_touched,
+        is_unblocked,
+        health_gate: context.health_gate,
+        deployment: deployment.clone(),
+    };
+    memory.refresh(&observed, Timestamp::now());
+    let writer = StatusWriter::new(&context.client, &*deployment, deployment.status.as_ref());
+    Ok(Some(Run { owner, observed, memory, tracker, context, writer }))
+}
+
+impl Run {
+    /// Whether the deployment is being deleted.
+    pub fn is_deleted(&self) -> bool {
+        self.observed.deployment.meta().deletion_timestamp.is_some()
+    }
+
+    /// What makes the objects of `release`, and whose they are.
+    pub fn renderer(&self, release: &rukpak_plan::Release) -> String {
+        let policy = self.observed.deployment.spec.deletion_policy.unwrap_or_default();
+        crate::format::renderer(release, self.context.bundle_certificates, policy)
+    }
+
+    /// Takes what the watches have put into the inbox: objects that really differ from what was applied.
+    pub fn look(&mut self) {
+        let mut tracked = self.tracker.tracked();
+        let candidates = std::mem::take(&mut tracked.drifted);
+        tracked.drifted = candidates
+            .into_iter()
+            .filter(|key| {
+                let Some(applied) = tracked.objects.get(key) else { return false };
+                let seen = self.context.dependents.get(key);
+                seen.is_none_or(|seen| {
+                    seen.owner != self.owner || applied.fingerprint.drift(&seen.fingerprint) != Drift::None
+                })
+            })
+            .collect();
+        // What is gone is not healthy, whether or not it can be repaired.
+        let gone: Vec<_> =
+            tracked.drifted.iter().filter(|key| self.context.dependents.get(key).is_none()).cloned().collect();
+        for key in gone {
+            if let Some(object) = tracked.objects.get_mut(&key) {
+                object.health = Health::new(State::NotFound, format!("{} not found", object.identity));
+            }
+        }
+        self.observed.drifted = tracked.drifted.clone();
+    }
+
+    /// Notices that an upgrade was not healthy in time.
+    pub fn notice_deadline(&mut self, now: Timestamp) {
+        let complaints = applied::complaints(&self.tracker.tracked().objects);
+        if self.memory.notice_deadline(&self.observed, &complaints, now) {
+            tracing::warn!(deployment = %self.owner.name, "progress deadline exceeded; rolling back to the last healthy revision");
+        }
+    }
+
+    /// Puts the memory back for the next reconcile.
+    pub fn remember(&mut self) {
+        self.tracker.put_memory(std::mem::take(&mut self.memory));
+    }
+
+    /// Makes `status` the status, if it is not already.
+    pub async fn write(&mut self, status: BundleDeploymentStatus) -> Result<(), Error> {
+        self.writer.write(&status, &self.context.written).await.map_err(Error::Status)?;
+        self.observed.status = status;
+        Ok(())
+    }
+
+    /// Whether the deployment is still there and not being deleted, as a watch saw it last.
+    pub fn is_there(&self) -> bool {
+        let now = self.context.deployments.get(&kube::runtime::reflector::ObjectRef::new(&self.owner.name));
+        now.is_some_and(|now| {
+            now.metadata.uid.as_ref() == Some(&self.owner.uid) && now.metadata.deletion_timestamp.is_none()
+        })
+    }
+
+    /// Whether the deployment, as a watch saw it last, still asks for what this reconcile is about.
+    pub fn is_current(&self) -> bool {
+        let now = self.context.deployments.get(&kube::runtime::reflector::ObjectRef::new(&self.owner.name));
+        now.is_some_and(|now| {
+            let (now, then) = (&now.metadata, &self.observed.deployment.metadata);
+            now.uid == then.uid && now.generation == then.generation && now.deletion_timestamp.is_none()
+        })
+    }
+}
+
+/// Whether the deployments that this one depends on are ready.
+fn dependencies(context: &Context, deployment: &BundleDeployment) -> Dependencies {
+    if deployment.spec.depends_on.is_empty() {
+        return Dependencies::Ready;
+    }
+    let all = context.deployments.state();
+    let graph: DependencyGraph<'_> = all
+        .iter()
+        .filter_map(|other| {
+            let needed = other.spec.depends_on.iter().map(|dependency| dependency.name.as_str()).collect();
+            Some((other.metadata.name.as_deref()?, (is_ready(other), needed)))
+        })
+        .collect();
+    Dependencies::of(&deployment.name_any(), &graph)
+}
+
+/// Whether a deployment is ready as it is asked for now.
+pub(crate) fn is_ready(deployment: &BundleDeployment) -> bool {
+    deployment.status.as_ref().is_some_and(|status| {
+        status.observed_generation == deployment.metadata.generation
+            && status.conditions.is(READY, ConditionStatus::True)
+    })
+}
+
+/// Whether the content of a release can be fetched again: some Bundle of this deployment is pinned to it and does not fail.
+pub(crate) fn can_refetch(run: &Run, content: &rukpak_content::Digest) -> bool {
+    let content = content.to_string();
+    owned(&run.context, &run.owner, &run.observed.deployment).iter().any(|bundle| {
+        let pin = bundle.status.as_ref().and_then(|status| status.pin.as_ref());
+        pin.is_some_and(|pin| pin.content_digest == content) && !bundle.is_in(rukpak_crds::BundlePhase::Failing)
+    })
+}
+
+/// Takes over what was found out of the desired Bundle in the middle of a reconcile.
+impl Run {
+    /// The Bundle of the template is this far now.
+    pub fn set_desired(&mut self, desired: Desired) {
+        self.observed.desired = desired;
+    }
+}

@@ -1,0 +1,184 @@
+use std::net::SocketAddr;
+
+use axum::body::Body;
+use axum::routing::get;
+use futures::StreamExt as _;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+
+use super::*;
+
+const LONG: Duration = Duration::from_mins(1);
+const BOUNDS: Bounds =
+    Bounds { connections: 4, strangers_per_address: 4, handshake: LONG, headers: LONG, connection: LONG };
+
+/// A server on loopback; `/` admits, `/slow` sends its second half when told.
+struct Server {
+    address: SocketAddr,
+    stop: CancellationToken,
+    go_on: Arc<Notify>,
+    task: tokio::task::JoinHandle<()>,
+}
+
+impl Server {
+    async fn start(bounds: Bounds, drain: Duration) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let (address, stop, go_on) =
+            (listener.local_addr().unwrap(), CancellationToken::new(), Arc::new(Notify::new()));
+        let waits = Arc::clone(&go_on);
+        let router = Router::new()
+            .route(
+                "/",
+                get(async |Extension(connection): Extension<Connection>| {
+                    connection.admit();
+                    "yes"
+                }),
+            )
+            .route(
+                "/slow",
+                get(async move || {
+                    let second = futures::stream::once(async move {
+                        waits.notified().await;
+                        Ok::<_, io::Error>("second")
+                    });
+                    Body::from_stream(futures::stream::iter([Ok("first")]).chain(second))
+                }),
+            );
+        let task = tokio::spawn(serve(listener, Plain, router, bounds, (stop.clone(), drain)));
+        Self { address, stop, go_on, task }
+    }
+
+    async fn connect(&self) -> TcpStream {
+        TcpStream::connect(self.address).await.unwrap()
+    }
+
+    /// A call on a connection that stays open.
+    async fn call(&self, stream: &mut TcpStream) -> String {
+        stream.write_all(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n").await.unwrap();
+        read_until(stream, "yes").await
+    }
+}
+
+async fn read_until(stream: &mut TcpStream, wanted: &str) -> String {
+    let mut text = String::new();
+    let mut buffer = [0; 1024];
+    while !text.contains(wanted) {
+        let count = stream.read(&mut buffer).await.unwrap();
+        assert!(count > 0, "it was closed after {text:?}");
+        text.push_str(std::str::from_utf8(&buffer[..count]).unwrap());
+    }
+    text
+}
+
+/// Whether the other end has closed it.
+async fn is_closed(stream: &mut TcpStream) -> bool {
+    match timeout(LONG, stream.read(&mut [0; 16])).await.unwrap() {
+        Ok(count) => count == 0,
+        Err(error) => error.kind() == io::ErrorKind::ConnectionReset,
+    }
+}
+
+#[tokio::test]
+async fn silent_connections_make_room_for_new_ones_the_oldest_first() {
+    let server = Server::start(BOUNDS, LONG).await;
+    let mut silent = Vec::new();
+    for _ in 0..BOUNDS.connections {
+        silent.push(server.connect().await);
+    }
+    let mut caller = server.connect().await;
+    assert!(server.call(&mut caller).await.starts_with("HTTP/1.1 200"));
+    assert!(is_closed(&mut silent[0]).await);
+    let mut last = silent.pop().unwrap();
+    assert!(server.call(&mut last).await.ends_with("yes"), "a younger one is still open");
+}
+
+#[tokio::test]
+async fn an_admitted_connection_is_not_closed_for_a_new_one() {
+    let server = Server::start(BOUNDS, LONG).await;
+    let mut admitted = server.connect().await;
+    server.call(&mut admitted).await;
+    let mut silent = Vec::new();
+    for _ in 0..3 * BOUNDS.connections {
+        silent.push(server.connect().await);
+    }
+    // The last was served after all the others.
+    server.call(silent.last_mut().unwrap()).await;
+    assert!(server.call(&mut admitted).await.ends_with("yes"));
+}
+
+#[tokio::test]
+async fn strangers_of_one_address_have_a_share() {
+    let server = Server::start(Bounds { strangers_per_address: 2, ..BOUNDS }, LONG).await;
+    let mut first = server.connect().await;
+    let (_second, mut third) = (server.connect().await, server.connect().await);
+    assert!(is_closed(&mut first).await, "two of four places are the share of an address");
+    server.call(&mut third).await;
+}
+
+#[tokio::test]
+async fn where_all_are_admitted_a_new_one_waits_for_an_end() {
+    let server = Server::start(Bounds { connections: 1, ..BOUNDS }, LONG).await;
+    let mut admitted = server.connect().await;
+    server.call(&mut admitted).await;
+    let mut waiting = server.connect().await;
+    let mut call = Box::pin(server.call(&mut waiting));
+    assert!(futures::poll!(&mut call).is_pending());
+    assert_eq!(server.call(&mut admitted).await.lines().next(), Some("HTTP/1.1 200 OK"));
+    drop(admitted);
+    timeout(LONG, call).await.unwrap();
+}
+
+#[tokio::test]
+async fn headers_that_do_not_come_end_the_connection() {
+    let server = Server::start(Bounds { headers: Duration::from_millis(50), ..BOUNDS }, LONG).await;
+    let mut half = server.connect().await;
+    half.write_all(b"GET / HT").await.unwrap();
+    assert!(is_closed(&mut half).await);
+}
+
+#[tokio::test]
+async fn headers_without_end_are_refused() {
+    let server = Server::start(BOUNDS, LONG).await;
+    let mut endless = server.connect().await;
+    let head = format!("GET / HTTP/1.1\r\nx: {}\r\n\r\n", "x".repeat(2 * HEADER_BYTES));
+    // It may be closed before all is sent.
+    let _ = endless.write_all(head.as_bytes()).await;
+    let mut answer = Vec::new();
+    let _ = endless.read_to_end(&mut answer).await;
+    assert!(answer.is_empty() || answer.starts_with(b"HTTP/1.1 431"), "{}", String::from_utf8_lossy(&answer));
+}
+
+#[tokio::test]
+async fn a_connection_ends_at_its_deadline_whatever_goes_on() {
+    let server = Server::start(Bounds { connection: Duration::from_millis(100), ..BOUNDS }, LONG).await;
+    let mut stream = server.connect().await;
+    stream.write_all(b"GET /slow HTTP/1.1\r\nHost: x\r\n\r\n").await.unwrap();
+    read_until(&mut stream, "first").await;
+    assert!(is_closed(&mut stream).await);
+}
+
+#[tokio::test]
+async fn at_the_end_a_call_in_flight_is_answered_and_idle_connections_are_closed() {
+    let server = Server::start(BOUNDS, LONG).await;
+    let (mut idle, mut slow) = (server.connect().await, server.connect().await);
+    server.call(&mut idle).await;
+    slow.write_all(b"GET /slow HTTP/1.1\r\nHost: x\r\n\r\n").await.unwrap();
+    read_until(&mut slow, "first").await;
+    server.stop.cancel();
+    assert!(is_closed(&mut idle).await);
+    assert!(!server.task.is_finished());
+    server.go_on.notify_one();
+    read_until(&mut slow, "second").await;
+    timeout(LONG, server.task).await.unwrap().unwrap();
+    TcpStream::connect(server.address).await.unwrap_err();
+}
+
+#[tokio::test]
+async fn at_the_deadline_of_the_end_a_call_in_flight_is_cut_off() {
+    let server = Server::start(BOUNDS, Duration::from_millis(50)).await;
+    let mut slow = server.connect().await;
+    slow.write_all(b"GET /slow HTTP/1.1\r\nHost: x\r\n\r\n").await.unwrap();
+    read_until(&mut slow, "first").await;
+    server.stop.cancel();
+    timeout(LONG, server.task).await.unwrap().unwrap();
+    assert!(is_closed(&mut slow).await);
+}

@@ -1,0 +1,154 @@
+//! What the admission webhook may list: the kinds that CRDs of BundleDeployments define.
+//!
+//! The webhook looks at the objects of a CRD before a new version of it is let in, and anybody who reaches its port can
+//! ask it to look. So it may not list everything, and nobody knows the kinds beforehand: a ClusterRole that the manifests make, and bind,
+//! holds them, and this keeps its rules. It is only ever changed, never made: where it was removed, so was the webhook.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::pin::pin;
+use std::sync::Arc;
+
+use futures::StreamExt;
+use k8s_openapi::api::rbac::v1::{ClusterRole, PolicyRule};
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use kube::api::{Patch, PatchParams};
+use kube::core::PartialObjectMeta;
+use kube::runtime::WatchStreamExt;
+use kube::runtime::watcher::{self, Event};
+use kube::{Api, ResourceExt};
+use rukpak_crds::names::{FIELD_MANAGER, OWNER_KIND, OWNER_KIND_VALUE};
+use serde_json::json;
+
+use crate::context::Context;
+
+/// API groups with a dot that Kubernetes serves itself. A CRD cannot take them over; a rule would grant what it is not about.
+const BUILT_IN: [&str; 19] = [
+    "admissionregistration.k8s.io",
+    "apiextensions.k8s.io",
+    "apiregistration.k8s.io",
+    "authentication.k8s.io",
+    "authorization.k8s.io",
+    "certificates.k8s.io",
+    "coordination.k8s.io",
+    "discovery.k8s.io",
+    "events.k8s.io",
+    "flowcontrol.apiserver.k8s.io",
+    "internal.apiserver.k8s.io",
+    "metrics.k8s.io",
+    "networking.k8s.io",
+    "node.k8s.io",
+    "rbac.authorization.k8s.io",
+    "resource.k8s.io",
+    "scheduling.k8s.io",
+    "storage.k8s.io",
+    "storagemigration.k8s.io",
+];
+
+/// CRDs by name: `<plural>.<group>`.
+type Names = BTreeSet<String>;
+
+/// Keeps the rules, endlessly.
+pub(super) async fn follow(role: String, context: Arc<Context>) -> &'static str {
+    let definitions: Api<PartialObjectMeta<CustomResourceDefinition>> = Api::all(context.client.clone());
+    let roles: Api<ClusterRole> = Api::all(context.client.clone());
+    let owned = watcher::Config::default().labels(&format!("{OWNER_KIND}={OWNER_KIND_VALUE}"));
+    let mut events = pin!(watcher::watcher(definitions, owned).default_backoff());
+    let mut sights = pin!(watcher::watch_object(roles.clone(), &role).default_backoff());
+    let (mut names, mut listed, mut seen) = (None::<Names>, Names::new(), None);
+    loop {
+        tokio::select! {
+            Some(event) = events.next() => match event {
+                Ok(Event::Init) => listed = Names::new(),
+                Ok(Event::InitApply(definition)) => {
+                    listed.insert(definition.name_any());
+                }
+                Ok(Event::InitDone) => names = Some(std::mem::take(&mut listed)),
+                Ok(Event::Apply(definition)) => {
+                    names.get_or_insert_default().insert(definition.name_any());
+                }
+                Ok(Event::Delete(definition)) => {
+                    names.get_or_insert_default().remove(&definition.name_any());
+                }
+                Err(error) => tracing::debug!(%error, "watch over CustomResourceDefinitions interrupted; resuming"),
+            },
+            Some(sight) = sights.next() => match sight {
+                Ok(role) => seen = role,
+                Err(error) => tracing::debug!(%error, "watch over the webhook's ClusterRole interrupted; resuming"),
+            },
+        }
+        if let (Some(names), Some(role)) = (&names, &seen)
+            && let Some(written) = write(&roles, role, rules(names)).await
+        {
+            seen = Some(written);
+        }
+    }
+}
+
+/// Writes the rules where they are others; the role as it is then.
+async fn write(api: &Api<ClusterRole>, role: &ClusterRole, rules: Vec<PolicyRule>) -> Option<ClusterRole> {
+    if role.rules.as_ref().unwrap_or(&Vec::new()) == &rules {
+        return None;
+    }
+    let name = role.name_any();
+    let patch = json!({"metadata": {"resourceVersion": role.resource_version()}, "rules": rules});
+    let parameters = PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() };
+    match api.patch(&name, &parameters, &Patch::Merge(patch)).await {
+        Ok(written) => {
+            tracing::info!(
+                role = name,
+                kinds = rules.len(),
+                "the webhook may list what definitions of BundleDeployments define"
+            );
+            Some(written)
+        }
+        // Whoever was first is seen next; and what fails otherwise is tried again when something changes.
+        Err(error) => {
+            tracing::warn!(role = name, %error, "the rules of the webhook's ClusterRole were not written");
+            None
+        }
+    }
+}
+
+/// The rules: a group each, so that they are few.
+fn rules(definitions: &Names) -> Vec<PolicyRule> {
+    let mut groups: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
+    for (plural, group) in definitions.iter().filter_map(|name| name.split_once('.')) {
+        if group.contains('.') && !BUILT_IN.contains(&group) {
+            groups.entry(group).or_default().insert(plural);
+        }
+    }
+    let owned = |text: &str| text.to_owned();
+    let rule = |(group, plurals): (&str, BTreeSet<&str>)| PolicyRule {
+        api_groups: Some(vec![owned(group)]),
+        resources: Some(plurals.into_iter().map(owned).collect()),
+        verbs: vec![owned("list")],
+        ..PolicyRule::default()
+    };
+    groups.into_iter().map(rule).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_kind_is_listed_and_nothing_else() {
+        let names = ["pumps.example.com", "valves.example.com", "as.b.example.org"].map(str::to_owned).into();
+        let rules = rules(&names);
+        let words: Vec<_> = rules.iter().map(|rule| json!(rule).to_string()).collect();
+        assert_eq!(
+            words,
+            [
+                r#"{"apiGroups":["b.example.org"],"resources":["as"],"verbs":["list"]}"#,
+                r#"{"apiGroups":["example.com"],"resources":["pumps","valves"],"verbs":["list"]}"#
+            ]
+        );
+    }
+
+    #[test]
+    fn a_definition_named_like_a_built_in_kind_grants_nothing() {
+        let names = ["secrets", "secrets.", "deployments.apps", "clusterroles.rbac.authorization.k8s.io"];
+        assert!(rules(&names.map(str::to_owned).into()).is_empty());
+        assert!(rules(&Names::new()).is_empty());
+    }
+}

@@ -1,0 +1,193 @@
+//! Field-ownership conflicts: an object that others change again and again is repaired ever more slowly, and a field that one
+//! manager retakes is relinquished to it.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use jiff::Timestamp;
+use rukpak_crds::names;
+use serde_json::Value;
+
+use crate::fields::Taken;
+use crate::retry::{self, Class};
+
+/// A repair that long after the one before it starts the count anew.
+const WINDOW: Duration = Duration::from_mins(10);
+/// So many repairs within the window, and it is a conflict.
+const LIMIT: u32 = 3;
+/// The wait after the first repair beyond the limit; it doubles.
+const FIRST_WAIT: Duration = Duration::from_secs(5);
+/// Ownership metadata and deleted objects are never given up: they are repaired this often at least.
+const LONGEST_WAIT: Duration = Duration::from_mins(5);
+
+/// The repairs of one object.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Repairs {
+    /// How often in a row it was repaired, and when last.
+    repaired: Option<(u32, Timestamp)>,
+    /// How often in a row that failed.
+    failed: u32,
+    /// Not repaired before.
+    not_before: Option<Timestamp>,
+    /// Our set of fields after the last repair.
+    set: Option<Value>,
+    /// How often each field was retaken, and when last.
+    retaken: BTreeMap<Taken, (u32, Timestamp)>,
+    /// Fields left to those who keep taking them.
+    relinquished: BTreeSet<Taken>,
+}
+
+impl Repairs {
+    /// With fields that were relinquished before a restart.
+    pub fn relinquishing(fields: impl IntoIterator<Item = Taken>) -> Self {
+        Self { relinquished: fields.into_iter().collect(), ..Self::default() }
+    }
+
+    /// Whether it is not to be repaired yet.
+    pub fn is_held(&self, now: Timestamp) -> bool {
+        self.not_before.is_some_and(|until| until > now)
+    }
+
+    /// When it may be repaired, if not at once.
+    pub fn not_before(&self) -> Option<Timestamp> {
+        self.not_before
+    }
+
+    /// Somebody asks for it: the next repair waits for nothing.
+    pub fn release(&mut self) {
+        self.not_before = None;
+    }
+
+    /// Our set of fields after the last repair.
+    pub fn set(&self) -> Option<&Value> {
+        self.set.as_ref()
+    }
+
+    /// Fields left to others.
+    pub fn relinquished(&self) -> &BTreeSet<Taken> {
+        &self.relinquished
+    }
+
+    /// Whether it is repaired ever more slowly, because it is changed again and again.
+    pub fn is_slowed(&self) -> bool {
+        self.repaired.is_some_and(|(times, _)| times > LIMIT)
+    }
+
+    /// Whether nothing of it is worth remembering any more.
+    pub fn is_over(&self, now: Timestamp) -> bool {
+        let is_old = self.repaired.is_none_or(|(_, last)| since(last, now) >= WINDOW);
+        is_old && self.failed == 0 && self.relinquished.is_empty()
+    }
+
+    /// Counts fields that others took since the last repair. Those retaken too often are relinquished; returns the new ones.
+    /// Ownership metadata is never relinquished: pruning would forget the object.
+    pub fn count(&mut self, taken: Vec<Taken>, now: Timestamp) -> Vec<Taken> {
+        let mut new = Vec::new();
+        for field in taken.into_iter().filter(|field| field.subresource.is_empty() && !is_ownership(&field.path)) {
+            let (count, last) = self.retaken.entry(field.clone()).or_insert((0, now));
+            *count = if since(*last, now) < WINDOW { *count + 1 } else { 1 };
+            *last = now;
+            if *count >= LIMIT && self.relinquished.insert(field.clone()) {
+                new.push(field);
+            }
+        }
+        new
+    }
+
+    /// It was repaired, and these are our fields now.
+    pub fn repaired(&mut self, set: Option<Value>, now: Timestamp) {
+        let times = match self.repaired {
+            Some((times, last)) if since(last, now) < WINDOW => times + 1,
+            _ => 1,
+        };
+        self.repaired = Some((times, now));
+        self.failed = 0;
+        self.set = set;
+        let doublings = times.checked_sub(LIMIT);
+        self.not_before = doublings
+            .map(|doublings| FIRST_WAIT.saturating_mul(1 << doublings.min(16)).min(LONGEST_WAIT))
+            .and_then(|wait| now.checked_add(wait).ok());
+    }
+
+    /// It could not be repaired.
+    pub fn failed(&mut self, class: Class, now: Timestamp) {
+        self.failed = self.failed.saturating_add(1);
+        self.not_before = now.checked_add(retry::delay(class, self.failed)).ok();
+    }
+}
+
+fn since(last: Timestamp, now: Timestamp) -> Duration {
+    Duration::try_from(now.duration_since(last)).unwrap_or_default()
+}
+
+/// Whether the path leads to what shows whose the object is.
+fn is_ownership(path: &[String]) -> bool {
+    let [metadata, field, rest @ ..] = path else { return false };
+    metadata == "f:metadata"
+        && match field.as_str() {
+            "f:ownerReferences" => true,
+            "f:labels" | "f:annotations" => rest.iter().any(|key| {
+                [names::OWNER_KIND, names::OWNER_NAME, names::OWNER_UID]
+                    .iter()
+                    .any(|name| key.strip_prefix("f:") == Some(name))
+            }),
+            _ => false,
+        }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(second: i64) -> Timestamp {
+        Timestamp::from_second(second).unwrap()
+    }
+
+    fn field(path: &[&str]) -> Taken {
+        let path = path.iter().map(|key| (*key).to_owned()).collect();
+        Taken { manager: "m".into(), subresource: String::new(), path }
+    }
+
+    #[test]
+    fn a_field_that_is_retaken_three_times_is_relinquished() {
+        let (field, mut repairs) = (field(&["f:data", "f:a"]), Repairs::default());
+        assert!(repairs.count(vec![field.clone()], at(0)).is_empty());
+        assert!(repairs.count(vec![field.clone()], at(1)).is_empty());
+        assert_eq!(repairs.count(vec![field.clone()], at(2)), vec![field.clone()]);
+        assert!(repairs.count(vec![field], at(3)).is_empty(), "said once");
+    }
+
+    #[test]
+    fn ownership_metadata_is_never_relinquished() {
+        let mut repairs = Repairs::default();
+        for second in 0..10 {
+            let label = field(&["f:metadata", "f:labels", "f:core.rukpak.io/owner-name"]);
+            assert!(
+                repairs.count(vec![label, field(&["f:metadata", "f:ownerReferences", "k:{}"])], at(second)).is_empty()
+            );
+        }
+    }
+
+    #[test]
+    fn changes_far_apart_are_no_conflict() {
+        let mut repairs = Repairs::default();
+        for round in 0..10 {
+            let now = at(round * 600);
+            assert!(repairs.count(vec![field(&["f:data"])], now).is_empty());
+            repairs.repaired(None, now);
+            assert!(!repairs.is_held(now));
+        }
+    }
+
+    #[test]
+    fn an_object_that_is_changed_again_and_again_is_repaired_ever_more_slowly_but_never_given_up() {
+        let (mut repairs, mut now, mut waits) = (Repairs::default(), at(0), Vec::new());
+        for _ in 0..12 {
+            repairs.repaired(None, now);
+            let until = repairs.not_before().unwrap_or(now);
+            waits.push(since(now, until).as_secs());
+            now = until;
+        }
+        assert_eq!(waits, [0, 0, 5, 10, 20, 40, 80, 160, 300, 300, 300, 300]);
+    }
+}

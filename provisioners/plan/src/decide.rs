@@ -1,0 +1,241 @@
+//! What to do next about a BundleDeployment.
+
+use std::collections::BTreeSet;
+
+use jiff::Timestamp;
+use rukpak_plain::ObjectKey;
+
+use crate::Release;
+use crate::memory::{Failure, Installation, Memory, Pruning, Stage, deadline};
+use crate::observed::{Dependencies, Desired, Observed};
+use crate::resolve::Why;
+
+/// What the reconcile does next. All but [`Decision::Report`] change what is remembered or the cluster, and are followed by
+/// another decision.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Decision {
+    /// Nothing: what is known is reported.
+    Report,
+    /// Create the Bundle that the template asks for.
+    CreateBundle {
+        /// Its name.
+        name: String,
+        /// Hash of the template.
+        hash: String,
+    },
+    /// Compare the cluster with what the status says was applied: after a restart there is mostly nothing to do.
+    Resume(Release),
+    /// Apply every object of a release, and delete what is not in it.
+    Install {
+        /// The release.
+        release: Release,
+        /// Why.
+        why: Why,
+    },
+    /// Apply some objects of the installed release again.
+    Repair {
+        /// The release.
+        release: Release,
+        /// The objects.
+        objects: BTreeSet<ObjectKey>,
+    },
+    /// Delete what is in no release any more.
+    Prune(Release),
+}
+
+/// What shall be in the cluster, and what keeps the desired release from it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Target {
+    /// The release; `None` if there is none yet.
+    pub release: Option<Release>,
+    /// What was asked for, by the template or by a revision; `None` if it is not known yet.
+    pub wanted: Option<Release>,
+    /// Whether a revision was asked for.
+    pub is_rollback: bool,
+    /// Why the release is not the wanted one.
+    pub held: Option<Held>,
+}
+
+/// Why the wanted release is not installed now.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Held {
+    /// Its Bundle is not unpacked.
+    NotReady,
+    /// It failed a moment ago.
+    Failed,
+    /// Other BundleDeployments come first.
+    Dependencies,
+    /// The revision that was asked for is not in the history.
+    RevisionNotFound(String),
+}
+
+/// What shall be in the cluster.
+pub fn target(observed: &Observed, memory: &Memory, now: Timestamp) -> Target {
+    let installed = observed.installed();
+    let (wanted, is_rollback, held) = wanted(observed);
+    let guard = |wanted, release, held| Target { release, wanted, is_rollback, held: Some(held) };
+    let Some(wanted) = wanted else { return guard(None, installed, held.unwrap_or(Held::NotReady)) };
+    if let Some(failure) = memory.held_upgrade(&wanted).filter(|failure| failure.until > now) {
+        let release = instead(observed, failure);
+        if release.is_some() {
+            return guard(Some(wanted), release, Held::Failed);
+        }
+    }
+    let is_ready = observed.dependencies == Dependencies::Ready;
+    if !is_ready && installed.as_ref() != Some(&wanted) {
+        return guard(Some(wanted), installed, Held::Dependencies);
+    }
+    Target { release: Some(wanted.clone()), wanted: Some(wanted), is_rollback, held: None }
+}
+
+/// What is asked for, by a revision or by the template, if it is known.
+pub(crate) fn wanted_release(observed: &Observed) -> Option<Release> {
+    wanted(observed).0
+}
+
+fn wanted(observed: &Observed) -> (Option<Release>, bool, Option<Held>) {
+    match observed.rollback_to() {
+        Some(Ok(number)) => match observed.revision(number).and_then(|revision| Release::read(&revision.release)) {
+            Some(release) => (Some(release), true, None),
+            None => (None, true, Some(Held::RevisionNotFound(number.to_string()))),
+        },
+        Some(Err(text)) => (None, true, Some(Held::RevisionNotFound(text))),
+        None => match &observed.desired {
+            Desired::Ready { release, .. } => (Some(release.clone()), false, None),
+            _ => (None, false, Some(Held::NotReady)),
+        },
+    }
+}
+
+/// What is guarded while a failed release waits: the installed one, or the last healthy one if it is the installed one that
+/// failed.
+fn instead(observed: &Observed, failure: &Failure) -> Option<Release> {
+    observed
+        .installed()
+        .filter(|installed| *installed != failure.release)
+        .or_else(|| observed.last_healthy(&failure.release))
+}
+
+/// What to do next.
+pub fn decide(observed: &Observed, memory: &Memory, now: Timestamp) -> Decision {
+    // What is being deleted may be orphaning its objects: whatever took them back would delete them.
+    if observed.deployment.metadata.deletion_timestamp.is_some() {
+        return Decision::Report;
+    }
+    if observed.deployment.spec.suspend {
+        return look(observed, memory);
+    }
+    if let Desired::Absent { bundle, hash } = &observed.desired {
+        return Decision::CreateBundle { name: bundle.clone(), hash: hash.clone() };
+    }
+    let Target { release: Some(release), held, .. } = target(observed, memory, now) else { return Decision::Report };
+    if memory.is_refetching {
+        return Decision::Report;
+    }
+    match &memory.installation {
+        Installation::Unknown if can_resume(observed, &release) => match memory.awaits_lists_until {
+            None => Decision::Resume(release),
+            Some(_) => Decision::Report,
+        },
+        Installation::Applied { applied, .. } if *applied.release() == release => keep(observed, memory, release, now),
+        _ if is_held(memory, &release, now) => Decision::Report,
+        _ => {
+            let why = why(observed, memory, &release, held.as_ref());
+            Decision::Install { release, why }
+        }
+    }
+}
+
+/// What is suspended is looked at after a restart, and not written.
+fn look(observed: &Observed, memory: &Memory) -> Decision {
+    let is_unknown = matches!(memory.installation, Installation::Unknown) && memory.awaits_lists_until.is_none();
+    let installed = observed.installed().filter(|installed| is_unknown && can_resume(observed, installed));
+    installed.map_or(Decision::Report, Decision::Resume)
+}
+
+/// What is left to do about a release whose objects were all applied.
+fn keep(observed: &Observed, memory: &Memory, release: Release, now: Timestamp) -> Decision {
+    let Installation::Applied { pruning, differences, .. } = &memory.installation else { return Decision::Report };
+    let is_held = is_held(memory, &release, now);
+    let has_failed = memory.failure.as_ref().is_some_and(|failure| failure.problem.stage != Stage::Repair);
+    let is_served = observed.is_unblocked && !differences.missing.is_empty();
+    let has_policy = observed.deployment.spec.deletion_policy.unwrap_or_default() == differences.policy;
+    let is_back = is_served || has_failed || !has_policy;
+    if is_back && !is_held {
+        return Decision::Install { release, why: Why::Resync };
+    }
+    if memory.certificates_due.is_some_and(|due| due <= now) && !is_held {
+        return Decision::Install { release, why: Why::Renewal };
+    }
+    let objects: BTreeSet<ObjectKey> =
+        observed.drifted.iter().filter(|key| !is_repair_held(memory, key, now)).cloned().collect();
+    if !objects.is_empty() {
+        return Decision::Repair { release, objects };
+    }
+    match pruning {
+        Pruning::Pending { until, .. } if *until <= now => Decision::Prune(release),
+        _ => Decision::Report,
+    }
+}
+
+fn is_repair_held(memory: &Memory, key: &ObjectKey, now: Timestamp) -> bool {
+    memory.repairs.get(key).is_some_and(|repairs| repairs.is_held(now))
+}
+
+fn is_held(memory: &Memory, release: &Release, now: Timestamp) -> bool {
+    memory.failure.as_ref().is_some_and(|failure| failure.release == *release && failure.until > now)
+}
+
+/// Whether the status says that everything of `release` was applied, and nothing else was begun.
+fn can_resume(observed: &Observed, release: &Release) -> bool {
+    let inventory = observed.status.inventory.as_ref();
+    inventory.is_some_and(|inventory| inventory.applied_digest.is_some() && inventory.pending.is_none())
+        && observed.installed().as_ref() == Some(release)
+}
+
+fn why(observed: &Observed, memory: &Memory, release: &Release, held: Option<&Held>) -> Why {
+    match observed.installed() {
+        None => Why::First,
+        Some(installed) if installed == *release => {
+            // Another release was begun, and some of its objects may be there.
+            let is_begun = observed.pending().is_some_and(|(pending, _)| pending != *release);
+            let is_partial =
+                matches!(&memory.installation, Installation::Partial { release: other } if other != release);
+            if is_begun || is_partial { Why::WayBack } else { Why::Resync }
+        }
+        Some(_) if held == Some(&Held::Failed) => Why::WayBack,
+        Some(_) if observed.rollback_to().is_some() => Why::Rollback,
+        Some(_) => Why::Upgrade,
+    }
+}
+
+/// When to look again although nothing happens; `None` if only a watch brings news. `now` is when it was last decided that there
+/// is nothing to do.
+pub fn next(observed: &Observed, memory: &Memory, now: Timestamp) -> Option<Timestamp> {
+    if observed.deployment.spec.suspend {
+        return memory.awaits_lists_until;
+    }
+    let failed_upgrade = target(observed, memory, now).wanted.and_then(|wanted| memory.held_upgrade(&wanted));
+    let pruning = match &memory.installation {
+        Installation::Applied { pruning: Pruning::Pending { until, .. }, .. } => Some(*until),
+        _ => None,
+    };
+    let repairs = observed.drifted.iter().filter_map(|key| memory.repairs.get(key)?.not_before());
+    let due = [
+        memory.failure.as_ref().map(|failure| failure.until),
+        failed_upgrade.map(|failure| failure.until).filter(|until| *until < Timestamp::MAX),
+        pruning,
+        memory.certificates_due.filter(|_| memory.applied().is_some()),
+    ];
+    let due = due.into_iter().flatten().chain(repairs);
+    // What nothing can be done about then, such as a release whose Bundle is not unpacked, waits for news.
+    let due = due.filter(|until| decide(observed, memory, now.max(*until)) != Decision::Report);
+    let is_deadline_ahead = |until: &Timestamp| failed_upgrade.is_none() && *until > now;
+    let others = [memory.awaits_lists_until, deadline(observed).filter(is_deadline_ahead)];
+    due.chain(others.into_iter().flatten()).min()
+}
+
+/// Whether the failure kept the wanted release from being loaded: then it is its Bundle that is called invalid.
+pub fn is_load_failure(failure: &Failure) -> bool {
+    failure.problem.stage == Stage::Load
+}

@@ -1,0 +1,138 @@
+//! The fingerprint of an object: what must be the same for it to be as we applied it.
+//!
+//! A foreign change or removal of a field that we applied takes the field out of our set in `managedFields`; foreign
+//! additions, status writes and applies that change nothing leave the set as it is. So the set, the UID, our ownership
+//! metadata and, where a kind keeps one, the generation stand for the whole object.
+
+use std::fmt::Write as _;
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use rukpak_plain::ObjectKey;
+use serde_json::Value;
+use sha2::{Digest as _, Sha256};
+
+use crate::{Owner, fields};
+
+/// The fingerprint of one object: 64 bytes or so, held instead of the object.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Fingerprint {
+    /// `metadata.uid`.
+    pub uid: String,
+    /// `metadata.resourceVersion` as a number, where it is one: only to tell an old event from a new one.
+    pub version: Option<u64>,
+    /// `metadata.generation`; `None` where the kind keeps none.
+    pub generation: Option<i64>,
+    /// Hash of the set of fields that we applied.
+    fields: [u8; 16],
+    /// Whether the owner labels and the owner reference are there.
+    owned: bool,
+}
+
+/// How an observed fingerprint differs from the one that was expected.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Drift {
+    /// It does not.
+    None,
+    /// Only the generation moved: a change through a subresource, or of a field that is not ours.
+    Generation,
+    /// A field of ours, or the ownership, was changed; or it is another object of the same name.
+    Fields,
+}
+
+impl Fingerprint {
+    /// The fingerprint of an object with `meta`, applied by `manager` for `owner`.
+    pub fn of(meta: &ObjectMeta, owner: &Owner, manager: &str) -> Self {
+        let empty = Value::Null;
+        let set = fields::applied(meta, manager).unwrap_or(&empty);
+        let digest = Sha256::digest(set.to_string().as_bytes());
+        let mut fields = [0; 16];
+        fields.copy_from_slice(&digest[..16]);
+        Self {
+            uid: meta.uid.clone().unwrap_or_default(),
+            version: meta.resource_version.as_deref().and_then(|version| version.parse().ok()),
+            generation: meta.generation,
+            fields,
+            owned: owner.owns_fully(meta),
+        }
+    }
+
+    /// How `observed` differs from `self`, the fingerprint after the last apply. An observation known to be older is no difference.
+    pub fn drift(&self, observed: &Self) -> Drift {
+        if let (Some(ours), Some(theirs)) = (self.version, observed.version)
+            && theirs < ours
+        {
+            return Drift::None;
+        }
+        if self.uid != observed.uid || self.fields != observed.fields || self.owned != observed.owned {
+            return Drift::Fields;
+        }
+        if self.generation == observed.generation { Drift::None } else { Drift::Generation }
+    }
+}
+
+/// One digest over everything that an installation consists of: equal exactly if the content, the renderer's version and the
+/// fingerprints of all objects are.
+pub fn digest<'a>(
+    content: &str,
+    renderer: &str,
+    objects: impl Iterator<Item = (&'a ObjectKey, &'a Fingerprint)>,
+) -> String {
+    let mut hasher = Sha256::new();
+    let mut part = |text: &str| {
+        hasher.update((text.len() as u64).to_be_bytes());
+        hasher.update(text.as_bytes());
+    };
+    part(content);
+    part(renderer);
+    for (key, fingerprint) in objects {
+        part(&key.group);
+        part(&key.kind);
+        part(key.namespace.as_deref().unwrap_or_default());
+        part(&key.name);
+        part(&fingerprint.uid);
+        part(&fingerprint.generation.map(|generation| generation.to_string()).unwrap_or_default());
+        part(if fingerprint.owned { "owned" } else { "" });
+        part(&hex(&fingerprint.fields));
+    }
+    format!("sha256:{}", hex(&hasher.finalize()))
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().fold(String::with_capacity(bytes.len() * 2), |mut text, byte| {
+        // Writing to a String cannot fail.
+        let _ = write!(text, "{byte:02x}");
+        text
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn fingerprint(version: &str, generation: i64, fields: &Value, labels: &Value) -> Fingerprint {
+        let owner = Owner { name: "a".to_owned(), uid: "1".to_owned() };
+        let meta = serde_json::from_value(json!({
+            "uid": "u", "resourceVersion": version, "generation": generation, "labels": labels,
+            "ownerReferences": [owner.reference()],
+            "managedFields": [
+                {"manager": "us", "operation": "Apply", "fieldsType": "FieldsV1", "fieldsV1": fields},
+                {"manager": "other", "operation": "Update", "fieldsType": "FieldsV1", "fieldsV1": {"f:status": {}}}]
+        }))
+        .unwrap();
+        Fingerprint::of(&meta, &owner, "us")
+    }
+
+    #[test]
+    fn drift_is_a_lost_field_or_lost_ownership() {
+        let labels = json!({"core.rukpak.io/owner-kind": "BundleDeployment", "core.rukpak.io/owner-name": "a"});
+        let (ours, less) = (json!({"f:spec": {"f:x": {}}}), json!({"f:spec": {}}));
+        let base = fingerprint("5", 1, &ours, &labels);
+        assert_eq!(base.drift(&fingerprint("6", 1, &ours, &labels)), Drift::None);
+        assert_eq!(base.drift(&fingerprint("6", 2, &ours, &labels)), Drift::Generation);
+        assert_eq!(base.drift(&fingerprint("6", 2, &less, &labels)), Drift::Fields);
+        assert_eq!(base.drift(&fingerprint("6", 1, &ours, &json!({}))), Drift::Fields);
+        assert_eq!(base.drift(&fingerprint("4", 1, &less, &labels)), Drift::None, "an old event");
+    }
+}

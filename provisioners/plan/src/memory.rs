@@ -1,0 +1,293 @@
+//! What is remembered of a deployment from one reconcile to the next. A new process remembers nothing and resumes from the status.
+
+mod deadline;
+mod failure;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use jiff::Timestamp;
+use rukpak_content::Digest;
+use rukpak_crds::condition::reason;
+use rukpak_crds::{DeletionPolicy, InventoryKind, ReleasedObject};
+use rukpak_plain::ObjectKey;
+
+use crate::Release;
+use crate::applied::Applied;
+use crate::conflict::Repairs;
+use crate::fields::Taken;
+use crate::observed::Observed;
+use crate::plan::{Missing, missing_text};
+use crate::resolve::Why;
+use crate::retry::{self, Class};
+
+pub use self::deadline::deadline;
+pub use self::failure::{Failure, Problem, Stage};
+
+/// Owned by the reconcile that runs.
+#[derive(Clone, Debug, Default)]
+pub struct Memory {
+    /// How the cluster stands to a release.
+    pub installation: Installation,
+    /// The last attempt at what is to be in the cluster failed; it is repeated.
+    pub failure: Option<Failure>,
+    /// The last attempt at another release than the installed one failed; the installed one is guarded meanwhile.
+    pub failed_upgrade: Option<Failure>,
+    /// Objects that were repaired lately.
+    pub repairs: BTreeMap<ObjectKey, Repairs>,
+    /// When the certificates of the installed webhooks are to be looked at again.
+    pub certificates_due: Option<Timestamp>,
+    /// Stands for the authorities that were applied; `None` also after a restart.
+    pub authorities: Option<Digest>,
+    /// Since when the first lists of watches are waited for, after a restart.
+    pub resuming_since: Option<Timestamp>,
+    /// Content has to be fetched again before anything goes on.
+    pub is_refetching: bool,
+    /// The contents that the store keeps for the deployment.
+    pub kept_contents: Option<BTreeSet<Digest>>,
+    /// Until when the first lists are waited for.
+    pub awaits_lists_until: Option<Timestamp>,
+    /// Objects that were left in the cluster, as long as no status says so.
+    pub released: Vec<ReleasedObject>,
+}
+
+/// How the cluster stands to a release.
+#[derive(Clone, Debug, Default)]
+pub enum Installation {
+    /// It was not looked at since the process started.
+    #[default]
+    Unknown,
+    /// Every object of the release was applied.
+    Applied {
+        /// The proof.
+        applied: Applied,
+        /// Whether what had to go is gone.
+        pruning: Pruning,
+        /// What is otherwise than the release asks for.
+        differences: Differences,
+    },
+    /// Some objects of the release may have been written.
+    Partial {
+        /// The release.
+        release: Release,
+    },
+}
+
+/// What is otherwise than a release asks for, although all of its objects were applied.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Differences {
+    /// Objects that cannot be applied, because their kind is not served.
+    pub missing: Vec<Missing>,
+    /// Namespaces of others that are used as they are.
+    pub used: Vec<String>,
+    /// What stays as it is in the cluster, a line an object.
+    pub kept: Vec<String>,
+    /// What becomes of the objects when the deployment is deleted.
+    pub policy: DeletionPolicy,
+}
+
+/// Whether the objects that are in no release any more are gone.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Pruning {
+    /// They are.
+    #[default]
+    Done,
+    /// Some are not; it is tried again.
+    Pending {
+        /// Why not.
+        message: String,
+        /// Kinds that could not be listed.
+        unlisted: Vec<InventoryKind>,
+        /// How often it failed in a row.
+        attempts: u32,
+        /// When it is tried again.
+        until: Timestamp,
+    },
+}
+
+/// An upgrade that is interrupted by what may pass is continued for so long before the release before comes back.
+pub const FORWARD_FOR: Duration = Duration::from_mins(5);
+
+/// The first lists of watches take so long at most, mostly: the status keeps what it says.
+const SILENCE: Duration = Duration::from_secs(3);
+
+impl Memory {
+    /// At the beginning of a reconcile: what the news in `observed` end, and what a restart has to be told by the status.
+    pub fn refresh(&mut self, observed: &Observed, now: Timestamp) {
+        if observed.is_unblocked || observed.is_requested() {
+            self.failed_upgrade = None;
+            self.repairs.values_mut().for_each(Repairs::release);
+        }
+        if let Some(failure) = &mut self.failure {
+            // Only once for a change: as long as nothing is written, the deployment stays touched.
+            let is_changed = observed.is_touched && !failure.is_of(observed);
+            if is_changed || observed.is_unblocked || observed.is_requested() {
+                (failure.until, failure.attempts) = (now, 0);
+                failure.look_at(observed);
+            }
+        }
+        self.is_refetching = false;
+        self.awaits_lists_until = None;
+        self.failed_upgrade.take_if(|failure| !failure.is_of(observed));
+        if matches!(self.installation, Installation::Unknown) && self.failed_upgrade.is_none() {
+            self.failed_upgrade = failure::recorded(observed, now);
+        }
+        self.repairs.retain(|_, repairs| !repairs.is_over(now));
+        if matches!(self.installation, Installation::Unknown) && self.repairs.is_empty() {
+            self.recall_contested(observed);
+        }
+    }
+
+    /// Fields that were left to others before a restart still are.
+    fn recall_contested(&mut self, observed: &Observed) {
+        let mut fields: BTreeMap<ObjectKey, Vec<Taken>> = BTreeMap::new();
+        for field in observed.inventory().contested {
+            let namespace = Some(field.namespace).filter(|namespace| !namespace.is_empty());
+            let key = ObjectKey { group: field.group, kind: field.kind, namespace, name: field.name };
+            let taken = Taken { manager: field.manager, subresource: String::new(), path: field.path };
+            fields.entry(key).or_default().push(taken);
+        }
+        self.repairs = fields.into_iter().map(|(key, fields)| (key, Repairs::relinquishing(fields))).collect();
+    }
+
+    /// Until when nothing is said of a cluster that the watches are just beginning to show after a restart.
+    pub fn silent_until(&self, now: Timestamp) -> Option<Timestamp> {
+        self.awaits_lists_until?;
+        self.resuming_since.map(|since| later(since, SILENCE)).filter(|until| *until > now)
+    }
+
+    /// The release that every object of was applied, if so.
+    pub fn applied(&self) -> Option<&Release> {
+        match &self.installation {
+            Installation::Applied { applied, .. } => Some(applied.release()),
+            Installation::Unknown | Installation::Partial { .. } => None,
+        }
+    }
+
+    /// The failed upgrade that holds back `release`.
+    pub fn held_upgrade(&self, release: &Release) -> Option<&Failure> {
+        self.failed_upgrade.as_ref().filter(|failure| failure.release == *release)
+    }
+
+    /// Every object of a release is in the cluster.
+    pub fn learn_applied(&mut self, applied: Applied, pruning: Pruning, differences: Differences, now: Timestamp) {
+        self.failed_upgrade.take_if(|failure| failure.release == *applied.release());
+        if let Some(upgrade) = &mut self.failed_upgrade {
+            upgrade.way_back = None;
+        }
+        self.learn_missing(applied.release().clone(), &differences.missing, now);
+        self.is_refetching = false;
+        self.installation = Installation::Applied { applied, pruning, differences };
+    }
+
+    /// These kinds of the installed release are not served.
+    pub fn learn_missing(&mut self, release: Release, missing: &[Missing], now: Timestamp) {
+        let blocking: Vec<&Missing> = missing.iter().filter(|missing| !missing.is_optional()).collect();
+        if blocking.is_empty() {
+            self.failure = None;
+            return;
+        }
+        let before = self.failure.take();
+        let attempts = before.as_ref().map_or(1, |failure| failure.attempts.saturating_add(1));
+        let (generation, annotations) =
+            before.map_or((None, None), |failure| (failure.generation, failure.annotations));
+        let class = Class::Transient;
+        let message = format!("required resource not found: {}", missing_text(&blocking));
+        let problem = Problem { stage: Stage::Apply, message, class, is_definite: false, can_go_back: false };
+        self.failure = Some(Failure {
+            release,
+            reason: reason::RECONCILE_FAILED,
+            until: later(now, retry::delay(class, attempts)),
+            problem,
+            attempts,
+            generation,
+            annotations,
+            way_back: None,
+        });
+    }
+
+    /// An attempt at `release` failed. What may pass is tried again; a definite failure in the middle of an upgrade holds the
+    /// upgrade back, and the release before comes back.
+    pub fn learn_failed(
+        &mut self,
+        observed: &Observed,
+        (release, why): (Release, Why),
+        problem: Problem,
+        now: Timestamp,
+    ) {
+        let installed = observed.installed();
+        let is_upgrade = matches!(why, Why::Upgrade | Why::Rollback);
+        let was_written = problem.stage == Stage::Apply;
+        if was_written {
+            self.installation = Installation::Partial { release: release.clone() };
+        }
+        let pending = observed.pending().filter(|(pending, _)| *pending == release);
+        // The next attempt at what is under way may stop before its first write.
+        let is_begun = was_written || pending.is_some();
+        let began = pending.map_or(now, |(_, since)| since);
+        let may_pass = !problem.is_definite && now < later(began, FORWARD_FOR);
+        let goes_on = (was_written && !problem.can_go_back) || (is_begun && may_pass);
+        if why == Why::WayBack
+            && let Some(upgrade) = &mut self.failed_upgrade
+        {
+            upgrade.way_back = Some(problem.message.clone());
+        }
+        if is_upgrade && !goes_on {
+            self.failure = None;
+            self.failed_upgrade = Some(self.upgrade_failure(observed, release, problem, is_begun, now));
+            return;
+        }
+        let reason = match problem.stage {
+            Stage::Ask if !is_upgrade => reason::RECONCILE_FAILED,
+            Stage::Load => reason::BUNDLE_LOAD_FAILED,
+            _ if is_upgrade => reason::UPGRADE_FAILED,
+            _ if installed.is_none() => reason::INSTALL_FAILED,
+            _ => reason::RECONCILE_FAILED,
+        };
+        let before =
+            self.failure.take().filter(|failure| failure.release == release && failure.problem.class == problem.class);
+        let attempts = before.map_or(1, |failure| failure.attempts.saturating_add(1));
+        let until = later(now, retry::delay(problem.class, attempts));
+        self.failure = Some(Failure { attempts, ..Failure::first(observed, release, reason, problem, until) });
+    }
+
+    /// Drifted objects of the installed release could not be repaired. Each has a back-off of its own.
+    pub fn learn_unrepaired(&mut self, observed: &Observed, release: Release, problem: Problem, now: Timestamp) {
+        let until = observed.drifted.iter().filter_map(|key| self.repairs.get(key)?.not_before()).min().unwrap_or(now);
+        self.failure = Some(Failure::first(observed, release, reason::RECONCILE_FAILED, problem, until));
+    }
+
+    /// Nothing has drifted any more.
+    pub fn learn_repaired(&mut self) {
+        self.failure.take_if(|failure| failure.problem.stage == Stage::Repair);
+    }
+
+    /// `is_begun`: objects were written, and going back writes them again. That is not done every few minutes.
+    fn upgrade_failure(
+        &mut self,
+        observed: &Observed,
+        release: Release,
+        problem: Problem,
+        is_begun: bool,
+        now: Timestamp,
+    ) -> Failure {
+        let before = self.failed_upgrade.take().filter(|before| {
+            before.release == release && before.is_of(observed) && before.problem.is_definite == problem.is_definite
+        });
+        let attempts = before.map_or(1, |before| before.attempts.saturating_add(1));
+        let is_slow = problem.is_definite || is_begun;
+        let delay = if is_slow { retry::upgrade_delay(attempts) } else { retry::delay(problem.class, attempts) };
+        let reason = match problem.stage {
+            Stage::Ask => reason::RECONCILE_FAILED,
+            Stage::Load => reason::BUNDLE_LOAD_FAILED,
+            Stage::Check => reason::ERROR_GETTING_RELEASE_STATE,
+            Stage::Apply | Stage::Repair => reason::UPGRADE_FAILED,
+        };
+        Failure { attempts, ..Failure::first(observed, release, reason, problem, later(now, delay)) }
+    }
+}
+
+/// `now` and then `delay`; the end of time if that is sooner.
+pub fn later(now: Timestamp, delay: Duration) -> Timestamp {
+    now.checked_add(delay).unwrap_or(Timestamp::MAX)
+}

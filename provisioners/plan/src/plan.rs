@@ -1,0 +1,242 @@
+//! From the objects of a bundle to a plan: every kind resolved, every body with our ownership metadata, ordered by phase.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::SystemTime;
+
+use rukpak_content::Digest;
+use rukpak_crds::InventoryKind;
+use rukpak_plain::{Gvk, Object, ObjectKey};
+use serde_json::Value;
+
+use crate::kind::{Identity, Kind, MissingKind, defined_by};
+use crate::owner_metadata::OwnerMetadata;
+use crate::release::Release;
+use crate::{Phase, kind};
+
+/// One object to apply.
+#[derive(Clone, Debug)]
+pub struct Step {
+    /// The object, whatever its version.
+    pub key: ObjectKey,
+    /// Where it is.
+    pub identity: Identity,
+    /// When it is applied.
+    pub phase: Phase,
+    /// The body of the apply request, without preconditions.
+    pub body: Value,
+    /// Where the object is declared, for messages.
+    pub origin: String,
+    /// Whether a CRD of this very bundle defines the kind.
+    pub defined_here: bool,
+}
+
+/// Everything that a release asks for.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// What it installs.
+    pub release: Release,
+    /// When the certificates among the objects are to be looked at again.
+    pub certificates_due: Option<SystemTime>,
+    /// Stands for the authorities that the objects trust.
+    pub authorities: Option<Digest>,
+    /// The objects.
+    pub steps: BTreeMap<ObjectKey, Step>,
+    /// Kinds that nobody serves and that the plan therefore does without.
+    pub missing: Vec<Missing>,
+}
+
+/// A kind that nobody serves, and what needs it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Missing {
+    /// The kind.
+    pub kind: MissingKind,
+    /// What needs it.
+    pub need: Need,
+}
+
+impl Missing {
+    /// Whether the release is whole without it.
+    pub fn is_optional(&self) -> bool {
+        matches!(self.need, Need::Optional(_))
+    }
+}
+
+/// What needs a kind.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Need {
+    /// An object of the bundle is of the kind.
+    Object(ObjectKey),
+    /// An object of the kind may be left out; it is installed when the kind is served.
+    Optional(ObjectKey),
+    /// The bundle says that it depends on it.
+    Dependency,
+}
+
+/// The kinds that discovery has found, by apiVersion and kind. `None` stands for a kind that is not served.
+pub type Served = BTreeMap<(String, String), Option<Kind>>;
+
+/// The objects of a bundle, as a plan wants them.
+#[derive(Clone, Copy, Debug)]
+pub struct Objects<'a> {
+    /// All of them.
+    pub all: &'a [Object],
+    /// Those that may be left out where their kind is not served.
+    pub optional: &'a BTreeSet<ObjectKey>,
+    /// Kinds that the bundle depends on and does not define.
+    pub required: &'a BTreeSet<Gvk>,
+}
+
+impl Objects<'_> {
+    /// The kinds that have to be asked for, as apiVersion and kind: those that no CRD among the objects defines.
+    pub fn kinds(&self) -> BTreeSet<(String, String)> {
+        let defined = self.defined();
+        let own = self.all.iter().map(|object| (object.api_version().to_owned(), object.kind().to_owned()));
+        let required = self.required.iter().map(|gvk| (gvk.api_version(), gvk.kind.clone()));
+        own.filter(|kind| !defined.contains_key(kind)).chain(required).collect()
+    }
+
+    fn defined(&self) -> BTreeMap<(String, String), Kind> {
+        let crds = self.all.iter().filter(|object| kind::is_crd(&object.key()));
+        crds.flat_map(defined_by)
+            .map(|kind| ((kind.resource.api_version.clone(), kind.resource.kind.clone()), kind))
+            .collect()
+    }
+
+    /// The plan. `is_installed`: the objects are in the cluster already, so what they depend on is not asked for again.
+    pub fn plan(&self, release: Release, served: &Served, stamp: &OwnerMetadata, is_installed: bool) -> Plan {
+        let mut plan = Plan {
+            release,
+            certificates_due: None,
+            authorities: None,
+            steps: BTreeMap::new(),
+            missing: if is_installed { Vec::new() } else { self.unmet(served) },
+        };
+        let defined = self.defined();
+        for object in self.all {
+            let id = (object.api_version().to_owned(), object.kind().to_owned());
+            let own = defined.get(&id);
+            if let Some(kind) = own.or_else(|| served.get(&id).and_then(Option::as_ref)) {
+                let step = step(stamp, object, kind, own.is_some());
+                plan.steps.insert(step.key.clone(), step);
+                continue;
+            }
+            let key = object.key();
+            let need = if self.optional.contains(&key) { Need::Optional(key) } else { Need::Object(key) };
+            let (api_version, kind) = id;
+            plan.missing.push(Missing { kind: MissingKind { api_version, kind }, need });
+        }
+        plan
+    }
+
+    fn unmet(&self, served: &Served) -> Vec<Missing> {
+        let mut unmet = Vec::new();
+        for gvk in self.required {
+            let (api_version, kind) = (gvk.api_version(), gvk.kind.clone());
+            if served.get(&(api_version.clone(), kind.clone())).is_none_or(Option::is_none) {
+                unmet.push(Missing { kind: MissingKind { api_version, kind }, need: Need::Dependency });
+            }
+        }
+        unmet
+    }
+}
+
+fn step(stamp: &OwnerMetadata, object: &Object, kind: &Kind, defined_here: bool) -> Step {
+    let body = stamp.body(object, kind.namespaced);
+    let namespace = kind.namespaced.then(|| object.namespace().unwrap_or(&stamp.default_namespace).to_owned());
+    let key = ObjectKey { namespace: namespace.clone(), ..object.key() };
+    Step {
+        phase: Phase::of(object.group(), object.kind()),
+        identity: Identity { kind: kind.clone(), namespace, name: key.name.clone() },
+        key,
+        body,
+        origin: object.origin().to_string(),
+        defined_here,
+    }
+}
+
+impl Plan {
+    /// The kinds of all steps.
+    pub fn kinds(&self) -> Vec<Kind> {
+        let mut kinds: Vec<Kind> = Vec::new();
+        let mut last: Option<&Kind> = None;
+        for step in self.steps.values() {
+            let kind = &step.identity.kind;
+            if last != Some(kind) && !kinds.contains(kind) {
+                kinds.push(kind.clone());
+            }
+            last = Some(kind);
+        }
+        kinds
+    }
+
+    /// The kinds as the inventory lists them.
+    pub fn inventory(&self) -> BTreeSet<InventoryKind> {
+        self.kinds().iter().map(Kind::inventory).collect()
+    }
+
+    /// The steps of one phase.
+    pub fn phase(&self, phase: Phase) -> impl Iterator<Item = &Step> {
+        self.steps.values().filter(move |step| step.phase == phase)
+    }
+
+    /// What must be served before the release can be whole.
+    pub fn blocking(&self) -> Vec<&Missing> {
+        self.missing.iter().filter(|missing| !missing.is_optional()).collect()
+    }
+
+    /// The API groups of all kinds that are missing, the optional ones too: their CRDs are waited for.
+    pub fn missing_groups(&self) -> BTreeSet<String> {
+        self.missing.iter().map(|missing| missing.kind.group().to_owned()).collect()
+    }
+}
+
+/// A registry+v1 bundle that is taken for a plain one. Rendered as what it is, it has no such object.
+const REGISTRY_HINT: &str = "with a ClusterServiceVersion in it this is a registry+v1 bundle: set provisionerClassName \
+                             core-rukpak-io-registry in spec.template.spec; otherwise ";
+
+/// What is missing, in the words of Helm, which clients of upstream know, and then the way out.
+pub fn missing_text(missing: &[&Missing]) -> String {
+    let line = |missing: &&Missing| match &missing.need {
+        Need::Object(key) | Need::Optional(key) => format!(
+            "resource mapping not found for name: {:?} namespace: {:?}: {}",
+            key.name,
+            key.namespace.as_deref().unwrap_or_default(),
+            missing.kind
+        ),
+        Need::Dependency => format!("the bundle depends on an API that is not served: {}", missing.kind),
+    };
+    let is_of_registry_bundle = |missing: &&Missing| matches!(&missing.need, Need::Object(key) if key.group == "operators.coreos.com" && key.kind == "ClusterServiceVersion");
+    let lines: Vec<String> = missing.iter().map(line).collect();
+    let hint = if missing.iter().any(is_of_registry_bundle) { REGISTRY_HINT } else { "" };
+    format!(
+        "[{}]: {hint}install what provides these kinds; this BundleDeployment continues by itself when they are served",
+        lines.join(", ")
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn missing(group: &str, kind: &str) -> Missing {
+        let key = ObjectKey { group: group.to_owned(), kind: kind.to_owned(), namespace: None, name: "a".to_owned() };
+        let kind = MissingKind { api_version: format!("{group}/v1alpha1"), kind: kind.to_owned() };
+        Missing { kind, need: Need::Object(key) }
+    }
+
+    #[test]
+    fn a_registry_bundle_that_is_taken_for_a_plain_one_is_told_so() {
+        let hint =
+            "this is a registry+v1 bundle: set provisionerClassName core-rukpak-io-registry in spec.template.spec";
+        let version = missing("operators.coreos.com", "ClusterServiceVersion");
+        let other = missing("operators.coreos.com", "CatalogSource");
+        let message = missing_text(&[&other, &version]);
+        assert!(message.contains(hint), "{message}");
+        assert!(message.contains("no matches for kind \"CatalogSource\" in version \"operators.coreos.com/v1alpha1\""));
+        assert!(message.ends_with("continues by itself when they are served"), "{message}");
+        let like = missing("example.com", "ClusterServiceVersion");
+        for other in [other, like] {
+            assert!(!missing_text(&[&other]).contains("registry"));
+        }
+    }
+}

@@ -1,0 +1,288 @@
+//! What is really sent for one object, given what is in the cluster: the one place that knows of stored versions, conversion,
+//! scaling, volumes that grew, and fields that were relinquished, whoever asks.
+
+use std::collections::BTreeSet;
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use rukpak_crds::names::FIELD_MANAGER;
+use rukpak_plain::ObjectKey;
+use serde_json::{Value, json};
+
+use crate::fields::{self, Taken};
+use crate::kind::is_crd;
+
+/// Why objects are applied.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Why {
+    /// Nothing is installed yet.
+    First,
+    /// Another release replaces the installed one.
+    Upgrade,
+    /// The same, because somebody asked for an earlier revision.
+    Rollback,
+    /// An upgrade failed, or was not healthy in time: the release before comes back.
+    WayBack,
+    /// The cluster is not, or may not be, as it was left.
+    Resync,
+    /// Certificates among the objects are to be renewed.
+    Renewal,
+    /// Some objects have drifted.
+    Repair,
+}
+
+impl Why {
+    /// Whether the release is new to the cluster: it is tried before the first write, CRDs are compared by the rules of safe
+    /// upgrades, and what it does not allow is refused.
+    ///
+    /// Otherwise the release was in the cluster before and has to be there again, so that what has changed since is lived with.
+    pub fn is_new(self) -> bool {
+        matches!(self, Self::First | Self::Upgrade | Self::Rollback)
+    }
+
+    /// Whether every changed object is sent as a dry run first.
+    pub fn is_tried_first(self) -> bool {
+        matches!(self, Self::Upgrade | Self::Rollback)
+    }
+
+    /// Whether a ConfigMap or Secret that became immutable is deleted and created anew.
+    pub fn replaces_immutable(self) -> bool {
+        !matches!(self, Self::First | Self::Upgrade)
+    }
+}
+
+/// An object as the API server returned it.
+#[derive(Clone, Copy, Debug)]
+pub struct Live<'a> {
+    /// Metadata.
+    pub metadata: &'a ObjectMeta,
+    /// The rest.
+    pub body: &'a Value,
+}
+
+/// What else decides about a body.
+#[derive(Clone, Copy, Debug)]
+pub struct Basis<'a> {
+    /// Why it is applied.
+    pub why: Why,
+    /// What the installed release declares, if it has the object.
+    pub installed: Option<&'a Value>,
+    /// What a release declares that was begun in place of the installed one and has not ended.
+    pub begun: Option<&'a Value>,
+    /// Fields that are left to others.
+    pub relinquished: Option<&'a BTreeSet<Taken>>,
+}
+
+/// What to send.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Resolved {
+    /// The body of the apply request, without preconditions.
+    pub body: Value,
+    /// What stays as it is in the cluster although the bundle says otherwise, in words.
+    pub kept: Option<String>,
+}
+
+/// Whether [`resolve`] needs to see the live object.
+pub fn needs_live(key: &ObjectKey, body: &Value, why: Why) -> bool {
+    let is_grown = key.group.is_empty() && key.kind == "PersistentVolumeClaim";
+    body.pointer(REPLICAS).is_some() || (!why.is_new() && (is_crd(key) || is_grown))
+}
+
+const REPLICAS: &str = "/spec/replicas";
+const STORAGE: &str = "/spec/resources/requests/storage";
+
+/// The body for an object, of which `live` is in the cluster.
+pub fn resolve(key: &ObjectKey, body: &Value, live: Option<Live<'_>>, basis: &Basis<'_>) -> Resolved {
+    let mut resolved = Resolved { body: body.clone(), kept: None };
+    for field in basis.relinquished.into_iter().flatten() {
+        fields::remove(&mut resolved.body, &field.path);
+    }
+    let Some(live) = live else { return resolved };
+    leave_scaled(&mut resolved.body, live, basis);
+    if !basis.why.is_new() {
+        resolved.kept = keep_size(key, &mut resolved.body, live);
+        if is_crd(key) {
+            let kept = keep_stored_versions(&mut resolved.body, live);
+            resolved.kept = (!kept.is_empty()).then(|| {
+                format!("keeps the versions {} and its conversion: objects may be stored in them", kept.join(", "))
+            });
+        }
+    }
+    resolved
+}
+
+/// Replicas that were set through the `scale` subresource (an autoscaler, `kubectl scale`) are not ours, unless a new release
+/// declares another number than the one before.
+///
+/// Kubernetes since 1.22 lists the subresource among the managers: then the field is left out, so that nothing which the
+/// autoscaler does meanwhile is undone. Before, the field stays ours: a number that no manifest of ours declares tells the same,
+/// and is sent as it is.
+fn leave_scaled(body: &mut Value, live: Live<'_>, basis: &Basis<'_>) {
+    let (Some(ours), Some(current)) = (body.pointer(REPLICAS), live.body.pointer(REPLICAS)) else { return };
+    let is_declared_anew = matches!(basis.why, Why::Upgrade | Why::Rollback)
+        && basis.installed.is_some_and(|installed| installed.pointer(REPLICAS) != Some(ours));
+    if ours == current || is_declared_anew {
+        return;
+    }
+    let Some(spec) = live_spec(body) else { return };
+    if is_scaled_by_subresource(live.metadata) {
+        spec.remove("replicas");
+        return;
+    }
+    let declares = |declared: Option<&Value>| declared.and_then(|body| body.pointer(REPLICAS)) == Some(current);
+    let own = fields::applied(live.metadata, FIELD_MANAGER);
+    let is_owned = own.is_some_and(|set| set.pointer("/f:spec/f:replicas").is_some());
+    if is_owned && !declares(basis.installed) && !declares(basis.begun) {
+        spec.insert("replicas".to_owned(), current.clone());
+    }
+}
+
+fn live_spec(body: &mut Value) -> Option<&mut serde_json::Map<String, Value>> {
+    body.get_mut("spec").and_then(Value::as_object_mut)
+}
+
+fn is_scaled_by_subresource(metadata: &ObjectMeta) -> bool {
+    metadata.managed_fields.iter().flatten().any(|entry| {
+        entry.subresource.as_deref() == Some("scale")
+            && entry.fields_v1.as_ref().is_some_and(|set| set.0.pointer("/f:spec/f:replicas").is_some())
+    })
+}
+
+/// A volume cannot shrink: what a later release or an administrator asked for stays.
+fn keep_size(key: &ObjectKey, body: &mut Value, live: Live<'_>) -> Option<String> {
+    if !(key.group.is_empty() && key.kind == "PersistentVolumeClaim") {
+        return None;
+    }
+    let (ours, current) = (body.pointer_mut(STORAGE)?, live.body.pointer(STORAGE)?);
+    if ours == current {
+        return None;
+    }
+    ours.clone_from(current);
+    Some(format!("keeps its size {}: volumes do not shrink", current.as_str().unwrap_or_default()))
+}
+
+/// Adds to a CRD the versions in which objects may be stored by now: without them the API server refuses it. As long as there are
+/// such versions, the live conversion stays too: without it objects would be relabelled, and fields lost.
+fn keep_stored_versions(body: &mut Value, live: Live<'_>) -> Vec<String> {
+    let stored = live.body.pointer("/status/storedVersions").and_then(Value::as_array);
+    let offered = live.body.pointer("/spec/versions").and_then(Value::as_array);
+    let declared = body.pointer_mut("/spec/versions").and_then(Value::as_array_mut);
+    let (Some(stored), Some(offered), Some(declared)) = (stored, offered, declared) else { return Vec::new() };
+    let mut kept = Vec::new();
+    for name in stored.iter().filter_map(Value::as_str) {
+        if declared.iter().any(|version| version["name"] == name) {
+            continue;
+        }
+        if let Some(version) = offered.iter().find(|version| version["name"] == name) {
+            let mut version = version.clone();
+            version["storage"] = json!(false);
+            declared.push(version);
+            kept.push(name.to_owned());
+        }
+    }
+    if let Some(spec) = live_spec(body).filter(|_| !kept.is_empty())
+        && let Some(conversion) = live.body.pointer("/spec/conversion")
+    {
+        spec.insert("conversion".to_owned(), conversion.clone());
+    }
+    kept
+}
+
+/// What is to be done about an object whose update was refused as invalid.
+pub fn is_replaced(key: &ObjectKey, live: Live<'_>, why: Why) -> bool {
+    let is_data = key.group.is_empty() && matches!(key.kind.as_str(), "ConfigMap" | "Secret");
+    is_data && why.replaces_immutable() && live.body["immutable"] == true
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn key(group: &str, kind: &str) -> ObjectKey {
+        ObjectKey { group: group.into(), kind: kind.into(), namespace: None, name: "a".into() }
+    }
+
+    fn workload(replicas: i64) -> Value {
+        json!({"spec": {"replicas": replicas}})
+    }
+
+    /// Our manager owns the replicas; with `scaled`, an autoscaler has set them through the subresource.
+    fn metadata(scaled: bool) -> ObjectMeta {
+        let set = json!({"f:spec": {"f:replicas": {}}});
+        let entry = |manager: &str, operation: &str, sub: &str| json!({"manager": manager, "operation": operation, "fieldsType": "FieldsV1", "fieldsV1": set, "subresource": sub});
+        let entries =
+            if scaled { vec![entry("hpa", "Update", "scale")] } else { vec![entry(FIELD_MANAGER, "Apply", "")] };
+        serde_json::from_value(json!({"managedFields": entries})).unwrap()
+    }
+
+    fn replicas(why: Why, ours: i64, live: i64, scaled: bool, installed: i64, begun: Option<i64>) -> Option<i64> {
+        let (metadata, live, installed, begun) =
+            (metadata(scaled), workload(live), workload(installed), begun.map(workload));
+        let basis = Basis { why, installed: Some(&installed), begun: begun.as_ref(), relinquished: None };
+        let live = Live { metadata: &metadata, body: &live };
+        resolve(&key("apps", "Deployment"), &workload(ours), Some(live), &basis).body.pointer(REPLICAS)?.as_i64()
+    }
+
+    #[test]
+    fn replicas_set_by_scaling_stay_and_those_of_a_failed_release_do_not() {
+        // Kubernetes before 1.22 does not list the subresource.
+        assert_eq!(replicas(Why::Repair, 2, 5, false, 2, None), Some(5));
+        assert_eq!(replicas(Why::Upgrade, 2, 5, false, 2, None), Some(5), "the release says what it said before");
+        assert_eq!(replicas(Why::Upgrade, 3, 5, false, 2, None), Some(3), "the release says something new");
+        assert_eq!(replicas(Why::WayBack, 2, 0, false, 2, Some(0)), Some(2), "the failed release said 0");
+        assert_eq!(replicas(Why::WayBack, 2, 7, false, 2, Some(0)), Some(7), "nobody but a user said 7");
+        // Since 1.22 it does: the field is left alone.
+        assert_eq!(replicas(Why::Repair, 2, 5, true, 2, None), None);
+        assert_eq!(replicas(Why::WayBack, 2, 5, true, 2, Some(0)), None);
+        assert_eq!(replicas(Why::Upgrade, 3, 5, true, 2, None), Some(3));
+    }
+
+    #[test]
+    fn on_the_way_back_a_crd_keeps_stored_versions_and_their_conversion() {
+        let crd = |versions: &[(&str, bool)], conversion: &str| {
+            let versions: Vec<Value> = versions
+                .iter()
+                .map(|(name, storage)| json!({"name": name, "served": true, "storage": storage}))
+                .collect();
+            json!({"spec": {"versions": versions, "conversion": {"strategy": conversion}}})
+        };
+        let mut live = crd(&[("v1", false), ("v2", true)], "Webhook");
+        live["status"] = json!({"storedVersions": ["v1", "v2"]});
+        let body = json!({"spec": {"versions": [{"name": "v1", "served": true, "storage": true}]}});
+        let metadata = ObjectMeta::default();
+        let key = key("apiextensions.k8s.io", "CustomResourceDefinition");
+        for (why, kept) in [
+            (Why::Upgrade, None),
+            (Why::Rollback, None),
+            (Why::WayBack, Some("v2")),
+            (Why::Resync, Some("v2")),
+            (Why::Renewal, Some("v2")),
+            (Why::Repair, Some("v2")),
+        ] {
+            let basis = Basis { why, installed: None, begun: None, relinquished: None };
+            let live = Live { metadata: &metadata, body: &live };
+            let resolved = resolve(&key, &body, Some(live), &basis);
+            assert_eq!(resolved.kept.is_some_and(|text| text.contains("v2")), kept.is_some(), "{why:?}");
+            let conversion = resolved.body.pointer("/spec/conversion/strategy").and_then(Value::as_str);
+            assert_eq!(conversion, kept.map(|_| "Webhook"), "{why:?}");
+        }
+    }
+
+    #[test]
+    fn volumes_do_not_shrink_on_the_way_back() {
+        let claim = |size: &str| json!({"spec": {"resources": {"requests": {"storage": size}}}});
+        let (metadata, live) = (ObjectMeta::default(), claim("2Gi"));
+        let basis = Basis { why: Why::WayBack, installed: None, begun: None, relinquished: None };
+        let live = Live { metadata: &metadata, body: &live };
+        let resolved = resolve(&key("", "PersistentVolumeClaim"), &claim("1Gi"), Some(live), &basis);
+        assert_eq!(resolved.body, claim("2Gi"));
+    }
+
+    #[test]
+    fn what_became_immutable_is_replaced_but_not_by_an_upgrade() {
+        let (metadata, live) = (ObjectMeta::default(), json!({"immutable": true}));
+        let live = Live { metadata: &metadata, body: &live };
+        assert!(is_replaced(&key("", "ConfigMap"), live, Why::WayBack));
+        assert!(!is_replaced(&key("", "ConfigMap"), live, Why::Upgrade));
+        assert!(!is_replaced(&key("apps", "Deployment"), live, Why::WayBack));
+    }
+}

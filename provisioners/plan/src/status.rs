@@ -1,0 +1,320 @@
+//! From what is known to the status. Upstream's conditions, reasons and messages are to the letter.
+
+mod summary;
+
+use jiff::Timestamp;
+use rukpak_crds::condition::{ConditionStatus, Conditions, HAS_VALID_BUNDLE, HEALTHY, INSTALLED, NewCondition, reason};
+use rukpak_crds::{BundleDeploymentStatus, ContestedField, ReleasedObject, RevisionResult};
+
+use self::summary::Summary;
+use crate::applied::{Objects, complaints};
+use crate::decide::{Target, is_load_failure, target};
+use crate::memory::{Failure, Installation, Memory, Pruning};
+use crate::observed::{Desired, Observed};
+use crate::{Release, history};
+
+/// Fields or objects that others keep changing (additive).
+pub const CONTESTED: &str = "Contested";
+/// Bundles claim to be generated for the deployment and are not (additive).
+pub const FOREIGN_BUNDLES: &str = "ForeignBundles";
+/// Nothing is written for the deployment (additive).
+pub const SUSPENDED: &str = "Suspended";
+
+/// The status to write, and what it says in short.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Report {
+    /// The status.
+    pub status: BundleDeploymentStatus,
+    /// Whether the desired Bundle is installed, and healthy where that counts: older Bundles can go.
+    pub is_settled: bool,
+}
+
+/// The status of a deployment of which `objects` are in the cluster.
+pub fn status(observed: &Observed, memory: &Memory, objects: &Objects, now: Timestamp) -> Report {
+    let target = target(observed, memory, now);
+    let complaints = match &memory.installation {
+        Installation::Applied { .. } => complaints(objects),
+        Installation::Unknown | Installation::Partial { .. } => Vec::new(),
+    };
+    let mut writer = Writer { observed, memory, target, complaints, now, status: observed.status.clone() };
+    writer.status.observed_generation = observed.deployment.metadata.generation;
+    writer.acknowledge();
+    writer.bundle();
+    writer.installed();
+    writer.history();
+    writer.health();
+    writer.contested();
+    writer.suspended();
+    writer.foreign_bundles();
+    let summary = writer.summary();
+    writer.summarise(&summary);
+    let is_wanted = writer.is_applied() && writer.target.held.is_none() && !writer.target.is_rollback;
+    Report { is_settled: summary == Summary::Ready && is_wanted, status: writer.status }
+}
+
+struct Writer<'a> {
+    observed: &'a Observed,
+    memory: &'a Memory,
+    target: Target,
+    complaints: Vec<String>,
+    now: Timestamp,
+    status: BundleDeploymentStatus,
+}
+
+impl Writer<'_> {
+    fn set(&mut self, type_: &str, status: ConditionStatus, reason: &str, message: &str) {
+        let generation = self.observed.deployment.metadata.generation;
+        let new = NewCondition { type_, status, reason, message };
+        self.status.conditions.set(new, generation, self.now);
+    }
+
+    fn acknowledge(&mut self) {
+        let requested = self.observed.annotation(rukpak_crds::names::RECONCILE_REQUESTED_AT);
+        self.status.last_handled_reconcile_at = requested.map(str::to_owned);
+    }
+
+    /// What failed last: an upgrade, or what is to be in the cluster anyway.
+    fn failure(&self) -> Option<&Failure> {
+        let failure = self.memory.failure.as_ref();
+        // What failed before something else was asked for is no news any more.
+        let failure = failure.filter(|failure| self.target.release.as_ref() == Some(&failure.release));
+        self.failed_upgrade().or(failure)
+    }
+
+    /// The failed upgrade in whose place the release before is guarded.
+    fn failed_upgrade(&self) -> Option<&Failure> {
+        self.memory.held_upgrade(self.target.wanted.as_ref()?)
+    }
+
+    /// `HasValidBundle`: True while waiting, as upstream's clients rely on.
+    fn bundle(&mut self) {
+        use ConditionStatus::{False, True, Unknown};
+        match &self.observed.desired {
+            Desired::Unknown { message, .. } => {
+                self.set(HAS_VALID_BUNDLE, Unknown, reason::RECONCILE_FAILED, message);
+            }
+            Desired::Absent { bundle, .. } | Desired::Waiting { bundle, .. } => {
+                self.set(HAS_VALID_BUNDLE, True, reason::UNPACK_PENDING, &wait(bundle));
+            }
+            desired @ Desired::Failed { .. } => {
+                self.set(HAS_VALID_BUNDLE, False, reason::UNPACK_FAILED, &unpack_failure(desired));
+            }
+            Desired::Ready { bundle, release, .. } => {
+                let unloadable =
+                    self.failure().filter(|failure| is_load_failure(failure) && failure.release == *release);
+                if let Some(failure) = unloadable {
+                    let message = failure.message();
+                    self.set(HAS_VALID_BUNDLE, False, reason::BUNDLE_LOAD_FAILED, &message);
+                    return;
+                }
+                let message = format!("Successfully unpacked the {bundle} Bundle");
+                self.set(HAS_VALID_BUNDLE, True, reason::UNPACK_SUCCESSFUL, &message);
+            }
+        }
+    }
+
+    /// `Installed`, `activeBundle` and what is installed; they keep their values while there is nothing new to say.
+    fn installed(&mut self) {
+        if let Installation::Applied { applied, pruning, .. } = &self.memory.installation {
+            let inventory = self.status.inventory.get_or_insert_default();
+            applied.write(inventory);
+            inventory.certificates_renewal =
+                self.memory.certificates_due.and_then(|due| Timestamp::from_second(due.as_second()).ok());
+            inventory.unlisted = match pruning {
+                Pruning::Pending { unlisted, .. } => unlisted.clone(),
+                Pruning::Done => Vec::new(),
+            };
+            if let Some(bundle) = self.active(applied.release()) {
+                self.status.active_bundle = Some(bundle);
+            }
+        }
+        let is_going_forward = |failure: &Failure| self.failed_upgrade().is_none() && is_interrupted(failure);
+        let failure = self.failure().filter(|failure| !is_load_failure(failure) && !is_going_forward(failure)).cloned();
+        if let Some(failure) = failure {
+            let mut message = failure.message();
+            if let Some(kept) = self.kept().filter(|_| failure.reason == reason::UPGRADE_FAILED) {
+                message.push_str("; the release before is back, except that ");
+                message.push_str(&kept);
+            }
+            self.set(INSTALLED, ConditionStatus::False, failure.reason, &message);
+            return;
+        }
+        let Some(release) = self.memory.applied() else { return };
+        let is_wanted = self.target.wanted.as_ref() == Some(release);
+        // What an upgrade failed with stands until another one succeeds; only a repair that failed is over.
+        let failed = self.status.conditions.find(INSTALLED).filter(|now| now.status == ConditionStatus::False);
+        let is_over = self.failure().is_none() && failed.is_none_or(|failed| failed.reason == reason::RECONCILE_FAILED);
+        if is_wanted || is_over {
+            // If the first report was lost, and the template changed meanwhile, the Bundle's name is not known any more.
+            let active = self.status.active_bundle.clone().unwrap_or_else(|| release.content.to_string());
+            let message = format!("Instantiated bundle {active} successfully");
+            self.set(INSTALLED, ConditionStatus::True, reason::INSTALLATION_SUCCEEDED, &message);
+        }
+    }
+
+    /// What stays as it is in the cluster.
+    fn kept(&self) -> Option<String> {
+        let Installation::Applied { differences, .. } = &self.memory.installation else { return None };
+        (!differences.kept.is_empty()).then(|| bounded(&differences.kept, "; "))
+    }
+
+    /// The Bundle that an installed release is of.
+    fn active(&self, release: &Release) -> Option<String> {
+        match &self.observed.desired {
+            Desired::Ready { bundle, release: desired, .. } if desired == release => Some(bundle.clone()),
+            _ => {
+                let known = self.observed.status.history.iter();
+                let mut known = known.filter(|revision| Release::read(&revision.release).as_ref() == Some(release));
+                known.find_map(|revision| revision.bundle.clone())
+            }
+        }
+    }
+
+    fn history(&mut self) {
+        let wanted = self.target.wanted.clone();
+        let failed = wanted.as_ref().and_then(|wanted| self.memory.held_upgrade(wanted));
+        // What may pass by itself is no result yet.
+        let failed = failed.filter(|failure| failure.problem.is_definite);
+        if let Some(failure) = failed {
+            let is_late = failure.until == Timestamp::MAX;
+            let result = if is_late { RevisionResult::DeadlineExceeded } else { RevisionResult::Failed };
+            let told = (result, failure.problem.message.as_str());
+            history::failed(&mut self.status, self.observed, &failure.release, told, self.now);
+        }
+        if let Some(release) = self.memory.applied().filter(|release| self.memory.held_upgrade(release).is_none()) {
+            history::applied(&mut self.status, self.observed, release, failed.is_some(), self.now);
+            if self.complaints.is_empty() {
+                history::healthy(&mut self.status, release);
+            }
+        }
+    }
+
+    /// `Healthy`, where the gate is on.
+    fn health(&mut self) {
+        use ConditionStatus::{False, True, Unknown};
+        if !self.observed.health_gate {
+            self.status.conditions.drop_type(HEALTHY);
+        } else if self.status.conditions.is(INSTALLED, False) {
+            let message = "Installed condition is false";
+            self.set(HEALTHY, False, reason::INSTALLATION_STATUS_FALSE, message);
+        } else if self.memory.applied().is_some() {
+            if self.complaints.is_empty() {
+                self.set(HEALTHY, True, reason::HEALTHY, "BundleDeployment is healthy");
+            } else {
+                let message = self.complaints.join("\n");
+                self.set(HEALTHY, False, reason::UNHEALTHY, &message);
+            }
+        } else if self.status.conditions.find(HEALTHY).is_some() {
+            self.set(HEALTHY, Unknown, reason::NOT_OBSERVED, self.unseen());
+        }
+    }
+
+    fn contested(&mut self) {
+        if self.memory.applied().is_none() {
+            return;
+        }
+        let lines: Vec<String> = self
+            .memory
+            .repairs
+            .iter()
+            .flat_map(|(key, repairs)| {
+                let fields = repairs.relinquished().iter().map(move |field| {
+                    format!("{key}: {} is left to {:?}, which keeps changing it", field.words(), field.manager)
+                });
+                let slowed = repairs
+                    .is_slowed()
+                    .then(|| format!("{key}: is changed or deleted again and again; it is repaired ever more slowly"));
+                fields.chain(slowed)
+            })
+            .collect();
+        let fields = self.contested_fields();
+        self.status.inventory.get_or_insert_default().contested = fields;
+        if lines.is_empty() {
+            self.status.conditions.drop_type(CONTESTED);
+        } else {
+            self.set(CONTESTED, ConditionStatus::True, "FieldsLeftToOthers", &bounded(&lines, "\n"));
+        }
+    }
+
+    fn contested_fields(&self) -> Vec<ContestedField> {
+        let all = self.memory.repairs.iter();
+        all.flat_map(|(key, repairs)| {
+            repairs.relinquished().iter().map(move |field| ContestedField {
+                group: key.group.clone(),
+                kind: key.kind.clone(),
+                namespace: key.namespace.clone().unwrap_or_default(),
+                name: key.name.clone(),
+                path: field.path.clone(),
+                manager: field.manager.clone(),
+            })
+        })
+        .collect()
+    }
+
+    fn suspended(&mut self) {
+        if self.observed.deployment.spec.suspend {
+            let message = "spec.suspend is true: nothing is installed, upgraded or repaired";
+            self.set(SUSPENDED, ConditionStatus::True, "Suspended", message);
+        } else {
+            self.status.conditions.drop_type(SUSPENDED);
+        }
+    }
+
+    fn foreign_bundles(&mut self) {
+        if self.observed.foreign_bundles.is_empty() {
+            self.status.conditions.drop_type(FOREIGN_BUNDLES);
+            return;
+        }
+        let message = format!(
+            "these Bundles carry the owner reference of this BundleDeployment, but were not generated by it; they are ignored, \
+             and should be deleted: {}",
+            bounded(&self.observed.foreign_bundles, ", ")
+        );
+        self.set(FOREIGN_BUNDLES, ConditionStatus::True, "NotGenerated", &message);
+    }
+}
+
+/// Whether an upgrade was interrupted in the middle and goes on by itself: that is no outcome yet.
+fn is_interrupted(failure: &Failure) -> bool {
+    failure.reason == reason::UPGRADE_FAILED && !failure.problem.is_definite && failure.way_back.is_none()
+}
+
+/// An object that was left in the cluster, in words.
+pub fn released_text(object: &ReleasedObject) -> String {
+    let place =
+        if object.namespace.is_empty() { String::new() } else { format!(" in namespace {:?}", object.namespace) };
+    format!(
+        "{} {:?}{place}: {}; delete it by hand, or annotate it with {}=\"true\" before it leaves the bundle",
+        object.kind,
+        object.name,
+        object.reason,
+        rukpak_crds::names::ALLOW_DELETION
+    )
+}
+
+/// So many lines say it all to a reader; the condition that upstream has lists the rest.
+const LINES: usize = 10;
+
+fn bounded(lines: &[String], between: &str) -> String {
+    let mut text = lines.iter().take(LINES).cloned().collect::<Vec<_>>().join(between);
+    if lines.len() > LINES {
+        text.push_str(between);
+        text.push_str("and ");
+        text.push_str(&(lines.len() - LINES).to_string());
+        text.push_str(" more");
+    }
+    text
+}
+
+fn wait(bundle: &str) -> String {
+    format!("Waiting for the {bundle} Bundle to be unpacked")
+}
+
+fn unpack_failure(desired: &Desired) -> String {
+    match desired {
+        Desired::Failed { bundle, message: Some(message) } => {
+            format!("Failed to unpack the {bundle} Bundle: {message}")
+        }
+        other => format!("Failed to unpack the {} Bundle", other.bundle().unwrap_or_default()),
+    }
+}

@@ -1,0 +1,193 @@
+//! `Ready`, `Reconciling` and `Stalled`: what all that is known comes down to, as kstatus reads it.
+
+use jiff::Timestamp;
+use rukpak_crds::Inventory;
+use rukpak_crds::condition::{ConditionStatus, Conditions, READY, RECONCILING, STALLED, reason};
+
+use super::{SUSPENDED, Writer, bounded, released_text, unpack_failure, wait};
+use crate::decide::Held;
+use crate::memory::{Installation, Pruning, deadline};
+use crate::observed::{Dependencies, Desired};
+use crate::retry::Class;
+
+/// What the summary conditions say.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Summary {
+    Ready,
+    Working { reason: &'static str, message: String },
+    Retrying { reason: &'static str, message: String },
+    Stalled { reason: &'static str, message: String },
+}
+
+impl Writer<'_> {
+    pub(super) fn summary(&self) -> Summary {
+        if self.observed.deployment.spec.suspend && !self.is_applied() {
+            let message = "spec.suspend is true: what is asked for is not installed".to_owned();
+            return Summary::Stalled { reason: SUSPENDED, message };
+        }
+        if let Some(summary) = self.held().or_else(|| self.failed()) {
+            return summary;
+        }
+        match &self.observed.desired {
+            _ if self.target.is_rollback => {}
+            Desired::Unknown { message, class } => {
+                let (reason, message) = (reason::RECONCILE_FAILED, message.clone());
+                return match class {
+                    Class::Terminal => Summary::Stalled { reason, message },
+                    _ => Summary::Retrying { reason, message },
+                };
+            }
+            desired @ Desired::Failed { .. } => {
+                return Summary::Stalled { reason: reason::UNPACK_FAILED, message: unpack_failure(desired) };
+            }
+            Desired::Absent { bundle, .. } => {
+                return Summary::Working { reason: reason::UNPACK_PENDING, message: wait(bundle) };
+            }
+            Desired::Waiting { bundle, why } => {
+                // People look at the deployment first: why its Bundle waits is said here too.
+                let why = why.as_ref().map(|why| format!(": {why}")).unwrap_or_default();
+                return Summary::Working { reason: reason::UNPACK_PENDING, message: wait(bundle) + &why };
+            }
+            Desired::Ready { .. } => {}
+        }
+        self.observed_summary()
+    }
+
+    /// Whether all objects of what is asked for are in the cluster, as far as is known.
+    pub(super) fn is_applied(&self) -> bool {
+        let applied = match &self.memory.installation {
+            Installation::Unknown => self.observed.installed(),
+            _ => self.memory.applied().cloned(),
+        };
+        applied.is_some() && self.target.wanted == applied
+    }
+
+    /// What keeps the wanted release from being tried.
+    fn held(&self) -> Option<Summary> {
+        match self.target.held.as_ref()? {
+            Held::RevisionNotFound(revision) => {
+                let known: Vec<String> =
+                    self.status.history.iter().map(|revision| revision.revision.to_string()).collect();
+                let message = format!(
+                    "revision {revision} is not in the history: it has {}",
+                    if known.is_empty() { "none".to_owned() } else { known.join(", ") }
+                );
+                Some(Summary::Stalled { reason: reason::REVISION_NOT_FOUND, message })
+            }
+            Held::Dependencies => Some(match &self.observed.dependencies {
+                Dependencies::Cycle(path) => {
+                    let message = format!("spec.dependsOn goes in a circle: {}", path.join(" -> "));
+                    Summary::Stalled { reason: reason::DEPENDENCY_CYCLE, message }
+                }
+                Dependencies::NotReady(message) => {
+                    Summary::Working { reason: reason::DEPENDENCY_NOT_READY, message: message.clone() }
+                }
+                Dependencies::Ready => return None,
+            }),
+            Held::NotReady | Held::Failed => None,
+        }
+    }
+
+    fn failed(&self) -> Option<Summary> {
+        let failure = self.failure()?;
+        let is_upgrade = self.memory.held_upgrade(&failure.release).is_some();
+        let message = failure.message();
+        let reason = match failure.reason {
+            reason::UPGRADE_FAILED if failure.until == Timestamp::MAX => reason::PROGRESS_DEADLINE_EXCEEDED,
+            _ if self.target.is_rollback && is_upgrade => reason::ROLLBACK_REFUSED,
+            reason => reason,
+        };
+        let is_transient = matches!(failure.problem.class, Class::Transient | Class::Conflict);
+        let is_retried = if is_upgrade { is_transient && !failure.problem.is_definite } else { is_transient };
+        let goes_back = failure.way_back.is_some();
+        Some(if is_retried || goes_back {
+            Summary::Retrying { reason, message }
+        } else {
+            Summary::Stalled { reason, message }
+        })
+    }
+
+    fn observed_summary(&self) -> Summary {
+        match &self.memory.installation {
+            _ if self.memory.is_refetching => Summary::Working {
+                reason: reason::PROGRESSING,
+                message: "Fetching the content again: it is not in the store".to_owned(),
+            },
+            Installation::Applied { pruning: Pruning::Pending { message, .. }, .. } => {
+                Summary::Retrying { reason: reason::PRUNE_FAILED, message: message.clone() }
+            }
+            Installation::Applied { .. } if !self.complaints.is_empty() && self.is_late() => Summary::Stalled {
+                reason: reason::PROGRESS_DEADLINE_EXCEEDED,
+                message: bounded(&self.complaints, "\n"),
+            },
+            Installation::Applied { .. } if self.complaints.is_empty() || !self.observed.health_gate => Summary::Ready,
+            Installation::Applied { .. } => {
+                Summary::Working { reason: reason::UNHEALTHY, message: bounded(&self.complaints, "\n") }
+            }
+            _ => Summary::Working { reason: reason::PROGRESSING, message: self.unseen().to_owned() },
+        }
+    }
+
+    /// Why nothing is known of the health of the objects.
+    pub(super) fn unseen(&self) -> &'static str {
+        match &self.memory.installation {
+            Installation::Partial { .. } => "not every object is applied yet",
+            _ => "the objects have not been looked at since the controller started",
+        }
+    }
+
+    /// Whether the installed release was not healthy in time, and there is none to go back to.
+    fn is_late(&self) -> bool {
+        !self.observed.deployment.spec.suspend && deadline(self.observed).is_some_and(|until| until <= self.now)
+    }
+
+    /// `Ready`, `Reconciling` and `Stalled`, as kstatus reads them.
+    pub(super) fn summarise(&mut self, summary: &Summary) {
+        use ConditionStatus::{False, True, Unknown};
+        let (ready, reason, message) = match summary {
+            Summary::Ready => (True, reason::SUCCEEDED, self.ready_message()),
+            Summary::Working { reason, message } => (Unknown, *reason, message.clone()),
+            Summary::Retrying { reason, message } | Summary::Stalled { reason, message } => {
+                (False, *reason, message.clone())
+            }
+        };
+        self.set(READY, ready, reason, &message);
+        match summary {
+            Summary::Working { reason: reason::DEPENDENCY_NOT_READY, .. } => {
+                self.set(RECONCILING, True, reason::DEPENDENCY_NOT_READY, &message);
+            }
+            Summary::Working { .. } => self.set(RECONCILING, True, reason::PROGRESSING, &message),
+            Summary::Retrying { .. } => self.set(RECONCILING, True, reason::PROGRESSING_WITH_RETRY, &message),
+            Summary::Ready | Summary::Stalled { .. } => self.status.conditions.drop_type(RECONCILING),
+        }
+        match summary {
+            Summary::Stalled { .. } => self.set(STALLED, True, reason, &message),
+            _ => self.status.conditions.drop_type(STALLED),
+        }
+    }
+
+    fn ready_message(&self) -> String {
+        let default = Inventory::default();
+        let inventory = self.status.inventory.as_ref().unwrap_or(&default);
+        let mut message = match inventory.objects.unwrap_or_default() {
+            1 => "1 object is installed".to_owned(),
+            objects => format!("{objects} objects are installed"),
+        };
+        if !inventory.released.is_empty() {
+            let lines: Vec<String> = inventory.released.iter().map(released_text).collect();
+            message.push_str("; left in the cluster, not owned any more: ");
+            message.push_str(&bounded(&lines, "; "));
+        }
+        if let Installation::Applied { differences, .. } = &self.memory.installation
+            && !differences.used.is_empty()
+        {
+            message.push_str("; used as they are, and not changed: ");
+            message.push_str(&bounded(&differences.used, ", "));
+        }
+        if let Some(kept) = self.kept() {
+            message.push_str("; ");
+            message.push_str(&kept);
+        }
+        message
+    }
+}

@@ -1,0 +1,255 @@
+//! What happens between the beginning of a reconcile and the question what to do: learned as the controller learns it.
+
+use std::collections::BTreeMap;
+
+use rukpak_crds::{DeletionPolicy, InventoryKind, Pending};
+use rukpak_plan::MissingKind;
+use rukpak_plan::applied::{Applied, Objects};
+use rukpak_plan::fields::Taken;
+use rukpak_plan::memory::{Differences, Installation, Memory, Problem, Pruning, Stage, later};
+use rukpak_plan::plan::{Missing, Need};
+use rukpak_plan::resolve::Why;
+use serde::Deserialize;
+
+use super::deployment::{Given, Scene, class, path, released};
+use super::{Error, world};
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+pub enum Event {
+    /// The reconcile ends with its report, and another one begins; so much is otherwise.
+    Reconcile(Box<Given>),
+    /// The same, but the process ended before its report, and another one began.
+    Killed(Box<Given>),
+    /// The same, but the status could not be written.
+    Unreported(Box<Given>),
+    /// The status is written, and the first object is about to be.
+    Begun(String),
+    /// An attempt failed.
+    Failed(Failed),
+    /// Every object was applied.
+    Applied(String),
+    /// The same, and something is to be said of it.
+    AppliedBut(But),
+    /// After a restart: the cluster is as it was left.
+    Resumed(String),
+    /// After a restart: it is not.
+    Differs(String),
+    /// Watches have not shown the cluster yet, since so long.
+    AwaitsLists(String),
+    /// The content is fetched again.
+    Refetching,
+    /// Drifted objects were repaired.
+    Repaired(Vec<String>),
+    /// They could not be.
+    Unrepaired(Unrepaired),
+    /// A field of a repaired object was taken by somebody.
+    Taken(Theirs),
+    /// Objects left the bundle and were not deleted.
+    Released(Vec<String>),
+    /// These objects are not healthy.
+    Unhealthy(BTreeMap<String, String>),
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+pub struct Failed {
+    release: String,
+    why: String,
+    stage: String,
+    class: String,
+    #[serde(default)]
+    is_definite: bool,
+    /// The release before cannot be loaded.
+    #[serde(default)]
+    cannot_go_back: bool,
+    message: String,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+pub struct But {
+    release: String,
+    /// Why pruning failed, how often, and when it is tried again.
+    pruning: Option<(String, u32, String)>,
+    #[serde(default)]
+    unlisted: Vec<String>,
+    #[serde(default)]
+    missing: Vec<String>,
+    #[serde(default)]
+    missing_optional: Vec<String>,
+    #[serde(default)]
+    used: Vec<String>,
+    #[serde(default)]
+    kept: Vec<String>,
+    #[serde(default)]
+    policy: DeletionPolicy,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+pub struct Unrepaired {
+    objects: Vec<String>,
+    class: String,
+    message: String,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+pub struct Theirs {
+    object: String,
+    field: String,
+    manager: String,
+}
+
+impl Event {
+    pub fn happen(self, scene: &mut Scene) -> Result<(), Error> {
+        let now = scene.now;
+        match self {
+            Self::Reconcile(given) => {
+                scene.report();
+                scene.again(&given)?;
+            }
+            Self::Killed(given) => {
+                (scene.memory, scene.objects) = (Memory::default(), Objects::new());
+                scene.again(&given)?;
+            }
+            Self::Unreported(given) => scene.again(&given)?,
+            Self::Begun(release) => begin(scene, &release),
+            Self::Failed(failed) => failed.happen(scene)?,
+            Self::Applied(release) => {
+                scene.applied(&world::release(&release), Pruning::Done, Differences::default())?;
+            }
+            Self::AppliedBut(but) => but.happen(scene)?,
+            Self::Resumed(release) => {
+                let release = world::release(&release);
+                let objects = world::objects(&release, now);
+                let inventory = scene.observed.inventory();
+                let applied = Applied::resumed(&inventory, &release, world::RENDERER, &objects).ok_or("it differs")?;
+                let policy = scene.observed.deployment.spec.deletion_policy.unwrap_or_default();
+                scene.objects = objects;
+                scene.memory.certificates_due = inventory.certificates_renewal;
+                let differences = Differences { policy, ..Differences::default() };
+                scene.memory.installation = Installation::Applied { applied, pruning: Pruning::Done, differences };
+            }
+            Self::Differs(release) => {
+                scene.memory.installation = Installation::Partial { release: world::release(&release) };
+            }
+            Self::AwaitsLists(since) => {
+                let since = world::at(now, &since)?;
+                scene.memory.resuming_since = Some(since);
+                scene.memory.awaits_lists_until = Some(later(since, world::duration("30s")?));
+            }
+            Self::Refetching => scene.memory.is_refetching = true,
+            Self::Repaired(names) => repaired(scene, &names),
+            Self::Unrepaired(unrepaired) => unrepaired.happen(scene)?,
+            Self::Taken(Theirs { object, field, manager }) => {
+                let taken = Taken { manager, subresource: String::new(), path: path(&field) };
+                scene.memory.repairs.entry(world::key(&object)).or_default().count(vec![taken], now);
+            }
+            Self::Released(lines) => {
+                for line in &lines {
+                    let released = released(line)?;
+                    scene.memory.released.push(released.clone());
+                    scene.inventory().released.push(released);
+                }
+            }
+            Self::Unhealthy(unhealthy) => scene.ail(&unhealthy)?,
+        }
+        scene.notice_deadline();
+        Ok(())
+    }
+}
+
+/// As `execute` writes ahead.
+fn begin(scene: &mut Scene, release: &str) {
+    let (release, since) = (world::release(release), scene.now);
+    let is_begun = scene.observed.pending().is_some_and(|(pending, _)| pending == release);
+    if scene.observed.installed().as_ref() != Some(&release) && !is_begun {
+        scene.inventory().pending = Some(Pending { release: release.record(), since });
+    }
+    scene.observed.drifted.clear();
+    scene.observed.is_unblocked = false;
+    scene.memory.installation = Installation::Partial { release };
+}
+
+impl Failed {
+    fn happen(self, scene: &mut Scene) -> Result<(), Error> {
+        let stages = [Stage::Ask, Stage::Load, Stage::Check, Stage::Apply, Stage::Repair];
+        let stage = stages.into_iter().find(|stage| format!("{stage:?}") == self.stage).ok_or("stage: not known")?;
+        let all = [Why::First, Why::Upgrade, Why::Rollback, Why::WayBack, Why::Resync, Why::Renewal, Why::Repair];
+        let why = all.into_iter().find(|why| format!("{why:?}") == self.why).ok_or("why: not known")?;
+        if stage == Stage::Apply {
+            begin(scene, &self.release);
+        }
+        let problem = Problem {
+            stage,
+            message: self.message,
+            class: class(&self.class)?,
+            is_definite: self.is_definite,
+            can_go_back: !self.cannot_go_back,
+        };
+        let now = scene.now;
+        scene.memory.learn_failed(&scene.observed, (world::release(&self.release), why), problem, now);
+        Ok(())
+    }
+}
+
+impl But {
+    fn happen(self, scene: &mut Scene) -> Result<(), Error> {
+        let kinds = |names: &[String]| -> Vec<InventoryKind> {
+            names
+                .iter()
+                .map(|kind| InventoryKind { group: "example.com".into(), version: "v1".into(), kind: kind.clone() })
+                .collect()
+        };
+        let pruning = match &self.pruning {
+            None => Pruning::Done,
+            Some((message, attempts, until)) => Pruning::Pending {
+                message: message.clone(),
+                unlisted: kinds(&self.unlisted),
+                attempts: *attempts,
+                until: world::at(scene.now, until)?,
+            },
+        };
+        let missing = |name: &String, need: fn(_) -> Need| {
+            let key = rukpak_plain::ObjectKey {
+                group: "example.com".into(),
+                kind: name.clone(),
+                namespace: Some("ns".into()),
+                name: "x".into(),
+            };
+            Missing { kind: MissingKind { api_version: "example.com/v1".into(), kind: name.clone() }, need: need(key) }
+        };
+        let needed = self.missing.iter().map(|name| missing(name, Need::Object));
+        let optional = self.missing_optional.iter().map(|name| missing(name, Need::Optional));
+        let missing = needed.chain(optional).collect();
+        let differences = Differences { missing, used: self.used, kept: self.kept, policy: self.policy };
+        scene.applied(&world::release(&self.release), pruning, differences)
+    }
+}
+
+fn repaired(scene: &mut Scene, names: &[String]) {
+    for name in names {
+        let key = world::key(name);
+        scene.memory.repairs.entry(key.clone()).or_default().repaired(None, scene.now);
+        scene.observed.drifted.remove(&key);
+    }
+    if scene.observed.drifted.is_empty() {
+        scene.memory.learn_repaired();
+    }
+}
+
+impl Unrepaired {
+    fn happen(self, scene: &mut Scene) -> Result<(), Error> {
+        let class = class(&self.class)?;
+        for name in &self.objects {
+            scene.memory.repairs.entry(world::key(name)).or_default().failed(class, scene.now);
+        }
+        let problem =
+            Problem { stage: Stage::Repair, message: self.message, class, is_definite: false, can_go_back: false };
+        let release = scene.memory.applied().cloned().ok_or("nothing is applied")?;
+        scene.memory.learn_unrepaired(&scene.observed, release, problem, scene.now);
+        Ok(())
+    }
+}

@@ -1,0 +1,164 @@
+//! Somebody who insists is not fought without end: removals, owner marks and deletions no longer than changed values.
+
+use std::time::Duration;
+
+use futures::StreamExt as _;
+use kube::api::{DeleteParams, DynamicObject, Patch, PatchParams};
+use kube::runtime::{WatchStreamExt as _, watcher};
+use rukpak_tests::verbs::{Expected, Target};
+use rukpak_tests::world::until;
+use serde_json::json;
+
+use crate::case::Case;
+use crate::worlds;
+
+/// So long the opponent insists.
+const PERIOD: Duration = Duration::from_secs(10);
+/// Repairs that a fight of this length may cost: three in a row, and a few more ever later.
+const REPAIRS: usize = 12;
+
+/// Acts whenever the object is as `provokes` says, for [`PERIOD`]; returns how often.
+async fn insist(
+    case: &Case<'_>,
+    target: &Target,
+    provokes: impl Fn(&DynamicObject) -> bool,
+    act: impl AsyncFn(),
+) -> usize {
+    let api = target.api(&case.client).await.expect("the kind is served");
+    let mut acts = 0;
+    let fight = async {
+        let mut seen = std::pin::pin!(watcher::watch_object(api, &target.name).default_backoff());
+        while let Some(step) = seen.next().await {
+            if let Ok(Some(object)) = step
+                && provokes(&object)
+            {
+                act().await;
+                acts += 1;
+            }
+        }
+    };
+    let ended = tokio::time::timeout(PERIOD, fight).await;
+    assert!(ended.is_err(), "the watch of {target} ended");
+    acts
+}
+
+/// The opponent insists until the deployment says that somebody does. In [`PERIOD`] that costs few repairs; a busy machine may have
+/// had too few rounds by then.
+async fn fight(case: &Case<'_>, target: &Target, provokes: impl Fn(&DynamicObject) -> bool, act: impl AsyncFn()) {
+    let repairs = insist(case, target, &provokes, &act).await;
+    assert!(repairs <= REPAIRS, "{repairs} repairs in {PERIOD:?}");
+    let contested = Expected { kind: "Contested", status: "True", reason: None, message: "" };
+    let goes_on = async {
+        loop {
+            insist(case, target, &provokes, &act).await;
+        }
+    };
+    tokio::select! {
+        _ = until(&case.client, &case.name, contested) => {}
+        () = goes_on => {}
+    }
+}
+
+/// A JSON patch that removes one path; fine where it is gone already.
+async fn remove(case: &Case<'_>, target: &Target, path: &str) {
+    let removal: Patch<()> =
+        Patch::Json(serde_json::from_value(json!([{"op": "remove", "path": path}])).expect("it is a patch"));
+    let parameters = PatchParams { field_manager: Some("stubborn".to_owned()), ..PatchParams::default() };
+    let api = target.api(&case.client).await.expect("the kind is served");
+    match api.patch(&target.name, &parameters, &removal).await {
+        Ok(_) => {}
+        Err(kube::Error::Api(status)) if matches!(status.code, 404 | 409 | 422) => {}
+        Err(error) => panic!("{error}"),
+    }
+}
+
+/// Whoever removes a field owns nothing afterwards: it has to be counted all the same.
+#[tokio::test]
+async fn a_field_that_is_removed_again_and_again_is_not_fought_over_without_end() {
+    let case = Case::new("removed").await;
+    case.install(&[case.config_map("a", json!({"x": "1", "y": "1"}))]).await;
+    let target = case.config_map_target("a");
+    let has_it = |object: &DynamicObject| object.data["data"].get("x").is_some();
+    fight(&case, &target, has_it, async || remove(&case, &target, "/data/x").await).await;
+    // The rest of the object is guarded as before.
+    case.edit("intruder", &target, json!({"data": {"y": "2"}})).await;
+    case.until_value(&target, "/data/y", &json!("1")).await;
+}
+
+/// Marks are never given up, or pruning would forget the object; but they are put back ever less often.
+#[tokio::test]
+async fn owner_labels_that_are_stripped_again_and_again_are_put_back_ever_less_often() {
+    let case = Case::new("stripped").await;
+    case.install(&[case.config_map("a", json!({"x": "1"}))]).await;
+    let target = case.config_map_target("a");
+    let label = "core.rukpak.io/owner-name";
+    let has_it =
+        |object: &DynamicObject| object.metadata.labels.as_ref().is_some_and(|labels| labels.contains_key(label));
+    let path = format!("/metadata/labels/{}", label.replace('/', "~1"));
+    fight(&case, &target, has_it, async || remove(&case, &target, &path).await).await;
+}
+
+/// As a finished Job that its time to live removes: it would run for ever.
+#[tokio::test]
+async fn an_object_that_is_deleted_again_and_again_is_made_anew_ever_less_often() {
+    let case = Case::new("deleted").await;
+    case.install(&[case.config_map("a", json!({"x": "1"})), case.config_map("b", json!({"x": "1"}))]).await;
+    let target = case.config_map_target("a");
+    let api = target.api(&case.client).await.unwrap();
+    let act = async || {
+        // Gone already is as good.
+        let _ = api.delete(&target.name, &DeleteParams::background()).await;
+    };
+    fight(&case, &target, |_| true, act).await;
+    // The rest is guarded as before.
+    case.delete(&case.config_map_target("b")).await;
+    case.until_owned(&case.config_map_target("b")).await;
+}
+
+/// What is left to others stays so, and stays said, whoever starts anew.
+#[tokio::test]
+async fn a_contested_field_is_remembered_over_a_restart() {
+    let alone = worlds::alone().await;
+    let case = alone.case("contest-restart").await;
+    case.install(&[case.config_map("a", json!({"x": "1", "y": "1"}))]).await;
+    let target = case.config_map_target("a");
+    for round in 0..3 {
+        case.edit("stubborn", &target, json!({"data": {"x": format!("theirs {round}")}})).await;
+        case.until_value(&target, "/data/x", &json!("1")).await;
+    }
+    case.edit("stubborn", &target, json!({"data": {"x": "theirs"}})).await;
+    let expected =
+        Expected { kind: "Contested", status: "True", reason: Some("FieldsLeftToOthers"), message: ".data.x" };
+    until(&case.client, &case.name, expected).await;
+    alone.stop().await;
+    // Proof that it has looked at it since: something else drifted meanwhile.
+    case.edit("intruder", &target, json!({"data": {"y": "2"}})).await;
+    alone.start().await;
+    let repaired = case.until_value(&target, "/data/y", &json!("1")).await;
+    assert_eq!(repaired.data["data"]["x"], "theirs", "it was left to another before the restart");
+    let status = case.ready().await;
+    assert!(expected.met_by(&status), "{:#}", status.data["status"]);
+}
+
+/// The number that an autoscaler wrote is its own: read before and written after its next change, it would undo that.
+#[tokio::test]
+async fn replicas_that_were_scaled_are_left_to_the_scaler_and_not_written() {
+    let case = Case::new("scaler").await;
+    case.install(&[case.workload("w", 1)]).await;
+    let target = case.in_namespace("apps/v1", "Deployment", "w");
+    case.edit_sub("scale", "autoscaler", &target, json!({"spec": {"replicas": 3}})).await;
+    let image = json!({"spec": {"template": {"spec": {"containers": [{"name": "main", "image": "other"}]}}}});
+    case.edit("intruder", &target, image).await;
+    let pointer = "/spec/template/spec/containers/0/image";
+    let live = case.until_value(&target, pointer, &json!("example.com/none:1")).await;
+    assert_eq!(live.data["spec"]["replicas"], 3);
+    let entries: Vec<_> = live.metadata.managed_fields.iter().flatten().collect();
+    // Before 1.21 nobody is told through which subresource a field was written.
+    if entries.iter().any(|entry| entry.subresource.as_deref() == Some("scale")) {
+        let ours = entries.iter().find(|entry| entry.manager.as_deref() == Some(crate::case::OURS)).unwrap();
+        let set = &ours.fields_v1.as_ref().unwrap().0;
+        assert!(set.pointer("/f:spec/f:replicas").is_none(), "{set}");
+    } else {
+        assert!(entries.iter().all(|entry| entry.subresource.is_none()), "{entries:?}");
+    }
+}
