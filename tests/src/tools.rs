@@ -99,6 +99,13 @@ pub fn workspace_folder() -> &'static Path {
     crate_folder().parent().unwrap_or_else(|| crate_folder())
 }
 
+/// The folder of published bundles and catalogs that tests are also run over, where there is one: `$CORPUS`, or beside the
+/// workspace.
+pub fn corpus() -> Option<PathBuf> {
+    let beside = workspace_folder().join("../shared/corpus");
+    [std::env::var_os("CORPUS").map(PathBuf::from), Some(beside)].into_iter().flatten().find(|path| path.is_dir())
+}
+
 /// A binary of this workspace, built with the same profile as the running one: it stands beside it, or above `deps/`.
 pub fn workspace_binary(name: &str) -> Result<PathBuf> {
     let own = std::env::current_exe().context("find the path of this program")?;

@@ -133,7 +133,7 @@ fn verdict(operator: &DynamicObject) -> Option<Result<(), String>> {
 
 #[tokio::test]
 async fn the_documented_packages_of_the_corpus_are_installed_by_their_names() {
-    let Some(corpus) = published::corpus() else {
+    let Some(corpus) = rukpak_tests::tools::corpus() else {
         eprintln!("ABSENT: no corpus in $CORPUS or ../shared/corpus; no published package was installed");
         return;
     };

@@ -23,7 +23,7 @@ use crate::deployment::Trackers;
 use crate::events::Events;
 use crate::format::Certificates;
 use crate::render_memory::RenderMemory;
-use crate::watch::Dependents;
+use crate::watch::{Dependents, Index};
 
 /// Handed to every reconcile pass; cheap to share, holds no object bodies.
 pub struct Context {
@@ -63,6 +63,8 @@ pub struct Context {
     pub bundles: Store<Bundle>,
     /// All BundleDeployments, as last seen.
     pub deployments: Store<BundleDeployment>,
+    /// Who refers to whom among them.
+    pub index: Index,
     /// Cancelled when both of them have been filled for the first time.
     pub filled: CancellationToken,
     /// Asks for a pass over an object.

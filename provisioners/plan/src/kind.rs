@@ -1,6 +1,7 @@
 //! Kinds that an API server serves, and objects of them.
 
 use std::fmt;
+use std::sync::Arc;
 
 use kube::core::{ApiResource, GroupVersionKind};
 use rukpak_crds::InventoryKind;
@@ -10,8 +11,8 @@ use serde_json::Value;
 /// A kind that the API server serves, or will once a CRD of the same bundle is applied.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Kind {
-    /// Group, version, kind and plural.
-    pub resource: ApiResource,
+    /// Group, version, kind and plural; shared by everything that is of the kind.
+    pub resource: Arc<ApiResource>,
     /// Whether its objects live in namespaces.
     pub namespaced: bool,
 }
@@ -19,8 +20,8 @@ pub struct Kind {
 impl Kind {
     /// As an inventory lists it.
     pub fn inventory(&self) -> InventoryKind {
-        let ApiResource { group, version, kind, .. } = self.resource.clone();
-        InventoryKind { group, version, kind }
+        let ApiResource { group, version, kind, .. } = &*self.resource;
+        InventoryKind { group: group.clone(), version: version.clone(), kind: kind.clone() }
     }
 }
 
@@ -95,10 +96,10 @@ pub fn defined_by(crd: &Object) -> Vec<Kind> {
     listed
         .chain(only)
         .map(|version| Kind {
-            resource: ApiResource::from_gvk_with_plural(
+            resource: Arc::new(ApiResource::from_gvk_with_plural(
                 &GroupVersionKind::gvk(text(&["spec", "group"]), version, text(&["spec", "names", "kind"])),
                 text(&["spec", "names", "plural"]),
-            ),
+            )),
             namespaced: text(&["spec", "scope"]) == "Namespaced",
         })
         .collect()

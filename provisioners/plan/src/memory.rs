@@ -49,6 +49,9 @@ pub struct Memory {
     pub awaits_lists_until: Option<Timestamp>,
     /// Objects that were left in the cluster, as long as no status says so.
     pub released: Vec<ReleasedObject>,
+    /// A release that was refused because nobody serves these kinds: its content need not be loaded to find that they are still
+    /// missing.
+    pub waits_for_kinds: Option<(Release, Vec<Missing>)>,
 }
 
 /// How the cluster stands to a release.

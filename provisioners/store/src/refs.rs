@@ -1,9 +1,9 @@
 //! Refs: which Bundle or BundleDeployment uses which content. They are the roots of collection.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io::{self, Write};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use rukpak_content::{Digest, RelativePath};
 use serde::{Deserialize, Serialize};
@@ -79,21 +79,30 @@ impl Store {
     pub fn refs(&self, kind: RefKind) -> Result<BTreeMap<String, Ref>, Error> {
         read_refs(self.layout(), kind)
     }
+
+    /// The names of all refs of a kind. No ref is read.
+    pub fn ref_names(&self, kind: RefKind) -> Result<BTreeSet<String>, Error> {
+        list(&self.layout().refs(kind))?.iter().map(|path| name(path)).collect()
+    }
 }
 
 pub(crate) fn read_refs(layout: &Layout, kind: RefKind) -> Result<BTreeMap<String, Ref>, Error> {
     let mut refs = BTreeMap::new();
     for path in list(&layout.refs(kind))? {
-        let Some(name) = path.file_name().and_then(|name| name.to_str()).map(str::to_owned) else {
-            let source = io::Error::new(io::ErrorKind::InvalidData, "the name is not UTF-8");
-            return Err(read(&path)(source));
-        };
+        let name = name(&path)?;
         // One that is gone by now was removed while the folder was read.
         if let Some(value) = read_ref(path)? {
             refs.insert(name, value);
         }
     }
     Ok(refs)
+}
+
+fn name(path: &Path) -> Result<String, Error> {
+    path.file_name().and_then(|name| name.to_str()).map(str::to_owned).ok_or_else(|| {
+        let source = io::Error::new(io::ErrorKind::InvalidData, "the name is not UTF-8");
+        read(path)(source)
+    })
 }
 
 fn read_ref(path: PathBuf) -> Result<Option<Ref>, Error> {

@@ -4,20 +4,14 @@
 //! nothing. Its layout: `fbc/<name>`.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::PathBuf;
 
 use rukpak_catalog::Catalog;
 use rukpak_catalog::model::{Entry, Gvk};
 use rukpak_catalog::origin::limits;
 use rukpak_catalog::read;
 use rukpak_catalog::registry::Client;
-use rukpak_tests::tools::{PATIENCE, workspace_folder};
+use rukpak_tests::tools::{self, PATIENCE};
 use rukpak_tests::{CatalogServer, Documents};
-
-fn corpus() -> Option<PathBuf> {
-    let beside = workspace_folder().join("../shared/corpus");
-    [std::env::var_os("CORPUS").map(PathBuf::from), Some(beside)].into_iter().flatten().find(|path| path.is_dir())
-}
 
 /// By package, channel and bundle.
 type Graph = BTreeMap<[String; 3], Shown>;
@@ -67,7 +61,7 @@ fn graph(catalog: &Catalog) -> Graph {
 
 #[tokio::test]
 async fn a_published_catalog_is_the_same_from_files_and_from_a_server() {
-    let Some(corpus) = corpus() else {
+    let Some(corpus) = tools::corpus() else {
         eprintln!("ABSENT: no corpus");
         return;
     };

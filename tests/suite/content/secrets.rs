@@ -307,17 +307,17 @@ impl Field {
         }
     }
 
-    /// Names and bytes of all files, inside of archives too.
+    /// Names and bytes of all files, inside of archives too. What goes while this looks was a stage of the controller, which works.
     fn store(&self, folder: &Path) -> usize {
         let mut count = 0;
-        for entry in std::fs::read_dir(folder).expect("the store can be read") {
+        for entry in there(std::fs::read_dir(folder)).into_iter().flatten() {
             let path = entry.expect("the store can be read").path();
             self.clean("the name of a file", &path.display().to_string());
             if path.is_dir() {
                 count += self.store(&path);
                 continue;
             }
-            let bytes = std::fs::read(&path).expect("the store can be read");
+            let Some(bytes) = there(std::fs::read(&path)) else { continue };
             let mut unpacked = Vec::new();
             // What is no archive gives nothing.
             let _ = flate2::read::MultiGzDecoder::new(bytes.as_slice()).read_to_end(&mut unpacked);
@@ -327,6 +327,14 @@ impl Field {
             count += usize::from(!unpacked.is_empty());
         }
         count
+    }
+}
+
+/// `None` if it is gone.
+fn there<T>(result: std::io::Result<T>) -> Option<T> {
+    match result {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => None,
+        other => Some(other.expect("the store can be read")),
     }
 }
 

@@ -186,7 +186,7 @@ async fn work(world: &World, client: &Client, from: From, versions: &[Published]
 
 #[tokio::test]
 async fn published_bundles_are_installed_upgraded_and_removed_without_a_trace() {
-    let Some(corpus) = published::corpus() else {
+    let Some(corpus) = rukpak_tests::tools::corpus() else {
         eprintln!("ABSENT: no corpus at $CORPUS or ../shared/corpus: no published bundle was installed");
         return;
     };

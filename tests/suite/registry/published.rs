@@ -7,7 +7,6 @@ use std::path::{Path, PathBuf};
 use rukpak_content::{BundleTree, Limits, RelativePath};
 use rukpak_registry::install_mode::{ALL, MULTI, OWN, supports};
 use rukpak_registry::{Bundle, Certificates, RenderOptions, load, render};
-use rukpak_tests::tools;
 use serde_json::{Value, json};
 
 /// Base64 of anything.
@@ -25,12 +24,6 @@ pub struct Published {
     pub objects: Vec<Value>,
     /// Dependencies on packages.
     pub unresolvable: bool,
-}
-
-/// The corpus, if there is one.
-pub fn corpus() -> Option<PathBuf> {
-    let beside = tools::workspace_folder().join("../shared/corpus");
-    [std::env::var_os("CORPUS").map(PathBuf::from), Some(beside)].into_iter().flatten().find(|path| path.is_dir())
 }
 
 /// The bundle `<package>/<version>`; what is wrong with it, where it is refused.

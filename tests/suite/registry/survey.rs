@@ -120,7 +120,7 @@ async fn all(world: &World, client: &Client, groups: &[Vec<&Published>]) -> usiz
 
 /// The bundles to look at, and a world for them.
 async fn prepared() -> Option<(World, Client, Vec<Published>)> {
-    let Some(corpus) = published::corpus() else {
+    let Some(corpus) = rukpak_tests::tools::corpus() else {
         eprintln!("ABSENT: no corpus at $CORPUS or ../shared/corpus");
         return None;
     };

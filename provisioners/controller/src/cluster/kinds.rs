@@ -1,7 +1,7 @@
 //! Discovery: from apiVersion and kind to a resource, with a cache that forgets what turns out stale.
 
 use std::collections::{BTreeSet, HashMap};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::APIResourceList;
 use kube::Client;
@@ -113,7 +113,7 @@ fn read(api_version: &str, list: APIResourceList) -> HashMap<String, Kind> {
         .map(|resource| {
             let gvk = gvk(api_version, &resource.kind);
             let kind = Kind {
-                resource: ApiResource::from_gvk_with_plural(&gvk, &resource.name),
+                resource: Arc::new(ApiResource::from_gvk_with_plural(&gvk, &resource.name)),
                 namespaced: resource.namespaced,
             };
             (resource.kind, kind)

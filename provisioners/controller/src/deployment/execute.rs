@@ -29,8 +29,9 @@ use rukpak_crds::{InventoryKind, Pending};
 use rukpak_plain::ObjectKey;
 use rukpak_plan::applied::Applied;
 use rukpak_plan::decide::Decision;
+use rukpak_plan::kind::MissingKind;
 use rukpak_plan::memory::{Differences, Installation, Problem, Pruning, Stage};
-use rukpak_plan::plan::missing_text;
+use rukpak_plan::plan::{Missing, missing_text};
 use rukpak_plan::resolve::Why;
 use rukpak_plan::retry::Class;
 use rukpak_plan::{Plan, Release};
@@ -105,12 +106,13 @@ async fn install(run: &mut Run, release: Release, why: Why) -> Result<(), Error>
 
 /// Installs `release`, whatever is installed now.
 async fn attempt(run: &mut Run, release: &Release, why: Why) -> Result<(), Stopped> {
+    still_missing(run, release, why).await?;
     let Prepared { plan, memory: _memory } = match prepare::plan(run, release, why, Purpose::Install).await {
         Ok(prepared) => prepared,
         Err(error) => return Err(unprepared(run, &error, release).await),
     };
     run.tracker.tracked().missing_groups = plan.missing_groups();
-    refuse_missing(&plan, why)?;
+    refuse_missing(run, &plan, why)?;
     let bases = bases(run, &plan, why).await?;
     let kinds = recorded_kinds(run);
     let members = members::list(run, &kinds, why).await;
@@ -123,22 +125,45 @@ async fn attempt(run: &mut Run, release: &Release, why: Why) -> Result<(), Stopp
     finish(run, &plan, members, &bases, done).await
 }
 
+/// A release that waits for kinds is not loaded, rendered and planned anew each time that somebody looks whether they are served.
+async fn still_missing(run: &mut Run, release: &Release, why: Why) -> Result<(), Stopped> {
+    let Some((_, missing)) = run.memory.waits_for_kinds.take_if(|(waiting, _)| waiting == release && why.is_new())
+    else {
+        return Ok(());
+    };
+    for MissingKind { api_version, kind } in missing.iter().map(|missing| &missing.kind) {
+        // Without an answer the installation asks again, and tells of it.
+        if let Ok(None) = run.context.cluster.kinds.get(api_version, kind).await {
+            let refusal = refusal(&missing, why);
+            run.memory.waits_for_kinds = Some((release.clone(), missing));
+            return Err(refusal);
+        }
+    }
+    Ok(())
+}
+
 /// A new release waits for every kind; what was installed before is guarded as far as it can be.
-fn refuse_missing(plan: &Plan, why: Why) -> Result<(), Stopped> {
-    let blocking = plan.blocking();
+fn refuse_missing(run: &mut Run, plan: &Plan, why: Why) -> Result<(), Stopped> {
+    let blocking: Vec<Missing> = plan.blocking().into_iter().cloned().collect();
     if blocking.is_empty() || !why.is_new() {
         return Ok(());
     }
-    let text = missing_text(&blocking);
+    let refusal = refusal(&blocking, why);
+    run.memory.waits_for_kinds = Some((plan.release.clone(), blocking));
+    Err(refusal)
+}
+
+fn refusal(missing: &[Missing], why: Why) -> Stopped {
+    let text = missing_text(&missing.iter().collect::<Vec<_>>());
     let message = if why == Why::First { format!("required resource not found: {text}") } else { text };
     // A CRD that is there but not served yet says nothing when it is; look again soon, then ever less often.
-    Err(Stopped::Failed(Problem {
+    Stopped::Failed(Problem {
         stage: Stage::Check,
         message,
         class: Class::Transient,
         is_definite: false,
         can_go_back: true,
-    }))
+    })
 }
 
 async fn unprepared(run: &Run, error: &Unprepared, release: &Release) -> Stopped {
@@ -254,6 +279,7 @@ async fn finish(run: &mut Run, plan: &Plan, members: Members, bases: &Bases, don
     let applied = Applied::by(plan, &renderer, &run.tracker.tracked().objects, |key| done.used.contains(key));
     match applied {
         Some(applied) => {
+            run.context.trackers.unblock(&run.owner.name);
             let differences = Differences {
                 missing: plan.missing.clone(),
                 used: done.used.iter().map(|key| format!("Namespace {:?}", key.name)).collect(),
@@ -307,17 +333,18 @@ const NAMED: usize = 5;
 pub(super) async fn leftovers(run: &Run) -> Vec<String> {
     let observed = run.context.dependents.of(&run.owner);
     let mut lines = Vec::new();
-    for observed in observed.values() {
+    for (key, observed) in &observed {
         if lines.len() == NAMED {
             lines.push("and others".to_owned());
             break;
         }
-        let Ok(Some(metadata)) = run.context.cluster.writer.metadata(&observed.identity).await else { continue };
+        let identity = observed.identity(key);
+        let Ok(Some(metadata)) = run.context.cluster.writer.metadata(&identity).await else { continue };
         let finalizers = rukpak_plan::fields::finalizers(&metadata);
         lines.push(match (metadata.deletion_timestamp, finalizers.is_empty()) {
-            (None, _) => format!("{} is not deleted yet", observed.identity),
-            (Some(_), true) => format!("{} is being deleted", observed.identity),
-            (Some(_), false) => format!("{} waits for its finalizers: {}", observed.identity, finalizers.join(", ")),
+            (None, _) => format!("{identity} is not deleted yet"),
+            (Some(_), true) => format!("{identity} is being deleted"),
+            (Some(_), false) => format!("{identity} waits for its finalizers: {}", finalizers.join(", ")),
         });
     }
     lines

@@ -2,9 +2,11 @@
 
 mod bundles;
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use jiff::Timestamp;
+use kube::runtime::reflector::ObjectRef;
 use kube::{Resource, ResourceExt};
 use rukpak_crds::condition::{ConditionStatus, Conditions, READY};
 use rukpak_crds::{BundleDeployment, BundleDeploymentStatus};
@@ -86,7 +88,7 @@ impl Run {
                 let Some(applied) = tracked.objects.get(key) else { return false };
                 let seen = self.context.dependents.get(key);
                 seen.is_none_or(|seen| {
-                    seen.owner != self.owner || applied.fingerprint.drift(&seen.fingerprint) != Drift::None
+                    *seen.owner != self.owner || applied.fingerprint.drift(&seen.fingerprint) != Drift::None
                 })
             })
             .collect();
@@ -123,7 +125,7 @@ impl Run {
 
     /// Whether the deployment is still there and not being deleted, as a watch saw it last.
     pub fn is_there(&self) -> bool {
-        let now = self.context.deployments.get(&kube::runtime::reflector::ObjectRef::new(&self.owner.name));
+        let now = self.context.deployments.get(&ObjectRef::new(&self.owner.name));
         now.is_some_and(|now| {
             now.metadata.uid.as_ref() == Some(&self.owner.uid) && now.metadata.deletion_timestamp.is_none()
         })
@@ -131,7 +133,7 @@ impl Run {
 
     /// Whether the deployment, as a watch saw it last, still asks for what this reconcile is about.
     pub fn is_current(&self) -> bool {
-        let now = self.context.deployments.get(&kube::runtime::reflector::ObjectRef::new(&self.owner.name));
+        let now = self.context.deployments.get(&ObjectRef::new(&self.owner.name));
         now.is_some_and(|now| {
             let (now, then) = (&now.metadata, &self.observed.deployment.metadata);
             now.uid == then.uid && now.generation == then.generation && now.deletion_timestamp.is_none()
@@ -144,15 +146,28 @@ fn dependencies(context: &Context, deployment: &BundleDeployment) -> Dependencie
     if deployment.spec.depends_on.is_empty() {
         return Dependencies::Ready;
     }
-    let all = context.deployments.state();
-    let graph: DependencyGraph<'_> = all
+    let needed = needed(context, deployment);
+    let graph: DependencyGraph<'_> = needed
         .iter()
-        .filter_map(|other| {
+        .map(|(name, other)| {
             let needed = other.spec.depends_on.iter().map(|dependency| dependency.name.as_str()).collect();
-            Some((other.metadata.name.as_deref()?, (is_ready(other), needed)))
+            (name.as_str(), (is_ready(other), needed))
         })
         .collect();
     Dependencies::of(&deployment.name_any(), &graph)
+}
+
+/// The deployment and all that it depends on, at any distance, by name.
+fn needed(context: &Context, deployment: &BundleDeployment) -> BTreeMap<String, Arc<BundleDeployment>> {
+    let mut found = BTreeMap::new();
+    let mut open = vec![deployment.name_any()];
+    while let Some(name) = open.pop() {
+        let Some(next) = context.deployments.get(&ObjectRef::new(&name)) else { continue };
+        if found.insert(name, next.clone()).is_none() {
+            open.extend(next.spec.depends_on.iter().map(|dependency| dependency.name.clone()));
+        }
+    }
+    found
 }
 
 /// Whether a deployment is ready as it is asked for now.

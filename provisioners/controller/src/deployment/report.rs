@@ -6,6 +6,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 use kube::Resource;
 use kube::runtime::controller::Action;
+use kube::runtime::reflector::ObjectRef;
 use rukpak_crds::condition::{Conditions, NewCondition, READY};
 use rukpak_crds::{BundleDeploymentStatus, Condition, ConditionStatus};
 use rukpak_plan::decide::next;
@@ -74,10 +75,10 @@ fn log(deployment: &str, Condition { status, reason, message, .. }: &Condition) 
 
 /// The deployments that depend on `name`, or wait for it in a circle, look whether they can go on.
 pub(crate) fn wake_dependents(context: &Context, name: &str) {
-    for other in context.deployments.state().iter().filter(|other| !other.spec.depends_on.is_empty()) {
-        let is_waiting = other.spec.depends_on.iter().any(|needed| needed.name == name) || !is_ready(other);
-        if let Some(other) = other.metadata.name.as_deref().filter(|other| is_waiting && *other != name) {
-            context.wake.deployment(other);
+    for (other, is_direct) in context.index.dependants_of(name) {
+        let is_waiting = || context.deployments.get(&ObjectRef::new(&other)).is_some_and(|other| !is_ready(&other));
+        if other != name && (is_direct || is_waiting()) {
+            context.wake.deployment(&other);
         }
     }
 }

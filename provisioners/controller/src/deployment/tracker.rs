@@ -10,9 +10,17 @@ use rukpak_plan::fingerprint::Drift;
 use rukpak_plan::memory::Memory;
 use rukpak_plan::{Fingerprint, Owner, health};
 
-/// Every tracker of this process, by the name of its BundleDeployment.
+/// Every tracker of this process.
 #[derive(Clone, Default)]
-pub struct Trackers(Arc<Mutex<HashMap<String, Arc<Tracker>>>>);
+pub struct Trackers(Arc<Shared>);
+
+#[derive(Default)]
+struct Shared {
+    /// By the name of the BundleDeployment.
+    all: Mutex<HashMap<String, Arc<Tracker>>>,
+    /// Objects that are in the way, each with the names of the deployments that wait for its end.
+    blocking: Mutex<BTreeMap<ObjectKey, BTreeSet<String>>>,
+}
 
 /// The tracker of one BundleDeployment.
 pub struct Tracker {
@@ -33,8 +41,6 @@ pub struct Tracked {
     pub unread: BTreeSet<ObjectKey>,
     /// API groups of kinds that were missing when last looked.
     pub missing_groups: BTreeSet<String>,
-    /// Objects of others that are in the way.
-    pub blocked_by: BTreeSet<ObjectKey>,
     /// Kinds, as group and kind, whose first list is waited for.
     pub awaited_kinds: BTreeSet<(String, String)>,
     /// Something came that was waited for, and no reconcile has seen it yet.
@@ -52,7 +58,11 @@ pub enum Reaction {
 
 impl Trackers {
     fn lock(&self) -> MutexGuard<'_, HashMap<String, Arc<Tracker>>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.all.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn blocking(&self) -> MutexGuard<'_, BTreeMap<ObjectKey, BTreeSet<String>>> {
+        self.0.blocking.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The tracker of `owner`; a new one if there is none, or only one of an earlier deployment of that name.
@@ -77,21 +87,49 @@ impl Trackers {
     /// The deployment is gone.
     pub fn forget(&self, name: &str) {
         self.lock().remove(name);
+        self.unblock(name);
     }
 
     /// Only these deployments are left.
     pub fn retain(&self, names: &BTreeSet<String>) {
         self.lock().retain(|name, _| names.contains(name));
+        self.blocking().retain(|_, waiting| {
+            waiting.retain(|name| names.contains(name));
+            !waiting.is_empty()
+        });
+    }
+
+    /// An object is in the way of the deployment `name`.
+    pub fn block(&self, name: &str, key: &ObjectKey) {
+        self.blocking().entry(key.clone()).or_default().insert(name.to_owned());
+    }
+
+    /// Nothing is in the way of the deployment `name` any more.
+    pub fn unblock(&self, name: &str) {
+        self.blocking().retain(|_, waiting| {
+            waiting.remove(name);
+            !waiting.is_empty()
+        });
     }
 
     /// A CRD of `group` came or changed: the deployments that miss a kind of it. None of them is held back any more.
     pub fn defined(&self, group: &str) -> Vec<Owner> {
-        self.unblocked(|tracked| tracked.missing_groups.contains(group))
+        let all = self.lock();
+        let unblocked = all.values().filter(|one| {
+            let mut tracked = one.tracked();
+            let is_news = tracked.missing_groups.contains(group);
+            tracked.is_unblocked |= is_news;
+            is_news
+        });
+        unblocked.map(|one| one.owner.clone()).collect()
     }
 
     /// An object is gone: the deployments that it was in the way of. None of them is held back any more.
     pub fn cleared(&self, key: &ObjectKey) -> Vec<Owner> {
-        self.unblocked(|tracked| tracked.blocked_by.remove(key))
+        let waiting = self.blocking().remove(key).unwrap_or_default();
+        let trackers = waiting.iter().filter_map(|name| self.named(name));
+        let unblocked = trackers.inspect(|tracker| tracker.tracked().is_unblocked = true);
+        unblocked.map(|tracker| tracker.owner.clone()).collect()
     }
 
     /// The first list of a kind is complete: the deployments that waited for it.
@@ -105,21 +143,9 @@ impl Trackers {
     /// any more.
     pub fn allowed(&self, key: &ObjectKey, name: &str) -> bool {
         let Some(found) = self.named(name) else { return false };
-        let mut tracked = found.tracked();
-        let is_news = tracked.blocked_by.remove(key);
-        tracked.is_unblocked |= is_news;
+        let is_news = self.blocking().get_mut(key).is_some_and(|waiting| waiting.remove(name));
+        found.tracked().is_unblocked |= is_news;
         is_news
-    }
-
-    fn unblocked(&self, is_news: impl Fn(&mut Tracked) -> bool) -> Vec<Owner> {
-        let all = self.lock();
-        let unblocked = all.values().filter(|one| {
-            let mut tracked = one.tracked();
-            let is_news = is_news(&mut tracked);
-            tracked.is_unblocked |= is_news;
-            is_news
-        });
-        unblocked.map(|one| one.owner.clone()).collect()
     }
 
     /// A watch has listed its kind: the deployments that have applied an object of it that is not `listed`. It went before
@@ -141,18 +167,11 @@ impl Trackers {
 
     /// Every kind that some deployment has objects of, or waits for, as (group, kind).
     pub fn kinds(&self) -> BTreeSet<(String, String)> {
-        let all = self.lock();
-        let mut kinds = BTreeSet::new();
-        for one in all.values() {
+        let mut kinds: BTreeSet<_> = self.blocking().keys().map(|key| (key.group.clone(), key.kind.clone())).collect();
+        for one in self.lock().values() {
             let tracked = one.tracked();
             kinds.extend(tracked.awaited_kinds.iter().cloned());
-            for key in tracked.objects.keys().chain(&tracked.blocked_by) {
-                // Keys of a kind follow one another: most are known already.
-                let id = (key.group.as_str(), key.kind.as_str());
-                if kinds.last().is_none_or(|(group, kind): &(String, String)| (group.as_str(), kind.as_str()) != id) {
-                    kinds.insert((key.group.clone(), key.kind.clone()));
-                }
-            }
+            kinds.extend(kinds_of(&tracked.objects));
         }
         kinds
     }
@@ -203,6 +222,19 @@ impl Tracker {
     }
 }
 
+/// The kinds of objects, as (group, kind), each found by one look-up: keys of a kind follow one another.
+fn kinds_of(objects: &Objects) -> impl Iterator<Item = (String, String)> {
+    let mut next = objects.first_key_value().map(|(key, _)| key);
+    std::iter::from_fn(move || {
+        let found = next?;
+        // No name of a kind has this character, so it comes before every other kind.
+        let after =
+            ObjectKey { kind: format!("{}\0", found.kind), namespace: None, name: String::new(), ..found.clone() };
+        next = objects.range(after..).next().map(|(key, _)| key);
+        Some((found.group.clone(), found.kind.clone()))
+    })
+}
+
 impl Tracked {
     /// The UIDs of all objects, by their keys.
     pub fn uids(&self) -> BTreeMap<ObjectKey, String> {
@@ -220,12 +252,67 @@ mod tests {
         let tracker = all.of(&owner);
         let key = ObjectKey { group: String::new(), kind: "ConfigMap".into(), namespace: None, name: "c".into() };
         assert!(!all.allowed(&key, "a"), "nothing is waited for");
-        tracker.tracked().blocked_by.insert(key.clone());
+        all.block("a", &key);
         assert!(!all.allowed(&key, "b"), "another may take it");
         assert!(!tracker.tracked().is_unblocked);
         assert!(all.kinds().contains(&(String::new(), "ConfigMap".into())), "its kind stays watched");
         assert!(all.allowed(&key, "a"));
         assert!(tracker.tracked().is_unblocked);
         assert!(!all.allowed(&key, "a"), "said once");
+    }
+
+    #[test]
+    fn the_end_of_an_object_is_told_to_whom_it_was_in_the_way_and_to_nobody_else() {
+        let all = Trackers::default();
+        let key = |name: &str| ObjectKey {
+            group: String::new(),
+            kind: "ConfigMap".into(),
+            namespace: None,
+            name: name.into(),
+        };
+        for name in ["a", "b", "c"] {
+            all.of(&Owner { name: name.into(), uid: name.into() });
+        }
+        for (name, object) in [("a", "one"), ("b", "one"), ("b", "two"), ("c", "three")] {
+            all.block(name, &key(object));
+        }
+        let told = |object| all.cleared(&key(object)).into_iter().map(|owner| owner.name).collect::<Vec<_>>();
+        assert_eq!(told("one"), ["a", "b"]);
+        assert!(told("one").is_empty(), "said once");
+        assert!(all.named("a").unwrap().tracked().is_unblocked);
+        assert!(!all.named("c").unwrap().tracked().is_unblocked);
+        all.unblock("b");
+        assert!(told("two").is_empty(), "nothing is in its way any more");
+        all.forget("c");
+        assert!(all.kinds().is_empty(), "nothing waits for anything");
+    }
+
+    #[test]
+    fn the_kinds_of_objects_are_found_without_looking_at_each_of_them() {
+        let key = |group: &str, kind: &str, name: usize| ObjectKey {
+            group: group.into(),
+            kind: kind.into(),
+            namespace: Some("ns".into()),
+            name: name.to_string(),
+        };
+        let of = |group: &str, kind: &str| (0..100).map(|name| key(group, kind, name)).collect::<Vec<_>>();
+        let all = [of("", "ConfigMap"), of("", "ConfigMapList"), of("apps", "ConfigMap"), of("apps", "Deployment")];
+        let objects = all.concat().into_iter().map(|key| (key, tracked())).collect();
+        let found: Vec<_> = kinds_of(&objects).collect();
+        let expected = [("", "ConfigMap"), ("", "ConfigMapList"), ("apps", "ConfigMap"), ("apps", "Deployment")];
+        assert_eq!(found, expected.map(|(group, kind)| (group.to_owned(), kind.to_owned())));
+    }
+
+    fn tracked() -> rukpak_plan::applied::Tracked {
+        let resource =
+            std::sync::Arc::new(kube::core::ApiResource::erase::<k8s_openapi::api::core::v1::ConfigMap>(&()));
+        let kind = rukpak_plan::Kind { resource, namespaced: true };
+        let owner = Owner { name: String::new(), uid: String::new() };
+        rukpak_plan::applied::Tracked {
+            identity: rukpak_plan::Identity { kind, namespace: None, name: String::new() },
+            fingerprint: Fingerprint::of(&kube::core::ObjectMeta::default(), &owner, ""),
+            health: health::Health::new(health::State::Current, ""),
+            read_at: jiff::Timestamp::UNIX_EPOCH,
+        }
     }
 }

@@ -293,7 +293,8 @@ async fn watch_sources(writer: &Mutex<Writer<CatalogSource>>, context: &Context)
     }
 }
 
-/// Tells all who wait when the stores are filled. See the same of the other program for why they cannot ask themselves.
+/// Tells all who wait when the stores are filled. They cannot each ask the stores: of several that wait for one store of
+/// kube-runtime 5.0, only the last is woken.
 async fn filled(context: Arc<Context>, readiness: Arc<Readiness>) -> &'static str {
     context.catalogs.sources().known().cancelled().await;
     if context.operators.wait_until_ready().await.is_ok() && context.deployments.wait_until_ready().await.is_ok() {

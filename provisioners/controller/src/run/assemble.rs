@@ -24,7 +24,7 @@ use crate::deployment::Trackers;
 use crate::events::Events;
 use crate::process::{self, registries};
 use crate::render_memory::RenderMemory;
-use crate::watch::{Dependents, Streams};
+use crate::watch::{Dependents, Index, Streams};
 
 type Names<K> = UnboundedReceiver<kube::runtime::reflector::ObjectRef<K>>;
 
@@ -73,6 +73,7 @@ pub(super) async fn assemble(options: &Options) -> Result<Parts, Error> {
         bundles: bundles.store.clone(),
         deployments: deployments.store.clone(),
         dependents: Dependents::new(client.clone(), trackers.clone(), wake.clone(), unserved_sender),
+        index: Index::default(),
         filled: CancellationToken::new(),
         wake,
         trackers,

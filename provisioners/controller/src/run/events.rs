@@ -20,18 +20,22 @@ pub(super) async fn bundles(streams: Streams<Bundle>, context: &Arc<Context>) {
     while let Some(change) = changes.next().await {
         match change {
             Change::Present(object) => {
+                context.index.bundle(&object);
                 context.wake.bundle(&object.name_any());
                 config_maps::tell(&object, context);
                 wake_owner(&object, context);
             }
             Change::Gone(object) => {
+                context.index.bundle_gone(&object.name_any());
                 config_maps::tell(&object, context);
                 let uid = object.uid().unwrap_or_default();
                 bundle::gone(&object.name_any(), &uid, context).await;
                 wake_owner(&object, context);
             }
             Change::Listed => {
-                let names: HashSet<String> = context.bundles.state().iter().map(|object| object.name_any()).collect();
+                let all = context.bundles.state();
+                context.index.bundles(&all);
+                let names: HashSet<String> = all.iter().map(|object| object.name_any()).collect();
                 for name in &names {
                     context.wake.bundle(name);
                 }
@@ -58,16 +62,19 @@ pub(super) async fn deployments(streams: Streams<BundleDeployment>, context: &Ar
         match change {
             Change::Present(object) => {
                 tracing::debug!(deployment = %object.name_any(), "changed");
+                context.index.deployment(&object);
                 context.wake.deployment(&object.name_any());
                 crate::deployment::wake_dependents(context, &object.name_any());
             }
             Change::Gone(object) => {
+                context.index.deployment_gone(&object.name_any());
                 forget(context, &object).await;
                 crate::deployment::wake_dependents(context, &object.name_any());
             }
             Change::Listed => {
-                let names: BTreeSet<String> =
-                    context.deployments.state().iter().map(|object| object.name_any()).collect();
+                let all = context.deployments.state();
+                context.index.deployments(&all);
+                let names: BTreeSet<String> = all.iter().map(|object| object.name_any()).collect();
                 for name in &names {
                     context.wake.deployment(name);
                 }
@@ -84,12 +91,10 @@ async fn forget(context: &Arc<Context>, object: &BundleDeployment) {
     crate::deployment::gone(context, &object.name_any()).await;
 }
 
-/// Tells all who wait when both stores are filled. They cannot each ask the stores: of several that wait for one store of
-/// kube-runtime 5.0, only the last is woken.
+/// Tells all who wait when the stores, and the index over them, are filled.
 pub(super) async fn filled(context: Arc<Context>) -> &'static str {
-    if context.bundles.wait_until_ready().await.is_ok() && context.deployments.wait_until_ready().await.is_ok() {
-        context.filled.cancel();
-    }
+    context.index.listed().await;
+    context.filled.cancel();
     ""
 }
 

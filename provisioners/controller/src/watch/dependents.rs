@@ -18,6 +18,7 @@ use tokio::sync::mpsc::UnboundedSender;
 
 use crate::context::Wake;
 use crate::deployment::{Reaction, Tracker, Trackers};
+use crate::watch::seen::Seen;
 
 type GroupKind = (String, String);
 
@@ -41,18 +42,27 @@ struct Watched {
     /// The version that is watched.
     version: String,
     is_listed: bool,
-    index: BTreeMap<ObjectKey, Observed>,
+    /// Nobody serves the kind in any version, and the deployments know.
+    is_gone: bool,
+    index: Seen,
 }
 
 /// An object as a watch saw it last.
 #[derive(Clone, Debug)]
 pub struct Observed {
     /// Whose its ownership metadata says it is.
-    pub owner: Owner,
+    pub owner: Arc<Owner>,
     /// Its fingerprint.
     pub fingerprint: Fingerprint,
-    /// Where it is.
-    pub identity: Identity,
+    /// Its kind.
+    pub kind: Kind,
+}
+
+impl Observed {
+    /// Where it is. `key` is what it was found by.
+    pub fn identity(&self, key: &ObjectKey) -> Identity {
+        Identity { kind: self.kind.clone(), namespace: key.namespace.clone(), name: key.name.clone() }
+    }
 }
 
 impl Dependents {
@@ -66,13 +76,19 @@ impl Dependents {
         let mut watched = self.hub.lock();
         for kind in kinds {
             let id = (kind.resource.group.clone(), kind.resource.kind.clone());
-            watched.entry(id).or_insert_with(|| self.start(kind, BTreeMap::new()));
+            watched.entry(id).or_insert_with(|| self.start(kind, Seen::default()));
         }
     }
 
-    fn start(&self, kind: &Kind, index: BTreeMap<ObjectKey, Observed>) -> Watched {
+    fn start(&self, kind: &Kind, index: Seen) -> Watched {
         let task = tokio::spawn(follow(self.client.clone(), self.hub.clone(), kind.clone()));
-        Watched { task: task.abort_handle(), version: kind.resource.version.clone(), is_listed: false, index }
+        Watched {
+            task: task.abort_handle(),
+            version: kind.resource.version.clone(),
+            is_listed: false,
+            is_gone: false,
+            index,
+        }
     }
 
     /// The kind is served in this version now. A watch over another version ends: nobody would tell that it gets no answers.
@@ -88,6 +104,17 @@ impl Dependents {
         }
     }
 
+    /// Nobody serves the kind in any version, so all of its objects are gone. A watch that had begun by then has seen them go; one
+    /// whose first list came too late will never tell.
+    pub fn kind_gone(&self, kind: &InventoryKind) {
+        let id = (kind.group.clone(), kind.kind.clone());
+        let is_news =
+            self.hub.lock().get_mut(&id).is_some_and(|watched| !std::mem::replace(&mut watched.is_gone, true));
+        if is_news {
+            self.hub.only(&id, &HashSet::new());
+        }
+    }
+
     /// Whether the first list of each of these kinds, as group and kind, is in.
     pub fn are_listed(&self, kinds: &BTreeSet<GroupKind>) -> bool {
         let watched = self.hub.lock();
@@ -97,12 +124,8 @@ impl Dependents {
     /// Everything whose ownership metadata names `owner`.
     pub fn of(&self, owner: &Owner) -> BTreeMap<ObjectKey, Observed> {
         let watched = self.hub.lock();
-        watched
-            .values()
-            .flat_map(|watched| watched.index.iter())
-            .filter(|(_, observed)| observed.owner == *owner)
-            .map(|(key, observed)| (key.clone(), observed.clone()))
-            .collect()
+        let own = watched.values().flat_map(|watched| watched.index.of(owner));
+        own.map(|(key, observed)| (key.clone(), observed.clone())).collect()
     }
 
     /// The object as it was seen last.
@@ -128,8 +151,9 @@ impl Hub {
     }
 
     fn seen(&self, id: &GroupKind, kind: &Kind, metadata: &ObjectMeta) -> ObjectKey {
-        let observed = observed(kind, metadata);
-        let key = key(kind, metadata);
+        let (key, owner) = (key(kind, metadata), owner(metadata));
+        let fingerprint = Fingerprint::of(metadata, &owner, names::FIELD_MANAGER);
+        let observed = Observed { owner: Arc::new(owner), fingerprint, kind: kind.clone() };
         let before = self.lock().get_mut(id).and_then(|watched| watched.index.insert(key.clone(), observed.clone()));
         // A changed owner label is news for the deployment that the object was taken from.
         let owners: HashSet<&str> =
@@ -157,16 +181,21 @@ impl Hub {
         }
     }
 
-    /// The list is complete: what is not in it is gone.
-    fn listed(&self, id: &GroupKind, listed: &HashSet<ObjectKey>) {
-        for key in self.keys(id).into_iter().filter(|key| !listed.contains(key)) {
+    /// These are all objects of the kind: whatever else was there is gone.
+    fn only(&self, id: &GroupKind, listed: &HashSet<ObjectKey>) {
+        for key in self.keys(id).into_iter().filter(|key| !listed.contains(&**key)) {
             self.lost(id, &key);
         }
         for name in self.trackers.unlisted(&id.0, &id.1, listed) {
             self.wake.deployment(&name);
         }
+    }
+
+    /// The list is complete.
+    fn listed(&self, id: &GroupKind, listed: &HashSet<ObjectKey>) {
+        self.only(id, listed);
         if let Some(watched) = self.lock().get_mut(id) {
-            watched.is_listed = true;
+            (watched.is_listed, watched.is_gone) = (true, false);
         }
         for owner in self.trackers.listed(id) {
             self.wake.deployment(&owner.name);
@@ -181,14 +210,14 @@ impl Hub {
         }
     }
 
-    fn keys(&self, id: &GroupKind) -> Vec<ObjectKey> {
+    fn keys(&self, id: &GroupKind) -> Vec<Arc<ObjectKey>> {
         self.lock().get(id).map(|watched| watched.index.keys().cloned().collect()).unwrap_or_default()
     }
 }
 
 async fn follow(client: Client, hub: Arc<Hub>, kind: Kind) {
     let id = (kind.resource.group.clone(), kind.resource.kind.clone());
-    let api: Api<PartialObjectMeta<DynamicObject>> = Api::all_with(client, &kind.resource);
+    let api: Api<PartialObjectMeta<DynamicObject>> = Api::all_with(client, &*kind.resource);
     let config = watcher::Config::default().labels(&format!("{}={}", names::OWNER_KIND, names::OWNER_KIND_VALUE));
     let mut events = pin!(watcher::watcher(api, config).default_backoff());
     let mut listed: HashSet<ObjectKey> = HashSet::new();
@@ -245,19 +274,13 @@ fn controller(metadata: &ObjectMeta) -> Option<&OwnerReference> {
     metadata.owner_references.iter().flatten().find(|owner| owner.controller == Some(true))
 }
 
-fn observed(kind: &Kind, metadata: &ObjectMeta) -> Observed {
+/// Whose its labels, and its owner reference or else the annotation, say that an object is.
+fn owner(metadata: &ObjectMeta) -> Owner {
     let text = |map: &Option<BTreeMap<String, String>>, key: &str| {
         map.as_ref().and_then(|map| map.get(key)).cloned().unwrap_or_default()
     };
     let controller = controller(metadata);
     let uid =
         controller.map_or_else(|| text(&metadata.annotations, names::OWNER_UID), |controller| controller.uid.clone());
-    let owner = Owner { name: text(&metadata.labels, names::OWNER_NAME), uid };
-    let fingerprint = Fingerprint::of(metadata, &owner, names::FIELD_MANAGER);
-    let identity = Identity {
-        kind: kind.clone(),
-        namespace: metadata.namespace.clone(),
-        name: metadata.name.clone().unwrap_or_default(),
-    };
-    Observed { owner, fingerprint, identity }
+    Owner { name: text(&metadata.labels, names::OWNER_NAME), uid }
 }

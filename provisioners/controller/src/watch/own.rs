@@ -110,8 +110,8 @@ pub async fn unserved(mut kinds: UnboundedReceiver<InventoryKind>, context: Arc<
         let gone = BTreeSet::from([kind.version.clone()]);
         match context.cluster.kinds.any_version(&kind, &gone).await {
             Ok(Some(served)) => context.dependents.follow_version(&served),
-            // The watch asks again, with its back-off.
-            Ok(None) => {}
+            // The watch asks again, with its back-off: the kind may come back.
+            Ok(None) => context.dependents.kind_gone(&kind),
             Err(error) => {
                 tracing::warn!(kind = %kind.kind, group = %kind.group, %error, "it cannot be found out which version of the kind is served");
             }

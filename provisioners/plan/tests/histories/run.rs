@@ -384,7 +384,7 @@ fn health(is_there: bool, is_healthy: bool) -> Health {
 }
 
 fn tracked(name: &str, live: &Live, is_cured: bool, now: Timestamp) -> Tracked {
-    let resource = ApiResource::from_gvk(&GroupVersionKind::gvk("", "v1", "ConfigMap"));
+    let resource = std::sync::Arc::new(ApiResource::from_gvk(&GroupVersionKind::gvk("", "v1", "ConfigMap")));
     let identity =
         Identity { kind: Kind { resource, namespaced: true }, namespace: Some("ns".into()), name: name.to_owned() };
     let fingerprint = Fingerprint::of(&live.metadata(), &owner(), FIELD_MANAGER);

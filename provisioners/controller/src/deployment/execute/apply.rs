@@ -209,16 +209,21 @@ pub(super) fn note(run: &Run, step: &Step, written: &Written) {
     let tracked = Tracked { identity: step.identity.clone(), fingerprint, health, read_at: now };
     run.tracker.tracked().objects.insert(step.key.clone(), tracked);
     // What a watch saw before this was noted, nobody was told of: drift, or a CRD that is established by now.
-    let missed = run.context.dependents.get(&step.key).filter(|seen| seen.owner == run.owner);
+    let missed = run.context.dependents.get(&step.key).filter(|seen| *seen.owner == run.owner);
     if missed.is_some_and(|seen| run.tracker.seen(&step.key, &seen.owner, &seen.fingerprint) == Reaction::Enqueue) {
         run.context.wake.deployment(&run.owner.name);
     }
 }
 
-/// Waits until the CRDs are Established. What comes after retries where a kind is not served even then.
+/// Waits until the CRDs are Established, those that were not when they were written. What comes after retries where a kind is
+/// not served even then.
 pub(super) async fn served(run: &Run, steps: &[&Step]) {
     let api: Api<CustomResourceDefinition> = Api::all(run.context.client.clone());
-    let crds = steps.iter().filter(|step| is_crd(&step.key));
+    let is_established = |step: &Step| {
+        let tracked = run.tracker.tracked();
+        tracked.objects.get(&step.key).is_some_and(|written| written.health.is_healthy())
+    };
+    let crds = steps.iter().filter(|step| is_crd(&step.key) && !is_established(step));
     let waits = crds.map(|step| await_condition(api.clone(), &step.key.name, is_crd_established()));
     let all = futures::future::join_all(waits);
     if tokio::time::timeout(SERVED_WITHIN, all).await.is_err() {

@@ -62,9 +62,13 @@ fn keep_all(store: &Store, deployment: &str, contents: &BTreeSet<Digest>) -> Res
 }
 
 fn refs_of(store: &Store, deployment: &str) -> Result<BTreeMap<String, Digest>, rukpak_store::Error> {
-    let all = store.refs(RefKind::Deployment)?;
-    let own = all.into_iter().filter(|(name, _)| owner(name) == deployment);
-    Ok(own.map(|(name, value)| (name, value.content)).collect())
+    let mut own = BTreeMap::new();
+    for name in store.ref_names(RefKind::Deployment)?.into_iter().filter(|name| owner(name) == deployment) {
+        if let Some(value) = store.get_ref(RefKind::Deployment, &name)? {
+            own.insert(name, value.content);
+        }
+    }
+    Ok(own)
 }
 
 /// The deployment that a ref is of. Earlier versions had one ref a deployment, of its name.
@@ -91,7 +95,7 @@ pub(crate) async fn sweep(context: &Arc<Context>, live: &BTreeSet<String>) {
 async fn forget_refs(context: &Arc<Context>, is_gone: impl Fn(&str) -> bool + Send + 'static) {
     let store = context.store.clone();
     let work = move || {
-        for name in store.refs(RefKind::Deployment)?.into_keys().filter(|name| is_gone(owner(name))) {
+        for name in store.ref_names(RefKind::Deployment)?.into_iter().filter(|name| is_gone(owner(name))) {
             store.remove_ref(RefKind::Deployment, &name)?;
         }
         Ok::<_, rukpak_store::Error>(())

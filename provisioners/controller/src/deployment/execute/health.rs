@@ -75,20 +75,24 @@ pub(super) async fn adopt(run: &Run, observed: BTreeMap<ObjectKey, Observed>) ->
         .into_iter()
         .map(|(key, observed)| async move {
             let has_rule = is_asked_for(run) && health::has_rule(&key.group, &key.kind);
-            let health =
-                if has_rule { read(run, &observed.identity).await } else { Some(Health::new(State::Current, "")) };
+            let health = if has_rule {
+                read(run, &observed.identity(&key)).await
+            } else {
+                Some(Health::new(State::Current, ""))
+            };
             (key, observed, health)
         })
         .collect();
     let read = futures::stream::iter(reads).buffer_unordered(PARALLEL).collect::<Vec<_>>().await;
     let mut objects = Objects::new();
     let now = Timestamp::now();
-    for (key, Observed { identity, fingerprint, .. }, health) in read {
+    for (key, observed, health) in read {
+        let identity = observed.identity(&key);
         let health = health.unwrap_or_else(|| {
             run.tracker.tracked().unread.insert(key.clone());
             Health::new(State::Unknown, "it could not be read yet")
         });
-        objects.insert(key, Tracked { identity, fingerprint, health, read_at: now });
+        objects.insert(key, Tracked { identity, fingerprint: observed.fingerprint, health, read_at: now });
     }
     objects
 }

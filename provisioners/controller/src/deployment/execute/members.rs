@@ -58,7 +58,7 @@ pub(super) async fn list(run: &Run, kinds: &BTreeSet<InventoryKind>, why: Why) -
                 for object in objects.into_iter().filter(|object| run.owner.owns_fully(&object.metadata)) {
                     let (namespace, name) = (object.metadata.namespace.clone(), object.name_any());
                     let identity = Identity { kind: kind.clone(), namespace, name };
-                    members.objects.insert(identity.key(), Member { identity, metadata: object.metadata });
+                    members.objects.insert(identity.key(), Member { identity, metadata: stripped(object.metadata) });
                 }
             }
             Err(error) => {
@@ -71,6 +71,18 @@ pub(super) async fn list(run: &Run, kinds: &BTreeSet<InventoryKind>, why: Why) -
         }
     }
     members
+}
+
+/// Without what nobody reads here, which is most of it: what others wrote, and what `kubectl apply` noted. Lists are held until
+/// everything is applied.
+fn stripped(mut metadata: ObjectMeta) -> ObjectMeta {
+    if let Some(entries) = &mut metadata.managed_fields {
+        entries.retain(|entry| entry.manager.as_deref() == Some(names::FIELD_MANAGER));
+    }
+    if let Some(annotations) = &mut metadata.annotations {
+        annotations.remove("kubectl.kubernetes.io/last-applied-configuration");
+    }
+    metadata
 }
 
 /// One entry a kind: objects are the same in every version.
@@ -94,7 +106,7 @@ async fn list_kind(run: &Run, kind: InventoryKind, selector: &str) -> (Inventory
                 // Discovery lags behind: what it says of the group is forgotten, and another version is asked for.
                 Err(error) if error.is_not_found() => {
                     run.context.cluster.kinds.forget(&kind.group);
-                    unserved.insert(found.resource.version);
+                    unserved.insert(found.resource.version.clone());
                 }
                 Err(error) => return Err(error),
                 Ok(objects) => return Ok(Some((found, objects))),

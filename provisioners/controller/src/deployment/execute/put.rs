@@ -263,7 +263,7 @@ pub(crate) async fn still_wanted(run: &Run, step: &Step) -> Result<(), Error> {
 /// If what is in the way is an installed object, of this or of another deployment, its end enqueues us; so does the annotation by
 /// which it may be taken over. Nothing watches other objects.
 fn wait_for(run: &Run, step: &Step) {
-    run.tracker.tracked().blocked_by.insert(step.key.clone());
+    run.context.trackers.block(&run.owner.name, &step.key);
     run.context.dependents.ensure([&step.identity.kind]);
 }
 

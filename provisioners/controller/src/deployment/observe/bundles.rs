@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use kube::runtime::reflector::ObjectRef;
 use kube::{Resource, ResourceExt};
 use rukpak_crds::condition::{Conditions, UNPACKED};
 use rukpak_crds::template_hash::{generated_bundle_name, template_hash};
@@ -52,7 +53,9 @@ fn claims(context: &Context, owner: &Owner) -> Vec<Arc<Bundle>> {
             .iter()
             .any(|reference| reference.uid == owner.uid && reference.controller == Some(true))
     };
-    context.bundles.state().into_iter().filter(|bundle| claims(bundle)).collect()
+    let named = context.index.bundles_of(&owner.uid);
+    let bundles = named.iter().filter_map(|name| context.bundles.get(&ObjectRef::new(name)));
+    bundles.filter(|bundle| claims(bundle)).collect()
 }
 
 /// Whether a Bundle is what the controller makes: the name goes with the hash, and the spec with the template where the hash is

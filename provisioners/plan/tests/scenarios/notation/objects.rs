@@ -135,7 +135,7 @@ pub fn planned(given: Value) -> Result<Value, Error> {
     for text in &bundle.served {
         let (text, namespaced) = text.strip_prefix("cluster ").map_or((text.as_str(), true), |text| (text, false));
         let Gvk { group, version, kind } = gvk(text)?;
-        let resource = ApiResource::from_gvk(&GroupVersionKind { group, version, kind });
+        let resource = std::sync::Arc::new(ApiResource::from_gvk(&GroupVersionKind { group, version, kind }));
         let id = (resource.api_version.clone(), resource.kind.clone());
         served.insert(id, Some(Kind { resource, namespaced }));
     }

@@ -80,7 +80,7 @@ pub fn objects(of: &Release, now: Timestamp) -> Objects {
 }
 
 fn tracked(key: &ObjectKey, of: &Release, read_at: Timestamp) -> Tracked {
-    let resource = ApiResource::from_gvk(&GroupVersionKind::gvk(&key.group, "v1", &key.kind));
+    let resource = std::sync::Arc::new(ApiResource::from_gvk(&GroupVersionKind::gvk(&key.group, "v1", &key.kind)));
     let kind = Kind { resource, namespaced: true };
     let identity = Identity { kind, namespace: key.namespace.clone(), name: key.name.clone() };
     let fingerprint = Fingerprint::of(&metadata(&key.name, &name(of)), &owner(), FIELD_MANAGER);
