@@ -30,7 +30,7 @@ test: tools ## Check formatting, lints and dependencies, then run every test aga
 	tests/tools/cargo-deny.sh
 	cargo clippy --workspace --all-targets -- -D warnings
 	cargo build --workspace --bins
-	RUST_TEST_THREADS=8 $(programs)/debug/run-tests # most tests wait for something: garbage collection, retries
+	RUST_TEST_THREADS=5 $(programs)/debug/run-tests # two programs at a time; most tests wait for something
 
 soak: tools ## Kill and disturb the controller at every write of every operation, and show what was tried and what passed (15 minutes)
 	cargo build --workspace --bins

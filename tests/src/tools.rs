@@ -50,6 +50,18 @@ pub fn free_port() -> Result<u16> {
     bail!("no free port between {FIRST} and {}", FIRST + COUNT)
 }
 
+/// Waits for one of `count` turns at `what`, which all processes of this user share. The turn ends when the file is closed.
+pub async fn turn(what: &str, count: u32) -> Result<File> {
+    let folder = std::env::temp_dir().join(format!("rukpak-turns-{}", rustix::process::getuid().as_raw()));
+    std::fs::create_dir_all(&folder).with_context(|| format!("create {}", folder.display()))?;
+    let path = folder.join(format!("{what}-{}", std::process::id() % count));
+    let wait = move || {
+        let file = OpenOptions::new().create(true).truncate(false).write(true).open(&path);
+        file.and_then(|file| file.lock().map(|()| file)).with_context(|| format!("lock {}", path.display()))
+    };
+    tokio::task::spawn_blocking(wait).await.context("wait for a turn")?
+}
+
 /// Whether nobody listens on a loopback port. The probe does not listen itself: a child that another thread is about to start
 /// has a copy of every open socket for a moment, and would keep the port's server from listening.
 fn is_free(port: u16) -> bool {

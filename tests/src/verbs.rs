@@ -131,13 +131,16 @@ impl<'a> Expected<'a> {
         Self { message: text, ..self }
     }
 
-    /// Whether the object has such a condition now.
+    /// Whether the object has such a condition now, of the generation that it has now: what is said of an earlier one is no answer.
     pub fn met_by(&self, object: &DynamicObject) -> bool {
-        condition(object, self.kind).is_some_and(|found| {
-            found["status"] == self.status
-                && self.reason.is_none_or(|reason| found["reason"] == reason)
-                && found["message"].as_str().unwrap_or_default().contains(self.message)
-        })
+        let observed = object.data.pointer("/status/observedGeneration").and_then(Value::as_i64);
+        let is_current = observed.is_none_or(|observed| Some(observed) == object.metadata.generation);
+        is_current
+            && condition(object, self.kind).is_some_and(|found| {
+                found["status"] == self.status
+                    && self.reason.is_none_or(|reason| found["reason"] == reason)
+                    && found["message"].as_str().unwrap_or_default().contains(self.message)
+            })
     }
 }
 

@@ -22,7 +22,7 @@ fn main() -> ExitCode {
 
 #[tokio::main]
 async fn start(options: Options) -> anyhow::Result<()> {
-    log_to_stderr(options.log_format);
+    log_to_stderr(options.log_format, options.log_level.as_deref());
     open_many_files();
     rustls::crypto::ring::default_provider()
         .install_default()
@@ -37,8 +37,9 @@ fn open_many_files() {
     let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum });
 }
 
-fn log_to_stderr(format: LogFormat) {
-    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("info"));
+fn log_to_stderr(format: LogFormat, level: Option<&str>) {
+    let from_environment = || EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("info"));
+    let filter = level.map_or_else(from_environment, EnvFilter::new);
     let ansi = std::io::stderr().is_terminal();
     let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_ansi(ansi);
     match format {

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{ArgAction, Parser, ValueEnum};
+use tracing_subscriber::EnvFilter;
 
 use crate::CONFIGURATION;
 use crate::address::Address;
@@ -58,6 +59,22 @@ pub struct Options {
     /// How log lines are written to stderr
     #[arg(long, value_name = "FORMAT", default_value = "json")]
     pub log_format: LogFormat,
+    /// Least level of log lines (error, warn, info, debug, trace), or directives such as info,rukpak_webhook=debug
+    /// [default: $RUST_LOG, else info]
+    #[arg(long, alias = "zap-log-level", value_name = "LEVEL", value_parser = level)]
+    pub log_level: Option<String>,
+    /// Kubeconfig with the cluster and the identity to use [default: $KUBECONFIG, ~/.kube/config, or those of the Pod]
+    #[arg(long, value_name = "FILE")]
+    pub kubeconfig: Option<PathBuf>,
+    /// Accepted and unused: flags of upstream's logger
+    #[arg(long = "zap-devel", hide = true, num_args = 0..=1, require_equals = true, default_missing_value = "true")]
+    _zap_devel: Option<bool>,
+    #[arg(long = "zap-encoder", hide = true)]
+    _zap_encoder: Option<String>,
+    #[arg(long = "zap-stacktrace-level", hide = true)]
+    _zap_stacktrace_level: Option<String>,
+    #[arg(long = "zap-time-encoding", hide = true)]
+    _zap_time_encoding: Option<String>,
 }
 
 /// How log lines are written.
@@ -85,6 +102,18 @@ impl Options {
         let of_manifests = || format!("system:serviceaccount:{}:{CONTROLLER_ACCOUNT}", self.system_namespace());
         self.controller_username.clone().unwrap_or_else(of_manifests)
     }
+}
+
+/// Upstream's logger also takes a number: the higher, the more is said.
+fn level(text: &str) -> Result<String, String> {
+    let level = match text.parse::<u32>() {
+        Ok(0) => "info",
+        Ok(_) => "debug",
+        Err(_) => text,
+    };
+    let wrong =
+        |error| format!("{error}; write error, warn, info, debug, trace, or directives such as info,kube=debug");
+    EnvFilter::try_new(level).map(|_| level.to_owned()).map_err(wrong)
 }
 
 fn lifetime(text: &str) -> Result<Duration, String> {
@@ -145,8 +174,16 @@ mod tests {
             "--metrics-bind-address=:8080",
             "--health-probe-bind-address=127.0.0.1:8081",
             "--enable-http2",
+            "--kubeconfig=/etc/kubeconfig",
+            "--zap-devel",
+            "--zap-encoder=json",
+            "--zap-log-level=3",
+            "--zap-stacktrace-level=error",
+            "--zap-time-encoding=rfc3339",
         ])
         .unwrap();
+        assert_eq!(options.log_level.as_deref(), Some("debug"));
+        assert_eq!(options.kubeconfig.as_deref(), Some(std::path::Path::new("/etc/kubeconfig")));
         assert_eq!(options.system_namespace(), "somewhere");
         assert_eq!(options.webhook_configuration, CONFIGURATION);
         assert_eq!(options.controller_username(), "system:serviceaccount:somewhere:core-admin");

@@ -1,11 +1,13 @@
 //! The process: listeners up, certificate kept, and an orderly end.
 
 use std::io;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
 use kube::Client;
+use kube::config::{KubeConfigOptions, Kubeconfig, KubeconfigError};
 use tokio::net::TcpListener;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::task::JoinHandle;
@@ -48,6 +50,14 @@ pub enum Error {
     /// No cluster is configured.
     #[error("cannot find a cluster: neither KUBECONFIG nor a service account")]
     Cluster(#[source] kube::config::InferConfigError),
+    /// The kubeconfig that a flag names cannot be used.
+    #[error("--kubeconfig={}", path.display())]
+    Kubeconfig {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong.
+        source: Box<KubeconfigError>,
+    },
     /// The cluster's configuration is no good.
     #[error("cannot make a client of the cluster")]
     Client(#[source] kube::Error),
@@ -90,7 +100,7 @@ pub async fn run(options: Options) -> Result<(), Error> {
     let listener = listen("--webhook-bind-address", &options.webhook_bind_address).await?.ok_or(Error::NoAddress)?;
     installed.readiness.listening();
 
-    let client = client().await?;
+    let client = client(options.kubeconfig.as_deref()).await?;
     let namespace = options.system_namespace();
     let (configuration, readiness) = (options.webhook_configuration.clone(), Arc::clone(&installed.readiness));
     let registrar = Registrar::new(client.clone(), configuration, namespace.clone(), readiness);
@@ -132,8 +142,16 @@ pub async fn run(options: Options) -> Result<(), Error> {
     }
 }
 
-async fn client() -> Result<Client, Error> {
-    let config = kube::Config::infer().await.map_err(Error::Cluster)?;
+/// By the kubeconfig that is named, else by the one of the environment, else as a Pod.
+async fn client(kubeconfig: Option<&Path>) -> Result<Client, Error> {
+    let config = match kubeconfig {
+        None => kube::Config::infer().await.map_err(Error::Cluster)?,
+        Some(path) => {
+            let failed = |source| Error::Kubeconfig { path: path.to_owned(), source: Box::new(source) };
+            let read = Kubeconfig::read_from(path).map_err(failed)?;
+            kube::Config::from_custom_kubeconfig(read, &KubeConfigOptions::default()).await.map_err(failed)?
+        }
+    };
     Client::try_from(config).map_err(Error::Client)
 }
 

@@ -110,8 +110,8 @@ fn the_service_of_the_controller_keeps_its_names() {
 fn pods_are_restricted_probed_and_known() {
     let objects = installed();
     let namespace = get(&objects, "Namespace", "rukpak-system");
-    for mode in ["enforce", "audit", "warn"] {
-        assert_eq!(namespace["metadata"]["labels"][format!("pod-security.kubernetes.io/{mode}")], "restricted");
+    for (mode, level) in [("enforce", "baseline"), ("audit", "restricted"), ("warn", "restricted")] {
+        assert_eq!(namespace["metadata"]["labels"][format!("pod-security.kubernetes.io/{mode}")], level);
     }
     assert_eq!(namespace["metadata"]["labels"]["kubernetes.io/metadata.name"], "rukpak-system");
     for (name, account, app) in

@@ -176,15 +176,6 @@ struct Args {
     /// Writes to the API server that are under way at once
     #[arg(long, value_name = "COUNT", default_value_t = 48, value_parser = count)]
     requests_in_flight: usize,
-    /// Accepted and unused: flags of upstream's logger
-    #[arg(long = "zap-devel", hide = true, num_args = 0..=1, require_equals = true, default_missing_value = "true")]
-    _zap_devel: Option<bool>,
-    #[arg(long = "zap-encoder", hide = true)]
-    _zap_encoder: Option<String>,
-    #[arg(long = "zap-stacktrace-level", hide = true)]
-    _zap_stacktrace_level: Option<String>,
-    #[arg(long = "zap-time-encoding", hide = true)]
-    _zap_time_encoding: Option<String>,
     #[command(flatten)]
     shared: SharedArgs,
     #[command(flatten)]

@@ -383,9 +383,9 @@ fn next(bundle: &str, uid: &str, report: &Report, is_news: bool, context: &Conte
         Report::Failed(verdict) => {
             let (reason, message) = (verdict.reason(), verdict.whole());
             if is_news {
-                tracing::warn!(bundle, reason, message, "not unpacked");
+                tracing::warn!(bundle, reason, detail = message, "not unpacked");
             } else {
-                tracing::debug!(bundle, reason, message, "still not unpacked");
+                tracing::debug!(bundle, reason, detail = message, "still not unpacked");
             }
             let delay = verdict.retry.map(|class| context.failures.next_delay(uid, class));
             delay.inspect(|delay| backoff::wait(uid, *delay));

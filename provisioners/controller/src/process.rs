@@ -7,9 +7,11 @@ pub(crate) mod server;
 
 use std::future::Future;
 use std::io;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
+use kube::config::{KubeConfigOptions, Kubeconfig, KubeconfigError};
 use kube::{Client, Config};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::task::JoinSet;
@@ -31,6 +33,14 @@ pub enum Error {
     /// There is no way to the API server.
     #[error("cannot find the cluster: set KUBECONFIG, or run in a Pod with a service account")]
     Config(#[source] Box<kube::config::InferConfigError>),
+    /// The kubeconfig that a flag names cannot be used.
+    #[error("--kubeconfig={}", path.display())]
+    Kubeconfig {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong.
+        source: Box<KubeconfigError>,
+    },
     /// The client cannot be built from it.
     #[error("cannot build a client for the cluster")]
     Client(#[source] Box<kube::Error>),
@@ -263,9 +273,18 @@ impl Process {
     }
 }
 
-/// The client of the process's own identity.
-pub(crate) async fn client() -> Result<Client, Error> {
-    let config = Config::infer().await.map_err(|error| Error::Config(Box::new(error)))?;
+/// How the API server is reached: by the kubeconfig that is named, else by the one of the environment, else as a Pod.
+pub(crate) async fn config(kubeconfig: Option<&Path>) -> Result<Config, Error> {
+    let Some(path) = kubeconfig else {
+        return Config::infer().await.map_err(|error| Error::Config(Box::new(error)));
+    };
+    let failed = |source| Error::Kubeconfig { path: path.to_owned(), source: Box::new(source) };
+    let read = Kubeconfig::read_from(path).map_err(failed)?;
+    Config::from_custom_kubeconfig(read, &KubeConfigOptions::default()).await.map_err(failed)
+}
+
+/// A client with that configuration.
+pub(crate) fn client(config: Config) -> Result<Client, Error> {
     Client::try_from(config).map_err(|error| Error::Client(Box::new(error)))
 }
 

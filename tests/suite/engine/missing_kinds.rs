@@ -53,6 +53,7 @@ async fn a_kind_that_goes_before_it_was_listed_is_missed_as_well() {
     let said = |object: &DynamicObject| object.data["status"]["conditions"].to_string().contains("Gadget");
     case.until(&case.target(), "news of the missing kind", |object| object.is_some_and(said)).await;
     case.foreign(&crd).await;
+    verbs::await_served(&case.client, &format!("{group}/v1"), "Gadget", SOON).await.unwrap();
     case.until_owned(&Target::of(&gadget(&group, &case.namespace, "g", 1)).unwrap()).await;
     case.installed().await;
     case.delete(&definition_target(&group)).await;

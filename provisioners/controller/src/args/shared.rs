@@ -21,6 +21,8 @@ pub struct Shared {
     pub registries: Registries,
     /// What is logged, and how.
     pub logging: Logging,
+    /// Names the cluster and the identity, in place of the environment.
+    pub kubeconfig: Option<PathBuf>,
 }
 
 /// Times of leader election, with the meaning they have in Kubernetes' own components.
@@ -102,6 +104,18 @@ pub(crate) struct SharedArgs {
     /// Least level of log lines (error, warn, info, debug, trace), or directives such as info,rukpak_controller=debug
     #[arg(long, alias = "zap-log-level", value_name = "LEVEL", default_value = "info")]
     log_level: String,
+    /// Kubeconfig with the cluster and the identity to use [default: $KUBECONFIG, ~/.kube/config, or those of the Pod]
+    #[arg(long, value_name = "FILE")]
+    kubeconfig: Option<PathBuf>,
+    /// Accepted and unused: flags of upstream's logger
+    #[arg(long = "zap-devel", hide = true, num_args = 0..=1, require_equals = true, default_missing_value = "true")]
+    _zap_devel: Option<bool>,
+    #[arg(long = "zap-encoder", hide = true)]
+    _zap_encoder: Option<String>,
+    #[arg(long = "zap-stacktrace-level", hide = true)]
+    _zap_stacktrace_level: Option<String>,
+    #[arg(long = "zap-time-encoding", hide = true)]
+    _zap_time_encoding: Option<String>,
 }
 
 /// What `leader_elect` is about, where `lease` is the name of the Lease.
@@ -129,6 +143,7 @@ impl From<SharedArgs> for Shared {
                 format: args.log_format.unwrap_or_else(LogFormat::for_stderr),
                 filter: level(args.log_level),
             },
+            kubeconfig: args.kubeconfig,
         }
     }
 }

@@ -94,7 +94,12 @@ fn upstreams_command_line_is_understood() {
         "--feature-gates=BundleDeploymentHealth=true",
         "--zap-log-level=5",
         "--zap-devel",
+        "--zap-encoder=json",
+        "--zap-stacktrace-level=error",
+        "--zap-time-encoding=rfc3339",
+        "--kubeconfig=/etc/kubeconfig",
     ]);
+    assert_eq!(options.shared.kubeconfig.as_deref(), Some(std::path::Path::new("/etc/kubeconfig")));
     assert_eq!(options.http_address, Address::Host("127.0.0.1:8080".into()));
     assert_eq!(options.system_namespace, "rukpak");
     assert_eq!(options.upload_sync_interval, Duration::from_secs(90));

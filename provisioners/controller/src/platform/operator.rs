@@ -197,9 +197,9 @@ impl Pass {
         }
         let (operator, reason, message) = (&self.name, &now.reason, &now.message);
         if now.status == ConditionStatus::False {
-            tracing::warn!(operator, reason, message, "not in order");
+            tracing::warn!(operator, reason, detail = message, "not ready");
         } else {
-            tracing::info!(operator, reason, message, ready = ?now.status, "reported");
+            tracing::info!(operator, reason, detail = message, ready = ?now.status, "reported");
         }
     }
 

@@ -84,10 +84,11 @@ pub async fn run(options: Options) -> Result<(), Error> {
     check_names(&options.catalogs)?;
     let folder = &options.storage_dir;
     let spool = Spool::open(folder).map_err(|source| Error::Storage { path: folder.clone(), source })?;
-    let egress = registries::egress(&options.shared.registries).await;
+    let config = process::config(options.shared.kubeconfig.as_deref()).await?;
+    let egress = registries::egress(&options.shared.registries, &config).await;
     let loader = loader(&options, egress, spool.path())?;
     let authorities = authorities(&options)?;
-    let client = process::client().await?;
+    let client = process::client(config)?;
     let readiness = Arc::new(Readiness::new());
     let health = probes::health(readiness.clone(), None);
     process.serve_probes(&options.shared.probe_address, health, &options.metrics_address).await?;

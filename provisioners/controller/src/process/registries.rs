@@ -60,12 +60,8 @@ pub(crate) fn puller(
 }
 
 /// Which addresses sources may be fetched from: none of the API server's, which trusts this process more than who names them.
-pub(crate) async fn egress(registries: &Registries) -> Egress {
-    let api_server = match Config::infer().await {
-        Ok(config) => addresses(&config.cluster_url).await,
-        // Without it there is no client either, which says so.
-        Err(_) => Vec::new(),
-    };
+pub(crate) async fn egress(registries: &Registries, config: &Config) -> Egress {
+    let api_server = addresses(&config.cluster_url).await;
     Egress::default().allowing(registries.allowed.iter().copied()).denying(api_server)
 }
 

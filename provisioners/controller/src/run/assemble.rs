@@ -43,10 +43,11 @@ pub(super) async fn assemble(options: &Options) -> Result<Parts, Error> {
     let store = store(options).await?;
     let attempts = attempts(options)?;
     let program = std::env::current_exe().map_err(Error::Program)?;
-    let egress = registries::egress(&options.shared.registries).await;
+    let config = process::config(options.shared.kubeconfig.as_deref()).await?;
+    let egress = registries::egress(&options.shared.registries, &config).await;
     let Sources { images, git, http } = sources(options, &egress, &store, &program)?;
     let is_serving = options.content_address != Address::Disabled;
-    let client = process::client().await?;
+    let client = process::client(config)?;
     let (bundle_sender, bundle_queue) = unbounded_channel();
     let (deployment_sender, deployment_queue) = unbounded_channel();
     let wake = Wake { bundles: bundle_sender, deployments: deployment_sender };

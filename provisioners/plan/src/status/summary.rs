@@ -6,7 +6,7 @@ use rukpak_crds::condition::{ConditionStatus, Conditions, READY, RECONCILING, ST
 
 use super::{SUSPENDED, Writer, bounded, released_text, unpack_failure, wait};
 use crate::decide::Held;
-use crate::memory::{Installation, Pruning, deadline};
+use crate::memory::{Failure, Installation, Pruning, Stage, deadline};
 use crate::observed::{Dependencies, Desired};
 use crate::retry::Class;
 
@@ -91,7 +91,10 @@ impl Writer<'_> {
     fn failed(&self) -> Option<Summary> {
         let failure = self.failure()?;
         let is_upgrade = self.memory.held_upgrade(&failure.release).is_some();
-        let message = failure.message();
+        let mut message = failure.message();
+        if is_upgrade && let Some(what) = self.still_installed(failure) {
+            message.push_str(&what);
+        }
         let reason = match failure.reason {
             reason::UPGRADE_FAILED if failure.until == Timestamp::MAX => reason::PROGRESS_DEADLINE_EXCEEDED,
             _ if self.target.is_rollback && is_upgrade => reason::ROLLBACK_REFUSED,
@@ -104,6 +107,15 @@ impl Writer<'_> {
             Summary::Retrying { reason, message }
         } else {
             Summary::Stalled { reason, message }
+        })
+    }
+
+    /// What runs although an upgrade failed, for those who read only this.
+    fn still_installed(&self, failure: &Failure) -> Option<String> {
+        let bundle = self.status.active_bundle.as_ref().filter(|_| self.memory.applied().is_some())?;
+        Some(match failure.problem.stage {
+            Stage::Apply | Stage::Repair => format!("; {bundle} is installed again"),
+            Stage::Ask | Stage::Load | Stage::Check => format!("; nothing was changed: {bundle} stays installed"),
         })
     }
 

@@ -21,6 +21,8 @@ use crate::flags::Layout;
 const READY_DEADLINE: Duration = Duration::from_secs(90);
 /// Between two questions whether it is ready: nothing to watch exists before it is.
 const READY_INTERVAL: Duration = Duration::from_millis(50);
+/// So many planes of a machine start at once.
+const STARTS: u32 = 2;
 /// From SIGTERM to SIGKILL. The data is thrown away, so there is little to wait for.
 const GRACE: Duration = Duration::from_secs(3);
 
@@ -53,6 +55,8 @@ impl ControlPlane {
         let layout = Layout { folder: folder.path(), etcd_port, apiserver_port };
         write_files(folder.path(), apiserver_port)?;
         let minor = minor_version(&assets.join("kube-controller-manager")).await?;
+        // A start takes both cores of a small machine for seconds: of many at once none is ready in time.
+        let _turn = tools::turn("plane-start", STARTS).await?;
 
         let etcd = layout.spawn_etcd(&assets)?;
         let apiserver = Some(layout.spawn_apiserver(&assets, &options)?);

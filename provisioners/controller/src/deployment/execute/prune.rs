@@ -96,7 +96,7 @@ fn pending(run: &Run, failed: &[String], members: Members) -> Pruning {
     }
     let attempts = attempts(run).saturating_add(1);
     let message = format!("objects that left the bundle could not be deleted: {}", failed.join("; "));
-    tracing::warn!(deployment = %run.owner.name, message, "pruning failed; will retry");
+    tracing::warn!(deployment = %run.owner.name, detail = message, "pruning failed; will retry");
     let until = later(Timestamp::now(), retry::delay(Class::Transient, attempts));
     Pruning::Pending { message, unlisted: members.unlisted, attempts, until }
 }
