@@ -14,14 +14,17 @@ use crate::{BundleSource, Condition};
     kind = "Bundle",
     plural = "bundles",
     singular = "bundle",
+    shortname = "bnd",
     status = "BundleStatus",
     derive = "Default",
     derive = "PartialEq",
     printcolumn = r#"{"name":"Type","type":"string","jsonPath":".spec.source.type"}"#,
     printcolumn = r#"{"name":"Phase","type":"string","jsonPath":".status.phase"}"#,
+    printcolumn = r#"{"name":"Reason","type":"string","jsonPath":".status.conditions[?(.type==\"Ready\")].reason"}"#,
     printcolumn = r#"{"name":"Age","type":"date","jsonPath":".metadata.creationTimestamp"}"#,
     printcolumn = r#"{"name":"Provisioner","type":"string","jsonPath":".spec.provisionerClassName","priority":1}"#,
-    printcolumn = r#"{"name":"Resolved Source","type":"string","jsonPath":".status.resolvedSource","priority":1}"#
+    printcolumn = r#"{"name":"Resolved Source","type":"string","jsonPath":".status.resolvedSource","priority":1}"#,
+    printcolumn = r#"{"name":"Message","type":"string","jsonPath":".status.conditions[?(.type==\"Ready\")].message","priority":1}"#
 )]
 #[serde(rename_all = "camelCase")]
 pub struct BundleSpec {

@@ -25,8 +25,11 @@ use crate::{BundleSource, BundleSpec, Condition, Pin};
     derive = "PartialEq",
     printcolumn = r#"{"name":"Active Bundle","type":"string","jsonPath":".status.activeBundle"}"#,
     printcolumn = r#"{"name":"Install State","type":"string","jsonPath":".status.conditions[?(.type==\"Installed\")].reason"}"#,
+    printcolumn = r#"{"name":"Ready","type":"string","jsonPath":".status.conditions[?(.type==\"Ready\")].status"}"#,
+    printcolumn = r#"{"name":"Reason","type":"string","jsonPath":".status.conditions[?(.type==\"Ready\")].reason"}"#,
     printcolumn = r#"{"name":"Age","type":"date","jsonPath":".metadata.creationTimestamp"}"#,
-    printcolumn = r#"{"name":"Provisioner","type":"string","jsonPath":".spec.provisionerClassName","priority":1}"#
+    printcolumn = r#"{"name":"Provisioner","type":"string","jsonPath":".spec.provisionerClassName","priority":1}"#,
+    printcolumn = r#"{"name":"Message","type":"string","jsonPath":".status.conditions[?(.type==\"Ready\")].message","priority":1}"#
 )]
 #[serde(rename_all = "camelCase")]
 pub struct BundleDeploymentSpec {

@@ -29,7 +29,8 @@ pub use summary::{DEPRECATED, INSTALL_PENDING, Summary, UPGRADE_AVAILABLE};
     printcolumn = r#"{"name":"Installed","type":"string","jsonPath":".status.conditions[?(.type==\"Installed\")].status"}"#,
     printcolumn = r#"{"name":"Ready","type":"string","jsonPath":".status.conditions[?(.type==\"Ready\")].status"}"#,
     printcolumn = r#"{"name":"Reason","type":"string","jsonPath":".status.conditions[?(.type==\"Ready\")].reason"}"#,
-    printcolumn = r#"{"name":"Age","type":"date","jsonPath":".metadata.creationTimestamp"}"#
+    printcolumn = r#"{"name":"Age","type":"date","jsonPath":".metadata.creationTimestamp"}"#,
+    printcolumn = r#"{"name":"Message","type":"string","jsonPath":".status.conditions[?(.type==\"Ready\")].message","priority":1}"#
 )]
 #[serde(rename_all = "camelCase")]
 pub struct PlatformOperatorSpec {

@@ -1,4 +1,4 @@
-//! The apply engine: DESIGN 5 to 15 and promises 2, 3 and 6.
+//! The apply engine, on a real API server: what is written, repaired, upgraded, brought back and pruned, and what is not.
 
 #[path = "engine/adoption.rs"]
 mod adoption;

@@ -1,4 +1,4 @@
-//! DESIGN 6: what exists already.
+//! What exists already: refused, or taken over where somebody allows it.
 
 use std::time::Duration;
 

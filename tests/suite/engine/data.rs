@@ -1,4 +1,4 @@
-//! DESIGN 10: pruning loses no data.
+//! Pruning loses no data.
 
 use axum::http::{Method, StatusCode};
 use rukpak_tests::verbs::{self, Target};

@@ -1,4 +1,4 @@
-//! DESIGN 17: a definition is not replaced by one that would lose what is stored or break what exists.
+//! A CRD is not replaced by one that would lose what is stored or break what exists.
 
 use rukpak_tests::verbs;
 use serde_json::{Value, json};

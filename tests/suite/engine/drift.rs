@@ -1,4 +1,4 @@
-//! DESIGN 11 and 12: drift is repaired, without fights.
+//! Drift is repaired, without fights.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! DESIGN 5: how objects are written.
+//! How objects are written for the first time: in phases, by one server-side apply each.
 
 use kube::api::{DynamicObject, Patch, PatchParams};
 use rukpak_tests::verbs::{self, Target};

@@ -1,4 +1,4 @@
-//! DESIGN 13 and reference 4.6: health.
+//! Health: what `Healthy` says of each kind, and when it is read again.
 
 use rukpak_tests::verbs::{self, Expected, Target};
 use rukpak_tests::world::until;

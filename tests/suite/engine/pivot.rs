@@ -1,4 +1,4 @@
-//! DESIGN 7 to 9 and promise 3: from one version to the next, or back.
+//! From one version to the next, or back: as a whole or not at all.
 
 use std::path::PathBuf;
 

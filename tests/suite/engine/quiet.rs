@@ -1,4 +1,4 @@
-//! Promise 6, and DESIGN 8 and 11: what the controller asks of the API server, by its audit log.
+//! What the controller asks of the API server when nothing happens, by its audit log: nothing.
 
 use std::time::{Duration, Instant};
 

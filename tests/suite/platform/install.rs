@@ -119,7 +119,7 @@ async fn kubectl_shows_package_version_and_condition() {
     let table: serde_json::Value = case.client.request(request).await.expect("a table");
     let columns = table["columnDefinitions"].as_array().expect("columns");
     let names: Vec<&str> = columns.iter().filter_map(|column| column["name"].as_str()).collect();
-    assert_eq!(names, ["Name", "Package", "Version", "Installed", "Ready", "Reason", "Age"]);
+    assert_eq!(names, ["Name", "Package", "Version", "Installed", "Ready", "Reason", "Age", "Message"]);
     let cells = &table["rows"][0]["cells"].as_array().expect("cells")[..6];
     assert_eq!(cells, [&case.name, &case.name, "1.0.0", "True", "True", "Succeeded"].map(|cell| json!(cell)));
 }

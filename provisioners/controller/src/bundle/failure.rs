@@ -63,6 +63,9 @@ pub enum Failure {
     /// Nobody has uploaded anything. The words are upstream's.
     #[error("waiting for bundle to be uploaded")]
     AwaitsUpload,
+    /// What was uploaded, and unpacked, is not here any more. The words are upstream's for want of better ones there.
+    #[error("waiting for bundle to be uploaded")]
+    LostUpload,
     /// Nobody can upload anything.
     #[error(
         "source bundle content: this controller takes no uploads: the content service is off (--content-bind-address=0)"
@@ -96,6 +99,10 @@ pub enum Failure {
     #[error("persist bundle content: the worker thread ended early")]
     Worker(#[source] JoinError),
 }
+
+/// What to do about an upload that is gone.
+const LOST: &str = "its content was lost with the controller's storage: send it again, by rukpakctl run NAME FOLDER; until then what \
+                    is installed stays as it is, and is not repaired";
 
 /// What the status says of a [`Failure`], and whether to try again.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -146,6 +153,7 @@ impl Failure {
             }
             // The upload wakes the Bundle.
             Self::AwaitsUpload => Verdict { retry: None, ..waiting(self.to_string()) },
+            Self::LostUpload => Verdict { retry: None, detail: Some(LOST.to_owned()), ..waiting(self.to_string()) },
             _ => {
                 let message = Chain(self).to_string();
                 Verdict { phase: BundlePhase::Failing, message, detail: None, retry: self.retry() }
@@ -166,6 +174,7 @@ impl Failure {
             | Self::InsecureSkipVerify
             | Self::NoUploads
             | Self::AwaitsUpload
+            | Self::LostUpload
             | Self::Upload(_) => None,
             Self::ConfigMaps(source) => Some(source.retry()),
             Self::Pin(_)
@@ -251,6 +260,9 @@ mod tests {
         let verdict = Failure::AwaitsUpload.verdict();
         assert_eq!((verdict.phase, verdict.reason()), (BundlePhase::Pending, "UnpackPending"));
         assert_eq!(verdict.message, "waiting for bundle to be uploaded");
+        let lost = Failure::LostUpload.verdict();
+        assert_eq!((lost.phase, &lost.message, lost.retry), (BundlePhase::Pending, &verdict.message, None));
+        assert!(lost.whole().contains(": its content was lost with the controller's storage: send it again"));
         assert_eq!(verdict.retry, None, "the upload wakes the Bundle");
     }
 

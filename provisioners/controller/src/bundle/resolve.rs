@@ -99,7 +99,8 @@ pub async fn resolve(
         (Source::ConfigMaps(entries), None | Some(Revision::ConfigMaps)) => {
             Ok(Resolved::ConfigMaps(config_maps::read(&entries, context).await?))
         }
-        (Source::Upload, None | Some(Revision::Archive(_))) => uploaded(bundle, context).await,
+        (Source::Upload, None) => uploaded(bundle, context).await?.ok_or(Failure::AwaitsUpload),
+        (Source::Upload, Some(Revision::Archive(_))) => uploaded(bundle, context).await?.ok_or(Failure::LostUpload),
         (Source::Image { .. }, Some(_)) => mismatch("image"),
         (Source::Git { .. }, Some(_)) => mismatch("git"),
         (Source::Http { .. }, Some(_)) => mismatch("http"),
@@ -124,7 +125,8 @@ fn skips_verification(auth: &Authorization, context: &Context) -> Result<bool, F
     }
 }
 
-async fn uploaded(bundle: &Bundle, context: &Context) -> Result<Resolved, Failure> {
+/// What was uploaded, if it is here.
+async fn uploaded(bundle: &Bundle, context: &Context) -> Result<Option<Resolved>, Failure> {
     let Some(uploads) = context.uploads.clone() else { return Err(Failure::NoUploads) };
     let uid = bundle.uid().unwrap_or_default();
     let look = move |uploads: Arc<depot::Depot>| -> io::Result<_> {
@@ -134,10 +136,8 @@ async fn uploaded(bundle: &Bundle, context: &Context) -> Result<Resolved, Failur
         Ok(Some((archive, digest)))
     };
     let found = spawn_blocking(move || look(uploads)).await.map_err(Failure::Worker)?;
-    match found.map_err(Failure::ReadUpload)? {
-        Some((archive, digest)) => Ok(Resolved::Upload { archive, digest }),
-        None => Err(Failure::AwaitsUpload),
-    }
+    let found = found.map_err(Failure::ReadUpload)?;
+    Ok(found.map(|(archive, digest)| Resolved::Upload { archive, digest }))
 }
 
 fn image(

@@ -1,4 +1,4 @@
-//! Definitions that cost more than they look like (H1), from somebody who may read definitions: others do not get so far.
+//! Definitions that cost more than they look like, from somebody who may read definitions: others do not get so far.
 
 use std::time::{Duration, Instant};
 

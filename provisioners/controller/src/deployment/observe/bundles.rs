@@ -6,7 +6,7 @@ use kube::runtime::reflector::ObjectRef;
 use kube::{Resource, ResourceExt};
 use rukpak_crds::condition::{Conditions, UNPACKED};
 use rukpak_crds::template_hash::{generated_bundle_name, template_hash};
-use rukpak_crds::{Bundle, BundleDeployment, BundlePhase, BundleSpec, names};
+use rukpak_crds::{Bundle, BundleDeployment, BundlePhase, BundleSpec, BundleStatus, names};
 use rukpak_plan::observed::Desired;
 use rukpak_plan::retry::Class;
 use rukpak_plan::{Format, Owner, Release};
@@ -109,7 +109,7 @@ pub(crate) fn found(context: &Context, deployment: &BundleDeployment, bundle: &B
         }
         return Desired::Failed { bundle: name, message };
     }
-    let why = crate::bundle::waits_for(&status).map(str::to_owned);
+    let why = crate::bundle::waits_for(&status).map(str::to_owned).or_else(|| unserved(bundle));
     let format = Format::of_class(&bundle.spec.provisioner_class_name);
     let unpacked = status.pin.filter(|_| bundle.is_in(BundlePhase::Unpacked)).zip(format);
     let digest = unpacked.as_ref().and_then(|(pin, _)| pin.content_digest.parse().ok());
@@ -120,6 +120,16 @@ pub(crate) fn found(context: &Context, deployment: &BundleDeployment, bundle: &B
         }
         None => Desired::Waiting { bundle: name, why },
     }
+}
+
+/// Why nobody unpacks a Bundle: it is of a class that is not served here, and no other provisioner has looked at it.
+fn unserved(bundle: &Bundle) -> Option<String> {
+    let class = &bundle.spec.provisioner_class_name;
+    let is_untouched = bundle.status.as_ref().is_none_or(|status| *status == BundleStatus::default());
+    (Format::of_class(class).is_none() && is_untouched).then(|| {
+        let served = [names::CLASS_PLAIN, names::CLASS_REGISTRY].join(" and ");
+        format!("no provisioner has taken it up: spec.template.spec.provisionerClassName is {class:?}, and this controller serves {served}")
+    })
 }
 
 /// The Bundle of the template.
@@ -144,6 +154,20 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+
+    #[test]
+    fn a_bundle_of_a_class_that_nobody_serves_is_not_waited_for_in_silence() {
+        let bundle = |class: &str, status: Value| -> Bundle {
+            serde_json::from_value(json!({"apiVersion": "core.rukpak.io/v1alpha1", "kind": "Bundle",
+                "metadata": {"name": "b"}, "status": status,
+                "spec": {"provisionerClassName": class, "source": {"type": "upload", "upload": {}}}}))
+            .unwrap()
+        };
+        let why = unserved(&bundle("core-rukpak-io-helm", Value::Null)).unwrap();
+        assert!(why.contains("\"core-rukpak-io-helm\"") && why.contains(names::CLASS_REGISTRY), "{why}");
+        assert_eq!(unserved(&bundle("core-rukpak-io-helm", json!({"phase": "Unpacking"}))), None, "somebody does");
+        assert_eq!(unserved(&bundle(names::CLASS_PLAIN, Value::Null)), None);
+    }
 
     #[test]
     fn only_what_the_controller_would_have_made_is_a_deployments_bundle() {
