@@ -4,7 +4,7 @@
 SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help packages tools build test soak demo bench crds manifests fuzz
+.PHONY: help packages tools build test soak demo bench crds image manifests fuzz
 
 # For the demo: CLUSTER=current, KEEP=1.
 export CLUSTER KEEP
@@ -52,8 +52,17 @@ crds: packages ## Generate the CRDs from the types, and render the manifests (ne
 	cp crds/generated/platform.openshift.io_*.yaml manifests/base/platform/crds/
 	manifests/render.sh
 
-manifests: ## Copy the rendered manifests to target/manifests with an image of yours (IMAGE=registry.example.com/rukpak@sha256:...)
-	@manifests/with-image.sh "$(IMAGE)" target/manifests
+# A folder of its own: no path of this machine is in these programs, and flags for that would have cargo compile everything
+# again for whoever builds target/release without them.
+image: packages ## Build the image into target/image: OCI layout, archive, SBOM (IMAGE_NAME=registry.example.com/rukpak:TAG)
+	RUSTFLAGS="$${RUSTFLAGS:-} --remap-path-prefix=$(CURDIR)=/rukpak --remap-path-prefix=$${CARGO_HOME:-$$HOME/.cargo}=/cargo" \
+	CFLAGS="$${CFLAGS:-} -ffile-prefix-map=$(CURDIR)=/rukpak -ffile-prefix-map=$${CARGO_HOME:-$$HOME/.cargo}=/cargo" \
+	  cargo build --workspace --release --locked --target-dir target/image/build $(addprefix --bin=,rukpak-controller rukpak-platform rukpak-webhook)
+	@manifests/image/build.sh target/image/build/release target/image $(IMAGE_NAME)
+	@echo "next       make manifests IMAGE=$$(cat target/image/reference)" >&2
+
+manifests: ## Copy the rendered manifests to target/manifests with an image (IMAGE=registry.example.com/rukpak@sha256:..., else that of make image)
+	@manifests/with-image.sh "$(or $(IMAGE),$(shell cat target/image/reference 2>/dev/null))" target/manifests
 
 fuzz: packages ## Fuzz the readers of what strangers write (SECONDS=60 for each, TARGET=yaml for one)
 	@tests/tools/fuzz.sh "$(or $(SECONDS),60)" $(TARGET)

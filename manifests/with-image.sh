@@ -9,7 +9,7 @@ image=${1:-} folder=${2:-}
 # A registry, as it has a dot, a port or is localhost; else the name would be one of Docker's hub that nobody meant.
 pattern='^([a-zA-Z0-9-]+(\.[a-zA-Z0-9-]+)+(:[0-9]+)?|[a-zA-Z0-9-]+:[0-9]+|localhost)(/[a-z0-9._-]+)+(:[a-zA-Z0-9._-]+)?(@sha256:[0-9a-f]{64})?$'
 if [[ ! $image =~ $pattern || -z $folder ]]; then
-  echo "error: '$image' is no image with its registry: registry.example.com/rukpak@sha256:... (with make: make manifests IMAGE=...)" >&2
+  echo "error: '$image' is no image with its registry: registry.example.com/rukpak@sha256:... (with make: make manifests IMAGE=..., or make image before)" >&2
   exit 2
 fi
 if [[ ${image##*/} != *[:@]* ]]; then

@@ -8,6 +8,8 @@ packages=(
   build-essential pkg-config libssl-dev cmake
   # to run: the peers that the tests talk to
   etcd-server docker-registry apache2-utils git openssh-server openssh-client libnss-wrapper ca-certificates strace kubernetes-client
+  # to put the image together
+  jq
 )
 
 missing=()

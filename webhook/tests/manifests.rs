@@ -171,26 +171,6 @@ fn the_webhook_lists_what_is_named() {
 }
 
 #[test]
-fn the_image_has_what_the_pods_run() {
-    let text = std::fs::read_to_string(folder().join("Dockerfile")).unwrap();
-    let line = |begin: &str| text.lines().find_map(|line| line.strip_prefix(begin)).unwrap();
-    let copied: Vec<&str> = line("COPY ").split(' ').filter(|word| !word.starts_with("--")).collect();
-    let (root, programs) = copied.split_last().unwrap();
-    assert_eq!(*root, "/");
-    let mut pods = 0;
-    for object in
-        documents(&folder().join("install-platform.yaml")).iter().filter(|object| object["kind"] == "Deployment")
-    {
-        let program = manager(object)["command"][0].as_str().unwrap();
-        assert!(programs.contains(&program.strip_prefix('/').unwrap()), "{program} is not in the image");
-        let user = &object["spec"]["template"]["spec"]["securityContext"];
-        assert_eq!(line("USER "), format!("{}:{}", user["runAsUser"], user["runAsGroup"]));
-        pods += 1;
-    }
-    assert_eq!(pods, programs.len());
-}
-
-#[test]
 fn no_role_has_the_verb_star_and_the_webhook_writes_by_name() {
     let objects = installed();
     let reads = ["get", "list"];
