@@ -38,7 +38,8 @@ struct File {
 
 fn script(arguments: &[&Path]) -> Output {
     let script = tools::workspace_folder().join("manifests/image/build.sh");
-    Command::new(script).args(arguments).output().unwrap()
+    // Sources that were not cloned have no commit whose time could be taken.
+    Command::new(script).env("SOURCE_DATE_EPOCH", "1750000000").args(arguments).output().unwrap()
 }
 
 /// The programs without their tables of symbols, which are most of them: quicker to compress.

@@ -8,8 +8,8 @@ use rukpak_tests::tools;
 use serde::Deserialize;
 
 /// The programs that take longest, first: what is begun last should not be what is waited for.
-const LONGEST_FIRST: [&str; 9] =
-    ["engine", "registry", "sweep", "hostile", "platform", "admission", "bundles", "content", "install_order"];
+const LONGEST_FIRST: [&str; 10] =
+    ["engine", "registry", "sweep", "hostile", "platform", "admission", "bundles", "content", "install_order", "image"];
 
 /// One test program.
 pub struct Program {
