@@ -131,17 +131,20 @@ impl<'a> Expected<'a> {
         Self { message: text, ..self }
     }
 
-    /// Whether the object has such a condition now, of the generation that it has now: what is said of an earlier one is no answer.
+    /// Whether the object has such a condition now.
     pub fn met_by(&self, object: &DynamicObject) -> bool {
-        let observed = object.data.pointer("/status/observedGeneration").and_then(Value::as_i64);
-        let is_current = observed.is_none_or(|observed| Some(observed) == object.metadata.generation);
-        is_current
-            && condition(object, self.kind).is_some_and(|found| {
-                found["status"] == self.status
-                    && self.reason.is_none_or(|reason| found["reason"] == reason)
-                    && found["message"].as_str().unwrap_or_default().contains(self.message)
-            })
+        condition(object, self.kind).is_some_and(|found| {
+            found["status"] == self.status
+                && self.reason.is_none_or(|reason| found["reason"] == reason)
+                && found["message"].as_str().unwrap_or_default().contains(self.message)
+        })
     }
+}
+
+/// Whether the status is about the generation that the object has now: what is said of an earlier one answers nothing.
+fn is_current(object: &DynamicObject) -> bool {
+    let observed = object.data.pointer("/status/observedGeneration").and_then(Value::as_i64);
+    observed.is_none_or(|observed| Some(observed) == object.metadata.generation)
 }
 
 /// The resource and scope of a kind, by discovery.
@@ -243,9 +246,10 @@ pub async fn await_condition(
     deadline: Duration,
 ) -> Result<DynamicObject> {
     let what = format!("condition {expected:?}");
-    let found =
-        await_object(client, target, &what, deadline, |object| object.is_some_and(|object| expected.met_by(object)))
-            .await?;
+    let found = await_object(client, target, &what, deadline, |object| {
+        object.is_some_and(|object| is_current(object) && expected.met_by(object))
+    })
+    .await?;
     found.context("a met condition without an object")
 }
 
