@@ -4,7 +4,7 @@
 SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help packages tools build test soak demo bench crds image manifests fuzz
+.PHONY: help packages tools build test soak demo bench crds image manifests node-test node-check fuzz
 
 # For the demo: CLUSTER=current, KEEP=1.
 export CLUSTER KEEP
@@ -14,7 +14,7 @@ export CLUSTER KEEP
 programs := $(or $(CARGO_TARGET_DIR),target)
 
 help: ## Show the targets
-	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 18
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 18
 
 packages: ## Install the Debian packages that builds, tests and demo need
 	@tests/tools/apt-packages.sh
@@ -63,6 +63,14 @@ image: packages ## Build the image into target/image: OCI layout, archive, SBOM 
 
 manifests: ## Copy the rendered manifests to target/manifests with an image (IMAGE=registry.example.com/rukpak@sha256:..., else that of make image)
 	@manifests/with-image.sh "$(or $(IMAGE),$(shell cat target/image/reference 2>/dev/null))" target/manifests
+
+node-check:
+	@tests/tools/node.sh --check
+
+node-test: node-check image ## Run image and manifests on a real node: containerd, kubelet, kube-proxy (root; exit code 77 where that cannot be)
+	cargo build --workspace $(addprefix --bin=,node-test rukpak-plane rukpakctl)
+	@manifests/with-image.sh "$$(cat target/image/reference)" target/manifests
+	tests/tools/node.sh target/image target/manifests
 
 fuzz: packages ## Fuzz the readers of what strangers write (SECONDS=60 for each, TARGET=yaml for one)
 	@tests/tools/fuzz.sh "$(or $(SECONDS),60)" $(TARGET)

@@ -83,7 +83,7 @@ async fn verbs_tell_refusals_and_conditions() {
 
 #[tokio::test]
 async fn a_plane_of_ones_own_restarts_and_ends() {
-    let plane = Plane::start_with(PlaneOptions { audit: true }).await.unwrap();
+    let plane = Plane::start_with(PlaneOptions { audit: true, ..PlaneOptions::default() }).await.unwrap();
     let client = plane.admin().await.unwrap();
     let before = plane.pids().unwrap();
     let config_map = Target::namespaced("v1", "ConfigMap", "default", "kept");

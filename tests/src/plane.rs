@@ -5,6 +5,7 @@ pub mod install;
 pub mod kubeconfig;
 pub mod yaml;
 
+use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::time::Duration;
@@ -20,6 +21,9 @@ use crate::keeper::Kept;
 
 /// Longest restart of an API server.
 const RESTART_DEADLINE: Duration = Duration::from_mins(2);
+
+/// The name of the node that may join, see [`PlaneOptions::node`].
+pub const NODE_NAME: &str = "node";
 
 /// A running control plane, ended when dropped or when this process ends.
 pub struct Plane {
@@ -41,6 +45,9 @@ enum Programs {
 pub struct PlaneOptions {
     /// Write one line for each request (metadata only) to [`Plane::audit_log`].
     pub audit: bool,
+    /// The address of a node that is to join as [`NODE_NAME`], with the kubeconfigs that its programs need in the plane's folder. The
+    /// API server then listens on all addresses: for a network namespace of its own only.
+    pub node: Option<Ipv4Addr>,
 }
 
 /// The keeper's answer.
@@ -74,7 +81,8 @@ impl Plane {
     /// Starts a plane with `options`.
     pub async fn start_with(options: PlaneOptions) -> Result<Self> {
         crate::tools::use_ring();
-        let arguments = ["start"].into_iter().chain(options.audit.then_some("--audit"));
+        let node = options.node.map(|address| format!("--node={address}"));
+        let arguments = ["start"].into_iter().chain(options.audit.then_some("--audit")).chain(node.as_deref());
         let keeper = Kept::start(arguments, |_| ())?;
         let ready = keeper.hear(0, None, |line| line.get("ready").cloned()).await.context("start the control plane")?;
         let described = serde_json::from_value(ready).context("read what the keeper says of the plane")?;

@@ -83,7 +83,7 @@ impl World {
     pub async fn start_with(options: WorldOptions) -> Result<World> {
         let WorldOptions { arguments, audit, proxied, install } = options;
         let folder = tools::temp_folder("world")?;
-        let plane = Plane::start_with(PlaneOptions { audit }).await?;
+        let plane = Plane::start_with(PlaneOptions { audit, ..PlaneOptions::default() }).await?;
         plane.install(&install).await?;
         let registry = Registry::start(RegistryOptions::default()).await?;
         let private_registry = Registry::start(RegistryOptions::private(USER, PASSWORD)).await?;

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Installs the Debian packages that the build, the demo and the tests need. Safe to run twice:
-# it asks dpkg first and touches apt only for what is missing.
+# Installs the Debian packages that the build, the demo and the tests need; with --node also those of a node. Safe to run
+# twice: it asks dpkg first and touches apt only for what is missing.
 set -euo pipefail
 
 packages=(
@@ -11,6 +11,11 @@ packages=(
   # to put the image together
   jq
 )
+case "${1:-}" in
+  "") ;;
+  --node) packages+=(containerd runc containernetworking-plugins iptables iproute2 conntrack libc6-dev) ;;
+  *) echo "error: unknown argument '$1'; there is --node" >&2; exit 2 ;;
+esac
 
 missing=()
 for package in "${packages[@]}"; do

@@ -2,13 +2,23 @@
 # Prints the folder that holds kube-apiserver and kube-controller-manager, building both from
 # Debian's source package when no copy is found. Progress goes to stderr, the folder to stdout.
 #
+#   tests/tools/control-plane.sh [--node]
+#
+# --node: the folder has to hold kubelet, kube-proxy and kube-scheduler as well (7 minutes more, once).
+#
 # Order: $KUBEBUILDER_ASSETS (the convention of envtest), PATH, the cache, a build (about 6 minutes
 # on 2 cores, once). etcd comes from the Debian package and is looked up by the harness itself.
 set -euo pipefail
 
 readonly version=1.20.2
 readonly cache="${XDG_CACHE_HOME:-$HOME/.cache}/rukpak-rs/kubernetes-$version"
-readonly binaries=(kube-apiserver kube-controller-manager)
+binaries=(kube-apiserver kube-controller-manager)
+case "${1:-}" in
+  "") ;;
+  --node) binaries+=(kubelet kube-proxy kube-scheduler) ;;
+  *) echo "error: unknown argument '$1'; there is --node" >&2; exit 2 ;;
+esac
+readonly binaries
 
 has_all() { local binary; for binary in "${binaries[@]}"; do [[ -x "$1/$binary" ]] || return 1; done; }
 
@@ -30,7 +40,10 @@ as_root=()
 started=$SECONDS
 say() { printf '[%3ds] %s\n' "$((SECONDS - started))" "$*" >&2; }
 
-say "no kube-apiserver on this machine: building $version from Debian's source package (once, about 6 minutes on 2 cores)"
+# What an earlier build has left is not built again.
+missing=()
+for binary in "${binaries[@]}"; do [[ -x $cache/$binary ]] || missing+=("$binary"); done
+say "not on this machine: ${missing[*]}; building $version from Debian's source package (once, about 7 minutes on 2 cores)"
 needed=()
 for package in golang-1.19-go golang-github-modern-go-reflect2-dev rsync dpkg-dev make gcc libc6-dev; do
   [[ "$(dpkg-query -W -f='${Status}' "$package" 2>/dev/null)" == "install ok installed" ]] || needed+=("$package")
@@ -70,11 +83,11 @@ mv "$work/src/tree" "$tree"
 rm -rf "$tree/vendor/github.com/modern-go/reflect2"
 cp -rL /usr/share/gocode/src/github.com/modern-go/reflect2 "$tree/vendor/github.com/modern-go/reflect2"
 
-say "compiling ${binaries[*]}"
+say "compiling ${missing[*]}"
 export PATH="/usr/lib/go-1.19/bin:$PATH" GOPATH="$work/go" GO111MODULE=off GOCACHE="$work/gocache" GOFLAGS= CGO_ENABLED=0
 export KUBE_GIT_VERSION="v$version" KUBE_GIT_MAJOR=1 KUBE_GIT_MINOR=20 KUBE_GIT_COMMIT=debian KUBE_GIT_TREE_STATE=archive
 log="$cache/build.log"
-make -C "$tree" WHAT="$(printf 'cmd/%s ' "${binaries[@]}")" GOLDFLAGS="-s -w" >"$log" 2>&1 &
+make -C "$tree" WHAT="$(printf 'cmd/%s ' "${missing[@]}")" GOLDFLAGS="-s -w" >"$log" 2>&1 &
 build=$!
 while kill -0 "$build" 2>/dev/null; do
   sleep 15 # the only clock here: a line of progress every 15 s, for whoever watches
@@ -82,9 +95,9 @@ while kill -0 "$build" 2>/dev/null; do
 done
 wait "$build" || { say "error: the build failed; the end of $log:"; tail -n 30 "$log" >&2; exit 1; }
 
-for binary in "${binaries[@]}"; do
+for binary in "${missing[@]}"; do
   install -m 755 "$(find "$tree/_output" -type f -name "$binary" -perm -u+x | head -n 1)" "$cache/.$binary"
 done
-for binary in "${binaries[@]}"; do mv "$cache/.$binary" "$cache/$binary"; done
+for binary in "${missing[@]}"; do mv "$cache/.$binary" "$cache/$binary"; done
 say "done: $cache"
 echo "$cache"

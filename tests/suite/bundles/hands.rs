@@ -95,7 +95,7 @@ impl Bare {
     }
 
     async fn start() -> anyhow::Result<Self> {
-        let plane = Plane::start_with(PlaneOptions { audit: true }).await?;
+        let plane = Plane::start_with(PlaneOptions { audit: true, ..PlaneOptions::default() }).await?;
         plane.install(&InstallOptions { without_webhooks: true, ..InstallOptions::default() }).await?;
         let registry = Registry::start(RegistryOptions::default()).await?;
         let git = GitServer::start()?;

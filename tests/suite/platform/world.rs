@@ -70,7 +70,8 @@ impl Platform {
         ca_pem: &str,
         catalogs: impl AsyncFnOnce(&Registry, &CatalogdServer, &Path) -> Vec<String>,
     ) -> Self {
-        let plane = Plane::start_with(PlaneOptions { audit: true }).await.expect("the plane starts");
+        let plane =
+            Plane::start_with(PlaneOptions { audit: true, ..PlaneOptions::default() }).await.expect("the plane starts");
         let mut manifests = InstallOptions { without_webhooks: true, ..InstallOptions::with_platform() };
         manifests.files.extend_from_slice(definitions);
         plane.install(&manifests).await.expect("the manifests apply");

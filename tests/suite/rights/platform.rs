@@ -36,7 +36,9 @@ fn object(kind: &str, name: &str) -> Value {
 }
 
 async fn start() -> Plane {
-    let plane = Plane::start_with(PlaneOptions { audit: true }).await.unwrap_or_else(|error| panic!("{error:#}"));
+    let plane = Plane::start_with(PlaneOptions { audit: true, ..PlaneOptions::default() })
+        .await
+        .unwrap_or_else(|error| panic!("{error:#}"));
     let folder = tools::workspace_folder();
     let files = [
         "tests/fixtures/openshift/catalogsources.yaml",

@@ -1,5 +1,6 @@
 //! etcd, kube-apiserver and kube-controller-manager of one plane.
 
+use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::Duration;
@@ -8,6 +9,7 @@ use anyhow::{Context, Result, bail};
 use k8s_openapi::api::core::v1::ServiceAccount;
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Api, Client, Config};
+use rukpak_tests::plane::NODE_NAME;
 use rukpak_tests::plane::kubeconfig::{Credential, write_kubeconfig};
 use rukpak_tests::{Leaf, TestCa, tools};
 use serde_json::{Value, json};
@@ -30,6 +32,8 @@ const GRACE: Duration = Duration::from_secs(3);
 pub struct Options {
     /// Keep an audit log.
     pub audit: bool,
+    /// The address of a node that is to join.
+    pub node: Option<Ipv4Addr>,
 }
 
 /// A running control plane. Dropping it kills its processes.
@@ -52,8 +56,8 @@ impl ControlPlane {
         let assets = find_assets().await?;
         let folder = tools::unswept_folder("plane")?;
         let (etcd_port, apiserver_port) = (tools::free_port()?, tools::free_port()?);
-        let layout = Layout { folder: folder.path(), etcd_port, apiserver_port };
-        write_files(folder.path(), apiserver_port)?;
+        let layout = Layout { folder: folder.path(), etcd_port, apiserver_port, node: options.node };
+        write_files(folder.path(), apiserver_port, options.node)?;
         let minor = minor_version(&assets.join("kube-controller-manager")).await?;
         // A start takes both cores of a small machine for seconds: of many at once none is ready in time.
         let _turn = tools::turn("plane-start", STARTS).await?;
@@ -156,7 +160,12 @@ impl ControlPlane {
     }
 
     fn layout(&self) -> Layout<'_> {
-        Layout { folder: self.folder.path(), etcd_port: self.etcd_port, apiserver_port: self.apiserver_port }
+        Layout {
+            folder: self.folder.path(),
+            etcd_port: self.etcd_port,
+            apiserver_port: self.apiserver_port,
+            node: self.options.node,
+        }
     }
 
     fn logs(&self) -> String {
@@ -236,14 +245,17 @@ async fn minor_version(program: &Path) -> Result<u32> {
 }
 
 /// Certificates, keys and kubeconfigs of a plane.
-fn write_files(folder: &Path, port: u16) -> Result<()> {
+fn write_files(folder: &Path, port: u16, node: Option<Ipv4Addr>) -> Result<()> {
     let write =
         |name: &str, text: String| std::fs::write(folder.join(name), text).with_context(|| format!("write {name}"));
     let serving = TestCa::new("apiserver-ca")?;
     let clients = TestCa::new("client-ca")?;
     write("apiserver-ca.crt", serving.pem())?;
     write("client-ca.crt", clients.pem())?;
-    serving.server(&["localhost", "127.0.0.1", "10.0.0.1", "kubernetes.default.svc"])?.write(folder, "apiserver")?;
+    let address = node.map(|address| address.to_string());
+    let mut names = vec!["localhost", "127.0.0.1", "10.0.0.1", "kubernetes.default.svc"];
+    names.extend(address.as_deref());
+    serving.server(&names)?.write(folder, "apiserver")?;
     let accounts = rcgen::KeyPair::generate()?;
     write("service-account.key", accounts.serialize_pem())?;
     write("service-account.pub", accounts.public_key_pem())?;
@@ -256,10 +268,18 @@ fn write_files(folder: &Path, port: u16) -> Result<()> {
         .to_string(),
     )?;
     let server = format!("https://127.0.0.1:{port}");
-    let users = [
+    let mut users = vec![
         ("admin", "system:admin", Some("system:masters")),
         ("controller-manager", "system:kube-controller-manager", None),
     ];
+    let kubelet = format!("system:node:{NODE_NAME}");
+    if node.is_some() {
+        users.push(("kubelet", &kubelet, Some("system:nodes")));
+        users.push(("kube-proxy", "system:kube-proxy", None));
+        users.push(("kube-scheduler", "system:kube-scheduler", None));
+        let caller = clients.client("kube-apiserver-kubelet-client", Some("system:masters"))?;
+        caller.write(folder, "apiserver-kubelet-client")?;
+    }
     for (file, user, group) in users {
         let Leaf { cert_pem, key_pem } = clients.client(user, group)?;
         let credential = Credential::Certificate { cert_pem: &cert_pem, key_pem: &key_pem };

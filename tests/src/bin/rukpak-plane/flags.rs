@@ -1,5 +1,6 @@
 //! The command lines of the control plane. Every flag is accepted by Kubernetes 1.20 as well as by 1.36.
 
+use std::net::Ipv4Addr;
 use std::path::Path;
 
 /// Where the parts of one plane listen and keep their files.
@@ -10,6 +11,8 @@ pub struct Layout<'a> {
     pub etcd_port: u16,
     /// Secure port of the API server.
     pub apiserver_port: u16,
+    /// Where a node is to be: the address that it and its Pods reach the API server at.
+    pub node: Option<Ipv4Addr>,
 }
 
 impl Layout<'_> {
@@ -33,10 +36,6 @@ impl Layout<'_> {
     pub fn apiserver(&self, audit: bool) -> Vec<String> {
         let mut flags = vec![
             format!("--etcd-servers=http://127.0.0.1:{}", self.etcd_port),
-            "--bind-address=127.0.0.1".to_owned(),
-            "--advertise-address=127.0.0.1".to_owned(),
-            // Loopback is no valid endpoint address, and nobody needs the endpoints of `kubernetes` here.
-            "--endpoint-reconciler-type=none".to_owned(),
             format!("--secure-port={}", self.apiserver_port),
             format!("--cert-dir={}", self.file("apiserver-certs")),
             format!("--tls-cert-file={}", self.file("apiserver.crt")),
@@ -46,16 +45,37 @@ impl Layout<'_> {
             format!("--service-account-key-file={}", self.file("service-account.pub")),
             format!("--service-account-signing-key-file={}", self.file("service-account.key")),
             "--service-cluster-ip-range=10.0.0.0/24".to_owned(),
-            "--authorization-mode=RBAC".to_owned(),
             // OpenShift has it on: an owner reference needs the right to update the owner's finalizers.
             "--enable-admission-plugins=OwnerReferencesPermissionEnforcement".to_owned(),
             "--allow-privileged=true".to_owned(),
         ];
+        flags.extend(self.apiserver_network());
         if audit {
             flags.push(format!("--audit-policy-file={}", self.file("audit-policy.json")));
             flags.push(format!("--audit-log-path={}", self.file("audit.log")));
         }
         flags
+    }
+
+    /// Where the API server listens, whom it knows, and how it reaches a node.
+    fn apiserver_network(&self) -> Vec<String> {
+        let Some(address) = self.node else {
+            return vec![
+                "--bind-address=127.0.0.1".to_owned(),
+                "--advertise-address=127.0.0.1".to_owned(),
+                // Loopback is no valid endpoint address, and without Pods nobody needs the endpoints of `kubernetes`.
+                "--endpoint-reconciler-type=none".to_owned(),
+                "--authorization-mode=RBAC".to_owned(),
+            ];
+        };
+        vec![
+            "--bind-address=0.0.0.0".to_owned(),
+            format!("--advertise-address={address}"),
+            "--authorization-mode=Node,RBAC".to_owned(),
+            "--kubelet-preferred-address-types=InternalIP".to_owned(),
+            format!("--kubelet-client-certificate={}", self.file("apiserver-kubelet-client.crt")),
+            format!("--kubelet-client-key={}", self.file("apiserver-kubelet-client.key")),
+        ]
     }
 
     /// kube-controller-manager; `minor` is the 20 of 1.20.

@@ -9,6 +9,7 @@ mod flags;
 
 use std::ffi::OsString;
 use std::io::BufRead;
+use std::net::Ipv4Addr;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
@@ -37,6 +38,9 @@ enum Command {
         /// Write an audit log of every request (metadata only) to audit.log in the plane's folder
         #[arg(long)]
         audit: bool,
+        /// Let a node with this address join: the API server listens on all addresses, so only in a network namespace
+        #[arg(long)]
+        node: Option<Ipv4Addr>,
     },
     /// Remove the folders named on stdin, one a line, once stdin is closed
     Sweep,
@@ -70,7 +74,7 @@ fn main() -> ExitCode {
 async fn keep(command: Command) -> Result<()> {
     let commands = commands()?;
     match command {
-        Command::Start { audit } => keep_plane(Options { audit }, commands).await,
+        Command::Start { audit, node } => keep_plane(Options { audit, node }, commands).await,
         Command::Sweep => {
             sweep(commands).await;
             Ok(())

@@ -50,7 +50,9 @@ impl Scene {
     }
 
     async fn start() -> Self {
-        let plane = Plane::start_with(PlaneOptions { audit: true }).await.unwrap_or_else(|error| panic!("{error:#}"));
+        let plane = Plane::start_with(PlaneOptions { audit: true, ..PlaneOptions::default() })
+            .await
+            .unwrap_or_else(|error| panic!("{error:#}"));
         let installed = plane.install(&InstallOptions::default()).await.unwrap_or_else(|error| panic!("{error:#}"));
         let webhook = plane.start_webhook(WebhookOptions::default()).await.unwrap_or_else(|error| panic!("{error:#}"));
         let controller = plane.start_controller(ControllerOptions::default()).await;
