@@ -20,6 +20,7 @@ packages: ## Install the Debian packages that builds, tests and demo need
 	@tests/tools/apt-packages.sh
 
 tools: packages ## Install the packages, and find kube-apiserver or build it (6 minutes, once)
+	@tests/tools/kubectl.sh >/dev/null
 	@folder="$$(tests/tools/control-plane.sh)"; echo "kube-apiserver and kube-controller-manager: $$folder" >&2
 
 build: packages ## Build all programs

@@ -144,6 +144,14 @@ pub fn system_program(name: &str) -> Result<PathBuf> {
         .with_context(|| format!("there is no program {name}; run: tests/tools/apt-packages.sh"))
 }
 
+/// Debian's kubectl, which is fetched once.
+pub fn kubectl() -> Result<PathBuf> {
+    let script = workspace_folder().join("tests/tools/kubectl.sh");
+    let output = std::process::Command::new(&script).output().with_context(|| format!("run {}", script.display()))?;
+    anyhow::ensure!(output.status.success(), "{}: {}", script.display(), String::from_utf8_lossy(&output.stderr));
+    Ok(PathBuf::from(String::from_utf8(output.stdout).context("read the path of kubectl")?.trim()))
+}
+
 /// The last `lines` lines of a text file, or why it cannot be read.
 pub fn tail(path: &Path, lines: usize) -> String {
     match std::fs::read_to_string(path) {

@@ -144,7 +144,7 @@ async fn kubectl_prints_what_the_documentation_shows() {
     let client = world.admin().await;
     let name = unique_name("kubectl");
     create(&client, &bundle(&name, &git())).await;
-    let kubectl = tools::system_program("kubectl").expect("Debian's kubernetes-client is installed");
+    let kubectl = tools::kubectl().expect("Debian's kubectl is there");
     let change: Value = json!({"spec": {"source": {"git": {"ref": {"tag": "v2"}}}}});
     let output = Command::new(kubectl)
         .arg("--kubeconfig")
