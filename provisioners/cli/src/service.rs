@@ -55,6 +55,11 @@ pub enum Error {
     /// The Secret cannot be read.
     #[error(transparent)]
     Cluster(#[from] cluster::Error),
+    /// There is no such Secret: most often because RukPak is in another namespace, or in none.
+    #[error(
+        "there is no secret {0}: is RukPak installed? If it is in another namespace, name that by --system-namespace"
+    )]
+    NoSecret(String),
     /// The Secret does not say whom to trust.
     #[error("secret {0} has no certificates in {AUTHORITIES}")]
     NoAuthorities(String),
@@ -102,7 +107,7 @@ impl Error {
         match self {
             Self::Cluster(source) | Self::Forward(forward::Error::Cluster(source)) => source.is_refusal(),
             Self::Answer { status, .. } => cluster::is_refusal(status.as_u16()),
-            Self::Limit(_) => true,
+            Self::Limit(_) | Self::NoSecret(_) => true,
             _ => false,
         }
     }
@@ -212,7 +217,10 @@ async fn refused(mut answer: Response) -> Error {
 /// Who is trusted, and the client certificate of the kubeconfig if it has one. How the API server is trusted does not matter.
 async fn tls(cluster: &Cluster, flags: &ServiceArgs) -> Result<rustls::ClientConfig, Error> {
     let name = format!("{}/{}", flags.system_namespace, flags.ca_secret_name);
-    let secret = cluster.secret(&flags.system_namespace, &flags.ca_secret_name).await?;
+    let secret = match cluster.secret(&flags.system_namespace, &flags.ca_secret_name).await {
+        Err(cluster::Error::Refused(status)) if status.code == 404 => return Err(Error::NoSecret(name)),
+        other => other?,
+    };
     let pem = secret.data.as_ref().and_then(|data| data.get(AUTHORITIES));
     let pem = &pem.ok_or_else(|| Error::NoAuthorities(name.clone()))?.0;
     let read = CertificateDer::pem_slice_iter(pem).map(|one| one.map(|one| one.to_vec()));

@@ -80,6 +80,18 @@ async fn k2_a_folder_that_is_not_there() {
 }
 
 #[tokio::test]
+async fn a_namespace_without_rukpak_is_named_with_the_way_out() {
+    let hands = Hands::admin().await;
+    let name = unique_name("elsewhere");
+    let folder = folder(&[("manifests/a.yaml", manifest(&name, "one"))]);
+    let did = hands.run(&["run", &name, text(folder.path()), "--system-namespace=nowhere"]).await;
+    assert_eq!((did.code, did.out.as_str()), (Some(1), ""), "{did:?}");
+    assert!(did.err.starts_with("error: there is no secret nowhere/rukpak-ca: is RukPak installed?"), "{did:?}");
+    assert!(did.err.contains("--system-namespace"), "{did:?}");
+    assert!(hands.get(&Target::bundle_deployment(&name)).await.is_none(), "nothing is applied");
+}
+
+#[tokio::test]
 async fn k3_a_folder_that_is_no_bundle_fails_and_can_be_mended() {
     let hands = Hands::admin().await;
     let name = unique_name("k3");
