@@ -89,21 +89,19 @@ fn run(Program { name, command, folder, .. }: Program, log: &PathBuf) -> Result<
         .with_context(|| format!("run {}", command.join(" ")))?;
     let took = start.elapsed();
     let text = std::fs::read_to_string(log).unwrap_or_default();
-    let results: Vec<&str> = text.lines().filter_map(|line| line.strip_prefix("test result: ")).collect();
-    let summary = match results.as_slice() {
-        [] => status.to_string(),
-        all => all.iter().map(|line| counts(line)).collect::<Vec<_>>().join(" + "),
-    };
+    let summary = counts(&text).unwrap_or_else(|| status.to_string());
     Ok(Outcome { name, passed: status.success(), summary, took })
 }
 
-/// `ok. 3 passed; 0 failed; 1 ignored; 0 measured; 0 filtered out; finished in 0.01s`, as far as it matters.
-fn counts(line: &str) -> String {
-    let counts = line.split(['.', ';']).map(str::trim);
-    counts
-        .filter(|part| ["passed", "failed", "ignored"].iter().any(|word| part.ends_with(word)))
-        .collect::<Vec<_>>()
-        .join(", ")
+/// The sums of all lines like `test result: ok. 3 passed; 0 failed; 1 ignored; 0 measured; 0 filtered out; finished in 0.01s`.
+fn counts(text: &str) -> Option<String> {
+    let results: Vec<&str> = text.lines().filter_map(|line| line.strip_prefix("test result: ")).collect();
+    let sum = |word: &str| -> u32 {
+        let parts = results.iter().flat_map(|line| line.split(['.', ';']));
+        parts.filter_map(|part| part.trim().strip_suffix(word)?.trim().parse::<u32>().ok()).sum()
+    };
+    let sums = ["passed", "failed", "ignored"].map(|word| format!("{} {word}", sum(word)));
+    (!results.is_empty()).then(|| sums.join(", "))
 }
 
 fn show(outcome: &Outcome, log: &PathBuf) -> Result<()> {
@@ -125,5 +123,18 @@ fn table(outcomes: &[Outcome], took: Duration) {
         failed => {
             println!("failed: {} (target/test-logs/NAME.log; again: target/debug/run-tests NAME)", failed.join(", "));
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn results_are_summed() {
+        let text = "test result: ok. 3 passed; 0 failed; 1 ignored; 0 measured; 2 filtered out; finished in 0.01s\nnoise 9 failed\n\
+                    test result: FAILED. 40 passed; 2 failed; 0 ignored; 0 measured; 0 filtered out; finished in 1.50s\n";
+        assert_eq!(counts(text).as_deref(), Some("43 passed, 2 failed, 1 ignored"));
+        assert_eq!(counts("killed"), None);
     }
 }
