@@ -55,11 +55,16 @@ pub enum Error {
     /// The Secret cannot be read.
     #[error(transparent)]
     Cluster(#[from] cluster::Error),
-    /// There is no such Secret: most often because RukPak is in another namespace, or in none.
+    /// There is no such Secret: most often because RukPak is in another namespace, or in none. It begins with upstream's words.
     #[error(
-        "there is no secret {0}: is RukPak installed? If it is in another namespace, name that by --system-namespace"
+        "secrets {name:?} not found: is RukPak installed in namespace {namespace:?}? Another one is named by --system-namespace"
     )]
-    NoSecret(String),
+    NoSecret {
+        /// The Secret.
+        name: String,
+        /// Where it was looked for.
+        namespace: String,
+    },
     /// The Secret does not say whom to trust.
     #[error("secret {0} has no certificates in {AUTHORITIES}")]
     NoAuthorities(String),
@@ -107,7 +112,7 @@ impl Error {
         match self {
             Self::Cluster(source) | Self::Forward(forward::Error::Cluster(source)) => source.is_refusal(),
             Self::Answer { status, .. } => cluster::is_refusal(status.as_u16()),
-            Self::Limit(_) | Self::NoSecret(_) => true,
+            Self::Limit(_) | Self::NoSecret { .. } => true,
             _ => false,
         }
     }
@@ -218,7 +223,10 @@ async fn refused(mut answer: Response) -> Error {
 async fn tls(cluster: &Cluster, flags: &ServiceArgs) -> Result<rustls::ClientConfig, Error> {
     let name = format!("{}/{}", flags.system_namespace, flags.ca_secret_name);
     let secret = match cluster.secret(&flags.system_namespace, &flags.ca_secret_name).await {
-        Err(cluster::Error::Refused(status)) if status.code == 404 => return Err(Error::NoSecret(name)),
+        Err(cluster::Error::Refused(status)) if status.code == 404 => {
+            let (name, namespace) = (flags.ca_secret_name.clone(), flags.system_namespace.clone());
+            return Err(Error::NoSecret { name, namespace });
+        }
         other => other?,
     };
     let pem = secret.data.as_ref().and_then(|data| data.get(AUTHORITIES));

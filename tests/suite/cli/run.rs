@@ -86,7 +86,10 @@ async fn a_namespace_without_rukpak_is_named_with_the_way_out() {
     let folder = folder(&[("manifests/a.yaml", manifest(&name, "one"))]);
     let did = hands.run(&["run", &name, text(folder.path()), "--system-namespace=nowhere"]).await;
     assert_eq!((did.code, did.out.as_str()), (Some(1), ""), "{did:?}");
-    assert!(did.err.starts_with("error: there is no secret nowhere/rukpak-ca: is RukPak installed?"), "{did:?}");
+    assert!(
+        did.err.starts_with("error: secrets \"rukpak-ca\" not found: is RukPak installed in namespace \"nowhere\"?"),
+        "{did:?}"
+    );
     assert!(did.err.contains("--system-namespace"), "{did:?}");
     assert!(hands.get(&Target::bundle_deployment(&name)).await.is_none(), "nothing is applied");
 }
@@ -242,7 +245,8 @@ async fn without_a_way_to_the_service_nothing_is_applied() {
         "error: service rukpak-system/core leads to no ready Pod with a port https; is the controller running?\n";
     assert_eq!(did.err, words);
     let other = hands.run(&[&arguments[..], &["--ca-secret-name", "none"]].concat()).await;
-    assert_eq!((other.code, other.err.as_str()), (Some(1), "error: secrets \"none\" not found\n"), "{other:?}");
+    assert_eq!(other.code, Some(1), "{other:?}");
+    assert!(other.err.starts_with("error: secrets \"none\" not found: "), "{other:?}");
     let clear = hands.run_alone(&[&arguments[..], &["--endpoint", "http://localhost:1"]].concat()).await;
     assert_eq!(clear.code, Some(2), "{clear:?}");
     assert!(hands.get(&Target::bundle_deployment(&name)).await.is_none(), "nothing is applied");
