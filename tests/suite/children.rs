@@ -92,6 +92,21 @@ impl Scene {
         }
     }
 
+    /// The controller tries what a child may do beside its start, and tells it then.
+    async fn until_confined(&self) {
+        let end = tokio::time::Instant::now() + PATIENCE;
+        loop {
+            let metrics = reqwest::get(format!("{}/metrics", self.controller.http_url)).await;
+            let metrics = metrics.expect("metrics are served").text().await.expect("metrics are text");
+            let told = |what| metrics.contains(&format!("rukpak_child_confined{{from=\"{what}\"}} 1\n"));
+            if ["files", "memory", "ports", "programs"].into_iter().all(told) {
+                return;
+            }
+            assert!(tokio::time::Instant::now() < end, "{metrics}");
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    }
+
     fn attempt(&self, object: &DynamicObject) -> PathBuf {
         self.controller.storage.join("attempts").join(object.metadata.uid.as_deref().expect("a UID"))
     }
@@ -169,11 +184,7 @@ async fn a_git_child_reads_no_token_connects_nowhere_else_sees_no_memory_and_sta
 #[tokio::test]
 async fn a_bundle_that_takes_too_much_memory_to_check_fails_alone() {
     let scene = Scene::start(&["--limit-child-bytes=67108864"]).await;
-    let status = reqwest::get(format!("{}/metrics", scene.controller.http_url)).await.unwrap().text().await.unwrap();
-    for what in ["files", "memory", "ports", "programs"] {
-        let line = format!("rukpak_child_confined{{from=\"{what}\"}} 1\n");
-        assert!(status.contains(&line), "{status}");
-    }
+    scene.until_confined().await;
     let pid = scene.controller.pid();
     let (bomb, large) = (unique_name("aliases"), unique_name("large"));
     // Expanded, gigabytes; packed, less than two kilobytes.
