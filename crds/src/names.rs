@@ -44,7 +44,7 @@ pub const SECRET_HOSTS: &str = "core.rukpak.io/hosts";
 pub const SECRET_ALLOW_INSECURE: &str = "core.rukpak.io/allow-insecure";
 
 /// Annotation on a BundleDeployment, by its owner: `"true"` says that the packages which a `registry+v1` bundle depends on
-/// are taken care of (additive).
+/// are taken care of, and that the cluster is new enough for it (additive).
 pub const IGNORE_DEPENDENCIES: &str = "core.rukpak.io/ignore-dependencies";
 /// Names a revision of the status history that is to be installed in place of the template.
 pub const ROLLBACK_TO: &str = "core.rukpak.io/rollback-to";

@@ -43,6 +43,8 @@ pub struct Settings {
     pub certificates: Certificates,
     /// Whether dependencies that only a catalog could resolve are somebody else's business.
     pub ignores_dependencies: bool,
+    /// `gitVersion` of the API server that the bundle has to be for; `None`: it may be for any.
+    pub kubernetes: Option<String>,
 }
 
 /// Why a tree is not a bundle of the format, or cannot be rendered as asked. Print the whole chain.

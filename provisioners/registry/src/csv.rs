@@ -46,7 +46,7 @@ pub struct Spec {
     pub display_name: String,
     /// The version, usually of semantic versioning.
     pub version: String,
-    /// The oldest Kubernetes version it runs on; not enforced.
+    /// The oldest Kubernetes version it runs on: [`Bundle::check_kubernetes`](crate::Bundle::check_kubernetes).
     pub min_kube_version: String,
     /// How it is installed.
     pub install: Install,

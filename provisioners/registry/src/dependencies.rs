@@ -114,6 +114,7 @@ mod tests {
             },
             csv: Csv::default(),
             csv_origin: rukpak_plain::Origin::made_from("test"),
+            other_csvs: rukpak_plain::Few::default(),
             crds: Vec::new(),
             others: Vec::new(),
             warnings: rukpak_plain::Few::default(),

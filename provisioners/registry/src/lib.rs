@@ -5,7 +5,7 @@
 //! validate   all findings at once     gate                 what is never installed
 //! config     the user's settings      install_mode         which namespaces may be watched
 //! render     a Bundle to objects      name                 the names of generated objects
-//! dependencies  what others have to bring
+//! dependencies  what others have to bring          kubernetes  the oldest version that will do
 //! ```
 //!
 //! Pure: no I/O, no clock, no client. The same bytes and options always give the same objects and errors.
@@ -17,6 +17,7 @@ mod decode;
 mod dependencies;
 pub mod gate;
 pub mod install_mode;
+mod kubernetes;
 pub mod load;
 pub mod metadata;
 pub mod name;
@@ -26,6 +27,7 @@ pub mod validate;
 pub use config::DeploymentConfig;
 pub use decode::FieldError;
 pub use dependencies::Unresolvable;
+pub use kubernetes::TooOld;
 pub use load::{Bundle, load};
 pub use render::{Certificates, RenderOptions, render};
 pub use validate::{Finding, Rule, validate};

@@ -28,6 +28,8 @@ pub struct Bundle {
     pub csv: Csv,
     /// Where it stands.
     pub csv_origin: Origin,
+    /// Where the ClusterServiceVersions before it stand, which nobody looks at.
+    pub(crate) other_csvs: Few<Origin>,
     /// The custom resource definitions, in the order of the files.
     pub crds: Vec<Crd>,
     /// All other manifests, in the order of the files.
@@ -133,6 +135,7 @@ pub enum ObjectsError {
 #[derive(Default)]
 struct Found {
     csv: Option<(Csv, Origin)>,
+    other_csvs: Few<Origin>,
     crds: Vec<Crd>,
     others: Vec<Manifest>,
 }
@@ -152,7 +155,7 @@ pub fn load(tree: &BundleTree, limits: &Limits) -> Result<Bundle, Error> {
         read_file(&file, body, &mut budget, &mut found)
             .map_err(|source| Error::Objects { file, source: Box::new(source) })?;
     }
-    let (mut csv, csv_origin) = found.csv.ok_or(Error::NoCsv)?;
+    let (mut csv, csv_origin) = found.csv.take().ok_or(Error::NoCsv)?;
     let annotations = &mut csv.metadata.annotations;
     // JSON in a text: whoever asks for the dependencies makes values of it.
     if let Some(text) = annotations.get(metadata::PROPERTIES) {
@@ -163,8 +166,8 @@ pub fn load(tree: &BundleTree, limits: &Limits) -> Result<Bundle, Error> {
         annotations.insert(metadata::PROPERTIES.to_owned(), merged);
     }
     let (warnings, spent) = (budget.take_warnings(), budget.spent());
-    let (crds, others) = (found.crds, found.others);
-    Ok(Bundle { metadata, csv, csv_origin, crds, others, warnings, limits: limits.clone(), spent })
+    let Found { other_csvs, crds, others, .. } = found;
+    Ok(Bundle { metadata, csv, csv_origin, other_csvs, crds, others, warnings, limits: limits.clone(), spent })
 }
 
 fn read_file(file: &Arc<str>, body: &[u8], budget: &mut Budget<'_>, found: &mut Found) -> Result<(), ObjectsError> {
@@ -186,7 +189,9 @@ impl Found {
             "ClusterServiceVersion" => {
                 count_typed(&value, &origin, budget)?;
                 let csv = Csv::read(value).map_err(|source| ObjectsError::Csv { origin: origin.clone(), source })?;
-                self.csv = Some((csv, origin));
+                if let Some((_, before)) = self.csv.replace((csv, origin)) {
+                    self.other_csvs.push_with(|| before);
+                }
             }
             "CustomResourceDefinition" => {
                 let crd =
@@ -231,6 +236,7 @@ impl Bundle {
     /// What does not refuse the bundle but is not as its author thinks, one line each: the first of them, shortened.
     pub fn remarks(&self) -> Vec<String> {
         let mut remarks = Few::default();
+        self.remark_metadata(&mut remarks);
         self.warnings.iter().for_each(|warning| remarks.push_with(|| warning.to_string()));
         remarks.skip(self.warnings.more());
         for (index, deployment) in self.csv.spec.install.spec.deployments.iter().enumerate() {
@@ -262,6 +268,28 @@ impl Bundle {
             remarks.push_with(|| format!("dependencies are not read: {problem}"));
         }
         remarks.lines()
+    }
+}
+
+impl Bundle {
+    /// What OLM's packaging rules ask for and its renderer does not.
+    fn remark_metadata(&self, remarks: &mut Few<String>) {
+        for origin in &self.other_csvs {
+            remarks.push_with(|| {
+                let last = &self.csv_origin;
+                format!("{origin}: a bundle has one ClusterServiceVersion: this one is left out, that of {last} counts")
+            });
+        }
+        remarks.skip(self.other_csvs.more());
+        if self.metadata.channels().next().is_none() {
+            let (file, name) = (metadata::ANNOTATIONS_FILE, metadata::CHANNELS);
+            remarks.push_with(|| format!("{file}: {name} names no channel: a catalog takes the bundle into none"));
+        }
+        if let Some(text) = self.unreadable_kubernetes() {
+            let place = self.origin_of("spec.minKubeVersion");
+            remarks
+                .push_with(|| format!("{place}: {text:?} is no version such as 1.25.0: no cluster is too old for it"));
+        }
     }
 }
 

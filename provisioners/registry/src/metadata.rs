@@ -14,12 +14,14 @@ use crate::name::go_escaped;
 
 /// The annotation with the package's name.
 pub const PACKAGE: &str = "operators.operatorframework.io.bundle.package.v1";
+/// The annotation with the channels that a catalog has the bundle in, separated by commas.
+pub const CHANNELS: &str = "operators.operatorframework.io.bundle.channels.v1";
 /// The CSV annotation that carries properties.
 pub const PROPERTIES: &str = "olm.properties";
 /// The property that lists objects which may be left out.
 pub const OPTIONAL_MANIFESTS: &str = "olm.manifests.optional";
 
-const ANNOTATIONS_FILE: &str = "metadata/annotations.yaml";
+pub(crate) const ANNOTATIONS_FILE: &str = "metadata/annotations.yaml";
 const PROPERTIES_FILE: &str = "metadata/properties.yaml";
 const DEPENDENCIES_FILE: &str = "metadata/dependencies.yaml";
 
@@ -123,6 +125,12 @@ impl Metadata {
             dependencies,
             dependencies_problem: problem,
         })
+    }
+
+    /// The channels that a catalog has the bundle in.
+    pub fn channels(&self) -> impl Iterator<Item = &str> {
+        let text = self.annotations.get(CHANNELS).map_or("", String::as_str);
+        text.split(',').map(str::trim).filter(|channel| !channel.is_empty())
     }
 
     /// The objects that may be left out. A property of that type with another value counts as absent.

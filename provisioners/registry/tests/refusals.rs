@@ -229,3 +229,50 @@ fn the_gates_have_the_words_of_both_references() {
     let refusal = gate::check_v1alpha1(&load(&tree, &Limits::default()).unwrap(), false).unwrap_err();
     assert_eq!(refusal.v1alpha1_text(), "bundle contains unsupported resource: Name: j, Kind: Job");
 }
+
+/// OLM's packaging rules, which its renderer does not look at: published bundles that break them go on being installed.
+#[test]
+fn packaging_rules_are_remarked_upon_and_refuse_nothing() {
+    let remarks = |changes: &[(&str, &str)]| load(&kite(changes), &Limits::default()).unwrap().remarks();
+    assert_eq!(remarks(&[]), Vec::<String>::new());
+
+    let package = "annotations:\n  operators.operatorframework.io.bundle.package.v1: kite\n";
+    for channels in ["", "  operators.operatorframework.io.bundle.channels.v1: \" , \"\n"] {
+        let annotations = format!("{package}{channels}");
+        let expected = "metadata/annotations.yaml: operators.operatorframework.io.bundle.channels.v1 names no channel: a \
+                        catalog takes the bundle into none";
+        assert_eq!(remarks(&[("metadata/annotations.yaml", &annotations)]), [expected]);
+    }
+
+    let older = text(CSV).replace("kite.v1.2.0", "kite.v1.1.0");
+    let before = ("manifests/a.yaml", older.as_str());
+    let expected = format!(
+        "manifests/a.yaml, document 1 (line 1): a bundle has one ClusterServiceVersion: this one is left out, that of {CSV}, \
+         document 1 (line 1) counts"
+    );
+    assert_eq!(remarks(&[before]), [expected]);
+    let bundle = load(&kite(&[before]), &Limits::default()).unwrap();
+    assert_eq!(bundle.csv.metadata.name, "kite.v1.2.0", "the last one, as the reference has it");
+}
+
+#[test]
+fn a_bundle_for_a_newer_kubernetes_is_refused_by_an_older_one() {
+    let needs = |version: &str| {
+        let csv = text(CSV).replace("  install:\n", &format!("  minKubeVersion: {version:?}\n  install:\n"));
+        load(&kite(&[(CSV, &csv)]), &Limits::default()).unwrap()
+    };
+    let refusal = |version: &str, server: &str| needs(version).check_kubernetes(server).err().map(|it| it.to_string());
+    let text = "CSV version requirement not met: minKubeVersion (1.30.0) > server version (1.20.2)";
+    assert_eq!(refusal("1.30.0", "v1.20.2").as_deref(), Some(text));
+    assert_eq!(refusal("1.30.0", "v1.20.2-eks-a1b2c3+more").as_deref(), Some(text));
+    assert!(refusal("v1.20.3", "v1.20.2").is_some() && refusal("1.21", "v1.20.2").is_some());
+    for enough in ["1.20.2", "v1.19.0-0", "1.20", "1.9.11", ""] {
+        // A vendor's version is not one before the release.
+        assert_eq!(refusal(enough, "v1.20.2-gke.100"), None, "{enough}");
+    }
+    // What cannot be read refuses nothing.
+    assert_eq!((refusal("newest", "v1.20.2"), refusal("1.30.0", "a fork")), (None, None));
+    let remarks = needs("newest").remarks();
+    let expected = ", spec.minKubeVersion: \"newest\" is no version such as 1.25.0: no cluster is too old for it";
+    assert!(remarks.len() == 1 && remarks[0].ends_with(expected), "{remarks:?}");
+}

@@ -91,9 +91,8 @@ pub fn deployment(name: &str, bundle: &Published, source: &Value) -> Value {
     if !bundle.config.is_null() {
         object["spec"]["config"] = bundle.config.clone();
     }
-    if bundle.unresolvable {
-        object["metadata"]["annotations"] = json!({"core.rukpak.io/ignore-dependencies": "true"});
-    }
+    // Some need other packages, or a newer Kubernetes than this may be.
+    object["metadata"]["annotations"] = json!({"core.rukpak.io/ignore-dependencies": "true"});
     object
 }
 

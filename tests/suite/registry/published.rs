@@ -22,8 +22,6 @@ pub struct Published {
     pub config: Value,
     /// Its objects, rendered.
     pub objects: Vec<Value>,
-    /// Dependencies on packages.
-    pub unresolvable: bool,
 }
 
 /// The bundle `<package>/<version>`; what is wrong with it, where it is refused.
@@ -46,7 +44,6 @@ pub fn read(corpus: &Path, name: &str) -> Result<Published, String> {
         name: name.to_owned(),
         folder,
         config,
-        unresolvable: !bundle.unresolvable().is_empty(),
         objects: objects.into_iter().map(rukpak_plain::Object::into_value).collect(),
     })
 }

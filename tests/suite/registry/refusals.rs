@@ -5,7 +5,7 @@ use rukpak_tests::verbs::{self, Expected, Target};
 use rukpak_tests::world::SOON;
 use serde_json::{Value, json};
 
-use super::case::{Case, installed};
+use super::case::{Case, Files, installed};
 use super::tired::tire;
 
 /// A definition with any content.
@@ -79,6 +79,39 @@ async fn an_upgrade_that_needs_a_package_waits_for_the_users_word() {
     case.until_upgraded(&first).await;
     assert_eq!(case.owned("v1", "Service").await.len(), 0);
     case.until(Expected::is_true("HasValidBundle", "UnpackSuccessful")).await;
+}
+
+/// The fixture `parts` for another Kubernetes.
+fn parts_for(case: &Case<'_>, kubernetes: &str) -> Files {
+    let mut files = case.files("parts");
+    let csv = files.iter_mut().find(|(path, _)| path.contains("clusterserviceversion")).expect("the fixture has a CSV");
+    let (before, spec) = ("\nspec:\n", format!("\nspec:\n  minKubeVersion: {kubernetes}\n"));
+    assert_eq!(csv.1.matches(before).count(), 1, "{}", csv.1);
+    csv.1 = csv.1.replace(before, &spec);
+    files
+}
+
+#[tokio::test]
+async fn a_bundle_for_a_newer_kubernetes_is_refused_before_anything_is_written() {
+    let case = Case::new("newer").await;
+    case.deploy(parts_for(&case, "1.999.0"), &Value::Null).await;
+    let server = case.client.apiserver_version().await.unwrap().git_version;
+    let (numbers, _) = server.trim_start_matches('v').split_once('-').unwrap_or((server.trim_start_matches('v'), ""));
+    let text = format!(
+        "CSV version requirement not met: minKubeVersion (1.999.0) > server version ({numbers}); upgrade the cluster, or say \
+         that it will do with the annotation core.rukpak.io/ignore-dependencies=\"true\" on the BundleDeployment"
+    );
+    case.until(Expected::is_false("HasValidBundle", "BundleLoadFailed").saying(&text)).await;
+    assert!(case.find(&Target::cluster("v1", "Namespace", &case.namespace())).await.is_none(), "nothing was written");
+    case.merge(&json!({"metadata": {"annotations": {"core.rukpak.io/ignore-dependencies": "true"}}})).await;
+    case.until(installed()).await;
+}
+
+#[tokio::test]
+async fn a_kubernetes_version_that_nobody_can_read_is_in_nobodys_way() {
+    let case = Case::new("unreadable").await;
+    case.deploy(parts_for(&case, "newest"), &Value::Null).await;
+    case.until(installed()).await;
 }
 
 #[tokio::test]

@@ -9,7 +9,7 @@ use rukpak_plain::Object;
 use rukpak_registry::config::{self, Config};
 use rukpak_registry::gate::{self, Refusal};
 use rukpak_registry::render::{self, PLACEHOLDER, serving_certificates};
-use rukpak_registry::{Bundle, RenderOptions, Unresolvable, load};
+use rukpak_registry::{Bundle, RenderOptions, TooOld, Unresolvable, load};
 use serde_json::Value;
 
 use super::{Rendered, Settings, watches_namespace};
@@ -43,6 +43,11 @@ pub enum Error {
     /// It needs what only a catalog could find. The text is OLM v1's, with the way out.
     #[error("{}; install what it needs, and say so with the annotation {IGNORE_DEPENDENCIES}=\"true\" on the BundleDeployment", joined(.0))]
     Dependencies(BTreeSet<Unresolvable>),
+    /// It is for a newer Kubernetes. The text is OLM's, with the way out.
+    #[error(
+        "{0}; upgrade the cluster, or say that it will do with the annotation {IGNORE_DEPENDENCIES}=\"true\" on the BundleDeployment"
+    )]
+    Kubernetes(TooOld),
     /// The settings do not fit it.
     #[error("invalid BundleDeployment configuration (spec.config)")]
     Config(#[from] config::Error),
@@ -72,6 +77,9 @@ pub(super) fn check(tree: &BundleTree, limits: &Limits, watches_namespace: bool)
 pub(super) fn render(tree: &BundleTree, limits: &Limits, settings: &Settings) -> Result<Rendered, Error> {
     let bundle = load(tree, limits)?;
     gate::check_v1alpha1(&bundle, watches_namespace(settings.config.as_ref())).map_err(Error::Refused)?;
+    if let Some(server) = &settings.kubernetes {
+        bundle.check_kubernetes(server).map_err(Error::Kubernetes)?;
+    }
     let unresolvable = bundle.unresolvable();
     if !unresolvable.is_empty() && !settings.ignores_dependencies {
         return Err(Error::Dependencies(unresolvable));

@@ -6,7 +6,7 @@ use rukpak_plan::resolve::Why;
 
 use super::certificates;
 use crate::deployment::observe::Run;
-use crate::format::{self, BundleFormat as _, Rendered, Settings};
+use crate::format::{self, BundleFormat as _, Format, Rendered, Settings};
 use crate::render_memory::{Purpose, Reservation};
 
 /// Why a release could not be loaded.
@@ -21,6 +21,9 @@ pub(crate) enum Error {
     /// The content is not of the format, or does not go with the settings.
     #[error(transparent)]
     Format(Box<format::Error>),
+    /// The API server did not say its version.
+    #[error("ask for the version of Kubernetes")]
+    Kubernetes(#[source] Box<kube::Error>),
     /// The certificates of webhooks could not be read or made.
     #[error(transparent)]
     Certificates(certificates::Error),
@@ -38,13 +41,19 @@ pub(super) async fn load(
     purpose: Purpose,
 ) -> Result<(Rendered, Reservation), Error> {
     let context = &run.context;
+    // What is installed is guarded, whatever it depends on.
+    let ignores_dependencies =
+        !why.is_new() || run.observed.annotation(IGNORE_DEPENDENCIES).is_some_and(|value| value == "true");
+    let kubernetes = match release.format {
+        Format::Registry if !ignores_dependencies => Some(kubernetes(run).await?),
+        _ => None,
+    };
     let reservation = context.render_memory.reserve(&release.content, purpose).await;
     let settings = Settings {
         config: release.config.clone(),
         certificates: context.bundle_certificates,
-        // What is installed is guarded, whatever it depends on.
-        ignores_dependencies: !why.is_new()
-            || run.observed.annotation(IGNORE_DEPENDENCIES).is_some_and(|value| value == "true"),
+        ignores_dependencies,
+        kubernetes,
     };
     let is_published = run.memory.applied() == Some(release) && run.observed.drifted.is_empty();
     let (store, limits, digest) = (context.store.clone(), context.limits.clone(), release.content.clone());
@@ -59,4 +68,10 @@ pub(super) async fn load(
     let reservation = context.render_memory.settle(&release.content, &rendered.objects, reservation);
     let rendered = certificates::put_in(run, rendered, is_published).await.map_err(Error::Certificates)?;
     Ok((rendered, reservation))
+}
+
+/// The API server's version. It is asked each time: clusters are upgraded while we run.
+async fn kubernetes(run: &Run) -> Result<String, Error> {
+    let version = run.context.client.apiserver_version().await;
+    version.map(|version| version.git_version).map_err(|error| Error::Kubernetes(Box::new(error)))
 }

@@ -33,9 +33,8 @@ impl Unprepared {
         let (stage, class) = match self {
             Self::Load(load::Error::Format(_)) => (Stage::Load, Class::Terminal),
             Self::Load(load::Error::Store(_) | load::Error::Lost(_)) => (Stage::Load, Class::Transient),
-            Self::Load(load::Error::Certificates(_) | load::Error::Interrupted(_)) | Self::Discovery(_) => {
-                (Stage::Ask, Class::Transient)
-            }
+            Self::Load(load::Error::Kubernetes(_) | load::Error::Certificates(_) | load::Error::Interrupted(_))
+            | Self::Discovery(_) => (Stage::Ask, Class::Transient),
         };
         let is_definite = class == Class::Terminal;
         Problem { stage, message: crate::error::Chain(self).to_string(), class, is_definite, can_go_back: true }
