@@ -1,97 +1,82 @@
-//! The words of `kubectl`, from what the API server answers: enough of it for the demo, and to follow what the
-//! documentation tells people to type.
+//! Debian's kubectl, typed at: commands as they stand in the documentation, run by bash against one cluster.
 
-mod command;
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
 
-use anyhow::{Context, Result};
-use axum::http::Request;
-use axum::http::header::ACCEPT;
-use kube::Client;
-use serde_json::Value;
+use anyhow::{Context, Result, bail};
+use tokio::process::Command;
 
-use crate::verbs::{Denial, Target};
+use crate::tools;
 
-pub use command::run;
+/// Seconds after which a command is ended. `kubectl rollout status` and `kubectl delete` wait without an end.
+const LIMIT_SECONDS: u32 = 180;
 
-/// What `kubectl get` asks for: the API server chooses columns and cells.
-const TABLE: &str = "application/json;as=Table;v=v1;g=meta.k8s.io";
-
-/// `kubectl get KIND NAME`.
-pub async fn get(client: &Client, target: &Target) -> Result<Vec<String>> {
-    let url = target.api(client).await?.resource_url().to_owned();
-    table(client, &format!("{url}/{}", target.name)).await.with_context(|| format!("get {target} as a table"))
+/// A terminal for one user of a cluster.
+pub struct Terminal {
+    /// With kubectl before anything else.
+    path: OsString,
+    kubeconfig: PathBuf,
+    folder: PathBuf,
+    /// kubectl remembers a server's kinds in its home folder, by address, and ports are used again.
+    home: tempfile::TempDir,
 }
 
-/// `kubectl get` of a path of the API: one object or a list.
-async fn table(client: &Client, path: &str) -> Result<Vec<String>> {
-    let request = Request::get(path).header(ACCEPT, TABLE).body(Vec::new())?;
-    let answer: Value = client.request(request).await?;
-    let columns: Vec<(usize, String)> = answer["columnDefinitions"]
-        .as_array()
-        .into_iter()
-        .flatten()
-        .enumerate()
-        .filter(|(_, column)| column["priority"] == 0)
-        .map(|(index, column)| (index, column["name"].as_str().unwrap_or_default().to_uppercase()))
-        .collect();
-    let mut rows = vec![columns.iter().map(|(_, name)| name.clone()).collect::<Vec<_>>()];
-    for row in answer["rows"].as_array().into_iter().flatten() {
-        rows.push(columns.iter().map(|(index, _)| cell(&row["cells"][index])).collect());
+/// What a command printed.
+#[derive(Debug)]
+pub struct Printed {
+    /// The lines of stdout and stderr, as they came.
+    pub lines: Vec<String>,
+    /// Whether it ended with 0.
+    pub succeeded: bool,
+}
+
+impl Terminal {
+    /// A terminal for the user of a kubeconfig, in the folder of the workspace. Fetches kubectl, once a machine.
+    pub fn new(kubeconfig: &Path) -> Result<Self> {
+        let kubectl = tools::kubectl()?;
+        let mut path = OsString::from(kubectl.parent().context("kubectl is in no folder")?);
+        path.push(":");
+        path.push(std::env::var_os("PATH").unwrap_or_default());
+        let folder = tools::workspace_folder().to_owned();
+        Ok(Self { path, kubeconfig: kubeconfig.to_owned(), folder, home: tools::temp_folder("home")? })
     }
-    Ok(aligned(&rows))
-}
 
-fn cell(value: &Value) -> String {
-    match value {
-        Value::Null => String::new(),
-        Value::String(text) => text.clone(),
-        other => other.to_string(),
+    /// The same in another folder.
+    #[must_use]
+    pub fn in_folder(self, folder: &Path) -> Self {
+        Self { folder: folder.to_owned(), ..self }
     }
-}
 
-/// Rows as columns three spaces apart.
-pub fn aligned(rows: &[Vec<String>]) -> Vec<String> {
-    let columns = rows.iter().map(Vec::len).max().unwrap_or_default();
-    let width = |column: usize| rows.iter().filter_map(|row| row.get(column)).map(|cell| cell.chars().count()).max();
-    let widths: Vec<usize> = (0..columns).map(|column| width(column).unwrap_or_default()).collect();
-    let line = |row: &Vec<String>| {
-        let cells: Vec<String> = row.iter().zip(&widths).map(|(cell, width)| format!("{cell:<width$}")).collect();
-        cells.join("   ").trim_end().to_owned()
-    };
-    rows.iter().map(line).collect()
-}
-
-/// How `kubectl` prints a Status: the reason in brackets, then the message.
-pub fn error_line(refusal: &Denial) -> String {
-    if refusal.reason.is_empty() {
-        return format!("Error from server: {}", refusal.message);
-    }
-    format!("Error from server ({}): {}", refusal.reason, refusal.message)
-}
-
-/// `group` and `kind` as `kubectl apply` prints them: `deployment.apps/name`.
-pub fn short(target: &Target) -> String {
-    let kind = target.kind.to_lowercase();
-    match target.api_version.split_once('/') {
-        Some((group, _)) => format!("{kind}.{group}/{}", target.name),
-        None => format!("{kind}/{}", target.name),
+    /// Types a command, or several lines of which none is run after one that failed.
+    ///
+    /// # Errors
+    /// Where nothing can be run. That a command fails is no error here.
+    pub async fn enter(&self, text: &str) -> Result<Printed> {
+        // timeout ends kubectl together with its shell, also when nobody waits for it any more.
+        let output = Command::new("timeout")
+            .args([&LIMIT_SECONDS.to_string(), "bash", "-e", "-o", "pipefail", "-c", &format!("exec 2>&1\n{text}")])
+            .current_dir(&self.folder)
+            .env("PATH", &self.path)
+            .env("HOME", self.home.path())
+            .env("KUBECONFIG", &self.kubeconfig)
+            .stdin(Stdio::null())
+            .output();
+        let output = output.await.context("run bash")?;
+        let lines = String::from_utf8_lossy(&output.stdout).lines().map(str::to_owned).collect();
+        Ok(Printed { lines, succeeded: output.status.success() })
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_refusal_reads_as_kubectl_prints_it() {
-        let refusal = Denial { code: 404, reason: "NotFound".into(), message: "pods \"a\" not found".into() };
-        assert_eq!(error_line(&refusal), "Error from server (NotFound): pods \"a\" not found");
-        assert_eq!(error_line(&Denial { reason: String::new(), ..refusal }), "Error from server: pods \"a\" not found");
-    }
-
-    #[test]
-    fn columns_are_three_spaces_apart() {
-        let rows = [["NAME", "AGE"], ["long-name", "1s"]].map(|row| row.map(str::to_owned).to_vec());
-        assert_eq!(aligned(&rows), ["NAME        AGE", "long-name   1s"]);
+impl Printed {
+    /// The lines of a command that succeeded.
+    ///
+    /// # Errors
+    /// The lines of one that failed.
+    pub fn of_success(self) -> Result<Vec<String>> {
+        if !self.succeeded {
+            bail!("the command failed: {}", self.lines.join("\n"));
+        }
+        Ok(self.lines)
     }
 }

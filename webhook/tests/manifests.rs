@@ -13,9 +13,9 @@ mod openshift;
 #[path = "manifests/platform.rs"]
 mod platform;
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
-use build::{Objects, build, documents, folder, get, keyed, manager, options, whole};
+use build::{Objects, build, documents, folder, get, keyed, manager, options, overlays};
 use rukpak_webhook::certificates::service_names;
 use rukpak_webhook::{BUNDLE_PATH, BUNDLE_WEBHOOK, CONFIGURATION, DEFINITION_PATH, DEFINITION_WEBHOOK, SERVICE};
 use serde_json::{Value, json};
@@ -29,7 +29,7 @@ fn assert_rendered(built: &Objects, rendered: &Objects) {
     assert_eq!(built.keys().collect::<Vec<_>>(), rendered.keys().collect::<Vec<_>>(), "run manifests/render.sh");
     for (key, object) in built {
         // Whole objects are too long to print.
-        assert!(whole(object) == whole(&rendered[key]), "{key:?} differs: run manifests/render.sh");
+        assert!(object == &rendered[key], "{key:?} differs: run manifests/render.sh");
     }
 }
 
@@ -200,28 +200,58 @@ fn no_role_has_the_verb_star_and_the_webhook_writes_by_name() {
 
 #[test]
 fn the_cert_manager_overlay_lines_up() {
-    let overlay = folder().join("overlays/cert-manager");
-    let objects = build(&overlay);
+    let objects = build(&folder().join("overlays/cert-manager"));
     let certificate = get(&objects, "Certificate", "rukpak-webhook-certificate");
     let names = service_names(SERVICE, "rukpak-system");
     for name in certificate["spec"]["dnsNames"].as_array().unwrap() {
         assert!(names.iter().any(|known| name == known), "{name}");
     }
-    let [configuration] = documents(&overlay.join("webhook_configuration.yaml")).try_into().unwrap();
-    assert_eq!(configuration["metadata"]["name"], CONFIGURATION);
+    let configuration = get(&objects, "ValidatingWebhookConfiguration", CONFIGURATION);
     let inject = &configuration["metadata"]["annotations"]["cert-manager.io/inject-ca-from"];
     assert_eq!(inject, "rukpak-system/rukpak-webhook-certificate");
 
-    let [deployment] = documents(&overlay.join("webhook_deployment.yaml")).try_into().unwrap();
-    let options = options(&deployment);
-    let mount = &manager(&deployment)["volumeMounts"][0];
-    assert_eq!(mount["mountPath"].as_str(), options.cert_dir.as_deref().and_then(Path::to_str));
-    let volume = &deployment["spec"]["template"]["spec"]["volumes"][0];
-    assert_eq!(volume["name"], mount["name"]);
+    let deployment = get(&objects, "Deployment", "rukpak-webhooks");
+    let mounts = manager(deployment)["volumeMounts"].as_array().unwrap();
+    let folder_of = options(deployment).cert_dir.unwrap();
+    let mount = mounts.iter().find(|mount| mount["mountPath"].as_str() == folder_of.to_str()).unwrap();
+    let volumes = deployment["spec"]["template"]["spec"]["volumes"].as_array().unwrap();
+    let volume = volumes.iter().find(|volume| volume["name"] == mount["name"]).unwrap();
     assert_eq!(volume["secret"]["secretName"], certificate["spec"]["secretName"]);
-    // A patch replaces the list of arguments as a whole: those of the base must be in it.
-    let base = build(&folder().join("base"));
-    let arguments = |deployment: &Value| manager(deployment)["args"].as_array().unwrap().clone();
-    let of_base = arguments(get(&base, "Deployment", "rukpak-webhooks"));
-    assert!(arguments(&deployment).starts_with(&of_base));
+}
+
+/// A patch replaces the list of arguments as a whole, so nothing of the base must be missing in it.
+#[test]
+fn the_cert_manager_overlay_adds_to_the_base() {
+    let (base, overlay) = (build(&folder().join("base")), build(&folder().join("overlays/cert-manager")));
+    let with_certificates = "--content-certificates=external";
+    for (name, added) in [("core", with_certificates), ("rukpak-webhooks", "--cert-dir=/etc/rukpak/serving-cert")] {
+        let (before, mut after) = (get(&base, "Deployment", name), get(&overlay, "Deployment", name).clone());
+        let arguments = after["spec"]["template"]["spec"]["containers"][0]["args"].as_array_mut().unwrap();
+        let at = arguments.iter().position(|argument| argument == added);
+        arguments.remove(at.unwrap_or_else(|| panic!("{name}: {arguments:?}")));
+        for (path, field) in [("/spec/template/spec/containers/0", "volumeMounts"), ("/spec/template/spec", "volumes")]
+        {
+            let holder = after.pointer_mut(path).and_then(Value::as_object_mut).unwrap();
+            let Some(list) = holder.get_mut(field).and_then(Value::as_array_mut) else { continue };
+            list.retain(|item| item["name"] != "serving-cert");
+            if list.is_empty() {
+                holder.remove(field);
+            }
+        }
+        assert!(after == *before, "{name}: {after:#} is not {before:#}");
+    }
+}
+
+/// kustomize reads every one of them, and no image is named that somebody could publish.
+#[test]
+fn every_overlay_can_be_built() {
+    let overlays = overlays();
+    assert!(overlays.len() >= 6, "{overlays:?}");
+    for overlay in overlays {
+        let objects = build(&overlay);
+        for ((_, name), deployment) in objects.iter().filter(|((kind, _), _)| kind == "Deployment") {
+            assert_eq!(manager(deployment)["image"], "registry.invalid/rukpak:set-me", "{}: {name}", overlay.display());
+        }
+        assert!(!objects.is_empty(), "{}", overlay.display());
+    }
 }

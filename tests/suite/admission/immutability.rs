@@ -1,9 +1,7 @@
 //! The spec of a Bundle never changes: P4, P5, and everything that may change beside it.
 
-use std::process::Command;
-
 use kube::api::{DynamicObject, Patch, PatchParams, PostParams};
-use rukpak_tests::tools;
+use rukpak_tests::kubectl::Terminal;
 use rukpak_tests::verbs::{self, Denial, Target, unique_name};
 use rukpak_tests::world::World;
 use serde_json::{Value, json};
@@ -144,19 +142,14 @@ async fn kubectl_prints_what_the_documentation_shows() {
     let client = world.admin().await;
     let name = unique_name("kubectl");
     create(&client, &bundle(&name, &git())).await;
-    let kubectl = tools::kubectl().expect("Debian's kubectl is there");
+    let terminal = Terminal::new(world.plane.kubeconfig_path()).expect("Debian's kubectl is there");
     let change: Value = json!({"spec": {"source": {"git": {"ref": {"tag": "v2"}}}}});
-    let output = Command::new(kubectl)
-        .arg("--kubeconfig")
-        .arg(world.plane.kubeconfig_path())
-        .args(["patch", "bundle", &name, "--type=merge", "--patch", &change.to_string()])
-        .output()
-        .unwrap();
-    assert!(!output.status.success());
+    let printed =
+        terminal.enter(&format!("kubectl patch bundle {name} --type=merge --patch '{change}'")).await.unwrap();
+    assert!(!printed.succeeded);
     // Above it, kubectl warns of kinds of other tests that go while it asks for all kinds.
-    let stderr = String::from_utf8_lossy(&output.stderr);
     assert_eq!(
-        stderr.lines().last().unwrap_or_default(),
+        printed.lines.last().map_or("", String::as_str),
         "Error from server (bundle.spec is immutable): admission webhook \"vbundles.core.rukpak.io\" denied the request: \
          bundle.spec is immutable"
     );

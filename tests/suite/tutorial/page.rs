@@ -1,4 +1,4 @@
-//! A page of the documentation, as commands with their output.
+//! A page of the documentation, as commands with their output, and as blocks of commands.
 
 use std::path::Path;
 use std::sync::LazyLock;
@@ -6,77 +6,101 @@ use std::sync::LazyLock;
 use regex::Regex;
 use rukpak_tests::tools::workspace_folder;
 
-/// The commands of a page.
+/// What a page has people type.
 pub struct Page {
-    steps: Vec<Step>,
+    blocks: Vec<Block>,
 }
 
-/// A command, what is given to it, and what the page says that it prints.
-#[derive(Debug, Default, PartialEq, Eq)]
+/// One block, marked `console` or `yaml`.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Block {
+    /// Where its first line stands, from 1.
+    pub line: usize,
+    /// As it stands there.
+    pub text: String,
+}
+
+/// A command, and what the page says that it prints.
+#[derive(Debug, PartialEq, Eq)]
 pub struct Step {
     /// Where it stands, from 1.
     pub line: usize,
-    /// Without `kubectl`.
+    /// The command, a document that it is given included.
     pub command: String,
-    /// Its stdin.
-    pub input: String,
     /// Its output.
     pub output: Vec<String>,
 }
 
 impl Page {
     /// A file of the repository.
-    pub fn read(path: &Path) -> Self {
-        let path = workspace_folder().join(path);
-        let text = std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
-        Self::of(&text)
+    pub fn read(path: &str) -> Self {
+        let path = workspace_folder().join(Path::new(path));
+        Self::of(&std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display())))
     }
 
-    /// The blocks marked `console`.
     fn of(text: &str) -> Self {
-        let mut steps: Vec<Step> = Vec::new();
+        let mut blocks = Vec::new();
         let mut lines = text.lines().enumerate();
-        while let Some((_, line)) = lines.next() {
-            if line != "```console" {
-                continue;
-            }
-            while let Some((index, line)) = lines.next().filter(|(_, line)| *line != "```") {
-                let Some(command) = line.strip_prefix("$ kubectl ") else {
-                    steps.last_mut().expect("output follows a command").output.push(line.to_owned());
-                    continue;
-                };
-                let document = command.strip_suffix(" <<EOF");
-                let mut step = Step { line: index + 1, ..Step::default() };
-                step.command.push_str(document.unwrap_or(command));
-                if document.is_some() {
-                    for (_, line) in lines.by_ref().take_while(|(_, line)| *line != "EOF") {
-                        step.input.push_str(line);
-                        step.input.push('\n');
-                    }
-                }
-                steps.push(step);
+        while let Some((index, line)) = lines.next() {
+            if ["```console", "```yaml"].contains(&line) {
+                let inside: Vec<&str> =
+                    lines.by_ref().map(|(_, line)| line).take_while(|line| *line != "```").collect();
+                blocks.push(Block { line: index + 2, text: inside.join("\n") });
             }
         }
-        Self { steps }
+        Self { blocks }
     }
 
-    /// All of them, in order.
-    pub fn steps(&self) -> &[Step] {
-        &self.steps
+    /// All blocks, in order.
+    pub fn blocks(&self) -> &[Block] {
+        &self.blocks
+    }
+
+    /// The one block that holds a text.
+    pub fn block(&self, text: &str) -> &Block {
+        let mut found = self.blocks.iter().filter(|block| block.text.contains(text));
+        match (found.next(), found.next()) {
+            (Some(block), None) => block,
+            (first, _) => panic!("{text:?} is in {} block", if first.is_none() { "no" } else { "more than one" }),
+        }
     }
 }
 
-/// Output without what differs from run to run, or from one printer to the next: quotes, widths of columns, ages, times, UIDs, versions of objects, hashes.
+impl Block {
+    /// The commands of a block that shows what they print: each stands behind `$`.
+    pub fn steps(&self) -> Vec<Step> {
+        let mut steps: Vec<Step> = Vec::new();
+        let mut lines = self.text.lines().zip(self.line..);
+        while let Some((text, line)) = lines.next() {
+            let Some(command) = text.strip_prefix("$ ") else {
+                steps.last_mut().expect("output follows a command").output.push(text.to_owned());
+                continue;
+            };
+            let mut command = command.to_owned();
+            if command.ends_with("<<EOF") {
+                let document = lines.by_ref().map(|(text, _)| text).take_while(|text| *text != "EOF");
+                document.chain(["EOF"]).for_each(|text| command.extend(["\n", text]));
+            }
+            steps.push(Step { line, command, output: Vec::new() });
+        }
+        steps
+    }
+
+    /// Whether it shows what its commands print.
+    pub fn has_output(&self) -> bool {
+        self.text.starts_with("$ ")
+    }
+}
+
+/// Output without what differs from run to run: widths of columns, ages, times, UIDs, versions of objects, hashes.
 pub fn shown(lines: &[String]) -> Vec<String> {
     static CHANGING: LazyLock<Vec<(Regex, &str)>> = LazyLock::new(|| {
         [
             (r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", "<time>"),
             (r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", "<uid>"),
-            (r#"resourceVersion: "?\d+"?"#, "resourceVersion: <n>"),
+            (r#"resourceVersion: "\d+""#, "resourceVersion: <n>"),
             (r"-[0-9a-z]{38,52}\b", "-<hash>"),
             (r"\b(\d+(s|m|h|d))+\b", "<age>"),
-            // What needs quotes in YAML is a matter of taste.
-            ("\"", ""),
             (r"\s+", " "),
         ]
         .map(|(pattern, text)| (Regex::new(pattern).expect("a good pattern"), text))
@@ -91,10 +115,17 @@ pub fn shown(lines: &[String]) -> Vec<String> {
 #[test]
 fn a_page_is_read_as_commands_with_input_and_output() {
     let page = Page::of(
-        "text\n```console\n$ kubectl apply -f - <<EOF\na: 1\nEOF\nx created\n$ kubectl get x\nNAME AGE\nx    3s\n```\nmore\n",
+        "text\n```console\n$ kubectl apply -f - <<EOF\na: 1\nEOF\nx created\n$ kubectl get x\nNAME AGE\nx    3s\n```\nmore\n\
+         ```console\nmake \\\n  all   # it\n```\n",
     );
-    let [apply, get] = page.steps() else { panic!("{:?}", page.steps()) };
-    assert_eq!((apply.line, apply.command.as_str(), apply.input.as_str()), (3, "apply -f -", "a: 1\n"));
+    let [first, second] = page.blocks() else { panic!("{:?}", page.blocks()) };
+    assert!(first.has_output() && !second.has_output());
+    assert_eq!((second.line, second.text.as_str()), (13, "make \\\n  all   # it"));
+    assert_eq!(page.block("it"), second);
+    let steps = first.steps();
+    let [apply, get] = steps.as_slice() else { panic!("{steps:?}") };
+    assert_eq!((apply.line, apply.command.as_str()), (3, "kubectl apply -f - <<EOF\na: 1\nEOF"));
     assert_eq!(apply.output, ["x created"]);
+    assert_eq!((get.line, get.command.as_str()), (7, "kubectl get x"));
     assert_eq!(shown(&get.output), shown(&["NAME  AGE".to_owned(), "x 12m3s".to_owned()]));
 }

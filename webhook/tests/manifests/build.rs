@@ -1,11 +1,13 @@
-//! Reads manifests, and builds overlays without kustomize.
+//! Reads manifests, and builds overlays with the real kustomize.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::LazyLock;
 
 use clap::Parser as _;
 use rukpak_webhook::options::Options;
-use serde_json::{Value, json};
+use serde_json::Value;
 
 /// Objects by kind and name.
 pub type Objects = BTreeMap<(String, String), Value>;
@@ -29,68 +31,26 @@ pub fn keyed(objects: impl IntoIterator<Item = Value>) -> Objects {
     keyed
 }
 
-/// What kustomize makes of a folder, for the fields that ours use: resources, patches of operations, and transformers that
-/// add annotations. Patches that are files merge, which the tests of their overlays look at.
+/// What kustomize makes of a folder: the one in Debian's kubectl.
 pub fn build(folder: &Path) -> Objects {
-    let [kustomization] = documents(&folder.join("kustomization.yaml")).try_into().expect("because it is one document");
-    let known = ["apiVersion", "kind", "resources", "patches", "transformers"];
-    assert!(kustomization.as_object().unwrap().keys().all(|key| known.contains(&key.as_str())), "{kustomization}");
-    let mut objects = Vec::new();
-    for resource in items(&kustomization["resources"]) {
-        let path = folder.join(resource.as_str().unwrap());
-        if path.is_dir() {
-            objects.extend(build(&path).into_values());
-        } else {
-            objects.extend(documents(&path));
-        }
-    }
-    for patch in items(&kustomization["patches"]).filter(|patch| patch.get("patch").is_some()) {
-        let target = |object: &&mut Value| {
-            object["kind"] == patch["target"]["kind"] && object["metadata"]["name"] == patch["target"]["name"]
-        };
-        let object = objects.iter_mut().find(target).unwrap_or_else(|| panic!("nothing to patch: {patch}"));
-        let operations: Value = serde_saphyr::from_str(patch["patch"].as_str().unwrap()).unwrap();
-        for operation in items(&operations) {
-            append(object, operation);
-        }
-    }
-    for transformer in items(&kustomization["transformers"]) {
-        let [transformer] = documents(&folder.join(transformer.as_str().unwrap())).try_into().unwrap();
-        assert_eq!(transformer["kind"], "AnnotationsTransformer");
-        assert_eq!(transformer["fieldSpecs"], json!([{"path": "metadata/annotations", "create": true}]));
-        for object in &mut objects {
-            annotate(object, &transformer["annotations"]);
-        }
-    }
-    keyed(objects)
+    static KUBECTL: LazyLock<PathBuf> = LazyLock::new(|| {
+        let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/tools/kubectl.sh");
+        PathBuf::from(stdout(&mut Command::new(script)).trim())
+    });
+    let text = stdout(Command::new(&*KUBECTL).arg("kustomize").arg(folder));
+    keyed(serde_saphyr::from_multiple(&text).unwrap_or_else(|error| panic!("{}: {error}", folder.display())))
 }
 
-fn items(list: &Value) -> impl Iterator<Item = &Value> {
-    list.as_array().into_iter().flatten()
+/// Every overlay's folder.
+pub fn overlays() -> Vec<PathBuf> {
+    let entries = std::fs::read_dir(folder().join("overlays")).unwrap();
+    entries.map(|entry| entry.unwrap().path()).collect()
 }
 
-/// Takes the one kind of operation that ours use: something more at the end of a list.
-fn append(object: &mut Value, operation: &Value) {
-    assert_eq!(operation["op"], "add", "{operation}");
-    let list =
-        operation["path"].as_str().and_then(|path| path.strip_suffix("/-")).unwrap_or_else(|| panic!("{operation}"));
-    object.pointer_mut(list).and_then(Value::as_array_mut).unwrap().push(operation["value"].clone());
-}
-
-fn annotate(object: &mut Value, annotations: &Value) {
-    for (name, value) in annotations.as_object().unwrap() {
-        object["metadata"]["annotations"][name] = value.clone();
-    }
-}
-
-/// kustomize writes 0.0 as 0.
-pub fn whole(value: &Value) -> Value {
-    match value {
-        Value::Object(fields) => fields.iter().map(|(name, value)| (name.clone(), whole(value))).collect(),
-        Value::Array(items) => items.iter().map(whole).collect(),
-        Value::Number(number) => number.as_f64().map_or(Value::Null, |number| json!(number)),
-        other => other.clone(),
-    }
+fn stdout(command: &mut Command) -> String {
+    let output = command.output().unwrap_or_else(|error| panic!("{command:?}: {error}"));
+    assert!(output.status.success(), "{command:?}: {}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).unwrap()
 }
 
 pub fn get<'a>(objects: &'a Objects, kind: &str, name: &str) -> &'a Value {

@@ -8,8 +8,6 @@ use kube::api::DynamicObject;
 use rukpak_tests::verbs::{self, Target};
 use serde_json::Value;
 
-use rukpak_tests::kubectl;
-
 /// Objects by what they are called.
 #[derive(Default)]
 pub struct Objects(BTreeMap<String, Object>);
@@ -72,7 +70,7 @@ impl Objects {
             if let Some(data) = object.data.as_object_mut() {
                 data.remove("status");
             }
-            self.0.insert(kubectl::short(&target), Object { target, uid, content: serde_json::to_value(&object)? });
+            self.0.insert(named(&target), Object { target, uid, content: serde_json::to_value(&object)? });
         }
         Ok(())
     }
@@ -123,7 +121,7 @@ impl Objects {
             .collect();
         rows.sort();
         rows.insert(0, header);
-        kubectl::aligned(&rows)
+        aligned(&rows)
     }
 }
 
@@ -139,4 +137,25 @@ impl Difference {
     pub fn is_none(&self) -> bool {
         self.added.is_empty() && self.changed.is_empty() && self.pruned.is_empty()
     }
+}
+
+/// Kind, group and name, as kubectl names objects: `deployment.apps/name`.
+pub fn named(target: &Target) -> String {
+    let kind = target.kind.to_lowercase();
+    match target.api_version.split_once('/') {
+        Some((group, _)) => format!("{kind}.{group}/{}", target.name),
+        None => format!("{kind}/{}", target.name),
+    }
+}
+
+/// Rows as columns three spaces apart.
+fn aligned(rows: &[Vec<String>]) -> Vec<String> {
+    let columns = rows.iter().map(Vec::len).max().unwrap_or_default();
+    let width = |column: usize| rows.iter().filter_map(|row| row.get(column)).map(|cell| cell.chars().count()).max();
+    let widths: Vec<usize> = (0..columns).map(|column| width(column).unwrap_or_default()).collect();
+    let line = |row: &Vec<String>| {
+        let cells: Vec<String> = row.iter().zip(&widths).map(|(cell, width)| format!("{cell:<width$}")).collect();
+        cells.join("   ").trim_end().to_owned()
+    };
+    rows.iter().map(line).collect()
 }

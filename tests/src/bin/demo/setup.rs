@@ -22,9 +22,10 @@ use serde_json::json;
 use tokio::sync::OnceCell;
 
 use crate::Cluster;
+use crate::objects::named;
 use crate::show::Show;
 use crate::steps::{NAMESPACE, PACKAGE_NAMESPACE};
-use rukpak_tests::kubectl;
+use rukpak_tests::kubectl::Terminal;
 use rukpak_tests::kubelet::Kubelet;
 
 /// What must go before its definitions; the maker before what it makes.
@@ -54,6 +55,8 @@ pub struct Setup {
     pub git: GitServer,
     pub admin: Client,
     plane: Plane,
+    /// For the administrator.
+    pub terminal: Terminal,
     cluster: Cluster,
     version: String,
     installed: Vec<Target>,
@@ -81,9 +84,11 @@ impl Setup {
         let ca_file = folder.path().join("ca.pem");
         std::fs::write(&ca_file, [registry.ca_pem(), git.ca_pem()].concat()).context("write the CA file")?;
 
+        let terminal = Terminal::new(plane.kubeconfig_path())?;
+
         let installed = plane.install(&manifests(has_nodes)).await?;
         show.command(&format!("kubectl apply --server-side -f {MANIFESTS}"));
-        show.lines(installed.objects.iter().map(|target| format!("{} serverside-applied", kubectl::short(target))));
+        show.lines(installed.objects.iter().map(|target| format!("{} serverside-applied", named(target))));
         let webhook_options =
             WebhookOptions { arguments: vec!["--drain-delay=0".to_owned()], ..WebhookOptions::default() };
         let webhook = plane.start_webhook(webhook_options).await?;
@@ -103,6 +108,7 @@ impl Setup {
             git,
             admin,
             plane,
+            terminal,
             cluster,
             version,
             installed,
@@ -147,8 +153,8 @@ impl Setup {
         show.lines([""]);
         show.remark(&format!(
             "{}. rukpak-controller, rukpak-webhook and later rukpak-platform run on this machine with the tokens of their \
-             ServiceAccounts, never as administrator. The lines after \"$\" are what kubectl sends and prints; the demo sends \
-             the same requests itself.",
+             ServiceAccounts, never as administrator. The lines after \"$\" are typed as they stand, with kubectl, and what follows \
+             is what it prints; only what is timed or listed for all kinds at once, and the manifests above, the demo asks for itself.",
             self.description()
         ));
         show.remark(if self.pods_become_ready() {

@@ -7,15 +7,14 @@ use std::time::Instant;
 use anyhow::{Context, Result, ensure};
 use kube::api::DynamicObject;
 use rukpak_tests::fixtures;
-use rukpak_tests::plane::yaml;
+use rukpak_tests::kubectl::Printed;
 use rukpak_tests::tools::PATIENCE;
-use rukpak_tests::verbs::{self, Denial, Expected, Target};
+use rukpak_tests::verbs::{self, Expected, Target};
 use serde_json::json;
 
 use crate::objects::{Objects, selector};
 use crate::setup::Setup;
 use crate::show::Show;
-use rukpak_tests::kubectl;
 
 pub use self::package::{NAME as PLATFORM_OPERATOR, NAMESPACE as PACKAGE_NAMESPACE};
 
@@ -102,11 +101,8 @@ impl<'a> Demo<'a> {
         let commit = commit.context("the resolved source names no commit")?.to_owned();
         self.get(show, &target).await?;
         show.conditions(&bundle, &["Unpacked", "Ready"]);
-        show.command(&format!(
-            "kubectl get bundle {FROM_GIT} -o jsonpath='{{.status.resolvedSource.git.ref}}{{\"\\n\"}}{{.status.pin}}'"
-        ));
-        let status = &bundle.data["status"];
-        show.lines([status["resolvedSource"]["git"]["ref"].to_string(), status["pin"].to_string()]);
+        let path = "{.status.resolvedSource.git.ref}{\"\\n\"}{.status.pin}";
+        self.typed(show, &format!("kubectl get bundle {FROM_GIT} -o jsonpath='{path}'")).await?;
         show.done(format!("tag v1.0.0 is commit {}", &commit[..commit.len().min(12)]));
         Ok(())
     }
@@ -114,11 +110,9 @@ impl<'a> Demo<'a> {
     async fn deny(&self, show: &mut Show) -> Result<()> {
         show.step("Its spec is immutable");
         let patch = json!({"spec": {"source": {"git": {"ref": {"tag": "v2.0.0"}}}}});
-        show.command(&format!("kubectl patch bundle {FROM_GIT} --type=merge -p '{patch}'"));
-        let denial = verbs::merge_expecting_denial(&self.setup.admin, &Target::bundle(FROM_GIT), &patch).await?;
-        let line = kubectl::error_line(&denial);
-        show.lines([&line]);
-        ensure!(line == DENIAL, "the refusal reads otherwise than documented: {DENIAL}");
+        let printed = self.enter(show, &format!("kubectl patch bundle {FROM_GIT} --type=merge -p '{patch}'")).await?;
+        let line = printed.lines.last().map_or("", String::as_str);
+        ensure!(!printed.succeeded && line == DENIAL, "the refusal reads otherwise than documented: {DENIAL}");
         show.done("the documented patch of its ref was denied with the documented text");
         Ok(())
     }
@@ -185,10 +179,9 @@ impl<'a> Demo<'a> {
     async fn repair(&self, show: &mut Show) -> Result<()> {
         show.step("A deleted object comes back");
         let old = uid(&self.object(&workload()).await?);
-        show.command(&format!("kubectl delete deployment {OPERATOR} -n {NAMESPACE}"));
+        show.remark(&format!("Deployment {OPERATOR} is deleted by one request, for the time it takes:"));
         let began = Instant::now();
         verbs::delete(&self.setup.admin, &workload()).await?;
-        show.lines([format!("{} deleted", kubectl::short(&workload()))]);
         let what = "the Deployment with another UID";
         verbs::await_object(&self.setup.admin, &workload(), what, PATIENCE, |object| {
             object.is_some_and(|object| uid(object) != old && object.metadata.deletion_timestamp.is_none())
@@ -214,21 +207,14 @@ impl<'a> Demo<'a> {
             self.delete(show, target).await?;
         }
         self.gone(show, &objects, OPERATOR).await?;
-        show.command(&format!("kubectl get crd {DEFINITION}"));
-        show.lines([self.missing(&definition(DEFINITION)).await?]);
+        self.missing(show, &format!("crd {DEFINITION}")).await?;
         show.done(format!("all {} objects and every Bundle are gone, the CRD included", objects.len()));
         Ok(())
     }
 
     /// Deletes an object and waits for its end.
     async fn delete(&self, show: &Show, target: &Target) -> Result<()> {
-        let kind = target.kind.to_lowercase();
-        show.command(&format!("kubectl delete {kind} {}", target.name));
-        verbs::delete(&self.setup.admin, target).await?;
-        verbs::await_deleted(&self.setup.admin, target, PATIENCE).await?;
-        let group = target.api_version.split('/').next().unwrap_or_default();
-        show.lines([format!("{kind}.{group} \"{}\" deleted", target.name)]);
-        Ok(())
+        self.typed(show, &format!("kubectl delete {} {}", target.kind.to_lowercase(), target.name)).await
     }
 
     /// Waits until what a deleted BundleDeployment had is gone, and every Bundle.
@@ -252,22 +238,27 @@ impl<'a> Demo<'a> {
 
     /// Creates the one object of a YAML document and shows both.
     async fn create(&self, show: &Show, text: &str) -> Result<()> {
-        let object = yaml::objects(text)?.pop().context("an empty document")?;
-        let value = serde_json::to_value(&object)?;
-        show.command("kubectl create -f - <<EOF");
-        show.lines([text.trim_end(), "EOF"]);
-        verbs::create(&self.setup.admin, &value).await?;
-        show.lines([format!("{} created", kubectl::short(&Target::of(&value)?))]);
+        self.typed(show, &format!("kubectl create -f - <<EOF\n{}\nEOF", text.trim_end())).await
+    }
+
+    /// Types a command that has to succeed, and shows what it prints.
+    async fn typed(&self, show: &Show, command: &str) -> Result<()> {
+        let printed = self.enter(show, command).await?;
+        ensure!(printed.succeeded, "{command} failed: {}", printed.lines.join("\n"));
         Ok(())
+    }
+
+    async fn enter(&self, show: &Show, command: &str) -> Result<Printed> {
+        show.command(command);
+        let printed = self.setup.terminal.enter(command).await?;
+        show.lines(&printed.lines);
+        Ok(printed)
     }
 
     /// Points the template to another version.
     async fn switch(&self, show: &Show, version: usize) -> Result<()> {
         let patch = json!({"spec": {"template": {"spec": {"source": {"image": {"ref": self.images[version]}}}}}});
-        show.command(&format!("kubectl patch bundledeployment {OPERATOR} --type=merge -p '{patch}'"));
-        verbs::merge(&self.setup.admin, &self.deployment, &patch).await?;
-        show.lines([format!("bundledeployment.core.rukpak.io/{OPERATOR} patched")]);
-        Ok(())
+        self.typed(show, &format!("kubectl patch bundledeployment {OPERATOR} --type=merge -p '{patch}'")).await
     }
 
     /// Waits until a version is installed (and healthy, where Pods become ready), with another Bundle than `but`.
@@ -301,22 +292,14 @@ impl<'a> Demo<'a> {
     /// `kubectl get` of one object.
     async fn get(&self, show: &Show, target: &Target) -> Result<()> {
         let namespace = target.namespace.as_ref().map(|namespace| format!(" -n {namespace}")).unwrap_or_default();
-        show.command(&format!("kubectl get {} {}{namespace}", target.kind.to_lowercase(), target.name));
-        show.lines(kubectl::get(&self.setup.admin, target).await?);
-        Ok(())
+        self.typed(show, &format!("kubectl get {} {}{namespace}", target.kind.to_lowercase(), target.name)).await
     }
 
-    /// What the API server says of an object that must not exist.
-    async fn missing(&self, target: &Target) -> Result<String> {
-        match target.api(&self.setup.admin).await?.get(&target.name).await {
-            Err(kube::Error::Api(status)) if status.code == 404 => Ok(kubectl::error_line(&Denial {
-                code: status.code,
-                reason: status.reason.clone(),
-                message: status.message.clone(),
-            })),
-            Err(error) => Err(error).with_context(|| format!("get {target}")),
-            Ok(_) => anyhow::bail!("{target} still exists"),
-        }
+    /// What is said of an object that must not exist.
+    async fn missing(&self, show: &Show, words: &str) -> Result<()> {
+        let printed = self.enter(show, &format!("kubectl get {words}")).await?;
+        ensure!(!printed.succeeded && printed.lines.concat().contains("(NotFound)"), "{words} still exists");
+        Ok(())
     }
 }
 

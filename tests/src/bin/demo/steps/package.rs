@@ -4,7 +4,7 @@ use anyhow::{Context, Result, ensure};
 use kube::api::DynamicObject;
 use rukpak_tests::tools::PATIENCE;
 use rukpak_tests::verbs::{self, Expected, Target};
-use rukpak_tests::{CatalogImage, Documents, ImageBuilder, fixtures, kubectl};
+use rukpak_tests::{CatalogImage, Documents, ImageBuilder, fixtures};
 use serde_json::{Value, json};
 
 use super::{Demo, definition, uid};
@@ -50,8 +50,7 @@ impl Demo<'_> {
         let operator = self.await_package(VERSIONS[0]).await?;
         self.get(show, &operator_target()).await?;
         show.conditions(&operator, &["Installed", "Ready"]);
-        show.command(&format!("kubectl get platformoperator {NAME} -o jsonpath='{{.status.source}}'"));
-        show.lines([operator.data["status"]["source"].to_string()]);
+        self.typed(show, &format!("kubectl get platformoperator {NAME} -o jsonpath='{{.status.source}}'")).await?;
         let deployment = self.package_deployment().await?;
         self.get(show, &Target::bundle_deployment(NAME)).await?;
         show.conditions(&deployment, &["HasValidBundle", "Installed", "Healthy", "Ready"]);
@@ -68,9 +67,7 @@ impl Demo<'_> {
         let crd = self.show_definition(show).await?;
         let before = Objects::of(&self.setup.admin, &self.package_deployment().await?).await?;
         let patch = json!({"spec": {"package": {"version": null}, "upgradePolicy": "Automatic"}});
-        show.command(&format!("kubectl patch platformoperator {NAME} --type=merge -p '{patch}'"));
-        verbs::merge(&self.setup.admin, &operator_target(), &patch).await?;
-        show.lines([format!("{} patched", kubectl::short(&operator_target()))]);
+        self.typed(show, &format!("kubectl patch platformoperator {NAME} --type=merge -p '{patch}'")).await?;
 
         let operator = self.await_package(VERSIONS[1]).await?;
         self.get(show, &operator_target()).await?;
@@ -105,8 +102,7 @@ impl Demo<'_> {
             (format!("namespace {NAMESPACE}"), Target::cluster("v1", "Namespace", NAMESPACE)),
         ] {
             verbs::await_deleted(admin, &target, PATIENCE).await?;
-            show.command(&format!("kubectl get {words}"));
-            show.lines([self.missing(&target).await?]);
+            self.missing(show, &words).await?;
         }
         show.done(format!("the BundleDeployment, its Bundles and all {} objects are gone", objects.len()));
         Ok(())
@@ -166,11 +162,11 @@ impl Demo<'_> {
     /// Which image the package's Deployment asks for; it has to be that of `version`.
     async fn show_image(&self, show: &Show, version: &str) -> Result<()> {
         let path = "{.spec.template.spec.containers[0].image}";
-        show.command(&format!("kubectl get deployment {} -n {NAMESPACE} -o jsonpath='{path}'", manager().name));
+        let command = format!("kubectl get deployment {} -n {NAMESPACE} -o jsonpath='{path}'", manager().name);
+        self.typed(show, &command).await?;
         let deployment = self.object(&manager()).await?;
         let image = deployment.data.pointer("/spec/template/spec/containers/0/image").and_then(Value::as_str);
         let image = image.context("the Deployment has no image")?;
-        show.lines([image]);
         ensure!(image.ends_with(&format!(":{version}")), "this is not the image of version {version}");
         Ok(())
     }
@@ -178,8 +174,7 @@ impl Demo<'_> {
     async fn show_pump(&self, show: &Show) -> Result<DynamicObject> {
         let pump = self.object(&pump_target()).await?;
         let path = "{.metadata.uid}{\"\\n\"}{.spec}{\"\\n\"}";
-        show.command(&format!("kubectl get pump {PUMP} -n {NAMESPACE} -o jsonpath='{path}'"));
-        show.lines([uid(&pump), pump.data["spec"].to_string()]);
+        self.typed(show, &format!("kubectl get pump {PUMP} -n {NAMESPACE} -o jsonpath='{path}'")).await?;
         Ok(pump)
     }
 
@@ -187,8 +182,7 @@ impl Demo<'_> {
         let crd = self.object(&definition(DEFINITION)).await?;
         let path =
             "{.metadata.uid}{\"\\n\"}{.spec.versions[0].schema.openAPIV3Schema.properties.spec.properties}{\"\\n\"}";
-        show.command(&format!("kubectl get crd {DEFINITION} -o jsonpath='{path}'"));
-        show.lines([uid(&crd), fields(&crd).to_string()]);
+        self.typed(show, &format!("kubectl get crd {DEFINITION} -o jsonpath='{path}'")).await?;
         Ok(crd)
     }
 }
