@@ -1,19 +1,20 @@
 //! The flags of `rukpak-controller`: those of RukPak v0.16's `core`, and our own.
 
-mod address;
 mod feature_gates;
 mod limits;
-mod shared;
 mod sources;
 mod uploads;
 
-use std::fs;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{ArgAction, Parser, ValueEnum};
-use jiff::SignedDuration;
 use rukpak_content::Limits;
+use rukpak_runtime::args::{
+    Address, LeaderElection, LeaderElectionArgs, Shared, SharedArgs, certificate_lifetime, duration, leader_elect_help,
+    system_namespace,
+};
+use rukpak_source::Registries;
 
 use limits::LimitArgs;
 use uploads::UploadArgs;
@@ -25,13 +26,8 @@ use crate::context::SourcePolicy;
 use crate::format::Certificates;
 use crate::run::LEASE;
 
-pub use address::{Address, AddressError};
 pub use feature_gates::{FeatureGates, FeatureGatesError};
-pub use shared::{LeaderElection, LogFormat, Logging, Registries, Shared};
-pub(crate) use shared::{SharedArgs, leader_elect_help};
 
-/// Where Kubernetes tells a Pod its namespace.
-const NAMESPACE_FILE: &str = "/var/run/secrets/kubernetes.io/serviceaccount/namespace";
 const DEFAULT_NAMESPACE: &str = "rukpak-system";
 const SOURCE_CA_FILE: &str =
     "CA certificates (PEM) for registries, git servers and web servers, beside the system's; may be repeated";
@@ -39,8 +35,12 @@ const SOURCE_CA_FILE: &str =
 /// What the process is to do, read from the flags.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// What the other program is told too.
+    /// What every program is told.
     pub shared: Shared,
+    /// `None`: this process is the only one that writes.
+    pub leader_election: Option<LeaderElection>,
+    /// How registries, and other servers, are reached.
+    pub registries: Registries,
     /// Where `/metrics` is served.
     pub http_address: Address,
     /// Base URL of the content service, as clients in the cluster reach it.
@@ -122,7 +122,7 @@ struct Args {
     #[arg(long, value_name = "NAME", default_value = "core-cert")]
     content_certificate_secret: String,
     /// How long a certificate of the content service lives that is made here; it is renewed after two thirds of that
-    #[arg(long, value_name = "DURATION", default_value = "2160h", value_parser = lifetime)]
+    #[arg(long, value_name = "DURATION", default_value = "2160h", value_parser = certificate_lifetime)]
     content_certificate_lifetime: Duration,
     /// Audience that tokens shown to the content service must be made out to; may be repeated, or have commas [default: the API
     /// server's own]
@@ -156,7 +156,7 @@ struct Args {
     #[arg(long, value_name = "PROVIDER", value_enum, default_value_t)]
     bundle_cert_provider: Certificates,
     /// How long such a certificate lives that is made here; it is renewed after two thirds of that
-    #[arg(long, value_name = "DURATION", default_value = "17520h", value_parser = lifetime)]
+    #[arg(long, value_name = "DURATION", default_value = "17520h", value_parser = certificate_lifetime)]
     bundle_cert_lifetime: Duration,
     /// Refuse CRD upgrades that OLM v1 refuses (schema changes), not only those that break stored data or existing objects
     #[arg(long, num_args = 0..=1, require_equals = true, default_value_t = false, default_missing_value = "true", action = ArgAction::Set)]
@@ -179,6 +179,10 @@ struct Args {
     #[command(flatten)]
     shared: SharedArgs,
     #[command(flatten)]
+    leader_election: LeaderElectionArgs,
+    #[command(flatten)]
+    registries: Registries,
+    #[command(flatten)]
     uploads: UploadArgs,
     #[command(flatten)]
     sources: SourceArgs,
@@ -197,6 +201,8 @@ impl From<Args> for Options {
     fn from(args: Args) -> Self {
         Self {
             shared: args.shared.into(),
+            leader_election: args.leader_election.times(),
+            registries: args.registries,
             http_address: args.http_bind_address,
             external_url: args.http_external_address,
             content_address: args.content_bind_address,
@@ -209,7 +215,7 @@ impl From<Args> for Options {
             bundle_certificate_lifetime: args.bundle_cert_lifetime,
             strict_crd_upgrades: args.strict_crd_upgrade_safety,
             webhook_objects_role: args.webhook_objects_role,
-            system_namespace: system_namespace(args.system_namespace, DEFAULT_NAMESPACE),
+            system_namespace: system_namespace(Some(args.system_namespace), DEFAULT_NAMESPACE),
             storage_dir: args.provisioner_storage_dir,
             upload_dir: args.upload_storage_dir,
             upload_sync_interval: args.upload_storage_sync_interval,
@@ -221,31 +227,6 @@ impl From<Args> for Options {
             check_concurrency: args.check_concurrency,
             requests_in_flight: args.requests_in_flight,
         }
-    }
-}
-
-/// What the flag says, else the Pod's namespace, else `usual`.
-pub(crate) fn system_namespace(flag: String, usual: &str) -> String {
-    let of_pod = || fs::read_to_string(NAMESPACE_FILE).ok().map(|text| text.trim().to_owned());
-    Some(flag).filter(|name| !name.is_empty()).or_else(of_pod).unwrap_or_else(|| usual.to_owned())
-}
-
-/// Reads what Go's `time.ParseDuration` reads: `1m30s`, `500ms`, `0`.
-pub(crate) fn duration(text: &str) -> Result<Duration, String> {
-    if text == "0" {
-        return Ok(Duration::ZERO);
-    }
-    let wrong = || format!("{text:?} is not a duration: write 30s, 1m30s or 500ms");
-    let signed: SignedDuration = text.parse().map_err(|_| wrong())?;
-    Duration::try_from(signed).map_err(|_| wrong())
-}
-
-/// Shorter ones cannot be renewed in time; longer ones cannot be said.
-fn lifetime(text: &str) -> Result<Duration, String> {
-    const YEAR: Duration = Duration::from_hours(366 * 24);
-    match duration(text)? {
-        lifetime if (Duration::from_secs(10)..=YEAR * 10).contains(&lifetime) => Ok(lifetime),
-        _ => Err("a certificate lives from 10s to 10 years".to_owned()),
     }
 }
 

@@ -42,15 +42,15 @@ use kube::ResourceExt;
 use kube::runtime::controller::Action;
 use kube::runtime::reflector::ObjectRef;
 use rukpak_crds::{Bundle, BundleSpec, BundleStatus, Pin, Revision, names, validate};
-use rukpak_plan::retry::Class;
+use rukpak_plan::retry::{self, Class};
+use rukpak_runtime::error::Chain;
 use tokio::sync::SemaphorePermit;
 use tokio::task::spawn_blocking;
 
 use crate::cluster;
 use crate::context::Context;
-use crate::error::Chain;
 use crate::format::Format;
-use crate::probes::{self, Outcome};
+use crate::metrics::{self, Outcome};
 use check::Expected;
 use failure::Failure;
 use pin::Pinned;
@@ -133,8 +133,8 @@ pub async fn reconcile(bundle: Arc<Bundle>, context: Arc<Context>) -> Result<Act
 pub fn error_policy(bundle: &Bundle, error: &Error, context: &Context) -> Action {
     let (Error::Status(source) | Error::Finalizer(source)) = error;
     let class = if source.is_conflict() { Class::Conflict } else { Class::Transient };
-    let delay = context.failures.next_delay(&bundle.uid().unwrap_or_default(), class);
-    probes::count(probes::Kind::Bundle, Outcome::Error);
+    let delay = retry::delay(class, context.failures.another(&bundle.uid().unwrap_or_default()));
+    metrics::count(metrics::Kind::Bundle, Outcome::Error);
     let (bundle, error) = (bundle.name_any(), Chain(error));
     if class == Class::Conflict {
         tracing::debug!(bundle, %error, "looking again");
@@ -387,7 +387,7 @@ fn next(bundle: &str, uid: &str, report: &Report, is_news: bool, context: &Conte
             } else {
                 tracing::debug!(bundle, reason, detail = message, "still not unpacked");
             }
-            let delay = verdict.retry.map(|class| context.failures.next_delay(uid, class));
+            let delay = verdict.retry.map(|class| retry::delay(class, context.failures.another(uid)));
             delay.inspect(|delay| backoff::wait(uid, *delay));
             (Outcome::Failed, delay.map(Action::requeue))
         }
@@ -401,7 +401,7 @@ fn next(bundle: &str, uid: &str, report: &Report, is_news: bool, context: &Conte
         }
         Report::Waiting | Report::Received | Report::Unpacking => (Outcome::Waiting, None),
     };
-    probes::count(probes::Kind::Bundle, outcome);
+    metrics::count(metrics::Kind::Bundle, outcome);
     action.unwrap_or_else(Action::await_change)
 }
 

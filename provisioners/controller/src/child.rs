@@ -7,13 +7,13 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
+use rukpak_runtime::error::Chain;
 use rukpak_sandbox::{Attempts, Findings};
 use rukpak_source::git::{Auth, Fetcher, Reference, Request};
 use tokio::sync::Semaphore;
 
 use crate::bundle;
-use crate::error::Chain;
-use crate::probes;
+use crate::metrics;
 
 /// The subcommand of a git fetch. See `rukpak_source::git`.
 pub const GIT: &str = "git-child";
@@ -51,7 +51,7 @@ pub async fn report(git: &Fetcher, program: &Path) {
             Findings::default()
         }
     };
-    probes::set_confinement(findings);
+    metrics::set_confinement(findings);
     let Findings { files, memory, ports, programs } = findings;
     if findings.is_all_refused() {
         tracing::info!(files, memory, ports, programs, "child processes are confined");

@@ -46,16 +46,18 @@ use tokio_util::sync::CancellationToken;
 
 use crate::args::Options;
 use crate::context::Context;
-use crate::error::Chain;
-use crate::probes::Readiness;
-use crate::process::server::{self, Bounds, Connection};
 use access::{Denied, Gate, Peer};
 use certificate::Keeper;
 pub use depot::Depot;
 use renders::Renders;
+use rukpak_runtime::error::Chain;
+use rukpak_runtime::probes::Readiness;
+use rukpak_runtime::server::{self, Bounds, Connection};
 use slots::Slots;
 use tls::{OverTls, Tls};
 
+/// The name of the readiness check.
+const CHECK: &str = "content";
 /// What the listener allows. The longest connection is enough for the largest download at half a megabyte a second.
 const BOUNDS: Bounds = Bounds {
     connections: 256,
@@ -91,10 +93,13 @@ pub fn start(
 ) -> (impl Future<Output = ()> + use<>, impl Future<Output = ()> + use<>) {
     let tls = Arc::new(Tls::default());
     let secret = &options.content_certificate_secret;
-    readiness.content(Err(format!(
-        "waiting for a certificate (Secret {secret}) and the authorities of clients (ConfigMap {})",
-        clients::NAME
-    )));
+    readiness.set(
+        CHECK,
+        Err(format!(
+            "waiting for a certificate (Secret {secret}) and the authorities of clients (ConfigMap {})",
+            clients::NAME
+        )),
+    );
     let service = Service {
         gate: Gate::new(context.client.clone(), options.content_audiences.clone()),
         renders: Renders::default(),
@@ -124,7 +129,7 @@ async fn look_after(
     );
     let complete = async {
         tls.complete().await;
-        readiness.content(Ok(()));
+        readiness.set(CHECK, Ok(()));
     };
     tokio::join!(
         keeper.keep(Arc::clone(&tls)),

@@ -1,16 +1,16 @@
 //! What every reconcile pass is handed.
 
-use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
-use kube::runtime::controller::Action;
+use kube::Client;
 use kube::runtime::reflector::{ObjectRef, Store};
-use kube::{Client, Resource, ResourceExt};
 use rukpak_content::Limits;
 use rukpak_crds::{Bundle, BundleDeployment};
 use rukpak_plan::crd_upgrade;
-use rukpak_plan::retry::{self, Class};
+use rukpak_runtime::events::Events;
+use rukpak_runtime::failures::Failures;
+use rukpak_runtime::status::WrittenVersions;
 use tokio::sync::mpsc::UnboundedSender;
 use tokio::sync::{Notify, Semaphore};
 use tokio_util::sync::CancellationToken;
@@ -20,7 +20,6 @@ use crate::child::Children;
 use crate::cluster::Cluster;
 use crate::content_service::Depot;
 use crate::deployment::Trackers;
-use crate::events::Events;
 use crate::format::Certificates;
 use crate::render_memory::RenderMemory;
 use crate::watch::{Dependents, Index};
@@ -123,62 +122,5 @@ impl Wake {
     /// A pass over the BundleDeployment `name`.
     pub fn deployment(&self, name: &str) {
         let _ = self.deployments.send(ObjectRef::new(name));
-    }
-}
-
-/// Counts failures in a row, so that the wait before the next attempt can grow.
-#[derive(Default)]
-pub struct Failures(Mutex<HashMap<String, u32>>);
-
-impl Failures {
-    /// The wait after one more failure of the object with this UID.
-    pub fn next_delay(&self, uid: &str, class: Class) -> Duration {
-        let mut counts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let count = counts.entry(uid.to_owned()).or_default();
-        *count = count.saturating_add(1);
-        retry::delay(class, *count)
-    }
-
-    /// [`Self::next_delay`] as an [`Action`].
-    pub fn retry(&self, uid: &str, class: Class) -> Action {
-        Action::requeue(self.next_delay(uid, class))
-    }
-
-    /// The object succeeded, or is gone.
-    pub fn clear(&self, uid: &str) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(uid);
-    }
-}
-
-/// Remembers which version of an object our last status write made, so that a pass does not work on an older one.
-#[derive(Default)]
-pub struct WrittenVersions(Mutex<HashMap<String, u64>>);
-
-impl WrittenVersions {
-    /// Our write made `version` of the object with this UID.
-    pub fn record(&self, uid: &str, version: Option<&str>) {
-        if let Some(version) = version.and_then(|version| version.parse().ok()) {
-            self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(uid.to_owned(), version);
-        }
-    }
-
-    /// Whether `object` is older than our last write: the event of that write is still to come, and wakes us again.
-    pub fn is_stale<K: Resource>(&self, object: &K) -> bool {
-        let (Some(uid), Some(version)) = (object.uid(), object.resource_version()) else { return false };
-        let Ok(version) = version.parse::<u64>() else { return false };
-        let written = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        written.get(&uid).is_some_and(|ours| version < *ours)
-    }
-
-    /// Whether `object` is as our last write left it: nobody touched it since.
-    pub fn is_last<K: Resource>(&self, object: &K) -> bool {
-        let (Some(uid), Some(version)) = (object.uid(), object.resource_version()) else { return false };
-        let written = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        written.get(&uid).is_some_and(|ours| ours.to_string() == version)
-    }
-
-    /// The object is gone.
-    pub fn forget(&self, uid: &str) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(uid);
     }
 }

@@ -16,11 +16,12 @@ use kube::ResourceExt;
 use kube::runtime::controller::Action;
 use rukpak_crds::BundleDeployment;
 use rukpak_plan::decide::{Decision, decide};
-use rukpak_plan::retry::Class;
+use rukpak_plan::retry::{self, Class};
+use rukpak_runtime::error::Chain;
 
 use crate::cluster;
 use crate::context::Context;
-use crate::probes;
+use crate::metrics;
 
 pub use execute::collect::gone;
 pub(crate) use execute::collect::{collector, sweep};
@@ -91,12 +92,12 @@ pub fn error_policy(deployment: &BundleDeployment, error: &Error, context: &Cont
         Error::Superseded => Class::Conflict,
         _ => Class::Transient,
     };
-    let delay = context.failures.next_delay(&deployment.uid().unwrap_or_default(), class);
-    probes::count(probes::Kind::BundleDeployment, probes::Outcome::Error);
+    let delay = retry::delay(class, context.failures.another(&deployment.uid().unwrap_or_default()));
+    metrics::count(metrics::Kind::BundleDeployment, metrics::Outcome::Error);
     if class == Class::Conflict {
-        tracing::debug!(deployment = %deployment.name_any(), error = %crate::error::Chain(error), "looking again");
+        tracing::debug!(deployment = %deployment.name_any(), error = %Chain(error), "looking again");
     } else {
-        tracing::warn!(deployment = %deployment.name_any(), error = %crate::error::Chain(error), ?delay, "reconcile failed; will retry");
+        tracing::warn!(deployment = %deployment.name_any(), error = %Chain(error), ?delay, "reconcile failed; will retry");
     }
     Action::requeue(delay)
 }

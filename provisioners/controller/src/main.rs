@@ -3,7 +3,8 @@
 use std::process::ExitCode;
 
 use rukpak_controller::args::Options;
-use rukpak_controller::{child, process, run};
+use rukpak_controller::{child, run};
+use rukpak_runtime::process::{self, Threads};
 
 fn main() -> ExitCode {
     // Before flags and runtime: a child confines itself and must be the only thread.
@@ -11,5 +12,5 @@ fn main() -> ExitCode {
         return code;
     }
     let options = Options::parse();
-    process::main(&options.shared.logging.clone(), run::run(options))
+    process::main(&options.shared.logging.clone(), Threads::RECONCILERS, run::run(options))
 }

@@ -15,6 +15,7 @@ mod context;
 mod events;
 mod foreign;
 mod logins;
+mod metrics;
 mod operator;
 mod questions;
 mod run;

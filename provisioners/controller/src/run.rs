@@ -9,11 +9,15 @@ use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use rukpak_runtime::metrics::router as metrics_router;
+use rukpak_runtime::probes::{self, Readiness, WithFolder};
+use rukpak_runtime::process::{self, Process};
+use rukpak_runtime::queue::{Requests, drain};
+use rukpak_source::registries;
+
 use crate::args::Options;
 use crate::context::Context;
-use crate::probes::{self, Readiness};
-use crate::process::{self, Process, Requests, drain, registries};
-use crate::{bundle, child, content_service, deployment, watch};
+use crate::{bundle, child, content_service, deployment, metrics, watch};
 
 /// Name of the Lease that whoever writes holds.
 pub(crate) const LEASE: &str = "core.rukpak.io";
@@ -70,12 +74,14 @@ pub async fn run(options: Options) -> Result<(), Error> {
     let mut process = Process::start()?;
     let parts = assemble::assemble(&options).await?;
     let readiness = Arc::new(Readiness::new());
-    let health = probes::health(readiness.clone(), Some(parts.context.store.stage_dir().to_owned()));
-    process.serve_probes(&options.shared.probe_address, health, &options.http_address).await?;
+    let checks = WithFolder::new(readiness.clone(), "store", parts.context.store.stage_dir().to_owned());
+    let health = probes::router(Arc::new(checks));
+    process.serve_plainly("--health-probe-bind-address", &options.shared.probe_address, health).await?;
+    process.serve_plainly("--http-bind-address", &options.http_address, metrics_router(metrics::render)).await?;
     process.spawn(events::readiness(parts.context.clone(), readiness.clone()));
     process.spawn(report_children(parts.context.clone()));
     let lease = (options.system_namespace.as_str(), LEASE);
-    let election = options.shared.leader_election;
+    let election = options.leader_election;
     let Some(mut process) = process.lead(parts.context.client.clone(), lease, election, &readiness).await? else {
         return Ok(());
     };
@@ -146,12 +152,9 @@ async fn serve_content(
     options: &Options,
     readiness: Arc<Readiness>,
 ) -> Result<(), Error> {
-    let address = &options.content_address;
-    let failed = |source| process::Error::Listen { address: address.to_string(), source };
     let context = Arc::clone(&parts.context);
-    let (Some(listener), Some(depot)) = (address.listen().await.map_err(failed)?, context.uploads.clone()) else {
-        return Ok(());
-    };
+    let listener = process::listen("--content-bind-address", &options.content_address).await?;
+    let (Some(listener), Some(depot)) = (listener, context.uploads.clone()) else { return Ok(()) };
     let states = (readiness, process.stop());
     let (looked_after, served) = content_service::start(listener, depot, options, context, states);
     process.spawn(async move {

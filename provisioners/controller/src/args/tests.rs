@@ -100,12 +100,12 @@ fn upstreams_command_line_is_understood() {
         "--kubeconfig=/etc/kubeconfig",
     ]);
     assert_eq!(options.shared.kubeconfig.as_deref(), Some(std::path::Path::new("/etc/kubeconfig")));
-    assert_eq!(options.http_address, Address::Host("127.0.0.1:8080".into()));
+    assert_eq!(options.http_address, Address::Host("127.0.0.1".into(), 8080));
     assert_eq!(options.system_namespace, "rukpak");
     assert_eq!(options.upload_sync_interval, Duration::from_secs(90));
     assert_eq!(options.shared.logging.filter, "debug");
     assert!(options.feature_gates.bundle_deployment_health);
-    assert_eq!(options.shared.leader_election.unwrap().lease_duration, Duration::from_secs(15));
+    assert_eq!(options.leader_election.unwrap().lease_duration, Duration::from_secs(15));
 }
 
 #[test]
@@ -124,8 +124,8 @@ fn wrong_values_are_refused_with_what_to_write() {
 
 #[test]
 fn leader_election_can_be_written_off() {
-    assert_eq!(options(&["--leader-elect=false"]).shared.leader_election, None);
-    assert_eq!(options(&[]).shared.leader_election, None);
+    assert_eq!(options(&["--leader-elect=false"]).leader_election, None);
+    assert_eq!(options(&[]).leader_election, None);
 }
 
 #[test]
@@ -134,7 +134,7 @@ fn the_deployment_speaks_our_flags_and_opens_our_ports() {
     let args: Vec<&str> = text.lines().filter_map(|line| line.trim().strip_prefix("- --")).collect();
     let args: Vec<String> = args.into_iter().map(|arg| format!("--{arg}")).collect();
     let options = options(&args.iter().map(String::as_str).collect::<Vec<_>>());
-    assert!(options.shared.leader_election.is_some(), "a rollout runs two of them for a moment");
+    assert!(options.leader_election.is_some(), "a rollout runs two of them for a moment");
     assert!(options.feature_gates.bundle_deployment_health);
     let addresses = [
         ("health", &options.shared.probe_address),

@@ -3,9 +3,9 @@
 use std::process::ExitCode;
 
 use rukpak_controller::platform::{self, args::Options};
-use rukpak_controller::process;
+use rukpak_runtime::process::{self, Threads};
 
 fn main() -> ExitCode {
     let options = Options::parse();
-    process::main(&options.shared.logging.clone(), platform::run(options))
+    process::main(&options.shared.logging.clone(), Threads::RECONCILERS, platform::run(options))
 }

@@ -5,11 +5,11 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use kube::{Api, ResourceExt};
 use rukpak_crds::{Bundle, BundleStatus};
+use rukpak_runtime::status::StatusWriter;
 
 use super::report::{self, Report};
 use crate::cluster;
 use crate::context::Context;
-use crate::status::StatusWriter;
 
 /// The status of one Bundle during a pass.
 pub struct Reporter {

@@ -1,7 +1,5 @@
 //! Every write to an object of a bundle. Nothing else in the program sends one.
 
-use std::time::Duration;
-
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
 use kube::api::{DeleteParams, DynamicObject, ListParams, ObjectList, Patch, PatchParams, PostParams, Preconditions};
 use kube::core::{ApiResource, PartialObjectMeta};
@@ -11,7 +9,7 @@ use rukpak_plan::{Identity, Owner};
 use serde_json::{Value, json};
 use tokio::sync::Semaphore;
 
-use super::Error;
+use super::{Error, answered};
 
 /// What the API server answered to an apply: the object as it stands now.
 pub struct Written {
@@ -23,10 +21,6 @@ pub struct Written {
 
 /// Metadata of a page of objects.
 pub type Metadata = ObjectList<PartialObjectMeta<DynamicObject>>;
-
-/// A webhook may take 30 s, and a request may call some; what takes longer is a connection that leads nowhere. The API server
-/// itself gives up after a minute.
-const ANSWERED_WITHIN: Duration = Duration::from_secs(50);
 
 /// Sends writes, a bounded number at once.
 pub struct Writer {
@@ -174,17 +168,6 @@ impl Writer {
         let params = PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() };
         let object = answered(self.api(identity).patch_metadata(&identity.name, &params, &Patch::Merge(patch))).await?;
         Ok(object.metadata)
-    }
-}
-
-/// The answer to a request, in so far as it comes in time. Every request but a watch goes through here.
-///
-/// # Errors
-/// [`Error::TimedOut`] after 50 s, and whatever the API server refuses.
-pub async fn answered<T>(request: impl Future<Output = Result<T, kube::Error>>) -> Result<T, Error> {
-    match tokio::time::timeout(ANSWERED_WITHIN, request).await {
-        Ok(answer) => answer.map_err(Error::from),
-        Err(_) => Err(Error::TimedOut(ANSWERED_WITHIN)),
     }
 }
 

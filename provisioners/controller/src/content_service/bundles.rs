@@ -14,6 +14,7 @@ use kube::Api;
 use rukpak_content::Digest;
 use rukpak_crds::Bundle;
 use rukpak_plain::Object;
+use rukpak_runtime::error::Chain;
 use rukpak_store::{RefKind, Store};
 use tempfile::NamedTempFile;
 use tokio::task::{JoinError, spawn_blocking};
@@ -22,7 +23,6 @@ use super::Service;
 use super::reply::{self, Content};
 use crate::cluster;
 use crate::context::Context;
-use crate::error::Chain;
 use crate::format::{self, BundleFormat as _, Format, Settings};
 
 /// The one file of a rendered bundle, as upstream names it.

@@ -19,12 +19,12 @@ use rukpak_certificates::stored::{AUTHORITIES, CERTIFICATE, KEY};
 use rukpak_certificates::{Identity, authority, identity};
 use rukpak_crds::names::FIELD_MANAGER;
 use rukpak_plan::owner_metadata::creating;
+use rukpak_runtime::error::Chain;
 use serde_json::json;
 
 use super::tls::{self, Tls};
 use crate::args::ContentCertificates;
 use crate::cluster;
-use crate::error::Chain;
 
 /// The Service that clients reach us by.
 const SERVICE: &str = "core";

@@ -7,9 +7,9 @@ use futures::StreamExt as _;
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::runtime::{WatchStreamExt as _, watcher};
 use kube::{Api, Client};
+use rukpak_runtime::error::Chain;
 
 use super::tls::Tls;
-use crate::error::Chain;
 
 const NAMESPACE: &str = "kube-system";
 /// The ConfigMap.

@@ -4,6 +4,7 @@ use std::io;
 use std::sync::{Arc, PoisonError, RwLock, RwLockWriteGuard};
 
 use rukpak_certificates::{Identity, identity};
+use rukpak_runtime::server::Handshake;
 use rustls::crypto::ring;
 use rustls::pki_types::CertificateDer;
 use rustls::server::danger::ClientCertVerifier;
@@ -16,7 +17,6 @@ use tokio_rustls::server::TlsStream;
 use tokio_util::sync::CancellationToken;
 
 use super::access::Peer;
-use crate::process::server::Handshake;
 
 /// What new connections are served with. Handshakes are refused while there is no certificate.
 #[derive(Default)]

@@ -20,6 +20,7 @@ use futures::StreamExt as _;
 use kube::{Api, ResourceExt as _};
 use rukpak_content::{Digest, Limit, LimitExceeded};
 use rukpak_crds::{Bundle, BundlePhase};
+use rukpak_runtime::error::Chain;
 use tokio::task::{JoinError, spawn_blocking};
 use tokio::time::{Instant, timeout_at};
 
@@ -28,7 +29,6 @@ use super::depot::{self, Depot, Received, Receiving};
 use super::reply::{self, Content};
 use super::slots::{Pace, Refused};
 use crate::context::Context;
-use crate::error::Chain;
 use crate::{bundle, cluster};
 
 const TYPE: &str = "upload";

@@ -35,6 +35,7 @@ use rukpak_plan::plan::{Missing, missing_text};
 use rukpak_plan::resolve::Why;
 use rukpak_plan::retry::Class;
 use rukpak_plan::{Plan, Release};
+use rukpak_runtime::error::Chain;
 
 use super::Error;
 use super::observe::{Run, can_refetch};
@@ -209,7 +210,7 @@ async fn bases(run: &Run, plan: &Plan, why: Why) -> Result<Bases, Stopped> {
             return Err(Stopped::Failed(Problem { stage: Stage::Ask, ..error.problem() }));
         }
         (Err(error), _) => {
-            tracing::warn!(deployment = %run.owner.name, error = %crate::error::Chain(&error),
+            tracing::warn!(deployment = %run.owner.name, error = %Chain(&error),
                 "the installed content cannot be loaded: this upgrade cannot be undone");
         }
     }

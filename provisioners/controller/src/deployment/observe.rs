@@ -16,10 +16,10 @@ use rukpak_plan::health::{Health, State};
 use rukpak_plan::memory::Memory;
 use rukpak_plan::observed::{Dependencies, DependencyGraph, Desired, Observed};
 use rukpak_plan::{Format, Owner};
+use rukpak_runtime::status::StatusWriter;
 
 use super::{Error, Tracker};
 use crate::context::Context;
-use crate::status::StatusWriter;
 
 pub(crate) use bundles::{desired, found, generated, is_generated, owned};
 

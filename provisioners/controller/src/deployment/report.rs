@@ -10,14 +10,14 @@ use kube::runtime::reflector::ObjectRef;
 use rukpak_crds::condition::{Conditions, NewCondition, READY};
 use rukpak_crds::{BundleDeploymentStatus, Condition, ConditionStatus};
 use rukpak_plan::decide::next;
-use rukpak_plan::retry::Class;
+use rukpak_plan::retry::{self, Class};
 use rukpak_plan::status::{CONTESTED, Report, status};
+use rukpak_runtime::events::Tone;
 
 use super::observe::{Run, is_ready};
 use super::{Error, execute};
 use crate::context::Context;
-use crate::events::Tone;
-use crate::probes;
+use crate::metrics;
 
 /// Queues do not take waits of years.
 const LONGEST_WAIT: Duration = Duration::from_hours(24);
@@ -55,7 +55,7 @@ async fn tell(run: &Run, before: &BundleDeploymentStatus) {
         (!is_known).then_some(now)
     };
     let ready = news(READY);
-    probes::count(probes::Kind::BundleDeployment, probes::Outcome::of(ready));
+    metrics::count(metrics::Kind::BundleDeployment, metrics::Outcome::of(ready));
     if let Some(ready) = ready {
         log(&run.owner.name, ready);
     }
@@ -85,13 +85,13 @@ pub(crate) fn wake_dependents(context: &Context, name: &str) {
 
 fn schedule(run: &mut Run, reread: Option<Timestamp>, decided: Timestamp) -> Action {
     if run.memory.is_refetching {
-        return Action::requeue(run.context.failures.next_delay(&run.owner.uid, Class::Transient));
+        return Action::requeue(retry::delay(Class::Transient, run.context.failures.another(&run.owner.uid)));
     }
     let class = match &run.observed.desired {
         rukpak_plan::observed::Desired::Unknown { class, .. } => Some(*class),
         _ => None,
     };
-    let retry = class.map(|class| run.context.failures.next_delay(&run.owner.uid, class));
+    let retry = class.map(|class| retry::delay(class, run.context.failures.another(&run.owner.uid)));
     if retry.is_none() {
         run.context.failures.clear(&run.owner.uid);
     }

@@ -7,9 +7,12 @@ use std::time::Duration;
 
 use clap::{ArgAction, Parser};
 use rukpak_catalog::origin::Origin;
+use rukpak_runtime::args::{
+    Address, LeaderElection, LeaderElectionArgs, Shared, SharedArgs, duration, leader_elect_help, system_namespace,
+};
+use rukpak_source::Registries;
 
 use super::run::LEASE;
-use crate::args::{Address, Shared, SharedArgs, duration, leader_elect_help, system_namespace};
 
 const DEFAULT_NAMESPACE: &str = "openshift-platform-operators";
 /// What is reported where nobody says the release: OpenShift's manager has the same.
@@ -20,8 +23,12 @@ const SOURCE_CA_FILE: &str =
 /// What the process is to do, read from the flags.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// What the other program is told too.
+    /// What every program is told.
     pub shared: Shared,
+    /// `None`: this process is the only one that writes.
+    pub leader_election: Option<LeaderElection>,
+    /// How registries, and other servers of catalogs, are reached.
+    pub registries: Registries,
     /// Where `/metrics` is served.
     pub metrics_address: Address,
     /// Where the Lease is, and what the ClusterOperator refers to.
@@ -124,6 +131,10 @@ struct Args {
     storage_dir: PathBuf,
     #[command(flatten)]
     shared: SharedArgs,
+    #[command(flatten)]
+    leader_election: LeaderElectionArgs,
+    #[command(flatten)]
+    registries: Registries,
 }
 
 impl Options {
@@ -137,9 +148,11 @@ impl From<Args> for Options {
     fn from(args: Args) -> Self {
         Self {
             shared: args.shared.into(),
+            leader_election: args.leader_election.times(),
+            registries: args.registries,
             metrics_address: args.metrics_bind_address,
             // The Pod's own namespace wins over the flag, as in OpenShift's manager.
-            system_namespace: system_namespace(String::new(), &args.system_namespace),
+            system_namespace: system_namespace(None, &args.system_namespace),
             release_version: args.release_version,
             catalogs: args.catalog,
             catalog_sources: args.catalog_source.into_iter().filter_map(|source| source.0).collect(),

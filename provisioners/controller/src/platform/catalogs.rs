@@ -13,6 +13,7 @@ use rukpak_catalog::model::Facts;
 use rukpak_catalog::origin::{self, Loader};
 use rukpak_catalog::{Bundle, Catalog, Package, registry};
 use rukpak_plan::retry::Class;
+use rukpak_runtime::error::Chain;
 use tokio::sync::Notify;
 use tokio::time::MissedTickBehavior;
 
@@ -22,7 +23,7 @@ use self::sources::{NotReady, Server, Sources};
 use super::args::{CatalogSourceName, ConfiguredCatalog};
 use super::foreign::CatalogSource;
 use super::logins::Logins;
-use crate::probes;
+use super::metrics;
 
 /// Why a package cannot be looked up. The words are those of OpenShift's manager where it has the case.
 #[derive(Clone, Debug, thiserror::Error)]
@@ -232,7 +233,7 @@ impl Catalogs {
         let configured = self.configured.iter().filter_map(|configured| configured.cached.is_loaded());
         let (loaded, failing): (Vec<_>, Vec<_>) =
             configured.chain(self.sources.are_loaded()).partition(|loaded| *loaded);
-        probes::set_catalogs(loaded.len(), failing.len());
+        metrics::set_catalogs(loaded.len(), failing.len());
     }
 
     /// Why no catalog is asked for `wanted`.
@@ -302,7 +303,7 @@ impl Catalogs {
     async fn refresh(&self, configured: &Configured) -> bool {
         let load = async |known: Option<&origin::Revision>| self.load(configured, known).await;
         configured.cached.refresh(load).await.unwrap_or_else(|error| {
-            let error = crate::error::Chain(&error).to_string();
+            let error = Chain(&error).to_string();
             tracing::warn!(catalog = configured.catalog.name, error, "cannot look for a new revision");
             false
         })

@@ -19,8 +19,8 @@ use tokio::time::{Instant, sleep_until};
 use self::aggregate::aggregate;
 use super::context::Context;
 use super::foreign::{CLUSTER_OPERATORS, ClusterOperator};
+use super::metrics;
 use super::served::while_defined;
-use crate::probes;
 
 /// Its name.
 const NAME: &str = "platform-operators-aggregated";
@@ -62,7 +62,7 @@ async fn count(context: &Context) {
         context.wake.counted.notified().await;
         let operators = context.operators.state();
         let failing = operators.iter().filter(|operator| operator.failing_reason().is_some()).count();
-        probes::set_platform_operators(operators.len() - failing, failing);
+        metrics::set_platform_operators(operators.len() - failing, failing);
     }
 }
 

@@ -7,6 +7,8 @@ use std::time::{Duration, Instant};
 use kube::runtime::reflector::{ObjectRef, Store};
 use kube::{Client, ResourceExt};
 use rukpak_crds::{BundleDeployment, PlatformOperator};
+use rukpak_runtime::failures::Failures;
+use rukpak_runtime::status::WrittenVersions;
 use tokio::sync::mpsc::UnboundedSender;
 use tokio::sync::{Notify, watch};
 use tokio_util::sync::CancellationToken;
@@ -15,7 +17,6 @@ use super::catalogs::Catalogs;
 use super::events::Events;
 use super::operator::{Answer, PACKAGE_NOT_UNIQUE, Question};
 use super::questions::Questions;
-use crate::context::{Failures, WrittenVersions};
 
 /// Handed to every pass; cheap to share.
 pub(crate) struct Context {

@@ -3,8 +3,7 @@
 use kube::{Client, Resource};
 use rukpak_crds::condition::{Conditions, INSTALLED, READY};
 use rukpak_crds::{Condition, ConditionStatus, PlatformOperator, PlatformOperatorStatus};
-
-use crate::events::{self, Tone};
+use rukpak_runtime::events::{self, Tone};
 
 /// Who writes them.
 const COMPONENT: &str = "rukpak-platform";

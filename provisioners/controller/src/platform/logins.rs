@@ -3,10 +3,9 @@
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use rukpak_runtime::error::Chain;
 use rukpak_source::image::{Credentials, PullSecretError};
-
-use crate::error::Chain;
-use crate::process::registries;
+use rukpak_source::registries;
 
 /// Why there are no logins.
 #[derive(Debug, thiserror::Error)]

@@ -14,12 +14,13 @@ use kube::runtime::controller::Action;
 use kube::{Resource, ResourceExt};
 use rukpak_crds::condition::{Conditions, INSTALLED, READY};
 use rukpak_crds::{BundleDeployment, ConditionStatus, PlatformOperator, PlatformOperatorStatus};
-use rukpak_plan::retry::Class;
+use rukpak_plan::retry::{self, Class};
+use rukpak_runtime::api;
+use rukpak_runtime::error::Chain;
+use rukpak_runtime::status::StatusWriter;
 
 use self::deployment::Found;
 use super::context::Context;
-use crate::cluster;
-use crate::status::StatusWriter;
 
 pub(super) use lookup::{Answer, Question};
 pub(super) use report::PACKAGE_NOT_UNIQUE;
@@ -29,10 +30,10 @@ pub(super) use report::PACKAGE_NOT_UNIQUE;
 pub(super) enum Error {
     /// The status could not be written.
     #[error("cannot write the status")]
-    Status(#[source] cluster::Error),
+    Status(#[source] api::Error),
     /// The BundleDeployment was changed before it could be pointed at the next version, or there was no answer.
     #[error("cannot upgrade the BundleDeployment")]
-    Upgrade(#[source] cluster::Error),
+    Upgrade(#[source] api::Error),
     /// The object as it was read has no UID: it did not come from an API server.
     #[error("the object has no UID")]
     NoUid,
@@ -119,11 +120,11 @@ pub(super) fn error_policy(operator: &PlatformOperator, error: &Error, context: 
         Error::Status(error) | Error::Upgrade(error) if error.is_conflict() || error.is_not_found() => Class::Conflict,
         _ => Class::Transient,
     };
-    let delay = context.failures.next_delay(&operator.uid().unwrap_or_default(), class);
+    let delay = retry::delay(class, context.failures.another(&operator.uid().unwrap_or_default()));
     if class == Class::Conflict {
-        tracing::debug!(operator = %operator.name_any(), error = %crate::error::Chain(error), "looking again");
+        tracing::debug!(operator = %operator.name_any(), error = %Chain(error), "looking again");
     } else {
-        tracing::warn!(operator = %operator.name_any(), error = %crate::error::Chain(error), ?delay, "reconcile failed; will retry");
+        tracing::warn!(operator = %operator.name_any(), error = %Chain(error), ?delay, "reconcile failed; will retry");
     }
     Action::requeue(delay)
 }
@@ -161,7 +162,7 @@ async fn install(pass: &mut Pass) -> Result<Option<Outcome>, Error> {
             return Ok(Some(Outcome::Unsupported(error.to_string())));
         }
         Err(error) => {
-            let message = crate::error::Chain(&error).to_string();
+            let message = Chain(&error).to_string();
             let (hint, class, is_unwatched) = (error.hint(), error.class(), error.is_unwatched());
             return Ok(Some(Outcome::NotSourced { message, hint, class, is_unwatched }));
         }
@@ -224,7 +225,7 @@ impl Pass {
             self.context.holds.clear(&self.uid);
             return Action::await_change();
         };
-        let delay = self.context.failures.next_delay(&self.uid, class);
+        let delay = retry::delay(class, self.context.failures.another(&self.uid));
         self.context.holds.set(&self.uid, delay, self.operator.meta().generation, self.epoch);
         Action::requeue(delay)
     }

@@ -16,8 +16,17 @@ use kube::runtime::{WatchStreamExt, reflector::store::Writer};
 use kube::{Api, Client, ResourceExt};
 use rukpak_catalog::origin::{self, Loader, LoaderOptions, Origin};
 use rukpak_crds::{BundleDeployment, PlatformOperator};
+use rukpak_runtime::error::Chain;
+use rukpak_runtime::failures::Failures;
+use rukpak_runtime::metrics::router as metrics_router;
+use rukpak_runtime::probes::{self, Readiness};
+use rukpak_runtime::process::{self, Process};
+use rukpak_runtime::queue::{Requests, drain};
+use rukpak_runtime::status::WrittenVersions;
+use rukpak_runtime::watch::{Change, Streams};
 use rukpak_source::Egress;
 use rukpak_source::egress::IpNet;
+use rukpak_source::registries;
 use tokio::sync::mpsc::unbounded_channel;
 use tokio::sync::{Mutex, Notify, watch};
 use tokio_util::sync::CancellationToken;
@@ -29,14 +38,11 @@ use super::context::{Claims, Context, Holds, Wake};
 use super::events::Events;
 use super::foreign::{CATALOG_SOURCES, CatalogSource};
 use super::logins::{self, Logins};
+use super::metrics;
 use super::operator;
 use super::questions::Questions;
 use super::served::while_defined;
 use super::spool::Spool;
-use crate::context::{Failures, WrittenVersions};
-use crate::probes::{self, Readiness};
-use crate::process::{self, Process, Requests, drain, registries};
-use crate::watch::{Change, Streams};
 
 /// Name of the Lease that whoever writes holds; that of OpenShift's manager.
 pub(super) const LEASE: &str = "ffdf93bc.openshift.io";
@@ -85,16 +91,17 @@ pub async fn run(options: Options) -> Result<(), Error> {
     let folder = &options.storage_dir;
     let spool = Spool::open(folder).map_err(|source| Error::Storage { path: folder.clone(), source })?;
     let config = process::config(options.shared.kubeconfig.as_deref()).await?;
-    let egress = registries::egress(&options.shared.registries, &config).await;
+    let egress = options.registries.egress(&config.cluster_url).await;
     let loader = loader(&options, egress, spool.path())?;
     let authorities = authorities(&options)?;
     let client = process::client(config)?;
     let readiness = Arc::new(Readiness::new());
-    let health = probes::health(readiness.clone(), None);
-    process.serve_probes(&options.shared.probe_address, health, &options.metrics_address).await?;
+    let health = probes::router(readiness.clone());
+    process.serve_plainly("--health-probe-bind-address", &options.shared.probe_address, health).await?;
+    process.serve_plainly("--metrics-bind-address", &options.metrics_address, metrics_router(metrics::render)).await?;
     process.spawn(definitions(client.clone(), readiness.clone()));
     let lease = (options.system_namespace.as_str(), LEASE);
-    let election = options.shared.leader_election;
+    let election = options.leader_election;
     let Some(mut process) = process.lead(client.clone(), lease, election, &readiness).await? else { return Ok(()) };
     work(&mut process, client, (loader, authorities), &options, readiness);
     Ok(process.go_on().await?)
@@ -122,7 +129,7 @@ fn authorities(options: &Options) -> Result<Authorities, Error> {
 
 /// What loads catalogs, and its logins.
 fn loader(options: &Options, egress: Egress, spool: &Path) -> Result<(Loader, Logins), Error> {
-    let (puller, pem) = registries::puller(&options.shared.registries, &egress, spool.to_owned(), origin::limits())?;
+    let (puller, pem) = options.registries.puller(&egress, spool.to_owned(), origin::limits())?;
     let logins = Logins::open(options.registry_auth_file.clone())?;
     // What may be asked without TLS is this machine, and the administrator has named it.
     let is_here = options
@@ -258,7 +265,7 @@ async fn follow_sources(writer: Writer<CatalogSource>, context: Arc<Context>) ->
 
 /// Whatever keeps CatalogSources from being seen must not keep the rest from being done.
 fn in_trouble(context: &Context, error: &watcher::Error) {
-    let text = crate::error::Chain(error).to_string();
+    let text = Chain(error).to_string();
     tracing::warn!(error = text, "cannot watch CatalogSources; trying again");
     context.catalogs.sources().in_trouble(text);
 }

@@ -4,6 +4,12 @@ use std::path::Path;
 use std::sync::Arc;
 
 use rukpak_crds::{Bundle, BundleDeployment, InventoryKind};
+use rukpak_runtime::args::Address;
+use rukpak_runtime::events::Events;
+use rukpak_runtime::failures::Failures;
+use rukpak_runtime::process;
+use rukpak_runtime::status::WrittenVersions;
+use rukpak_runtime::watch::Streams;
 use rukpak_source::Egress;
 use rukpak_source::git::{Fetcher, FetcherOptions};
 use rukpak_source::http;
@@ -14,17 +20,15 @@ use tokio::sync::{Notify, Semaphore};
 use tokio_util::sync::CancellationToken;
 
 use super::Error;
-use crate::args::{Address, Options};
+use crate::args::Options;
 use crate::bundle::{Attempts, Fetches};
 use crate::child::{self, Children};
 use crate::cluster::Cluster;
 use crate::content_service::Depot;
-use crate::context::{Context, Failures, Wake, WrittenVersions};
+use crate::context::{Context, Wake};
 use crate::deployment::Trackers;
-use crate::events::Events;
-use crate::process::{self, registries};
 use crate::render_memory::RenderMemory;
-use crate::watch::{Dependents, Index, Streams};
+use crate::watch::{Dependents, Index};
 
 type Names<K> = UnboundedReceiver<kube::runtime::reflector::ObjectRef<K>>;
 
@@ -44,7 +48,7 @@ pub(super) async fn assemble(options: &Options) -> Result<Parts, Error> {
     let attempts = attempts(options)?;
     let program = std::env::current_exe().map_err(Error::Program)?;
     let config = process::config(options.shared.kubeconfig.as_deref()).await?;
-    let egress = registries::egress(&options.shared.registries, &config).await;
+    let egress = options.registries.egress(&config.cluster_url).await;
     let Sources { images, git, http } = sources(options, &egress, &store, &program)?;
     let is_serving = options.content_address != Address::Disabled;
     let client = process::client(config)?;
@@ -120,7 +124,7 @@ fn attempts(options: &Options) -> Result<Attempts, Error> {
 
 fn sources(options: &Options, egress: &Egress, store: &Store, program: &Path) -> Result<Sources, Error> {
     let stage = store.stage_dir().to_owned();
-    let (images, pem) = registries::puller(&options.shared.registries, egress, stage.clone(), options.limits.clone())?;
+    let (images, pem) = options.registries.puller(egress, stage.clone(), options.limits.clone())?;
     let git = FetcherOptions {
         program: program.to_owned(),
         arguments: vec![child::GIT.to_owned()],

@@ -7,12 +7,12 @@ use std::sync::Arc;
 use futures::StreamExt;
 use kube::{Api, ResourceExt};
 use rukpak_crds::{Bundle, BundleDeployment, names};
+use rukpak_runtime::probes::{self, Readiness};
+use rukpak_runtime::watch::{Change, Streams};
 
 use super::config_maps;
 use crate::bundle;
 use crate::context::Context;
-use crate::probes::{self, Readiness};
-use crate::watch::{Change, Streams};
 
 /// Follows Bundles: each change is news for the Bundle and for the deployment that it was generated for.
 pub(super) async fn bundles(streams: Streams<Bundle>, context: &Arc<Context>) {

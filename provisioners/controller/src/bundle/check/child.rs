@@ -7,11 +7,11 @@ use std::os::fd::{AsFd as _, OwnedFd};
 use std::process::ExitCode;
 
 use rukpak_content::{BundleTree, Limits};
+use rukpak_runtime::error::Chain;
 use rukpak_sandbox::Sandbox;
 use rukpak_store::read_content;
 
 use super::{Expected, Reply, Task};
-use crate::error::Chain;
 use crate::format::BundleFormat as _;
 
 /// Of a refusal, and of each warning.

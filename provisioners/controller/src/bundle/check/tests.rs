@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use rukpak_content::{BundleTree, RelativePath};
+use rukpak_runtime::error::Chain;
 
 use super::*;
-use crate::error::Chain;
 
 const PLAIN: Expected = Expected { format: Format::Plain, watches_namespace: false };
 

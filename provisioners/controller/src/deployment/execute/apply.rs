@@ -16,6 +16,7 @@ use rukpak_plan::kind::is_crd;
 use rukpak_plan::resolve::{Basis, Why};
 use rukpak_plan::retry::Class;
 use rukpak_plan::{Fingerprint, Phase, Plan, Step, health};
+use rukpak_runtime::error::Chain;
 
 use super::collision;
 use super::members::Members;
@@ -55,7 +56,7 @@ impl Failed {
         });
         let mut texts = collision::texts(collisions);
         let others = self.0.iter().filter(|error| !matches!(error, put::Error::Collision(_)));
-        texts.extend(others.map(|error| crate::error::Chain(error).to_string()).collect::<BTreeSet<String>>());
+        texts.extend(others.map(|error| Chain(error).to_string()).collect::<BTreeSet<String>>());
         match texts.as_slice() {
             [one] => one.clone(),
             many => format!("[{}]", many.join(", ")),

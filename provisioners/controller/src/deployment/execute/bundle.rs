@@ -5,6 +5,7 @@ use kube::{Api, Resource, ResourceExt};
 use rukpak_crds::{Bundle, BundleSource, names};
 use rukpak_plan::observed::Desired;
 use rukpak_plan::retry::Class;
+use rukpak_runtime::error::Chain;
 
 use crate::cluster::{self, Error, answered};
 use crate::deployment::observe::{Run, found, generated, owned};
@@ -20,7 +21,7 @@ pub(super) async fn create(run: &Run, name: &str, hash: &str) -> Desired {
         Err(error) if error.is_conflict() => existing(run, &api, hash, name, error).await,
         Err(error) => {
             let class = if error.is_transient() { Class::Transient } else { Class::Terminal };
-            let mut message = crate::error::Chain(&error).to_string();
+            let mut message = Chain(&error).to_string();
             if let Some(hint) = members(&deployment.spec.template.spec.source).filter(|_| error.is_invalid()) {
                 message.push_str("; ");
                 message.push_str(&hint);

@@ -11,13 +11,13 @@ use rukpak_certificates::authority;
 use rukpak_certificates::renewal::{Held, Wanted, advance};
 use rukpak_content::Digest;
 use rukpak_plain::{Object, object};
+use rukpak_plan::Identity;
 use rukpak_registry::render::{CA_ANNOTATION, PLACEHOLDER, ServingCertificate};
 use serde_json::{Value, json};
 
 use crate::cluster;
 use crate::deployment::observe::Run;
 use crate::format::Rendered;
-use rukpak_plan::Identity;
 
 /// Why the certificates of a bundle are not to be had.
 #[derive(Debug, thiserror::Error)]

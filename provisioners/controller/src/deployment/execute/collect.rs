@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use rukpak_content::Digest;
 use rukpak_crds::BundleDeploymentStatus;
+use rukpak_runtime::error::Chain;
 use rukpak_store::{Ref, RefKind, Store};
 
 use crate::context::Context;
@@ -103,7 +104,7 @@ async fn forget_refs(context: &Arc<Context>, is_gone: impl Fn(&str) -> bool + Se
     match tokio::task::spawn_blocking(work).await {
         Ok(Ok(())) => context.collect.notify_one(),
         Ok(Err(error)) => {
-            tracing::warn!(error = %crate::error::Chain(&error), "content of a deleted BundleDeployment is kept");
+            tracing::warn!(error = %Chain(&error), "content of a deleted BundleDeployment is kept");
         }
         Err(error) => tracing::warn!(%error, "content of a deleted BundleDeployment is kept"),
     }
@@ -119,7 +120,9 @@ pub(crate) async fn collector(context: Arc<Context>) {
                 tracing::info!(removed = collected.removed, freed_bytes = collected.freed_bytes, "content collected");
             }
             Ok(Ok(_)) => {}
-            Ok(Err(error)) => tracing::warn!(error = %crate::error::Chain(&error), "the store could not be collected"),
+            Ok(Err(error)) => {
+                tracing::warn!(error = %Chain(&error), "the store could not be collected");
+            }
             Err(error) => tracing::warn!(%error, "the store could not be collected"),
         }
     }

@@ -9,6 +9,7 @@ use kube::core::{ApiResource, GroupVersionKind};
 use rukpak_crds::names;
 use rukpak_plain::ObjectKey;
 use rukpak_plan::prune::{Decision, Guard, decide};
+use rukpak_runtime::error::Chain;
 use serde_json::Value;
 
 use super::members::Member;
@@ -34,7 +35,7 @@ pub(super) async fn reason_to_keep(
     going: &Going,
 ) -> Result<Option<String>, Unseen> {
     let unseen = |what: &str, error: &Error| Unseen {
-        why: format!("it cannot be seen whether {what}: {}", crate::error::Chain(error)),
+        why: format!("it cannot be seen whether {what}: {}", Chain(error)),
         is_transient: error.is_transient(),
     };
     match decide(&key.group, &key.kind, &member.metadata) {

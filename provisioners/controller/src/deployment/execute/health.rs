@@ -9,6 +9,7 @@ use rukpak_plain::ObjectKey;
 use rukpak_plan::applied::{Objects, Tracked};
 use rukpak_plan::health::{self, Health, State};
 use rukpak_plan::{Identity, memory};
+use rukpak_runtime::error::Chain;
 use serde_json::{Value, json};
 
 use crate::cluster::Written;
@@ -65,7 +66,7 @@ async fn read(run: &Run, identity: &Identity) -> Option<Health> {
         Ok(Some(live)) => Some(health::assess(&whole(identity, &live), Timestamp::now())),
         Ok(None) => Some(Health::new(State::NotFound, format!("{identity} not found"))),
         Err(error) if error.is_transient() => None,
-        Err(error) => Some(Health::new(State::Unknown, crate::error::Chain(&error).to_string())),
+        Err(error) => Some(Health::new(State::Unknown, Chain(&error).to_string())),
     }
 }
 

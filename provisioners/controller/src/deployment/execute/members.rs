@@ -10,6 +10,7 @@ use rukpak_crds::{InventoryKind, names};
 use rukpak_plain::ObjectKey;
 use rukpak_plan::resolve::Why;
 use rukpak_plan::{Identity, Kind, fields};
+use rukpak_runtime::error::Chain;
 
 use super::put::Known;
 use crate::cluster::Error;
@@ -62,7 +63,7 @@ pub(super) async fn list(run: &Run, kinds: &BTreeSet<InventoryKind>, why: Why) -
                 }
             }
             Err(error) => {
-                let text = format!("{} cannot be listed: {}", kind.kind, crate::error::Chain(&error));
+                let text = format!("{} cannot be listed: {}", kind.kind, Chain(&error));
                 tracing::warn!(deployment = %run.owner.name, kind = %kind.kind, group = %kind.group, %error,
                     "objects of this kind cannot be listed");
                 members.why.get_or_insert(text);

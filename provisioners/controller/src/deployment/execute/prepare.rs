@@ -9,6 +9,7 @@ use rukpak_plan::plan::{Objects, Served};
 use rukpak_plan::resolve::Why;
 use rukpak_plan::retry::Class;
 use rukpak_plan::{Plan, Release};
+use rukpak_runtime::error::Chain;
 
 use super::load;
 use crate::cluster;
@@ -37,7 +38,7 @@ impl Unprepared {
             | Self::Discovery(_) => (Stage::Ask, Class::Transient),
         };
         let is_definite = class == Class::Terminal;
-        Problem { stage, message: crate::error::Chain(self).to_string(), class, is_definite, can_go_back: true }
+        Problem { stage, message: Chain(self).to_string(), class, is_definite, can_go_back: true }
     }
 
     /// Whether the same may succeed in a moment.
@@ -104,7 +105,7 @@ pub(super) async fn refetch_revision(run: &Run, content: &Digest) -> bool {
 
 /// Has lost or damaged content fetched again by the pin of a Bundle. It enqueues us when it is there.
 pub(super) async fn refetch(run: &Run, content: &Digest, why: &rukpak_store::Error) {
-    tracing::warn!(deployment = %run.owner.name, error = %crate::error::Chain(why), "content has to be fetched again");
+    tracing::warn!(deployment = %run.owner.name, error = %Chain(why), "content has to be fetched again");
     let content = content.to_string();
     for bundle in owned(&run.context, &run.owner, &run.observed.deployment) {
         let pin = bundle.status.as_ref().and_then(|status| status.pin.as_ref());

@@ -10,6 +10,7 @@ use rukpak_plan::memory::{Installation, Pruning, later};
 use rukpak_plan::resolve::Why;
 use rukpak_plan::retry::{self, Class};
 use rukpak_plan::{Phase, Plan, Release, Step};
+use rukpak_runtime::error::Chain;
 
 use super::apply::Bases;
 use super::guards::{Going, reason_to_keep};
@@ -35,14 +36,14 @@ pub(super) async fn prune(run: &mut Run, mut members: Members, bases: &Bases, ke
     for step in unmarked(bases, &members, keep) {
         match find(run, step).await {
             Ok(found) => stripped.extend(found.map(|member| (step.key.clone(), member))),
-            Err(error) => failed.push(format!("{}: {}", step.identity, crate::error::Chain(&error))),
+            Err(error) => failed.push(format!("{}: {}", step.identity, Chain(&error))),
         }
     }
     members.objects.extend(stripped);
     for leaving in decide(run, &mut members, keep, &mut failed).await {
         let identity = leaving.member.identity.to_string();
         if let Err(error) = remove(run, leaving).await {
-            failed.push(format!("{identity}: {}", crate::error::Chain(&error)));
+            failed.push(format!("{identity}: {}", Chain(&error)));
         }
     }
     failed.extend(members.why.take());

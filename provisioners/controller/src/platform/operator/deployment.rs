@@ -11,9 +11,10 @@ use rukpak_crds::{
     PlatformOperator, names,
 };
 use rukpak_plan::retry::Class;
+use rukpak_runtime::api;
+use rukpak_runtime::error::Chain;
 
 use super::{Error, Outcome, Pass, source, upgrade};
-use crate::cluster;
 
 /// The field manager that OpenShift's manager writes with.
 pub(super) const FIELD_MANAGER: &str = "platformoperator";
@@ -76,14 +77,14 @@ pub(super) async fn create(pass: &mut Pass, chosen: ChosenSource) -> Result<Opti
     match operators.get_opt(&pass.name).await {
         Ok(Some(live)) if pass.is_about(&live) => {}
         Ok(_) => return Ok(None),
-        Err(error) => return Ok(Some(not_created(&cluster::Error::from(error)))),
+        Err(error) => return Ok(Some(not_created(&api::Error::from(error)))),
     }
     let api: Api<BundleDeployment> = Api::all(pass.context.client.clone());
     // What the watch has not shown yet must not be noted as something that it is not.
     match api.get_opt(&pass.name).await {
         Ok(None) => {}
         Ok(Some(found)) => return Ok(Some(existing(pass, found))),
-        Err(error) => return Ok(Some(not_created(&cluster::Error::from(error)))),
+        Err(error) => return Ok(Some(not_created(&api::Error::from(error)))),
     }
     source::warn_of_tag(&pass.name, &chosen);
     let known = pass.status.source.clone();
@@ -94,7 +95,7 @@ pub(super) async fn create(pass: &mut Pass, chosen: ChosenSource) -> Result<Opti
     pass.write(status).await?;
 
     let params = PostParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PostParams::default() };
-    Ok(Some(match api.create(&params, &deployment(pass, image)).await.map_err(cluster::Error::from) {
+    Ok(Some(match api.create(&params, &deployment(pass, image)).await.map_err(api::Error::from) {
         Ok(made) => {
             record(pass, &made);
             Outcome::Deployed { deployment: Arc::new(made), upgrade: upgrade::State::taken() }
@@ -104,7 +105,7 @@ pub(super) async fn create(pass: &mut Pass, chosen: ChosenSource) -> Result<Opti
             match api.get_opt(&pass.name).await {
                 Ok(Some(found)) => existing(pass, found),
                 Ok(None) => not_created(&error),
-                Err(error) => not_created(&cluster::Error::from(error)),
+                Err(error) => not_created(&api::Error::from(error)),
             }
         }
         Err(error) => not_created(&error),
@@ -120,9 +121,9 @@ fn existing(pass: &Pass, found: BundleDeployment) -> Outcome {
     }
 }
 
-fn not_created(error: &cluster::Error) -> Outcome {
+fn not_created(error: &api::Error) -> Outcome {
     let class = if error.is_transient() || error.is_conflict() { Class::Transient } else { Class::Terminal };
-    Outcome::NotCreated { message: crate::error::Chain(error).to_string(), class }
+    Outcome::NotCreated { message: Chain(error).to_string(), class }
 }
 
 /// As OpenShift's manager of the 4.12 line makes it.

@@ -10,12 +10,12 @@ use rukpak_catalog::{Package, Version};
 use rukpak_crds::condition::{Conditions, HAS_VALID_BUNDLE, INSTALLED, READY, reason};
 use rukpak_crds::{BundleDeployment, ChosenSource, Condition, ConditionStatus, UpgradePolicy, names};
 use rukpak_plan::retry::Class;
+use rukpak_runtime::api;
+use rukpak_runtime::error::Chain;
 use serde_json::json;
 
 use super::deployment::{self, FIELD_MANAGER, image};
 use super::{Error, Outcome, Pass, lookup, source};
-use crate::cluster;
-use crate::error::Chain;
 use crate::platform::catalogs::Found;
 
 /// What is known of newer versions.
@@ -313,7 +313,7 @@ async fn take(
     }
 }
 
-async fn point(pass: &Pass, old: &BundleDeployment, next: &ChosenSource) -> Result<BundleDeployment, cluster::Error> {
+async fn point(pass: &Pass, old: &BundleDeployment, next: &ChosenSource) -> Result<BundleDeployment, api::Error> {
     let mut patch = json!({
         "metadata": {"resourceVersion": old.resource_version(), "uid": old.uid()},
         "spec": {"template": {"spec": {"source": {"image": {"ref": next.image}}}}},

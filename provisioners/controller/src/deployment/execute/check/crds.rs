@@ -5,15 +5,16 @@ use futures::StreamExt;
 use kube::api::{ApiResource, DynamicObject, ListParams};
 use kube::core::GroupVersionKind;
 use rukpak_plan::crd_upgrade::{self, ObjectCheck, ObjectValidator, SAFE_UPGRADE_ANNOTATION, UnsafeChange};
+use rukpak_plan::kind::is_crd;
+use rukpak_plan::memory::{Problem, Stage};
+use rukpak_plan::retry::Class;
+use rukpak_plan::{Plan, Step};
+use rukpak_runtime::error::Chain;
 use serde_json::{Value, json};
 
 use crate::cluster::{Error, Written};
 use crate::deployment::execute::apply::Bases;
 use crate::deployment::observe::Run;
-use rukpak_plan::kind::is_crd;
-use rukpak_plan::memory::{Problem, Stage};
-use rukpak_plan::retry::Class;
-use rukpak_plan::{Plan, Step};
 
 /// Objects are listed this many at a time: a page of them is all that is held.
 const PAGE: u32 = 250;
@@ -56,7 +57,7 @@ pub(super) async fn check(run: &Run, plan: &Plan, bases: &Bases) -> Result<(), P
             }
             Err(error) => {
                 is_transient &= error.source.is_transient();
-                crate::error::Chain(&error).to_string()
+                Chain(&error).to_string()
             }
         };
         texts.push(crd_upgrade::denial("UPDATE", name, &reason));

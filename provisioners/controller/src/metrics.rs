@@ -1,9 +1,10 @@
-//! What is counted. Labels are enums, so the number of series is fixed.
+//! What this program counts. Labels are enums, so the number of series is fixed.
 
 use std::fmt::Write as _;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use rukpak_crds::{Condition, ConditionStatus};
+use rukpak_runtime::metrics::reconcile_panics;
 use rukpak_sandbox::Findings;
 
 /// Which reconciler.
@@ -55,30 +56,6 @@ const OUTCOMES: [(Outcome, &str); 5] = [
 static PASSES: [[AtomicU64; OUTCOMES.len()]; KINDS.len()] =
     [const { [const { AtomicU64::new(0) }; OUTCOMES.len()] }; KINDS.len()];
 
-static PANICS: AtomicU64 = AtomicU64::new(0);
-
-/// How many there are of each of two states; `u64::MAX` where nobody counts them.
-type Gauge = [AtomicU64; 2];
-
-static PLATFORM_OPERATORS: Gauge = [const { AtomicU64::new(u64::MAX) }; 2];
-static CATALOGS: Gauge = [const { AtomicU64::new(u64::MAX) }; 2];
-
-/// How many PlatformOperators there are.
-pub fn set_platform_operators(installed: usize, failing: usize) {
-    set(&PLATFORM_OPERATORS, [installed, failing]);
-}
-
-/// How many catalogs could be loaded when they were last looked at, and how many could not.
-pub fn set_catalogs(loaded: usize, failing: usize) {
-    set(&CATALOGS, [loaded, failing]);
-}
-
-fn set(gauge: &Gauge, counts: [usize; 2]) {
-    for (gauge, count) in gauge.iter().zip(counts) {
-        gauge.store(count as u64, Ordering::Relaxed);
-    }
-}
-
 /// What child processes cannot do on this node; `u64::MAX` where nobody knows.
 static CONFINEMENT: [AtomicU64; 4] = [const { AtomicU64::new(u64::MAX) }; 4];
 
@@ -95,19 +72,8 @@ pub fn count(kind: Kind, outcome: Outcome) {
     PASSES[kind as usize][outcome as usize].fetch_add(1, Ordering::Relaxed);
 }
 
-/// Counts one reconcile that panicked.
-pub fn count_panic() {
-    PANICS.fetch_add(1, Ordering::Relaxed);
-}
-
-/// Everything counted so far, in Prometheus' text form.
-pub fn render() -> String {
-    let mut text = String::from(
-        "# HELP rukpak_build_info The version that runs.\n\
-         # TYPE rukpak_build_info gauge\n",
-    );
-    // Writing to a String does not fail.
-    let _ = writeln!(text, "rukpak_build_info{{version=\"{}\"}} 1", env!("CARGO_PKG_VERSION"));
+/// Adds everything counted so far, in Prometheus' text form.
+pub fn render(text: &mut String) {
     text.push_str(
         "# HELP rukpak_reconcile_total Reconcile passes by how they ended.\n\
          # TYPE rukpak_reconcile_total counter\n",
@@ -115,23 +81,13 @@ pub fn render() -> String {
     for (kind, kind_name) in KINDS {
         for (outcome, outcome_name) in OUTCOMES {
             let passes = PASSES[kind as usize][outcome as usize].load(Ordering::Relaxed);
+            // Writing to a String does not fail.
             let _ =
                 writeln!(text, "rukpak_reconcile_total{{kind=\"{kind_name}\",outcome=\"{outcome_name}\"}} {passes}");
         }
     }
-    let panics = PANICS.load(Ordering::Relaxed);
-    let _ = writeln!(
-        text,
-        "# HELP rukpak_reconcile_panics_total Reconciles that met a mistake in this program.\n\
-         # TYPE rukpak_reconcile_panics_total counter\n\
-         rukpak_reconcile_panics_total {panics}"
-    );
-    let help = "PlatformOperators, by whether their packages are installed.";
-    show(&mut text, ("rukpak_platform_operators", help), ["installed", "failing"], &PLATFORM_OPERATORS);
-    let help = "Catalogs that were asked for, by whether they could be loaded when they were last looked at.";
-    show(&mut text, ("rukpak_platform_catalogs", help), ["loaded", "failing"], &CATALOGS);
-    show_confinement(&mut text);
-    text
+    reconcile_panics(text);
+    show_confinement(text);
 }
 
 fn show_confinement(text: &mut String) {
@@ -146,18 +102,6 @@ fn show_confinement(text: &mut String) {
     for (what, is_refused) in ["files", "memory", "ports", "programs"].into_iter().zip(found) {
         // Writing to a String does not fail.
         let _ = writeln!(text, "rukpak_child_confined{{from=\"{what}\"}} {is_refused}");
-    }
-}
-
-fn show(text: &mut String, (name, help): (&str, &str), states: [&str; 2], gauge: &Gauge) {
-    let counts = gauge.each_ref().map(|count| count.load(Ordering::Relaxed));
-    if counts.contains(&u64::MAX) {
-        return;
-    }
-    // Writing to a String does not fail.
-    let _ = writeln!(text, "# HELP {name} {help}\n# TYPE {name} gauge");
-    for (state, count) in states.into_iter().zip(counts) {
-        let _ = writeln!(text, "{name}{{state=\"{state}\"}} {count}");
     }
 }
 
@@ -179,7 +123,8 @@ mod tests {
     fn what_is_counted_is_shown() {
         // No other test counts this pair.
         count(Kind::BundleDeployment, Outcome::Waiting);
-        let text = render();
+        let mut text = String::new();
+        render(&mut text);
         assert!(text.contains("rukpak_reconcile_total{kind=\"BundleDeployment\",outcome=\"waiting\"} 1\n"), "{text}");
         assert!(text.lines().all(|line| line.starts_with("# ") || line.split(' ').count() == 2), "{text}");
     }

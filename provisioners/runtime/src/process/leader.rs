@@ -20,8 +20,8 @@ use serde_json::json;
 use tokio::time::{Instant, sleep_until, timeout};
 
 use self::lease::Holder;
+use crate::api;
 use crate::args::LeaderElection;
-use crate::cluster;
 
 /// Where a Pod is told its name (by the downward API, in the manifests).
 const POD_NAME: &str = "POD_NAME";
@@ -50,7 +50,7 @@ pub enum Error {
     },
     /// The API server did not take a renewal in time.
     #[error("the Lease could not be renewed for {0:?} (--leader-elect-renew-deadline)")]
-    Expired(Duration, #[source] Option<cluster::Error>),
+    Expired(Duration, #[source] Option<api::Error>),
 }
 
 /// A process that would lead.
@@ -139,7 +139,7 @@ impl Candidate {
     }
 
     /// Takes or renews the Lease that looked like `before`.
-    async fn write(&self, before: Option<&Lease>) -> Result<Lease, cluster::Error> {
+    async fn write(&self, before: Option<&Lease>) -> Result<Lease, api::Error> {
         let spec = lease::held(before, &self.identity, self.times.lease_duration, Timestamp::now());
         let Some(before) = before else {
             let metadata = ObjectMeta { name: Some(self.lease.to_owned()), ..ObjectMeta::default() };
@@ -149,7 +149,7 @@ impl Candidate {
         self.replace(before, &spec).await
     }
 
-    async fn replace(&self, before: &Lease, spec: &LeaseSpec) -> Result<Lease, cluster::Error> {
+    async fn replace(&self, before: &Lease, spec: &LeaseSpec) -> Result<Lease, api::Error> {
         let version = &before.metadata.resource_version;
         let patch = json!({"metadata": {"resourceVersion": version}, "spec": spec});
         let params = PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() };
@@ -215,7 +215,7 @@ impl Leader {
         }
     }
 
-    async fn give_back(&self) -> Result<(), cluster::Error> {
+    async fn give_back(&self) -> Result<(), api::Error> {
         // Not the version that was written last: a renewal may have been under way when the end came.
         let Some(lease) = self.candidate.api.get_opt(self.candidate.lease).await? else { return Ok(()) };
         if lease::holder(Some(&lease), &self.candidate.identity) == Holder::Us {

@@ -1,18 +1,16 @@
 //! What every program here has around its work: a client, signals, servers, leadership, tasks that must go on.
 
 pub mod leader;
-mod queue;
-pub mod registries;
-pub(crate) mod server;
 
 use std::future::Future;
-use std::io;
+use std::io::{self, IsTerminal as _};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
 use kube::config::{KubeConfigOptions, Kubeconfig, KubeconfigError};
 use kube::{Client, Config};
+use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
@@ -21,11 +19,9 @@ use tracing_subscriber::EnvFilter;
 
 use crate::args::{Address, LeaderElection, LogFormat, Logging};
 use crate::error::Chain;
-use crate::probes::{self, Readiness};
+use crate::probes::Readiness;
+use crate::server::{self, Bounds, Plain};
 use leader::{Candidate, Leader};
-use server::{Bounds, Plain};
-
-pub(crate) use queue::{Requests, drain};
 
 /// Why a process cannot run.
 #[derive(Debug, thiserror::Error)]
@@ -45,10 +41,12 @@ pub enum Error {
     #[error("cannot build a client for the cluster")]
     Client(#[source] Box<kube::Error>),
     /// A port is not to be had.
-    #[error("cannot listen on {address}")]
+    #[error("cannot listen on {address} ({flag})")]
     Listen {
         /// The address.
-        address: String,
+        address: Address,
+        /// The flag that names it.
+        flag: &'static str,
         /// Why.
         #[source]
         source: io::Error,
@@ -56,9 +54,6 @@ pub enum Error {
     /// Leader election cannot begin, or this process leads no more.
     #[error("leader election")]
     Leader(#[from] leader::Error),
-    /// A level of log lines that nobody knows.
-    #[error("--log-level={0}: write a level such as info or debug")]
-    LogLevel(String, #[source] Box<dyn std::error::Error + Send + Sync>),
     /// Two libraries brought a TLS provider.
     #[error("a second TLS provider is installed")]
     TlsProvider,
@@ -87,18 +82,31 @@ const PROBES: Bounds = Bounds {
     connection: Duration::from_secs(30),
 };
 
-/// Threads that run reconcilers: they wait for the network nearly always.
-const WORKERS: usize = 2;
-/// Threads for disk, inflate and parsing at most; they end when there is nothing to do.
-const BLOCKING_THREADS: usize = 32;
+/// Threads for what blocks end when there is nothing to do.
 const BLOCKING_KEEP_ALIVE: Duration = Duration::from_secs(2);
 
+/// How many threads a program has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Threads {
+    /// For what waits for the network; `None`: one a processor.
+    pub workers: Option<usize>,
+    /// For disk, inflate, parsing and long computations, at most.
+    pub blocking: usize,
+}
+
+impl Threads {
+    /// For reconcilers: they wait for the network nearly always.
+    pub const RECONCILERS: Self = Self { workers: Some(2), blocking: 32 };
+    /// For callers who wait for an answer: what blocks is bounded by whoever takes the call.
+    pub const CALLERS: Self = Self { workers: None, blocking: 512 };
+}
+
 /// A program: runs `work` to its end, and says on stderr what went wrong.
-pub fn main<E>(logging: &Logging, work: impl Future<Output = Result<(), E>>) -> ExitCode
+pub fn main<E>(logging: &Logging, threads: Threads, work: impl Future<Output = Result<(), E>>) -> ExitCode
 where
     E: From<Error> + std::error::Error,
 {
-    match block_on(logging, work) {
+    match block_on(logging, threads, work) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("error: {}", Chain(&error));
@@ -108,34 +116,35 @@ where
 }
 
 /// Sets up what a whole process has once, logging and TLS, and runs `work` to its end.
-fn block_on<E: From<Error>>(logging: &Logging, work: impl Future<Output = Result<(), E>>) -> Result<(), E> {
-    log_to_stderr(logging)?;
+fn block_on<E: From<Error>>(
+    logging: &Logging,
+    threads: Threads,
+    work: impl Future<Output = Result<(), E>>,
+) -> Result<(), E> {
+    log_to_stderr(logging);
     log_panics();
     // Children run as the same user; they must not get at the memory of this process.
     rukpak_sandbox::close().map_err(Error::Close)?;
     rustls::crypto::ring::default_provider().install_default().map_err(|_| Error::TlsProvider)?;
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(WORKERS)
-        .max_blocking_threads(BLOCKING_THREADS)
-        .thread_keep_alive(BLOCKING_KEEP_ALIVE)
-        .enable_all()
-        .build()
-        .map_err(Error::Runtime)?;
+    let mut runtime = tokio::runtime::Builder::new_multi_thread();
+    runtime.max_blocking_threads(threads.blocking).thread_keep_alive(BLOCKING_KEEP_ALIVE).enable_all();
+    if let Some(workers) = threads.workers {
+        runtime.worker_threads(workers);
+    }
+    let runtime = runtime.build().map_err(Error::Runtime)?;
     let ended = runtime.block_on(work);
     // A pull that is under way holds nothing that matters.
     runtime.shutdown_background();
     ended
 }
 
-fn log_to_stderr(Logging { format, filter }: &Logging) -> Result<(), Error> {
-    let wrong = |error| Error::LogLevel(filter.clone(), Box::new(error));
-    let lines = tracing_subscriber::fmt().with_env_filter(EnvFilter::try_new(filter).map_err(wrong)?);
-    let lines = lines.with_writer(io::stderr);
+fn log_to_stderr(Logging { format, filter }: &Logging) {
+    let lines = tracing_subscriber::fmt().with_env_filter(EnvFilter::new(filter));
+    let lines = lines.with_writer(io::stderr).with_ansi(io::stderr().is_terminal());
     match format {
         LogFormat::Json => lines.json().flatten_event(true).init(),
         LogFormat::Text => lines.init(),
     }
-    Ok(())
 }
 
 /// A panic is a log line like any other, with its place.
@@ -149,7 +158,7 @@ fn log_panics() {
 }
 
 /// A process that runs until it is told to stop.
-pub(crate) struct Process {
+pub struct Process {
     tasks: Tasks,
     reconciles: TaskTracker,
     /// What still answers calls in flight when nothing is written any more.
@@ -167,6 +176,9 @@ type Tasks = JoinSet<&'static str>;
 
 impl Process {
     /// Listens to SIGTERM and SIGINT from now on.
+    ///
+    /// # Errors
+    /// [`Error::Signal`].
     pub fn start() -> Result<Self, Error> {
         let (stop, hurry) = (CancellationToken::new(), CancellationToken::new());
         stop_at_signals(&stop, &hurry).map_err(Error::Signal)?;
@@ -194,27 +206,27 @@ impl Process {
         self.servers.spawn(server);
     }
 
-    /// Serves what a program says about itself.
-    pub async fn serve_probes(
+    /// Serves what a program says about itself (probes, metrics) as plain HTTP, to the very end; nothing if `address`, which
+    /// `flag` names, is none.
+    ///
+    /// # Errors
+    /// [`Error::Listen`].
+    pub async fn serve_plainly(
         &mut self,
-        probe_address: &Address,
-        health: axum::Router,
-        metrics_address: &Address,
+        flag: &'static str,
+        address: &Address,
+        router: axum::Router,
     ) -> Result<(), Error> {
-        self.serve_plainly(probe_address, health).await?;
-        self.serve_plainly(metrics_address, probes::metrics()).await
-    }
-
-    /// Adds a server of plain HTTP, unless its address is none.
-    async fn serve_plainly(&mut self, address: &Address, router: axum::Router) -> Result<(), Error> {
-        let failed = |source| Error::Listen { address: address.to_string(), source };
-        let Some(listener) = address.listen().await.map_err(failed)? else { return Ok(()) };
+        let Some(listener) = listen(flag, address).await? else { return Ok(()) };
         self.probes.spawn(server::serve(listener, Plain, router, PROBES, (CancellationToken::new(), Duration::ZERO)));
         Ok(())
     }
 
     /// Waits until this process leads, if several are to be one; `None` if it was told to stop before. The Lease is given by
     /// namespace and name.
+    ///
+    /// # Errors
+    /// [`Error::Leader`], where election cannot begin; [`Error::Ended`].
     pub async fn lead(
         mut self,
         client: Client,
@@ -238,6 +250,9 @@ impl Process {
     }
 
     /// Goes on until a signal, the end of a task that must go on, or the loss of leadership.
+    ///
+    /// # Errors
+    /// [`Error::Ended`], or [`Error::Leader`].
     pub async fn go_on(mut self) -> Result<(), Error> {
         let ended = tokio::select! {
             ended = ended(&mut self.tasks, &mut self.servers, &self.stop) => ended,
@@ -273,8 +288,19 @@ impl Process {
     }
 }
 
+/// Starts to listen on the address that `flag` names; `None` if it is none.
+///
+/// # Errors
+/// [`Error::Listen`].
+pub async fn listen(flag: &'static str, address: &Address) -> Result<Option<TcpListener>, Error> {
+    address.listen().await.map_err(|source| Error::Listen { address: address.clone(), flag, source })
+}
+
 /// How the API server is reached: by the kubeconfig that is named, else by the one of the environment, else as a Pod.
-pub(crate) async fn config(kubeconfig: Option<&Path>) -> Result<Config, Error> {
+///
+/// # Errors
+/// [`Error::Config`], [`Error::Kubeconfig`].
+pub async fn config(kubeconfig: Option<&Path>) -> Result<Config, Error> {
     let Some(path) = kubeconfig else {
         return Config::infer().await.map_err(|error| Error::Config(Box::new(error)));
     };
@@ -284,7 +310,10 @@ pub(crate) async fn config(kubeconfig: Option<&Path>) -> Result<Config, Error> {
 }
 
 /// A client with that configuration.
-pub(crate) fn client(config: Config) -> Result<Client, Error> {
+///
+/// # Errors
+/// [`Error::Client`].
+pub fn client(config: Config) -> Result<Client, Error> {
     Client::try_from(config).map_err(|error| Error::Client(Box::new(error)))
 }
 

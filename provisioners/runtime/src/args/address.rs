@@ -11,14 +11,14 @@ use tokio::net::TcpListener;
 pub enum Address {
     /// Do not listen.
     Disabled,
-    /// All addresses of the machine.
+    /// All addresses of the machine, IPv6 and IPv4.
     Any(u16),
-    /// One host; `[::1]` for IPv6.
-    Host(String),
+    /// One host, by name or address (an IPv6 address without its brackets), and a port.
+    Host(String, u16),
 }
 
 /// The text is not an [`Address`].
-#[derive(Debug, thiserror::Error, PartialEq, Eq)]
+#[derive(Clone, Debug, thiserror::Error, PartialEq, Eq)]
 #[error("{0:?} is not an address to listen on: write host:port, :port, or 0 for none")]
 pub struct AddressError(String);
 
@@ -26,16 +26,19 @@ impl FromStr for Address {
     type Err = AddressError;
 
     fn from_str(text: &str) -> Result<Self, AddressError> {
+        let wrong = || AddressError(text.to_owned());
         if text == "0" {
             return Ok(Self::Disabled);
         }
-        let wrong = || AddressError(text.to_owned());
         let (host, port) = text.rsplit_once(':').ok_or_else(wrong)?;
-        let port: u16 = port.parse().map_err(|_| wrong())?;
-        match host {
-            "" => Ok(Self::Any(port)),
-            host if host.contains(':') && !(host.starts_with('[') && host.ends_with(']')) => Err(wrong()),
-            _ => Ok(Self::Host(text.to_owned())),
+        let port = port.parse().map_err(|_| wrong())?;
+        let bare = host.strip_prefix('[').and_then(|host| host.strip_suffix(']'));
+        match bare.unwrap_or(host) {
+            "" if bare.is_none() => Ok(Self::Any(port)),
+            host if !host.is_empty() && (bare.is_some() || !host.contains(':')) => {
+                Ok(Self::Host(host.to_owned(), port))
+            }
+            _ => Err(wrong()),
         }
     }
 }
@@ -45,7 +48,8 @@ impl fmt::Display for Address {
         match self {
             Self::Disabled => formatter.write_str("0"),
             Self::Any(port) => write!(formatter, ":{port}"),
-            Self::Host(text) => formatter.write_str(text),
+            Self::Host(host, port) if host.contains(':') => write!(formatter, "[{host}]:{port}"),
+            Self::Host(host, port) => write!(formatter, "{host}:{port}"),
         }
     }
 }
@@ -63,7 +67,7 @@ impl Address {
                 Err(error) if error.kind() != io::ErrorKind::AddrInUse => TcpListener::bind(("0.0.0.0", *port)).await,
                 other => other,
             },
-            Self::Host(text) => TcpListener::bind(text).await,
+            Self::Host(host, port) => TcpListener::bind((host.as_str(), *port)).await,
         };
         bound.map(Some)
     }
@@ -75,18 +79,19 @@ mod tests {
 
     #[test]
     fn reads_what_go_reads() {
+        let host = |host: &str, port| Address::Host(host.to_owned(), port);
         let table = [
             ("0", Address::Disabled),
             (":8080", Address::Any(8080)),
-            ("127.0.0.1:0", Address::Host("127.0.0.1:0".into())),
-            ("localhost:80", Address::Host("localhost:80".into())),
-            ("[::1]:80", Address::Host("[::1]:80".into())),
+            ("127.0.0.1:0", host("127.0.0.1", 0)),
+            ("localhost:80", host("localhost", 80)),
+            ("[::1]:80", host("::1", 80)),
         ];
         for (text, address) in table {
             assert_eq!(text.parse(), Ok(address.clone()));
             assert_eq!(address.to_string(), text);
         }
-        for bad in ["", "8080", "host", ":", ":99999", "::1:80", ":http"] {
+        for bad in ["", "8080", "host", ":", ":99999", "a:70000", "::1:80", ":http", "[]:1"] {
             assert!(bad.parse::<Address>().is_err(), "{bad}");
         }
     }

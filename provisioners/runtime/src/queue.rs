@@ -14,13 +14,13 @@ use tokio::sync::mpsc::UnboundedReceiver;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::{AbortOnDropHandle, TaskTracker};
 
-use crate::probes;
+use crate::metrics;
 
 /// Wait after a reconcile that panicked; a change of the object ends it.
 const PANIC_PAUSE: Duration = Duration::from_mins(1);
 
 /// Requests for reconciles.
-pub(crate) struct Requests<K: Resource<DynamicType = ()>> {
+pub struct Requests<K: Resource<DynamicType = ()>> {
     /// Which objects.
     pub objects: UnboundedReceiver<ObjectRef<K>>,
     /// Cancelled when the stores have been filled.
@@ -33,7 +33,7 @@ pub(crate) struct Requests<K: Resource<DynamicType = ()>> {
 ///
 /// A reconcile that panics is logged and counted, and tried again after a minute: an object that meets a mistake in this program
 /// must not keep all others from being reconciled, restart after restart.
-pub(crate) async fn drain<K, C, F, E>(
+pub async fn drain<K, C, F, E>(
     requests: Requests<K>,
     store: Store<K>,
     context: Arc<C>,
@@ -75,7 +75,7 @@ async fn guarded<E>(name: String, kind: String, reconcile: AbortOnDropHandle<Res
     reconcile.await.unwrap_or_else(|error| {
         // Nobody aborts it but the runtime when the process ends, and then this is not polled any more.
         let Ok(panic) = error.try_into_panic() else { return Ok(Action::await_change()) };
-        probes::count_panic();
+        metrics::count_panic();
         let panic = text(&*panic);
         tracing::error!(kind, name, panic, retry_after = ?PANIC_PAUSE, "reconcile panicked: a mistake in this program");
         Ok(Action::requeue(PANIC_PAUSE))
@@ -131,7 +131,8 @@ mod tests {
             assert_eq!(told.recv().await.as_deref(), Some(name));
         }
         assert!(!queue.is_finished());
-        let text = probes::render();
+        let mut text = String::new();
+        metrics::reconcile_panics(&mut text);
         let counted = text.lines().find_map(|line| line.strip_prefix("rukpak_reconcile_panics_total "));
         assert!(counted.is_some_and(|counted| counted != "0"), "{text}");
         queue.abort();

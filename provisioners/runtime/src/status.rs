@@ -1,6 +1,8 @@
 //! Writing a status: one merge patch that says only what differs, and only if the object is the one that was looked at.
 
+use std::collections::HashMap;
 use std::fmt::Debug;
+use std::sync::{Mutex, PoisonError};
 
 use kube::api::{Patch, PatchParams};
 use kube::{Api, Client, Resource, ResourceExt};
@@ -9,8 +11,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value, json};
 
-use crate::cluster::{Error, answered};
-use crate::context::WrittenVersions;
+use crate::api::{Error, answered};
 
 /// The status of one cluster-scoped object during a pass.
 pub struct StatusWriter<K> {
@@ -52,6 +53,39 @@ where
         versions.record(&self.uid, Some(&self.version));
         self.current = new;
         Ok(true)
+    }
+}
+
+/// Remembers which version of an object our last status write made, so that a pass does not work on an older one.
+#[derive(Default)]
+pub struct WrittenVersions(Mutex<HashMap<String, u64>>);
+
+impl WrittenVersions {
+    /// Our write made `version` of the object with this UID.
+    pub fn record(&self, uid: &str, version: Option<&str>) {
+        if let Some(version) = version.and_then(|version| version.parse().ok()) {
+            self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(uid.to_owned(), version);
+        }
+    }
+
+    /// Whether `object` is older than our last write: the event of that write is still to come, and wakes us again.
+    pub fn is_stale<K: Resource>(&self, object: &K) -> bool {
+        let (Some(uid), Some(version)) = (object.uid(), object.resource_version()) else { return false };
+        let Ok(version) = version.parse::<u64>() else { return false };
+        let written = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        written.get(&uid).is_some_and(|ours| version < *ours)
+    }
+
+    /// Whether `object` is as our last write left it: nobody touched it since.
+    pub fn is_last<K: Resource>(&self, object: &K) -> bool {
+        let (Some(uid), Some(version)) = (object.uid(), object.resource_version()) else { return false };
+        let written = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        written.get(&uid).is_some_and(|ours| ours.to_string() == version)
+    }
+
+    /// The object is gone.
+    pub fn forget(&self, uid: &str) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(uid);
     }
 }
 

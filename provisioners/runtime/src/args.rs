@@ -1,0 +1,62 @@
+//! The flags that the programs have in common, and the grammar of their values.
+//!
+//! They are written as Go programs take them: what was written for upstream's programs works.
+
+mod address;
+mod duration;
+mod leader_election;
+mod logging;
+
+use std::fs;
+use std::path::PathBuf;
+
+use clap::Args;
+
+pub use address::{Address, AddressError};
+pub use duration::{certificate_lifetime, duration};
+pub use leader_election::{LeaderElection, LeaderElectionArgs, leader_elect_help};
+pub use logging::{LogFormat, Logging, LoggingArgs};
+
+/// Where Kubernetes tells a Pod its namespace.
+const NAMESPACE_FILE: &str = "/var/run/secrets/kubernetes.io/serviceaccount/namespace";
+
+/// What every program is told.
+#[derive(Clone, Debug)]
+pub struct Shared {
+    /// Where `/healthz` and `/readyz` are served.
+    pub probe_address: Address,
+    /// What is logged, and how.
+    pub logging: Logging,
+    /// Names the cluster and the identity, in place of the environment.
+    pub kubeconfig: Option<PathBuf>,
+}
+
+/// [`Shared`] as flags.
+#[derive(Args, Clone, Debug)]
+pub struct SharedArgs {
+    /// Address for /healthz and /readyz: host:port, :port, or 0 for none
+    #[arg(long, value_name = "ADDRESS", default_value = ":8081")]
+    health_probe_bind_address: Address,
+    /// Kubeconfig with the cluster and the identity to use [default: $KUBECONFIG, ~/.kube/config, or those of the Pod]
+    #[arg(long, value_name = "FILE")]
+    kubeconfig: Option<PathBuf>,
+    #[command(flatten)]
+    logging: LoggingArgs,
+}
+
+impl From<SharedArgs> for Shared {
+    fn from(args: SharedArgs) -> Self {
+        Self {
+            probe_address: args.health_probe_bind_address,
+            logging: args.logging.into(),
+            kubeconfig: args.kubeconfig,
+        }
+    }
+}
+
+/// The system namespace: what the flag says, else the Pod's namespace, else `usual`. An empty one says nothing.
+pub fn system_namespace(flag: Option<String>, usual: &str) -> String {
+    let of_pod = || fs::read_to_string(NAMESPACE_FILE).ok().map(|text| text.trim().to_owned());
+    let said = |name: &String| !name.is_empty();
+    flag.filter(said).or_else(|| of_pod().filter(said)).unwrap_or_else(|| usual.to_owned())
+}

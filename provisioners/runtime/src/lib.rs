@@ -1,0 +1,27 @@
+//! What every server program has around its work, so that there is one of each.
+//!
+//! ```text
+//! args       addresses, durations, logging, --kubeconfig, leader election: the flags that all have, and their grammar
+//! process    signals, logging, tasks that must go on, leader election, the end
+//! queue      from requests for a reconcile to reconciles
+//! server     HTTP listeners with bounds
+//! probes     /healthz, /readyz          metrics    /metrics
+//! api        why a request failed, how long an answer is waited for
+//! watch      all objects of a kind      status     its status, one merge patch      events     what kubectl describe shows
+//! failures   how often in a row         error      an error with its causes, in one line
+//! ```
+//!
+//! Nothing here knows what a bundle is.
+
+pub mod api;
+pub mod args;
+pub mod error;
+pub mod events;
+pub mod failures;
+pub mod metrics;
+pub mod probes;
+pub mod process;
+pub mod queue;
+pub mod server;
+pub mod status;
+pub mod watch;
