@@ -24,13 +24,42 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("rukpak-sandbox", &[]),
     ("rukpak-source", &["rukpak-content", "rukpak-pack", "rukpak-sandbox"]),
     ("rukpak-webhook", &["rukpak-certificates", "rukpak-crds", "rukpak-plan"]),
-    ("rukpak-controller", PARTS),
+    (
+        "rukpak-controller",
+        &[
+            "rukpak-certificates",
+            "rukpak-content",
+            "rukpak-crds",
+            "rukpak-plain",
+            "rukpak-plan",
+            "rukpak-registry",
+            "rukpak-runtime",
+            "rukpak-sandbox",
+            "rukpak-source",
+            "rukpak-store",
+        ],
+    ),
+    (
+        "rukpak-platform",
+        &["rukpak-catalog", "rukpak-content", "rukpak-crds", "rukpak-plan", "rukpak-runtime", "rukpak-source"],
+    ),
     (
         "rukpakctl",
         &["rukpak-catalog", "rukpak-content", "rukpak-crds", "rukpak-plain", "rukpak-registry", "rukpak-source"],
     ),
     // Measures and drives the parts; nothing depends on it.
-    ("rukpak-tests", PARTS),
+    (
+        "rukpak-tests",
+        &[
+            "rukpak-catalog",
+            "rukpak-content",
+            "rukpak-plain",
+            "rukpak-registry",
+            "rukpak-sandbox",
+            "rukpak-source",
+            "rukpak-store",
+        ],
+    ),
     // Drives the readers, and so does the webhook.
     (
         "rukpak-fuzz",
@@ -47,26 +76,14 @@ const ARROWS: &[(&str, &[&str])] = &[
     ),
 ];
 
-/// What the controller is put together from.
-const PARTS: &[&str] = &[
-    "rukpak-catalog",
-    "rukpak-certificates",
-    "rukpak-content",
-    "rukpak-crds",
-    "rukpak-plain",
-    "rukpak-plan",
-    "rukpak-registry",
-    "rukpak-runtime",
-    "rukpak-sandbox",
-    "rukpak-source",
-    "rukpak-store",
-];
-
 /// Crates that compute and do nothing else.
 const PURE: &[&str] = &["rukpak-content", "rukpak-plain", "rukpak-registry", "rukpak-plan"];
 /// What a pure crate has no use for, however indirectly.
 const IMPURE_DEPENDENCIES: &[&str] =
     &["kube-client", "kube-runtime", "tokio", "hyper", "reqwest", "rustls", "axum", "git2", "tempfile"];
+/// What the program that installs packages by name has no use for, however indirectly: it writes BundleDeployments and statuses. What
+/// holds bundles, reads them or writes their objects is another program's.
+const NOT_OF_PLATFORM: &[&str] = &["rukpak-controller", "rukpak-store", "rukpak-registry", "rukpak-certificates"];
 /// The file system, the clock, the environment, the network, other processes.
 const IMPURE_CALLS: &[&str] = &[
     "std::fs",
@@ -211,6 +228,18 @@ fn pure_crates_have_no_client_no_runtime_no_network() {
     // The types reach the plan through the API types: kube's core, never its client.
     assert!(built_with("rukpak-crds").contains("kube-core"));
     assert!(!built_with("rukpak-crds").contains("kube-client"));
+}
+
+#[test]
+fn the_program_that_installs_packages_by_name_cannot_write_the_objects_of_bundles() {
+    let built = built_with("rukpak-platform");
+    assert!(built.contains("rukpak-catalog"), "cargo tree says something else: {built:?}");
+    let of_others: Vec<_> = NOT_OF_PLATFORM.iter().filter(|other| built.contains(**other)).collect();
+    assert!(of_others.is_empty(), "rukpak-platform is built with {of_others:?}");
+    // And what all programs share knows no bundle.
+    let shared = built_with("rukpak-runtime");
+    let own: Vec<_> = shared.iter().filter(|name| name.starts_with("rukpak-")).collect();
+    assert_eq!(own, ["rukpak-crds", "rukpak-runtime", "rukpak-sandbox"]);
 }
 
 #[test]

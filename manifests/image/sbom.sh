@@ -23,7 +23,7 @@ crates() {
         if ($3 != "") licence[crate] = $3
         at[$1] = crate
         if ($1 > 0) children[at[$1 - 1]] = children[at[$1 - 1]] "\n" crate
-        else if (words[1] == "rukpak-controller" || words[1] == "rukpak-webhook") queue[++last] = crate
+        else if (words[1] ~ /^rukpak-(controller|platform|webhook)$/) queue[++last] = crate
       }
       END {
         for (first = 1; first <= last; first++) {

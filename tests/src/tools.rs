@@ -129,9 +129,8 @@ pub fn workspace_binary(name: &str) -> Result<PathBuf> {
     if path.is_file() {
         return Ok(path);
     }
-    let package = if name == "rukpak-plane" { "rukpak-tests" } else { name };
     let release = if folder.ends_with("release") { " --release" } else { "" };
-    bail!("{} is not built; run: cargo build{release} -p {package} --bin {name}", path.display())
+    bail!("{} is not built; run: cargo build{release} --workspace --bin {name}", path.display())
 }
 
 /// A program of the system, by name, from PATH and the folders of system daemons.

@@ -218,8 +218,16 @@ fn bill_of_materials(image: &Image) {
     };
     assert_eq!(names("SPDXRef-deb-"), PACKAGES.into());
     let crates = names("SPDXRef-crate-");
-    for inside in ["rukpak-controller", "rukpak-webhook", "rukpak-plan", "libgit2-sys", "openssl-sys", "ring", "tokio"]
-    {
+    for inside in [
+        "rukpak-controller",
+        "rukpak-platform",
+        "rukpak-webhook",
+        "rukpak-plan",
+        "libgit2-sys",
+        "openssl-sys",
+        "ring",
+        "tokio",
+    ] {
         assert!(crates.contains(inside), "{inside} is missing");
     }
     for outside in ["rukpak-tests", "rukpak-fuzz", "rukpakctl", "proptest", "serde_derive", "cc"] {

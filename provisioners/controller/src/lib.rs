@@ -1,7 +1,7 @@
-//! The provisioners. The only crate with watches and writes: everything it decides is decided by a pure crate below it.
+//! The provisioners. The only crate that writes the objects of bundles: everything it decides is decided by a pure crate below it.
 //!
-//! Two programs. `rukpak-controller`: [`run`] is the process; [`bundle`] and [`deployment`] are the two reconcilers, each a
-//! table of contents over the files beside it. `rukpak-platform`: [`platform`]. [`process`] is what they share.
+//! The program `rukpak-controller`: [`run`] is the process; [`bundle`] and [`deployment`] are the two reconcilers, each a
+//! table of contents over the files beside it. What it has in common with other programs is in `rukpak_runtime`.
 
 pub mod args;
 pub mod bundle;
@@ -12,7 +12,6 @@ pub mod context;
 pub mod deployment;
 pub mod format;
 pub mod metrics;
-pub mod platform;
 pub mod render_memory;
 pub mod run;
 pub mod watch;

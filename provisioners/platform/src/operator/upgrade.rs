@@ -16,7 +16,7 @@ use serde_json::json;
 
 use super::deployment::{self, FIELD_MANAGER, image};
 use super::{Error, Outcome, Pass, lookup, source};
-use crate::platform::catalogs::Found;
+use crate::catalogs::Found;
 
 /// What is known of newer versions.
 #[derive(Debug, Default)]

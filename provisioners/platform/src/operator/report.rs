@@ -15,7 +15,7 @@ const SOURCE_FAILED: &str = "SourceFailed";
 /// Installed.
 const INSTALL_SUCCESSFUL: &str = "InstallSuccessful";
 /// Another PlatformOperator has the package (additive).
-pub(in crate::platform) const PACKAGE_NOT_UNIQUE: &str = "PackageNotUnique";
+pub(crate) const PACKAGE_NOT_UNIQUE: &str = "PackageNotUnique";
 /// The BundleDeployment is installed and will not become ready by itself (additive).
 const NOT_READY: &str = "BundleDeploymentNotReady";
 /// Another package is asked for than is installed (additive).

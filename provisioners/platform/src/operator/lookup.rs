@@ -6,14 +6,14 @@ use kube::runtime::reflector::ObjectRef;
 use rukpak_crds::{BundleDeployment, PlatformOperatorStatus};
 
 use super::{Pass, source};
-use crate::platform::catalogs::{Error, Found};
+use crate::catalogs::{Error, Found};
 
 /// The package, if a catalog has it.
-pub(in crate::platform) type Answer = Result<Found, Error>;
+pub(crate) type Answer = Result<Found, Error>;
 
 /// What is asked, and of which state of the catalogs: the same answer would come.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(in crate::platform) struct Question {
+pub(crate) struct Question {
     generation: Option<i64>,
     /// The catalog that the status names, if it matters.
     origin: Option<String>,

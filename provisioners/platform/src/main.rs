@@ -2,10 +2,10 @@
 
 use std::process::ExitCode;
 
-use rukpak_controller::platform::{self, args::Options};
+use rukpak_platform::args::Options;
 use rukpak_runtime::process::{self, Threads};
 
 fn main() -> ExitCode {
     let options = Options::parse();
-    process::main(&options.shared.logging.clone(), Threads::RECONCILERS, platform::run(options))
+    process::main(&options.shared.logging.clone(), Threads::RECONCILERS, rukpak_platform::run(options))
 }

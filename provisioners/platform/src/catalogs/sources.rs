@@ -15,8 +15,8 @@ use tokio_util::sync::CancellationToken;
 
 use super::Error;
 use super::cached::Cached;
-use crate::platform::args::CatalogSourceName;
-use crate::platform::foreign::CatalogSource;
+use crate::args::CatalogSourceName;
+use crate::foreign::CatalogSource;
 
 /// How long a catalog server may take to come up, and to say nothing.
 const TIMEOUT: Duration = Duration::from_secs(10);

@@ -10,7 +10,7 @@ use rukpak_crds::platform_operator::Summary;
 use rukpak_crds::{ConditionStatus, PlatformOperator};
 
 use super::About;
-use crate::platform::foreign::{ClusterCondition, ClusterOperatorStatus, OperandVersion, RelatedObject};
+use crate::foreign::{ClusterCondition, ClusterOperatorStatus, OperandVersion, RelatedObject};
 
 const AS_EXPECTED: &str = "AsExpected";
 const PLATFORM_OPERATOR_ERROR: &str = "PlatformOperatorError";

@@ -10,7 +10,7 @@ use rukpak_crds::{ChosenSource, PlatformOperator, PlatformOperatorStatus, names}
 use rukpak_plan::retry::Class;
 
 use super::{Pass, deployment, lookup};
-use crate::platform::catalogs::{self, Found, Wanted};
+use crate::catalogs::{self, Found, Wanted};
 
 /// Why no bundle could be chosen.
 #[derive(Debug, thiserror::Error)]
