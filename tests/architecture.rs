@@ -23,7 +23,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("rukpak-runtime", &["rukpak-crds", "rukpak-sandbox"]),
     ("rukpak-sandbox", &[]),
     ("rukpak-source", &["rukpak-content", "rukpak-pack", "rukpak-sandbox"]),
-    ("rukpak-webhook", &["rukpak-certificates", "rukpak-crds", "rukpak-plan"]),
+    ("rukpak-webhook", &["rukpak-certificates", "rukpak-crds", "rukpak-plan", "rukpak-runtime"]),
     (
         "rukpak-controller",
         &[

@@ -22,15 +22,18 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use rukpak_certificates::Identity;
+use rukpak_certificates::identity::since_epoch;
+
 use crate::health::Readiness;
 use crate::metrics::Metrics;
 use crate::tls::Serving;
-use rukpak_certificates::Identity;
-use rukpak_certificates::identity::since_epoch;
 
 pub mod files;
 pub mod keeper;
 pub mod rotation;
+
+pub use rukpak_certificates::service_names;
 
 /// Where a certificate is put to be used: the listener, with readiness and metrics told.
 #[derive(Debug)]
@@ -56,13 +59,3 @@ impl Installed {
 /// How long the configuration must have held the new authority before the new certificate is served; shorter for
 /// lifetimes of minutes, see [`rotation::Policy`].
 pub const SETTLE: Duration = Duration::from_secs(10);
-
-/// The names the API server may call the Service by; the first is the one it uses.
-pub fn service_names(service: &str, namespace: &str) -> Vec<String> {
-    vec![
-        format!("{service}.{namespace}.svc"),
-        format!("{service}.{namespace}.svc.cluster.local"),
-        format!("{service}.{namespace}"),
-        "localhost".to_owned(),
-    ]
-}

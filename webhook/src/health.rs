@@ -1,13 +1,8 @@
-//! `/healthz` and `/readyz`: the second says the truth.
+//! What `/readyz` says: the truth.
 
-use std::fmt::Write as _;
-use std::sync::Arc;
 use std::time::SystemTime;
 
-use axum::Router;
-use axum::extract::State;
-use axum::http::StatusCode;
-use axum::routing::get;
+use rukpak_runtime::probes::{Checks, Verdict};
 use tokio::sync::watch;
 
 /// Whether the API server trusts the certificate we serve.
@@ -71,7 +66,7 @@ impl Readiness {
     }
 
     /// Every check with its verdict.
-    pub fn checks(&self, now: SystemTime) -> [(&'static str, Result<(), String>); 4] {
+    pub fn checks(&self, now: SystemTime) -> [Verdict; 4] {
         let facts = self.state.borrow();
         let certificate = match facts.certificate_until {
             None => Err("no serving certificate is loaded yet".to_owned()),
@@ -110,25 +105,10 @@ impl Changes {
     }
 }
 
-/// Serves `/healthz` and `/readyz`.
-pub fn router(readiness: Arc<Readiness>) -> Router {
-    Router::new().route("/healthz", get(async || "ok")).route("/readyz", get(ready)).with_state(readiness)
-}
-
-async fn ready(State(readiness): State<Arc<Readiness>>) -> (StatusCode, String) {
-    let mut status = StatusCode::OK;
-    let mut text = String::new();
-    for (name, verdict) in readiness.checks(SystemTime::now()) {
-        // Writing to a String does not fail.
-        let _ = match verdict {
-            Ok(()) => writeln!(text, "[+]{name} ok"),
-            Err(why) => {
-                status = StatusCode::SERVICE_UNAVAILABLE;
-                writeln!(text, "[-]{name} failed: {why}")
-            }
-        };
+impl Checks for Readiness {
+    async fn verdicts(&self) -> Vec<Verdict> {
+        self.checks(SystemTime::now()).into()
     }
-    (status, text)
 }
 
 #[cfg(test)]

@@ -5,7 +5,6 @@
 //! [`certificates`] keeps the serving certificate current; [`registration`] tells the API server about the webhook that must
 //! not be asked before it is ready; [`run::run`] puts them together.
 
-pub mod address;
 pub mod certificates;
 pub mod connections;
 pub mod gates;
@@ -42,19 +41,3 @@ pub const CONFIG_MAP_WEBHOOK: &str = "vconfigmaps.core.rukpak.io";
 pub const WEBHOOKS: [&str; 3] = [BUNDLE_WEBHOOK, DEFINITION_WEBHOOK, CONFIG_MAP_WEBHOOK];
 /// Who writes, in `managedFields`.
 const FIELD_MANAGER: &str = "rukpak-webhook";
-
-/// An error with its causes, once each. What the API server said stands for itself: the client's errors repeat it.
-fn chain(error: &(dyn std::error::Error + 'static)) -> String {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        text.push_str(": ");
-        if let Some(kube::Error::Api(status)) = error.downcast_ref::<Box<kube::Error>>().map(Box::as_ref) {
-            text.push_str(&status.message);
-            break;
-        }
-        text.push_str(&error.to_string());
-        cause = error.source();
-    }
-    text
-}

@@ -3,13 +3,6 @@
 use std::fmt::Write as _;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use axum::Router;
-use axum::extract::State;
-use axum::http::header::CONTENT_TYPE;
-use axum::response::IntoResponse;
-use axum::routing::get;
-use std::sync::Arc;
-
 /// What the API server is about to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Operation {
@@ -85,15 +78,6 @@ impl Metrics {
         );
         text
     }
-}
-
-/// Serves `/metrics`.
-pub fn router(metrics: Arc<Metrics>) -> Router {
-    Router::new().route("/metrics", get(serve)).with_state(metrics)
-}
-
-async fn serve(State(metrics): State<Arc<Metrics>>) -> impl IntoResponse {
-    ([(CONTENT_TYPE, "text/plain; version=0.0.4")], metrics.render())
 }
 
 #[cfg(test)]

@@ -20,14 +20,15 @@ use kube::api::{ApiResource, DynamicObject, Patch, PatchParams};
 use kube::core::GroupVersionKind;
 use kube::runtime::{WatchStreamExt as _, watcher};
 use kube::{Api, Client};
+use rukpak_runtime::error::Chain;
 use serde_json::Value;
 use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 
 pub mod entry;
 
+use crate::FIELD_MANAGER;
 use crate::health::Readiness;
-use crate::{FIELD_MANAGER, chain};
 use entry::{Exclusion, NAME_LABEL};
 
 /// First wait after a write; doubles up to [`PAUSE_MAX`].
@@ -100,7 +101,7 @@ impl Registrar {
                 Some(object) = seen.next() => match object {
                     Ok(object) => self.seen = object,
                     // The watch comes back by itself.
-                    Err(error) => tracing::warn!(error = %chain(&error), "cannot watch the webhook configuration"),
+                    Err(error) => tracing::warn!(error = %Chain(&error), "cannot watch the webhook configuration"),
                 },
             }
         }
@@ -127,7 +128,7 @@ impl Registrar {
         match self.register(&seen).await {
             Ok(()) => {}
             Err(error) if error.is_conflict() => tracing::debug!("somebody else wrote first"),
-            Err(error) => tracing::warn!(error = %chain(&error), "the webhook for ConfigMaps is not registered"),
+            Err(error) => tracing::warn!(error = %Chain(&error), "the webhook for ConfigMaps is not registered"),
         }
         self.not_before = Instant::now() + self.pause;
         self.pause = (self.pause * 2).min(PAUSE_MAX);

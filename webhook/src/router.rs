@@ -12,6 +12,7 @@ use axum::http::header::CONTENT_TYPE;
 use axum::response::{IntoResponse, Response};
 use axum::routing::post;
 use http_body_util::BodyExt as _;
+use rukpak_runtime::error::Chain;
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::Instant;
 
@@ -20,7 +21,7 @@ use crate::gates::{Gate, Gates, Pass};
 use crate::metrics::{Metrics, Operation, Verdict};
 use crate::reads::Reads;
 use crate::review;
-use crate::{BUNDLE_PATH, CONFIG_MAP_PATH, DEFINITION_PATH, chain, handlers};
+use crate::{BUNDLE_PATH, CONFIG_MAP_PATH, DEFINITION_PATH, handlers};
 
 /// Largest body. The API server takes objects up to 3 MiB and sends the old beside the new.
 pub const BODY_LIMIT_BYTES: usize = 8 * 1024 * 1024;
@@ -119,7 +120,7 @@ async fn answer(State((shared, subject)): State<(Shared, Subject)>, call: Reques
         Ok(call) => call,
         Err(refusal) => {
             shared.metrics.count(Operation::Other, Verdict::Invalid);
-            tracing::warn!(error = %chain(&refusal), "refused a call that is no admission review");
+            tracing::warn!(error = %Chain(&refusal), "refused a call that is no admission review");
             return refusal.into_response();
         }
     };
@@ -212,6 +213,6 @@ impl IntoResponse for Refusal {
             Self::TooLarge => StatusCode::PAYLOAD_TOO_LARGE,
             Self::Body(_) | Self::Review(_) => StatusCode::BAD_REQUEST,
         };
-        (status, format!("{}\n", chain(&self))).into_response()
+        (status, format!("{}\n", Chain(&self))).into_response()
     }
 }

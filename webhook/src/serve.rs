@@ -1,4 +1,4 @@
-//! The listeners: accept, serve, and drain before leaving.
+//! The listener: accept, serve, and drain before leaving.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -23,15 +23,11 @@ use crate::connections::{Connection, Connections, Phase, Place};
 
 /// Open connections at most; a new one then takes the place of the one that has kept us waiting longest.
 pub const CONNECTION_LIMIT: usize = 1024;
-/// The same, for probes and metrics.
-pub const PLAIN_CONNECTION_LIMIT: usize = 32;
 /// Longest handshake, and then longest wait for the first call.
 const SILENCE_TIMEOUT: Duration = Duration::from_secs(5);
 /// Longest wait for the headers of a further call, the idle time before it included. Longer than the 90 seconds after which the
 /// API server closes an idle connection: were we first, a call on its way would be lost.
 const HEADER_TIMEOUT: Duration = Duration::from_mins(2);
-/// Longest time that a probe or a scrape takes, from the first byte of its connection.
-const PLAIN_TIMEOUT: Duration = Duration::from_secs(10);
 /// What a connection's headers, and its body on the way, may take in memory.
 const BUFFER_BYTES: usize = 64 * 1024;
 /// Wait after the kernel could not hand over a connection (no file descriptors, most of all), or all places are taken by calls
@@ -61,25 +57,6 @@ pub async fn serve(
     drop(listener);
     if tokio::time::timeout(deadline, graceful.shutdown()).await.is_err() {
         tracing::warn!(deadline_seconds = deadline.as_secs(), "calls were still in flight at the deadline");
-    }
-}
-
-/// Serves plain HTTP, one call a connection: probes and metrics.
-pub async fn serve_plain(listener: TcpListener, router: Router) {
-    let (connections, stop) = (Connections::new(PLAIN_CONNECTION_LIMIT), CancellationToken::new());
-    while let Some((stream, peer)) = next(&listener, &stop).await {
-        let Some(place) = place(&connections, peer, &stop).await else { break };
-        let router = router.clone();
-        tokio::spawn(async move {
-            let connection = Arc::clone(place.connection());
-            let served = http(false).serve_connection(TokioIo::new(stream), service(router, &connection));
-            tokio::select! {
-                _ = served => {}
-                () = connection.displaced() => {}
-                () = tokio::time::sleep(PLAIN_TIMEOUT) => {}
-            }
-            drop(place);
-        });
     }
 }
 
@@ -132,7 +109,7 @@ async fn calls<S>(stream: S, router: Router, watcher: Watcher, connection: &Arc<
 where
     S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
 {
-    let served = watcher.watch(http(true).serve_connection(TokioIo::new(stream), service(router, connection)));
+    let served = watcher.watch(http().serve_connection(TokioIo::new(stream), service(router, connection)));
     let silence = async {
         tokio::time::sleep(SILENCE_TIMEOUT).await;
         if !connection.is_silent() {
@@ -152,13 +129,9 @@ fn displaced(connection: &Connection) {
     tracing::debug!(peer = %connection.peer, "a connection gave way to another");
 }
 
-fn http(keep_alive: bool) -> http1::Builder {
+fn http() -> http1::Builder {
     let mut builder = http1::Builder::new();
-    builder
-        .timer(TokioTimer::new())
-        .header_read_timeout(HEADER_TIMEOUT)
-        .max_buf_size(BUFFER_BYTES)
-        .keep_alive(keep_alive);
+    builder.timer(TokioTimer::new()).header_read_timeout(HEADER_TIMEOUT).max_buf_size(BUFFER_BYTES);
     builder
 }
 

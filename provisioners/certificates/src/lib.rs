@@ -15,3 +15,13 @@ pub mod stored;
 pub use authority::{Issued, issue};
 pub use identity::{Identity, Validity};
 pub use stored::{Data, Stored, Unusable};
+
+/// The names that a Service is called by in its cluster, and `localhost`; the first is the one that the API server uses.
+pub fn service_names(service: &str, namespace: &str) -> Vec<String> {
+    vec![
+        format!("{service}.{namespace}.svc"),
+        format!("{service}.{namespace}.svc.cluster.local"),
+        format!("{service}.{namespace}"),
+        "localhost".to_owned(),
+    ]
+}

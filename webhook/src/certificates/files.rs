@@ -8,10 +8,11 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use rukpak_certificates::identity::{self, Identity};
+use rukpak_runtime::error::Chain;
 use tokio_util::sync::CancellationToken;
 
 use super::Installed;
-use rukpak_certificates::identity::{self, Identity};
 
 /// Time between two looks at the files.
 pub const INTERVAL: Duration = Duration::from_secs(2);
@@ -56,7 +57,7 @@ pub async fn keep(folder: &Path, installed: Arc<Installed>, interval: Duration, 
                 tracing::info!(folder = %folder.display(), "serving the certificate of the folder");
             }
             Err(error) => {
-                let text = crate::chain(&error);
+                let text = Chain(&error).to_string();
                 if text != complaint {
                     tracing::warn!(error = %text, "the certificate was not taken over");
                     complaint = text;

@@ -11,13 +11,13 @@ use k8s_openapi::api::core::v1::Secret;
 use kube::runtime::{WatchStreamExt, watcher};
 use kube::{Api, Client};
 use rukpak_certificates::{Identity, Stored, Unusable};
+use rukpak_runtime::error::Chain;
 use rustls::pki_types::CertificateDer;
 use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 
 use super::Installed;
 use super::rotation::{Because, Policy, Published, Step, View, next_step};
-use crate::chain;
 use crate::health::Trust;
 
 mod cluster;
@@ -171,7 +171,7 @@ impl Keeper {
         self.seen.secret = Sight::Present(written);
         match &stored {
             Err(why) if !matches!(why, Unusable::Absent) => {
-                tracing::warn!(secret = self.settings.secret, error = %chain(why), "replaced the content of the Secret");
+                tracing::warn!(secret = self.settings.secret, error = %Chain(why), "replaced the content of the Secret");
             }
             _ => tracing::info!(secret = self.settings.secret, ?because, "wrote a new certificate to the Secret"),
         }
@@ -218,7 +218,7 @@ impl Keeper {
         if error.is_conflict() {
             tracing::debug!("another replica wrote first");
         } else {
-            tracing::warn!(error = %chain(error), retry_milliseconds = self.retry.as_millis(), "a step failed");
+            tracing::warn!(error = %Chain(error), retry_milliseconds = self.retry.as_millis(), "a step failed");
         }
         let wait = self.retry;
         self.retry = (self.retry * 2).min(RETRY_MAX);
@@ -250,7 +250,7 @@ impl<K> Sight<K> {
         match seen {
             Ok(Some(object)) => *self = Self::Present(object),
             Ok(None) => *self = Self::Absent,
-            Err(error) => tracing::warn!(error = %chain(&error), "cannot watch {what}"),
+            Err(error) => tracing::warn!(error = %Chain(&error), "cannot watch {what}"),
         }
     }
 }

@@ -4,9 +4,9 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use futures::{StreamExt as _, TryStreamExt as _, stream};
+use rukpak_runtime::error::Chain;
 
 use super::{READS, apart, not_known, other_kind, other_operation};
-use crate::chain;
 use crate::metrics::Operation;
 use crate::reads::{Error, Reads};
 use crate::review::{Request, Response};
@@ -41,7 +41,7 @@ pub(crate) async fn answer(call: Call, shared: &Shared) -> Response {
         Ok(names) if names.is_empty() => BTreeSet::new(),
         Ok(names) => match tokio::time::timeout(READS, mutable(names, shared, &call)).await {
             Ok(Ok(mutable)) => mutable,
-            Ok(Err(error)) => return not_known(call.request.uid.clone(), &chain(&error)),
+            Ok(Err(error)) => return not_known(call.request.uid.clone(), &Chain(&error).to_string()),
             Err(_) => {
                 return not_known(call.request.uid.clone(), &format!("the configmaps were not read within {READS:?}"));
             }

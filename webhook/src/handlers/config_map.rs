@@ -1,7 +1,8 @@
 //! ConfigMaps of the system namespace.
 
+use rukpak_runtime::error::Chain;
+
 use super::{READS, not_known, other_kind, other_operation};
-use crate::chain;
 use crate::metrics::Operation;
 use crate::review::Response;
 use crate::router::{Call, Shared};
@@ -31,7 +32,7 @@ pub(crate) async fn answer(call: Call, shared: &Shared) -> Response {
     };
     let uses = match tokio::time::timeout(READS, uses).await {
         Ok(Ok(uses)) => uses,
-        Ok(Err(error)) => return not_known(call.request.uid, &chain(&error)),
+        Ok(Err(error)) => return not_known(call.request.uid, &Chain(&error).to_string()),
         Err(_) => return not_known(call.request.uid, &format!("the bundles were not listed within {READS:?}")),
     };
     let verdict = match operation {

@@ -9,11 +9,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use rukpak_plan::crd_upgrade::{Effort, ObjectCheck, ObjectValidator, UnsafeChange, schema_of};
+use rukpak_runtime::error::Chain;
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
 
 use super::{apart, not_known, other_kind, other_operation};
-use crate::chain;
 use crate::gates::Pass;
 use crate::metrics::Operation;
 use crate::reads::{Error, Next, Page};
@@ -48,7 +48,7 @@ pub(crate) async fn answer(call: Call, shared: &Shared) -> Response {
     match tokio::time::timeout(OBJECTS, verdict(call, &name, shared, &stop)).await {
         Ok(Ok(Verdict::Admitted)) => Response::allow(uid),
         Ok(Ok(Verdict::Refused(code, text))) => Response::deny(uid, code, &text),
-        Ok(Err(error)) => not_known(uid, &definition::not_known(&name, &chain(&error))),
+        Ok(Err(error)) => not_known(uid, &definition::not_known(&name, &Chain(&error).to_string())),
         Err(_) => not_known(uid, &definition::not_known(&name, &Error::TooLong(OBJECTS).to_string())),
     }
 }

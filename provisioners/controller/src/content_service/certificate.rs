@@ -16,7 +16,7 @@ use kube::runtime::{WatchStreamExt as _, watcher};
 use kube::{Api, Client, ResourceExt as _};
 use rukpak_certificates::renewal::{self, NEXT_AUTHORITY, NEXT_CERTIFICATE, NEXT_KEY, Wanted};
 use rukpak_certificates::stored::{AUTHORITIES, CERTIFICATE, KEY};
-use rukpak_certificates::{Identity, authority, identity};
+use rukpak_certificates::{Identity, authority, identity, service_names};
 use rukpak_crds::names::FIELD_MANAGER;
 use rukpak_plan::owner_metadata::creating;
 use rukpak_runtime::error::Chain;
@@ -91,12 +91,7 @@ impl Keeper {
         lifetime: Duration,
         maker: ContentCertificates,
     ) -> Self {
-        let names = vec![
-            format!("{SERVICE}.{namespace}.svc"),
-            format!("{SERVICE}.{namespace}.svc.cluster.local"),
-            format!("{SERVICE}.{namespace}"),
-            "localhost".to_owned(),
-        ];
+        let names = service_names(SERVICE, namespace);
         Self { secrets: Api::namespaced(client, namespace), certificate, names, lifetime, maker }
     }
 
