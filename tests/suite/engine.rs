@@ -24,6 +24,8 @@ mod deletion_policy;
 mod depends_on;
 #[path = "engine/drift.rs"]
 mod drift;
+#[path = "engine/events.rs"]
+mod events;
 #[path = "engine/fights.rs"]
 mod fights;
 #[path = "engine/first.rs"]

@@ -11,7 +11,9 @@
 //! check        is it a bundle of its class              a child process
 //! pin          what it resolved to, for ever            pure
 //! failure      what a failure says and when to retry    pure
+//! conclude     report, Event, log line, the next attempt
 //! report       what is known to status                  pure; reporter writes it
+//! life_cycle   what is done between reconciles: lost content, uploads, Bundles that went
 //! ```
 //!
 //! A Bundle resolves anew at each attempt until one succeeds. That one makes the pin, in the same write as
@@ -20,12 +22,14 @@
 mod attempts;
 mod backoff;
 mod check;
+mod conclude;
 mod config_maps;
 mod credentials;
 mod failure;
 mod fetch;
 mod fetches;
 mod finalizer;
+mod life_cycle;
 mod pin;
 mod report;
 mod reporter;
@@ -34,18 +38,15 @@ mod seal;
 mod steady;
 mod turn;
 
-use std::collections::HashSet;
-use std::hash::BuildHasher;
 use std::sync::Arc;
 
 use kube::ResourceExt;
 use kube::runtime::controller::Action;
 use kube::runtime::reflector::ObjectRef;
-use rukpak_crds::{Bundle, BundleSpec, BundleStatus, Pin, Revision, names, validate};
+use rukpak_crds::{Bundle, BundleSpec, Pin, Revision, names, validate};
 use rukpak_plan::retry::{self, Class};
 use rukpak_runtime::error::Chain;
 use tokio::sync::SemaphorePermit;
-use tokio::task::spawn_blocking;
 
 use crate::cluster;
 use crate::context::Context;
@@ -61,6 +62,9 @@ use seal::Kept;
 pub use attempts::Attempts;
 pub use check::main as check_child;
 pub use fetches::Fetches;
+pub(crate) use life_cycle::unneeded;
+pub use life_cycle::{distrust, gone, received, reconsider, sweep};
+pub use report::waits_for;
 
 /// Why a pass over a Bundle ended without a report.
 #[derive(Debug, thiserror::Error)]
@@ -126,7 +130,7 @@ pub async fn reconcile(bundle: Arc<Bundle>, context: Arc<Context>) -> Result<Act
         gone(&bundle.name_any(), &bundle.uid().unwrap_or_default(), &context).await;
         return Ok(Action::await_change());
     }
-    conclude(&bundle, outcome, &mut reporter, &context).await
+    conclude::conclude(&bundle, outcome, &mut reporter, &context).await
 }
 
 /// After a pass that could not report.
@@ -142,82 +146,6 @@ pub fn error_policy(bundle: &Bundle, error: &Error, context: &Context) -> Action
         tracing::warn!(bundle, %error, ?delay, "reconcile failed; will retry");
     }
     Action::requeue(delay)
-}
-
-/// Has the content of the Bundle `name` verified, and fetched again if it is damaged. Call it where loading the content said
-/// [`mended_by_refill`](rukpak_store::Error::mended_by_refill). The owning BundleDeployment is woken when the content is there.
-pub async fn distrust(name: &str, context: &Context) {
-    if let Err(failure) = seal::forget(name, context).await {
-        tracing::warn!(bundle = name, error = %Chain(&failure), "the ref could not be removed");
-    }
-    context.wake.bundle(name);
-}
-
-/// Has a Bundle that failed tried again now: what it failed of is not so any more.
-pub fn reconsider(bundle: &Bundle, context: &Context) {
-    let uid = bundle.uid().unwrap_or_default();
-    context.failures.clear(&uid);
-    backoff::clear(&uid);
-    context.wake.bundle(&bundle.name_any());
-}
-
-/// What a Bundle that is neither unpacked nor failing waits for, if an attempt has shown it.
-pub fn waits_for(status: &BundleStatus) -> Option<&str> {
-    report::waits_for(status)
-}
-
-/// Says that a client has uploaded the content of a Bundle, and has it unpacked. Call it in the Bundle's turn at the depot.
-///
-/// # Errors
-/// The status could not be written; the Bundle is looked at all the same.
-pub async fn received(bundle: &Arc<Bundle>, context: &Arc<Context>) -> Result<(), cluster::Error> {
-    let written = Reporter::new(bundle, context).end(&Report::Received).await;
-    reconsider(bundle, context);
-    written.map(|_| ())
-}
-
-/// A Bundle is gone: what only it named leaves the store.
-pub async fn gone(name: &str, uid: &str, context: &Context) {
-    context.failures.clear(uid);
-    context.written.forget(uid);
-    backoff::clear(uid);
-    if let Err(error) = context.attempts.forget(uid) {
-        tracing::warn!(bundle = name, %error, "what is known of its attempts could not be removed");
-    }
-    discard_upload(uid, context).await;
-    // Another Bundle may bear the name by now; the ref is its own, or will be.
-    if context.bundles.get(&ObjectRef::new(name)).is_some_and(|other| other.uid().as_deref() != Some(uid)) {
-        return;
-    }
-    unneeded(name, context).await;
-}
-
-/// Nobody needs what the store keeps under the name of this Bundle.
-pub(crate) async fn unneeded(name: &str, context: &Context) {
-    if let Err(failure) = seal::forget(name, context).await {
-        tracing::warn!(bundle = name, error = %Chain(&failure), "the ref could not be removed");
-    }
-    context.collect.notify_one();
-}
-
-async fn discard_upload(uid: &str, context: &Context) {
-    let Some(uploads) = context.uploads.clone() else { return };
-    let uid = uid.to_owned();
-    if let Ok(Err(error)) = spawn_blocking(move || uploads.remove(&uid)).await {
-        tracing::warn!(%error, "the upload of a Bundle that is gone could not be removed");
-    }
-}
-
-/// Removes what Bundles left behind that went while nobody looked. `live` are the names of all Bundles.
-pub async fn sweep<S: BuildHasher + Send + 'static>(live: HashSet<String, S>, context: &Context) {
-    if let Err(failure) = seal::forget_others(move |name| live.contains(name), context).await {
-        tracing::warn!(error = %Chain(&failure), "refs of deleted Bundles could not be removed");
-    }
-    let uids = context.bundles.state().iter().filter_map(|bundle| bundle.uid()).collect();
-    if let Err(error) = context.attempts.sweep(&uids) {
-        tracing::warn!(%error, "what is known of attempts of deleted Bundles could not be removed");
-    }
-    context.collect.notify_one();
 }
 
 async fn observe(bundle: &Bundle, context: &Context) -> Result<Observed, Failure> {
@@ -349,60 +277,6 @@ fn owner(bundle: &Bundle) -> Option<&str> {
     let labels = bundle.labels();
     let is_owned = labels.get(names::OWNER_KIND).is_some_and(|kind| kind == names::OWNER_KIND_VALUE);
     labels.get(names::OWNER_NAME).filter(|_| is_owned).map(String::as_str)
-}
-
-/// Reports, and says when to come again.
-async fn conclude(
-    bundle: &Bundle,
-    outcome: Result<Pinned, Failure>,
-    reporter: &mut Reporter,
-    context: &Context,
-) -> Result<Action, Error> {
-    let (name, uid) = (bundle.name_any(), bundle.uid().unwrap_or_default());
-    if outcome.as_ref().err().is_some_and(Failure::leaves_content) {
-        context.collect.notify_one();
-    }
-    let report = match outcome {
-        Ok(pinned) => Report::Unpacked(pinned),
-        Err(failure) => Report::Failed(failure.verdict()),
-    };
-    let is_news = match reporter.end(&report).await {
-        Ok(is_news) => is_news,
-        Err(error) if error.is_not_found() => {
-            // Deleted while it was fetched: the event came before the ref was set.
-            gone(&name, &uid, context).await;
-            return Ok(Action::await_change());
-        }
-        Err(error) => return Err(Error::Status(error)),
-    };
-    Ok(next(&name, &uid, &report, is_news, context))
-}
-
-fn next(bundle: &str, uid: &str, report: &Report, is_news: bool, context: &Context) -> Action {
-    let (outcome, action) = match report {
-        Report::Failed(verdict) => {
-            let (reason, message) = (verdict.reason(), verdict.whole());
-            if is_news {
-                tracing::warn!(bundle, reason, detail = message, "not unpacked");
-            } else {
-                tracing::debug!(bundle, reason, detail = message, "still not unpacked");
-            }
-            let delay = verdict.retry.map(|class| retry::delay(class, context.failures.another(uid)));
-            delay.inspect(|delay| backoff::wait(uid, *delay));
-            (Outcome::Failed, delay.map(Action::requeue))
-        }
-        Report::Unpacked(pinned) => {
-            context.failures.clear(uid);
-            backoff::clear(uid);
-            if is_news {
-                tracing::info!(bundle, revision = %pinned.revision, content = %pinned.content, "unpacked");
-            }
-            (if is_news { Outcome::Succeeded } else { Outcome::Unchanged }, None)
-        }
-        Report::Waiting | Report::Received | Report::Unpacking => (Outcome::Waiting, None),
-    };
-    metrics::count(metrics::Kind::Bundle, outcome);
-    action.unwrap_or_else(Action::await_change)
 }
 
 #[cfg(test)]

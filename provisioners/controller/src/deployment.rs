@@ -5,6 +5,7 @@
 //! [`rukpak_plan::status`].
 
 mod execute;
+mod news;
 mod observe;
 mod report;
 mod tracker;

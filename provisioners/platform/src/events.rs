@@ -3,7 +3,7 @@
 use kube::{Client, Resource};
 use rukpak_crds::condition::{Conditions, INSTALLED, READY};
 use rukpak_crds::{Condition, ConditionStatus, PlatformOperator, PlatformOperatorStatus};
-use rukpak_runtime::events::{self, Tone};
+use rukpak_runtime::events::{self, News, Tone};
 
 /// Who writes them.
 const COMPONENT: &str = "rukpak-platform";
@@ -18,12 +18,7 @@ impl Events {
     }
 
     /// Tells of the change from `before` to `after`, if `Installed` is another one.
-    pub async fn tell(
-        &self,
-        operator: &PlatformOperator,
-        before: &PlatformOperatorStatus,
-        after: &PlatformOperatorStatus,
-    ) {
+    pub fn tell(&self, operator: &PlatformOperator, before: &PlatformOperatorStatus, after: &PlatformOperatorStatus) {
         let installed = |status: &PlatformOperatorStatus| status.conditions.find(INSTALLED).cloned();
         let Some(now) = installed(after) else { return };
         if installed(before).is_some_and(|before| is_same(&before, &now)) {
@@ -32,7 +27,7 @@ impl Events {
         // What is under way is no reason to worry.
         let is_bad = after.conditions.is(READY, ConditionStatus::False);
         let tone = if is_bad { Tone::Warning } else { Tone::Normal };
-        self.0.tell(operator.object_ref(&()), tone, &now).await;
+        self.0.tell(operator.object_ref(&()), &News { tone, reason: now.reason, message: now.message });
     }
 }
 

@@ -185,7 +185,7 @@ impl Pass {
         let report = report::report(self, outcome);
         self.write(report.status).await?;
         self.log(&before);
-        self.context.events.tell(&self.operator, &before, &self.status).await;
+        self.context.events.tell(&self.operator, &before, &self.status);
         Ok(report.retry)
     }
 

@@ -3,23 +3,36 @@
 //! Of the older form (`v1`): API servers before 1.22 refuse the newer one for objects without a namespace, unless it names
 //! one, and then `kubectl describe` does not find it.
 
+use std::collections::HashMap;
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Event, EventSource, ObjectReference};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
 use kube::api::PostParams;
 use kube::{Api, Client};
-use rukpak_crds::Condition;
 use rukpak_crds::condition::printable;
+use tokio::sync::mpsc;
 
 /// Longest message that the API takes, in bytes.
 const MESSAGE_MAX: usize = 1024;
 /// Where events of objects without a namespace are.
 const NAMESPACE: &str = "default";
+/// So many Events wait to be written at most. Past it the newest is lost: whoever has more to say than the API server takes is not
+/// waited for.
+const QUEUE: usize = 1024;
+/// What [`Events::tell_seldom`] says again after.
+const SELDOM: Duration = Duration::from_mins(10);
+/// So many of these are remembered.
+const REMEMBERED: usize = 1024;
 
-/// Writes Events.
+/// Writes Events, one after the other, on a task of its own: a reconcile does not wait for what it has to tell.
 pub struct Events {
-    api: Api<Event>,
+    queue: mpsc::Sender<Event>,
     component: &'static str,
+    /// When what is said seldom was said last, by UID of the object, reason and message.
+    said: Mutex<HashMap<(String, String, String), Instant>>,
 }
 
 /// Whether there is a reason to worry.
@@ -31,31 +44,71 @@ pub enum Tone {
     Warning,
 }
 
+/// What happened.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct News {
+    /// Whether there is a reason to worry.
+    pub tone: Tone,
+    /// One word in CamelCase, such as the reason of a condition.
+    pub reason: String,
+    /// A sentence.
+    pub message: String,
+}
+
 impl Events {
-    /// In the name of `component`, a program.
+    /// In the name of `component`, a program. Within a runtime: the task that writes starts here, and ends with the last sender.
     pub fn new(client: Client, component: &'static str) -> Self {
-        Self { api: Api::namespaced(client, NAMESPACE), component }
+        let (queue, events) = mpsc::channel(QUEUE);
+        tokio::spawn(write(Api::namespaced(client, NAMESPACE), events));
+        Self { queue, component, said: Mutex::default() }
     }
 
-    /// Tells of a condition of `about`, in its reason and message. That an Event cannot be written holds nothing up.
-    pub async fn tell(&self, about: ObjectReference, tone: Tone, condition: &Condition) {
-        let object = about.name.clone().unwrap_or_default();
-        let event = event(about, self.component, tone, condition, Timestamp::now());
-        if let Err(error) = self.api.create(&PostParams::default(), &event).await {
-            tracing::warn!(object, %error, "cannot write an Event");
+    /// Tells that something happened to `about`. Returns at once.
+    pub fn tell(&self, about: ObjectReference, news: &News) {
+        let name = about.name.clone();
+        if self.queue.try_send(event(about, self.component, news, Timestamp::now())).is_err() {
+            tracing::warn!(object = name, reason = news.reason, "an Event is lost: too many wait to be written");
+        }
+    }
+
+    /// [`Self::tell`], unless the same was told within the last ten minutes.
+    pub fn tell_seldom(&self, about: ObjectReference, news: &News) {
+        let key = (about.uid.clone().unwrap_or_default(), news.reason.clone(), news.message.clone());
+        let now = Instant::now();
+        {
+            let mut said = self.said.lock().unwrap_or_else(PoisonError::into_inner);
+            if said.len() >= REMEMBERED {
+                said.retain(|_, last| now.duration_since(*last) < SELDOM);
+            }
+            let is_new = said.get(&key).is_none_or(|last| now.duration_since(*last) >= SELDOM);
+            if !is_new || said.len() >= REMEMBERED {
+                return;
+            }
+            said.insert(key, now);
+        }
+        self.tell(about, news);
+    }
+}
+
+/// That an Event cannot be written holds nothing up.
+async fn write(api: Api<Event>, mut events: mpsc::Receiver<Event>) {
+    while let Some(event) = events.recv().await {
+        if let Err(error) = api.create(&PostParams::default(), &event).await {
+            let Event { involved_object, reason, .. } = event;
+            tracing::warn!(object = involved_object.name, reason, %error, "cannot write an Event");
         }
     }
 }
 
-fn event(about: ObjectReference, component: &str, tone: Tone, condition: &Condition, now: Timestamp) -> Event {
-    let type_ = if tone == Tone::Warning { "Warning" } else { "Normal" };
+fn event(about: ObjectReference, component: &str, news: &News, now: Timestamp) -> Event {
+    let type_ = if news.tone == Tone::Warning { "Warning" } else { "Normal" };
     let name = format!("{}.{:x}", about.name.as_deref().unwrap_or_default(), now.as_nanosecond());
     Event {
         metadata: ObjectMeta { name: Some(name), namespace: Some(NAMESPACE.to_owned()), ..ObjectMeta::default() },
         involved_object: about,
         type_: Some(type_.to_owned()),
-        reason: Some(condition.reason.clone()),
-        message: Some(shortened(&printable(&condition.message))),
+        reason: Some(news.reason.clone()),
+        message: Some(shortened(&printable(&news.message))),
         source: Some(EventSource { component: Some(component.to_owned()), host: None }),
         first_timestamp: Some(Time(now)),
         last_timestamp: Some(Time(now)),

@@ -27,6 +27,16 @@ pub struct Case<'a> {
     pub namespace: String,
 }
 
+/// What Events of one reason tell.
+#[derive(Debug)]
+pub struct Told {
+    /// `Normal` or `Warning`.
+    pub tone: String,
+    pub message: String,
+    /// How many there are.
+    pub count: usize,
+}
+
 impl Case<'static> {
     /// In the world that all share.
     pub async fn new(prefix: &str) -> Self {
@@ -171,12 +181,29 @@ impl<'a> Case<'a> {
 
     /// Waits until there are Events about the deployment with that reason; returns them all.
     pub async fn events(&self, reason: &str) -> Vec<Event> {
+        self.events_of(&self.target(), reason).await
+    }
+
+    async fn events_of(&self, target: &Target, reason: &str) -> Vec<Event> {
+        let uid = self.get(target).await.expect("it is there").metadata.uid.expect("it is there");
         let api: Api<Event> = Api::namespaced(self.client.clone(), "default");
-        let about = format!("involvedObject.uid={},reason={reason}", self.uid().await);
+        let about = format!("involvedObject.uid={uid},reason={reason}");
         let seen = watcher(api.clone(), watcher::Config::default().fields(&about)).default_backoff().applied_objects();
         let first = tokio::time::timeout(SOON, std::pin::pin!(seen).next()).await;
         first.unwrap_or_else(|_| panic!("no Event {reason}")).expect("it is endless").expect("it can be watched");
         api.list(&ListParams::default().fields(&about)).await.expect("the API server agrees").items
+    }
+
+    /// Waits until the deployment has an Event with that reason.
+    pub async fn told(&self, reason: &str) -> Told {
+        self.told_of(&self.target(), reason).await
+    }
+
+    /// Waits until the object has an Event with that reason.
+    pub async fn told_of(&self, target: &Target, reason: &str) -> Told {
+        let events = self.events_of(target, reason).await;
+        let Event { type_, message, .. } = events[0].clone();
+        Told { tone: type_.unwrap_or_default(), message: message.unwrap_or_default(), count: events.len() }
     }
 
     /// Nothing changes the object for that long.

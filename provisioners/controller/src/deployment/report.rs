@@ -11,11 +11,10 @@ use rukpak_crds::condition::{Conditions, NewCondition, READY};
 use rukpak_crds::{BundleDeploymentStatus, Condition, ConditionStatus};
 use rukpak_plan::decide::next;
 use rukpak_plan::retry::{self, Class};
-use rukpak_plan::status::{CONTESTED, Report, status};
-use rukpak_runtime::events::Tone;
+use rukpak_plan::status::{Report, status};
 
 use super::observe::{Run, is_ready};
-use super::{Error, execute};
+use super::{Error, execute, news};
 use crate::context::Context;
 use crate::metrics;
 
@@ -37,30 +36,26 @@ pub(super) async fn report(run: &mut Run, reread: Option<Timestamp>, decided: Ti
     execute::collect::keep(run, &status).await.map_err(Error::Store)?;
     run.write(status).await?;
     run.memory.released.clear();
-    tell(run, &before).await;
+    tell(run, &before);
     if is_settled {
         execute::delete_old(run).await.map_err(Error::OldBundles)?;
     }
     Ok(schedule(run, reread, decided))
 }
 
-async fn tell(run: &Run, before: &BundleDeploymentStatus) {
+fn tell(run: &Run, before: &BundleDeploymentStatus) {
     let after = &run.observed.status;
-    let news = |type_: &str| {
-        let now = after.conditions.find(type_)?;
-        let is_known = before
-            .conditions
-            .find(type_)
-            .is_some_and(|known| (known.status, &known.message) == (now.status, &now.message));
-        (!is_known).then_some(now)
+    let said = |status: &BundleDeploymentStatus| {
+        status.conditions.find(READY).map(|ready| (ready.status, ready.message.clone()))
     };
-    let ready = news(READY);
+    let ready = after.conditions.find(READY).filter(|_| said(before) != said(after));
     metrics::count(metrics::Kind::BundleDeployment, metrics::Outcome::of(ready));
     if let Some(ready) = ready {
         log(&run.owner.name, ready);
     }
-    if let Some(contested) = news(CONTESTED) {
-        run.context.events.tell(run.observed.deployment.object_ref(&()), Tone::Warning, contested).await;
+    let is_rollback = run.observed.rollback_to().is_some();
+    for news in news::news(before, after, is_rollback) {
+        run.context.events.tell(run.observed.deployment.object_ref(&()), &news);
     }
 }
 

@@ -4,11 +4,13 @@ use std::collections::BTreeSet;
 
 use futures::StreamExt;
 use jiff::Timestamp;
+use kube::Resource;
 use rukpak_crds::names::FIELD_MANAGER;
 use rukpak_plain::ObjectKey;
 use rukpak_plan::memory::{Installation, Problem, Stage};
 use rukpak_plan::resolve::{Basis, Why};
 use rukpak_plan::{Phase, Plan, Release, Step, fields};
+use rukpak_runtime::events::{News, Tone};
 use serde_json::Value;
 
 use super::apply::{Failed, note, once_served, served};
@@ -20,6 +22,9 @@ use crate::render_memory::Purpose;
 
 /// So many objects are repaired at once.
 const PARALLEL: usize = 16;
+/// Reason of the Event about them, which names so many.
+const DRIFT_REPAIRED: &str = "DriftRepaired";
+const NAMED: usize = 3;
 
 /// How it ended.
 pub(super) enum Ended {
@@ -103,12 +108,13 @@ async fn repair_phase(run: &mut Run, steps: &[&Step]) -> Vec<put::Error> {
     }
     let writes: Vec<_> = steps.iter().zip(live).map(|(step, live)| one(run, step, live)).collect();
     let results = futures::stream::iter(writes).buffered(PARALLEL).collect::<Vec<_>>().await;
-    let (mut failed, now) = (Vec::new(), Timestamp::now());
+    let (mut failed, mut put_back, now) = (Vec::new(), Vec::new(), Timestamp::now());
     for (step, result) in steps.iter().zip(results) {
         let repairs = run.memory.repairs.entry(step.key.clone()).or_default();
         match result {
-            Ok(set) => {
+            Ok(Repaired { is_changed, set }) => {
                 repairs.repaired(set, now);
+                put_back.extend(is_changed.then_some(*step));
                 run.tracker.tracked().drifted.remove(&step.key);
             }
             Err(error) => {
@@ -117,6 +123,7 @@ async fn repair_phase(run: &mut Run, steps: &[&Step]) -> Vec<put::Error> {
             }
         }
     }
+    tell(run, &put_back);
     failed
 }
 
@@ -136,8 +143,31 @@ fn count(run: &mut Run, step: &Step, live: &Written) {
     }
 }
 
-/// Repairs one object. Returns our set of fields afterwards.
-async fn one(run: &Run, step: &Step, live: Result<Option<Written>, put::Error>) -> Result<Option<Value>, put::Error> {
+/// What came of one object.
+struct Repaired {
+    /// Whether it was not as it should be.
+    is_changed: bool,
+    /// Our set of fields afterwards.
+    set: Option<Value>,
+}
+
+/// Tells of the objects that were put back.
+fn tell(run: &Run, repaired: &[&Step]) {
+    let named: Vec<String> = repaired.iter().take(NAMED).map(|step| step.identity.to_string()).collect();
+    if named.is_empty() {
+        return;
+    }
+    let more = match repaired.len() - named.len() {
+        0 => String::new(),
+        more => format!(" and {more} more"),
+    };
+    let message = format!("Changed or deleted, and put back as the bundle has them: {}{more}", named.join(", "));
+    let news = News { tone: Tone::Normal, reason: DRIFT_REPAIRED.to_owned(), message };
+    run.context.events.tell_seldom(run.observed.deployment.object_ref(&()), &news);
+}
+
+/// Repairs one object.
+async fn one(run: &Run, step: &Step, live: Result<Option<Written>, put::Error>) -> Result<Repaired, put::Error> {
     let live = live?;
     let uid = live.as_ref().and_then(|live| live.metadata.uid.clone());
     let tracked = run.tracker.tracked().objects.get(&step.key).map(|tracked| tracked.fingerprint.uid.clone());
@@ -160,8 +190,8 @@ async fn one(run: &Run, step: &Step, live: Result<Option<Written>, put::Error>) 
                 tracing::info!(deployment = %run.owner.name, object = %step.identity, "drift repaired");
             }
             note(run, step, &written);
-            Ok(fields::applied(&written.metadata, FIELD_MANAGER).cloned())
+            Ok(Repaired { is_changed, set: fields::applied(&written.metadata, FIELD_MANAGER).cloned() })
         }
-        Outcome::Used => Ok(None),
+        Outcome::Used => Ok(Repaired { is_changed: false, set: None }),
     }
 }

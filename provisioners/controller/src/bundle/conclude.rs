@@ -1,0 +1,92 @@
+//! The end of a reconcile: the status, an Event, a line in the log, and when to come again.
+
+use kube::runtime::controller::Action;
+use kube::{Resource, ResourceExt};
+use rukpak_crds::Bundle;
+use rukpak_crds::condition::{Conditions, UNPACKED, reason};
+use rukpak_plan::retry;
+use rukpak_runtime::events::{News, Tone};
+
+use super::failure::Failure;
+use super::pin::Pinned;
+use super::report::Report;
+use super::reporter::Reporter;
+use super::{Error, backoff, gone};
+use crate::context::Context;
+use crate::metrics::{self, Outcome};
+
+/// Reports, and says when to come again.
+pub(super) async fn conclude(
+    bundle: &Bundle,
+    outcome: Result<Pinned, Failure>,
+    reporter: &mut Reporter,
+    context: &Context,
+) -> Result<Action, Error> {
+    let (name, uid) = (bundle.name_any(), bundle.uid().unwrap_or_default());
+    if outcome.as_ref().err().is_some_and(Failure::leaves_content) {
+        context.collect.notify_one();
+    }
+    let report = match outcome {
+        Ok(pinned) => Report::Unpacked(pinned),
+        Err(failure) => Report::Failed(failure.verdict()),
+    };
+    let is_news = match reporter.end(&report).await {
+        Ok(is_news) => is_news,
+        Err(error) if error.is_not_found() => {
+            // Deleted while it was fetched: the event came before the ref was set.
+            gone(&name, &uid, context).await;
+            return Ok(Action::await_change());
+        }
+        Err(error) => return Err(Error::Status(error)),
+    };
+    if is_news {
+        tell(bundle, &report, context);
+    }
+    Ok(next(&name, &uid, &report, is_news, context))
+}
+
+/// Tells that content was unpacked, or could not be; not of each attempt that fails.
+fn tell(bundle: &Bundle, report: &Report, context: &Context) {
+    let before = bundle.status.as_ref().and_then(|status| status.conditions.find(UNPACKED));
+    let is_known = |reason: &str| before.is_some_and(|before| before.reason == reason);
+    let (tone, reason, message) = match report {
+        Report::Unpacked(pinned) => {
+            let message = format!("Unpacked {}", pinned.revision);
+            (Tone::Normal, reason::UNPACK_SUCCESSFUL, message)
+        }
+        Report::Failed(verdict) if verdict.reason() == reason::UNPACK_FAILED => {
+            (Tone::Warning, reason::UNPACK_FAILED, verdict.whole())
+        }
+        _ => return,
+    };
+    if !is_known(reason) {
+        context.events.tell(bundle.object_ref(&()), &News { tone, reason: reason.to_owned(), message });
+    }
+}
+
+fn next(bundle: &str, uid: &str, report: &Report, is_news: bool, context: &Context) -> Action {
+    let (outcome, action) = match report {
+        Report::Failed(verdict) => {
+            let (reason, message) = (verdict.reason(), verdict.whole());
+            if is_news {
+                tracing::warn!(bundle, reason, detail = message, "not unpacked");
+            } else {
+                tracing::debug!(bundle, reason, detail = message, "still not unpacked");
+            }
+            let delay = verdict.retry.map(|class| retry::delay(class, context.failures.another(uid)));
+            delay.inspect(|delay| backoff::wait(uid, *delay));
+            (Outcome::Failed, delay.map(Action::requeue))
+        }
+        Report::Unpacked(pinned) => {
+            context.failures.clear(uid);
+            backoff::clear(uid);
+            if is_news {
+                tracing::info!(bundle, revision = %pinned.revision, content = %pinned.content, "unpacked");
+            }
+            (if is_news { Outcome::Succeeded } else { Outcome::Unchanged }, None)
+        }
+        Report::Waiting | Report::Received | Report::Unpacking => (Outcome::Waiting, None),
+    };
+    metrics::count(metrics::Kind::Bundle, outcome);
+    action.unwrap_or_else(Action::await_change)
+}

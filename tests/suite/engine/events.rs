@@ -1,0 +1,43 @@
+//! What `kubectl describe` shows of a deployment's life.
+
+use rukpak_tests::verbs::{Expected, Target};
+use rukpak_tests::world::until;
+use serde_json::json;
+
+use crate::case::Case;
+
+#[tokio::test]
+async fn each_step_of_a_deployments_life_is_an_event() {
+    let case = Case::new("events").await;
+    let object = |text: &str| case.config_map("a", json!({"x": text}));
+    case.install(&[object("1")]).await;
+    let told = case.told("InstallationSucceeded").await;
+    assert_eq!((told.tone.as_str(), told.count), ("Normal", 1));
+    let bundle = case.status().await["activeBundle"].as_str().expect("a name").to_owned();
+    assert_eq!(told.message, format!("Instantiated bundle {bundle} successfully"));
+
+    let told = case.told_of(&Target::bundle(&bundle), "UnpackSuccessful").await;
+    assert!(
+        told.tone == "Normal" && told.message.starts_with("Unpacked ") && told.message.contains("sha256:"),
+        "{told:?}"
+    );
+
+    case.pivot("v2", &[object("2")]).await;
+    assert_eq!(case.told("UpgradeSucceeded").await.count, 1);
+
+    case.delete(&case.config_map_target("a")).await;
+    case.until_owned(&case.config_map_target("a")).await;
+    let told = case.told("DriftRepaired").await;
+    assert!(told.tone == "Normal" && told.message.contains("\"a\""), "{told:?}");
+
+    let unusable =
+        json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "No", "namespace": case.namespace}});
+    case.change("v3", &[object("3"), unusable]).await;
+    until(&case.client, &case.name, Expected::is_false("Installed", "ErrorGettingReleaseState")).await;
+    let told = case.told("ErrorGettingReleaseState").await;
+    assert!(told.tone == "Warning" && told.count == 1, "{told:?}");
+
+    case.edit("user", &case.target(), json!({"spec": {"rollbackTo": 1}})).await;
+    case.until_value(&case.config_map_target("a"), "/data/x", &json!("1")).await;
+    assert_eq!(case.told("RollbackSucceeded").await.tone, "Normal");
+}
