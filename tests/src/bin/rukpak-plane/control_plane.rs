@@ -218,6 +218,8 @@ fn spawn(program: &Path, flags: &[String], folder: &Path, name: &str) -> Result<
     for variable in ["HTTP_PROXY", "HTTPS_PROXY", "http_proxy", "https_proxy", "ALL_PROXY", "KUBECONFIG"] {
         command.env_remove(variable);
     }
+    // Go collects garbage half as often: a tenth of the processor's time for some memory.
+    command.env("GOGC", "200");
     if cfg!(target_arch = "aarch64") {
         command.env("ETCD_UNSUPPORTED_ARCH", "arm64"); // etcd 3.4 wants to be told
     }
