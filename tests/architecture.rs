@@ -45,7 +45,15 @@ const ARROWS: &[(&str, &[&str])] = &[
     ),
     (
         "rukpakctl",
-        &["rukpak-catalog", "rukpak-content", "rukpak-crds", "rukpak-plain", "rukpak-registry", "rukpak-source"],
+        &[
+            "rukpak-catalog",
+            "rukpak-content",
+            "rukpak-crds",
+            "rukpak-plain",
+            "rukpak-plan",
+            "rukpak-registry",
+            "rukpak-source",
+        ],
     ),
     // Measures and drives the parts; nothing depends on it.
     (

@@ -7,6 +7,12 @@ mod catalog;
 mod content;
 #[path = "cli/hands.rs"]
 mod hands;
+#[path = "cli/install.rs"]
+mod install;
+#[path = "cli/objects.rs"]
+mod objects;
+#[path = "cli/revisions.rs"]
+mod revisions;
 #[path = "cli/run.rs"]
 mod run;
 #[path = "cli/status.rs"]

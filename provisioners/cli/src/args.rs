@@ -2,26 +2,54 @@
 
 mod catalog;
 mod cluster;
+mod deployment;
+mod install;
 mod limits;
 mod namespace;
+mod output;
+mod shell;
 mod trust;
+mod wait;
 
 use std::ffi::OsString;
+use std::path::Path;
 
-use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap::{Args, CommandFactory as _, FromArgMatches as _, Parser, Subcommand, ValueEnum};
 use rukpak_content::Limits;
 
 use crate::format::Format;
 pub use catalog::{AnswerForm, CatalogCommand, GraphArgs, ListArgs, PlaceArgs, ShowArgs, ValidateCatalogArgs};
-pub use cluster::{ClusterArgs, ContentArgs, RunArgs, ServiceArgs, StatusArgs};
+pub use cluster::{ClusterArgs, ContentArgs, ServiceArgs, StatusArgs};
+pub use deployment::{DeploymentArgs, RollbackArgs, WaitingArgs, WhyArgs};
+pub use install::{GitArgs, InstallArgs, RunArgs};
 use limits::LimitArgs;
+pub use output::{OutputArgs, OutputForm};
+pub use shell::{CompletionArgs, ManArgs};
 pub use trust::TrustArgs;
+pub use wait::WaitArgs;
 
-const EXIT_CODES: &str = "Exit codes: 0 yes, 1 no (what is wrong is said), 2 could not find out (also: wrong flags)";
+macro_rules! exit_codes {
+    () => {
+        "Exit codes: 0 yes, 1 no (what is wrong is said), 2 could not find out (also: wrong flags)"
+    };
+}
 
-/// Renders and validates bundles and looks into catalogs without a cluster, puts folders on one, and says how it is
+/// What stands below the flags of a verb.
+macro_rules! examples {
+    ($($line:literal)*) => {
+        concat!("Examples:\n", $("  ", $line, "\n",)* "\n", exit_codes!())
+    };
+}
+
+const EXIT_CODES: &str = exit_codes!();
+/// The name of the program.
+pub const NAME: &str = "rukpakctl";
+/// The name that makes it a plugin of kubectl.
+const PLUGIN: &str = "kubectl-rukpak";
+
+/// Renders and validates bundles and looks into catalogs without a cluster, installs them on one, and says how it is
 #[derive(Parser, Debug)]
-#[command(name = "rukpakctl", version, max_term_width = 120, after_help = EXIT_CODES)]
+#[command(name = NAME, version, max_term_width = 120, after_help = EXIT_CODES)]
 struct Cli {
     #[command(subcommand)]
     command: Command,
@@ -34,15 +62,95 @@ pub enum Command {
     Render(RenderArgs),
     /// Print everything that is wrong with a bundle
     Validate(ValidateArgs),
+    /// Install a bundle under a new name, and wait until it is installed and healthy
+    #[command(after_help = examples!(
+        "rukpakctl install pump-operator registry.example.com/pump-operator:v1.0.0"
+        "rukpakctl install pump-operator https://example.com/pump-operator.git --tag v1.0.0 --directory bundle"
+        "rukpakctl install pump-operator ./pump-operator              # a folder, uploaded"
+        "rukpakctl install pump-operator pump-operator.tgz --timeout 10m"
+        "rukpakctl install pump-operator ./pump-operator --wait=false"
+    ))]
+    Install(InstallArgs),
+    /// Replace an installed bundle by another one, and wait until that is installed and healthy
+    #[command(after_help = examples!(
+        "rukpakctl upgrade pump-operator registry.example.com/pump-operator:v1.1.0"
+        "rukpakctl upgrade pump-operator https://example.com/pump-operator.git --tag v1.1.0"
+        "rukpakctl upgrade pump-operator ./pump-operator"
+    ))]
+    Upgrade(InstallArgs),
     /// Install a folder as a bundle, or replace what was installed from it
+    #[command(after_help = examples!(
+        "rukpakctl run pump-operator ./pump-operator"
+        "rukpakctl run pump-operator ./pump-operator --wait --timeout 10m"
+    ))]
     Run(RunArgs),
     /// Print the names of the files that a Bundle of the cluster holds, or write the files to a folder
     Content(ContentArgs),
     /// Look into a catalog of packages, without a cluster
     #[command(subcommand)]
     Catalog(CatalogCommand),
-    /// Print how the PlatformOperators of the cluster, or a BundleDeployment, are
+    /// Print how the BundleDeployments and PlatformOperators of the cluster, or one BundleDeployment, are
+    #[command(after_help = examples!(
+        "rukpakctl status"
+        "rukpakctl status -l team=water -o wide"
+        "rukpakctl status pump-operator              # conditions and revisions"
+        "rukpakctl status pump-operator -o yaml"
+    ))]
     Status(StatusArgs),
+    /// List the revisions of a BundleDeployment
+    #[command(after_help = examples!(
+        "rukpakctl history pump-operator"
+        "rukpakctl history pump-operator -o wide     # with source and content"
+    ))]
+    History(DeploymentArgs),
+    /// Install an earlier revision in place of the template of a BundleDeployment
+    #[command(after_help = examples!(
+        "rukpakctl rollback pump-operator                    # to the revision before"
+        "rukpakctl rollback pump-operator --to-revision 3"
+        "kubectl patch bundledeployment pump-operator --type=merge -p '{\"spec\":{\"rollbackTo\":null}}'   # follow the template again"
+    ))]
+    Rollback(RollbackArgs),
+    /// Stop all writes for a BundleDeployment; its status is still reported
+    #[command(after_help = examples!("rukpakctl suspend pump-operator"))]
+    Suspend(DeploymentArgs),
+    /// Undo suspend: upgrades go on, and what has drifted meanwhile is repaired
+    #[command(after_help = examples!("rukpakctl resume pump-operator"))]
+    Resume(DeploymentArgs),
+    /// Try again at once what failed, whatever its back-off
+    #[command(after_help = examples!(
+        "rukpakctl reconcile pump-operator"
+        "rukpakctl reconcile pump-operator --wait=false"
+    ))]
+    Reconcile(WaitingArgs),
+    /// Delete a BundleDeployment with all that it installed, and say what holds that up
+    #[command(after_help = examples!(
+        "rukpakctl delete pump-operator"
+        "rukpakctl delete pump-operator --timeout 10m"
+        "rukpakctl delete pump-operator --wait=false"
+    ))]
+    Delete(WaitingArgs),
+    /// Print a BundleDeployment with its Bundles, and its objects with their health
+    #[command(after_help = examples!(
+        "rukpakctl tree pump-operator"
+        "rukpakctl tree pump-operator -o wide        # with sources, and why something is healthy"
+    ))]
+    Tree(DeploymentArgs),
+    /// Print which BundleDeployment and bundle an object is from, and who else has changed it
+    #[command(after_help = examples!(
+        "rukpakctl why deployment/pump -n pumps"
+        "rukpakctl why customresourcedefinitions.apiextensions.k8s.io pumps.example.com"
+        "rukpakctl why deployment/pump -n pumps -o wide     # with fields of its status"
+    ))]
+    Why(WhyArgs),
+    /// Print the completions for a shell
+    #[command(after_help = examples!(
+        "source <(rukpakctl completions bash)"
+        "rukpakctl completions fish > ~/.config/fish/completions/rukpakctl.fish"
+    ))]
+    Completions(CompletionArgs),
+    /// Write man pages to a folder
+    #[command(after_help = examples!("rukpakctl man ~/.local/share/man/man1 && man rukpakctl-install"))]
+    Man(ManArgs),
     /// Print the version
     Version,
 }
@@ -142,20 +250,41 @@ pub enum CertProvider {
     ServiceCa,
 }
 
+/// The definition of all flags.
+pub fn command() -> clap::Command {
+    Cli::command()
+}
+
 /// Reads the flags of this process. Help, version and wrong flags end the process, as is the custom.
 pub fn parse() -> Command {
-    Cli::parse().command
+    let program = std::env::args_os().next().unwrap_or_default();
+    let read = command_of(Path::new(&program)).get_matches();
+    Cli::from_arg_matches(&read).unwrap_or_else(|error| error.exit()).command
+}
+
+/// As kubectl's plugin it is called as kubectl calls it, and says so.
+fn command_of(program: &Path) -> clap::Command {
+    if program.file_stem().is_some_and(|name| name == PLUGIN) {
+        command().bin_name("kubectl rukpak")
+    } else {
+        command()
+    }
 }
 
 #[cfg(test)]
 mod tests {
-    use clap::CommandFactory as _;
-
     use super::*;
 
     #[test]
     fn the_flags_fit_each_other() {
         Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn a_plugin_of_kubectl_calls_itself_so() {
+        let usage = |program: &str| command_of(Path::new(program)).render_usage().to_string();
+        assert_eq!(usage("/usr/bin/kubectl-rukpak"), "Usage: kubectl rukpak <COMMAND>");
+        assert_eq!(usage("/usr/bin/rukpakctl"), "Usage: rukpakctl <COMMAND>");
     }
 
     #[test]

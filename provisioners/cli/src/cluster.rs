@@ -1,19 +1,22 @@
 //! The API server that a kubeconfig names.
 
+mod changes;
 mod deployments;
 mod kubeconfig;
+mod objects;
 
 use std::error::Error as StdError;
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::{Endpoints, Pod, Secret};
-use kube::api::ListParams;
 use kube::core::Status;
 use kube::{Api, Client, Config};
 use rukpak_crds::{Bundle, PlatformOperator};
 
+pub use self::changes::owner_labels;
 pub use self::deployments::Wanted;
 use self::kubeconfig::Found;
+pub use self::objects::Served;
 use crate::args::ClusterArgs;
 
 /// A cluster, and who we are to it.
@@ -45,6 +48,9 @@ pub enum Error {
     /// Somebody else wrote it meanwhile, time and again.
     #[error("bundledeployment {0:?} is written by somebody else all the time; run it again")]
     Busy(String),
+    /// There is none of that name. In the words of the API server.
+    #[error("bundledeployments.core.rukpak.io {0:?} not found")]
+    NoDeployment(String),
     /// No Bundle will come for a BundleDeployment as it is.
     #[error("bundledeployment {name:?} makes no Bundle: {message}")]
     Stalled {
@@ -70,7 +76,7 @@ impl Error {
     pub fn is_refusal(&self) -> bool {
         match self {
             Self::Refused(status) => is_refusal(status.code),
-            Self::Stalled { .. } => true,
+            Self::Stalled { .. } | Self::NoDeployment(_) => true,
             _ => false,
         }
     }
@@ -126,10 +132,10 @@ impl Cluster {
         Api::namespaced(self.client.clone(), namespace)
     }
 
-    /// All PlatformOperators. A cluster without the kind refuses with 404.
-    pub async fn platform_operators(&self) -> Result<Vec<PlatformOperator>, Error> {
+    /// The PlatformOperators that have these labels. A cluster without the kind refuses with 404.
+    pub async fn platform_operators(&self, labels: Option<&str>) -> Result<Vec<PlatformOperator>, Error> {
         let all: Api<PlatformOperator> = Api::all(self.client.clone());
-        Ok(all.list(&ListParams::default()).await.map_err(|error| self.fault(error))?.items)
+        Ok(all.list(&changes::selected(labels)).await.map_err(|error| self.fault(error))?.items)
     }
 }
 

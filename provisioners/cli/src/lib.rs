@@ -9,9 +9,16 @@
 //! output    YAML and JSON                   table       columns
 //! exit      0 yes, 1 no, 2 could not find out
 //!
+//! install   an image, repository, folder or archive  ->  a BundleDeployment; upgrade: another one in its place
 //! run       a folder  ->  a BundleDeployment and an upload
+//! upload    looks at content, and sends it for the Bundle that the cluster makes
 //! content   a Bundle  ->  names to stdout, or files to a folder
-//! status    how the PlatformOperators are
+//! status    how BundleDeployments and PlatformOperators are
+//! history   revisions                          rollback, suspend, reconcile    changes of a BundleDeployment
+//! delete    a BundleDeployment and its objects  tree, why    objects of a BundleDeployment; whose an object is
+//! wait      a BundleDeployment, watched until it is as wanted; live: what it waits for
+//! answer    what was done, or the object       failure  one sentence and a hint        colour   for terminals
+//! shell     completions and man pages
 //! cluster   the API server                  service     the content service, through forward
 //! progress  how much is sent                forward     a port of a Pod, here
 //! ```
@@ -21,25 +28,40 @@
 //! The formats are read by the crates that the controller reads them with, and bundles are chosen by the crate that the
 //! manager chooses them with, so they cannot disagree. stdout is data, stderr is talk.
 
+pub mod answer;
 pub mod args;
 pub mod catalog;
 pub mod cluster;
+pub mod colour;
 pub mod content;
+pub mod delete;
 pub mod examine;
 pub mod exit;
+pub mod failure;
 pub mod finding;
 pub mod format;
 pub mod forward;
+pub mod history;
+pub mod install;
+pub mod live;
 pub mod output;
 mod progress;
+pub mod reconcile;
 pub mod registries;
 pub mod render;
+pub mod rollback;
 pub mod run;
 pub mod service;
+pub mod shell;
 pub mod source;
 pub mod status;
+pub mod suspend;
 mod table;
+pub mod tree;
+pub mod upload;
 pub mod validate;
+pub mod wait;
+pub mod why;
 
 use args::Command;
 use exit::Exit;
@@ -49,10 +71,22 @@ pub async fn run(command: &Command) -> Exit {
     match command {
         Command::Render(arguments) => render::run(arguments).await,
         Command::Validate(arguments) => validate::run(arguments).await,
+        Command::Install(arguments) => install::run(arguments).await,
+        Command::Upgrade(arguments) => install::run_upgrade(arguments).await,
         Command::Run(arguments) => run::run(arguments).await,
         Command::Content(arguments) => content::run(arguments).await,
         Command::Catalog(command) => catalog::run(command).await,
         Command::Status(arguments) => status::run(arguments).await,
+        Command::History(arguments) => history::run(arguments).await,
+        Command::Rollback(arguments) => rollback::run(arguments).await,
+        Command::Suspend(arguments) => suspend::run(arguments, true).await,
+        Command::Resume(arguments) => suspend::run(arguments, false).await,
+        Command::Reconcile(arguments) => reconcile::run(arguments).await,
+        Command::Delete(arguments) => delete::run(arguments).await,
+        Command::Tree(arguments) => tree::run(arguments).await,
+        Command::Why(arguments) => why::run(arguments).await,
+        Command::Completions(arguments) => shell::completions(arguments),
+        Command::Man(arguments) => shell::man(arguments),
         Command::Version => output::data(|out| writeln!(out, "rukpakctl {}", env!("CARGO_PKG_VERSION")), Exit::Yes),
     }
 }

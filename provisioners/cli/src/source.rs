@@ -142,11 +142,15 @@ fn reference(name: &OsString) -> Result<&str, Error> {
     let Some(text) = name.to_str() else {
         return Err(Error::Missing(shown(), "it is no image either: the name is not UTF-8"));
     };
-    let is_path = text.starts_with(['/', '.', '~']) || ARCHIVES.iter().any(|ending| text.ends_with(ending));
-    if is_path {
+    if is_path(text) {
         return Err(Error::Missing(shown(), "it was not taken for an image: it is written like a path"));
     }
     Ok(text)
+}
+
+/// Whether a name can only be meant as a path.
+pub fn is_path(name: &str) -> bool {
+    name.starts_with(['/', '.', '~']) || ARCHIVES.iter().any(|ending| name.ends_with(ending))
 }
 
 fn new_stage(name: &Path, limits: &Limits) -> Result<Stage, Error> {

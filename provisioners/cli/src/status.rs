@@ -1,5 +1,5 @@
-//! `rukpakctl status`: how the PlatformOperators of the cluster are, in the words of its ClusterOperator; or how one
-//! BundleDeployment is.
+//! `rukpakctl status`: how the BundleDeployments of the cluster are, and its PlatformOperators in the words of its
+//! ClusterOperator; or how one BundleDeployment is.
 //!
 //! For clusters that have no such kind, and for people who do not want to put it together themselves.
 
@@ -9,24 +9,49 @@ use std::io::{self, Write};
 
 use kube::ResourceExt as _;
 use rukpak_crds::platform_operator::{DEPRECATED, INSTALL_PENDING, Summary, UPGRADE_AVAILABLE};
-use rukpak_crds::{Condition, ConditionStatus, Conditions as _, PlatformOperator, condition};
+use rukpak_crds::{BundleDeployment, Condition, ConditionStatus, Conditions as _, PlatformOperator, condition};
 use serde::Serialize;
 
-use crate::args::{AnswerForm, ClusterArgs, StatusArgs};
+use crate::answer::{DEPLOYMENTS, structured};
+use crate::args::{OutputForm, StatusArgs};
 use crate::cluster::{self, Cluster};
 use crate::exit::Exit;
-use crate::output::{chain, data, pretty, talk};
+use crate::failure::{Failure, ended};
+use crate::history::source;
+use crate::output::data;
 use crate::table::{self, one_line};
+
+/// The resource of PlatformOperators, with its group.
+const OPERATORS: &str = "platformoperator.platform.openshift.io";
 
 /// What `--output json` prints.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Status<'a> {
+    bundle_deployments: Vec<DeploymentLine<'a>>,
     platform_operators: Vec<Line<'a>>,
-    /// Whether all are installed.
+    /// Whether all BundleDeployments are ready, and all PlatformOperators installed.
     successful: bool,
-    /// What the ClusterOperator says.
+    /// What the ClusterOperator says; absent where no PlatformOperators are served.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    message: Option<&'a str>,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct DeploymentLine<'a> {
+    name: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    active_bundle: Option<&'a str>,
+    /// As the condition has it; `Unknown` if there is none, or one of an earlier generation.
+    ready: ConditionStatus,
+    reason: &'a str,
     message: &'a str,
+    source: String,
+    is_suspended: bool,
+    /// Whether it counts as a success.
+    #[serde(skip)]
+    is_ready: bool,
 }
 
 #[derive(Serialize)]
@@ -64,46 +89,98 @@ struct Note<'a> {
 
 /// Asks the cluster.
 pub async fn run(arguments: &StatusArgs) -> Exit {
-    if let Some(name) = &arguments.name {
-        return deployment::run(name, arguments).await;
-    }
-    match operators(&arguments.cluster).await {
-        Ok(Some(operators)) => print(arguments.output, &operators),
-        Ok(None) => {
-            talk(
-                "error: the cluster does not serve platformoperators.platform.openshift.io: apply the manifests of the platform \
-                 operators first",
-            );
-            Exit::Unknown
-        }
-        Err(error) => {
-            talk(&format!("error: {}", chain(&error)));
-            Exit::Unknown
-        }
+    match &arguments.name {
+        Some(name) => deployment::run(name, arguments).await,
+        None => ended(all(arguments).await),
     }
 }
 
-/// `None` if there is no such kind.
-async fn operators(flags: &ClusterArgs) -> Result<Option<Vec<PlatformOperator>>, cluster::Error> {
-    let mut operators = match Cluster::connect(flags).await?.platform_operators().await {
+async fn all(arguments: &StatusArgs) -> Result<Exit, Failure> {
+    let cluster = Cluster::connect(&arguments.cluster).await?;
+    let labels = arguments.selector.as_deref();
+    let mut deployments = cluster.all_deployments(labels).await?;
+    deployments.sort_by_key(kube::ResourceExt::name_any);
+    let operators = match cluster.platform_operators(labels).await {
         // Only the kind itself can be missing: a list of nothing is empty.
-        Err(cluster::Error::Refused(status)) if status.code == 404 => return Ok(None),
-        operators => operators?,
+        Err(cluster::Error::Refused(status)) if status.code == 404 => None,
+        operators => Some(operators?),
     };
-    operators.sort_by_key(kube::ResourceExt::name_any);
-    Ok(Some(operators))
+    let operators = operators.map(|mut operators| {
+        operators.sort_by_key(kube::ResourceExt::name_any);
+        operators
+    });
+    Ok(print(arguments.output.form, &deployments, operators.as_deref()))
 }
 
-fn print(form: AnswerForm, operators: &[PlatformOperator]) -> Exit {
-    let Summary { failing, message } = Summary::of(operators);
-    let lines: Vec<Line<'_>> = operators.iter().map(line).collect();
-    let write = |out: &mut dyn Write| match form {
-        AnswerForm::Text => text(out, &lines, &message),
-        AnswerForm::Json => {
-            pretty(out, &Status { platform_operators: lines, successful: failing == 0, message: &message })
+fn print(form: OutputForm, deployments: &[BundleDeployment], operators: Option<&[PlatformOperator]>) -> Exit {
+    let summary = operators.map(Summary::of);
+    let bundle_deployments: Vec<DeploymentLine<'_>> = deployments.iter().map(deployment_line).collect();
+    let platform_operators: Vec<Line<'_>> = operators.unwrap_or_default().iter().map(line).collect();
+    let is_failing = |summary: &Summary| summary.failing != 0;
+    let successful = bundle_deployments.iter().all(|line| line.is_ready) && !summary.as_ref().is_some_and(is_failing);
+    let message = summary.as_ref().map(|summary| summary.message.as_str());
+    let status = Status { bundle_deployments, platform_operators, successful, message };
+    let exit = if successful { Exit::Yes } else { Exit::No };
+    match form {
+        OutputForm::Text | OutputForm::Wide => data(|out| status.text(out, form == OutputForm::Wide), exit),
+        OutputForm::Name => data(|out| status.names(out), exit),
+        OutputForm::Json | OutputForm::Yaml => structured(form, &status, exit),
+    }
+}
+
+fn deployment_line(deployment: &BundleDeployment) -> DeploymentLine<'_> {
+    let status = deployment.status.as_ref();
+    let is_seen = status.is_some_and(|status| status.observed_generation == deployment.metadata.generation);
+    let ready = status.and_then(|status| status.conditions.find(condition::READY));
+    let current = ready.filter(|_| is_seen);
+    DeploymentLine {
+        name: deployment.name_any(),
+        active_bundle: status.and_then(|status| status.active_bundle.as_deref()),
+        ready: current.map_or(ConditionStatus::Unknown, |ready| ready.status),
+        reason: ready.map_or("", |ready| &ready.reason),
+        message: ready.map_or("", |ready| &ready.message),
+        source: source(&deployment.spec.template.spec.source),
+        is_suspended: deployment.spec.suspend,
+        is_ready: deployment::is_ready(deployment),
+    }
+}
+
+impl Status<'_> {
+    /// Two tables. Where there are no PlatformOperators, or none are served, there is one.
+    fn text(&self, out: &mut dyn Write, is_wide: bool) -> io::Result<()> {
+        if self.bundle_deployments.is_empty() {
+            writeln!(out, "No BundleDeployments are present in the cluster")?;
+        } else {
+            let rows: Vec<_> = self.bundle_deployments.iter().map(|line| line.row(is_wide)).collect();
+            let wide: &[&str] = if is_wide { &["ACTIVE BUNDLE", "SOURCE"] } else { &[] };
+            let heading = [&["BUNDLEDEPLOYMENT", "READY", "SUSPENDED", "REASON"], wide, &["MESSAGE"]].concat();
+            table::write(out, &heading, &rows)?;
         }
-    };
-    data(write, if failing == 0 { Exit::Yes } else { Exit::No })
+        let Some(message) = self.message else { return Ok(()) };
+        if !self.platform_operators.is_empty() {
+            writeln!(out)?;
+        }
+        text(out, &self.platform_operators, message)
+    }
+
+    fn names(&self, out: &mut dyn Write) -> io::Result<()> {
+        let deployments = self.bundle_deployments.iter().map(|line| (DEPLOYMENTS, &line.name));
+        let operators = self.platform_operators.iter().map(|line| (OPERATORS, &line.name));
+        deployments.chain(operators).try_for_each(|(resource, name)| writeln!(out, "{resource}/{name}"))
+    }
+}
+
+impl DeploymentLine<'_> {
+    fn row(&self, is_wide: bool) -> Vec<String> {
+        let suspended = if self.is_suspended { "yes" } else { "no" };
+        let mut row =
+            vec![self.name.clone(), format!("{:?}", self.ready), suspended.to_owned(), self.reason.to_owned()];
+        if is_wide {
+            row.extend([self.active_bundle.unwrap_or_default().to_owned(), self.source.clone()]);
+        }
+        row.push(self.message.to_owned());
+        row
+    }
 }
 
 fn line(operator: &PlatformOperator) -> Line<'_> {

@@ -11,7 +11,9 @@ use rukpak_tests::plane::install::SYSTEM_NAMESPACE;
 use rukpak_tests::tools;
 use rukpak_tests::verbs::{self, Target, unique_name};
 use rukpak_tests::world::World;
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
+use tokio::io::{AsyncBufReadExt as _, BufReader};
 
 /// What the program did.
 #[derive(Debug)]
@@ -83,15 +85,39 @@ impl Hands {
 
     /// Runs the program.
     pub async fn run_alone(&self, arguments: &[&str]) -> Did {
+        let output = self.command(arguments).output().await.expect("it runs");
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        Did { code: output.status.code(), out: text(&output.stdout), err: text(&output.stderr) }
+    }
+
+    /// Runs the program, and presses Ctrl-C when it says `word`.
+    pub async fn interrupted(&self, arguments: &[&str], word: &str) -> Did {
+        let mut command = self.command(arguments);
+        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("it runs");
+        let mut lines = BufReader::new(child.stderr.take().expect("a pipe")).lines();
+        let mut err = String::new();
+        let mut is_pressed = false;
+        while let Some(line) = lines.next_line().await.expect("UTF-8") {
+            err.push_str(&line);
+            err.push('\n');
+            if !is_pressed && line.contains(word) {
+                is_pressed = true;
+                let id = child.id().and_then(|id| i32::try_from(id).ok()).and_then(Pid::from_raw).expect("it runs");
+                kill_process(id, Signal::INT).expect("it is ours");
+            }
+        }
+        let output = child.wait_with_output().await.expect("it ends");
+        Did { code: output.status.code(), out: String::from_utf8_lossy(&output.stdout).into_owned(), err }
+    }
+
+    fn command(&self, arguments: &[&str]) -> tokio::process::Command {
         let program = tools::workspace_binary("rukpakctl").expect("it is built");
         let mut command = tokio::process::Command::new(program);
         command.args(arguments).env("KUBECONFIG", &self.kubeconfig).stdin(Stdio::null());
         for proxy in ["HTTP_PROXY", "HTTPS_PROXY", "http_proxy", "https_proxy", "ALL_PROXY", "SSL_CERT_FILE"] {
             command.env_remove(proxy);
         }
-        let output = command.output().await.expect("it runs");
-        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-        Did { code: output.status.code(), out: text(&output.stdout), err: text(&output.stderr) }
+        command
     }
 
     /// Runs `rukpakctl run`, which must succeed; returns the name of the Bundle and whether it was new.

@@ -99,7 +99,16 @@ async fn k3_a_folder_that_is_no_bundle_fails_and_can_be_mended() {
     let hands = Hands::admin().await;
     let name = unique_name("k3");
     let folder = folder(&fixtures::renamed("plain/subdir", &name).unwrap());
-    let (bundle, _) = hands.install(&name, folder.path()).await;
+    let arguments = ["run", &name, text(folder.path())];
+    let did = hands.run(&arguments).await;
+    assert_eq!((did.code, did.out.as_str()), (Some(1), ""), "{did:?}");
+    let words =
+        format!("error: {}: refused as a plain+v0 bundle: 2 findings; nothing was applied\n", text(folder.path()));
+    assert!(did.err.contains(&words), "{did:?}");
+    assert!(hands.get(&Target::bundle_deployment(&name)).await.is_none(), "nothing is applied");
+
+    let did = hands.run(&[&arguments[..], &["--validate=false"]].concat()).await;
+    let (bundle, _) = installed(&name, &did);
     let failed = until_bundle(&hands.client, &bundle, Expected::is_false("Unpacked", "UnpackFailed")).await;
     assert_eq!(failed.data["status"]["phase"], "Failing");
     until(&hands.client, &name, Expected::is_false("HasValidBundle", "UnpackFailed")).await;

@@ -21,7 +21,7 @@ async fn serve_the_kind(hands: &Hands) {
 
 /// Makes a PlatformOperator whose status says so.
 async fn operator(hands: &Hands, name: &str, status: &Value) -> Target {
-    let object = json!({"apiVersion": API, "kind": KIND, "metadata": {"name": name},
+    let object = json!({"apiVersion": API, "kind": KIND, "metadata": {"name": name, "labels": {"test": "status"}},
                         "spec": {"package": {"name": name}}});
     hands.create(&object).await;
     let target = Target::cluster(API, KIND, name);
@@ -43,12 +43,14 @@ fn assert_said(did: &Did, code: i32, out: &str) {
 #[tokio::test]
 async fn the_operators_of_a_cluster_are_told_in_the_words_of_its_cluster_operator() {
     let hands = Hands::admin().await;
-    let unserved = hands.run_alone(&["status"]).await;
-    assert_said(&unserved, 2, "");
-    assert!(unserved.err.contains("does not serve platformoperators.platform.openshift.io"), "{}", unserved.err);
+    // Other tests have BundleDeployments of their own.
+    let ours = ["status", "-l", "test=status"];
+    let none = "No BundleDeployments are present in the cluster\n";
+    assert_said(&hands.run_alone(&ours).await, 0, none);
 
     serve_the_kind(&hands).await;
-    assert_said(&hands.run_alone(&["status"]).await, 0, "No platform operators are present in the cluster\n");
+    let nothing = format!("{none}No platform operators are present in the cluster\n");
+    assert_said(&hands.run_alone(&ours).await, 0, &nothing);
 
     let installed = "Successfully applied the pump BundleDeployment resource";
     let good = json!({
@@ -62,15 +64,15 @@ async fn the_operators_of_a_cluster_are_told_in_the_words_of_its_cluster_operato
     let heading = "NAME   PACKAGE   VERSION   INSTALLED   REASON              MESSAGE";
     let line = format!("pump   pump      1.0.0     True        InstallSuccessful   {installed}");
     let upgrade = "pump: upgrade available: Version 1.1.0 (pump.v1.1.0) can replace version 1.0.0";
-    let wanted = format!("{heading}\n{line}\n{upgrade}\nAll platform operators are in a successful state\n");
-    assert_said(&hands.run_alone(&["status"]).await, 0, &wanted);
+    let wanted = format!("{none}\n{heading}\n{line}\n{upgrade}\nAll platform operators are in a successful state\n");
+    assert_said(&hands.run_alone(&ours).await, 0, &wanted);
 
     let bad = json!({"conditions": [condition("Installed", "False", "SourceFailed", "failed to run sourcing logic")]});
     operator(&hands, "valve", &bad).await;
-    let did = hands.run_alone(&["status"]).await;
+    let did = hands.run_alone(&ours).await;
     let sentence = "encountered the failing valve platform operator with reason \"SourceFailed\"";
     assert!(did.code == Some(1) && did.out.ends_with(&format!("\n{sentence}\n")), "{did:?}");
-    let did = hands.run_alone(&["status", "--output=json"]).await;
+    let did = hands.run_alone(&[&ours[..], &["--output=json"]].concat()).await;
     let json: Value = serde_json::from_str(&did.out).unwrap_or_else(|error| panic!("{error}: {did:?}"));
     assert_eq!((did.code, &json["successful"], &json["message"]), (Some(1), &json!(false), &json!(sentence)));
     let wanted = json!({"name": "valve", "package": "valve", "installed": "False", "reason": "SourceFailed",
@@ -80,7 +82,7 @@ async fn the_operators_of_a_cluster_are_told_in_the_words_of_its_cluster_operato
 
     let elsewhere = Hands { kubeconfig: "/nonexistent".into(), ..Hands::admin().await };
     let flag = ["--kubeconfig", hands.kubeconfig.to_str().expect("UTF-8")];
-    let by_flag = elsewhere.run_alone(&[&["status", "--output=json"], &flag[..]].concat()).await;
+    let by_flag = elsewhere.run_alone(&[&ours[..], &["--output=json"], &flag].concat()).await;
     assert_said(&by_flag, 1, &did.out);
     let by_context = elsewhere.run_alone(&[&["status", "--context=none"], &flag[..]].concat()).await;
     assert_said(&by_context, 2, "");
@@ -90,6 +92,31 @@ async fn the_operators_of_a_cluster_are_told_in_the_words_of_its_cluster_operato
     let did = nobody.run_alone(&["status"]).await;
     assert_said(&did, 2, "");
     assert!(did.err.contains("forbidden"), "{}", did.err);
+}
+
+#[tokio::test]
+async fn the_deployments_of_a_cluster_have_a_line_each() {
+    let hands = Hands::admin().await;
+    let name = verbs::unique_name("listed");
+    let mut object = rukpak_tests::world::deployment(&name, rukpak_tests::world::image("localhost:1/nothing:v1"));
+    object["metadata"]["labels"] = json!({"test": name});
+    object["spec"]["suspend"] = json!(true);
+    hands.create(&object).await;
+    let suspended = verbs::Expected::is_true("Stalled", "Suspended");
+    rukpak_tests::world::until(&hands.client, &name, suspended).await;
+    let selector = format!("test={name}");
+    let did = hands.run_alone(&["status", "-l", &selector]).await;
+    let lines: Vec<Vec<&str>> = did.out.lines().map(|line| line.split("   ").map(str::trim).collect()).collect();
+    assert_eq!((did.code, lines[0].first()), (Some(1), Some(&"BUNDLEDEPLOYMENT")), "{did:?}");
+    let cells: Vec<&&str> = lines[1].iter().filter(|cell| !cell.is_empty()).collect();
+    let message = "spec.suspend is true: what is asked for is not installed";
+    assert_eq!(cells, [&name.as_str(), &"False", &"yes", &"Suspended", &message], "{did:?}");
+    let did = hands.run_alone(&["status", "-l", &selector, "-o", "name"]).await;
+    assert_said(&did, 1, &format!("bundledeployment.core.rukpak.io/{name}\n"));
+    let did = hands.run_alone(&["status", "-l", &selector, "-o", "yaml"]).await;
+    assert!(did.out.contains("isSuspended: true\n") && did.out.contains("source: localhost:1/nothing:v1"), "{did:?}");
+    let did = hands.run_alone(&["status", &name, "-o", "name"]).await;
+    assert_said(&did, 1, &format!("bundledeployment.core.rukpak.io/{name}\n"));
 }
 
 #[tokio::test]

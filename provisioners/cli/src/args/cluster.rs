@@ -1,15 +1,13 @@
 //! Flags of what speaks to a cluster.
 
 use std::path::PathBuf;
-use std::time::Duration;
 
 use clap::Args;
 use reqwest::Url;
 use rukpak_content::Limits;
-use rukpak_crds::names::CLASS_PLAIN;
 
 use super::limits::LimitArgs;
-use super::{AnswerForm, EXIT_CODES};
+use super::{EXIT_CODES, OutputArgs};
 
 /// Which cluster.
 #[derive(Args, Clone, Debug, Default)]
@@ -25,44 +23,18 @@ pub struct ClusterArgs {
 
 /// Flags of `status`.
 #[derive(Args, Debug)]
-#[command(after_help = EXIT_CODES)]
 pub struct StatusArgs {
-    /// A BundleDeployment; without one, all PlatformOperators
+    /// A BundleDeployment; without one, all BundleDeployments and PlatformOperators
     pub name: Option<String>,
-    /// How the answer is written: a table and a sentence, or one JSON object
-    #[arg(short, long, value_name = "FORM", default_value = "text")]
-    pub output: AnswerForm,
-    /// Whose PlatformOperators.
+    /// Those with these labels only, as kubectl takes them: app=pump,team!=b
+    #[arg(short = 'l', long, value_name = "LABELS", conflicts_with = "name")]
+    pub selector: Option<String>,
+    /// How the answer is written.
+    #[command(flatten)]
+    pub output: OutputArgs,
+    /// Which cluster.
     #[command(flatten)]
     pub cluster: ClusterArgs,
-}
-
-/// Flags of `run`.
-#[derive(Args, Debug)]
-#[command(after_help = EXIT_CODES)]
-pub struct RunArgs {
-    /// Name of the BundleDeployment, which is made or changed
-    pub name: String,
-    /// The folder with manifests/ in it
-    pub folder: PathBuf,
-    /// Provisioner of the BundleDeployment
-    #[arg(long, value_name = "CLASS", default_value = CLASS_PLAIN)]
-    pub bundle_deployment_provisioner_class: String,
-    /// Provisioner of its Bundle [default: that of its format, as validate finds it: core-rukpak-io-registry for registry+v1,
-    /// else core-rukpak-io-plain]
-    #[arg(long, value_name = "CLASS")]
-    pub bundle_provisioner_class: Option<String>,
-    /// Seconds for the cluster to make the Bundle
-    #[arg(long = "timeout", value_name = "SECONDS", default_value_t = 60)]
-    timeout_seconds: u64,
-    /// Where it is installed.
-    #[command(flatten)]
-    pub cluster: ClusterArgs,
-    /// Where it is sent.
-    #[command(flatten)]
-    pub service: ServiceArgs,
-    #[command(flatten)]
-    limits: LimitArgs,
 }
 
 /// Flags of `content`.
@@ -100,18 +72,6 @@ pub struct ServiceArgs {
     /// Base URL of the content service, by a name that its certificate bears [default: a forwarded port]
     #[arg(long, value_name = "URL", value_parser = endpoint)]
     pub endpoint: Option<Url>,
-}
-
-impl RunArgs {
-    /// How long the Bundle may take to come.
-    pub fn timeout(&self) -> Duration {
-        Duration::from_secs(self.timeout_seconds)
-    }
-
-    /// How much a bundle may hold.
-    pub fn limits(&self) -> Limits {
-        self.limits.to_limits()
-    }
 }
 
 impl ContentArgs {

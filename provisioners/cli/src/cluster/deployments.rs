@@ -10,13 +10,12 @@ use kube::api::{ListParams, Patch, PatchParams};
 use kube::runtime::{WatchStreamExt as _, watcher};
 use kube::{Api, ResourceExt as _};
 use rukpak_crds::condition::{self, ConditionStatus, Conditions as _};
-use rukpak_crds::names::{OWNER_KIND, OWNER_KIND_VALUE, OWNER_NAME};
 use rukpak_crds::{Bundle, BundleDeployment, BundleSpec};
 
-use super::{Cluster, Error};
+use super::{Cluster, Error, owner_labels};
 
 /// The field manager of what is applied. Its name is upstream's.
-const FIELD_MANAGER: &str = "rukpakctl";
+pub(super) const FIELD_MANAGER: &str = "rukpakctl";
 /// How often it is asked whether a BundleDeployment will make a Bundle. Who may run need not have the right to watch it.
 const INTERVAL: Duration = Duration::from_millis(500);
 
@@ -35,6 +34,11 @@ impl Cluster {
     /// A BundleDeployment, if it is there.
     pub async fn deployment(&self, name: &str) -> Result<Option<BundleDeployment>, Error> {
         self.deployments().get_opt(name).await.map_err(|error| self.fault(error))
+    }
+
+    /// A BundleDeployment, which must be there.
+    pub async fn existing(&self, name: &str) -> Result<BundleDeployment, Error> {
+        self.deployment(name).await?.ok_or_else(|| Error::NoDeployment(name.to_owned()))
     }
 
     /// Makes the BundleDeployment so, if it is still as it was read. What others wrote beside our fields stays. `None` if
@@ -70,11 +74,11 @@ impl Cluster {
         }
     }
 
-    fn deployments(&self) -> Api<BundleDeployment> {
+    pub(super) fn deployments(&self) -> Api<BundleDeployment> {
         Api::all(self.client.clone())
     }
 
-    fn bundles(&self) -> Api<Bundle> {
+    pub(super) fn bundles(&self) -> Api<Bundle> {
         Api::all(self.client.clone())
     }
 
@@ -128,9 +132,8 @@ impl Cluster {
 impl Wanted<'_> {
     fn selector(&self) -> String {
         let name = self.deployment.name_any();
-        let owner = [format!("{OWNER_KIND}={OWNER_KIND_VALUE}"), format!("{OWNER_NAME}={name}")];
         let own = self.labels.iter().map(|(key, value)| format!("{key}={value}"));
-        owner.into_iter().chain(own).collect::<Vec<_>>().join(",")
+        std::iter::once(owner_labels(&name)).chain(own).collect::<Vec<_>>().join(",")
     }
 
     /// One of another class was made by an earlier run.

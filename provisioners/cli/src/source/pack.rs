@@ -9,7 +9,7 @@ use flate2::write::GzEncoder;
 use rukpak_content::{Algorithm, BundleTree, Digest, Hasher, Limits, Node, RelativePath, Tree as _};
 use rukpak_source::Stage;
 
-use super::{Error, METADATA, folder};
+use super::{Content, Error, archive, content, folder};
 use crate::format::{Detected, Format};
 
 const BUFFER_BYTES: usize = 64 * 1024;
@@ -25,30 +25,41 @@ pub struct Packed {
     pub digest: Digest,
     /// Which format it looks like.
     pub detected: Detected,
+    /// What the formats look at.
+    pub tree: BundleTree,
     /// What was left out.
     pub remarks: Vec<String>,
 }
 
 /// Packs all that is in the folder but `.git`. Blocks.
 ///
-/// What no cluster takes is refused here already; whether it is a bundle is for the cluster to say.
+/// What no cluster takes is refused here already; whether it is a bundle is for [`crate::upload::validate`] or the cluster to say.
 pub fn pack(path: &Path, limits: &Limits) -> Result<Packed, Error> {
     let name = path.display().to_string();
-    let mut remarks = Vec::new();
     match std::fs::metadata(path) {
         Ok(metadata) if metadata.is_dir() => {}
         Ok(_) => return Err(Error::NotAFolder(name)),
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Err(Error::NoFolder(name)),
         Err(source) => return Err(Error::Read { path: name, source }),
     }
+    let mut remarks = Vec::new();
     let stage = folder::stage_whole(path, limits, &mut remarks)?;
-    let unreadable = |source| Error::Read { path: name.clone(), source };
-    // What tells the format.
-    let metadata = BundleTree::collect(&stage, &|path| path.components().next() == Some(METADATA), limits);
-    let metadata = metadata.map_err(|source| Error::Content { path: name.clone(), source })?;
-    let detected = Format::detect(&metadata, limits);
-    let (file, size_bytes, digest) = written(&stage).map_err(unreadable)?;
-    Ok(Packed { file, size_bytes, digest, detected, remarks })
+    packed(&stage, name, remarks, limits)
+}
+
+/// Packs what is in an archive, or in a folder as [`pack`] does: the same files give the same bytes either way. Blocks.
+pub fn pack_any(path: &Path, limits: &Limits) -> Result<Packed, Error> {
+    if path.is_dir() {
+        return pack(path, limits);
+    }
+    packed(&archive::stage(path, limits)?, path.display().to_string(), Vec::new(), limits)
+}
+
+fn packed(stage: &Stage, name: String, remarks: Vec<String>, limits: &Limits) -> Result<Packed, Error> {
+    let (file, size_bytes, digest) = written(stage).map_err(|source| Error::Read { path: name.clone(), source })?;
+    let Content { tree, remarks, .. } = content(stage, name, remarks, limits)?;
+    let detected = Format::detect(&tree, limits);
+    Ok(Packed { file, size_bytes, digest, detected, tree, remarks })
 }
 
 fn written(stage: &Stage) -> io::Result<(File, u64, Digest)> {
@@ -140,6 +151,21 @@ mod tests {
             fs::write(folder.path().join("metadata/annotations.yaml"), text).unwrap();
             assert_eq!(detect(), format);
         }
+    }
+
+    #[test]
+    fn an_archive_of_a_folder_gives_what_the_folder_gives() {
+        let folder = tempfile::tempdir().unwrap();
+        fs::create_dir_all(folder.path().join("manifests")).unwrap();
+        fs::write(folder.path().join("manifests/b"), "x").unwrap();
+        fs::write(folder.path().join("a"), "y").unwrap();
+        let archive = tempfile::NamedTempFile::new().unwrap();
+        let mut builder = tar::Builder::new(archive.as_file());
+        builder.append_dir_all(".", folder.path()).unwrap();
+        builder.finish().unwrap();
+        let [one, two] = [folder.path(), archive.path()].map(|path| pack_any(path, &Limits::default()).unwrap());
+        assert_eq!(one.digest, two.digest);
+        assert_eq!(names(two), ["a", "manifests/", "manifests/b"]);
     }
 
     #[test]

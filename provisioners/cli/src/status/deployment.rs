@@ -5,40 +5,33 @@ use std::io::{self, Write};
 use kube::ResourceExt as _;
 use rukpak_crds::{BundleDeployment, ConditionStatus, Conditions as _, condition};
 
-use crate::args::{AnswerForm, StatusArgs};
+use crate::answer::{DEPLOYMENTS, structured};
+use crate::args::{OutputForm, StatusArgs};
 use crate::cluster::Cluster;
 use crate::exit::Exit;
-use crate::output::{chain, data, pretty, talk};
+use crate::failure::{Failure, ended};
+use crate::output::data;
 use crate::table::{self, count, one_line};
 
 /// Asks the cluster. Yes if the BundleDeployment is ready.
 pub async fn run(name: &str, arguments: &StatusArgs) -> Exit {
     let found = match Cluster::connect(&arguments.cluster).await {
-        Ok(cluster) => cluster.deployment(name).await,
+        Ok(cluster) => cluster.existing(name).await,
         Err(error) => Err(error),
     };
-    match found {
-        Ok(Some(deployment)) => print(arguments.output, &deployment),
-        Ok(None) => {
-            talk(&format!("error: bundledeployments.core.rukpak.io {name:?} not found"));
-            Exit::No
-        }
-        Err(error) => {
-            talk(&format!("error: {}", chain(&error)));
-            Exit::Unknown
-        }
+    ended(found.map(|deployment| print(arguments.output.form, &deployment)).map_err(Failure::from))
+}
+
+fn print(form: OutputForm, deployment: &BundleDeployment) -> Exit {
+    let exit = if is_ready(deployment) { Exit::Yes } else { Exit::No };
+    match form {
+        OutputForm::Text | OutputForm::Wide => data(|out| text(out, deployment), exit),
+        OutputForm::Name => data(|out| writeln!(out, "{DEPLOYMENTS}/{}", deployment.name_any()), exit),
+        OutputForm::Json | OutputForm::Yaml => structured(form, &deployment.status, exit),
     }
 }
 
-fn print(form: AnswerForm, deployment: &BundleDeployment) -> Exit {
-    let write = |out: &mut dyn Write| match form {
-        AnswerForm::Text => text(out, deployment),
-        AnswerForm::Json => pretty(out, &deployment.status),
-    };
-    data(write, if is_ready(deployment) { Exit::Yes } else { Exit::No })
-}
-
-fn is_ready(deployment: &BundleDeployment) -> bool {
+pub(super) fn is_ready(deployment: &BundleDeployment) -> bool {
     let status = deployment.status.as_ref();
     let is_ready = status.is_some_and(|status| {
         status.conditions.is(condition::READY, ConditionStatus::True)

@@ -93,3 +93,56 @@ fn what_is_installed_and_not_in_order_is_told() {
         ]
     );
 }
+
+fn deployment(name: &str, suspend: bool, observed: i64, ready: &str) -> BundleDeployment {
+    let condition = json!({"type": "Ready", "status": ready, "reason": "Unhealthy", "message": "Deployment\npump", "lastTransitionTime": "2026-01-01T00:00:00Z"});
+    serde_json::from_value(json!({
+        "apiVersion": "core.rukpak.io/v1alpha1", "kind": "BundleDeployment", "metadata": {"name": name, "generation": 2},
+        "spec": {"provisionerClassName": "p", "suspend": suspend, "template": {"spec": {"provisionerClassName": "p",
+                 "source": {"type": "image", "image": {"ref": "a:v1"}}}}},
+        "status": {"observedGeneration": observed, "activeBundle": format!("{name}-1"), "conditions": [condition]},
+    }))
+    .unwrap()
+}
+
+#[test]
+fn deployments_and_operators_have_a_table_each() {
+    let deployments = [deployment("pump", false, 2, "True"), deployment("valve", true, 1, "True")];
+    let operators = [operator("pump", Some("1.0.0"), &[("Installed", "True", "InstallSuccessful", "m")])];
+    let status = |operators| Status {
+        bundle_deployments: deployments.iter().map(deployment_line).collect(),
+        platform_operators: operators,
+        successful: false,
+        message: Some("m"),
+    };
+    let shown = |status: &Status<'_>, is_wide| {
+        let mut out = Vec::new();
+        status.text(&mut out, is_wide).unwrap();
+        String::from_utf8(out).unwrap()
+    };
+    let wanted = "\
+BUNDLEDEPLOYMENT   READY     SUSPENDED   REASON      MESSAGE
+pump               True      no          Unhealthy   Deployment pump
+valve              Unknown   yes         Unhealthy   Deployment pump
+
+NAME   PACKAGE        VERSION   INSTALLED   REASON              MESSAGE
+pump   pump-package   1.0.0     True        InstallSuccessful   m
+m
+";
+    assert_eq!(shown(&status(operators.iter().map(line).collect()), false), wanted);
+    let alone = Status { message: None, ..status(Vec::new()) };
+    let wide = shown(&alone, true);
+    assert!(
+        wide.starts_with("BUNDLEDEPLOYMENT   READY     SUSPENDED   REASON      ACTIVE BUNDLE   SOURCE   MESSAGE\n"),
+        "{wide}"
+    );
+    assert_eq!(wide.lines().count(), 3, "{wide}");
+    let mut out = Vec::new();
+    status(operators.iter().map(line).collect()).names(&mut out).unwrap();
+    let names = "bundledeployment.core.rukpak.io/pump\nbundledeployment.core.rukpak.io/valve\nplatformoperator.platform.openshift.io/pump\n";
+    assert_eq!(String::from_utf8(out).unwrap(), names);
+    let json = serde_json::to_value(&alone).unwrap();
+    let line = json!({"name": "pump", "activeBundle": "pump-1", "ready": "True", "reason": "Unhealthy", "message": "Deployment\npump",
+                      "source": "a:v1", "isSuspended": false});
+    assert_eq!((&json["bundleDeployments"][0], json.get("message")), (&line, None));
+}

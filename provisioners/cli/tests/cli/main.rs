@@ -6,4 +6,5 @@ mod corpus;
 mod documentation;
 mod refusals;
 mod render;
+mod shell;
 mod support;

@@ -1,0 +1,46 @@
+//! What a verb says about a BundleDeployment that it has changed, and names as kubectl writes them.
+
+use std::io::{self, Write};
+
+use kube::ResourceExt as _;
+use rukpak_crds::BundleDeployment;
+use serde::Serialize;
+
+use crate::args::OutputForm;
+use crate::exit::Exit;
+use crate::output::{data, pretty, raw_data};
+
+/// The resource of BundleDeployments, with its group.
+pub const DEPLOYMENTS: &str = "bundledeployment.core.rukpak.io";
+/// The resource of Bundles, with its group.
+pub const BUNDLES: &str = "bundle.core.rukpak.io";
+
+/// Prints what was done: `bundledeployment.core.rukpak.io/pump suspended`, or the object.
+pub fn changed(form: OutputForm, deployment: &BundleDeployment, what: &str, exit: Exit) -> Exit {
+    let name = format!("{DEPLOYMENTS}/{}", deployment.name_any());
+    match form {
+        OutputForm::Text | OutputForm::Wide => data(|out| writeln!(out, "{name} {what}"), exit),
+        OutputForm::Name => data(|out| writeln!(out, "{name}"), exit),
+        OutputForm::Json | OutputForm::Yaml => {
+            let mut deployment = deployment.clone();
+            // Nobody reads it here; kubectl leaves it out, too.
+            deployment.metadata.managed_fields = None;
+            structured(form, &deployment, exit)
+        }
+    }
+}
+
+/// Prints an answer as YAML if that is asked for, else as JSON.
+pub fn structured(form: OutputForm, answer: &impl Serialize, exit: Exit) -> Exit {
+    if form == OutputForm::Yaml {
+        // It has escapes of its own.
+        raw_data(|out| yaml(out, answer), exit)
+    } else {
+        data(|out| pretty(out, answer), exit)
+    }
+}
+
+fn yaml(out: &mut dyn Write, answer: &impl Serialize) -> io::Result<()> {
+    let text = serde_saphyr::to_string(answer).map_err(io::Error::other)?;
+    out.write_all(text.as_bytes())
+}

@@ -1,0 +1,79 @@
+//! Why a verb did not do what it was asked for: one sentence, and a command to go on with.
+
+use crate::cluster;
+use crate::exit::Exit;
+use crate::output::{chain, talk};
+use crate::{service, source};
+
+/// An end without success. [`Failure::report`] says it on stderr.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Failure {
+    /// What the process ends with.
+    pub exit: Exit,
+    /// One sentence, with names; the chain of causes in it once.
+    pub text: String,
+    /// A command that helps.
+    pub hint: Option<String>,
+}
+
+impl Failure {
+    /// The answer is no.
+    pub fn no(text: impl Into<String>) -> Self {
+        Self { exit: Exit::No, text: text.into(), hint: None }
+    }
+
+    /// The answer could not be found out.
+    pub fn unknown(text: impl Into<String>) -> Self {
+        Self { exit: Exit::Unknown, text: text.into(), hint: None }
+    }
+
+    /// With a command that helps.
+    #[must_use]
+    pub fn hint(self, command: impl Into<String>) -> Self {
+        Self { hint: Some(command.into()), ..self }
+    }
+
+    /// There is no BundleDeployment of that name; in the words of the API server.
+    pub fn no_deployment(name: &str) -> Self {
+        cluster::Error::NoDeployment(name.to_owned()).into()
+    }
+
+    /// Says it on stderr.
+    pub fn report(self) -> Exit {
+        talk(&format!("error: {}", self.text));
+        if let Some(hint) = self.hint {
+            talk(&format!("hint: {hint}"));
+        }
+        self.exit
+    }
+}
+
+impl From<cluster::Error> for Failure {
+    fn from(error: cluster::Error) -> Self {
+        let text = chain(&error);
+        let failure = if error.is_refusal() { Self::no(text) } else { Self::unknown(text) };
+        match error {
+            cluster::Error::NoDeployment(_) => failure.hint("rukpakctl status"),
+            _ => failure,
+        }
+    }
+}
+
+impl From<source::Error> for Failure {
+    fn from(error: source::Error) -> Self {
+        let text = chain(&error);
+        if error.is_refusal() { Self::no(text) } else { Self::unknown(text) }
+    }
+}
+
+impl From<service::Error> for Failure {
+    fn from(error: service::Error) -> Self {
+        let text = chain(&error);
+        if error.is_refusal() { Self::no(text) } else { Self::unknown(text) }
+    }
+}
+
+/// Ends a verb: what it ended with, or why it did not.
+pub fn ended(outcome: Result<Exit, Failure>) -> Exit {
+    outcome.unwrap_or_else(Failure::report)
+}

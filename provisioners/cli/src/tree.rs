@@ -1,0 +1,240 @@
+//! `rukpakctl tree`: a BundleDeployment, its Bundles, and its objects with their health, by the rules of the controller.
+
+use std::io::{self, Write};
+
+use jiff::Timestamp;
+use kube::ResourceExt as _;
+use kube::api::DynamicObject;
+use rukpak_crds::{Bundle, BundleDeployment, InventoryKind};
+use rukpak_plan::health::{State, assess};
+use serde::Serialize;
+use serde_json::json;
+
+use crate::answer::{BUNDLES, DEPLOYMENTS, structured};
+use crate::args::{DeploymentArgs, OutputForm};
+use crate::cluster::{self, Cluster};
+use crate::colour::{Palette, Tone};
+use crate::exit::Exit;
+use crate::failure::{Failure, ended};
+use crate::history::source;
+use crate::output::{chain, raw_data};
+use crate::table::one_line;
+use crate::wait::Progress;
+
+/// What `--output json` prints.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Tree {
+    name: String,
+    /// As its condition has it.
+    ready: bool,
+    /// What it waits for or failed with.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    message: String,
+    bundles: Vec<BundleNode>,
+    objects: Vec<ObjectNode>,
+    /// Kinds that could not be asked for, and why.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    unknown: Vec<String>,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct BundleNode {
+    name: String,
+    phase: String,
+    /// Whether it is what is installed.
+    is_active: bool,
+    source: String,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct ObjectNode {
+    group: String,
+    kind: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    namespace: Option<String>,
+    name: String,
+    /// In the names of kstatus.
+    health: String,
+    #[serde(skip_serializing_if = "String::is_empty")]
+    message: String,
+    #[serde(skip)]
+    state: State,
+}
+
+/// Asks the cluster. Yes if everything is healthy.
+pub async fn run(arguments: &DeploymentArgs) -> Exit {
+    ended(tree(arguments).await)
+}
+
+async fn tree(arguments: &DeploymentArgs) -> Result<Exit, Failure> {
+    let cluster = Cluster::connect(&arguments.cluster).await?;
+    let deployment = cluster.existing(&arguments.name).await?;
+    let mut bundles = cluster.bundles_of(&arguments.name).await?;
+    bundles.sort_by_key(kube::ResourceExt::name_any);
+    let kinds =
+        deployment.status.as_ref().and_then(|status| status.inventory.as_ref()).map(|inventory| &inventory.kinds);
+    let (mut objects, mut unknown) = (Vec::new(), Vec::new());
+    for kind in kinds.into_iter().flatten() {
+        match cluster.owned(&deployment, kind).await {
+            Ok(found) => objects.extend(found.unwrap_or_default()),
+            Err(error @ cluster::Error::Refused(_)) => unknown.push(format!("{}: {}", called(kind), chain(&error))),
+            Err(error) => return Err(error.into()),
+        }
+    }
+    let tree = Tree::of(&deployment, &bundles, &objects, unknown, Timestamp::now());
+    Ok(tree.print(arguments.output.form))
+}
+
+fn called(kind: &InventoryKind) -> String {
+    if kind.group.is_empty() { kind.kind.clone() } else { format!("{}.{}", kind.kind, kind.group) }
+}
+
+impl Tree {
+    fn of(
+        deployment: &BundleDeployment,
+        bundles: &[Bundle],
+        objects: &[DynamicObject],
+        unknown: Vec<String>,
+        now: Timestamp,
+    ) -> Self {
+        let (ready, message) = match Progress::of(deployment, deployment.metadata.generation) {
+            Progress::Ready => (true, String::new()),
+            Progress::Working(line) => (false, line),
+            Progress::Stalled { reason, message } => (false, format!("{reason}: {message}")),
+        };
+        let active = deployment.status.as_ref().and_then(|status| status.active_bundle.as_deref());
+        let bundle = |bundle: &Bundle| BundleNode {
+            name: bundle.name_any(),
+            phase: phase(bundle),
+            is_active: active == Some(&bundle.name_any()),
+            source: source(&bundle.spec.source),
+        };
+        let mut objects: Vec<ObjectNode> = objects.iter().map(|object| ObjectNode::of(object, now)).collect();
+        objects.sort_by(|a, b| (&a.kind, &a.namespace, &a.name).cmp(&(&b.kind, &b.namespace, &b.name)));
+        let bundles = bundles.iter().map(bundle).collect();
+        Self { name: deployment.name_any(), ready, message: one_line(&message), bundles, objects, unknown }
+    }
+
+    fn print(&self, form: OutputForm) -> Exit {
+        let exit = if !self.unknown.is_empty() {
+            Exit::Unknown
+        } else if self.ready && self.objects.iter().all(|object| object.state == State::Current) {
+            Exit::Yes
+        } else {
+            Exit::No
+        };
+        match form {
+            OutputForm::Text | OutputForm::Wide => {
+                let palette = Palette::of(&io::stdout());
+                // Each line is without control characters, but for the colours.
+                raw_data(|out| self.text(out, palette, form == OutputForm::Wide), exit)
+            }
+            OutputForm::Name => raw_data(|out| self.names(out), exit),
+            OutputForm::Json | OutputForm::Yaml => structured(form, self, exit),
+        }
+    }
+
+    fn text(&self, out: &mut dyn Write, palette: Palette, is_wide: bool) -> io::Result<()> {
+        let ready = if self.ready { palette.paint(Tone::Good, "Ready") } else { palette.paint(Tone::Bad, "not Ready") };
+        let message = if self.message.is_empty() { String::new() } else { format!(": {}", self.message) };
+        writeln!(out, "BundleDeployment {}   {ready}{message}", self.name)?;
+        let mut lines: Vec<String> = self.bundles.iter().map(|bundle| bundle.line(palette, is_wide)).collect();
+        lines.extend(self.objects.iter().map(|object| object.line(palette, is_wide)));
+        lines.extend(self.unknown.iter().map(|line| format!("{}   {}", palette.paint(Tone::Bad, "?"), one_line(line))));
+        let last = lines.len().saturating_sub(1);
+        for (index, line) in lines.iter().enumerate() {
+            writeln!(out, "{} {line}", if index == last { "└──" } else { "├──" })?;
+        }
+        Ok(())
+    }
+
+    fn names(&self, out: &mut dyn Write) -> io::Result<()> {
+        writeln!(out, "{DEPLOYMENTS}/{}", self.name)?;
+        for bundle in &self.bundles {
+            writeln!(out, "{BUNDLES}/{}", bundle.name)?;
+        }
+        for object in &self.objects {
+            let kind = object.kind.to_lowercase();
+            let dot = if object.group.is_empty() { "" } else { "." };
+            writeln!(out, "{kind}{dot}{}/{}", object.group, one_line(&object.name))?;
+        }
+        Ok(())
+    }
+}
+
+impl BundleNode {
+    fn line(&self, palette: Palette, is_wide: bool) -> String {
+        let tone = match self.phase.as_str() {
+            "Unpacked" => Tone::Good,
+            "Failing" => Tone::Bad,
+            _ => Tone::Pending,
+        };
+        let active = if self.is_active { ", active" } else { "" };
+        let source = if is_wide { format!("   {}", one_line(&self.source)) } else { String::new() };
+        format!("Bundle {}   {}{active}{source}", self.name, palette.paint(tone, &self.phase))
+    }
+}
+
+fn phase(bundle: &Bundle) -> String {
+    bundle.status.as_ref().and_then(|status| status.phase.clone()).unwrap_or_else(|| "Pending".to_owned())
+}
+
+impl ObjectNode {
+    /// What an object is called, and how healthy it is.
+    pub(crate) fn of(object: &DynamicObject, now: Timestamp) -> Self {
+        let types = object.types.clone().unwrap_or_default();
+        let mut whole = object.data.clone();
+        if whole.is_null() {
+            whole = json!({});
+        }
+        whole["apiVersion"] = json!(types.api_version);
+        whole["kind"] = json!(types.kind);
+        whole["metadata"] = serde_json::to_value(&object.metadata).unwrap_or_default();
+        let health = assess(&whole, now);
+        let group = types.api_version.split_once('/').map_or("", |(group, _)| group).to_owned();
+        Self {
+            group,
+            kind: types.kind,
+            namespace: object.metadata.namespace.clone(),
+            name: object.name_any(),
+            health: health.state.to_string(),
+            message: one_line(&health.message),
+            state: health.state,
+        }
+    }
+
+    /// Whether it is this one. The namespace of what is in none is empty.
+    pub(crate) fn is(&self, group: &str, kind: &str, namespace: &str, name: &str) -> bool {
+        (self.group.as_str(), self.kind.as_str(), self.name.as_str()) == (group, kind, name)
+            && self.namespace.as_deref().unwrap_or_default() == namespace
+    }
+
+    /// `Deployment default/pump`.
+    pub(crate) fn called(&self) -> String {
+        let namespace = self.namespace.as_ref().map(|namespace| format!("{namespace}/")).unwrap_or_default();
+        one_line(&format!("{} {namespace}{}", self.kind, self.name))
+    }
+
+    /// What it is like, with why if that is of interest.
+    pub(crate) fn health(&self, palette: Palette, is_wide: bool) -> String {
+        let tone = match self.state {
+            State::Current => Tone::Good,
+            State::InProgress | State::Terminating => Tone::Pending,
+            State::Failed | State::NotFound | State::Unknown => Tone::Bad,
+        };
+        let is_told = is_wide || self.state != State::Current;
+        let message = if is_told && !self.message.is_empty() { format!(": {}", self.message) } else { String::new() };
+        format!("{}{message}", palette.paint(tone, &self.health))
+    }
+
+    fn line(&self, palette: Palette, is_wide: bool) -> String {
+        format!("{}   {}", self.called(), self.health(palette, is_wide))
+    }
+}
+
+#[cfg(test)]
+#[path = "tree/tests.rs"]
+mod tests;

@@ -1,0 +1,81 @@
+//! Content of this machine on its way to a cluster: looked at, then sent for the Bundle that the cluster makes of it.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use rukpak_content::Limits;
+use rukpak_crds::names::{CLASS_PLAIN, CLASS_REGISTRY};
+use rukpak_crds::source::UploadSource;
+use rukpak_crds::{BundleDeployment, BundleSource};
+
+use crate::cluster::{Cluster, Wanted};
+use crate::examine::{Examined, Purpose, examine};
+use crate::failure::Failure;
+use crate::format::Format;
+use crate::output::talk;
+use crate::service::{Service, Uploaded};
+use crate::source::pack::Packed;
+
+/// So much of the digest is a label, which may have 63 characters.
+const DIGEST_LENGTH: usize = 32;
+/// The label of a Bundle that says what was uploaded for it.
+pub const DIGEST_LABEL: &str = "bundleDigest";
+
+/// The source of a Bundle that waits for an upload.
+pub fn source() -> BundleSource {
+    BundleSource { type_: "upload".to_owned(), upload: Some(UploadSource::default()), ..BundleSource::default() }
+}
+
+/// What the Bundle is found by. Other content has other labels, so it makes another Bundle.
+pub fn labels(name: &str, packed: &Packed) -> BTreeMap<String, String> {
+    let hex = packed.digest.hex();
+    let digest = hex.get(..DIGEST_LENGTH).unwrap_or(hex).to_owned();
+    BTreeMap::from([("app".to_owned(), name.to_owned()), (DIGEST_LABEL.to_owned(), digest)])
+}
+
+/// The provisioner class of a format.
+pub fn class_of(format: Format) -> &'static str {
+    match format {
+        Format::Plain => CLASS_PLAIN,
+        Format::Registry => CLASS_REGISTRY,
+    }
+}
+
+/// Refuses what the class would refuse, and says all of it. Of other classes than ours nothing is known.
+pub fn validate(packed: &Packed, class: &str, from: &str, limits: &Limits) -> Result<(), Failure> {
+    let format = match class {
+        CLASS_PLAIN => Format::Plain,
+        CLASS_REGISTRY => Format::Registry,
+        _ => return Ok(()),
+    };
+    let Examined { findings, warnings, .. } = examine(&packed.tree, format, Purpose::Validate, limits);
+    for warning in warnings {
+        talk(&format!("warning: {warning}"));
+    }
+    for finding in &findings {
+        talk(&finding.text);
+    }
+    let count = match findings.len() {
+        0 => return Ok(()),
+        1 => "1 finding".to_owned(),
+        count => format!("{count} findings"),
+    };
+    let text = format!("{from}: refused as a {format} bundle: {count}; nothing was applied");
+    Err(Failure::no(text).hint(format!("rukpakctl validate --format {format} {from}")))
+}
+
+/// Waits for the Bundle of a BundleDeployment as it was written, and sends its content. Returns its name.
+pub async fn deliver(
+    cluster: &Cluster,
+    service: &Service,
+    deployment: &BundleDeployment,
+    packed: Packed,
+    patience: Duration,
+) -> Result<(String, Uploaded), Failure> {
+    let name = deployment.metadata.name.as_deref().unwrap_or_default();
+    let labels = labels(name, &packed);
+    let wanted = Wanted { deployment, labels: &labels, spec: &deployment.spec.template.spec };
+    let bundle = cluster.generated(&wanted, patience).await?;
+    let uploaded = service.upload(&bundle, packed).await?;
+    Ok((bundle, uploaded))
+}
