@@ -24,7 +24,7 @@ const LIMITS: [&str; 7] = [
     "--limit-tree-bytes=8000000",
     "--limit-layers=20",
     "--limit-git-bytes=2000000",
-    "--limit-git-seconds=6",
+    "--limit-git-seconds=15",
     "--limit-pull-seconds=6",
     "--log-level=debug",
 ];
