@@ -111,12 +111,56 @@ mod tests {
     fn published_config_maps_never_wait() {
         let entry = wanted(&[bundles(None)], "ns", Exclusion::Conditions).unwrap();
         assert_eq!(entry["failurePolicy"], "Fail");
-        assert_eq!(
-            entry["matchConditions"][0]["expression"],
-            "!((request.operation == 'DELETE' ? oldObject : object).metadata.name in ['kube-root-ca.crt', 'openshift-service-ca.crt'])"
-        );
         let entry = wanted(&[bundles(None)], "ns", Exclusion::FailOpen).unwrap();
         assert_eq!((entry["failurePolicy"].as_str(), entry.get("matchConditions")), (Some("Ignore"), None));
+    }
+
+    /// An object of the namespace, with the metadata that decides.
+    fn object(name: &str) -> Value {
+        json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name, "namespace": "ns"}, "data": {"a": "b"}})
+    }
+
+    /// What the API server evaluates conditions over: `object` is null where something is deleted, `oldObject` where it is
+    /// created, and a collection's deletion is asked about object by object, in a request without a name.
+    fn request(operation: &str, name: &str, before: Option<&str>, after: Option<&str>) -> [(&'static str, Value); 3] {
+        let request = json!({
+            "uid": "705ab4f5-6393-11e8-b7cc-42010a800002", "operation": operation, "name": name, "namespace": "ns",
+            "kind": {"group": "", "version": "v1", "kind": "ConfigMap"},
+            "resource": {"group": "", "version": "v1", "resource": "configmaps"}, "subResource": "",
+            "userInfo": {"username": "system:serviceaccount:kube-system:root-ca-cert-publisher"}, "dryRun": false,
+        });
+        let value = |name: Option<&str>| name.map_or(Value::Null, object);
+        [("request", request), ("oldObject", value(before)), ("object", value(after))]
+    }
+
+    #[test]
+    fn the_condition_is_cel_and_leaves_out_what_is_published() {
+        let entry = wanted(&[bundles(None)], "ns", Exclusion::Conditions).unwrap();
+        let conditions = entry["matchConditions"].as_array().unwrap();
+        let [condition] = conditions.as_slice() else { panic!("one condition: {conditions:?}") };
+        let program = cel::Program::compile(condition["expression"].as_str().unwrap()).unwrap();
+        let is_asked = |variables: [(&'static str, Value); 3]| {
+            let mut context = cel::Context::default();
+            for (name, value) in variables {
+                context.add_variable(name, value).unwrap();
+            }
+            program.execute(&context).unwrap()
+        };
+        let asked =
+            [("kube-root-ca.crt", false), ("openshift-service-ca.crt", false), ("kube-root-ca", true), ("mine", true)];
+        for (name, expected) in asked {
+            for request in [
+                request("CREATE", name, None, Some(name)),
+                // `generateName`: the request need not have the name that the object has by then.
+                request("CREATE", "", None, Some(name)),
+                request("UPDATE", name, Some(name), Some(name)),
+                request("DELETE", name, Some(name), None),
+                request("DELETE", "", Some(name), None),
+            ] {
+                let text = format!("{request:?}");
+                assert_eq!(is_asked(request), cel::Value::Bool(expected), "{text}");
+            }
+        }
     }
 
     #[test]
