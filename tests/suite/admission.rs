@@ -16,6 +16,8 @@ mod helpers;
 mod immutability;
 #[path = "admission/outage.rs"]
 mod outage;
+#[path = "admission/pair.rs"]
+mod pair;
 #[path = "admission/private.rs"]
 mod private;
 #[path = "admission/replicas.rs"]

@@ -1,18 +1,23 @@
 //! Certificates come and go, and no call is refused.
 
+#![allow(clippy::unwrap_used)] // helpers of tests are tests
+
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
+use futures::future::join_all;
 use kube::Client;
 use kube::api::{DynamicObject, Patch, PatchParams};
+use rukpak_tests::Process;
 use rukpak_tests::verbs::{self, Target, unique_name};
 use serde_json::{Value, json};
 
 use super::helpers::{assert_denied, bundle, create, image, patch_refused};
-use super::private::{LIFETIME_SECONDS, Private, ca_bundle, configuration, private, probe, secret};
+use super::pair::{Pair, States, metrics, reviews};
+use super::private::{LIFETIME_SECONDS, ca_bundle, configuration, private, probe, secret};
 
 /// Two renewals, and the slow machine.
 const PATIENCE: Duration = Duration::from_secs(4 * LIFETIME_SECONDS);
@@ -39,27 +44,28 @@ async fn renewed(client: &Client, seen: &str) -> String {
 }
 
 /// When the certificate expires that new connections get, in the webhook's own words.
-async fn expiry(private: &Private) -> String {
-    let metrics = reqwest::Client::builder().no_proxy().build().expect("the client is well-formed");
-    let metrics = metrics.get(format!("{}/metrics", private.webhook.http_url)).send().await.expect("it answers");
-    let text = metrics.text().await.expect("it is text");
+async fn expiry(webhook: &Process) -> String {
+    let text = metrics(webhook).await;
     let expiry =
         text.lines().find_map(|line| line.strip_prefix("rukpak_webhook_certificate_expiry_timestamp_seconds "));
     expiry.unwrap_or_else(|| panic!("{text}")).to_owned()
 }
 
-/// Waits until new connections get another certificate than the one that expires at `seen`, and calls are answered then.
-async fn served(private: &Private, seen: &str, answered: &AtomicUsize) -> String {
+/// Waits until new connections get another certificate than the one that expires at `seen`, the same of both webhooks, and calls
+/// are answered then.
+async fn served(webhooks: [&Process; 2], seen: &str, answered: &AtomicUsize) -> String {
     let end = tokio::time::Instant::now() + PATIENCE;
     let again = async |what: &str| {
         assert!(tokio::time::Instant::now() < end, "{what} after {PATIENCE:?}");
         tokio::time::sleep(Duration::from_millis(20)).await; // neither can be watched
     };
-    let mut now = expiry(private).await;
-    while now == seen {
+    let now = loop {
+        let (first, second) = tokio::join!(expiry(webhooks[0]), expiry(webhooks[1]));
+        if first != seen && first == second {
+            break first;
+        }
         again("the new certificate is not served").await;
-        now = expiry(private).await;
-    }
+    };
     let before = answered.load(Ordering::Relaxed);
     while answered.load(Ordering::Relaxed) == before {
         again("no call is answered").await;
@@ -85,44 +91,64 @@ async fn calls(client: &Client, stop: &AtomicBool, answered: &AtomicUsize) -> Ve
     refused
 }
 
+/// Two renewals, a certificate that cannot be used, and none at all. Returns how many certificates there were.
+async fn rotations(client: &Client, webhooks: [&Process; 2], answered: &AtomicUsize) -> usize {
+    let mut certificates = BTreeSet::new();
+    let mut last = renewed(client, "").await;
+    let mut expires = served(webhooks, "", answered).await;
+    for _ in 0..2 {
+        certificates.insert(last.clone());
+        last = renewed(client, &last).await;
+        expires = served(webhooks, &expires, answered).await;
+    }
+    certificates.insert(last.clone());
+
+    // What cannot be used is replaced, while the certificate in memory is served on.
+    let corrupt = json!({"data": {"tls.crt": BASE64_STANDARD.encode("garbage")}});
+    verbs::merge(client, &secret(), &corrupt).await.unwrap();
+    last = renewed(client, &last).await;
+    certificates.insert(last.clone());
+    expires = served(webhooks, &expires, answered).await;
+    verbs::delete(client, &secret()).await.unwrap();
+    certificates.insert(renewed(client, &last).await);
+    served(webhooks, &expires, answered).await;
+    certificates.len()
+}
+
+/// Two webhooks keep one certificate: whoever takes a step, the other follows, and whichever is called answers. The second ends
+/// under load too.
 #[tokio::test]
 async fn rotation_refuses_no_call() {
     let private = private().await;
     let client = private.admin().await;
+    let pair = Pair::start(&private, &client).await;
+    let webhooks = [&private.webhook, &pair.second];
     let (stop, answered) = (AtomicBool::new(false), AtomicUsize::new(0));
-    let rotations = async {
-        let mut certificates = BTreeSet::new();
-        let mut last = renewed(&client, "").await;
-        let mut expires = served(&private, "", &answered).await;
-        for _ in 0..2 {
-            certificates.insert(last.clone());
-            last = renewed(&client, &last).await;
-            expires = served(&private, &expires, &answered).await;
+    let (secrets, bundles) = (States::default(), States::default());
+    let work = async {
+        let before = join_all(webhooks.map(reviews)).await;
+        let certificates = rotations(&client, webhooks, &answered).await;
+        for (webhook, before) in webhooks.into_iter().zip(before) {
+            assert!(reviews(webhook).await > before + 10, "calls reach both");
         }
-        certificates.insert(last.clone());
-
-        // What cannot be used is replaced, while the certificate in memory is served on.
-        let corrupt = json!({"data": {"tls.crt": BASE64_STANDARD.encode("garbage")}});
-        verbs::merge(&client, &secret(), &corrupt).await.unwrap();
-        last = renewed(&client, &last).await;
-        certificates.insert(last.clone());
-        expires = served(&private, &expires, &answered).await;
-        verbs::delete(&client, &secret()).await.unwrap();
-        certificates.insert(renewed(&client, &last).await);
-        served(&private, &expires, &answered).await;
+        pair.end(&client).await;
         stop.store(true, Ordering::Relaxed);
-        certificates.len()
+        certificates
     };
-    let (one, two, three, certificates) = tokio::join!(
-        calls(&client, &stop, &answered),
-        calls(&client, &stop, &answered),
-        calls(&client, &stop, &answered),
-        rotations
-    );
-    let refused: Vec<String> = [one, two, three].concat();
-    let answered = answered.into_inner();
+    let load = join_all((0..3).map(|_| calls(&client, &stop, &answered)));
+    let (secret, configuration) = (secret(), configuration());
+    let certificate = |secret: &DynamicObject| entry(secret, "tls.crt");
+    let (refused, certificates) = tokio::select! {
+        done = async { tokio::join!(load, work) } => done,
+        () = secrets.follow(&client, &secret, certificate) => panic!("the watch ended"),
+        () = bundles.follow(&client, &configuration, |object| ca_bundle(object).to_owned()) => panic!("the watch ended"),
+    };
+    let (refused, answered) = (refused.concat(), answered.into_inner());
     assert!(refused.is_empty(), "{} of {answered} calls were refused: {refused:#?}", refused.len());
     assert_eq!(certificates, 5);
+    // Each is written once by one of the two, and once more without the authority before it.
+    assert_eq!(secrets.assert_none_comes_back(2), certificates + 1, "and the garbage");
+    bundles.assert_none_comes_back(4);
 }
 
 #[tokio::test]
