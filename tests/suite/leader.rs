@@ -1,4 +1,7 @@
-//! Leader election: of several controllers one writes, and the next goes on where it was.
+//! Leader election: of several controllers one writes and serves, and the next goes on where it was.
+
+#[path = "leader/clients.rs"]
+mod clients;
 
 use std::time::{Duration, Instant};
 
@@ -8,6 +11,7 @@ use rukpak_tests::plane::install::SYSTEM_NAMESPACE;
 use rukpak_tests::verbs::{self, Expected, Target, unique_name};
 use rukpak_tests::world::{SOON, deployment, image, until};
 use rukpak_tests::{ControllerOptions, ImageBuilder, InstallOptions, Plane, Process, Registry, RegistryOptions};
+use tokio::sync::{Mutex, MutexGuard, OnceCell};
 
 /// Promised by a holder that is to be replaced when it falls silent; long enough for it not to on a busy machine.
 const SHORT: [&str; 3] =
@@ -18,42 +22,63 @@ const LONG: [&str; 3] =
 /// Far shorter than the long promise, longer than any handover on a busy machine.
 const AT_ONCE: Duration = Duration::from_mins(2);
 
-struct Stage {
+/// What all tests share. There is one Lease, so they take turns.
+struct Cluster {
     plane: Plane,
-    client: Client,
     registry: Registry,
     folder: tempfile::TempDir,
 }
 
-impl Stage {
-    async fn set() -> Self {
+struct Stage {
+    cluster: MutexGuard<'static, Cluster>,
+    client: Client,
+}
+
+static CLUSTER: OnceCell<Mutex<Cluster>> = OnceCell::const_new();
+
+impl Cluster {
+    async fn start() -> Mutex<Self> {
         let plane = Plane::start().await.expect("the plane starts");
         let options = InstallOptions { without_webhooks: true, ..InstallOptions::default() };
         plane.install(&options).await.expect("the manifests apply");
         let registry = Registry::start(RegistryOptions::default()).await.expect("the registry starts");
-        let client = plane.admin().await.expect("the admin kubeconfig is good");
         let folder = rukpak_tests::tools::temp_folder("leader").expect("a folder");
         std::fs::write(folder.path().join("ca.pem"), registry.ca_pem()).expect("the CA file");
-        Self { plane, client, registry, folder }
+        Mutex::new(Self { plane, registry, folder })
+    }
+}
+
+fn lease() -> Target {
+    Target::namespaced("coordination.k8s.io/v1", "Lease", SYSTEM_NAMESPACE, "core.rukpak.io")
+}
+
+impl Stage {
+    /// A cluster where nobody has led.
+    async fn set() -> Self {
+        let cluster = CLUSTER.get_or_init(Cluster::start).await.lock().await;
+        let client = cluster.plane.admin().await.expect("the admin kubeconfig is good");
+        if verbs::get(&client, &lease()).await.expect("it can be read").is_some() {
+            verbs::delete(&client, &lease()).await.expect("the administrator may");
+        }
+        Self { cluster, client }
     }
 
     /// A controller in the Pod of this name.
     async fn start(&self, pod: &str, times: [&str; 3]) -> Process {
         let mut arguments = vec!["--leader-elect".to_owned()];
-        arguments.push(format!("--source-ca-file={}", self.folder.path().join("ca.pem").display()));
+        arguments.push(format!("--source-ca-file={}", self.cluster.folder.path().join("ca.pem").display()));
         arguments.extend(times.map(str::to_owned));
         let environment = vec![("POD_NAME".to_owned(), pod.to_owned())];
         let options = ControllerOptions { arguments, environment, ..ControllerOptions::default() };
-        let process = self.plane.start_controller(options).await.expect("the controller starts");
+        let process = self.cluster.plane.start_controller(options).await.expect("the controller starts");
         process.wait_ready().await.unwrap_or_else(|error| panic!("{pod}: {error:#}"));
         process
     }
 
     /// Waits until the Lease names the Pod; returns the Lease.
     async fn held_by(&self, pod: &str) -> DynamicObject {
-        let lease = Target::namespaced("coordination.k8s.io/v1", "Lease", SYSTEM_NAMESPACE, "core.rukpak.io");
         let held = |object: Option<&DynamicObject>| object.is_some_and(|lease| holder(lease) == pod);
-        let found = verbs::await_object(&self.client, &lease, &format!("holder {pod:?}"), AT_ONCE, held).await;
+        let found = verbs::await_object(&self.client, &lease(), &format!("holder {pod:?}"), AT_ONCE, held).await;
         found.unwrap_or_else(|error| panic!("{error:#}")).expect("held")
     }
 
@@ -63,7 +88,7 @@ impl Stage {
         let manifest = format!("apiVersion: v1\nkind: Namespace\nmetadata:\n  name: {name}\n");
         let bundle = ImageBuilder::of_files([("manifests/namespace.yaml", manifest)]);
         let before = contents(by);
-        let pushed = self.registry.push(&name, "v1", &bundle).await.expect("the registry takes it");
+        let pushed = self.cluster.registry.push(&name, "v1", &bundle).await.expect("the registry takes it");
         verbs::create(&self.client, &deployment(&name, image(&pushed.reference))).await.expect("created");
         until(&self.client, &name, Expected::is_true("Installed", "InstallationSucceeded")).await;
         assert!(contents(by) > before, "another process has unpacked {name}");
@@ -128,8 +153,8 @@ async fn one_of_two_controllers_writes_and_the_other_takes_over() {
     assert_eq!(second.terminate().await.unwrap(), "exit status: 0");
     stage.held_by("first").await;
     assert!(told.elapsed() < AT_ONCE, "{:?}", told.elapsed());
-    eprintln!("handover after SIGTERM took {:?}", told.elapsed());
     stage.installs(&first).await;
+    first.terminate().await.unwrap();
 }
 
 /// Waits for a process to end by itself.

@@ -6,7 +6,7 @@ use std::fs::File;
 use std::io::{self, Seek as _, Write};
 use std::sync::Arc;
 
-use axum::http::{HeaderMap, Method, StatusCode};
+use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use flate2::Compression;
 use flate2::write::GzEncoder;
@@ -21,6 +21,7 @@ use tokio::task::{JoinError, spawn_blocking};
 
 use super::Service;
 use super::reply::{self, Content};
+use super::uploads::RETRY_AFTER;
 use crate::cluster;
 use crate::context::Context;
 use crate::format::{self, BundleFormat as _, Format, Settings};
@@ -34,6 +35,9 @@ enum Error {
     /// The Bundle cannot be looked up.
     #[error("look up the bundle; try again")]
     Bundle(#[source] cluster::Error),
+    /// The store does not have it, or not yet: another process led before, or it was lost.
+    #[error("its content is not here at the moment; the status of the bundle says more; try again later")]
+    Missing,
     /// The store cannot be read.
     #[error("read the content")]
     Store(#[from] rukpak_store::Error),
@@ -55,12 +59,16 @@ pub async fn get(name: &str, method: &Method, headers: &HeaderMap, service: &Ser
         Ok(None) => super::not_found(),
         Err(error) => {
             let status = match &error {
-                Error::Bundle(_) => StatusCode::SERVICE_UNAVAILABLE,
+                Error::Bundle(_) | Error::Missing => StatusCode::SERVICE_UNAVAILABLE,
                 Error::Render(_) => StatusCode::UNPROCESSABLE_ENTITY,
                 _ => StatusCode::INTERNAL_SERVER_ERROR,
             };
             tracing::warn!(bundle = name, error = %Chain(&error), "content is not sent");
-            (status, format!("{}\n", Chain(&error))).into_response()
+            let mut response = (status, format!("{}\n", Chain(&error))).into_response();
+            if matches!(error, Error::Missing) {
+                response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from(RETRY_AFTER.as_secs()));
+            }
+            response
         }
     }
 }
@@ -89,18 +97,19 @@ async fn answer(
             service.renders.get(&tag, move || rendered(&digest, &context)).await??
         }
     };
-    let Some(file) = opened else { return Ok(None) };
+    let file = opened.ok_or(Error::Missing)?;
     reply::file(Content { file, tag }, method, headers).map(Some).map_err(Error::Write)
 }
 
 /// The content that this very Bundle was unpacked to. What the store has under the name alone may be what another Bundle left
-/// that bore it before; what the pin alone names may be any content at all.
+/// that bore it before; what the pin alone names may be any content at all. `None` where it has not been unpacked.
 async fn digest_of(name: &str, bundle: &Bundle, context: &Context) -> Result<Option<Digest>, Error> {
     let pin = bundle.status.as_ref().and_then(|status| status.pin.as_ref());
     let Some(pinned) = pin.and_then(|pin| pin.content_digest.parse::<Digest>().ok()) else { return Ok(None) };
     let (store, name) = (Arc::clone(&context.store), name.to_owned());
     let found = spawn_blocking(move || store.get_ref(RefKind::Bundle, &name)).await??;
-    Ok(found.map(|found| found.content).filter(|content| *content == pinned))
+    let found = found.map(|found| found.content).filter(|content| *content == pinned);
+    found.map(Some).ok_or(Error::Missing)
 }
 
 async fn open(digest: Digest, context: &Context) -> Result<Option<File>, Error> {

@@ -35,7 +35,7 @@ const TYPE: &str = "upload";
 /// What is gathered of a body before it is written.
 const BATCH_BYTES: usize = 256 * 1024;
 /// When to try again what cannot be done now.
-const RETRY_AFTER: Duration = Duration::from_secs(10);
+pub(super) const RETRY_AFTER: Duration = Duration::from_secs(10);
 
 /// Why an upload is not taken, or not sent.
 #[derive(Debug, thiserror::Error)]
