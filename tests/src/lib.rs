@@ -17,6 +17,7 @@ pub mod installation;
 pub mod keeper;
 pub mod kubectl;
 pub mod kubelet;
+pub mod metrics;
 pub mod openshift;
 pub mod plane;
 pub mod process;

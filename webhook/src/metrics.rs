@@ -1,7 +1,13 @@
 //! What happened, counted. Labels come from enums, so the number of series is fixed.
 
-use std::fmt::Write as _;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::AtomicU64;
+use std::time::Duration;
+
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::registry::Registry;
+use rukpak_runtime::metrics::{Counters, Durations, durations, registry as common};
+
+use crate::{BUNDLE_PATH, CONFIG_MAP_PATH, DEFINITION_PATH};
 
 /// What the API server is about to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,6 +33,8 @@ pub enum Verdict {
     Invalid,
 }
 
+/// What is asked.
+const PATHS: [&str; 3] = [BUNDLE_PATH, CONFIG_MAP_PATH, DEFINITION_PATH];
 const OPERATIONS: [(Operation, &str); 4] = [
     (Operation::Create, "create"),
     (Operation::Update, "update"),
@@ -37,51 +45,69 @@ const VERDICTS: [(Verdict, &str); 3] =
     [(Verdict::Allowed, "allowed"), (Verdict::Denied, "denied"), (Verdict::Invalid, "invalid")];
 
 /// The counters of this process.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Metrics {
-    reviews: [[AtomicU64; VERDICTS.len()]; OPERATIONS.len()],
-    certificate_expiry: AtomicU64,
+    reviews: Counters<2>,
+    denials: Counters<1>,
+    durations: Durations,
+    certificate_expiry: Gauge<u64, AtomicU64>,
+}
+
+impl Default for Metrics {
+    /// Nothing has happened: what is known beforehand is shown as 0.
+    fn default() -> Self {
+        let metrics = Self {
+            reviews: Counters::default(),
+            denials: Counters::default(),
+            durations: durations(),
+            certificate_expiry: Gauge::default(),
+        };
+        for (_, operation) in OPERATIONS {
+            for (_, verdict) in VERDICTS {
+                drop(metrics.reviews.get_or_create(&[("operation", operation), ("verdict", verdict)]));
+            }
+        }
+        for path in PATHS {
+            drop(metrics.denials.get_or_create(&[("path", path)]));
+        }
+        metrics
+    }
 }
 
 impl Metrics {
-    /// Counts one answer.
-    pub fn count(&self, operation: Operation, verdict: Verdict) {
-        self.reviews[operation as usize][verdict as usize].fetch_add(1, Ordering::Relaxed);
+    /// Counts one answer, and how long it took, on one of the paths that the API server posts to.
+    pub fn count(&self, path: &'static str, operation: Operation, verdict: Verdict, took: Duration) {
+        let (operation, verdict_label) = (OPERATIONS[operation as usize].1, VERDICTS[verdict as usize].1);
+        self.reviews.get_or_create(&[("operation", operation), ("verdict", verdict_label)]).inc();
+        self.durations.get_or_create(&[("path", path)]).observe(took.as_secs_f64());
+        if verdict == Verdict::Denied {
+            self.denials.get_or_create(&[("path", path)]).inc();
+        }
     }
 
     /// Notes when the serving certificate expires, in Unix seconds.
     pub fn set_certificate_expiry(&self, unix_seconds: u64) {
-        self.certificate_expiry.store(unix_seconds, Ordering::Relaxed);
+        self.certificate_expiry.set(unix_seconds);
     }
 
-    /// The counters in the Prometheus text format.
-    pub fn render(&self) -> String {
-        let mut text = String::from(
-            "# HELP rukpak_webhook_reviews_total Admission reviews answered.\n# TYPE rukpak_webhook_reviews_total counter\n",
-        );
-        for (operation, operation_label) in OPERATIONS {
-            for (verdict, verdict_label) in VERDICTS {
-                let count = self.reviews[operation as usize][verdict as usize].load(Ordering::Relaxed);
-                // Writing to a String does not fail.
-                let _ = writeln!(
-                    text,
-                    "rukpak_webhook_reviews_total{{operation=\"{operation_label}\",verdict=\"{verdict_label}\"}} {count}"
-                );
-            }
-        }
-        let expiry = self.certificate_expiry.load(Ordering::Relaxed);
-        let _ = write!(
-            text,
-            "# HELP rukpak_webhook_certificate_expiry_timestamp_seconds When the serving certificate expires; 0 without one.\n\
-             # TYPE rukpak_webhook_certificate_expiry_timestamp_seconds gauge\n\
-             rukpak_webhook_certificate_expiry_timestamp_seconds {expiry}\n"
-        );
-        text
+    /// All that the webhook shows.
+    pub fn registry(&self) -> Registry {
+        let mut registry = common();
+        registry.register("rukpak_webhook_reviews", "Admission reviews answered", self.reviews.clone());
+        registry.register("rukpak_webhook_denials", "Admission reviews answered with a no", self.denials.clone());
+        let help = "How long callers waited for an answer, their own sending included";
+        registry.register("rukpak_webhook_review_duration_seconds", help, self.durations.clone());
+        let help = "When the serving certificate expires; 0 without one";
+        let expiry = self.certificate_expiry.clone();
+        registry.register("rukpak_webhook_certificate_expiry_timestamp_seconds", help, expiry);
+        registry
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use rukpak_runtime::metrics::text;
+
     use super::*;
 
     #[test]
@@ -93,11 +119,21 @@ mod tests {
             assert_eq!(*verdict as usize, index);
         }
         let metrics = Metrics::default();
-        metrics.count(Operation::Update, Verdict::Denied);
+        metrics.count(BUNDLE_PATH, Operation::Update, Verdict::Denied, Duration::from_millis(7));
+        metrics.count(DEFINITION_PATH, Operation::Update, Verdict::Allowed, Duration::from_secs(301));
         metrics.set_certificate_expiry(7);
-        let text = metrics.render();
-        assert!(text.contains("rukpak_webhook_reviews_total{operation=\"update\",verdict=\"denied\"} 1\n"));
-        assert!(text.contains("rukpak_webhook_reviews_total{operation=\"create\",verdict=\"denied\"} 0\n"));
-        assert!(text.ends_with("_seconds 7\n"));
+        let text = text(&metrics.registry());
+        for line in [
+            "rukpak_webhook_reviews_total{operation=\"update\",verdict=\"denied\"} 1",
+            "rukpak_webhook_reviews_total{operation=\"create\",verdict=\"denied\"} 0",
+            "rukpak_webhook_denials_total{path=\"/validate-core-rukpak-io-v1alpha1-bundle\"} 1",
+            "rukpak_webhook_denials_total{path=\"/validate-crd\"} 0",
+            "rukpak_webhook_review_duration_seconds_bucket{le=\"0.005\",path=\"/validate-core-rukpak-io-v1alpha1-bundle\"} 0",
+            "rukpak_webhook_review_duration_seconds_bucket{le=\"0.02\",path=\"/validate-core-rukpak-io-v1alpha1-bundle\"} 1",
+            "rukpak_webhook_review_duration_seconds_sum{path=\"/validate-crd\"} 301.0",
+            "rukpak_webhook_certificate_expiry_timestamp_seconds 7",
+        ] {
+            assert!(text.lines().any(|shown| shown == line), "{line}: {text}");
+        }
     }
 }

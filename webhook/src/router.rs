@@ -90,11 +90,11 @@ impl Call {
 
 /// The routes of the webhook.
 pub fn router(shared: &Shared) -> Router {
-    let route = |subject| post(answer).with_state((shared.clone(), subject));
-    Router::new()
-        .route(BUNDLE_PATH, route(Subject::Bundle))
-        .route(CONFIG_MAP_PATH, route(Subject::ConfigMap))
-        .route(DEFINITION_PATH, route(Subject::Definition))
+    let routes =
+        [(BUNDLE_PATH, Subject::Bundle), (CONFIG_MAP_PATH, Subject::ConfigMap), (DEFINITION_PATH, Subject::Definition)];
+    routes.into_iter().fold(Router::new(), |router, (path, subject)| {
+        router.route(path, post(answer).with_state((shared.clone(), path, subject)))
+    })
 }
 
 /// A call that gets no review back.
@@ -114,12 +114,13 @@ enum Refusal {
     Review(#[from] review::Error),
 }
 
-async fn answer(State((shared, subject)): State<(Shared, Subject)>, call: Request) -> Response {
+async fn answer(State((shared, path, subject)): State<(Shared, &'static str, Subject)>, call: Request) -> Response {
+    let begun = Instant::now();
     let connection = call.extensions().get::<Arc<Connection>>().cloned();
     let call = match read(call, &shared, connection).await {
         Ok(call) => call,
         Err(refusal) => {
-            shared.metrics.count(Operation::Other, Verdict::Invalid);
+            shared.metrics.count(path, Operation::Other, Verdict::Invalid, begun.elapsed());
             tracing::warn!(error = %Chain(&refusal), "refused a call that is no admission review");
             return refusal.into_response();
         }
@@ -130,7 +131,8 @@ async fn answer(State((shared, subject)): State<(Shared, Subject)>, call: Reques
         Subject::ConfigMap => handlers::config_map::answer(call, &shared).await,
         Subject::Definition => handlers::definition::answer(call, &shared).await,
     };
-    shared.metrics.count(operation, if response.allowed() { Verdict::Allowed } else { Verdict::Denied });
+    let verdict = if response.allowed() { Verdict::Allowed } else { Verdict::Denied };
+    shared.metrics.count(path, operation, verdict, begun.elapsed());
     axum::Json(response).into_response()
 }
 

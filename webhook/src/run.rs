@@ -54,11 +54,11 @@ pub async fn run(options: Options) -> Result<(), Error> {
         })),
         metrics: Arc::new(Metrics::default()),
     });
-    let (readiness, metrics) = (Arc::clone(&installed.readiness), Arc::clone(&installed.metrics));
+    let (readiness, metrics) = (Arc::clone(&installed.readiness), &installed.metrics);
     let shared = options.shared();
     let health = probes::router(readiness);
     process.serve_plainly("--health-probe-bind-address", &shared.probe_address, health).await?;
-    let metrics = metrics_router(move |text| text.push_str(&metrics.render()));
+    let metrics = metrics_router(metrics.registry());
     process.serve_plainly("--metrics-bind-address", &options.metrics_bind_address, metrics).await?;
     let listener = process::listen("--webhook-bind-address", &options.webhook_bind_address).await?;
     let listener = listener.ok_or(Error::NoAddress)?;

@@ -130,7 +130,7 @@ async fn what_is_no_review_gets_no_review() {
         (status, answer.as_str()),
         (StatusCode::UNSUPPORTED_MEDIA_TYPE, "the content type must be application/json\n")
     );
-    let counted = shared.metrics.render();
+    let counted = rukpak_runtime::metrics::text(&shared.metrics.registry());
     assert!(counted.contains(r#"{operation="other",verdict="invalid"} 8"#), "{counted}");
 }
 

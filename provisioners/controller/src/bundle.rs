@@ -39,13 +39,15 @@ mod steady;
 mod turn;
 
 use std::sync::Arc;
+use std::time::Instant;
 
 use kube::ResourceExt;
 use kube::runtime::controller::Action;
 use kube::runtime::reflector::ObjectRef;
-use rukpak_crds::{Bundle, BundleSpec, Pin, Revision, names, validate};
+use rukpak_crds::{Bundle, BundlePhase, BundleSpec, Pin, Revision, names, validate};
 use rukpak_plan::retry::{self, Class};
 use rukpak_runtime::error::Chain;
+use rukpak_store::Sealed;
 use tokio::sync::SemaphorePermit;
 
 use crate::cluster;
@@ -217,15 +219,36 @@ async fn bring(
     context: &Context,
 ) -> Result<Pinned, Failure> {
     let name = bundle.name_any();
-    let resolved = resolve::resolve(bundle, source, None, context).await?;
-    let revision = resolved.revision();
-    let stage = Arc::new(fetch::fetch(resolved, context).await?);
-    let sealed = seal::seal(stage, context).await?;
+    let (revision, sealed) = fetched(bundle, source, None, context).await?;
     let expected = Expected { format, watches_namespace: watches_namespace(bundle, context) };
     check::check(&name, &sealed.digest, expected, context).await?;
     let pinned = Pinned { revision, content: sealed.digest.clone() };
     seal::name(&name, &pinned, context).await?;
     Ok(pinned)
+}
+
+/// What the source names, or the revision of it that is known, put into the store; counted.
+async fn fetched(
+    bundle: &Bundle,
+    source: validate::Source,
+    known: Option<&pin::Revision>,
+    context: &Context,
+) -> Result<(pin::Revision, Sealed), Failure> {
+    let (type_, begun) = (metrics::source_type(&source), Instant::now());
+    let fetched = async {
+        let resolved = resolve::resolve(bundle, source, known, context).await?;
+        let revision = resolved.revision();
+        let stage = Arc::new(fetch::fetch(resolved, context).await?);
+        Ok((revision, seal::seal(stage, context).await?))
+    };
+    let fetched: Result<_, Failure> = fetched.await;
+    let (outcome, bytes) = match &fetched {
+        Ok((_, sealed)) => (Outcome::Succeeded, sealed.size_bytes),
+        Err(failure) if failure.verdict().phase == BundlePhase::Pending => (Outcome::Waiting, 0),
+        Err(_) => (Outcome::Failed, 0),
+    };
+    metrics::count_fetch(type_, outcome, bytes, begun.elapsed());
+    fetched
 }
 
 /// Later: exactly what the pin names. Says nothing meanwhile, so that a Bundle does not flap when a cache was lost.
@@ -252,9 +275,7 @@ async fn bring_back(
     context: &Context,
 ) -> Result<Pinned, Failure> {
     let name = bundle.name_any();
-    let resolved = resolve::resolve(bundle, source, Some(&pinned.revision), context).await?;
-    let stage = Arc::new(fetch::fetch(resolved, context).await?);
-    let sealed = seal::seal(stage, context).await?;
+    let (_, sealed) = fetched(bundle, source, Some(&pinned.revision), context).await?;
     pinned.confirm(&sealed.digest).map_err(Failure::Pin)?;
     seal::name(&name, &pinned, context).await?;
     tracing::info!(bundle = name, revision = %pinned.revision, "lost content was fetched again");

@@ -77,7 +77,8 @@ pub async fn run(options: Options) -> Result<(), Error> {
     let checks = WithFolder::new(readiness.clone(), "store", parts.context.store.stage_dir().to_owned());
     let health = probes::router(Arc::new(checks));
     process.serve_plainly("--health-probe-bind-address", &options.shared.probe_address, health).await?;
-    process.serve_plainly("--http-bind-address", &options.http_address, metrics_router(metrics::render)).await?;
+    let shown = metrics_router(metrics::registry(&parts.context));
+    process.serve_plainly("--http-bind-address", &options.http_address, shown).await?;
     process.spawn(events::readiness(parts.context.clone(), readiness.clone()));
     process.spawn(report_children(parts.context.clone()));
     let lease = (options.system_namespace.as_str(), LEASE);

@@ -98,7 +98,9 @@ pub async fn run(options: Options) -> Result<(), Error> {
     let readiness = Arc::new(Readiness::new());
     let health = probes::router(readiness.clone());
     process.serve_plainly("--health-probe-bind-address", &options.shared.probe_address, health).await?;
-    process.serve_plainly("--metrics-bind-address", &options.metrics_address, metrics_router(metrics::render)).await?;
+    process
+        .serve_plainly("--metrics-bind-address", &options.metrics_address, metrics_router(metrics::registry()))
+        .await?;
     process.spawn(definitions(client.clone(), readiness.clone()));
     let lease = (options.system_namespace.as_str(), LEASE);
     let election = options.leader_election;

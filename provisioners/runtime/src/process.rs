@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
+use kube::client::ClientBuilder;
 use kube::config::{KubeConfigOptions, Kubeconfig, KubeconfigError};
 use kube::{Client, Config};
 use tokio::net::TcpListener;
@@ -15,10 +16,12 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
+use tower::layer::layer_fn;
 use tracing_subscriber::EnvFilter;
 
 use crate::args::{Address, LeaderElection, LogFormat, Logging};
 use crate::error::Chain;
+use crate::metrics;
 use crate::probes::Readiness;
 use crate::server::{self, Bounds, Plain};
 use leader::{Candidate, Leader};
@@ -234,13 +237,17 @@ impl Process {
         election: Option<LeaderElection>,
         readiness: &Readiness,
     ) -> Result<Option<Self>, Error> {
-        let Some(times) = election else { return Ok(Some(self)) };
+        let Some(times) = election else {
+            metrics::set_leads(true);
+            return Ok(Some(self));
+        };
         let candidate = Candidate::new(client, namespace, lease, times)?;
         // Who only stands by watches nothing; a rollout waits for it to be ready all the same.
         readiness.caches(Ok(()));
         let ended = tokio::select! {
             elected = candidate.elected() => {
                 self.leader = Some(elected);
+                metrics::set_leads(true);
                 readiness.caches(Err("not yet".to_owned()));
                 return Ok(Some(self));
             }
@@ -280,6 +287,7 @@ impl Process {
             Some(_) => tracing::warn!("a reconcile does not end; the Lease runs out by itself"),
             None => {}
         }
+        metrics::set_leads(false);
         tokio::select! {
             () = async { while self.servers.join_next().await.is_some() {} } => {}
             () = self.hurry.cancelled() => tracing::warn!("another signal: not waiting for calls in flight"),
@@ -309,12 +317,13 @@ pub async fn config(kubeconfig: Option<&Path>) -> Result<Config, Error> {
     Config::from_custom_kubeconfig(read, &KubeConfigOptions::default()).await.map_err(failed)
 }
 
-/// A client with that configuration.
+/// A client with that configuration, whose requests are counted.
 ///
 /// # Errors
 /// [`Error::Client`].
 pub fn client(config: Config) -> Result<Client, Error> {
-    Client::try_from(config).map_err(|error| Error::Client(Box::new(error)))
+    let builder = ClientBuilder::try_from(config).map_err(|error| Error::Client(Box::new(error)))?;
+    Ok(builder.with_layer(&layer_fn(metrics::Counted)).build())
 }
 
 /// Cancels `stop` at SIGTERM and at SIGINT, and `hurry` at the next.

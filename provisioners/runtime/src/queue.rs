@@ -1,6 +1,7 @@
 //! From requests for a reconcile to reconciles.
 
 use std::any::Any;
+use std::borrow::Cow;
 use std::convert::Infallible;
 use std::future::Future;
 use std::sync::Arc;
@@ -8,13 +9,13 @@ use std::time::Duration;
 
 use futures::StreamExt as _;
 use kube::Resource;
-use kube::runtime::controller::{Action, Config, ReconcileRequest, applier};
+use kube::runtime::controller::{self, Action, Config, ReconcileRequest, applier};
 use kube::runtime::reflector::{ObjectRef, Store};
 use tokio::sync::mpsc::UnboundedReceiver;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::{AbortOnDropHandle, TaskTracker};
 
-use crate::metrics;
+use crate::metrics::{self, Running, Waiting};
 
 /// Wait after a reconcile that panicked; a change of the object ends it.
 const PANIC_PAUSE: Duration = Duration::from_mins(1);
@@ -48,17 +49,30 @@ pub async fn drain<K, C, F, E>(
     // A reconcile before the stores are filled would take what it does not see for absent.
     let Requests { objects, filled, tasks } = requests;
     filled.cancelled().await;
-    let requests = futures::stream::unfold(objects, |mut requests| async {
+    // Of a type, not of an object: the text is in the program.
+    let kind = match K::kind(&()) {
+        Cow::Borrowed(kind) => kind,
+        Cow::Owned(_) => "",
+    };
+    let waiting = Arc::new(Waiting::of(kind));
+    let (begins, is_gone) = (Arc::clone(&waiting), Arc::clone(&waiting));
+    let requests = futures::stream::unfold((objects, waiting), |(mut requests, waiting)| async move {
         let next = requests.recv().await?;
-        Some((Ok::<_, Infallible>(ReconcileRequest::from(next)), requests))
+        waiting.add(next.clone().erase());
+        Some((Ok::<_, Infallible>(ReconcileRequest::from(next)), (requests, waiting)))
     });
     let config = Config::default().concurrency(concurrency);
     let reconciles = applier(
         move |object, context| {
             let name = object.meta().name.clone().unwrap_or_default();
+            begins.remove(&ObjectRef::from_obj(&*object).erase());
+            let (running, reconcile) = (Running::begin(kind), reconcile(object, context));
             // A task of its own: what one computes holds up no other.
-            let task = AbortOnDropHandle::new(tasks.spawn(reconcile(object, context)));
-            Box::pin(guarded(name, K::kind(&()).into_owned(), task))
+            let task = tasks.spawn(async move {
+                let _running = running;
+                reconcile.await
+            });
+            Box::pin(guarded(name, kind, AbortOnDropHandle::new(task)))
         },
         error_policy,
         context,
@@ -66,11 +80,17 @@ pub async fn drain<K, C, F, E>(
         Box::pin(requests),
         config,
     );
-    reconciles.for_each(|_| std::future::ready(())).await;
+    let done = reconciles.for_each(|done| {
+        if let Err(controller::Error::ObjectNotFound(object)) = done {
+            is_gone.remove(&object);
+        }
+        std::future::ready(())
+    });
+    done.await;
 }
 
 /// Turns a panic into a wait.
-async fn guarded<E>(name: String, kind: String, reconcile: AbortOnDropHandle<Result<Action, E>>) -> Result<Action, E> {
+async fn guarded<E>(name: String, kind: &str, reconcile: AbortOnDropHandle<Result<Action, E>>) -> Result<Action, E> {
     // All that a lost reconcile leaves half-way is the memory of its own object; what is in the cluster is looked at again.
     reconcile.await.unwrap_or_else(|error| {
         // Nobody aborts it but the runtime when the process ends, and then this is not polled any more.
@@ -90,7 +110,7 @@ fn text(panic: &(dyn Any + Send)) -> &str {
 #[cfg(test)]
 mod tests {
     use kube::runtime::{reflector, watcher};
-    use rukpak_crds::Bundle;
+    use rukpak_crds::{Bundle, PlatformOperator};
     use serde_json::json;
     use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 
@@ -131,10 +151,58 @@ mod tests {
             assert_eq!(told.recv().await.as_deref(), Some(name));
         }
         assert!(!queue.is_finished());
-        let mut text = String::new();
-        metrics::reconcile_panics(&mut text);
+        let text = shown();
         let counted = text.lines().find_map(|line| line.strip_prefix("rukpak_reconcile_panics_total "));
         assert!(counted.is_some_and(|counted| counted != "0"), "{text}");
+        queue.abort();
+    }
+
+    fn shown() -> String {
+        let mut registry = metrics::registry();
+        metrics::add_reconciles(&mut registry);
+        metrics::text(&registry)
+    }
+
+    #[tokio::test]
+    async fn what_waits_and_what_runs_is_counted() {
+        let (store, mut writer) = reflector::store();
+        let (sender, objects) = unbounded_channel();
+        let filled = CancellationToken::new();
+        filled.cancel();
+        // No other test has PlatformOperators.
+        writer.apply_watcher_event(&watcher::Event::Init);
+        for name in ["first", "second"] {
+            let operator = json!({"metadata": {"name": name}, "spec": {"package": {"name": "p"}}});
+            writer.apply_watcher_event(&watcher::Event::InitApply(serde_json::from_value(operator).unwrap()));
+        }
+        writer.apply_watcher_event(&watcher::Event::InitDone);
+        let (begun, mut told) = unbounded_channel();
+        let go_on = Arc::new(tokio::sync::Semaphore::new(0));
+        let reconcile = |operator: Arc<PlatformOperator>, context: Arc<(UnboundedSender<String>, Arc<_>)>| async move {
+            let (begun, go_on): &(_, Arc<tokio::sync::Semaphore>) = &context;
+            begun.send(operator.metadata.name.clone().unwrap()).unwrap();
+            go_on.acquire().await.unwrap().forget();
+            Ok::<_, Infallible>(Action::await_change())
+        };
+        let requests = Requests { objects, filled, tasks: TaskTracker::new() };
+        let context = Arc::new((begun, go_on.clone()));
+        let queue = tokio::spawn(drain(requests, store, context, 1, reconcile, |_, error, _| match *error {}));
+        for name in ["first", "second", "absent", "second"] {
+            sender.send(ObjectRef::new(name)).unwrap();
+        }
+        let until = async |what: &[&str]| {
+            let what = what.iter().map(|what| what.replace('}', "{kind=\"PlatformOperator\"} ")).collect::<Vec<_>>();
+            while !what.iter().all(|what| shown().lines().any(|line| line == what)) {
+                tokio::task::yield_now().await;
+            }
+        };
+        // What is not there is found out only when its turn comes.
+        let first = ["rukpak_queue_depth}2", "rukpak_reconciles_running}1"];
+        tokio::time::timeout(PANIC_PAUSE, until(&first)).await.unwrap_or_else(|_| panic!("{}", shown()));
+        go_on.add_permits(2);
+        let last = ["rukpak_queue_depth}0", "rukpak_reconciles_running}0", "rukpak_reconcile_duration_seconds_count}2"];
+        tokio::time::timeout(PANIC_PAUSE, until(&last)).await.unwrap_or_else(|_| panic!("{}", shown()));
+        assert_eq!((told.recv().await.as_deref(), told.recv().await.as_deref()), (Some("first"), Some("second")));
         queue.abort();
     }
 
@@ -165,7 +233,7 @@ mod tests {
     #[tokio::test]
     async fn without_a_change_it_is_tried_again_after_a_minute() {
         let reconcile = AbortOnDropHandle::new(tokio::spawn(async { std::panic::panic_any(3) }));
-        let action = guarded::<Infallible>("n".to_owned(), "Bundle".to_owned(), reconcile).await;
+        let action = guarded::<Infallible>("n".to_owned(), "Bundle", reconcile).await;
         assert_eq!(action, Ok(Action::requeue(PANIC_PAUSE)));
     }
 

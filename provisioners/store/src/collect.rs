@@ -10,13 +10,17 @@ use crate::lock::Lock;
 use crate::refs::read_refs;
 use crate::{Error, RefKind, Store};
 
-/// What [`Store::collect`] removed.
+/// What [`Store::collect`] removed and left.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Collected {
     /// How many contents.
     pub removed: u64,
     /// How many bytes they took on disk.
     pub freed_bytes: u64,
+    /// How many contents there are now.
+    pub kept: u64,
+    /// How many bytes they take on disk.
+    pub kept_bytes: u64,
 }
 
 impl Store {
@@ -47,10 +51,12 @@ fn collect_shard(shard: &Path, roots: &HashSet<String>, collected: &mut Collecte
     for path in list(shard)? {
         // What is not named like content was put there by somebody else, and stays.
         let Some(hex) = content_name(&path) else { continue };
+        let size_bytes = fs::symlink_metadata(&path).map_err(read(&path))?.len();
         if roots.contains(&hex) {
+            collected.kept += 1;
+            collected.kept_bytes += size_bytes;
             continue;
         }
-        let size_bytes = fs::symlink_metadata(&path).map_err(read(&path))?.len();
         fs::remove_file(&path).map_err(remove(&path))?;
         collected.removed += 1;
         collected.freed_bytes += size_bytes;

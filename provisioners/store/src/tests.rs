@@ -148,8 +148,10 @@ fn collection_keeps_what_refs_and_living_guards_name() {
     store.set_ref(RefKind::Deployment, "d", &reference(&named.digest)).unwrap();
     let gone = store.seal(&tree("gone")).unwrap().digest;
     let freed_bytes = fs::metadata(content_file(root.path(), &gone)).unwrap().len();
-    assert_eq!(store.collect().unwrap(), Collected { removed: 1, freed_bytes });
-    for kept in [&bundle, &named.digest, &guarded.digest, &abroad.digest] {
+    let kept = [&bundle, &named.digest, &guarded.digest, &abroad.digest];
+    let kept_bytes = kept.iter().map(|kept| fs::metadata(content_file(root.path(), kept)).unwrap().len()).sum();
+    assert_eq!(store.collect().unwrap(), Collected { removed: 1, freed_bytes, kept: 4, kept_bytes });
+    for kept in kept {
         assert!(store.contains(kept).unwrap());
     }
     assert!(matches!(load_all(&store, &gone), Err(Error::Missing { .. })));

@@ -80,6 +80,8 @@ async fn answers_are_counted() {
     assert!(value("rukpak_webhook_reviews_total{operation=\"update\",verdict=\"denied\"}") >= 1);
     let now = std::time::UNIX_EPOCH.elapsed().unwrap().as_secs();
     assert!(value("rukpak_webhook_certificate_expiry_timestamp_seconds ") > now);
+    let documented = rukpak_tests::metrics::until_as_documented(&world.webhook, "webhook").await;
+    documented.unwrap_or_else(|error| panic!("{error:#}"));
 }
 
 #[tokio::test]

@@ -9,6 +9,7 @@ use futures::FutureExt as _;
 use futures::future::{Shared, join_all};
 use kube::Client;
 use reqwest::{Method, StatusCode};
+use rukpak_tests::metrics;
 use rukpak_tests::verbs::{self, Expected, Target, unique_name};
 use rukpak_tests::world::{self, SOON, World, WorldOptions, image};
 use rukpak_tests::{ImageBuilder, fixtures};
@@ -295,5 +296,6 @@ async fn reconciles_of_both_kinds_are_counted() {
         assert!(Instant::now() < end, "they are not counted");
         sleep(Duration::from_millis(20)).await;
     }
+    metrics::until_as_documented(&world.controller, "controller").await.unwrap_or_else(|error| panic!("{error:#}"));
     verbs::delete(&client, &Target::bundle_deployment(&name)).await.unwrap();
 }

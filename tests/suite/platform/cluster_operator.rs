@@ -62,6 +62,8 @@ async fn clusters_without_openshifts_kinds_work_and_may_get_them_later() {
     until(&case, true, GOOD).await;
     let metrics = metrics(&world).await;
     assert!(metrics.contains("rukpak_platform_operators{state=\"failing\"} 0"), "{metrics}");
+    let documented = rukpak_tests::metrics::until_as_documented(&world.manager, "platform").await;
+    documented.unwrap_or_else(|error| panic!("{error:#}"));
     let remains = case.leave().await;
     until(&case, true, NONE).await;
     remains.until_gone().await;

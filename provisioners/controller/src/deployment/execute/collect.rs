@@ -10,6 +10,7 @@ use rukpak_store::{Ref, RefKind, Store};
 
 use crate::context::Context;
 use crate::deployment::observe::Run;
+use crate::metrics;
 
 /// Between a deployment's name and the number of one of its contents, in the name of a ref. No name of an object has it.
 const SEPARATOR: char = '~';
@@ -116,10 +117,16 @@ pub(crate) async fn collector(context: Arc<Context>) {
         context.collect.notified().await;
         let store = context.store.clone();
         match tokio::task::spawn_blocking(move || store.collect()).await {
-            Ok(Ok(collected)) if collected.removed > 0 => {
-                tracing::info!(removed = collected.removed, freed_bytes = collected.freed_bytes, "content collected");
+            Ok(Ok(collected)) => {
+                metrics::set_store(collected);
+                if collected.removed > 0 {
+                    tracing::info!(
+                        removed = collected.removed,
+                        freed_bytes = collected.freed_bytes,
+                        "content collected"
+                    );
+                }
             }
-            Ok(Ok(_)) => {}
             Ok(Err(error)) => {
                 tracing::warn!(error = %Chain(&error), "the store could not be collected");
             }

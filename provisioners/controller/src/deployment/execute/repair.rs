@@ -18,6 +18,7 @@ use super::prepare::{self, Prepared};
 use super::put::{self, Known, Outcome, still_wanted};
 use crate::cluster::Written;
 use crate::deployment::observe::Run;
+use crate::metrics;
 use crate::render_memory::Purpose;
 
 /// So many objects are repaired at once.
@@ -114,10 +115,14 @@ async fn repair_phase(run: &mut Run, steps: &[&Step]) -> Vec<put::Error> {
         match result {
             Ok(Repaired { is_changed, set }) => {
                 repairs.repaired(set, now);
-                put_back.extend(is_changed.then_some(*step));
+                if is_changed {
+                    metrics::count_repair(metrics::Outcome::Succeeded);
+                    put_back.push(*step);
+                }
                 run.tracker.tracked().drifted.remove(&step.key);
             }
             Err(error) => {
+                metrics::count_repair(metrics::Outcome::Failed);
                 repairs.failed(error.class(), now);
                 failed.push(error);
             }
