@@ -62,11 +62,11 @@ impl Caller {
         self.http.request(method, format!("{CONTENT_URL}{path}")).bearer_auth(&self.token)
     }
 
-    /// Downloads; `None` where nobody listens, or where it is told to try again later.
+    /// Downloads; `None` where it is told to try again later, or where there is no answer: nobody listens, or the connection was
+    /// closed before the request was read, after which a client of HTTP asks again (RFC 9112, 9.3.1). An answer that began has to end.
     async fn download(&self, path: &str) -> Option<Result<Vec<u8>, String>> {
         match self.ask(Method::GET, path).send().await {
-            Err(error) if error.is_connect() => None,
-            Err(error) => Some(Err(format!("{error:?}"))),
+            Err(_) => None,
             Ok(answer) if answer.headers().contains_key("retry-after") => None,
             Ok(answer) if answer.status() != StatusCode::OK => Some(Err(answer.status().to_string())),
             Ok(answer) => Some(answer.bytes().await.map(|bytes| bytes.to_vec()).map_err(|error| format!("{error:?}"))),
