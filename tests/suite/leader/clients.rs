@@ -62,14 +62,16 @@ impl Caller {
         self.http.request(method, format!("{CONTENT_URL}{path}")).bearer_auth(&self.token)
     }
 
-    /// Downloads; `None` where it is told to try again later, or where there is no answer: nobody listens, or the connection was
-    /// closed before the request was read, after which a client of HTTP asks again (RFC 9112, 9.3.1). An answer that began has to end.
-    async fn download(&self, path: &str) -> Option<Result<Vec<u8>, String>> {
+    async fn download(&self, path: &str) -> Download {
         match self.ask(Method::GET, path).send().await {
-            Err(_) => None,
-            Ok(answer) if answer.headers().contains_key("retry-after") => None,
-            Ok(answer) if answer.status() != StatusCode::OK => Some(Err(answer.status().to_string())),
-            Ok(answer) => Some(answer.bytes().await.map(|bytes| bytes.to_vec()).map_err(|error| format!("{error:?}"))),
+            Err(error) if error.is_connect() => Download::Later,
+            Err(error) => Download::Unanswered(format!("{error:?}")),
+            Ok(answer) if answer.headers().contains_key("retry-after") => Download::Later,
+            Ok(answer) if answer.status() != StatusCode::OK => Download::Failed(answer.status().to_string()),
+            Ok(answer) => match answer.bytes().await {
+                Ok(bytes) => Download::Content(bytes.to_vec()),
+                Err(error) => Download::Failed(format!("{error:?}")),
+            },
         }
     }
 
@@ -77,13 +79,26 @@ impl Caller {
     async fn until_served(&self, path: &str) -> Vec<u8> {
         let end = Instant::now() + SOON;
         loop {
-            if let Some(content) = self.download(path).await {
-                return content.unwrap_or_else(|error| panic!("{path}: {error}"));
+            match self.download(path).await {
+                Download::Content(content) => return content,
+                Download::Later => {}
+                Download::Unanswered(error) | Download::Failed(error) => panic!("{path}: {error}"),
             }
             assert!(Instant::now() < end, "{path} is not served");
             tokio::time::sleep(PAUSE).await;
         }
     }
+}
+
+/// What came of a download.
+enum Download {
+    Content(Vec<u8>),
+    /// Nobody listens, or it is to be tried again.
+    Later,
+    /// The connection was closed before there was an answer.
+    Unanswered(String),
+    /// There was an answer, and it was an error or broke off.
+    Failed(String),
 }
 
 /// A token of an account that may download and upload.
@@ -141,17 +156,17 @@ async fn stands_by(stage: &Stage, process: &Process) {
     assert_eq!(deployment.data["spec"]["replicas"], 1);
 }
 
-/// Downloads from whoever serves, one after the other, until told to stop. Returns those that failed.
-async fn downloads(callers: [&Caller; 2], path: &str, stop: &AtomicBool, done: &AtomicUsize) -> Vec<String> {
+/// Downloads from both, one after the other, until told to stop. Returns those that failed. Only who ends may leave a request
+/// unanswered that it has not read when it closes: clients ask again then (RFC 9112, 9.3.1).
+async fn downloads([ending, next]: [&Caller; 2], path: &str, stop: &AtomicBool, done: &AtomicUsize) -> Vec<String> {
     let mut failed = Vec::new();
     while !stop.load(Ordering::Relaxed) {
-        for caller in callers {
+        for (caller, may_close) in [(ending, true), (next, false)] {
             match caller.download(path).await {
-                None => {}
-                Some(Ok(_)) => {
-                    done.fetch_add(1, Ordering::Relaxed);
-                }
-                Some(Err(error)) => failed.push(error),
+                Download::Content(_) => drop(done.fetch_add(1, Ordering::Relaxed)),
+                Download::Unanswered(error) if !may_close => failed.push(error),
+                Download::Later | Download::Unanswered(_) => {}
+                Download::Failed(error) => failed.push(error),
             }
         }
         tokio::time::sleep(PAUSE).await;
