@@ -71,7 +71,7 @@ impl Events {
         }
     }
 
-    /// [`Self::tell`], unless the same was told within the last ten minutes.
+    /// [`Self::tell`], unless the same was told within the last ten minutes, or 1,024 others were.
     pub fn tell_seldom(&self, about: ObjectReference, news: &News) {
         let key = (about.uid.clone().unwrap_or_default(), news.reason.clone(), news.message.clone());
         let now = Instant::now();

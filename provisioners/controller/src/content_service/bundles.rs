@@ -63,10 +63,13 @@ pub async fn get(name: &str, method: &Method, headers: &HeaderMap, service: &Ser
                 Error::Render(_) => StatusCode::UNPROCESSABLE_ENTITY,
                 _ => StatusCode::INTERNAL_SERVER_ERROR,
             };
-            tracing::warn!(bundle = name, error = %Chain(&error), "content is not sent");
             let mut response = (status, format!("{}\n", Chain(&error))).into_response();
             if matches!(error, Error::Missing) {
+                // Clients ask again and again; that content was lost is logged where it is noticed.
+                tracing::debug!(bundle = name, error = %Chain(&error), "content is not sent");
                 response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from(RETRY_AFTER.as_secs()));
+            } else {
+                tracing::warn!(bundle = name, error = %Chain(&error), "content is not sent");
             }
             response
         }
