@@ -3,7 +3,7 @@
 use kube::{Client, Resource};
 use rukpak_crds::condition::{Conditions, INSTALLED, READY};
 use rukpak_crds::{Condition, ConditionStatus, PlatformOperator, PlatformOperatorStatus};
-use rukpak_runtime::events::{self, News, Tone};
+use rukpak_runtime::events::{self, EventType, News};
 
 /// Who writes them.
 const COMPONENT: &str = "rukpak-platform";
@@ -26,8 +26,8 @@ impl Events {
         }
         // What is under way is no reason to worry.
         let is_bad = after.conditions.is(READY, ConditionStatus::False);
-        let tone = if is_bad { Tone::Warning } else { Tone::Normal };
-        self.0.tell(operator.object_ref(&()), &News { tone, reason: now.reason, message: now.message });
+        let type_ = if is_bad { EventType::Warning } else { EventType::Normal };
+        self.0.tell(operator.object_ref(&()), &News { type_, reason: now.reason, message: now.message });
     }
 }
 

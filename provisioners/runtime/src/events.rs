@@ -11,6 +11,7 @@ use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Event, EventSource, ObjectReference};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
 use kube::api::PostParams;
+pub use kube::runtime::events::EventType;
 use kube::{Api, Client};
 use rukpak_crds::condition::printable;
 use tokio::sync::mpsc;
@@ -35,20 +36,11 @@ pub struct Events {
     said: Mutex<HashMap<(String, String, String), Instant>>,
 }
 
-/// Whether there is a reason to worry.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Tone {
-    /// There is none.
-    Normal,
-    /// Somebody should have a look.
-    Warning,
-}
-
 /// What happened.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct News {
     /// Whether there is a reason to worry.
-    pub tone: Tone,
+    pub type_: EventType,
     /// One word in CamelCase, such as the reason of a condition.
     pub reason: String,
     /// A sentence.
@@ -101,7 +93,7 @@ async fn write(api: Api<Event>, mut events: mpsc::Receiver<Event>) {
 }
 
 fn event(about: ObjectReference, component: &str, news: &News, now: Timestamp) -> Event {
-    let type_ = if news.tone == Tone::Warning { "Warning" } else { "Normal" };
+    let type_ = if news.type_ == EventType::Warning { "Warning" } else { "Normal" };
     let name = format!("{}.{:x}", about.name.as_deref().unwrap_or_default(), now.as_nanosecond());
     Event {
         metadata: ObjectMeta { name: Some(name), namespace: Some(NAMESPACE.to_owned()), ..ObjectMeta::default() },

@@ -5,7 +5,7 @@ use kube::{Resource, ResourceExt};
 use rukpak_crds::Bundle;
 use rukpak_crds::condition::{Conditions, UNPACKED, reason};
 use rukpak_plan::retry;
-use rukpak_runtime::events::{News, Tone};
+use rukpak_runtime::events::{EventType, News};
 
 use super::failure::Failure;
 use super::pin::Pinned;
@@ -49,18 +49,18 @@ pub(super) async fn conclude(
 fn tell(bundle: &Bundle, report: &Report, context: &Context) {
     let before = bundle.status.as_ref().and_then(|status| status.conditions.find(UNPACKED));
     let is_known = |reason: &str| before.is_some_and(|before| before.reason == reason);
-    let (tone, reason, message) = match report {
+    let (type_, reason, message) = match report {
         Report::Unpacked(pinned) => {
             let message = format!("Unpacked {}", pinned.revision);
-            (Tone::Normal, reason::UNPACK_SUCCESSFUL, message)
+            (EventType::Normal, reason::UNPACK_SUCCESSFUL, message)
         }
         Report::Failed(verdict) if verdict.reason() == reason::UNPACK_FAILED => {
-            (Tone::Warning, reason::UNPACK_FAILED, verdict.whole())
+            (EventType::Warning, reason::UNPACK_FAILED, verdict.whole())
         }
         _ => return,
     };
     if !is_known(reason) {
-        context.events.tell(bundle.object_ref(&()), &News { tone, reason: reason.to_owned(), message });
+        context.events.tell(bundle.object_ref(&()), &News { type_, reason: reason.to_owned(), message });
     }
 }
 

@@ -4,7 +4,7 @@ use rukpak_crds::condition::{Conditions, HAS_VALID_BUNDLE, HEALTHY, INSTALLED, r
 use rukpak_crds::{BundleDeploymentStatus, Condition, ConditionStatus};
 use rukpak_plan::Release;
 use rukpak_plan::status::CONTESTED;
-use rukpak_runtime::events::{News, Tone};
+use rukpak_runtime::events::{EventType, News};
 
 /// Another release is installed than before.
 const UPGRADE_SUCCEEDED: &str = "UpgradeSucceeded";
@@ -72,11 +72,11 @@ fn health(before: &BundleDeploymentStatus, now: &Condition) -> Option<News> {
 }
 
 fn normal(condition: &Condition) -> News {
-    News { tone: Tone::Normal, reason: condition.reason.clone(), message: condition.message.clone() }
+    News { type_: EventType::Normal, reason: condition.reason.clone(), message: condition.message.clone() }
 }
 
 fn warning(condition: &Condition) -> News {
-    News { tone: Tone::Warning, ..normal(condition) }
+    News { type_: EventType::Warning, ..normal(condition) }
 }
 
 #[cfg(test)]
@@ -99,7 +99,7 @@ mod tests {
 
     fn told(before: &BundleDeploymentStatus, after: &BundleDeploymentStatus, is_rollback: bool) -> Vec<String> {
         let news = news(before, after, is_rollback);
-        news.into_iter().map(|News { tone, reason, message }| format!("{tone:?} {reason}: {message}")).collect()
+        news.into_iter().map(|News { type_, reason, message }| format!("{type_:?} {reason}: {message}")).collect()
     }
 
     const INSTALLED_A: (&str, &str, &str, &str) = ("Installed", "True", "InstallationSucceeded", "a is in");

@@ -10,7 +10,7 @@ use rukpak_plain::ObjectKey;
 use rukpak_plan::memory::{Installation, Problem, Stage};
 use rukpak_plan::resolve::{Basis, Why};
 use rukpak_plan::{Phase, Plan, Release, Step, fields};
-use rukpak_runtime::events::{News, Tone};
+use rukpak_runtime::events::{EventType, News};
 use serde_json::Value;
 
 use super::apply::{Failed, note, once_served, served};
@@ -167,7 +167,7 @@ fn tell(run: &Run, repaired: &[&Step]) {
         more => format!(" and {more} more"),
     };
     let message = format!("Changed or deleted, and put back as the bundle has them: {}{more}", named.join(", "));
-    let news = News { tone: Tone::Normal, reason: DRIFT_REPAIRED.to_owned(), message };
+    let news = News { type_: EventType::Normal, reason: DRIFT_REPAIRED.to_owned(), message };
     run.context.events.tell_seldom(run.observed.deployment.object_ref(&()), &news);
 }
 
