@@ -53,6 +53,8 @@ pub const RECONCILE_REQUESTED_AT: &str = "core.rukpak.io/reconcile-requested-at"
 
 /// The field manager of everything that the provisioners apply.
 pub const FIELD_MANAGER: &str = "rukpak-core";
+/// Label of the Pod whose process leads; the Service of the content service selects by it.
+pub const LEADER: &str = "core.rukpak.io/leader";
 /// The field manager of owner references to further users of a Namespace. Not [`FIELD_MANAGER`]: what that applies, it may
 /// take away again.
 pub const SHARING_MANAGER: &str = "rukpak-core-sharing";

@@ -2,6 +2,8 @@
 
 #[path = "leader/clients.rs"]
 mod clients;
+#[path = "leader/endpoints.rs"]
+mod endpoints;
 
 use std::time::{Duration, Instant};
 

@@ -16,6 +16,7 @@ mod platform;
 use std::path::PathBuf;
 
 use build::{Objects, build, documents, folder, get, keyed, manager, options, overlays};
+use rukpak_crds::names::LEADER;
 use rukpak_webhook::certificates::service_names;
 use rukpak_webhook::{BUNDLE_PATH, BUNDLE_WEBHOOK, CONFIGURATION, DEFINITION_PATH, DEFINITION_WEBHOOK, SERVICE};
 use serde_json::{Value, json};
@@ -92,6 +93,14 @@ fn the_configuration_leads_to_the_process() {
     assert!(manager(deployment)["ports"].as_array().unwrap().iter().any(|open| open["containerPort"] == port));
 }
 
+/// What selects, of the Pods of a Deployment, the one that leads.
+fn of_the_leader(deployment: &Value) -> Value {
+    let mut labels = deployment["spec"]["template"]["metadata"]["labels"].clone();
+    assert!(labels[LEADER].is_null(), "it is set by whoever leads");
+    labels[LEADER] = json!("true");
+    labels
+}
+
 #[test]
 fn the_service_of_the_controller_keeps_its_names() {
     let objects = installed();
@@ -101,7 +110,7 @@ fn the_service_of_the_controller_keeps_its_names() {
         (&json!("https"), &json!(443))
     );
     let deployment = get(&objects, "Deployment", "core");
-    assert_eq!(service["spec"]["selector"], deployment["spec"]["template"]["metadata"]["labels"]);
+    assert_eq!(service["spec"]["selector"], of_the_leader(deployment));
     let ports = manager(deployment)["ports"].as_array().unwrap();
     assert!(ports.iter().any(|port| port["name"] == service["spec"]["ports"][0]["targetPort"]));
 }

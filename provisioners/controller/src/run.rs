@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use rukpak_runtime::metrics::router as metrics_router;
 use rukpak_runtime::probes::{self, Readiness, WithFolder};
-use rukpak_runtime::process::{self, Process};
+use rukpak_runtime::process::{self, Process, leader};
 use rukpak_runtime::queue::{Requests, drain};
 use rukpak_source::registries;
 
@@ -87,6 +87,7 @@ pub async fn run(options: Options) -> Result<(), Error> {
         return Ok(());
     };
     serve_content(&mut process, &parts, &options, readiness).await?;
+    process.spawn(leader::label(parts.context.client.clone(), options.system_namespace.clone()));
     process.spawn(webhook_role::follow(options.webhook_objects_role.clone(), Arc::clone(&parts.context)));
     work(&mut process, parts, options.concurrency);
     Ok(process.go_on().await?)

@@ -5,9 +5,9 @@ use std::path::PathBuf;
 use rukpak_webhook::certificates::service_names;
 use serde_json::{Value, json};
 
-use super::assert_rendered;
 use super::build::{Objects, build, documents, folder, get, keyed, manager, options};
 use super::platform::MANAGER;
+use super::{assert_rendered, of_the_leader};
 
 const NAMESPACE: &str = "openshift-platform-operators";
 const ANNOTATIONS: [(&str, &str); 4] = [
@@ -202,7 +202,7 @@ fn the_service_ca_serves_the_content() {
     let (deployment, service) = (get(&objects, "Deployment", name), get(&objects, "Service", name));
     let port = &service["spec"]["ports"][0];
     assert_eq!((&port["name"], &port["port"]), (&json!("https"), &json!(443)));
-    assert_eq!(service["spec"]["selector"], deployment["spec"]["template"]["metadata"]["labels"]);
+    assert_eq!(service["spec"]["selector"], of_the_leader(deployment));
     let arguments = manager(deployment)["args"].as_array().unwrap();
     let secret = secret_of(&objects, name).as_str().unwrap();
     for argument in [

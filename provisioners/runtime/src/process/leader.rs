@@ -5,6 +5,7 @@
 //! Every write of the Lease names the version that was seen: of two writers one fails.
 
 mod lease;
+mod pod;
 
 use std::pin::pin;
 use std::time::Duration;
@@ -20,6 +21,7 @@ use serde_json::json;
 use tokio::time::{Instant, sleep_until, timeout};
 
 use self::lease::Holder;
+pub use self::pod::label;
 use crate::api;
 use crate::args::LeaderElection;
 

@@ -236,17 +236,20 @@ async fn hand_over(node: &Node, clock: &Clock, replicas: u32) -> Result<()> {
     let holder = |lease: &kube::api::DynamicObject| lease.data["spec"]["holderIdentity"].as_str().map(str::to_owned);
     let held = verbs::get(&node.client, &lease).await?.context("nobody leads")?;
     let leader = holder(&held).filter(|name| !name.is_empty()).context("the Lease has no holder")?;
+    serves_content(node, &leader).await?;
     let began = Instant::now();
     node.hands.kubectl(&format!("-n {NAMESPACE} delete pod {leader} --wait=false")).await?;
     let next = verbs::await_object(&node.client, &lease, "another holder", PATIENCE * 2, |lease| {
         lease.and_then(holder).is_some_and(|name| !name.is_empty() && name != leader)
     });
     let next = next.await?.and_then(|lease| holder(&lease)).unwrap_or_default();
-    let leads = began.elapsed();
+    let leads = began.elapsed().as_secs_f64();
+    serves_content(node, &next).await?;
+    let serves = began.elapsed().as_secs_f64();
     rollout(node, "core").await?;
     clock.say(&format!(
-        "{replicas} replica(s), pod/{leader} deleted: {next} leads after {:.1} s, rolled out after {:.1} s",
-        leads.as_secs_f64(),
+        "{replicas} replica(s), pod/{leader} deleted: {next} leads after {leads:.1} s, is behind service/core after \
+         {serves:.1} s, rolled out after {:.1} s",
         began.elapsed().as_secs_f64()
     ));
     let pump = Target::namespaced("apps/v1", "Deployment", "pumps", "pump");
@@ -260,6 +263,17 @@ async fn hand_over(node: &Node, clock: &Clock, replicas: u32) -> Result<()> {
         "the operator's Pods are others than before"
     );
     Ok(())
+}
+
+/// Waits until Service core leads to this Pod, and to no other.
+async fn serves_content(node: &Node, pod: &str) -> Result<()> {
+    let endpoints = Target::namespaced("v1", "Endpoints", NAMESPACE, "core");
+    let only = |object: Option<&kube::api::DynamicObject>| {
+        let subsets = object.and_then(|object| object.data["subsets"].as_array()).into_iter().flatten();
+        let addresses = subsets.filter_map(|subset| subset["addresses"].as_array()).flatten();
+        addresses.map(|address| address["targetRef"]["name"].as_str().unwrap_or_default()).eq([pod])
+    };
+    verbs::await_object(&node.client, &endpoints, &format!("only pod/{pod}"), PATIENCE, only).await.map(drop)
 }
 
 /// As docs/install.md says. Nothing is left.
