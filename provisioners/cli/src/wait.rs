@@ -67,8 +67,12 @@ impl Progress {
                 deployment.spec.provisioner_class_name
             ));
         }
-        let is_true = |found: &&Condition| found.status == ConditionStatus::True;
-        if let Some(Condition { reason, message, .. }) = status.conditions.find(condition::STALLED).filter(is_true) {
+        // An upload that was lost is what this program has just sent again.
+        let is_given_up = |found: &&Condition| {
+            found.status == ConditionStatus::True && found.reason != condition::reason::UNPACK_PENDING
+        };
+        if let Some(Condition { reason, message, .. }) = status.conditions.find(condition::STALLED).filter(is_given_up)
+        {
             return Self::Stalled { reason: reason.clone(), message: message.clone() };
         }
         match status.conditions.find(condition::READY) {

@@ -136,9 +136,12 @@ impl Wanted<'_> {
         std::iter::once(owner_labels(&name)).chain(own).collect::<Vec<_>>().join(",")
     }
 
-    /// One of another class was made by an earlier run.
+    /// One of another class was made by an earlier run; one of another owner, for a BundleDeployment of the same name that was
+    /// deleted, and the garbage collector has not come to it.
     fn is(&self, bundle: &Bundle) -> bool {
-        bundle.spec == *self.spec && bundle.metadata.deletion_timestamp.is_none()
+        let uid = self.deployment.metadata.uid.as_deref();
+        let is_owned = bundle.owner_references().iter().any(|owner| Some(owner.uid.as_str()) == uid);
+        is_owned && bundle.spec == *self.spec && bundle.metadata.deletion_timestamp.is_none()
     }
 }
 
