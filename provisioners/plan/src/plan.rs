@@ -194,6 +194,38 @@ impl Plan {
 const REGISTRY_HINT: &str = "with a ClusterServiceVersion in it this is a registry+v1 bundle: set provisionerClassName \
                              core-rukpak-io-registry in spec.template.spec; otherwise ";
 
+/// Built-in API versions that newer API servers serve no more: since which minor release of Kubernetes 1, and what took their place
+/// (the project's deprecation guide).
+const REMOVED: [(&str, u32, &str); 21] = [
+    ("admissionregistration.k8s.io/v1beta1", 22, "admissionregistration.k8s.io/v1"),
+    ("apiextensions.k8s.io/v1beta1", 22, "apiextensions.k8s.io/v1"),
+    ("apiregistration.k8s.io/v1beta1", 22, "apiregistration.k8s.io/v1"),
+    ("apps/v1beta1", 16, "apps/v1"),
+    ("apps/v1beta2", 16, "apps/v1"),
+    ("authentication.k8s.io/v1beta1", 22, "authentication.k8s.io/v1"),
+    ("authorization.k8s.io/v1beta1", 22, "authorization.k8s.io/v1"),
+    ("autoscaling/v2beta1", 25, "autoscaling/v2"),
+    ("autoscaling/v2beta2", 26, "autoscaling/v2"),
+    ("batch/v1beta1", 25, "batch/v1"),
+    ("certificates.k8s.io/v1beta1", 22, "certificates.k8s.io/v1"),
+    ("coordination.k8s.io/v1beta1", 22, "coordination.k8s.io/v1"),
+    ("discovery.k8s.io/v1beta1", 25, "discovery.k8s.io/v1"),
+    ("events.k8s.io/v1beta1", 25, "events.k8s.io/v1"),
+    ("extensions/v1beta1", 22, "apps/v1, networking.k8s.io/v1"),
+    ("networking.k8s.io/v1beta1", 22, "networking.k8s.io/v1"),
+    ("node.k8s.io/v1beta1", 25, "node.k8s.io/v1"),
+    ("policy/v1beta1", 25, "policy/v1"),
+    ("rbac.authorization.k8s.io/v1beta1", 22, "rbac.authorization.k8s.io/v1"),
+    ("scheduling.k8s.io/v1beta1", 22, "scheduling.k8s.io/v1"),
+    ("storage.k8s.io/v1beta1", 22, "storage.k8s.io/v1"),
+];
+
+fn removed(missing: &Missing) -> Option<String> {
+    let is_of = |(version, ..): &&(&str, u32, &str)| *version == missing.kind.api_version;
+    let (version, release, successor) = REMOVED.iter().find(is_of)?;
+    Some(format!("Kubernetes 1.{release} and newer do not serve {version}: the bundle needs a version for {successor}"))
+}
+
 /// What is missing, in the words of Helm, which clients of upstream know, and then the way out.
 pub fn missing_text(missing: &[&Missing]) -> String {
     let line = |missing: &&Missing| match &missing.need {
@@ -208,10 +240,15 @@ pub fn missing_text(missing: &[&Missing]) -> String {
     let is_of_registry_bundle = |missing: &&Missing| matches!(&missing.need, Need::Object(key) if key.group == "operators.coreos.com" && key.kind == "ClusterServiceVersion");
     let lines: Vec<String> = missing.iter().map(line).collect();
     let hint = if missing.iter().any(is_of_registry_bundle) { REGISTRY_HINT } else { "" };
-    format!(
-        "[{}]: {hint}install what provides these kinds; this BundleDeployment continues by itself when they are served",
-        lines.join(", ")
-    )
+    let (gone, others): (Vec<_>, Vec<_>) = missing.iter().map(|missing| removed(missing)).partition(Option::is_some);
+    let gone: BTreeSet<String> = gone.into_iter().flatten().collect();
+    let mut ways: Vec<String> = gone.into_iter().collect();
+    if !others.is_empty() {
+        ways.push(format!(
+            "{hint}install what provides these kinds; this BundleDeployment continues by itself when they are served"
+        ));
+    }
+    format!("[{}]: {}", lines.join(", "), ways.join("; "))
 }
 
 #[cfg(test)]
@@ -222,6 +259,21 @@ mod tests {
         let key = ObjectKey { group: group.to_owned(), kind: kind.to_owned(), namespace: None, name: "a".to_owned() };
         let kind = MissingKind { api_version: format!("{group}/v1alpha1"), kind: kind.to_owned() };
         Missing { kind, need: Need::Object(key) }
+    }
+
+    #[test]
+    fn nobody_is_told_to_wait_for_an_api_that_kubernetes_has_removed() {
+        let old = |kind: &str| {
+            let kind = MissingKind { api_version: "apiextensions.k8s.io/v1beta1".to_owned(), kind: kind.to_owned() };
+            Missing { kind, ..missing("apiextensions.k8s.io", "CustomResourceDefinition") }
+        };
+        let (first, second) = (old("CustomResourceDefinition"), old("CustomResourceDefinition"));
+        let way_out = "Kubernetes 1.22 and newer do not serve apiextensions.k8s.io/v1beta1: the bundle needs a version for \
+                       apiextensions.k8s.io/v1";
+        let message = missing_text(&[&first, &second]);
+        assert!(message.ends_with(&format!("]: {way_out}")), "{message}");
+        let message = missing_text(&[&first, &missing("example.com", "Pump")]);
+        assert!(message.contains(&format!("]: {way_out}; install what provides these kinds")), "{message}");
     }
 
     #[test]
