@@ -4,6 +4,7 @@
 mod diagnose;
 mod rights;
 
+use std::cell::Cell;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
@@ -272,7 +273,7 @@ pub async fn await_object(
     }
 }
 
-/// Watches an object for `period` and fails as soon as `allowed` does not hold.
+/// Watches an object for `period` and fails as soon as `allowed` does not hold, or if it was never seen.
 pub async fn holds_for(
     client: &Client,
     target: &Target,
@@ -280,8 +281,14 @@ pub async fn holds_for(
     period: Duration,
     allowed: impl Fn(Option<&DynamicObject>) -> bool,
 ) -> Result<()> {
-    match tokio::time::timeout(period, watch_until(client, target, |object| !allowed(object))).await {
-        Err(_) => Ok(()),
+    let is_seen = Cell::new(false);
+    let ends = watch_until(client, target, |object| {
+        is_seen.set(true);
+        !allowed(object)
+    });
+    match tokio::time::timeout(period, ends).await {
+        Err(_) if is_seen.get() => Ok(()),
+        Err(_) => bail!("{target}: the watch delivered nothing for {period:?}"),
         Ok(Err(error)) => Err(error),
         Ok(Ok(_)) => bail!("{target}: {what} did not hold for {period:?}\n{}", diagnose(client, target).await),
     }

@@ -102,7 +102,7 @@ pub enum ContentCertificates {
 
 /// Unpacks Bundles and installs BundleDeployments.
 #[derive(Parser, Debug)]
-#[command(name = "rukpak-controller", version, max_term_width = 120)]
+#[command(name = "rukpak-controller", version, max_term_width = 120, args_override_self = true)]
 #[command(mut_arg("leader_elect", |flag| flag.help(leader_elect_help(LEASE))))]
 #[command(mut_arg("source_ca_file", |flag| flag.help(SOURCE_CA_FILE)))]
 struct Args {

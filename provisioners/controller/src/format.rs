@@ -34,7 +34,7 @@ pub struct Rendered {
     pub authorities: Option<Digest>,
 }
 
-/// What a user and an administrator set. Only `registry+v1` has a use for it.
+/// What a user and an administrator set. Only `registry+v1` has a use for it; a `plain+v0` bundle refuses what the user set.
 #[derive(Clone, Debug, Default)]
 pub struct Settings {
     /// `spec.config` of the BundleDeployment.
@@ -56,6 +56,9 @@ pub enum Error {
     /// It is not a `registry+v1` bundle that can be installed. The text is upstream's.
     #[error("convert registry+v1 bundle to plain+v0 bundle")]
     Registry(#[from] registry::Error),
+    /// Settings for a format that has none. Holds their names.
+    #[error("spec.config: unknown field{} {}: a plain+v0 bundle takes no settings; remove spec.config", if .0.len() == 1 { "" } else { "s" }, .0.join(", "))]
+    NoSettings(Vec<String>),
 }
 
 /// What a format does with a tree.
@@ -93,7 +96,14 @@ impl BundleFormat for Format {
 
     fn render(self, tree: &BundleTree, limits: &Limits, settings: &Settings) -> Result<Rendered, Error> {
         match self {
-            Self::Plain => Ok(Rendered { objects: rukpak_plain::load(tree, limits)?.objects, ..Rendered::default() }),
+            Self::Plain => {
+                let names: Vec<String> =
+                    settings.config.iter().flatten().map(|(name, _)| format!("{name:?}")).collect();
+                if !names.is_empty() {
+                    return Err(Error::NoSettings(names));
+                }
+                Ok(Rendered { objects: rukpak_plain::load(tree, limits)?.objects, ..Rendered::default() })
+            }
             Self::Registry => Ok(registry::render(tree, limits, settings)?),
         }
     }

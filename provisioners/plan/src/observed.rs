@@ -60,6 +60,8 @@ pub enum Desired {
         bundle: String,
         /// What it waits for, if it tells.
         why: Option<String>,
+        /// Whether somebody has to do something: its content was uploaded once, and is lost.
+        is_stalled: bool,
     },
     /// It could not be unpacked.
     Failed {

@@ -58,15 +58,15 @@ pub struct Release {
     pub content: Digest,
     /// The format it is read in.
     pub format: Format,
-    /// The settings it is rendered with; `None` where the format has no use for them.
+    /// The settings it is rendered with; `None` if there are none.
     pub config: Option<Map<String, Value>>,
 }
 
 impl Release {
     /// The release of `content` under the settings of a BundleDeployment.
     pub fn new(content: Digest, format: Format, config: Option<&Map<String, Value>>) -> Self {
-        let config = config.filter(|_| format == Format::Registry).map(without_nulls);
-        Self { content, format, config: config.filter(|config| !config.is_empty()) }
+        let config = config.map(without_nulls).filter(|config| !config.is_empty());
+        Self { content, format, config }
     }
 
     /// What a status records; `None` if another version of this program recorded something else.
@@ -131,11 +131,12 @@ mod tests {
     }
 
     #[test]
-    fn settings_make_another_release_only_where_they_are_used() {
+    fn settings_make_another_release_where_there_are_any() {
         let (none, some) = (Value::Null, json!({"watchNamespace": "a"}));
-        assert_eq!(release(Format::Plain, &none), release(Format::Plain, &some));
-        assert_eq!(release(Format::Registry, &none), release(Format::Registry, &json!({})));
-        assert_ne!(release(Format::Registry, &none), release(Format::Registry, &some));
+        for format in [Format::Plain, Format::Registry] {
+            assert_eq!(release(format, &none), release(format, &json!({})));
+            assert_ne!(release(format, &none), release(format, &some));
+        }
         let nulls =
             json!({"watchNamespace": null, "deploymentConfig": {"env": null, "affinity": {"nodeAffinity": null}}});
         assert_eq!(

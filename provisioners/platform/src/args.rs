@@ -93,7 +93,7 @@ impl fmt::Display for CatalogSourceName {
 
 /// Installs OLM packages by name: keeps a BundleDeployment for each PlatformOperator.
 #[derive(Parser, Debug)]
-#[command(name = "rukpak-platform", version, max_term_width = 120)]
+#[command(name = "rukpak-platform", version, max_term_width = 120, args_override_self = true)]
 #[command(mut_arg("leader_elect", |flag| flag.help(leader_elect_help(LEASE))))]
 #[command(mut_arg("source_ca_file", |flag| flag.help(SOURCE_CA_FILE)))]
 struct Args {

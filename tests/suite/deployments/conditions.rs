@@ -110,8 +110,7 @@ async fn the_observed_generation_follows_the_spec() {
     assert_eq!(first.metadata.generation, Some(1));
     assert_eq!(first.data["status"]["observedGeneration"], 1);
     case.merge(&json!({"metadata": {"labels": {"a": "b"}}})).await;
-    // spec.config is only the helm provisioner's; it changes the generation and nothing else.
-    case.merge(&json!({"spec": {"config": {"values": "a: b\n", "any": {"thing": [1, true]}}}})).await;
+    case.merge(&json!({"spec": {"config": {"nothing": null}}})).await;
     let object = case.get(&case.config_map_target("a")).await;
     let second = case
         .until_object(&case.target(), "generation 2", |now| now.data["status"]["observedGeneration"] == json!(2))
@@ -126,6 +125,20 @@ async fn the_observed_generation_follows_the_spec() {
     case.change_source(&super::case::broken_git(case.world, "nothing")).await;
     let third = case.until(Expected::is_false("HasValidBundle", "UnpackFailed")).await;
     assert_eq!(third.data["status"]["observedGeneration"], 3);
+}
+
+#[tokio::test]
+async fn settings_of_a_plain_bundle_are_refused_and_change_nothing() {
+    let case = Case::new("settings").await;
+    let before = case.install(&[case.config_map("a")]).await;
+    case.merge(&json!({"spec": {"config": {"values": "a: b\n", "any": {"thing": [1, true]}}}})).await;
+    let text =
+        "spec.config: unknown fields \"any\", \"values\": a plain+v0 bundle takes no settings; remove spec.config";
+    let refused = case.until(Expected::is_false("HasValidBundle", "BundleLoadFailed").saying(text)).await;
+    assert_eq!(active(&refused), active(&before));
+    case.merge(&json!({"spec": {"config": null}})).await;
+    let after = case.until(Expected::is_true("HasValidBundle", "UnpackSuccessful")).await;
+    assert!(installed().met_by(&after), "{:#}", after.data);
 }
 
 #[tokio::test]

@@ -63,6 +63,8 @@ async fn a_missing_namespace_is_a_missing_resource_and_heals() {
     let text = format!("namespaces {namespace:?} not found");
     let failed = case.until(Expected::is_false("Installed", "InstallFailed").saying(&text)).await;
     assert!(message(&failed, "Installed").starts_with("required resource not found: "), "{:#}", failed.data);
+    let hint = format!("; create the namespace (kubectl create namespace {namespace}), or put it into the bundle");
+    assert!(message(&failed, "Installed").ends_with(&hint), "{:#}", failed.data);
     case.create(&json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}})).await;
     case.until(installed()).await;
 }

@@ -68,7 +68,9 @@ fn next(bundle: &str, uid: &str, report: &Report, is_news: bool, context: &Conte
     let (outcome, action) = match report {
         Report::Failed(verdict) => {
             let (reason, message) = (verdict.reason(), verdict.whole());
-            if is_news {
+            if is_news && verdict.is_expected() {
+                tracing::info!(bundle, reason, detail = message, "waiting");
+            } else if is_news {
                 tracing::warn!(bundle, reason, detail = message, "not unpacked");
             } else {
                 tracing::debug!(bundle, reason, detail = message, "still not unpacked");

@@ -118,6 +118,11 @@ pub struct Verdict {
 }
 
 impl Verdict {
+    /// Whether it is a step of every upload: its content comes next.
+    pub fn is_expected(&self) -> bool {
+        self.phase == BundlePhase::Pending && self.retry.is_none() && self.detail.is_none()
+    }
+
     /// The reason that goes with the phase.
     pub fn reason(&self) -> &'static str {
         match self.phase {

@@ -256,6 +256,7 @@ fn unapplied(error: apply::Error, bases: &Bases) -> Stopped {
             let mut message = failed.message();
             if failed.is_not_found() {
                 message.insert_str(0, "required resource not found: ");
+                message.push_str(&failed.hint());
             }
             Stopped::Failed(Problem {
                 stage: Stage::Apply,

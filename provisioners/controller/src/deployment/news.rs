@@ -7,9 +7,9 @@ use rukpak_plan::status::CONTESTED;
 use rukpak_runtime::events::{EventType, News};
 
 /// Another release is installed than before.
-const UPGRADE_SUCCEEDED: &str = "UpgradeSucceeded";
+pub(super) const UPGRADE_SUCCEEDED: &str = "UpgradeSucceeded";
 /// And it is the revision that `spec.rollbackTo` asked for.
-const ROLLBACK_SUCCEEDED: &str = "RollbackSucceeded";
+pub(super) const ROLLBACK_SUCCEEDED: &str = "RollbackSucceeded";
 
 /// What there is to tell of the change from `before` to `after`, oldest first. Reasons are those of the conditions, but for the
 /// success of an upgrade and of a rollback; so are the messages.

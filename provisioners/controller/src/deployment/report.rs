@@ -7,11 +7,12 @@ use jiff::Timestamp;
 use kube::Resource;
 use kube::runtime::controller::Action;
 use kube::runtime::reflector::ObjectRef;
-use rukpak_crds::condition::{Conditions, NewCondition, READY};
+use rukpak_crds::condition::{Conditions, NewCondition, READY, reason};
 use rukpak_crds::{BundleDeploymentStatus, Condition, ConditionStatus};
 use rukpak_plan::decide::next;
 use rukpak_plan::retry::{self, Class};
 use rukpak_plan::status::{Report, status};
+use rukpak_runtime::events::News;
 
 use super::observe::{Run, is_ready};
 use super::{Error, execute, news};
@@ -55,6 +56,7 @@ fn tell(run: &Run, before: &BundleDeploymentStatus) {
     }
     let is_rollback = run.observed.rollback_to().is_some();
     for news in news::news(before, after, is_rollback) {
+        log_success(&run.owner.name, before, &news);
         run.context.events.tell(run.observed.deployment.object_ref(&()), &news);
     }
 }
@@ -65,6 +67,18 @@ fn log(deployment: &str, Condition { status, reason, message, .. }: &Condition) 
         ConditionStatus::True => tracing::info!(deployment, detail = message, "ready"),
         ConditionStatus::False => tracing::warn!(deployment, reason, detail = message, "not ready"),
         ConditionStatus::Unknown => tracing::debug!(deployment, reason, detail = message, "in progress"),
+    }
+}
+
+/// Says what was installed in the place of what. What failed stands in the line that says "not ready".
+fn log_success(deployment: &str, before: &BundleDeploymentStatus, news: &News) {
+    let (reason, detail) = (&news.reason, &news.message);
+    let from = before.active_bundle.as_deref();
+    match news.reason.as_str() {
+        reason::INSTALLATION_SUCCEEDED => tracing::info!(deployment, detail, "installed"),
+        news::UPGRADE_SUCCEEDED => tracing::info!(deployment, from, detail, "upgraded"),
+        news::ROLLBACK_SUCCEEDED => tracing::info!(deployment, from, detail, "rolled back"),
+        _ => tracing::debug!(deployment, reason, detail, "told in an Event"),
     }
 }
 

@@ -67,6 +67,7 @@ pub(super) async fn deployments(streams: Streams<BundleDeployment>, context: &Ar
                 crate::deployment::wake_dependents(context, &object.name_any());
             }
             Change::Gone(object) => {
+                tracing::info!(deployment = %object.name_any(), "deleted");
                 context.index.deployment_gone(&object.name_any());
                 forget(context, &object).await;
                 crate::deployment::wake_dependents(context, &object.name_any());

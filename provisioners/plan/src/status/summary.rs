@@ -43,10 +43,15 @@ impl Writer<'_> {
             Desired::Absent { bundle, .. } => {
                 return Summary::Working { reason: reason::UNPACK_PENDING, message: wait(bundle) };
             }
-            Desired::Waiting { bundle, why } => {
+            Desired::Waiting { bundle, why, is_stalled } => {
                 // People look at the deployment first: why its Bundle waits is said here too.
                 let why = why.as_ref().map(|why| format!(": {why}")).unwrap_or_default();
-                return Summary::Working { reason: reason::UNPACK_PENDING, message: wait(bundle) + &why };
+                let (reason, message) = (reason::UNPACK_PENDING, wait(bundle) + &why);
+                return if *is_stalled {
+                    Summary::Stalled { reason, message }
+                } else {
+                    Summary::Working { reason, message }
+                };
             }
             Desired::Ready { .. } => {}
         }

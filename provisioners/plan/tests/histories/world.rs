@@ -231,7 +231,7 @@ impl World {
         let (bundle, hash) = (format!("app-{:?}", self.spec.template), format!("{:?}", self.spec.template));
         match self.bundle {
             Bundle::Absent => Desired::Absent { bundle, hash },
-            Bundle::Waiting => Desired::Waiting { bundle, why: None },
+            Bundle::Waiting => Desired::Waiting { bundle, why: None, is_stalled: false },
             Bundle::Ready => {
                 let release = self.spec.template.release();
                 let pin = Pin { content_digest: release.content.to_string(), ..Pin::default() };

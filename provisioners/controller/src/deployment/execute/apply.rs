@@ -68,6 +68,16 @@ impl Failed {
         self.0.iter().any(put::Error::is_not_found)
     }
 
+    /// What to do about namespaces that are missing.
+    pub fn hint(&self) -> String {
+        let missing: BTreeSet<&str> = self.0.iter().filter_map(put::Error::missing_namespace).collect();
+        match Vec::from_iter(missing).as_slice() {
+            [] => String::new(),
+            [one] => format!("; create the namespace (kubectl create namespace {one}), or put it into the bundle"),
+            many => format!("; create the namespaces {}, or put them into the bundle", many.join(", ")),
+        }
+    }
+
     /// Whether everything may pass by itself soon.
     pub fn is_transient(&self) -> bool {
         self.0.iter().all(put::Error::is_transient)

@@ -17,7 +17,7 @@ pub(super) async fn create(run: &Run, name: &str, hash: &str) -> Desired {
     let api: Api<Bundle> = Api::all(run.context.client.clone());
     let params = PostParams { field_manager: Some(names::FIELD_MANAGER.to_owned()), ..PostParams::default() };
     match answered(api.create(&params, &new)).await {
-        Ok(_) => Desired::Waiting { bundle: name.to_owned(), why: None },
+        Ok(_) => Desired::Waiting { bundle: name.to_owned(), why: None, is_stalled: false },
         Err(error) if error.is_conflict() => existing(run, &api, hash, name, error).await,
         Err(error) => {
             let class = if error.is_transient() { Class::Transient } else { Class::Terminal };
@@ -42,7 +42,7 @@ async fn existing(run: &Run, api: &Api<Bundle>, hash: &str, name: &str, refusal:
     match answered(api.get_opt(name)).await {
         Ok(Some(bundle)) if is_ours(&bundle) => found(&run.context, deployment, &bundle, hash),
         Ok(Some(bundle)) if bundle.meta().deletion_timestamp.is_some() => {
-            Desired::Waiting { bundle: name.to_owned(), why: None }
+            Desired::Waiting { bundle: name.to_owned(), why: None, is_stalled: false }
         }
         Ok(_) => Desired::Unknown { message: refusal.to_string(), class: Class::Terminal },
         Err(error) => Desired::Unknown { message: error.to_string(), class: Class::Transient },

@@ -42,6 +42,13 @@ impl Error {
         matches!(self, Self::Refused { source, .. } if source.is_not_found())
     }
 
+    /// The namespace that the object is for, if that is what is missing.
+    pub fn missing_namespace(&self) -> Option<&str> {
+        let Self::Refused { source: cluster::Error::Refused(status), .. } = self else { return None };
+        let details = status.details.as_ref().filter(|details| status.code == 404 && details.kind == "namespaces")?;
+        Some(&details.name)
+    }
+
     /// Whether somebody may make it possible without our being told. What another BundleDeployment controls is watched.
     pub fn may_be_taken_over(&self) -> bool {
         matches!(self, Self::Collision(found) if !matches!(found.foreign, ForeignOwner::Controller { is_deployment: true, .. }))

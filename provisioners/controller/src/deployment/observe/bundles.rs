@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use kube::runtime::reflector::ObjectRef;
 use kube::{Resource, ResourceExt};
-use rukpak_crds::condition::{Conditions, UNPACKED};
+use rukpak_crds::condition::{ConditionStatus, Conditions, STALLED, UNPACKED};
 use rukpak_crds::template_hash::{generated_bundle_name, template_hash};
 use rukpak_crds::{Bundle, BundleDeployment, BundlePhase, BundleSpec, BundleStatus, names};
 use rukpak_plan::observed::Desired;
@@ -95,7 +95,7 @@ fn normalised(spec: &BundleSpec) -> Value {
 pub(crate) fn found(context: &Context, deployment: &BundleDeployment, bundle: &Bundle, hash: &str) -> Desired {
     let name = bundle.name_any();
     if bundle.meta().deletion_timestamp.is_some() {
-        return Desired::Waiting { bundle: name, why: None };
+        return Desired::Waiting { bundle: name, why: None, is_stalled: false };
     }
     let status = bundle.status.clone().unwrap_or_default();
     let config = deployment.spec.config.as_ref();
@@ -105,11 +105,13 @@ pub(crate) fn found(context: &Context, deployment: &BundleDeployment, bundle: &B
             && message.as_ref().is_some_and(|message| message.contains(format::ALL_NAMESPACES_REQUIRED));
         if is_settled_now {
             crate::bundle::reconsider(bundle, context);
-            return Desired::Waiting { bundle: name, why: None };
+            return Desired::Waiting { bundle: name, why: None, is_stalled: false };
         }
         return Desired::Failed { bundle: name, message };
     }
     let why = crate::bundle::waits_for(&status).map(str::to_owned).or_else(|| unserved(bundle));
+    // A first upload is on its way; one that was lost has to be sent again.
+    let is_stalled = status.pin.is_some() && status.conditions.is(STALLED, ConditionStatus::True);
     let format = Format::of_class(&bundle.spec.provisioner_class_name);
     let unpacked = status.pin.filter(|_| bundle.is_in(BundlePhase::Unpacked)).zip(format);
     let digest = unpacked.as_ref().and_then(|(pin, _)| pin.content_digest.parse().ok());
@@ -118,7 +120,7 @@ pub(crate) fn found(context: &Context, deployment: &BundleDeployment, bundle: &B
             let release = Release::new(digest, format, config);
             Desired::Ready { bundle: name, hash: hash.to_owned(), pin, release }
         }
-        None => Desired::Waiting { bundle: name, why },
+        None => Desired::Waiting { bundle: name, why, is_stalled },
     }
 }
 

@@ -259,7 +259,8 @@ fn desired(text: &str) -> Result<Desired, Error> {
     Ok(match (what, how) {
         ("unknown", how) => Desired::Unknown { message: message.unwrap_or_default(), class: class(how)? },
         (_, "absent") => Desired::Absent { bundle, hash },
-        (_, "waiting") => Desired::Waiting { bundle, why: message },
+        (_, "waiting") => Desired::Waiting { bundle, why: message, is_stalled: false },
+        (_, "stalled") => Desired::Waiting { bundle, why: message, is_stalled: true },
         (_, "failed") => Desired::Failed { bundle, message },
         (what, "") => {
             let release = world::release(what);
