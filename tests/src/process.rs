@@ -43,6 +43,8 @@ pub struct Process {
     name: &'static str,
     log: PathBuf,
     command: Mutex<Command>,
+    /// Flags beside those of `command`, from the next start on.
+    further: Mutex<Vec<String>>,
     running: Mutex<Option<Running>>,
     /// Base URL of the health probes.
     pub health_url: String,
@@ -163,6 +165,7 @@ impl Process {
             name,
             log: folder.path().join(format!("{name}.log")),
             command: Mutex::new(command),
+            further: Mutex::default(),
             running: Mutex::new(None),
             health_url: format!("http://127.0.0.1:{}", ports.health),
             http_url: format!("http://127.0.0.1:{}", ports.http),
@@ -181,10 +184,20 @@ impl Process {
         let command = {
             let command =
                 self.command.lock().map_err(|_| anyhow!("another thread panicked while it started {}", self.name))?;
-            copy_of(&command)
+            let mut copy = copy_of(&command);
+            copy.args(self.further.lock().map_err(|_| anyhow!("another thread panicked while it set flags"))?.iter());
+            copy
         };
         let (kept, pid) = Kept::run(&command, &self.log).await.with_context(|| format!("start {}", self.name))?;
         *self.lock()? = Some(Running { kept, pid });
+        Ok(())
+    }
+
+    /// Flags beside those it was first started with, for each [`Process::restart`] from now on. Of a flag that is there twice the
+    /// last one counts.
+    pub fn set_further_flags(&self, flags: &[&str]) -> Result<()> {
+        let mut further = self.further.lock().map_err(|_| anyhow!("another thread panicked while it set flags"))?;
+        *further = flags.iter().map(|flag| (*flag).to_owned()).collect();
         Ok(())
     }
 

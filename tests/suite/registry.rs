@@ -22,6 +22,8 @@ mod serving;
 mod survey;
 #[path = "deployments/tired.rs"]
 mod tired;
+#[path = "registry/turn.rs"]
+mod turn;
 #[path = "registry/upgrade.rs"]
 mod upgrade;
 #[path = "registry/webhooks.rs"]

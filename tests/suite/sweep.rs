@@ -39,7 +39,7 @@ use stage::Stage;
 use table::{Row, Table, say};
 
 /// Control planes at once: most of a point is waiting.
-const STAGES: usize = 4;
+const STAGES: usize = 2;
 /// Points whose deployments are prepared together.
 const BATCH: usize = 6;
 /// Of the points that are chosen by default.

@@ -11,10 +11,10 @@ use kube::api::DynamicObject;
 use kube::core::PartialObjectMeta;
 use kube::runtime::{WatchStreamExt, watcher};
 use rukpak_tests::verbs::{self, Target};
-use rukpak_tests::world::World;
 use serde_json::{Value, json};
 
 use crate::case::{Case, definition, definition_target, gadget};
+use crate::worlds::alone;
 
 const MANY: usize = 300;
 const LONG: Duration = Duration::from_mins(1);
@@ -73,8 +73,8 @@ async fn installed(case: &Case<'_>, version: &str, count: usize) {
 
 #[tokio::test]
 async fn killed_again_and_again_it_forgets_nothing() {
-    let world = World::start(Vec::new()).await.unwrap();
-    let case = Case::in_world(&world, "killed").await;
+    let alone = alone().await;
+    let case = alone.case("killed").await;
     let (crd, group) = definition("killed");
     let version = |version: &str, count: usize| {
         let mut objects = case.config_maps(count, version);
@@ -153,8 +153,8 @@ async fn gone_without_a_trace(case: &Case<'_>, selector: &str) {
 
 #[tokio::test]
 async fn an_api_server_that_restarts_is_waited_for() {
-    let world = World::start(Vec::new()).await.unwrap();
-    let case = Case::in_world(&world, "restart").await;
+    let alone = alone().await;
+    let (world, case) = (alone.world, alone.case("restart").await);
     case.create(&case.config_maps(MANY, "1")).await;
     until_count(&case, "1", 50).await;
     world.plane.restart_apiserver().await.unwrap();

@@ -4,14 +4,14 @@ use std::time::{Duration, Instant};
 
 use axum::http::Method;
 use rukpak_tests::verbs::{self, Expected, Target};
-use rukpak_tests::world::{SOON, World, until};
+use rukpak_tests::world::{SOON, until};
 use rukpak_tests::{Fault, Rule};
 use serde_json::{Value, json};
 
 use crate::case::{Case, definition_target};
 use crate::conversion::Converter;
 use crate::hook::{Hook, Verdict};
-use crate::worlds;
+use crate::worlds::{self, alone};
 
 /// Longest that a request without an answer may hold up the deployment that made it.
 const DEADLINE: Duration = Duration::from_mins(1);
@@ -123,8 +123,8 @@ async fn deployments_of_an_unlistable_kind_do_not_take_the_queue_at_a_restart() 
 /// One deployment has two hundred objects whose webhook takes its time; another has one ConfigMap.
 #[tokio::test]
 async fn a_slow_webhook_of_one_deployment_does_not_starve_the_others() {
-    let world = World::start(Vec::new()).await.unwrap();
-    let case = Case::in_world(&world, "starving").await;
+    let alone = alone().await;
+    let case = alone.case("starving").await;
     let hook = Hook::start(&case, &[["", "secrets"]], |_| Verdict::AtGate).await;
     let secrets: Vec<Value> = (0..200)
         .map(|index| {

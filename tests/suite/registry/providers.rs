@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 
 use super::case::Case;
 use super::serving::{SECRET, SERVICE};
+use super::turn::turn;
 
 const ADMISSION: &str = "admissionregistration.k8s.io/v1";
 
@@ -62,7 +63,7 @@ async fn define(world: &World, kind: &str) {
 
 #[tokio::test]
 async fn cert_manager_is_asked_for_certificates() {
-    let world = World::start(vec!["--bundle-cert-provider=cert-manager".to_owned()]).await.unwrap();
+    let world = turn(&["--bundle-cert-provider=cert-manager"]).await;
     define(&world, "Issuer").await;
     define(&world, "Certificate").await;
     let case = Case::in_world(&world, "cert-manager").await;
@@ -86,7 +87,7 @@ async fn cert_manager_is_asked_for_certificates() {
 
 #[tokio::test]
 async fn the_service_ca_is_asked_for_certificates() {
-    let world = World::start(vec!["--bundle-cert-provider=service-ca".to_owned()]).await.unwrap();
+    let world = turn(&["--bundle-cert-provider=service-ca"]).await;
     let case = Case::in_world(&world, "service-ca").await;
     case.install("mill/v1").await;
     let service = case.get(&case.inside("v1", "Service", SERVICE)).await;

@@ -18,6 +18,7 @@ use serde_json::{Value, json};
 
 use super::case::{Case, installed, uid};
 use super::serving::{Operator, SECRET, SERVICE, handshake, reach, with_free_port};
+use super::turn::turn;
 
 const ADMISSION: &str = "admissionregistration.k8s.io/v1";
 /// Between two tries of something that no watch shows: whether the API server has caught up.
@@ -249,7 +250,7 @@ async fn due(case: &Case<'_>) -> SystemTime {
 /// machine.
 #[tokio::test]
 async fn a_renewal_is_noticed_by_nobody() {
-    let world = World::start(vec!["--bundle-cert-lifetime=45s".to_owned()]).await.unwrap();
+    let world = turn(&["--bundle-cert-lifetime=45s"]).await;
     let case = Case::in_world(&world, "renewal").await;
     let operator = served(&case).await;
     let (first, due) = (case.get(&secret(&case)).await, due(&case).await);

@@ -272,7 +272,7 @@ fn write_files(folder: &Path, port: u16, node: Option<Ipv4Addr>) -> Result<()> {
     let server = format!("https://127.0.0.1:{port}");
     let mut users = vec![
         ("admin", "system:admin", Some("system:masters")),
-        ("controller-manager", "system:kube-controller-manager", None),
+        ("controller-manager", "system:kube-controller-manager", node.is_none().then_some("system:masters")),
     ];
     let kubelet = format!("system:node:{NODE_NAME}");
     if node.is_some() {
