@@ -12,7 +12,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::Client;
 use kube::api::DynamicObject;
 use rukpak_tests::verbs::{self, Expected, Target};
-use rukpak_tests::world::{SOON, World};
+use rukpak_tests::world::SOON;
 use rukpak_tests::{tools, verbs::Denial};
 use serde_json::{Value, json};
 
