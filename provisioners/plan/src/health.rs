@@ -19,6 +19,7 @@ mod object;
 mod pod;
 #[cfg(test)]
 mod tests;
+mod trouble;
 mod workloads;
 
 use std::fmt;
@@ -27,6 +28,7 @@ use jiff::Timestamp;
 use serde_json::Value;
 
 use object::{Condition, Error, Object};
+pub use trouble::trouble;
 
 /// How far an object is, in the names of kstatus.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -118,6 +120,21 @@ pub fn has_rule(group: &str, kind: &str) -> bool {
             | ("scheduling.k8s.io", "PriorityClass")
             | ("storage.k8s.io", "CSIDriver" | "StorageClass")
     )
+}
+
+/// Whether objects of this kind make Pods.
+pub fn has_pods(group: &str, kind: &str) -> bool {
+    matches!((group, kind), ("apps", "DaemonSet" | "Deployment" | "ReplicaSet" | "StatefulSet") | ("batch", "Job"))
+}
+
+/// The labels of the Pods of `object`, if it is a workload that makes some, as a label selector.
+pub fn pods_of(object: &Value) -> Option<String> {
+    let (group, kind) = (object["apiVersion"].as_str()?, object["kind"].as_str()?);
+    let group = group.split_once('/').map(|(group, _)| group).filter(|group| has_pods(group, kind));
+    let labels = object.pointer("/spec/selector/matchLabels").filter(|_| group.is_some())?.as_object()?;
+    let labels: Vec<String> =
+        labels.iter().filter_map(|(key, value)| Some(format!("{key}={}", value.as_str()?))).collect();
+    (!labels.is_empty()).then(|| labels.join(","))
 }
 
 /// One line of the message of a false `Healthy` condition.

@@ -33,6 +33,8 @@ pub struct Observed {
     pub is_touched: bool,
     /// Something came that it was waiting for: a kind is served, an object that was in the way is gone.
     pub is_unblocked: bool,
+    /// Kinds of its objects that the API server refuses to list or watch, each with its words.
+    pub unwatched: Vec<String>,
     /// Whether `Healthy` is reported, and old Bundles wait for it.
     pub health_gate: bool,
 }

@@ -17,6 +17,8 @@ use crate::{Release, history};
 pub const CONTESTED: &str = "Contested";
 /// Bundles claim to be generated for the deployment and are not (additive).
 pub const FOREIGN_BUNDLES: &str = "ForeignBundles";
+/// Kinds of its objects cannot be watched (additive; the reason is upstream's).
+pub const UNWATCHED: &str = "Unwatched";
 /// Nothing is written for the deployment (additive).
 pub const SUSPENDED: &str = "Suspended";
 
@@ -45,6 +47,7 @@ pub fn status(observed: &Observed, memory: &Memory, objects: &Objects, now: Time
     writer.health();
     writer.contested();
     writer.suspended();
+    writer.unwatched();
     writer.foreign_bundles();
     let summary = writer.summary();
     writer.summarise(&summary);
@@ -258,6 +261,16 @@ impl Writer<'_> {
         } else {
             self.status.conditions.drop_type(SUSPENDED);
         }
+    }
+
+    fn unwatched(&mut self) {
+        if self.observed.unwatched.is_empty() {
+            self.status.conditions.drop_type(UNWATCHED);
+            return;
+        }
+        let kinds = bounded(&self.observed.unwatched, "\n");
+        let message = format!("changes of objects of these kinds are not seen, and not repaired: {kinds}");
+        self.set(UNWATCHED, ConditionStatus::True, reason::CREATE_DYNAMIC_WATCH_FAILED, &message);
     }
 
     fn foreign_bundles(&mut self) {

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use kube::api::{Patch, PatchParams};
 use rukpak_tests::fixtures;
 use rukpak_tests::verbs::{self, Expected, Target};
 use rukpak_tests::world::{deployment, image};
@@ -173,4 +174,18 @@ async fn an_installed_object_that_is_not_healthy_is_named() {
     assert!(installed().met_by(&unhealthy), "{:#}", unhealthy.data);
     assert!(message(&unhealthy, "Healthy").starts_with(&line));
     assert!(Expected::is_true("Reconciling", "Progressing").met_by(&unhealthy), "{:#}", unhealthy.data);
+
+    // What the kubelet says of a Pod later on changes nothing of the Deployment, and is told all the same.
+    case.until(Expected::is_false("Healthy", "Unhealthy").saying("Available: 0/1")).await;
+    let mut pods = verbs::list(&case.client, "v1", "Pod", &format!("app={}", case.name)).await.unwrap();
+    let pod = pods.remove(0).metadata.name.expect("it has a name");
+    let target = Target::namespaced("v1", "Pod", &case.name, &pod);
+    let waiting = json!({"reason": "ErrImagePull", "message": "no such image"});
+    let container = json!({"name": "c", "image": "", "imageID": "", "ready": false, "restartCount": 0,
+                           "state": {"waiting": waiting}});
+    let status = json!({"status": {"phase": "Pending", "containerStatuses": [container]}});
+    let api = target.api(&case.client).await.unwrap();
+    api.patch_status(&pod, &PatchParams::default(), &Patch::Merge(status)).await.unwrap();
+    let why = format!("; pod {pod:?}, container \"c\": ErrImagePull: no such image");
+    case.until(Expected::is_false("Healthy", "Unhealthy").saying(&why)).await;
 }

@@ -1,8 +1,8 @@
 //! A kind whose objects cannot be listed, because its conversion is down: it stops neither an upgrade nor the repair of the rest.
 
 use kube::api::DynamicObject;
-use rukpak_tests::verbs::{self, Target};
-use rukpak_tests::world::SOON;
+use rukpak_tests::verbs::{self, Expected, Target};
+use rukpak_tests::world::{SOON, until};
 use serde_json::{Value, json};
 
 use crate::case::{Case, definition_target, is_owned};
@@ -109,6 +109,28 @@ async fn an_unlistable_kind_leaves_the_rest_guarded() {
     case.delete(&target).await;
     case.until_owned(&target).await;
     converter.mend();
+    case.delete(&case.target()).await;
+    case.delete(&definition_target(&group)).await;
+}
+
+/// What cannot be watched is said, as long as it is so.
+#[tokio::test]
+async fn a_kind_that_cannot_be_watched_has_a_condition() {
+    let alone = worlds::alone().await;
+    let case = alone.case("unwatched").await;
+    let converter = Converter::start();
+    let group = foreign_kind(&case, &converter).await;
+    case.install(&[converted(&case, &group, "g"), case.config_map("a", json!({"x": "1"}))]).await;
+    alone.stop().await;
+    break_down(&case, &converter, &group).await;
+    alone.start().await;
+    let text = "changes of objects of these kinds are not seen, and not repaired: Gadget: ";
+    until(&case.client, &case.name, Expected::is_true("Unwatched", "CreateDynamicWatchFailed").saying(text)).await;
+    converter.mend();
+    let conditions =
+        |object: &DynamicObject| object.data["status"]["conditions"].as_array().cloned().unwrap_or_default();
+    let is_over = |object: &DynamicObject| conditions(object).iter().all(|condition| condition["type"] != "Unwatched");
+    case.until(&case.target(), "no condition Unwatched", |object| object.is_some_and(is_over)).await;
     case.delete(&case.target()).await;
     case.delete(&definition_target(&group)).await;
 }

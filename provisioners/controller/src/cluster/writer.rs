@@ -88,6 +88,17 @@ impl Writer {
         answered(self.scoped(resource, None).list(page)).await
     }
 
+    /// One page of the objects of a kind in one namespace.
+    pub async fn list_in(
+        &self,
+        resource: &ApiResource,
+        namespace: &str,
+        page: &ListParams,
+    ) -> Result<ObjectList<DynamicObject>, Error> {
+        let _permit = self.permit().await;
+        answered(self.scoped(resource, Some(namespace)).list(page)).await
+    }
+
     /// One page of the metadata of all objects of a kind.
     pub async fn list_metadata(&self, resource: &ApiResource, page: &ListParams) -> Result<Metadata, Error> {
         self.list_metadata_in(resource, None, page).await

@@ -50,7 +50,9 @@ pub(crate) fn observe(deployment: Arc<BundleDeployment>, context: Arc<Context>) 
     }
     let is_touched = !context.written.is_last(&*deployment);
     let is_unblocked = std::mem::take(&mut tracker.tracked().is_unblocked);
+    let kinds = status.inventory.iter().flat_map(|inventory| &inventory.kinds);
     let observed = Observed {
+        unwatched: context.dependents.refused(kinds),
         status,
         desired: desired(&context, &owner, &deployment),
         dependencies: dependencies(&context, &deployment),

@@ -4,6 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use jiff::Timestamp;
 use rukpak_plain::ObjectKey;
 use rukpak_plan::applied::Objects;
 use rukpak_plan::fingerprint::Drift;
@@ -39,6 +40,8 @@ pub struct Tracked {
     pub drifted: BTreeSet<ObjectKey>,
     /// Objects whose health is to be read again.
     pub unread: BTreeSet<ObjectKey>,
+    /// Unhealthy workloads, whose Pods are looked at again: how often they were, and when it is time. Nothing tells of Pods.
+    pub looks: BTreeMap<ObjectKey, (u32, Timestamp)>,
     /// API groups of kinds that were missing when last looked.
     pub missing_groups: BTreeSet<String>,
     /// Kinds, as group and kind, whose first list is waited for.
@@ -137,6 +140,16 @@ impl Trackers {
         let all = self.lock();
         let awaited = all.values().filter(|tracker| tracker.tracked().awaited_kinds.remove(kind));
         awaited.map(|tracker| tracker.owner.clone()).collect()
+    }
+
+    /// The deployments that have an object of a kind, or wait for its list.
+    pub fn with_kind(&self, kind: &(String, String)) -> Vec<Owner> {
+        let all = self.lock();
+        let concerned = all.values().filter(|tracker| {
+            let tracked = tracker.tracked();
+            tracked.awaited_kinds.contains(kind) || kinds_of(&tracked.objects).any(|found| found == *kind)
+        });
+        concerned.map(|tracker| tracker.owner.clone()).collect()
     }
 
     /// An object may be taken over by the deployment `name` from now on. Whether that waits for it; if so, it is not held back

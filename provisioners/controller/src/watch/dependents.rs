@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use futures::StreamExt;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
 use kube::api::DynamicObject;
-use kube::core::PartialObjectMeta;
+use kube::core::{PartialObjectMeta, Status};
 use kube::runtime::WatchStreamExt;
 use kube::runtime::watcher::{self, Event};
 use kube::{Api, Client};
@@ -44,6 +44,8 @@ struct Watched {
     is_listed: bool,
     /// Nobody serves the kind in any version, and the deployments know.
     is_gone: bool,
+    /// Why the API server refuses to list or watch it, if it does.
+    refusal: Option<String>,
     index: Seen,
 }
 
@@ -87,6 +89,7 @@ impl Dependents {
             version: kind.resource.version.clone(),
             is_listed: false,
             is_gone: false,
+            refusal: None,
             index,
         }
     }
@@ -119,6 +122,13 @@ impl Dependents {
     pub fn are_listed(&self, kinds: &BTreeSet<GroupKind>) -> bool {
         let watched = self.hub.lock();
         kinds.iter().all(|kind| watched.get(kind).is_some_and(|watched| watched.is_listed))
+    }
+
+    /// Those of these kinds that the API server refuses to list or watch, and its words.
+    pub fn refused<'a>(&self, kinds: impl IntoIterator<Item = &'a InventoryKind>) -> Vec<String> {
+        let watched = self.hub.lock();
+        let refusal = |kind: &InventoryKind| watched.get(&(kind.group.clone(), kind.kind.clone()))?.refusal.clone();
+        kinds.into_iter().filter_map(|kind| Some(format!("{}: {}", kind.kind, refusal(kind)?))).collect()
     }
 
     /// Everything whose ownership metadata names `owner`.
@@ -197,8 +207,23 @@ impl Hub {
         if let Some(watched) = self.lock().get_mut(id) {
             (watched.is_listed, watched.is_gone) = (true, false);
         }
+        self.refused(id, None);
         for owner in self.trackers.listed(id) {
             self.wake.deployment(&owner.name);
+        }
+    }
+
+    /// Remembers whether a kind can be watched; its deployments have a condition for that.
+    fn refused(&self, id: &GroupKind, refusal: Option<String>) {
+        let is_news = self.lock().get_mut(id).is_some_and(|watched| {
+            let is_news = watched.refusal != refusal;
+            watched.refusal = refusal;
+            is_news
+        });
+        if is_news {
+            for owner in self.trackers.with_kind(id) {
+                self.wake.deployment(&owner.name);
+            }
         }
     }
 
@@ -237,23 +262,30 @@ async fn follow(client: Client, hub: Arc<Hub>, kind: Kind) {
             Ok(Event::Delete(object)) => hub.lost(&id, &key(&kind, &object.metadata)),
             Err(error) => {
                 tracing::debug!(kind = %kind.resource.kind, %error, "watch interrupted; resuming");
-                if is_unserved(&error) {
-                    // The receiver is dropped only when the process ends.
-                    let _ = hub.unserved.send(kind.inventory());
+                match refusal(&error) {
+                    Some(status) if status.code == 404 => {
+                        // The receiver is dropped only when the process ends.
+                        let _ = hub.unserved.send(kind.inventory());
+                    }
+                    // An expired version is listed anew; no time, or not ready, is over soon.
+                    Some(status) if !matches!(status.code, 410 | 429 | 503 | 504) => {
+                        hub.refused(&id, Some(status.message.clone()));
+                    }
+                    _ => {}
                 }
             }
         }
     }
 }
 
-/// Whether the version that is watched is not served.
-fn is_unserved(error: &watcher::Error) -> bool {
+/// What the API server says to it.
+fn refusal(error: &watcher::Error) -> Option<&Status> {
     match error {
         watcher::Error::InitialListFailed(kube::Error::Api(status))
         | watcher::Error::WatchStartFailed(kube::Error::Api(status))
         | watcher::Error::WatchFailed(kube::Error::Api(status))
-        | watcher::Error::WatchError(status) => status.code == 404,
-        _ => false,
+        | watcher::Error::WatchError(status) => Some(status),
+        _ => None,
     }
 }
 

@@ -223,6 +223,7 @@ impl World {
             drifted: BTreeSet::new(),
             is_touched: self.is_touched,
             is_unblocked: false,
+            unwatched: Vec::new(),
             health_gate: true,
         }
     }

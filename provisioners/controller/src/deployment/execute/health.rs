@@ -1,10 +1,14 @@
-//! Reading the health of what is installed: one GET for each object that moved, at most one a second.
+//! Reading the health of what is installed: one GET for each object that moved, at most one a second. Of a workload that is not
+//! healthy the Pods are listed as well, now and then: nothing tells that they change.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use futures::StreamExt;
 use jiff::Timestamp;
+use k8s_openapi::api::core::v1::Pod;
+use kube::api::ListParams;
+use kube::core::ApiResource;
 use rukpak_plain::ObjectKey;
 use rukpak_plan::applied::{Objects, Tracked};
 use rukpak_plan::health::{self, Health, State};
@@ -19,6 +23,12 @@ use crate::watch::Observed;
 const PARALLEL: usize = 16;
 /// The least time between two reads of one object.
 const READ_INTERVAL: Duration = Duration::from_secs(1);
+/// Until an unhealthy workload is looked at again; each time twice as long.
+const FIRST_LOOK: Duration = Duration::from_secs(5);
+/// The longest time until then.
+const LAST_LOOK: Duration = Duration::from_mins(5);
+/// So many Pods of a workload are read: if there are more, these tell enough.
+const PODS: u32 = 20;
 
 /// Whether anybody asks for health: it is reported, or an upgrade has to be healthy in time.
 fn is_asked_for(run: &Run) -> bool {
@@ -33,9 +43,12 @@ pub(crate) async fn refresh(run: &Run) -> Option<Timestamp> {
         let mut tracked = run.tracker.tracked();
         if !is_asked_for(run) {
             tracked.unread.clear();
+            tracked.looks.clear();
             return None;
         }
-        let unread = std::mem::take(&mut tracked.unread);
+        let looked_at = tracked.looks.iter().filter(|(_, (_, due))| *due <= now).map(|(key, _)| key.clone());
+        let looked_at: BTreeSet<ObjectKey> = looked_at.collect();
+        let unread: BTreeSet<ObjectKey> = std::mem::take(&mut tracked.unread).into_iter().chain(looked_at).collect();
         let is_due = |key: &ObjectKey| {
             tracked.objects.get(key).is_none_or(|object| memory::later(object.read_at, READ_INTERVAL) <= now)
         };
@@ -49,25 +62,69 @@ pub(crate) async fn refresh(run: &Run) -> Option<Timestamp> {
     let read = futures::stream::iter(reads).buffer_unordered(PARALLEL).collect::<Vec<_>>().await;
     let mut tracked = run.tracker.tracked();
     for (key, health) in read {
+        let tracked = &mut *tracked;
         let Some(object) = tracked.objects.get_mut(&key) else { continue };
         object.read_at = Timestamp::now();
         match health {
-            Some(health) => object.health = health,
+            Some(health) => {
+                look_again(&mut tracked.looks, &key, &health);
+                object.health = health;
+            }
             // It could not be read: nothing will tell when it can be.
             None => drop(tracked.unread.insert(key)),
         }
     }
-    (!tracked.unread.is_empty()).then(|| memory::later(Timestamp::now(), READ_INTERVAL))
+    let tracked = &mut *tracked;
+    tracked.looks.retain(|key, _| tracked.objects.contains_key(key));
+    let looks = tracked.looks.values().map(|(_, due)| *due);
+    let unread = (!tracked.unread.is_empty()).then(|| memory::later(Timestamp::now(), READ_INTERVAL));
+    looks.chain(unread).min()
+}
+
+/// Notes when an object that is not healthy is looked at again, if it has Pods.
+fn look_again(looks: &mut BTreeMap<ObjectKey, (u32, Timestamp)>, key: &ObjectKey, health: &Health) {
+    if health.is_healthy() || !health::has_pods(&key.group, &key.kind) {
+        looks.remove(key);
+        return;
+    }
+    let count = looks.get(key).map_or(0, |(count, _)| *count);
+    let pause = (FIRST_LOOK * 2_u32.saturating_pow(count.min(10))).min(LAST_LOOK);
+    looks.insert(key.clone(), (count.saturating_add(1), memory::later(Timestamp::now(), pause)));
 }
 
 /// `None` if the API server has no answer at the moment.
 async fn read(run: &Run, identity: &Identity) -> Option<Health> {
     match run.context.cluster.writer.get(identity).await {
-        Ok(Some(live)) => Some(health::assess(&whole(identity, &live), Timestamp::now())),
+        Ok(Some(live)) => {
+            let object = whole(identity, &live);
+            let mut health = health::assess(&object, Timestamp::now());
+            if !health.is_healthy()
+                && let Some(why) = trouble(run, identity, &object).await
+            {
+                health.message = format!("{}; {why}", health.message);
+            }
+            Some(health)
+        }
         Ok(None) => Some(Health::new(State::NotFound, format!("{identity} not found"))),
         Err(error) if error.is_transient() => None,
         Err(error) => Some(Health::new(State::Unknown, Chain(&error).to_string())),
     }
+}
+
+/// Why the Pods of a workload do not run, in the words of the kubelet or the scheduler.
+async fn trouble(run: &Run, identity: &Identity, object: &Value) -> Option<String> {
+    let (selector, namespace) = (health::pods_of(object)?, identity.namespace.as_deref()?);
+    let page = ListParams::default().labels(&selector).limit(PODS);
+    let listed = run.context.cluster.writer.list_in(&ApiResource::erase::<Pod>(&()), namespace, &page).await;
+    let pods = match listed {
+        Ok(pods) => pods,
+        Err(error) => {
+            tracing::debug!(deployment = %run.owner.name, %error, "the Pods of {identity} cannot be listed");
+            return None;
+        }
+    };
+    let pods: Vec<Value> = pods.iter().filter_map(|pod| serde_json::to_value(pod).ok()).collect();
+    health::trouble(&pods)
 }
 
 /// What the watches show, with the health of what has a rule.
@@ -93,6 +150,7 @@ pub(super) async fn adopt(run: &Run, observed: BTreeMap<ObjectKey, Observed>) ->
             run.tracker.tracked().unread.insert(key.clone());
             Health::new(State::Unknown, "it could not be read yet")
         });
+        look_again(&mut run.tracker.tracked().looks, &key, &health);
         objects.insert(key, Tracked { identity, fingerprint: observed.fingerprint, health, read_at: now });
     }
     objects

@@ -53,6 +53,7 @@ pub struct Given {
     is_touched: bool,
     is_unblocked: bool,
     foreign_bundles: Vec<String>,
+    unwatched: Vec<String>,
     health_gate: Option<bool>,
     /// Nothing is remembered.
     is_restarted: bool,
@@ -95,6 +96,7 @@ impl Scene {
             drifted: BTreeSet::new(),
             is_touched: false,
             is_unblocked: false,
+            unwatched: Vec::new(),
             health_gate: true,
         };
         let mut state =
@@ -172,6 +174,7 @@ impl Scene {
         self.observed.drifted = given.drifted.iter().map(|name| world::key(name)).collect();
         (self.observed.is_touched, self.observed.is_unblocked) = (given.is_touched, given.is_unblocked);
         self.observed.foreign_bundles.clone_from(&given.foreign_bundles);
+        self.observed.unwatched.clone_from(&given.unwatched);
         self.observed.health_gate = given.health_gate.unwrap_or(self.observed.health_gate);
         if let Some(unhealthy) = &given.unhealthy {
             self.ail(unhealthy)?;
