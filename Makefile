@@ -4,7 +4,7 @@
 SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help packages tools build test soak demo bench crds image manifests node-test node-check fuzz
+.PHONY: help packages tools build test soak demo bench crds docs image manifests node-test node-check fuzz
 
 # For the demo: CLUSTER=current, KEEP=1.
 export CLUSTER KEEP
@@ -52,6 +52,11 @@ crds: packages ## Generate the CRDs from the types, and render the manifests (ne
 	cp crds/generated/core.rukpak.io_*.yaml manifests/base/crds/
 	cp crds/generated/platform.openshift.io_*.yaml manifests/base/platform/crds/
 	manifests/render.sh
+
+docs: packages ## Write docs/api.md and docs/flags.md, and draw the pictures
+	cargo build --workspace --bin=docgen
+	$(programs)/debug/docgen docs
+	docs/pictures/draw.sh
 
 # A folder of its own: no path of this machine is in these programs, and flags for that would have cargo compile everything
 # again for whoever builds target/release without them.

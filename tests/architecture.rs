@@ -68,6 +68,8 @@ const ARROWS: &[(&str, &[&str])] = &[
             "rukpak-store",
         ],
     ),
+    // Asks the programs for their flags, and the types for their schemas.
+    ("rukpak-docs", &["rukpak-controller", "rukpak-crds", "rukpak-platform", "rukpak-webhook", "rukpakctl"]),
     // Drives the readers, and so does the webhook.
     (
         "rukpak-fuzz",

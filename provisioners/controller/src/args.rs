@@ -8,7 +8,7 @@ mod uploads;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::{ArgAction, Parser, ValueEnum};
+use clap::{ArgAction, Command, CommandFactory as _, Parser, ValueEnum};
 use rukpak_content::Limits;
 use rukpak_runtime::args::{
     Address, LeaderElection, LeaderElectionArgs, Shared, SharedArgs, certificate_lifetime, duration, leader_elect_help,
@@ -188,6 +188,11 @@ struct Args {
     sources: SourceArgs,
     #[command(flatten)]
     limits: LimitArgs,
+}
+
+/// The flags, for the documentation.
+pub fn command() -> Command {
+    Args::command()
 }
 
 impl Options {

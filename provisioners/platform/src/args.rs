@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
 
-use clap::{ArgAction, Parser};
+use clap::{ArgAction, Command, CommandFactory as _, Parser};
 use rukpak_catalog::origin::Origin;
 use rukpak_runtime::args::{
     Address, LeaderElection, LeaderElectionArgs, Shared, SharedArgs, duration, leader_elect_help, system_namespace,
@@ -135,6 +135,11 @@ struct Args {
     leader_election: LeaderElectionArgs,
     #[command(flatten)]
     registries: Registries,
+}
+
+/// The flags, for the documentation.
+pub fn command() -> Command {
+    Args::command()
 }
 
 impl Options {
