@@ -9,14 +9,14 @@
 //! fetch        into a stage                             network, spool file
 //! seal         stage to content, content to ref         disk
 //! check        is it a bundle of its class              a child process
-//! pin          what it resolved to, for ever            pure
+//! pin          what it resolved to, for good            pure
 //! failure      what a failure says and when to retry    pure
 //! conclude     report, Event, log line, the next attempt
 //! report       what is known to status                  pure; reporter writes it
 //! life_cycle   what is done between reconciles: lost content, uploads, Bundles that went
 //! ```
 //!
-//! A Bundle resolves anew at each attempt until one succeeds. That one makes the pin, in the same write as
+//! A Bundle resolves again at each attempt until one succeeds. That one makes the pin, in the same write as
 //! `Unpacked=True`. From then on the content stays what it is: lost content is fetched again by the pin.
 
 mod attempts;
@@ -68,7 +68,7 @@ pub(crate) use life_cycle::unneeded;
 pub use life_cycle::{distrust, gone, received, reconsider, sweep};
 pub use report::waits_for;
 
-/// Why a pass over a Bundle ended without a report.
+/// Why a reconcile of a Bundle ended without a report.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The status could not be written.
@@ -89,7 +89,7 @@ enum Observed {
     Lost(Pinned),
 }
 
-/// One pass over a Bundle.
+/// One reconcile of a Bundle.
 ///
 /// Bundles of other classes are left completely alone. An unpacked Bundle costs a look at the disk and no request.
 ///
@@ -135,7 +135,7 @@ pub async fn reconcile(bundle: Arc<Bundle>, context: Arc<Context>) -> Result<Act
     conclude::conclude(&bundle, outcome, &mut reporter, &context).await
 }
 
-/// After a pass that could not report.
+/// After a reconcile that could not report.
 pub fn error_policy(bundle: &Bundle, error: &Error, context: &Context) -> Action {
     let (Error::Status(source) | Error::Finalizer(source)) = error;
     let class = if source.is_conflict() { Class::Conflict } else { Class::Transient };
@@ -143,7 +143,7 @@ pub fn error_policy(bundle: &Bundle, error: &Error, context: &Context) -> Action
     metrics::count(metrics::Kind::Bundle, Outcome::Error);
     let (bundle, error) = (bundle.name_any(), Chain(error));
     if class == Class::Conflict {
-        tracing::debug!(bundle, %error, "looking again");
+        tracing::debug!(bundle, %error, "reconcile ended early; it runs again");
     } else {
         tracing::warn!(bundle, %error, ?delay, "reconcile failed; will retry");
     }

@@ -1,4 +1,4 @@
-//! This program as a child of itself: what reads the work of strangers with tools that may fail at it runs in a process of
+//! This program as a child of itself: what reads the work of others with tools that may fail at it runs in a process of
 //! its own, with little memory and few rights. See `rukpak_sandbox`.
 
 use std::ffi::{OsStr, OsString};
@@ -47,7 +47,7 @@ pub async fn report(git: &Fetcher, program: &Path) {
     let findings = match probe(git, program).await {
         Ok(findings) => findings,
         Err(error) => {
-            tracing::warn!(error = %Chain(&error), "it is not known how far child processes are confined");
+            tracing::warn!(error = %Chain(&error), "cannot find out how far child processes are confined");
             Findings::default()
         }
     };

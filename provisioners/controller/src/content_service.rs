@@ -152,8 +152,8 @@ async fn sweep(depot: Arc<Depot>, interval: Duration, context: &Context) {
         let depot = Arc::clone(&depot);
         match spawn_blocking(move || depot.sweep(&live, interval)).await {
             Ok(Ok(0)) | Err(_) => {}
-            Ok(Ok(removed)) => tracing::info!(removed, "uploads without a Bundle removed"),
-            Ok(Err(error)) => tracing::warn!(%error, "uploads could not be swept"),
+            Ok(Ok(removed)) => tracing::info!(removed, "removed uploads without a Bundle"),
+            Ok(Err(error)) => tracing::warn!(%error, "cannot remove uploads without a Bundle"),
         }
     }
 }
@@ -218,7 +218,7 @@ fn refusal(denied: &Denied) -> Response {
         }
         Denied::Forbidden { .. } => (StatusCode::FORBIDDEN, text).into_response(),
         Denied::Unavailable(_) => {
-            tracing::warn!(error = %Chain(denied), "a call to the content service could not be judged");
+            tracing::warn!(error = %Chain(denied), "cannot authorize a call to the content service");
             (StatusCode::SERVICE_UNAVAILABLE, text).into_response()
         }
     }

@@ -1,4 +1,4 @@
-//! What every reconcile pass is handed.
+//! What every reconcile is handed.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -24,7 +24,7 @@ use crate::format::Certificates;
 use crate::render_memory::RenderMemory;
 use crate::watch::{Dependents, Index};
 
-/// Handed to every reconcile pass; cheap to share, holds no object bodies.
+/// Handed to every reconcile; cheap to share, holds no object bodies.
 pub struct Context {
     /// For Bundles, BundleDeployments and what they refer to in the system namespace.
     pub client: Client,
@@ -66,7 +66,7 @@ pub struct Context {
     pub index: Index,
     /// Cancelled when both of them have been filled for the first time.
     pub filled: CancellationToken,
-    /// Asks for a pass over an object.
+    /// Asks for a reconcile of an object.
     pub wake: Wake,
     /// What the deployments have installed, as far as this process knows.
     pub trackers: Trackers,
@@ -80,7 +80,7 @@ pub struct Context {
     pub written: WrittenVersions,
     /// Tells people what happened.
     pub events: Events,
-    /// Bounds passes over Bundles that do not fetch.
+    /// Bounds reconciles of Bundles that do not fetch.
     pub passes: Semaphore,
     /// Bounds the memory of releases that are rendered to be applied.
     pub render_memory: RenderMemory,
@@ -113,13 +113,13 @@ pub struct Wake {
 }
 
 impl Wake {
-    /// A pass over the Bundle `name`.
+    /// A reconcile of the Bundle `name`.
     pub fn bundle(&self, name: &str) {
         // The receiver is dropped only when the process ends.
         let _ = self.bundles.send(ObjectRef::new(name));
     }
 
-    /// A pass over the BundleDeployment `name`.
+    /// A reconcile of the BundleDeployment `name`.
     pub fn deployment(&self, name: &str) {
         let _ = self.deployments.send(ObjectRef::new(name));
     }

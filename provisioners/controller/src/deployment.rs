@@ -96,7 +96,7 @@ pub fn error_policy(deployment: &BundleDeployment, error: &Error, context: &Cont
     let delay = retry::delay(class, context.failures.another(&deployment.uid().unwrap_or_default()));
     metrics::count(metrics::Kind::BundleDeployment, metrics::Outcome::Error);
     if class == Class::Conflict {
-        tracing::debug!(deployment = %deployment.name_any(), error = %Chain(error), "looking again");
+        tracing::debug!(deployment = %deployment.name_any(), error = %Chain(error), "reconcile ended early; it runs again");
     } else {
         tracing::warn!(deployment = %deployment.name_any(), error = %Chain(error), ?delay, "reconcile failed; will retry");
     }

@@ -24,7 +24,7 @@ pub enum Kind {
     BundleDeployment,
 }
 
-/// How a pass ended.
+/// How a reconcile ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
     /// There was nothing to do.
@@ -40,7 +40,7 @@ pub enum Outcome {
 }
 
 impl Outcome {
-    /// What the condition `Ready` says that a pass has changed it to; `None` if it is as it was.
+    /// What the condition `Ready` says that a reconcile has changed it to; `None` if it is as it was.
     pub fn of(ready: Option<&Condition>) -> Self {
         match ready.map(|ready| ready.status) {
             None => Self::Unchanged,
@@ -124,7 +124,7 @@ pub fn set_confinement(findings: Findings) {
     }
 }
 
-/// Counts one pass.
+/// Counts one reconcile.
 pub fn count(kind: Kind, outcome: Outcome) {
     COUNTED.passes.get_or_create(&[("kind", KINDS[kind as usize].1), ("outcome", outcome.name())]).inc();
 }
@@ -164,14 +164,14 @@ pub fn registry(context: &Context) -> Registry {
     let mut registry = common();
     add_reconciles(&mut registry);
     let own = &*COUNTED;
-    registry.register("rukpak_reconcile", "Reconcile passes by how they ended", own.passes.clone());
+    registry.register("rukpak_reconcile", "Reconciles by outcome", own.passes.clone());
     let help = "Attempts to fetch the content of a Bundle by how they ended";
     registry.register("rukpak_fetches", help, own.fetches.clone());
     let help = "Sizes of all files of what was fetched, unpacked";
     registry.register("rukpak_fetched_bytes", help, own.fetched_bytes.clone());
     let help = "How long attempts to fetch took, unpacking and storing included";
     registry.register("rukpak_fetch_duration_seconds", help, own.fetch_durations.clone());
-    let help = "Objects of BundleDeployments that were changed or deleted, by whether they could be put back";
+    let help = "Objects of BundleDeployments that were changed or deleted, by whether they could be repaired";
     registry.register("rukpak_drift_repairs", help, own.repairs.clone());
     let help = "Whether this node's kernel keeps child processes from what they need not do";
     registry.register("rukpak_child_confined", help, own.confinement.clone());

@@ -130,7 +130,7 @@ impl Candidate {
 impl Drop for Attempt {
     fn drop(&mut self) {
         if let Err(error) = remove(&self.file) {
-            tracing::warn!(file = %self.file.display(), %error, "the end of an attempt could not be noted");
+            tracing::warn!(file = %self.file.display(), %error, "cannot record the end of an attempt to unpack");
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Whether sealed content is a bundle of its class. The format is read in a child process: manifests are the work of strangers,
+//! Whether sealed content is a bundle of its class. The format is read in a child process: manifests are the work of others,
 //! and what they make of memory and processor time is then the child's end and nobody else's.
 
 mod child;

@@ -69,11 +69,11 @@ fn next(bundle: &str, uid: &str, report: &Report, is_news: bool, context: &Conte
         Report::Failed(verdict) => {
             let (reason, message) = (verdict.reason(), verdict.whole());
             if is_news && verdict.is_expected() {
-                tracing::info!(bundle, reason, detail = message, "waiting");
+                tracing::info!(bundle, reason, detail = message, "Bundle is waiting");
             } else if is_news {
-                tracing::warn!(bundle, reason, detail = message, "not unpacked");
+                tracing::warn!(bundle, reason, detail = message, "Bundle is not unpacked");
             } else {
-                tracing::debug!(bundle, reason, detail = message, "still not unpacked");
+                tracing::debug!(bundle, reason, detail = message, "Bundle is still not unpacked");
             }
             let delay = verdict.retry.map(|class| retry::delay(class, context.failures.another(uid)));
             delay.inspect(|delay| backoff::wait(uid, *delay));
@@ -83,7 +83,7 @@ fn next(bundle: &str, uid: &str, report: &Report, is_news: bool, context: &Conte
             context.failures.clear(uid);
             backoff::clear(uid);
             if is_news {
-                tracing::info!(bundle, revision = %pinned.revision, content = %pinned.content, "unpacked");
+                tracing::info!(bundle, revision = %pinned.revision, content = %pinned.content, "Bundle is unpacked");
             }
             (if is_news { Outcome::Succeeded } else { Outcome::Unchanged }, None)
         }

@@ -1,4 +1,4 @@
-//! Upstream's finalizer: we need none, and one that is left would keep the Bundle for ever. One write, where it is there.
+//! Upstream's finalizer: we need none, and one that is left would keep the Bundle for good. One write, where it is there.
 
 use kube::api::{Patch, PatchParams};
 use kube::{Api, ResourceExt};

@@ -17,10 +17,10 @@ use crate::cluster;
 use crate::context::Context;
 
 /// Has the content of the Bundle `name` verified, and fetched again if it is damaged. Call it where loading the content said
-/// [`mended_by_refill`](rukpak_store::Error::mended_by_refill). The owning BundleDeployment is woken when the content is there.
+/// [`mended_by_refill`](rukpak_store::Error::mended_by_refill). The owning BundleDeployment is enqueued when the content is there.
 pub async fn distrust(name: &str, context: &Context) {
     if let Err(failure) = seal::forget(name, context).await {
-        tracing::warn!(bundle = name, error = %Chain(&failure), "the ref could not be removed");
+        tracing::warn!(bundle = name, error = %Chain(&failure), "cannot remove the reference of a deleted Bundle from the store");
     }
     context.wake.bundle(name);
 }
@@ -49,7 +49,7 @@ pub async fn gone(name: &str, uid: &str, context: &Context) {
     context.written.forget(uid);
     backoff::clear(uid);
     if let Err(error) = context.attempts.forget(uid) {
-        tracing::warn!(bundle = name, %error, "what is known of its attempts could not be removed");
+        tracing::warn!(bundle = name, %error, "cannot remove the record of attempts to unpack a deleted Bundle");
     }
     discard_upload(uid, context).await;
     // Another Bundle may bear the name by now; the ref is its own, or will be.
@@ -62,7 +62,7 @@ pub async fn gone(name: &str, uid: &str, context: &Context) {
 /// Nobody needs what the store keeps under the name of this Bundle.
 pub(crate) async fn unneeded(name: &str, context: &Context) {
     if let Err(failure) = seal::forget(name, context).await {
-        tracing::warn!(bundle = name, error = %Chain(&failure), "the ref could not be removed");
+        tracing::warn!(bundle = name, error = %Chain(&failure), "cannot remove the reference of a deleted Bundle from the store");
     }
     context.collect.notify_one();
 }
@@ -71,18 +71,18 @@ async fn discard_upload(uid: &str, context: &Context) {
     let Some(uploads) = context.uploads.clone() else { return };
     let uid = uid.to_owned();
     if let Ok(Err(error)) = spawn_blocking(move || uploads.remove(&uid)).await {
-        tracing::warn!(%error, "the upload of a Bundle that is gone could not be removed");
+        tracing::warn!(%error, "cannot remove the upload of a deleted Bundle");
     }
 }
 
 /// Removes what Bundles left behind that went while nobody looked. `live` are the names of all Bundles.
 pub async fn sweep<S: BuildHasher + Send + 'static>(live: HashSet<String, S>, context: &Context) {
     if let Err(failure) = seal::forget_others(move |name| live.contains(name), context).await {
-        tracing::warn!(error = %Chain(&failure), "refs of deleted Bundles could not be removed");
+        tracing::warn!(error = %Chain(&failure), "cannot remove references of deleted Bundles from the store");
     }
     let uids = context.bundles.state().iter().filter_map(|bundle| bundle.uid()).collect();
     if let Err(error) = context.attempts.sweep(&uids) {
-        tracing::warn!(%error, "what is known of attempts of deleted Bundles could not be removed");
+        tracing::warn!(%error, "cannot remove records of attempts to unpack deleted Bundles");
     }
     context.collect.notify_one();
 }

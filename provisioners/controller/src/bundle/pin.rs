@@ -1,4 +1,4 @@
-//! What a Bundle resolved to once and for ever. Pure.
+//! What a Bundle resolved to once and for good. Pure.
 
 use std::fmt;
 

@@ -11,7 +11,7 @@ use super::report::{self, Report};
 use crate::cluster;
 use crate::context::Context;
 
-/// The status of one Bundle during a pass.
+/// The status of one Bundle during a reconcile.
 pub struct Reporter {
     context: Arc<Context>,
     bundle: Arc<Bundle>,
@@ -53,7 +53,7 @@ impl Reporter {
         Ok(written)
     }
 
-    /// Reads the Bundle anew; `false` if it is another one, or not to be worked on any more.
+    /// Reads the Bundle again; `false` if it is another one, or not to be worked on any more.
     async fn look_again(&mut self) -> Result<bool, cluster::Error> {
         let api: Api<Bundle> = Api::all(self.context.client.clone());
         let Some(live) = api.get_opt(&self.bundle.name_any()).await? else { return Ok(false) };

@@ -32,7 +32,7 @@ pub async fn name(bundle: &str, pinned: &Pinned, context: &Context) -> Result<()
 
 /// Looks for the content of a pinned Bundle.
 ///
-/// With its ref it is taken for whole: nothing but the file's existence is looked at, so that a pass over an unpacked
+/// With its ref it is taken for whole: nothing but the file's existence is looked at, so that a reconcile of an unpacked
 /// Bundle costs nothing. Without (see [`super::distrust`]) all bytes are read and compared before the ref is set again.
 pub async fn find(bundle: &str, pinned: &Pinned, context: &Context) -> Result<Kept, Failure> {
     let (bundle, value, limits) = (bundle.to_owned(), ref_of(pinned), context.limits.clone());

@@ -66,10 +66,10 @@ pub async fn get(name: &str, method: &Method, headers: &HeaderMap, service: &Ser
             let mut response = (status, format!("{}\n", Chain(&error))).into_response();
             if matches!(error, Error::Missing) {
                 // Clients ask again and again; that content was lost is logged where it is noticed.
-                tracing::debug!(bundle = name, error = %Chain(&error), "content is not sent");
+                tracing::debug!(bundle = name, error = %Chain(&error), "cannot send the content of a Bundle");
                 response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from(RETRY_AFTER.as_secs()));
             } else {
-                tracing::warn!(bundle = name, error = %Chain(&error), "content is not sent");
+                tracing::warn!(bundle = name, error = %Chain(&error), "cannot send the content of a Bundle");
             }
             response
         }

@@ -119,11 +119,11 @@ impl Keeper {
                 Ok(next) => next,
                 // The watch shows what it is now.
                 Err(Error::Write(name, source)) if source.is_conflict() => {
-                    tracing::debug!(secret = name, "somebody else wrote first");
+                    tracing::debug!(secret = name, "write conflict; reading the object again");
                     SystemTime::now() + PAUSE
                 }
                 Err(error) => {
-                    tracing::warn!(error = %Chain(&error), "the content service's certificate could not be looked after");
+                    tracing::warn!(error = %Chain(&error), "cannot renew the certificate of the content service");
                     SystemTime::now() + PAUSE
                 }
             };
@@ -193,7 +193,7 @@ impl Keeper {
         let parameters = PatchParams::apply(FIELD_MANAGER).force();
         let written = self.secrets.patch(name, &parameters, &Patch::Apply(body)).await;
         let written = written.map_err(|error| Error::Write(name.to_owned(), error.into()))?;
-        tracing::info!(secret = name, "written");
+        tracing::info!(secret = name, "wrote the Secret");
         Ok(written)
     }
 }

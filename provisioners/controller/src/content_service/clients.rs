@@ -30,7 +30,7 @@ pub async fn follow(client: Client, tls: Arc<Tls>) {
                 tls.looked_for();
             }
             Err(error) if is_forbidden(&error) => {
-                tracing::warn!(%error, "{NAMESPACE}/{NAME} may not be read: client certificates are not accepted");
+                tracing::warn!(%error, "cannot read ConfigMap {NAMESPACE}/{NAME}: client certificates are not accepted");
                 tls.looked_for();
             }
             Err(error) => tracing::debug!(%error, "watch over {NAMESPACE}/{NAME} interrupted; resuming"),

@@ -79,7 +79,7 @@ impl Renders {
     }
 }
 
-/// Keeps a file, in place of the oldest ones if need be. Returns it, opened anew: at its beginning, and to be read only.
+/// Keeps a file, in place of the oldest ones if need be. Returns it, opened again: at its beginning, and to be read only.
 fn keep(kept: &Mutex<VecDeque<Rendered>>, tag: String, file: NamedTempFile) -> io::Result<File> {
     let opened = file.reopen()?;
     let rendered = Rendered { tag, size_bytes: opened.metadata()?.len(), path: file.into_temp_path() };

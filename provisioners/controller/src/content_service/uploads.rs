@@ -117,7 +117,7 @@ pub async fn put(name: &str, user: &str, headers: &HeaderMap, body: Body, servic
     let mut body = body.into_data_stream();
     let refused = |error: Error, body: BodyDataStream| {
         super::discard(body);
-        tracing::warn!(bundle = name, user, error = %Chain(&error), "an upload was not taken");
+        tracing::warn!(bundle = name, user, error = %Chain(&error), "upload refused");
         error.into_response()
     };
     let length = headers.get(header::CONTENT_LENGTH).and_then(|value| value.to_str().ok()?.parse().ok());
@@ -138,7 +138,7 @@ pub async fn put(name: &str, user: &str, headers: &HeaderMap, body: Body, servic
     };
     match taken {
         Ok(status) => {
-            tracing::info!(bundle = name, user, status = status.as_u16(), "upload");
+            tracing::info!(bundle = name, user, status = status.as_u16(), "upload answered");
             status.into_response()
         }
         Err(error) => refused(error, body),

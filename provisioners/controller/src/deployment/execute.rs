@@ -126,7 +126,7 @@ async fn attempt(run: &mut Run, release: &Release, why: Why) -> Result<(), Stopp
     finish(run, &plan, members, &bases, done).await
 }
 
-/// A release that waits for kinds is not loaded, rendered and planned anew each time that somebody looks whether they are served.
+/// A release that waits for kinds is not loaded, rendered and planned again each time that somebody looks whether they are served.
 async fn still_missing(run: &mut Run, release: &Release, why: Why) -> Result<(), Stopped> {
     let Some((_, missing)) = run.memory.waits_for_kinds.take_if(|(waiting, _)| waiting == release && why.is_new())
     else {
@@ -211,7 +211,7 @@ async fn bases(run: &Run, plan: &Plan, why: Why) -> Result<Bases, Stopped> {
         }
         (Err(error), _) => {
             tracing::warn!(deployment = %run.owner.name, error = %Chain(&error),
-                "the installed content cannot be loaded: this upgrade cannot be undone");
+                "cannot load the installed content: this upgrade cannot be rolled back");
         }
     }
     Ok(bases)

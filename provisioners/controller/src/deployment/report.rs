@@ -64,9 +64,11 @@ fn tell(run: &Run, before: &BundleDeploymentStatus) {
 /// Says what became of a deployment, once.
 fn log(deployment: &str, Condition { status, reason, message, .. }: &Condition) {
     match status {
-        ConditionStatus::True => tracing::info!(deployment, detail = message, "ready"),
-        ConditionStatus::False => tracing::warn!(deployment, reason, detail = message, "not ready"),
-        ConditionStatus::Unknown => tracing::debug!(deployment, reason, detail = message, "in progress"),
+        ConditionStatus::True => tracing::info!(deployment, detail = message, "BundleDeployment is ready"),
+        ConditionStatus::False => tracing::warn!(deployment, reason, detail = message, "BundleDeployment is not ready"),
+        ConditionStatus::Unknown => {
+            tracing::debug!(deployment, reason, detail = message, "BundleDeployment is in progress")
+        }
     }
 }
 
@@ -75,10 +77,10 @@ fn log_success(deployment: &str, before: &BundleDeploymentStatus, news: &News) {
     let (reason, detail) = (&news.reason, &news.message);
     let from = before.active_bundle.as_deref();
     match news.reason.as_str() {
-        reason::INSTALLATION_SUCCEEDED => tracing::info!(deployment, detail, "installed"),
-        news::UPGRADE_SUCCEEDED => tracing::info!(deployment, from, detail, "upgraded"),
-        news::ROLLBACK_SUCCEEDED => tracing::info!(deployment, from, detail, "rolled back"),
-        _ => tracing::debug!(deployment, reason, detail, "told in an Event"),
+        reason::INSTALLATION_SUCCEEDED => tracing::info!(deployment, detail, "BundleDeployment installed"),
+        news::UPGRADE_SUCCEEDED => tracing::info!(deployment, from, detail, "BundleDeployment upgraded"),
+        news::ROLLBACK_SUCCEEDED => tracing::info!(deployment, from, detail, "BundleDeployment rolled back"),
+        _ => tracing::debug!(deployment, reason, detail, "Event written"),
     }
 }
 

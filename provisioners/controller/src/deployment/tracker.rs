@@ -1,5 +1,5 @@
 //! What the watches and the reconciles of a deployment share: the objects that were applied, and an inbox that watches fill and
-//! only a reconcile empties. Beside it lies the memory, which the reconcile that runs takes out and puts back.
+//! only a reconcile empties. Beside it lies the memory, which the reconcile that runs takes out and gives back.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

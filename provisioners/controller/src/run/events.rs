@@ -1,4 +1,4 @@
-//! From what the watches see to requests for a pass.
+//! From what the watches see to requests for a reconcile.
 
 use std::collections::{BTreeSet, HashSet};
 use std::pin::pin;
@@ -61,13 +61,13 @@ pub(super) async fn deployments(streams: Streams<BundleDeployment>, context: &Ar
     while let Some(change) = changes.next().await {
         match change {
             Change::Present(object) => {
-                tracing::debug!(deployment = %object.name_any(), "changed");
+                tracing::debug!(deployment = %object.name_any(), "BundleDeployment changed");
                 context.index.deployment(&object);
                 context.wake.deployment(&object.name_any());
                 crate::deployment::wake_dependents(context, &object.name_any());
             }
             Change::Gone(object) => {
-                tracing::info!(deployment = %object.name_any(), "deleted");
+                tracing::info!(deployment = %object.name_any(), "BundleDeployment deleted");
                 context.index.deployment_gone(&object.name_any());
                 forget(context, &object).await;
                 crate::deployment::wake_dependents(context, &object.name_any());

@@ -97,13 +97,13 @@ async fn write(api: &Api<ClusterRole>, role: &ClusterRole, rules: Vec<PolicyRule
             tracing::info!(
                 role = name,
                 kinds = rules.len(),
-                "the webhook may list what definitions of BundleDeployments define"
+                "the webhook may list the objects of the CRDs of BundleDeployments"
             );
             Some(written)
         }
         // Whoever was first is seen next; and what fails otherwise is tried again when something changes.
         Err(error) => {
-            tracing::warn!(role = name, %error, "the rules of the webhook's ClusterRole were not written");
+            tracing::warn!(role = name, %error, "cannot write the rules of the webhook's ClusterRole");
             None
         }
     }

@@ -28,7 +28,7 @@ pub async fn definitions(client: Client, context: Arc<Context>) {
         let Some((_, group)) = name.split_once('.') else { continue };
         context.cluster.kinds.forget(group);
         for owner in context.trackers.defined(group) {
-            // However long it waited: what it misses may be served in a moment, so the short waits begin anew.
+            // However long it waited: what it misses may be served in a moment, so the short waits begin again.
             context.failures.clear(&owner.uid);
             context.wake.deployment(&owner.name);
         }
@@ -45,7 +45,7 @@ pub async fn unserved(mut kinds: UnboundedReceiver<InventoryKind>, context: Arc<
             // The watch asks again, with its back-off: the kind may come back.
             Ok(None) => context.dependents.kind_gone(&kind),
             Err(error) => {
-                tracing::warn!(kind = %kind.kind, group = %kind.group, %error, "it cannot be found out which version of the kind is served");
+                tracing::warn!(kind = %kind.kind, group = %kind.group, %error, "cannot find out which version of a kind is served");
             }
         }
     }

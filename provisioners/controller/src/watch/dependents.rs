@@ -100,7 +100,7 @@ impl Dependents {
         let mut watched = self.hub.lock();
         if let Some(old) = watched.get_mut(&id).filter(|old| old.version != kind.resource.version) {
             tracing::info!(kind = %kind.resource.kind, group = %kind.resource.group, from = %old.version,
-                to = %kind.resource.version, "watching another version");
+                to = %kind.resource.version, "watching another version of a kind");
             old.task.abort();
             let index = std::mem::take(&mut old.index);
             *old = self.start(kind, index);

@@ -105,9 +105,9 @@ async fn forget_refs(context: &Arc<Context>, is_gone: impl Fn(&str) -> bool + Se
     match tokio::task::spawn_blocking(work).await {
         Ok(Ok(())) => context.collect.notify_one(),
         Ok(Err(error)) => {
-            tracing::warn!(error = %Chain(&error), "content of a deleted BundleDeployment is kept");
+            tracing::warn!(error = %Chain(&error), "cannot release the content of a deleted BundleDeployment");
         }
-        Err(error) => tracing::warn!(%error, "content of a deleted BundleDeployment is kept"),
+        Err(error) => tracing::warn!(%error, "cannot release the content of a deleted BundleDeployment"),
     }
 }
 
@@ -123,14 +123,14 @@ pub(crate) async fn collector(context: Arc<Context>) {
                     tracing::info!(
                         removed = collected.removed,
                         freed_bytes = collected.freed_bytes,
-                        "content collected"
+                        "removed unreferenced content from the store"
                     );
                 }
             }
             Ok(Err(error)) => {
-                tracing::warn!(error = %Chain(&error), "the store could not be collected");
+                tracing::warn!(error = %Chain(&error), "cannot remove unreferenced content from the store");
             }
-            Err(error) => tracing::warn!(%error, "the store could not be collected"),
+            Err(error) => tracing::warn!(%error, "cannot remove unreferenced content from the store"),
         }
     }
 }

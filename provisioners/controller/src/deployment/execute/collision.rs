@@ -5,7 +5,7 @@ use std::fmt;
 
 use rukpak_plan::owner::ForeignOwner;
 
-/// So many further objects are named; who mends these finds the next ones.
+/// So many further objects are named; who fixes these finds the next ones.
 const TOLD: usize = 4;
 
 /// An object that exists and is not ours.
@@ -49,8 +49,8 @@ fn told(first: &Collision, what: &[&str]) -> String {
     let (one, others) = what.split_first().map_or((first.what.as_str(), what), |(one, others)| (*one, others));
     let others_too = match others {
         [] => String::new(),
-        [other] => format!(" So it is with {other}."),
-        others => format!(" So it is with {} others: {}.", others.len(), listed(others)),
+        [other] => format!(" The same holds for {other}."),
+        others => format!(" The same holds for {} others: {}.", others.len(), listed(others)),
     };
     format!(
         "rendered manifests contain a resource that already exists. Unable to continue with {doing}: {one} exists and cannot be \
@@ -72,7 +72,7 @@ fn way_out(foreign: &ForeignOwner, owner: &str, is_one: bool) -> String {
     match foreign {
         ForeignOwner::Controller { name, is_deployment: true, .. } => format!(
             "Leave {that} out of one of the two bundles; or delete the BundleDeployment {name:?} if it is not needed: \
-             everything that it installed goes with it, and every object of its definitions"
+             everything that it installed goes with it, and every object of its CRDs"
         ),
         ForeignOwner::Controller { kind, name, .. } => {
             format!("Leave {that} out of the bundle, or have the {kind} {name:?} no longer make {it}")
@@ -138,12 +138,14 @@ mod tests {
         assert_eq!(texts.len(), 2, "{texts:?}");
         assert!(texts[0].contains("Pod \"p\" exists and cannot"), "{}", texts[0]);
         let many = "Unable to continue with install: Secret \"s1\" exists and cannot be imported into the current release: \
-                    invalid ownership metadata; it was not created by this BundleDeployment. So it is with 7 others: \
+                    invalid ownership metadata; it was not created by this BundleDeployment. The same holds for 7 others: \
                     Secret \"s2\", Secret \"s3\", Secret \"s4\", Secret \"s5\" and 3 more. Delete them, or";
         assert!(texts[1].contains(many), "{}", texts[1]);
         assert_eq!(texts[1].matches("adopt-by").count(), 1, "the advice is given once");
         assert_eq!(super::texts(&all[3..8]).len(), 1);
         assert!(!super::texts(&all[3..8])[0].contains("more"), "five are named");
-        assert!(super::texts(&all[6..8])[0].contains("BundleDeployment. So it is with Secret \"s2\". Delete them"));
+        assert!(
+            super::texts(&all[6..8])[0].contains("BundleDeployment. The same holds for Secret \"s2\". Delete them")
+        );
     }
 }

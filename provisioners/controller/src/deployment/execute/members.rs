@@ -65,7 +65,7 @@ pub(super) async fn list(run: &Run, kinds: &BTreeSet<InventoryKind>, why: Why) -
             Err(error) => {
                 let text = format!("{} cannot be listed: {}", kind.kind, Chain(&error));
                 tracing::warn!(deployment = %run.owner.name, kind = %kind.kind, group = %kind.group, %error,
-                    "objects of this kind cannot be listed");
+                    "cannot list the objects of a kind");
                 members.why.get_or_insert(text);
                 members.unlisted.push(kind);
             }
@@ -150,7 +150,7 @@ async fn all_kinds(run: &Run) -> BTreeSet<InventoryKind> {
         Ok(kinds) => kinds.iter().map(Kind::inventory).collect(),
         Err(error) => {
             tracing::warn!(deployment = %run.owner.name, %error,
-                "it cannot be found out what RukPak v0.16 has installed: objects that are not in the bundle stay");
+                "cannot find out what RukPak v0.16 has installed: objects that are not in the bundle stay");
             BTreeSet::new()
         }
     }

@@ -89,7 +89,7 @@ pub(super) async fn refetch_revision(run: &Run, content: &Digest) -> bool {
     if !run.is_there() {
         return false;
     }
-    tracing::warn!(deployment = %run.owner.name, revision = revision.revision, "content of a revision is fetched again");
+    tracing::warn!(deployment = %run.owner.name, revision = revision.revision, "fetching the content of a revision again");
     match crate::bundle::fetch_revision(revision, &run.context).await {
         Ok(()) if run.is_there() => true,
         Ok(()) => {
@@ -97,7 +97,7 @@ pub(super) async fn refetch_revision(run: &Run, content: &Digest) -> bool {
             false
         }
         Err(error) => {
-            tracing::warn!(deployment = %run.owner.name, revision = revision.revision, error, "content of a revision cannot be fetched again");
+            tracing::warn!(deployment = %run.owner.name, revision = revision.revision, error, "cannot fetch the content of a revision again");
             false
         }
     }
@@ -105,7 +105,7 @@ pub(super) async fn refetch_revision(run: &Run, content: &Digest) -> bool {
 
 /// Has lost or damaged content fetched again by the pin of a Bundle. It enqueues us when it is there.
 pub(super) async fn refetch(run: &Run, content: &Digest, why: &rukpak_store::Error) {
-    tracing::warn!(deployment = %run.owner.name, error = %Chain(why), "content has to be fetched again");
+    tracing::warn!(deployment = %run.owner.name, error = %Chain(why), "fetching the installed content again");
     let content = content.to_string();
     for bundle in owned(&run.context, &run.owner, &run.observed.deployment) {
         let pin = bundle.status.as_ref().and_then(|status| status.pin.as_ref());

@@ -183,12 +183,12 @@ async fn remove_one(run: &mut Run, member: &Member, keep: Option<&str>) -> Resul
     let Some(reason) = keep else {
         let was_there = writer.delete(&member.identity, &member.metadata).await?;
         if was_there {
-            tracing::info!(deployment = %run.owner.name, object = %member.identity, "pruned");
+            tracing::info!(deployment = %run.owner.name, object = %member.identity, "object pruned");
         }
         return Ok(was_there);
     };
     writer.release(&member.identity, &member.metadata, &run.owner).await?;
-    tracing::warn!(deployment = %run.owner.name, object = %member.identity, %reason, "left in the cluster without an owner");
+    tracing::warn!(deployment = %run.owner.name, object = %member.identity, %reason, "object orphaned: it stays in the cluster without an owner");
     let kind = member.identity.kind.inventory();
     let object = ReleasedObject {
         group: kind.group,

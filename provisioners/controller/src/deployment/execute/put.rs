@@ -130,13 +130,13 @@ pub(crate) async fn put(
             Ok(written) => return Ok(Outcome::Applied(Box::new(written), kept)),
             Err(error) if (error.is_conflict() || error.is_other_object()) && attempt < ATTEMPTS => error,
             Err(error) if error.is_invalid() && mode == Mode::Real && replace(run, step, basis).await? => {
-                tracing::debug!(deployment = %run.owner.name, object = %step.identity, %error, "replaced");
+                tracing::debug!(deployment = %run.owner.name, object = %step.identity, %error, "object replaced");
                 (known, body, kept) = (None, step.body.clone(), None);
                 continue;
             }
             Err(error) => return Err(refused(step, error)),
         };
-        tracing::debug!(object = %step.identity, %refusal, "it exists, or is another object than the one known");
+        tracing::debug!(object = %step.identity, %refusal, "apply refused: the object exists, or has another UID than the known one");
         let had = known.take();
         match existing(run, step, had.as_ref(), mode).await? {
             Found::Nothing => {}
@@ -161,7 +161,7 @@ async fn body(run: &Run, step: &Step, known: Option<&Known>, basis: &Basis<'_>) 
     (resolved.body, resolved.kept.map(|kept| format!("{} {kept}", step.identity)))
 }
 
-/// Deletes a ConfigMap or Secret that became immutable, so that it can be created anew. Whether it did.
+/// Deletes a ConfigMap or Secret that became immutable, so that it can be created again. Whether it did.
 async fn replace(run: &Run, step: &Step, basis: &Basis<'_>) -> Result<bool, Error> {
     if !basis.why.replaces_immutable() {
         return Ok(false);
@@ -172,7 +172,7 @@ async fn replace(run: &Run, step: &Step, basis: &Basis<'_>) -> Result<bool, Erro
     if !is_ours || !is_replaced(&step.key, Live { metadata: &live.metadata, body: &live.body }, basis.why) {
         return Ok(false);
     }
-    tracing::info!(deployment = %run.owner.name, object = %step.identity, "it is immutable: deleting it to create it anew");
+    tracing::info!(deployment = %run.owner.name, object = %step.identity, "the object is immutable: deleting it to create it again");
     writer.delete(&step.identity, &live.metadata).await.map_err(|error| refused(step, error))?;
     Ok(true)
 }
@@ -297,7 +297,7 @@ async fn share(run: &Run, step: &Step, mut found: ObjectMeta) -> Result<(), Erro
         if !run.owner.would_lose(&found) {
             break;
         }
-        tracing::info!(deployment = %run.owner.name, object = %step.identity, "used together with another BundleDeployment");
+        tracing::info!(deployment = %run.owner.name, object = %step.identity, "Namespace is shared with another BundleDeployment");
         match writer.share(&step.identity, &found, &run.owner).await {
             Err(error) if error.is_conflict() && attempt < ATTEMPTS => {}
             Err(error) => return Err(refused(step, error)),
@@ -325,7 +325,7 @@ async fn adopt(run: &Run, step: &Step, metadata: &ObjectMeta) -> Result<(), Erro
         let is_by_helm = found.labels.as_ref().and_then(|all| all.get(MANAGED_BY)).is_some_and(|by| by == "Helm");
         let is_new = fields::applied(&found, FIELD_MANAGER).is_none();
         let Some(entries) = fields::adopted(&found, FIELD_MANAGER, is_by_helm || is_new) else { break };
-        tracing::info!(deployment = %run.owner.name, object = %step.identity, "taking over");
+        tracing::info!(deployment = %run.owner.name, object = %step.identity, "adopting object");
         match writer.move_fields(&step.identity, &found, &entries).await {
             Err(error) if error.is_conflict() && attempt < ATTEMPTS => {}
             Err(error) => return Err(refused(step, error)),

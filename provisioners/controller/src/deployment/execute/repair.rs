@@ -43,7 +43,7 @@ pub(super) async fn repair(run: &mut Run, release: &Release, objects: BTreeSet<O
         return Ended::NeedsInstall(Why::Resync);
     };
     run.tracker.tracked().missing_groups = plan.missing_groups();
-    // A certificate whose Secret was lost is made anew, and then whatever trusts it has to be applied as well.
+    // A certificate whose Secret was lost is made again, and then whatever trusts it has to be applied as well.
     if plan.authorities != run.memory.authorities && run.memory.authorities.is_some() {
         return Ended::NeedsInstall(Why::Renewal);
     }
@@ -144,7 +144,7 @@ fn count(run: &mut Run, step: &Step, live: &Written) {
     let taken = fields::taken(&set, &live.metadata, FIELD_MANAGER);
     for field in repairs.count(taken, Timestamp::now()) {
         tracing::warn!(deployment = %run.owner.name, object = %step.identity, field = %field.words(),
-            manager = %field.manager, "changed again and again; left to that manager");
+            manager = %field.manager, "field relinquished: another manager keeps changing it");
     }
 }
 
@@ -156,7 +156,7 @@ struct Repaired {
     set: Option<Value>,
 }
 
-/// Tells of the objects that were put back.
+/// Tells of the objects that were restored.
 fn tell(run: &Run, repaired: &[&Step]) {
     let named: Vec<String> = repaired.iter().take(NAMED).map(|step| step.identity.to_string()).collect();
     if named.is_empty() {
@@ -166,7 +166,7 @@ fn tell(run: &Run, repaired: &[&Step]) {
         0 => String::new(),
         more => format!(" and {more} more"),
     };
-    let message = format!("Changed or deleted, and put back as the bundle has them: {}{more}", named.join(", "));
+    let message = format!("Changed or deleted by others, and repaired: {}{more}", named.join(", "));
     let news = News { type_: EventType::Normal, reason: DRIFT_REPAIRED.to_owned(), message };
     run.context.events.tell_seldom(run.observed.deployment.object_ref(&()), &news);
 }

@@ -11,7 +11,7 @@ use rukpak_plan::memory::{Differences, Installation, Pruning, later};
 use super::health;
 use crate::deployment::observe::Run;
 
-/// How long a restart waits for the first lists of its watches before it applies everything anew.
+/// How long a restart waits for the first lists of its watches before it applies everything again.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Takes what the watches show as what is installed, if its digest is the one in the status.
@@ -25,7 +25,7 @@ pub(super) async fn resume(run: &mut Run, release: &Release) {
             Ok(Some(kind)) => kinds.push(kind),
             Ok(None) => {}
             Err(error) => {
-                tracing::debug!(deployment = %run.owner.name, kind = %kind.kind, %error, "the kind cannot be looked up");
+                tracing::debug!(deployment = %run.owner.name, kind = %kind.kind, %error, "cannot look up a kind");
                 return differs(run, release);
             }
         }
@@ -59,7 +59,7 @@ pub(super) async fn resume(run: &mut Run, release: &Release) {
 }
 
 fn differs(run: &mut Run, release: &Release) {
-    tracing::info!(deployment = %run.owner.name, "the cluster is not as it was left; applying everything again");
+    tracing::info!(deployment = %run.owner.name, "objects differ from what was applied; applying all of them again");
     run.memory.awaits_lists_until = None;
     run.tracker.tracked().awaited_kinds.clear();
     run.memory.installation = Installation::Partial { release: release.clone() };

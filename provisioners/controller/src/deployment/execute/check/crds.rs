@@ -23,7 +23,7 @@ const TOLD: usize = 20;
 
 /// CRDs that are looked at at once.
 const PARALLEL: usize = 8;
-/// A list that grows too old on the way is begun anew, this often in all.
+/// A list that grows too old on the way is begun again, this often in all.
 const ATTEMPTS: usize = 3;
 /// The status of a list that is too old.
 const GONE: u16 = 410;
@@ -83,12 +83,12 @@ async fn one(run: &Run, step: &Step) -> Result<Vec<UnsafeChange>, Unseen> {
         Ok(report) => report,
         Err(error) => {
             // The API server says what is wrong with a CRD that cannot be read.
-            tracing::warn!(deployment = %run.owner.name, %error, "the upgrade of a CRD is not checked");
+            tracing::warn!(deployment = %run.owner.name, %error, "cannot check the upgrade of a CRD");
             return Ok(Vec::new());
         }
     };
     for warning in report.warnings() {
-        tracing::warn!(deployment = %run.owner.name, crd = step.key.name, %warning, "an upgrade that may break clients");
+        tracing::warn!(deployment = %run.owner.name, crd = step.key.name, %warning, "the upgrade of a CRD may break clients");
     }
     let mut changes: Vec<UnsafeChange> = report.errors().cloned().collect();
     for check in &report.object_checks {
