@@ -11,7 +11,7 @@ use serde_json::Value;
 use crate::fields::Taken;
 use crate::retry::{self, Class};
 
-/// A repair that long after the one before it starts the count anew.
+/// A repair that long after the one before it starts the count again.
 const WINDOW: Duration = Duration::from_mins(10);
 /// So many repairs within the window, and it is a conflict.
 const LIMIT: u32 = 3;
@@ -31,7 +31,7 @@ pub struct Repairs {
     not_before: Option<Timestamp>,
     /// Our set of fields after the last repair.
     set: Option<Value>,
-    /// How often each field was retaken, and when last.
+    /// How often each field was taken again, and when last.
     retaken: BTreeMap<Taken, (u32, Timestamp)>,
     /// Fields left to those who keep taking them.
     relinquished: BTreeSet<Taken>,
@@ -79,7 +79,7 @@ impl Repairs {
         is_old && self.failed == 0 && self.relinquished.is_empty()
     }
 
-    /// Counts fields that others took since the last repair. Those retaken too often are relinquished; returns the new ones.
+    /// Counts fields that others took since the last repair. Those taken again too often are relinquished; returns the new ones.
     /// Ownership metadata is never relinquished: pruning would forget the object.
     pub fn count(&mut self, taken: Vec<Taken>, now: Timestamp) -> Vec<Taken> {
         let mut new = Vec::new();

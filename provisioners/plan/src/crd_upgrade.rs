@@ -57,7 +57,7 @@ pub struct UnsafeChange {
     /// The version or versions it concerns.
     pub place: Place,
     /// The field: in a schema `^.spec.replicas` (`^` is the root; `.items` and `.additionalProperties` are what is in
-    /// lists and maps), for [`Rule::ExistingObject`] the path in the object. Empty for the whole definition.
+    /// lists and maps), for [`Rule::ExistingObject`] the path in the object. Empty for the whole CRD.
     pub path: String,
     /// The rule.
     pub rule: Rule,
@@ -185,7 +185,7 @@ pub fn is_switched_off(new: &Value) -> bool {
 
 /// Compares the CRD in the cluster, with its status, to the one that is to replace it.
 ///
-/// Does not look at [`SAFE_UPGRADE_ANNOTATION`]: see [`is_switched_off`]. A definition that is not in the cluster
+/// Does not look at [`SAFE_UPGRADE_ANNOTATION`]: see [`is_switched_off`]. A CRD that is not in the cluster
 /// yet needs no check. Takes time linear in both CRDs, and quadratic in the number of served versions and of
 /// alternatives (`oneOf`); past [`MAX_STEPS`] it is an error.
 pub fn check(existing: &Value, new: &Value, options: Options) -> Result<Report, Error> {

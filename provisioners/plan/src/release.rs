@@ -27,7 +27,7 @@ impl Format {
     }
 
     /// Which version of our reading of the format makes the objects: part of the digest over an installation, so that a change
-    /// of what we make of the same content applies it anew.
+    /// of what we make of the same content applies it again.
     pub fn renderer(self) -> &'static str {
         match self {
             Self::Plain => "plain/1",

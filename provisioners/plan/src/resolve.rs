@@ -44,7 +44,7 @@ impl Why {
         matches!(self, Self::Upgrade | Self::Rollback)
     }
 
-    /// Whether a ConfigMap or Secret that became immutable is deleted and created anew.
+    /// Whether a ConfigMap or Secret that became immutable is deleted and created again.
     pub fn replaces_immutable(self) -> bool {
         !matches!(self, Self::First | Self::Upgrade)
     }

@@ -136,7 +136,7 @@ impl Writer<'_> {
         if let Some(failure) = failure {
             let mut message = failure.message();
             if let Some(kept) = self.kept().filter(|_| failure.reason == reason::UPGRADE_FAILED) {
-                message.push_str("; the release before is back, except that ");
+                message.push_str("; the previous release is installed again, except that ");
                 message.push_str(&kept);
             }
             self.set(INSTALLED, ConditionStatus::False, failure.reason, &message);

@@ -1,4 +1,4 @@
-//! Pairs of definitions are judged as OLM v1 judges them.
+//! Pairs of CRDs are judged as OLM v1 judges them.
 //!
 //! The pairs are in `golden/crd-upgrade-safety` of the corpus: the folder `$CORPUS`, or `../shared/corpus` beside the
 //! workspace; without one this test says so and does nothing. What the reference says of a pair is in the table here.

@@ -1,4 +1,4 @@
-//! How much work a check may be: CRDs and objects come from strangers, and some comparisons grow faster than they do.
+//! How much work a check may be: CRDs and objects come from others, and some comparisons grow faster than they do.
 
 use std::cell::Cell;
 

@@ -80,7 +80,7 @@ impl Display for UnsafeChange {
     }
 }
 
-/// Why a definition is not applied: all `changes` of one definition, whatever their severity, as one text.
+/// Why a CRD is not applied: all `changes` of one CRD, whatever their severity, as one text.
 ///
 /// Each kind of finding stands behind the reference's heading, several of a kind in brackets. Of each kind at most 8 KiB are
 /// said, and what is left out is counted.

@@ -72,7 +72,7 @@ pub fn validate_object(schema: &Value, object: &Value) -> Vec<Violation> {
 }
 
 impl<'a> ObjectValidator<'a> {
-    /// Reads a schema: `spec.versions[].schema.openAPIV3Schema` of a definition. What is no schema constrains nothing.
+    /// Reads a schema: `spec.versions[].schema.openAPIV3Schema` of a CRD. What is no schema constrains nothing.
     pub fn new(schema: &'a Value) -> Self {
         Self::within(schema, &Effort::default())
     }
