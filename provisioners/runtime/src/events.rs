@@ -59,7 +59,7 @@ impl Events {
     pub fn tell(&self, about: ObjectReference, news: &News) {
         let name = about.name.clone();
         if self.queue.try_send(event(about, self.component, news, Timestamp::now())).is_err() {
-            tracing::warn!(object = name, reason = news.reason, "an Event is lost: too many wait to be written");
+            tracing::warn!(object = name, reason = news.reason, "Event dropped: too many are waiting to be written");
         }
     }
 

@@ -90,7 +90,7 @@ pub fn registry() -> Registry {
 pub fn add_reconciles(registry: &mut Registry) {
     let Common { panics, leads, durations, running, waiting, .. } = &*COUNTED;
     registry.register("rukpak_leader", "Whether this process is the one that writes", leads.clone());
-    let help = "Reconciles that met a mistake in this program";
+    let help = "Reconciles that met a bug in this program";
     registry.register("rukpak_reconcile_panics", help, panics.clone());
     let help = "How long reconciles took, waiting included";
     registry.register("rukpak_reconcile_duration_seconds", help, durations.clone());

@@ -69,8 +69,8 @@ pub enum Error {
     /// Signals cannot be handled.
     #[error("cannot handle signals")]
     Signal(#[source] io::Error),
-    /// A task that must go on for ever ended.
-    #[error("{0} ended: a mistake in this program")]
+    /// A task that must go on for good ended.
+    #[error("{0} ended: a bug in this program")]
     Ended(&'static str),
 }
 
@@ -156,7 +156,7 @@ fn log_panics() {
         let place = panic.location().map(ToString::to_string);
         let text = panic.payload_as_str();
         let thread = std::thread::current().name().map(str::to_owned);
-        tracing::error!(place, text, thread, "panic: a mistake in this program");
+        tracing::error!(place, text, thread, "panic: a bug in this program");
     }));
 }
 
@@ -174,7 +174,7 @@ pub struct Process {
     leader: Option<Leader>,
 }
 
-/// They return their name if they must go on for ever, and nothing otherwise.
+/// They return their name if they must go on for good, and nothing otherwise.
 type Tasks = JoinSet<&'static str>;
 
 impl Process {
@@ -394,7 +394,7 @@ mod tests {
             let ends = if is_server { &mut servers } else { &mut tasks };
             ends.spawn(async { "the watch" });
             let error = ended(&mut tasks, &mut servers, &stop).await.unwrap_err();
-            assert_eq!(error.to_string(), "the watch ended: a mistake in this program");
+            assert_eq!(error.to_string(), "the watch ended: a bug in this program");
         }
     }
 }

@@ -32,7 +32,7 @@ pub struct Requests<K: Resource<DynamicType = ()>> {
 
 /// Works off the requests, endlessly: never two reconciles of one object at once, at most `concurrency` in all (0: any number).
 ///
-/// A reconcile that panics is logged and counted, and tried again after a minute: an object that meets a mistake in this program
+/// A reconcile that panics is logged and counted, and tried again after a minute: an object that meets a bug in this program
 /// must not keep all others from being reconciled, restart after restart.
 pub async fn drain<K, C, F, E>(
     requests: Requests<K>,
@@ -97,7 +97,7 @@ async fn guarded<E>(name: String, kind: &str, reconcile: AbortOnDropHandle<Resul
         let Ok(panic) = error.try_into_panic() else { return Ok(Action::await_change()) };
         metrics::count_panic();
         let panic = text(&*panic);
-        tracing::error!(kind, name, panic, retry_after = ?PANIC_PAUSE, "reconcile panicked: a mistake in this program");
+        tracing::error!(kind, name, panic, retry_after = ?PANIC_PAUSE, "reconcile panicked: a bug in this program");
         Ok(Action::requeue(PANIC_PAUSE))
     })
 }

@@ -113,7 +113,7 @@ pub async fn serve<H: Handshake>(
                 connections.spawn(connection(place, stream, handshake, router, (watcher, stop.clone())));
             }
             Err(error) => {
-                tracing::warn!(%error, "could not accept a connection");
+                tracing::warn!(%error, "cannot accept a connection");
                 tokio::time::sleep(ACCEPT_PAUSE).await;
             }
         }
@@ -157,7 +157,7 @@ async fn connection<H: Handshake>(
     };
     tokio::select! {
         () = served => {}
-        () = evicted.cancelled() => tracing::debug!("a connection without a right was closed for a new one"),
+        () = evicted.cancelled() => tracing::debug!("an unauthorized connection was closed in favour of a new one"),
     }
 }
 

@@ -13,7 +13,7 @@ use serde_json::{Map, Value, json};
 
 use crate::api::{Error, answered};
 
-/// The status of one cluster-scoped object during a pass.
+/// The status of one cluster-scoped object during a reconcile.
 pub struct StatusWriter<K> {
     api: Api<K>,
     name: String,
@@ -56,7 +56,7 @@ where
     }
 }
 
-/// Remembers which version of an object our last status write made, so that a pass does not work on an older one.
+/// Remembers which version of an object our last status write made, so that a reconcile does not work on an older one.
 #[derive(Default)]
 pub struct WrittenVersions(Mutex<HashMap<String, u64>>);
 

@@ -106,7 +106,7 @@ impl Candidate {
 
     /// Waits until this process leads.
     pub(crate) async fn elected(self) -> Leader {
-        tracing::info!(identity = self.identity, lease = self.lease, "standing for leader");
+        tracing::info!(identity = self.identity, lease = self.lease, "waiting to become leader");
         let mut changes = pin!(watcher::watch_object(self.api.clone(), self.lease).default_backoff());
         let now = Instant::now();
         let mut seen = Seen { known: false, lease: None, since: now, not_before: now };
@@ -124,7 +124,7 @@ impl Candidate {
                             tracing::info!(identity = self.identity, "leading");
                             return Leader { candidate: self, lease, renewed: sent };
                         }
-                        Err(error) if error.is_conflict() => tracing::debug!("another took the Lease first"),
+                        Err(error) if error.is_conflict() => tracing::debug!("another process took the Lease first"),
                         Err(error) => tracing::warn!(%error, "cannot take the Lease {}", self.lease),
                     }
                     seen.not_before = Instant::now() + self.times.retry_period;
@@ -212,8 +212,8 @@ impl Leader {
         let lease = self.candidate.lease;
         match timeout(RELEASE_DEADLINE, self.give_back()).await {
             Ok(Ok(())) => tracing::info!("released the Lease {lease}"),
-            Ok(Err(error)) => tracing::warn!(%error, "cannot release the Lease {lease}; it runs out by itself"),
-            Err(_) => tracing::warn!("cannot release the Lease {lease} in time; it runs out by itself"),
+            Ok(Err(error)) => tracing::warn!(%error, "cannot release the Lease {lease}; it expires"),
+            Err(_) => tracing::warn!("cannot release the Lease {lease} in time; it expires"),
         }
     }
 
