@@ -11,7 +11,7 @@ pub enum Class {
     Unauthorized,
     /// The server or the way to it is out of order. Try again later.
     Unavailable,
-    /// The content, the reference or the configuration is at fault: trying again gives the same answer until someone mends it.
+    /// The content, the reference or the configuration is at fault: trying again gives the same answer until someone fixes it.
     Terminal,
 }
 

@@ -106,7 +106,7 @@ fn careful(settings: Settings<'_>) -> Result<Client, SetupError> {
         .build()
         .or_else(|error| {
             // A machine without certificate authorities can still speak plain HTTP; TLS then fails by name.
-            tracing::warn!(%error, "no certificate authorities of the system can be used");
+            tracing::warn!(%error, "cannot use the certificate authorities of the system");
             builder(settings).tls_certs_only(certificates).build()
         })
         .map_err(SetupError::Client)

@@ -1,7 +1,7 @@
 //! Which addresses sources may be fetched from.
 //!
-//! References, redirects and token services are named by strangers, and who asks for them is a process with rights and a place
-//! in the network that strangers do not have. What only that place reaches is refused: itself, its link (where clouds keep the
+//! References, redirects and token services are named by others, and who asks for them is a process with rights and a place
+//! in the network that others do not have. What only that place reaches is refused: itself, its link (where clouds keep the
 //! credentials of machines), and what else an administrator names. Names are looked up first, by the very lookup that the
 //! connection is then made with.
 

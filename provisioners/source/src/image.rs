@@ -88,7 +88,7 @@ pub struct ResolvedImage {
 }
 
 impl ResolvedImage {
-    /// `registry/repository@digest`: resolves to the same bytes for ever.
+    /// `registry/repository@digest`: resolves to the same bytes for good.
     pub fn reference(&self) -> String {
         self.reference.whole()
     }

@@ -1,6 +1,6 @@
 //! Sources of bundles: from a reference to a staged tree.
 //!
-//! Everything here reads what strangers wrote. Nothing of Kubernetes is known here; the caller brings references,
+//! Everything here reads what others wrote. Nothing of Kubernetes is known here; the caller brings references,
 //! credentials and limits, and takes a [`Stage`] away.
 
 pub mod archive;

@@ -97,7 +97,7 @@ async fn addresses(url: &Uri) -> Vec<IpAddr> {
     match tokio::net::lookup_host((host.trim_matches(['[', ']']), 443)).await {
         Ok(found) => found.map(|address| address.ip()).collect(),
         Err(error) => {
-            tracing::warn!(host, %error, "the API server's address is not known, so sources are not kept from it");
+            tracing::warn!(host, %error, "cannot look up the API server's address: sources at it are not refused");
             Vec::new()
         }
     }

@@ -151,7 +151,7 @@ fn bring(
 fn wait(next: &Receiver<Action>) -> Result<Commit, Error> {
     match next.recv() {
         Ok(Action::Fetch(commit)) => Ok(commit),
-        Ok(Action::Resolve | Action::Probe(_)) => Err(io::Error::other("asked to begin anew").into()),
+        Ok(Action::Resolve | Action::Probe(_)) => Err(io::Error::other("asked to start again").into()),
         Err(_) => Err(io::Error::from(io::ErrorKind::BrokenPipe).into()),
     }
 }

@@ -139,7 +139,7 @@ impl<'a> Failures<'a> {
         let kind = if endpoint.is_mirror() { "mirror" } else { "registry" };
         let place = format!("{kind} {}", endpoint.name());
         if endpoint.is_mirror() {
-            tracing::warn!(what = self.what, mirror = endpoint.name(), error = chain(&error), "mirror cannot be used");
+            tracing::warn!(what = self.what, mirror = endpoint.name(), error = chain(&error), "cannot use a mirror");
         }
         self.failures.push((place, error));
     }

@@ -16,7 +16,7 @@ use crate::egress::Refused;
 use crate::git::access::{Access, Login};
 use crate::git::{Class, Commit, Failure, Step};
 
-/// A server that refuses a login asks again, for ever; libgit2 asks us each time.
+/// A server that refuses a login asks again, for good; libgit2 asks us each time.
 const LOGIN_TRIES: u32 = 1;
 /// Of the server's messages, in an error.
 const PROGRESS_BYTES: usize = 512;
