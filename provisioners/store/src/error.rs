@@ -106,7 +106,7 @@ pub enum Error {
         source: Option<PathError>,
     },
     /// A ref's file is not what the store writes. Remove it, or restore it.
-    #[error("{} is not a ref: remove the file, the bundle is then fetched anew", .path.display())]
+    #[error("{} is not a ref: remove the file, the bundle is then fetched again", .path.display())]
     RefForm {
         /// The file.
         path: PathBuf,
@@ -116,7 +116,7 @@ pub enum Error {
 }
 
 impl Error {
-    /// Whether fetching and sealing the same content again mends this: it is missing, or its bytes were damaged.
+    /// Whether fetching and sealing the same content again fixes this: it is missing, or its bytes were damaged.
     pub fn mended_by_refill(&self) -> bool {
         matches!(self, Self::Missing { .. } | Self::Corrupt { .. } | Self::Broken { .. })
     }

@@ -59,7 +59,7 @@ impl Store {
     }
 
     /// Stores `tree` under the digest of its canonical tar. Content that is here already is rewritten in one step,
-    /// which also mends it should it be damaged.
+    /// which also fixes it should it be damaged.
     ///
     /// Two walks, side by side: one for the digest, one for the file. Starts a few threads of its own, which go with it.
     ///
