@@ -1,4 +1,4 @@
-//! Custom resource definitions of a bundle.
+//! CRDs of a bundle.
 
 use rukpak_plain::object;
 use rukpak_plain::{Budget, Few, Object, Origin, Warning};
@@ -9,14 +9,14 @@ use crate::decode::Path;
 
 mod shape;
 
-/// A custom resource definition: an object whose fields have the types that Kubernetes gives them.
+/// A CRD: an object whose fields have the types that Kubernetes gives them.
 #[derive(Clone, Debug)]
 pub struct Crd {
-    /// The definition. Fields that Kubernetes does not know are left out of version `v1`; older versions are as written.
+    /// The CRD. Fields that Kubernetes does not know are left out of version `v1`; older versions are as written.
     pub object: Object,
 }
 
-/// Why a manifest is not a definition.
+/// Why a manifest is not a CRD.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// A field has a wrong type.

@@ -52,7 +52,7 @@ pub struct Spec {
     pub install: Install,
     /// Which namespaces it can watch.
     pub install_modes: Vec<InstallMode>,
-    /// Its custom resource definitions.
+    /// Its CRDs.
     #[serde(rename = "customresourcedefinitions")]
     pub crds: Crds,
     /// Its aggregated APIs.
@@ -149,7 +149,7 @@ pub struct Crds {
     pub required: Vec<CrdReference>,
 }
 
-/// A custom resource definition, by name.
+/// A CRD, by name.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(default)]
 pub struct CrdReference {
@@ -216,7 +216,7 @@ pub struct Webhook {
     pub reinvocation_policy: Option<String>,
     /// The path of its URL.
     pub webhook_path: Option<String>,
-    /// The definitions whose objects it converts.
+    /// The CRDs whose objects it converts.
     #[serde(rename = "conversionCRDs")]
     pub conversion_crds: Vec<String>,
 }

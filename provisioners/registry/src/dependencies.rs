@@ -25,7 +25,7 @@ pub struct Unresolvable {
 }
 
 impl Bundle {
-    /// Kinds that somebody else has to bring: required definitions and APIs of the CSV, and `olm.gvk` dependencies.
+    /// Kinds that somebody else has to bring: required CRDs and APIs of the CSV, and `olm.gvk` dependencies.
     /// What the bundle brings itself is not among them.
     pub fn required_apis(&self) -> BTreeSet<Gvk> {
         let of_definition = |reference: &crate::csv::CrdReference| {
@@ -76,7 +76,7 @@ impl Bundle {
         listed.chain(properties.into_iter().map(|property| (property.kind, property.value))).collect()
     }
 
-    /// Every kind that a definition of the bundle brings.
+    /// Every kind that a CRD of the bundle brings.
     fn brought(&self) -> BTreeSet<Gvk> {
         let mut brought = BTreeSet::new();
         for crd in &self.crds {

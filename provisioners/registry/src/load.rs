@@ -30,7 +30,7 @@ pub struct Bundle {
     pub csv_origin: Origin,
     /// Where the ClusterServiceVersions before it stand, which nobody looks at.
     pub(crate) other_csvs: Few<Origin>,
-    /// The custom resource definitions, in the order of the files.
+    /// The CRDs, in the order of the files.
     pub crds: Vec<Crd>,
     /// All other manifests, in the order of the files.
     pub others: Vec<Manifest>,
@@ -42,7 +42,7 @@ pub struct Bundle {
     pub(crate) spent: Spent,
 }
 
-/// A manifest that is neither CSV nor definition. It may be of a kind that is refused, or have no name.
+/// A manifest that is neither CSV nor CRD. It may be of a kind that is refused, or have no name.
 #[derive(Clone, Debug)]
 pub struct Manifest {
     /// Its kind, not empty.
@@ -120,7 +120,7 @@ pub enum ObjectsError {
         #[source]
         source: FieldError,
     },
-    /// A definition has a field of a wrong type or no name.
+    /// A CRD has a field of a wrong type or no name.
     #[error("CustomResourceDefinition: {origin}")]
     Crd {
         /// Where it stands.
@@ -253,7 +253,7 @@ impl Bundle {
             if crd.object.version() != "v1" {
                 let version = crd.object.api_version();
                 remarks.push_with(|| {
-                    format!("{place}: {version} is not served since Kubernetes 1.22: rewrite the definition for apiextensions.k8s.io/v1")
+                    format!("{place}: {version} is not served since Kubernetes 1.22: rewrite the CRD for apiextensions.k8s.io/v1")
                 });
             }
         }

@@ -63,7 +63,7 @@ pub enum Error {
     /// The install namespace is missing or the target namespaces do not fit. The text is the reference's.
     #[error("invalid option(s): {}", .0.join("\n"))]
     Options(Vec<String>),
-    /// A definition that is converted keeps unknown fields. The text is the reference's.
+    /// A CRD that is converted keeps unknown fields. The text is the reference's.
     #[error(
         "custom resource definition '{0}' must have .spec.preserveUnknownFields set to false to let API Server call webhook to do the conversion"
     )]
@@ -116,7 +116,7 @@ impl RenderOptions {
     }
 }
 
-/// Renders a bundle: Namespace (if asked), service accounts, roles, cluster roles, definitions, other manifests,
+/// Renders a bundle: Namespace (if asked), service accounts, roles, cluster roles, CRDs, other manifests,
 /// Deployments, validating and mutating webhooks, Services, certificates. The order is the reference's.
 ///
 /// An object that would stand there twice with the same content is rendered once; a service account that the bundle

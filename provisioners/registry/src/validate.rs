@@ -22,9 +22,9 @@ pub enum Rule {
     DeploymentUnique,
     /// The name of a Deployment is a DNS subdomain.
     DeploymentName,
-    /// Definitions have different names.
+    /// CRDs have different names.
     CrdUnique,
-    /// The definitions that the CSV owns are in the bundle.
+    /// The CRDs that the CSV owns are in the bundle.
     CrdShipped,
     /// The package has a name.
     PackageName,
@@ -36,9 +36,9 @@ pub enum Rule {
     WebhookUnique,
     /// The name of a webhook is a DNS subdomain.
     WebhookName,
-    /// A definition has one conversion webhook.
+    /// A CRD has one conversion webhook.
     ConversionUnique,
-    /// A conversion webhook converts definitions that the CSV owns.
+    /// A conversion webhook converts CRDs that the CSV owns.
     ConversionOwned,
     /// A webhook does not rule over those who install it.
     WebhookRules,

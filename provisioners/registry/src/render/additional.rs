@@ -1,4 +1,4 @@
-//! The manifests beside CSV and definitions.
+//! The manifests beside CSV and CRDs.
 
 use std::collections::HashSet;
 
@@ -14,7 +14,7 @@ use crate::validate::is_namespaced;
 /// As they are; what lies in a namespace goes to the install namespace, wherever it wanted to go.
 ///
 /// A Service that has the name of the one we generate for webhooks is left out: ours leads to the ports that the webhook
-/// definitions name, and has the certificate.
+/// CRDs name, and has the certificate.
 pub(super) fn generate(context: &mut Context<'_>) -> Result<(), Error> {
     let replaced = Replaced::of(context.bundle);
     for manifest in &context.bundle.others {

@@ -9,7 +9,7 @@ use super::{Certificates, Context, Error};
 use crate::Bundle;
 use crate::name::object_name;
 
-/// On webhook configurations and definitions with self-managed certificates: `<namespace>/<name>` of the TLS Secret
+/// On webhook configurations and CRDs with self-managed certificates: `<namespace>/<name>` of the TLS Secret
 /// whose authority belongs into `caBundle`.
 pub const CA_ANNOTATION: &str = "core.rukpak.io/inject-ca-from";
 

@@ -1,4 +1,4 @@
-//! Custom resource definitions, with their conversion webhooks.
+//! CRDs, with their conversion webhooks.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! Rules on custom resource definitions.
+//! Rules on CRDs.
 
 use std::collections::{BTreeMap, HashSet};
 

@@ -1,4 +1,4 @@
-//! Rules on the package's name and on the manifests beside CSV and definitions.
+//! Rules on the package's name and on the manifests beside CSV and CRDs.
 
 use rukpak_plain::Origin;
 
