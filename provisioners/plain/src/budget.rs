@@ -50,7 +50,7 @@ impl<'a> Budget<'a> {
         Self { limits, used: Used::default(), held: Cost::default(), warnings: Few::default() }
     }
 
-    /// Goes on where another budget of the same bundle ended, for what is made of its values. Files and objects count anew.
+    /// Goes on where another budget of the same bundle ended, for what is made of its values. Files and objects count again.
     pub fn after(limits: &'a Limits, spent: Spent) -> Self {
         Self { used: Used { parsed: spent.0, ..Used::default() }, ..Self::new(limits) }
     }
