@@ -46,7 +46,7 @@ pub enum Error {
         source: Box<dyn StdError + Send + Sync>,
     },
     /// Somebody else wrote it meanwhile, time and again.
-    #[error("bundledeployment {0:?} is written by somebody else all the time; run it again")]
+    #[error("bundledeployment {0:?} keeps being changed by others; run the command again")]
     Busy(String),
     /// There is none of that name. In the words of the API server.
     #[error("bundledeployments.core.rukpak.io {0:?} not found")]

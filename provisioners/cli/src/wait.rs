@@ -106,7 +106,7 @@ pub async fn watch(
                     Step::Give(failure) => return Err(failure),
                 },
                 Some(Err(error @ cluster::Error::Refused(_))) => return Err(error.into()),
-                // The watch begins anew by itself.
+                // The watch begins again by itself.
                 Some(Err(error)) => live.tell(&chain(&error)),
                 None => return Err(Failure::unknown(format!("the watch of bundledeployment {:?} ended", wait.name))),
             },

@@ -192,10 +192,10 @@ fn foreign(meta: &ObjectMeta, deployment: Option<&BundleDeployment>) -> Option<S
         return None;
     }
     Some(match owner.ownership(meta, SYSTEM_NAMESPACE) {
-        Ownership::Ours => "its labels do not name its owner; they are put back soon".to_owned(),
+        Ownership::Ours => "its labels do not name its owner; they are restored soon".to_owned(),
         Ownership::Terminating => "it is being deleted".to_owned(),
-        Ownership::HelmRelease => "a release of RukPak v0.16 installed it, and it is not taken over yet".to_owned(),
-        Ownership::AdoptionAllowed => "it may be taken over, and is not yet".to_owned(),
+        Ownership::HelmRelease => "a release of RukPak v0.16 installed it, and it is not adopted yet".to_owned(),
+        Ownership::AdoptionAllowed => "its annotation allows to adopt it, which has not happened yet".to_owned(),
         Ownership::LeftBehind { .. } => "it is of an earlier BundleDeployment of this name".to_owned(),
         Ownership::Foreign(ForeignOwner::Unknown) => "none has made it".to_owned(),
         Ownership::Foreign(owner) => owner.why(),

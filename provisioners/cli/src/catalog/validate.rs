@@ -110,7 +110,7 @@ async fn documents(arguments: &ValidateCatalogArgs) -> Result<(String, Documents
     Ok((place.to_string(), documents))
 }
 
-/// What is wrong with the catalog itself, which somebody must mend, rather than with the way to it.
+/// What is wrong with the catalog itself, which somebody must fix, rather than with the way to it.
 fn about_content(error: &Error) -> Option<&read::Error> {
     let error = match error {
         Error::Read(error) => error,

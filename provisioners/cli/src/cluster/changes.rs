@@ -44,7 +44,7 @@ impl Cluster {
     }
 
     /// A BundleDeployment as it is now and whenever it changes; `None` while there is none. After an error the watch begins
-    /// anew by itself, but for [`Error::Refused`], which will be refused again.
+    /// again by itself, but for [`Error::Refused`], which will be refused again.
     pub fn watch_deployment(&self, name: &str) -> impl Stream<Item = Result<Option<BundleDeployment>, Error>> + use<> {
         let cluster = self.clone();
         let changes = watcher::watch_object(self.deployments(), name).default_backoff();
