@@ -18,7 +18,7 @@ pub const AUTHORITIES: &str = "ca.crt";
 pub const CERTIFICATE: &str = "tls.crt";
 /// Key of its private key.
 pub const KEY: &str = "tls.key";
-/// Authorities kept at most. Two are enough for a rotation; a third, should one be cut short and begun anew.
+/// Authorities kept at most. Two are enough for a rotation; a third, should one be cut short and begun again.
 pub const AUTHORITIES_MAX: usize = 3;
 
 /// The content of the Secret, checked: the newest authority signed the certificate, and the key is the certificate's.
