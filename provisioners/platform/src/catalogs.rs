@@ -304,7 +304,7 @@ impl Catalogs {
         let load = async |known: Option<&origin::Revision>| self.load(configured, known).await;
         configured.cached.refresh(load).await.unwrap_or_else(|error| {
             let error = Chain(&error).to_string();
-            tracing::warn!(catalog = configured.catalog.name, error, "cannot look for a new revision");
+            tracing::warn!(catalog = configured.catalog.name, error, "cannot look for a new revision of a catalog");
             false
         })
     }
@@ -325,7 +325,7 @@ impl Catalogs {
             origin::Loaded::Unchanged => None,
             origin::Loaded::New(catalog, revision) => {
                 let packages = catalog.packages.len();
-                tracing::info!(catalog = name, packages, revision = revision.0, "loaded");
+                tracing::info!(catalog = name, packages, revision = revision.0, "catalog loaded");
                 if packages == 0 {
                     tracing::warn!(catalog = name, %origin, "the catalog has no packages: is this the right place?");
                 }

@@ -43,7 +43,9 @@ impl Logins {
         match tokio::task::spawn_blocking(move || read(&path)).await {
             Ok(Ok(now)) => *self.last() = now,
             // Whoever renews it may be in the middle of that.
-            Ok(Err(error)) => tracing::warn!(error = %Chain(&error), "logins as they were before are used"),
+            Ok(Err(error)) => {
+                tracing::warn!(error = %Chain(&error), "cannot read the registry logins; the previous ones are used")
+            }
             // The process ends.
             Err(_) => {}
         }

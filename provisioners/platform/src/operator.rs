@@ -75,7 +75,7 @@ enum Outcome {
 /// # Errors
 /// Only what prevents the outcome from being reported; everything else is in the status.
 pub(super) async fn reconcile(operator: Arc<PlatformOperator>, context: Arc<Context>) -> Result<Action, Error> {
-    tracing::debug!(operator = %operator.name_any(), "pass");
+    tracing::debug!(operator = %operator.name_any(), "reconciling");
     let Some(mut pass) = observe(operator, context)? else { return Ok(Action::await_change()) };
     let outcome = match deployment::find(&pass) {
         // The event of our last write to it is still to come, and wakes us again.
@@ -122,7 +122,7 @@ pub(super) fn error_policy(operator: &PlatformOperator, error: &Error, context: 
     };
     let delay = retry::delay(class, context.failures.another(&operator.uid().unwrap_or_default()));
     if class == Class::Conflict {
-        tracing::debug!(operator = %operator.name_any(), error = %Chain(error), "looking again");
+        tracing::debug!(operator = %operator.name_any(), error = %Chain(error), "reconcile ended early; it runs again");
     } else {
         tracing::warn!(operator = %operator.name_any(), error = %Chain(error), ?delay, "reconcile failed; will retry");
     }
@@ -198,9 +198,9 @@ impl Pass {
         }
         let (operator, reason, message) = (&self.name, &now.reason, &now.message);
         if now.status == ConditionStatus::False {
-            tracing::warn!(operator, reason, detail = message, "not ready");
+            tracing::warn!(operator, reason, detail = message, "PlatformOperator is not ready");
         } else {
-            tracing::info!(operator, reason, detail = message, ready = ?now.status, "reported");
+            tracing::info!(operator, reason, detail = message, ready = ?now.status, "status of PlatformOperator changed");
         }
     }
 

@@ -47,7 +47,7 @@ pub(super) async fn while_defined<F: Future<Output = ()>>(
             }
             Some(Err(error)) => trouble(&error),
             None => {
-                tracing::error!(definition, "the watch over a definition ended");
+                tracing::error!(definition, "watch over a CRD ended");
                 return;
             }
         }

@@ -276,7 +276,12 @@ impl Server {
 
     async fn list(&self) -> Result<Listed, Error> {
         let catalog = self.connect().await?.catalog().await.map_err(Arc::new)?;
-        tracing::info!(catalog = self.name, packages = catalog.packages.len(), address = self.address, "loaded");
+        tracing::info!(
+            catalog = self.name,
+            packages = catalog.packages.len(),
+            address = self.address,
+            "catalog loaded"
+        );
         Ok(Listed { catalog, packages: Mutex::default() })
     }
 

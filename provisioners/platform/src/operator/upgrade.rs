@@ -209,7 +209,7 @@ async fn next(pass: &Pass, deployment: &BundleDeployment, found: &Found, source:
 /// The next step was refused, and the catalog knows no other.
 fn refused(source: &ChosenSource, next: &ChosenSource) -> Step {
     let message = format!(
-        "Version {} ({}) was to replace version {} and was refused; it is installed when what refuses it is mended, or another \
+        "Version {} ({}) was to replace version {} and was refused; it is installed when the cause is fixed, or another \
          version that replaces {} when the catalog has one",
         next.version, next.bundle, source.version, source.version
     );
@@ -289,7 +289,7 @@ async fn take(
     next: ChosenSource,
     deprecations: Vec<String>,
 ) -> Result<Outcome, Error> {
-    tracing::info!(operator = pass.name, bundle = next.bundle, "upgrading");
+    tracing::info!(operator = pass.name, bundle = next.bundle, "upgrading PlatformOperator");
     source::warn_of_tag(&pass.name, &next);
     let mut status = pass.status.clone();
     status.upgrade = Some(next.clone());
