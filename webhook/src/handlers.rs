@@ -37,6 +37,6 @@ pub(crate) async fn apart<T: Send + 'static>(is_long: bool, work: impl FnOnce() 
 
 /// The refusal for want of knowledge. A server's error: clients may try again.
 fn not_known(uid: String, why: &str) -> Response {
-    tracing::warn!(error = why, "refused for want of knowledge");
+    tracing::warn!(error = why, "review denied: a lookup failed");
     Response::deny(uid, 500, why)
 }

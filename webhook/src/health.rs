@@ -97,7 +97,7 @@ impl Readiness {
 }
 
 impl Changes {
-    /// Waits for the next change; for ever once there is nothing left to change.
+    /// Waits for the next change; for good once there is nothing left to change.
     pub async fn next(&mut self) {
         if self.0.changed().await.is_err() {
             std::future::pending::<()>().await;

@@ -127,8 +127,8 @@ impl Registrar {
         }
         match self.register(&seen).await {
             Ok(()) => {}
-            Err(error) if error.is_conflict() => tracing::debug!("somebody else wrote first"),
-            Err(error) => tracing::warn!(error = %Chain(&error), "the webhook for ConfigMaps is not registered"),
+            Err(error) if error.is_conflict() => tracing::debug!("write conflict; reading the object again"),
+            Err(error) => tracing::warn!(error = %Chain(&error), "cannot register the webhook for ConfigMaps"),
         }
         self.not_before = Instant::now() + self.pause;
         self.pause = (self.pause * 2).min(PAUSE_MAX);

@@ -121,7 +121,7 @@ async fn answer(State((shared, path, subject)): State<(Shared, &'static str, Sub
         Ok(call) => call,
         Err(refusal) => {
             shared.metrics.count(path, Operation::Other, Verdict::Invalid, begun.elapsed());
-            tracing::warn!(error = %Chain(&refusal), "refused a call that is no admission review");
+            tracing::warn!(error = %Chain(&refusal), "refused a call that is not an admission review");
             return refusal.into_response();
         }
     };

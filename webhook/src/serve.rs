@@ -70,7 +70,7 @@ async fn next(listener: &TcpListener, stop: &CancellationToken) -> Option<(TcpSt
         match accepted {
             Ok((stream, peer)) => return Some((stream, peer.ip().to_canonical())),
             Err(error) => {
-                tracing::warn!(%error, "could not accept a connection");
+                tracing::warn!(%error, "cannot accept a connection");
                 tokio::time::sleep(ACCEPT_PAUSE).await;
             }
         }
@@ -121,12 +121,12 @@ where
             tracing::debug!(%error, "a connection ended early");
         },
         () = connection.displaced() => displaced(connection),
-        () = silence => tracing::debug!(peer = %connection.peer, "a connection asked nothing"),
+        () = silence => tracing::debug!(peer = %connection.peer, "a connection sent no request in time"),
     }
 }
 
 fn displaced(connection: &Connection) {
-    tracing::debug!(peer = %connection.peer, "a connection gave way to another");
+    tracing::debug!(peer = %connection.peer, "a connection was closed in favour of another one");
 }
 
 fn http() -> http1::Builder {

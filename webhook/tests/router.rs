@@ -306,7 +306,7 @@ async fn a_forged_review_lists_nothing_and_learns_nothing() {
     ] {
         let response = ask(&known, DEFINITION_PATH, of_definition(&old, &secrets(&schema))).await;
         let name = old["metadata"]["name"].as_str().unwrap_or_default();
-        let why = "the definition in the cluster is not the one that this update begins with: try again";
+        let why = "the CRD in the cluster is not the one that this update begins with: try again";
         let text = START.replace("\"as.example.com\"", &format!("{name:?}"));
         assert_eq!(response, denied(409, &format!("{text}{why}")), "{old}");
     }
@@ -314,7 +314,7 @@ async fn a_forged_review_lists_nothing_and_learns_nothing() {
     let log = read();
     assert!(!log.iter().any(|read| read.starts_with("objects") || read.starts_with("deployment")), "{log:?}");
 
-    // Nor does whoever knows the definition get more listed than that defines.
+    // Nor does whoever knows the CRD get more listed than that defines.
     let mut new = secrets(&schema);
     new["metadata"] = definition(&[])["metadata"].clone();
     ask(&known, DEFINITION_PATH, of_definition(&definition(&[]), &new)).await;

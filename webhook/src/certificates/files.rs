@@ -59,7 +59,7 @@ pub async fn keep(folder: &Path, installed: Arc<Installed>, interval: Duration, 
             Err(error) => {
                 let text = Chain(&error).to_string();
                 if text != complaint {
-                    tracing::warn!(error = %text, "the certificate was not taken over");
+                    tracing::warn!(error = %text, "cannot use the new certificate; the previous one is served");
                     complaint = text;
                 }
             }

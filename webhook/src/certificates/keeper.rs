@@ -216,9 +216,9 @@ impl Keeper {
 
     fn failed(&mut self, error: &Error) -> Duration {
         if error.is_conflict() {
-            tracing::debug!("another replica wrote first");
+            tracing::debug!("write conflict with another replica; reading again");
         } else {
-            tracing::warn!(error = %Chain(error), retry_milliseconds = self.retry.as_millis(), "a step failed");
+            tracing::warn!(error = %Chain(error), retry_milliseconds = self.retry.as_millis(), "cannot renew the certificate; will retry");
         }
         let wait = self.retry;
         self.retry = (self.retry * 2).min(RETRY_MAX);

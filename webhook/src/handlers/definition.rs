@@ -190,7 +190,7 @@ fn validate(
     let validator = ObjectValidator::within(schema, &Effort::until(stop));
     if let Some(unchecked) = validator.unchecked().first() {
         let count = validator.unchecked().len();
-        tracing::info!(definition = check.crd, version = check.schema_version, count, first = %unchecked, "a schema has constraints that are not checked");
+        tracing::info!(crd = check.crd, version = check.schema_version, count, first = %unchecked, "the schema of a CRD has constraints that are not checked");
     }
     let mut found: Option<Invalid> = None;
     while let Some(page) = pages.blocking_recv() {
@@ -212,7 +212,7 @@ fn validate(
             let invalid = found.get_or_insert_with(|| Invalid::first(&object));
             invalid.count += 1;
             tracing::info!(
-                definition = check.crd, version = check.schema_version, namespace = definition::text(&object, "namespace"),
+                crd = check.crd, version = check.schema_version, namespace = definition::text(&object, "namespace"),
                 name = definition::text(&object, "name"), violation = %violations[0], violations = violations.len(),
                 "an object would be invalid under the new schema"
             );

@@ -104,7 +104,7 @@ pub fn invalid(check: &ObjectCheck, invalid: &Invalid) -> UnsafeChange {
 
 /// What is said when the review is not about the CRD in the cluster. It says nothing of that one.
 pub fn outdated(name: &str) -> String {
-    let why = "the definition in the cluster is not the one that this update begins with: try again";
+    let why = "the CRD in the cluster is not the one that this update begins with: try again";
     crd_upgrade::denial("UPDATE", name, why)
 }
 

@@ -24,7 +24,7 @@ pub struct Known {
     pub bundles: Vec<Value>,
     /// BundleDeployments with the annotation that switches checks off.
     pub unchecked: Vec<&'static str>,
-    /// The definition in the cluster.
+    /// The CRD in the cluster.
     pub definition: Option<Value>,
     /// Custom resources, page by page.
     pub objects: Vec<Vec<Value>>,
