@@ -60,7 +60,7 @@ pub struct BundleStatus {
     pub pin: Option<Pin>,
 }
 
-/// What a Bundle resolved to once and for ever.
+/// What a Bundle resolved to once and for good.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Pin {

@@ -234,7 +234,7 @@ pub struct Inventory {
     /// What was begun to be installed in place of it and has not ended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pending: Option<Pending>,
-    /// Digest over the content, the renderer, and UID and owned fields of every object, taken when the last pass
+    /// Digest over the content, the renderer, and UID and owned fields of every object, taken when the last reconcile
     /// ended. A restart that computes the same has nothing to do.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub applied_digest: Option<String>,

@@ -42,7 +42,7 @@ pub mod reason {
     pub const ERROR_GETTING_RELEASE_STATE: &str = "ErrorGettingReleaseState";
     /// The first installation failed.
     pub const INSTALL_FAILED: &str = "InstallFailed";
-    /// A pivot failed and the previous version was put back.
+    /// A pivot failed and the previous version was restored.
     pub const UPGRADE_FAILED: &str = "UpgradeFailed";
     /// `Healthy`: the objects were not looked at since the controller started.
     pub const NOT_OBSERVED: &str = "NotObserved";

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use crate::names::{BUNDLE_DEPLOYMENT_NAME_MAX, BUNDLE_NAME_MAX};
 use crate::{Bundle, BundleDeployment, PlatformOperator};
 
-/// The definition of Bundle, as JSON.
+/// The CRD of Bundle, as JSON.
 ///
 /// # Errors
 /// Only if the derived schema does not have the shape that the unions are added to: a mistake in this crate.
@@ -24,7 +24,7 @@ pub fn bundle() -> Result<Value, serde_json::Error> {
     Ok(definition)
 }
 
-/// The definition of BundleDeployment, as JSON. Its template has no unions, as upstream's has none: a bad source in a
+/// The CRD of BundleDeployment, as JSON. Its template has no unions, as upstream's has none: a bad source in a
 /// template surfaces in the status, not at admission.
 ///
 /// # Errors
@@ -38,7 +38,7 @@ pub fn bundle_deployment() -> Result<Value, serde_json::Error> {
     Ok(definition)
 }
 
-/// The definition of PlatformOperator, as JSON.
+/// The CRD of PlatformOperator, as JSON.
 ///
 /// # Errors
 /// As [`bundle`].
@@ -46,13 +46,13 @@ pub fn platform_operator() -> Result<Value, serde_json::Error> {
     let mut definition = derived(PlatformOperator::crd())?;
     let schema = schema(&mut definition);
     schema["description"] = json!("PlatformOperator is an OLM package, installed by its name.");
-    // As in OpenShift's own definition: the change that approved the API.
+    // As in OpenShift's own CRD: the change that approved the API.
     definition["metadata"]["annotations"] =
         json!({"api-approved.openshift.io": "https://github.com/openshift/api/pull/1234"});
     Ok(definition)
 }
 
-/// Every definition with the name of its file.
+/// Every CRD with the name of its file.
 ///
 /// # Errors
 /// As [`bundle`].

@@ -47,7 +47,7 @@ pub struct PlatformOperatorSpec {
 pub struct PlatformPackage {
     /// Name contains the desired OLM-based Operator package name that is defined in an existing CatalogSource resource in the
     /// cluster, or in a catalog that the manager is configured with.
-    // Not anchored, as in OpenShift's definition: what that accepts must be accepted. The manager reports what is no name.
+    // Not anchored, as in OpenShift's CRD: what that accepts must be accepted. The manager reports what is no name.
     #[schemars(length(max = 56), regex(pattern = r"[a-z0-9]([-a-z0-9]*[a-z0-9])?"))]
     pub name: String,
     /// Channel is the channel of the package to install from; without it the highest version of all channels is

@@ -1,4 +1,4 @@
-//! The checked-in definitions are what the types say.
+//! The checked-in CRDs are what the types say.
 
 use std::path::Path;
 
