@@ -108,37 +108,3 @@ fn scenarios_are_many_and_all_different() {
         }
     }
 }
-
-/// Whatever finding of the review the table names, its file is there; and files name no finding that the table does not.
-#[test]
-fn the_table_of_findings_names_files_that_are_there() {
-    let table = std::fs::read_to_string(folder().join("README.md")).unwrap();
-    let all = scenarios();
-    let mut named = 0;
-    for file in
-        table.split('`').filter(|word| word.contains('/') && all.keys().any(|name| prefix(name) == prefix(word)))
-    {
-        assert!(all.contains_key(file), "{file} is not there");
-        named += 1;
-    }
-    assert!(named > 0);
-    for (name, (_, scenario)) in &all {
-        let Some((finding, _)) = scenario.why.split_once(": ").filter(|(word, _)| is_finding(word)) else { continue };
-        for finding in finding.split(", ") {
-            let row = format!("| {finding} |");
-            let row = table.lines().find(|line| line.starts_with(&row));
-            assert!(row.is_some_and(|row| row.contains(&format!("`{name}`"))), "{name} is not listed at {finding}");
-        }
-    }
-}
-
-fn prefix(name: &str) -> &str {
-    name.split('/').next().unwrap_or_default()
-}
-
-fn is_finding(words: &str) -> bool {
-    words.split(", ").all(|word| {
-        let mut letters = word.chars();
-        letters.next().is_some_and(|letter| matches!(letter, 'A' | 'B' | 'C')) && letters.as_str().parse::<u8>().is_ok()
-    })
-}
