@@ -1,4 +1,4 @@
-//! Bundles: P1, P2, P4 to P18, P21, P36, what a Bundle promises once it is unpacked, and every way its source can be wrong.
+//! Bundles: what RukPak promises of them, what a Bundle promises once it is unpacked, and every way its source can be wrong.
 
 #[path = "bundles/hands.rs"]
 mod hands;

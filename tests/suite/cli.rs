@@ -1,5 +1,5 @@
 //! `rukpakctl` and a real registry: TLS by a private CA, logins from Docker's configuration, and how it ends when it cannot
-//! find out. And with a real cluster: K1 to K7 of the reference, catalogs and PlatformOperators, in the modules.
+//! find out. And with a real cluster: RukPak's own verbs, catalogs and PlatformOperators, in the modules.
 
 #[path = "cli/catalog.rs"]
 mod catalog;

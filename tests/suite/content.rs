@@ -1,4 +1,4 @@
-//! The content service, over real TLS: P19, P20, P22, the codes of the reference's section 3, and who may what.
+//! The content service, over real TLS: uploads and downloads, their status codes, and who may what.
 
 #[path = "content/caller.rs"]
 mod caller;

@@ -1,4 +1,4 @@
-//! Definitions that a bundle brought: C1 to C6, and how it goes together with the controller's own check.
+//! CRDs of a bundle: which upgrades are denied, and how that goes together with the controller's own check.
 
 #![allow(clippy::unwrap_used)] // helpers of tests are tests
 

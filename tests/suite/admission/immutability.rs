@@ -1,4 +1,4 @@
-//! The spec of a Bundle never changes: P4, P5, and everything that may change beside it.
+//! The spec of a Bundle never changes, and everything that may change beside it.
 
 use kube::api::{DynamicObject, Patch, PatchParams, PostParams};
 use rukpak_tests::kubectl::Terminal;
@@ -12,7 +12,7 @@ use super::helpers::{assert_denied, bundle, create, git, image, patch, patch_ref
 const IMMUTABLE: &str = "bundle.spec is immutable";
 
 #[tokio::test]
-async fn p4_p5_no_part_of_the_spec_changes() {
+async fn no_part_of_the_spec_changes() {
     let client = World::shared().await.admin().await;
     let name = unique_name("p4");
     create(&client, &bundle(&name, &image())).await;

@@ -1,4 +1,4 @@
-//! What the schema refuses: A1 to A9.
+//! What the schema refuses.
 
 use rukpak_tests::verbs::{Denial, unique_name};
 use rukpak_tests::world::World;

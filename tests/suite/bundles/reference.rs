@@ -1,4 +1,4 @@
-//! The cases of the reference's list that are about Bundles: P1, P2, P4 to P15, P21, P36.
+//! What RukPak promises of Bundles from images and git.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use crate::hands::{Hands, Scene, git, good, manifest};
 const NEVER: Duration = Duration::from_secs(10);
 
 #[tokio::test]
-async fn p1_an_unknown_class_is_left_alone() {
+async fn an_unknown_class_is_left_alone() {
     let hands = Scene::shared().await.hands().await;
     let name = unique_name("p1");
     let mut bundle = world::bundle(&name, image("localhost:1/nowhere:v1"));
@@ -27,7 +27,7 @@ async fn p1_an_unknown_class_is_left_alone() {
 }
 
 #[tokio::test]
-async fn p2_an_image_is_unpacked() {
+async fn an_image_is_unpacked() {
     let scene = Scene::shared().await;
     let hands = scene.hands().await;
     let name = unique_name("p2");
@@ -69,17 +69,17 @@ fn assert_immutable(denials: [Denial; 2]) {
 }
 
 #[tokio::test]
-async fn p4_the_image_cannot_be_changed() {
+async fn the_image_cannot_be_changed() {
     assert_immutable(change(&json!({"spec": {"source": {"image": {"ref": "localhost:1/other:v2"}}}})).await);
 }
 
 #[tokio::test]
-async fn p5_the_class_cannot_be_changed() {
+async fn the_class_cannot_be_changed() {
     assert_immutable(change(&json!({"spec": {"provisionerClassName": "non-existent-class-name"}})).await);
 }
 
 #[tokio::test]
-async fn p6_a_private_image_is_pulled_with_its_secret() {
+async fn a_private_image_is_pulled_with_its_secret() {
     let scene = Scene::shared().await;
     let hands = scene.hands().await;
     let name = unique_name("p6");
@@ -94,7 +94,7 @@ async fn p6_a_private_image_is_pulled_with_its_secret() {
 }
 
 #[tokio::test]
-async fn p7_a_missing_image_is_waited_for_and_taken_when_it_comes() {
+async fn a_missing_image_is_waited_for_and_taken_when_it_comes() {
     let scene = Scene::shared().await;
     let hands = scene.hands().await;
     let name = unique_name("p7");
@@ -117,20 +117,20 @@ async fn refusal(name: &str, image_: &rukpak_tests::ImageBuilder, text: &str) ->
 }
 
 #[tokio::test]
-async fn p8_an_image_without_manifests_is_refused() {
+async fn an_image_without_manifests_is_refused() {
     let text = "get objects from bundle manifests: readdir manifests: file does not exist";
     refusal("p8", &fixtures::empty_image(), text).await;
 }
 
 #[tokio::test]
-async fn p9_an_image_with_no_objects_is_refused() {
+async fn an_image_with_no_objects_is_refused() {
     let text = "found zero objects: plain+v0 bundles are required to contain at least one object";
     let message = refusal("p9", &fixtures::no_manifests_image(), text).await;
     assert!(message.starts_with("invalid bundle: "), "{message}");
 }
 
 #[tokio::test]
-async fn p21_a_folder_among_the_manifests_is_refused() {
+async fn a_folder_among_the_manifests_is_refused() {
     let text = "subdirectories are not allowed within the \"manifests\" directory of the bundle image filesystem: \
                 found \"manifests/emptydir\"";
     let message = refusal("p21", &fixtures::image("plain/subdir").unwrap(), text).await;
@@ -159,7 +159,7 @@ async fn unpacks(hands: &Hands, name: &str, source: Value, commit: &str) {
 }
 
 #[tokio::test]
-async fn p10_git_by_commit() {
+async fn git_by_commit() {
     let scene = Scene::shared().await;
     let hands = scene.hands().await;
     let name = unique_name("p10");
@@ -171,7 +171,7 @@ async fn p10_git_by_commit() {
 }
 
 #[tokio::test]
-async fn p11_git_by_tag() {
+async fn git_by_tag() {
     let scene = Scene::shared().await;
     let hands = scene.hands().await;
     let (light, annotated) = (unique_name("p11"), unique_name("p11"));
@@ -189,7 +189,7 @@ async fn p11_git_by_tag() {
 }
 
 #[tokio::test]
-async fn p12_git_by_branch() {
+async fn git_by_branch() {
     let scene = Scene::shared().await;
     let hands = scene.hands().await;
     let name = unique_name("p12");
@@ -203,7 +203,7 @@ async fn p12_git_by_branch() {
 }
 
 #[tokio::test]
-async fn p13_git_directory() {
+async fn git_directory() {
     let scene = Scene::shared().await;
     let hands = scene.hands().await;
     let name = unique_name("p13");
@@ -215,7 +215,7 @@ async fn p13_git_directory() {
 }
 
 #[tokio::test]
-async fn p14_private_git_over_https() {
+async fn private_git_over_https() {
     let scene = Scene::shared().await;
     let hands = scene.hands().await;
     let name = unique_name("p14");
@@ -231,7 +231,7 @@ async fn p14_private_git_over_https() {
 }
 
 #[tokio::test]
-async fn p15_git_over_ssh() {
+async fn git_over_ssh() {
     let scene = Scene::shared().await;
     let hands = scene.hands().await;
     let name = unique_name("p15");
@@ -252,7 +252,7 @@ async fn p15_git_over_ssh() {
 }
 
 #[tokio::test]
-async fn p36_content_leaves_with_its_bundle() {
+async fn content_leaves_with_its_bundle() {
     let scene = Scene::shared().await;
     let hands = scene.hands().await;
     let (name, twin) = (unique_name("p36"), unique_name("p36"));

@@ -1,4 +1,4 @@
-//! Content in ConfigMaps: P16, P17, P18, and what the reference says of paths and duplicates.
+//! Content in ConfigMaps: unpacked, pinned and refused as by RukPak, with its rules on paths and duplicates.
 
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
@@ -24,7 +24,7 @@ async fn begin() -> (Hands, String) {
 }
 
 #[tokio::test]
-async fn p16_config_maps_are_unpacked_and_pinned() {
+async fn config_maps_are_unpacked_and_pinned() {
     let (hands, name) = begin().await;
     let second = format!("{name}-2");
     hands.create(&config_map(&name, &json!({"object.yaml": manifest(&name)}))).await;
@@ -73,7 +73,7 @@ async fn what_was_unpacked_is_pinned() {
 }
 
 #[tokio::test]
-async fn p17_a_missing_config_map_is_named_and_taken_when_it_comes() {
+async fn a_missing_config_map_is_named_and_taken_when_it_comes() {
     let (hands, name) = begin().await;
     hands.bundle(&name, source(&[(&name, "manifests")])).await;
     let text = format!("source bundle content: get configmap rukpak-system/{name}: ConfigMap \"{name}\" not found");
@@ -100,7 +100,7 @@ async fn config_maps_that_come_one_by_one_are_each_seen_when_they_come() {
 }
 
 #[tokio::test]
-async fn p18_a_file_that_is_no_manifest_is_refused() {
+async fn a_file_that_is_no_manifest_is_refused() {
     let (hands, name) = begin().await;
     let data = json!({"object.yaml": manifest(&name), ".gitignore": "target/\n"});
     hands.create(&config_map(&name, &data)).await;

@@ -1,4 +1,4 @@
-//! `rukpakctl content`: K4 to K7.
+//! `rukpakctl content`, as RukPak's clients know it.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -38,7 +38,7 @@ fn files(folder: &Path) -> BTreeMap<String, String> {
 }
 
 #[tokio::test]
-async fn k4_the_files_of_a_git_bundle_are_listed_and_extracted() {
+async fn the_files_of_a_git_bundle_are_listed_and_extracted() {
     let name = unique_name("k4");
     let world = World::shared().await;
     let repository = world.git.repository(&name).unwrap();
@@ -85,7 +85,7 @@ async fn what_a_registry_bundle_holds_is_its_plain_form() {
 }
 
 #[tokio::test]
-async fn k5_k6_an_unknown_bundle() {
+async fn an_unknown_bundle() {
     let hands = Hands::admin().await;
     let did = hands.run(&["content", "badname"]).await;
     assert_eq!((did.code, did.out.as_str()), (Some(1), ""));
@@ -93,7 +93,7 @@ async fn k5_k6_an_unknown_bundle() {
 }
 
 #[tokio::test]
-async fn k7_a_failing_bundle() {
+async fn a_failing_bundle() {
     let hands = Hands::admin().await;
     let name = unique_name("k7");
     let reference = World::shared().await.push(&name, &fixtures::empty_image()).await;

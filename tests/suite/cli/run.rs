@@ -1,4 +1,4 @@
-//! `rukpakctl run`: K1, K2, K3, and what follows.
+//! `rukpakctl run`, as RukPak's clients know it, and what is added.
 
 use std::time::{Duration, SystemTime};
 
@@ -10,7 +10,7 @@ use serde_json::json;
 use crate::hands::{Hands, folder, installed, manifest, text, write};
 
 #[tokio::test]
-async fn k1_a_folder_is_installed() {
+async fn a_folder_is_installed() {
     let hands = Hands::admin().await;
     let name = unique_name("k1");
     let folder = folder(&fixtures::renamed("plain/valid", &name).unwrap());
@@ -67,7 +67,7 @@ async fn the_same_folder_is_up_to_date_and_another_replaces_it() {
 }
 
 #[tokio::test]
-async fn k2_a_folder_that_is_not_there() {
+async fn a_folder_that_is_not_there() {
     let hands = Hands::admin().await;
     let name = unique_name("k2");
     let folder = folder(&[("file", "")]);
@@ -95,7 +95,7 @@ async fn a_namespace_without_rukpak_is_named_with_the_way_out() {
 }
 
 #[tokio::test]
-async fn k3_a_folder_that_is_no_bundle_fails_and_can_be_mended() {
+async fn a_folder_that_is_no_bundle_fails_and_can_be_mended() {
     let hands = Hands::admin().await;
     let name = unique_name("k3");
     let folder = folder(&fixtures::renamed("plain/subdir", &name).unwrap());

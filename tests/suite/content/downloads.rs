@@ -9,7 +9,7 @@ use serde_json::json;
 use crate::caller::{Caller, create, files, manifest, sent, unpacked};
 
 #[tokio::test]
-async fn p22_who_may_read_fetches_the_content_of_a_bundle() {
+async fn who_may_read_fetches_the_content_of_a_bundle() {
     let world = World::shared().await;
     let client = world.admin().await;
     let name = unique_name("p22");

@@ -210,7 +210,7 @@ async fn a_new_bundle_of_an_old_name_has_not_its_content() {
     create(&client, &world::bundle(&name, image("localhost:1/nowhere:v1"))).await;
     world.controller.restart().await.unwrap();
     world.controller.wait_ready().await.unwrap();
-    // Ready means that callers are answered, at the first try (A3).
+    // Ready means that callers are answered, at the first try.
     let reader = Caller::with_role(world, "bundle-reader").await;
     let path = format!("/bundles/{name}.tgz");
     assert_eq!(reader.get(&path).await.status, StatusCode::NOT_FOUND, "it is not unpacked");

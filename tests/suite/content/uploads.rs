@@ -1,4 +1,4 @@
-//! `PUT` and `GET /uploads/<name>.tgz`: P19, P20, and the codes of the reference's section 3.
+//! `PUT` and `GET /uploads/<name>.tgz`: what is taken and refused, and the status codes.
 
 use reqwest::{Method, StatusCode};
 use rukpak_tests::fixtures;
@@ -11,7 +11,7 @@ use crate::caller::{Caller, archive, create, files, manifest, sent, unpacked, up
 const UPLOADER: &str = "bundle-uploader";
 
 #[tokio::test]
-async fn p19_an_upload_is_unpacked_and_is_what_it_is() {
+async fn an_upload_is_unpacked_and_is_what_it_is() {
     let world = World::shared().await;
     let client = world.admin().await;
     let name = unique_name("p19");
@@ -43,7 +43,7 @@ async fn p19_an_upload_is_unpacked_and_is_what_it_is() {
 }
 
 #[tokio::test]
-async fn p20_an_upload_that_is_no_bundle_is_refused_and_may_be_replaced() {
+async fn an_upload_that_is_no_bundle_is_refused_and_may_be_replaced() {
     let world = World::shared().await;
     let client = world.admin().await;
     let name = unique_name("p20");

@@ -1,4 +1,4 @@
-//! The requests of upstream's `rukpakctl` (the reference's 6.5), made one by one and answered as its programs expect: `run`,
+//! The requests of upstream's `rukpakctl` of v0.16, made one by one and answered as its programs expect: `run`,
 //! `content` and `alpha bootstrap`.
 
 use std::path::Path;

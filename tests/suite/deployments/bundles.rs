@@ -1,4 +1,4 @@
-//! The Bundle generated from the template: P23 to P28, P37, and the limit on their number.
+//! The Bundle generated from the template: its name and marks, its replacement, and the limit on their number.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use super::case::{Case, active, broken_git, installed, is_controlled_by, label, 
 const HASH: &str = "core.rukpak.io/bundle-template-hash";
 
 #[tokio::test]
-async fn p23_p24_the_generated_bundle_carries_owner_reference_and_labels() {
+async fn the_generated_bundle_carries_owner_reference_and_labels() {
     let case = Case::new("p23").await;
     let deployment = case.install(&[case.config_map("a")]).await;
     let bundle = case.only_bundle().await;
@@ -24,7 +24,7 @@ async fn p23_p24_the_generated_bundle_carries_owner_reference_and_labels() {
 }
 
 #[tokio::test]
-async fn p25_p26_a_broken_pivot_leaves_everything_as_it_was() {
+async fn a_broken_pivot_leaves_everything_as_it_was() {
     let case = Case::new("p25").await;
     let before = case.install(&[case.config_map("a")]).await;
     let old = case.only_bundle().await;
@@ -64,7 +64,7 @@ async fn p25_p26_a_broken_pivot_leaves_everything_as_it_was() {
 }
 
 #[tokio::test]
-async fn p27_p28_a_new_label_makes_a_new_bundle_and_the_old_one_goes() {
+async fn a_new_label_makes_a_new_bundle_and_the_old_one_goes() {
     let case = Case::new("p27").await;
     let before = case.install(&[case.config_map("a")]).await;
     let old = case.only_bundle().await;
@@ -87,7 +87,7 @@ async fn p27_p28_a_new_label_makes_a_new_bundle_and_the_old_one_goes() {
 }
 
 #[tokio::test]
-async fn p37_a_deleted_active_bundle_comes_back() {
+async fn a_deleted_active_bundle_comes_back() {
     let case = Case::new("p37").await;
     case.install(&[case.config_map("a")]).await;
     let old = case.only_bundle().await;

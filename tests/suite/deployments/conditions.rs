@@ -1,4 +1,4 @@
-//! The conditions at the right moments: reference 1.4 and 1.5, P29, P31, and the summary that kstatus reads.
+//! The conditions at the right moments: RukPak's reasons and messages, and the summary that kstatus reads.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use serde_json::json;
 use super::case::{Case, active, installed, message, name};
 
 #[tokio::test]
-async fn p29_a_valid_image_is_installed() {
+async fn a_valid_image_is_installed() {
     let case = Case::new("p29").await;
     let suffix = case.name.clone();
     let source = case.push_image("v1", &fixtures::renamed_image("plain/valid", &suffix).unwrap()).await;
@@ -84,7 +84,7 @@ async fn while_the_bundle_is_not_unpacked_it_counts_as_valid() {
 }
 
 #[tokio::test]
-async fn p31_what_cannot_be_unpacked_is_reported_with_its_cause() {
+async fn what_cannot_be_unpacked_is_reported_with_its_cause() {
     let case = Case::new("p31").await;
     let source = case.push_image("v1", &fixtures::image("plain/subdir").unwrap()).await;
     case.deploy(source).await;

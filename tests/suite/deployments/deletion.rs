@@ -1,4 +1,4 @@
-//! The end of a BundleDeployment: P38, objects that are kept, and no last words while it terminates.
+//! The end of a BundleDeployment: what is deleted, objects that are kept, and no last words while it terminates.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use serde_json::json;
 use super::case::{Case, installed, name};
 
 #[tokio::test]
-async fn p38_deletion_takes_every_definition_and_the_bundle() {
+async fn deletion_takes_every_definition_and_the_bundle() {
     let case = Case::new("p38").await;
     let source = case.push_image("v1", &fixtures::renamed_image("plain/valid", &case.name).unwrap()).await;
     case.deploy(source).await;

@@ -1,4 +1,4 @@
-//! Kinds that are missing, that come later, and that the bundle brings itself: P30, P32, P33, P34.
+//! Kinds that are missing, that come later, and that the bundle defines itself.
 
 use rukpak_tests::fixtures;
 use rukpak_tests::verbs::{self, Expected, Target};
@@ -8,7 +8,7 @@ use super::case::{Case, active, installed, message};
 use super::tired::tire;
 
 #[tokio::test]
-async fn p30_every_missing_kind_is_listed() {
+async fn every_missing_kind_is_listed() {
     let case = Case::new("p30").await;
     let source = case.push_image("v1", &fixtures::renamed_image("plain/missing-crds", &case.name).unwrap()).await;
     case.deploy(source).await;
@@ -46,7 +46,7 @@ async fn a_registry_bundle_of_the_plain_class_is_told_so() {
 }
 
 #[tokio::test]
-async fn p32_p33_a_dependent_deployment_heals_when_its_kind_is_served() {
+async fn a_dependent_deployment_heals_when_its_kind_is_served() {
     let case = Case::new("p33").await;
     let dependent = fixtures::renamed_image("plain/dependent", &case.name).unwrap();
     let source = case.push_image("dependent", &dependent).await;
@@ -76,7 +76,7 @@ async fn p32_p33_a_dependent_deployment_heals_when_its_kind_is_served() {
 
 /// Upstream fails such bundles for ever; here definitions come first.
 #[tokio::test]
-async fn p34_a_definition_and_an_object_of_it_in_one_bundle() {
+async fn a_definition_and_an_object_of_it_in_one_bundle() {
     let case = Case::new("p34").await;
     let source = case.push_image("v1", &fixtures::renamed_image("plain/crds-and-crs", &case.name).unwrap()).await;
     case.deploy(source).await;

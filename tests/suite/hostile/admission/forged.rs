@@ -1,4 +1,4 @@
-//! Reviews that say what is not so (C1).
+//! Reviews that say what is not so.
 
 use k8s_openapi::api::core::v1::Secret;
 use kube::Api;
