@@ -28,7 +28,8 @@ use crate::{BundleSource, Condition};
 )]
 #[serde(rename_all = "camelCase")]
 pub struct BundleSpec {
-    /// ProvisionerClassName sets the name of the provisioner that should reconcile this Bundle.
+    /// ProvisionerClassName sets the format of the content, and with it who unpacks it: core-rukpak-io-plain for plain+v0,
+    /// core-rukpak-io-registry for registry+v1. Other values are for other provisioners.
     #[schemars(regex(pattern = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$"))]
     pub provisioner_class_name: String,
     /// Source defines the configuration for the underlying Bundle content.
@@ -55,7 +56,7 @@ pub struct BundleStatus {
     #[serde(rename = "contentURL", default, skip_serializing_if = "Option::is_none")]
     pub content_url: Option<String>,
     /// Pin is what this Bundle resolved to the first time it was unpacked. It never changes: lost content is fetched
-    /// again by it, and other content is not installed. (Additive to RukPak v0.16.)
+    /// again by it, and other content is not installed. (Not in RukPak v0.16.)
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pin: Option<Pin>,
 }

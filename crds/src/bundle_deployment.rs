@@ -33,17 +33,19 @@ use crate::{BundleSource, BundleSpec, Condition, Pin};
 )]
 #[serde(rename_all = "camelCase")]
 pub struct BundleDeploymentSpec {
-    /// ProvisionerClassName sets the name of the provisioner that should reconcile this BundleDeployment.
+    /// ProvisionerClassName sets who installs the bundle: core-rukpak-io-plain, or core-rukpak-io-registry, which means the
+    /// same. Other values are for other provisioners.
     #[schemars(regex(pattern = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$"))]
     pub provisioner_class_name: String,
     /// Template describes the Bundle that should be installed.
     pub template: BundleTemplate,
-    /// Config is provisioner specific configuration.
+    /// Config has the settings of a registry+v1 bundle: watchNamespace, watchNamespaces, deploymentConfig. A plain+v0 bundle has
+    /// none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("x-kubernetes-preserve-unknown-fields" = true))]
     pub config: Option<Map<String, Value>>,
     /// Suspend stops every write for this BundleDeployment: nothing is installed, upgraded or repaired. Its status is still
-    /// reported. (Additive to RukPak v0.16, as are all fields below.)
+    /// reported. (Not in RukPak v0.16, as all fields below.)
     #[serde(default, skip_serializing_if = "is_false")]
     pub suspend: bool,
     /// RollbackTo names a revision of status.history. As long as it is set, that revision is installed in place of the template.
@@ -136,13 +138,13 @@ pub struct BundleDeploymentStatus {
     /// ObservedGeneration is the generation of the spec that this status speaks of.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub observed_generation: Option<i64>,
-    /// Inventory is what this deployment has put into the cluster. (Additive to RukPak v0.16.)
+    /// Inventory is what this deployment has put into the cluster. (Not in RukPak v0.16.)
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub inventory: Option<Inventory>,
-    /// History lists the revisions that were installed or tried, the newest first. (Additive to RukPak v0.16.)
+    /// History lists the revisions that were installed or tried, the newest first. (Not in RukPak v0.16.)
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub history: Vec<Revision>,
-    /// LastHandledReconcileAt echoes the annotation core.rukpak.io/reconcile-requested-at. (Additive to RukPak v0.16.)
+    /// LastHandledReconcileAt echoes the annotation core.rukpak.io/reconcile-requested-at. (Not in RukPak v0.16.)
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_handled_reconcile_at: Option<String>,
 }

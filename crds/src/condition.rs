@@ -87,7 +87,7 @@ pub enum ConditionStatus {
     Unknown,
 }
 
-/// `metav1.Condition`.
+/// One aspect of the state of an object, as Kubernetes writes conditions.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Condition {

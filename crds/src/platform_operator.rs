@@ -37,7 +37,7 @@ pub struct PlatformOperatorSpec {
     /// Package contains the desired package and its configuration for this PlatformOperator.
     pub package: PlatformPackage,
     /// UpgradePolicy says what happens when the catalog offers a newer version: nothing (Manual, the default), or one step after
-    /// the other along the channel's graph (Automatic). (Additive.)
+    /// the other along the channel's graph (Automatic). (Not in OpenShift 4.12.)
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub upgrade_policy: Option<UpgradePolicy>,
 }
@@ -51,16 +51,16 @@ pub struct PlatformPackage {
     #[schemars(length(max = 56), regex(pattern = r"[a-z0-9]([-a-z0-9]*[a-z0-9])?"))]
     pub name: String,
     /// Channel is the channel of the package to install from; without it the highest version of all channels is
-    /// installed. (Additive.)
+    /// installed. (Not in OpenShift 4.12.)
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 253))]
     pub channel: Option<String>,
-    /// Version is a version, or a range of versions as OLM catalogs write them: "1.x", ">=1.2.0 <2.0.0". (Additive.)
+    /// Version is a version, or a range of versions as OLM catalogs write them: "1.x", ">=1.2.0 <2.0.0". (Not in OpenShift 4.12.)
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 253))]
     pub version: Option<String>,
     /// Catalog is the name of the catalog to install from, of a CatalogSource also as namespace/name; without it the first that has
-    /// the package. (Additive.)
+    /// the package. (Not in OpenShift 4.12.)
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 253))]
     pub catalog: Option<String>,
@@ -90,13 +90,13 @@ pub struct PlatformOperatorStatus {
     /// PlatformOperator.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub active_bundle_deployment: Option<ActiveBundleDeployment>,
-    /// ObservedGeneration is the generation of the spec that this status speaks of. (Additive.)
+    /// ObservedGeneration is the generation of the spec that this status speaks of. (Not in OpenShift 4.12.)
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub observed_generation: Option<i64>,
-    /// Source is what was chosen from which catalog, and is installed unless it is the first. (Additive.)
+    /// Source is what was chosen from which catalog, and is installed unless it is the first. (Not in OpenShift 4.12.)
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub source: Option<ChosenSource>,
-    /// Upgrade is the version that the BundleDeployment is pointed at, from before that is done until it is installed. (Additive.)
+    /// Upgrade is the version that the BundleDeployment is pointed at, from before that is done until it is installed. (Not in OpenShift 4.12.)
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub upgrade: Option<ChosenSource>,
 }

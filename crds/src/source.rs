@@ -92,7 +92,7 @@ pub struct Authorization {
     pub insecure_skip_verify: Option<bool>,
 }
 
-/// One ConfigMap of a bundle.
+/// A ConfigMap whose keys are files of the bundle.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ConfigMapSource {
