@@ -85,6 +85,7 @@ pub async fn install_all(session: &Session) {
         session.enter(&format!("kubectl wait --for=condition=Ready --timeout=2m bundledeployment/{name}")).await;
     }
     session.enter("kubectl -n greeter-operator get deployment greeter-operator").await;
+    session.follow("docs/registry.md", &[]).await;
     session.enter("kubectl delete bundledeployment hello greeter-operator").await;
     session.enter("kubectl wait --for=delete --timeout=2m namespace/hello namespace/greeter-operator").await;
 }
