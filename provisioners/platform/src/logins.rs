@@ -44,7 +44,7 @@ impl Logins {
             Ok(Ok(now)) => *self.last() = now,
             // Whoever renews it may be in the middle of that.
             Ok(Err(error)) => {
-                tracing::warn!(error = %Chain(&error), "cannot read the registry logins; the previous ones are used")
+                tracing::warn!(error = %Chain(&error), "cannot read the registry logins; the previous ones are used");
             }
             // The process ends.
             Err(_) => {}
