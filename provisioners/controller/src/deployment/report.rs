@@ -67,7 +67,7 @@ fn log(deployment: &str, Condition { status, reason, message, .. }: &Condition) 
         ConditionStatus::True => tracing::info!(deployment, detail = message, "BundleDeployment is ready"),
         ConditionStatus::False => tracing::warn!(deployment, reason, detail = message, "BundleDeployment is not ready"),
         ConditionStatus::Unknown => {
-            tracing::debug!(deployment, reason, detail = message, "BundleDeployment is in progress")
+            tracing::debug!(deployment, reason, detail = message, "BundleDeployment is in progress");
         }
     }
 }
