@@ -7,6 +7,8 @@ mod examples;
 mod install;
 #[path = "tutorial/page.rs"]
 mod page;
+#[path = "tutorial/rukpakctl.rs"]
+mod rukpakctl;
 #[path = "tutorial/session.rs"]
 mod session;
 
@@ -17,6 +19,9 @@ use rukpak_tests::{Documents, ImageBuilder, PlatformOptions, fixtures};
 
 use examples::Servers;
 use session::Session;
+
+/// What a block of docs/rukpakctl.md has that is about PlatformOperators.
+const PLATFORM_OPERATOR: &str = "kind: PlatformOperator";
 
 /// An image of the package in a version.
 async fn pushed(world: &World, version: &str) -> String {
@@ -50,6 +55,10 @@ async fn what_the_pages_have_people_type_does_what_they_say() {
     session.follow("docs/troubleshooting.md", &["logs deployment"]).await;
     session.enter("kubectl delete bundledeployment hello; kubectl delete namespace hello").await;
     examples::install_all(&session).await;
+    rukpakctl::prepare(&world, &session).await;
+    // Catalogs are followed by the tests of rukpakctl; the man pages would go to a home folder; PlatformOperators come below.
+    session.follow("docs/rukpakctl.md", &["rukpakctl catalog", "cargo build", PLATFORM_OPERATOR]).await;
+    session.enter("kubectl delete bundledeployment hello").await;
 
     let (old, new) = (pushed(&world, "1.0.0").await, pushed(&world, "1.1.0").await);
     let catalog = CatalogSource::new(DEFAULT_CATALOG);
@@ -60,4 +69,5 @@ async fn what_the_pages_have_people_type_does_what_they_say() {
     let platform = world.plane.start_platform(options).await.unwrap_or_else(|error| panic!("{error:#}"));
     platform.wait_ready().await.unwrap_or_else(|error| panic!("{error:#}"));
     session.follow("docs/platform.md", &[]).await;
+    session.follow_only("docs/rukpakctl.md", PLATFORM_OPERATOR).await;
 }

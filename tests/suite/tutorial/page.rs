@@ -131,7 +131,8 @@ pub fn shown(lines: &[String]) -> Vec<String> {
     let plain = |line: &String| {
         CHANGING.iter().fold(line.clone(), |line, (pattern, text)| pattern.replace_all(&line, *text).into_owned())
     };
-    lines.iter().map(plain).collect()
+    // A line that begins with a time is progress: what of it is seen depends on the pace.
+    lines.iter().map(plain).filter(|line| !line.starts_with("<time> ")).collect()
 }
 
 #[test]

@@ -6,7 +6,7 @@ use rukpak_tests::kubectl::{Printed, Terminal};
 use rukpak_tests::tools;
 use rukpak_tests::world::World;
 
-use super::page::{Page, Step, shown};
+use super::page::{Block, Page, Step, shown};
 
 /// So long what one object says of another may lag behind.
 const SETTLED: Duration = Duration::from_secs(10);
@@ -42,6 +42,7 @@ impl Session {
         let content = format!("https://localhost:{}", world.controller.content_port);
         let mut names: Vec<_> = names.iter().map(|(page, here)| ((*page).to_owned(), here.clone())).collect();
         names.push(("https://localhost:8443".to_owned(), content.clone()));
+        names.push(("admin.kubeconfig".to_owned(), world.plane.kubeconfig_path().display().to_string()));
         let session = Self {
             terminal: terminal.in_folder(folder.path()),
             prelude: format!("export PATH={programs}:$PATH CONTENT={content}\n{RUKPAKCTL}\n"),
@@ -65,9 +66,18 @@ impl Session {
     /// Follows a page in order: blocks that show output are typed and compared, other blocks typed, but for those that hold one
     /// of the words `elsewhere`, which another test follows.
     pub async fn follow(&self, path: &str, elsewhere: &[&str]) {
+        self.follow_those(path, |block| !elsewhere.iter().any(|words| block.text.contains(words))).await;
+    }
+
+    /// Follows the blocks with these words.
+    pub async fn follow_only(&self, path: &str, words: &str) {
+        self.follow_those(path, |block| block.text.contains(words)).await;
+    }
+
+    async fn follow_those(&self, path: &str, is_followed: impl Fn(&Block) -> bool) {
         let page = Page::read(path);
         let mut steps = Vec::new();
-        for block in page.consoles().filter(|block| !elsewhere.iter().any(|words| block.text.contains(words))) {
+        for block in page.consoles().filter(|block| is_followed(block)) {
             if block.has_output() {
                 steps.extend(block.steps());
             } else {

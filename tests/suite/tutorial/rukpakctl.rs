@@ -1,0 +1,33 @@
+//! What docs/rukpakctl.md takes for granted: images of an operator in three versions, and folders.
+
+use rukpak_tests::ImageBuilder;
+use rukpak_tests::tools::workspace_folder;
+use rukpak_tests::world::World;
+
+use super::session::Session;
+
+/// The namespace, the account and the settings of an operator.
+const PUMP: &str = "apiVersion: v1
+kind: Namespace
+metadata: {name: pumps}
+---
+apiVersion: v1
+kind: ServiceAccount
+metadata: {name: pump-operator, namespace: pumps}
+---
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: pump-settings, namespace: pumps}
+data: {version: VERSION}
+";
+
+/// Publishes `pump-operator` in versions that work, and in one without `apiVersion`; puts the folder `kite` where the page has it.
+pub async fn prepare(world: &World, session: &Session) {
+    let broken = PUMP.replace("apiVersion: v1\n", "");
+    for (tag, text) in [("v1.0.0", PUMP), ("v1.1.0", PUMP), ("v1.2.0", broken.as_str())] {
+        let image = ImageBuilder::of_files([("manifests/a.yaml", text.replace("VERSION", tag))]);
+        world.registry.push("pump-operator", tag, &image).await.unwrap_or_else(|error| panic!("{error:#}"));
+    }
+    let fixtures = workspace_folder().join("provisioners/registry/tests/fixtures/kite");
+    session.enter(&format!("cp -r {} kite", fixtures.display())).await;
+}
