@@ -20,7 +20,7 @@ const REASONS: [&str; 9] = [
     "provisioners/platform/src/operator/upgrade.rs",
 ];
 /// What these files call otherwise: types of conditions that are no reason, and kinds.
-const NOT_REASONS: [&str; 13] = [
+const NOT_REASONS: [&str; 14] = [
     "Available",
     "BundleDeployment",
     "Contested",
@@ -33,6 +33,7 @@ const NOT_REASONS: [&str; 13] = [
     "Stalled",
     "String",
     "Unpacked",
+    "Unwatched",
     "UpgradeAvailable",
 ];
 
