@@ -51,6 +51,7 @@ crds: packages ## Generate the CRDs from the types, and render the manifests (ne
 	$(programs)/debug/crdgen crds/generated
 	cp crds/generated/core.rukpak.io_*.yaml manifests/base/crds/
 	cp crds/generated/platform.openshift.io_*.yaml manifests/base/platform/crds/
+	cp crds/generated/olm.operatorframework.io_*.yaml manifests/base/olm/crds/
 	manifests/render.sh
 
 docs: packages ## Write docs/api.md and docs/flags.md, and draw the pictures

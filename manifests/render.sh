@@ -1,5 +1,5 @@
 #!/bin/sh
-# Writes what is rendered from the overlays: install.yaml, install-platform.yaml, and openshift/ with one object a file.
+# Writes what is rendered from the overlays: install.yaml, install-platform.yaml, install-olm.yaml, and openshift/ with one object a file.
 # Needs kustomize, or kubectl of Kubernetes 1.21 or newer; tests compare the result, so nothing else does.
 set -eu
 cd "$(dirname "$0")"
@@ -10,17 +10,18 @@ single() {
     rendered=$(build "$1")
     {
         echo "# Rendered from $1 by render.sh; do not edit."
-        echo "$rendered"
+        printf "%s\n" "$rendered" # echo of some shells eats backslashes
     } >"$2"
 }
 single overlays/self-signed install.yaml
 single overlays/platform install-platform.yaml
+single overlays/olm install-olm.yaml
 
 # The number in the name is an order that suits; none is needed.
 rendered=$(build overlays/openshift)
 mkdir -p openshift
 rm -f openshift/0000_50_platform-operators_*.yaml
-echo "$rendered" | awk '
+printf "%s\n" "$rendered" | awk '
     BEGIN {
         split("Namespace CustomResourceDefinition ServiceAccount ClusterRole Role ClusterRoleBinding RoleBinding " \
               "Service Deployment ClusterOperator ValidatingWebhookConfiguration", kinds, " ")

@@ -20,7 +20,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("rukpak-registry", &["rukpak-content", "rukpak-plain"]),
     ("rukpak-plan", &["rukpak-content", "rukpak-crds", "rukpak-plain"]),
     ("rukpak-store", &["rukpak-content", "rukpak-pack"]),
-    ("rukpak-runtime", &["rukpak-crds", "rukpak-sandbox"]),
+    ("rukpak-runtime", &["rukpak-certificates", "rukpak-crds", "rukpak-sandbox"]),
     ("rukpak-sandbox", &[]),
     ("rukpak-source", &["rukpak-content", "rukpak-pack", "rukpak-sandbox"]),
     ("rukpak-webhook", &["rukpak-certificates", "rukpak-crds", "rukpak-plan", "rukpak-runtime"]),
@@ -41,7 +41,15 @@ const ARROWS: &[(&str, &[&str])] = &[
     ),
     (
         "rukpak-platform",
-        &["rukpak-catalog", "rukpak-content", "rukpak-crds", "rukpak-plan", "rukpak-runtime", "rukpak-source"],
+        &[
+            "rukpak-catalog",
+            "rukpak-certificates",
+            "rukpak-content",
+            "rukpak-crds",
+            "rukpak-plan",
+            "rukpak-runtime",
+            "rukpak-source",
+        ],
     ),
     (
         "rukpakctl",
@@ -93,7 +101,7 @@ const IMPURE_DEPENDENCIES: &[&str] =
     &["kube-client", "kube-runtime", "tokio", "hyper", "reqwest", "rustls", "axum", "git2", "tempfile"];
 /// What the program that installs packages by name has no use for, however indirectly: it writes BundleDeployments and statuses. What
 /// holds bundles, reads them or writes their objects is another program's.
-const NOT_OF_PLATFORM: &[&str] = &["rukpak-controller", "rukpak-store", "rukpak-registry", "rukpak-certificates"];
+const NOT_OF_PLATFORM: &[&str] = &["rukpak-controller", "rukpak-store", "rukpak-registry"];
 /// The file system, the clock, the environment, the network, other processes.
 const IMPURE_CALLS: &[&str] = &[
     "std::fs",
@@ -249,7 +257,7 @@ fn the_program_that_installs_packages_by_name_cannot_write_the_objects_of_bundle
     // And what all programs share knows no bundle.
     let shared = built_with("rukpak-runtime");
     let own: Vec<_> = shared.iter().filter(|name| name.starts_with("rukpak-")).collect();
-    assert_eq!(own, ["rukpak-crds", "rukpak-runtime", "rukpak-sandbox"]);
+    assert_eq!(own, ["rukpak-certificates", "rukpak-crds", "rukpak-runtime", "rukpak-sandbox"]);
 }
 
 #[test]

@@ -6,6 +6,7 @@ use kube::CustomResourceExt;
 use serde_json::{Value, json};
 
 use crate::names::{BUNDLE_DEPLOYMENT_NAME_MAX, BUNDLE_NAME_MAX};
+use crate::olm::{ClusterCatalog, ClusterExtension, rules};
 use crate::{Bundle, BundleDeployment, PlatformOperator};
 
 /// The CRD of Bundle, as JSON.
@@ -52,6 +53,34 @@ pub fn platform_operator() -> Result<Value, serde_json::Error> {
     Ok(definition)
 }
 
+/// The CRD of ClusterCatalog, as JSON.
+///
+/// # Errors
+/// As [`bundle`].
+pub fn cluster_catalog() -> Result<Value, serde_json::Error> {
+    let mut definition = derived(ClusterCatalog::crd())?;
+    let schema = schema(&mut definition);
+    schema["description"] = json!("ClusterCatalog is an image with a catalog of packages, unpacked and served.");
+    schema["required"] = json!(["metadata", "spec"]);
+    rules::of_cluster_catalog(schema);
+    Ok(definition)
+}
+
+/// The CRD of ClusterExtension, as JSON.
+///
+/// # Errors
+/// As [`bundle`].
+pub fn cluster_extension() -> Result<Value, serde_json::Error> {
+    let mut definition = derived(ClusterExtension::crd())?;
+    let schema = schema(&mut definition);
+    schema["description"] = json!("ClusterExtension is a package of the catalogs, installed and kept installed.");
+    let spec = &mut schema["properties"]["spec"]["properties"];
+    spec["serviceAccount"]["minProperties"] = json!(1);
+    spec["install"]["properties"]["preflight"]["required"] = json!(["crdUpgradeSafety"]);
+    rules::of_cluster_extension(schema);
+    Ok(definition)
+}
+
 /// Every CRD with the name of its file.
 ///
 /// # Errors
@@ -61,6 +90,8 @@ pub fn all() -> Result<Vec<(&'static str, Value)>, serde_json::Error> {
         ("core.rukpak.io_bundles.yaml", bundle()?),
         ("core.rukpak.io_bundledeployments.yaml", bundle_deployment()?),
         ("platform.openshift.io_platformoperators.yaml", platform_operator()?),
+        ("olm.operatorframework.io_clustercatalogs.yaml", cluster_catalog()?),
+        ("olm.operatorframework.io_clusterextensions.yaml", cluster_extension()?),
     ])
 }
 

@@ -1,13 +1,14 @@
-//! The words of the system: the API types of `core.rukpak.io/v1alpha1` and `platform.openshift.io/v1alpha1`, their
-//! conditions, names and validation.
+//! The words of the system: the API types of `core.rukpak.io/v1alpha1`, `platform.openshift.io/v1alpha1` and
+//! `olm.operatorframework.io/v1`, their conditions, names and validation.
 //!
-//! Sources of the shapes: RukPak v0.16.0, and the platform operators of OpenShift 4.12. Fields that it does not have are optional and say so. No I/O here.
+//! Sources of the shapes: RukPak v0.16.0, the platform operators of OpenShift 4.12, and OLM v1. Fields that it does not have are optional and say so. No I/O here.
 
 pub mod bundle;
 pub mod bundle_deployment;
 pub mod condition;
 pub mod definition;
 pub mod names;
+pub mod olm;
 pub mod platform_operator;
 pub mod source;
 pub mod template_hash;

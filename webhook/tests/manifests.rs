@@ -8,6 +8,8 @@ mod build;
 mod image;
 #[path = "manifests/network.rs"]
 mod network;
+#[path = "manifests/olm.rs"]
+mod olm;
 #[path = "manifests/openshift.rs"]
 mod openshift;
 #[path = "manifests/platform.rs"]
@@ -45,6 +47,8 @@ fn definitions_are_the_generated_ones() {
         ("base/crds", "core.rukpak.io_bundles.yaml"),
         ("base/crds", "core.rukpak.io_bundledeployments.yaml"),
         ("base/platform/crds", "platform.openshift.io_platformoperators.yaml"),
+        ("base/olm/crds", "olm.operatorframework.io_clustercatalogs.yaml"),
+        ("base/olm/crds", "olm.operatorframework.io_clusterextensions.yaml"),
     ] {
         let read = |path: PathBuf| std::fs::read_to_string(path).unwrap();
         let generated = read(folder().join("../crds/generated").join(file));

@@ -10,6 +10,8 @@
 //!    |
 //! validate  everything that `opm validate` finds    graph   heads, successors, pictures
 //! check     what a bundle asks that nobody gives    choose  the bundle for a request
+//! resolve   the bundle for an OLM v1 extension, from several catalogs
+//! served    a catalog on disk, as clients of catalogd's HTTP API get it
 //! ```
 //!
 //! `model` and what stands below it is pure. Knows nothing of a cluster; versions and ranges are in [`version`].
@@ -22,6 +24,8 @@ pub mod model;
 pub mod origin;
 pub mod read;
 pub mod registry;
+pub mod resolve;
+pub mod served;
 pub mod validate;
 pub mod version;
 

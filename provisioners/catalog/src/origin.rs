@@ -167,7 +167,7 @@ impl Loader {
         credentials: &Credentials,
     ) -> Result<Option<(T, Revision)>, Error> {
         match origin {
-            Origin::Image(reference) => self.image(reference, known, credentials).await,
+            Origin::Image(reference) => self.image(reference, known, credentials, T::of_folder).await,
             Origin::Folder(path) => self.folder(path, known).await,
             Origin::Http(url) => self.https(url, known).await,
         }

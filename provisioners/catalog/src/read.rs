@@ -11,6 +11,7 @@ use std::sync::Arc;
 use rukpak_content::{LimitExceeded, Limits};
 use rukpak_plain::yaml;
 pub use rukpak_plain::yaml::Place;
+use serde_json::Value;
 
 use crate::Catalog;
 use crate::document::{self, Document};
@@ -34,11 +35,36 @@ pub const MAX_DOCUMENTS: u64 = 200_000;
 
 /// A document, and where it stands.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Located {
+pub struct Located<F = Document> {
     /// Where. The file is named relative to the catalog's folder; a stream by the name that it was given.
     pub place: Place,
     /// The document.
-    pub document: Document,
+    pub document: F,
+}
+
+/// What is made of each document while it is read.
+pub trait Form: Sized {
+    /// Of one JSON object. The outer error is JSON's, the inner one the document's.
+    ///
+    /// # Errors
+    /// See above.
+    fn from_json(json: &[u8]) -> Result<Result<Self, document::Error>, serde_json::Error>;
+
+    /// Of a value, as YAML gives it.
+    ///
+    /// # Errors
+    /// What is wrong with the document.
+    fn from_value(value: &Value) -> Result<Self, document::Error>;
+}
+
+impl Form for Document {
+    fn from_json(json: &[u8]) -> Result<Result<Self, document::Error>, serde_json::Error> {
+        Self::from_json(json)
+    }
+
+    fn from_value(value: &Value) -> Result<Self, document::Error> {
+        Self::from_value(value)
+    }
 }
 
 /// What there is in a folder beside documents.
@@ -161,6 +187,19 @@ pub fn folder(root: &Path, limits: &Limits, visit: &mut dyn FnMut(Located)) -> R
     folder::read(root, limits, visit)
 }
 
+/// Reads every file of the folder as [`folder`] does, but one after the other, in the order of their names: the documents come
+/// in an order that depends on nothing else. Blocks.
+///
+/// # Errors
+/// As [`folder`].
+pub fn folder_in_order<F: Form>(
+    root: &Path,
+    limits: &Limits,
+    visit: &mut dyn FnMut(Located<F>),
+) -> Result<Files, Error> {
+    folder::read_in_order(root, limits, visit)
+}
+
 /// Reads one stream, as catalogd's HTTP API and files give it. Blocks. `name` stands in messages.
 ///
 /// A stream that begins with `{` is JSON, and YAML from the first value on that is not JSON.
@@ -203,7 +242,7 @@ pub fn documents_of_stream(name: &str, body: &mut dyn std::io::Read, limits: &Li
     Ok(Documents { documents, files: Files { read: 1, ..Files::default() } })
 }
 
-fn finish(builder: Builder, path: impl FnOnce() -> String) -> Result<Catalog, Error> {
+pub(crate) fn finish(builder: Builder, path: impl FnOnce() -> String) -> Result<Catalog, Error> {
     if builder.is_full() {
         return Err(Error::TooMuch { path: path(), maximum: MAX_KEPT_BYTES, what: "bytes of memory" });
     }

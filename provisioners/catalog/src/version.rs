@@ -1,4 +1,5 @@
-//! Versions and ranges as OLM reads them (the Go package `blang/semver`), which is neither npm's grammar nor Cargo's.
+//! Versions and ranges as OLM reads them, which is neither npm's grammar nor Cargo's: [`Range`] in catalogs and before v1 (the Go
+//! package `blang/semver`), [`Constraint`] in v1's extensions (`Masterminds/semver`).
 
 use std::cmp::Ordering;
 use std::fmt;
@@ -6,10 +7,12 @@ use std::str::FromStr;
 
 use semver::Prerelease;
 
+mod constraint;
 mod range;
 #[cfg(test)]
 mod tests;
 
+pub use constraint::Constraint;
 pub use range::Range;
 
 /// The longest release, in bytes. OLM's limit: a release becomes part of names.
@@ -46,6 +49,12 @@ pub enum Error {
         text: String,
         /// What is wrong and what to do.
         problem: String,
+    },
+    /// Not a range as OLM v1 reads them. The words are the library's.
+    #[error("improper constraint: {text}")]
+    Constraint {
+        /// As given.
+        text: String,
     },
     /// Not a range.
     #[error("{text:?} is not a range of versions such as \">=1.0.0 <2.0.0\": {problem}")]

@@ -1,8 +1,6 @@
 //! The content service: what Bundles hold, and what is uploaded for them, over HTTPS.
 //!
 //! ```text
-//! tls           certificate and authorities of clients        memory; certificate and clients keep it up to date
-//! certificate   the Secrets core-cert and rukpak-ca           API server
 //! clients       who signs certificates of clients             API server
 //! access        who asks, and whether they may                API server
 //! tokens        which tokens are not asked about              memory
@@ -11,7 +9,6 @@
 //! uploads       PUT and GET /uploads/<name>.tgz               disk, API server
 //! slots         what uploads may take                         memory
 //! depot         the uploaded files                            disk
-//! reply         a file, whole or in part                      disk
 //! ```
 //!
 //! No body is ever in memory as a whole, and no thread waits for a client. Who asks is found out before anything else, so that
@@ -19,13 +16,10 @@
 
 mod access;
 mod bundles;
-mod certificate;
 mod clients;
 pub mod depot;
 mod renders;
-mod reply;
 pub mod slots;
-mod tls;
 mod tokens;
 mod uploads;
 
@@ -44,18 +38,24 @@ use tokio::net::TcpListener;
 use tokio::task::spawn_blocking;
 use tokio_util::sync::CancellationToken;
 
-use crate::args::Options;
+use crate::args::{ContentCertificates, Options};
 use crate::context::Context;
 use access::{Denied, Gate, Peer};
-use certificate::Keeper;
 pub use depot::Depot;
 use renders::Renders;
+use rukpak_certificates::service_names;
 use rukpak_runtime::error::Chain;
 use rukpak_runtime::probes::Readiness;
 use rukpak_runtime::server::{self, Bounds, Connection};
+use rukpak_runtime::serving::{ClientChain, Keeper, OverTls, Serving, Tls};
 use slots::Slots;
-use tls::{OverTls, Tls};
 
+/// The Service that clients reach us by.
+const SERVICE: &str = "core";
+/// The Secret whose `ca.crt` clients trust. Its name is upstream's.
+const AUTHORITY_SECRET: &str = "rukpak-ca";
+/// What contents are: archives.
+const GZIP: &str = "application/gzip";
 /// The name of the readiness check.
 const CHECK: &str = "content";
 /// What the listener allows. The longest connection is enough for the largest download at half a megabyte a second.
@@ -120,13 +120,15 @@ async fn look_after(
     context: Arc<Context>,
     readiness: Arc<Readiness>,
 ) {
-    let keeper = Keeper::new(
-        context.client.clone(),
-        &context.system_namespace,
-        options.content_certificate_secret,
-        options.content_certificate_lifetime,
-        options.content_certificates,
-    );
+    let serving = Serving {
+        namespace: context.system_namespace.clone(),
+        certificate_secret: options.content_certificate_secret,
+        authority_secret: AUTHORITY_SECRET.to_owned(),
+        names: service_names(SERVICE, &context.system_namespace),
+        lifetime: options.content_certificate_lifetime,
+        is_external: options.content_certificates == ContentCertificates::External,
+    };
+    let keeper = Keeper::new(context.client.clone(), serving);
     let complete = async {
         tls.complete().await;
         readiness.set(CHECK, Ok(()));
@@ -183,10 +185,11 @@ impl<'a> Place<'a> {
 
 async fn answer(
     State(service): State<Arc<Service>>,
-    Extension(peer): Extension<Peer>,
+    Extension(chain): Extension<ClientChain>,
     Extension(connection): Extension<Connection>,
     request: Request,
 ) -> Response {
+    let peer = Peer::of(&chain.0);
     let (parts, body) = request.into_parts();
     let (method, path, headers) = (&parts.method, parts.uri.path(), &parts.headers);
     let user = match service.gate.check(&peer, method, path, headers).await {

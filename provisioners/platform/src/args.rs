@@ -12,6 +12,7 @@ use rukpak_runtime::args::{
 };
 use rukpak_source::Registries;
 
+use super::catalog_server::SERVICE;
 use super::run::LEASE;
 
 const DEFAULT_NAMESPACE: &str = "openshift-platform-operators";
@@ -49,6 +50,10 @@ pub struct Options {
     pub registry_auth_file: Option<PathBuf>,
     /// Where images are spooled.
     pub storage_dir: PathBuf,
+    /// Where the content of ClusterCatalogs is served.
+    pub catalogs_address: Address,
+    /// How clients reach it: host, perhaps with a port.
+    pub catalogs_external_address: Option<String>,
 }
 
 /// A catalog that is read here.
@@ -129,6 +134,13 @@ struct Args {
     /// Folder for what is fetched of images until it is read; what a process that was killed left there is removed at the start
     #[arg(long, value_name = "DIR", default_value = "/var/cache/catalogs")]
     storage_dir: PathBuf,
+    /// Address for the content of ClusterCatalogs over HTTPS: host:port, :port, or 0 for none
+    #[arg(long, value_name = "ADDRESS", default_value = "0")]
+    catalogs_bind_address: Address,
+    /// Host, or host:port, by which clients reach that; part of status.urls.base of ClusterCatalogs [default: the Service
+    /// catalogd-service of the system namespace]
+    #[arg(long, value_name = "HOST[:PORT]")]
+    catalogs_external_address: Option<String>,
     #[command(flatten)]
     shared: SharedArgs,
     #[command(flatten)]
@@ -146,6 +158,15 @@ impl Options {
     /// Reads the flags of this process. Help, version and wrong flags end the process, as is the custom.
     pub fn parse() -> Self {
         Args::parse().into()
+    }
+
+    /// Scheme and host of the content of ClusterCatalogs; `None` if it is not served.
+    pub fn catalogs_url(&self) -> Option<String> {
+        if matches!(self.catalogs_address, Address::Disabled) {
+            return None;
+        }
+        let named = self.catalogs_external_address.clone();
+        Some(format!("https://{}", named.unwrap_or_else(|| format!("{SERVICE}.{}.svc", self.system_namespace))))
     }
 }
 
@@ -166,6 +187,8 @@ impl From<Args> for Options {
             catalog_poll_interval: args.catalog_poll_interval,
             registry_auth_file: args.registry_auth_file,
             storage_dir: args.storage_dir,
+            catalogs_address: args.catalogs_bind_address,
+            catalogs_external_address: args.catalogs_external_address,
         }
     }
 }

@@ -145,8 +145,8 @@ pub(crate) struct Catalogs {
     configured: Vec<Configured>,
     sources: Sources,
     require_digests: bool,
-    loader: Loader,
-    logins: Logins,
+    loader: Arc<Loader>,
+    logins: Arc<Logins>,
     /// Told when a catalog can be had again.
     news: Arc<Notify>,
 }
@@ -162,7 +162,7 @@ impl Catalogs {
         configured: Vec<ConfiguredCatalog>,
         (sources, authorities): (Vec<CatalogSourceName>, Authorities),
         require_digests: bool,
-        (loader, logins): (Loader, Logins),
+        (loader, logins): (Arc<Loader>, Arc<Logins>),
         store: Store<CatalogSource>,
     ) -> Self {
         let news = Arc::new(Notify::new());

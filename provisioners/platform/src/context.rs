@@ -45,7 +45,7 @@ pub(crate) struct Context {
     /// Resource versions of our own writes, per object.
     pub written: WrittenVersions,
     /// Tells people what happened.
-    pub events: Events,
+    pub events: Arc<Events>,
 }
 
 /// Keeps what failed, and what nobody tells the end of, from being tried again at each event: that of our own status write

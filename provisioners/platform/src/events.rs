@@ -1,7 +1,9 @@
-//! Which Events tell what happened to a PlatformOperator.
+//! Which Events tell what happened to a PlatformOperator, a ClusterCatalog or a ClusterExtension.
 
+use k8s_openapi::api::core::v1::ObjectReference;
 use kube::{Client, Resource};
 use rukpak_crds::condition::{Conditions, INSTALLED, READY};
+use rukpak_crds::olm::{self, PROGRESSING};
 use rukpak_crds::{Condition, ConditionStatus, PlatformOperator, PlatformOperatorStatus};
 use rukpak_runtime::events::{self, EventType, News};
 
@@ -28,6 +30,17 @@ impl Events {
         let is_bad = after.conditions.is(READY, ConditionStatus::False);
         let type_ = if is_bad { EventType::Warning } else { EventType::Normal };
         self.0.tell(operator.object_ref(&()), &News { type_, reason: now.reason, message: now.message });
+    }
+
+    /// Tells of a condition of an object of OLM v1 that says something else than before.
+    pub fn tell_condition(&self, about: ObjectReference, before: Option<&Condition>, now: &Condition) {
+        if before.is_some_and(|before| is_same(before, now)) {
+            return;
+        }
+        let is_bad = [olm::reason::RETRYING, olm::reason::BLOCKED].contains(&now.reason.as_str())
+            || (now.type_ == PROGRESSING && now.status == ConditionStatus::False);
+        let type_ = if is_bad { EventType::Warning } else { EventType::Normal };
+        self.0.tell(about, &News { type_, reason: now.reason.clone(), message: now.message.clone() });
     }
 }
 

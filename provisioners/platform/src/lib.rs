@@ -1,6 +1,7 @@
-//! PlatformOperators: OLM packages, installed by their names. The program `rukpak-platform`.
+//! OLM packages, installed by their names: PlatformOperators, and OLM v1's ClusterCatalogs. The program `rukpak-platform`.
 //!
 //! ```text
+//! ClusterCatalog     observe -> decide -> resolve, unpack -> report                    content -> HTTP
 //! PlatformOperator   observe -> bundle deployment -> (catalog -> choose -> check -> create | follow the graph) -> report
 //! ClusterOperator    all PlatformOperators -> aggregate -> report
 //! ```
@@ -9,10 +10,14 @@
 //! bundle. Source of what is visible: OpenShift's platform operators of the 4.12 line.
 
 pub mod args;
+mod catalog_server;
 mod catalogs;
+mod cluster_catalog;
 mod cluster_operator;
 mod context;
 mod events;
+mod finalizers;
+mod follow;
 mod foreign;
 mod logins;
 mod metrics;

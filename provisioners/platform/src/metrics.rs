@@ -1,13 +1,28 @@
 //! What this program counts.
 
 use std::sync::LazyLock;
+use std::time::Duration;
+
+use axum::http::StatusCode;
 
 use prometheus_client::registry::Registry;
-use rukpak_runtime::metrics::{Gauges, add_reconciles, registry as common};
+use rukpak_runtime::metrics::{Durations, Gauges, add_reconciles, durations, registry as common};
 
 /// Without a series until somebody counts them.
 static PLATFORM_OPERATORS: LazyLock<Gauges<1>> = LazyLock::new(Gauges::default);
 static CATALOGS: LazyLock<Gauges<1>> = LazyLock::new(Gauges::default);
+static CATALOG_REQUESTS: LazyLock<Durations> = LazyLock::new(durations);
+
+/// How long it took until a call for a catalog could be answered.
+pub(crate) fn observe_catalog_request(status: StatusCode, time: Duration) {
+    let class = match status.as_u16() {
+        ..300 => "2xx",
+        300..400 => "3xx",
+        400..500 => "4xx",
+        _ => "5xx",
+    };
+    CATALOG_REQUESTS.get_or_create(&[("code", class)]).observe(time.as_secs_f64());
+}
 
 /// How many PlatformOperators there are.
 pub(crate) fn set_platform_operators(installed: usize, failing: usize) {
@@ -33,5 +48,7 @@ pub(crate) fn registry() -> Registry {
     registry.register("rukpak_platform_operators", help, PLATFORM_OPERATORS.clone());
     let help = "Catalogs that were asked for, by whether they could be loaded when they were last looked at";
     registry.register("rukpak_platform_catalogs", help, CATALOGS.clone());
+    let help = "How long it took until a call for the content of a ClusterCatalog was answered, its body not included";
+    registry.register("rukpak_catalog_request_duration_seconds", help, CATALOG_REQUESTS.clone());
     registry
 }

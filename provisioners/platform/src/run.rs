@@ -33,9 +33,11 @@ use tokio_util::sync::CancellationToken;
 
 use super::args::{CatalogAuthority, ConfiguredCatalog, Options};
 use super::catalogs::{Authorities, Catalogs};
+use super::cluster_catalog::store::{self, CatalogStore};
 use super::cluster_operator::{self, About};
 use super::context::{Claims, Context, Holds, Wake};
 use super::events::Events;
+use super::follow::Optional;
 use super::foreign::{CATALOG_SOURCES, CatalogSource};
 use super::logins::{self, Logins};
 use super::metrics;
@@ -43,9 +45,12 @@ use super::operator;
 use super::questions::Questions;
 use super::served::while_defined;
 use super::spool::Spool;
+use super::{catalog_server, cluster_catalog};
 
 /// Name of the Lease that whoever writes holds; that of OpenShift's manager.
 pub(super) const LEASE: &str = "ffdf93bc.openshift.io";
+/// The folder of [`Options::storage_dir`] with the content of ClusterCatalogs.
+const CONTENT: &str = "clustercatalogs";
 /// Passes at once. They wait for catalogs, if for anything: those of one that hangs must not keep others from being looked at.
 const CONCURRENCY: u16 = 256;
 
@@ -67,6 +72,9 @@ pub enum Error {
         #[source]
         source: io::Error,
     },
+    /// What is stored of ClusterCatalogs cannot be used.
+    #[error("the content of ClusterCatalogs (--storage-dir)")]
+    Content(#[from] store::Error),
     /// There are no logins.
     #[error(transparent)]
     Logins(#[from] logins::Error),
@@ -95,6 +103,7 @@ pub async fn run(options: Options) -> Result<(), Error> {
     let loader = loader(&options, egress, spool.path())?;
     let authorities = authorities(&options)?;
     let client = process::client(config)?;
+    let unpacked = Arc::new(CatalogStore::open(folder.join(CONTENT))?);
     let readiness = Arc::new(Readiness::new());
     let health = probes::router(readiness.clone());
     process.serve_plainly("--health-probe-bind-address", &options.shared.probe_address, health).await?;
@@ -102,10 +111,11 @@ pub async fn run(options: Options) -> Result<(), Error> {
         .serve_plainly("--metrics-bind-address", &options.metrics_address, metrics_router(metrics::registry()))
         .await?;
     process.spawn(definitions(client.clone(), readiness.clone()));
+    serve_catalogs(&mut process, &client, &options, unpacked.clone()).await?;
     let lease = (options.system_namespace.as_str(), LEASE);
     let election = options.leader_election;
     let Some(mut process) = process.lead(client.clone(), lease, election, &readiness).await? else { return Ok(()) };
-    work(&mut process, client, (loader, authorities), &options, readiness);
+    work(&mut process, client, (loader, authorities, unpacked), &options, readiness);
     Ok(process.go_on().await?)
 }
 
@@ -130,7 +140,7 @@ fn authorities(options: &Options) -> Result<Authorities, Error> {
 }
 
 /// What loads catalogs, and its logins.
-fn loader(options: &Options, egress: Egress, spool: &Path) -> Result<(Loader, Logins), Error> {
+fn loader(options: &Options, egress: Egress, spool: &Path) -> Result<(Arc<Loader>, Arc<Logins>), Error> {
     let (puller, pem) = options.registries.puller(&egress, spool.to_owned(), origin::limits())?;
     let logins = Logins::open(options.registry_auth_file.clone())?;
     // What may be asked without TLS is this machine, and the administrator has named it.
@@ -144,22 +154,29 @@ fn loader(options: &Options, egress: Egress, spool: &Path) -> Result<(Loader, Lo
     options.extra_ca_pem = pem;
     options.egress = egress;
     let loader = Loader::new(options).map_err(|error| Error::Loader(Box::new(error)))?;
-    Ok((loader, logins))
+    Ok((Arc::new(loader), Arc::new(logins)))
 }
 
 /// Starts the watches and the queue.
 fn work(
     process: &mut Process,
     client: Client,
-    (loader, authorities): ((Loader, Logins), Authorities),
+    ((loader, logins), authorities, unpacked): ((Arc<Loader>, Arc<Logins>), Authorities, Arc<CatalogStore>),
     options: &Options,
     readiness: Arc<Readiness>,
 ) {
     let (operators, deployments) = (Streams::<PlatformOperator>::new(client.clone()), Streams::new(client.clone()));
     let (sources, source_writer) = reflector::store();
     let (sender, requests) = unbounded_channel();
+    let events = Arc::new(Events::new(client.clone()));
     let asked = (options.catalog_sources.clone(), authorities);
-    let catalogs = Catalogs::new(options.catalogs.clone(), asked, options.require_digests, loader, sources);
+    let catalogs = Catalogs::new(
+        options.catalogs.clone(),
+        asked,
+        options.require_digests,
+        (loader.clone(), logins.clone()),
+        sources,
+    );
     let context = Arc::new(Context {
         operators: operators.store.clone(),
         deployments: deployments.store.clone(),
@@ -172,8 +189,8 @@ fn work(
         questions: Questions::default(),
         claims: Claims::default(),
         written: WrittenVersions::default(),
-        events: Events::new(client.clone()),
-        client,
+        events: events.clone(),
+        client: client.clone(),
     });
     process.spawn(follow_operators(operators, context.clone()));
     process.spawn(follow_deployments(deployments, context.clone()));
@@ -181,6 +198,7 @@ fn work(
     process.spawn(poll(options.catalog_poll_interval, context.clone()));
     process.spawn(recovered(context.clone()));
     process.spawn(filled(context.clone(), readiness));
+    follow_catalogs(process, client, (loader, logins, unpacked), options, events);
     let about = About { version: options.release_version.clone(), namespace: options.system_namespace.clone() };
     process.spawn(cluster_operator::keep(context.clone(), about));
     let requests = Requests { objects: requests, filled: context.filled.clone(), tasks: process.reconciles() };
@@ -196,6 +214,52 @@ fn work(
         queue.await;
         "the queue of PlatformOperators"
     });
+}
+
+/// Answers clients of catalogs, whoever leads.
+async fn serve_catalogs(
+    process: &mut Process,
+    client: &Client,
+    options: &Options,
+    content: Arc<CatalogStore>,
+) -> Result<(), Error> {
+    let address = &options.catalogs_address;
+    let Some(listener) = process::listen("--catalogs-bind-address", address).await? else { return Ok(()) };
+    let (client, namespace) = (client.clone(), &options.system_namespace);
+    let (kept, served) = catalog_server::start(listener, client, namespace, content, process.stop());
+    process.spawn(async move {
+        kept.await;
+        "the certificate of the catalog server"
+    });
+    process.spawn_server(async move {
+        served.await;
+        "the catalog server"
+    });
+    Ok(())
+}
+
+/// Unpacks ClusterCatalogs.
+fn follow_catalogs(
+    process: &mut Process,
+    client: Client,
+    (loader, logins, unpacked): (Arc<Loader>, Arc<Logins>, Arc<CatalogStore>),
+    options: &Options,
+    events: Arc<Events>,
+) {
+    let catalogs = Optional::new(client.clone(), cluster_catalog::DEFINITION);
+    let context = cluster_catalog::Context {
+        client,
+        catalogs: catalogs.store.clone(),
+        content: unpacked,
+        loader,
+        logins,
+        external: options.catalogs_url(),
+        failures: Failures::default(),
+        written: WrittenVersions::default(),
+        events,
+        unpacked: std::sync::Mutex::default(),
+    };
+    cluster_catalog::start(process, catalogs, Arc::new(context), |_| {});
 }
 
 /// A change is news for the object itself; its end for those that wait for its package.

@@ -4,7 +4,8 @@
 //! args       addresses, durations, logging, --kubeconfig, leader election: the flags that all have, and their grammar
 //! process    signals, logging, tasks that must go on, leader election, the end
 //! queue      from requests for a reconcile to reconciles
-//! server     HTTP listeners with bounds
+//! server     HTTP listeners with bounds    serving    HTTPS, and the certificate for it
+//! reply      a file as an answer, whole or in part
 //! probes     /healthz, /readyz          metrics    /metrics
 //! api        why a request failed, how long an answer is waited for
 //! watch      all objects of a kind      status     its status, one merge patch      events     what kubectl describe shows
@@ -22,6 +23,8 @@ pub mod metrics;
 pub mod probes;
 pub mod process;
 pub mod queue;
+pub mod reply;
 pub mod server;
+pub mod serving;
 pub mod status;
 pub mod watch;

@@ -33,7 +33,7 @@ fn callers(policy: &Value, port: &Value) -> Vec<Value> {
 
 #[test]
 fn every_pod_is_closed_but_for_what_it_serves() {
-    let (policies, objects) = (policies(), build(&folder().join("overlays/platform")));
+    let (policies, objects) = (policies(), build(&folder().join("overlays/olm")));
     let deployments: Vec<_> = objects.iter().filter(|((kind, _), _)| kind == "Deployment").collect();
     assert_eq!((deployments.len(), policies.len()), (3, 3));
     for ((_, name), deployment) in deployments {

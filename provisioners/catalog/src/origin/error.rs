@@ -16,6 +16,9 @@ pub enum Error {
     /// Its files cannot be read.
     #[error("the catalog cannot be read")]
     Read(#[from] read::Error),
+    /// The registry does not say what the reference of the image names.
+    #[error("the catalog image cannot be pulled")]
+    Resolve(#[source] image::Error),
     /// The image cannot be pulled.
     #[error("the catalog image cannot be pulled")]
     Image(#[source] image::Error),
@@ -75,7 +78,7 @@ impl Error {
     /// What a caller can do about it.
     pub fn class(&self) -> Class {
         match self {
-            Self::Image(error) => error.class(),
+            Self::Resolve(error) | Self::Image(error) => error.class(),
             Self::Http(error) => error.class(),
             Self::Folder { source, .. } if source.kind() == io::ErrorKind::NotFound => Class::NotFound,
             Self::Spool { .. } | Self::Worker(_) => Class::Unavailable,

@@ -5,11 +5,11 @@ use std::fs::File;
 use std::io::{self, Write as _};
 use std::path::Path;
 
-use rukpak_content::{Node, PathError, RelativePath, Tree};
+use rukpak_content::{Limits, Node, PathError, RelativePath, Tree};
 use rukpak_source::Stage;
 use rukpak_source::image::Credentials;
 
-use super::{Error, Loader, Revision, Taken, blocking};
+use super::{Error, Loader, Revision, blocking};
 use crate::read;
 
 /// Names the folder of a file-based catalog in its image.
@@ -22,14 +22,20 @@ pub const SQLITE_LABEL: &str = "operators.operatorframework.io.index.database.v1
 const BUNDLE_LABEL: &str = "operators.operatorframework.io.bundle.manifests.v1";
 
 impl Loader {
+    /// What `read` makes of the folder with the catalog of an image; it may block. `None` if the image is `known`.
+    ///
     /// The revision is the digest of what the reference names. What is known already costs one request.
-    pub(super) async fn image<T: Taken>(
+    ///
+    /// # Errors
+    /// Those of the way to the image, and of `read`.
+    pub async fn image<T: Send + 'static>(
         &self,
         reference: &str,
         known: Option<&Revision>,
         credentials: &Credentials,
+        read: impl FnOnce(&Path, &Limits) -> Result<T, read::Error> + Send + 'static,
     ) -> Result<Option<(T, Revision)>, Error> {
-        let image = self.puller.resolve(reference, credentials).await.map_err(Error::Image)?;
+        let image = self.puller.resolve(reference, credentials).await.map_err(Error::Resolve)?;
         let revision = Revision(image.digest().to_string());
         if known == Some(&revision) {
             return Ok(None);
@@ -42,7 +48,7 @@ impl Loader {
         let taken = blocking(move || {
             let files = written(&stage, &stage_dir).map_err(|source| Error::Spool { folder: stage_dir, source })?;
             drop(stage);
-            T::of_folder(files.path(), &limits).map_err(|error| in_image(error, place))
+            read(files.path(), &limits).map_err(|error| in_image(error, place))
         })
         .await?;
         Ok(Some((taken, revision)))

@@ -12,7 +12,7 @@ use rukpak_content::Limits;
 
 use super::files::{self, Found};
 use super::stream::{self, Totals};
-use super::{Error, Files, Located};
+use super::{Error, Files, Form, Located};
 
 /// More threads would only wait for the one that takes the documents, and each holds a document in memory.
 const MAX_THREADS: usize = 4;
@@ -23,6 +23,18 @@ const BATCH: usize = 32;
 pub(super) fn read(root: &Path, limits: &Limits, visit: &mut dyn FnMut(Located)) -> Result<Files, Error> {
     let (files, told) = files::list(root, limits)?;
     read_all(&files, limits, visit)?;
+    Ok(told)
+}
+
+/// One file after the other, in the order of their names.
+pub(super) fn read_in_order<F: Form>(
+    root: &Path,
+    limits: &Limits,
+    visit: &mut dyn FnMut(Located<F>),
+) -> Result<Files, Error> {
+    let (files, told) = files::list(root, limits)?;
+    let totals = Totals::default();
+    files.iter().try_for_each(|file| read_file(file, limits, &totals, visit))?;
     Ok(told)
 }
 
@@ -77,7 +89,7 @@ impl Work<'_> {
             if index >= self.files.len() || index > self.failed.load(Ordering::Relaxed) {
                 break;
             }
-            let read = read_file(&self.files[index], self.limits, &self.totals, &mut |located| {
+            let read = read_file(&self.files[index], self.limits, &self.totals, &mut |located: Located| {
                 batch.push(located);
                 if batch.len() == BATCH {
                     // Sending fails only if the receiving thread panicked.
@@ -95,7 +107,12 @@ impl Work<'_> {
     }
 }
 
-fn read_file(found: &Found, limits: &Limits, totals: &Totals, visit: &mut dyn FnMut(Located)) -> Result<(), Error> {
+fn read_file<F: Form>(
+    found: &Found,
+    limits: &Limits,
+    totals: &Totals,
+    visit: &mut dyn FnMut(Located<F>),
+) -> Result<(), Error> {
     let open = File::open(&found.path).map_err(|source| Error::Io { path: found.name.to_string(), source });
     open.and_then(|mut file| stream::read(&found.name, &mut file, limits, totals, visit)).map_err(|error| match error {
         Error::Io { .. } | Error::Limit(_) | Error::TooMuch { .. } => error,

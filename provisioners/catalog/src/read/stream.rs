@@ -11,8 +11,7 @@ use rukpak_plain::yaml::{self, Place};
 use super::json::Scanner;
 use super::window::Window;
 use super::yamls::Splitter;
-use super::{Error, Located, MAX_BYTES, MAX_DOCUMENTS};
-use crate::document::Document;
+use super::{Error, Form, Located, MAX_BYTES, MAX_DOCUMENTS};
 
 /// What all files of a catalog amount to.
 #[derive(Debug, Default)]
@@ -35,12 +34,12 @@ impl Totals {
 }
 
 /// Reads a stream to its end.
-pub(super) fn read(
+pub(super) fn read<F: Form>(
     file: &Arc<str>,
     reader: &mut dyn Read,
     limits: &Limits,
     totals: &Totals,
-    visit: &mut dyn FnMut(Located),
+    visit: &mut dyn FnMut(Located<F>),
 ) -> Result<(), Error> {
     let window = Window::new(reader);
     let mut stream = Stream { file, window, limits, totals, visit, documents: 0, counted: 0 };
@@ -62,19 +61,19 @@ enum Json {
     Other(Option<Error>),
 }
 
-struct Stream<'a, 'r> {
+struct Stream<'a, 'r, F> {
     file: &'a Arc<str>,
     window: Window<'r>,
     limits: &'a Limits,
     totals: &'a Totals,
-    visit: &'a mut dyn FnMut(Located),
+    visit: &'a mut dyn FnMut(Located<F>),
     /// How many were read.
     documents: usize,
     /// Bytes that went into the totals.
     counted: u64,
 }
 
-impl Stream<'_, '_> {
+impl<F: Form> Stream<'_, '_, F> {
     /// Passes over the byte order mark of UTF-8; refuses those of UTF-16.
     fn skip_mark(&mut self) -> Result<(), Error> {
         while self.window.unused().len() < 3 && self.grow()? {}
@@ -111,7 +110,7 @@ impl Stream<'_, '_> {
         if scanner.deepest() > yaml::MAX_DEPTH {
             return Err(yaml::Error::Depth(place).into());
         }
-        match Document::from_json(&self.window.unused()[..length]) {
+        match F::from_json(&self.window.unused()[..length]) {
             Err(error) => Ok(Json::Other(Some(json_error(place, &error)))),
             Ok(Err(source)) => Err(Error::Document { place, source }),
             Ok(Ok(document)) => {
@@ -160,7 +159,7 @@ impl Stream<'_, '_> {
         self.window.advance(length);
         for value in values {
             let place = later(value.place, before, line);
-            match Document::from_value(&value.value) {
+            match F::from_value(&value.value) {
                 Ok(document) => self.found(place, document)?,
                 Err(source) => return Err(Error::Document { place, source }),
             }
@@ -168,7 +167,7 @@ impl Stream<'_, '_> {
         Ok(true)
     }
 
-    fn found(&mut self, place: Place, document: Document) -> Result<(), Error> {
+    fn found(&mut self, place: Place, document: F) -> Result<(), Error> {
         self.documents += 1;
         self.totals.add(self.file, 0, 1)?;
         (self.visit)(Located { place, document });

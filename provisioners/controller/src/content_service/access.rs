@@ -49,8 +49,8 @@ pub enum Denied {
 
 impl Peer {
     /// The user that a verified chain names: its common name, and the organizations for groups, as Kubernetes has it.
-    pub fn of(chain: Option<&[CertificateDer<'_>]>) -> Self {
-        Self(chain.and_then(<[_]>::first).and_then(user_of))
+    pub fn of(chain: &[CertificateDer<'_>]) -> Self {
+        Self(chain.first().and_then(user_of))
     }
 }
 
@@ -205,8 +205,8 @@ mod tests {
 
     #[test]
     fn without_a_certificate_nobody_is_known() {
-        assert_eq!(Peer::of(None), Peer::default());
-        assert_eq!(Peer::of(Some(&[CertificateDer::from(vec![1, 2, 3])])), Peer::default());
+        assert_eq!(Peer::of(&[]), Peer::default());
+        assert_eq!(Peer::of(&[CertificateDer::from(vec![1, 2, 3])]), Peer::default());
     }
 
     fn named(names: &[(DnType, DnValue)]) -> Option<UserInfo> {

@@ -15,13 +15,13 @@ use rukpak_content::Digest;
 use rukpak_crds::Bundle;
 use rukpak_plain::Object;
 use rukpak_runtime::error::Chain;
+use rukpak_runtime::reply::{self, Content};
 use rukpak_store::{RefKind, Store};
 use tempfile::NamedTempFile;
 use tokio::task::{JoinError, spawn_blocking};
 
-use super::Service;
-use super::reply::{self, Content};
 use super::uploads::RETRY_AFTER;
+use super::{GZIP, Service};
 use crate::cluster;
 use crate::context::Context;
 use crate::format::{self, BundleFormat as _, Format, Settings};
@@ -101,7 +101,9 @@ async fn answer(
         }
     };
     let file = opened.ok_or(Error::Missing)?;
-    reply::file(Content { file, tag }, method, headers).map(Some).map_err(Error::Write)
+    reply::file(Content { file, tag, media_type: GZIP, modified: None }, method, headers)
+        .map(Some)
+        .map_err(Error::Write)
 }
 
 /// The content that this very Bundle was unpacked to. What the store has under the name alone may be what another Bundle left

@@ -8,8 +8,7 @@ use k8s_openapi::api::core::v1::ConfigMap;
 use kube::runtime::{WatchStreamExt as _, watcher};
 use kube::{Api, Client};
 use rukpak_runtime::error::Chain;
-
-use super::tls::Tls;
+use rukpak_runtime::serving::Tls;
 
 const NAMESPACE: &str = "kube-system";
 /// The ConfigMap.

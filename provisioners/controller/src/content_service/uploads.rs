@@ -21,13 +21,13 @@ use kube::{Api, ResourceExt as _};
 use rukpak_content::{Digest, Limit, LimitExceeded};
 use rukpak_crds::{Bundle, BundlePhase};
 use rukpak_runtime::error::Chain;
+use rukpak_runtime::reply::{self, Content};
 use tokio::task::{JoinError, spawn_blocking};
 use tokio::time::{Instant, timeout_at};
 
-use super::Service;
 use super::depot::{self, Depot, Received, Receiving};
-use super::reply::{self, Content};
 use super::slots::{Pace, Refused};
+use super::{GZIP, Service};
 use crate::context::Context;
 use crate::{bundle, cluster};
 
@@ -161,7 +161,7 @@ pub async fn get(name: &str, method: &Method, headers: &HeaderMap, service: &Ser
         if reply::is_known(&headers, &tag) {
             return Ok(Some(reply::known(&tag)));
         }
-        reply::file(Content { file, tag }, &method, &headers).map(Some)
+        reply::file(Content { file, tag, media_type: GZIP, modified: None }, &method, &headers).map(Some)
     });
     match opened.await.map_err(Error::Worker).and_then(|opened| opened.map_err(Error::Store)) {
         Ok(Some(response)) => response,

@@ -12,7 +12,13 @@ fn catalogs(folder: &tempfile::TempDir) -> Catalogs {
     let configured = ["a", "redhat-operators"].map(|name| format!("{name}=dir:{}", folder.path().display()));
     let configured = configured.map(|flag| flag.parse().unwrap()).into();
     let sources = ["openshift-marketplace/redhat-operators", "x/y"].map(|flag| flag.parse().unwrap()).into();
-    Catalogs::new(configured, (sources, Vec::new()), false, (loader, Logins::open(None).unwrap()), reflector::store().0)
+    Catalogs::new(
+        configured,
+        (sources, Vec::new()),
+        false,
+        (loader.into(), Logins::open(None).unwrap().into()),
+        reflector::store().0,
+    )
 }
 
 fn asked(catalogs: &Catalogs, wanted: Wanted<'_>) -> Vec<String> {

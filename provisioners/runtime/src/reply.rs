@@ -2,6 +2,7 @@
 
 use std::fs::File;
 use std::io::{self, Seek as _, SeekFrom};
+use std::time::{Duration, SystemTime};
 
 use axum::body::Body;
 use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, header};
@@ -18,6 +19,10 @@ pub struct Content {
     pub file: File,
     /// Changes with its bytes. Without quotes.
     pub tag: String,
+    /// Its media type.
+    pub media_type: &'static str,
+    /// When its bytes were made, where clients are to know.
+    pub modified: Option<SystemTime>,
 }
 
 /// What of a file is wanted.
@@ -27,6 +32,18 @@ enum Part {
     /// First byte, and how many.
     Bytes(u64, u64),
     Nothing,
+}
+
+/// Whether the client has the content already that was made then and has this tag: by the tag, or by the time where the client names
+/// no tag.
+pub fn is_unchanged(headers: &HeaderMap, tag: &str, modified: SystemTime) -> bool {
+    if headers.contains_key(header::IF_NONE_MATCH) {
+        return is_known(headers, tag);
+    }
+    let since = headers.get(header::IF_MODIFIED_SINCE).and_then(|value| value.to_str().ok());
+    let since = since.and_then(|since| httpdate::parse_http_date(since).ok());
+    // Dates of HTTP have whole seconds.
+    since.is_some_and(|since| modified < since + Duration::from_secs(1))
 }
 
 /// Whether the client has the content with this tag already.
@@ -46,7 +63,7 @@ pub fn known(tag: &str) -> Response {
 /// # Errors
 /// Of the disk.
 pub fn file(content: Content, method: &Method, headers: &HeaderMap) -> io::Result<Response> {
-    let Content { mut file, tag } = content;
+    let Content { mut file, tag, media_type, modified } = content;
     let size = file.metadata()?.len();
     let (status, start, length) = match part(headers, &tag, size) {
         Part::Whole => (StatusCode::OK, 0, size),
@@ -65,14 +82,25 @@ pub fn file(content: Content, method: &Method, headers: &HeaderMap) -> io::Resul
     };
     let mut response = (status, [(header::ETAG, quoted(&tag))], body).into_response();
     let headers = response.headers_mut();
-    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/gzip"));
+    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(media_type));
     headers.insert(header::ACCEPT_RANGES, HeaderValue::from_static("bytes"));
     headers.insert(header::CONTENT_LENGTH, length.into());
+    if let Some(modified) = modified {
+        headers.insert(header::LAST_MODIFIED, date(modified)?);
+    }
     if status == StatusCode::PARTIAL_CONTENT {
         let range = format!("bytes {start}-{}/{size}", start + length - 1);
         headers.insert(header::CONTENT_RANGE, HeaderValue::try_from(range).map_err(io::Error::other)?);
     }
     Ok(response)
+}
+
+/// A time as HTTP writes it.
+///
+/// # Errors
+/// None that could happen: the text is ASCII.
+pub fn date(time: SystemTime) -> io::Result<HeaderValue> {
+    HeaderValue::try_from(httpdate::fmt_http_date(time)).map_err(io::Error::other)
 }
 
 /// Only one range is answered in part; more, and what cannot be read, as if none had been asked for.
@@ -136,6 +164,18 @@ mod tests {
         assert_eq!(part(&conditional("\"t\""), "t", 10), Part::Bytes(0, 2));
         assert_eq!(part(&conditional("\"old\""), "t", 10), Part::Whole);
         assert_eq!(part(&HeaderMap::new(), "t", 10), Part::Whole);
+    }
+
+    #[test]
+    fn a_time_counts_where_no_tag_is_named() {
+        let made = SystemTime::UNIX_EPOCH + Duration::from_millis(1500);
+        let date = |seconds| httpdate::fmt_http_date(SystemTime::UNIX_EPOCH + Duration::from_secs(seconds));
+        for (since, expected) in [(date(0), false), (date(1), true), (date(2), true), ("x".to_owned(), false)] {
+            let headers = headers(&[(header::IF_MODIFIED_SINCE, &since)]);
+            assert_eq!(is_unchanged(&headers, "t", made), expected, "{since}");
+        }
+        let both = headers(&[(header::IF_MODIFIED_SINCE, &date(2)), (header::IF_NONE_MATCH, "\"other\"")]);
+        assert!(!is_unchanged(&both, "t", made));
     }
 
     #[test]

@@ -4,7 +4,6 @@ use std::io;
 use std::sync::{Arc, PoisonError, RwLock, RwLockWriteGuard};
 
 use rukpak_certificates::{Identity, identity};
-use rukpak_runtime::server::Handshake;
 use rustls::crypto::ring;
 use rustls::pki_types::CertificateDer;
 use rustls::server::danger::ClientCertVerifier;
@@ -16,7 +15,7 @@ use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 use tokio_util::sync::CancellationToken;
 
-use super::access::Peer;
+use crate::server::Handshake;
 
 /// What new connections are served with. Handshakes are refused while there is no certificate.
 #[derive(Default)]
@@ -112,19 +111,24 @@ impl Tls {
     }
 }
 
-/// TLS comes before HTTP; who calls is what the client's certificate says.
+/// TLS comes before HTTP.
 #[derive(Clone)]
 pub struct OverTls(pub Arc<Tls>);
 
+/// The verified chain of the client's certificate, its own first; empty without one. An [extension](axum::Extension) of a call.
+#[derive(Clone, Debug)]
+pub struct ClientChain(pub Arc<[CertificateDer<'static>]>);
+
 impl Handshake for OverTls {
     type Stream = TlsStream<TcpStream>;
-    type Peer = Peer;
+    type Peer = ClientChain;
 
-    async fn shake(&self, stream: TcpStream) -> io::Result<(Self::Stream, Peer)> {
+    async fn shake(&self, stream: TcpStream) -> io::Result<(Self::Stream, ClientChain)> {
         let config = self.0.current().ok_or_else(|| io::Error::other("there is no certificate yet"))?;
         let stream = TlsAcceptor::from(config).accept(stream).await?;
-        let peer = Peer::of(stream.get_ref().1.peer_certificates());
-        Ok((stream, peer))
+        let chain = stream.get_ref().1.peer_certificates().unwrap_or_default();
+        let chain = chain.iter().map(|certificate| certificate.clone().into_owned()).collect();
+        Ok((stream, ClientChain(chain)))
     }
 }
 

@@ -16,20 +16,14 @@ use kube::runtime::{WatchStreamExt as _, watcher};
 use kube::{Api, Client, ResourceExt as _};
 use rukpak_certificates::renewal::{self, NEXT_AUTHORITY, NEXT_CERTIFICATE, NEXT_KEY, Wanted};
 use rukpak_certificates::stored::{AUTHORITIES, CERTIFICATE, KEY};
-use rukpak_certificates::{Identity, authority, identity, service_names};
+use rukpak_certificates::{Identity, authority, identity};
 use rukpak_crds::names::FIELD_MANAGER;
-use rukpak_plan::owner_metadata::creating;
-use rukpak_runtime::error::Chain;
 use serde_json::json;
 
 use super::tls::{self, Tls};
-use crate::args::ContentCertificates;
-use crate::cluster;
+use crate::api;
+use crate::error::Chain;
 
-/// The Service that clients reach us by.
-const SERVICE: &str = "core";
-/// The Secret whose `ca.crt` clients trust. Its name is upstream's.
-pub const AUTHORITY_SECRET: &str = "rukpak-ca";
 /// Until the next look after a failure.
 const PAUSE: Duration = Duration::from_secs(2);
 /// Everything of ours in the Secret with the certificate.
@@ -40,7 +34,7 @@ const ENTRIES: [&str; 6] = [AUTHORITIES, CERTIFICATE, KEY, NEXT_AUTHORITY, NEXT_
 enum Error {
     /// A Secret cannot be written.
     #[error("write secret {0}")]
-    Write(String, #[source] cluster::Error),
+    Write(String, #[source] api::Error),
     /// No certificate can be made.
     #[error("make a certificate")]
     Make(#[source] authority::Error),
@@ -52,14 +46,27 @@ enum Error {
     Serve(#[source] tls::Error),
 }
 
+/// Which certificate is kept, and where.
+#[derive(Clone, Debug)]
+pub struct Serving {
+    /// The namespace of both Secrets.
+    pub namespace: String,
+    /// The name of the Secret with certificate and key.
+    pub certificate_secret: String,
+    /// The name of the Secret whose `ca.crt` clients trust.
+    pub authority_secret: String,
+    /// The DNS names that clients use.
+    pub names: Vec<String>,
+    /// How long a certificate lives.
+    pub lifetime: Duration,
+    /// Whether somebody else writes the certificate: then nothing is written here.
+    pub is_external: bool,
+}
+
 /// Keeps the certificate.
 pub struct Keeper {
     secrets: Api<Secret>,
-    /// The name of the one with certificate and key.
-    certificate: String,
-    names: Vec<String>,
-    lifetime: Duration,
-    maker: ContentCertificates,
+    serving: Serving,
 }
 
 /// The Secrets as last seen.
@@ -83,23 +90,16 @@ impl Look {
 }
 
 impl Keeper {
-    /// For the Secrets in `namespace`.
-    pub fn new(
-        client: Client,
-        namespace: &str,
-        certificate: String,
-        lifetime: Duration,
-        maker: ContentCertificates,
-    ) -> Self {
-        let names = service_names(SERVICE, namespace);
-        Self { secrets: Api::namespaced(client, namespace), certificate, names, lifetime, maker }
+    /// For these Secrets.
+    pub fn new(client: Client, serving: Serving) -> Self {
+        Self { secrets: Api::namespaced(client, &serving.namespace), serving }
     }
 
     /// Sees to it, endlessly, that a certificate is served.
     pub async fn keep(self, tls: Arc<Tls>) {
         let watch = |name: &str| watcher::watch_object(self.secrets.clone(), name).default_backoff();
-        let mut certificates = pin!(watch(self.certificate.as_str()));
-        let mut authorities = pin!(watch(AUTHORITY_SECRET));
+        let mut certificates = pin!(watch(self.serving.certificate_secret.as_str()));
+        let mut authorities = pin!(watch(self.serving.authority_secret.as_str()));
         let mut seen = Seen::default();
         let mut due = SystemTime::UNIX_EPOCH;
         loop {
@@ -107,11 +107,11 @@ impl Keeper {
             tokio::select! {
                 Some(event) = certificates.next() => match event {
                     Ok(secret) => seen.certificate = Look::found(secret),
-                    Err(error) => tracing::debug!(%error, "watch over {} interrupted; resuming", self.certificate),
+                    Err(error) => tracing::debug!(%error, "watch over {} interrupted; resuming", self.serving.certificate_secret),
                 },
                 Some(event) = authorities.next() => match event {
                     Ok(secret) => seen.authority = Look::found(secret),
-                    Err(error) => tracing::debug!(%error, "watch over {AUTHORITY_SECRET} interrupted; resuming"),
+                    Err(error) => tracing::debug!(%error, "watch over {} interrupted; resuming", self.serving.authority_secret),
                 },
                 () = tokio::time::sleep(wait) => {}
             }
@@ -123,7 +123,7 @@ impl Keeper {
                     SystemTime::now() + PAUSE
                 }
                 Err(error) => {
-                    tracing::warn!(error = %Chain(&error), "cannot renew the certificate of the content service");
+                    tracing::warn!(error = %Chain(&error), "the certificate that is served could not be looked after");
                     SystemTime::now() + PAUSE
                 }
             };
@@ -137,7 +137,7 @@ impl Keeper {
             return Ok(SystemTime::now() + LATER);
         }
         let (certificate, authority) = (&seen.certificate.secret, &seen.authority.secret);
-        if self.maker == ContentCertificates::External {
+        if self.serving.is_external {
             if let Some(data) = certificate.as_ref().and_then(|secret| secret.data.as_ref()) {
                 serve(data, tls)?;
             }
@@ -147,13 +147,14 @@ impl Keeper {
         let published = own(authority.as_ref()).remove(AUTHORITIES);
         let held = self.advance(&live, published.as_ref())?;
         if held.entries != live {
-            let written = self.write(&self.certificate, "kubernetes.io/tls", certificate.as_ref(), &held.entries);
+            let written =
+                self.write(&self.serving.certificate_secret, "kubernetes.io/tls", certificate.as_ref(), &held.entries);
             seen.certificate = Look::found(Some(written.await?));
         }
         let authorities = ByteString(held.authorities);
         if published.as_ref() != Some(&authorities) {
             let entries = BTreeMap::from([(AUTHORITIES.to_owned(), authorities)]);
-            let written = self.write(AUTHORITY_SECRET, "Opaque", authority.as_ref(), &entries).await?;
+            let written = self.write(&self.serving.authority_secret, "Opaque", authority.as_ref(), &entries).await?;
             seen.authority = Look::found(Some(written));
         }
         // Last: what is served is trusted already.
@@ -166,7 +167,7 @@ impl Keeper {
         live: &BTreeMap<String, ByteString>,
         published: Option<&ByteString>,
     ) -> Result<renewal::Held, Error> {
-        let wanted = Wanted { names: &self.names, lifetime: self.lifetime };
+        let wanted = Wanted { names: &self.serving.names, lifetime: self.serving.lifetime };
         let now = SystemTime::now();
         let held = renewal::advance(Some(live), wanted, now, false).map_err(Error::Make)?;
         let is_published = published.is_some_and(|published| published.0 == held.authorities);
@@ -186,10 +187,10 @@ impl Keeper {
     ) -> Result<Secret, Error> {
         // The type of a Secret never changes.
         let kind = live.and_then(|secret| secret.type_.as_deref()).unwrap_or(kind);
-        let version = live.and_then(Secret::resource_version);
+        // A first apply with the version 1, which no object has, creates or conflicts: it replaces nothing.
+        let version = live.map_or_else(|| Some("1".to_owned()), Secret::resource_version);
         let body = json!({"apiVersion": "v1", "kind": "Secret", "type": kind, "data": entries,
                           "metadata": {"name": name, "resourceVersion": version}});
-        let body = if live.is_some() { body } else { creating(body) };
         let parameters = PatchParams::apply(FIELD_MANAGER).force();
         let written = self.secrets.patch(name, &parameters, &Patch::Apply(body)).await;
         let written = written.map_err(|error| Error::Write(name.to_owned(), error.into()))?;

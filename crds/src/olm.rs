@@ -1,0 +1,44 @@
+//! The API of OLM v1: `olm.operatorframework.io/v1`, kinds ClusterCatalog and ClusterExtension.
+//!
+//! Source of the shapes, rules and messages: operator-controller 1.11 (the standard set of definitions) and, of its experimental set,
+//! `spec.config`, which would otherwise be pruned without a word.
+//!
+//! ```text
+//! cluster_catalog    an image with a catalog of packages
+//! cluster_extension  a package, installed from the catalogs
+//! rules              what the fields must be: CEL in the definitions, and the same in Rust for API servers that do not know CEL
+//! ```
+
+pub mod cluster_catalog;
+pub mod cluster_extension;
+pub mod rules;
+
+pub use cluster_catalog::{AvailabilityMode, CatalogImage, CatalogSource, ClusterCatalog, ClusterCatalogSpec};
+pub use cluster_extension::{ClusterExtension, ClusterExtensionSpec};
+
+/// Label of every ClusterCatalog: its name, for selectors.
+pub const CATALOG_NAME_LABEL: &str = "olm.operatorframework.io/metadata.name";
+/// Label of every object of an extension: the kind of its owner.
+pub const OWNER_KIND_LABEL: &str = "olm.operatorframework.io/owner-kind";
+/// Label of every object of an extension: the name of its owner.
+pub const OWNER_NAME_LABEL: &str = "olm.operatorframework.io/owner-name";
+/// Finalizers that catalogd and operator-controller put on their objects. We add none and remove these.
+pub const UPSTREAM_FINALIZERS: [&str; 4] = [
+    "olm.operatorframework.io/delete-server-cache",
+    "olm.operatorframework.io/cleanup-unpack-cache",
+    "olm.operatorframework.io/cleanup-contentmanager-cache",
+    "olm.operatorframework.io/teardown",
+];
+
+/// Condition of both kinds: whether what the spec asks for is being reached.
+pub const PROGRESSING: &str = "Progressing";
+
+/// Reasons of conditions of both kinds.
+pub mod reason {
+    /// What the spec asks for is reached.
+    pub const SUCCEEDED: &str = "Succeeded";
+    /// Failed, and tried again by itself.
+    pub const RETRYING: &str = "Retrying";
+    /// Failed; nothing moves before a change.
+    pub const BLOCKED: &str = "Blocked";
+}

@@ -1,0 +1,61 @@
+//! Watches ClusterCatalogs and works them off.
+
+use std::sync::Arc;
+
+use kube::ResourceExt;
+use kube::runtime::reflector::ObjectRef;
+use rukpak_crds::olm::ClusterCatalog;
+use rukpak_runtime::process::Process;
+use rukpak_runtime::queue::{Requests, drain};
+use rukpak_runtime::watch::Change;
+use tokio::sync::mpsc::unbounded_channel;
+use tokio_util::sync::CancellationToken;
+
+use super::{Context, error_policy, reconcile};
+use crate::follow::Optional;
+
+/// Catalogs that are unpacked at once.
+const CONCURRENCY: u16 = 4;
+
+/// Begins; `news` is told whenever the ClusterCatalogs, or what is stored of them, may be others.
+pub(crate) fn start(
+    process: &mut Process,
+    catalogs: Optional<ClusterCatalog>,
+    context: Arc<Context>,
+    news: impl Fn(&Change<ClusterCatalog>) + Send + Sync + 'static,
+) {
+    let (sender, objects) = unbounded_channel();
+    let filled = CancellationToken::new();
+    let requests = Requests { objects, filled: filled.clone(), tasks: process.reconciles() };
+    let store = context.catalogs.clone();
+    let queue = drain(requests, store.clone(), context.clone(), CONCURRENCY, reconcile, |catalog, error, context| {
+        error_policy(&catalog, error, &context)
+    });
+    process.spawn(async move {
+        queue.await;
+        "the queue of ClusterCatalogs"
+    });
+    process.spawn(async move {
+        let on = |change: Change<ClusterCatalog>| {
+            news(&change);
+            match change {
+                Change::Present(object) => {
+                    let _ = sender.send(ObjectRef::new(&object.name_any()));
+                }
+                Change::Gone(object) => {
+                    let context = context.clone();
+                    tokio::spawn(async move { context.forget(&object).await });
+                }
+                Change::Listed => {
+                    for object in store.state() {
+                        let _ = sender.send(ObjectRef::from_obj(&*object));
+                    }
+                    let context = context.clone();
+                    tokio::spawn(async move { context.collect().await });
+                }
+            }
+        };
+        catalogs.follow(filled, on).await;
+        "the watch over ClusterCatalogs"
+    });
+}

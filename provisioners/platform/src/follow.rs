@@ -1,0 +1,100 @@
+//! All objects of a kind that a cluster may or may not have.
+
+use std::fmt::Debug;
+use std::pin::pin;
+use std::sync::Arc;
+
+use futures::StreamExt;
+use kube::core::ClusterResourceScope;
+use kube::runtime::reflector::store::Writer;
+use kube::runtime::reflector::{self, ObjectRef, Store};
+use kube::runtime::watcher::{self, Event};
+use kube::runtime::{WatchStreamExt, watcher as watch};
+use kube::{Api, Client, Resource};
+use rukpak_runtime::watch::Change;
+use serde::de::DeserializeOwned;
+use tokio::sync::Mutex;
+use tokio_util::sync::CancellationToken;
+
+use super::served::while_defined;
+
+/// A store of them, and what fills it.
+pub(crate) struct Optional<K: Resource<DynamicType = ()> + Clone + 'static> {
+    client: Client,
+    /// Name of the CRD.
+    definition: &'static str,
+    /// The objects as last seen; empty while the cluster has no such kind.
+    pub store: Store<K>,
+    writer: Mutex<Writer<K>>,
+}
+
+impl<K> Optional<K>
+where
+    K: Resource<DynamicType = (), Scope = ClusterResourceScope>
+        + Clone
+        + Debug
+        + DeserializeOwned
+        + Send
+        + Sync
+        + 'static,
+{
+    /// Of the kind that the CRD of this name defines.
+    pub fn new(client: Client, definition: &'static str) -> Self {
+        let (store, writer) = reflector::store();
+        Self { client, definition, store, writer: Mutex::new(writer) }
+    }
+
+    /// Tells of each change, endlessly, after the store has it. `filled` is cancelled when it is known which objects there are.
+    pub async fn follow(self, filled: CancellationToken, on: impl Fn(Change<K>)) {
+        let work = || self.watch(&filled, &on);
+        let absent = || {
+            tracing::info!(definition = self.definition, "not served by this cluster; followed as soon as it is");
+            self.clear();
+            on(Change::Listed);
+            filled.cancel();
+        };
+        let trouble = |error: &watcher::Error| {
+            tracing::debug!(definition = self.definition, %error, "cannot find out whether it is served; trying again");
+        };
+        while_defined(self.client.clone(), self.definition, work, absent, trouble).await;
+    }
+
+    async fn watch(&self, filled: &CancellationToken, on: &impl Fn(Change<K>)) {
+        let mut writer = self.writer.lock().await;
+        let events = watch::watcher(Api::all(self.client.clone()), watcher::Config::default());
+        let mut events =
+            pin!(events.default_backoff().modify(|object: &mut K| object.meta_mut().managed_fields = None));
+        while let Some(event) = events.next().await {
+            let event = match event {
+                Ok(event) => event,
+                Err(error) => {
+                    tracing::debug!(definition = self.definition, %error, "watch interrupted; resuming");
+                    continue;
+                }
+            };
+            writer.apply_watcher_event(&event);
+            match event {
+                Event::Apply(object) => {
+                    if let Some(object) = self.store.get(&ObjectRef::from_obj(&object)) {
+                        on(Change::Present(object));
+                    }
+                }
+                Event::Delete(object) => on(Change::Gone(Arc::new(object))),
+                Event::InitDone => {
+                    filled.cancel();
+                    on(Change::Listed);
+                }
+                Event::Init | Event::InitApply(_) => {}
+            }
+        }
+    }
+
+    /// The kind is gone, and all objects with it.
+    fn clear(&self) {
+        // Nobody watches what is not defined.
+        if let Ok(mut writer) = self.writer.try_lock() {
+            writer.apply_watcher_event(&Event::Init);
+            writer.apply_watcher_event(&Event::InitDone);
+        }
+    }
+}

@@ -1,0 +1,57 @@
+//! What the tests stand on: a plane with our programs under their ServiceAccounts, and a registry.
+
+use kube::Client;
+use rukpak_tests::{
+    ControllerOptions, InstallOptions, Plane, PlaneOptions, PlatformOptions, Process, Registry, RegistryOptions, tools,
+};
+use tokio::sync::OnceCell;
+
+/// Everything that runs.
+pub struct World {
+    pub plane: Plane,
+    pub registry: Registry,
+    pub manager: Process,
+    /// Where catalogs are served.
+    pub catalogs: String,
+    pub controller: Process,
+}
+
+static SHARED: OnceCell<World> = OnceCell::const_new();
+
+impl World {
+    /// The world of tests that do not meet.
+    pub async fn shared() -> &'static Self {
+        SHARED.get_or_init(Self::new).await
+    }
+
+    /// One of its own.
+    pub async fn new() -> Self {
+        let options = PlaneOptions { audit: true, ..PlaneOptions::default() };
+        let plane = Plane::start_with(options).await.expect("the plane starts");
+        let manifests = InstallOptions { without_webhooks: true, ..InstallOptions::with_olm() };
+        plane.install(&manifests).await.expect("the manifests apply");
+        let registry = Registry::start(RegistryOptions::default()).await.expect("the registry starts");
+        let ca_file = plane.folder().join("sources-ca.pem");
+        std::fs::write(&ca_file, registry.ca_pem()).expect("the CA file");
+        let mut arguments = vec![format!("--source-ca-file={}", ca_file.display())];
+        arguments.extend(std::env::var("LOG_LEVEL").ok().map(|level| format!("--log-level={level}")));
+        let options = ControllerOptions { arguments: arguments.clone(), ..ControllerOptions::default() };
+        let controller = plane.start_controller(options).await.expect("the controller starts");
+        let catalogs = format!("localhost:{}", tools::free_port().expect("a port"));
+        arguments.extend([
+            "--catalog-source=none".to_owned(),
+            format!("--catalogs-bind-address={catalogs}"),
+            format!("--catalogs-external-address={catalogs}"),
+        ]);
+        let options = PlatformOptions { arguments, ..PlatformOptions::default() };
+        let manager = plane.start_platform(options).await.expect("the manager starts");
+        controller.wait_ready().await.expect("the controller is ready");
+        manager.wait_ready().await.expect("the manager is ready");
+        Self { plane, registry, manager, catalogs, controller }
+    }
+
+    /// A client with all rights: the test's own hands.
+    pub async fn admin(&self) -> Client {
+        self.plane.admin().await.expect("the admin kubeconfig is good")
+    }
+}
