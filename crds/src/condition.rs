@@ -24,6 +24,9 @@ pub const STALLED: &str = "Stalled";
 /// Longest message the schema accepts, in characters.
 pub const MESSAGE_MAX: usize = 32_768;
 
+/// How the message of a Bundle begins whose image cannot be had, and is asked for again; RukPak's words, and the kubelet's.
+pub const BACK_OFF_PULLING: &str = "Back-off pulling image";
+
 /// Reasons of conditions. Those of RukPak v0.16 where a name is the same.
 pub mod reason {
     /// Bundle: waiting for the content to be available.

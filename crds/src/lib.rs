@@ -6,6 +6,7 @@
 pub mod bundle;
 pub mod bundle_deployment;
 pub mod condition;
+pub mod config;
 pub mod definition;
 pub mod names;
 pub mod olm;

@@ -5,7 +5,23 @@
 mod case;
 #[path = "olmv1/catalogs.rs"]
 mod catalogs;
+#[path = "olmv1/configuration.rs"]
+mod configuration;
 #[path = "olmv1/content.rs"]
 mod content;
+#[path = "olmv1/install.rs"]
+mod install;
+#[path = "platform/packages.rs"]
+mod packages;
+#[path = "tutorial/page.rs"]
+mod page;
+#[path = "olmv1/recovery.rs"]
+mod recovery;
+#[path = "olmv1/resolution.rs"]
+mod resolution;
+#[path = "olmv1/updates.rs"]
+mod updates;
+#[path = "olmv1/walk_through.rs"]
+mod walk_through;
 #[path = "olmv1/world.rs"]
 mod world;

@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use std::time::SystemTime;
 
 use rukpak_content::{BundleTree, Digest, Limits, RelativePath};
-use rukpak_crds::DeletionPolicy;
+use rukpak_crds::{DeletionPolicy, config};
 use rukpak_plain::{Gvk, Object, ObjectKey, manifests};
 pub use rukpak_plan::Format;
 use rukpak_plan::Release;
@@ -129,8 +129,9 @@ pub fn renderer(release: &Release, certificates: Certificates, policy: DeletionP
 /// Part of the refusal of a bundle whose settings have to say what is watched. Upstream's words.
 pub const ALL_NAMESPACES_REQUIRED: &str = "AllNamespace install mode must be enabled";
 
-/// Whether the settings of a BundleDeployment say which namespaces its operator watches.
+/// Whether the settings of a BundleDeployment say which namespaces its operator watches, or where it is installed: then they are looked
+/// at with the bundle, in the words of OLM v1.
 pub fn watches_namespace(config: Option<&Map<String, Value>>) -> bool {
     let is_set = |key| config.and_then(|config| config.get(key)).is_some_and(|value| !value.is_null());
-    is_set("watchNamespace") || is_set("watchNamespaces")
+    is_set("watchNamespace") || is_set("watchNamespaces") || is_set(config::INSTALL_NAMESPACE)
 }

@@ -30,7 +30,7 @@ pub use validator::{ObjectValidator, Violation, validate_object};
 use definition::Definition;
 
 /// The annotation on the new CRD that switches the check off, if its value is the text `false`.
-pub const SAFE_UPGRADE_ANNOTATION: &str = "core.rukpak.io/safe-crd-upgrade-validation";
+pub const SAFE_UPGRADE_ANNOTATION: &str = rukpak_crds::names::SAFE_CRD_UPGRADE;
 
 /// How strictly CRDs are compared.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -41,6 +41,7 @@ use super::events::Events;
 use super::finalizers;
 use super::logins::Logins;
 
+pub(crate) use report::changed;
 pub(crate) use start::start;
 
 /// Name of the CRD.

@@ -14,6 +14,7 @@ use tokio::sync::{Notify, watch};
 use tokio_util::sync::CancellationToken;
 
 use super::catalogs::Catalogs;
+use super::cluster_extension;
 use super::events::Events;
 use super::operator::{Answer, PACKAGE_NOT_UNIQUE, Question};
 use super::questions::Questions;
@@ -123,6 +124,8 @@ pub(crate) struct Wake {
     pub cluster_operator: Arc<Notify>,
     /// A count of them.
     pub counted: Arc<Notify>,
+    /// Reconciles of ClusterExtensions.
+    pub extensions: cluster_extension::Wake,
 }
 
 impl Wake {

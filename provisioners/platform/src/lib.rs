@@ -1,6 +1,7 @@
-//! OLM packages, installed by their names: PlatformOperators, and OLM v1's ClusterCatalogs. The program `rukpak-platform`.
+//! OLM packages, installed by their names: PlatformOperators, and OLM v1's ClusterExtensions and ClusterCatalogs. The program `rukpak-platform`.
 //!
 //! ```text
+//! ClusterExtension   observe -> resolve -> decide -> apply -> report                   a BundleDeployment each
 //! ClusterCatalog     observe -> decide -> resolve, unpack -> report                    content -> HTTP
 //! PlatformOperator   observe -> bundle deployment -> (catalog -> choose -> check -> create | follow the graph) -> report
 //! ClusterOperator    all PlatformOperators -> aggregate -> report
@@ -13,6 +14,7 @@ pub mod args;
 mod catalog_server;
 mod catalogs;
 mod cluster_catalog;
+mod cluster_extension;
 mod cluster_operator;
 mod context;
 mod events;
@@ -21,6 +23,7 @@ mod follow;
 mod foreign;
 mod logins;
 mod metrics;
+mod olm;
 mod operator;
 mod questions;
 mod run;

@@ -37,15 +37,13 @@ use super::cluster_catalog::store::{self, CatalogStore};
 use super::cluster_operator::{self, About};
 use super::context::{Claims, Context, Holds, Wake};
 use super::events::Events;
-use super::follow::Optional;
 use super::foreign::{CATALOG_SOURCES, CatalogSource};
 use super::logins::{self, Logins};
-use super::metrics;
-use super::operator;
+use super::olm::{Extensions, Parts};
 use super::questions::Questions;
 use super::served::while_defined;
 use super::spool::Spool;
-use super::{catalog_server, cluster_catalog};
+use super::{catalog_server, metrics, operator};
 
 /// Name of the Lease that whoever writes holds; that of OpenShift's manager.
 pub(super) const LEASE: &str = "ffdf93bc.openshift.io";
@@ -169,6 +167,7 @@ fn work(
     let (sources, source_writer) = reflector::store();
     let (sender, requests) = unbounded_channel();
     let events = Arc::new(Events::new(client.clone()));
+    let olm = Extensions::new(client.clone());
     let asked = (options.catalog_sources.clone(), authorities);
     let catalogs = Catalogs::new(
         options.catalogs.clone(),
@@ -183,7 +182,12 @@ fn work(
         seen: watch::Sender::default(),
         filled: CancellationToken::new(),
         catalogs: Arc::new(catalogs),
-        wake: Wake { operators: sender, cluster_operator: Arc::new(Notify::new()), counted: Arc::new(Notify::new()) },
+        wake: Wake {
+            operators: sender,
+            cluster_operator: Arc::new(Notify::new()),
+            counted: Arc::new(Notify::new()),
+            extensions: olm.wake(),
+        },
         failures: Failures::default(),
         holds: Holds::default(),
         questions: Questions::default(),
@@ -192,13 +196,17 @@ fn work(
         events: events.clone(),
         client: client.clone(),
     });
-    process.spawn(follow_operators(operators, context.clone()));
-    process.spawn(follow_deployments(deployments, context.clone()));
-    process.spawn(follow_sources(source_writer, context.clone()));
-    process.spawn(poll(options.catalog_poll_interval, context.clone()));
-    process.spawn(recovered(context.clone()));
-    process.spawn(filled(context.clone(), readiness));
-    follow_catalogs(process, client, (loader, logins, unpacked), options, events);
+    spawn_all(process, (operators, deployments, source_writer), &context, options, readiness);
+    let parts = Parts {
+        client,
+        loader,
+        logins,
+        content: unpacked,
+        deployments: (context.deployments.clone(), context.filled.clone()),
+        external: options.catalogs_url(),
+        events,
+    };
+    olm.start(process, parts);
     let about = About { version: options.release_version.clone(), namespace: options.system_namespace.clone() };
     process.spawn(cluster_operator::keep(context.clone(), about));
     let requests = Requests { objects: requests, filled: context.filled.clone(), tasks: process.reconciles() };
@@ -214,6 +222,22 @@ fn work(
         queue.await;
         "the queue of PlatformOperators"
     });
+}
+
+/// Starts the watches, and what looks after catalogs.
+fn spawn_all(
+    process: &mut Process,
+    (operators, deployments, sources): (Streams<PlatformOperator>, Streams<BundleDeployment>, Writer<CatalogSource>),
+    context: &Arc<Context>,
+    options: &Options,
+    readiness: Arc<Readiness>,
+) {
+    process.spawn(follow_operators(operators, context.clone()));
+    process.spawn(follow_deployments(deployments, context.clone()));
+    process.spawn(follow_sources(sources, context.clone()));
+    process.spawn(poll(options.catalog_poll_interval, context.clone()));
+    process.spawn(recovered(context.clone()));
+    process.spawn(filled(context.clone(), readiness));
 }
 
 /// Answers clients of catalogs, whoever leads.
@@ -236,30 +260,6 @@ async fn serve_catalogs(
         "the catalog server"
     });
     Ok(())
-}
-
-/// Unpacks ClusterCatalogs.
-fn follow_catalogs(
-    process: &mut Process,
-    client: Client,
-    (loader, logins, unpacked): (Arc<Loader>, Arc<Logins>, Arc<CatalogStore>),
-    options: &Options,
-    events: Arc<Events>,
-) {
-    let catalogs = Optional::new(client.clone(), cluster_catalog::DEFINITION);
-    let context = cluster_catalog::Context {
-        client,
-        catalogs: catalogs.store.clone(),
-        content: unpacked,
-        loader,
-        logins,
-        external: options.catalogs_url(),
-        failures: Failures::default(),
-        written: WrittenVersions::default(),
-        events,
-        unpacked: std::sync::Mutex::default(),
-    };
-    cluster_catalog::start(process, catalogs, Arc::new(context), |_| {});
 }
 
 /// A change is news for the object itself; its end for those that wait for its package.
@@ -294,14 +294,21 @@ async fn follow_deployments(streams: Streams<BundleDeployment>, context: Arc<Con
     let mut changes = pin!(streams.changes());
     while let Some(change) = changes.next().await {
         match change {
-            Change::Present(object) => context.wake.operator(&object.name_any()),
+            Change::Present(object) => {
+                context.wake.operator(&object.name_any());
+                context.wake.extensions.deployment(&object);
+            }
             Change::Gone(object) => {
+                context.wake.extensions.deployment(&object);
                 context.written.forget(&object.uid().unwrap_or_default());
                 context.wake.operator(&object.name_any());
                 // Its owner may have been on its way out, with others waiting for the package.
                 context.wake.duplicates(&context.operators);
             }
-            Change::Listed => context.wake.all(&context.operators),
+            Change::Listed => {
+                context.wake.all(&context.operators);
+                context.wake.extensions.all();
+            }
         }
         context.seen.send_replace(());
     }

@@ -15,6 +15,10 @@ use crate::install_mode::{ALL, MULTI, OWN, SINGLE, supports};
 const WATCH_NAMESPACE: &str = "watchNamespace";
 const WATCH_NAMESPACES: &str = "watchNamespaces";
 const DEPLOYMENT_CONFIG: &str = "deploymentConfig";
+/// Key of the namespace that the objects go to.
+pub const INSTALL_NAMESPACE: &str = "installNamespace";
+/// Key of the labels of all objects.
+pub const OBJECT_LABELS: &str = "objectLabels";
 /// The longest name of a namespace, in bytes.
 const NAMESPACE_BYTES: usize = 63;
 const NAMESPACE_PATTERN: &str = "^[a-z0-9]([-a-z0-9]*[a-z0-9])?$";
@@ -26,6 +30,8 @@ pub struct Config {
     pub target_namespaces: Option<Vec<String>>,
     /// Changes to the Deployments.
     pub deployment: Option<DeploymentConfig>,
+    /// Labels of all objects, beside their own.
+    pub object_labels: BTreeMap<String, String>,
 }
 
 /// Changes to all Deployments of a bundle and, where not said otherwise, to all their containers.
@@ -87,12 +93,33 @@ impl Config {
             },
             Err(problem) => problems.push(problem),
         }
+        match object_labels(fields.get(OBJECT_LABELS)) {
+            Ok(labels) => config.object_labels = labels,
+            Err(problem) => problems.push(problem),
+        }
         match deployment_config(fields.get(DEPLOYMENT_CONFIG)) {
             Ok(deployment) => config.deployment = deployment,
             Err(problem) => problems.push(problem),
         }
         if problems.is_empty() { Ok(config) } else { Err(Error(problems)) }
     }
+}
+
+/// The namespace that all namespaced objects go to, where the configuration names one.
+///
+/// # Errors
+/// It is no name of a namespace.
+pub fn install_namespace(config: &Value) -> Result<Option<String>, Error> {
+    let value = config.get(INSTALL_NAMESPACE).filter(|value| !value.is_null());
+    let read = value.map(|value| namespace(INSTALL_NAMESPACE, value)).transpose();
+    read.map_err(|problem| Error(vec![problem]))
+}
+
+/// Whether a label is one, the API server says.
+fn object_labels(value: Option<&Value>) -> Result<BTreeMap<String, String>, String> {
+    let Some(value) = value.filter(|value| !value.is_null()) else { return Ok(BTreeMap::new()) };
+    decode(value, OBJECT_LABELS)
+        .map_err(|error| format!("invalid value for field \"{}\": {}", error.field, error.problem))
 }
 
 /// Which of Own and Single decides over `watchNamespace`; without both there is no such field.
@@ -104,7 +131,7 @@ fn is_known(csv: &Csv, key: &str) -> bool {
     match key {
         WATCH_NAMESPACE => takes_namespace(csv),
         WATCH_NAMESPACES => supports(csv, MULTI),
-        DEPLOYMENT_CONFIG => true,
+        DEPLOYMENT_CONFIG | INSTALL_NAMESPACE | OBJECT_LABELS => true,
         _ => false,
     }
 }

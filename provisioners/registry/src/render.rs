@@ -1,5 +1,7 @@
 //! A [`Bundle`] to objects, in a fixed order. Pure: equal bundles and options give equal objects.
 
+use std::collections::BTreeMap;
+
 use rukpak_content::LimitExceeded;
 use rukpak_plain::manifests::{self, merge_repeated};
 use rukpak_plain::{Budget, Object, Origin, object};
@@ -34,6 +36,8 @@ pub struct RenderOptions {
     pub certificates: Certificates,
     /// What the user changes in the Deployments.
     pub deployment_config: Option<DeploymentConfig>,
+    /// Labels of all objects, beside their own, and in place of those of the same name.
+    pub object_labels: BTreeMap<String, String>,
 }
 
 /// Who makes the certificates that webhooks serve with.
@@ -112,6 +116,19 @@ impl RenderOptions {
             with_namespace: true,
             certificates,
             deployment_config: None,
+            object_labels: BTreeMap::new(),
+        }
+    }
+
+    /// OLM v1's: into a namespace that exists already.
+    pub fn into_namespace(install_namespace: String, certificates: Certificates) -> Self {
+        Self {
+            install_namespace,
+            target_namespaces: None,
+            with_namespace: false,
+            certificates,
+            deployment_config: None,
+            object_labels: BTreeMap::new(),
         }
     }
 }
@@ -139,7 +156,24 @@ pub fn render(bundle: &Bundle, options: &RenderOptions) -> Result<Vec<Object>, E
     webhooks::generate(&mut context)?;
     services::generate(&mut context)?;
     certificates::generate(&mut context)?;
-    merge_repeated(context.objects, &mut context.budget).map_err(Error::Repeated)
+    let objects = merge_repeated(context.objects, &mut context.budget).map_err(Error::Repeated)?;
+    if options.object_labels.is_empty() {
+        return Ok(objects);
+    }
+    objects.into_iter().map(|object| labelled(object, &options.object_labels)).collect()
+}
+
+fn labelled(object: Object, labels: &BTreeMap<String, String>) -> Result<Object, Error> {
+    let origin = object.origin().clone();
+    let mut value = object.into_value();
+    let present = &mut value["metadata"]["labels"];
+    if !present.is_object() {
+        *present = json!({});
+    }
+    for (key, label) in labels {
+        present[key] = json!(label);
+    }
+    Object::new(value, origin.clone()).map_err(|source| Error::Object { origin, source })
 }
 
 /// The target namespaces in effect. All problems with the options are told at once.

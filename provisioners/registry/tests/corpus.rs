@@ -53,6 +53,7 @@ fn options() -> RenderOptions {
         with_namespace: false,
         certificates: Certificates::CertManager,
         deployment_config: None,
+        object_labels: std::collections::BTreeMap::new(),
     }
 }
 

@@ -24,6 +24,7 @@ fn options(certificates: Certificates) -> RenderOptions {
         with_namespace: false,
         certificates,
         deployment_config: None,
+        object_labels: std::collections::BTreeMap::new(),
     }
 }
 

@@ -5,9 +5,10 @@ use std::ops::Deref;
 use kube::api::DynamicObject;
 use rukpak_tests::installation::Installation;
 use rukpak_tests::verbs::{self, Expected, Target};
-use rukpak_tests::{CatalogImage, Documents};
+use rukpak_tests::{CatalogImage, Documents, ImageBuilder};
 use serde_json::{Value, json};
 
+use super::packages::{self, ALL, Files};
 use super::world::World;
 
 /// What a test works on. What it says itself, it says of its catalogs and its extension; it does with any object what can be done with
@@ -30,6 +31,21 @@ pub fn catalog(name: &str) -> Target {
     Target::cluster("olm.operatorframework.io/v1", "ClusterCatalog", name)
 }
 
+/// The bundle that is asked for is installed.
+pub fn rolled_out() -> Expected<'static> {
+    Expected::is_true("Progressing", "Succeeded").saying("Desired state reached")
+}
+
+/// Something is installed.
+pub fn installed() -> Expected<'static> {
+    Expected::is_true("Installed", "Succeeded").saying("Installed bundle ")
+}
+
+/// What is asked for failed, and is tried again.
+pub fn retrying(message: &str) -> Expected<'_> {
+    Expected::is_true("Progressing", "Retrying").saying(message)
+}
+
 /// A catalog is unpacked and served.
 pub fn serving() -> Expected<'static> {
     Expected::is_true("Serving", "Available").saying("Serving desired content from resolved source")
@@ -47,6 +63,112 @@ impl<'a> Case<'a> {
     pub async fn within(world: &'a World, prefix: &str) -> Self {
         let name = verbs::unique_name(prefix);
         Self { world, deployment: Installation { client: world.admin().await, name } }
+    }
+
+    /// Names the extension.
+    pub fn extension(&self) -> Target {
+        Target::cluster("olm.operatorframework.io/v1", "ClusterExtension", &self.name)
+    }
+
+    /// The namespace that it is installed in.
+    pub fn space(&self) -> String {
+        format!("{}-ns", self.name)
+    }
+
+    /// Names the ConfigMap that says which version is installed.
+    pub fn settings(&self) -> Target {
+        Target::namespaced("v1", "ConfigMap", &self.space(), "settings")
+    }
+
+    /// Names the definition that all bundles of the package hold.
+    pub fn definition(&self) -> Target {
+        let name = format!("pumps.{}", packages::group(&self.name));
+        Target::cluster("apiextensions.k8s.io/v1", "CustomResourceDefinition", &name)
+    }
+
+    /// Creates the namespace.
+    pub async fn make_space(&self) {
+        let metadata = json!({"name": self.space()});
+        self.create(&json!({"apiVersion": "v1", "kind": "Namespace", "metadata": metadata})).await;
+    }
+
+    /// Pushes a bundle; returns its reference.
+    pub async fn push(&self, version: &str, files: Files) -> String {
+        let tag = format!("v{}", version.replace('+', "_"));
+        let pushed = self.world.registry.push(&self.name, &tag, &ImageBuilder::of_files(files)).await;
+        pushed.expect("the registry takes it").reference
+    }
+
+    /// Pushes good bundles; returns the catalog in which each replaces the one before, and the images.
+    pub async fn chain(&self, versions: &[&str]) -> (Documents, Vec<String>) {
+        let mut images = Vec::new();
+        for version in versions {
+            images.push(self.push(version, packages::bundle(&self.name, version, ALL)).await);
+        }
+        let pairs: Vec<(&str, &str)> = versions.iter().copied().zip(images.iter().map(String::as_str)).collect();
+        (Documents::package(&self.name, &pairs), images)
+    }
+
+    /// Serves good bundles from a catalog, each of which replaces the one before.
+    pub async fn offer(&self, versions: &[&str]) -> Vec<String> {
+        let (documents, images) = self.chain(versions).await;
+        self.serve(documents).await;
+        images
+    }
+
+    /// Makes other documents the content of this case's catalog, by another reference.
+    pub async fn renew(&self, tag: &str, documents: Documents) {
+        let (reference, digest) = self.push_catalog(tag, documents).await;
+        let patch = json!({"spec": {"source": {"image": {"ref": reference}}}});
+        self.merge_into(&catalog(&self.name), &patch).await;
+        let is_there = |object: &DynamicObject| text(object, "/status/resolvedSource/image/ref").ends_with(&digest);
+        self.until_object(&catalog(&self.name), "the new content", is_there).await;
+    }
+
+    /// The object of the extension: this case's catalogs, and what `filter` and `spec` say besides.
+    pub fn object(&self, filter: &Value, spec: &Value) -> Value {
+        let mut catalog = json!({"packageName": self.name, "selector": {"matchLabels": {"case": self.name}}});
+        for (key, value) in filter.as_object().into_iter().flatten() {
+            catalog[key] = value.clone();
+        }
+        let source = json!({"sourceType": "Catalog", "catalog": catalog});
+        let mut object = json!({
+            "apiVersion": "olm.operatorframework.io/v1", "kind": "ClusterExtension",
+            "metadata": {"name": self.name}, "spec": {"namespace": self.space(), "source": source},
+        });
+        for (key, value) in spec.as_object().into_iter().flatten() {
+            object["spec"][key] = value.clone();
+        }
+        object
+    }
+
+    /// Creates the namespace and the extension.
+    pub async fn extend(&self, filter: Value, spec: Value) -> DynamicObject {
+        self.make_space().await;
+        self.create(&self.object(&filter, &spec)).await
+    }
+
+    /// Offers good bundles, and waits until the version that `filter` leaves is installed.
+    pub async fn install(&self, versions: &[&str], filter: Value) -> Vec<String> {
+        let images = self.offer(versions).await;
+        self.extend(filter, json!({})).await;
+        self.until_at(&self.extension(), rolled_out()).await;
+        images
+    }
+
+    /// Changes the catalog's part of the extension's spec.
+    pub async fn ask(&self, filter: Value) {
+        self.merge_into(&self.extension(), &json!({"spec": {"source": {"catalog": filter}}})).await;
+    }
+
+    /// Waits until this version is installed, and nothing is left to be done.
+    pub async fn until_version(&self, version: &str) -> DynamicObject {
+        let wanted = |object: &DynamicObject| {
+            text(object, "/status/install/bundle/version") == version
+                && rolled_out().met_by(object)
+                && is_observed(object)
+        };
+        self.until_object(&self.extension(), &format!("version {version}"), wanted).await
     }
 
     /// Pushes a catalog image; returns its reference with tag, and its digest.
@@ -81,4 +203,10 @@ impl<'a> Case<'a> {
 /// The text at a pointer; empty if there is none.
 pub fn text<'a>(object: &'a DynamicObject, pointer: &str) -> &'a str {
     object.data.pointer(pointer).and_then(Value::as_str).unwrap_or_default()
+}
+
+/// Whether what is said of progress is about the spec as it is.
+pub fn is_observed(object: &DynamicObject) -> bool {
+    let progressing = verbs::condition(object, "Progressing");
+    progressing.is_some_and(|condition| condition["observedGeneration"] == json!(object.metadata.generation))
 }

@@ -4,7 +4,7 @@ use std::io;
 
 use rukpak_content::PathError;
 use rukpak_crds::BundlePhase;
-use rukpak_crds::condition::reason;
+use rukpak_crds::condition::{BACK_OFF_PULLING, reason};
 use rukpak_crds::names::RECONCILE_REQUESTED_AT;
 use rukpak_crds::validate::Findings;
 use rukpak_plan::retry::Class;
@@ -149,12 +149,12 @@ impl Failure {
             Self::ResolveImage { reference, source } if source.class() == image::Class::NotFound => {
                 // Clients of upstream compare the whole message.
                 let detail = Some(Chain(source.as_ref()).to_string());
-                Verdict { detail, ..waiting(format!("Back-off pulling image {reference:?}")) }
+                Verdict { detail, ..waiting(format!("{BACK_OFF_PULLING} {reference:?}")) }
             }
             Self::ResolveImage { reference, source } | Self::PullImage { reference, source }
                 if source.class() != image::Class::Terminal =>
             {
-                waiting(format!("Back-off pulling image {reference:?}: {}", Chain(source.as_ref())))
+                waiting(format!("{BACK_OFF_PULLING} {reference:?}: {}", Chain(source.as_ref())))
             }
             // The upload wakes the Bundle.
             Self::AwaitsUpload => Verdict { retry: None, ..waiting(self.to_string()) },

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use clap::ValueEnum;
 use rukpak_content::{BundleTree, Limits};
+use rukpak_crds::config::REFUSED;
 use rukpak_crds::names::IGNORE_DEPENDENCIES;
 use rukpak_plain::Object;
 use rukpak_registry::config::{self, Config};
@@ -49,7 +50,7 @@ pub enum Error {
     )]
     Kubernetes(TooOld),
     /// The settings do not fit it.
-    #[error("invalid BundleDeployment configuration (spec.config)")]
+    #[error("{REFUSED}")]
     Config(#[from] config::Error),
     /// It makes no sense, or no object can be made of a part of it.
     #[error(transparent)]
@@ -84,11 +85,16 @@ pub(super) fn render(tree: &BundleTree, limits: &Limits, settings: &Settings) ->
     if !unresolvable.is_empty() && !settings.ignores_dependencies {
         return Err(Error::Dependencies(unresolvable));
     }
-    let mut options = options(&bundle, settings.certificates);
     let config = settings.config.clone().map_or(Value::Null, Value::Object);
+    let mut options = options(&bundle, settings.certificates);
+    if let Some(namespace) = config::install_namespace(&config)? {
+        gate::check(&bundle).map_err(Error::Refused)?;
+        options = RenderOptions::into_namespace(namespace, options.certificates);
+    }
     let config = Config::read(&bundle.csv, &options.install_namespace, &config)?;
     options.target_namespaces = config.target_namespaces;
     options.deployment_config = config.deployment;
+    options.object_labels = config.object_labels;
     let objects = rukpak_registry::render(&bundle, &options)?;
     let made_here = settings.certificates == Certificates::SelfManaged;
     Ok(Rendered {

@@ -51,7 +51,7 @@ pub(super) fn status(
 }
 
 /// The conditions of which `after` says something else than `before`, by status and reason.
-pub(super) fn changed<'a>(
+pub(crate) fn changed<'a>(
     before: &'a [Condition],
     after: &'a [Condition],
 ) -> impl Iterator<Item = (Option<&'a Condition>, &'a Condition)> {

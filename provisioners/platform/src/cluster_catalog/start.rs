@@ -17,16 +17,16 @@ use crate::follow::Optional;
 /// Catalogs that are unpacked at once.
 const CONCURRENCY: u16 = 4;
 
-/// Begins; `news` is told whenever the ClusterCatalogs, or what is stored of them, may be others.
+/// Begins; `listed` is cancelled when it is known which ClusterCatalogs there are, and `news` is told whenever they may be others.
 pub(crate) fn start(
     process: &mut Process,
     catalogs: Optional<ClusterCatalog>,
     context: Arc<Context>,
-    news: impl Fn(&Change<ClusterCatalog>) + Send + Sync + 'static,
+    listed: CancellationToken,
+    news: impl Fn() + Send + Sync + 'static,
 ) {
     let (sender, objects) = unbounded_channel();
-    let filled = CancellationToken::new();
-    let requests = Requests { objects, filled: filled.clone(), tasks: process.reconciles() };
+    let requests = Requests { objects, filled: listed.clone(), tasks: process.reconciles() };
     let store = context.catalogs.clone();
     let queue = drain(requests, store.clone(), context.clone(), CONCURRENCY, reconcile, |catalog, error, context| {
         error_policy(&catalog, error, &context)
@@ -37,7 +37,7 @@ pub(crate) fn start(
     });
     process.spawn(async move {
         let on = |change: Change<ClusterCatalog>| {
-            news(&change);
+            news();
             match change {
                 Change::Present(object) => {
                     let _ = sender.send(ObjectRef::new(&object.name_any()));
@@ -55,7 +55,7 @@ pub(crate) fn start(
                 }
             }
         };
-        catalogs.follow(filled, on).await;
+        catalogs.follow(listed, on).await;
         "the watch over ClusterCatalogs"
     });
 }

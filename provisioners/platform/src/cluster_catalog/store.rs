@@ -184,7 +184,6 @@ impl Stored {
     }
 
     /// What can be chosen from it. After a restart it is read when it is first asked for.
-    #[cfg_attr(not(test), expect(dead_code, reason = "for the resolver of ClusterExtensions"))]
     pub async fn catalog(self: &Arc<Self>) -> Result<Arc<Catalog>, read::Error> {
         let mut kept = self.catalog.lock().await;
         if let Some(catalog) = &*kept {

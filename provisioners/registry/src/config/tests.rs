@@ -47,6 +47,18 @@ fn the_namespace_to_watch_follows_from_the_install_modes() {
 }
 
 #[test]
+fn where_the_objects_go_and_what_they_are_labelled_with() {
+    let config = json!({"installNamespace": "ns", "objectLabels": {"a": "b"}});
+    assert_eq!(install_namespace(&config), Ok(Some("ns".to_owned())));
+    assert_eq!(install_namespace(&Value::Null), Ok(None));
+    let error = install_namespace(&json!({"installNamespace": "N"})).unwrap_err();
+    assert!(error.to_string().contains("field \"installNamespace\" must match pattern"), "{error}");
+    let read = Config::read(&csv(&[ALL]), "ns", &config).unwrap();
+    assert_eq!(read.object_labels, BTreeMap::from([("a".to_owned(), "b".to_owned())]));
+    assert!(Config::read(&csv(&[ALL]), "ns", &json!({"objectLabels": {"a": 1}})).is_err());
+}
+
+#[test]
 fn several_namespaces_need_multi_namespace() {
     let several = json!({"watchNamespaces": ["a", "b"]});
     assert_eq!(read(&[MULTI], &several), Ok(Some(vec!["a".into(), "b".into()])));

@@ -25,6 +25,8 @@ const TOLD: usize = 20;
 const PARALLEL: usize = 8;
 /// A list that grows too old on the way is begun again, this often in all.
 const ATTEMPTS: usize = 3;
+/// The value of the annotation that has the rules of OLM v1 refuse as well.
+const STRICT: &str = "strict";
 /// The status of a list that is too old.
 const GONE: u16 = 410;
 
@@ -79,7 +81,9 @@ async fn one(run: &Run, step: &Step) -> Result<Vec<UnsafeChange>, Unseen> {
     let live = run.context.cluster.writer.get(&step.identity).await.map_err(unseen)?;
     let Some(live) = live else { return Ok(Vec::new()) };
     let live = as_crd(step, live);
-    let report = match crd_upgrade::check(&live, &step.body, run.context.crd_upgrades) {
+    let mut options = run.context.crd_upgrades;
+    options.strict |= run.observed.annotation(SAFE_UPGRADE_ANNOTATION) == Some(STRICT);
+    let report = match crd_upgrade::check(&live, &step.body, options) {
         Ok(report) => report,
         Err(error) => {
             // The API server says what is wrong with a CRD that cannot be read.

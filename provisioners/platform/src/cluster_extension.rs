@@ -1,0 +1,179 @@
+//! The ClusterExtension reconciler: observe -> resolve -> decide (pure) -> apply -> report (pure).
+//!
+//! ```text
+//! offers      what the ClusterCatalogs have of the package          memory, disk
+//! deployment  its BundleDeployment: found, whose it is, written     API server
+//! installed   which bundle that one has installed                   API server
+//! decide      what the BundleDeployment is to be                    pure
+//! report      what is known to a status                             pure
+//! ```
+//!
+//! One BundleDeployment for each extension; the provisioner does the rest, and needs no catalog for it. No finalizer: deletion is garbage
+//! collection by owner references.
+
+mod decide;
+mod deployment;
+mod installed;
+mod offers;
+mod report;
+mod start;
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex};
+
+use jiff::Timestamp;
+use kube::runtime::controller::Action;
+use kube::runtime::reflector::Store;
+use kube::{Client, Resource, ResourceExt};
+use rukpak_crds::condition::INSTALLED;
+use rukpak_crds::olm::cluster_extension::ClusterExtensionStatus;
+use rukpak_crds::olm::{ClusterCatalog, ClusterExtension, PROGRESSING};
+use rukpak_crds::{BundleDeployment, names};
+use rukpak_plan::retry::{self, Class};
+use rukpak_runtime::api;
+use rukpak_runtime::error::Chain;
+use rukpak_runtime::failures::Failures;
+use rukpak_runtime::status::{StatusWriter, WrittenVersions};
+
+use self::decide::{Next, decide};
+use self::deployment::Found;
+use self::installed::Identity;
+use self::report::Progress;
+use super::cluster_catalog::changed;
+use super::cluster_catalog::store::CatalogStore;
+use super::events::Events;
+use super::finalizers;
+
+pub(crate) use start::{Wake, start};
+
+/// Name of the CRD.
+pub(crate) const DEFINITION: &str = "clusterextensions.olm.operatorframework.io";
+
+/// What every reconcile of a ClusterExtension is handed.
+pub(crate) struct Context {
+    pub client: Client,
+    /// All ClusterExtensions, as last seen.
+    pub extensions: Store<ClusterExtension>,
+    /// All ClusterCatalogs, as last seen.
+    pub catalogs: Store<ClusterCatalog>,
+    /// All BundleDeployments, as last seen.
+    pub deployments: Store<BundleDeployment>,
+    pub content: Arc<CatalogStore>,
+    pub failures: Failures,
+    pub written: WrittenVersions,
+    pub events: Arc<Events>,
+    /// What Bundles were found to be, by name: that never changes.
+    pub identities: Mutex<HashMap<String, Identity>>,
+}
+
+/// Why a reconcile ended early.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Error {
+    /// The status could not be written.
+    #[error("cannot write the status")]
+    Status(#[source] api::Error),
+    /// The finalizers could not be written.
+    #[error("cannot write the metadata")]
+    Metadata(#[source] api::Error),
+}
+
+/// One reconcile of a ClusterExtension.
+///
+/// # Errors
+/// Only what prevents the outcome from being reported; everything else is in the status.
+pub(crate) async fn reconcile(extension: Arc<ClusterExtension>, context: Arc<Context>) -> Result<Action, Error> {
+    if context.written.is_stale(&*extension) {
+        return Ok(Action::await_change());
+    }
+    if extension.meta().deletion_timestamp.is_some() {
+        finalizers::strip(&context.client, &*extension).await.map_err(Error::Metadata)?;
+        return Ok(Action::await_change());
+    }
+    let (report, retry) = outcome(&extension, &context).await;
+    let old = extension.status.clone().unwrap_or_default();
+    let status = report::status(&old, extension.meta().generation, &extension.spec, &report, Timestamp::now());
+    write(&extension, &old, &status, &context).await?;
+    let uid = extension.uid().unwrap_or_default();
+    let Some(class) = retry else {
+        context.failures.clear(&uid);
+        return Ok(Action::await_change());
+    };
+    Ok(Action::requeue(retry::delay(class, context.failures.another(&uid))))
+}
+
+/// After a reconcile that could not report.
+pub(crate) fn error_policy(extension: &ClusterExtension, error: &Error, context: &Context) -> Action {
+    let (Error::Status(source) | Error::Metadata(source)) = error;
+    let is_conflict = source.is_conflict() || source.is_not_found();
+    let class = if is_conflict { Class::Conflict } else { Class::Transient };
+    let delay = retry::delay(class, context.failures.another(&extension.uid().unwrap_or_default()));
+    if !is_conflict {
+        tracing::warn!(extension = %extension.name_any(), error = %Chain(error), ?delay, "reconcile failed; will retry");
+    }
+    Action::requeue(delay)
+}
+
+/// What there is to report, and when to look again if nobody tells us.
+async fn outcome(extension: &ClusterExtension, context: &Context) -> (report::Report, Option<Class>) {
+    let found = deployment::find(extension, context).await;
+    let deployment = match &found {
+        Ok(Found::Ours(deployment)) => Some(deployment.clone()),
+        _ => None,
+    };
+    let installed = match installed::look(deployment.as_deref(), context).await {
+        Ok(installed) => installed,
+        Err(error) => return (report::Report::unreadable(&Chain(&error).to_string()), Some(Class::Transient)),
+    };
+    let report = |progress, catalog| report::Report { progress, installed: installed.clone(), catalog };
+    let filter = match extension.spec.catalog() {
+        Ok(filter) => filter,
+        Err(violation) => return (report(Progress::Blocked(violation.to_string()), None), None),
+    };
+    match found {
+        Err(error) => return (report(Progress::Retrying(Chain(&error).to_string()), None), Some(Class::Transient)),
+        Ok(Found::Leaving(message)) => return (report(Progress::RollingOut(message), None), None),
+        Ok(Found::Foreign(message)) => return (report(Progress::Retrying(message), None), None),
+        Ok(Found::Ours(_) | Found::Nothing) => {}
+    }
+    let ignores_dependencies =
+        extension.annotations().get(names::IGNORE_DEPENDENCIES).is_some_and(|said| said == "true");
+    let resolution = offers::resolve(filter, installed.as_ref(), ignores_dependencies, context).await;
+    let catalog = resolution.data();
+    let wanted = match decide(filter, installed.as_ref(), &resolution) {
+        Next::Leave { message } => return (report(Progress::Retrying(message), catalog), None),
+        Next::Apply(wanted) => wanted,
+    };
+    if let Err(message) = deployment::check_config(&extension.spec) {
+        return (report(Progress::InvalidConfiguration(wanted.wrapped(&message)), catalog), None);
+    }
+    match deployment::apply(extension, &wanted, deployment.as_deref(), context).await {
+        Ok(deployment) => (report(report::progress(&deployment, &wanted, installed.as_ref()), catalog), None),
+        Err(error) => {
+            let class = if error.is_transient() || error.is_conflict() { Class::Transient } else { Class::Terminal };
+            let message = wanted.wrapped(&Chain(&error).to_string());
+            (report(Progress::Retrying(message), catalog), Some(class))
+        }
+    }
+}
+
+/// Writes the status, and tells of conditions that are others.
+async fn write(
+    extension: &ClusterExtension,
+    old: &ClusterExtensionStatus,
+    status: &ClusterExtensionStatus,
+    context: &Context,
+) -> Result<(), Error> {
+    let mut writer = StatusWriter::new(&context.client, extension, extension.status.as_ref());
+    if !writer.write(status, &context.written).await.map_err(Error::Status)? {
+        return Ok(());
+    }
+    for (before, now) in changed(&old.conditions, &status.conditions) {
+        if ![INSTALLED, PROGRESSING].contains(&now.type_.as_str()) {
+            continue;
+        }
+        let (type_, reason, detail) = (&now.type_, &now.reason, &now.message);
+        tracing::info!(extension = %extension.name_any(), type_, status = ?now.status, reason, detail, "reported");
+        context.events.tell_condition(extension.object_ref(&()), before, now);
+    }
+    Ok(())
+}

@@ -1,0 +1,108 @@
+//! What the BundleDeployment is to be. Pure; the cases and their order are operator-controller's.
+
+use std::collections::BTreeMap;
+
+use rukpak_crds::olm::cluster_extension::CatalogFilter;
+
+use super::installed::Identity;
+
+/// What the catalogs say.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Resolution {
+    /// A bundle.
+    Found { bundle: Identity, data: Deprecations },
+    /// None.
+    Failed {
+        /// Why.
+        message: String,
+        /// Whether there is a catalog that could say more another time.
+        has_catalog: bool,
+    },
+}
+
+/// What a catalog advises against. What has no message is not deprecated.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Deprecations {
+    /// The package.
+    pub package: Option<String>,
+    /// Channels by name.
+    pub channels: BTreeMap<String, String>,
+    /// Bundles by name.
+    pub bundles: BTreeMap<String, String>,
+}
+
+/// What is next.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Next {
+    /// The BundleDeployment installs this bundle.
+    Apply(Identity),
+    /// It stays as it is, if it is there: what is installed is kept in order all the same.
+    Leave {
+        /// Why.
+        message: String,
+    },
+}
+
+impl Resolution {
+    /// What is deprecated, if a catalog says.
+    pub fn data(&self) -> Option<Deprecations> {
+        match self {
+            Self::Found { data, .. } => Some(data.clone()),
+            Self::Failed { .. } => None,
+        }
+    }
+}
+
+/// Without any catalog what is installed stays the choice, unless another version is asked for: its configuration can be changed
+/// still.
+pub(super) fn decide(filter: &CatalogFilter, installed: Option<&Identity>, resolution: &Resolution) -> Next {
+    match (resolution, installed) {
+        (Resolution::Found { bundle, .. }, _) => Next::Apply(bundle.clone()),
+        (Resolution::Failed { has_catalog: false, .. }, Some(installed)) if !asks_for_another(filter, installed) => {
+            Next::Apply(installed.clone())
+        }
+        (Resolution::Failed { message, .. }, _) => Next::Leave { message: message.clone() },
+    }
+}
+
+/// By the text: a range asks for another version, even one that holds what is installed.
+fn asks_for_another(filter: &CatalogFilter, installed: &Identity) -> bool {
+    filter.version.as_ref().is_some_and(|version| !version.is_empty() && *version != installed.version)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn identity(version: &str) -> Identity {
+        let (name, reference) = (format!("p.v{version}"), format!("r.example/p:{version}"));
+        Identity { package: "p".to_owned(), name, version: version.to_owned(), reference }
+    }
+
+    #[test]
+    fn what_the_bundle_deployment_is_to_be() {
+        let filter = |version: Option<&str>| CatalogFilter {
+            package_name: "p".to_owned(),
+            version: version.map(str::to_owned),
+            ..CatalogFilter::default()
+        };
+        let failed = |has_catalog| Resolution::Failed { message: "m".to_owned(), has_catalog };
+        let found = Resolution::Found { bundle: identity("2.0.0"), data: Deprecations::default() };
+        let leave = || Next::Leave { message: "m".to_owned() };
+        let one = identity("1.0.0");
+        let table = [
+            ("a bundle, to begin with", None, None, &found, Next::Apply(identity("2.0.0"))),
+            ("a bundle, in place of another", None, Some(&one), &found, Next::Apply(identity("2.0.0"))),
+            ("nothing, and nothing is installed", None, None, &failed(true), leave()),
+            ("no catalog, and nothing is installed", None, None, &failed(false), leave()),
+            ("nothing this time", None, Some(&one), &failed(true), leave()),
+            ("no catalog any more", None, Some(&one), &failed(false), Next::Apply(one.clone())),
+            ("no catalog, the same version", Some("1.0.0"), Some(&one), &failed(false), Next::Apply(one.clone())),
+            ("no catalog, another version", Some("2.0.0"), Some(&one), &failed(false), leave()),
+            ("no catalog, a range", Some("1.x"), Some(&one), &failed(false), leave()),
+        ];
+        for (what, version, installed, resolution, expected) in table {
+            assert_eq!(decide(&filter(version), installed, resolution), expected, "{what}");
+        }
+    }
+}

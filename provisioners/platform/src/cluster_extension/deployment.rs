@@ -1,0 +1,241 @@
+//! The BundleDeployment of a ClusterExtension: found, whose it is, and written. I/O.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use kube::api::{Patch, PatchParams};
+use kube::runtime::reflector::ObjectRef;
+use kube::{Api, Resource, ResourceExt};
+use rukpak_content::Digest;
+use rukpak_crds::names::{self, BUNDLE_DEPLOYMENT_NAME_MAX, SAFE_CRD_UPGRADE};
+use rukpak_crds::olm::cluster_extension::{ClusterExtensionSpec, CrdUpgradeSafetyEnforcement};
+use rukpak_crds::olm::{ClusterExtension, OWNER_KIND_LABEL, OWNER_NAME_LABEL};
+use rukpak_crds::{BundleDeployment, config};
+use rukpak_runtime::api::Error;
+use serde_json::{Map, Value, json};
+
+use super::Context;
+use super::installed::Identity;
+
+/// The field manager of what is written here.
+const FIELD_MANAGER: &str = "rukpak-clusterextension";
+/// Digits of a digest in the name of a BundleDeployment whose extension has a longer one.
+const DIGITS: usize = 8;
+
+/// What has the name of the BundleDeployment.
+pub(super) enum Found {
+    /// None.
+    Nothing,
+    /// The one that was made for this extension.
+    Ours(Arc<BundleDeployment>),
+    /// One that is on its way out. In words.
+    Leaving(String),
+    /// Somebody else's. In words.
+    Foreign(String),
+}
+
+/// The name of the BundleDeployment of an extension: its own, or as much of it as fits and a digest.
+pub(super) fn name(extension: &str) -> String {
+    if extension.len() <= BUNDLE_DEPLOYMENT_NAME_MAX {
+        return extension.to_owned();
+    }
+    let digest = Digest::sha256(extension.as_bytes()).to_string();
+    let digits: String = digest.chars().skip_while(|letter| *letter != ':').skip(1).take(DIGITS).collect();
+    // Names of objects are ASCII.
+    let start: String = extension.chars().take(BUNDLE_DEPLOYMENT_NAME_MAX - DIGITS - 1).collect();
+    format!("{}-{digits}", start.trim_end_matches(['-', '.']))
+}
+
+/// The extension that a BundleDeployment was made for.
+pub(super) fn owner(deployment: &BundleDeployment) -> Option<String> {
+    let kind = ClusterExtension::kind(&());
+    let owner = deployment.owner_references().iter().find(|owner| owner.kind == kind && owner.controller == Some(true));
+    owner.map(|owner| owner.name.clone())
+}
+
+/// Looks for it; where the watch shows none, in the cluster.
+pub(super) async fn find(extension: &ClusterExtension, context: &Context) -> Result<Found, Error> {
+    let name = name(&extension.name_any());
+    let seen = match context.deployments.get(&ObjectRef::new(&name)) {
+        Some(seen) if !context.written.is_stale(&*seen) => Some(seen),
+        _ => {
+            let api: Api<BundleDeployment> = Api::all(context.client.clone());
+            api.get_opt(&name).await.map_err(Error::from)?.map(Arc::new)
+        }
+    };
+    Ok(seen.map_or(Found::Nothing, |deployment| classify(extension, deployment)))
+}
+
+fn classify(extension: &ClusterExtension, deployment: Arc<BundleDeployment>) -> Found {
+    let name = deployment.name_any();
+    if deployment.meta().deletion_timestamp.is_some() {
+        return Found::Leaving(format!("Waiting until the BundleDeployment {name} is deleted"));
+    }
+    let owner = deployment.owner_references().iter().find(|owner| owner.controller == Some(true));
+    match owner {
+        Some(owner) if Some(&owner.uid) == extension.meta().uid.as_ref() => Found::Ours(deployment),
+        Some(owner) if owner.kind == ClusterExtension::kind(&()) && owner.name == extension.name_any() => {
+            Found::Leaving(format!(
+                "Waiting until the BundleDeployment {name} of an earlier ClusterExtension is deleted"
+            ))
+        }
+        Some(owner) => Found::Foreign(format!(
+            "BundleDeployment {name} exists and belongs to {} {}; it is left alone. Give this ClusterExtension another name",
+            owner.kind, owner.name
+        )),
+        None => Found::Foreign(format!(
+            "BundleDeployment {name} exists and was not made for this ClusterExtension; it is left alone. Give this ClusterExtension \
+             another name; deleting the BundleDeployment would delete what it has installed"
+        )),
+    }
+}
+
+/// Whether the configuration has a key that is not the user's. The text is upstream's; what a bundle takes is found out where it is.
+pub(super) fn check_config(spec: &ClusterExtensionSpec) -> Result<(), String> {
+    let inline = spec.config.as_ref().and_then(|config| config.inline.as_ref());
+    let reserved = inline.and_then(|inline| inline.keys().find(|key| config::RESERVED.contains(&key.as_str())));
+    reserved.map_or(Ok(()), |key| {
+        Err(format!("invalid ClusterExtension configuration: invalid configuration: unknown field {key:?}"))
+    })
+}
+
+/// Makes the BundleDeployment install `bundle`, as the extension configures it. Writes nothing if it does already.
+pub(super) async fn apply(
+    extension: &ClusterExtension,
+    bundle: &Identity,
+    live: Option<&BundleDeployment>,
+    context: &Context,
+) -> Result<Arc<BundleDeployment>, Error> {
+    let mut body = desired(extension, bundle);
+    if let Some(live) = live {
+        if is_applied(&body, live) {
+            return Ok(Arc::new(live.clone()));
+        }
+        // Not another one of that name.
+        body["metadata"]["uid"] = json!(live.uid());
+    } else {
+        // Creates, or conflicts with one that the watch has not shown yet.
+        body["metadata"]["resourceVersion"] = json!("1");
+    }
+    let api: Api<BundleDeployment> = Api::all(context.client.clone());
+    let params = PatchParams::apply(FIELD_MANAGER).force();
+    let written = api.patch(&name(&extension.name_any()), &params, &Patch::Apply(body)).await.map_err(Error::from)?;
+    context.written.record(&written.uid().unwrap_or_default(), written.resource_version().as_deref());
+    tracing::info!(extension = %extension.name_any(), bundle = bundle.name, version = bundle.version, "applied");
+    Ok(Arc::new(written))
+}
+
+/// What is written. Pure.
+fn desired(extension: &ClusterExtension, bundle: &Identity) -> Value {
+    let name_of_owner = extension.name_any();
+    let mut annotations = bundle.annotations();
+    let safety = match extension.spec.crd_upgrade_safety() {
+        CrdUpgradeSafetyEnforcement::Strict => "strict",
+        CrdUpgradeSafetyEnforcement::None => "false",
+    };
+    annotations.insert(SAFE_CRD_UPGRADE.to_owned(), safety.to_owned());
+    // What the catalog did not tell is looked at once more with the bundle.
+    if extension.annotations().get(names::IGNORE_DEPENDENCIES).is_some_and(|said| said == "true") {
+        annotations.insert(names::IGNORE_DEPENDENCIES.to_owned(), "true".to_owned());
+    }
+    let inline = extension.spec.config.as_ref().and_then(|config| config.inline.clone());
+    let mut config: Map<String, Value> = inline.unwrap_or_default();
+    config.insert(config::INSTALL_NAMESPACE.to_owned(), json!(extension.spec.namespace));
+    let labels = BTreeMap::from([(OWNER_KIND_LABEL, "ClusterExtension"), (OWNER_NAME_LABEL, name_of_owner.as_str())]);
+    config.insert(config::OBJECT_LABELS.to_owned(), json!(labels));
+    json!({
+        "apiVersion": BundleDeployment::api_version(&()),
+        "kind": BundleDeployment::kind(&()),
+        "metadata": {
+            "name": name(&name_of_owner),
+            "annotations": annotations,
+            "ownerReferences": [{
+                "apiVersion": ClusterExtension::api_version(&()),
+                "kind": ClusterExtension::kind(&()),
+                "name": name_of_owner,
+                "uid": extension.uid(),
+                "controller": true,
+                "blockOwnerDeletion": true,
+            }],
+        },
+        "spec": {
+            "provisionerClassName": names::CLASS_PLAIN,
+            "config": config,
+            "template": {
+                // They tell which bundle a Bundle is: also of the one that stays when an upgrade fails.
+                "metadata": {"annotations": bundle.annotations()},
+                "spec": {
+                    "provisionerClassName": names::CLASS_REGISTRY,
+                    "source": {"type": "image", "image": {"ref": bundle.reference}},
+                },
+            },
+        },
+    })
+}
+
+/// Whether the BundleDeployment says all that is written; what others added to it does not count.
+fn is_applied(body: &Value, live: &BundleDeployment) -> bool {
+    let Ok(spec) = serde_json::to_value(&live.spec) else { return false };
+    let annotations = live.annotations();
+    let has = |(key, value): (&String, &Value)| annotations.get(key).map(String::as_str) == value.as_str();
+    ["provisionerClassName", "config", "template"].iter().all(|field| spec[field] == body["spec"][field])
+        && body["metadata"]["annotations"].as_object().is_some_and(|wanted| wanted.iter().all(has))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn extension(config: &Value) -> ClusterExtension {
+        let mut object = json!({
+            "apiVersion": "olm.operatorframework.io/v1", "kind": "ClusterExtension",
+            "metadata": {"name": "e", "uid": "u"},
+            "spec": {"namespace": "ns", "source": {"sourceType": "Catalog", "catalog": {"packageName": "p"}}},
+        });
+        if !config.is_null() {
+            object["spec"]["config"] = json!({"configType": "Inline", "inline": config});
+        }
+        serde_json::from_value(object).unwrap()
+    }
+
+    fn bundle() -> Identity {
+        let [package, name, version, reference] = ["p", "p.v1.0.0", "1.0.0", "r.example/p:1"].map(str::to_owned);
+        Identity { package, name, version, reference }
+    }
+
+    #[test]
+    fn long_names_are_cut_and_stay_apart() {
+        assert_eq!(name("short"), "short");
+        let (one, other) = (name(&"a".repeat(60)), name(&format!("{}b", "a".repeat(59))));
+        assert!(one.len() <= BUNDLE_DEPLOYMENT_NAME_MAX && other.len() <= BUNDLE_DEPLOYMENT_NAME_MAX);
+        assert_ne!(one, other);
+        assert!(!name(&format!("{}-{}", "a".repeat(35), "b".repeat(30))).contains("--"));
+    }
+
+    #[test]
+    fn what_is_written_is_recognised() {
+        let extension = extension(&json!({"watchNamespace": "w"}));
+        let body = desired(&extension, &bundle());
+        assert_eq!(body["spec"]["config"]["installNamespace"], "ns");
+        assert_eq!(body["spec"]["config"]["watchNamespace"], "w");
+        let labels = &body["spec"]["config"]["objectLabels"];
+        assert_eq!(labels["olm.operatorframework.io/owner-name"], "e");
+        let mut live: BundleDeployment = serde_json::from_value(body.clone()).unwrap();
+        assert!(is_applied(&body, &live));
+        live.annotations_mut().insert("other".to_owned(), "x".to_owned());
+        live.spec.suspend = true;
+        assert!(is_applied(&body, &live), "what others say is theirs");
+        let other = Identity { reference: "r.example/p:2".to_owned(), ..bundle() };
+        assert!(!is_applied(&desired(&extension, &other), &live));
+        assert!(!is_applied(&desired(&self::extension(&Value::Null), &bundle()), &live), "a key that is gone");
+        let renamed = Identity { name: "p.v1".to_owned(), ..bundle() };
+        assert!(!is_applied(&desired(&extension, &renamed), &live), "the same content by another name");
+    }
+
+    #[test]
+    fn keys_of_our_own_are_not_the_users() {
+        assert_eq!(check_config(&extension(&json!({"watchNamespace": "w"})).spec), Ok(()));
+        let error = check_config(&extension(&json!({"installNamespace": "x"})).spec).unwrap_err();
+        assert!(error.ends_with("unknown field \"installNamespace\""), "{error}");
+    }
+}

@@ -1,0 +1,136 @@
+//! What the ClusterCatalogs have of a package, and which bundle that makes. Memory; after a restart the disk.
+
+use std::sync::Arc;
+
+use kube::ResourceExt;
+use kube::core::{Selector, SelectorExt as _};
+use rukpak_catalog::Catalog;
+use rukpak_catalog::resolve::{self, Installed, Offer, Request};
+use rukpak_catalog::version::Constraint;
+use rukpak_crds::condition::{ConditionStatus, Conditions as _};
+use rukpak_crds::olm::cluster_catalog::{AvailabilityMode, SERVING};
+use rukpak_crds::olm::cluster_extension::{CatalogFilter, UpgradeConstraintPolicy};
+use rukpak_crds::olm::{CATALOG_NAME_LABEL, ClusterCatalog};
+use rukpak_runtime::error::Chain;
+
+use super::Context;
+use super::decide::{Deprecations, Resolution};
+use super::installed::Identity;
+
+/// A catalog that is asked.
+struct Asked {
+    name: String,
+    priority: i32,
+    catalog: Arc<Catalog>,
+}
+
+/// Finds the bundle that is to be installed.
+pub(super) async fn resolve(
+    filter: &CatalogFilter,
+    installed: Option<&Identity>,
+    ignores_dependencies: bool,
+    context: &Context,
+) -> Resolution {
+    let failed = |message: String, has_catalog| Resolution::Failed { message, has_catalog };
+    let range = match filter.version.as_deref().filter(|text| !text.is_empty()).map(Constraint::parse).transpose() {
+        Ok(range) => range,
+        Err(error) => {
+            let text = filter.version.as_deref().unwrap_or_default();
+            return failed(format!("desired version range {text:?} is invalid: {error}"), true);
+        }
+    };
+    let selected = match selected(filter, context) {
+        Ok(selected) => selected,
+        Err(error) => return failed(format!("desired catalog selector is invalid: {error}"), true),
+    };
+    let has_catalog = !selected.is_empty();
+    let mut asked = Vec::new();
+    for catalog in selected.iter().filter(|catalog| catalog.spec.availability_mode == AvailabilityMode::Available) {
+        let name = catalog.name_any();
+        match content(catalog, context).await {
+            Ok(known) => asked.push(Asked { name, priority: catalog.spec.priority, catalog: known }),
+            // What is installed must not depend on who answers today.
+            Err(error) => {
+                let package = &filter.package_name;
+                let message = format!(
+                    "error walking catalogs: error getting package {package:?} from catalog {name:?}: {error}{}",
+                    way_out(catalog)
+                );
+                return failed(message, true);
+            }
+        }
+    }
+    let request = Request {
+        package: &filter.package_name,
+        version: range.as_ref(),
+        channels: &filter.channels,
+        installed: installed.map(|installed| Installed { name: &installed.name, version: &installed.version }),
+        is_self_certified: filter.upgrade_constraint_policy == UpgradeConstraintPolicy::SelfCertified,
+        ignores_dependencies,
+    };
+    found(&asked, request).unwrap_or_else(|error| failed(error.to_string(), has_catalog))
+}
+
+fn found(asked: &[Asked], request: Request<'_>) -> Result<Resolution, resolve::Error> {
+    let offers: Vec<Offer<'_>> = asked
+        .iter()
+        .filter_map(|asked| {
+            let package = asked.catalog.packages.get(request.package)?;
+            Some(Offer { catalog: &asked.name, priority: asked.priority, package })
+        })
+        .collect();
+    let resolved = resolve::resolve(&offers, request)?;
+    let bundle = Identity {
+        package: request.package.to_owned(),
+        name: resolved.bundle.name.clone(),
+        version: resolved.bundle.version_text.clone(),
+        reference: resolved.bundle.image.clone().unwrap_or_default(),
+    };
+    let said = |message: &Option<String>| message.clone().filter(|message| !message.is_empty());
+    let package = resolved.package;
+    let channels = package.channels.values();
+    let bundles = package.bundles.values();
+    let data = Deprecations {
+        package: said(&package.deprecation),
+        channels: channels.filter_map(|one| Some((one.name.clone(), said(&one.deprecation)?))).collect(),
+        bundles: bundles.filter_map(|one| Some((one.name.clone(), said(&one.deprecation)?))).collect(),
+    };
+    Ok(Resolution::Found { bundle, data })
+}
+
+/// The ClusterCatalogs that the selector chooses, by name.
+fn selected(filter: &CatalogFilter, context: &Context) -> Result<Vec<Arc<ClusterCatalog>>, String> {
+    let selector = filter.selector.clone().unwrap_or_default();
+    let selector = Selector::try_from(selector).map_err(|error| error.to_string())?;
+    let is_chosen = |catalog: &Arc<ClusterCatalog>| {
+        let mut labels = catalog.labels().clone();
+        // The label may be on its way.
+        labels.insert(CATALOG_NAME_LABEL.to_owned(), catalog.name_any());
+        catalog.metadata.deletion_timestamp.is_none() && selector.matches(&labels)
+    };
+    let mut selected: Vec<_> = context.catalogs.state().into_iter().filter(is_chosen).collect();
+    selected.sort_by_key(|catalog| catalog.name_any());
+    Ok(selected)
+}
+
+/// What a catalog has; why that cannot be known, in operator-controller's words.
+async fn content(catalog: &ClusterCatalog, context: &Context) -> Result<Arc<Catalog>, String> {
+    let name = catalog.name_any();
+    let status = catalog.status.as_ref();
+    if !status.is_some_and(|status| status.conditions.is(SERVING, ConditionStatus::True)) {
+        return Err(format!("catalog {name:?} is not being served"));
+    }
+    let Some(stored) = context.content.get(&name) else { return Err(format!("cache for catalog {name:?} not found")) };
+    stored.catalog().await.map_err(|error| format!("error retrieving cache for catalog {name:?}: {}", Chain(&error)))
+}
+
+/// What else there is to say of a catalog that cannot be asked.
+fn way_out(catalog: &ClusterCatalog) -> String {
+    let status = catalog.status.as_ref();
+    let progressing = status.and_then(|status| status.conditions.find(rukpak_crds::olm::PROGRESSING));
+    let why =
+        progressing.map(|condition| format!(" ({}: {})", condition.reason, condition.message)).unwrap_or_default();
+    format!(
+        "{why}; to do without it, leave it out by spec.source.catalog.selector, or set its spec.availabilityMode to Unavailable"
+    )
+}

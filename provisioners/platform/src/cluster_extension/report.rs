@@ -1,0 +1,235 @@
+//! From what is known to the status. Pure; the words are operator-controller's.
+
+use jiff::Timestamp;
+use rukpak_crds::condition::{
+    BACK_OFF_PULLING, Conditions as _, HAS_VALID_BUNDLE, INSTALLED, NewCondition, READY, reason as of_deployment,
+};
+use rukpak_crds::config::REFUSED;
+use rukpak_crds::olm::cluster_extension::{
+    BundleMetadata, ClusterExtensionSpec, ClusterExtensionStatus, InstallStatus,
+};
+use rukpak_crds::olm::{PROGRESSING, reason};
+use rukpak_crds::{BundleDeployment, Condition, ConditionStatus};
+
+use super::decide::Deprecations;
+use super::installed::Identity;
+
+const DEPRECATED: &str = "Deprecated";
+const PACKAGE_DEPRECATED: &str = "PackageDeprecated";
+const CHANNEL_DEPRECATED: &str = "ChannelDeprecated";
+const BUNDLE_DEPRECATED: &str = "BundleDeprecated";
+
+const FAILED: &str = "Failed";
+const ABSENT: &str = "Absent";
+const ROLLING_OUT: &str = "RollingOut";
+const INVALID_CONFIGURATION: &str = "InvalidConfiguration";
+const NOT_DEPRECATED: &str = "NotDeprecated";
+const DEPRECATION_STATUS_UNKNOWN: &str = "DeprecationStatusUnknown";
+/// Longest message, in bytes.
+const MESSAGE_BYTES: usize = 32_768;
+const TRUNCATED: &str = "\n\n... [message truncated]";
+
+/// What is known of an extension.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Report {
+    /// How far it is.
+    pub progress: Progress,
+    /// What is installed. Not known where the progress is [`Progress::Unreadable`].
+    pub installed: Option<Identity>,
+    /// What is deprecated, if a catalog could be asked.
+    pub catalog: Option<Deprecations>,
+}
+
+/// What `Progressing` says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Progress {
+    /// All is as it is asked for.
+    Succeeded,
+    /// It goes on by itself.
+    RollingOut(String),
+    /// It failed, and is tried again.
+    Retrying(String),
+    /// The configuration has to be changed.
+    InvalidConfiguration(String),
+    /// The spec has to be changed.
+    Blocked(String),
+    /// What is installed cannot be read.
+    Unreadable(String),
+}
+
+impl Report {
+    /// What is installed could not be found out.
+    pub fn unreadable(error: &str) -> Self {
+        Self { progress: Progress::Unreadable(error.to_owned()), installed: None, catalog: None }
+    }
+}
+
+/// How far the BundleDeployment is on its way to `wanted`.
+pub(super) fn progress(deployment: &BundleDeployment, wanted: &Identity, installed: Option<&Identity>) -> Progress {
+    let waiting = || Progress::RollingOut(format!("Waiting for the BundleDeployment {}", name(deployment)));
+    let Some(status) = &deployment.status else { return waiting() };
+    if status.observed_generation < deployment.metadata.generation {
+        return waiting();
+    }
+    let find = |type_| status.conditions.find(type_);
+    let ready = find(READY);
+    // While it works, what it said before is not about what it does now.
+    let is_working = ready.is_some_and(|ready| ready.status == ConditionStatus::Unknown);
+    let is_failed = |condition: &&Condition| {
+        condition.status == ConditionStatus::False
+            || (condition.type_ == HAS_VALID_BUNDLE && condition.status == ConditionStatus::Unknown)
+    };
+    let failed = [HAS_VALID_BUNDLE, INSTALLED].into_iter().filter_map(find).find(is_failed);
+    if let Some(failed) = failed.filter(|_| !is_working) {
+        return failure(failed, wanted);
+    }
+    if installed == Some(wanted)
+        && find(INSTALLED).is_some_and(|now| now.status == ConditionStatus::True)
+        && !is_working
+    {
+        return Progress::Succeeded;
+    }
+    match ready {
+        // The provisioner waits for an image; upstream calls that a failure.
+        Some(ready) if let Some((_, why)) = ready.message.split_once(BACK_OFF_PULLING) => {
+            Progress::Retrying(wanted.wrapped(&format!("{BACK_OFF_PULLING}{why}")))
+        }
+        // A workload that is not ready yet is installed all the same, as upstream sees it.
+        Some(ready) if ready.reason == of_deployment::UNHEALTHY && installed == Some(wanted) => Progress::Succeeded,
+        Some(ready) if is_working => Progress::RollingOut(ready.message.clone()),
+        _ => waiting(),
+    }
+}
+
+fn failure(failed: &Condition, wanted: &Identity) -> Progress {
+    match failed.message.split_once(REFUSED) {
+        Some((_, problem)) => {
+            let message = format!("invalid ClusterExtension configuration{problem}");
+            Progress::InvalidConfiguration(wanted.wrapped(&message))
+        }
+        None => Progress::Retrying(wanted.wrapped(&failed.message)),
+    }
+}
+
+fn name(deployment: &BundleDeployment) -> &str {
+    deployment.metadata.name.as_deref().unwrap_or_default()
+}
+
+/// The status.
+pub(super) fn status(
+    old: &ClusterExtensionStatus,
+    generation: Option<i64>,
+    spec: &ClusterExtensionSpec,
+    report: &Report,
+    now: Timestamp,
+) -> ClusterExtensionStatus {
+    let mut writer = Writer { status: old.clone(), generation, now };
+    writer.progressing(&report.progress);
+    writer.installed(report);
+    // Nothing is said of deprecations before the catalogs were asked for the first time.
+    let is_asked = !matches!(report.progress, Progress::Blocked(_) | Progress::Unreadable(_));
+    if is_asked {
+        let installed = report.installed.as_ref();
+        let channels = spec.source.catalog.as_ref().map(|catalog| catalog.channels.as_slice()).unwrap_or_default();
+        writer.deprecations(channels, report.catalog.as_ref(), installed);
+    }
+    writer.status
+}
+
+struct Writer {
+    status: ClusterExtensionStatus,
+    generation: Option<i64>,
+    now: Timestamp,
+}
+
+impl Writer {
+    fn set(&mut self, type_: &str, status: ConditionStatus, reason: &str, message: &str) {
+        let message = &truncated(message);
+        self.status.conditions.set(NewCondition { type_, status, reason, message }, self.generation, self.now);
+    }
+
+    fn progressing(&mut self, progress: &Progress) {
+        use ConditionStatus::{False, True};
+        let (status, reason, message) = match progress {
+            Progress::Succeeded => (True, reason::SUCCEEDED, "Desired state reached"),
+            Progress::RollingOut(message) => (True, ROLLING_OUT, message.as_str()),
+            Progress::Retrying(message) => (True, reason::RETRYING, message.as_str()),
+            Progress::Unreadable(_) => (True, reason::RETRYING, "retrying to get installed bundle"),
+            Progress::InvalidConfiguration(message) => (False, INVALID_CONFIGURATION, message.as_str()),
+            Progress::Blocked(message) => (False, reason::BLOCKED, message.as_str()),
+        };
+        self.set(PROGRESSING, status, reason, message);
+    }
+
+    fn installed(&mut self, report: &Report) {
+        use ConditionStatus::{False, True, Unknown};
+        match (&report.installed, &report.progress) {
+            (_, Progress::Unreadable(error)) => {
+                self.set(INSTALLED, Unknown, FAILED, error);
+                self.status.install = None;
+            }
+            (Some(installed), _) => {
+                let message = format!("Installed bundle {} successfully", installed.reference);
+                self.set(INSTALLED, True, reason::SUCCEEDED, &message);
+                let bundle = BundleMetadata { name: installed.name.clone(), version: installed.version.clone() };
+                self.status.install = Some(InstallStatus { bundle });
+            }
+            (None, progress) => {
+                let reason = if matches!(progress, Progress::RollingOut(_)) { ABSENT } else { FAILED };
+                self.set(INSTALLED, False, reason, "No bundle installed");
+                self.status.install = None;
+            }
+        }
+    }
+
+    fn deprecations(&mut self, channels: &[String], catalog: Option<&Deprecations>, installed: Option<&Identity>) {
+        use ConditionStatus::Unknown;
+        let Some(catalog) = catalog else {
+            let unknown = "deprecation status unknown: catalog data unavailable";
+            for type_ in [DEPRECATED, PACKAGE_DEPRECATED, CHANNEL_DEPRECATED] {
+                self.set(type_, Unknown, DEPRECATION_STATUS_UNKNOWN, unknown);
+            }
+            match installed {
+                Some(_) => self.set(BUNDLE_DEPRECATED, Unknown, DEPRECATION_STATUS_UNKNOWN, unknown),
+                None => self.set(BUNDLE_DEPRECATED, Unknown, ABSENT, "no bundle installed yet"),
+            }
+            return;
+        };
+        let is_meant = |name: &&String| channels.is_empty() || channels.contains(*name);
+        let package: Vec<&str> = catalog.package.as_deref().into_iter().collect();
+        let channel: Vec<&str> =
+            catalog.channels.iter().filter(|(name, _)| is_meant(name)).map(|(_, text)| text.as_str()).collect();
+        let bundle: Vec<&str> = installed
+            .and_then(|installed| catalog.bundles.get(&installed.name))
+            .map(String::as_str)
+            .into_iter()
+            .collect();
+        self.deprecation(PACKAGE_DEPRECATED, &package, "package not deprecated");
+        self.deprecation(CHANNEL_DEPRECATED, &channel, "channel not deprecated");
+        if installed.is_some() {
+            self.deprecation(BUNDLE_DEPRECATED, &bundle, "bundle not deprecated");
+        } else {
+            self.set(BUNDLE_DEPRECATED, Unknown, ABSENT, "no bundle installed yet");
+        }
+        self.deprecation(DEPRECATED, &[package, channel, bundle].concat(), "not deprecated");
+    }
+
+    fn deprecation(&mut self, type_: &str, messages: &[&str], otherwise: &str) {
+        if messages.is_empty() {
+            self.set(type_, ConditionStatus::False, NOT_DEPRECATED, otherwise);
+        } else {
+            self.set(type_, ConditionStatus::True, DEPRECATED, &messages.join("\n"));
+        }
+    }
+}
+
+fn truncated(message: &str) -> String {
+    if message.len() <= MESSAGE_BYTES {
+        return message.to_owned();
+    }
+    let end = message.floor_char_boundary(MESSAGE_BYTES - TRUNCATED.len());
+    format!("{}{TRUNCATED}", &message[..end])
+}
+
+#[cfg(test)]
+mod tests;

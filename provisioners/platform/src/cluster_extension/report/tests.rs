@@ -1,0 +1,211 @@
+use std::collections::BTreeMap;
+
+use serde_json::{Value, json};
+
+use super::*;
+
+fn identity(version: &str) -> Identity {
+    let (name, reference) = (format!("p.v{version}"), format!("r.example/p:{version}"));
+    Identity { package: "p".to_owned(), name, version: version.to_owned(), reference }
+}
+
+fn said(report: &Report, channels: &[&str]) -> Vec<(String, ConditionStatus, String, String)> {
+    let spec: ClusterExtensionSpec = serde_json::from_value(json!({
+        "namespace": "ns",
+        "source": {"sourceType": "Catalog", "catalog": {"packageName": "p", "channels": channels}},
+    }))
+    .unwrap();
+    let now = Timestamp::from_second(1).unwrap();
+    let status = status(&ClusterExtensionStatus::default(), Some(3), &spec, report, now);
+    assert!(status.conditions.iter().all(|condition| condition.observed_generation == Some(3)));
+    let installed = report.installed.as_ref();
+    let bundle = status.install.map(|install| (install.bundle.name, install.bundle.version));
+    assert_eq!(bundle, installed.map(|installed| (installed.name.clone(), installed.version.clone())));
+    status.conditions.into_iter().map(|one| (one.type_, one.status, one.reason, one.message)).collect()
+}
+
+/// The rows of the table of outcomes: what `Progressing` and `Installed` say.
+#[test]
+fn what_is_said_of_each_situation() {
+    use ConditionStatus::{False, True, Unknown};
+    let message = || "m".to_owned();
+    let one = Some(identity("1.0.0"));
+    let no = (False, "Failed", "No bundle installed");
+    let yes = (True, "Succeeded", "Installed bundle r.example/p:1.0.0 successfully");
+    let table = [
+        // Resolution fails; so do pulls, unsupported bundles, collisions and the API server.
+        (Progress::Retrying(message()), None, (True, "Retrying", "m"), no),
+        (Progress::Retrying(message()), one.clone(), (True, "Retrying", "m"), yes),
+        (Progress::InvalidConfiguration(message()), None, (False, "InvalidConfiguration", "m"), no),
+        (Progress::InvalidConfiguration(message()), one.clone(), (False, "InvalidConfiguration", "m"), yes),
+        (Progress::Blocked(message()), None, (False, "Blocked", "m"), no),
+        (Progress::RollingOut(message()), None, (True, "RollingOut", "m"), (False, "Absent", no.2)),
+        (Progress::RollingOut(message()), one.clone(), (True, "RollingOut", "m"), yes),
+        (Progress::Succeeded, one, (True, "Succeeded", "Desired state reached"), yes),
+        // What is installed cannot be read.
+        (
+            Progress::Unreadable(message()),
+            None,
+            (True, "Retrying", "retrying to get installed bundle"),
+            (Unknown, "Failed", "m"),
+        ),
+    ];
+    for (progress, installed, progressing, expected) in table {
+        let report = Report { progress, installed, catalog: None };
+        let said = said(&report, &[]);
+        let find = |type_: &str| {
+            let found = said.iter().find(|condition| condition.0 == type_);
+            found.map(|(_, status, reason, message)| (*status, reason.as_str(), message.as_str()))
+        };
+        assert_eq!(find("Progressing"), Some(progressing), "{report:?}");
+        assert_eq!(find("Installed"), Some(expected), "{report:?}");
+    }
+}
+
+#[test]
+fn deprecations_are_those_of_the_package_its_channels_and_what_is_installed() {
+    use ConditionStatus::{False, True, Unknown};
+    let of = |catalog: Option<Deprecations>, installed: Option<Identity>, channels: &[&str]| {
+        let report = Report { progress: Progress::Succeeded, installed, catalog };
+        let said = said(&report, channels);
+        ["Deprecated", "PackageDeprecated", "ChannelDeprecated", "BundleDeprecated"].map(|type_| {
+            let (_, status, reason, message) = said.iter().find(|condition| condition.0 == type_).unwrap();
+            (*status, format!("{reason}: {message}"))
+        })
+    };
+    let text = |(status, text): (ConditionStatus, &str)| (status, text.to_owned());
+    let unknown = (Unknown, "DeprecationStatusUnknown: deprecation status unknown: catalog data unavailable");
+    let absent = (Unknown, "Absent: no bundle installed yet");
+    assert_eq!(of(None, None, &[]), [unknown, unknown, unknown, absent].map(text));
+    assert_eq!(of(None, Some(identity("1.0.0")), &[]), [unknown; 4].map(text));
+    let none = [
+        (False, "NotDeprecated: not deprecated"),
+        (False, "NotDeprecated: package not deprecated"),
+        (False, "NotDeprecated: channel not deprecated"),
+        (False, "NotDeprecated: bundle not deprecated"),
+    ];
+    assert_eq!(of(Some(Deprecations::default()), Some(identity("1.0.0")), &[]), none.map(text));
+    let map = |pairs: &[(&str, &str)]| -> BTreeMap<String, String> {
+        pairs.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect()
+    };
+    let all = Deprecations {
+        package: Some("P".to_owned()),
+        channels: map(&[("alpha", "A"), ("beta", "B")]),
+        bundles: map(&[("p.v1.0.0", "1"), ("p.v2.0.0", "2")]),
+    };
+    let every = [
+        (True, "Deprecated: P\nA\nB\n1"),
+        (True, "Deprecated: P"),
+        (True, "Deprecated: A\nB"),
+        (True, "Deprecated: 1"),
+    ];
+    assert_eq!(of(Some(all.clone()), Some(identity("1.0.0")), &[]), every.map(text));
+    let beta = [(True, "Deprecated: P\nB"), (True, "Deprecated: P"), (True, "Deprecated: B"), none[3]];
+    assert_eq!(of(Some(all.clone()), Some(identity("3.0.0")), &["beta"]), beta.map(text));
+    assert_eq!(of(Some(all), None, &["stable"])[2..], [none[2], absent].map(text));
+}
+
+/// A BundleDeployment of generation 2 with these conditions, about that generation or the one before.
+fn deployment(observed: i64, conditions: &[(&str, &str, &str, &str)]) -> BundleDeployment {
+    let conditions: Vec<Value> = conditions
+        .iter()
+        .map(|(type_, status, reason, message)| {
+            json!({"type": type_, "status": status, "reason": reason, "message": message,
+                   "lastTransitionTime": "2026-01-01T00:00:00Z"})
+        })
+        .collect();
+    serde_json::from_value(json!({
+        "metadata": {"name": "e", "generation": 2},
+        "spec": {"provisionerClassName": "c", "template": {"spec": {"provisionerClassName": "c", "source": {"type": "image"}}}},
+        "status": {"observedGeneration": observed, "conditions": conditions},
+    }))
+    .unwrap()
+}
+
+type Said<'a> = (&'a str, &'a str, &'a str, &'a str);
+
+const VALID: Said<'_> = ("HasValidBundle", "True", "UnpackSuccessful", "");
+const PENDING: Said<'_> = ("HasValidBundle", "True", "UnpackPending", "w");
+const DONE: Said<'_> = ("Installed", "True", "InstallationSucceeded", "");
+const READY_NOW: Said<'_> = ("Ready", "True", "Succeeded", "");
+const NOT_READY: Said<'_> = ("Ready", "False", "x", "");
+
+/// What it is about, the generation that the conditions are of, the conditions, what is installed, and what comes of it.
+type Case<'a> = (&'a str, i64, &'a [Said<'a>], Option<&'a Identity>, Progress);
+
+fn assert_translated(table: &[Case<'_>]) {
+    for (what, observed, conditions, installed, expected) in table {
+        let found = progress(&deployment(*observed, conditions), &identity("2.0.0"), *installed);
+        assert_eq!(found, *expected, "{what}");
+    }
+}
+
+#[test]
+fn a_bundle_deployment_on_its_way_is_rolling_out() {
+    let (old, new) = (identity("1.0.0"), identity("2.0.0"));
+    let waiting = || Progress::RollingOut("Waiting for the BundleDeployment e".to_owned());
+    let working = |text: &str| Progress::RollingOut(text.to_owned());
+    let failed = ("Installed", "False", "UpgradeFailed", "no");
+    assert_translated(&[
+        ("the old spec", 1, &[VALID, DONE, READY_NOW], Some(&new), waiting()),
+        ("nothing yet", 2, &[], None, waiting()),
+        ("the image is fetched", 2, &[PENDING, ("Ready", "Unknown", "UnpackPending", "w")], None, working("w")),
+        (
+            "another one is tried after a failure",
+            2,
+            &[VALID, failed, ("Ready", "Unknown", "Progressing", "p")],
+            Some(&old),
+            working("p"),
+        ),
+        ("the old one is there still", 2, &[VALID, DONE, READY_NOW], Some(&old), waiting()),
+        ("it is installed", 2, &[VALID, DONE, READY_NOW], Some(&new), Progress::Succeeded),
+        (
+            "its workloads are not ready",
+            2,
+            &[VALID, DONE, ("Ready", "Unknown", "Unhealthy", "u")],
+            Some(&new),
+            Progress::Succeeded,
+        ),
+    ]);
+}
+
+#[test]
+fn a_bundle_deployment_that_failed_is_retried() {
+    let old = identity("1.0.0");
+    let wrapped = |text: &str| format!("error for resolved bundle \"p.v2.0.0\" with version \"2.0.0\": {text}");
+    let retrying = |text: &str| Progress::Retrying(wrapped(text));
+    let refused = "c: invalid BundleDeployment configuration (spec.config): invalid configuration: unknown field \"x\"";
+    let config = wrapped("invalid ClusterExtension configuration: invalid configuration: unknown field \"x\"");
+    let pulling = ("Ready", "Unknown", "UnpackPending", "w: Back-off pulling image \"i\": 404");
+    assert_translated(&[
+        (
+            "the registry has no such image",
+            2,
+            &[PENDING, pulling],
+            Some(&old),
+            retrying("Back-off pulling image \"i\": 404"),
+        ),
+        ("no bundle", 2, &[("HasValidBundle", "False", "UnpackFailed", "no"), NOT_READY], None, retrying("no")),
+        (
+            "the configuration does not fit",
+            2,
+            &[("HasValidBundle", "False", "BundleLoadFailed", refused), NOT_READY],
+            None,
+            Progress::InvalidConfiguration(config),
+        ),
+        ("the first", 2, &[VALID, ("Installed", "False", "InstallFailed", "no"), NOT_READY], None, retrying("no")),
+        (
+            "an upgrade, and the old one runs",
+            2,
+            &[VALID, ("Installed", "False", "UpgradeFailed", "no"), NOT_READY],
+            Some(&old),
+            retrying("no"),
+        ),
+    ]);
+}
+
+#[test]
+fn long_messages_end_as_upstreams_do() {
+    let cut = truncated(&"ä".repeat(20_000));
+    assert!(cut.len() <= MESSAGE_BYTES && cut.ends_with("... [message truncated]"));
+}

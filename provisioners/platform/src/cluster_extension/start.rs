@@ -1,0 +1,99 @@
+//! Watches ClusterExtensions and works them off.
+
+use std::sync::{Arc, PoisonError};
+
+use kube::ResourceExt;
+use kube::runtime::reflector::{ObjectRef, Store};
+use rukpak_crds::BundleDeployment;
+use rukpak_crds::olm::ClusterExtension;
+use rukpak_runtime::process::Process;
+use rukpak_runtime::queue::{Requests, drain};
+use rukpak_runtime::watch::Change;
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender};
+use tokio_util::sync::CancellationToken;
+
+use super::{Context, deployment, error_policy, reconcile};
+use crate::follow::Optional;
+
+/// Reconciles at once.
+const CONCURRENCY: u16 = 32;
+
+/// Asks for reconciles of ClusterExtensions.
+#[derive(Clone)]
+pub(crate) struct Wake {
+    pub extensions: Store<ClusterExtension>,
+    pub objects: UnboundedSender<ObjectRef<ClusterExtension>>,
+}
+
+impl Wake {
+    /// Of the extension that a BundleDeployment was made for, and of one whose name it has taken.
+    pub fn deployment(&self, deployment: &BundleDeployment) {
+        let names = [deployment::owner(deployment), deployment.metadata.name.clone()];
+        let mut names: Vec<String> = names.into_iter().flatten().collect();
+        names.dedup();
+        for name in names {
+            let reference = ObjectRef::new(&name);
+            if self.extensions.get(&reference).is_some() {
+                // The receiver is dropped only when the process ends.
+                let _ = self.objects.send(reference);
+            }
+        }
+    }
+
+    /// Of all of them.
+    pub fn all(&self) {
+        for extension in self.extensions.state() {
+            let _ = self.objects.send(ObjectRef::from_obj(&*extension));
+        }
+    }
+}
+
+/// Begins, when `filled` says that catalogs and BundleDeployments are known.
+pub(crate) fn start(
+    process: &mut Process,
+    extensions: Optional<ClusterExtension>,
+    context: Arc<Context>,
+    (wake, objects): (Wake, UnboundedReceiver<ObjectRef<ClusterExtension>>),
+    others: impl Future<Output = ()> + Send + 'static,
+) {
+    let (own, filled) = (CancellationToken::new(), CancellationToken::new());
+    let requests = Requests { objects, filled: filled.clone(), tasks: process.reconciles() };
+    let queue = drain(
+        requests,
+        context.extensions.clone(),
+        context.clone(),
+        CONCURRENCY,
+        reconcile,
+        |extension, error, context| error_policy(&extension, error, &context),
+    );
+    process.spawn(async move {
+        queue.await;
+        "the queue of ClusterExtensions"
+    });
+    let seen = own.clone();
+    process.spawn(async move {
+        others.await;
+        seen.cancelled().await;
+        filled.cancel();
+        ""
+    });
+    process.spawn(async move {
+        let on = |change: Change<ClusterExtension>| match change {
+            Change::Present(object) => {
+                let _ = wake.objects.send(ObjectRef::new(&object.name_any()));
+            }
+            Change::Gone(object) => {
+                let uid = object.uid().unwrap_or_default();
+                context.written.forget(&uid);
+                context.failures.clear(&uid);
+            }
+            Change::Listed => {
+                // Bundles of extensions that are gone are not asked about again.
+                context.identities.lock().unwrap_or_else(PoisonError::into_inner).clear();
+                wake.all();
+            }
+        };
+        extensions.follow(own, on).await;
+        "the watch over ClusterExtensions"
+    });
+}

@@ -1,0 +1,96 @@
+//! OLM v1's controllers: what they share, and their beginning.
+
+use std::sync::{Arc, Mutex};
+
+use kube::Client;
+use kube::runtime::reflector::{ObjectRef, Store};
+use rukpak_catalog::origin::Loader;
+use rukpak_crds::BundleDeployment;
+use rukpak_crds::olm::ClusterExtension;
+use rukpak_runtime::failures::Failures;
+use rukpak_runtime::process::Process;
+use rukpak_runtime::status::WrittenVersions;
+use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
+use tokio_util::sync::CancellationToken;
+
+use super::cluster_catalog::store::CatalogStore;
+use super::cluster_extension::Wake;
+use super::events::Events;
+use super::follow::Optional;
+use super::logins::Logins;
+use super::{cluster_catalog, cluster_extension};
+
+/// ClusterExtensions, not followed yet, and what asks for their reconciles.
+pub(crate) struct Extensions {
+    followed: Optional<ClusterExtension>,
+    requests: UnboundedReceiver<ObjectRef<ClusterExtension>>,
+    wake: Wake,
+}
+
+/// What the controllers stand on.
+pub(crate) struct Parts {
+    pub client: Client,
+    pub loader: Arc<Loader>,
+    pub logins: Arc<Logins>,
+    pub content: Arc<CatalogStore>,
+    /// All BundleDeployments, and what is cancelled when they are known.
+    pub deployments: (Store<BundleDeployment>, CancellationToken),
+    /// Scheme and host by which clients reach the content of catalogs, if it is served.
+    pub external: Option<String>,
+    pub events: Arc<Events>,
+}
+
+impl Extensions {
+    /// Asks nobody yet.
+    pub fn new(client: Client) -> Self {
+        let followed = Optional::new(client, cluster_extension::DEFINITION);
+        let (objects, requests) = unbounded_channel();
+        let wake = Wake { extensions: followed.store.clone(), objects };
+        Self { followed, requests, wake }
+    }
+
+    /// Asks for reconciles.
+    pub fn wake(&self) -> Wake {
+        self.wake.clone()
+    }
+
+    /// Begins with both kinds.
+    pub fn start(self, process: &mut Process, parts: Parts) {
+        let Parts { client, loader, logins, content, deployments: (deployments, filled), external, events } = parts;
+        let catalogs = Optional::new(client.clone(), cluster_catalog::DEFINITION);
+        let of_extensions = cluster_extension::Context {
+            client: client.clone(),
+            extensions: self.followed.store.clone(),
+            catalogs: catalogs.store.clone(),
+            deployments,
+            content: content.clone(),
+            failures: Failures::default(),
+            written: WrittenVersions::default(),
+            events: events.clone(),
+            identities: Mutex::default(),
+        };
+        let of_catalogs = cluster_catalog::Context {
+            client,
+            catalogs: catalogs.store.clone(),
+            content,
+            loader,
+            logins,
+            external,
+            failures: Failures::default(),
+            written: WrittenVersions::default(),
+            events,
+            unpacked: Mutex::default(),
+        };
+        let (listed, news) = (CancellationToken::new(), self.wake.clone());
+        let others = {
+            let listed = listed.clone();
+            async move {
+                filled.cancelled().await;
+                listed.cancelled().await;
+            }
+        };
+        cluster_catalog::start(process, catalogs, Arc::new(of_catalogs), listed, move || news.all());
+        let of_extensions = Arc::new(of_extensions);
+        cluster_extension::start(process, self.followed, of_extensions, (self.wake, self.requests), others);
+    }
+}

@@ -1,0 +1,85 @@
+//! What heals by itself. The numbers are those of operator-controller's scenarios.
+
+use std::time::Duration;
+
+use kube::api::DynamicObject;
+use rukpak_tests::verbs::Expected;
+use serde_json::json;
+
+use super::case::{Case, catalog, installed, is_observed, retrying, rolled_out};
+
+fn is_version(object: &DynamicObject) -> bool {
+    object.data["data"]["version"] == "1.0.0"
+}
+
+/// 29, 33, 34, 76: with the catalog, and without.
+#[tokio::test]
+async fn objects_are_restored_also_when_no_catalog_answers_any_more() {
+    let case = Case::new("healed").await;
+    case.install(&["1.0.0"], json!({})).await;
+    case.delete(&case.settings()).await;
+    case.until_object(&case.settings(), "it comes back", is_version).await;
+
+    case.delete(&catalog(&case.name)).await;
+    case.until_gone(&catalog(&case.name)).await;
+    case.merge_into(&case.settings(), &json!({"data": {"version": "changed"}})).await;
+    case.until_object(&case.settings(), "it is restored", is_version).await;
+    let unknown = |object: &DynamicObject| {
+        let found = rukpak_tests::verbs::condition(object, "Deprecated");
+        found.is_some_and(|condition| condition["reason"] == "DeprecationStatusUnknown")
+    };
+    let object = case.until_object(&case.extension(), "no catalog data", unknown).await;
+    assert!(rolled_out().met_by(&object) && installed().met_by(&object), "{:#}", object.data);
+    // The configuration can be changed still.
+    let none = json!({"preflight": {"crdUpgradeSafety": {"enforcement": "None"}}});
+    case.merge_into(&case.extension(), &json!({"spec": {"install": none}})).await;
+    case.until_object(&case.extension(), "the new spec", |object| is_observed(object) && rolled_out().met_by(object))
+        .await;
+    // Another version cannot be had without a catalog.
+    case.ask(json!({"version": "2.0.0"})).await;
+    let object = case.until_at(&case.extension(), retrying("no bundles found for package")).await;
+    assert!(installed().met_by(&object));
+}
+
+/// 30: the namespace comes later.
+#[tokio::test]
+async fn an_extension_waits_for_its_namespace() {
+    let case = Case::new("later").await;
+    case.offer(&["1.0.0"]).await;
+    case.create(&case.object(&json!({}), &json!({}))).await;
+    case.until_at(&case.extension(), retrying("error for resolved bundle")).await;
+    case.make_space().await;
+    case.until_version("1.0.0").await;
+}
+
+/// 31: an object of somebody else is in the way, until it is gone.
+#[tokio::test]
+async fn an_object_of_somebody_else_is_not_taken_and_waited_for() {
+    let case = Case::new("conflict").await;
+    case.offer(&["1.0.0"]).await;
+    case.make_space().await;
+    let metadata = json!({"name": "settings", "namespace": case.space()});
+    case.create(&json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": {"mine": "x"}})).await;
+    case.create(&case.object(&json!({}), &json!({}))).await;
+    let object = case.until_at(&case.extension(), retrying("already exists")).await;
+    assert!(!installed().met_by(&object));
+    assert_eq!(case.get(&case.settings()).await.data["data"], json!({"mine": "x"}));
+    case.delete(&case.settings()).await;
+    case.until_version("1.0.0").await;
+}
+
+/// An event of a catalog that says nothing new is answered by nothing.
+#[tokio::test]
+async fn nothing_is_written_while_nothing_changes() {
+    let case = Case::new("quiet").await;
+    case.install(&["1.0.0"], json!({})).await;
+    case.until(Expected::is_true("Ready", "Succeeded")).await;
+    let before = [case.get(&case.extension()).await, case.get(&case.target()).await];
+    case.merge_into(&catalog(&case.name), &json!({"metadata": {"annotations": {"a": "b"}}})).await;
+    for (target, before) in [case.extension(), case.target()].iter().zip(&before) {
+        let is_same = |object: Option<&DynamicObject>| {
+            object.is_some_and(|object| object.metadata.resource_version == before.metadata.resource_version)
+        };
+        case.holds_for(target, "nothing is written", Duration::from_secs(1), is_same).await;
+    }
+}
