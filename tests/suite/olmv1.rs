@@ -19,6 +19,8 @@ mod page;
 mod recovery;
 #[path = "olmv1/resolution.rs"]
 mod resolution;
+#[path = "olmv1/rights.rs"]
+mod rights;
 #[path = "olmv1/updates.rs"]
 mod updates;
 #[path = "olmv1/walk_through.rs"]

@@ -38,7 +38,8 @@ const CERTIFICATE_LIFETIME: Duration = Duration::from_hours(24 * 90);
 /// What the listener allows. The longest connection is catalogd's.
 const BOUNDS: Bounds = Bounds {
     connections: 256,
-    strangers_per_address: 64,
+    // All are strangers here, and those of a node or a load balancer share an address.
+    strangers_per_address: 256,
     handshake: Duration::from_secs(10),
     headers: Duration::from_secs(15),
     connection: Duration::from_mins(5),

@@ -5,11 +5,13 @@
 //! unpack    a reference to stored content                                        network, disk
 //! report    what came of it to a status                                          pure
 //! store     content by catalog and digest                                        disk
+//! mirror    the same content on a replica that only stands by              network, disk
 //! ```
 //!
 //! Content stays in the store over restarts; a tag that names what is stored already changes nothing.
 
 mod decide;
+mod mirror;
 mod report;
 mod start;
 pub(crate) mod store;
@@ -41,6 +43,7 @@ use super::events::Events;
 use super::finalizers;
 use super::logins::Logins;
 
+pub(crate) use mirror::Mirror;
 pub(crate) use report::changed;
 pub(crate) use start::start;
 

@@ -33,17 +33,19 @@ use tokio_util::sync::CancellationToken;
 
 use super::args::{CatalogAuthority, ConfiguredCatalog, Options};
 use super::catalogs::{Authorities, Catalogs};
+use super::cluster_catalog::Mirror;
 use super::cluster_catalog::store::{self, CatalogStore};
 use super::cluster_operator::{self, About};
 use super::context::{Claims, Context, Holds, Wake};
 use super::events::Events;
+use super::follow::Optional;
 use super::foreign::{CATALOG_SOURCES, CatalogSource};
 use super::logins::{self, Logins};
 use super::olm::{Extensions, Parts};
 use super::questions::Questions;
 use super::served::while_defined;
 use super::spool::Spool;
-use super::{catalog_server, metrics, operator};
+use super::{catalog_server, cluster_catalog, metrics, operator};
 
 /// Name of the Lease that whoever writes holds; that of OpenShift's manager.
 pub(super) const LEASE: &str = "ffdf93bc.openshift.io";
@@ -98,7 +100,7 @@ pub async fn run(options: Options) -> Result<(), Error> {
     let spool = Spool::open(folder).map_err(|source| Error::Storage { path: folder.clone(), source })?;
     let config = process::config(options.shared.kubeconfig.as_deref()).await?;
     let egress = options.registries.egress(&config.cluster_url).await;
-    let loader = loader(&options, egress, spool.path())?;
+    let (loader, logins) = loader(&options, egress, spool.path())?;
     let authorities = authorities(&options)?;
     let client = process::client(config)?;
     let unpacked = Arc::new(CatalogStore::open(folder.join(CONTENT))?);
@@ -110,10 +112,18 @@ pub async fn run(options: Options) -> Result<(), Error> {
         .await?;
     process.spawn(definitions(client.clone(), readiness.clone()));
     serve_catalogs(&mut process, &client, &options, unpacked.clone()).await?;
+    let stands_by = CancellationToken::new();
+    let mirror = Mirror { content: unpacked.clone(), loader: loader.clone(), logins: logins.clone() };
+    let (followed, until) = (Optional::new(client.clone(), cluster_catalog::DEFINITION), stands_by.clone());
+    process.spawn(async move {
+        mirror.keep(followed, until).await;
+        ""
+    });
     let lease = (options.system_namespace.as_str(), LEASE);
     let election = options.leader_election;
     let Some(mut process) = process.lead(client.clone(), lease, election, &readiness).await? else { return Ok(()) };
-    work(&mut process, client, (loader, authorities, unpacked), &options, readiness);
+    stands_by.cancel();
+    work(&mut process, client, ((loader, logins), authorities, unpacked), &options, readiness);
     Ok(process.go_on().await?)
 }
 

@@ -62,6 +62,34 @@ async fn anybody_reads_a_catalog_at_the_url_of_its_status() {
     assert_eq!(gone.status(), StatusCode::NOT_FOUND);
 }
 
+/// Upstream's replicas answer 404 until they lead.
+#[tokio::test]
+async fn a_replica_that_stands_by_serves_the_same() {
+    let world = World::with(&["--leader-elect"]).await;
+    let case = Case::within(&world, "replica").await;
+    let object = case.serve(documents(&case.name)).await;
+    let client = client(&world).await;
+    let first = client.get(format!("{}/api/v1/all", text(&object, "/status/urls/base"))).send().await.unwrap();
+    let (tag, body) = (first.headers()["etag"].clone(), first.text().await.unwrap());
+    let (_second, catalogs) = world.second(&["--leader-elect"]).await;
+    let url = format!("https://{catalogs}/catalogs/{}/api/v1/all", case.name);
+    let end = std::time::Instant::now() + rukpak_tests::verbs::PATIENCE;
+    let answer = loop {
+        match client.get(&url).send().await {
+            Ok(answer) if answer.status() == StatusCode::OK => break answer,
+            other => assert!(std::time::Instant::now() < end, "{other:?}"),
+        }
+        tokio::time::sleep(std::time::Duration::from_millis(100)).await;
+    };
+    assert_eq!(answer.headers()["etag"], tag);
+    assert_eq!(answer.text().await.unwrap(), body);
+    case.delete(&catalog(&case.name)).await;
+    while client.get(&url).send().await.unwrap().status() != StatusCode::NOT_FOUND {
+        assert!(std::time::Instant::now() < end, "what is deleted is served on");
+        tokio::time::sleep(std::time::Duration::from_millis(100)).await;
+    }
+}
+
 /// Upstream answers 404 until it has unpacked everything anew.
 #[tokio::test]
 async fn content_is_there_again_right_after_a_restart_without_the_registry() {

@@ -26,6 +26,11 @@ impl World {
 
     /// One of its own.
     pub async fn new() -> Self {
+        Self::with(&[]).await
+    }
+
+    /// One whose manager has further flags.
+    pub async fn with(further: &[&str]) -> Self {
         let options = PlaneOptions { audit: true, ..PlaneOptions::default() };
         let plane = Plane::start_with(options).await.expect("the plane starts");
         let manifests = InstallOptions { without_webhooks: true, ..InstallOptions::with_olm() };
@@ -43,11 +48,27 @@ impl World {
             format!("--catalogs-bind-address={catalogs}"),
             format!("--catalogs-external-address={catalogs}"),
         ]);
-        let options = PlatformOptions { arguments, ..PlatformOptions::default() };
+        arguments.extend(further.iter().map(|flag| (*flag).to_owned()));
+        let environment = vec![("POD_NAME".to_owned(), "first".to_owned())];
+        let options = PlatformOptions { arguments, environment, ..PlatformOptions::default() };
         let manager = plane.start_platform(options).await.expect("the manager starts");
         controller.wait_ready().await.expect("the controller is ready");
         manager.wait_ready().await.expect("the manager is ready");
         Self { plane, registry, manager, catalogs, controller }
+    }
+
+    /// Another manager beside the first; returns where it serves catalogs as well.
+    pub async fn second(&self, further: &[&str]) -> (Process, String) {
+        let catalogs = format!("localhost:{}", tools::free_port().expect("a port"));
+        let mut arguments = vec![
+            format!("--source-ca-file={}", self.plane.folder().join("sources-ca.pem").display()),
+            "--catalog-source=none".to_owned(),
+            format!("--catalogs-bind-address={catalogs}"),
+        ];
+        arguments.extend(further.iter().map(|flag| (*flag).to_owned()));
+        let environment = vec![("POD_NAME".to_owned(), "second".to_owned())];
+        let options = PlatformOptions { arguments, environment, ..PlatformOptions::default() };
+        (self.plane.start_platform(options).await.expect("the second manager starts"), catalogs)
     }
 
     /// A client with all rights: the test's own hands.

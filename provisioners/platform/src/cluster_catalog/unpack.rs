@@ -49,7 +49,12 @@ pub(super) async fn unpack(
             let packages = catalog.packages.len();
             let stored = context.content.put(name, &digest, stage, catalog).await.map_err(Failure::Store)?;
             tracing::info!(catalog = name, packages, digest, "unpacked");
-            Ok(stored)
+            if is_wanted() {
+                return Ok(stored);
+            }
+            // It went while this was written, and whoever was told of it found nothing to remove yet.
+            context.content.remove(name).await.map_err(Failure::Store)?;
+            Err(Failure::Superseded)
         }
     }
 }
