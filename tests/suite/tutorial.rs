@@ -51,7 +51,9 @@ async fn what_the_pages_have_people_type_does_what_they_say() {
     session.follow("docs/bundles.md", &["port-forward"]).await;
     session.follow("docs/upgrades.md", &[]).await;
     session.follow("docs/status.md", &[]).await;
-    session.enter("kubectl delete bundledeployment hello && kubectl wait --for=delete namespace/hello").await;
+    session
+        .enter("kubectl delete bundledeployment hello && kubectl wait --for=delete --timeout=2m namespace/hello")
+        .await;
     session.follow("docs/troubleshooting.md", &["logs deployment"]).await;
     session.enter("kubectl delete bundledeployment hello; kubectl delete namespace hello").await;
     examples::install_all(&session).await;
