@@ -50,5 +50,7 @@ pub(crate) fn registry() -> Registry {
     registry.register("rukpak_platform_catalogs", help, CATALOGS.clone());
     let help = "How long it took until a call for the content of a ClusterCatalog was answered, its body not included";
     registry.register("rukpak_catalog_request_duration_seconds", help, CATALOG_REQUESTS.clone());
+    // There before the first call.
+    drop(CATALOG_REQUESTS.get_or_create(&[("code", "2xx")]));
     registry
 }
