@@ -133,28 +133,10 @@ pub fn resolve<'a>(offers: &[Offer<'a>], request: Request<'_>) -> Result<Resolve
     }
 }
 
-/// Why a bundle will not do.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Reason {
-    /// It is in none of the channels that are asked for.
-    Channel,
-    /// Its version is not in the range.
-    Version,
-    /// No edge leads to it from what is installed.
-    NoSuccessor,
-    /// It has no image.
-    NoImage,
-}
-
-/// Why `bundle` of `package` will not do, if so.
-pub fn refusal(package: &Package, bundle: &Bundle, request: Request<'_>) -> Option<Reason> {
-    Considered::new(package, request).refusal(bundle)
-}
-
 /// The best bundle of one catalog: one that is not deprecated, then the highest version.
 fn candidate<'a>(package: &'a Package, request: Request<'_>) -> Option<&'a Bundle> {
     let considered = Considered::new(package, request);
-    let fitting = package.bundles.values().filter(|bundle| considered.refusal(bundle).is_none());
+    let fitting = package.bundles.values().filter(|bundle| considered.fits(bundle));
     fitting.max_by(|one, other| {
         is_deprecated(other)
             .cmp(&is_deprecated(one))
@@ -203,24 +185,20 @@ impl<'a> Considered<'a> {
         Self { request, in_channels, successors, installed }
     }
 
-    fn refusal(&self, bundle: &Bundle) -> Option<Reason> {
+    /// Whether the bundle will do: it has an image, is in a channel and in the range that are asked for, and an edge leads to it from what
+    /// is installed, unless it is that already.
+    fn fits(&self, bundle: &Bundle) -> bool {
         let name = bundle.name.as_str();
-        if self.in_channels.as_ref().is_some_and(|names| !names.contains(name)) {
-            return Some(Reason::Channel);
-        }
         let in_range = |range: &Constraint| bundle.version.as_ref().is_some_and(|version| range.contains(version));
-        if self.request.version.is_some_and(|range| !in_range(range)) {
-            return Some(Reason::Version);
-        }
         // The same version is no upgrade, whatever its name.
         let is_same = || match (&bundle.version, &self.installed) {
             (Some(version), Some(installed)) => bundle.version_text == self.installed_text() || version == installed,
             _ => false,
         };
-        if self.successors.as_ref().is_some_and(|names| !names.contains(name)) && !is_same() {
-            return Some(Reason::NoSuccessor);
-        }
-        bundle.image.is_none().then_some(Reason::NoImage)
+        bundle.image.is_some()
+            && self.in_channels.as_ref().is_none_or(|names| names.contains(name))
+            && self.request.version.is_none_or(in_range)
+            && (self.successors.as_ref().is_none_or(|names| names.contains(name)) || is_same())
     }
 
     fn installed_text(&self) -> &str {

@@ -62,7 +62,7 @@ async fn enter(terminal: &Terminal, text: &str) -> Vec<String> {
 async fn apply_overlays(terminal: &Terminal, how: &str) {
     let overlays = tools::listing(&tools::workspace_folder().join("manifests/overlays")).expect("the folder is there");
     assert!(overlays.len() >= 6, "{overlays:?}");
-    let drops_rules = terminal.enter(DROPS_RULES).await.unwrap().succeeded;
+    let drops_rules = terminal.enter(DROPS_RULES).await.expect("bash runs").succeeded;
     for overlay in overlays {
         let name = overlay.file_name().into_string().expect("a name of ASCII");
         let build = format!("kubectl kustomize manifests/overlays/{name}");
