@@ -82,7 +82,7 @@ fn one_command_sets_the_image_everywhere_and_changes_nothing_else() {
         assert!(images.iter().all(|found| *found == image), "{}", file.display());
         pods += images.len();
     }
-    assert_eq!(pods, 2 + 3 + 3);
+    assert_eq!(pods, 2 + 3 + 3 + 3);
 }
 
 #[test]
