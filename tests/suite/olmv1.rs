@@ -13,6 +13,7 @@ mod content;
 mod install;
 #[path = "platform/packages.rs"]
 mod packages;
+#[expect(dead_code, reason = "what else it can do, the suite tutorial uses")]
 #[path = "tutorial/page.rs"]
 mod page;
 #[path = "olmv1/recovery.rs"]
