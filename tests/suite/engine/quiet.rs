@@ -2,6 +2,7 @@
 
 use std::time::{Duration, Instant};
 
+use rukpak_tests::kubelet::Kubelet;
 use rukpak_tests::verbs::Target;
 use rukpak_tests::world::{World, WorldOptions};
 use serde_json::{Value, json};
@@ -67,6 +68,8 @@ async fn the_audit_log_shows_order_at_first_and_silence_after() {
     other.create(&[case.config_map("other", json!({"x": "1"}))]).await;
     other.ready().await;
     let objects = mixed(&case);
+    // A workload that does not get healthy is looked at again.
+    let _kubelet = Kubelet::play(world.admin().await, &format!("{}-in", case.name));
     case.install(&objects).await;
     order(&world, &objects);
     let settled = case.sibling();

@@ -19,10 +19,11 @@ fn words(line: &str) -> Vec<String> {
     words
 }
 
-/// Commands and what is shown below them, of all blocks.
+/// Commands and what is shown below them, of all blocks that show something.
 fn examples(text: &str) -> Vec<(String, String)> {
     let mut examples: Vec<(String, String)> = Vec::new();
-    for block in text.split("```console\n").skip(1).filter_map(|rest| rest.split("```").next()) {
+    let blocks = text.split("```console\n").skip(1).filter_map(|rest| rest.split("```").next());
+    for block in blocks.filter(|block| block.starts_with("$ ")) {
         for line in block.lines() {
             if let Some(command) = line.strip_prefix("$ ") {
                 examples.push((command.to_owned(), String::new()));
