@@ -215,6 +215,22 @@ mod tests {
     }
 
     #[test]
+    fn a_bundle_of_a_deployment_of_the_same_name_that_was_deleted_is_not_taken() {
+        let mut deployment = deployment(&json!({"type": "Ready", "status": "True", "reason": "R", "message": "",
+            "lastTransitionTime": "2026-01-01T00:00:00Z"}));
+        deployment.metadata.uid = Some("new".to_owned());
+        let spec = &deployment.spec.template.spec;
+        let wanted = Wanted { deployment: &deployment, labels: &BTreeMap::new(), spec };
+        let mut bundle = Bundle::new("a-hash", spec.clone());
+        for (uid, is_wanted) in [("old", false), ("new", true)] {
+            let owner =
+                json!([{"apiVersion": "core.rukpak.io/v1alpha1", "kind": "BundleDeployment", "name": "a", "uid": uid}]);
+            bundle.metadata.owner_references = Some(serde_json::from_value(owner).unwrap());
+            assert_eq!(wanted.is(&bundle), is_wanted, "{uid}");
+        }
+    }
+
+    #[test]
     fn only_what_is_said_of_this_generation_counts() {
         let condition = |type_: &str, status: &str, generation: i64| {
             deployment(

@@ -44,7 +44,7 @@ struct Watched {
     is_listed: bool,
     /// Nobody serves the kind in any version, and the deployments know.
     is_gone: bool,
-    /// Why the API server refuses to list or watch it, if it does.
+    /// Why the API server refuses to list it, if it does.
     refusal: Option<String>,
     index: Seen,
 }
@@ -262,16 +262,15 @@ async fn follow(client: Client, hub: Arc<Hub>, kind: Kind) {
             Ok(Event::Delete(object)) => hub.lost(&id, &key(&kind, &object.metadata)),
             Err(error) => {
                 tracing::debug!(kind = %kind.resource.kind, %error, "watch interrupted; resuming");
-                match refusal(&error) {
-                    Some(status) if status.code == 404 => {
-                        // The receiver is dropped only when the process ends.
-                        let _ = hub.unserved.send(kind.inventory());
-                    }
+                if status(&error).is_some_and(|status| status.code == 404) {
+                    // The receiver is dropped only when the process ends.
+                    let _ = hub.unserved.send(kind.inventory());
+                } else if let watcher::Error::InitialListFailed(kube::Error::Api(status)) = &error
                     // An expired version is listed anew; no time, or not ready, is over soon.
-                    Some(status) if !matches!(status.code, 410 | 429 | 503 | 504) => {
-                        hub.refused(&id, Some(status.message.clone()));
-                    }
-                    _ => {}
+                    && !matches!(status.code, 410 | 429 | 503 | 504)
+                {
+                    // Only of the list: its success is seen, at the end of it. That a watch resumes is not.
+                    hub.refused(&id, Some(status.message.clone()));
                 }
             }
         }
@@ -279,7 +278,7 @@ async fn follow(client: Client, hub: Arc<Hub>, kind: Kind) {
 }
 
 /// What the API server says to it.
-fn refusal(error: &watcher::Error) -> Option<&Status> {
+fn status(error: &watcher::Error) -> Option<&Status> {
     match error {
         watcher::Error::InitialListFailed(kube::Error::Api(status))
         | watcher::Error::WatchStartFailed(kube::Error::Api(status))

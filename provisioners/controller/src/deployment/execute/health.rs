@@ -48,7 +48,10 @@ pub(crate) async fn refresh(run: &Run) -> Option<Timestamp> {
         }
         let looked_at = tracked.looks.iter().filter(|(_, (_, due))| *due <= now).map(|(key, _)| key.clone());
         let looked_at: BTreeSet<ObjectKey> = looked_at.collect();
-        let unread: BTreeSet<ObjectKey> = std::mem::take(&mut tracked.unread).into_iter().chain(looked_at).collect();
+        let moved = std::mem::take(&mut tracked.unread);
+        // What moves by itself is not looked at more rarely for that.
+        tracked.looks.retain(|key, _| !moved.contains(key));
+        let unread: BTreeSet<ObjectKey> = moved.into_iter().chain(looked_at).collect();
         let is_due = |key: &ObjectKey| {
             tracked.objects.get(key).is_none_or(|object| memory::later(object.read_at, READ_INTERVAL) <= now)
         };
