@@ -1,20 +1,23 @@
 //! A TLS server that misbehaves on request: on its own, or in front of a registry, a git server or an API server that it
 //! otherwise passes requests on to. It writes down every request, so a test can also say what must *not* have been asked.
 
+mod rules;
+mod spoil;
+
 use std::collections::HashSet;
-use std::convert::Infallible;
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
 
 use anyhow::{Context, Result};
 use axum::Router;
-use axum::body::{Body, Bytes};
+use axum::body::Body;
 use axum::extract::{Request, State};
-use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header};
+use axum::http::{HeaderMap, Method, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use futures::stream;
 use tokio::sync::watch;
 
+pub use self::rules::{Fault, Rule};
+use self::spoil::{endless, spoil, with_headers};
 use crate::tls::{Served, serve};
 use crate::{TestCa, tools};
 
@@ -26,46 +29,6 @@ pub struct FaultyServer {
     served: Served,
     ca_pem: String,
     shared: Arc<Shared>,
-}
-
-/// Which requests get which fault, and how often.
-#[derive(Debug, Clone)]
-pub struct Rule {
-    /// Method; any when absent.
-    pub method: Option<Method>,
-    /// Text that path and query contain.
-    pub path: String,
-    /// Requests of this kind to let pass first.
-    pub skip: u32,
-    /// Requests to spoil; all when absent.
-    pub times: Option<u32>,
-    /// What happens.
-    pub fault: Fault,
-}
-
-/// A fault.
-#[derive(Debug, Clone)]
-pub enum Fault {
-    /// Answer with a status and a body.
-    Status(StatusCode, String),
-    /// Answer with anything.
-    Answer(StatusCode, Vec<(&'static str, String)>, Vec<u8>),
-    /// Answer with a body that begins so, and goes on with the second text for ever.
-    Endless(StatusCode, &'static str, &'static str),
-    /// Never answer.
-    Hang,
-    /// Pass the request on, send this many bytes of the body, then close the connection.
-    HangUpAfter(usize),
-    /// Pass the request on, send this many bytes of the body, then nothing, with the connection open.
-    StallAfter(usize),
-    /// Pass the request on and send the body in chunks of so many bytes with a pause before each.
-    Slow(usize, Duration),
-    /// Pass the request on and flip one bit in the middle of the body.
-    FlipBit,
-    /// Pass the request on and send these bytes in place of the body, headers unchanged but for the length.
-    Replace(Vec<u8>),
-    /// Send the client elsewhere.
-    Redirect(String),
 }
 
 /// A request as it arrived.
@@ -103,31 +66,6 @@ struct Shared {
 pub(crate) struct Upstream {
     base: String,
     client: reqwest::Client,
-}
-
-impl Rule {
-    /// Every request whose path contains `path`.
-    pub fn on(path: &str, fault: Fault) -> Self {
-        Self { method: None, path: path.to_owned(), skip: 0, times: None, fault }
-    }
-
-    /// Only this method.
-    #[must_use]
-    pub fn method(self, method: Method) -> Self {
-        Self { method: Some(method), ..self }
-    }
-
-    /// Only so many times; after that requests pass.
-    #[must_use]
-    pub fn times(self, times: u32) -> Self {
-        Self { times: Some(times), ..self }
-    }
-
-    /// Only after so many such requests.
-    #[must_use]
-    pub fn skip(self, skip: u32) -> Self {
-        Self { skip, ..self }
-    }
 }
 
 impl FaultyServer {
@@ -212,25 +150,6 @@ impl FaultyServer {
     }
 }
 
-impl Shared {
-    /// The fault for a request, if a rule spoils it.
-    fn fault(&self, method: &Method, path: &str) -> Option<Fault> {
-        let mut rules = self.rules.lock().ok()?;
-        let fits = |rule: &&mut Rule| {
-            rule.method.as_ref().is_none_or(|wanted| wanted == method)
-                && path.contains(&rule.path)
-                && rule.times != Some(0)
-        };
-        let rule = rules.iter_mut().find(fits)?;
-        if rule.skip > 0 {
-            rule.skip -= 1;
-            return None;
-        }
-        rule.times = rule.times.map(|times| times - 1);
-        Some(rule.fault.clone())
-    }
-}
-
 async fn answer(State(shared): State<Arc<Shared>>, request: Request) -> Response {
     let (method, path) = (request.method().clone(), request.uri().to_string());
     let authorization =
@@ -238,7 +157,7 @@ async fn answer(State(shared): State<Arc<Shared>>, request: Request) -> Response
     if let Ok(mut seen) = shared.seen.lock() {
         seen.push(Seen { method: method.clone(), path: path.clone(), authorization: authorization.clone() });
     }
-    let fault = shared.fault(&method, &path);
+    let fault = shared.rules.lock().ok().and_then(|mut rules| rules::fault(&mut rules, &method, &path));
     match fault {
         Some(Fault::Status(status, body)) => return (status, body).into_response(),
         Some(Fault::Answer(status, headers, body)) => return with_headers(status, headers, body),
@@ -279,16 +198,6 @@ fn streamed(answer: reqwest::Response, path: &str, held: watch::Receiver<Option<
         chunk.transpose().map(|chunk| (chunk, (answer, path, held)))
     });
     (status, headers, Body::from_stream(body)).into_response()
-}
-
-fn with_headers(status: StatusCode, headers: Vec<(&'static str, String)>, body: Vec<u8>) -> Response {
-    let mut response = (status, body).into_response();
-    for (name, value) in headers {
-        if let Ok(value) = HeaderValue::from_str(&value) {
-            response.headers_mut().insert(HeaderName::from_static(name), value);
-        }
-    }
-    response
 }
 
 /// Answers requests to `/token`, and those without a token; `None` lets the request pass.
@@ -349,56 +258,4 @@ pub(crate) async fn pass_on(upstream: &Upstream, request: Request, own_auth: boo
     }
     let url = format!("{}{}", upstream.base, parts.uri);
     upstream.client.request(parts.method, url).headers(headers).body(body).send().await.context("pass it on")
-}
-
-/// The upstream's answer, spoilt by `fault`.
-fn spoil(fault: Option<Fault>, status: StatusCode, mut headers: HeaderMap, body: Bytes) -> Response {
-    headers.remove(header::TRANSFER_ENCODING);
-    headers.remove(header::CONNECTION);
-    let whole = body.len();
-    let body = match fault {
-        Some(Fault::HangUpAfter(bytes)) => {
-            let part = body.slice(..bytes.min(whole));
-            let hang_up = async {
-                tokio::task::yield_now().await; // the part goes out while the rest is pending
-                Err(std::io::Error::other("hang-up on request"))
-            };
-            Body::from_stream(futures::StreamExt::chain(stream::iter([Ok(part)]), stream::once(hang_up)))
-        }
-        Some(Fault::StallAfter(bytes)) => {
-            let part = Ok::<_, Infallible>(body.slice(..bytes.min(whole)));
-            Body::from_stream(futures::StreamExt::chain(stream::iter([part]), stream::pending()))
-        }
-        Some(Fault::Slow(bytes, pause)) => slow(body, bytes.max(1), pause),
-        Some(Fault::FlipBit) => {
-            let mut bytes = body.to_vec();
-            if let Some(byte) = bytes.get_mut(whole / 2) {
-                *byte ^= 1;
-            }
-            Body::from(bytes)
-        }
-        Some(Fault::Replace(bytes)) => {
-            headers.insert(header::CONTENT_LENGTH, HeaderValue::from(bytes.len()));
-            Body::from(bytes)
-        }
-        _ => Body::from(body),
-    };
-    (status, headers, body).into_response()
-}
-
-fn endless(begin: &'static str, again: &str) -> Body {
-    let chunk = Bytes::from(again.repeat(64 * 1024 / again.len().max(1)));
-    let rest = stream::repeat_with(move || Ok::<_, Infallible>(chunk.clone()));
-    Body::from_stream(futures::StreamExt::chain(stream::iter([Ok(Bytes::from_static(begin.as_bytes()))]), rest))
-}
-
-fn slow(body: Bytes, step: usize, pause: Duration) -> Body {
-    Body::from_stream(stream::unfold(body, move |mut rest| async move {
-        if rest.is_empty() {
-            return None;
-        }
-        tokio::time::sleep(pause).await; // the very thing that was asked for
-        let chunk = rest.split_to(step.min(rest.len()));
-        Some((Ok::<_, Infallible>(chunk), rest))
-    }))
 }
