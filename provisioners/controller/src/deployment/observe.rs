@@ -83,6 +83,8 @@ impl Run {
     /// Takes what the watches have put into the inbox: objects that really differ from what was applied.
     pub fn look(&mut self) {
         let mut tracked = self.tracker.tracked();
+        // What went before is not what the next writes create.
+        tracked.gone.clear();
         let candidates = std::mem::take(&mut tracked.drifted);
         tracked.drifted = candidates
             .into_iter()

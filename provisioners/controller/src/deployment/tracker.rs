@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use jiff::Timestamp;
 use rukpak_plain::ObjectKey;
-use rukpak_plan::applied::Objects;
+use rukpak_plan::applied::{self, Objects};
 use rukpak_plan::fingerprint::Drift;
 use rukpak_plan::memory::Memory;
 use rukpak_plan::{Fingerprint, Owner, health};
@@ -38,6 +38,9 @@ pub struct Tracked {
     pub objects: Objects,
     /// Objects that may have drifted.
     pub drifted: BTreeSet<ObjectKey>,
+    /// UIDs of objects of this deployment that a watch saw go since the last look, though nothing applied has them: an object may go
+    /// before the answer to its creation is here.
+    pub gone: HashSet<String>,
     /// Objects whose health is to be read again.
     pub unread: BTreeSet<ObjectKey>,
     /// Unhealthy workloads, whose Pods are looked at again: how often they were, and when it is time. Nothing tells of Pods.
@@ -231,6 +234,20 @@ impl Tracker {
             tracked.drifted.insert(key.clone());
             return Reaction::Enqueue;
         }
+        tracked.gone.insert(uid.to_owned());
+        Reaction::None
+    }
+
+    /// The object was applied just now: it is as it should be, unless a watch saw it go while the answer was on its way.
+    pub fn applied(&self, key: &ObjectKey, object: applied::Tracked) -> Reaction {
+        let mut tracked = self.tracked();
+        let is_gone = tracked.gone.remove(&object.fingerprint.uid);
+        tracked.objects.insert(key.clone(), object);
+        if is_gone {
+            tracked.drifted.insert(key.clone());
+            return Reaction::Enqueue;
+        }
+        tracked.drifted.remove(key);
         Reaction::None
     }
 }
@@ -298,6 +315,26 @@ mod tests {
         assert!(told("two").is_empty(), "nothing is in its way any more");
         all.forget("c");
         assert!(all.kinds().is_empty(), "nothing waits for anything");
+    }
+
+    #[test]
+    fn an_object_that_goes_before_the_answer_to_its_creation_is_drift() {
+        let (all, owner) = (Trackers::default(), Owner { name: "a".into(), uid: "1".into() });
+        let tracker = all.of(&owner);
+        let key = ObjectKey { group: String::new(), kind: "ConfigMap".into(), namespace: None, name: "c".into() };
+        assert_eq!(tracker.applied(&key, of_uid("first")), Reaction::None);
+        assert_eq!(tracker.lost(&key, "first"), Reaction::Enqueue);
+        assert_eq!(tracker.lost(&key, "second"), Reaction::None, "nobody knows of it yet");
+        assert_eq!(tracker.applied(&key, of_uid("second")), Reaction::Enqueue);
+        assert!(tracker.tracked().drifted.contains(&key));
+        assert_eq!(tracker.applied(&key, of_uid("third")), Reaction::None);
+        assert!(tracker.tracked().drifted.is_empty(), "this one is there");
+    }
+
+    fn of_uid(uid: &str) -> applied::Tracked {
+        let mut object = tracked();
+        object.fingerprint.uid = uid.to_owned();
+        object
     }
 
     #[test]

@@ -218,10 +218,14 @@ pub(super) fn note(run: &Run, step: &Step, written: &Written) {
     let fingerprint = Fingerprint::of(&written.metadata, &run.owner, FIELD_MANAGER);
     let health = health::assess(&super::health::whole(&step.identity, written), now);
     let tracked = Tracked { identity: step.identity.clone(), fingerprint, health, read_at: now };
-    run.tracker.tracked().objects.insert(step.key.clone(), tracked);
+    let mut reaction = run.tracker.applied(&step.key, tracked);
     // What a watch saw before this was noted, nobody was told of: drift, or a CRD that is established by now.
-    let missed = run.context.dependents.get(&step.key).filter(|seen| *seen.owner == run.owner);
-    if missed.is_some_and(|seen| run.tracker.seen(&step.key, &seen.owner, &seen.fingerprint) == Reaction::Enqueue) {
+    if let Some(seen) = run.context.dependents.get(&step.key).filter(|seen| *seen.owner == run.owner)
+        && reaction == Reaction::None
+    {
+        reaction = run.tracker.seen(&step.key, &seen.owner, &seen.fingerprint);
+    }
+    if reaction == Reaction::Enqueue {
         run.context.wake.deployment(&run.owner.name);
     }
 }

@@ -119,7 +119,6 @@ async fn repair_phase(run: &mut Run, steps: &[&Step]) -> Vec<put::Error> {
                     metrics::count_repair(metrics::Outcome::Succeeded);
                     put_back.push(*step);
                 }
-                run.tracker.tracked().drifted.remove(&step.key);
             }
             Err(error) => {
                 metrics::count_repair(metrics::Outcome::Failed);
@@ -197,6 +196,9 @@ async fn one(run: &Run, step: &Step, live: Result<Option<Written>, put::Error>) 
             note(run, step, &written);
             Ok(Repaired { is_changed, set: fields::applied(&written.metadata, FIELD_MANAGER).cloned() })
         }
-        Outcome::Used => Ok(Repaired { is_changed: false, set: None }),
+        Outcome::Used => {
+            run.tracker.tracked().drifted.remove(&step.key);
+            Ok(Repaired { is_changed: false, set: None })
+        }
     }
 }
