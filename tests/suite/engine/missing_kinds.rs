@@ -2,8 +2,8 @@
 
 use axum::http::{Method, StatusCode};
 use kube::api::DynamicObject;
-use rukpak_tests::verbs::{self, Target};
-use rukpak_tests::world::SOON;
+use rukpak_tests::verbs::{self, Expected, Target};
+use rukpak_tests::world::{SOON, until};
 use rukpak_tests::{Fault, Rule};
 use serde_json::json;
 
@@ -79,4 +79,33 @@ async fn a_kind_that_is_missing_at_a_restart_leaves_the_rest_guarded() {
     case.until_owned(&target).await;
     let status = case.status().await;
     assert!(status["conditions"].to_string().contains("Gadget"), "what is missing is said: {status:#}");
+}
+
+/// As under RBAC with `list` and without `watch`, or behind an extension API server that lists only.
+#[tokio::test]
+async fn a_kind_that_may_be_listed_and_not_watched_has_a_condition_until_it_may() {
+    let (world, proxy) = (worlds::troubled().await, worlds::proxy().await);
+    let case = Case::in_world(world, "unwatchable").await;
+    let (crd, group) = definition("unwatchable");
+    case.foreign(&crd).await;
+    verbs::await_served(&case.client, &format!("{group}/v1"), "Gadget", SOON).await.unwrap();
+    let turn = worlds::PROXY.lock().await;
+    let refusal = json!({"kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": "MethodNotAllowed", "code": 405,
+        "message": "the server does not allow this method on the requested resource"});
+    let watches = format!("/apis/{group}/v1/gadgets?&watch=true");
+    proxy.add(Rule::on(&watches, Fault::Status(StatusCode::METHOD_NOT_ALLOWED, refusal.to_string())));
+    case.install(&[gadget(&group, &case.namespace, "g", 1)]).await;
+    let refused =
+        Expected::is_true("Unwatched", "CreateDynamicWatchFailed").saying("Gadget: the server does not allow");
+    until(&case.client, &case.name, refused).await;
+    proxy.mend();
+    drop(turn);
+    let is_over = |object: &DynamicObject| !object.data["status"]["conditions"].to_string().contains("Unwatched");
+    case.until(&case.target(), "no condition Unwatched", |object| object.is_some_and(is_over)).await;
+    // And its objects are guarded.
+    let target = Target::of(&gadget(&group, &case.namespace, "g", 1)).unwrap();
+    case.delete(&target).await;
+    case.until_owned(&target).await;
+    case.delete(&case.target()).await;
+    case.delete(&definition_target(&group)).await;
 }

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use futures::StreamExt;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
-use kube::api::DynamicObject;
+use kube::api::{DynamicObject, WatchParams};
 use kube::core::{PartialObjectMeta, Status};
 use kube::runtime::WatchStreamExt;
 use kube::runtime::watcher::{self, Event};
@@ -240,39 +240,83 @@ impl Hub {
     }
 }
 
+/// Keeps `hub` told of a kind for as long as it is asked for.
 async fn follow(client: Client, hub: Arc<Hub>, kind: Kind) {
     let id = (kind.resource.group.clone(), kind.resource.kind.clone());
-    let api: Api<PartialObjectMeta<DynamicObject>> = Api::all_with(client, &*kind.resource);
-    let config = watcher::Config::default().labels(&format!("{}={}", names::OWNER_KIND, names::OWNER_KIND_VALUE));
-    let mut events = pin!(watcher::watcher(api, config).default_backoff());
+    let api: Api<PartialObjectMeta<DynamicObject>> = Api::all_with(client.clone(), &*kind.resource);
+    loop {
+        let refusal = follow_until_refused(&api, &hub, &kind, &id).await;
+        hub.refused(&id, Some(refusal));
+        until_watchable(&Api::all_with(client.clone(), &*kind.resource)).await;
+        hub.refused(&id, None);
+    }
+}
+
+fn selector() -> String {
+    format!("{}={}", names::OWNER_KIND, names::OWNER_KIND_VALUE)
+}
+
+/// Returns when the API server refuses to watch what it lists: its words.
+async fn follow_until_refused(
+    api: &Api<PartialObjectMeta<DynamicObject>>,
+    hub: &Hub,
+    kind: &Kind,
+    id: &GroupKind,
+) -> String {
+    let config = watcher::Config::default().labels(&selector());
+    let mut events = pin!(watcher::watcher(api.clone(), config).default_backoff());
     let mut listed: HashSet<ObjectKey> = HashSet::new();
-    while let Some(event) = events.next().await {
-        match event {
-            Ok(Event::Init) => listed.clear(),
-            Ok(Event::InitApply(object)) => {
-                listed.insert(hub.seen(&id, &kind, &metadata(object)));
+    loop {
+        match events.next().await {
+            Some(Ok(Event::Init)) => listed.clear(),
+            Some(Ok(Event::InitApply(object))) => {
+                listed.insert(hub.seen(id, kind, &metadata(object)));
             }
-            Ok(Event::InitDone) => {
-                hub.listed(&id, &listed);
+            Some(Ok(Event::InitDone)) => {
+                hub.listed(id, &listed);
                 listed = HashSet::new();
             }
-            Ok(Event::Apply(object)) => {
-                hub.seen(&id, &kind, &metadata(object));
+            Some(Ok(Event::Apply(object))) => {
+                hub.seen(id, kind, &metadata(object));
             }
-            Ok(Event::Delete(object)) => hub.lost(&id, &key(&kind, &object.metadata)),
-            Err(error) => {
+            Some(Ok(Event::Delete(object))) => hub.lost(id, &key(kind, &object.metadata)),
+            Some(Err(error)) => {
                 tracing::debug!(kind = %kind.resource.kind, %error, "watch interrupted; resuming");
                 if status(&error).is_some_and(|status| status.code == 404) {
                     // The receiver is dropped only when the process ends.
                     let _ = hub.unserved.send(kind.inventory());
-                } else if let watcher::Error::InitialListFailed(kube::Error::Api(status)) = &error
-                    // An expired version is listed anew; no time, or not ready, is over soon.
-                    && !matches!(status.code, 410 | 429 | 503 | 504)
-                {
-                    // Only of the list: its success is seen, at the end of it. That a watch resumes is not.
-                    hub.refused(&id, Some(status.message.clone()));
+                }
+                match error {
+                    // Tried again here: the end of a list that succeeds takes it back.
+                    watcher::Error::InitialListFailed(kube::Error::Api(status)) if is_refusal(&status) => {
+                        hub.refused(id, Some(status.message));
+                    }
+                    // That a watch succeeds is seen nowhere, so it has to be tried apart.
+                    watcher::Error::WatchStartFailed(kube::Error::Api(status)) if is_refusal(&status) => {
+                        return status.message;
+                    }
+                    _ => {}
                 }
             }
+            // A watcher goes on for ever.
+            None => return "the watch ended".to_owned(),
+        }
+    }
+}
+
+/// A kind that is not served is told of elsewhere; an expired version is listed anew; no time, or not ready, is over soon.
+fn is_refusal(status: &Status) -> bool {
+    !matches!(status.code, 404 | 410 | 429 | 503 | 504)
+}
+
+/// Asks for a watch until there is one.
+async fn until_watchable(api: &Api<DynamicObject>) {
+    let parameters = WatchParams::default().labels(&selector()).timeout(1);
+    for pause in watcher::DefaultBackoff::default() {
+        tokio::time::sleep(pause).await;
+        // Without a version the watch begins with what there is now.
+        if api.watch_metadata(&parameters, "0").await.is_ok() {
+            return;
         }
     }
 }
