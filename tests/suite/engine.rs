@@ -2,6 +2,8 @@
 
 #[path = "engine/adoption.rs"]
 mod adoption;
+#[path = "engine/audit.rs"]
+mod audit;
 #[path = "engine/backoff.rs"]
 mod backoff;
 #[path = "engine/bundles_again.rs"]
@@ -10,6 +12,8 @@ mod bundles_again;
 mod case;
 #[path = "engine/conversion.rs"]
 mod conversion;
+#[path = "engine/costs.rs"]
+mod costs;
 #[path = "engine/crashes.rs"]
 mod crashes;
 #[path = "engine/data.rs"]

@@ -1,64 +1,19 @@
-//! What the controller asks of the API server when nothing happens, by its audit log: nothing.
+//! What the controller asks of the API server when nothing happens, by its audit log: nothing. And how much when something does.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use rukpak_tests::kubelet::Kubelet;
 use rukpak_tests::verbs::Target;
 use rukpak_tests::world::{World, WorldOptions};
 use serde_json::{Value, json};
 
+use crate::audit::{Request, at_rest, requests, since, writes};
 use crate::case::Case;
+use crate::costs;
 use crate::first::mixed;
 
-/// So long without a request, and all that was begun is done.
-const REST: Duration = Duration::from_secs(5);
 /// So long nothing may be asked then.
 const IDLE: Duration = Duration::from_secs(5);
-/// Longest wait for rest.
-const PATIENCE: Duration = Duration::from_mins(1);
-
-/// A request of the controller.
-#[derive(Debug)]
-struct Request {
-    verb: String,
-    uri: String,
-    resource: String,
-    name: String,
-    code: i64,
-    received: String,
-    answered: String,
-}
-
-/// The controller's requests so far.
-fn requests(world: &World) -> Vec<Request> {
-    let log = std::fs::read_to_string(world.plane.audit_log()).expect("the log can be read");
-    let text =
-        |event: &Value, pointer: &str| event.pointer(pointer).and_then(Value::as_str).unwrap_or_default().to_owned();
-    log.lines()
-        .filter_map(|line| serde_json::from_str::<Value>(line).ok())
-        .filter(|event| event["user"]["username"] == "system:serviceaccount:rukpak-system:core-admin")
-        .map(|event| Request {
-            verb: text(&event, "/verb"),
-            uri: text(&event, "/requestURI"),
-            resource: text(&event, "/objectRef/resource"),
-            name: text(&event, "/objectRef/name"),
-            code: event.pointer("/responseStatus/code").and_then(Value::as_i64).unwrap_or_default(),
-            received: text(&event, "/requestReceivedTimestamp"),
-            answered: text(&event, "/stageTimestamp"),
-        })
-        .collect()
-}
-
-/// The requests since there were `before`, but for those that merely listen.
-fn since(world: &World, before: usize) -> Vec<Request> {
-    requests(world).into_iter().skip(before).filter(|request| request.verb != "watch").collect()
-}
-
-fn writes(world: &World, before: usize) -> Vec<Request> {
-    // An Event tells of a write, and is none.
-    let is_write = |request: &Request| !matches!(request.verb.as_str(), "get" | "list") && request.resource != "events";
-    since(world, before).into_iter().filter(is_write).collect()
-}
 
 #[tokio::test]
 async fn the_audit_log_shows_order_at_first_and_silence_after() {
@@ -86,6 +41,7 @@ async fn the_audit_log_shows_order_at_first_and_silence_after() {
     restart_of_what_is_settled(&world, &settled).await;
     restart_with_drift(&world, &settled, &other).await;
     new_bundle_of_the_same_content(&world, &settled).await;
+    costs::of_an_install_and_an_upgrade(&world).await;
 }
 
 /// Every phase begins when the one before it has been answered.
@@ -125,21 +81,6 @@ fn order(world: &World, objects: &[Value]) {
             Some((phase[0], of_phase.iter().map(|request| request.answered.as_str()).max().expect("there is one")));
     }
     assert!(count >= objects.len(), "{count} of {}", objects.len());
-}
-
-/// Waits until the controller has asked for nothing for a while.
-async fn at_rest(world: &World) {
-    let end = Instant::now() + PATIENCE;
-    let mut before = requests(world).len();
-    let mut since = Instant::now();
-    while since.elapsed() < REST {
-        tokio::time::sleep(Duration::from_millis(200)).await; // a log is not watched
-        let now = requests(world).len();
-        if now != before {
-            (before, since) = (now, Instant::now());
-        }
-        assert!(Instant::now() < end, "it does not come to rest: {:#?}", requests(world).pop());
-    }
 }
 
 async fn idle(world: &World) {

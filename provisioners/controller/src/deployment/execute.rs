@@ -21,6 +21,7 @@ mod prune;
 mod put;
 mod repair;
 mod resume;
+mod settled;
 
 use std::collections::BTreeSet;
 
@@ -114,9 +115,10 @@ async fn attempt(run: &mut Run, release: &Release, why: Why) -> Result<(), Stopp
     };
     run.tracker.tracked().missing_groups = plan.missing_groups();
     refuse_missing(run, &plan, why)?;
-    let bases = bases(run, &plan, why).await?;
+    let mut bases = bases(run, &plan, why).await?;
     let kinds = recorded_kinds(run);
     let members = members::list(run, &kinds, why).await;
+    bases.settled = settled::settled(run, &plan, &members, &bases);
     check::check(run, &plan, why, &members, &bases).await.map_err(Stopped::Failed)?;
     let used: BTreeSet<InventoryKind> = kinds.into_iter().chain(plan.inventory()).collect();
     intend(run, used, &plan).await.map_err(Stopped::Unreported)?;

@@ -102,6 +102,8 @@ pub(super) struct Bases {
     pub installed: Option<Plan>,
     /// The release that was begun, where the installed one comes back.
     pub begun: Option<Plan>,
+    /// Objects that stand as the plan says: they need no write.
+    pub settled: BTreeSet<ObjectKey>,
     /// What they may take.
     pub memory: Reservation,
 }
@@ -135,11 +137,11 @@ pub(super) struct Done {
     pub kept: Vec<String>,
 }
 
-/// Applies every step, and notes the fingerprint of each object as soon as it is written.
+/// Applies every step that is not settled, and notes the fingerprint of each object as soon as it is written.
 pub(super) async fn apply(run: &Run, plan: &Plan, why: Why, members: &Members, bases: &Bases) -> Result<Done, Error> {
     let (mut done, mut collisions) = (Done::default(), Vec::new());
     for phase in Phase::ALL {
-        let steps: Vec<&Step> = plan.phase(phase).collect();
+        let steps: Vec<&Step> = plan.phase(phase).filter(|step| !bases.settled.contains(&step.key)).collect();
         if steps.is_empty() {
             continue;
         }

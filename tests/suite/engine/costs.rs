@@ -1,0 +1,45 @@
+//! How many requests the usual operations take: guards that depend on no machine.
+
+use std::collections::BTreeMap;
+
+use rukpak_tests::world::World;
+use serde_json::json;
+
+use crate::audit::{Request, at_rest, requests, since};
+use crate::case::Case;
+
+/// Objects of the bundle.
+const OBJECTS: usize = 10;
+
+pub async fn of_an_install_and_an_upgrade(world: &World) {
+    let case = Case::in_world(world, "costs").await;
+    at_rest(world).await;
+    let objects = |x: &str| {
+        let value = |index: usize| if index == 0 { x.to_owned() } else { "same".to_owned() };
+        (0..OBJECTS).map(|index| case.config_map(&format!("c{index}"), json!({"x": value(index)}))).collect::<Vec<_>>()
+    };
+    let before = requests(world).len();
+    case.install(&objects("1")).await;
+    at_rest(world).await;
+    let install = since(world, before);
+    assert!(install.len() <= OBJECTS + 10, "{:#?}", table(&install));
+
+    let before = requests(world).len();
+    case.pivot("v2", &objects("2")).await;
+    at_rest(world).await;
+    let upgrade = since(world, before);
+    // One object has changed: the others are not sent.
+    assert!(upgrade.len() <= 1 + 12, "{:#?}", table(&upgrade));
+}
+
+/// Requests by verb and resource.
+fn table(requests: &[Request]) -> BTreeMap<String, usize> {
+    let mut table = BTreeMap::new();
+    for request in requests {
+        let path = request.uri.split('?').next().unwrap_or_default();
+        let sub = if path.ends_with("/status") { "/status" } else { "" };
+        let dry = if request.uri.contains("dryRun") { " (dry run)" } else { "" };
+        *table.entry(format!("{} {}{sub}{dry} {}", request.verb, request.resource, request.code)).or_default() += 1;
+    }
+    table
+}
