@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use futures::StreamExt;
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use rukpak_crds::ReleasedObject;
@@ -9,7 +10,7 @@ use rukpak_plain::ObjectKey;
 use rukpak_plan::memory::{Installation, Pruning, later};
 use rukpak_plan::resolve::Why;
 use rukpak_plan::retry::{self, Class};
-use rukpak_plan::{Phase, Plan, Release, Step};
+use rukpak_plan::{Identity, Phase, Plan, Release, Step};
 use rukpak_runtime::error::Chain;
 
 use super::apply::Bases;
@@ -20,11 +21,14 @@ use crate::deployment::observe::Run;
 
 /// An object that leaves, and why it is left in the cluster if it is.
 struct Leaving {
+    phase: Phase,
     key: ObjectKey,
     member: Member,
     keep: Option<String>,
 }
 
+/// So many objects of a phase are removed at once.
+const PARALLEL: usize = 16;
 /// So often it is asked again what hangs on an object before it is left in the cluster for want of an answer: some 15 s.
 const QUESTIONS: u32 = 5;
 
@@ -40,14 +44,28 @@ pub(super) async fn prune(run: &mut Run, mut members: Members, bases: &Bases, ke
         }
     }
     members.objects.extend(stripped);
-    for leaving in decide(run, &mut members, keep, &mut failed).await {
-        let identity = leaving.member.identity.to_string();
-        if let Err(error) = remove(run, leaving).await {
-            failed.push(format!("{identity}: {}", Chain(&error)));
+    let leaving = decide(run, &mut members, keep, &mut failed).await;
+    for of_phase in leaving.chunk_by(|a, b| a.phase == b.phase) {
+        let removals: Vec<_> = of_phase.iter().map(|leaving| remove(run, leaving)).collect();
+        let removed = futures::stream::iter(removals).buffered(PARALLEL).collect::<Vec<_>>().await;
+        for (leaving, removed) in of_phase.iter().zip(removed) {
+            match removed {
+                Ok(released) => note(run, &leaving.key, released),
+                Err(error) => failed.push(format!("{}: {}", leaving.member.identity, Chain(&error))),
+            }
         }
     }
     failed.extend(members.why.take());
     pending(run, &failed, members)
+}
+
+/// Remembers what was left without an owner until a status says so, whatever becomes of this reconcile.
+fn note(run: &mut Run, key: &ObjectKey, released: Option<ReleasedObject>) {
+    run.tracker.tracked().objects.remove(key);
+    if let Some(object) = released {
+        run.memory.released.push(object.clone());
+        run.observed.status.inventory.get_or_insert_default().released.push(object);
+    }
 }
 
 /// What becomes of each object that leaves; into `unknown` goes of what it could not be found out yet.
@@ -65,7 +83,7 @@ async fn decide(
     leaving.sort_by(|a, b| b.0.cmp(&a.0).then_with(|| a.1.cmp(&b.1)));
     let is_asked_again = attempts(run) < QUESTIONS;
     let (mut decided, mut going) = (Vec::with_capacity(leaving.len()), Going::new());
-    for (_, key, member) in leaving {
+    for (phase, key, member) in leaving {
         let keep = match reason_to_keep(run, &key, &member, &going).await {
             Ok(keep) => keep,
             Err(unseen) if unseen.is_transient && is_asked_again => {
@@ -78,7 +96,7 @@ async fn decide(
         if keep.is_none() {
             going.insert(key.clone());
         }
-        decided.push(Leaving { key, member, keep });
+        decided.push(Leaving { phase, key, member, keep });
     }
     decided
 }
@@ -136,30 +154,36 @@ async fn find(run: &Run, step: &Step) -> Result<Option<Member>, Error> {
     Ok(ours.map(|metadata| Member { identity: step.identity.clone(), metadata }))
 }
 
-/// A status write in between makes the looked-at version an old one: look again, and go on if it is still ours.
-async fn remove(run: &mut Run, leaving: Leaving) -> Result<(), Error> {
+/// A status write in between makes the looked-at version an old one: look again, and go on if it is still ours. Returns what is left
+/// in the cluster without an owner.
+async fn remove(run: &Run, leaving: &Leaving) -> Result<Option<ReleasedObject>, Error> {
     const ATTEMPTS: usize = 5;
-    let Leaving { key, mut member, keep } = leaving;
+    let Leaving { member, keep, .. } = leaving;
+    let (mut identity, mut metadata) = (member.identity.clone(), member.metadata.clone());
+    let mut released = None;
     for attempt in 1.. {
-        match remove_one(run, &member, keep.as_deref()).await {
+        match remove_one(run, &identity, &metadata, keep.as_deref()).await {
             Err(error) if error.is_conflict() && attempt < ATTEMPTS => {}
             // The upgrade itself may have ended the version in which the object was listed.
-            Ok(false) if attempt < ATTEMPTS && follow_version(run, &mut member).await? => {}
+            Ok(Removed::Absent) if attempt < ATTEMPTS && follow_version(run, &mut identity).await? => {}
             Err(error) => return Err(error),
-            Ok(_) => break,
+            Ok(Removed::Released(object)) => {
+                released = Some(object);
+                break;
+            }
+            Ok(Removed::Deleted | Removed::Absent) => break,
         }
-        match run.context.cluster.writer.metadata(&member.identity).await? {
-            Some(now) if is_still_ours(run, &now) => member.metadata = now,
+        match run.context.cluster.writer.metadata(&identity).await? {
+            Some(now) if is_still_ours(run, &now) => metadata = now,
             _ => break,
         }
     }
-    run.tracker.tracked().objects.remove(&key);
-    Ok(())
+    Ok(released)
 }
 
 /// An object that is not found may be there in another version: whether there is one.
-async fn follow_version(run: &Run, member: &mut Member) -> Result<bool, Error> {
-    let kind = member.identity.kind.inventory();
+async fn follow_version(run: &Run, identity: &mut Identity) -> Result<bool, Error> {
+    let kind = identity.kind.inventory();
     if !kind.group.contains('.') {
         return Ok(false);
     }
@@ -168,7 +192,7 @@ async fn follow_version(run: &Run, member: &mut Member) -> Result<bool, Error> {
     let served = run.context.cluster.kinds.any_version(&kind, &unserved).await?;
     let is_other = served.is_some();
     if let Some(served) = served {
-        member.identity.kind = served;
+        identity.kind = served;
     }
     Ok(is_other)
 }
@@ -177,29 +201,37 @@ fn is_still_ours(run: &Run, metadata: &ObjectMeta) -> bool {
     (run.owner.is_controller(metadata) || run.owner.owns_fully(metadata)) && metadata.deletion_timestamp.is_none()
 }
 
-/// Whether the object was there.
-async fn remove_one(run: &mut Run, member: &Member, keep: Option<&str>) -> Result<bool, Error> {
+/// What became of an object that leaves.
+enum Removed {
+    Deleted,
+    /// It was not there.
+    Absent,
+    Released(ReleasedObject),
+}
+
+async fn remove_one(
+    run: &Run,
+    identity: &Identity,
+    metadata: &ObjectMeta,
+    keep: Option<&str>,
+) -> Result<Removed, Error> {
     let writer = &run.context.cluster.writer;
     let Some(reason) = keep else {
-        let was_there = writer.delete(&member.identity, &member.metadata).await?;
-        if was_there {
-            tracing::info!(deployment = %run.owner.name, object = %member.identity, "object pruned");
+        if !writer.delete(identity, metadata).await? {
+            return Ok(Removed::Absent);
         }
-        return Ok(was_there);
+        tracing::info!(deployment = %run.owner.name, object = %identity, "object pruned");
+        return Ok(Removed::Deleted);
     };
-    writer.release(&member.identity, &member.metadata, &run.owner).await?;
-    tracing::warn!(deployment = %run.owner.name, object = %member.identity, %reason, "object orphaned: it stays in the cluster without an owner");
-    let kind = member.identity.kind.inventory();
-    let object = ReleasedObject {
+    writer.release(identity, metadata, &run.owner).await?;
+    tracing::warn!(deployment = %run.owner.name, object = %identity, %reason, "object orphaned: it stays in the cluster without an owner");
+    let kind = identity.kind.inventory();
+    Ok(Removed::Released(ReleasedObject {
         group: kind.group,
         version: kind.version,
         kind: kind.kind,
-        namespace: member.identity.namespace.clone().unwrap_or_default(),
-        name: member.identity.name.clone(),
+        namespace: identity.namespace.clone().unwrap_or_default(),
+        name: identity.name.clone(),
         reason: reason.to_owned(),
-    };
-    // Remembered until a status says so, whatever becomes of this reconcile.
-    run.memory.released.push(object.clone());
-    run.observed.status.inventory.get_or_insert_default().released.push(object);
-    Ok(true)
+    }))
 }
