@@ -4,6 +4,8 @@
 mod clients;
 #[path = "leader/endpoints.rs"]
 mod endpoints;
+#[path = "leader/shards.rs"]
+mod shards;
 
 use std::time::{Duration, Instant};
 

@@ -25,6 +25,7 @@ use sources::SourceArgs;
 use crate::context::SourcePolicy;
 use crate::format::Certificates;
 use crate::run::LEASE;
+use crate::shard::Shard;
 
 pub use feature_gates::{FeatureGates, FeatureGatesError};
 
@@ -79,6 +80,8 @@ pub struct Options {
     pub sources: SourcePolicy,
     /// Upper bounds on content.
     pub limits: Limits,
+    /// What this process works on.
+    pub shard: Shard,
     /// Objects of one kind that are reconciled at once, and bundles that are fetched at once. At least 1.
     pub concurrency: usize,
     /// Git repositories that are fetched at once, each by a child process. At least 1.
@@ -164,6 +167,9 @@ struct Args {
     /// ClusterRole of the webhook whose rules are kept: list of what CRDs of BundleDeployments define
     #[arg(long, value_name = "NAME", default_value = "rukpak-webhook-objects")]
     webhook_objects_role: String,
+    /// Work only on BundleDeployments and Bundles with these labels, such as shard=one; other controllers work on the others
+    #[arg(long, value_name = "SELECTOR", default_value = "", hide_default_value = true)]
+    watch_label_selector: Shard,
     /// Objects of one kind that are reconciled at once, and bundles that are fetched at once
     #[arg(long, value_name = "COUNT", default_value_t = 8, value_parser = count)]
     concurrency: usize,
@@ -221,6 +227,7 @@ impl From<Args> for Options {
             strict_crd_upgrades: args.strict_crd_upgrade_safety,
             webhook_objects_role: args.webhook_objects_role,
             system_namespace: system_namespace(Some(args.system_namespace), DEFAULT_NAMESPACE),
+            shard: args.watch_label_selector,
             storage_dir: args.provisioner_storage_dir,
             upload_dir: args.upload_storage_dir,
             upload_sync_interval: args.upload_storage_sync_interval,

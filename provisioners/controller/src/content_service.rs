@@ -122,8 +122,8 @@ async fn look_after(
 ) {
     let serving = Serving {
         namespace: context.system_namespace.clone(),
-        certificate_secret: options.content_certificate_secret,
-        authority_secret: AUTHORITY_SECRET.to_owned(),
+        certificate_secret: options.content_certificate_secret.clone(),
+        authority_secret: options.shard.named(AUTHORITY_SECRET),
         names: service_names(SERVICE, &context.system_namespace),
         lifetime: options.content_certificate_lifetime,
         is_external: options.content_certificates == ContentCertificates::External,

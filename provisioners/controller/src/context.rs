@@ -22,6 +22,7 @@ use crate::content_service::Depot;
 use crate::deployment::Trackers;
 use crate::format::Certificates;
 use crate::render_memory::RenderMemory;
+use crate::shard::Shard;
 use crate::watch::{Dependents, Index};
 
 /// Handed to every reconcile; cheap to share, holds no object bodies.
@@ -56,6 +57,8 @@ pub struct Context {
     pub crd_upgrades: crd_upgrade::Options,
     /// Where Secrets are read, and where objects without a namespace go.
     pub system_namespace: String,
+    /// What this process works on.
+    pub shard: Shard,
     /// Whether `Healthy` is reported, and old Bundles wait for it.
     pub health_gate: bool,
     /// All Bundles, as last seen.

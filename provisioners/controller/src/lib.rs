@@ -14,4 +14,5 @@ pub mod format;
 pub mod metrics;
 pub mod render_memory;
 pub mod run;
+pub mod shard;
 pub mod watch;

@@ -81,13 +81,15 @@ pub async fn run(options: Options) -> Result<(), Error> {
     process.serve_plainly("--http-bind-address", &options.http_address, shown).await?;
     process.spawn(events::readiness(parts.context.clone(), readiness.clone()));
     process.spawn(report_children(parts.context.clone()));
-    let lease = (options.system_namespace.as_str(), LEASE);
+    let lease = options.shard.named(LEASE);
+    let lease = (options.system_namespace.as_str(), lease.as_str());
     let election = options.leader_election;
     let Some(mut process) = process.lead(parts.context.client.clone(), lease, election, &readiness).await? else {
         return Ok(());
     };
     serve_content(&mut process, &parts, &options, readiness).await?;
-    process.spawn(leader::label(parts.context.client.clone(), options.system_namespace.clone()));
+    let leads = options.shard.id().unwrap_or_else(|| leader::TRUE.to_owned());
+    process.spawn(leader::label(parts.context.client.clone(), options.system_namespace.clone(), leads));
     process.spawn(webhook_role::follow(options.webhook_objects_role.clone(), Arc::clone(&parts.context)));
     work(&mut process, parts, options.concurrency);
     Ok(process.go_on().await?)

@@ -233,7 +233,7 @@ impl Process {
     pub async fn lead(
         mut self,
         client: Client,
-        (namespace, lease): (&str, &'static str),
+        (namespace, lease): (&str, &str),
         election: Option<LeaderElection>,
         readiness: &Readiness,
     ) -> Result<Option<Self>, Error> {

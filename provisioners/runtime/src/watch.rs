@@ -21,6 +21,7 @@ where
     pub store: Store<K>,
     writer: reflector::store::Writer<K>,
     api: Api<K>,
+    config: watcher::Config,
 }
 
 /// What happened to an object of ours.
@@ -45,15 +46,20 @@ where
 {
     /// For all objects of the kind.
     pub fn new(client: Client) -> Self {
+        Self::selected(client, "")
+    }
+
+    /// For the objects of the kind whose labels a selector fits; the empty one fits all.
+    pub fn selected(client: Client, selector: &str) -> Self {
         let (store, writer) = reflector::store();
-        Self { store, writer, api: Api::all(client) }
+        Self { store, writer, api: Api::all(client), config: watcher::Config::default().labels(selector) }
     }
 
     /// The changes, endlessly; the store is filled on the way, before a change is told.
     pub fn changes(self) -> impl Stream<Item = Change<K>> {
         let store = self.store;
         // Who wrote which field is most of an object, and nothing looks at it here.
-        let events = watcher::watcher(self.api, watcher::Config::default())
+        let events = watcher::watcher(self.api, self.config)
             .default_backoff()
             .modify(|object| object.meta_mut().managed_fields = None);
         events.reflect(self.writer).filter_map(move |event| {

@@ -57,8 +57,8 @@ pub(super) async fn assemble(options: &Options) -> Result<Parts, Error> {
     let wake = Wake { bundles: bundle_sender, deployments: deployment_sender };
     let (unserved_sender, unserved) = unbounded_channel();
     let trackers = Trackers::default();
-    let bundles = Streams::new(client.clone());
-    let deployments = Streams::new(client.clone());
+    let bundles = Streams::selected(client.clone(), options.shard.selector());
+    let deployments = Streams::selected(client.clone(), options.shard.selector());
     let context = Context {
         cluster: Cluster::new(client.clone(), options.requests_in_flight),
         store: Arc::new(store),
@@ -74,6 +74,7 @@ pub(super) async fn assemble(options: &Options) -> Result<Parts, Error> {
         bundle_certificates: options.bundle_certificates,
         bundle_certificate_lifetime: options.bundle_certificate_lifetime,
         system_namespace: options.system_namespace.clone(),
+        shard: options.shard.clone(),
         health_gate: options.feature_gates.bundle_deployment_health,
         bundles: bundles.store.clone(),
         deployments: deployments.store.clone(),

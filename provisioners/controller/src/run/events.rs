@@ -67,7 +67,12 @@ pub(super) async fn deployments(streams: Streams<BundleDeployment>, context: &Ar
                 crate::deployment::wake_dependents(context, &object.name_any());
             }
             Change::Gone(object) => {
-                tracing::info!(deployment = %object.name_any(), "BundleDeployment deleted");
+                let word = if context.shard.id().is_some() {
+                    "BundleDeployment deleted, or of another shard"
+                } else {
+                    "BundleDeployment deleted"
+                };
+                tracing::info!(deployment = %object.name_any(), "{word}");
                 context.index.deployment_gone(&object.name_any());
                 forget(context, &object).await;
                 crate::deployment::wake_dependents(context, &object.name_any());

@@ -21,7 +21,7 @@ use serde_json::json;
 use tokio::time::{Instant, sleep_until, timeout};
 
 use self::lease::Holder;
-pub use self::pod::label;
+pub use self::pod::{TRUE, label};
 use crate::api;
 use crate::args::LeaderElection;
 
@@ -48,7 +48,7 @@ pub enum Error {
         /// Its name.
         holder: String,
         /// Name of the Lease.
-        lease: &'static str,
+        lease: String,
     },
     /// The API server did not take a renewal in time.
     #[error("the Lease could not be renewed for {0:?} (--leader-elect-renew-deadline)")]
@@ -59,7 +59,7 @@ pub enum Error {
 pub(crate) struct Candidate {
     api: Api<Lease>,
     /// Name of the Lease.
-    lease: &'static str,
+    lease: String,
     identity: String,
     times: LeaderElection,
 }
@@ -87,12 +87,7 @@ struct Seen {
 
 impl Candidate {
     /// Named after the Pod; outside of one after the host and the process, so that two on one host are two.
-    pub(crate) fn new(
-        client: Client,
-        namespace: &str,
-        lease: &'static str,
-        times: LeaderElection,
-    ) -> Result<Self, Error> {
+    pub(crate) fn new(client: Client, namespace: &str, lease: &str, times: LeaderElection) -> Result<Self, Error> {
         check(times)?;
         let identity = match std::env::var(POD_NAME) {
             Ok(name) if !name.is_empty() => name,
@@ -101,13 +96,13 @@ impl Candidate {
                 format!("{}_{}", host.trim(), std::process::id())
             }
         };
-        Ok(Self { api: Api::namespaced(client, namespace), lease, identity, times })
+        Ok(Self { api: Api::namespaced(client, namespace), lease: lease.to_owned(), identity, times })
     }
 
     /// Waits until this process leads.
     pub(crate) async fn elected(self) -> Leader {
         tracing::info!(identity = self.identity, lease = self.lease, "waiting to become leader");
-        let mut changes = pin!(watcher::watch_object(self.api.clone(), self.lease).default_backoff());
+        let mut changes = pin!(watcher::watch_object(self.api.clone(), &self.lease).default_backoff());
         let now = Instant::now();
         let mut seen = Seen { known: false, lease: None, since: now, not_before: now };
         loop {
@@ -144,7 +139,7 @@ impl Candidate {
     async fn write(&self, before: Option<&Lease>) -> Result<Lease, api::Error> {
         let spec = lease::held(before, &self.identity, self.times.lease_duration, Timestamp::now());
         let Some(before) = before else {
-            let metadata = ObjectMeta { name: Some(self.lease.to_owned()), ..ObjectMeta::default() };
+            let metadata = ObjectMeta { name: Some(self.lease.clone()), ..ObjectMeta::default() };
             let params = PostParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PostParams::default() };
             return Ok(self.api.create(&params, &Lease { metadata, spec: Some(spec) }).await?);
         };
@@ -155,7 +150,7 @@ impl Candidate {
         let version = &before.metadata.resource_version;
         let patch = json!({"metadata": {"resourceVersion": version}, "spec": spec});
         let params = PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() };
-        Ok(self.api.patch(self.lease, &params, &Patch::Merge(patch)).await?)
+        Ok(self.api.patch(&self.lease, &params, &Patch::Merge(patch)).await?)
     }
 }
 
@@ -195,9 +190,9 @@ impl Leader {
             // Somebody wrote to it or deleted it: ours still, unless it names another.
             Err(error) if error.is_conflict() || error.is_not_found() => {
                 let found =
-                    self.candidate.api.get_opt(self.candidate.lease).await.map_err(|error| failed(error.into()))?;
+                    self.candidate.api.get_opt(&self.candidate.lease).await.map_err(|error| failed(error.into()))?;
                 if let Holder::Other(name) = lease::holder(found.as_ref(), &self.candidate.identity) {
-                    return Err(Error::TakenOver { holder: name.to_owned(), lease: self.candidate.lease });
+                    return Err(Error::TakenOver { holder: name.to_owned(), lease: self.candidate.lease.clone() });
                 }
                 self.candidate.write(found.as_ref()).await.map_err(failed)?
             }
@@ -209,7 +204,7 @@ impl Leader {
 
     /// Lets another replica take over now. Nothing may be written any more.
     pub(crate) async fn release(self) {
-        let lease = self.candidate.lease;
+        let lease = self.candidate.lease.clone();
         match timeout(RELEASE_DEADLINE, self.give_back()).await {
             Ok(Ok(())) => tracing::info!("released the Lease {lease}"),
             Ok(Err(error)) => tracing::warn!(%error, "cannot release the Lease {lease}; it expires"),
@@ -219,7 +214,7 @@ impl Leader {
 
     async fn give_back(&self) -> Result<(), api::Error> {
         // Not the version that was written last: a renewal may have been under way when the end came.
-        let Some(lease) = self.candidate.api.get_opt(self.candidate.lease).await? else { return Ok(()) };
+        let Some(lease) = self.candidate.api.get_opt(&self.candidate.lease).await? else { return Ok(()) };
         if lease::holder(Some(&lease), &self.candidate.identity) == Holder::Us {
             self.candidate.replace(&lease, &lease::released(&lease, Timestamp::now())).await?;
         }

@@ -1,11 +1,13 @@
 //! The Bundle of the template is created, and those of earlier templates are deleted.
 
-use kube::api::{DeleteParams, PostParams, Preconditions};
+use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams, Preconditions};
+use kube::core::PartialObjectMeta;
 use kube::{Api, Resource, ResourceExt};
 use rukpak_crds::{Bundle, BundleSource, names};
 use rukpak_plan::observed::Desired;
 use rukpak_plan::retry::Class;
 use rukpak_runtime::error::Chain;
+use serde_json::{Map, Value, json};
 
 use crate::cluster::{self, Error, answered};
 use crate::deployment::observe::{Run, found, generated, owned};
@@ -13,7 +15,8 @@ use crate::deployment::observe::{Run, found, generated, owned};
 /// Creates the Bundle of the template. Returns how far it is.
 pub(super) async fn create(run: &Run, name: &str, hash: &str) -> Desired {
     let deployment = &run.observed.deployment;
-    let new = generated(&run.owner, deployment, name, hash);
+    let mut new = generated(&run.owner, deployment, name, hash);
+    run.context.shard.hand_down(deployment.meta().labels.as_ref(), new.labels_mut());
     let api: Api<Bundle> = Api::all(run.context.client.clone());
     let params = PostParams { field_manager: Some(names::FIELD_MANAGER.to_owned()), ..PostParams::default() };
     match answered(api.create(&params, &new)).await {
@@ -40,13 +43,46 @@ async fn existing(run: &Run, api: &Api<Bundle>, hash: &str, name: &str, refusal:
             && crate::deployment::observe::is_generated(bundle, &run.owner, deployment)
     };
     match answered(api.get_opt(name)).await {
-        Ok(Some(bundle)) if is_ours(&bundle) => found(&run.context, deployment, &bundle, hash),
+        Ok(Some(bundle)) if is_ours(&bundle) => match relabel(run, api).await {
+            Ok(()) => found(&run.context, deployment, &bundle, hash),
+            Err(error) => Desired::Unknown { message: error.to_string(), class: Class::Transient },
+        },
         Ok(Some(bundle)) if bundle.meta().deletion_timestamp.is_some() => {
             Desired::Waiting { bundle: name.to_owned(), why: None, is_stalled: false }
         }
         Ok(_) => Desired::Unknown { message: refusal.to_string(), class: Class::Terminal },
         Err(error) => Desired::Unknown { message: error.to_string(), class: Class::Transient },
     }
+}
+
+/// A deployment that came from another shard brings its Bundles along.
+async fn relabel(run: &Run, api: &Api<Bundle>) -> Result<(), Error> {
+    if run.context.shard.id().is_none() {
+        return Ok(());
+    }
+    let selector =
+        format!("{}={},{}={}", names::OWNER_KIND, names::OWNER_KIND_VALUE, names::OWNER_NAME, run.owner.name);
+    let listed = answered(api.list_metadata(&ListParams::default().labels(&selector))).await?;
+    let own = |bundle: &PartialObjectMeta<Bundle>| {
+        bundle.owner_references().iter().any(|owner| owner.uid == run.owner.uid && owner.controller == Some(true))
+    };
+    for bundle in listed.items.into_iter().filter(own) {
+        let mut labels = bundle.labels().clone();
+        run.context.shard.hand_down(run.observed.deployment.meta().labels.as_ref(), &mut labels);
+        let gone =
+            bundle.labels().keys().filter(|key| !labels.contains_key(*key)).map(|key| (key.clone(), Value::Null));
+        let kept = labels.iter().filter(|(key, value)| bundle.labels().get(*key) != Some(*value));
+        let changes: Map<String, Value> =
+            kept.map(|(key, value)| (key.clone(), Value::String(value.clone()))).chain(gone).collect();
+        if changes.is_empty() {
+            continue;
+        }
+        let params = PatchParams { field_manager: Some(names::FIELD_MANAGER.to_owned()), ..PatchParams::default() };
+        let patch = Patch::Merge(json!({"metadata": {"labels": changes, "uid": bundle.uid()}}));
+        answered(api.patch_metadata(&bundle.name_any(), &params, &patch)).await?;
+        tracing::info!(deployment = %run.owner.name, bundle = %bundle.name_any(), "Bundle labelled for the shard of its BundleDeployment");
+    }
+    Ok(())
 }
 
 /// Deletes every Bundle of this deployment but the desired one.

@@ -15,14 +15,14 @@ use serde_json::json;
 use super::POD_NAME;
 use crate::api::{self, answered};
 
-/// The value of the label.
-const TRUE: &str = "true";
+/// The usual value of the label.
+pub const TRUE: &str = "true";
 
-/// For as long as this process leads: its Pod bears the label [`LEADER`], and no other Pod of the namespace does. A process
-/// that runs in no Pod, or has lost the Lease without noticing, does no harm: who leads puts it right.
-pub async fn label(client: Client, namespace: String) -> &'static str {
+/// For as long as this process leads: its Pod bears the label [`LEADER`] with `value`, and no other Pod of the namespace does. A
+/// process that runs in no Pod, or has lost the Lease without noticing, does no harm: who leads puts it right.
+pub async fn label(client: Client, namespace: String, value: String) -> &'static str {
     let Some(own) = std::env::var(POD_NAME).ok().filter(|name| !name.is_empty()) else { return "" };
-    let pods = Pods { api: Api::namespaced(client, &namespace), own };
+    let pods = Pods { api: Api::namespaced(client, &namespace), own, value };
     for pause in DefaultBackoff::default() {
         match pods.keep().await {
             Ok(()) => {
@@ -42,12 +42,14 @@ struct Pods {
     api: Api<PartialObjectMeta<Pod>>,
     /// Name of the Pod of this process.
     own: String,
+    /// Of the label.
+    value: String,
 }
 
 impl Pods {
     /// Goes on until a write fails; returns if there is no such Pod.
     async fn keep(&self) -> Result<(), api::Error> {
-        let labelled = watcher::Config::default().labels(&format!("{LEADER}={TRUE}"));
+        let labelled = watcher::Config::default().labels(&format!("{LEADER}={}", self.value));
         let mut events = pin!(watcher::watcher(self.api.clone(), labelled).default_backoff());
         let mut is_labelled = false;
         while let Some(event) = events.next().await {
@@ -72,7 +74,7 @@ impl Pods {
                     false
                 }
             };
-            if is_missing && !self.write(&self.own, Some(TRUE)).await? {
+            if is_missing && !self.write(&self.own, Some(&self.value)).await? {
                 return Ok(());
             }
         }
