@@ -30,7 +30,6 @@ use rukpak_crds::olm::cluster_extension::ClusterExtensionStatus;
 use rukpak_crds::olm::{ClusterCatalog, ClusterExtension, PROGRESSING};
 use rukpak_crds::{BundleDeployment, names};
 use rukpak_plan::retry::{self, Class};
-use rukpak_runtime::api;
 use rukpak_runtime::error::Chain;
 use rukpak_runtime::failures::Failures;
 use rukpak_runtime::status::{StatusWriter, WrittenVersions};
@@ -43,6 +42,7 @@ use super::cluster_catalog::changed;
 use super::cluster_catalog::store::CatalogStore;
 use super::events::Events;
 use super::finalizers;
+use super::olm::Error;
 
 pub(crate) use start::{Wake, start};
 
@@ -64,17 +64,6 @@ pub(crate) struct Context {
     pub events: Arc<Events>,
     /// What Bundles were found to be, by name: that never changes.
     pub identities: Mutex<HashMap<String, Identity>>,
-}
-
-/// Why a reconcile ended early.
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum Error {
-    /// The status could not be written.
-    #[error("cannot write the status")]
-    Status(#[source] api::Error),
-    /// The finalizers could not be written.
-    #[error("cannot write the metadata")]
-    Metadata(#[source] api::Error),
 }
 
 /// One reconcile of a ClusterExtension.
@@ -99,18 +88,6 @@ pub(crate) async fn reconcile(extension: Arc<ClusterExtension>, context: Arc<Con
         return Ok(Action::await_change());
     };
     Ok(Action::requeue(retry::delay(class, context.failures.another(&uid))))
-}
-
-/// After a reconcile that could not report.
-pub(crate) fn error_policy(extension: &ClusterExtension, error: &Error, context: &Context) -> Action {
-    let (Error::Status(source) | Error::Metadata(source)) = error;
-    let is_conflict = source.is_conflict() || source.is_not_found();
-    let class = if is_conflict { Class::Conflict } else { Class::Transient };
-    let delay = retry::delay(class, context.failures.another(&extension.uid().unwrap_or_default()));
-    if !is_conflict {
-        tracing::warn!(extension = %extension.name_any(), error = %Chain(error), ?delay, "reconcile failed; will retry");
-    }
-    Action::requeue(delay)
 }
 
 /// What there is to report, and when to look again if nobody tells us.

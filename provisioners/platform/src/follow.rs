@@ -2,16 +2,14 @@
 
 use std::fmt::Debug;
 use std::pin::pin;
-use std::sync::Arc;
 
 use futures::StreamExt;
 use kube::core::ClusterResourceScope;
 use kube::runtime::reflector::store::Writer;
-use kube::runtime::reflector::{self, ObjectRef, Store};
+use kube::runtime::reflector::{self, Store};
 use kube::runtime::watcher::{self, Event};
-use kube::runtime::{WatchStreamExt, watcher as watch};
 use kube::{Api, Client, Resource};
-use rukpak_runtime::watch::Change;
+use rukpak_runtime::watch::{Change, changes};
 use serde::de::DeserializeOwned;
 use tokio::sync::Mutex;
 use tokio_util::sync::CancellationToken;
@@ -61,30 +59,18 @@ where
 
     async fn watch(&self, filled: &CancellationToken, on: &impl Fn(Change<K>)) {
         let mut writer = self.writer.lock().await;
-        let events = watch::watcher(Api::all(self.client.clone()), watcher::Config::default());
-        let mut events =
-            pin!(events.default_backoff().modify(|object: &mut K| object.meta_mut().managed_fields = None));
-        while let Some(event) = events.next().await {
-            let event = match event {
-                Ok(event) => event,
+        let mut changes = pin!(changes(Api::all(self.client.clone()), &mut *writer));
+        while let Some(change) = changes.next().await {
+            match change {
+                Ok(change) => {
+                    if matches!(change, Change::Listed) {
+                        filled.cancel();
+                    }
+                    on(change);
+                }
                 Err(error) => {
                     tracing::debug!(definition = self.definition, %error, "watch interrupted; resuming");
-                    continue;
                 }
-            };
-            writer.apply_watcher_event(&event);
-            match event {
-                Event::Apply(object) => {
-                    if let Some(object) = self.store.get(&ObjectRef::from_obj(&object)) {
-                        on(Change::Present(object));
-                    }
-                }
-                Event::Delete(object) => on(Change::Gone(Arc::new(object))),
-                Event::InitDone => {
-                    filled.cancel();
-                    on(Change::Listed);
-                }
-                Event::Init | Event::InitApply(_) => {}
             }
         }
     }

@@ -2,11 +2,15 @@
 
 use std::sync::{Arc, Mutex};
 
-use kube::Client;
+use kube::runtime::controller::Action;
 use kube::runtime::reflector::{ObjectRef, Store};
+use kube::{Client, Resource, ResourceExt};
 use rukpak_catalog::origin::Loader;
 use rukpak_crds::BundleDeployment;
 use rukpak_crds::olm::ClusterExtension;
+use rukpak_plan::retry::{self, Class};
+use rukpak_runtime::api;
+use rukpak_runtime::error::Chain;
 use rukpak_runtime::failures::Failures;
 use rukpak_runtime::process::Process;
 use rukpak_runtime::status::WrittenVersions;
@@ -38,6 +42,30 @@ pub(crate) struct Parts {
     /// Scheme and host by which clients reach the content of catalogs, if it is served.
     pub external: Option<String>,
     pub events: Arc<Events>,
+}
+
+/// Why a reconcile ended early.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Error {
+    /// The status could not be written.
+    #[error("cannot write the status")]
+    Status(#[source] api::Error),
+    /// Labels or finalizers could not be written.
+    #[error("cannot write the metadata")]
+    Metadata(#[source] api::Error),
+}
+
+/// After a reconcile that could not report.
+pub(crate) fn error_policy<K: Resource<DynamicType = ()>>(object: &K, error: &Error, failures: &Failures) -> Action {
+    let (Error::Status(source) | Error::Metadata(source)) = error;
+    let is_conflict = source.is_conflict() || source.is_not_found();
+    let class = if is_conflict { Class::Conflict } else { Class::Transient };
+    let delay = retry::delay(class, failures.another(&object.uid().unwrap_or_default()));
+    if !is_conflict {
+        let (kind, name) = (K::kind(&()), object.name_any());
+        tracing::warn!(%kind, name, error = %Chain(error), ?delay, "reconcile failed; will retry");
+    }
+    Action::requeue(delay)
 }
 
 impl Extensions {

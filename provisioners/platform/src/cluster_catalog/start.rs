@@ -11,8 +11,9 @@ use rukpak_runtime::watch::Change;
 use tokio::sync::mpsc::unbounded_channel;
 use tokio_util::sync::CancellationToken;
 
-use super::{Context, error_policy, reconcile};
+use super::{Context, reconcile};
 use crate::follow::Optional;
+use crate::olm::error_policy;
 
 /// Catalogs that are unpacked at once.
 const CONCURRENCY: u16 = 4;
@@ -29,7 +30,7 @@ pub(crate) fn start(
     let requests = Requests { objects, filled: listed.clone(), tasks: process.reconciles() };
     let store = context.catalogs.clone();
     let queue = drain(requests, store.clone(), context.clone(), CONCURRENCY, reconcile, |catalog, error, context| {
-        error_policy(&catalog, error, &context)
+        error_policy(&*catalog, error, &context.failures)
     });
     process.spawn(async move {
         queue.await;

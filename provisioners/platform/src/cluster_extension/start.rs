@@ -12,8 +12,9 @@ use rukpak_runtime::watch::Change;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender};
 use tokio_util::sync::CancellationToken;
 
-use super::{Context, deployment, error_policy, reconcile};
+use super::{Context, deployment, reconcile};
 use crate::follow::Optional;
+use crate::olm::error_policy;
 
 /// Reconciles at once.
 const CONCURRENCY: u16 = 32;
@@ -64,7 +65,7 @@ pub(crate) fn start(
         context.clone(),
         CONCURRENCY,
         reconcile,
-        |extension, error, context| error_policy(&extension, error, &context),
+        |extension, error, context| error_policy(&*extension, error, &context.failures),
     );
     process.spawn(async move {
         queue.await;
