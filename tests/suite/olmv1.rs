@@ -22,6 +22,9 @@ mod recovery;
 mod resolution;
 #[path = "olmv1/rights.rs"]
 mod rights;
+#[expect(dead_code, reason = "what else it can do, the suite tutorial uses")]
+#[path = "tutorial/session.rs"]
+mod session;
 #[path = "olmv1/updates.rs"]
 mod updates;
 #[path = "olmv1/walk_through.rs"]
