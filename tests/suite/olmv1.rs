@@ -5,6 +5,8 @@
 mod case;
 #[path = "olmv1/catalogs.rs"]
 mod catalogs;
+#[path = "olmv1/commands.rs"]
+mod commands;
 #[path = "olmv1/configuration.rs"]
 mod configuration;
 #[path = "olmv1/content.rs"]
@@ -22,7 +24,6 @@ mod recovery;
 mod resolution;
 #[path = "olmv1/rights.rs"]
 mod rights;
-#[expect(dead_code, reason = "what else it can do, the suite tutorial uses")]
 #[path = "tutorial/session.rs"]
 mod session;
 #[path = "olmv1/updates.rs"]

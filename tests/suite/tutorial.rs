@@ -47,8 +47,10 @@ async fn what_the_pages_have_people_type_does_what_they_say() {
     session.enter("kubectl delete bundledeployment hello; kubectl delete namespace hello").await;
     examples::install_all(&session).await;
     rukpakctl::prepare(&world, &session).await;
-    // Catalogs are followed by the tests of rukpakctl; the man pages would go to a home folder; PlatformOperators come below.
-    session.follow("docs/rukpakctl.md", &["rukpakctl catalog", "cargo build", PLATFORM_OPERATOR]).await;
+    // Catalogs are followed by the tests of rukpakctl, ClusterExtensions by the suite of OLM v1; the man pages would go to a home folder;
+    // PlatformOperators come below.
+    let elsewhere = ["rukpakctl catalog", "rukpakctl extension", "cargo build", PLATFORM_OPERATOR];
+    session.follow("docs/rukpakctl.md", &elsewhere).await;
     session.enter("kubectl delete bundledeployment hello").await;
 
     let published = fixtures::publish_pump(&world.registry, &["1.0.0", "1.1.0"]).await;

@@ -4,6 +4,7 @@ mod changes;
 mod deployments;
 mod kubeconfig;
 mod objects;
+mod olm;
 
 use std::error::Error as StdError;
 use std::time::Duration;

@@ -1,9 +1,23 @@
-//! The walk-through of docs/olmv1.md, typed with the real programs.
+//! The walk-through of docs/olmv1.md, and what docs/rukpakctl.md says of ClusterExtensions, typed with the real programs.
 
 use rukpak_tests::{CatalogImage, fixtures};
 
 use super::session::Session;
 use super::world::World;
+
+/// What docs/rukpakctl.md takes for granted: an extension that asks for less than the newest version.
+const EXTENSION: &str = "kubectl create namespace pumps && kubectl apply -f - <<EOF
+apiVersion: olm.operatorframework.io/v1
+kind: ClusterCatalog
+metadata: {name: pumps}
+spec: {source: {type: Image, image: {ref: registry.example.com/catalogs/pumps:v1}}}
+---
+apiVersion: olm.operatorframework.io/v1
+kind: ClusterExtension
+metadata: {name: pump-operator}
+spec: {namespace: pumps, source: {sourceType: Catalog, catalog: {packageName: pump-operator, version: 1.0.x}}}
+EOF
+kubectl wait --for=condition=Installed clusterextension/pump-operator";
 
 #[tokio::test]
 async fn the_walk_through_is_true() {
@@ -17,4 +31,10 @@ async fn the_walk_through_is_true() {
     let names = [("registry.example.com", registry.to_owned())];
     let session = Session::start(&world.plane, &world.controller, &names).await;
     session.follow("docs/olmv1.md", &[]).await;
+    session
+        .enter("kubectl wait --for=delete --timeout=2m bundledeployment/pump-operator crd/pumps.example.rukpak.io")
+        .await;
+    session.enter("kubectl delete namespace pumps").await;
+    session.enter(EXTENSION).await;
+    session.follow_only("docs/rukpakctl.md", "rukpakctl extension").await;
 }

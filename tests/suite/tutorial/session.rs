@@ -149,7 +149,9 @@ fn patience(command: &str) -> Duration {
     let words: Vec<&str> = command.split(' ').collect();
     if words[0] == "kubectl" && words.contains(&"wait") {
         PATIENCE
-    } else if words.contains(&"get") || ["status", "tree", "history", "why"].contains(words.get(1).unwrap_or(&"")) {
+    } else if words.contains(&"get")
+        || ["extension", "status", "tree", "history", "why"].contains(words.get(1).unwrap_or(&""))
+    {
         SETTLED
     } else {
         Duration::ZERO

@@ -3,14 +3,14 @@
 use std::sync::Arc;
 
 use kube::ResourceExt;
-use kube::core::{Selector, SelectorExt as _};
 use rukpak_catalog::Catalog;
 use rukpak_catalog::resolve::{self, Installed, Offer, Request};
 use rukpak_catalog::version::Constraint;
 use rukpak_crds::condition::{ConditionStatus, Conditions as _};
+use rukpak_crds::olm::ClusterCatalog;
 use rukpak_crds::olm::cluster_catalog::{AvailabilityMode, SERVING};
 use rukpak_crds::olm::cluster_extension::{CatalogFilter, UpgradeConstraintPolicy};
-use rukpak_crds::olm::{CATALOG_NAME_LABEL, ClusterCatalog};
+use rukpak_crds::olm::selection::BadSelector;
 use rukpak_runtime::error::Chain;
 
 use super::Context;
@@ -41,7 +41,7 @@ pub(super) async fn resolve(
     };
     let selected = match selected(filter, context) {
         Ok(selected) => selected,
-        Err(error) => return failed(format!("desired catalog selector is invalid: {error}"), true),
+        Err(error) => return failed(error.to_string(), true),
     };
     let has_catalog = !selected.is_empty();
     let mut asked = Vec::new();
@@ -99,16 +99,10 @@ fn found(asked: &[Asked], request: Request<'_>) -> Result<Resolution, resolve::E
 }
 
 /// The ClusterCatalogs that the selector chooses, by name.
-fn selected(filter: &CatalogFilter, context: &Context) -> Result<Vec<Arc<ClusterCatalog>>, String> {
-    let selector = filter.selector.clone().unwrap_or_default();
-    let selector = Selector::try_from(selector).map_err(|error| error.to_string())?;
-    let is_chosen = |catalog: &Arc<ClusterCatalog>| {
-        let mut labels = catalog.labels().clone();
-        // The label may be on its way.
-        labels.insert(CATALOG_NAME_LABEL.to_owned(), catalog.name_any());
-        catalog.metadata.deletion_timestamp.is_none() && selector.matches(&labels)
-    };
-    let mut selected: Vec<_> = context.catalogs.state().into_iter().filter(is_chosen).collect();
+fn selected(filter: &CatalogFilter, context: &Context) -> Result<Vec<Arc<ClusterCatalog>>, BadSelector> {
+    let selector = filter.selector()?;
+    let mut selected = context.catalogs.state();
+    selected.retain(|catalog| selector.chooses(catalog));
     selected.sort_by_key(|catalog| catalog.name_any());
     Ok(selected)
 }
