@@ -5,11 +5,13 @@
 //! unpack    a reference to stored content                                        network, disk
 //! report    what came of it to a status                                          pure
 //! store     content by catalog and digest                                        disk
+//! content   what is stored, for those who choose from it             memory, disk
 //! mirror    the same content on a replica that only stands by              network, disk
 //! ```
 //!
 //! Content stays in the store over restarts; a tag that names what is stored already changes nothing.
 
+pub(crate) mod content;
 mod decide;
 mod mirror;
 mod report;

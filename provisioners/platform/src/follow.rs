@@ -24,6 +24,8 @@ pub(crate) struct Optional<K: Resource<DynamicType = ()> + Clone + 'static> {
     /// The objects as last seen; empty while the cluster has no such kind.
     pub store: Store<K>,
     writer: Mutex<Writer<K>>,
+    /// Cancelled when the API server has not let us look at them.
+    pub refused: CancellationToken,
 }
 
 impl<K> Optional<K>
@@ -39,7 +41,7 @@ where
     /// Of the kind that the CRD of this name defines.
     pub fn new(client: Client, definition: &'static str) -> Self {
         let (store, writer) = reflector::store();
-        Self { client, definition, store, writer: Mutex::new(writer) }
+        Self { client, definition, store, writer: Mutex::new(writer), refused: CancellationToken::new() }
     }
 
     /// Tells of each change, endlessly, after the store has it. `filled` is cancelled when it is known which objects there are.
@@ -69,6 +71,9 @@ where
                     on(change);
                 }
                 Err(error) => {
+                    if is_forbidden(&error) {
+                        self.refused.cancel();
+                    }
                     tracing::debug!(definition = self.definition, %error, "watch interrupted; resuming");
                 }
             }
@@ -83,4 +88,9 @@ where
             writer.apply_watcher_event(&Event::InitDone);
         }
     }
+}
+
+/// Whether the objects may not be listed by us.
+fn is_forbidden(error: &watcher::Error) -> bool {
+    matches!(error, watcher::Error::InitialListFailed(kube::Error::Api(status)) if status.code == 403)
 }

@@ -7,7 +7,7 @@ use kube::runtime::reflector::{ObjectRef, Store};
 use kube::{Client, Resource, ResourceExt};
 use rukpak_catalog::origin::Loader;
 use rukpak_crds::BundleDeployment;
-use rukpak_crds::olm::ClusterExtension;
+use rukpak_crds::olm::{ClusterCatalog, ClusterExtension};
 use rukpak_plan::retry::{self, Class};
 use rukpak_runtime::api;
 use rukpak_runtime::error::Chain;
@@ -17,6 +17,7 @@ use rukpak_runtime::status::WrittenVersions;
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 use tokio_util::sync::CancellationToken;
 
+use super::catalogs::ClusterCatalogs;
 use super::cluster_catalog::store::CatalogStore;
 use super::cluster_extension::Wake;
 use super::events::Events;
@@ -24,9 +25,12 @@ use super::follow::Optional;
 use super::logins::Logins;
 use super::{cluster_catalog, cluster_extension};
 
-/// ClusterExtensions, not followed yet, and what asks for their reconciles.
+/// Both kinds, not followed yet, and what asks for reconciles of ClusterExtensions.
 pub(crate) struct Extensions {
     followed: Optional<ClusterExtension>,
+    catalogs: Optional<ClusterCatalog>,
+    /// Cancelled when it is known which ClusterCatalogs there are.
+    listed: CancellationToken,
     requests: UnboundedReceiver<ObjectRef<ClusterExtension>>,
     wake: Wake,
 }
@@ -42,6 +46,8 @@ pub(crate) struct Parts {
     /// Scheme and host by which clients reach the content of catalogs, if it is served.
     pub external: Option<String>,
     pub events: Arc<Events>,
+    /// Told whenever ClusterCatalogs may be others.
+    pub news: Box<dyn Fn() + Send + Sync>,
 }
 
 /// Why a reconcile ended early.
@@ -71,10 +77,25 @@ pub(crate) fn error_policy<K: Resource<DynamicType = ()>>(object: &K, error: &Er
 impl Extensions {
     /// Asks nobody yet.
     pub fn new(client: Client) -> Self {
-        let followed = Optional::new(client, cluster_extension::DEFINITION);
+        let followed = Optional::new(client.clone(), cluster_extension::DEFINITION);
+        let catalogs = Optional::new(client, cluster_catalog::DEFINITION);
         let (objects, requests) = unbounded_channel();
         let wake = Wake { extensions: followed.store.clone(), objects };
-        Self { followed, requests, wake }
+        Self { followed, catalogs, listed: CancellationToken::new(), requests, wake }
+    }
+
+    /// ClusterCatalogs for PlatformOperators, who do without them where we may not look at them.
+    pub fn catalogs(&self, content: Arc<CatalogStore>) -> ClusterCatalogs {
+        let known = CancellationToken::new();
+        let (either, listed, refused) = (known.clone(), self.listed.clone(), self.catalogs.refused.clone());
+        tokio::spawn(async move {
+            tokio::select! {
+                () = listed.cancelled() => {}
+                () = refused.cancelled() => {}
+            }
+            either.cancel();
+        });
+        ClusterCatalogs::new(self.catalogs.store.clone(), content, known)
     }
 
     /// Asks for reconciles.
@@ -84,8 +105,9 @@ impl Extensions {
 
     /// Begins with both kinds.
     pub fn start(self, process: &mut Process, parts: Parts) {
-        let Parts { client, loader, logins, content, deployments: (deployments, filled), external, events } = parts;
-        let catalogs = Optional::new(client.clone(), cluster_catalog::DEFINITION);
+        let Parts { client, loader, logins, content, deployments: (deployments, filled), external, events, news } =
+            parts;
+        let (catalogs, listed) = (self.catalogs, self.listed);
         let of_extensions = cluster_extension::Context {
             client: client.clone(),
             extensions: self.followed.store.clone(),
@@ -109,7 +131,7 @@ impl Extensions {
             events,
             unpacked: Mutex::default(),
         };
-        let (listed, news) = (CancellationToken::new(), self.wake.clone());
+        let wake = self.wake.clone();
         let others = {
             let listed = listed.clone();
             async move {
@@ -117,7 +139,10 @@ impl Extensions {
                 listed.cancelled().await;
             }
         };
-        cluster_catalog::start(process, catalogs, Arc::new(of_catalogs), listed, move || news.all());
+        cluster_catalog::start(process, catalogs, Arc::new(of_catalogs), listed, move || {
+            wake.all();
+            news();
+        });
         let of_extensions = Arc::new(of_extensions);
         cluster_extension::start(process, self.followed, of_extensions, (self.wake, self.requests), others);
     }

@@ -178,6 +178,7 @@ fn work(
         options.require_digests,
         (loader.clone(), logins.clone()),
         sources,
+        olm.catalogs(unpacked.clone()),
     );
     let context = Arc::new(Context {
         operators: operators.store.clone(),
@@ -208,6 +209,10 @@ fn work(
         deployments: (context.deployments.clone(), context.filled.clone()),
         external: options.catalogs_url(),
         events,
+        news: {
+            let context = context.clone();
+            Box::new(move || context.wake.all(&context.operators))
+        },
     };
     olm.start(process, parts);
     let about = About { version: options.release_version.clone(), namespace: options.system_namespace.clone() };

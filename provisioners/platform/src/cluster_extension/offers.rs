@@ -6,16 +6,15 @@ use kube::ResourceExt;
 use rukpak_catalog::Catalog;
 use rukpak_catalog::resolve::{self, Installed, Offer, Request};
 use rukpak_catalog::version::Constraint;
-use rukpak_crds::condition::{ConditionStatus, Conditions as _};
 use rukpak_crds::olm::ClusterCatalog;
-use rukpak_crds::olm::cluster_catalog::{AvailabilityMode, SERVING};
+use rukpak_crds::olm::cluster_catalog::AvailabilityMode;
 use rukpak_crds::olm::cluster_extension::{CatalogFilter, UpgradeConstraintPolicy};
 use rukpak_crds::olm::selection::BadSelector;
-use rukpak_runtime::error::Chain;
 
 use super::Context;
 use super::decide::{Deprecations, Resolution};
 use super::installed::Identity;
+use crate::cluster_catalog::content::{content, progress};
 
 /// A catalog that is asked.
 struct Asked {
@@ -47,14 +46,15 @@ pub(super) async fn resolve(
     let mut asked = Vec::new();
     for catalog in selected.iter().filter(|catalog| catalog.spec.availability_mode == AvailabilityMode::Available) {
         let name = catalog.name_any();
-        match content(catalog, context).await {
+        match content(catalog, &context.content).await {
             Ok(known) => asked.push(Asked { name, priority: catalog.spec.priority, catalog: known }),
             // What is installed must not depend on who answers today.
             Err(error) => {
                 let package = &filter.package_name;
                 let message = format!(
-                    "error walking catalogs: error getting package {package:?} from catalog {name:?}: {error}{}",
-                    way_out(catalog)
+                    "error walking catalogs: error getting package {package:?} from catalog {name:?}: {error}{}; to do without it, \
+                     leave it out by spec.source.catalog.selector, or set its spec.availabilityMode to Unavailable",
+                    progress(catalog)
                 );
                 return failed(message, true);
             }
@@ -105,26 +105,4 @@ fn selected(filter: &CatalogFilter, context: &Context) -> Result<Vec<Arc<Cluster
     selected.retain(|catalog| selector.chooses(catalog));
     selected.sort_by_key(|catalog| catalog.name_any());
     Ok(selected)
-}
-
-/// What a catalog has; why that cannot be known, in operator-controller's words.
-async fn content(catalog: &ClusterCatalog, context: &Context) -> Result<Arc<Catalog>, String> {
-    let name = catalog.name_any();
-    let status = catalog.status.as_ref();
-    if !status.is_some_and(|status| status.conditions.is(SERVING, ConditionStatus::True)) {
-        return Err(format!("catalog {name:?} is not being served"));
-    }
-    let Some(stored) = context.content.get(&name) else { return Err(format!("cache for catalog {name:?} not found")) };
-    stored.catalog().await.map_err(|error| format!("error retrieving cache for catalog {name:?}: {}", Chain(&error)))
-}
-
-/// What else there is to say of a catalog that cannot be asked.
-fn way_out(catalog: &ClusterCatalog) -> String {
-    let status = catalog.status.as_ref();
-    let progressing = status.and_then(|status| status.conditions.find(rukpak_crds::olm::PROGRESSING));
-    let why =
-        progressing.map(|condition| format!(" ({}: {})", condition.reason, condition.message)).unwrap_or_default();
-    format!(
-        "{why}; to do without it, leave it out by spec.source.catalog.selector, or set its spec.availabilityMode to Unavailable"
-    )
 }

@@ -147,6 +147,7 @@ async fn watch_sources(writer: &Mutex<Writer<CatalogSource>>, context: &Context)
 /// kube-runtime 5.0, only the last is woken.
 async fn filled(context: Arc<Context>, readiness: Arc<Readiness>) -> &'static str {
     context.catalogs.sources().known().cancelled().await;
+    context.catalogs.cluster().known().cancelled().await;
     if context.operators.wait_until_ready().await.is_ok() && context.deployments.wait_until_ready().await.is_ok() {
         context.filled.cancel();
         context.wake.aggregate();
