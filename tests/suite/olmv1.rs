@@ -28,6 +28,8 @@ mod resolution;
 mod rights;
 #[path = "tutorial/session.rs"]
 mod session;
+#[path = "olmv1/takeover.rs"]
+mod takeover;
 #[path = "olmv1/updates.rs"]
 mod updates;
 #[path = "olmv1/walk_through.rs"]
