@@ -13,6 +13,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::{Context, reconcile};
 use crate::follow::Optional;
+use crate::metrics;
 use crate::olm::error_policy;
 
 /// Catalogs that are unpacked at once.
@@ -39,6 +40,7 @@ pub(crate) fn start(
     process.spawn(async move {
         let on = |change: Change<ClusterCatalog>| {
             news();
+            metrics::set_cluster_catalogs(&store.state());
             match change {
                 Change::Present(object) => {
                     let _ = sender.send(ObjectRef::new(&object.name_any()));

@@ -14,6 +14,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::{Context, deployment, reconcile};
 use crate::follow::Optional;
+use crate::metrics;
 use crate::olm::error_policy;
 
 /// Reconciles at once.
@@ -79,6 +80,7 @@ pub(crate) fn start(
         ""
     });
     process.spawn(async move {
+        let count = || metrics::set_cluster_extensions(&wake.extensions.state());
         let on = |change: Change<ClusterExtension>| match change {
             Change::Present(object) => {
                 let _ = wake.objects.send(ObjectRef::new(&object.name_any()));
@@ -94,7 +96,11 @@ pub(crate) fn start(
                 wake.all();
             }
         };
-        extensions.follow(own, on).await;
+        let counted = |change| {
+            on(change);
+            count();
+        };
+        extensions.follow(own, counted).await;
         "the watch over ClusterExtensions"
     });
 }
