@@ -13,6 +13,8 @@ mod configuration;
 mod content;
 #[path = "olmv1/install.rs"]
 mod install;
+#[path = "olmv1/migrate.rs"]
+mod migrate;
 #[path = "olmv1/operators.rs"]
 mod operators;
 #[path = "platform/packages.rs"]

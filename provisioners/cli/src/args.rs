@@ -6,6 +6,7 @@ mod deployment;
 mod extension;
 mod install;
 mod limits;
+mod migrate;
 mod namespace;
 mod output;
 mod shell;
@@ -27,6 +28,7 @@ pub use deployment::{DeploymentArgs, RollbackArgs, WaitingArgs, WhyArgs};
 pub use extension::{ExtensionArgs, ExtensionCommand, ListExtensionsArgs, WhyExtensionArgs};
 pub use install::{GitArgs, InstallArgs, RunArgs};
 use limits::LimitArgs;
+pub use migrate::{Kind, MigrateArgs};
 pub use output::{OutputArgs, OutputForm};
 pub use shell::{CompletionArgs, ManArgs};
 pub use trust::TrustArgs;
@@ -100,6 +102,16 @@ pub enum Command {
         "rukpakctl extension why pump-operator     # each bundle of each catalog, and why not"
     ))]
     Extension(ExtensionCommand),
+    /// Write the ClusterExtension for an installed PlatformOperator or BundleDeployment, or the way back; --apply hands over what is
+    /// installed, without touching it
+    #[command(after_help = examples!(
+        "rukpakctl migrate platformoperator/pump-operator             # prints the ClusterExtension, and what would be done"
+        "rukpakctl migrate platformoperator/pump-operator --apply"
+        "rukpakctl migrate bundledeployment/pump-operator --apply"
+        "rukpakctl migrate clusterextension/pump-operator --to platformoperator --apply"
+        "rukpakctl migrate clusterextension/pump-operator --to bundledeployment --apply"
+    ))]
+    Migrate(MigrateArgs),
     /// Print how the BundleDeployments and PlatformOperators of the cluster, or one BundleDeployment, are
     #[command(after_help = examples!(
         "rukpakctl status"

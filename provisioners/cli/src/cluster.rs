@@ -5,6 +5,7 @@ mod deployments;
 mod kubeconfig;
 mod objects;
 mod olm;
+mod owners;
 
 use std::error::Error as StdError;
 use std::time::Duration;

@@ -7,7 +7,7 @@
 
 mod list;
 mod show;
-mod why;
+pub(crate) mod why;
 
 use kube::ResourceExt as _;
 use rukpak_crds::olm::ClusterExtension;
@@ -57,9 +57,9 @@ struct Line<'a> {
 
 /// The bundle that is installed.
 #[derive(Clone, Copy, Serialize)]
-struct Installed<'a> {
-    bundle: &'a str,
-    version: &'a str,
+pub(crate) struct Installed<'a> {
+    pub(crate) bundle: &'a str,
+    pub(crate) version: &'a str,
 }
 
 impl<'a> Line<'a> {
@@ -83,7 +83,7 @@ impl<'a> Line<'a> {
 }
 
 /// What its status says to be installed.
-fn installed(extension: &ClusterExtension) -> Option<Installed<'_>> {
+pub(crate) fn installed(extension: &ClusterExtension) -> Option<Installed<'_>> {
     let bundle = &extension.status.as_ref()?.install.as_ref()?.bundle;
     Some(Installed { bundle: &bundle.name, version: &bundle.version })
 }
@@ -105,7 +105,7 @@ fn is_settled(extension: &ClusterExtension) -> bool {
 }
 
 /// An extension, which must be there.
-async fn existing(cluster: &Cluster, name: &str) -> Result<ClusterExtension, Failure> {
+pub(crate) async fn existing(cluster: &Cluster, name: &str) -> Result<ClusterExtension, Failure> {
     cluster.extension(name).await.map_err(|error| match error {
         cluster::Error::Refused(status) if status.code == 404 => {
             Failure::no(status.message).hint("rukpakctl extension list")

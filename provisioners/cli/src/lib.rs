@@ -15,6 +15,7 @@
 //! content   a Bundle  ->  names to stdout, or files to a folder
 //! status    how BundleDeployments and PlatformOperators are
 //! extension ClusterExtensions, and why they have which bundle
+//! migrate   what is installed, from one kind of object to another
 //! history   revisions                          rollback, suspend, reconcile    changes of a BundleDeployment
 //! delete    a BundleDeployment and its objects  tree, why    objects of a BundleDeployment; whose an object is
 //! wait      a BundleDeployment, watched until it is as wanted; live: what it waits for
@@ -46,6 +47,7 @@ pub mod forward;
 pub mod history;
 pub mod install;
 pub mod live;
+pub mod migrate;
 pub mod output;
 mod progress;
 pub mod reconcile;
@@ -79,6 +81,7 @@ pub async fn run(command: &Command) -> Exit {
         Command::Content(arguments) => content::run(arguments).await,
         Command::Catalog(command) => catalog::run(command).await,
         Command::Extension(command) => extension::run(command).await,
+        Command::Migrate(arguments) => migrate::run(arguments).await,
         Command::Status(arguments) => status::run(arguments).await,
         Command::History(arguments) => history::run(arguments).await,
         Command::Rollback(arguments) => rollback::run(arguments).await,

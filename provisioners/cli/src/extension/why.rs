@@ -11,17 +11,18 @@ use rukpak_crds::olm::cluster_catalog::AvailabilityMode;
 use rukpak_crds::olm::cluster_extension::{CatalogFilter, UpgradeConstraintPolicy};
 use rukpak_crds::olm::{ClusterCatalog, ClusterExtension};
 
-use self::answer::Answer;
+pub(crate) use self::answer::Answer;
 use super::{existing, installed};
 use crate::args::WhyExtensionArgs;
 use crate::catalog::served;
 use crate::cluster::Cluster;
 use crate::exit::Exit;
 use crate::failure::Failure;
+use crate::migrate::Package;
 use crate::output::chain;
 
 /// A ClusterCatalog, and what of it was looked at.
-struct Looked {
+pub(crate) struct Looked {
     name: String,
     priority: i32,
     /// What it holds; or why it was not asked.
@@ -52,7 +53,12 @@ pub(super) async fn why(arguments: &WhyExtensionArgs) -> Result<Exit, Failure> {
     Ok(answer.print(arguments.output.form))
 }
 
-async fn look(cluster: &Cluster, filter: &CatalogFilter, system_namespace: &str) -> Result<Vec<Looked>, Failure> {
+/// Fetches what the catalogs hold that `filter` selects.
+pub(crate) async fn look(
+    cluster: &Cluster,
+    filter: &CatalogFilter,
+    system_namespace: &str,
+) -> Result<Vec<Looked>, Failure> {
     let selector = filter.selector().map_err(|error| Failure::no(error.to_string()))?;
     let mut looked = Vec::new();
     for catalog in cluster.catalogs().await? {
@@ -86,8 +92,22 @@ async fn content(
     }
 }
 
+/// The package and the version of the bundle with this image, in the first catalog that has it. Pure.
+pub(crate) fn package_of_image(looked: &[Looked], image: &str) -> Option<Package> {
+    let catalogs = looked.iter().filter_map(|looked| looked.content.as_ref().ok());
+    let mut packages = catalogs.flat_map(|catalog| catalog.packages.values());
+    packages.find_map(|package| {
+        let bundle = package.bundle_of_image(image)?;
+        Some(Package { name: package.name.clone(), version: bundle.version_text.clone() })
+    })
+}
+
 /// What is printed. Pure.
-fn answer(extension: &ClusterExtension, filter: &CatalogFilter, looked: &[Looked]) -> Result<Answer, Failure> {
+pub(crate) fn answer(
+    extension: &ClusterExtension,
+    filter: &CatalogFilter,
+    looked: &[Looked],
+) -> Result<Answer, Failure> {
     let range = filter.version.as_deref().filter(|text| !text.is_empty()).map(Constraint::parse).transpose();
     let range = range.map_err(|error| Failure::no(format!("desired version range is invalid: {error}")))?;
     let offers: Vec<Offer<'_>> = looked

@@ -17,7 +17,7 @@ use crate::table::{self, one_line};
 /// What `--output json` prints.
 #[derive(Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct Answer {
+pub(crate) struct Answer {
     package: String,
     /// The range that is asked for.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -102,6 +102,12 @@ impl Answer {
             chosen,
             message,
         }
+    }
+
+    /// The image of the bundle that is chosen; or why none is.
+    pub(crate) fn chosen_image(&self) -> Result<&str, &str> {
+        let image = self.chosen.as_ref().and_then(|chosen| chosen.image.as_deref());
+        image.ok_or_else(|| self.message.as_deref().unwrap_or_default())
     }
 
     pub(super) fn print(&self, form: OutputForm) -> Exit {
