@@ -6,12 +6,14 @@
 //! ```text
 //! cluster_catalog    an image with a catalog of packages
 //! cluster_extension  a package, installed from the catalogs
+//! selection          which catalogs an extension is looked up in
 //! rules              what the fields must be: CEL in the definitions, and the same in Rust for API servers that do not know CEL
 //! ```
 
 pub mod cluster_catalog;
 pub mod cluster_extension;
 pub mod rules;
+pub mod selection;
 
 pub use cluster_catalog::{AvailabilityMode, CatalogImage, CatalogSource, ClusterCatalog, ClusterCatalogSpec};
 pub use cluster_extension::{ClusterExtension, ClusterExtensionSpec};

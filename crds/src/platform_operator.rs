@@ -59,8 +59,8 @@ pub struct PlatformPackage {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 253))]
     pub version: Option<String>,
-    /// Catalog is the name of the catalog to install from, of a CatalogSource also as namespace/name; without it the first that has
-    /// the package. (Not in OpenShift 4.12.)
+    /// Catalog is the name of the catalog to install from, of a CatalogSource also as namespace/name, of a ClusterCatalog also as
+    /// ClusterCatalog/name; without it the one of the highest priority that has the package. (Not in OpenShift 4.12.)
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 253))]
     pub catalog: Option<String>,

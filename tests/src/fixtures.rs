@@ -4,7 +4,8 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 
-use crate::registry::{ImageBuilder, Layer, TarEntry};
+use crate::catalog::Documents;
+use crate::registry::{ImageBuilder, Layer, Registry, TarEntry};
 use crate::tools;
 
 /// The folder of a fixture: `plain/valid`, `operator/v1`.
@@ -42,6 +43,22 @@ pub fn renamed(name: &str, suffix: &str) -> Result<Vec<(String, String)>> {
 /// An image of a fixture with names of its own, see [`renamed`].
 pub fn renamed_image(name: &str, suffix: &str) -> Result<ImageBuilder> {
     Ok(ImageBuilder::of_files(renamed(name, suffix)?))
+}
+
+/// Publishes the package `pump-operator` of the documentation, as bundles of `registry/pump` in these versions; returns the catalog in
+/// which each replaces the one before, and the images.
+pub async fn publish_pump(registry: &Registry, versions: &[&str]) -> Result<(Documents, Vec<String>)> {
+    let mut images = Vec::new();
+    for version in versions {
+        let mut files = read("registry/pump")?;
+        for (_, text) in &mut files {
+            *text = text.replace("1.0.0", version);
+        }
+        let image = ImageBuilder::of_files(files);
+        images.push(registry.push("bundles/pump-operator", &format!("v{version}"), &image).await?.reference);
+    }
+    let pairs: Vec<(&str, &str)> = versions.iter().copied().zip(images.iter().map(String::as_str)).collect();
+    Ok((Documents::package("pump-operator", &pairs), images))
 }
 
 /// An image without `manifests/`.

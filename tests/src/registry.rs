@@ -4,6 +4,7 @@ mod image;
 mod push;
 mod tarball;
 
+use std::net::Ipv4Addr;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::time::Duration;
@@ -22,8 +23,9 @@ use crate::{TestCa, tools};
 /// Between two questions whether it listens.
 const READY_INTERVAL: Duration = Duration::from_millis(20);
 
-/// Debian's `docker-registry` with TLS on a loopback port. It ends when dropped.
+/// Debian's `docker-registry`, with TLS on a loopback port unless it is told otherwise. It ends when dropped.
 pub struct Registry {
+    scheme: &'static str,
     host: String,
     ca: TestCa,
     credentials: Option<(String, String)>,
@@ -39,12 +41,14 @@ pub struct Registry {
 pub struct RegistryOptions {
     /// User name and password; open to all when absent.
     pub credentials: Option<(String, String)>,
+    /// Where it listens instead, without TLS: for Pods, who reach no loopback address of the node.
+    pub plain_address: Option<Ipv4Addr>,
 }
 
 impl RegistryOptions {
     /// A registry that only this user may read.
     pub fn private(user: &str, password: &str) -> Self {
-        Self { credentials: Some((user.to_owned(), password.to_owned())) }
+        Self { credentials: Some((user.to_owned(), password.to_owned())), ..Self::default() }
     }
 }
 
@@ -65,6 +69,9 @@ impl Registry {
                 "tls": { "certificate": path("server.crt"), "key": path("server.key") },
             },
         });
+        if let Some(address) = options.plain_address {
+            config["http"] = json!({ "addr": format!("{address}:{port}") });
+        }
         if let Some((user, password)) = &options.credentials {
             std::fs::write(path("htpasswd"), htpasswd(user, password)?)?;
             config["auth"] = json!({ "htpasswd": { "realm": "rukpak-tests", "path": path("htpasswd") } });
@@ -74,20 +81,21 @@ impl Registry {
         command.args(["serve", &path("config.yml")]).env("OTEL_TRACES_EXPORTER", "none");
         let (kept, pid) = Kept::run(&command, &folder.path().join("registry.log")).await?;
         let client = crate::faulty::client(&ca.pem())?;
-        let host = format!("localhost:{port}");
-        let registry = Self { host, ca, credentials: options.credentials, client, kept, pid, folder };
+        let host = options.plain_address.map_or_else(|| "localhost".to_owned(), |address| address.to_string());
+        let (scheme, host) = (if options.plain_address.is_some() { "http" } else { "https" }, format!("{host}:{port}"));
+        let registry = Self { scheme, host, ca, credentials: options.credentials, client, kept, pid, folder };
         registry.await_ready().await?;
         Ok(registry)
     }
 
-    /// `localhost:port`.
+    /// `localhost:port`, or the address that it was told.
     pub fn host(&self) -> &str {
         &self.host
     }
 
-    /// `https://localhost:port`.
+    /// `https://localhost:port`, or `http://` before the address that it was told.
     pub fn url(&self) -> String {
-        format!("https://{}", self.host)
+        format!("{}://{}", self.scheme, self.host)
     }
 
     /// The certificate authority that a client must trust.

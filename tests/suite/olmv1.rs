@@ -5,12 +5,18 @@
 mod case;
 #[path = "olmv1/catalogs.rs"]
 mod catalogs;
+#[path = "olmv1/commands.rs"]
+mod commands;
 #[path = "olmv1/configuration.rs"]
 mod configuration;
 #[path = "olmv1/content.rs"]
 mod content;
 #[path = "olmv1/install.rs"]
 mod install;
+#[path = "olmv1/migrate.rs"]
+mod migrate;
+#[path = "olmv1/operators.rs"]
+mod operators;
 #[path = "platform/packages.rs"]
 mod packages;
 #[expect(dead_code, reason = "what else it can do, the suite tutorial uses")]
@@ -22,6 +28,10 @@ mod recovery;
 mod resolution;
 #[path = "olmv1/rights.rs"]
 mod rights;
+#[path = "tutorial/session.rs"]
+mod session;
+#[path = "olmv1/takeover.rs"]
+mod takeover;
 #[path = "olmv1/updates.rs"]
 mod updates;
 #[path = "olmv1/walk_through.rs"]

@@ -15,24 +15,13 @@ mod session;
 use rukpak_tests::kubelet::Kubelet;
 use rukpak_tests::openshift::{self, CatalogSource, DEFAULT_CATALOG};
 use rukpak_tests::world::{World, WorldOptions};
-use rukpak_tests::{Documents, ImageBuilder, PlatformOptions, fixtures};
+use rukpak_tests::{PlatformOptions, fixtures};
 
 use examples::Servers;
 use session::Session;
 
 /// What a block of docs/rukpakctl.md has that is about PlatformOperators.
 const PLATFORM_OPERATOR: &str = "kind: PlatformOperator";
-
-/// An image of the package in a version.
-async fn pushed(world: &World, version: &str) -> String {
-    let mut files = fixtures::read("registry/pump").expect("the fixture can be read");
-    for (_, text) in &mut files {
-        *text = text.replace("1.0.0", version);
-    }
-    let tag = format!("v{version}");
-    let image = ImageBuilder::of_files(files);
-    world.registry.push("bundles/pump-operator", &tag, &image).await.expect("the registry takes it").reference
-}
 
 #[tokio::test]
 async fn what_the_pages_have_people_type_does_what_they_say() {
@@ -41,7 +30,7 @@ async fn what_the_pages_have_people_type_does_what_they_say() {
         WorldOptions { install: openshift::manifests(), arguments: vec![servers.ca_flag()], ..WorldOptions::default() };
     let world = World::start_with(options).await.unwrap_or_else(|error| panic!("{error:#}"));
     let client = world.admin().await;
-    let session = Session::start(&world, &servers.names(&world).await).await;
+    let session = Session::start(&world.plane, &world.controller, &servers.names(&world).await).await;
     let _kubelets =
         ["hello", "greeter-operator", "pump-operator-system"].map(|name| Kubelet::play(client.clone(), name));
 
@@ -58,13 +47,16 @@ async fn what_the_pages_have_people_type_does_what_they_say() {
     session.enter("kubectl delete bundledeployment hello; kubectl delete namespace hello").await;
     examples::install_all(&session).await;
     rukpakctl::prepare(&world, &session).await;
-    // Catalogs are followed by the tests of rukpakctl; the man pages would go to a home folder; PlatformOperators come below.
-    session.follow("docs/rukpakctl.md", &["rukpakctl catalog", "cargo build", PLATFORM_OPERATOR]).await;
+    // Catalogs are followed by the tests of rukpakctl, ClusterExtensions by the suite of OLM v1; the man pages would go to a home folder;
+    // PlatformOperators come below.
+    let elsewhere = ["rukpakctl catalog", "rukpakctl extension", "cargo build", PLATFORM_OPERATOR];
+    session.follow("docs/rukpakctl.md", &elsewhere).await;
     session.enter("kubectl delete bundledeployment hello").await;
 
-    let (old, new) = (pushed(&world, "1.0.0").await, pushed(&world, "1.1.0").await);
+    let published = fixtures::publish_pump(&world.registry, &["1.0.0", "1.1.0"]).await;
+    let (documents, _) = published.unwrap_or_else(|error| panic!("{error:#}"));
     let catalog = CatalogSource::new(DEFAULT_CATALOG);
-    catalog.put("pump-operator", Documents::package("pump-operator", &[("1.0.0", &old), ("1.1.0", &new)]));
+    catalog.put("pump-operator", documents);
     openshift::open(&client, &catalog).await;
     let environment = vec![("RELEASE_VERSION".to_owned(), "4.12.0".to_owned())];
     let options = PlatformOptions { environment, ..PlatformOptions::default() };

@@ -3,11 +3,16 @@
 //! Unlike [`choose`](crate::choose) and [`graph`](crate::graph), which follow OLM before v1: here all channels count alike, heads have
 //! no meaning, the highest successor wins, and catalogs have priorities. The order of steps and the messages are operator-controller's.
 
+mod considered;
+mod explain;
+
 use std::cmp::Ordering;
-use std::collections::HashSet;
 
 use crate::version::Constraint;
-use crate::{Bundle, Channel, Package, Version};
+use crate::{Bundle, Package};
+use considered::Considered;
+
+pub use explain::{Candidate, Explanation, Reason, explain};
 
 /// What a catalog has of the package.
 #[derive(Clone, Copy, Debug)]
@@ -103,14 +108,7 @@ pub enum Error {
 /// # Errors
 /// Why there is none.
 pub fn resolve<'a>(offers: &[Offer<'a>], request: Request<'_>) -> Result<Resolved<'a>, Error> {
-    let candidates: Vec<(Offer<'a>, &'a Bundle)> =
-        offers.iter().filter_map(|offer| Some((*offer, candidate(offer.package, request)?))).collect();
-    // One that is not deprecated goes before one that is, whatever the priorities.
-    let any_good = candidates.iter().any(|(_, bundle)| !is_deprecated(bundle));
-    let in_question = || candidates.iter().filter(|(_, bundle)| !any_good || !is_deprecated(bundle));
-    let highest = in_question().map(|(offer, _)| offer.priority).max();
-    let best: Vec<_> = in_question().filter(|(offer, _)| Some(offer.priority) == highest).collect();
-    match best.as_slice() {
+    match best(offers, request).as_slice() {
         [(offer, bundle)] => {
             check(bundle, request)?;
             Ok(Resolved { catalog: offer.catalog, package: offer.package, bundle })
@@ -133,10 +131,22 @@ pub fn resolve<'a>(offers: &[Offer<'a>], request: Request<'_>) -> Result<Resolve
     }
 }
 
+/// The best bundle of each catalog that nothing of another goes before; several, if their catalogs have the same priority.
+fn best<'a>(offers: &[Offer<'a>], request: Request<'_>) -> Vec<(Offer<'a>, &'a Bundle)> {
+    let mut best: Vec<(Offer<'a>, &'a Bundle)> =
+        offers.iter().filter_map(|offer| Some((*offer, candidate(offer.package, request)?))).collect();
+    // One that is not deprecated goes before one that is, whatever the priorities.
+    let any_good = best.iter().any(|(_, bundle)| !is_deprecated(bundle));
+    best.retain(|(_, bundle)| !any_good || !is_deprecated(bundle));
+    let highest = best.iter().map(|(offer, _)| offer.priority).max();
+    best.retain(|(offer, _)| Some(offer.priority) == highest);
+    best
+}
+
 /// The best bundle of one catalog: one that is not deprecated, then the highest version.
 fn candidate<'a>(package: &'a Package, request: Request<'_>) -> Option<&'a Bundle> {
     let considered = Considered::new(package, request);
-    let fitting = package.bundles.values().filter(|bundle| considered.fits(bundle));
+    let fitting = package.bundles.values().filter(|bundle| considered.obstacle(bundle).is_none());
     fitting.max_by(|one, other| {
         is_deprecated(other)
             .cmp(&is_deprecated(one))
@@ -151,59 +161,6 @@ fn order(one: &Bundle, other: &Bundle) -> Ordering {
 
 fn is_deprecated(bundle: &Bundle) -> bool {
     bundle.deprecation.as_ref().is_some_and(|message| !message.is_empty())
-}
-
-/// A package as far as a request looks at it.
-struct Considered<'a> {
-    request: Request<'a>,
-    /// Bundles of the channels that are asked for; `None`: all.
-    in_channels: Option<HashSet<&'a str>>,
-    /// Bundles that may take the place of what is installed; `None`: all.
-    successors: Option<HashSet<&'a str>>,
-    installed: Option<Version>,
-}
-
-impl<'a> Considered<'a> {
-    fn new(package: &'a Package, request: Request<'a>) -> Self {
-        // Edges of other channels are not seen either.
-        let is_asked = |channel: &&Channel| request.channels.is_empty() || request.channels.contains(&channel.name);
-        let channels: Vec<&Channel> = package.channels.values().filter(is_asked).collect();
-        let entries = || channels.iter().flat_map(|channel| &channel.entries);
-        let in_channels = (!request.channels.is_empty()).then(|| entries().map(|entry| entry.name.as_str()).collect());
-        let installed = request.installed.and_then(|installed| Version::parse(installed.version).ok());
-        let successors = request.installed.filter(|_| !request.is_self_certified).map(|from| {
-            let leads_on = |entry: &&crate::Entry| {
-                entry.replaces.as_deref() == Some(from.name)
-                    || entry.skips.iter().any(|skipped| skipped == from.name)
-                    || entry
-                        .skipped_versions()
-                        .zip(installed.as_ref())
-                        .is_some_and(|(range, from)| range.contains(from))
-            };
-            entries().filter(leads_on).map(|entry| entry.name.as_str()).collect()
-        });
-        Self { request, in_channels, successors, installed }
-    }
-
-    /// Whether the bundle will do: it has an image, is in a channel and in the range that are asked for, and an edge leads to it from what
-    /// is installed, unless it is that already.
-    fn fits(&self, bundle: &Bundle) -> bool {
-        let name = bundle.name.as_str();
-        let in_range = |range: &Constraint| bundle.version.as_ref().is_some_and(|version| range.contains(version));
-        // The same version is no upgrade, whatever its name.
-        let is_same = || match (&bundle.version, &self.installed) {
-            (Some(version), Some(installed)) => bundle.version_text == self.installed_text() || version == installed,
-            _ => false,
-        };
-        bundle.image.is_some()
-            && self.in_channels.as_ref().is_none_or(|names| names.contains(name))
-            && self.request.version.is_none_or(in_range)
-            && (self.successors.as_ref().is_none_or(|names| names.contains(name)) || is_same())
-    }
-
-    fn installed_text(&self) -> &str {
-        self.request.installed.map_or("", |installed| installed.version)
-    }
 }
 
 fn check(bundle: &Bundle, request: Request<'_>) -> Result<(), Error> {

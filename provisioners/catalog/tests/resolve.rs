@@ -2,7 +2,7 @@
 
 #![allow(clippy::unwrap_used)] // helpers of tests are tests
 
-use rukpak_catalog::resolve::{Error, Installed, Offer, Request, resolve};
+use rukpak_catalog::resolve::{Error, Installed, Offer, Reason, Request, explain, resolve};
 use rukpak_catalog::version::Constraint;
 use rukpak_catalog::{Bundle, Channel, Entry, Package, Version};
 
@@ -250,4 +250,67 @@ fn a_version_counts_with_its_release() {
     // Nothing can be fetched without an image.
     package.bundles.get_mut("p.v1.0.0+2").unwrap().image = None;
     assert_eq!(found(&[offer("c", 0, &package)], request()), Ok("1.0.0+1".to_owned()));
+}
+
+/// Each bundle with the reason that it is not chosen for; `catalog/version: reason`.
+fn reasons(offers: &[Offer<'_>], request: Request<'_>) -> Vec<String> {
+    let explanation = explain(offers, request);
+    assert_eq!(explanation.outcome, resolve(offers, request));
+    let line = |reason: &Option<Reason>| reason.as_ref().map_or_else(|| "chosen".to_owned(), Reason::to_string);
+    let each = explanation.candidates.iter();
+    each.map(|each| format!("{}/{}: {}", each.catalog, each.bundle.version_text, line(&each.reason))).collect()
+}
+
+#[test]
+fn every_bundle_is_told_why_it_is_not_chosen() {
+    let package = upstream();
+    let one = [Offer { catalog: "a", priority: 0, package: &package }];
+    let told = reasons(&one, request());
+    let higher = |version: &str| format!("a/{version}: p.v1.2.0 is higher");
+    assert_eq!(
+        told,
+        ["a/1.2.0: chosen".to_owned(), higher("1.0.4"), higher("1.0.2"), higher("1.0.1"), higher("1.0.0")]
+    );
+
+    let range = Constraint::parse("1.0.x").unwrap();
+    let channels = ["beta".to_owned()];
+    let installed = Some(Installed { name: "p.v1.0.0", version: "1.0.0" });
+    let asked = Request { version: Some(&range), channels: &channels, installed, ..request() };
+    assert_eq!(
+        reasons(&one, asked),
+        [
+            "a/1.2.0: its version is not in the range that is asked for",
+            "a/1.0.4: no upgrade leads to it from p.v1.0.0, which is installed",
+            "a/1.0.2: it is in none of the channels that are asked for",
+            "a/1.0.1: chosen",
+            "a/1.0.0: p.v1.0.1 is higher",
+        ]
+    );
+}
+
+#[test]
+fn catalogs_are_told_of_by_priority_tie_and_deprecation() {
+    let (mut good, mut old) = (upstream(), upstream());
+    good.bundles.retain(|_, bundle| bundle.version_text == "1.0.0");
+    old.bundles.retain(|_, bundle| bundle.version_text == "1.2.0");
+    let offers = |second| {
+        let offer = |catalog, priority, package| Offer { catalog, priority, package };
+        [offer("a", 0, &good), offer("b", second, &old)]
+    };
+    let priority = "a/1.0.0: catalog b has a higher priority, 1";
+    assert_eq!(reasons(&offers(1), request()), [priority, "b/1.2.0: chosen"]);
+    let tie =
+        "catalogs a and b have the same priority: give one of them another, or choose by spec.source.catalog.selector";
+    assert_eq!(reasons(&offers(0), request()), [format!("a/1.0.0: {tie}"), format!("b/1.2.0: {tie}")]);
+    old.bundles.get_mut("p.v1.2.0").unwrap().deprecation = Some("leaks".to_owned());
+    let deprecated = "b/1.2.0: it is deprecated, and p.v1.0.0 is not";
+    let offers =
+        [Offer { catalog: "a", priority: 0, package: &good }, Offer { catalog: "b", priority: 1, package: &old }];
+    assert_eq!(reasons(&offers, request()), ["a/1.0.0: chosen", deprecated]);
+    good.bundles.get_mut("p.v1.0.0").unwrap().image = None;
+    old.bundles.get_mut("p.v1.2.0").unwrap().facts.constraints.push("{}".to_owned());
+    let offers =
+        [Offer { catalog: "a", priority: 0, package: &good }, Offer { catalog: "b", priority: 1, package: &old }];
+    let dependency = "b/1.2.0: it has a dependency (property olm.constraint), which is not supported";
+    assert_eq!(reasons(&offers, request()), ["a/1.0.0: it has no image", dependency]);
 }

@@ -3,8 +3,10 @@
 mod catalog;
 mod cluster;
 mod deployment;
+mod extension;
 mod install;
 mod limits;
+mod migrate;
 mod namespace;
 mod output;
 mod shell;
@@ -18,11 +20,15 @@ use clap::{Args, CommandFactory as _, FromArgMatches as _, Parser, Subcommand, V
 use rukpak_content::Limits;
 
 use crate::format::Format;
-pub use catalog::{AnswerForm, CatalogCommand, GraphArgs, ListArgs, PlaceArgs, ShowArgs, ValidateCatalogArgs};
+pub use catalog::{
+    AnswerForm, CatalogCommand, CatalogServerArgs, GraphArgs, ListArgs, PlaceArgs, ShowArgs, ValidateCatalogArgs,
+};
 pub use cluster::{ClusterArgs, ContentArgs, ServiceArgs, StatusArgs};
 pub use deployment::{DeploymentArgs, RollbackArgs, WaitingArgs, WhyArgs};
+pub use extension::{ExtensionArgs, ExtensionCommand, ListExtensionsArgs, WhyExtensionArgs};
 pub use install::{GitArgs, InstallArgs, RunArgs};
 use limits::LimitArgs;
+pub use migrate::{Kind, MigrateArgs};
 pub use output::{OutputArgs, OutputForm};
 pub use shell::{CompletionArgs, ManArgs};
 pub use trust::TrustArgs;
@@ -86,9 +92,26 @@ pub enum Command {
     Run(RunArgs),
     /// Print the names of the files that a Bundle of the cluster holds, or write the files to a folder
     Content(ContentArgs),
-    /// Look into a catalog of packages, without a cluster
+    /// Look into a catalog of packages: a ClusterCatalog, or one that no cluster has
     #[command(subcommand)]
     Catalog(CatalogCommand),
+    /// Print how ClusterExtensions are, and which bundles of the catalogs they could have
+    #[command(subcommand, after_help = examples!(
+        "rukpakctl extension list"
+        "rukpakctl extension show pump-operator"
+        "rukpakctl extension why pump-operator     # each bundle of each catalog, and why not"
+    ))]
+    Extension(ExtensionCommand),
+    /// Write the ClusterExtension for an installed PlatformOperator or BundleDeployment, or the way back; --apply hands over what is
+    /// installed, without touching it
+    #[command(after_help = examples!(
+        "rukpakctl migrate platformoperator/pump-operator             # prints the ClusterExtension, and what would be done"
+        "rukpakctl migrate platformoperator/pump-operator --apply"
+        "rukpakctl migrate bundledeployment/pump-operator --apply"
+        "rukpakctl migrate clusterextension/pump-operator --to platformoperator --apply"
+        "rukpakctl migrate clusterextension/pump-operator --to bundledeployment --apply"
+    ))]
+    Migrate(MigrateArgs),
     /// Print how the BundleDeployments and PlatformOperators of the cluster, or one BundleDeployment, are
     #[command(after_help = examples!(
         "rukpakctl status"

@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! place     where it is, as people write it       open      a place  ->  a catalog
+//! served    the content of a ClusterCatalog
 //! list      packages, channels, bundles           show      the bundle for a request, why, and upgrades
 //! validate  documents  ->  findings               graph     Mermaid
 //! ```
@@ -12,6 +13,7 @@ mod graph;
 mod list;
 mod open;
 mod place;
+pub(crate) mod served;
 mod show;
 mod validate;
 

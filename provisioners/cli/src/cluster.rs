@@ -4,6 +4,8 @@ mod changes;
 mod deployments;
 mod kubeconfig;
 mod objects;
+mod olm;
+mod owners;
 
 use std::error::Error as StdError;
 use std::time::Duration;

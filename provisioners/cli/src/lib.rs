@@ -14,6 +14,8 @@
 //! upload    looks at content, and sends it for the Bundle that the cluster makes
 //! content   a Bundle  ->  names to stdout, or files to a folder
 //! status    how BundleDeployments and PlatformOperators are
+//! extension ClusterExtensions, and why they have which bundle
+//! migrate   what is installed, from one kind of object to another
 //! history   revisions                          rollback, suspend, reconcile    changes of a BundleDeployment
 //! delete    a BundleDeployment and its objects  tree, why    objects of a BundleDeployment; whose an object is
 //! wait      a BundleDeployment, watched until it is as wanted; live: what it waits for
@@ -23,7 +25,7 @@
 //! progress  how much is sent                forward     a port of a Pod, here
 //! ```
 //!
-//! Only the second half reads a kubeconfig and asks a cluster.
+//! Only the second half reads a kubeconfig and asks a cluster; and `catalog` for a ClusterCatalog.
 //!
 //! The formats are read by the crates that the controller reads them with, and bundles are chosen by the crate that the
 //! manager chooses them with, so they cannot disagree. stdout is data, stderr is talk.
@@ -37,6 +39,7 @@ pub mod content;
 pub mod delete;
 pub mod examine;
 pub mod exit;
+pub mod extension;
 pub mod failure;
 pub mod finding;
 pub mod format;
@@ -44,6 +47,7 @@ pub mod forward;
 pub mod history;
 pub mod install;
 pub mod live;
+pub mod migrate;
 pub mod output;
 mod progress;
 pub mod reconcile;
@@ -76,6 +80,8 @@ pub async fn run(command: &Command) -> Exit {
         Command::Run(arguments) => run::run(arguments).await,
         Command::Content(arguments) => content::run(arguments).await,
         Command::Catalog(command) => catalog::run(command).await,
+        Command::Extension(command) => extension::run(command).await,
+        Command::Migrate(arguments) => migrate::run(arguments).await,
         Command::Status(arguments) => status::run(arguments).await,
         Command::History(arguments) => history::run(arguments).await,
         Command::Rollback(arguments) => rollback::run(arguments).await,

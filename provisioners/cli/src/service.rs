@@ -193,8 +193,8 @@ impl Service {
     }
 }
 
-/// The forwarded port, by a name that the service's certificate bears.
-fn local(port: u16) -> Url {
+/// The forwarded port, by a name that the certificates of our services bear.
+pub(crate) fn local(port: u16) -> Url {
     let mut url = Url::parse("https://localhost").expect("because this is a URL");
     // Only URLs without a host refuse a port.
     let _ = url.set_port(Some(port));
@@ -221,11 +221,16 @@ async fn refused(mut answer: Response) -> Error {
 
 /// Who is trusted, and the client certificate of the kubeconfig if it has one. How the API server is trusted does not matter.
 async fn tls(cluster: &Cluster, flags: &ServiceArgs) -> Result<rustls::ClientConfig, Error> {
-    let name = format!("{}/{}", flags.system_namespace, flags.ca_secret_name);
-    let secret = match cluster.secret(&flags.system_namespace, &flags.ca_secret_name).await {
+    let authorities = authorities(cluster, &flags.system_namespace, &flags.ca_secret_name).await?;
+    trusting(&cluster.config, authorities)
+}
+
+/// The certificates in `ca.crt` of a Secret. DER.
+pub(crate) async fn authorities(cluster: &Cluster, namespace: &str, secret: &str) -> Result<Vec<Vec<u8>>, Error> {
+    let name = format!("{namespace}/{secret}");
+    let secret = match cluster.secret(namespace, secret).await {
         Err(cluster::Error::Refused(status)) if status.code == 404 => {
-            let (name, namespace) = (flags.ca_secret_name.clone(), flags.system_namespace.clone());
-            return Err(Error::NoSecret { name, namespace });
+            return Err(Error::NoSecret { name: secret.to_owned(), namespace: namespace.to_owned() });
         }
         other => other?,
     };
@@ -233,10 +238,12 @@ async fn tls(cluster: &Cluster, flags: &ServiceArgs) -> Result<rustls::ClientCon
     let pem = &pem.ok_or_else(|| Error::NoAuthorities(name.clone()))?.0;
     let read = CertificateDer::pem_slice_iter(pem).map(|one| one.map(|one| one.to_vec()));
     let authorities = read.collect::<Result<Vec<_>, _>>().map_err(|source| Error::Authorities(name.clone(), source))?;
-    if authorities.is_empty() {
-        return Err(Error::NoAuthorities(name));
-    }
-    let mut config = cluster.config.clone();
+    if authorities.is_empty() { Err(Error::NoAuthorities(name)) } else { Ok(authorities) }
+}
+
+/// As `config` says who we are, but with these authorities alone.
+pub(crate) fn trusting(config: &kube::Config, authorities: Vec<Vec<u8>>) -> Result<rustls::ClientConfig, Error> {
+    let mut config = config.clone();
     config.root_cert = Some(authorities);
     config.root_cert_file = None;
     config.accept_invalid_certs = false;

@@ -25,6 +25,19 @@ pub fn write(out: &mut dyn Write, heading: &[&str], rows: &[Vec<String>]) -> io:
     Ok(())
 }
 
+/// Writes a line for each value of each fact, its name before the first. A fact without a value is left out.
+pub fn facts(out: &mut dyn Write, facts: &[(&str, Vec<String>)]) -> io::Result<()> {
+    let known = || facts.iter().filter(|(_, values)| !values.is_empty());
+    let width = known().map(|(name, _)| name.len()).max().unwrap_or_default() + 1;
+    for (name, values) in known() {
+        let names = std::iter::once(format!("{name}:")).chain(std::iter::repeat(String::new()));
+        for (name, value) in names.zip(values) {
+            writeln!(out, "{name:width$} {}", one_line(value))?;
+        }
+    }
+    Ok(())
+}
+
 fn cells(row: &[String]) -> Vec<String> {
     let cell = |text: &String| Some(one_line(text)).filter(|text| !text.is_empty());
     row.iter().map(|text| cell(text).unwrap_or_else(|| NOTHING.to_owned())).collect()

@@ -9,7 +9,7 @@ use kube::api::DynamicObject;
 use rukpak_crds::names::{FIELD_MANAGER, OWNER_KIND, OWNER_KIND_VALUE, OWNER_NAME};
 use rukpak_crds::{BundleDeployment, ContestedField};
 use rukpak_plan::fields::{self, Taken};
-use rukpak_plan::owner::{ForeignOwner, OWNER_API_VERSION};
+use rukpak_plan::owner::{ForeignOwner, OWNER_API_VERSION, Predecessors, extension};
 use rukpak_plan::{Owner, Ownership};
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -191,10 +191,12 @@ fn foreign(meta: &ObjectMeta, deployment: Option<&BundleDeployment>) -> Option<S
     if deployment.is_some() && owner.owns_fully(meta) {
         return None;
     }
-    Some(match owner.ownership(meta, SYSTEM_NAMESPACE) {
+    let extension = deployment.and_then(|deployment| extension(&deployment.metadata));
+    Some(match owner.ownership(meta, Predecessors { system_namespace: SYSTEM_NAMESPACE, extension }) {
         Ownership::Ours => "its labels do not name its owner; they are restored soon".to_owned(),
         Ownership::Terminating => "it is being deleted".to_owned(),
         Ownership::HelmRelease => "a release of RukPak v0.16 installed it, and it is not adopted yet".to_owned(),
+        Ownership::Extension => "operator-controller installed it, and it is not taken over yet".to_owned(),
         Ownership::AdoptionAllowed => "its annotation allows to adopt it, which has not happened yet".to_owned(),
         Ownership::LeftBehind { .. } => "it is of an earlier BundleDeployment of this name".to_owned(),
         Ownership::Foreign(ForeignOwner::Unknown) => "none has made it".to_owned(),

@@ -8,6 +8,8 @@ use serde_json::{Map, Value, json};
 
 /// Managers that upstream's Helm client wrote under. The entries of these move to us when an object is adopted.
 const HELM_MANAGERS: [&str; 5] = ["core", "helm", "Helm", "manager", "helm-provisioner"];
+/// Under which operator-controller updated objects (by Helm), or applied them (by its revisions).
+const OLM_MANAGER: &str = "olm.operatorframework.io";
 /// Under which upstream's `rukpakctl alpha bootstrap` applied objects, to hand them over to a release.
 const BOOTSTRAP_MANAGER: &str = "rukpakctl";
 
@@ -204,7 +206,7 @@ fn matches_item(item: &Value, wanted: &Value) -> bool {
 }
 
 /// `metadata.managedFields` for an object that becomes ours: what this manager owns by updates, and `with_helm` also what
-/// upstream's Helm client owns or upstream's `rukpakctl` applied, becomes one applied set of this manager, so that a field can
+/// upstream's Helm client owns, upstream's `rukpakctl` applied or operator-controller wrote, becomes one applied set of this manager, so that a field can
 /// later be removed by leaving it out.
 ///
 /// `None` if there is nothing to move.
@@ -212,9 +214,9 @@ pub fn adopted(meta: &ObjectMeta, manager: &str, with_helm: bool) -> Option<Vec<
     let is_moved = |entry: &ManagedFieldsEntry| {
         let by = |name| {
             if is_apply(entry) {
-                with_helm && name == BOOTSTRAP_MANAGER
+                with_helm && [BOOTSTRAP_MANAGER, OLM_MANAGER].contains(&name)
             } else {
-                name == manager || (with_helm && HELM_MANAGERS.contains(&name))
+                name == manager || (with_helm && (HELM_MANAGERS.contains(&name) || name == OLM_MANAGER))
             }
         };
         !is_sub(entry) && entry.manager.as_deref().is_some_and(by)

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
-use rukpak_crds::names;
+use rukpak_crds::{names, olm};
 
 /// The BundleDeployment that objects are applied for.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -14,8 +14,23 @@ pub struct Owner {
     pub uid: String,
 }
 
+/// Who may have installed what exists, before this BundleDeployment was made for the same purpose.
+#[derive(Clone, Copy, Debug)]
+pub struct Predecessors<'a> {
+    /// Namespace in which RukPak v0.16 kept its releases.
+    pub system_namespace: &'a str,
+    /// The ClusterExtension that the BundleDeployment was made for: operator-controller may have installed it before.
+    pub extension: Option<&'a OwnerReference>,
+}
+
 /// `apiVersion` of the owner reference.
 pub const OWNER_API_VERSION: &str = "core.rukpak.io/v1alpha1";
+
+/// The group of [`EXTENSION`] and [`REVISIONS`].
+const OLM_GROUP: &str = "olm.operatorframework.io";
+const EXTENSION: &str = "ClusterExtension";
+/// What operator-controller keeps the objects of a version by, where it does not use Helm; the first since 1.9.
+const REVISIONS: [&str; 2] = ["ClusterObjectSet", "ClusterExtensionRevision"];
 
 /// Whose an object is that exists, seen from an [`Owner`].
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -26,6 +41,8 @@ pub enum Ownership {
     Terminating,
     /// A RukPak v0.16 (Helm) release of this very BundleDeployment installed it: it may be taken over.
     HelmRelease,
+    /// operator-controller installed it for the very ClusterExtension that this BundleDeployment was made for: it may be taken over.
+    Extension,
     /// An administrator allows, by annotation on the object, that this BundleDeployment takes it over.
     AdoptionAllowed,
     /// It belongs to an earlier BundleDeployment of the same name; garbage collection is about to delete it.
@@ -123,8 +140,8 @@ impl Owner {
             && text(meta.labels.as_ref(), names::OWNER_NAME) == Some(&self.name)
     }
 
-    /// Whose the existing object with `meta` is. `system_namespace` is where upstream kept its releases.
-    pub fn ownership(&self, meta: &ObjectMeta, system_namespace: &str) -> Ownership {
+    /// Whose the existing object with `meta` is.
+    pub fn ownership(&self, meta: &ObjectMeta, predecessors: Predecessors<'_>) -> Ownership {
         if meta.deletion_timestamp.is_some() {
             return Ownership::Terminating;
         }
@@ -132,6 +149,9 @@ impl Owner {
             return Ownership::Ours;
         }
         if let Some(other) = controller(meta) {
+            if predecessors.extension.is_some_and(|extension| was_installed_for(extension, meta, other)) {
+                return Ownership::Extension;
+            }
             let is_deployment = other.kind == names::OWNER_KIND_VALUE && other.api_version == OWNER_API_VERSION;
             if is_deployment && other.name == self.name {
                 return Ownership::LeftBehind { uid: other.uid.clone() };
@@ -148,7 +168,7 @@ impl Owner {
         if text(meta.labels.as_ref(), names::MANAGED_BY) == Some("Helm") {
             let release = text(annotations, names::HELM_RELEASE_NAME).unwrap_or_default();
             let namespace = text(annotations, names::HELM_RELEASE_NAMESPACE).unwrap_or_default();
-            if release == self.name && namespace == system_namespace {
+            if release == self.name && namespace == predecessors.system_namespace {
                 return Ownership::HelmRelease;
             }
             let (name, namespace) = (release.to_owned(), namespace.to_owned());
@@ -159,6 +179,28 @@ impl Owner {
         }
         Ownership::Foreign(ForeignOwner::Unknown)
     }
+}
+
+/// The ClusterExtension that a BundleDeployment belongs to.
+pub fn extension(deployment: &ObjectMeta) -> Option<&OwnerReference> {
+    controller(deployment).filter(|owner| owner.kind == EXTENSION && is_of_olm(owner))
+}
+
+/// Whether operator-controller installed an object for the extension: its labels say so, and it is controlled by the extension itself
+/// (installed by Helm) or by one of its revisions, `<name>-<number>`.
+fn was_installed_for(extension: &OwnerReference, meta: &ObjectMeta, controller: &OwnerReference) -> bool {
+    let says = |key: &str, value: &str| text(meta.labels.as_ref(), key) == Some(value);
+    let number = controller.name.strip_prefix(&extension.name).and_then(|rest| rest.strip_prefix('-'));
+    let is_revision = REVISIONS.contains(&controller.kind.as_str())
+        && is_of_olm(controller)
+        && number.is_some_and(|number| !number.is_empty() && number.bytes().all(|digit| digit.is_ascii_digit()));
+    says(olm::OWNER_KIND_LABEL, EXTENSION)
+        && says(olm::OWNER_NAME_LABEL, &extension.name)
+        && (is_revision || controller.uid == extension.uid)
+}
+
+fn is_of_olm(owner: &OwnerReference) -> bool {
+    owner.api_version.split_once('/').is_some_and(|(group, _)| group == OLM_GROUP)
 }
 
 fn controller(meta: &ObjectMeta) -> Option<&OwnerReference> {
@@ -177,7 +219,41 @@ mod tests {
 
     fn ownership(meta: Value) -> Ownership {
         let owner = Owner { name: "a".to_owned(), uid: "1".to_owned() };
-        owner.ownership(&serde_json::from_value(meta).unwrap(), "rukpak-system")
+        let predecessors = Predecessors { system_namespace: "rukpak-system", extension: None };
+        owner.ownership(&serde_json::from_value(meta).unwrap(), predecessors)
+    }
+
+    #[test]
+    fn what_operator_controller_installed_goes_over_to_the_same_extension_alone() {
+        let ours: ObjectMeta = serde_json::from_value(json!({"ownerReferences": [
+            {"apiVersion": "olm.operatorframework.io/v1", "kind": "ClusterExtension", "name": "e", "uid": "9", "controller": true},
+        ]}))
+        .unwrap();
+        let owner = Owner { name: "e".to_owned(), uid: "1".to_owned() };
+        let predecessors = Predecessors { system_namespace: "rukpak-system", extension: extension(&ours) };
+        let is_taken = |labels_name: &str, api_version: &str, kind: &str, name: &str, uid: &str| {
+            let meta = json!({
+                "labels": {"olm.operatorframework.io/owner-kind": "ClusterExtension",
+                           "olm.operatorframework.io/owner-name": labels_name},
+                "ownerReferences": [{"apiVersion": api_version, "kind": kind, "name": name, "uid": uid, "controller": true}],
+            });
+            owner.ownership(&serde_json::from_value(meta).unwrap(), predecessors) == Ownership::Extension
+        };
+        let olm = "olm.operatorframework.io/v1";
+        assert!(is_taken("e", olm, "ClusterExtension", "e", "9"));
+        assert!(is_taken("e", olm, "ClusterObjectSet", "e-1", "5"));
+        assert!(is_taken("e", olm, "ClusterExtensionRevision", "e-12", "5"));
+        assert!(!is_taken("e", olm, "ClusterExtension", "e", "8"), "an earlier extension of the name");
+        assert!(!is_taken("f", olm, "ClusterExtension", "e", "9"), "another extension's by its labels");
+        for name in ["e", "e-", "e-x", "e-f-1", "f-1"] {
+            assert!(!is_taken("e", olm, "ClusterObjectSet", name, "5"), "{name}");
+        }
+        assert!(!is_taken("e", "apps/v1", "ClusterObjectSet", "e-1", "5"));
+        assert!(!is_taken("e", olm, "Other", "e-1", "5"));
+        // Without such an extension it is somebody else's.
+        let labels = json!({"olm.operatorframework.io/owner-kind": "ClusterExtension", "olm.operatorframework.io/owner-name": "e"});
+        let meta = json!({"labels": labels, "ownerReferences": ours.owner_references});
+        assert!(matches!(ownership(meta), Ownership::Foreign(ForeignOwner::Controller { .. })));
     }
 
     fn reference(name: &str, uid: &str) -> Value {

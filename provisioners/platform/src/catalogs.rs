@@ -1,9 +1,12 @@
-//! Where packages come from: catalogs that are configured here, then CatalogSources of OLM. Each is loaded when it is first
-//! asked for, and again when its revision is another.
+//! Where packages come from: catalogs that are configured here, CatalogSources of OLM, and ClusterCatalogs. The first two are loaded
+//! when they are first asked for, and again when their revision is another; ClusterCatalogs are stored here anyway.
 
 mod cached;
+mod cluster;
+mod error;
 mod sources;
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -11,108 +14,28 @@ use futures::future::join_all;
 use kube::runtime::reflector::Store;
 use rukpak_catalog::model::Facts;
 use rukpak_catalog::origin::{self, Loader};
-use rukpak_catalog::{Bundle, Catalog, Package, registry};
-use rukpak_plan::retry::Class;
+use rukpak_catalog::{Bundle, Catalog, Package};
 use rukpak_runtime::error::Chain;
 use tokio::sync::Notify;
 use tokio::time::MissedTickBehavior;
 
 use self::cached::Cached;
+pub(crate) use self::cluster::ClusterCatalogs;
+pub(crate) use self::error::Error;
 pub(crate) use self::sources::Authorities;
-use self::sources::{NotReady, Server, Sources};
+use self::sources::{Server, Sources};
 use super::args::{CatalogSourceName, ConfiguredCatalog};
 use super::foreign::CatalogSource;
 use super::logins::Logins;
 use super::metrics;
 
-/// Why a package cannot be looked up. The words are those of OpenShift's manager where it has the case.
-#[derive(Clone, Debug, thiserror::Error)]
-pub(crate) enum Error {
-    /// No catalog has the package.
-    #[error("failed to find candidate olm.bundles from the {package} package")]
-    NoPackage {
-        /// Its name.
-        package: String,
-        /// The catalogs that were asked.
-        asked: Vec<String>,
-    },
-    /// There is nothing to look in.
-    #[error("there is no catalog: name one with --catalog, or install OLM with the CatalogSource {0}")]
-    NoCatalog(String),
-    /// The PlatformOperator names a catalog that nobody knows.
-    #[error("spec.package.catalog: there is no catalog {name:?}; there are {}", .known.join(", "))]
-    UnknownCatalog {
-        /// As given.
-        name: String,
-        /// The others.
-        known: Vec<String>,
-    },
-    /// The catalog that something was installed from is not among those that are asked any more.
-    #[error(
-        "the catalog {name:?} that it was installed from is not asked any more; there are {}: name one in spec.package.catalog",
-        .known.join(", ")
-    )]
-    Left {
-        /// As the status has it.
-        name: String,
-        /// The others.
-        known: Vec<String>,
-    },
-    /// A configured catalog cannot be loaded.
-    #[error("catalog {name} ({origin})")]
-    Load {
-        /// Its name.
-        name: String,
-        /// Where it is.
-        origin: String,
-        /// Why.
-        #[source]
-        source: Arc<origin::Error>,
-    },
-    /// A CatalogSource is not there, or not ready.
-    #[error(transparent)]
-    NotReady(#[from] NotReady),
-    /// The server of a CatalogSource gives no catalog.
-    #[error(transparent)]
-    Registry(#[from] Arc<registry::Error>),
-}
-
-impl Error {
-    /// When to try again, if nobody tells us.
-    pub fn class(&self) -> Class {
-        match self {
-            Self::NotReady(NotReady::Connection { .. } | NotReady::Unwatched { .. }) => Class::Transient,
-            Self::Load { source, .. } if source.class() == origin::Class::Unavailable => Class::Transient,
-            Self::Registry(error) if error.class() == registry::Class::Unavailable => Class::Transient,
-            _ => Class::Terminal,
-        }
-    }
-
-    /// What the words of OpenShift's manager do not tell.
-    pub fn hint(&self) -> Option<String> {
-        match self {
-            Self::NoPackage { asked, .. } => {
-                let asked = asked.join(", ");
-                Some(format!("looked in {asked}; `rukpakctl catalog list` shows what a catalog has"))
-            }
-            Self::NotReady(NotReady::Missing { .. }) => {
-                let hint = "rukpak-platform is told by --catalog-source which CatalogSources there are, or none";
-                Some(hint.to_owned())
-            }
-            _ => None,
-        }
-    }
-
-    /// Whether nobody tells us when it is mended.
-    pub fn is_unwatched(&self) -> bool {
-        matches!(self, Self::Load { .. } | Self::Registry(_))
-    }
-}
+/// The priority of the catalogs that are asked in order, among ClusterCatalogs: that of one whose spec says nothing.
+const LISTED: i32 = 0;
 
 /// Which catalogs are asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Wanted<'a> {
-    /// All of them, in their order.
+    /// All of them.
     Any,
     /// Those that a PlatformOperator means by this name.
     Named(&'a str),
@@ -123,7 +46,7 @@ pub(crate) enum Wanted<'a> {
 /// A package in the catalog that provides it.
 #[derive(Clone)]
 pub(crate) struct Found {
-    /// What a status calls the catalog: its name, that of a CatalogSource with its namespace.
+    /// What a status calls the catalog: its name, that of a CatalogSource with its namespace, that of a ClusterCatalog with its kind.
     pub catalog: String,
     package: Held,
     /// Whom to ask for more than that.
@@ -144,6 +67,7 @@ enum Held {
 pub(crate) struct Catalogs {
     configured: Vec<Configured>,
     sources: Sources,
+    cluster: ClusterCatalogs,
     require_digests: bool,
     loader: Arc<Loader>,
     logins: Arc<Logins>,
@@ -164,12 +88,13 @@ impl Catalogs {
         require_digests: bool,
         (loader, logins): (Arc<Loader>, Arc<Logins>),
         store: Store<CatalogSource>,
+        cluster: ClusterCatalogs,
     ) -> Self {
         let news = Arc::new(Notify::new());
         let configured =
             configured.into_iter().map(|catalog| Configured { catalog, cached: Cached::new(news.clone()) }).collect();
         let sources = Sources::new(sources, authorities, store, &news);
-        Self { configured, sources, require_digests, loader, logins, news }
+        Self { configured, sources, cluster, require_digests, loader, logins, news }
     }
 
     /// Moves whenever one of the catalogs that are asked for `wanted` may say something else than before. That others come, go
@@ -177,7 +102,7 @@ impl Catalogs {
     pub fn epoch(&self, wanted: Wanted<'_>) -> u64 {
         let configured = self.asked_configured(wanted).map(|configured| configured.cached.changes());
         let sources = self.asked_sources(wanted).map(|source| self.sources.changes(source));
-        configured.chain(sources).sum()
+        configured.chain(sources).fold(self.cluster.state(wanted), u64::wrapping_add)
     }
 
     /// Returns when a catalog can be had again that could not.
@@ -190,8 +115,13 @@ impl Catalogs {
         &self.sources
     }
 
-    /// The package `name` of the first catalog that is `wanted` and has it. One that cannot be asked is an error, not a reason to
-    /// take the next: what is installed must not depend on who answers today.
+    /// ClusterCatalogs.
+    pub fn cluster(&self) -> &ClusterCatalogs {
+        &self.cluster
+    }
+
+    /// The package `name` of the catalog of the highest priority that is `wanted` and has it. One that cannot be asked is an error, not a
+    /// reason to take the next: what is installed must not depend on who answers today.
     pub async fn find(&self, name: &str, wanted: Wanted<'_>) -> Result<Found, Error> {
         let found = self.search(name, wanted).await;
         self.count();
@@ -199,18 +129,47 @@ impl Catalogs {
     }
 
     async fn search(&self, name: &str, wanted: Wanted<'_>) -> Result<Found, Error> {
-        let mut asked = Vec::new();
+        let (mut asked, cluster) = (Vec::new(), self.cluster.asked(wanted));
+        let priorities: BTreeSet<i32> = cluster.iter().map(|catalog| catalog.spec.priority).chain([LISTED]).collect();
+        for priority in priorities.into_iter().rev() {
+            let mut found = Vec::new();
+            if priority == LISTED {
+                found.extend(self.first_listed(name, wanted, &mut asked).await?);
+            }
+            for catalog in cluster.iter().filter(|catalog| catalog.spec.priority == priority) {
+                let content = self.cluster.content(catalog).await?;
+                let catalog = cluster::called(catalog);
+                if content.packages.contains_key(name) {
+                    found.push(self.in_catalog(catalog.clone(), content, name));
+                }
+                asked.push(catalog);
+            }
+            if found.len() > 1 {
+                let catalogs = found.into_iter().map(|found| found.catalog).collect();
+                return Err(Error::Tie { package: name.to_owned(), priority, catalogs });
+            }
+            if let Some(found) = found.pop() {
+                return Ok(found);
+            }
+        }
+        if asked.is_empty() {
+            return Err(self.none(wanted));
+        }
+        Err(Error::NoPackage { package: name.to_owned(), asked })
+    }
+
+    /// The package of the first configured catalog or CatalogSource that is `wanted` and has it. `asked` gets those that were asked.
+    async fn first_listed(
+        &self,
+        name: &str,
+        wanted: Wanted<'_>,
+        asked: &mut Vec<String>,
+    ) -> Result<Option<Found>, Error> {
         for configured in self.asked_configured(wanted) {
             let catalog = &configured.catalog.name;
             let content = self.configured(configured).await?;
             if content.packages.contains_key(name) {
-                let package = Held::InCatalog(content, name.to_owned());
-                return Ok(Found {
-                    catalog: catalog.clone(),
-                    package,
-                    server: None,
-                    requires_digest: self.require_digests,
-                });
+                return Ok(Some(self.in_catalog(catalog.clone(), content, name)));
             }
             asked.push(catalog.clone());
         }
@@ -218,14 +177,16 @@ impl Catalogs {
             let catalog = source.to_string();
             if let Some((package, server)) = self.sources.package(source, name).await? {
                 let (package, requires_digest) = (Held::Alone(package), self.require_digests);
-                return Ok(Found { catalog, package, server: Some(server), requires_digest });
+                return Ok(Some(Found { catalog, package, server: Some(server), requires_digest }));
             }
             asked.push(catalog);
         }
-        if asked.is_empty() {
-            return Err(self.none(wanted));
-        }
-        Err(Error::NoPackage { package: name.to_owned(), asked })
+        Ok(None)
+    }
+
+    fn in_catalog(&self, catalog: String, content: Arc<Catalog>, package: &str) -> Found {
+        let package = Held::InCatalog(content, package.to_owned());
+        Found { catalog, package, server: None, requires_digest: self.require_digests }
     }
 
     /// Keeps the metric.
@@ -267,7 +228,7 @@ impl Catalogs {
 
     fn names(&self) -> Vec<String> {
         let configured = self.configured.iter().map(|configured| configured.catalog.name.clone());
-        configured.chain(self.sources.names().iter().map(ToString::to_string)).collect()
+        configured.chain(self.sources.names().iter().map(ToString::to_string)).chain(self.cluster.names()).collect()
     }
 
     async fn configured(&self, configured: &Configured) -> Result<Arc<Catalog>, Error> {

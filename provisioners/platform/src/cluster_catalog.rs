@@ -5,11 +5,13 @@
 //! unpack    a reference to stored content                                        network, disk
 //! report    what came of it to a status                                          pure
 //! store     content by catalog and digest                                        disk
+//! content   what is stored, for those who choose from it             memory, disk
 //! mirror    the same content on a replica that only stands by              network, disk
 //! ```
 //!
 //! Content stays in the store over restarts; a tag that names what is stored already changes nothing.
 
+pub(crate) mod content;
 mod decide;
 mod mirror;
 mod report;
@@ -31,8 +33,6 @@ use rukpak_crds::names::FIELD_MANAGER;
 use rukpak_crds::olm::cluster_catalog::{AvailabilityMode, ClusterCatalogStatus};
 use rukpak_crds::olm::{CATALOG_NAME_LABEL, ClusterCatalog};
 use rukpak_plan::retry::{self, Class};
-use rukpak_runtime::api;
-use rukpak_runtime::error::Chain;
 use rukpak_runtime::failures::Failures;
 use rukpak_runtime::status::{StatusWriter, WrittenVersions};
 use serde_json::json;
@@ -42,6 +42,7 @@ use self::store::{CatalogStore, Stored};
 use super::events::Events;
 use super::finalizers;
 use super::logins::Logins;
+use super::olm::Error;
 
 pub(crate) use mirror::Mirror;
 pub(crate) use report::changed;
@@ -65,17 +66,6 @@ pub(crate) struct Context {
     pub events: Arc<Events>,
     /// What was unpacked by this process, by UID.
     pub unpacked: Mutex<HashMap<String, Unpacked>>,
-}
-
-/// Why a reconcile ended early.
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum Error {
-    /// The status could not be written.
-    #[error("cannot write the status")]
-    Status(#[source] api::Error),
-    /// The label or the finalizers could not be written.
-    #[error("cannot write the metadata")]
-    Metadata(#[source] api::Error),
 }
 
 /// What came of a reconcile.
@@ -165,18 +155,6 @@ pub(crate) async fn reconcile(catalog: Arc<ClusterCatalog>, context: Arc<Context
             Action::await_change()
         }
     })
-}
-
-/// After a reconcile that could not report.
-pub(crate) fn error_policy(catalog: &ClusterCatalog, error: &Error, context: &Context) -> Action {
-    let (Error::Status(source) | Error::Metadata(source)) = error;
-    let is_conflict = source.is_conflict() || source.is_not_found();
-    let class = if is_conflict { Class::Conflict } else { Class::Transient };
-    let delay = retry::delay(class, context.failures.another(&catalog.uid().unwrap_or_default()));
-    if !is_conflict {
-        tracing::warn!(catalog = %catalog.name_any(), error = %Chain(error), ?delay, "reconcile failed; will retry");
-    }
-    Action::requeue(delay)
 }
 
 /// Sets the label that selectors choose catalogs by. Upstream's webhook does.

@@ -4,6 +4,7 @@
 //! offers      what the ClusterCatalogs have of the package          memory, disk
 //! deployment  its BundleDeployment: found, whose it is, written     API server
 //! installed   which bundle that one has installed                   API server
+//! takeover    which bundle operator-controller has installed before  pure
 //! decide      what the BundleDeployment is to be                    pure
 //! report      what is known to a status                             pure
 //! ```
@@ -17,6 +18,7 @@ mod installed;
 mod offers;
 mod report;
 mod start;
+mod takeover;
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
@@ -43,6 +45,7 @@ use super::cluster_catalog::changed;
 use super::cluster_catalog::store::CatalogStore;
 use super::events::Events;
 use super::finalizers;
+use super::olm::Error;
 
 pub(crate) use start::{Wake, start};
 
@@ -66,17 +69,6 @@ pub(crate) struct Context {
     pub identities: Mutex<HashMap<String, Identity>>,
 }
 
-/// Why a reconcile ended early.
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum Error {
-    /// The status could not be written.
-    #[error("cannot write the status")]
-    Status(#[source] api::Error),
-    /// The finalizers could not be written.
-    #[error("cannot write the metadata")]
-    Metadata(#[source] api::Error),
-}
-
 /// One reconcile of a ClusterExtension.
 ///
 /// # Errors
@@ -89,10 +81,14 @@ pub(crate) async fn reconcile(extension: Arc<ClusterExtension>, context: Arc<Con
         finalizers::strip(&context.client, &*extension).await.map_err(Error::Metadata)?;
         return Ok(Action::await_change());
     }
-    let (report, retry) = outcome(&extension, &context).await;
+    let Outcome { report, retry, is_taken_over } = outcome(&extension, &context).await;
     let old = extension.status.clone().unwrap_or_default();
     let status = report::status(&old, extension.meta().generation, &extension.spec, &report, Timestamp::now());
     write(&extension, &old, &status, &context).await?;
+    if is_taken_over {
+        finalizers::strip(&context.client, &*extension).await.map_err(Error::Metadata)?;
+        tracing::info!(extension = %extension.name_any(), "taken over from operator-controller");
+    }
     let uid = extension.uid().unwrap_or_default();
     let Some(class) = retry else {
         context.failures.clear(&uid);
@@ -101,20 +97,17 @@ pub(crate) async fn reconcile(extension: Arc<ClusterExtension>, context: Arc<Con
     Ok(Action::requeue(retry::delay(class, context.failures.another(&uid))))
 }
 
-/// After a reconcile that could not report.
-pub(crate) fn error_policy(extension: &ClusterExtension, error: &Error, context: &Context) -> Action {
-    let (Error::Status(source) | Error::Metadata(source)) = error;
-    let is_conflict = source.is_conflict() || source.is_not_found();
-    let class = if is_conflict { Class::Conflict } else { Class::Transient };
-    let delay = retry::delay(class, context.failures.another(&extension.uid().unwrap_or_default()));
-    if !is_conflict {
-        tracing::warn!(extension = %extension.name_any(), error = %Chain(error), ?delay, "reconcile failed; will retry");
-    }
-    Action::requeue(delay)
+/// What came of a reconcile.
+struct Outcome {
+    report: report::Report,
+    /// When to look again, if nobody tells us.
+    retry: Option<Class>,
+    /// Whether operator-controller had it, and its BundleDeployment has everything by now.
+    is_taken_over: bool,
 }
 
-/// What there is to report, and when to look again if nobody tells us.
-async fn outcome(extension: &ClusterExtension, context: &Context) -> (report::Report, Option<Class>) {
+/// Looks what is installed, and has what is wanted installed.
+async fn outcome(extension: &ClusterExtension, context: &Context) -> Outcome {
     let found = deployment::find(extension, context).await;
     let deployment = match &found {
         Ok(Found::Ours(deployment)) => Some(deployment.clone()),
@@ -122,9 +115,28 @@ async fn outcome(extension: &ClusterExtension, context: &Context) -> (report::Re
     };
     let installed = match installed::look(deployment.as_deref(), context).await {
         Ok(installed) => installed,
-        Err(error) => return (report::Report::unreadable(&Chain(&error).to_string()), Some(Class::Transient)),
+        Err(error) => {
+            let report = report::Report::unreadable(&Chain(&error).to_string());
+            return Outcome { report, retry: Some(Class::Transient), is_taken_over: false };
+        }
     };
-    let report = |progress, catalog| report::Report { progress, installed: installed.clone(), catalog };
+    let is_taken_over = installed.is_some() && takeover::is_marked(extension);
+    let (report, retry) = towards(extension, found, deployment, installed, context).await;
+    Outcome { report, retry, is_taken_over }
+}
+
+/// Has what is wanted installed, where `installed` is.
+async fn towards(
+    extension: &ClusterExtension,
+    found: Result<Found, api::Error>,
+    deployment: Option<Arc<BundleDeployment>>,
+    installed: Option<Identity>,
+    context: &Context,
+) -> (report::Report, Option<Class>) {
+    // What operator-controller has installed is in the cluster all the while.
+    let left = takeover::left(extension).filter(|_| installed.is_none());
+    let report =
+        |progress, catalog| report::Report { progress, installed: installed.clone().or(left.clone()), catalog };
     let filter = match extension.spec.catalog() {
         Ok(filter) => filter,
         Err(violation) => return (report(Progress::Blocked(violation.to_string()), None), None),
@@ -135,6 +147,10 @@ async fn outcome(extension: &ClusterExtension, context: &Context) -> (report::Re
         Ok(Found::Foreign(message)) => return (report(Progress::Retrying(message), None), None),
         Ok(Found::Ours(_) | Found::Nothing) => {}
     }
+    if let Some(left) = &left {
+        let (progress, class) = apply(extension, left, deployment.as_deref(), None, context).await;
+        return (report(progress, None), class);
+    }
     let ignores_dependencies =
         extension.annotations().get(names::IGNORE_DEPENDENCIES).is_some_and(|said| said == "true");
     let resolution = offers::resolve(filter, installed.as_ref(), ignores_dependencies, context).await;
@@ -143,15 +159,26 @@ async fn outcome(extension: &ClusterExtension, context: &Context) -> (report::Re
         Next::Leave { message } => return (report(Progress::Retrying(message), catalog), None),
         Next::Apply(wanted) => wanted,
     };
+    let (progress, class) = apply(extension, &wanted, deployment.as_deref(), installed.as_ref(), context).await;
+    (report(progress, catalog), class)
+}
+
+/// Makes the BundleDeployment install `wanted`; how far it is, and when to try again if nobody tells us.
+async fn apply(
+    extension: &ClusterExtension,
+    wanted: &Identity,
+    live: Option<&BundleDeployment>,
+    installed: Option<&Identity>,
+    context: &Context,
+) -> (Progress, Option<Class>) {
     if let Err(message) = deployment::check_config(&extension.spec) {
-        return (report(Progress::InvalidConfiguration(wanted.wrapped(&message)), catalog), None);
+        return (Progress::InvalidConfiguration(wanted.wrapped(&message)), None);
     }
-    match deployment::apply(extension, &wanted, deployment.as_deref(), context).await {
-        Ok(deployment) => (report(report::progress(&deployment, &wanted, installed.as_ref()), catalog), None),
+    match deployment::apply(extension, wanted, live, context).await {
+        Ok(deployment) => (report::progress(&deployment, wanted, installed), None),
         Err(error) => {
             let class = if error.is_transient() || error.is_conflict() { Class::Transient } else { Class::Terminal };
-            let message = wanted.wrapped(&Chain(&error).to_string());
-            (report(Progress::Retrying(message), catalog), Some(class))
+            (Progress::Retrying(wanted.wrapped(&Chain(&error).to_string())), Some(class))
         }
     }
 }

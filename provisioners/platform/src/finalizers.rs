@@ -11,7 +11,7 @@ use rukpak_runtime::api::Error;
 use serde::de::DeserializeOwned;
 use serde_json::json;
 
-/// Removes them from an object that is being deleted; others stay.
+/// Removes them from an object that is being deleted, or taken over; others stay.
 ///
 /// # Errors
 /// A conflict if the object was changed meanwhile: the change will wake us.

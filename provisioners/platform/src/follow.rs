@@ -2,16 +2,14 @@
 
 use std::fmt::Debug;
 use std::pin::pin;
-use std::sync::Arc;
 
 use futures::StreamExt;
 use kube::core::ClusterResourceScope;
 use kube::runtime::reflector::store::Writer;
-use kube::runtime::reflector::{self, ObjectRef, Store};
+use kube::runtime::reflector::{self, Store};
 use kube::runtime::watcher::{self, Event};
-use kube::runtime::{WatchStreamExt, watcher as watch};
 use kube::{Api, Client, Resource};
-use rukpak_runtime::watch::Change;
+use rukpak_runtime::watch::{Change, changes};
 use serde::de::DeserializeOwned;
 use tokio::sync::Mutex;
 use tokio_util::sync::CancellationToken;
@@ -26,6 +24,8 @@ pub(crate) struct Optional<K: Resource<DynamicType = ()> + Clone + 'static> {
     /// The objects as last seen; empty while the cluster has no such kind.
     pub store: Store<K>,
     writer: Mutex<Writer<K>>,
+    /// Cancelled when the API server has not let us look at them.
+    pub refused: CancellationToken,
 }
 
 impl<K> Optional<K>
@@ -41,7 +41,7 @@ where
     /// Of the kind that the CRD of this name defines.
     pub fn new(client: Client, definition: &'static str) -> Self {
         let (store, writer) = reflector::store();
-        Self { client, definition, store, writer: Mutex::new(writer) }
+        Self { client, definition, store, writer: Mutex::new(writer), refused: CancellationToken::new() }
     }
 
     /// Tells of each change, endlessly, after the store has it. `filled` is cancelled when it is known which objects there are.
@@ -61,30 +61,21 @@ where
 
     async fn watch(&self, filled: &CancellationToken, on: &impl Fn(Change<K>)) {
         let mut writer = self.writer.lock().await;
-        let events = watch::watcher(Api::all(self.client.clone()), watcher::Config::default());
-        let mut events =
-            pin!(events.default_backoff().modify(|object: &mut K| object.meta_mut().managed_fields = None));
-        while let Some(event) = events.next().await {
-            let event = match event {
-                Ok(event) => event,
-                Err(error) => {
-                    tracing::debug!(definition = self.definition, %error, "watch interrupted; resuming");
-                    continue;
-                }
-            };
-            writer.apply_watcher_event(&event);
-            match event {
-                Event::Apply(object) => {
-                    if let Some(object) = self.store.get(&ObjectRef::from_obj(&object)) {
-                        on(Change::Present(object));
+        let mut changes = pin!(changes(Api::all(self.client.clone()), watcher::Config::default(), &mut *writer));
+        while let Some(change) = changes.next().await {
+            match change {
+                Ok(change) => {
+                    if matches!(change, Change::Listed) {
+                        filled.cancel();
                     }
+                    on(change);
                 }
-                Event::Delete(object) => on(Change::Gone(Arc::new(object))),
-                Event::InitDone => {
-                    filled.cancel();
-                    on(Change::Listed);
+                Err(error) => {
+                    if is_forbidden(&error) {
+                        self.refused.cancel();
+                    }
+                    tracing::debug!(definition = self.definition, %error, "watch interrupted; resuming");
                 }
-                Event::Init | Event::InitApply(_) => {}
             }
         }
     }
@@ -97,4 +88,9 @@ where
             writer.apply_watcher_event(&Event::InitDone);
         }
     }
+}
+
+/// Whether the objects may not be listed by us.
+fn is_forbidden(error: &watcher::Error) -> bool {
+    matches!(error, watcher::Error::InitialListFailed(kube::Error::Api(status)) if status.code == 403)
 }

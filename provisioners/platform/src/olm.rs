@@ -2,17 +2,22 @@
 
 use std::sync::{Arc, Mutex};
 
-use kube::Client;
+use kube::runtime::controller::Action;
 use kube::runtime::reflector::{ObjectRef, Store};
+use kube::{Client, Resource, ResourceExt};
 use rukpak_catalog::origin::Loader;
 use rukpak_crds::BundleDeployment;
-use rukpak_crds::olm::ClusterExtension;
+use rukpak_crds::olm::{ClusterCatalog, ClusterExtension};
+use rukpak_plan::retry::{self, Class};
+use rukpak_runtime::api;
+use rukpak_runtime::error::Chain;
 use rukpak_runtime::failures::Failures;
 use rukpak_runtime::process::Process;
 use rukpak_runtime::status::WrittenVersions;
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 use tokio_util::sync::CancellationToken;
 
+use super::catalogs::ClusterCatalogs;
 use super::cluster_catalog::store::CatalogStore;
 use super::cluster_extension::Wake;
 use super::events::Events;
@@ -20,9 +25,12 @@ use super::follow::Optional;
 use super::logins::Logins;
 use super::{cluster_catalog, cluster_extension};
 
-/// ClusterExtensions, not followed yet, and what asks for their reconciles.
+/// Both kinds, not followed yet, and what asks for reconciles of ClusterExtensions.
 pub(crate) struct Extensions {
     followed: Optional<ClusterExtension>,
+    catalogs: Optional<ClusterCatalog>,
+    /// Cancelled when it is known which ClusterCatalogs there are.
+    listed: CancellationToken,
     requests: UnboundedReceiver<ObjectRef<ClusterExtension>>,
     wake: Wake,
 }
@@ -38,15 +46,56 @@ pub(crate) struct Parts {
     /// Scheme and host by which clients reach the content of catalogs, if it is served.
     pub external: Option<String>,
     pub events: Arc<Events>,
+    /// Told whenever ClusterCatalogs may be others.
+    pub news: Box<dyn Fn() + Send + Sync>,
+}
+
+/// Why a reconcile ended early.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Error {
+    /// The status could not be written.
+    #[error("cannot write the status")]
+    Status(#[source] api::Error),
+    /// Labels or finalizers could not be written.
+    #[error("cannot write the metadata")]
+    Metadata(#[source] api::Error),
+}
+
+/// After a reconcile that could not report.
+pub(crate) fn error_policy<K: Resource<DynamicType = ()>>(object: &K, error: &Error, failures: &Failures) -> Action {
+    let (Error::Status(source) | Error::Metadata(source)) = error;
+    let is_conflict = source.is_conflict() || source.is_not_found();
+    let class = if is_conflict { Class::Conflict } else { Class::Transient };
+    let delay = retry::delay(class, failures.another(&object.uid().unwrap_or_default()));
+    if !is_conflict {
+        let (kind, name) = (K::kind(&()), object.name_any());
+        tracing::warn!(%kind, name, error = %Chain(error), ?delay, "reconcile failed; will retry");
+    }
+    Action::requeue(delay)
 }
 
 impl Extensions {
     /// Asks nobody yet.
     pub fn new(client: Client) -> Self {
-        let followed = Optional::new(client, cluster_extension::DEFINITION);
+        let followed = Optional::new(client.clone(), cluster_extension::DEFINITION);
+        let catalogs = Optional::new(client, cluster_catalog::DEFINITION);
         let (objects, requests) = unbounded_channel();
         let wake = Wake { extensions: followed.store.clone(), objects };
-        Self { followed, requests, wake }
+        Self { followed, catalogs, listed: CancellationToken::new(), requests, wake }
+    }
+
+    /// ClusterCatalogs for PlatformOperators, who do without them where we may not look at them.
+    pub fn catalogs(&self, content: Arc<CatalogStore>) -> ClusterCatalogs {
+        let known = CancellationToken::new();
+        let (either, listed, refused) = (known.clone(), self.listed.clone(), self.catalogs.refused.clone());
+        tokio::spawn(async move {
+            tokio::select! {
+                () = listed.cancelled() => {}
+                () = refused.cancelled() => {}
+            }
+            either.cancel();
+        });
+        ClusterCatalogs::new(self.catalogs.store.clone(), content, known)
     }
 
     /// Asks for reconciles.
@@ -56,8 +105,9 @@ impl Extensions {
 
     /// Begins with both kinds.
     pub fn start(self, process: &mut Process, parts: Parts) {
-        let Parts { client, loader, logins, content, deployments: (deployments, filled), external, events } = parts;
-        let catalogs = Optional::new(client.clone(), cluster_catalog::DEFINITION);
+        let Parts { client, loader, logins, content, deployments: (deployments, filled), external, events, news } =
+            parts;
+        let (catalogs, listed) = (self.catalogs, self.listed);
         let of_extensions = cluster_extension::Context {
             client: client.clone(),
             extensions: self.followed.store.clone(),
@@ -81,7 +131,7 @@ impl Extensions {
             events,
             unpacked: Mutex::default(),
         };
-        let (listed, news) = (CancellationToken::new(), self.wake.clone());
+        let wake = self.wake.clone();
         let others = {
             let listed = listed.clone();
             async move {
@@ -89,7 +139,10 @@ impl Extensions {
                 listed.cancelled().await;
             }
         };
-        cluster_catalog::start(process, catalogs, Arc::new(of_catalogs), listed, move || news.all());
+        cluster_catalog::start(process, catalogs, Arc::new(of_catalogs), listed, move || {
+            wake.all();
+            news();
+        });
         let of_extensions = Arc::new(of_extensions);
         cluster_extension::start(process, self.followed, of_extensions, (self.wake, self.requests), others);
     }

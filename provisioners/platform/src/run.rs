@@ -1,34 +1,29 @@
-//! The process: builds the context, runs watches, the queue and probes until it is told to stop.
+//! The process: builds the context, runs [watches], the queue and probes until it is told to stop.
+
+mod watches;
 
 use std::collections::HashSet;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::path::{Path, PathBuf};
-use std::pin::pin;
 use std::sync::Arc;
-use std::time::Duration;
 
-use futures::StreamExt;
-use kube::api::ListParams;
+use kube::Client;
 use kube::runtime::reflector;
-use kube::runtime::watcher::{self, Event};
-use kube::runtime::{WatchStreamExt, reflector::store::Writer};
-use kube::{Api, Client, ResourceExt};
 use rukpak_catalog::origin::{self, Loader, LoaderOptions, Origin};
-use rukpak_crds::{BundleDeployment, PlatformOperator};
-use rukpak_runtime::error::Chain;
+use rukpak_crds::PlatformOperator;
 use rukpak_runtime::failures::Failures;
 use rukpak_runtime::metrics::router as metrics_router;
 use rukpak_runtime::probes::{self, Readiness};
 use rukpak_runtime::process::{self, Process};
 use rukpak_runtime::queue::{Requests, drain};
 use rukpak_runtime::status::WrittenVersions;
-use rukpak_runtime::watch::{Change, Streams};
+use rukpak_runtime::watch::Streams;
 use rukpak_source::Egress;
 use rukpak_source::egress::IpNet;
 use rukpak_source::registries;
 use tokio::sync::mpsc::unbounded_channel;
-use tokio::sync::{Mutex, Notify, watch};
+use tokio::sync::{Notify, watch};
 use tokio_util::sync::CancellationToken;
 
 use super::args::{CatalogAuthority, ConfiguredCatalog, Options};
@@ -39,11 +34,9 @@ use super::cluster_operator::{self, About};
 use super::context::{Claims, Context, Holds, Wake};
 use super::events::Events;
 use super::follow::Optional;
-use super::foreign::{CATALOG_SOURCES, CatalogSource};
 use super::logins::{self, Logins};
 use super::olm::{Extensions, Parts};
 use super::questions::Questions;
-use super::served::while_defined;
 use super::spool::Spool;
 use super::{catalog_server, cluster_catalog, metrics, operator};
 
@@ -110,7 +103,7 @@ pub async fn run(options: Options) -> Result<(), Error> {
     process
         .serve_plainly("--metrics-bind-address", &options.metrics_address, metrics_router(metrics::registry()))
         .await?;
-    process.spawn(definitions(client.clone(), readiness.clone()));
+    process.spawn(watches::definitions(client.clone(), readiness.clone()));
     serve_catalogs(&mut process, &client, &options, unpacked.clone()).await?;
     let stands_by = CancellationToken::new();
     let mirror = Mirror { content: unpacked.clone(), loader: loader.clone(), logins: logins.clone() };
@@ -185,6 +178,7 @@ fn work(
         options.require_digests,
         (loader.clone(), logins.clone()),
         sources,
+        olm.catalogs(unpacked.clone()),
     );
     let context = Arc::new(Context {
         operators: operators.store.clone(),
@@ -206,7 +200,7 @@ fn work(
         events: events.clone(),
         client: client.clone(),
     });
-    spawn_all(process, (operators, deployments, source_writer), &context, options, readiness);
+    watches::start(process, (operators, deployments, source_writer), &context, options, readiness);
     let parts = Parts {
         client,
         loader,
@@ -215,6 +209,10 @@ fn work(
         deployments: (context.deployments.clone(), context.filled.clone()),
         external: options.catalogs_url(),
         events,
+        news: {
+            let context = context.clone();
+            Box::new(move || context.wake.all(&context.operators))
+        },
     };
     olm.start(process, parts);
     let about = About { version: options.release_version.clone(), namespace: options.system_namespace.clone() };
@@ -232,22 +230,6 @@ fn work(
         queue.await;
         "the queue of PlatformOperators"
     });
-}
-
-/// Starts the watches, and what looks after catalogs.
-fn spawn_all(
-    process: &mut Process,
-    (operators, deployments, sources): (Streams<PlatformOperator>, Streams<BundleDeployment>, Writer<CatalogSource>),
-    context: &Arc<Context>,
-    options: &Options,
-    readiness: Arc<Readiness>,
-) {
-    process.spawn(follow_operators(operators, context.clone()));
-    process.spawn(follow_deployments(deployments, context.clone()));
-    process.spawn(follow_sources(sources, context.clone()));
-    process.spawn(poll(options.catalog_poll_interval, context.clone()));
-    process.spawn(recovered(context.clone()));
-    process.spawn(filled(context.clone(), readiness));
 }
 
 /// Answers clients of catalogs, whoever leads.
@@ -270,157 +252,4 @@ async fn serve_catalogs(
         "the catalog server"
     });
     Ok(())
-}
-
-/// A change is news for the object itself; its end for those that wait for its package.
-async fn follow_operators(streams: Streams<PlatformOperator>, context: Arc<Context>) -> &'static str {
-    let mut changes = pin!(streams.changes());
-    while let Some(change) = changes.next().await {
-        match change {
-            Change::Present(object) => {
-                context.wake.operator(&object.name_any());
-                // It may have given up a package, or be on its way out.
-                context.wake.duplicates(&context.operators);
-            }
-            Change::Gone(object) => {
-                let uid = object.uid().unwrap_or_default();
-                context.written.forget(&uid);
-                context.failures.clear(&uid);
-                context.holds.clear(&uid);
-                context.questions.forget(&uid);
-                context.claims.give_up(&uid);
-                context.wake.all(&context.operators);
-            }
-            Change::Listed => context.wake.all(&context.operators),
-        }
-        context.seen.send_replace(());
-        context.wake.aggregate();
-    }
-    "the watch over PlatformOperators"
-}
-
-/// A BundleDeployment is news for the PlatformOperator of its name: its owner, or one that it is in the way of.
-async fn follow_deployments(streams: Streams<BundleDeployment>, context: Arc<Context>) -> &'static str {
-    let mut changes = pin!(streams.changes());
-    while let Some(change) = changes.next().await {
-        match change {
-            Change::Present(object) => {
-                context.wake.operator(&object.name_any());
-                context.wake.extensions.deployment(&object);
-            }
-            Change::Gone(object) => {
-                context.wake.extensions.deployment(&object);
-                context.written.forget(&object.uid().unwrap_or_default());
-                context.wake.operator(&object.name_any());
-                // Its owner may have been on its way out, with others waiting for the package.
-                context.wake.duplicates(&context.operators);
-            }
-            Change::Listed => {
-                context.wake.all(&context.operators);
-                context.wake.extensions.all();
-            }
-        }
-        context.seen.send_replace(());
-    }
-    "the watch over BundleDeployments"
-}
-
-/// Follows CatalogSources while the cluster has OLM.
-async fn follow_sources(writer: Writer<CatalogSource>, context: Arc<Context>) -> &'static str {
-    let sources = context.catalogs.sources();
-    let writer = Mutex::new(writer);
-    let work = || watch_sources(&writer, &context);
-    let absent = || {
-        sources.set_served(false);
-        sources.set_seen();
-        sources.all_changed();
-        context.wake.all(&context.operators);
-    };
-    // Once they are served, it is the watch over themselves that counts.
-    let trouble = |error: &watcher::Error| {
-        if !sources.are_served() {
-            in_trouble(&context, error);
-        }
-    };
-    while_defined(context.client.clone(), CATALOG_SOURCES, work, absent, trouble).await;
-    "the watch over CatalogSources"
-}
-
-/// Whatever keeps CatalogSources from being seen must not keep the rest from being done.
-fn in_trouble(context: &Context, error: &watcher::Error) {
-    let text = Chain(error).to_string();
-    tracing::warn!(error = text, "cannot watch CatalogSources; trying again");
-    context.catalogs.sources().in_trouble(text);
-}
-
-async fn watch_sources(writer: &Mutex<Writer<CatalogSource>>, context: &Context) {
-    let mut writer = writer.lock().await;
-    let sources = context.catalogs.sources();
-    sources.set_served(true);
-    let api: Api<CatalogSource> = Api::all(context.client.clone());
-    let mut events = pin!(watcher::watcher(api, watcher::Config::default()).default_backoff());
-    while let Some(event) = events.next().await {
-        let event = match event {
-            Ok(event) => event,
-            Err(error) => {
-                in_trouble(context, &error);
-                continue;
-            }
-        };
-        writer.apply_watcher_event(&event);
-        let is_news = match &event {
-            Event::Apply(object) | Event::Delete(object) => sources.changed(object),
-            Event::InitDone => {
-                sources.set_seen();
-                sources.all_changed();
-                true
-            }
-            Event::Init | Event::InitApply(_) => false,
-        };
-        if is_news {
-            context.catalogs.count();
-            context.wake.all(&context.operators);
-        }
-    }
-}
-
-/// Tells all who wait when the stores are filled. They cannot each ask the stores: of several that wait for one store of
-/// kube-runtime 5.0, only the last is woken.
-async fn filled(context: Arc<Context>, readiness: Arc<Readiness>) -> &'static str {
-    context.catalogs.sources().known().cancelled().await;
-    if context.operators.wait_until_ready().await.is_ok() && context.deployments.wait_until_ready().await.is_ok() {
-        context.filled.cancel();
-        context.wake.aggregate();
-        readiness.caches(Ok(()));
-        tracing::info!("ready");
-    }
-    ""
-}
-
-/// Finds out whether the API types are served, for the readiness probe.
-async fn definitions(client: Client, readiness: Arc<Readiness>) -> &'static str {
-    const HINT: &str = "apply the CustomResourceDefinitions of manifests/base/crds";
-    let ask = || async {
-        let operators: Api<PlatformOperator> = Api::all(client.clone());
-        let deployments: Api<BundleDeployment> = Api::all(client.clone());
-        let one = ListParams::default().limit(1);
-        operators.list_metadata(&one).await?;
-        deployments.list_metadata(&one).await.map(|_| ())
-    };
-    probes::until_served(&readiness, HINT, ask).await;
-    ""
-}
-
-/// Looks for new revisions of the catalogs that are read here.
-async fn poll(interval: Duration, context: Arc<Context>) -> &'static str {
-    context.catalogs.poll(interval, || context.wake.all(&context.operators)).await;
-    ""
-}
-
-/// One who asked was answered: so can all be who asked in vain.
-async fn recovered(context: Arc<Context>) -> &'static str {
-    loop {
-        context.catalogs.recovered().await;
-        context.wake.all(&context.operators);
-    }
 }

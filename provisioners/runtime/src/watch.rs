@@ -1,11 +1,13 @@
 //! Watches over all objects of a kind: a store of them, and what changes.
 
+use std::borrow::BorrowMut;
 use std::fmt::Debug;
 use std::hash::Hash;
 use std::sync::Arc;
 
 use futures::{Stream, StreamExt};
 use kube::runtime::WatchStreamExt;
+use kube::runtime::reflector::store::Writer;
 use kube::runtime::reflector::{self, ObjectRef, Store};
 use kube::runtime::watcher::{self, Event};
 use kube::{Api, Client, Resource};
@@ -19,7 +21,7 @@ where
 {
     /// The objects as last seen.
     pub store: Store<K>,
-    writer: reflector::store::Writer<K>,
+    writer: Writer<K>,
     api: Api<K>,
     config: watcher::Config,
 }
@@ -55,28 +57,43 @@ where
         Self { store, writer, api: Api::all(client), config: watcher::Config::default().labels(selector) }
     }
 
-    /// The changes, endlessly; the store is filled on the way, before a change is told.
+    /// The changes, endlessly; the store is filled on the way, before a change is told. Interruptions are logged only.
     pub fn changes(self) -> impl Stream<Item = Change<K>> {
-        let store = self.store;
-        // Who wrote which field is most of an object, and nothing looks at it here.
-        let events = watcher::watcher(self.api, self.config)
-            .default_backoff()
-            .modify(|object| object.meta_mut().managed_fields = None);
-        events.reflect(self.writer).filter_map(move |event| {
-            let change = match event {
-                Ok(Event::Apply(object)) => {
-                    // Older objects leave the store with their key; the store's copy is shared, not cloned.
-                    store.get(&ObjectRef::from_obj(&object)).map(Change::Present)
-                }
-                Ok(Event::Delete(object)) => Some(Change::Gone(Arc::new(object))),
-                Ok(Event::InitDone) => Some(Change::Listed),
-                Ok(Event::Init | Event::InitApply(_)) => None,
-                Err(error) => {
-                    tracing::debug!(kind = %K::kind(&()), %error, "watch interrupted; resuming");
-                    None
-                }
-            };
-            std::future::ready(change)
+        changes(self.api, self.config, self.writer).filter_map(|change| {
+            let change = change.inspect_err(|error| {
+                tracing::debug!(kind = %K::kind(&()), %error, "watch interrupted; resuming");
+            });
+            std::future::ready(change.ok())
         })
     }
+}
+
+/// The changes of all objects that `api` lists with `config`, endlessly; the store of `writer` has each of them before it is told. An error is an
+/// interruption: the watch resumes by itself. A writer can be lent, for a watch that begins anew.
+pub fn changes<K>(
+    api: Api<K>,
+    config: watcher::Config,
+    mut writer: impl BorrowMut<Writer<K>>,
+) -> impl Stream<Item = Result<Change<K>, watcher::Error>>
+where
+    K: Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned + Send + Sync + 'static,
+{
+    let store = writer.borrow().as_reader();
+    // Who wrote which field is most of an object, and nothing looks at it here.
+    let events = watcher::watcher(api, config)
+        .default_backoff()
+        .modify(|object: &mut K| object.meta_mut().managed_fields = None);
+    events.filter_map(move |event| {
+        let change = event.map(|event| {
+            writer.borrow_mut().apply_watcher_event(&event);
+            match event {
+                // The store's copy is shared, not cloned.
+                Event::Apply(object) => store.get(&ObjectRef::from_obj(&object)).map(Change::Present),
+                Event::Delete(object) => Some(Change::Gone(Arc::new(object))),
+                Event::InitDone => Some(Change::Listed),
+                Event::Init | Event::InitApply(_) => None,
+            }
+        });
+        std::future::ready(change.transpose())
+    })
 }

@@ -5,10 +5,10 @@ use std::ops::Deref;
 use kube::api::DynamicObject;
 use rukpak_tests::installation::Installation;
 use rukpak_tests::verbs::{self, Expected, Target};
-use rukpak_tests::{CatalogImage, Documents, ImageBuilder};
+use rukpak_tests::{CatalogImage, Documents};
 use serde_json::{Value, json};
 
-use super::packages::{self, ALL, Files};
+use super::packages::{self, Files};
 use super::world::World;
 
 /// What a test works on. What it says itself, it says of its catalogs and its extension; it does with any object what can be done with
@@ -82,8 +82,7 @@ impl<'a> Case<'a> {
 
     /// Names the definition that all bundles of the package hold.
     pub fn definition(&self) -> Target {
-        let name = format!("pumps.{}", packages::group(&self.name));
-        Target::cluster("apiextensions.k8s.io/v1", "CustomResourceDefinition", &name)
+        packages::definition(&self.name)
     }
 
     /// Creates the namespace.
@@ -94,19 +93,12 @@ impl<'a> Case<'a> {
 
     /// Pushes a bundle; returns its reference.
     pub async fn push(&self, version: &str, files: Files) -> String {
-        let tag = format!("v{}", version.replace('+', "_"));
-        let pushed = self.world.registry.push(&self.name, &tag, &ImageBuilder::of_files(files)).await;
-        pushed.expect("the registry takes it").reference
+        packages::push(&self.world.registry, &self.name, version, files).await
     }
 
     /// Pushes good bundles; returns the catalog in which each replaces the one before, and the images.
     pub async fn chain(&self, versions: &[&str]) -> (Documents, Vec<String>) {
-        let mut images = Vec::new();
-        for version in versions {
-            images.push(self.push(version, packages::bundle(&self.name, version, ALL)).await);
-        }
-        let pairs: Vec<(&str, &str)> = versions.iter().copied().zip(images.iter().map(String::as_str)).collect();
-        (Documents::package(&self.name, &pairs), images)
+        packages::chain(&self.world.registry, &self.name, versions).await
     }
 
     /// Serves good bundles from a catalog, each of which replaces the one before.

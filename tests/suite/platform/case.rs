@@ -4,13 +4,13 @@ use std::ops::Deref;
 use std::time::Duration;
 
 use kube::api::{DeleteParams, DynamicObject};
+use rukpak_tests::Documents;
 use rukpak_tests::installation::Installation;
 pub use rukpak_tests::openshift::{operator, platform_operator};
 use rukpak_tests::verbs::{self, Expected, Target};
-use rukpak_tests::{Documents, ImageBuilder};
 use serde_json::{Value, json};
 
-use super::packages::{self, ALL, Files};
+use super::packages::{self, Files};
 use super::recording::Recording;
 use super::world::Platform;
 
@@ -100,8 +100,7 @@ impl<'a> Case<'a> {
 
     /// Names the definition that all bundles of the package hold.
     pub fn definition(&self) -> Target {
-        let name = format!("pumps.{}", packages::group(&self.name));
-        Target::cluster("apiextensions.k8s.io/v1", "CustomResourceDefinition", &name)
+        packages::definition(&self.name)
     }
 
     /// Names the ConfigMap that says which version is installed.
@@ -111,19 +110,12 @@ impl<'a> Case<'a> {
 
     /// Pushes a bundle; returns its reference.
     pub async fn push(&self, version: &str, files: Files) -> String {
-        let tag = format!("v{}", version.replace('+', "_"));
-        let pushed = self.world.registry.push(&self.name, &tag, &ImageBuilder::of_files(files)).await;
-        pushed.expect("the registry takes it").reference
+        packages::push(&self.world.registry, &self.name, version, files).await
     }
 
     /// Pushes good bundles; returns the catalog in which each replaces the one before, and the images.
     pub async fn chain(&self, versions: &[&str]) -> (Documents, Vec<String>) {
-        let mut images = Vec::new();
-        for version in versions {
-            images.push(self.push(version, packages::bundle(&self.name, version, ALL)).await);
-        }
-        let pairs: Vec<(&str, &str)> = versions.iter().copied().zip(images.iter().map(String::as_str)).collect();
-        (Documents::package(&self.name, &pairs), images)
+        packages::chain(&self.world.registry, &self.name, versions).await
     }
 
     /// Puts the package into OpenShift's catalog, in place of what this case had there.

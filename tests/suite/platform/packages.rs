@@ -1,5 +1,7 @@
 //! Packages of our own: bundles, which hold a definition and settings, and the documents that catalogs have of them.
 
+use rukpak_tests::verbs::Target;
+use rukpak_tests::{Documents, ImageBuilder, Registry};
 use serde_json::{Value, json};
 
 /// Pairs of path and text.
@@ -13,6 +15,29 @@ pub const OWN: &str = "OwnNamespace";
 /// The API group of a package's kind, `Pump`.
 pub fn group(package: &str) -> String {
     format!("{package}.example.rukpak.io")
+}
+
+/// Names the CRD that all bundles of `package` hold.
+pub fn definition(package: &str) -> Target {
+    let name = format!("pumps.{}", group(package));
+    Target::cluster("apiextensions.k8s.io/v1", "CustomResourceDefinition", &name)
+}
+
+/// Pushes a bundle of `package`; returns its reference.
+pub async fn push(registry: &Registry, package: &str, version: &str, files: Files) -> String {
+    let tag = format!("v{}", version.replace('+', "_"));
+    let pushed = registry.push(package, &tag, &ImageBuilder::of_files(files)).await;
+    pushed.expect("the registry takes it").reference
+}
+
+/// Pushes good bundles of `package`; returns the catalog in which each replaces the one before, and the images.
+pub async fn chain(registry: &Registry, package: &str, versions: &[&str]) -> (Documents, Vec<String>) {
+    let mut images = Vec::new();
+    for version in versions {
+        images.push(push(registry, package, version, bundle(package, version, ALL)).await);
+    }
+    let pairs: Vec<(&str, &str)> = versions.iter().copied().zip(images.iter().map(String::as_str)).collect();
+    (Documents::package(package, &pairs), images)
 }
 
 /// A bundle of `package`: its namespace, a ServiceAccount, the kind `Pump` and the ConfigMap `settings` with the version. No

@@ -3,8 +3,7 @@
 use std::time::{Duration, Instant};
 
 use rukpak_tests::kubectl::{Printed, Terminal};
-use rukpak_tests::tools;
-use rukpak_tests::world::World;
+use rukpak_tests::{Plane, Process, tools};
 
 use super::page::{Block, Page, Step, shown};
 
@@ -34,15 +33,15 @@ pub struct Session {
 
 impl Session {
     /// A terminal of the administrator. `names` are pairs of what the pages call a server and what it is called here.
-    pub async fn start(world: &World, names: &[(&str, String)]) -> Self {
+    pub async fn start(plane: &Plane, controller: &Process, names: &[(&str, String)]) -> Self {
         let folder = tools::temp_folder("tutorial").unwrap_or_else(|error| panic!("{error:#}"));
         let program = tools::workspace_binary("rukpakctl").unwrap_or_else(|error| panic!("{error:#}"));
         let programs = program.parent().expect("a program is in a folder").display();
-        let terminal = Terminal::new(world.plane.kubeconfig_path()).unwrap_or_else(|error| panic!("{error:#}"));
-        let content = format!("https://localhost:{}", world.controller.content_port);
+        let terminal = Terminal::new(plane.kubeconfig_path()).unwrap_or_else(|error| panic!("{error:#}"));
+        let content = format!("https://localhost:{}", controller.content_port);
         let mut names: Vec<_> = names.iter().map(|(page, here)| ((*page).to_owned(), here.clone())).collect();
         names.push(("https://localhost:8443".to_owned(), content.clone()));
-        names.push(("admin.kubeconfig".to_owned(), world.plane.kubeconfig_path().display().to_string()));
+        names.push(("admin.kubeconfig".to_owned(), plane.kubeconfig_path().display().to_string()));
         let session = Self {
             terminal: terminal.in_folder(folder.path()),
             prelude: format!("export PATH={programs}:$PATH CONTENT={content}\n{RUKPAKCTL}\n"),
@@ -150,7 +149,9 @@ fn patience(command: &str) -> Duration {
     let words: Vec<&str> = command.split(' ').collect();
     if words[0] == "kubectl" && words.contains(&"wait") {
         PATIENCE
-    } else if words.contains(&"get") || ["status", "tree", "history", "why"].contains(words.get(1).unwrap_or(&"")) {
+    } else if words.contains(&"get")
+        || ["extension", "status", "tree", "history", "why"].contains(words.get(1).unwrap_or(&""))
+    {
         SETTLED
     } else {
         Duration::ZERO

@@ -5,7 +5,7 @@ use std::ffi::OsString;
 use clap::{Args, Subcommand, ValueEnum};
 use rukpak_catalog::{Range, Version};
 
-use super::{EXIT_CODES, FindingForm, TrustArgs};
+use super::{ClusterArgs, EXIT_CODES, FindingForm, TrustArgs};
 
 /// What is to be told of a catalog.
 #[derive(Subcommand, Debug)]
@@ -32,13 +32,28 @@ pub enum AnswerForm {
 /// Where a catalog is.
 #[derive(Args, Debug)]
 pub struct PlaceArgs {
-    /// A folder or file of a catalog, else dir:PATH, image:REFERENCE, https://HOST/PATH (catalogd) or grpc:HOST:PORT (a running
-    /// catalog). What exists here wins
+    /// A folder or file of a catalog, else dir:PATH, image:REFERENCE, https://HOST/PATH (catalogd), grpc:HOST:PORT (a running
+    /// catalog) or cluster:NAME (a ClusterCatalog). What exists here wins
     #[arg(value_name = "WHERE")]
     pub catalog: OsString,
     /// How the servers of catalogs are spoken to.
     #[command(flatten)]
     pub trust: TrustArgs,
+    /// The cluster of a ClusterCatalog.
+    #[command(flatten)]
+    pub cluster: ClusterArgs,
+    /// Who serves its content.
+    #[command(flatten)]
+    pub server: CatalogServerArgs,
+}
+
+/// Who serves the content of ClusterCatalogs.
+#[derive(Args, Clone, Debug)]
+#[command(next_help_heading = "Cluster")]
+pub struct CatalogServerArgs {
+    /// Namespace that RukPak runs in, whose Secret catalogd-ca says whom to trust for the content of ClusterCatalogs
+    #[arg(long, value_name = "NAMESPACE", default_value = "rukpak-system")]
+    pub system_namespace: String,
 }
 
 /// Flags of `catalog list`.

@@ -15,7 +15,9 @@ use rukpak_catalog::{Bundle, Catalog, Package, registry};
 use rukpak_source::Egress;
 
 use super::place::{self, Place};
+use super::served;
 use crate::args::PlaceArgs;
+use crate::cluster::Cluster;
 use crate::registries::{self, Registries};
 
 /// How long a running catalog may say nothing.
@@ -67,6 +69,9 @@ pub(super) enum Error {
     /// A single file is no catalog.
     #[error(transparent)]
     Read(#[from] read::Error),
+    /// The cluster gives none.
+    #[error(transparent)]
+    Served(#[from] served::Error),
     /// A running catalog gives none.
     #[error(transparent)]
     Grpc(#[from] registry::Error),
@@ -84,6 +89,10 @@ impl Opened {
                 (catalog, None)
             }
             Place::File(path) => (read::catalog_of_stream(&from, &mut file(path)?, &origin::limits())?, None),
+            Place::Cluster(name) => {
+                let mut documents = of_cluster(name, arguments).await?;
+                (read::catalog_of_stream(&from, &mut documents, &origin::limits())?, None)
+            }
             Place::Grpc(address) => {
                 let client = registry::Client::connect(address, PATIENCE).await?;
                 (ask(&client, scope).await?, Some(client))
@@ -112,6 +121,13 @@ pub(super) fn place(arguments: &PlaceArgs) -> Result<Place, Error> {
 
 pub(super) fn file(path: &Path) -> Result<File, Error> {
     File::open(path).map_err(|source| Error::File { path: path.display().to_string(), source })
+}
+
+/// The documents of a ClusterCatalog.
+pub(super) async fn of_cluster(name: &str, arguments: &PlaceArgs) -> Result<File, Error> {
+    let cluster = Cluster::connect(&arguments.cluster).await.map_err(served::Error::from)?;
+    let catalog = cluster.catalog(name).await.map_err(served::Error::from)?;
+    Ok(served::fetch(&cluster, &catalog, &arguments.server.system_namespace).await?)
 }
 
 /// The documents, and what to call the place.

@@ -10,6 +10,8 @@ use rukpak_catalog::origin::{Origin, ParseError};
 
 /// A running catalog of OLM.
 const GRPC: &str = "grpc:";
+/// A ClusterCatalog.
+const CLUSTER: &str = "cluster:";
 /// How origins begin.
 const SCHEMES: [&str; 4] = ["image:", "dir:", "https://", "http://"];
 
@@ -22,6 +24,8 @@ pub enum Place {
     File(PathBuf),
     /// A running catalog: `host:port`.
     Grpc(String),
+    /// A ClusterCatalog of a cluster, by its name.
+    Cluster(String),
 }
 
 /// Why a text names no catalog.
@@ -29,8 +33,8 @@ pub enum Place {
 pub enum Error {
     /// There is no such path, and it is nothing else.
     #[error(
-        "{0}: there is no file or folder of this name; a catalog elsewhere is image:REFERENCE, https://HOST/PATH or \
-         grpc:HOST:PORT"
+        "{0}: there is no file or folder of this name; a catalog elsewhere is image:REFERENCE, https://HOST/PATH, \
+         grpc:HOST:PORT or cluster:NAME"
     )]
     Missing(String),
     /// It cannot be looked at.
@@ -66,6 +70,9 @@ impl Place {
             let is_good = !address.is_empty() && !address.contains('@');
             return if is_good { Ok(Self::Grpc(address.to_owned())) } else { Err(Error::Address(shown(text))) };
         }
+        if let Some(name) = text.strip_prefix(CLUSTER).filter(|name| !name.is_empty()) {
+            return Ok(Self::Cluster(name.to_owned()));
+        }
         if let Some(path) = text.strip_prefix("dir:").map(Path::new).filter(|path| path.is_file()) {
             return Ok(Self::File(path.to_owned()));
         }
@@ -91,6 +98,7 @@ impl fmt::Display for Place {
             Self::Origin(Origin::Folder(path)) | Self::File(path) => path.display().fmt(formatter),
             Self::Origin(origin) => origin.fmt(formatter),
             Self::Grpc(address) => write!(formatter, "{GRPC}{address}"),
+            Self::Cluster(name) => write!(formatter, "{CLUSTER}{name}"),
         }
     }
 }
@@ -125,6 +133,8 @@ mod tests {
         assert_eq!(place("image:localhost:5000/a:v1"), Ok(image));
         assert_eq!(place("grpc:127.0.0.1:50051"), Ok(Place::Grpc("127.0.0.1:50051".to_owned())));
         assert_eq!(place("grpc://[::1]:50051"), Ok(Place::Grpc("[::1]:50051".to_owned())));
+        assert_eq!(place("cluster:pumps"), Ok(Place::Cluster("pumps".to_owned())));
+        assert!(place("cluster:").unwrap_err().contains("cluster:NAME"));
         for text in ["grpc:", "grpc:user:secret@host:1"] {
             let error = place(text).unwrap_err();
             assert!(error.contains("write grpc:HOST:PORT") && !error.contains("secret"), "{error}");

@@ -9,7 +9,7 @@ use rukpak_catalog::validate::{self, Finding};
 use serde::Serialize;
 
 use super::failed;
-use super::open::{self, file, place};
+use super::open::{self, file, of_cluster, place};
 use super::place::Place;
 use crate::args::{FindingForm, ValidateCatalogArgs};
 use crate::exit::Exit;
@@ -104,6 +104,10 @@ async fn documents(arguments: &ValidateCatalogArgs) -> Result<(String, Documents
         Place::Origin(origin) => {
             let (documents, name) = open::documents(origin, &arguments.place).await?;
             return Ok((name, documents));
+        }
+        Place::Cluster(name) => {
+            let mut documents = of_cluster(name, &arguments.place).await?;
+            read::documents_of_stream(&place.to_string(), &mut documents, &origin::limits())?
         }
         Place::Grpc(_) => return Err(Error::Running(place.to_string())),
     };

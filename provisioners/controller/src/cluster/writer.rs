@@ -1,6 +1,6 @@
 //! Every write to an object of a bundle. Nothing else in the program sends one.
 
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ManagedFieldsEntry, ObjectMeta, OwnerReference};
 use kube::api::{DeleteParams, DynamicObject, ListParams, ObjectList, Patch, PatchParams, PostParams, Preconditions};
 use kube::core::{ApiResource, PartialObjectMeta};
 use kube::{Api, Client};
@@ -164,12 +164,33 @@ impl Writer {
         Ok(())
     }
 
+    /// Makes `owner` the controller in place of the one there is, provided the object is still the one that was looked at, and rewrites who
+    /// owns which fields where `managed_fields` says. Returns what it is then.
+    pub async fn take_over(
+        &self,
+        identity: &Identity,
+        metadata: &ObjectMeta,
+        managed_fields: Option<&[ManagedFieldsEntry]>,
+        owner: &Owner,
+    ) -> Result<ObjectMeta, Error> {
+        let _permit = self.permit().await;
+        let others = metadata.owner_references.iter().flatten().filter(|other| other.controller != Some(true)).cloned();
+        let owners: Vec<OwnerReference> = others.chain([owner.reference()]).collect();
+        let mut patch = json!({"metadata": {"resourceVersion": metadata.resource_version, "ownerReferences": owners}});
+        if let Some(entries) = managed_fields {
+            patch["metadata"]["managedFields"] = json!(entries);
+        }
+        let params = PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() };
+        let object = answered(self.api(identity).patch_metadata(&identity.name, &params, &Patch::Merge(patch))).await?;
+        Ok(object.metadata)
+    }
+
     /// Rewrites who owns which fields, provided the object is still the one that was looked at. Returns what it is then.
     pub async fn move_fields(
         &self,
         identity: &Identity,
         metadata: &ObjectMeta,
-        managed_fields: &[k8s_openapi::apimachinery::pkg::apis::meta::v1::ManagedFieldsEntry],
+        managed_fields: &[ManagedFieldsEntry],
     ) -> Result<ObjectMeta, Error> {
         let _permit = self.permit().await;
         let patch = json!({"metadata": {

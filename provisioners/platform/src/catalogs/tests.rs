@@ -1,8 +1,10 @@
 use kube::runtime::reflector;
 use rukpak_catalog::origin::LoaderOptions;
 use rukpak_source::image::{Puller, PullerOptions};
+use tokio_util::sync::CancellationToken;
 
 use super::*;
+use crate::cluster_catalog::store::CatalogStore;
 
 /// `a` and `redhat-operators` are empty folders, `openshift-marketplace/redhat-operators` and `x/y` are CatalogSources.
 fn catalogs(folder: &tempfile::TempDir) -> Catalogs {
@@ -12,12 +14,14 @@ fn catalogs(folder: &tempfile::TempDir) -> Catalogs {
     let configured = ["a", "redhat-operators"].map(|name| format!("{name}=dir:{}", folder.path().display()));
     let configured = configured.map(|flag| flag.parse().unwrap()).into();
     let sources = ["openshift-marketplace/redhat-operators", "x/y"].map(|flag| flag.parse().unwrap()).into();
+    let content = CatalogStore::open(folder.path().join("content")).unwrap();
     Catalogs::new(
         configured,
         (sources, Vec::new()),
         false,
         (loader.into(), Logins::open(None).unwrap().into()),
         reflector::store().0,
+        ClusterCatalogs::new(reflector::store().0, content.into(), CancellationToken::new()),
     )
 }
 

@@ -11,8 +11,10 @@ use rukpak_runtime::watch::Change;
 use tokio::sync::mpsc::unbounded_channel;
 use tokio_util::sync::CancellationToken;
 
-use super::{Context, error_policy, reconcile};
+use super::{Context, reconcile};
 use crate::follow::Optional;
+use crate::metrics;
+use crate::olm::error_policy;
 
 /// Catalogs that are unpacked at once.
 const CONCURRENCY: u16 = 4;
@@ -29,7 +31,7 @@ pub(crate) fn start(
     let requests = Requests { objects, filled: listed.clone(), tasks: process.reconciles() };
     let store = context.catalogs.clone();
     let queue = drain(requests, store.clone(), context.clone(), CONCURRENCY, reconcile, |catalog, error, context| {
-        error_policy(&catalog, error, &context)
+        error_policy(&*catalog, error, &context.failures)
     });
     process.spawn(async move {
         queue.await;
@@ -38,6 +40,7 @@ pub(crate) fn start(
     process.spawn(async move {
         let on = |change: Change<ClusterCatalog>| {
             news();
+            metrics::set_cluster_catalogs(&store.state());
             match change {
                 Change::Present(object) => {
                     let _ = sender.send(ObjectRef::new(&object.name_any()));

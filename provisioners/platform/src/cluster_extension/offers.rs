@@ -3,19 +3,18 @@
 use std::sync::Arc;
 
 use kube::ResourceExt;
-use kube::core::{Selector, SelectorExt as _};
 use rukpak_catalog::Catalog;
 use rukpak_catalog::resolve::{self, Installed, Offer, Request};
 use rukpak_catalog::version::Constraint;
-use rukpak_crds::condition::{ConditionStatus, Conditions as _};
-use rukpak_crds::olm::cluster_catalog::{AvailabilityMode, SERVING};
+use rukpak_crds::olm::ClusterCatalog;
+use rukpak_crds::olm::cluster_catalog::AvailabilityMode;
 use rukpak_crds::olm::cluster_extension::{CatalogFilter, UpgradeConstraintPolicy};
-use rukpak_crds::olm::{CATALOG_NAME_LABEL, ClusterCatalog};
-use rukpak_runtime::error::Chain;
+use rukpak_crds::olm::selection::BadSelector;
 
 use super::Context;
 use super::decide::{Deprecations, Resolution};
 use super::installed::Identity;
+use crate::cluster_catalog::content::{content, progress};
 
 /// A catalog that is asked.
 struct Asked {
@@ -41,20 +40,21 @@ pub(super) async fn resolve(
     };
     let selected = match selected(filter, context) {
         Ok(selected) => selected,
-        Err(error) => return failed(format!("desired catalog selector is invalid: {error}"), true),
+        Err(error) => return failed(error.to_string(), true),
     };
     let has_catalog = !selected.is_empty();
     let mut asked = Vec::new();
     for catalog in selected.iter().filter(|catalog| catalog.spec.availability_mode == AvailabilityMode::Available) {
         let name = catalog.name_any();
-        match content(catalog, context).await {
+        match content(catalog, &context.content).await {
             Ok(known) => asked.push(Asked { name, priority: catalog.spec.priority, catalog: known }),
             // What is installed must not depend on who answers today.
             Err(error) => {
                 let package = &filter.package_name;
                 let message = format!(
-                    "error walking catalogs: error getting package {package:?} from catalog {name:?}: {error}{}",
-                    way_out(catalog)
+                    "error walking catalogs: error getting package {package:?} from catalog {name:?}: {error}{}; to do without it, \
+                     leave it out by spec.source.catalog.selector, or set its spec.availabilityMode to Unavailable",
+                    progress(catalog)
                 );
                 return failed(message, true);
             }
@@ -99,38 +99,10 @@ fn found(asked: &[Asked], request: Request<'_>) -> Result<Resolution, resolve::E
 }
 
 /// The ClusterCatalogs that the selector chooses, by name.
-fn selected(filter: &CatalogFilter, context: &Context) -> Result<Vec<Arc<ClusterCatalog>>, String> {
-    let selector = filter.selector.clone().unwrap_or_default();
-    let selector = Selector::try_from(selector).map_err(|error| error.to_string())?;
-    let is_chosen = |catalog: &Arc<ClusterCatalog>| {
-        let mut labels = catalog.labels().clone();
-        // The label may be on its way.
-        labels.insert(CATALOG_NAME_LABEL.to_owned(), catalog.name_any());
-        catalog.metadata.deletion_timestamp.is_none() && selector.matches(&labels)
-    };
-    let mut selected: Vec<_> = context.catalogs.state().into_iter().filter(is_chosen).collect();
+fn selected(filter: &CatalogFilter, context: &Context) -> Result<Vec<Arc<ClusterCatalog>>, BadSelector> {
+    let selector = filter.selector()?;
+    let mut selected = context.catalogs.state();
+    selected.retain(|catalog| selector.chooses(catalog));
     selected.sort_by_key(|catalog| catalog.name_any());
     Ok(selected)
-}
-
-/// What a catalog has; why that cannot be known, in operator-controller's words.
-async fn content(catalog: &ClusterCatalog, context: &Context) -> Result<Arc<Catalog>, String> {
-    let name = catalog.name_any();
-    let status = catalog.status.as_ref();
-    if !status.is_some_and(|status| status.conditions.is(SERVING, ConditionStatus::True)) {
-        return Err(format!("catalog {name:?} is not being served"));
-    }
-    let Some(stored) = context.content.get(&name) else { return Err(format!("cache for catalog {name:?} not found")) };
-    stored.catalog().await.map_err(|error| format!("error retrieving cache for catalog {name:?}: {}", Chain(&error)))
-}
-
-/// What else there is to say of a catalog that cannot be asked.
-fn way_out(catalog: &ClusterCatalog) -> String {
-    let status = catalog.status.as_ref();
-    let progressing = status.and_then(|status| status.conditions.find(rukpak_crds::olm::PROGRESSING));
-    let why =
-        progressing.map(|condition| format!(" ({}: {})", condition.reason, condition.message)).unwrap_or_default();
-    format!(
-        "{why}; to do without it, leave it out by spec.source.catalog.selector, or set its spec.availabilityMode to Unavailable"
-    )
 }

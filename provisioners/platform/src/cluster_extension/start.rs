@@ -12,8 +12,10 @@ use rukpak_runtime::watch::Change;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender};
 use tokio_util::sync::CancellationToken;
 
-use super::{Context, deployment, error_policy, reconcile};
+use super::{Context, deployment, reconcile};
 use crate::follow::Optional;
+use crate::metrics;
+use crate::olm::error_policy;
 
 /// Reconciles at once.
 const CONCURRENCY: u16 = 32;
@@ -64,7 +66,7 @@ pub(crate) fn start(
         context.clone(),
         CONCURRENCY,
         reconcile,
-        |extension, error, context| error_policy(&extension, error, &context),
+        |extension, error, context| error_policy(&*extension, error, &context.failures),
     );
     process.spawn(async move {
         queue.await;
@@ -78,6 +80,7 @@ pub(crate) fn start(
         ""
     });
     process.spawn(async move {
+        let count = || metrics::set_cluster_extensions(&wake.extensions.state());
         let on = |change: Change<ClusterExtension>| match change {
             Change::Present(object) => {
                 let _ = wake.objects.send(ObjectRef::new(&object.name_any()));
@@ -93,7 +96,11 @@ pub(crate) fn start(
                 wake.all();
             }
         };
-        extensions.follow(own, on).await;
+        let counted = |change| {
+            on(change);
+            count();
+        };
+        extensions.follow(own, counted).await;
         "the watch over ClusterExtensions"
     });
 }

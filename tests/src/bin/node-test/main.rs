@@ -2,6 +2,7 @@
 //! plane of the tests. Started by `tests/tools/node.sh`, which makes the namespaces and cgroups that all of it stays in.
 
 mod daemon;
+mod extension;
 mod kernel;
 mod kubectl;
 mod node;

@@ -9,10 +9,10 @@ use rukpak_tests::{fixtures, installation};
 use serde_json::Value;
 
 use crate::node::{Node, ctr};
-use crate::{Clock, kernel};
+use crate::{Clock, extension, kernel};
 
-const NAMESPACE: &str = "rukpak-system";
-/// The Deployments of `install-platform.yaml`, and what they may use: as in the manifests.
+pub const NAMESPACE: &str = "rukpak-system";
+/// The Deployments of `install-olm.yaml`, and what they may use: as in the manifests.
 const DEPLOYMENTS: [(&str, &str, u64); 3] = [
     ("core", "app=core", 7 << 30),
     ("platform-operators-controller-manager", "app=platform-operators", 1 << 30),
@@ -34,6 +34,7 @@ pub async fn all(node: &mut Node, clock: &Clock) -> Result<()> {
     logs(node, clock).await?;
     hand_over(node, clock, 1).await?;
     hand_over(node, clock, 2).await?;
+    extension::all(node, clock).await?;
     removal(node, clock).await
 }
 
@@ -42,7 +43,8 @@ async fn install(node: &Node, clock: &Clock) -> Result<()> {
     let reference = node.load_image().await?;
     clock.say(&format!("containerd has {reference}"));
     let began = Instant::now();
-    node.hands.kubectl(&format!("apply -f {}/install-platform.yaml", node.manifests.display())).await?;
+    // kubectl does not know the rules of the definitions where the API server is older than 1.25.
+    node.hands.kubectl(&format!("apply --validate=false -f {}/install-olm.yaml", node.manifests.display())).await?;
     for (deployment, ..) in DEPLOYMENTS {
         rollout(node, deployment).await?;
         clock.say(&format!(
@@ -53,7 +55,8 @@ async fn install(node: &Node, clock: &Clock) -> Result<()> {
     Ok(())
 }
 
-async fn rollout(node: &Node, deployment: &str) -> Result<()> {
+/// Waits until a Deployment of the manifests is rolled out.
+pub async fn rollout(node: &Node, deployment: &str) -> Result<()> {
     let status =
         node.hands.kubectl(&format!("-n {NAMESPACE} rollout status deployment/{deployment} --timeout=120s")).await;
     match status {
@@ -287,12 +290,15 @@ async fn removal(node: &Node, clock: &Clock) -> Result<()> {
         verbs::await_deleted(&node.client, &target, PATIENCE * 2).await?;
     }
     clock.say(&format!("what was installed is gone {:.1} s after kubectl delete", began.elapsed().as_secs_f64()));
-    node.hands.kubectl(&format!("delete -f {}/install-platform.yaml", node.manifests.display())).await?;
+    node.hands.kubectl(&format!("delete -f {}/install-olm.yaml", node.manifests.display())).await?;
     verbs::await_deleted(&node.client, &Target::cluster("v1", "Namespace", NAMESPACE), PATIENCE).await?;
     let words =
         "get customresourcedefinitions,clusterroles,clusterrolebindings,validatingwebhookconfigurations -o name";
     let left = node.hands.kubectl(words).await?;
-    let left: Vec<&str> = left.lines().filter(|name| name.contains("rukpak") || name.contains("platform")).collect();
+    let left: Vec<&str> = left
+        .lines()
+        .filter(|name| ["rukpak", "platform", "operatorframework"].iter().any(|word| name.contains(word)))
+        .collect();
     ensure!(left.is_empty(), "left behind: {left:?}");
     clock.say(&format!(
         "RukPak is gone {:.1} s after the first kubectl delete; nothing is left",

@@ -8,7 +8,7 @@ use rukpak_catalog::{Bundle, Package};
 use serde::Serialize;
 
 use super::upgrades::Upgrades;
-use crate::table::one_line;
+use crate::table;
 
 /// What `--output json` prints. Without a bundle it is name, `installable` and `refusal`.
 #[derive(Debug, Default, Serialize)]
@@ -126,15 +126,7 @@ impl Answer {
         ];
         facts.extend(self.facts.as_ref().map(FactLines::lines).unwrap_or_default());
         facts.extend(self.upgrades.as_ref().map(|upgrades| ("upgrades", upgrades.lines())));
-        let facts: Vec<_> = facts.into_iter().filter(|(_, values)| !values.is_empty()).collect();
-        let width = facts.iter().map(|(name, _)| name.len()).max().unwrap_or_default() + 1;
-        for (name, values) in facts {
-            let names = std::iter::once(format!("{name}:")).chain(std::iter::repeat(String::new()));
-            for (name, value) in names.zip(&values) {
-                writeln!(out, "{name:width$} {}", one_line(value))?;
-            }
-        }
-        Ok(())
+        table::facts(out, &facts)
     }
 }
 

@@ -3,7 +3,7 @@
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use rukpak_crds::names::{FIELD_MANAGER, MANAGED_BY};
 use rukpak_plain::ObjectKey;
-use rukpak_plan::owner::ForeignOwner;
+use rukpak_plan::owner::{self, ForeignOwner, Predecessors};
 use rukpak_plan::owner_metadata::{creating, updating};
 use rukpak_plan::resolve::{Basis, Live, is_replaced, needs_live, resolve};
 use rukpak_plan::retry::Class;
@@ -210,7 +210,11 @@ async fn existing(run: &Run, step: &Step, known: Option<&Known>, mode: Mode) -> 
         Found::Ours(Known { uid: metadata.uid.clone().unwrap_or_default(), version: metadata.resource_version.clone() })
     };
     let is_known = known.is_some_and(|known| metadata.uid.as_ref() == Some(&known.uid));
-    match run.owner.ownership(&metadata, &run.context.system_namespace) {
+    let predecessors = Predecessors {
+        system_namespace: &run.context.system_namespace,
+        extension: owner::extension(&run.observed.deployment.metadata),
+    };
+    match run.owner.ownership(&metadata, predecessors) {
         Ownership::Terminating => {
             wait_for(run, step);
             Err(Error::InTheWay { what, why: "is being deleted".to_owned() })
@@ -233,6 +237,12 @@ async fn existing(run: &Run, step: &Step, known: Option<&Known>, mode: Mode) -> 
                 adopt(run, step, &metadata).await?;
             }
             Ok(by_uid(&metadata))
+        }
+        // A trial would have two controllers, which is refused.
+        Ownership::Extension if mode == Mode::DryRun => Ok(Found::Used),
+        Ownership::Extension => {
+            still_wanted(run, step).await?;
+            take_over(run, step, metadata).await
         }
         Ownership::LeftBehind { uid } => {
             wait_for(run, step);
@@ -288,6 +298,26 @@ fn collision(run: &Run, step: &Step, foreign: ForeignOwner) -> Error {
         foreign,
         owner: run.owner.name.clone(),
     }))
+}
+
+/// Takes an object of operator-controller's: what controls it is replaced in one write, so that it is never without an owner, nor with
+/// two, and goes with us alone from then on.
+async fn take_over(run: &Run, step: &Step, mut found: ObjectMeta) -> Result<Found, Error> {
+    let writer = &run.context.cluster.writer;
+    tracing::info!(deployment = %run.owner.name, object = %step.identity, "taking over object of operator-controller");
+    for attempt in 1.. {
+        let entries = fields::adopted(&found, FIELD_MANAGER, true);
+        match writer.take_over(&step.identity, &found, entries.as_deref(), &run.owner).await {
+            Err(error) if error.is_conflict() && attempt < ATTEMPTS => {}
+            Err(error) => return Err(refused(step, error)),
+            Ok(taken) => return Ok(by_uid(&taken)),
+        }
+        match writer.metadata(&step.identity).await.map_err(|error| refused(step, error))? {
+            Some(now) => found = now,
+            None => break,
+        }
+    }
+    Ok(Found::Nothing)
 }
 
 /// A Namespace that another BundleDeployment made would go with that, and all of ours in it.

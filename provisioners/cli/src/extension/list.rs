@@ -1,0 +1,60 @@
+//! `rukpakctl extension list`.
+
+use std::io::{self, Write};
+
+use serde::Serialize;
+
+use super::{EXTENSIONS, Line};
+use crate::answer::structured;
+use crate::args::{ListExtensionsArgs, OutputForm};
+use crate::cluster::Cluster;
+use crate::exit::Exit;
+use crate::failure::Failure;
+use crate::output::data;
+use crate::table;
+
+/// What `--output json` prints.
+#[derive(Serialize)]
+struct Extensions<'a> {
+    extensions: Vec<Line<'a>>,
+}
+
+/// Asks the cluster. Yes if all have what they ask for.
+pub(super) async fn list(arguments: &ListExtensionsArgs) -> Result<Exit, Failure> {
+    let cluster = Cluster::connect(&arguments.cluster).await?;
+    let extensions = cluster.extensions(arguments.selector.as_deref()).await?;
+    let extensions: Vec<Line<'_>> = extensions.iter().map(Line::of).collect();
+    let exit = if extensions.iter().all(|line| line.is_settled) { Exit::Yes } else { Exit::No };
+    let form = arguments.output.form;
+    Ok(match form {
+        OutputForm::Text | OutputForm::Wide => data(|out| text(out, &extensions, form == OutputForm::Wide), exit),
+        OutputForm::Name => {
+            data(|out| extensions.iter().try_for_each(|line| writeln!(out, "{EXTENSIONS}/{}", line.name)), exit)
+        }
+        OutputForm::Json | OutputForm::Yaml => structured(form, &Extensions { extensions }, exit),
+    })
+}
+
+fn text(out: &mut dyn Write, extensions: &[Line<'_>], is_wide: bool) -> io::Result<()> {
+    if extensions.is_empty() {
+        return writeln!(out, "No ClusterExtensions are present in the cluster");
+    }
+    let rows: Vec<_> = extensions.iter().map(|line| line.row(is_wide)).collect();
+    let wide: &[&str] = if is_wide { &["CHANNELS", "NAMESPACE", "BUNDLE"] } else { &[] };
+    let heading = [&["NAME", "PACKAGE", "ASKED FOR", "INSTALLED", "PROGRESSING"], wide, &["MESSAGE"]].concat();
+    table::write(out, &heading, &rows)
+}
+
+impl Line<'_> {
+    fn row(&self, is_wide: bool) -> Vec<String> {
+        let version = self.installed.map_or("", |installed| installed.version);
+        let asked = self.version.unwrap_or("any");
+        let mut row = [&self.name, self.package, asked, version, self.reason].map(str::to_owned).to_vec();
+        if is_wide {
+            let bundle = self.installed.map_or("", |installed| installed.bundle);
+            row.extend([self.channels.join(","), self.namespace.to_owned(), bundle.to_owned()]);
+        }
+        row.push(self.message.to_owned());
+        row
+    }
+}

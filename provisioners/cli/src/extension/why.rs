@@ -1,0 +1,136 @@
+//! `rukpakctl extension why`: the resolution of a ClusterExtension once more, with what its catalogs hold now, step by step.
+
+mod answer;
+
+use kube::ResourceExt as _;
+use rukpak_catalog::resolve::{Installed, Offer, Request, explain};
+use rukpak_catalog::version::Constraint;
+use rukpak_catalog::{Catalog, origin, read};
+use rukpak_crds::names;
+use rukpak_crds::olm::cluster_catalog::AvailabilityMode;
+use rukpak_crds::olm::cluster_extension::{CatalogFilter, UpgradeConstraintPolicy};
+use rukpak_crds::olm::{ClusterCatalog, ClusterExtension};
+
+pub(crate) use self::answer::Answer;
+use super::{existing, installed};
+use crate::args::WhyExtensionArgs;
+use crate::catalog::served;
+use crate::cluster::Cluster;
+use crate::exit::Exit;
+use crate::failure::Failure;
+use crate::migrate::Package;
+use crate::output::chain;
+
+/// A ClusterCatalog, and what of it was looked at.
+pub(crate) struct Looked {
+    name: String,
+    priority: i32,
+    /// What it holds; or why it was not asked.
+    content: Result<Catalog, Unasked>,
+}
+
+/// Why a catalog was not asked.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+enum Unasked {
+    /// The selector leaves it out.
+    #[error("spec.source.catalog.selector does not choose this catalog")]
+    NotSelected,
+    /// Its own spec leaves it out.
+    #[error("its spec.availabilityMode is Unavailable")]
+    Unavailable,
+    /// It is chosen and has nothing to show. Nothing is resolved while this is so.
+    #[error("{0}; nothing is resolved before it is, as another bundle might be chosen then")]
+    NotServed(String),
+}
+
+/// Asks the cluster and its catalogs. Yes if a bundle is chosen.
+pub(super) async fn why(arguments: &WhyExtensionArgs) -> Result<Exit, Failure> {
+    let cluster = Cluster::connect(&arguments.cluster).await?;
+    let extension = existing(&cluster, &arguments.name).await?;
+    let filter = extension.spec.catalog().map_err(|violation| Failure::no(violation.to_string()))?;
+    let looked = look(&cluster, filter, &arguments.server.system_namespace).await?;
+    let answer = answer(&extension, filter, &looked)?;
+    Ok(answer.print(arguments.output.form))
+}
+
+/// Fetches what the catalogs hold that `filter` selects.
+pub(crate) async fn look(
+    cluster: &Cluster,
+    filter: &CatalogFilter,
+    system_namespace: &str,
+) -> Result<Vec<Looked>, Failure> {
+    let selector = filter.selector().map_err(|error| Failure::no(error.to_string()))?;
+    let mut looked = Vec::new();
+    for catalog in cluster.catalogs().await? {
+        let content = if !selector.chooses(&catalog) {
+            Err(Unasked::NotSelected)
+        } else if catalog.spec.availability_mode == AvailabilityMode::Unavailable {
+            Err(Unasked::Unavailable)
+        } else {
+            content(cluster, &catalog, system_namespace).await?
+        };
+        looked.push(Looked { name: catalog.name_any(), priority: catalog.spec.priority, content });
+    }
+    Ok(looked)
+}
+
+async fn content(
+    cluster: &Cluster,
+    catalog: &ClusterCatalog,
+    system_namespace: &str,
+) -> Result<Result<Catalog, Unasked>, Failure> {
+    match served::fetch(cluster, catalog, system_namespace).await {
+        Ok(mut documents) => {
+            let read = read::catalog_of_stream(&catalog.name_any(), &mut documents, &origin::limits());
+            read.map(Ok).map_err(|error| Failure::unknown(chain(&error)))
+        }
+        Err(error @ served::Error::NotServed(_)) => Ok(Err(Unasked::NotServed(error.to_string()))),
+        Err(error) => {
+            let text = chain(&error);
+            Err(if error.is_refusal() { Failure::no(text) } else { Failure::unknown(text) })
+        }
+    }
+}
+
+/// The package and the version of the bundle with this image, in the first catalog that has it. Pure.
+pub(crate) fn package_of_image(looked: &[Looked], image: &str) -> Option<Package> {
+    let catalogs = looked.iter().filter_map(|looked| looked.content.as_ref().ok());
+    let mut packages = catalogs.flat_map(|catalog| catalog.packages.values());
+    packages.find_map(|package| {
+        let bundle = package.bundle_of_image(image)?;
+        Some(Package { name: package.name.clone(), version: bundle.version_text.clone() })
+    })
+}
+
+/// What is printed. Pure.
+pub(crate) fn answer(
+    extension: &ClusterExtension,
+    filter: &CatalogFilter,
+    looked: &[Looked],
+) -> Result<Answer, Failure> {
+    let range = filter.version.as_deref().filter(|text| !text.is_empty()).map(Constraint::parse).transpose();
+    let range = range.map_err(|error| Failure::no(format!("desired version range is invalid: {error}")))?;
+    let offers: Vec<Offer<'_>> = looked
+        .iter()
+        .filter_map(|looked| {
+            let package = looked.content.as_ref().ok()?.packages.get(&filter.package_name)?;
+            Some(Offer { catalog: &looked.name, priority: looked.priority, package })
+        })
+        .collect();
+    let installed = installed(extension);
+    let request = Request {
+        package: &filter.package_name,
+        version: range.as_ref(),
+        channels: &filter.channels,
+        installed: installed.map(|installed| Installed { name: installed.bundle, version: installed.version }),
+        is_self_certified: filter.upgrade_constraint_policy == UpgradeConstraintPolicy::SelfCertified,
+        ignores_dependencies: extension
+            .annotations()
+            .get(names::IGNORE_DEPENDENCIES)
+            .is_some_and(|said| said == "true"),
+    };
+    Ok(Answer::of(filter, installed, looked, &explain(&offers, request)))
+}
+
+#[cfg(test)]
+mod tests;

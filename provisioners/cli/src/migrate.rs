@@ -1,0 +1,128 @@
+//! `rukpakctl migrate`: from one kind of object that installs a package to another, without touching what is installed.
+//!
+//! ```text
+//! plan      who has the BundleDeployment, and who shall    reads the cluster; for a ClusterExtension, its catalogs
+//! objects   the object that is made                        pure
+//! ```
+//!
+//! The BundleDeployment stays, with all of its objects: it changes hands in one write, between the creation of the one and the deletion of
+//! the other.
+
+mod objects;
+mod plan;
+
+use std::io::{self, Write};
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
+use kube::ResourceExt as _;
+use kube::api::{ApiResource, DynamicObject};
+use rukpak_crds::BundleDeployment;
+
+use crate::answer::{DEPLOYMENTS, structured};
+use crate::args::{MigrateArgs, OutputForm};
+use crate::cluster::Cluster;
+use crate::exit::Exit;
+use crate::failure::{Failure, ended};
+use crate::output::{data, talk};
+
+pub(crate) use objects::Package;
+
+/// What is to be done.
+struct Plan {
+    deployment: BundleDeployment,
+    /// What shall have it; nothing if it is to stand alone.
+    made: Option<(ApiResource, DynamicObject)>,
+    /// What has it.
+    left: Option<(ApiResource, OwnerReference)>,
+}
+
+/// Prints what would be done, or does it.
+pub async fn run(arguments: &MigrateArgs) -> Exit {
+    ended(Box::pin(migrate(arguments)).await)
+}
+
+async fn migrate(arguments: &MigrateArgs) -> Result<Exit, Failure> {
+    let cluster = Cluster::connect(&arguments.cluster).await?;
+    let plan = plan::plan(&cluster, arguments).await?;
+    if arguments.apply {
+        return plan.carry_out(&cluster).await;
+    }
+    talk("nothing is changed; with --apply:");
+    plan.steps().iter().for_each(|step| talk(&format!("  {step}")));
+    Ok(plan.print(arguments.output.form))
+}
+
+/// `clusterextension.olm.operatorframework.io/pump`.
+fn named(resource: &ApiResource, name: &str) -> String {
+    format!("{}.{}/{name}", resource.kind.to_lowercase(), resource.group)
+}
+
+impl Plan {
+    fn steps(&self) -> Vec<String> {
+        let deployment = format!("{DEPLOYMENTS}/{}", self.deployment.name_any());
+        let made = self.made.as_ref().map(|(resource, object)| named(resource, &object.name_any()));
+        let left = self.left.as_ref().map(|(resource, owner)| named(resource, &owner.name));
+        let create = made.as_ref().map(|made| format!("create {made}"));
+        let hand = match &made {
+            Some(made) => {
+                format!("hand {deployment} over to it: {made} is its owner from then on, its objects stay as they are")
+            }
+            None => format!("take {deployment} from its owner: its objects stay as they are"),
+        };
+        let delete = left.map(|left| format!("delete {left}, which has nothing to take along any more"));
+        create.into_iter().chain([hand]).chain(delete).collect()
+    }
+
+    fn print(&self, form: OutputForm) -> Exit {
+        let Some((resource, object)) = &self.made else { return Exit::Yes };
+        match form {
+            OutputForm::Name => data(|out| writeln!(out, "{}", named(resource, &object.name_any())), Exit::Yes),
+            OutputForm::Json => structured(form, object, Exit::Yes),
+            // What kubectl apply takes.
+            OutputForm::Text | OutputForm::Wide | OutputForm::Yaml => structured(OutputForm::Yaml, object, Exit::Yes),
+        }
+    }
+
+    async fn carry_out(&self, cluster: &Cluster) -> Result<Exit, Failure> {
+        let mut done = Vec::new();
+        let outcome = self.change(cluster, &mut done).await;
+        let exit = data(|out| lines(out, &done), Exit::Yes);
+        let left = || self.steps().split_off(done.len()).join("; ");
+        outcome.map(|()| exit).map_err(|failure| failure.hint(format!("still to do: {}", left())))
+    }
+
+    async fn change(&self, cluster: &Cluster, done: &mut Vec<String>) -> Result<(), Failure> {
+        let mut owner = None;
+        if let Some((resource, object)) = &self.made {
+            let created = cluster.create_unless_there(resource, object).await?;
+            if !objects::asks_for_the_same(object, &created) {
+                let name = named(resource, &object.name_any());
+                return Err(Failure::no(format!("{name} is there already, and asks for something else")));
+            }
+            done.push(format!("{} created", named(resource, &created.name_any())));
+            owner = Some(reference(resource, &created));
+        }
+        cluster.hand_over(&self.deployment, owner).await?;
+        done.push(format!("{DEPLOYMENTS}/{} handed over", self.deployment.name_any()));
+        if let Some((resource, owner)) = &self.left {
+            cluster.delete_owner(resource, owner).await?;
+            done.push(format!("{} deleted", named(resource, &owner.name)));
+        }
+        Ok(())
+    }
+}
+
+fn lines(out: &mut dyn Write, lines: &[String]) -> io::Result<()> {
+    lines.iter().try_for_each(|line| writeln!(out, "{line}"))
+}
+
+fn reference(resource: &ApiResource, object: &DynamicObject) -> OwnerReference {
+    OwnerReference {
+        api_version: resource.api_version.clone(),
+        kind: resource.kind.clone(),
+        name: object.name_any(),
+        uid: object.uid().unwrap_or_default(),
+        controller: Some(true),
+        block_owner_deletion: Some(true),
+    }
+}

@@ -1,0 +1,128 @@
+//! Who has the BundleDeployment, who shall, and whether that changes nothing. Reads the cluster and its catalogs.
+
+use std::collections::BTreeSet;
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
+use kube::api::ApiResource;
+use kube::{Resource as _, ResourceExt as _};
+use rukpak_crds::olm::ClusterExtension;
+use rukpak_crds::olm::cluster_extension::CatalogFilter;
+use rukpak_crds::{BundleDeployment, PlatformOperator};
+use serde_json::Value;
+
+use super::Plan;
+use super::objects::{self, Package};
+use crate::args::{Kind, MigrateArgs};
+use crate::cluster::Cluster;
+use crate::extension::{existing, installed, why};
+use crate::failure::Failure;
+
+/// Kinds of which a bundle has objects in no namespace but its own.
+const INSTALLED_KINDS: [&str; 2] = ["ServiceAccount", "Deployment"];
+
+pub(super) async fn plan(cluster: &Cluster, arguments: &MigrateArgs) -> Result<Plan, Failure> {
+    let (from, name) = (arguments.object.0, &arguments.object.1);
+    let (deployment, left, package) = match from {
+        Kind::Operator => {
+            let operator = cluster.platform_operator(name).await?;
+            let source = operator.status.as_ref().and_then(|status| status.source.as_ref());
+            let package =
+                source.map(|source| Package { name: source.package.clone(), version: source.version.clone() });
+            let left = (ApiResource::erase::<PlatformOperator>(&()), operator.meta().uid.clone());
+            (of_owner(cluster, name, left.1.as_deref()).await?, Some(left.0), package)
+        }
+        Kind::Extension => {
+            let extension = existing(cluster, name).await?;
+            let catalog = extension.spec.source.catalog.as_ref();
+            let package = installed(&extension).zip(catalog).map(|(installed, catalog)| Package {
+                name: catalog.package_name.clone(),
+                version: installed.version.to_owned(),
+            });
+            let left = (ApiResource::erase::<ClusterExtension>(&()), extension.meta().uid.clone());
+            (of_owner(cluster, name, left.1.as_deref()).await?, Some(left.0), package)
+        }
+        Kind::Deployment => (cluster.existing(name).await?, None, None),
+    };
+    let left = match (left, controller(&deployment)) {
+        (Some(resource), Some(owner)) => Some((resource, owner.clone())),
+        (_, None) => None,
+        (None, Some(owner)) => {
+            let (kind, name) = (&owner.kind, &owner.name);
+            let hint = format!("rukpakctl migrate {}/{name}", kind.to_lowercase());
+            let text = format!("bundledeployment {:?} belongs to {kind} {name:?}", deployment.name_any());
+            return Err(Failure::no(text).hint(hint));
+        }
+    };
+    let made = match arguments.to {
+        to if to == from => {
+            return Err(Failure::no(format!("{name:?} is what it shall be: name another kind by --to")));
+        }
+        Kind::Deployment => None,
+        Kind::Operator => {
+            let package = package.ok_or_else(|| nothing_installed(name))?;
+            Some(objects::operator_object(&objects::operator(&deployment, &package)))
+        }
+        Kind::Extension => Some(objects::extension_object(&extension(cluster, arguments, &deployment, package).await?)),
+    };
+    Ok(Plan { deployment, made, left })
+}
+
+fn nothing_installed(name: &str) -> Failure {
+    Failure::no(format!("nothing of {name:?} is installed, or it is not known what")).hint("rukpakctl status")
+}
+
+fn controller(deployment: &BundleDeployment) -> Option<&OwnerReference> {
+    deployment.owner_references().iter().find(|owner| owner.controller == Some(true))
+}
+
+/// The BundleDeployment that was made for an object.
+async fn of_owner(cluster: &Cluster, name: &str, uid: Option<&str>) -> Result<BundleDeployment, Failure> {
+    let all = cluster.all_deployments(None).await?;
+    let is_of =
+        |deployment: &BundleDeployment| controller(deployment).is_some_and(|owner| Some(owner.uid.as_str()) == uid);
+    all.into_iter().find(is_of).ok_or_else(|| nothing_installed(name))
+}
+
+/// The ClusterExtension, if it would have the very image that is installed.
+async fn extension(
+    cluster: &Cluster,
+    arguments: &MigrateArgs,
+    deployment: &BundleDeployment,
+    package: Option<Package>,
+) -> Result<Value, Failure> {
+    let image = deployment.spec.template.spec.source.image.as_ref().map(|image| image.reference.as_str());
+    let image = image.ok_or_else(|| Failure::no(format!("{:?} is installed from no image", deployment.name_any())))?;
+    let looked = why::look(cluster, &CatalogFilter::default(), &arguments.server.system_namespace).await?;
+    let package = package.or_else(|| why::package_of_image(&looked, image)).ok_or_else(|| {
+        Failure::no(format!("no ClusterCatalog has a bundle whose image is {image}"))
+            .hint("kubectl get clustercatalogs")
+    })?;
+    let namespace = match &arguments.namespace {
+        Some(namespace) => namespace.clone(),
+        None => namespace(cluster, deployment).await?,
+    };
+    let made = objects::extension(deployment, &package, &namespace);
+    let typed: ClusterExtension =
+        serde_json::from_value(made.clone()).map_err(|error| Failure::unknown(error.to_string()))?;
+    let filter = typed.spec.catalog().map_err(|violation| Failure::no(violation.to_string()))?;
+    match why::answer(&typed, filter, &looked)?.chosen_image() {
+        Ok(chosen) if chosen == image => Ok(made),
+        Ok(chosen) => Err(Failure::no(format!("the ClusterExtension would install {chosen} in place of {image}"))),
+        Err(message) => Err(Failure::no(format!("the ClusterExtension would find no bundle: {message}"))),
+    }
+}
+
+/// The namespace that the operator is in.
+async fn namespace(cluster: &Cluster, deployment: &BundleDeployment) -> Result<String, Failure> {
+    let inventory = deployment.status.as_ref().and_then(|status| status.inventory.as_ref());
+    let kinds = inventory.iter().flat_map(|inventory| &inventory.kinds);
+    let mut namespaces = BTreeSet::new();
+    for kind in kinds.filter(|kind| INSTALLED_KINDS.contains(&kind.kind.as_str())) {
+        let owned = cluster.owned(deployment, kind).await?.unwrap_or_default();
+        namespaces.extend(owned.iter().filter_map(kube::ResourceExt::namespace));
+    }
+    match (namespaces.pop_first(), namespaces.is_empty()) {
+        (Some(namespace), true) => Ok(namespace),
+        _ => Err(Failure::no("it cannot be seen which namespace the operator is in").hint("name it by --namespace")),
+    }
+}
