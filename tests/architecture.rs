@@ -23,6 +23,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("rukpak-runtime", &["rukpak-certificates", "rukpak-crds", "rukpak-sandbox"]),
     ("rukpak-sandbox", &[]),
     ("rukpak-source", &["rukpak-content", "rukpak-pack", "rukpak-sandbox"]),
+    ("rukpak-trust", &["rukpak-content", "rukpak-crds"]),
     ("rukpak-webhook", &["rukpak-certificates", "rukpak-crds", "rukpak-plan", "rukpak-runtime"]),
     (
         "rukpak-controller",
@@ -37,6 +38,7 @@ const ARROWS: &[(&str, &[&str])] = &[
             "rukpak-sandbox",
             "rukpak-source",
             "rukpak-store",
+            "rukpak-trust",
         ],
     ),
     (
@@ -95,7 +97,7 @@ const ARROWS: &[(&str, &[&str])] = &[
 ];
 
 /// Crates that compute and do nothing else.
-const PURE: &[&str] = &["rukpak-content", "rukpak-plain", "rukpak-registry", "rukpak-plan"];
+const PURE: &[&str] = &["rukpak-content", "rukpak-plain", "rukpak-registry", "rukpak-plan", "rukpak-trust"];
 /// What a pure crate has no use for, however indirectly.
 const IMPURE_DEPENDENCIES: &[&str] =
     &["kube-client", "kube-runtime", "tokio", "hyper", "reqwest", "rustls", "axum", "git2", "tempfile"];

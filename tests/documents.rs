@@ -20,7 +20,7 @@ const REASONS: [&str; 9] = [
     "provisioners/platform/src/operator/upgrade.rs",
 ];
 /// What these files call otherwise: types of conditions that are no reason, and kinds.
-const NOT_REASONS: [&str; 14] = [
+const NOT_REASONS: [&str; 15] = [
     "Available",
     "BundleDeployment",
     "Contested",
@@ -35,6 +35,7 @@ const NOT_REASONS: [&str; 14] = [
     "Unpacked",
     "Unwatched",
     "UpgradeAvailable",
+    "Verified",
 ];
 
 fn read(path: &str) -> String {

@@ -4,7 +4,7 @@ use kube::CustomResource;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::{BundleSource, Condition};
+use crate::{BundleSource, Condition, Verification};
 
 /// BundleSpec defines the desired state of Bundle. It never changes once the Bundle exists.
 #[derive(CustomResource, Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -49,7 +49,7 @@ pub struct BundleStatus {
     /// ObservedGeneration is the generation of the spec that this status speaks of.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub observed_generation: Option<i64>,
-    /// Conditions: Unpacked; beside it Ready, Reconciling and Stalled.
+    /// Conditions: Unpacked; beside it Ready, Reconciling, Stalled and Verified.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub conditions: Vec<Condition>,
     /// ContentURL is where the content can be fetched.
@@ -59,6 +59,9 @@ pub struct BundleStatus {
     /// again by it, and other content is not installed. (Not in RukPak v0.16.)
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pin: Option<Pin>,
+    /// Verification is what came of the search for a signature, where a ContentPolicy requires one. (Not in RukPak v0.16.)
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub verification: Option<Verification>,
 }
 
 /// What a Bundle resolved to once and for good.

@@ -21,6 +21,9 @@ pub const RECONCILING: &str = "Reconciling";
 /// Nothing will move without a change, as kstatus reads it (additive; absent when false).
 pub const STALLED: &str = "Stalled";
 
+/// `Verified` on Bundles: what the ContentPolicies say of the content (additive).
+pub const VERIFIED: &str = "Verified";
+
 /// Longest message the schema accepts, in characters.
 pub const MESSAGE_MAX: usize = 32_768;
 
@@ -75,6 +78,16 @@ pub mod reason {
     pub const PROGRESSING: &str = "Progressing";
     /// `Reconciling`: the last attempt failed and another will follow by itself.
     pub const PROGRESSING_WITH_RETRY: &str = "ProgressingWithRetry";
+    /// `Verified`: who may sign has signed.
+    pub const SIGNATURE_VERIFIED: &str = "SignatureVerified";
+    /// `Verified`: nobody who may sign has signed.
+    pub const SIGNATURE_MISSING: &str = "SignatureMissing";
+    /// `Verified`: a rule refuses the source, or none accepts it.
+    pub const REFUSED_BY_POLICY: &str = "RefusedByPolicy";
+    /// `Verified`: no rule asks for a signature.
+    pub const NOT_REQUIRED: &str = "NotRequired";
+    /// `Verified`: signatures, or the keys to check them, could not be read.
+    pub const VERIFICATION_PENDING: &str = "VerificationPending";
     /// `Ready`: everything is as asked for.
     pub const SUCCEEDED: &str = "Succeeded";
 }

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use crate::names::{BUNDLE_DEPLOYMENT_NAME_MAX, BUNDLE_NAME_MAX};
 use crate::olm::{ClusterCatalog, ClusterExtension, rules};
-use crate::{Bundle, BundleDeployment, PlatformOperator};
+use crate::{Bundle, BundleDeployment, ContentPolicy, PlatformOperator};
 
 /// The CRD of Bundle, as JSON.
 ///
@@ -36,6 +36,19 @@ pub fn bundle_deployment() -> Result<Value, serde_json::Error> {
     schema["properties"]["metadata"] =
         json!({"type": "object", "properties": {"name": {"type": "string", "maxLength": BUNDLE_DEPLOYMENT_NAME_MAX}}});
     schema["description"] = json!("BundleDeployment installs a bundle and keeps it installed.");
+    Ok(definition)
+}
+
+/// The CRD of ContentPolicy, as JSON.
+///
+/// # Errors
+/// As [`bundle`].
+pub fn content_policy() -> Result<Value, serde_json::Error> {
+    let mut definition = derived(ContentPolicy::crd())?;
+    let schema = schema(&mut definition);
+    schema["description"] = json!("ContentPolicy says whose content may be unpacked.");
+    let rule = &mut schema["properties"]["spec"]["properties"]["rules"]["items"]["properties"];
+    rule["signers"]["items"]["properties"]["publicKey"]["oneOf"] = one_of(&["data", "secretRef"]);
     Ok(definition)
 }
 
@@ -89,6 +102,7 @@ pub fn all() -> Result<Vec<(&'static str, Value)>, serde_json::Error> {
     Ok(vec![
         ("core.rukpak.io_bundles.yaml", bundle()?),
         ("core.rukpak.io_bundledeployments.yaml", bundle_deployment()?),
+        ("core.rukpak.io_contentpolicies.yaml", content_policy()?),
         ("platform.openshift.io_platformoperators.yaml", platform_operator()?),
         ("olm.operatorframework.io_clustercatalogs.yaml", cluster_catalog()?),
         ("olm.operatorframework.io_clusterextensions.yaml", cluster_extension()?),

@@ -7,6 +7,7 @@ pub mod bundle;
 pub mod bundle_deployment;
 pub mod condition;
 pub mod config;
+pub mod content_policy;
 pub mod definition;
 pub mod names;
 pub mod olm;
@@ -22,6 +23,9 @@ pub use bundle_deployment::{
     TemplateMetadata,
 };
 pub use condition::{Condition, ConditionStatus, Conditions};
+pub use content_policy::{
+    ContentPolicy, ContentPolicySpec, Pem, PolicyAction, PolicyRule, SecretKeyRef, Signer, SourceType, Verification,
+};
 pub use platform_operator::{
     ActiveBundleDeployment, ChosenSource, PlatformOperator, PlatformOperatorSpec, PlatformOperatorStatus,
     PlatformPackage, UpgradePolicy,

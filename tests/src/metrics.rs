@@ -51,6 +51,16 @@ fn shown(text: &str) -> BTreeMap<String, String> {
     types.map(whole).collect()
 }
 
+/// What `/metrics` answers.
+///
+/// # Errors
+/// It does not.
+pub async fn text(process: &Process) -> Result<String> {
+    let client = reqwest::Client::builder().no_proxy().build().context("make a client")?;
+    let answer = client.get(format!("{}/metrics", process.http_url)).send().await.context("read the metrics")?;
+    answer.text().await.context("read the metrics")
+}
+
 /// Waits until the process shows what is documented of `program`, and nothing else: some things are known only after a while.
 ///
 /// # Errors
@@ -59,11 +69,9 @@ pub async fn until_as_documented(process: &Process, program: &str) -> Result<()>
     let of_program = |metric: &Documented| metric.programs.iter().any(|other| other == program);
     let expected: BTreeMap<_, _> =
         documented()?.into_iter().filter(of_program).map(|metric| (metric.name, metric.type_)).collect();
-    let client = reqwest::Client::builder().no_proxy().build().context("make a client")?;
     let end = tokio::time::Instant::now() + PATIENCE;
     loop {
-        let answer = client.get(format!("{}/metrics", process.http_url)).send().await.context("read the metrics")?;
-        let found = shown(&answer.text().await.context("read the metrics")?);
+        let found = shown(&text(process).await?);
         if found == expected {
             return Ok(());
         }

@@ -1,5 +1,6 @@
 //! A real OCI registry, and images made by hand: right ones, and wrong in every way a test can ask for.
 
+mod cosign;
 mod image;
 mod push;
 mod tarball;
@@ -14,6 +15,7 @@ use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 use serde_json::{Value, json};
 
+pub use self::cosign::{Cosign, SignatureBlob, payload, referrers};
 pub use self::image::{Compression, Flavour, ImageBuilder, Layer, Platform};
 pub use self::push::{Pushed, digest};
 pub use self::tarball::{TarEntry, tarball};

@@ -46,6 +46,7 @@ fn definitions_are_the_generated_ones() {
     for (to, file) in [
         ("base/crds", "core.rukpak.io_bundles.yaml"),
         ("base/crds", "core.rukpak.io_bundledeployments.yaml"),
+        ("base/crds", "core.rukpak.io_contentpolicies.yaml"),
         ("base/platform/crds", "platform.openshift.io_platformoperators.yaml"),
         ("base/olm/crds", "olm.operatorframework.io_clustercatalogs.yaml"),
         ("base/olm/crds", "olm.operatorframework.io_clusterextensions.yaml"),

@@ -1,4 +1,4 @@
-//! The Bundle reconciler: observe -> validate -> turn -> resolve -> fetch into a stage -> seal -> check format -> report.
+//! The Bundle reconciler: observe -> validate -> turn -> resolve -> verify -> fetch into a stage -> seal -> check format -> report.
 //!
 //! ```text
 //! backoff      waits after a failure                    memory
@@ -6,6 +6,7 @@
 //! turn         waits for permits; who killed the        disk
 //!              process twice is put aside (fetches, attempts)
 //! resolve      reference to digest or commit            network, Secrets (credentials), ConfigMaps
+//! verify       whether a policy lets it in              network, Secrets
 //! fetch        into a stage                             network, spool file
 //! seal         stage to content, content to ref         disk
 //! check        is it a bundle of its class              a child process
@@ -37,6 +38,7 @@ mod resolve;
 mod seal;
 mod steady;
 mod turn;
+mod verify;
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -106,7 +108,7 @@ pub async fn reconcile(bundle: Arc<Bundle>, context: Arc<Context>) -> Result<Act
         None => None,
     };
     // The queue has no bound of its own: who waits for a permit to fetch must not stand in the way of a look at the disk.
-    let pass = context.passes.acquire().await.ok();
+    let mut pass = context.passes.acquire().await.ok();
     if context.written.is_stale(&*bundle) {
         return Ok(Action::await_change());
     }
@@ -121,7 +123,11 @@ pub async fn reconcile(bundle: Arc<Bundle>, context: Arc<Context>) -> Result<Act
         return Ok(Action::requeue(left));
     }
     let mut reporter = Reporter::new(&bundle, &context);
-    let outcome = match observe(&bundle, &context).await {
+    let observed = match observe(&bundle, &context).await {
+        Ok(observed) => reconsidered(&bundle, observed, &mut pass, &mut reporter, &context).await,
+        Err(failure) => Err(failure),
+    };
+    let outcome = match observed {
         Ok(Observed::Kept(pinned)) => Ok(pinned),
         Ok(Observed::Lost(pinned)) => refill(&bundle, pinned, pass, &context).await?,
         Ok(Observed::New) => unpack(&bundle, format, pass, &mut reporter, &context).await?,
@@ -158,6 +164,22 @@ async fn observe(bundle: &Bundle, context: &Context) -> Result<Observed, Failure
         Kept::Whole => Ok(Observed::Kept(pinned)),
         Kept::Lost => Ok(Observed::Lost(pinned)),
     }
+}
+
+/// The same, once it is known what the policies of now say of a Bundle that has its content.
+async fn reconsidered(
+    bundle: &Bundle,
+    observed: Observed,
+    pass: &mut Option<SemaphorePermit<'_>>,
+    reporter: &mut Reporter,
+    context: &Context,
+) -> Result<Observed, Failure> {
+    if let Observed::Kept(pinned) | Observed::Lost(pinned) = &observed
+        && let Some(verdict) = verify::reconsider(bundle, pinned, pass, context).await?
+    {
+        reporter.verified(verdict);
+    }
+    Ok(observed)
 }
 
 /// What an earlier Bundle of the same template resolved to, as the history of the BundleDeployment says: deleting a generated
@@ -209,17 +231,18 @@ async fn unpack(
         Err(failure) => return Ok(Err(failure)),
     };
     reporter.begin(&Report::Unpacking).await.map_err(Error::Status)?;
-    Ok(bring(bundle, format, source, context).await)
+    Ok(bring(bundle, format, source, reporter, context).await)
 }
 
 async fn bring(
     bundle: &Bundle,
     format: Format,
     source: validate::Source,
+    reporter: &mut Reporter,
     context: &Context,
 ) -> Result<Pinned, Failure> {
     let name = bundle.name_any();
-    let (revision, sealed) = fetched(bundle, source, None, context).await?;
+    let (revision, sealed) = fetched(bundle, source, Version::New(reporter), context).await?;
     let expected = Expected { format, watches_namespace: watches_namespace(bundle, context) };
     check::check(&name, &sealed.digest, expected, context).await?;
     let pinned = Pinned { revision, content: sealed.digest.clone() };
@@ -227,16 +250,32 @@ async fn bring(
     Ok(pinned)
 }
 
-/// What the source names, or the revision of it that is known, put into the store; counted.
+/// Which version of a source is fetched.
+enum Version<'a> {
+    /// Whatever it names now, if the policies let that in.
+    New(&'a mut Reporter),
+    /// The one that was let in before.
+    Known(&'a pin::Revision),
+}
+
+/// A version of the source, put into the store; counted.
 async fn fetched(
     bundle: &Bundle,
     source: validate::Source,
-    known: Option<&pin::Revision>,
+    version: Version<'_>,
     context: &Context,
 ) -> Result<(pin::Revision, Sealed), Failure> {
     let (type_, begun) = (metrics::source_type(&source), Instant::now());
     let fetched = async {
-        let resolved = resolve::resolve(bundle, source, known, context).await?;
+        let resolved = match version {
+            Version::Known(revision) => resolve::resolve(bundle, source, Some(revision), context).await?,
+            Version::New(reporter) => {
+                let asked = verify::Asked::of(&source, context)?;
+                let resolved = resolve::resolve(bundle, source, None, context).await?;
+                reporter.verified(asked.admit(&resolved, context).await?);
+                resolved
+            }
+        };
         let revision = resolved.revision();
         let stage = Arc::new(fetch::fetch(resolved, context).await?);
         Ok((revision, seal::seal(stage, context).await?))
@@ -275,7 +314,7 @@ async fn bring_back(
     context: &Context,
 ) -> Result<Pinned, Failure> {
     let name = bundle.name_any();
-    let (_, sealed) = fetched(bundle, source, Some(&pinned.revision), context).await?;
+    let (_, sealed) = fetched(bundle, source, Version::Known(&pinned.revision), context).await?;
     pinned.confirm(&sealed.digest).map_err(Failure::Pin)?;
     seal::name(&name, &pinned, context).await?;
     tracing::info!(bundle = name, revision = %pinned.revision, "lost content was fetched again");

@@ -6,7 +6,7 @@ use std::time::Duration;
 use kube::Client;
 use kube::runtime::reflector::{ObjectRef, Store};
 use rukpak_content::Limits;
-use rukpak_crds::{Bundle, BundleDeployment};
+use rukpak_crds::{Bundle, BundleDeployment, ContentPolicy};
 use rukpak_plan::crd_upgrade;
 use rukpak_runtime::events::Events;
 use rukpak_runtime::failures::Failures;
@@ -65,9 +65,11 @@ pub struct Context {
     pub bundles: Store<Bundle>,
     /// All BundleDeployments, as last seen.
     pub deployments: Store<BundleDeployment>,
-    /// Who refers to whom among them.
+    /// All ContentPolicies, as last seen.
+    pub policies: Store<ContentPolicy>,
+    /// Who refers to whom among Bundles and BundleDeployments.
     pub index: Index,
-    /// Cancelled when both of them have been filled for the first time.
+    /// Cancelled when all of them have been filled for the first time.
     pub filled: CancellationToken,
     /// Asks for a reconcile of an object.
     pub wake: Wake,
@@ -99,11 +101,14 @@ pub struct Context {
 
 /// What sources may do, beside where they may lead.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a flag of its own")]
 pub struct SourcePolicy {
     /// A login is sent only to hosts that its Secret names in an annotation.
     pub require_secret_hosts: bool,
     /// `insecureSkipVerify` is refused.
     pub forbid_insecure_skip_verify: bool,
+    /// A source is refused that no rule of a ContentPolicy covers.
+    pub require_content_policy: bool,
     /// An ssh host key counts only for a host that the known hosts name.
     pub strict_host_keys: bool,
 }

@@ -6,11 +6,13 @@ use std::sync::LazyLock;
 use std::time::Duration;
 
 use prometheus_client::registry::Registry;
+use rukpak_crds::condition::reason;
 use rukpak_crds::validate::Source;
 use rukpak_crds::{Condition, ConditionStatus};
 use rukpak_runtime::metrics::{Counters, Durations, Gauges, add_reconciles, durations, registry as common};
 use rukpak_sandbox::Findings;
 use rukpak_store::Collected;
+use rukpak_trust::Verdict;
 
 use crate::context::Context;
 use conditions::DeploymentConditions;
@@ -67,6 +69,8 @@ const OUTCOMES: [(Outcome, &str); 5] = [
 const SOURCES: [&str; 5] = ["image", "git", "http", "configMaps", "upload"];
 /// How fetches end.
 const FETCHED: [Outcome; 3] = [Outcome::Succeeded, Outcome::Waiting, Outcome::Failed];
+/// What comes of a look at the policies, and at signatures where they ask for one.
+const VERIFIED: [&str; 5] = ["verified", "not_required", "missing", "refused", "pending"];
 /// How repairs end.
 const REPAIRED: [Outcome; 2] = [Outcome::Succeeded, Outcome::Failed];
 
@@ -79,6 +83,7 @@ struct Own {
     fetched_bytes: Counters<1>,
     fetch_durations: Durations,
     repairs: Counters<1>,
+    verifications: Counters<1>,
     /// Without a series until it is known, as are the two of the store.
     confinement: Gauges<1>,
     store_contents: Gauges<0>,
@@ -94,6 +99,7 @@ impl Own {
             fetched_bytes: Counters::default(),
             fetch_durations: durations(),
             repairs: Counters::default(),
+            verifications: Counters::default(),
             confinement: Gauges::default(),
             store_contents: Gauges::default(),
             store_bytes: Gauges::default(),
@@ -111,6 +117,9 @@ impl Own {
         }
         for outcome in REPAIRED {
             drop(own.repairs.get_or_create(&[("outcome", outcome.name())]));
+        }
+        for outcome in VERIFIED {
+            drop(own.verifications.get_or_create(&[("outcome", outcome)]));
         }
         own
     }
@@ -147,6 +156,18 @@ pub fn source_type(source: &Source) -> &'static str {
     }
 }
 
+/// Counts what the policies, and the search for a signature, said of a source.
+pub fn count_verification(verdict: &Verdict) {
+    let outcome = match verdict.reason {
+        reason::SIGNATURE_VERIFIED => "verified",
+        reason::NOT_REQUIRED => "not_required",
+        reason::SIGNATURE_MISSING => "missing",
+        reason::REFUSED_BY_POLICY => "refused",
+        _ => "pending",
+    };
+    COUNTED.verifications.get_or_create(&[("outcome", outcome)]).inc();
+}
+
 /// Counts the repair of one object.
 pub fn count_repair(outcome: Outcome) {
     COUNTED.repairs.get_or_create(&[("outcome", outcome.name())]).inc();
@@ -173,6 +194,8 @@ pub fn registry(context: &Context) -> Registry {
     registry.register("rukpak_fetch_duration_seconds", help, own.fetch_durations.clone());
     let help = "Objects of BundleDeployments that were changed or deleted, by whether they could be repaired";
     registry.register("rukpak_drift_repairs", help, own.repairs.clone());
+    let help = "What the ContentPolicies, and the search for signatures, said of the sources of Bundles";
+    registry.register("rukpak_verifications", help, own.verifications.clone());
     let help = "Whether this node's kernel keeps child processes from what they need not do";
     registry.register("rukpak_child_confined", help, own.confinement.clone());
     let help = "Contents in the store when it was last collected";

@@ -3,6 +3,7 @@
 mod assemble;
 mod config_maps;
 mod events;
+mod policies;
 mod webhook_role;
 
 use std::io;
@@ -102,7 +103,7 @@ async fn report_children(context: Arc<Context>) -> &'static str {
 
 /// Starts the watches and the queues.
 fn work(process: &mut Process, parts: assemble::Parts, concurrency: usize) {
-    let assemble::Parts { context, bundles, deployments, bundle_queue, deployment_queue, unserved } = parts;
+    let assemble::Parts { context, bundles, deployments, policies, bundle_queue, deployment_queue, unserved } = parts;
     let concurrency = u16::try_from(concurrency).unwrap_or(u16::MAX);
     let (context_1, context_2, context_3) = (context.clone(), context.clone(), context.clone());
     process.spawn(async move {
@@ -113,6 +114,7 @@ fn work(process: &mut Process, parts: assemble::Parts, concurrency: usize) {
         events::deployments(deployments, &context_2).await;
         "the watch over BundleDeployments"
     });
+    process.spawn(policies::follow(policies, context.clone()));
     process.spawn(async move {
         watch::definitions(context_3.client.clone(), context_3).await;
         "the watch over CustomResourceDefinitions"

@@ -20,6 +20,7 @@ mod run;
 mod sandbox;
 mod wire;
 
+pub use address::location;
 pub use error::{Class, Error, Failure, Step};
 pub use fetcher::{Fetcher, FetcherOptions};
 pub use resolved::Resolved;

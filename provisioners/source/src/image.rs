@@ -12,6 +12,7 @@ pub mod fuzzing;
 mod layer;
 mod manifest;
 mod session;
+mod signatures;
 mod transport;
 
 use std::path::PathBuf;
@@ -22,6 +23,7 @@ use rukpak_content::{Digest, Limit, LimitExceeded, Limits, RelativePath};
 
 pub use credentials::{Credentials, PullSecretError};
 pub use error::{Class, Error};
+pub use signatures::{Attached, Visitor};
 
 use crate::{Egress, Stage, Staged, stage};
 use authorization::Authorization;
@@ -218,6 +220,12 @@ impl Puller {
             Err(Error::Time(LimitExceeded { limit, maximum: maximum.as_secs(), place: place.to_owned() }))
         })
     }
+}
+
+/// Where an image is, as `registry/repository`, and whether the reference names it by digest. `None` if it is no reference.
+pub fn location(reference: &str) -> Option<(String, bool)> {
+    let parsed = parse(reference).ok()?;
+    Some((format!("{}/{}", parsed.registry(), parsed.repository()), parsed.digest().is_some()))
 }
 
 fn parse(reference: &str) -> Result<Reference, Error> {

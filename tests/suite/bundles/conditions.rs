@@ -7,6 +7,9 @@ use rukpak_tests::world::image;
 
 use crate::hands::{PATIENCE, Scene, good, message};
 
+/// What an unpacked Bundle says where there is no ContentPolicy.
+const UNPACKED: [&str; 3] = ["Unpacked=True/UnpackSuccessful", "Ready=True/Succeeded", "Verified=Unknown/NotRequired"];
+
 /// The conditions as `Type=Status/Reason`, after a check of what all have in common.
 fn shown(object: &DynamicObject) -> Vec<String> {
     let status = &object.data["status"];
@@ -30,7 +33,7 @@ async fn an_unpacked_bundle_is_ready() {
     let name = unique_name("ready");
     hands.bundle(&name, image(&scene.world.push(&name, &good(&name)).await)).await;
     let bundle = hands.condition(&name, Expected::is_true("Ready", "Succeeded")).await;
-    assert_eq!(shown(&bundle), ["Unpacked=True/UnpackSuccessful", "Ready=True/Succeeded"]);
+    assert_eq!(shown(&bundle), UNPACKED);
     assert_eq!(bundle.data["status"]["phase"], "Unpacked");
 }
 
@@ -84,7 +87,7 @@ async fn what_is_waited_for_is_reconciling() {
     verbs::holds_for(&hands.client, &Target::bundle(&name), "silence", period, same).await.unwrap();
     scene.world.registry.push(&name, "v1", &good(&name)).await.unwrap();
     let bundle = hands.unpacked(&name).await;
-    assert_eq!(shown(&bundle), ["Unpacked=True/UnpackSuccessful", "Ready=True/Succeeded"]);
+    assert_eq!(shown(&bundle), UNPACKED);
 }
 
 #[tokio::test]
@@ -96,12 +99,17 @@ async fn what_somebody_must_mend_is_stalled() {
     hands.bundle(&name, image(&reference)).await;
     hands.failing(&name, "file does not exist").await;
     let bundle = hands.get(&name).await;
-    let expected = ["Unpacked=False/UnpackFailed", "Ready=False/UnpackFailed", "Stalled=True/UnpackFailed"];
+    let expected = [
+        "Unpacked=False/UnpackFailed",
+        "Ready=False/UnpackFailed",
+        "Verified=Unknown/NotRequired",
+        "Stalled=True/UnpackFailed",
+    ];
     assert_eq!(shown(&bundle), expected);
     let before = verbs::condition(&bundle, "Unpacked").unwrap()["lastTransitionTime"].clone();
     assert_eq!(scene.world.push(&name, &good(&name)).await, reference);
     let bundle = hands.unpacked(&name).await;
-    assert_eq!(shown(&bundle), ["Unpacked=True/UnpackSuccessful", "Ready=True/Succeeded"]);
+    assert_eq!(shown(&bundle), UNPACKED);
     assert_ne!(verbs::condition(&bundle, "Unpacked").unwrap()["lastTransitionTime"], before);
 }
 

@@ -7,6 +7,7 @@ use crate::context::SourcePolicy;
 /// [`SourcePolicy`] as flags.
 #[derive(Args, Clone, Debug)]
 #[command(next_help_heading = "Trust in sources")]
+#[expect(clippy::struct_excessive_bools, reason = "each is a flag of its own")]
 pub(super) struct SourceArgs {
     /// Send a login only to hosts that its Secret names in the annotation core.rukpak.io/hosts
     #[arg(long, num_args = 0..=1, require_equals = true, default_value_t = false, default_missing_value = "true", action = ArgAction::Set)]
@@ -17,6 +18,9 @@ pub(super) struct SourceArgs {
     /// Refuse ssh hosts that the Secret's ssh-knownhosts does not name, in place of taking its first key for them
     #[arg(long, num_args = 0..=1, require_equals = true, default_value_t = false, default_missing_value = "true", action = ArgAction::Set)]
     ssh_strict_host_key_checking: bool,
+    /// Refuse sources that no rule of a ContentPolicy accepts, or requires a signature of
+    #[arg(long, num_args = 0..=1, require_equals = true, default_value_t = false, default_missing_value = "true", action = ArgAction::Set)]
+    require_content_policy: bool,
 }
 
 impl From<SourceArgs> for SourcePolicy {
@@ -24,6 +28,7 @@ impl From<SourceArgs> for SourcePolicy {
         Self {
             require_secret_hosts: args.require_secret_hosts,
             forbid_insecure_skip_verify: args.forbid_insecure_skip_verify,
+            require_content_policy: args.require_content_policy,
             strict_host_keys: args.ssh_strict_host_key_checking,
         }
     }

@@ -1,11 +1,14 @@
 //! The end of a reconcile: the status, an Event, a line in the log, and when to come again.
 
+use std::time::Duration;
+
 use kube::runtime::controller::Action;
 use kube::{Resource, ResourceExt};
-use rukpak_crds::Bundle;
-use rukpak_crds::condition::{Conditions, UNPACKED, reason};
+use rukpak_crds::condition::{Conditions, UNPACKED, VERIFIED, reason};
+use rukpak_crds::{Bundle, ConditionStatus};
 use rukpak_plan::retry;
 use rukpak_runtime::events::{EventType, News};
+use rukpak_trust::Verdict;
 
 use super::failure::Failure;
 use super::pin::Pinned;
@@ -14,6 +17,9 @@ use super::reporter::Reporter;
 use super::{Error, backoff, gone};
 use crate::context::Context;
 use crate::metrics::{self, Outcome};
+
+/// When the signature of something unpacked is looked for again that is missing, or could not be read.
+const VERIFIED_AGAIN_AFTER: Duration = Duration::from_mins(5);
 
 /// Reports, and says when to come again.
 pub(super) async fn conclude(
@@ -28,7 +34,12 @@ pub(super) async fn conclude(
     }
     let report = match outcome {
         Ok(pinned) => Report::Unpacked(pinned),
-        Err(failure) => Report::Failed(failure.verdict()),
+        Err(failure) => {
+            if let Some(verdict) = failure.verification() {
+                reporter.verified(verdict);
+            }
+            Report::Failed(failure.verdict())
+        }
     };
     let is_news = match reporter.end(&report).await {
         Ok(is_news) => is_news,
@@ -41,8 +52,29 @@ pub(super) async fn conclude(
     };
     if is_news {
         tell(bundle, &report, context);
+        tell_verdict(bundle, reporter.verdict(), context);
     }
-    Ok(next(&name, &uid, &report, is_news, context))
+    let action = next(&name, &uid, &report, is_news, context);
+    Ok(match reporter.verdict().filter(|verdict| matches!(report, Report::Unpacked(_)) && verdict.may_come()) {
+        Some(_) => Action::requeue(VERIFIED_AGAIN_AFTER),
+        None => action,
+    })
+}
+
+/// Tells what came of the search for a signature; not again while it stays so.
+fn tell_verdict(bundle: &Bundle, verdict: Option<&Verdict>, context: &Context) {
+    let Some(Verdict { status, reason, message, .. }) = verdict else { return };
+    let before = bundle.status.as_ref().and_then(|status| status.conditions.find(VERIFIED));
+    if before.is_some_and(|before| before.reason == *reason) {
+        return;
+    }
+    let type_ = match status {
+        ConditionStatus::True => EventType::Normal,
+        ConditionStatus::False => EventType::Warning,
+        ConditionStatus::Unknown => return,
+    };
+    let news = News { type_, reason: (*reason).to_owned(), message: message.clone() };
+    context.events.tell(bundle.object_ref(&()), &news);
 }
 
 /// Tells that content was unpacked, or could not be; not of each attempt that fails.

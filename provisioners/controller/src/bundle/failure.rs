@@ -13,6 +13,7 @@ use rukpak_source::{git, http, image, upload};
 use tokio::task::JoinError;
 
 use super::{check, config_maps, credentials, pin};
+use crate::cluster;
 
 /// Why content is not there. The beginnings of the texts are upstream's.
 #[derive(Debug, thiserror::Error)]
@@ -50,6 +51,25 @@ pub enum Failure {
         reference: String,
         /// Why not.
         source: Box<image::Error>,
+    },
+    /// A policy does not let the source in.
+    #[error("source bundle content: {}", .0.message)]
+    NotAdmitted(Box<rukpak_trust::Verdict>),
+    /// The signatures of an image could not be read.
+    #[error("source bundle content: read the signatures")]
+    Signatures {
+        /// The reference.
+        reference: String,
+        /// Why not.
+        source: Box<image::Error>,
+    },
+    /// The key of a signer could not be read.
+    #[error("source bundle content: read the key of signer {signer:?}")]
+    SignerKey {
+        /// The signer.
+        signer: String,
+        /// Why not.
+        source: cluster::Error,
     },
     /// The commit could not be resolved or fetched.
     #[error("source bundle content")]
@@ -151,7 +171,9 @@ impl Failure {
                 let detail = Some(Chain(source.as_ref()).to_string());
                 Verdict { detail, ..waiting(format!("{BACK_OFF_PULLING} {reference:?}")) }
             }
-            Self::ResolveImage { reference, source } | Self::PullImage { reference, source }
+            Self::ResolveImage { reference, source }
+            | Self::PullImage { reference, source }
+            | Self::Signatures { reference, source }
                 if source.class() != image::Class::Terminal =>
             {
                 waiting(format!("{BACK_OFF_PULLING} {reference:?}: {}", Chain(source.as_ref())))
@@ -181,20 +203,35 @@ impl Failure {
             | Self::AwaitsUpload
             | Self::LostUpload
             | Self::Upload(_) => None,
+            // A change of a policy wakes the Bundle; a signature that is still to come does not.
+            Self::NotAdmitted(verdict) => verdict.may_come().then_some(Class::Terminal),
             Self::ConfigMaps(source) => Some(source.retry()),
             Self::Pin(_)
             | Self::ResolveImage { .. }
             | Self::PullImage { .. }
+            | Self::Signatures { .. }
             | Self::Git(_)
             | Self::Http(_)
             | Self::Refused(_)
             | Self::Check(check::Error::Limit(_)) => Some(Class::Terminal),
             Self::Credentials(_)
+            | Self::SignerKey { .. }
             | Self::ReadUpload(_)
             | Self::Store(_)
             | Self::Worker(_)
             | Self::Check(_)
             | Self::Attempts(_) => Some(Class::Transient),
+        }
+    }
+
+    /// What it says about signatures, if it does.
+    pub fn verification(&self) -> Option<rukpak_trust::Verdict> {
+        match self {
+            Self::NotAdmitted(verdict) => Some((**verdict).clone()),
+            Self::Signatures { .. } | Self::SignerKey { .. } => {
+                Some(rukpak_trust::Verdict::pending(Chain(self).to_string()))
+            }
+            _ => None,
         }
     }
 

@@ -2,11 +2,12 @@
 
 use jiff::Timestamp;
 use kube::ResourceExt as _;
-use rukpak_crds::condition::{NewCondition, READY, RECONCILING, STALLED, UNPACKED, reason};
+use rukpak_crds::condition::{NewCondition, READY, RECONCILING, STALLED, UNPACKED, VERIFIED, reason};
 use rukpak_crds::{Bundle, BundlePhase, BundleStatus, ConditionStatus, Conditions};
 use rukpak_plan::retry::Class;
+use rukpak_trust::Verdict;
 
-use super::failure::Verdict;
+use super::failure;
 use super::pin::Pinned;
 use super::steady::steady;
 
@@ -29,17 +30,17 @@ pub enum Report {
     /// Its content is in the store.
     Unpacked(Pinned),
     /// The last attempt failed.
-    Failed(Verdict),
+    Failed(failure::Verdict),
 }
 
 impl Report {
     /// Whether the next attempt comes soon, and most probably says the same.
     fn is_tried_soon(&self) -> bool {
-        matches!(self, Self::Failed(Verdict { retry: Some(Class::Transient), .. }))
+        matches!(self, Self::Failed(failure::Verdict { retry: Some(Class::Transient), .. }))
     }
 }
 
-/// `before`, brought up to date. A pin, once there, stays. Content is served below `content_base_url`, if at all.
+/// `before`, brought up to date. A pin, once there, stays; so does what was said of signatures, without a new `verdict`. Content is served below `content_base_url`, if at all.
 ///
 /// Beside upstream's `Unpacked` stand `Ready`, `Reconciling` and `Stalled`, as kstatus reads them: stalled is what does
 /// not move until somebody changes something. They say more than `Unpacked` where upstream's words leave the cause out.
@@ -47,10 +48,11 @@ pub fn status(
     bundle: &Bundle,
     before: &BundleStatus,
     report: &Report,
+    verdict: Option<&Verdict>,
     content_base_url: Option<&str>,
     now: Timestamp,
 ) -> BundleStatus {
-    let BundleStatus { conditions, pin, .. } = before.clone();
+    let BundleStatus { conditions, pin, verification, .. } = before.clone();
     let mut status = BundleStatus {
         phase: Some(phase(report).as_str().to_owned()),
         resolved_source: None,
@@ -58,6 +60,7 @@ pub fn status(
         conditions,
         content_url: None,
         pin,
+        verification,
     };
     if let Report::Unpacked(pinned) = report {
         status.resolved_source = Some(pinned.resolved(&bundle.spec.source));
@@ -78,6 +81,9 @@ pub fn status(
     };
     set(UNPACKED, truth, reason, &message);
     set(READY, truth, others.ready, &whole);
+    if let Some(Verdict { status: truth, reason, message, record: _ }) = verdict {
+        set(VERIFIED, *truth, reason, message);
+    }
     let additive = [(RECONCILING, others.reconciling), (STALLED, others.stalled)];
     for (type_, reason) in additive {
         if let Some(reason) = reason {
@@ -86,6 +92,9 @@ pub fn status(
     }
     for (type_, _) in additive.into_iter().filter(|(_, reason)| reason.is_none()) {
         status.conditions.drop_type(type_);
+    }
+    if let Some(verdict) = verdict {
+        status.verification.clone_from(&verdict.record);
     }
     status
 }
@@ -147,10 +156,10 @@ fn summary(report: &Report, reason: &'static str) -> Summary {
             (reason::PROGRESSING, Some(reason::PROGRESSING), None)
         }
         Report::Unpacked(_) => (reason::SUCCEEDED, None, None),
-        Report::Failed(Verdict { retry: Some(Class::Transient | Class::Conflict), .. }) => {
+        Report::Failed(failure::Verdict { retry: Some(Class::Transient | Class::Conflict), .. }) => {
             (reason, Some(reason::PROGRESSING_WITH_RETRY), None)
         }
-        Report::Failed(Verdict { retry: Some(Class::Blocked | Class::Terminal) | None, .. }) => {
+        Report::Failed(failure::Verdict { retry: Some(Class::Blocked | Class::Terminal) | None, .. }) => {
             (reason, None, Some(reason))
         }
     };

@@ -6,6 +6,7 @@ use jiff::Timestamp;
 use kube::{Api, ResourceExt};
 use rukpak_crds::{Bundle, BundleStatus};
 use rukpak_runtime::status::StatusWriter;
+use rukpak_trust::Verdict;
 
 use super::report::{self, Report};
 use crate::cluster;
@@ -16,6 +17,7 @@ pub struct Reporter {
     context: Arc<Context>,
     bundle: Arc<Bundle>,
     status: BundleStatus,
+    verdict: Option<Verdict>,
     writer: StatusWriter<Bundle>,
 }
 
@@ -25,6 +27,7 @@ impl Reporter {
         Self {
             writer: StatusWriter::new(&context.client, &**bundle, bundle.status.as_ref()),
             status: bundle.status.clone().unwrap_or_default(),
+            verdict: None,
             bundle: Arc::clone(bundle),
             context: Arc::clone(context),
         }
@@ -33,6 +36,16 @@ impl Reporter {
     /// Says that work has begun, unless there is a failure to see: each new attempt would hide it for a moment.
     pub async fn begin(&mut self, report: &Report) -> Result<(), cluster::Error> {
         if report::has_failed(&self.status) { Ok(()) } else { self.write(report).await.map(|_| ()) }
+    }
+
+    /// What the policies say of the content; goes with the next report.
+    pub fn verified(&mut self, verdict: Verdict) {
+        self.verdict = Some(verdict);
+    }
+
+    /// What was said last by [`Reporter::verified`].
+    pub fn verdict(&self) -> Option<&Verdict> {
+        self.verdict.as_ref()
     }
 
     /// Says how it ended. Returns whether that is news.
@@ -47,7 +60,7 @@ impl Reporter {
 
     async fn write(&mut self, report: &Report) -> Result<bool, cluster::Error> {
         let base = self.context.content_base_url.as_deref();
-        let status = report::status(&self.bundle, &self.status, report, base, Timestamp::now());
+        let status = report::status(&self.bundle, &self.status, report, self.verdict.as_ref(), base, Timestamp::now());
         let written = self.writer.write(&status, &self.context.written).await?;
         self.status = status;
         Ok(written)
@@ -62,7 +75,8 @@ impl Reporter {
             return Ok(false);
         }
         let live = Arc::new(live);
-        *self = Self::new(&live, &self.context);
+        let verdict = self.verdict.take();
+        *self = Self { verdict, ..Self::new(&live, &self.context) };
         Ok(true)
     }
 }

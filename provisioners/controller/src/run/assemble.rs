@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use rukpak_crds::{Bundle, BundleDeployment, InventoryKind};
+use rukpak_crds::{Bundle, BundleDeployment, ContentPolicy, InventoryKind};
 use rukpak_runtime::args::Address;
 use rukpak_runtime::events::Events;
 use rukpak_runtime::failures::Failures;
@@ -37,6 +37,7 @@ pub(super) struct Parts {
     pub context: Arc<Context>,
     pub bundles: Streams<Bundle>,
     pub deployments: Streams<BundleDeployment>,
+    pub policies: Streams<ContentPolicy>,
     pub bundle_queue: Names<Bundle>,
     pub deployment_queue: Names<BundleDeployment>,
     /// Kinds whose watched version is not served.
@@ -59,6 +60,7 @@ pub(super) async fn assemble(options: &Options) -> Result<Parts, Error> {
     let trackers = Trackers::default();
     let bundles = Streams::selected(client.clone(), options.shard.selector());
     let deployments = Streams::selected(client.clone(), options.shard.selector());
+    let policies = Streams::new(client.clone());
     let context = Context {
         cluster: Cluster::new(client.clone(), options.requests_in_flight),
         store: Arc::new(store),
@@ -78,6 +80,7 @@ pub(super) async fn assemble(options: &Options) -> Result<Parts, Error> {
         health_gate: options.feature_gates.bundle_deployment_health,
         bundles: bundles.store.clone(),
         deployments: deployments.store.clone(),
+        policies: policies.store.clone(),
         dependents: Dependents::new(client.clone(), trackers.clone(), wake.clone(), unserved_sender),
         index: Index::default(),
         filled: CancellationToken::new(),
@@ -95,7 +98,7 @@ pub(super) async fn assemble(options: &Options) -> Result<Parts, Error> {
         children: Children { program, checks: Semaphore::new(options.check_concurrency) },
         client,
     };
-    Ok(Parts { context: Arc::new(context), bundles, deployments, bundle_queue, deployment_queue, unserved })
+    Ok(Parts { context: Arc::new(context), bundles, deployments, policies, bundle_queue, deployment_queue, unserved })
 }
 
 async fn store(options: &Options) -> Result<Store, Error> {

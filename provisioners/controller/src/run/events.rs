@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use futures::StreamExt;
 use kube::{Api, ResourceExt};
-use rukpak_crds::{Bundle, BundleDeployment, names};
+use rukpak_crds::{Bundle, BundleDeployment, ContentPolicy, names};
 use rukpak_runtime::probes::{self, Readiness};
 use rukpak_runtime::watch::{Change, Streams};
 
@@ -100,6 +100,8 @@ async fn forget(context: &Arc<Context>, object: &BundleDeployment) {
 /// Tells all who wait when the stores, and the index over them, are filled.
 pub(super) async fn filled(context: Arc<Context>) -> &'static str {
     context.index.listed().await;
+    // Nothing is unpacked before it is known what is asked of it. The writer lives as long as the process.
+    let _ = context.policies.wait_until_ready().await;
     context.filled.cancel();
     ""
 }
@@ -111,7 +113,9 @@ pub(super) async fn readiness(context: Arc<Context>, readiness: Arc<Readiness>) 
         let bundles: Api<Bundle> = Api::all(context.client.clone());
         let deployments: Api<BundleDeployment> = Api::all(context.client.clone());
         let one = kube::api::ListParams::default().limit(1);
+        let policies: Api<ContentPolicy> = Api::all(context.client.clone());
         bundles.list_metadata(&one).await?;
+        policies.list_metadata(&one).await?;
         deployments.list_metadata(&one).await.map(|_| ())
     };
     probes::until_served(&readiness, HINT, ask).await;

@@ -144,6 +144,18 @@ impl Address {
     }
 }
 
+/// Where a repository is, as `host/path`, in the same words over all transports. `None` if it is no repository.
+pub fn location(repository: &str) -> Option<String> {
+    let address = Address::parse(repository).ok()?;
+    let path = match Url::parse(&address.url) {
+        Ok(url) => url.path().to_owned(),
+        Err(_) => address.url.rsplit_once("]:").map_or_else(String::new, |(_, path)| path.to_owned()),
+    };
+    let parts: Vec<_> = path.split('/').filter(|part| !part.is_empty()).collect();
+    let path = parts.join("/");
+    Some(format!("{}/{}", address.server(), path.strip_suffix(".git").unwrap_or(&path)))
+}
+
 impl fmt::Debug for Address {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(formatter, "Address({})", self.url)

@@ -63,6 +63,11 @@ impl Request {
         &self.shown
     }
 
+    /// Where the archive is, as `host/path`.
+    pub fn location(&self) -> Option<String> {
+        Some(format!("{}{}", self.server()?, self.url.path()))
+    }
+
     /// The server that is asked, and given the login.
     pub fn server(&self) -> Option<Server> {
         Server::of_url(&self.url)

@@ -14,9 +14,10 @@ use rukpak_content::Digest;
 use super::Error;
 use super::authorization::Authorization;
 use super::credentials::Credentials;
-use super::transport::Transport;
+use super::transport::{self, Transport};
 use crate::chain::chain;
 use crate::mirrors;
+use document::MANIFEST_BYTES;
 pub(super) use document::{Document, Wanted};
 use endpoint::Endpoint;
 
@@ -101,6 +102,24 @@ impl<'a> Session<'a> {
             };
             match answer {
                 Ok(response) => return Ok(self.settled(*at, response)),
+                Err(error) => failures.add(endpoint, error),
+            }
+        }
+        Err(failures.into_error())
+    }
+
+    /// The registry's list of what refers to the manifest or index that `digest` names.
+    pub(super) async fn referrers(&mut self, digest: &Digest, what: &str) -> Result<Vec<u8>, Error> {
+        let path = format!("referrers/{digest}");
+        let mut failures = Failures::new(what);
+        for at in self.order()? {
+            let endpoint = self.endpoint(at)?;
+            let answer = match endpoint.get(&path, OCI_IMAGE_INDEX_MEDIA_TYPE, what).await {
+                Ok(response) => transport::body(response, what, MANIFEST_BYTES).await,
+                Err(error) => Err(error),
+            };
+            match answer {
+                Ok(body) => return Ok(self.settled(at, body)),
                 Err(error) => failures.add(endpoint, error),
             }
         }

@@ -6,7 +6,7 @@ use rukpak_content::{Algorithm, Digest, Hasher};
 
 use crate::image::{Error, transport};
 
-const MANIFEST_BYTES: u64 = 4 * 1024 * 1024;
+pub(super) const MANIFEST_BYTES: u64 = 4 * 1024 * 1024;
 
 /// Which manifest.
 pub(in crate::image) struct Wanted<'a> {

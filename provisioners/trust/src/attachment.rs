@@ -1,0 +1,178 @@
+//! Signatures out of what cosign attaches to an image.
+//!
+//! Two formats: "simple signing", a payload as a blob and its signature in an annotation of the blob's descriptor; and the
+//! bundle of sigstore, one JSON document with an envelope (DSSE) in it.
+
+use std::collections::BTreeMap;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use serde::Deserialize;
+
+use crate::payload::{Payload, PayloadError};
+
+/// Media type of a payload in the format "simple signing".
+pub const SIMPLE_SIGNING: &str = "application/vnd.dev.cosign.simplesigning.v1+json";
+/// How the media types of sigstore's bundles begin; a version follows.
+pub const BUNDLE: &str = "application/vnd.dev.sigstore.bundle";
+/// The annotation that holds the signature of a payload.
+const SIGNATURE: &str = "dev.cosignproject.cosign/signature";
+/// What envelopes of in-toto statements say of their payload.
+const IN_TOTO: &str = "application/vnd.in-toto+json";
+
+/// One blob that is attached to an image.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Attachment {
+    /// Media type of the blob.
+    pub media_type: String,
+    /// Annotations of its descriptor.
+    pub annotations: BTreeMap<String, String>,
+    /// The blob.
+    pub body: Vec<u8>,
+}
+
+/// A signature, not checked yet.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Signature {
+    /// The bytes that were signed.
+    pub message: Vec<u8>,
+    /// What the signer made of them.
+    pub signature: Vec<u8>,
+    form: Form,
+    payload: Vec<u8>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Form {
+    SimpleSigning,
+    Statement,
+}
+
+/// Why there is no signature in an attachment.
+#[derive(Debug, thiserror::Error)]
+pub enum AttachmentError {
+    /// Neither of the formats.
+    #[error("it is of type {0:?}, which is no signature")]
+    MediaType(String),
+    /// The annotation is missing.
+    #[error("it has no annotation {SIGNATURE}")]
+    NoSignature,
+    /// The signature is not base64.
+    #[error("its signature is not base64")]
+    Base64(#[from] base64::DecodeError),
+    /// The bundle is not the JSON that it should be.
+    #[error("it is no bundle of sigstore ({0})")]
+    Json(#[from] serde_json::Error),
+    /// The bundle signs something else than a statement.
+    #[error("it is a bundle of sigstore without a signed statement")]
+    NoStatement,
+}
+
+impl Attachment {
+    /// Whether media type `media_type` is one that signatures have.
+    pub fn is_signature(media_type: &str) -> bool {
+        media_type == SIMPLE_SIGNING || media_type.starts_with(BUNDLE)
+    }
+
+    /// The signature in it.
+    ///
+    /// # Errors
+    /// It is something else.
+    pub fn signature(&self) -> Result<Signature, AttachmentError> {
+        if self.media_type == SIMPLE_SIGNING {
+            let text = self.annotations.get(SIGNATURE).ok_or(AttachmentError::NoSignature)?;
+            let (message, payload) = (self.body.clone(), self.body.clone());
+            return Ok(Signature { message, signature: STANDARD.decode(text)?, form: Form::SimpleSigning, payload });
+        }
+        if self.media_type.starts_with(BUNDLE) {
+            return of_bundle(&self.body);
+        }
+        Err(AttachmentError::MediaType(self.media_type.clone()))
+    }
+}
+
+impl Signature {
+    /// What it says. Worth something only once the signature has been checked.
+    ///
+    /// # Errors
+    /// It says nothing about an image.
+    pub fn payload(&self) -> Result<Payload, PayloadError> {
+        match self.form {
+            Form::SimpleSigning => Payload::of_simple_signing(&self.payload),
+            Form::Statement => Payload::of_statement(&self.payload),
+        }
+    }
+}
+
+fn of_bundle(body: &[u8]) -> Result<Signature, AttachmentError> {
+    #[derive(Deserialize)]
+    #[serde(rename_all = "camelCase")]
+    struct Bundle {
+        dsse_envelope: Option<Envelope>,
+    }
+    #[derive(Deserialize)]
+    #[serde(rename_all = "camelCase")]
+    struct Envelope {
+        payload: String,
+        payload_type: String,
+        signatures: Vec<Signed>,
+    }
+    #[derive(Deserialize)]
+    struct Signed {
+        sig: String,
+    }
+    let bundle: Bundle = serde_json::from_slice(body)?;
+    let envelope = bundle.dsse_envelope.filter(|envelope| envelope.payload_type == IN_TOTO);
+    let Envelope { payload, payload_type, signatures } = envelope.ok_or(AttachmentError::NoStatement)?;
+    // The specification of bundles allows for exactly one.
+    let [Signed { sig }] = signatures.as_slice() else { return Err(AttachmentError::NoStatement) };
+    let (payload, signature) = (STANDARD.decode(payload)?, STANDARD.decode(sig)?);
+    Ok(Signature { message: encoded(&payload_type, &payload), signature, form: Form::Statement, payload })
+}
+
+/// What is signed of an envelope: type and payload with their lengths (DSSE's pre-authentication encoding).
+pub fn encoded(payload_type: &str, payload: &[u8]) -> Vec<u8> {
+    let mut message = format!("DSSEv1 {} {payload_type} {} ", payload_type.len(), payload.len()).into_bytes();
+    message.extend_from_slice(payload);
+    message
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The example of the specification of DSSE.
+    #[test]
+    fn envelopes_are_encoded_as_specified() {
+        let encoded = encoded("http://example.com/HelloWorld", b"hello world");
+        assert_eq!(encoded, b"DSSEv1 29 http://example.com/HelloWorld 11 hello world");
+    }
+
+    #[test]
+    fn what_is_no_signature_says_why() {
+        let with = |media_type: &str, annotation: Option<&str>, body: &str| Attachment {
+            media_type: media_type.to_owned(),
+            annotations: annotation.map(|text| (SIGNATURE.to_owned(), text.to_owned())).into_iter().collect(),
+            body: body.as_bytes().to_vec(),
+        };
+        let bundle = format!("{BUNDLE}.v0.3+json");
+        for (attachment, expected) in [
+            (with("text/plain", None, ""), "it is of type \"text/plain\", which is no signature"),
+            (with(SIMPLE_SIGNING, None, "{}"), "it has no annotation dev.cosignproject.cosign/signature"),
+            (with(SIMPLE_SIGNING, Some("!"), "{}"), "its signature is not base64"),
+            (with(&bundle, None, "<html>"), "it is no bundle of sigstore"),
+            (with(&bundle, None, r#"{"messageSignature":{}}"#), "without a signed statement"),
+            (
+                with(
+                    &bundle,
+                    None,
+                    r#"{"dsseEnvelope":{"payload":"","payloadType":"application/vnd.in-toto+json","signatures":[]}}"#,
+                ),
+                "without a signed statement",
+            ),
+        ] {
+            let text = attachment.signature().unwrap_err().to_string();
+            assert!(text.starts_with(expected) || text.contains(expected), "{text}");
+        }
+    }
+}

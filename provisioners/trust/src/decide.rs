@@ -1,0 +1,246 @@
+//! From the policies and a source to what is asked of it.
+
+use std::fmt;
+
+use rukpak_content::Digest;
+use rukpak_crds::{ContentPolicySpec, PolicyAction, PolicyRule, SourceType};
+
+use crate::scope::{Fit, Scope};
+
+/// A source, as far as policies care.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Place {
+    /// Its type.
+    pub source: SourceType,
+    /// `host/path`, where it has one.
+    pub location: Option<String>,
+    /// Whether it names its version for good: by digest or commit.
+    pub pinned: bool,
+}
+
+/// All policies, and what holds where no rule does.
+#[derive(Clone, Debug, Default)]
+pub struct Policies {
+    /// Each with its name.
+    pub policies: Vec<(String, ContentPolicySpec)>,
+    /// Whether sources are refused that no rule covers.
+    pub closed: bool,
+}
+
+/// A rule, as messages call it.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct RuleName {
+    /// The ContentPolicy.
+    pub policy: String,
+    /// The rule in it.
+    pub rule: String,
+}
+
+/// What is asked of a source.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Decision {
+    /// Nothing: no rule covers it.
+    NotCovered,
+    /// Nothing: the rule accepts it.
+    Accepted(RuleName),
+    /// It is refused, and why.
+    Refused(String),
+    /// Each of the rules requires a signature. Never none.
+    Required(Vec<(RuleName, PolicyRule)>),
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.location {
+            Some(location) => formatter.write_str(location),
+            None => write!(formatter, "a source of type {}", self.type_name()),
+        }
+    }
+}
+
+impl fmt::Display for RuleName {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "rule {:?} of ContentPolicy {:?}", self.rule, self.policy)
+    }
+}
+
+impl Place {
+    fn type_name(&self) -> &'static str {
+        match self.source {
+            SourceType::Image => "image",
+            SourceType::Git => "git",
+            SourceType::Http => "http",
+            SourceType::ConfigMaps => "configMaps",
+            SourceType::Upload => "upload",
+        }
+    }
+
+    /// How well the rule fits; `None` if it is for other sources.
+    fn fit(&self, rule: &PolicyRule) -> Option<Fit> {
+        if !rule.sources.is_empty() && !rule.sources.contains(&self.source) {
+            return None;
+        }
+        rule.scopes.iter().filter_map(|scope| Scope::new(scope).fit(self.location.as_deref())).max()
+    }
+
+    fn refusal(&self, name: &RuleName, rule: &PolicyRule) -> Option<String> {
+        if rule.action == PolicyAction::Refuse {
+            return Some(format!("{name} refuses {self}"));
+        }
+        if rule.require_digest && !self.pinned {
+            let how = match self.source {
+                SourceType::Image => "name the image by its digest, registry/repository@sha256:...",
+                SourceType::Git => "name a commit in ref.commit",
+                SourceType::Http | SourceType::ConfigMaps | SourceType::Upload => "sources of this type have none",
+            };
+            return Some(format!("{name} requires a digest of {self}: {how}"));
+        }
+        if rule.action == PolicyAction::Require && self.source != SourceType::Image {
+            let type_ = self.type_name();
+            return Some(format!(
+                "{name} requires a signature, and sources of type {type_} have none: publish an image"
+            ));
+        }
+        None
+    }
+}
+
+impl Policies {
+    /// The rules that fit `place` best, in the order of their names.
+    fn rules(&self, place: &Place) -> Vec<(RuleName, &PolicyRule)> {
+        let all = self.policies.iter().flat_map(|(policy, spec)| {
+            spec.rules.iter().filter_map(move |rule| Some((place.fit(rule)?, policy, rule)))
+        });
+        let fitting: Vec<_> = all.collect();
+        let Some(best) = fitting.iter().map(|(fit, ..)| *fit).max() else { return Vec::new() };
+        let best = fitting.into_iter().filter(|(fit, ..)| *fit == best);
+        let named = |(_, policy, rule): (Fit, &String, &'_ PolicyRule)| RuleName {
+            policy: policy.clone(),
+            rule: rule.name.clone(),
+        };
+        let mut rules: Vec<_> = best.map(|found| (named(found), found.2)).collect();
+        rules.sort_by(|one, other| one.0.cmp(&other.0));
+        rules
+    }
+
+    /// What is asked of `place`.
+    pub fn decide(&self, place: &Place) -> Decision {
+        let rules = self.rules(place);
+        let Some((first, _)) = rules.first() else {
+            if !self.closed {
+                return Decision::NotCovered;
+            }
+            let why = "and this cluster asks for one (--require-content-policy)";
+            return Decision::Refused(format!("no rule of a ContentPolicy accepts {place}, {why}"));
+        };
+        if let Some(text) = rules.iter().find_map(|(name, rule)| place.refusal(name, rule)) {
+            return Decision::Refused(text);
+        }
+        let required = rules.iter().filter(|(_, rule)| rule.action == PolicyAction::Require);
+        let required: Vec<_> = required.map(|(name, rule)| (name.clone(), (*rule).clone())).collect();
+        if required.is_empty() { Decision::Accepted(first.clone()) } else { Decision::Required(required) }
+    }
+}
+
+/// Names what rules ask for: equal for equal rules.
+pub fn rules_digest(rules: &[(RuleName, PolicyRule)]) -> Digest {
+    let named: Vec<_> = rules.iter().map(|(name, rule)| (&name.policy, rule)).collect();
+    // Maps with keys that are no text are what cannot be written, and there are none.
+    Digest::sha256(&serde_json::to_vec(&named).unwrap_or_default())
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn policies(closed: bool, rules: &[Value]) -> Policies {
+        let spec = |(at, rule): (usize, &Value)| {
+            let mut rule = rule.clone();
+            rule["name"] = json!(format!("r{at}"));
+            (format!("p{at}"), serde_json::from_value(json!({"rules": [rule]})).unwrap())
+        };
+        Policies { policies: rules.iter().enumerate().map(spec).collect(), closed }
+    }
+
+    fn image(location: &str) -> Place {
+        Place { source: SourceType::Image, location: Some(location.to_owned()), pinned: false }
+    }
+
+    fn rule(action: &str, scope: &str) -> Value {
+        json!({"action": action, "scopes": [scope]})
+    }
+
+    fn refusal(decision: Decision) -> String {
+        match decision {
+            Decision::Refused(text) => text,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn without_a_rule_a_flag_decides() {
+        assert_eq!(policies(false, &[]).decide(&image("h/a")), Decision::NotCovered);
+        let text = refusal(policies(true, &[rule("Accept", "other")]).decide(&image("h/a")));
+        assert!(text.contains("accepts h/a") && text.contains("--require-content-policy"), "{text}");
+    }
+
+    #[test]
+    fn the_narrowest_scope_decides() {
+        let policies = policies(true, &[rule("Refuse", "*"), rule("Accept", "h/a"), rule("Refuse", "h")]);
+        assert!(matches!(policies.decide(&image("h/a/b")), Decision::Accepted(_)));
+        assert_eq!(refusal(policies.decide(&image("h/b"))), r#"rule "r2" of ContentPolicy "p2" refuses h/b"#);
+        assert!(refusal(policies.decide(&image("i/b"))).contains("\"r0\""));
+    }
+
+    #[test]
+    fn of_equal_scopes_all_rules_hold() {
+        let all = [rule("Accept", "h/a"), rule("Require", "h/a/"), rule("Require", "h/a")];
+        let Decision::Required(rules) = policies(false, &all).decide(&image("h/a")) else { panic!("not required") };
+        assert_eq!(rules.iter().map(|(name, _)| name.rule.as_str()).collect::<Vec<_>>(), ["r1", "r2"]);
+        let more = [rule("Require", "h/a"), rule("Refuse", "h/a")];
+        assert!(refusal(policies(false, &more).decide(&image("h/a"))).contains("refuses"));
+    }
+
+    #[test]
+    fn a_rule_is_for_its_types_of_sources() {
+        let mut git = rule("Refuse", "*");
+        git["sources"] = json!(["git", "upload"]);
+        let policies = policies(false, &[git]);
+        assert_eq!(policies.decide(&image("h/a")), Decision::NotCovered);
+        let upload = Place { source: SourceType::Upload, location: None, pinned: false };
+        assert!(refusal(policies.decide(&upload)).ends_with("refuses a source of type upload"));
+    }
+
+    #[test]
+    fn a_digest_is_asked_for_in_the_words_of_the_source() {
+        let mut digest = rule("Accept", "*");
+        digest["requireDigest"] = json!(true);
+        let policies = policies(false, &[digest]);
+        assert!(refusal(policies.decide(&image("h/a"))).contains("@sha256:"));
+        assert!(matches!(policies.decide(&Place { pinned: true, ..image("h/a") }), Decision::Accepted(_)));
+        let git = Place { source: SourceType::Git, ..image("h/a") };
+        assert!(refusal(policies.decide(&git)).contains("ref.commit"));
+    }
+
+    #[test]
+    fn what_cannot_be_signed_is_refused_where_a_signature_is_required() {
+        let policies = policies(false, &[rule("Require", "*")]);
+        let git = Place { source: SourceType::Git, ..image("h/a") };
+        assert!(refusal(policies.decide(&git)).contains("sources of type git have none"));
+    }
+
+    #[test]
+    fn a_changed_rule_has_another_digest() {
+        let of = |rules: &[Value]| match policies(false, rules).decide(&image("h/a")) {
+            Decision::Required(rules) => rules_digest(&rules),
+            other => panic!("{other:?}"),
+        };
+        let mut signed = rule("Require", "h");
+        let before = of(std::slice::from_ref(&signed));
+        assert_eq!(before, of(std::slice::from_ref(&signed)));
+        signed["signers"] = json!([{"name": "a", "publicKey": {"data": "x"}}]);
+        assert_ne!(before, of(&[signed]));
+    }
+}

@@ -1,0 +1,149 @@
+//! From what is attached to an image to who signed it, or why nobody did.
+
+use rukpak_content::Digest;
+use rukpak_crds::PolicyRule;
+
+use crate::attachment::Attachment;
+use crate::decide::RuleName;
+use crate::key::PublicKey;
+use crate::scope::Scope;
+
+/// So many faults are told of one image.
+const TOLD: usize = 5;
+
+/// Somebody who may sign.
+#[derive(Clone, Debug)]
+struct Signer {
+    name: String,
+    key: PublicKey,
+}
+
+/// The image.
+#[derive(Clone, Copy, Debug)]
+pub struct Subject<'a> {
+    /// Digest of the manifest or index that was resolved.
+    pub digest: &'a Digest,
+    /// `registry/repository` that it was asked for from.
+    pub repository: &'a str,
+}
+
+/// The search for a signature that meets one rule.
+#[derive(Debug)]
+pub struct Examination<'a> {
+    name: &'a RuleName,
+    rule: &'a PolicyRule,
+    subject: Subject<'a>,
+    /// Those whose keys can be used.
+    signers: Vec<Signer>,
+    /// Why the keys of others cannot.
+    unusable: Vec<String>,
+    /// The repositories that a signature may name; any, if it may name none too.
+    signed_as: Vec<Scope>,
+    signed_by: Option<String>,
+    faults: Vec<String>,
+}
+
+impl<'a> Examination<'a> {
+    /// Nothing has been looked at. `keys` are those of the rule's signers, by their names, or why there is none.
+    pub fn new(
+        name: &'a RuleName,
+        rule: &'a PolicyRule,
+        keys: Vec<(String, Result<PublicKey, String>)>,
+        subject: Subject<'a>,
+    ) -> Self {
+        let signed_as = rule.signed_as.iter().map(|scope| Scope::new(scope)).collect();
+        let (mut signers, mut unusable) = (Vec::new(), Vec::new());
+        for (name, key) in keys {
+            match key {
+                Ok(key) => signers.push(Signer { name, key }),
+                Err(why) => unusable.push(format!("the key of {name} cannot be used: {why}")),
+            }
+        }
+        Self { name, rule, subject, signers, unusable, signed_as, signed_by: None, faults: Vec::new() }
+    }
+
+    /// Looks at one attachment. Others need not be looked at once a signer is found.
+    pub fn look(&mut self, attachment: &Attachment) {
+        if self.signed_by.is_some() {
+            return;
+        }
+        match self.signer_of(attachment) {
+            Ok(signer) => self.signed_by = Some(signer),
+            Err(fault) => self.faults.push(fault),
+        }
+    }
+
+    /// An attachment could not be read.
+    pub fn unreadable(&mut self, why: String) {
+        self.faults.push(why);
+    }
+
+    /// Whether a signer is found.
+    pub fn is_met(&self) -> bool {
+        self.signed_by.is_some()
+    }
+
+    /// Who signed.
+    ///
+    /// # Errors
+    /// Why there is no signature that meets the rule, for an administrator.
+    pub fn conclusion(self) -> Result<String, String> {
+        if let Some(signer) = self.signed_by {
+            return Ok(signer);
+        }
+        let (name, Subject { digest, repository }) = (self.name, self.subject);
+        let wanted = format!("{name} requires a signature of {repository}@{digest}");
+        let signers: Vec<_> = self.rule.signers.iter().map(|signer| signer.name.as_str()).collect();
+        if signers.is_empty() {
+            return Err(format!("{wanted} and names nobody who may sign"));
+        }
+        let wanted = format!("{wanted} by {}", signers.join(" or "));
+        let unusable = self.unusable.iter().fold(String::new(), |text, why| text + "; " + why);
+        if self.faults.is_empty() {
+            let tag = format!("{}-{}.sig", digest.algorithm().name(), digest.hex());
+            return Err(format!(
+                "{wanted}, and it is not signed: there is neither a tag {tag} nor a referrer with a signature{unusable}"
+            ));
+        }
+        let more = self.faults.len().saturating_sub(TOLD);
+        let told = self.faults.iter().take(TOLD).enumerate();
+        let told: Vec<_> = told.map(|(at, fault)| format!("signature {}: {fault}", at + 1)).collect();
+        let more = if more > 0 { format!("; and {more} more") } else { String::new() };
+        Err(format!("{wanted}, and no signature will do: {}{more}{unusable}", told.join("; ")))
+    }
+
+    fn signer_of(&self, attachment: &Attachment) -> Result<String, String> {
+        let signature = attachment.signature().map_err(|error| error.to_string())?;
+        let is_theirs = |signer: &&Signer| signer.key.verifies(&signature.message, &signature.signature);
+        let Some(signer) = self.signers.iter().find(is_theirs) else {
+            return Err("it was made with another key, or what was signed has been changed".to_owned());
+        };
+        // From here on it is known who wrote the payload.
+        let payload = signature.payload().map_err(|error| error.to_string())?;
+        let digest = self.subject.digest.to_string();
+        if !payload.digests.contains(&digest) {
+            let others = payload.digests.join(", ");
+            return Err(format!("{} signed another image with it: {others}", signer.name));
+        }
+        self.check_repository(payload.repository.as_deref(), &signer.name)?;
+        Ok(signer.name.clone())
+    }
+
+    /// A signature of an image elsewhere says nothing about an image of the same bytes here, unless the rule says so.
+    fn check_repository(&self, named: Option<&str>, signer: &str) -> Result<(), String> {
+        let own = [Scope::new(self.subject.repository)];
+        let allowed = match (self.signed_as.as_slice(), named) {
+            // The format has no place for a repository, and the rule does not ask for one.
+            ([], None) => return Ok(()),
+            ([], Some(_)) => own.as_slice(),
+            (scopes, _) => scopes,
+        };
+        if allowed.iter().any(|scope| scope.fit(named).is_some()) {
+            return Ok(());
+        }
+        let named = named.unwrap_or("no repository");
+        Err(format!(
+            "{signer} signed it as {named} (if that is meant so, name that repository in signedAs of the rule)"
+        ))
+    }
+}

@@ -1,0 +1,29 @@
+//! Whose content may be unpacked: which rule of which ContentPolicy is for a source, and who has signed it.
+//!
+//! ```text
+//! location, scope   where a source is; the places that a rule is for
+//! decide            (policies, source) -> what is asked of it
+//! key               a public key, and whether it made a signature
+//! payload           what a signature says: which digest, of which repository
+//! attachment        signature and payload, out of what cosign attaches to an image
+//! examine           (attachments, rule) -> who signed, or why nobody did
+//! verdict           what a status says about all that
+//! ```
+//!
+//! Pure: the caller fetches what is attached to an image, and reads Secrets. What others wrote is read under the limits of the
+//! caller and refused where it is odd: whatever cannot be read is no signature.
+
+pub mod attachment;
+pub mod decide;
+pub mod examine;
+pub mod key;
+pub mod payload;
+pub mod scope;
+pub mod verdict;
+
+pub use attachment::Attachment;
+pub use decide::{Decision, Place, Policies, RuleName};
+pub use examine::{Examination, Subject};
+pub use key::PublicKey;
+pub use scope::Scope;
+pub use verdict::Verdict;

@@ -1,0 +1,138 @@
+//! Signatures that another implementation made, and what is wrong with others.
+
+use std::collections::BTreeMap;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use rukpak_content::Digest;
+use rukpak_crds::PolicyRule;
+use rukpak_trust::attachment::SIMPLE_SIGNING;
+use rukpak_trust::key::KeyError;
+use rukpak_trust::{Attachment, Examination, PublicKey, RuleName, Subject};
+use serde_json::json;
+
+const REPOSITORY: &str = "registry.example.com/pump";
+
+fn vector(name: &str) -> String {
+    let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/vectors").join(name);
+    std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+}
+
+fn key(name: &str) -> Result<PublicKey, KeyError> {
+    PublicKey::from_pem(&vector(&format!("{name}.pub")))
+}
+
+fn attachment(payload: &str, signature: &str) -> Attachment {
+    let annotations = BTreeMap::from([("dev.cosignproject.cosign/signature".to_owned(), signature.to_owned())]);
+    Attachment { media_type: SIMPLE_SIGNING.to_owned(), annotations, body: payload.as_bytes().to_vec() }
+}
+
+fn signed(name: &str) -> Attachment {
+    attachment(&vector("payload.json"), &vector(&format!("{name}.sig.b64")))
+}
+
+/// The digest that the payload names: of nothing.
+fn digest() -> Digest {
+    Digest::sha256(b"")
+}
+
+/// What comes of a search by a rule with these signers.
+fn examine(
+    signers: &[&str],
+    signed_as: &[&str],
+    subject: Subject<'_>,
+    attachments: &[Attachment],
+) -> Result<String, String> {
+    let keys: Vec<_> = signers.iter().map(|name| json!({"name": name, "publicKey": {}})).collect();
+    let rule = json!({"name": "r", "scopes": ["*"], "action": "Require", "signers": keys, "signedAs": signed_as});
+    let rule: PolicyRule = serde_json::from_value(rule).expect("it is a rule");
+    let name = RuleName { policy: "p".to_owned(), rule: "r".to_owned() };
+    let keys = signers.iter().map(|name| ((*name).to_owned(), key(name).map_err(|error| error.to_string()))).collect();
+    let mut examination = Examination::new(&name, &rule, keys, subject);
+    for attachment in attachments {
+        examination.look(attachment);
+    }
+    examination.conclusion()
+}
+
+#[test]
+fn every_kind_of_key_is_read_and_checked() {
+    let payload = vector("payload.json");
+    for name in ["p256", "p384", "p384-sha384", "ed25519", "rsa"] {
+        let signature = STANDARD.decode(vector(&format!("{name}.sig.b64"))).unwrap();
+        let own = key(name).unwrap();
+        assert!(own.verifies(payload.as_bytes(), &signature), "{name}");
+        assert!(!own.verifies(payload.replace("pump", "pomp").as_bytes(), &signature), "{name}");
+        assert!(!own.verifies(payload.as_bytes(), &signature[1..]), "{name}");
+        let other = key(if name == "p256" { "p384" } else { "p256" }).unwrap();
+        assert!(!other.verifies(payload.as_bytes(), &signature), "{name}");
+    }
+}
+
+#[test]
+fn what_is_no_key_says_why() {
+    let pem = |label: &str, body: &str| format!("-----BEGIN {label}-----\n{body}\n-----END {label}-----\n");
+    for (text, expected) in [
+        (String::new(), KeyError::NotPem),
+        (pem("PRIVATE KEY", "AAAA"), KeyError::Kind("PRIVATE KEY".to_owned())),
+        (pem("PUBLIC KEY", "AAAA"), KeyError::Damaged),
+        (vector("p521.pub"), KeyError::Unsupported),
+    ] {
+        assert_eq!(PublicKey::from_pem(&text).unwrap_err(), expected, "{text}");
+    }
+}
+
+#[test]
+fn one_signer_of_several_is_enough() {
+    let digest = digest();
+    let subject = Subject { digest: &digest, repository: REPOSITORY };
+    let attachments = [signed("rsa"), signed("p256")];
+    assert_eq!(examine(&["ed25519", "p256"], &[], subject, &attachments), Ok("p256".to_owned()));
+    // One whose key is no key does not stand in the way of another.
+    assert_eq!(examine(&["p521", "p256"], &[], subject, &attachments), Ok("p256".to_owned()));
+}
+
+#[test]
+fn what_will_not_do_is_told_one_by_one() {
+    let own = digest();
+    let subject = Subject { digest: &own, repository: REPOSITORY };
+    let text = examine(&["p256"], &[], subject, &[]).unwrap_err();
+    let expected = format!(
+        "rule \"r\" of ContentPolicy \"p\" requires a signature of {REPOSITORY}@{own} by p256, and it is not signed: there is \
+         neither a tag sha256-{}.sig nor a referrer with a signature",
+        own.hex()
+    );
+    assert_eq!(text, expected);
+
+    let changed = attachment(&vector("payload.json").replace("pump", "pomp"), &vector("p256.sig.b64"));
+    let text = examine(&["p256"], &[], subject, &[signed("rsa"), changed]).unwrap_err();
+    assert!(text.contains("signature 1: it was made with another key"), "{text}");
+    assert!(text.contains("signature 2: it was made with another key, or what was signed has been changed"), "{text}");
+
+    let other = Digest::sha256(b"other");
+    let subject = Subject { digest: &other, repository: REPOSITORY };
+    let text = examine(&["p256"], &[], subject, &[signed("p256")]).unwrap_err();
+    assert!(text.ends_with(&format!("signature 1: p256 signed another image with it: {own}")), "{text}");
+
+    let subject = Subject { digest: &own, repository: REPOSITORY };
+    let text = examine(&["p521"], &[], subject, &[]).unwrap_err();
+    assert!(text.contains("the key of p521 cannot be used: keys of this kind are not supported"), "{text}");
+    assert!(examine(&[], &[], subject, &[]).unwrap_err().ends_with("names nobody who may sign"));
+    let many: Vec<_> = (0..9).map(|_| signed("rsa")).collect();
+    assert!(examine(&["p256"], &[], subject, &many).unwrap_err().ends_with("; and 4 more"));
+}
+
+#[test]
+fn a_signature_is_for_its_repository() {
+    let digest = digest();
+    let elsewhere = Subject { digest: &digest, repository: "mirror.example.com/copy/pump" };
+    let text = examine(&["p256"], &[], elsewhere, &[signed("p256")]).unwrap_err();
+    assert!(text.contains("p256 signed it as registry.example.com/pump"), "{text}");
+    assert!(text.contains("signedAs"), "{text}");
+    for allowed in ["registry.example.com/pump", "registry.example.com", "*"] {
+        assert!(examine(&["p256"], &[allowed], elsewhere, &[signed("p256")]).is_ok(), "{allowed}");
+    }
+    // What is named is meant alone.
+    let own = Subject { digest: &digest, repository: REPOSITORY };
+    assert!(examine(&["p256"], &["other.example.com"], own, &[signed("p256")]).is_err());
+}
