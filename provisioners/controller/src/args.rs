@@ -23,8 +23,8 @@ use crate::content_service::slots::UploadLimits;
 use sources::SourceArgs;
 
 use crate::context::SourcePolicy;
-use crate::format::Certificates;
 use crate::run::LEASE;
+use rukpak_format::Certificates;
 
 pub use feature_gates::{FeatureGates, FeatureGatesError};
 

@@ -24,7 +24,7 @@ use super::uploads::RETRY_AFTER;
 use super::{GZIP, Service};
 use crate::cluster;
 use crate::context::Context;
-use crate::format::{self, BundleFormat as _, Format, Settings};
+use rukpak_format::{self as format, BundleFormat as _, Format, Settings};
 
 /// The one file of a rendered bundle, as upstream names it.
 const MANIFEST: &str = "manifests/manifest.yaml";
