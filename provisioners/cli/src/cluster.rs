@@ -2,8 +2,10 @@
 
 mod changes;
 mod deployments;
+mod kinds;
 mod kubeconfig;
 mod objects;
+mod trial;
 
 use std::error::Error as StdError;
 use std::time::Duration;

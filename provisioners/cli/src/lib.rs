@@ -13,6 +13,7 @@
 //! run       a folder  ->  a BundleDeployment and an upload
 //! upload    looks at content, and sends it for the Bundle that the cluster makes
 //! content   a Bundle  ->  names to stdout, or files to a folder
+//! diff      what an upgrade would change, or what has drifted    release    what a bundle means to a BundleDeployment
 //! status    how BundleDeployments and PlatformOperators are
 //! history   revisions                          rollback, suspend, reconcile    changes of a BundleDeployment
 //! delete    a BundleDeployment and its objects  tree, why    objects of a BundleDeployment; whose an object is
@@ -35,6 +36,7 @@ pub mod cluster;
 pub mod colour;
 pub mod content;
 pub mod delete;
+pub mod diff;
 pub mod examine;
 pub mod exit;
 pub mod failure;
@@ -48,6 +50,7 @@ pub mod output;
 mod progress;
 pub mod reconcile;
 pub mod registries;
+mod release;
 pub mod render;
 pub mod rollback;
 pub mod run;
@@ -73,6 +76,7 @@ pub async fn run(command: &Command) -> Exit {
         Command::Validate(arguments) => validate::run(arguments).await,
         Command::Install(arguments) => install::run(arguments).await,
         Command::Upgrade(arguments) => install::run_upgrade(arguments).await,
+        Command::Diff(arguments) => diff::run(arguments).await,
         Command::Run(arguments) => run::run(arguments).await,
         Command::Content(arguments) => content::run(arguments).await,
         Command::Catalog(command) => catalog::run(command).await,

@@ -17,7 +17,7 @@ const WRITE: &str = "TUTORIAL";
 /// `rukpakctl` as the pages call it. Where no kubelet runs no port can be forwarded: it is told where the content service is.
 const RUKPAKCTL: &str = r#"rukpakctl() {
   case $1 in
-    run | install | upgrade | content) command rukpakctl "$@" --endpoint "$CONTENT" ;;
+    run | install | upgrade | diff | why | content) command rukpakctl "$@" --endpoint "$CONTENT" ;;
     *) command rukpakctl "$@" ;;
   esac
 }"#;
@@ -40,12 +40,19 @@ impl Session {
         let programs = program.parent().expect("a program is in a folder").display();
         let terminal = Terminal::new(world.plane.kubeconfig_path()).unwrap_or_else(|error| panic!("{error:#}"));
         let content = format!("https://localhost:{}", world.controller.content_port);
+        // What a machine that trusts the servers of the pages has for authorities.
+        let trusted = folder.path().join(".trusted.pem");
+        let authorities = [world.registry.ca_pem(), world.git.ca_pem()].concat();
+        std::fs::write(&trusted, authorities).expect("a file can be written");
         let mut names: Vec<_> = names.iter().map(|(page, here)| ((*page).to_owned(), here.clone())).collect();
         names.push(("https://localhost:8443".to_owned(), content.clone()));
         names.push(("admin.kubeconfig".to_owned(), world.plane.kubeconfig_path().display().to_string()));
         let session = Self {
             terminal: terminal.in_folder(folder.path()),
-            prelude: format!("export PATH={programs}:$PATH CONTENT={content}\n{RUKPAKCTL}\n"),
+            prelude: format!(
+                "export PATH={programs}:$PATH CONTENT={content} SSL_CERT_FILE={}\n{RUKPAKCTL}\n",
+                trusted.display()
+            ),
             names,
             _folder: folder,
         };
@@ -150,7 +157,9 @@ fn patience(command: &str) -> Duration {
     let words: Vec<&str> = command.split(' ').collect();
     if words[0] == "kubectl" && words.contains(&"wait") {
         PATIENCE
-    } else if words.contains(&"get") || ["status", "tree", "history", "why"].contains(words.get(1).unwrap_or(&"")) {
+    } else if words.contains(&"get")
+        || ["status", "tree", "history", "why", "diff"].contains(words.get(1).unwrap_or(&""))
+    {
         SETTLED
     } else {
         Duration::ZERO
