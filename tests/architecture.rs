@@ -14,6 +14,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("rukpak-catalog", &["rukpak-content", "rukpak-plain", "rukpak-source"]),
     ("rukpak-certificates", &[]),
     ("rukpak-content", &[]),
+    ("rukpak-format", &["rukpak-content", "rukpak-crds", "rukpak-plain", "rukpak-plan", "rukpak-registry"]),
     ("rukpak-crds", &[]),
     ("rukpak-pack", &[]),
     ("rukpak-plain", &["rukpak-content"]),
@@ -31,6 +32,7 @@ const ARROWS: &[(&str, &[&str])] = &[
             "rukpak-certificates",
             "rukpak-content",
             "rukpak-crds",
+            "rukpak-format",
             "rukpak-plain",
             "rukpak-plan",
             "rukpak-registry",
@@ -59,6 +61,7 @@ const ARROWS: &[(&str, &[&str])] = &[
             "rukpak-catalog",
             "rukpak-content",
             "rukpak-crds",
+            "rukpak-format",
             "rukpak-plain",
             "rukpak-plan",
             "rukpak-registry",
@@ -97,7 +100,8 @@ const ARROWS: &[(&str, &[&str])] = &[
 ];
 
 /// Crates that compute and do nothing else.
-const PURE: &[&str] = &["rukpak-content", "rukpak-plain", "rukpak-registry", "rukpak-plan", "rukpak-trust"];
+const PURE: &[&str] =
+    &["rukpak-content", "rukpak-plain", "rukpak-registry", "rukpak-plan", "rukpak-format", "rukpak-trust"];
 /// What a pure crate has no use for, however indirectly.
 const IMPURE_DEPENDENCIES: &[&str] =
     &["kube-client", "kube-runtime", "tokio", "hyper", "reqwest", "rustls", "axum", "git2", "tempfile"];

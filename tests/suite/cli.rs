@@ -5,6 +5,8 @@
 mod catalog;
 #[path = "cli/content.rs"]
 mod content;
+#[path = "cli/diff.rs"]
+mod diff;
 #[path = "cli/hands.rs"]
 mod hands;
 #[path = "cli/install.rs"]

@@ -30,7 +30,8 @@ async fn what_the_pages_have_people_type_does_what_they_say() {
         WorldOptions { install: openshift::manifests(), arguments: vec![servers.ca_flag()], ..WorldOptions::default() };
     let world = World::start_with(options).await.unwrap_or_else(|error| panic!("{error:#}"));
     let client = world.admin().await;
-    let session = Session::start(&world.plane, &world.controller, &servers.names(&world).await).await;
+    let authorities = [world.registry.ca_pem(), world.git.ca_pem()].concat();
+    let session = Session::start(&world.plane, &world.controller, &servers.names(&world).await, &authorities).await;
     let _kubelets =
         ["hello", "greeter-operator", "pump-operator-system"].map(|name| Kubelet::play(client.clone(), name));
 

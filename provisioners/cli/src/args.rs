@@ -3,6 +3,7 @@
 mod catalog;
 mod cluster;
 mod deployment;
+mod diff;
 mod extension;
 mod install;
 mod limits;
@@ -25,6 +26,7 @@ pub use catalog::{
 };
 pub use cluster::{ClusterArgs, ContentArgs, ServiceArgs, StatusArgs};
 pub use deployment::{DeploymentArgs, RollbackArgs, WaitingArgs, WhyArgs};
+pub use diff::DiffArgs;
 pub use extension::{ExtensionArgs, ExtensionCommand, ListExtensionsArgs, WhyExtensionArgs};
 pub use install::{GitArgs, InstallArgs, RunArgs};
 use limits::LimitArgs;
@@ -44,6 +46,19 @@ macro_rules! exit_codes {
 macro_rules! examples {
     ($($line:literal)*) => {
         concat!("Examples:\n", $("  ", $line, "\n",)* "\n", exit_codes!())
+    };
+}
+
+/// `diff` has exit codes of its own, those of the program of that name.
+macro_rules! diff_examples {
+    () => {
+        concat!(
+            "Examples:\n",
+            "  rukpakctl diff pump-operator              # has anything drifted?\n",
+            "  rukpakctl diff pump-operator registry.example.com/pump-operator:v1.1.0\n",
+            "  rukpakctl diff pump-operator ./pump-operator -o json\n\n",
+            "Exit codes: 0 no change, 1 changes, 2 could not find out (also: wrong flags)"
+        )
     };
 }
 
@@ -84,6 +99,9 @@ pub enum Command {
         "rukpakctl upgrade pump-operator ./pump-operator"
     ))]
     Upgrade(InstallArgs),
+    /// Print what an upgrade would change, or how the cluster differs from what is installed
+    #[command(after_help = diff_examples!())]
+    Diff(DiffArgs),
     /// Install a folder as a bundle, or replace what was installed from it
     #[command(after_help = examples!(
         "rukpakctl run pump-operator ./pump-operator"

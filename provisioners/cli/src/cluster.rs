@@ -2,10 +2,12 @@
 
 mod changes;
 mod deployments;
+mod kinds;
 mod kubeconfig;
 mod objects;
 mod olm;
 mod owners;
+mod trial;
 
 use std::error::Error as StdError;
 use std::time::Duration;

@@ -28,6 +28,12 @@ impl Palette {
         Self { is_on: stream.is_terminal() && !is_set("NO_COLOR") && !is_dumb }
     }
 
+    /// As on a terminal.
+    #[cfg(test)]
+    pub(crate) fn on() -> Self {
+        Self { is_on: true }
+    }
+
     /// The word in its colour.
     pub fn paint(self, tone: Tone, word: &str) -> String {
         let code = match tone {

@@ -19,7 +19,7 @@ use crate::service::{self, Service};
 
 /// Why it is not shown. Print the whole chain.
 #[derive(Debug, thiserror::Error)]
-enum Error {
+pub(crate) enum Error {
     /// The API server.
     #[error(transparent)]
     Cluster(#[from] cluster::Error),
@@ -90,7 +90,7 @@ async fn show(arguments: &ContentArgs) -> Result<Exit, Error> {
     }
 }
 
-fn unpack(file: File, limits: &Limits) -> Result<Stage, Error> {
+pub(crate) fn unpack(file: File, limits: &Limits) -> Result<Stage, Error> {
     let file = BufReader::with_capacity(64 * 1024, file);
     let mut archive = Decompressor::new(file, limits, 0, "content".to_owned()).map_err(Error::Read)?;
     let mut stage = Stage::new_in(&std::env::temp_dir(), limits).map_err(Error::Stage)?;

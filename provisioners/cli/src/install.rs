@@ -2,8 +2,8 @@
 //!
 //! What lies on this machine is looked at before anything is written, and uploaded as `run` does it.
 
-mod given;
-mod patch;
+pub(crate) mod given;
+pub(crate) mod patch;
 
 use kube::ResourceExt as _;
 use rukpak_crds::names::CLASS_PLAIN;
@@ -81,7 +81,7 @@ async fn put(arguments: &InstallArgs, is_upgrade: bool) -> Result<Exit, Failure>
 
 /// Reads what lies on this machine, and refuses what the cluster would refuse.
 fn asked(arguments: &InstallArgs) -> Result<Asked, Failure> {
-    let path = match given::read(arguments)? {
+    let path = match given::read(&arguments.source, &arguments.git, arguments.secret.as_deref())? {
         Given::Remote(source) => {
             let class = arguments.format.map(|format| upload::class_of(format).to_owned());
             return Ok(Asked { source: *source, class, packed: None });

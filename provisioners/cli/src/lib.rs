@@ -13,6 +13,7 @@
 //! run       a folder  ->  a BundleDeployment and an upload
 //! upload    looks at content, and sends it for the Bundle that the cluster makes
 //! content   a Bundle  ->  names to stdout, or files to a folder
+//! diff      what an upgrade would change, or what has drifted    release    what a bundle means to a BundleDeployment
 //! status    how BundleDeployments and PlatformOperators are
 //! extension ClusterExtensions, and why they have which bundle
 //! migrate   what is installed, from one kind of object to another
@@ -37,6 +38,7 @@ pub mod cluster;
 pub mod colour;
 pub mod content;
 pub mod delete;
+pub mod diff;
 pub mod examine;
 pub mod exit;
 pub mod extension;
@@ -52,6 +54,7 @@ pub mod output;
 mod progress;
 pub mod reconcile;
 pub mod registries;
+mod release;
 pub mod render;
 pub mod rollback;
 pub mod run;
@@ -77,6 +80,7 @@ pub async fn run(command: &Command) -> Exit {
         Command::Validate(arguments) => validate::run(arguments).await,
         Command::Install(arguments) => install::run(arguments).await,
         Command::Upgrade(arguments) => install::run_upgrade(arguments).await,
+        Command::Diff(arguments) => diff::run(arguments).await,
         Command::Run(arguments) => run::run(arguments).await,
         Command::Content(arguments) => content::run(arguments).await,
         Command::Catalog(command) => catalog::run(command).await,

@@ -1,17 +1,24 @@
 //! The binary `rukpakctl`.
 
-use std::io::Write as _;
+use std::io::{self, Write as _};
 use std::process::ExitCode;
 
 use anyhow::Context as _;
 use rukpakctl::exit::Exit;
+use rukpakctl::source::remote::GIT_CHILD;
 
 fn main() -> ExitCode {
+    // Before flags and runtime: a child confines itself and must be the only thread.
+    let mut arguments = std::env::args_os().skip(1);
+    if arguments.next().is_some_and(|first| first == GIT_CHILD) {
+        let confinement = arguments.next();
+        return rukpak_source::git::child::main(confinement.as_deref(), io::stdin(), io::stdout());
+    }
     match start() {
         Ok(exit) => exit.into(),
         Err(error) => {
             // Nobody may be listening; that is no reason to die of it.
-            let _ = writeln!(std::io::stderr(), "error: {error:#}");
+            let _ = writeln!(io::stderr(), "error: {error:#}");
             Exit::Unknown.into()
         }
     }

@@ -44,15 +44,24 @@ pub enum Error {
     Client(#[from] image::Error),
 }
 
+/// The certificates that the flags name, one after the other; `None` if they name none.
+pub fn extra_ca(trust: &TrustArgs) -> Result<Option<String>, Error> {
+    let mut all = None;
+    for file in &trust.ca_file {
+        let pem = fs::read_to_string(file);
+        let pem = pem.map_err(|source| Error::Read { path: file.display().to_string(), source })?;
+        let all: &mut String = all.get_or_insert_default();
+        all.push_str(&pem);
+        all.push('\n');
+    }
+    Ok(all)
+}
+
 impl Registries {
     /// Reads certificates and logins. No network.
     pub fn new(trust: &TrustArgs, limits: Limits) -> Result<Self, Error> {
         let mut options = PullerOptions::new(env::temp_dir(), limits);
-        for file in &trust.ca_file {
-            let pem = fs::read(file).map_err(|source| Error::Read { path: file.display().to_string(), source })?;
-            options.extra_ca_pem.extend(pem);
-            options.extra_ca_pem.push(b'\n');
-        }
+        options.extra_ca_pem = extra_ca(trust)?.unwrap_or_default().into_bytes();
         // Whoever runs this reaches no more with it than without.
         options.egress = Egress::anywhere();
         options.plain_http.clone_from(&trust.plain_http_registry);

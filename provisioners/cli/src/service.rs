@@ -161,9 +161,19 @@ impl Service {
         }
     }
 
+    /// Fetches the files of a Bundle as they were unpacked, whatever its format.
+    pub async fn fetch_source(&self, bundle: &str, limits: &Limits) -> Result<File, Error> {
+        let mut url = self.url(&format!("/bundles/{bundle}.tgz"));
+        url.set_query(Some("form=source"));
+        self.fetch_url(url, limits).await
+    }
+
     /// Fetches what is at a path of the service, to a file without a name that stands at its beginning.
     pub async fn fetch(&self, path: &str, limits: &Limits) -> Result<File, Error> {
-        let url = self.url(path);
+        self.fetch_url(self.url(path), limits).await
+    }
+
+    async fn fetch_url(&self, url: Url, limits: &Limits) -> Result<File, Error> {
         let mut answer = self.send(self.http.get(url.clone())).await.map_err(sent(Method::GET, &url))?;
         if answer.status() != StatusCode::OK {
             return Err(refused(answer).await);
@@ -172,7 +182,7 @@ impl Service {
         let mut size_bytes = 0;
         while let Some(chunk) = answer.chunk().await.map_err(sent(Method::GET, &url))? {
             size_bytes += chunk.len() as u64;
-            Limit::DownloadBytes.check(size_bytes, limits.download_bytes, || path.to_owned())?;
+            Limit::DownloadBytes.check(size_bytes, limits.download_bytes, || url.path().to_owned())?;
             file.write_all(&chunk).map_err(Error::Keep)?;
         }
         file.rewind().map_err(Error::Keep)?;

@@ -4,6 +4,7 @@ mod archive;
 mod folder;
 mod image;
 pub mod pack;
+pub mod remote;
 
 use std::env;
 use std::ffi::OsString;
@@ -54,6 +55,12 @@ pub enum Error {
         /// Why it cannot be pulled.
         source: Box<rukpak_source::image::Error>,
     },
+    /// The image cannot be pulled.
+    #[error(transparent)]
+    Pull(Box<rukpak_source::image::Error>),
+    /// The repository or archive cannot be fetched.
+    #[error(transparent)]
+    Remote(Box<remote::RemoteError>),
     /// No registry can be asked.
     #[error(transparent)]
     Registries(#[from] registries::Error),
@@ -102,12 +109,18 @@ impl Error {
                 is_refusal(source)
             }
             Self::Content { source: CollectError::Limit(_), .. } => true,
-            Self::Image { source, .. } => match source.as_ref() {
+            Self::Image { source, .. } | Self::Pull(source) => match source.as_ref() {
                 rukpak_source::image::Error::Layer { source, .. } => is_refusal(source),
                 _ => false,
             },
             _ => false,
         }
+    }
+}
+
+impl From<remote::RemoteError> for Error {
+    fn from(error: remote::RemoteError) -> Self {
+        Self::Remote(Box::new(error))
     }
 }
 
@@ -148,6 +161,13 @@ fn reference(name: &OsString) -> Result<&str, Error> {
     Ok(text)
 }
 
+/// Reads a folder or an archive of this machine.
+pub fn read_local(path: &Path, limits: &Limits) -> Result<Content, Error> {
+    let mut remarks = Vec::new();
+    let stage = if path.is_dir() { folder::stage(path, limits, &mut remarks)? } else { archive::stage(path, limits)? };
+    content(&stage, path.display().to_string(), remarks, limits)
+}
+
 /// Whether a name can only be meant as a path.
 pub fn is_path(name: &str) -> bool {
     name.starts_with(['/', '.', '~']) || ARCHIVES.iter().any(|ending| name.ends_with(ending))
@@ -158,7 +178,12 @@ fn new_stage(name: &Path, limits: &Limits) -> Result<Stage, Error> {
 }
 
 /// What the formats look at.
-fn content(stage: &Stage, from: String, mut remarks: Vec<String>, limits: &Limits) -> Result<Content, Error> {
+pub(crate) fn content(
+    stage: &Stage,
+    from: String,
+    mut remarks: Vec<String>,
+    limits: &Limits,
+) -> Result<Content, Error> {
     let is_content = |path: &RelativePath| path.components().next().is_some_and(|first| CONTENT.contains(&first));
     let tree = BundleTree::collect(stage, &is_content, limits);
     let tree = tree.map_err(|source| Error::Content { path: from.clone(), source })?;

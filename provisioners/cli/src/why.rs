@@ -1,5 +1,7 @@
 //! `rukpakctl why`: which BundleDeployment and bundle an object of the cluster is from, and who else writes to it.
 
+mod manifest;
+
 use std::io::{self, Write};
 
 use jiff::Timestamp;
@@ -14,6 +16,7 @@ use rukpak_plan::{Owner, Ownership};
 use serde::Serialize;
 use serde_json::{Value, json};
 
+use self::manifest::Manifest;
 use crate::answer::{DEPLOYMENTS, structured};
 use crate::args::{OutputForm, WhyArgs};
 use crate::cluster::{Cluster, Served};
@@ -47,6 +50,12 @@ struct Why {
     /// Where that comes from.
     #[serde(skip_serializing_if = "Option::is_none")]
     source: Option<String>,
+    /// Where the bundle declares the object.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    manifest: Option<Manifest>,
+    /// Why that is not known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    manifest_unknown: Option<String>,
     /// What others wrote and the controller did not.
     fields: Vec<Held>,
 }
@@ -82,7 +91,13 @@ async fn why(arguments: &WhyArgs) -> Result<Exit, Failure> {
         Some(owner) => cluster.deployment(owner).await?,
         None => None,
     };
-    let answer = Why::of(&object, deployment.as_ref(), Timestamp::now());
+    let mut answer = Why::of(&object, deployment.as_ref(), Timestamp::now());
+    if let Some(deployment) = deployment.as_ref().filter(|_| answer.bundle_deployment.is_some()) {
+        match manifest::find(&cluster, arguments, deployment, &object).await {
+            Ok(manifest) => answer.manifest = manifest,
+            Err(failure) => answer.manifest_unknown = Some(failure.text),
+        }
+    }
     Ok(answer.print(arguments.output.form))
 }
 
@@ -134,6 +149,8 @@ impl Why {
             foreign,
             bundle: status.and_then(|status| status.active_bundle.clone()),
             source: owner.map(|owner| source(&owner.spec.template.spec.source)),
+            manifest: None,
+            manifest_unknown: None,
             object: node,
         }
     }
@@ -163,6 +180,12 @@ impl Why {
             let (bundle, source) = (self.bundle.as_deref().unwrap_or("none yet"), self.source.as_deref());
             writeln!(out, "BundleDeployment   {owner}")?;
             writeln!(out, "Bundle             {bundle}, of {}", one_line(source.unwrap_or_default()))?;
+            let manifest = match (&self.manifest, &self.manifest_unknown) {
+                (Some(manifest), _) => manifest.text(),
+                (None, Some(why)) => format!("not known: {why}"),
+                (None, None) => "none: the bundle does not declare it any more".to_owned(),
+            };
+            writeln!(out, "Manifest           {}", one_line(&manifest))?;
         }
         // What controllers write to a status is theirs, as it should be.
         let shown = self.fields.iter().filter(|field| is_wide || field.subresource != STATUS);

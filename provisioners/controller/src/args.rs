@@ -23,9 +23,9 @@ use crate::content_service::slots::UploadLimits;
 use sources::SourceArgs;
 
 use crate::context::SourcePolicy;
-use crate::format::Certificates;
 use crate::run::LEASE;
 use crate::shard::Shard;
+use rukpak_format::Certificates;
 
 pub use feature_gates::{FeatureGates, FeatureGatesError};
 

@@ -54,13 +54,13 @@ use tokio::sync::SemaphorePermit;
 
 use crate::cluster;
 use crate::context::Context;
-use crate::format::Format;
 use crate::metrics::{self, Outcome};
 use check::Expected;
 use failure::Failure;
 use pin::Pinned;
 use report::Report;
 use reporter::Reporter;
+use rukpak_format::Format;
 use seal::Kept;
 
 pub use attempts::Attempts;
@@ -329,7 +329,7 @@ fn watches_namespace(bundle: &Bundle, context: &Context) -> bool {
     let deployment = owner(bundle).and_then(|name| context.deployments.get(&ObjectRef::new(name)));
     deployment.is_some_and(|deployment| {
         let is_owner = bundle.owner_references().iter().any(|owner| Some(&owner.uid) == deployment.uid().as_ref());
-        is_owner && crate::format::watches_namespace(deployment.spec.config.as_ref())
+        is_owner && rukpak_format::watches_namespace(deployment.spec.config.as_ref())
     })
 }
 

@@ -202,7 +202,9 @@ async fn answer(
     connection.admit();
     let Some(place) = Place::read(path) else { return not_found() };
     match (place, method) {
-        (Place::Bundle(name), &Method::GET | &Method::HEAD) => bundles::get(name, method, headers, &service).await,
+        (Place::Bundle(name), &Method::GET | &Method::HEAD) => {
+            bundles::get(name, parts.uri.query(), method, headers, &service).await
+        }
         (Place::Upload(name), &Method::GET | &Method::HEAD) => uploads::get(name, method, headers, &service).await,
         (Place::Upload(name), &Method::PUT) => uploads::put(name, &user, headers, body, &service).await,
         (place, _) => {

@@ -20,10 +20,10 @@ use crate::child::Children;
 use crate::cluster::Cluster;
 use crate::content_service::Depot;
 use crate::deployment::Trackers;
-use crate::format::Certificates;
 use crate::render_memory::RenderMemory;
 use crate::shard::Shard;
 use crate::watch::{Dependents, Index};
+use rukpak_format::Certificates;
 
 /// Handed to every reconcile; cheap to share, holds no object bodies.
 pub struct Context {

@@ -10,7 +10,6 @@ pub mod cluster;
 pub mod content_service;
 pub mod context;
 pub mod deployment;
-pub mod format;
 pub mod metrics;
 pub mod render_memory;
 pub mod run;

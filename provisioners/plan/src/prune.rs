@@ -1,7 +1,10 @@
 //! What may be deleted when it leaves a bundle.
 
+use std::collections::BTreeSet;
+
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use rukpak_crds::names;
+use rukpak_plain::ObjectKey;
 
 /// What hangs on an object of some kind, so that deleting it may lose data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -53,6 +56,51 @@ pub fn decide(group: &str, kind: &str, meta: &ObjectMeta) -> Decision {
     }
 }
 
+/// Whether an object that hangs on one that leaves would be lost with it: it is not being deleted, nor about to be (`going`), and, of
+/// what is in a namespace that leaves, it is not derived from another object, nor there in every namespace.
+pub fn would_be_lost(
+    group: &str,
+    kind: &str,
+    meta: &ObjectMeta,
+    is_of_namespace: bool,
+    going: &BTreeSet<ObjectKey>,
+) -> bool {
+    let name = meta.name.clone().unwrap_or_default();
+    let is_mere_part =
+        is_of_namespace && (is_derived(meta) || is_token(meta, going) || is_in_every_namespace(group, kind, &name));
+    let key = ObjectKey { group: group.to_owned(), kind: kind.to_owned(), namespace: meta.namespace.clone(), name };
+    meta.deletion_timestamp.is_none() && !is_mere_part && !going.contains(&key)
+}
+
+/// Whether a controller makes it from another object, as Pods are made.
+fn is_derived(meta: &ObjectMeta) -> bool {
+    let mut owners = meta.owner_references.iter().flatten();
+    owners.any(|owner| owner.controller == Some(true) && owner.kind != names::OWNER_KIND_VALUE)
+}
+
+/// Whether it is a token that Kubernetes before 1.24 makes for each ServiceAccount, of one that goes.
+fn is_token(meta: &ObjectMeta, going: &BTreeSet<ObjectKey>) -> bool {
+    let account = meta.annotations.as_ref().and_then(|all| all.get("kubernetes.io/service-account.name"));
+    account.is_some_and(|account| {
+        going.contains(&ObjectKey {
+            group: String::new(),
+            kind: "ServiceAccount".to_owned(),
+            namespace: meta.namespace.clone(),
+            name: account.clone(),
+        })
+    })
+}
+
+fn is_in_every_namespace(group: &str, kind: &str, name: &str) -> bool {
+    match (group, kind) {
+        ("", "ServiceAccount") => name == "default",
+        ("", "ConfigMap") => matches!(name, "kube-root-ca.crt" | "openshift-service-ca.crt"),
+        ("", "Secret") => name.starts_with("default-token-"),
+        ("", "Event" | "Endpoints") | ("events.k8s.io" | "discovery.k8s.io" | "coordination.k8s.io", _) => true,
+        _ => false,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use serde_json::json;
@@ -73,5 +121,20 @@ mod tests {
         assert_eq!(decide("", "PersistentVolumeClaim", &plain), Decision::Release);
         assert_eq!(decide("", "ConfigMap", &plain), Decision::Delete);
         assert_eq!(decide("", "ConfigMap", &kept), Decision::Release);
+    }
+
+    #[test]
+    fn what_comes_back_by_itself_holds_no_namespace() {
+        let meta = |value: serde_json::Value| serde_json::from_value::<ObjectMeta>(value).unwrap();
+        let none = BTreeSet::new();
+        let in_namespace = |kind: &str, value| would_be_lost("", kind, &meta(value), true, &none);
+        assert!(in_namespace("ConfigMap", json!({"name": "a", "namespace": "n"})));
+        assert!(!in_namespace("ConfigMap", json!({"name": "kube-root-ca.crt", "namespace": "n"})));
+        assert!(!in_namespace("ConfigMap", json!({"name": "a", "deletionTimestamp": "2026-01-01T00:00:00Z"})));
+        let pod = json!({"name": "p", "ownerReferences": [
+            {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "r", "uid": "u", "controller": true}]});
+        assert!(!in_namespace("Pod", pod));
+        let key = ObjectKey { group: String::new(), kind: "Secret".to_owned(), namespace: None, name: "s".to_owned() };
+        assert!(!would_be_lost("", "Secret", &meta(json!({"name": "s"})), false, &BTreeSet::from([key])));
     }
 }

@@ -68,17 +68,21 @@ async fn why_names_owner_and_bundle_and_other_writers() {
     let bundle = installed(&hands, &name).await;
     let patch = json!({"metadata": {"labels": {"team": "a"}}});
     verbs::merge(&hands.client, &config_map(&name), &patch).await.expect("it is patched");
-    let did = hands.run_alone(&["why", &format!("configmap/{name}"), "-n", "default"]).await;
+    let did = hands.run(&["why", &format!("configmap/{name}"), "-n", "default"]).await;
     let lines: Vec<&str> = did.out.lines().collect();
     let first = format!("ConfigMap default/{name}   Current: Resource is always ready");
     let owner = format!("BundleDeployment   {name}");
     let of = format!("Bundle             {bundle}, of upload");
-    assert_eq!((did.code, &lines[..3]), (Some(0), &[first.as_str(), &owner, &of][..]), "{did:?}");
-    assert_eq!(lines[3].split_whitespace().collect::<Vec<_>>(), ["MANAGER", "FIELD", "CONTESTED"], "{did:?}");
-    assert!(lines[4].ends_with("   .metadata.labels.team   no"), "{did:?}");
+    let manifest = "Manifest           manifests/a.yaml:1";
+    assert_eq!((did.code, &lines[..4]), (Some(0), &[first.as_str(), &owner, &of, manifest][..]), "{did:?}");
+    assert_eq!(lines[4].split_whitespace().collect::<Vec<_>>(), ["MANAGER", "FIELD", "CONTESTED"], "{did:?}");
+    assert!(lines[5].ends_with("   .metadata.labels.team   no"), "{did:?}");
     let why = json(&hands.run_alone(&["why", "ConfigMap", &name, "-n", "default", "-o", "json"]).await);
     assert_eq!((&why["bundleDeployment"], &why["bundle"]), (&json!(name), &json!(bundle)), "{why:#}");
     assert_eq!(why["fields"][0]["field"], ".metadata.labels.team", "{why:#}");
+    // Without a way to the content service all else is told.
+    let reason = why["manifestUnknown"].as_str().unwrap_or_default();
+    assert!(why.get("manifest").is_none() && reason.contains("no Pod"), "{why:#}");
 
     let foreign = hands.run_alone(&["why", "configmap/kube-root-ca.crt", "-n", "default"]).await;
     assert_eq!(foreign.code, Some(1), "{foreign:?}");

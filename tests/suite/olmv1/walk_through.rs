@@ -29,7 +29,7 @@ async fn the_walk_through_is_true() {
     image.push(&world.registry, "catalogs/pumps", "v1").await.expect("the registry takes it");
     let registry = images[0].split('/').next().expect("a reference has a host");
     let names = [("registry.example.com", registry.to_owned())];
-    let session = Session::start(&world.plane, &world.controller, &names).await;
+    let session = Session::start(&world.plane, &world.controller, &names, &world.registry.ca_pem()).await;
     session.follow("docs/olmv1.md", &[]).await;
     session
         .enter("kubectl wait --for=delete --timeout=2m bundledeployment/pump-operator crd/pumps.example.rukpak.io")

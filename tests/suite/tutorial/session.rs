@@ -16,7 +16,7 @@ const WRITE: &str = "TUTORIAL";
 /// `rukpakctl` as the pages call it. Where no kubelet runs no port can be forwarded: it is told where the content service is.
 const RUKPAKCTL: &str = r#"rukpakctl() {
   case $1 in
-    run | install | upgrade | content) command rukpakctl "$@" --endpoint "$CONTENT" ;;
+    run | install | upgrade | diff | why | content) command rukpakctl "$@" --endpoint "$CONTENT" ;;
     *) command rukpakctl "$@" ;;
   esac
 }"#;
@@ -32,19 +32,26 @@ pub struct Session {
 }
 
 impl Session {
-    /// A terminal of the administrator. `names` are pairs of what the pages call a server and what it is called here.
-    pub async fn start(plane: &Plane, controller: &Process, names: &[(&str, String)]) -> Self {
+    /// A terminal of the administrator. `names` are pairs of what the pages call a server and what it is called here;
+    /// `authorities`, in PEM, are those of the servers.
+    pub async fn start(plane: &Plane, controller: &Process, names: &[(&str, String)], authorities: &str) -> Self {
         let folder = tools::temp_folder("tutorial").unwrap_or_else(|error| panic!("{error:#}"));
         let program = tools::workspace_binary("rukpakctl").unwrap_or_else(|error| panic!("{error:#}"));
         let programs = program.parent().expect("a program is in a folder").display();
         let terminal = Terminal::new(plane.kubeconfig_path()).unwrap_or_else(|error| panic!("{error:#}"));
         let content = format!("https://localhost:{}", controller.content_port);
+        // What a machine that trusts the servers of the pages has for authorities.
+        let trusted = folder.path().join(".trusted.pem");
+        std::fs::write(&trusted, authorities).expect("a file can be written");
         let mut names: Vec<_> = names.iter().map(|(page, here)| ((*page).to_owned(), here.clone())).collect();
         names.push(("https://localhost:8443".to_owned(), content.clone()));
         names.push(("admin.kubeconfig".to_owned(), plane.kubeconfig_path().display().to_string()));
         let session = Self {
             terminal: terminal.in_folder(folder.path()),
-            prelude: format!("export PATH={programs}:$PATH CONTENT={content}\n{RUKPAKCTL}\n"),
+            prelude: format!(
+                "export PATH={programs}:$PATH CONTENT={content} SSL_CERT_FILE={}\n{RUKPAKCTL}\n",
+                trusted.display()
+            ),
             names,
             _folder: folder,
         };
@@ -150,7 +157,7 @@ fn patience(command: &str) -> Duration {
     if words[0] == "kubectl" && words.contains(&"wait") {
         PATIENCE
     } else if words.contains(&"get")
-        || ["extension", "status", "tree", "history", "why"].contains(words.get(1).unwrap_or(&""))
+        || ["diff", "extension", "status", "tree", "history", "why"].contains(words.get(1).unwrap_or(&""))
     {
         SETTLED
     } else {

@@ -1,8 +1,10 @@
 //! Flags of verbs about one BundleDeployment.
 
 use clap::Args;
+use rukpak_content::Limits;
 
-use super::{ClusterArgs, OutputArgs, WaitArgs};
+use super::limits::LimitArgs;
+use super::{ClusterArgs, OutputArgs, ServiceArgs, WaitArgs};
 
 /// Flags of `history`, `suspend`, `resume` and `tree`.
 #[derive(Args, Debug)]
@@ -54,6 +56,8 @@ pub struct RollbackArgs {
 
 /// Flags of `why`.
 #[derive(Args, Debug)]
+// `--namespace` is that of the object here, and not another name of `--system-namespace`.
+#[command(mut_arg("system_namespace", |argument| argument.alias(None::<&str>)))]
 pub struct WhyArgs {
     /// Kind and name of the object: deployment/pump, or deployments.apps pump
     #[arg(value_name = "KIND/NAME", num_args = 1..=2, required = true)]
@@ -67,9 +71,19 @@ pub struct WhyArgs {
     /// Where it is.
     #[command(flatten)]
     pub cluster: ClusterArgs,
+    /// Where the content of its bundle is.
+    #[command(flatten)]
+    pub service: ServiceArgs,
+    #[command(flatten)]
+    limits: LimitArgs,
 }
 
 impl WhyArgs {
+    /// How much a bundle may hold.
+    pub fn limits(&self) -> Limits {
+        self.limits.to_limits()
+    }
+
     /// Kind and name.
     ///
     /// # Errors
@@ -87,15 +101,16 @@ impl WhyArgs {
 
 #[cfg(test)]
 mod tests {
+    use clap::FromArgMatches as _;
+
     use super::*;
 
     #[test]
     fn kind_and_name_come_in_one_word_or_two() {
-        let why = |words: &[&str]| WhyArgs {
-            object: words.iter().map(|&word| word.to_owned()).collect(),
-            namespace: None,
-            output: OutputArgs::default(),
-            cluster: ClusterArgs::default(),
+        let why = |words: &[&str]| {
+            let command = WhyArgs::augment_args(clap::Command::new("why"));
+            let read = command.no_binary_name(true).try_get_matches_from(words).unwrap();
+            WhyArgs::from_arg_matches(&read).unwrap()
         };
         assert_eq!(why(&["deployment/pump"]).object(), Ok(("deployment", "pump")));
         assert_eq!(why(&["deployments.apps", "pump"]).object(), Ok(("deployments.apps", "pump")));

@@ -1,17 +1,18 @@
 //! What the argument of `install` names: something on this machine, or where the cluster finds the bundle.
 
+use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
 use rukpak_crds::BundleSource;
 use rukpak_crds::source::{Authorization, GitRef, GitSource, HttpSource, ImageSource, LocalObjectReference};
 
-use crate::args::{GitArgs, InstallArgs};
+use crate::args::GitArgs;
 use crate::failure::Failure;
 use crate::source::is_path;
 
 /// Where a bundle is.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Given {
+pub(crate) enum Given {
     /// A folder or archive of this machine.
     Local(PathBuf),
     /// Somewhere else.
@@ -19,9 +20,8 @@ pub(super) enum Given {
 }
 
 /// Reads the flags. A path that exists wins.
-pub(super) fn read(arguments: &InstallArgs) -> Result<Given, Failure> {
-    let path = Path::new(&arguments.source);
-    let (git, secret) = (&arguments.git, arguments.secret.as_deref());
+pub(crate) fn read(source: &OsStr, git: &GitArgs, secret: Option<&str>) -> Result<Given, Failure> {
+    let path = Path::new(source);
     if path.exists() {
         for (flag, is_set) in [("--secret", secret.is_some()), ("--tag, --branch and --commit", git.is_set())] {
             if is_set {
@@ -30,7 +30,7 @@ pub(super) fn read(arguments: &InstallArgs) -> Result<Given, Failure> {
         }
         return Ok(Given::Local(path.to_owned()));
     }
-    let Some(text) = arguments.source.to_str().filter(|text| !is_path(text) || text.contains("://")) else {
+    let Some(text) = source.to_str().filter(|text| !is_path(text) || text.contains("://")) else {
         return Err(Failure::unknown(format!("{}: no such file or folder", path.display())));
     };
     remote(text, git, secret).map(|source| Given::Remote(Box::new(source)))

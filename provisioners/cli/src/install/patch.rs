@@ -33,7 +33,7 @@ pub(super) fn of(existing: &BundleDeployment, asked: &Asked) -> Value {
 }
 
 /// The login and the folder of a source of the same type, where none is given.
-fn kept(old: &BundleSource, mut new: BundleSource) -> BundleSource {
+pub(crate) fn kept(old: &BundleSource, mut new: BundleSource) -> BundleSource {
     if let (Some(old), Some(new)) = (&old.image, &mut new.image) {
         new.pull_secret = new.pull_secret.take().or_else(|| old.pull_secret.clone());
     }

@@ -43,13 +43,15 @@ fn shown(why: &Why, is_wide: bool) -> String {
 
 #[test]
 fn owner_bundle_and_other_writers_are_told() {
-    let why = Why::of(&object("1"), Some(&deployment()), Timestamp::UNIX_EPOCH);
+    let mut why = Why::of(&object("1"), Some(&deployment()), Timestamp::UNIX_EPOCH);
+    why.manifest_unknown = Some("no Pod is ready".to_owned());
     let text = shown(&why, false);
     let (first, rest) = text.split_once('\n').unwrap();
     assert!(first.starts_with("Deployment pumps/pump   "), "{text}");
     let wanted = "\
 BundleDeployment   pump
 Bundle             pump-1, of example.com/pump:v1
+Manifest           not known: no Pod is ready
 MANAGER              FIELD                   CONTESTED
 autoscaler (scale)   .spec.replicas          yes: left to it
 kubectl-label        .metadata.labels.team   no

@@ -20,7 +20,7 @@ use tokio::task::spawn_blocking;
 use super::failure::Failure;
 use crate::child::CHECK;
 use crate::context::Context;
-use crate::format::Format;
+use rukpak_format::Format;
 
 pub use child::main;
 

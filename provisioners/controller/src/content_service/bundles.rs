@@ -1,5 +1,5 @@
 //! `GET /bundles/<name>.tgz`: the content of a Bundle as a `plain+v0` bundle. A plain Bundle's is sent as it lies in the store; of
-//! a `registry+v1` Bundle, what it renders to without any settings. Reads the disk, and the Bundle as it is now: another one may
+//! a `registry+v1` Bundle, what it renders to without any settings; with `?form=source` as it lies in the store, too. Reads the disk, and the Bundle as it is now: another one may
 //! have had its name.
 
 use std::fs::File;
@@ -24,10 +24,13 @@ use super::uploads::RETRY_AFTER;
 use super::{GZIP, Service};
 use crate::cluster;
 use crate::context::Context;
-use crate::format::{self, BundleFormat as _, Format, Settings};
+use rukpak_format::{self as format, BundleFormat as _, Format, Settings};
 
 /// The one file of a rendered bundle, as upstream names it.
 const MANIFEST: &str = "manifests/manifest.yaml";
+
+/// The query that asks for the files of a Bundle, whatever its format.
+const SOURCE_FORM: &str = "form=source";
 
 /// Why content is not sent.
 #[derive(Debug, thiserror::Error)]
@@ -53,8 +56,9 @@ enum Error {
 }
 
 /// Answers.
-pub async fn get(name: &str, method: &Method, headers: &HeaderMap, service: &Service) -> Response {
-    match answer(name, method, headers, service).await {
+pub async fn get(name: &str, query: Option<&str>, method: &Method, headers: &HeaderMap, service: &Service) -> Response {
+    let is_source = query == Some(SOURCE_FORM);
+    match answer(name, is_source, method, headers, service).await {
         Ok(Some(response)) => response,
         Ok(None) => super::not_found(),
         Err(error) => {
@@ -78,6 +82,7 @@ pub async fn get(name: &str, method: &Method, headers: &HeaderMap, service: &Ser
 
 async fn answer(
     name: &str,
+    is_source: bool,
     method: &Method,
     headers: &HeaderMap,
     service: &Service,
@@ -89,16 +94,17 @@ async fn answer(
     let Some(format) = Format::of_class(&bundle.spec.provisioner_class_name) else { return Ok(None) };
     let Some(digest) = digest_of(name, &bundle, context).await? else { return Ok(None) };
     // The digest is of what is compressed; the bytes depend on who compressed and rendered it, too.
-    let tag = format!("{}-{}-{}", digest.hex(), format.renderer().replace('/', "-"), env!("CARGO_PKG_VERSION"));
+    let form = if is_source { "source".to_owned() } else { format.renderer().replace('/', "-") };
+    let tag = format!("{}-{form}-{}", digest.hex(), env!("CARGO_PKG_VERSION"));
     if reply::is_known(headers, &tag) {
         return Ok(Some(reply::known(&tag)));
     }
     let opened = match format {
-        Format::Plain => open(digest, context).await?,
-        Format::Registry => {
+        Format::Registry if !is_source => {
             let context = Arc::clone(context);
             service.renders.get(&tag, move || rendered(&digest, &context)).await??
         }
+        Format::Plain | Format::Registry => open(digest, context).await?,
     };
     let file = opened.ok_or(Error::Missing)?;
     reply::file(Content { file, tag, media_type: GZIP, modified: None }, method, headers)

@@ -77,7 +77,7 @@ impl Run {
     /// What makes the objects of `release`, and whose they are.
     pub fn renderer(&self, release: &rukpak_plan::Release) -> String {
         let policy = self.observed.deployment.spec.deletion_policy.unwrap_or_default();
-        crate::format::renderer(release, self.context.bundle_certificates, policy)
+        rukpak_format::renderer(release, self.context.bundle_certificates, policy)
     }
 
     /// Takes what the watches have put into the inbox: objects that really differ from what was applied.

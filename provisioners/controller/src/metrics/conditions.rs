@@ -13,7 +13,7 @@ use rukpak_runtime::metrics::Gauges;
 use tokio_util::sync::CancellationToken;
 
 use crate::context::Context;
-use crate::format::Format;
+use rukpak_format::Format;
 
 /// Those that are counted.
 const TYPES: [&str; 9] =

@@ -12,7 +12,7 @@ use rukpak_sandbox::Sandbox;
 use rukpak_store::read_content;
 
 use super::{Expected, Reply, Task};
-use crate::format::BundleFormat as _;
+use rukpak_format::BundleFormat as _;
 
 /// Of a refusal, and of each warning.
 const TEXT_BYTES: usize = 32 * 1024;

@@ -17,7 +17,7 @@ use serde_json::{Value, json};
 
 use crate::cluster;
 use crate::deployment::observe::Run;
-use crate::format::Rendered;
+use rukpak_format::Rendered;
 
 /// Why the certificates of a bundle are not to be had.
 #[derive(Debug, thiserror::Error)]

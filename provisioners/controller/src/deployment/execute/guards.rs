@@ -2,13 +2,11 @@
 
 use std::collections::BTreeSet;
 
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::ResourceExt;
 use kube::api::{DynamicObject, ListParams};
 use kube::core::{ApiResource, GroupVersionKind};
-use rukpak_crds::names;
 use rukpak_plain::ObjectKey;
-use rukpak_plan::prune::{Decision, Guard, decide};
+use rukpak_plan::prune::{self, Decision, Guard, decide};
 use rukpak_runtime::error::Chain;
 use serde_json::Value;
 
@@ -93,17 +91,7 @@ async fn living(
             Err(error) => return Err(error),
         };
         let living = list.items.into_iter().find(|object: &kube::core::PartialObjectMeta<DynamicObject>| {
-            let is_mere_part = namespace.is_some()
-                && (is_derived(&object.metadata)
-                    || is_token(&object.metadata, going)
-                    || is_in_every_namespace(resource, &object.name_any()));
-            let key = ObjectKey {
-                group: resource.group.clone(),
-                kind: resource.kind.clone(),
-                namespace: object.metadata.namespace.clone(),
-                name: object.name_any(),
-            };
-            object.metadata.deletion_timestamp.is_none() && !is_mere_part && !going.contains(&key)
+            prune::would_be_lost(&resource.group, &resource.kind, &object.metadata, namespace.is_some(), going)
         });
         if let Some(object) = living {
             return Ok(Some(format!("{} {:?}", resource.kind, object.name_any())));
@@ -112,34 +100,5 @@ async fn living(
             Some(token) => page = page.continue_token(&token),
             None => return Ok(None),
         }
-    }
-}
-
-/// Whether a controller makes it from another object, as Pods are made.
-fn is_derived(metadata: &ObjectMeta) -> bool {
-    let mut owners = metadata.owner_references.iter().flatten();
-    owners.any(|owner| owner.controller == Some(true) && owner.kind != names::OWNER_KIND_VALUE)
-}
-
-/// Whether it is a token that Kubernetes before 1.24 makes for each ServiceAccount, of one that goes.
-fn is_token(metadata: &ObjectMeta, going: &Going) -> bool {
-    let account = metadata.annotations.as_ref().and_then(|all| all.get("kubernetes.io/service-account.name"));
-    account.is_some_and(|account| {
-        going.contains(&ObjectKey {
-            group: String::new(),
-            kind: "ServiceAccount".to_owned(),
-            namespace: metadata.namespace.clone(),
-            name: account.clone(),
-        })
-    })
-}
-
-fn is_in_every_namespace(resource: &ApiResource, name: &str) -> bool {
-    match (resource.group.as_str(), resource.kind.as_str()) {
-        ("", "ServiceAccount") => name == "default",
-        ("", "ConfigMap") => matches!(name, "kube-root-ca.crt" | "openshift-service-ca.crt"),
-        ("", "Secret") => name.starts_with("default-token-"),
-        ("", "Event" | "Endpoints") | ("events.k8s.io" | "discovery.k8s.io" | "coordination.k8s.io", _) => true,
-        _ => false,
     }
 }

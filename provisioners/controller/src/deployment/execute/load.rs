@@ -6,8 +6,8 @@ use rukpak_plan::resolve::Why;
 
 use super::certificates;
 use crate::deployment::observe::Run;
-use crate::format::{self, BundleFormat as _, Format, Rendered, Settings};
 use crate::render_memory::{Purpose, Reservation};
+use rukpak_format::{self as format, BundleFormat as _, Format, Rendered, Settings};
 
 /// Why a release could not be loaded.
 #[derive(Debug, thiserror::Error)]

@@ -14,8 +14,8 @@ use rukpak_runtime::error::Chain;
 use super::load;
 use crate::cluster;
 use crate::deployment::observe::{Run, owned};
-use crate::format::Rendered;
 use crate::render_memory::{Purpose, Reservation};
+use rukpak_format::Rendered;
 
 /// Why there is no plan.
 #[derive(Debug, thiserror::Error)]

@@ -13,7 +13,7 @@ use rukpak_plan::{Format, Owner, Release};
 use serde_json::Value;
 
 use crate::context::Context;
-use crate::format;
+use rukpak_format as format;
 
 /// How far the Bundle of the template is.
 pub(crate) fn desired(context: &Context, owner: &Owner, deployment: &BundleDeployment) -> Desired {

@@ -1,0 +1,52 @@
+//! Flags of `diff`.
+
+use std::ffi::OsString;
+
+use clap::Args;
+use rukpak_content::Limits;
+
+use super::limits::LimitArgs;
+use super::{CertProvider, ClusterArgs, GitArgs, OutputArgs, ServiceArgs, TrustArgs};
+use crate::format::Format;
+
+/// Flags of `diff`.
+#[derive(Args, Debug)]
+pub struct DiffArgs {
+    /// Name of the BundleDeployment
+    pub name: String,
+    /// What would be installed, as `upgrade` takes it: an image, a git repository, the URL of an archive, a folder or an archive
+    /// [default: what is installed, so that the drift of the cluster is shown]
+    #[arg(value_name = "SOURCE")]
+    pub source: Option<OsString>,
+    /// Format of the bundle [default: that of the content of a folder or archive; of anything else that it had before, or
+    /// plain+v0]
+    #[arg(long, value_name = "FORMAT", requires = "source")]
+    pub format: Option<Format>,
+    /// Who makes the certificates of webhooks, as the controller is told [default: self]
+    #[arg(long, value_name = "PROVIDER")]
+    pub cert_provider: Option<CertProvider>,
+    /// How the answer is written.
+    #[command(flatten)]
+    pub output: OutputArgs,
+    /// How registries and web servers are spoken to.
+    #[command(flatten)]
+    pub trust: TrustArgs,
+    /// What is taken of a git repository.
+    #[command(flatten)]
+    pub git: GitArgs,
+    /// Where it is installed.
+    #[command(flatten)]
+    pub cluster: ClusterArgs,
+    /// Where installed content is fetched.
+    #[command(flatten)]
+    pub service: ServiceArgs,
+    #[command(flatten)]
+    limits: LimitArgs,
+}
+
+impl DiffArgs {
+    /// How much a bundle may hold.
+    pub fn limits(&self) -> Limits {
+        self.limits.to_limits()
+    }
+}

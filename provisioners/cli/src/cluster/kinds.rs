@@ -1,0 +1,52 @@
+//! Which kinds the cluster serves.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use kube::core::GroupVersionKind;
+use kube::discovery::{Discovery, Scope, pinned_kind, verbs};
+use rukpak_plan::Kind;
+use rukpak_plan::plan::Served;
+
+use super::{Cluster, Error};
+
+impl Cluster {
+    /// Looks kinds up, each given as apiVersion and kind.
+    pub async fn served(&self, kinds: BTreeSet<(String, String)>) -> Result<Served, Error> {
+        let mut served = Served::new();
+        for (api_version, kind) in kinds {
+            let found = self.kind(&api_version, &kind).await?;
+            served.insert((api_version, kind), found);
+        }
+        Ok(served)
+    }
+
+    /// A kind; `None` if it is not served.
+    pub async fn kind(&self, api_version: &str, kind: &str) -> Result<Option<Kind>, Error> {
+        let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
+        match pinned_kind(&self.client, &GroupVersionKind::gvk(group, version, kind)).await {
+            Ok((resource, capabilities)) => {
+                Ok(Some(Kind { resource: Arc::new(resource), namespaced: capabilities.scope == Scope::Namespaced }))
+            }
+            Err(kube::Error::Discovery(_)) => Ok(None),
+            Err(kube::Error::Api(status)) if status.code == 404 => Ok(None),
+            Err(error) => Err(self.fault(error)),
+        }
+    }
+
+    /// All kinds of objects in namespaces that can be listed, in one version each.
+    pub async fn namespaced_kinds(&self) -> Result<Vec<Kind>, Error> {
+        let discovery = Discovery::new(self.client.clone()).run().await.map_err(|error| self.fault(error))?;
+        let all = discovery.groups().flat_map(kube::discovery::ApiGroup::recommended_resources);
+        let listed = all.filter(|(_, capabilities)| {
+            capabilities.scope == Scope::Namespaced && capabilities.supports_operation(verbs::LIST)
+        });
+        Ok(listed.map(|(resource, _)| Kind { resource: Arc::new(resource), namespaced: true }).collect())
+    }
+
+    /// `gitVersion` of the API server.
+    pub async fn kubernetes(&self) -> Result<String, Error> {
+        let version = self.client.apiserver_version().await;
+        version.map(|version| version.git_version).map_err(|error| self.fault(error))
+    }
+}

@@ -1,0 +1,66 @@
+//! Whether a CRD may replace the one in the cluster, by the rules of `rukpak_plan::crd_upgrade`. Reads the objects that would have to
+//! stay valid.
+
+use kube::api::{ApiResource, DynamicObject, ListParams};
+use kube::core::GroupVersionKind;
+use rukpak_plan::Step;
+use rukpak_plan::crd_upgrade::{self, ObjectCheck, ObjectValidator, Options, UnsafeChange};
+use serde_json::{Value, json};
+
+use super::target::Target;
+use crate::cluster::{Cluster, Error};
+
+/// Objects are listed this many at a time.
+const PAGE: u32 = 250;
+/// So many invalid objects of a version are told.
+const TOLD: usize = 20;
+
+/// Why the CRD may not be replaced, in the words of the refusal; `None` if it may.
+pub(super) async fn refusal(
+    cluster: &Cluster,
+    target: &Target<'_>,
+    step: &Step,
+    live: &DynamicObject,
+) -> Result<Option<String>, Error> {
+    if target.crd_upgrades() == Some("false") || crd_upgrade::is_switched_off(&step.body) {
+        return Ok(None);
+    }
+    let mut existing = live.data.clone();
+    existing["apiVersion"] = json!(step.identity.kind.resource.api_version);
+    existing["kind"] = json!(step.identity.kind.resource.kind);
+    existing["metadata"] = json!({"name": step.key.name});
+    let options = Options { strict: target.crd_upgrades() == Some("strict") };
+    // The API server says what is wrong with a CRD that cannot be read.
+    let Ok(report) = crd_upgrade::check(&existing, &step.body, options) else { return Ok(None) };
+    let mut changes: Vec<UnsafeChange> = report.errors().cloned().collect();
+    for check in &report.object_checks {
+        changes.extend(objects(cluster, check, &step.body).await?);
+    }
+    Ok((!changes.is_empty()).then(|| crd_upgrade::refusal(&step.key.name, &changes)))
+}
+
+/// The existing objects that would not be valid any more.
+async fn objects(cluster: &Cluster, check: &ObjectCheck, new: &Value) -> Result<Vec<UnsafeChange>, Error> {
+    let Some(schema) = crd_upgrade::schema_of(new, &check.schema_version) else { return Ok(Vec::new()) };
+    let validator = ObjectValidator::new(schema);
+    let gvk = GroupVersionKind::gvk(&check.group, &check.list_version, &check.kind);
+    let resource = ApiResource::from_gvk_with_plural(&gvk, &check.plural);
+    let (mut page, mut changes) = (ListParams::default().limit(PAGE), Vec::new());
+    loop {
+        let list = match cluster.page(&resource, &page).await {
+            // A CRD that was never served has no objects.
+            Err(Error::Refused(status)) if status.code == 404 => return Ok(changes),
+            other => other?,
+        };
+        for object in &list.items {
+            let mut value = serde_json::to_value(object).unwrap_or_default();
+            value["apiVersion"] = json!(resource.api_version);
+            value["kind"] = json!(check.kind);
+            changes.extend(check.change(&value, &validator.validate(&value)));
+        }
+        match list.metadata.continue_.filter(|token| !token.is_empty()) {
+            Some(token) if changes.len() < TOLD => page.continue_token = Some(token),
+            _ => return Ok(changes),
+        }
+    }
+}

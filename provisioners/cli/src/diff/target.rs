@@ -1,0 +1,135 @@
+//! What is compared with the cluster: the bundle that would be installed, or the one that is, as a plan.
+
+use rukpak_crds::names::CLASS_PLAIN;
+use rukpak_crds::{BundleDeployment, ContestedField, InventoryKind};
+use rukpak_format::Format;
+use rukpak_plan::crd_upgrade::SAFE_UPGRADE_ANNOTATION;
+use rukpak_plan::resolve::Why;
+use rukpak_plan::{Owner, Plan};
+use tokio::sync::OnceCell;
+
+use crate::args::DiffArgs;
+use crate::cluster::Cluster;
+use crate::failure::Failure;
+use crate::format;
+use crate::install::given::{self, Given};
+use crate::install::patch::kept;
+use crate::output::{counted, talk};
+use crate::release::{Reader, foreign_class};
+use crate::service::Service;
+use crate::source::{self, Content, remote};
+use crate::upload::class_of;
+
+/// What the cluster is compared with.
+pub(super) struct Target<'a> {
+    /// Where the bundle comes from, for people.
+    pub from: String,
+    /// Whom its objects belong to.
+    pub owner: Owner,
+    /// Its objects.
+    pub plan: Plan,
+    /// Why they would be applied.
+    pub why: Why,
+    /// The BundleDeployment as it is, if it is there.
+    pub deployment: Option<&'a BundleDeployment>,
+    /// Where RukPak runs.
+    pub system_namespace: &'a str,
+    /// The plan of what is installed, once it was needed; `None` if it cannot be had.
+    pub installed: OnceCell<Option<Plan>>,
+    reader: Reader<'a>,
+    arguments: &'a DiffArgs,
+}
+
+/// Reads the bundle that the flags name, or the installed one, and plans it.
+pub(super) async fn of<'a>(
+    cluster: &Cluster,
+    deployment: Option<&'a BundleDeployment>,
+    arguments: &'a DiffArgs,
+) -> Result<Target<'a>, Failure> {
+    let reader = Reader {
+        deployment,
+        name: &arguments.name,
+        system_namespace: &arguments.service.system_namespace,
+        certificates: arguments.cert_provider,
+        limits: arguments.limits(),
+    };
+    let is_drift = arguments.source.is_none();
+    let (content, format) = if is_drift {
+        if deployment.is_none() {
+            return Err(Failure::no_deployment(&arguments.name));
+        }
+        let service = Service::connect(cluster, &arguments.service).await?;
+        reader.installed(cluster, &service).await?
+    } else {
+        given(deployment, arguments).await?
+    };
+    for remark in &content.remarks {
+        talk(&format!("warning: {remark}"));
+    }
+    let plan = reader.plan(cluster, &content.tree, format, is_drift).await?;
+    talk(&format!("{}: {} of a {format} bundle", content.from, counted(plan.steps.len())));
+    let why = match deployment.and_then(|deployment| deployment.status.as_ref()?.active_bundle.as_ref()) {
+        _ if is_drift => Why::Repair,
+        Some(_) => Why::Upgrade,
+        None => Why::First,
+    };
+    let (owner, system_namespace) = (reader.owner(), reader.system_namespace);
+    let installed = OnceCell::new();
+    Ok(Target { from: content.from, owner, plan, why, deployment, system_namespace, installed, reader, arguments })
+}
+
+/// The bundle that the flags name.
+async fn given(deployment: Option<&BundleDeployment>, arguments: &DiffArgs) -> Result<(Content, Format), Failure> {
+    let limits = arguments.limits();
+    let source = arguments.source.as_deref().unwrap_or_default();
+    match given::read(source, &arguments.git, None)? {
+        Given::Local(path) => {
+            let content = source::read_local(&path, &limits)?;
+            let format = arguments.format.unwrap_or_else(|| format::Format::detect(&content.tree, &limits).format);
+            Ok((content, of_class(class_of(format))?))
+        }
+        Given::Remote(source) => {
+            let template = deployment.map(|deployment| &deployment.spec.template.spec);
+            let class = arguments.format.map(class_of);
+            let class = class.or_else(|| template.map(|spec| spec.provisioner_class_name.as_str()));
+            let format = of_class(class.unwrap_or(CLASS_PLAIN))?;
+            let source = template.map_or_else(|| *source.clone(), |spec| kept(&spec.source, *source.clone()));
+            Ok((remote::read(&source, &arguments.trust, &limits).await?, format))
+        }
+    }
+}
+
+fn of_class(class: &str) -> Result<Format, Failure> {
+    Format::of_class(class).ok_or_else(|| foreign_class(class))
+}
+
+impl Target<'_> {
+    /// The kinds that the BundleDeployment has ever installed.
+    pub fn kinds(&self) -> &[InventoryKind] {
+        let inventory = self.deployment.and_then(|deployment| deployment.status.as_ref()?.inventory.as_ref());
+        inventory.map_or(&[], |inventory| &inventory.kinds)
+    }
+
+    /// Fields that are left to others.
+    pub fn contested(&self) -> &[ContestedField] {
+        let inventory = self.deployment.and_then(|deployment| deployment.status.as_ref()?.inventory.as_ref());
+        inventory.map_or(&[], |inventory| &inventory.contested)
+    }
+
+    /// What the BundleDeployment says of safe upgrades of CRDs.
+    pub fn crd_upgrades(&self) -> Option<&str> {
+        let annotations = self.deployment?.metadata.annotations.as_ref()?;
+        annotations.get(SAFE_UPGRADE_ANNOTATION).map(String::as_str)
+    }
+
+    /// The plan of what is installed, for the few objects that depend on it.
+    pub async fn installed(&self, cluster: &Cluster) -> Option<&Plan> {
+        let load = async || {
+            let service = Service::connect(cluster, &self.arguments.service).await?;
+            let (content, format) = self.reader.installed(cluster, &service).await?;
+            self.reader.plan(cluster, &content.tree, format, true).await
+        };
+        let load = async || load().await.map_err(|failure: Failure| talk(&format!("warning: {}", failure.text))).ok();
+        self.installed.get_or_init(load).await.as_ref()
+    }
+}

@@ -1,0 +1,121 @@
+//! What a bundle means to a BundleDeployment: the files of a Bundle, rendered by the code and the settings by which the
+//! controller renders them.
+
+use rukpak_content::{BundleTree, Digest, Limits};
+use rukpak_crds::names::IGNORE_DEPENDENCIES;
+use rukpak_crds::{BundleDeployment, DeletionPolicy};
+use rukpak_format::{BundleFormat as _, Certificates, Format, Rendered, Settings};
+use rukpak_plan::owner_metadata::OwnerMetadata;
+use rukpak_plan::plan::Objects;
+use rukpak_plan::{Owner, Plan, Release};
+
+use crate::args::CertProvider;
+use crate::cluster::Cluster;
+use crate::content::unpack;
+use crate::failure::Failure;
+use crate::output::chain;
+use crate::service::Service;
+use crate::source::{self, Content};
+
+/// The UID of a BundleDeployment that is not there yet.
+const NO_UID: &str = "00000000-0000-0000-0000-000000000000";
+
+/// Reads bundles as the controller reads them for a BundleDeployment.
+pub struct Reader<'a> {
+    /// The BundleDeployment, if it is there.
+    pub deployment: Option<&'a BundleDeployment>,
+    /// Its name.
+    pub name: &'a str,
+    /// Where RukPak runs: the namespace of objects that name none.
+    pub system_namespace: &'a str,
+    /// Who makes the certificates of webhooks.
+    pub certificates: Option<CertProvider>,
+    /// How much a bundle may hold.
+    pub limits: Limits,
+}
+
+impl Reader<'_> {
+    /// Whom the objects belong to.
+    pub fn owner(&self) -> Owner {
+        let uid = self.deployment.and_then(|deployment| deployment.metadata.uid.clone());
+        Owner { name: self.name.to_owned(), uid: uid.unwrap_or_else(|| NO_UID.to_owned()) }
+    }
+
+    /// Renders a bundle and plans its objects. `is_installed`: what it depends on is not asked for again.
+    pub async fn plan(
+        &self,
+        cluster: &Cluster,
+        tree: &BundleTree,
+        format: Format,
+        is_installed: bool,
+    ) -> Result<Plan, Failure> {
+        let rendered = self.render(cluster, tree, format, is_installed).await?;
+        let objects = Objects { all: &rendered.objects, optional: &rendered.optional, required: &rendered.required };
+        let served = cluster.served(objects.kinds()).await?;
+        let policy = self.deployment.and_then(|deployment| deployment.spec.deletion_policy);
+        let stamp = OwnerMetadata {
+            owner: self.owner(),
+            default_namespace: self.system_namespace.to_owned(),
+            policy: policy.unwrap_or(DeletionPolicy::Delete),
+        };
+        // Nothing here is told apart by its content.
+        let release = Release::new(Digest::sha256(b""), format, None);
+        Ok(objects.plan(release, &served, &stamp, is_installed))
+    }
+
+    /// Renders a bundle.
+    pub async fn render(
+        &self,
+        cluster: &Cluster,
+        tree: &BundleTree,
+        format: Format,
+        is_installed: bool,
+    ) -> Result<Rendered, Failure> {
+        let annotations = self.deployment.and_then(|deployment| deployment.metadata.annotations.as_ref());
+        let ignores_dependencies = is_installed
+            || annotations.and_then(|all| all.get(IGNORE_DEPENDENCIES)).is_some_and(|value| value == "true");
+        let kubernetes = match format {
+            Format::Registry if !ignores_dependencies => Some(cluster.kubernetes().await?),
+            _ => None,
+        };
+        let settings = Settings {
+            config: self.deployment.and_then(|deployment| deployment.spec.config.clone()),
+            certificates: certificates(self.certificates),
+            ignores_dependencies,
+            kubernetes,
+        };
+        format.render(tree, &self.limits, &settings).map_err(|error| Failure::no(chain(&error)))
+    }
+
+    /// The files of the Bundle that is installed, and their format.
+    pub async fn installed(&self, cluster: &Cluster, service: &Service) -> Result<(Content, Format), Failure> {
+        let status = self.deployment.and_then(|deployment| deployment.status.as_ref());
+        let Some(bundle) = status.and_then(|status| status.active_bundle.clone()) else {
+            let text = format!("bundledeployment {:?} has installed nothing yet", self.name);
+            return Err(Failure::no(text).hint(format!("rukpakctl status {}", self.name)));
+        };
+        let found = cluster.bundle(&bundle).await?;
+        let class = &found.spec.provisioner_class_name;
+        let format = Format::of_class(class).ok_or_else(|| foreign_class(class))?;
+        let file = service.fetch_source(&bundle, &self.limits).await?;
+        let unreadable = |error: &dyn std::error::Error| {
+            Failure::unknown(format!("read the content of bundle {bundle:?}: {}", chain(error)))
+        };
+        let stage = unpack(file, &self.limits).map_err(|error| unreadable(&error))?;
+        let content = source::content(&stage, format!("bundle {bundle:?}"), Vec::new(), &self.limits);
+        content.map(|content| (content, format)).map_err(|error| unreadable(&error))
+    }
+}
+
+/// Nobody but its provisioner knows what such a bundle means.
+pub fn foreign_class(class: &str) -> Failure {
+    Failure::unknown(format!("bundles of class {class:?} are read by another provisioner"))
+}
+
+fn certificates(provider: Option<CertProvider>) -> Certificates {
+    match provider {
+        None | Some(CertProvider::Own) => Certificates::SelfManaged,
+        Some(CertProvider::CertManager) => Certificates::CertManager,
+        Some(CertProvider::ServiceCa) => Certificates::ServiceCa,
+    }
+}
