@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use kube::Client;
-use kube::runtime::reflector;
+use kube::runtime::reflector::{self, ObjectRef};
 use rukpak_catalog::origin::{self, Loader, LoaderOptions, Origin};
 use rukpak_crds::PlatformOperator;
 use rukpak_runtime::failures::Failures;
@@ -22,7 +22,7 @@ use rukpak_runtime::watch::Streams;
 use rukpak_source::Egress;
 use rukpak_source::egress::IpNet;
 use rukpak_source::registries;
-use tokio::sync::mpsc::unbounded_channel;
+use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 use tokio::sync::{Notify, watch};
 use tokio_util::sync::CancellationToken;
 
@@ -217,7 +217,12 @@ fn work(
     olm.start(process, parts);
     let about = About { version: options.release_version.clone(), namespace: options.system_namespace.clone() };
     process.spawn(cluster_operator::keep(context.clone(), about));
-    let requests = Requests { objects: requests, filled: context.filled.clone(), tasks: process.reconciles() };
+    work_off(process, requests, context);
+}
+
+/// Starts the queue of PlatformOperators.
+fn work_off(process: &mut Process, objects: UnboundedReceiver<ObjectRef<PlatformOperator>>, context: Arc<Context>) {
+    let requests = Requests { objects, filled: context.filled.clone(), tasks: process.reconciles() };
     let queue = drain(
         requests,
         context.operators.clone(),

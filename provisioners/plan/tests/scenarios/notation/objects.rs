@@ -8,6 +8,7 @@ use rukpak_crds::DeletionPolicy;
 use rukpak_crds::names::FIELD_MANAGER;
 use rukpak_plain::{Gvk, Object, ObjectKey, Origin};
 use rukpak_plan::fields::Taken;
+use rukpak_plan::owner::Predecessors;
 use rukpak_plan::owner_metadata::OwnerMetadata;
 use rukpak_plan::plan::{Need, Objects, missing_text};
 use rukpak_plan::resolve::{Basis, Live, Why, is_replaced, needs_live, resolve};
@@ -79,8 +80,9 @@ pub fn owned(given: Value) -> Result<Value, Error> {
     let Owned { kind, metadata } = serde_json::from_value(given)?;
     let (key, owner) = (key(&kind), world::owner());
     let left = owner.owns_fully(&metadata).then(|| format!("{:?}", prune::decide(&key.group, &key.kind, &metadata)));
+    let predecessors = Predecessors { system_namespace: "rukpak-system", extension: None };
     Ok(json!({
-        "ownership": format!("{:?}", owner.ownership(&metadata, "rukpak-system")),
+        "ownership": format!("{:?}", owner.ownership(&metadata, predecessors)),
         "whenItLeaves": left.unwrap_or_else(|| "it is not pruned".to_owned()),
     }))
 }
