@@ -8,8 +8,8 @@ use serde_json::{Map, Value, json};
 
 /// Managers that upstream's Helm client wrote under. The entries of these move to us when an object is adopted.
 const HELM_MANAGERS: [&str; 5] = ["core", "helm", "Helm", "manager", "helm-provisioner"];
-/// Under which operator-controller updated objects (by Helm), or applied them (by its revisions).
-const OLM_MANAGER: &str = "olm.operatorframework.io";
+/// Under which operator-controller wrote objects: by Helm, which calls itself as the program, and by its revisions, which apply.
+const OLM_MANAGERS: [&str; 2] = ["olm.operatorframework.io", "operator-controller"];
 /// Under which upstream's `rukpakctl alpha bootstrap` applied objects, to hand them over to a release.
 const BOOTSTRAP_MANAGER: &str = "rukpakctl";
 
@@ -214,9 +214,9 @@ pub fn adopted(meta: &ObjectMeta, manager: &str, with_helm: bool) -> Option<Vec<
     let is_moved = |entry: &ManagedFieldsEntry| {
         let by = |name| {
             if is_apply(entry) {
-                with_helm && [BOOTSTRAP_MANAGER, OLM_MANAGER].contains(&name)
+                with_helm && (name == BOOTSTRAP_MANAGER || OLM_MANAGERS.contains(&name))
             } else {
-                name == manager || (with_helm && (HELM_MANAGERS.contains(&name) || name == OLM_MANAGER))
+                name == manager || (with_helm && (HELM_MANAGERS.contains(&name) || OLM_MANAGERS.contains(&name)))
             }
         };
         !is_sub(entry) && entry.manager.as_deref().is_some_and(by)

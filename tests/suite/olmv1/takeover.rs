@@ -11,8 +11,10 @@ use super::case::{Case, installed};
 use super::commands::rukpakctl;
 use super::world::World;
 
-/// Under which upstream writes objects of bundles.
+/// Under which upstream's revisions write objects of bundles.
 const MANAGER: &str = "olm.operatorframework.io";
+/// Under which its Helm does.
+const HELM_MANAGER: &str = "operator-controller";
 /// Where upstream keeps its releases.
 const SYSTEM_NAMESPACE: &str = "olmv1-system";
 const GROUP: &str = "olm.operatorframework.io/v1";
@@ -83,7 +85,7 @@ async fn by_helm(case: &Case<'_>, image: &str, owner: &DynamicObject) -> Vec<Lef
         object["metadata"]["annotations"]["meta.helm.sh/release-name"] = json!(case.name);
         object["metadata"]["annotations"]["meta.helm.sh/release-namespace"] = json!(case.space());
         let new: DynamicObject = serde_json::from_value(object.clone()).expect("it is an object");
-        let parameters = PostParams { field_manager: Some(MANAGER.to_owned()), ..PostParams::default() };
+        let parameters = PostParams { field_manager: Some(HELM_MANAGER.to_owned()), ..PostParams::default() };
         let api = Target::of(&object).expect("it has a kind").api(&case.client).await.expect("it is served");
         all.push(left(&object, &api.create(&parameters, &new).await.expect("the API server takes it")));
     }
