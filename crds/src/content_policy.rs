@@ -105,7 +105,35 @@ pub struct Signer {
     #[schemars(length(min = 1, max = 63), regex(pattern = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$"))]
     pub name: String,
     /// PublicKey of the signer: ECDSA on P-256 or P-384, Ed25519, or RSA of at least 2048 bits.
-    pub public_key: Pem,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub public_key: Option<Pem>,
+    /// Keyless names a signer without a key of their own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub keyless: Option<KeylessSigner>,
+}
+
+/// KeylessSigner is somebody whom a certificate authority vouches for, and a log for when they signed.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct KeylessSigner {
+    /// CertificateAuthority is the certificates of the authority (Fulcio), from the root or from between it and signers.
+    pub certificate_authority: Pem,
+    /// RekorKey is the public key of the log (Rekor).
+    pub rekor_key: Pem,
+    /// Issuer is who knows the signer: the URL of an OpenID Connect provider, as the certificate names it.
+    #[schemars(length(min = 1, max = 512))]
+    pub issuer: String,
+    /// Identity is as whom: the mail address or the URI in the certificate. * stands for anything.
+    #[schemars(length(min = 1, max = 512))]
+    pub identity: String,
+}
+
+impl Signer {
+    /// The PEM texts that it names: its key, or certificates and the key of the log.
+    pub fn pems(&self) -> Vec<&Pem> {
+        let keyless = self.keyless.iter().flat_map(|keyless| [&keyless.certificate_authority, &keyless.rekor_key]);
+        self.public_key.iter().chain(keyless).collect()
+    }
 }
 
 /// Pem is text in the form of PEM: in place or in a Secret.

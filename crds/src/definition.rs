@@ -48,7 +48,13 @@ pub fn content_policy() -> Result<Value, serde_json::Error> {
     let schema = schema(&mut definition);
     schema["description"] = json!("ContentPolicy says whose content may be unpacked.");
     let rule = &mut schema["properties"]["spec"]["properties"]["rules"]["items"]["properties"];
-    rule["signers"]["items"]["properties"]["publicKey"]["oneOf"] = one_of(&["data", "secretRef"]);
+    let signer = &mut rule["signers"]["items"];
+    signer["oneOf"] = one_of(&["publicKey", "keyless"]);
+    for path in ["/publicKey", "/keyless/properties/certificateAuthority", "/keyless/properties/rekorKey"] {
+        if let Some(pem) = signer["properties"].pointer_mut(path) {
+            pem["oneOf"] = one_of(&["data", "secretRef"]);
+        }
+    }
     Ok(definition)
 }
 

@@ -24,7 +24,8 @@ pub use bundle_deployment::{
 };
 pub use condition::{Condition, ConditionStatus, Conditions};
 pub use content_policy::{
-    ContentPolicy, ContentPolicySpec, Pem, PolicyAction, PolicyRule, SecretKeyRef, Signer, SourceType, Verification,
+    ContentPolicy, ContentPolicySpec, KeylessSigner, Pem, PolicyAction, PolicyRule, SecretKeyRef, Signer, SourceType,
+    Verification,
 };
 pub use platform_operator::{
     ActiveBundleDeployment, ChosenSource, PlatformOperator, PlatformOperatorSpec, PlatformOperatorStatus,

@@ -15,7 +15,7 @@ use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 use serde_json::{Value, json};
 
-pub use self::cosign::{Cosign, SignatureBlob, payload, referrers};
+pub use self::cosign::{Cosign, Keyless, SignatureBlob, Signing, payload, referrers};
 pub use self::image::{Compression, Flavour, ImageBuilder, Layer, Platform};
 pub use self::push::{Pushed, digest};
 pub use self::tarball::{TarEntry, tarball};

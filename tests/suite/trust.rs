@@ -3,6 +3,8 @@
 #[path = "trust/scene.rs"]
 mod scene;
 
+#[path = "trust/keyless.rs"]
+mod keyless;
 #[path = "trust/policies.rs"]
 mod policies;
 #[path = "trust/signatures.rs"]

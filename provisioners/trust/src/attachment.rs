@@ -9,6 +9,9 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde::Deserialize;
 
+use x509_parser::pem::Pem;
+
+use crate::log::{self, Entry};
 use crate::payload::{Payload, PayloadError};
 
 /// Media type of a payload in the format "simple signing".
@@ -17,6 +20,10 @@ pub const SIMPLE_SIGNING: &str = "application/vnd.dev.cosign.simplesigning.v1+js
 pub const BUNDLE: &str = "application/vnd.dev.sigstore.bundle";
 /// The annotation that holds the signature of a payload.
 const SIGNATURE: &str = "dev.cosignproject.cosign/signature";
+/// The annotations that hold the certificate of the signer, those between it and its authority, and the entry of the log.
+const CERTIFICATE: &str = "dev.sigstore.cosign/certificate";
+const CHAIN: &str = "dev.sigstore.cosign/chain";
+const ENTRY: &str = "dev.sigstore.cosign/bundle";
 /// What envelopes of in-toto statements say of their payload.
 const IN_TOTO: &str = "application/vnd.in-toto+json";
 
@@ -38,8 +45,22 @@ pub struct Signature {
     pub message: Vec<u8>,
     /// What the signer made of them.
     pub signature: Vec<u8>,
+    /// What was meant to be signed; of an envelope the message is more than that.
+    pub payload: Vec<u8>,
+    /// Who vouches for the signer, if anybody does.
+    pub material: Option<Material>,
     form: Form,
-    payload: Vec<u8>,
+}
+
+/// A certificate of a signer, and the proof of when they signed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Material {
+    /// In DER.
+    pub certificate: Vec<u8>,
+    /// Certificates between it and its authority, in DER.
+    pub chain: Vec<Vec<u8>>,
+    /// The entry of the log.
+    pub entry: Option<Entry>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -60,9 +81,12 @@ pub enum AttachmentError {
     /// The signature is not base64.
     #[error("its signature is not base64")]
     Base64(#[from] base64::DecodeError),
-    /// The bundle is not the JSON that it should be.
+    /// The bundle, or the entry of the log, is not the JSON that it should be.
     #[error("it is no bundle of sigstore ({0})")]
     Json(#[from] serde_json::Error),
+    /// The certificate is no PEM.
+    #[error("its certificate is not PEM")]
+    Certificate,
     /// The bundle signs something else than a statement.
     #[error("it is a bundle of sigstore without a signed statement")]
     NoStatement,
@@ -82,12 +106,28 @@ impl Attachment {
         if self.media_type == SIMPLE_SIGNING {
             let text = self.annotations.get(SIGNATURE).ok_or(AttachmentError::NoSignature)?;
             let (message, payload) = (self.body.clone(), self.body.clone());
-            return Ok(Signature { message, signature: STANDARD.decode(text)?, form: Form::SimpleSigning, payload });
+            let (signature, material) = (STANDARD.decode(text)?, self.material()?);
+            return Ok(Signature { message, signature, payload, material, form: Form::SimpleSigning });
         }
         if self.media_type.starts_with(BUNDLE) {
             return of_bundle(&self.body);
         }
         Err(AttachmentError::MediaType(self.media_type.clone()))
+    }
+}
+
+impl Attachment {
+    fn material(&self) -> Result<Option<Material>, AttachmentError> {
+        let pems = |annotation: &str| -> Vec<Vec<u8>> {
+            let text = self.annotations.get(annotation).map_or("", String::as_str);
+            Pem::iter_from_buffer(text.as_bytes()).filter_map(Result::ok).map(|pem| pem.contents).collect()
+        };
+        if !self.annotations.contains_key(CERTIFICATE) {
+            return Ok(None);
+        }
+        let certificate = pems(CERTIFICATE).into_iter().next().ok_or(AttachmentError::Certificate)?;
+        let entry = self.annotations.get(ENTRY).map(|text| log::of_annotation(text)).transpose()?;
+        Ok(Some(Material { certificate, chain: pems(CHAIN), entry }))
     }
 }
 
@@ -109,6 +149,8 @@ fn of_bundle(body: &[u8]) -> Result<Signature, AttachmentError> {
     #[serde(rename_all = "camelCase")]
     struct Bundle {
         dsse_envelope: Option<Envelope>,
+        #[serde(default)]
+        verification_material: VerificationMaterial,
     }
     #[derive(Deserialize)]
     #[serde(rename_all = "camelCase")]
@@ -122,12 +164,51 @@ fn of_bundle(body: &[u8]) -> Result<Signature, AttachmentError> {
         sig: String,
     }
     let bundle: Bundle = serde_json::from_slice(body)?;
+    let material = bundle.verification_material.read()?;
     let envelope = bundle.dsse_envelope.filter(|envelope| envelope.payload_type == IN_TOTO);
     let Envelope { payload, payload_type, signatures } = envelope.ok_or(AttachmentError::NoStatement)?;
     // The specification of bundles allows for exactly one.
     let [Signed { sig }] = signatures.as_slice() else { return Err(AttachmentError::NoStatement) };
     let (payload, signature) = (STANDARD.decode(payload)?, STANDARD.decode(sig)?);
-    Ok(Signature { message: encoded(&payload_type, &payload), signature, form: Form::Statement, payload })
+    let message = encoded(&payload_type, &payload);
+    Ok(Signature { message, signature, payload, material, form: Form::Statement })
+}
+
+/// What a bundle holds beside the signature.
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct VerificationMaterial {
+    certificate: Option<RawBytes>,
+    x509_certificate_chain: Option<Certificates>,
+    #[serde(default)]
+    tlog_entries: Vec<log::BundledEntry>,
+}
+
+#[derive(Deserialize)]
+struct Certificates {
+    certificates: Vec<RawBytes>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct RawBytes {
+    raw_bytes: String,
+}
+
+impl VerificationMaterial {
+    fn read(self) -> Result<Option<Material>, AttachmentError> {
+        let older = self.x509_certificate_chain.map(|chain| chain.certificates).unwrap_or_default();
+        let mut certificates = Vec::new();
+        for RawBytes { raw_bytes } in self.certificate.into_iter().chain(older) {
+            certificates.push(STANDARD.decode(raw_bytes)?);
+        }
+        if certificates.is_empty() {
+            return Ok(None);
+        }
+        let (certificate, chain) = (certificates.remove(0), certificates);
+        let entry = self.tlog_entries.into_iter().next().map(log::BundledEntry::read).transpose()?.flatten();
+        Ok(Some(Material { certificate, chain, entry }))
+    }
 }
 
 /// What is signed of an envelope: type and payload with their lengths (DSSE's pre-authentication encoding).

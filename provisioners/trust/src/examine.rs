@@ -5,8 +5,8 @@ use rukpak_crds::PolicyRule;
 
 use crate::attachment::Attachment;
 use crate::decide::RuleName;
-use crate::key::PublicKey;
 use crate::scope::Scope;
+use crate::signer::Credential;
 
 /// So many faults are told of one image.
 const TOLD: usize = 5;
@@ -15,7 +15,7 @@ const TOLD: usize = 5;
 #[derive(Clone, Debug)]
 struct Signer {
     name: String,
-    key: PublicKey,
+    credential: Credential,
 }
 
 /// The image.
@@ -44,18 +44,18 @@ pub struct Examination<'a> {
 }
 
 impl<'a> Examination<'a> {
-    /// Nothing has been looked at. `keys` are those of the rule's signers, by their names, or why there is none.
+    /// Nothing has been looked at. `credentials` are those of the rule's signers, by their names, or why one has none.
     pub fn new(
         name: &'a RuleName,
         rule: &'a PolicyRule,
-        keys: Vec<(String, Result<PublicKey, String>)>,
+        credentials: Vec<(String, Result<Credential, String>)>,
         subject: Subject<'a>,
     ) -> Self {
         let signed_as = rule.signed_as.iter().map(|scope| Scope::new(scope)).collect();
         let (mut signers, mut unusable) = (Vec::new(), Vec::new());
-        for (name, key) in keys {
-            match key {
-                Ok(key) => signers.push(Signer { name, key }),
+        for (name, credential) in credentials {
+            match credential {
+                Ok(credential) => signers.push(Signer { name, credential }),
                 Err(why) => unusable.push(format!("the key of {name} cannot be used: {why}")),
             }
         }
@@ -114,10 +114,16 @@ impl<'a> Examination<'a> {
 
     fn signer_of(&self, attachment: &Attachment) -> Result<String, String> {
         let signature = attachment.signature().map_err(|error| error.to_string())?;
-        let is_theirs = |signer: &&Signer| signer.key.verifies(&signature.message, &signature.signature);
-        let Some(signer) = self.signers.iter().find(is_theirs) else {
-            return Err("it was made with another key, or what was signed has been changed".to_owned());
-        };
+        let mut faults: Vec<String> = Vec::new();
+        let mut found = None;
+        for signer in &self.signers {
+            match signer.credential.check(&signature) {
+                Ok(identity) => found = Some((signer, identity)),
+                Err(fault) if !faults.contains(&fault) => faults.push(fault),
+                Err(_) => {}
+            }
+        }
+        let Some((signer, identity)) = found else { return Err(faults.join("; ")) };
         // From here on it is known who wrote the payload.
         let payload = signature.payload().map_err(|error| error.to_string())?;
         let digest = self.subject.digest.to_string();
@@ -126,7 +132,10 @@ impl<'a> Examination<'a> {
             return Err(format!("{} signed another image with it: {others}", signer.name));
         }
         self.check_repository(payload.repository.as_deref(), &signer.name)?;
-        Ok(signer.name.clone())
+        Ok(match identity {
+            Some(identity) => format!("{} ({identity})", signer.name),
+            None => signer.name.clone(),
+        })
     }
 
     /// A signature of an image elsewhere says nothing about an image of the same bytes here, unless the rule says so.

@@ -6,6 +6,8 @@
 //! key               a public key, and whether it made a signature
 //! payload           what a signature says: which digest, of which repository
 //! attachment        signature and payload, out of what cosign attaches to an image
+//! keyless, log      a signer without a key of their own: certificate and identity, and when they signed
+//! signer            one or the other, as a rule names them
 //! examine           (attachments, rule) -> who signed, or why nobody did
 //! verdict           what a status says about all that
 //! ```
@@ -17,13 +19,18 @@ pub mod attachment;
 pub mod decide;
 pub mod examine;
 pub mod key;
+pub mod keyless;
+pub mod log;
 pub mod payload;
 pub mod scope;
+pub mod signer;
 pub mod verdict;
 
 pub use attachment::Attachment;
 pub use decide::{Decision, Place, Policies, RuleName};
 pub use examine::{Examination, Subject};
 pub use key::PublicKey;
+pub use keyless::Keyless;
 pub use scope::Scope;
+pub use signer::Credential;
 pub use verdict::Verdict;

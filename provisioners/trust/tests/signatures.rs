@@ -8,7 +8,7 @@ use rukpak_content::Digest;
 use rukpak_crds::PolicyRule;
 use rukpak_trust::attachment::SIMPLE_SIGNING;
 use rukpak_trust::key::KeyError;
-use rukpak_trust::{Attachment, Examination, PublicKey, RuleName, Subject};
+use rukpak_trust::{Attachment, Credential, Examination, Keyless, PublicKey, RuleName, Subject};
 use serde_json::json;
 
 const REPOSITORY: &str = "registry.example.com/pump";
@@ -47,7 +47,11 @@ fn examine(
     let rule = json!({"name": "r", "scopes": ["*"], "action": "Require", "signers": keys, "signedAs": signed_as});
     let rule: PolicyRule = serde_json::from_value(rule).expect("it is a rule");
     let name = RuleName { policy: "p".to_owned(), rule: "r".to_owned() };
-    let keys = signers.iter().map(|name| ((*name).to_owned(), key(name).map_err(|error| error.to_string()))).collect();
+    let credential = |name: &&str| {
+        let key = key(name).map(Credential::Key).map_err(|error| error.to_string());
+        ((*name).to_owned(), key)
+    };
+    let keys = signers.iter().map(credential).collect();
     let mut examination = Examination::new(&name, &rule, keys, subject);
     for attachment in attachments {
         examination.look(attachment);
@@ -135,4 +139,63 @@ fn a_signature_is_for_its_repository() {
     // What is named is meant alone.
     let own = Subject { digest: &digest, repository: REPOSITORY };
     assert!(examine(&["p256"], &["other.example.com"], own, &[signed("p256")]).is_err());
+}
+
+/// What cosign would have put beside `payload.json`, signed by a pipeline; authority and log are sigstore's own test doubles.
+fn keyless() -> Attachment {
+    let annotations = serde_json::from_str(&vector("keyless/annotations.json")).expect("a map of texts");
+    Attachment { annotations, ..signed("p256") }
+}
+
+const ISSUER: &str = "https://token.actions.githubusercontent.com";
+const PIPELINE: &str = "https://github.com/org/pump/.github/workflows/release.yml@refs/tags/v1.0.0";
+
+fn known(issuer: &str, identity: &str) -> Keyless {
+    Keyless::new(&vector("keyless/fulcio.pem"), &vector("keyless/rekor.pub"), issuer, identity).expect("a good root")
+}
+
+#[test]
+fn a_pipeline_is_known_by_authority_and_log() {
+    let signature = keyless().signature().unwrap();
+    let everybody = "https://github.com/org/*/.github/workflows/release.yml@refs/tags/v*";
+    for identity in [PIPELINE, everybody] {
+        assert_eq!(known(ISSUER, identity).check(&signature), Ok(PIPELINE.to_owned()));
+    }
+    for (issuer, identity) in [("https://accounts.example.com", PIPELINE), (ISSUER, "somebody@example.com")] {
+        let text = known(issuer, identity).check(&signature).unwrap_err();
+        assert_eq!(text, format!("it was made by {PIPELINE} (known to {ISSUER})"));
+    }
+}
+
+#[test]
+fn another_root_vouches_for_nobody() {
+    let signature = keyless().signature().unwrap();
+    let (fulcio, rekor) = (vector("keyless/fulcio.pem"), vector("keyless/rekor.pub"));
+    let other = rcgen::generate_simple_self_signed(vec!["other".to_owned()]).unwrap().cert.pem();
+    let text = Keyless::new(&other, &rekor, ISSUER, PIPELINE).unwrap().check(&signature).unwrap_err();
+    assert_eq!(text, "its certificate is not one of certificateAuthority");
+    let text = Keyless::new(&fulcio, &vector("p256.pub"), ISSUER, PIPELINE).unwrap().check(&signature).unwrap_err();
+    assert!(text.starts_with("it is in the log ") && text.ends_with(", not in that of rekorKey"), "{text}");
+    assert!(Keyless::new("", &rekor, ISSUER, PIPELINE).unwrap_err().to_string().contains("no certificate"));
+}
+
+#[test]
+fn what_the_log_did_not_promise_is_refused() {
+    let own = known(ISSUER, PIPELINE);
+    let with = |change: &dyn Fn(&mut rukpak_trust::attachment::Signature)| {
+        let mut signature = keyless().signature().unwrap();
+        change(&mut signature);
+        own.check(&signature).unwrap_err()
+    };
+    let text = with(&|signature| signature.message.push(b' '));
+    assert!(text.contains("or what was signed has been changed"), "{text}");
+    let text = with(&|signature| signature.material = None);
+    assert_eq!(text, "it has no certificate");
+    let text = with(&|signature| signature.material.as_mut().unwrap().entry = None);
+    assert!(text.starts_with("it does not prove when it was made"), "{text}");
+    // A later time would make a certificate valid that has expired; but it is part of what the log signed.
+    let text = with(&|signature| {
+        signature.material.as_mut().unwrap().entry.as_mut().unwrap().integrated_time += 3600;
+    });
+    assert_eq!(text, "its entry in the log is not signed with rekorKey");
 }

@@ -1,5 +1,7 @@
 //! Signatures as cosign makes them: payloads, and where they are put.
 
+mod keyless;
+
 use anyhow::{Context, Result};
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
@@ -7,6 +9,8 @@ use rcgen::{KeyPair, SignatureAlgorithm, SigningKey as _};
 use serde_json::{Value, json};
 
 use super::{Pushed, Registry, digest};
+
+pub use keyless::{Keyless, Signing};
 
 /// Media type of payloads.
 pub const SIMPLE_SIGNING: &str = "application/vnd.dev.cosign.simplesigning.v1+json";

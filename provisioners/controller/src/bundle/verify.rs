@@ -15,7 +15,7 @@ use rukpak_runtime::api::answered;
 use rukpak_runtime::error::Chain;
 use rukpak_source::image::{self, Attached, Credentials, ResolvedImage, Visitor};
 use rukpak_source::{git, http};
-use rukpak_trust::{Attachment, Decision, Examination, Place, Policies, PublicKey, RuleName, Subject, Verdict};
+use rukpak_trust::{Attachment, Credential, Decision, Examination, Place, Policies, RuleName, Subject, Verdict};
 use tokio::sync::SemaphorePermit;
 
 use super::failure::Failure;
@@ -97,7 +97,7 @@ impl Asked {
         let subject = Subject { digest: image.digest(), repository };
         let mut examinations = Vec::new();
         for (name, rule) in rules {
-            examinations.push(Examination::new(name, rule, keys(rule, context).await?, subject));
+            examinations.push(Examination::new(name, rule, known(rule, context).await?, subject));
         }
         let mut search = Search(examinations);
         let failed = |source| Failure::Signatures { reference: reference.to_owned(), source: Box::new(source) };
@@ -213,16 +213,19 @@ impl Visitor for Search<'_> {
     }
 }
 
-/// The keys of a rule's signers, by their names, or why one cannot be used.
-async fn keys(rule: &PolicyRule, context: &Context) -> Result<Vec<(String, Result<PublicKey, String>)>, Failure> {
-    let mut keys = Vec::new();
+/// What the signatures of a rule's signers are checked with, by their names, or why one cannot be used.
+async fn known(rule: &PolicyRule, context: &Context) -> Result<Vec<(String, Result<Credential, String>)>, Failure> {
+    let mut credentials = Vec::new();
     for signer in &rule.signers {
         let failed = |source| Failure::SignerKey { signer: signer.name.clone(), source };
-        let text = pem(&signer.public_key, context).await.map_err(failed)?;
-        let key = text.and_then(|text| PublicKey::from_pem(&text).map_err(|error| error.to_string()));
-        keys.push((signer.name.clone(), key));
+        let mut texts = Vec::new();
+        for named in signer.pems() {
+            texts.push(pem(named, context).await.map_err(failed)?);
+        }
+        let pems: Result<Vec<_>, _> = texts.into_iter().collect();
+        credentials.push((signer.name.clone(), pems.and_then(|pems| Credential::new(signer, &pems))));
     }
-    Ok(keys)
+    Ok(credentials)
 }
 
 /// The text, or why there is none.

@@ -1,0 +1,50 @@
+//! How a signer is known: by a key, or by those who vouch for them.
+
+use rukpak_crds::Signer;
+
+use crate::attachment::Signature;
+use crate::key::PublicKey;
+use crate::keyless::Keyless;
+
+/// What a signature is checked with.
+#[derive(Clone, Debug)]
+pub enum Credential {
+    /// A key.
+    Key(PublicKey),
+    /// An authority, a log and an identity.
+    Keyless(Box<Keyless>),
+}
+
+impl Credential {
+    /// Out of the PEM texts that the signer names, in the order of [`Signer::pems`].
+    ///
+    /// # Errors
+    /// Why it cannot be used, in words.
+    pub fn new(signer: &Signer, pems: &[String]) -> Result<Self, String> {
+        match (&signer.public_key, &signer.keyless, pems) {
+            (Some(_), None, [key]) => PublicKey::from_pem(key).map(Self::Key).map_err(|error| error.to_string()),
+            (None, Some(keyless), [authority, log]) => {
+                let known = Keyless::new(authority, log, &keyless.issuer, &keyless.identity);
+                known.map(|known| Self::Keyless(Box::new(known))).map_err(|error| {
+                    match std::error::Error::source(&error) {
+                        Some(source) => format!("{error}: {source}"),
+                        None => error.to_string(),
+                    }
+                })
+            }
+            _ => Err("it needs either publicKey or keyless".to_owned()),
+        }
+    }
+
+    /// Whether the signer made `signature`, and as whom they are known where they have no key.
+    ///
+    /// # Errors
+    /// Why they did not.
+    pub fn check(&self, signature: &Signature) -> Result<Option<String>, String> {
+        match self {
+            Self::Key(key) if key.verifies(&signature.message, &signature.signature) => Ok(None),
+            Self::Key(_) => Err("it was made with another key, or what was signed has been changed".to_owned()),
+            Self::Keyless(keyless) => keyless.check(signature).map(Some),
+        }
+    }
+}
