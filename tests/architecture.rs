@@ -53,6 +53,7 @@ const ARROWS: &[(&str, &[&str])] = &[
             "rukpak-plan",
             "rukpak-runtime",
             "rukpak-source",
+            "rukpak-trust",
         ],
     ),
     (

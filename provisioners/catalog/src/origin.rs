@@ -2,6 +2,7 @@
 
 mod error;
 mod folder;
+mod gate;
 mod https;
 mod image;
 mod text;
@@ -19,6 +20,7 @@ use rukpak_source::image::{Credentials, Puller};
 use crate::Catalog;
 use crate::read::{self, Documents};
 pub use error::{Class, Error};
+pub use gate::{Admission, Gate};
 pub use image::{CONFIGS_LABEL, SQLITE_LABEL};
 pub use text::ParseError;
 
@@ -107,6 +109,7 @@ pub struct Loader {
     fetcher: Fetcher,
     limits: Limits,
     stage_dir: PathBuf,
+    gate: Option<Arc<dyn Gate>>,
 }
 
 impl Loader {
@@ -132,7 +135,13 @@ impl Loader {
             idle_timeout,
         })
         .map_err(Error::Http)?;
-        Ok(Self { puller, fetcher, limits, stage_dir })
+        Ok(Self { puller, fetcher, limits, stage_dir, gate: None })
+    }
+
+    /// Asks `gate` about every image before anything of it is fetched.
+    #[must_use]
+    pub fn with_gate(self, gate: Arc<dyn Gate>) -> Self {
+        Self { gate: Some(gate), ..self }
     }
 
     /// The catalog of `origin`, unless its revision is `known`. Images are pulled without a login.

@@ -44,6 +44,8 @@ pub struct Options {
     pub catalog_authorities: Vec<CatalogAuthority>,
     /// Whether only bundles are installed whose image a catalog names by digest.
     pub require_digests: bool,
+    /// Whether images of catalogs are refused that no rule of a ContentPolicy covers.
+    pub require_content_policy: bool,
     /// How often catalogs are looked at for a new revision.
     pub catalog_poll_interval: Duration,
     /// Logins of registries.
@@ -125,6 +127,9 @@ struct Args {
     /// Install only bundles whose image the catalog names by digest: whoever holds a registry can move a tag
     #[arg(long, num_args = 0..=1, require_equals = true, default_value_t = false, default_missing_value = "true", action = ArgAction::Set)]
     require_digests: bool,
+    /// Refuse images of catalogs that no rule of a ContentPolicy accepts, or requires a signature of
+    #[arg(long, num_args = 0..=1, require_equals = true, default_value_t = false, default_missing_value = "true", action = ArgAction::Set)]
+    require_content_policy: bool,
     /// How often catalogs are looked at for a new revision; an unchanged one is not fetched again
     #[arg(long, value_name = "DURATION", default_value = "10m", value_parser = interval)]
     catalog_poll_interval: Duration,
@@ -184,6 +189,7 @@ impl From<Args> for Options {
             catalog_sources: args.catalog_source.into_iter().filter_map(|source| source.0).collect(),
             catalog_authorities: args.catalog_ca,
             require_digests: args.require_digests,
+            require_content_policy: args.require_content_policy,
             catalog_poll_interval: args.catalog_poll_interval,
             registry_auth_file: args.registry_auth_file,
             storage_dir: args.storage_dir,

@@ -25,6 +25,7 @@ mod logins;
 mod metrics;
 mod olm;
 mod operator;
+mod policies;
 mod questions;
 mod run;
 mod served;

@@ -36,6 +36,7 @@ use super::events::Events;
 use super::follow::Optional;
 use super::logins::{self, Logins};
 use super::olm::{Extensions, Parts};
+use super::policies::ContentGate;
 use super::questions::Questions;
 use super::spool::Spool;
 use super::{catalog_server, cluster_catalog, metrics, operator};
@@ -93,9 +94,11 @@ pub async fn run(options: Options) -> Result<(), Error> {
     let spool = Spool::open(folder).map_err(|source| Error::Storage { path: folder.clone(), source })?;
     let config = process::config(options.shared.kubeconfig.as_deref()).await?;
     let egress = options.registries.egress(&config.cluster_url).await;
-    let (loader, logins) = loader(&options, egress, spool.path())?;
-    let authorities = authorities(&options)?;
     let client = process::client(config)?;
+    let gate = ContentGate::new(client.clone(), options.require_content_policy);
+    let (loader, logins) = loader(&options, egress, spool.path(), gate.clone())?;
+    let authorities = authorities(&options)?;
+    process.spawn(gate.follow());
     let unpacked = Arc::new(CatalogStore::open(folder.join(CONTENT))?);
     let readiness = Arc::new(Readiness::new());
     let health = probes::router(readiness.clone());
@@ -141,7 +144,12 @@ fn authorities(options: &Options) -> Result<Authorities, Error> {
 }
 
 /// What loads catalogs, and its logins.
-fn loader(options: &Options, egress: Egress, spool: &Path) -> Result<(Arc<Loader>, Arc<Logins>), Error> {
+fn loader(
+    options: &Options,
+    egress: Egress,
+    spool: &Path,
+    gate: Arc<ContentGate>,
+) -> Result<(Arc<Loader>, Arc<Logins>), Error> {
     let (puller, pem) = options.registries.puller(&egress, spool.to_owned(), origin::limits())?;
     let logins = Logins::open(options.registry_auth_file.clone())?;
     // What may be asked without TLS is this machine, and the administrator has named it.
@@ -154,7 +162,7 @@ fn loader(options: &Options, egress: Egress, spool: &Path) -> Result<(Arc<Loader
     let mut options = LoaderOptions::new(Arc::new(puller), spool.to_owned());
     options.extra_ca_pem = pem;
     options.egress = egress;
-    let loader = Loader::new(options).map_err(|error| Error::Loader(Box::new(error)))?;
+    let loader = Loader::new(options).map_err(|error| Error::Loader(Box::new(error)))?.with_gate(gate);
     Ok((Arc::new(loader), Arc::new(logins)))
 }
 

@@ -120,7 +120,10 @@ impl Keyless {
             webpki::Error::CertExpired { .. } | webpki::Error::CertNotValidYet { .. } => {
                 "it was made when its certificate was not valid: expired, or not yet".to_owned()
             }
-            webpki::Error::UnknownIssuer => "its certificate is not one of certificateAuthority".to_owned(),
+            // The latter if another authority has the same name.
+            webpki::Error::UnknownIssuer | webpki::Error::InvalidSignatureForPublicKey => {
+                "its certificate is not one of certificateAuthority".to_owned()
+            }
             other => format!("its certificate cannot be used ({other})"),
         })
     }

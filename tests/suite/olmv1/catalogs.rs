@@ -3,11 +3,12 @@
 use std::time::Duration;
 
 use rukpak_tests::catalog::nothing;
+use rukpak_tests::registry::{Cosign, Pushed};
 use rukpak_tests::verbs::{self, Expected};
 use rukpak_tests::{CatalogImage, Documents, ImageBuilder};
 use serde_json::json;
 
-use super::case::{Case, catalog, serving, text};
+use super::case::{Case, catalog, retrying, serving, text};
 
 /// A poll comes after a minute at the earliest.
 const POLLED: Duration = Duration::from_mins(2);
@@ -163,4 +164,28 @@ async fn a_broken_catalog_is_retried_and_what_was_served_is_served_on() {
     let object = case.until_at(&catalog(&case.name), Expected::is_true("Progressing", "Retrying")).await;
     assert!(serving().met_by(&object), "{:#}", object.data);
     assert_eq!(object.data["status"]["resolvedSource"], resolved);
+}
+
+#[tokio::test]
+async fn a_catalog_is_unpacked_once_it_is_signed_where_a_policy_requires_that() {
+    let case = Case::new("signed").await;
+    let (reference, digest) = case.push_catalog("v1", documents(&case.name)).await;
+    let repository = reference.rsplit_once(':').unwrap().0.to_owned();
+    let (key, other) = (Cosign::new().unwrap(), Cosign::new().unwrap());
+    let signer = json!({"name": "release", "publicKey": {"data": key.public_key()}});
+    let rule = json!({"name": "ours", "scopes": [repository], "action": "Require", "signers": [signer]});
+    case.create(&json!({"apiVersion": "core.rukpak.io/v1alpha1", "kind": "ContentPolicy",
+                        "metadata": {"name": case.name}, "spec": {"rules": [rule]}}))
+        .await;
+    let pinned = format!("{repository}@{digest}");
+    let image = Pushed { reference: reference.clone(), pinned, digest, layers: Vec::new(), manifests: Vec::new() };
+    case.world.registry.sign(&image, &other).await.unwrap();
+    case.create_catalog(&case.name, &json!({"ref": reference}), &json!({})).await;
+    let refused = retrying("source catalog content: rule \"ours\" of ContentPolicy");
+    let object = case.until_at(&catalog(&case.name), refused).await;
+    let message = text(&object, "/status/conditions/0/message");
+    assert!(message.contains("it was made with another key"), "{message}");
+    assert!(verbs::condition(&object, "Serving").is_none(), "it was never unpacked");
+    case.world.registry.sign(&image, &key).await.unwrap();
+    case.until_at(&catalog(&case.name), serving()).await;
 }

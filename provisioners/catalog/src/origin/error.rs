@@ -22,6 +22,12 @@ pub enum Error {
     /// The image cannot be pulled.
     #[error("the catalog image cannot be pulled")]
     Image(#[source] image::Error),
+    /// A policy does not let the image in.
+    #[error("{why}")]
+    NotAdmitted {
+        /// Why not.
+        why: String,
+    },
     /// The image is one of the days before file-based catalogs. The words are those of `opm render`.
     #[error(
         "render {reference:?}: sqlite-based index images are no longer supported, migrate to a file-based catalog: not allowed \

@@ -40,6 +40,10 @@ impl Loader {
         if known == Some(&revision) {
             return Ok(None);
         }
+        if let Some(gate) = &self.gate {
+            let admitted = gate.admit(&self.puller, reference, &image, credentials).await.map_err(Error::Resolve)?;
+            admitted.map_err(|why| Error::NotAdmitted { why })?;
+        }
         let labels = self.puller.labels(&image, credentials).await.map_err(Error::Image)?;
         let folder = folder(reference, &labels)?;
         let stage = self.puller.fetch_folder(&image, &folder, credentials).await.map_err(Error::Image)?;

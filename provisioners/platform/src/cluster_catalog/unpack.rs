@@ -82,8 +82,12 @@ impl Failure {
         match self {
             Self::Source { error, is_pinned } => {
                 let is_terminal = is_pinned && is_no_catalog(&error);
-                let class =
-                    if error.class() == origin::Class::Unavailable { Class::Transient } else { Class::Terminal };
+                let class = match *error {
+                    // A signature may come, or another policy.
+                    origin::Error::NotAdmitted { .. } => Class::Blocked,
+                    _ if error.class() == origin::Class::Unavailable => Class::Transient,
+                    _ => Class::Terminal,
+                };
                 let text = text(&error);
                 if is_terminal {
                     let message = format!("source catalog content: terminal error: {text}");
