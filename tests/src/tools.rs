@@ -143,6 +143,14 @@ pub fn system_program(name: &str) -> Result<PathBuf> {
         .with_context(|| format!("there is no program {name}; run: tests/tools/apt-packages.sh"))
 }
 
+/// A Chromium without a window, which is installed if there is none.
+pub fn browser() -> Result<PathBuf> {
+    let script = workspace_folder().join("tests/tools/browser.sh");
+    let output = std::process::Command::new(&script).output().with_context(|| format!("run {}", script.display()))?;
+    anyhow::ensure!(output.status.success(), "{}: {}", script.display(), String::from_utf8_lossy(&output.stderr));
+    Ok(PathBuf::from(String::from_utf8(output.stdout).context("read the path of the browser")?.trim()))
+}
+
 /// Debian's kubectl, which is fetched once.
 pub fn kubectl() -> Result<PathBuf> {
     let script = workspace_folder().join("tests/tools/kubectl.sh");

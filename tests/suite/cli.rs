@@ -1,6 +1,8 @@
 //! `rukpakctl` and a real registry: TLS by a private CA, logins from Docker's configuration, and how it ends when it cannot
 //! find out. And with a real cluster: RukPak's own verbs, catalogs and PlatformOperators, in the modules.
 
+#[path = "cli/browser.rs"]
+mod browser;
 #[path = "cli/catalog.rs"]
 mod catalog;
 #[path = "cli/content.rs"]
@@ -9,6 +11,8 @@ mod content;
 mod diff;
 #[path = "cli/hands.rs"]
 mod hands;
+#[path = "cli/images.rs"]
+mod images;
 #[path = "cli/install.rs"]
 mod install;
 #[path = "cli/objects.rs"]
@@ -19,6 +23,8 @@ mod revisions;
 mod run;
 #[path = "cli/status.rs"]
 mod status;
+#[path = "cli/ui.rs"]
+mod ui;
 
 use std::path::Path;
 use std::process::Command;
@@ -75,20 +81,32 @@ impl Private {
     }
 
     fn run_without_ca(&self, logins: &str, arguments: &[&str]) -> Answer {
-        let program = tools::workspace_binary("rukpakctl").expect("it is built");
-        let mut command = Command::new(program);
-        command.args(arguments).env("DOCKER_CONFIG", self.folder.path().join(logins));
-        for proxy in ["HTTP_PROXY", "HTTPS_PROXY", "http_proxy", "https_proxy", "ALL_PROXY", "SSL_CERT_FILE"] {
-            command.env_remove(proxy);
-        }
-        let output = command.output().expect("it runs");
-        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-        let answer = Answer { code: output.status.code(), out: text(&output.stdout), err: text(&output.stderr) };
-        for secret in [PASSWORD, "wr0ng"] {
-            assert!(!answer.err.contains(secret) && !answer.out.contains(secret), "a password: {}", answer.err);
-        }
-        answer
+        let docker = self.folder.path().join(logins);
+        answer(&[("DOCKER_CONFIG", docker.to_str().expect("UTF-8"))], arguments)
     }
+
+    /// Runs the program with these variables and the registry's CA.
+    fn run_with(&self, variables: &[(&str, &str)], arguments: &[&str]) -> Answer {
+        let ca = self.folder.path().join("ca.pem");
+        answer(variables, &[arguments, &["--ca-file", ca.to_str().expect("UTF-8")]].concat())
+    }
+}
+
+/// Runs the program with these variables. No answer of it shows a password.
+fn answer(variables: &[(&str, &str)], arguments: &[&str]) -> Answer {
+    let program = tools::workspace_binary("rukpakctl").expect("it is built");
+    let mut command = Command::new(program);
+    command.args(arguments).envs(variables.iter().copied());
+    for proxy in ["HTTP_PROXY", "HTTPS_PROXY", "http_proxy", "https_proxy", "ALL_PROXY", "SSL_CERT_FILE"] {
+        command.env_remove(proxy);
+    }
+    let output = command.output().expect("it runs");
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    let answer = Answer { code: output.status.code(), out: text(&output.stdout), err: text(&output.stderr) };
+    for secret in [PASSWORD, "wr0ng"] {
+        assert!(!answer.err.contains(secret) && !answer.out.contains(secret), "a password: {}", answer.err);
+    }
+    answer
 }
 
 fn kite() -> ImageBuilder {
@@ -156,7 +174,7 @@ async fn what_the_registry_refuses_could_not_be_found_out() {
         assert_unknown(&private.run_without_ca("good", &[command, &pushed.reference]), &[taken, "certificate"]);
     }
     let answer = private.run("helper", &["render", &pushed.reference]);
-    assert_unknown(&answer, &["401", "names a credential helper, which is not asked"]);
+    assert_unknown(&answer, &["401", "note: docker-credential-desktop cannot be run"]);
 }
 
 #[tokio::test]

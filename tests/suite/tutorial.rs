@@ -48,9 +48,9 @@ async fn what_the_pages_have_people_type_does_what_they_say() {
     session.enter("kubectl delete bundledeployment hello; kubectl delete namespace hello").await;
     examples::install_all(&session).await;
     rukpakctl::prepare(&world, &session).await;
-    // Catalogs are followed by the tests of rukpakctl, ClusterExtensions by the suite of OLM v1; the man pages would go to a home folder;
-    // PlatformOperators come below.
-    let elsewhere = ["rukpakctl catalog", "rukpakctl extension", "cargo build", PLATFORM_OPERATOR];
+    // Catalogs and the page to look at are followed by the tests of rukpakctl, ClusterExtensions by the suite of OLM v1; the man pages
+    // would go to a home folder; PlatformOperators come below.
+    let elsewhere = ["rukpakctl catalog", "rukpakctl extension", "rukpakctl ui", "cargo build", PLATFORM_OPERATOR];
     session.follow("docs/rukpakctl.md", &elsewhere).await;
     session.enter("kubectl delete bundledeployment hello").await;
 

@@ -5,6 +5,7 @@ mod cluster;
 mod deployment;
 mod diff;
 mod extension;
+mod image;
 mod install;
 mod limits;
 mod migrate;
@@ -12,6 +13,7 @@ mod namespace;
 mod output;
 mod shell;
 mod trust;
+mod ui;
 mod wait;
 
 use std::ffi::OsString;
@@ -28,12 +30,14 @@ pub use cluster::{ClusterArgs, ContentArgs, ServiceArgs, StatusArgs};
 pub use deployment::{DeploymentArgs, RollbackArgs, WaitingArgs, WhyArgs};
 pub use diff::DiffArgs;
 pub use extension::{ExtensionArgs, ExtensionCommand, ListExtensionsArgs, WhyExtensionArgs};
+pub use image::{ExportArgs, ImageForm, ImportArgs, PackageArgs, PullArgs};
 pub use install::{GitArgs, InstallArgs, RunArgs};
 use limits::LimitArgs;
 pub use migrate::{Kind, MigrateArgs};
 pub use output::{OutputArgs, OutputForm};
 pub use shell::{CompletionArgs, ManArgs};
 pub use trust::TrustArgs;
+pub use ui::UiArgs;
 pub use wait::WaitArgs;
 
 macro_rules! exit_codes {
@@ -108,6 +112,25 @@ pub enum Command {
         "rukpakctl run pump-operator ./pump-operator --wait --timeout 10m"
     ))]
     Run(RunArgs),
+    /// Build the image of a bundle and push it; the same files make the same image
+    #[command(after_help = examples!(
+        "rukpakctl package ./pump-operator registry.example.com/pump-operator:v1.0.0"
+        "rukpakctl package ./pump-operator oci:./layout              # without a registry"
+        "rukpakctl package ./pump-operator oci-archive:pump.tar"
+    ))]
+    Package(PackageArgs),
+    /// Write the files of an image to a folder
+    #[command(after_help = examples!("rukpakctl pull registry.example.com/pump-operator:v1.0.0 ./pump-operator"))]
+    Pull(PullArgs),
+    /// Write a bundle with every image that it names to an image layout, for a registry without a way out
+    #[command(after_help = examples!(
+        "rukpakctl export registry.example.com/pump-operator:v1.0.0 ./layout"
+        "rukpakctl export ./pump-operator ./layout --image registry.example.com/extra:v1"
+    ))]
+    Export(ExportArgs),
+    /// Push the images of an image layout to a registry, and print where each of them is
+    #[command(after_help = examples!("rukpakctl import ./layout registry.internal.example.com/mirror"))]
+    Import(ImportArgs),
     /// Print the names of the files that a Bundle of the cluster holds, or write the files to a folder
     Content(ContentArgs),
     /// Look into a catalog of packages: a ClusterCatalog, or one that no cluster has
@@ -183,6 +206,12 @@ pub enum Command {
         "rukpakctl why deployment/pump -n pumps -o wide     # with fields of its status"
     ))]
     Why(WhyArgs),
+    /// Serve a page on this machine that shows what is installed, and how it is
+    #[command(after_help = examples!(
+        "rukpakctl ui              # open the URL that it prints; Ctrl-C ends it"
+        "rukpakctl ui --port 8000"
+    ))]
+    Ui(UiArgs),
     /// Print the completions for a shell
     #[command(after_help = examples!(
         "source <(rukpakctl completions bash)"

@@ -2,6 +2,7 @@
 
 mod changes;
 mod deployments;
+mod events;
 mod kinds;
 mod kubeconfig;
 mod objects;
@@ -19,6 +20,7 @@ use rukpak_crds::{Bundle, PlatformOperator};
 
 pub use self::changes::owner_labels;
 pub use self::deployments::Wanted;
+pub use self::events::EventLine;
 use self::kubeconfig::Found;
 pub use self::objects::Served;
 use crate::args::ClusterArgs;

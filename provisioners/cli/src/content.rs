@@ -111,7 +111,7 @@ fn list(stage: &Stage) -> Result<Exit, Error> {
 }
 
 /// In an empty folder there are no links, so no file can come to lie elsewhere.
-fn check_empty(folder: &Path) -> Result<(), Error> {
+pub(crate) fn check_empty(folder: &Path) -> Result<(), Error> {
     let name = || folder.display().to_string();
     match fs::read_dir(folder) {
         Ok(mut entries) => entries.next().map_or(Ok(()), |_| Err(Error::NotEmpty(name()))),
@@ -120,7 +120,7 @@ fn check_empty(folder: &Path) -> Result<(), Error> {
     }
 }
 
-fn extract(stage: &Stage, folder: &Path) -> Result<(), Error> {
+pub(crate) fn extract(stage: &Stage, folder: &Path) -> Result<(), Error> {
     let write = || -> io::Result<()> {
         fs::create_dir_all(folder)?;
         stage.walk(&mut |path, node| {

@@ -16,8 +16,10 @@ mod leaving;
 mod report;
 mod target;
 
+use serde_json::Value;
+
 use self::report::Report;
-use crate::args::DiffArgs;
+use crate::args::{DiffArgs, ServiceArgs};
 use crate::cluster::Cluster;
 use crate::exit::Exit;
 use crate::failure::{Failure, ended};
@@ -29,19 +31,25 @@ pub async fn run(arguments: &DiffArgs) -> Exit {
 }
 
 async fn diff(arguments: &DiffArgs) -> Result<Exit, Failure> {
-    let report = report(arguments).await?;
+    let cluster = Cluster::connect(&arguments.cluster).await?;
+    let report = report(&cluster, arguments).await?;
     for remark in &report.remarks {
         talk(&format!("note: {remark}"));
     }
     Ok(report.print(arguments.output.form))
 }
 
-async fn report(arguments: &DiffArgs) -> Result<Report, Failure> {
-    let cluster = Cluster::connect(&arguments.cluster).await?;
+/// What has drifted, as `--output json` prints it.
+pub(crate) async fn drift(cluster: &Cluster, name: &str, service: &ServiceArgs) -> Result<Value, Failure> {
+    let report = report(cluster, &DiffArgs::of_drift(name, service)).await?;
+    serde_json::to_value(report).map_err(|error| Failure::unknown(error.to_string()))
+}
+
+async fn report(cluster: &Cluster, arguments: &DiffArgs) -> Result<Report, Failure> {
     let deployment = cluster.deployment(&arguments.name).await?;
-    let target = target::of(&cluster, deployment.as_ref(), arguments).await?;
+    let target = target::of(cluster, deployment.as_ref(), arguments).await?;
     let mut report = Report::new(&arguments.name, &target.from, arguments.source.is_none());
-    compare::all(&cluster, &target, &mut report).await;
-    leaving::all(&cluster, &target, &mut report).await;
+    compare::all(cluster, &target, &mut report).await;
+    leaving::all(cluster, &target, &mut report).await;
     Ok(report)
 }

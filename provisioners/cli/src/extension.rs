@@ -62,6 +62,11 @@ pub(crate) struct Installed<'a> {
     pub(crate) version: &'a str,
 }
 
+/// The extensions as `list --output json` has them.
+pub(crate) fn lines(extensions: &[ClusterExtension]) -> Vec<serde_json::Value> {
+    extensions.iter().map(|extension| serde_json::to_value(Line::of(extension)).unwrap_or_default()).collect()
+}
+
 impl<'a> Line<'a> {
     fn of(extension: &'a ClusterExtension) -> Self {
         let spec = &extension.spec;

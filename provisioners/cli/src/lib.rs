@@ -6,6 +6,9 @@
 //! format    which format a tree has         examine     a tree  ->  objects, findings, warnings
 //! render    objects to stdout               validate    findings to stdout
 //! catalog   packages and their upgrades     registries  logins and certificates
+//! package   a folder  ->  an image of a bundle; pull: the way back
+//! export    a bundle and the images that it names  ->  an image layout; import: to another registry
+//! oci       manifests and blobs, in registries and image layouts
 //! output    YAML and JSON                   table       columns
 //! exit      0 yes, 1 no, 2 could not find out
 //!
@@ -21,6 +24,7 @@
 //! delete    a BundleDeployment and its objects  tree, why    objects of a BundleDeployment; whose an object is
 //! wait      a BundleDeployment, watched until it is as wanted; live: what it waits for
 //! answer    what was done, or the object       failure  one sentence and a hint        colour   for terminals
+//! ui        a page to look at, on this machine
 //! shell     completions and man pages
 //! cluster   the API server                  service     the content service, through forward
 //! progress  how much is sent                forward     a port of a Pod, here
@@ -41,6 +45,7 @@ pub mod delete;
 pub mod diff;
 pub mod examine;
 pub mod exit;
+pub mod export;
 pub mod extension;
 pub mod failure;
 pub mod finding;
@@ -50,7 +55,9 @@ pub mod history;
 pub mod install;
 pub mod live;
 pub mod migrate;
+pub mod oci;
 pub mod output;
+pub mod package;
 mod progress;
 pub mod reconcile;
 pub mod registries;
@@ -65,6 +72,7 @@ pub mod status;
 pub mod suspend;
 mod table;
 pub mod tree;
+pub mod ui;
 pub mod upload;
 pub mod validate;
 pub mod wait;
@@ -82,6 +90,10 @@ pub async fn run(command: &Command) -> Exit {
         Command::Upgrade(arguments) => install::run_upgrade(arguments).await,
         Command::Diff(arguments) => diff::run(arguments).await,
         Command::Run(arguments) => run::run(arguments).await,
+        Command::Package(arguments) => package::run(arguments).await,
+        Command::Pull(arguments) => package::run_pull(arguments).await,
+        Command::Export(arguments) => export::run(arguments).await,
+        Command::Import(arguments) => export::run_import(arguments).await,
         Command::Content(arguments) => content::run(arguments).await,
         Command::Catalog(command) => catalog::run(command).await,
         Command::Extension(command) => extension::run(command).await,
@@ -95,6 +107,7 @@ pub async fn run(command: &Command) -> Exit {
         Command::Delete(arguments) => delete::run(arguments).await,
         Command::Tree(arguments) => tree::run(arguments).await,
         Command::Why(arguments) => why::run(arguments).await,
+        Command::Ui(arguments) => ui::run(arguments).await,
         Command::Completions(arguments) => shell::completions(arguments),
         Command::Man(arguments) => shell::man(arguments),
         Command::Version => output::data(|out| writeln!(out, "rukpakctl {}", env!("CARGO_PKG_VERSION")), Exit::Yes),

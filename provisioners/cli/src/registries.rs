@@ -1,15 +1,19 @@
 //! Registries of images: certificates from flags, logins from Docker's configuration.
 
 mod credentials;
+mod helper;
 
 use std::env;
 use std::fs;
 use std::io;
 use std::sync::Arc;
 
+use oci_client::Reference;
 use rukpak_content::Limits;
 use rukpak_source::Egress;
 use rukpak_source::image::{self, Puller, PullerOptions};
+use rustls::pki_types::CertificateDer;
+use rustls::pki_types::pem::{self, PemObject as _};
 
 use crate::args::TrustArgs;
 use crate::output::talk;
@@ -23,6 +27,8 @@ pub struct Registries {
     /// The certificates that the flags name, one after the other.
     pub extra_ca_pem: Vec<u8>,
     logins: credentials::Logins,
+    /// Why the last credential helper that was asked gave no login.
+    failed_helper: Option<String>,
 }
 
 /// Why no registry can be asked. Print the whole chain.
@@ -39,6 +45,9 @@ pub enum Error {
     /// The logins cannot be read.
     #[error("read logins for registries")]
     Credentials(#[from] CredentialsError),
+    /// A file with certificates is none.
+    #[error("read certificates")]
+    Authorities(#[source] pem::Error),
     /// The certificates are none.
     #[error(transparent)]
     Client(#[from] image::Error),
@@ -67,7 +76,8 @@ impl Registries {
         options.plain_http.clone_from(&trust.plain_http_registry);
         let extra_ca_pem = options.extra_ca_pem.clone();
         let logins = credentials::read()?;
-        Ok(Self { puller: Arc::new(Puller::new(options)?), extra_ca_pem, logins })
+        let puller = Arc::new(Puller::new(options)?);
+        Ok(Self { puller, extra_ca_pem, logins, failed_helper: None })
     }
 
     /// The logins.
@@ -75,12 +85,36 @@ impl Registries {
         &self.logins.credentials
     }
 
+    /// Asks the credential helper that Docker's configuration names for a registry, if it names one. One that does not work is
+    /// told of where a login is missing: many images need none.
+    pub async fn log_in(&mut self, registry: &str) {
+        match self.logins.helpers.login(registry).await {
+            Ok(None) => {}
+            Ok(Some(mut found)) => {
+                found.extend(std::mem::take(&mut self.logins.credentials));
+                self.logins.credentials = found;
+            }
+            Err(why) => self.failed_helper = Some(why),
+        }
+    }
+
+    /// Logs in where an image is; a name that is none is told of by who pulls it.
+    pub async fn log_in_for(&mut self, image: &str) {
+        if let Ok(reference) = image.parse::<Reference>() {
+            self.log_in(reference.registry()).await;
+        }
+    }
+
+    /// The certificates that the flags name, as X.509.
+    pub fn authorities(&self) -> Result<Vec<Vec<u8>>, Error> {
+        let read = CertificateDer::pem_slice_iter(&self.extra_ca_pem).map(|one| one.map(|one| one.to_vec()));
+        read.collect::<Result<_, _>>().map_err(Error::Authorities)
+    }
+
     /// Says what may be the matter, where a registry gives no image.
     pub fn note_helpers(&self) {
-        if let Some(file) = &self.logins.helpers {
-            talk(&format!(
-                "note: {file} names a credential helper, which is not asked: only logins in the file itself count"
-            ));
+        if let Some(why) = &self.failed_helper {
+            talk(&format!("note: {why}"));
         }
     }
 }

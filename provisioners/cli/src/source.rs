@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use rukpak_content::{BundleTree, CollectError, Limits, RelativePath, Tree as _};
 use rukpak_source::{Stage, stage, tarball};
 
-use crate::args::SourceArgs;
+use crate::args::{SourceArgs, TrustArgs};
 use crate::registries;
 
 /// The folder that is only in registry+v1 bundles.
@@ -33,6 +33,8 @@ pub struct Content {
     pub from: String,
     /// What somebody should know about how it was read.
     pub remarks: Vec<String>,
+    /// Whether it was pulled from a registry.
+    pub is_image: bool,
 }
 
 /// Why there are no files. Print the whole chain.
@@ -143,7 +145,8 @@ pub async fn read(arguments: &SourceArgs) -> Result<Content, Error> {
         Err(_) => {
             let reference = reference(&arguments.bundle)?;
             let (from, stage) = image::stage(reference, arguments, limits.clone()).await?;
-            return content(&stage, from, remarks, &limits);
+            let content = content(&stage, from, remarks, &limits)?;
+            return Ok(Content { is_image: true, ..content });
         }
     };
     content(&stage, name, remarks, &limits)
@@ -159,6 +162,19 @@ fn reference(name: &OsString) -> Result<&str, Error> {
         return Err(Error::Missing(shown(), "it was not taken for an image: it is written like a path"));
     }
     Ok(text)
+}
+
+/// Reads a folder of this machine: what the formats look at, and the files that a bundle of it has.
+pub fn read_staged(folder: &Path, limits: &Limits) -> Result<(Content, Stage), Error> {
+    pack::check_folder(folder)?;
+    let mut remarks = Vec::new();
+    let stage = folder::stage(folder, limits, &mut remarks)?;
+    content(&stage, folder.display().to_string(), remarks, limits).map(|content| (content, stage))
+}
+
+/// Pulls an image. Returns its reference by digest, and its files.
+pub async fn pull(image: &str, trust: &TrustArgs, limits: &Limits) -> Result<(String, Stage), Error> {
+    image::pull(image, trust, limits.clone()).await
 }
 
 /// Reads a folder or an archive of this machine.
@@ -198,5 +214,5 @@ pub(crate) fn content(
     if let Some(folder) = nested.filter(|_| tree.get(CONTENT[0]).is_none()) {
         remarks.push(format!("{folder}/manifests is there: the bundle is {folder}, so name or pack that folder"));
     }
-    Ok(Content { tree, from, remarks })
+    Ok(Content { tree, from, remarks, is_image: false })
 }

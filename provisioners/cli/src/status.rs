@@ -11,6 +11,7 @@ use kube::ResourceExt as _;
 use rukpak_crds::platform_operator::{DEPRECATED, INSTALL_PENDING, Summary, UPGRADE_AVAILABLE};
 use rukpak_crds::{BundleDeployment, Condition, ConditionStatus, Conditions as _, PlatformOperator, condition};
 use serde::Serialize;
+use serde_json::Value;
 
 use crate::answer::{DEPLOYMENTS, structured};
 use crate::args::{OutputForm, StatusArgs};
@@ -97,7 +98,23 @@ pub async fn run(arguments: &StatusArgs) -> Exit {
 
 async fn all(arguments: &StatusArgs) -> Result<Exit, Failure> {
     let cluster = Cluster::connect(&arguments.cluster).await?;
-    let labels = arguments.selector.as_deref();
+    let (deployments, operators) = gather(&cluster, arguments.selector.as_deref()).await?;
+    Ok(print(arguments.output.form, &deployments, operators.as_deref()))
+}
+
+/// What `--output json` prints.
+pub(crate) async fn answer(cluster: &Cluster, labels: Option<&str>) -> Result<Value, Failure> {
+    let (deployments, operators) = gather(cluster, labels).await?;
+    let message = operators.as_deref().map(|operators| Summary::of(operators).message);
+    let status = status(&deployments, operators.as_deref(), message.as_deref());
+    serde_json::to_value(status).map_err(|error| Failure::unknown(error.to_string()))
+}
+
+/// All of them that have these labels, by name; no PlatformOperators where the kind is not served.
+async fn gather(
+    cluster: &Cluster,
+    labels: Option<&str>,
+) -> Result<(Vec<BundleDeployment>, Option<Vec<PlatformOperator>>), Failure> {
     let mut deployments = cluster.all_deployments(labels).await?;
     deployments.sort_by_key(kube::ResourceExt::name_any);
     let operators = match cluster.platform_operators(labels).await {
@@ -109,23 +126,30 @@ async fn all(arguments: &StatusArgs) -> Result<Exit, Failure> {
         operators.sort_by_key(kube::ResourceExt::name_any);
         operators
     });
-    Ok(print(arguments.output.form, &deployments, operators.as_deref()))
+    Ok((deployments, operators))
 }
 
 fn print(form: OutputForm, deployments: &[BundleDeployment], operators: Option<&[PlatformOperator]>) -> Exit {
-    let summary = operators.map(Summary::of);
-    let bundle_deployments: Vec<DeploymentLine<'_>> = deployments.iter().map(deployment_line).collect();
-    let platform_operators: Vec<Line<'_>> = operators.unwrap_or_default().iter().map(line).collect();
-    let is_failing = |summary: &Summary| summary.failing != 0;
-    let successful = bundle_deployments.iter().all(|line| line.is_ready) && !summary.as_ref().is_some_and(is_failing);
-    let message = summary.as_ref().map(|summary| summary.message.as_str());
-    let status = Status { bundle_deployments, platform_operators, successful, message };
-    let exit = if successful { Exit::Yes } else { Exit::No };
+    let message = operators.map(|operators| Summary::of(operators).message);
+    let status = status(deployments, operators, message.as_deref());
+    let exit = if status.successful { Exit::Yes } else { Exit::No };
     match form {
         OutputForm::Text | OutputForm::Wide => data(|out| status.text(out, form == OutputForm::Wide), exit),
         OutputForm::Name => data(|out| status.names(out), exit),
         OutputForm::Json | OutputForm::Yaml => structured(form, &status, exit),
     }
+}
+
+fn status<'a>(
+    deployments: &'a [BundleDeployment],
+    operators: Option<&'a [PlatformOperator]>,
+    message: Option<&'a str>,
+) -> Status<'a> {
+    let bundle_deployments: Vec<DeploymentLine<'_>> = deployments.iter().map(deployment_line).collect();
+    let platform_operators: Vec<Line<'_>> = operators.unwrap_or_default().iter().map(line).collect();
+    let is_failing = operators.is_some_and(|operators| Summary::of(operators).failing != 0);
+    let successful = bundle_deployments.iter().all(|line| line.is_ready) && !is_failing;
+    Status { bundle_deployments, platform_operators, successful, message }
 }
 
 fn deployment_line(deployment: &BundleDeployment) -> DeploymentLine<'_> {

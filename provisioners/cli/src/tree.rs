@@ -24,7 +24,7 @@ use crate::wait::Progress;
 /// What `--output json` prints.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Tree {
+pub(crate) struct Tree {
     name: String,
     /// As its condition has it.
     ready: bool,
@@ -72,20 +72,24 @@ pub async fn run(arguments: &DeploymentArgs) -> Exit {
 async fn tree(arguments: &DeploymentArgs) -> Result<Exit, Failure> {
     let cluster = Cluster::connect(&arguments.cluster).await?;
     let deployment = cluster.existing(&arguments.name).await?;
-    let mut bundles = cluster.bundles_of(&arguments.name).await?;
+    Ok(gather(&cluster, &deployment).await?.print(arguments.output.form))
+}
+
+/// Asks for its Bundles and its objects.
+pub(crate) async fn gather(cluster: &Cluster, deployment: &BundleDeployment) -> Result<Tree, Failure> {
+    let mut bundles = cluster.bundles_of(&deployment.name_any()).await?;
     bundles.sort_by_key(kube::ResourceExt::name_any);
     let kinds =
         deployment.status.as_ref().and_then(|status| status.inventory.as_ref()).map(|inventory| &inventory.kinds);
     let (mut objects, mut unknown) = (Vec::new(), Vec::new());
     for kind in kinds.into_iter().flatten() {
-        match cluster.owned(&deployment, kind).await {
+        match cluster.owned(deployment, kind).await {
             Ok(found) => objects.extend(found.unwrap_or_default()),
             Err(error @ cluster::Error::Refused(_)) => unknown.push(format!("{}: {}", called(kind), chain(&error))),
             Err(error) => return Err(error.into()),
         }
     }
-    let tree = Tree::of(&deployment, &bundles, &objects, unknown, Timestamp::now());
-    Ok(tree.print(arguments.output.form))
+    Ok(Tree::of(deployment, &bundles, &objects, unknown, Timestamp::now()))
 }
 
 fn called(kind: &InventoryKind) -> String {

@@ -75,7 +75,16 @@ pub async fn deliver(
     let name = deployment.metadata.name.as_deref().unwrap_or_default();
     let labels = labels(name, &packed);
     let wanted = Wanted { deployment, labels: &labels, spec: &deployment.spec.template.spec };
-    let bundle = cluster.generated(&wanted, patience).await?;
-    let uploaded = service.upload(&bundle, packed).await?;
-    Ok((bundle, uploaded))
+    let work = async {
+        let bundle = cluster.generated(&wanted, patience).await?;
+        let uploaded = service.upload(&bundle, packed).await?;
+        Ok((bundle, uploaded))
+    };
+    tokio::select! {
+        done = work => done,
+        _ = tokio::signal::ctrl_c() => {
+            let text = format!("interrupted: the content was not sent: bundledeployment {name:?} waits for it in the cluster");
+            Err(Failure::unknown(text).hint("run the command again: what is there already is not sent twice"))
+        }
+    }
 }

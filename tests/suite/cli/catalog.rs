@@ -209,7 +209,7 @@ async fn what_is_no_catalog_image_could_not_be_found_out() {
         ("good", &bundle.reference, "image type could not be determined"),
         ("good", &sqlite.reference, "sqlite-based index images are no longer supported"),
         ("none", &catalog.reference, "401"),
-        ("helper", &catalog.reference, "names a credential helper, which is not asked"),
+        ("helper", &catalog.reference, "note: docker-credential-desktop cannot be run"),
     ];
     for (logins, reference, text) in table {
         for verb in ["list", "validate"] {

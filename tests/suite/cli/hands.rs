@@ -110,7 +110,8 @@ impl Hands {
         Did { code: output.status.code(), out: String::from_utf8_lossy(&output.stdout).into_owned(), err }
     }
 
-    fn command(&self, arguments: &[&str]) -> tokio::process::Command {
+    /// The program, yet to be run.
+    pub fn command(&self, arguments: &[&str]) -> tokio::process::Command {
         let program = tools::workspace_binary("rukpakctl").expect("it is built");
         let mut command = tokio::process::Command::new(program);
         command.args(arguments).env("KUBECONFIG", &self.kubeconfig).stdin(Stdio::null());

@@ -137,6 +137,28 @@ async fn run_waits_if_it_is_told_to() {
 }
 
 #[tokio::test]
+async fn ctrl_c_during_an_upload_says_what_waits() {
+    let hands = Hands::admin().await;
+    let name = unique_name("cut-short");
+    let folder = folder(&[("manifests/a.yaml", manifest(&name, "one"))]);
+    // A service that takes the connection, and nothing else.
+    let silent = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a port");
+    let endpoint = format!("https://localhost:{}", silent.local_addr().expect("an address").port());
+    for verb in ["install", "run"] {
+        let arguments = [verb, &name, text(folder.path()), "--endpoint", &endpoint];
+        let did = hands.interrupted(&arguments, "uploading to bundle").await;
+        assert_eq!(did.code, Some(2), "{did:?}");
+        let words = format!(
+            "error: interrupted: the content was not sent: bundledeployment {name:?} waits for it in the cluster\n"
+        );
+        let hint = "hint: run the command again: what is there already is not sent twice\n";
+        assert!(did.err.ends_with(&format!("{words}{hint}")), "{did:?}");
+    }
+    let installed = hands.run(&["run", &name, text(folder.path()), "--wait"]).await;
+    assert_eq!(installed.code, Some(0), "{installed:?}");
+}
+
+#[tokio::test]
 async fn ctrl_c_says_what_goes_on() {
     let hands = Hands::admin().await;
     let name = unique_name("interrupted");

@@ -82,7 +82,7 @@ async fn why_names_owner_and_bundle_and_other_writers() {
     assert_eq!(why["fields"][0]["field"], ".metadata.labels.team", "{why:#}");
     // Without a way to the content service all else is told.
     let reason = why["manifestUnknown"].as_str().unwrap_or_default();
-    assert!(why.get("manifest").is_none() && reason.contains("no Pod"), "{why:#}");
+    assert!(why.get("manifest").is_none() && reason.contains("no ready Pod"), "{why:#}");
 
     let foreign = hands.run_alone(&["why", "configmap/kube-root-ca.crt", "-n", "default"]).await;
     assert_eq!(foreign.code, Some(1), "{foreign:?}");

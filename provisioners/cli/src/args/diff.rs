@@ -45,6 +45,22 @@ pub struct DiffArgs {
 }
 
 impl DiffArgs {
+    /// Of what is installed, with the defaults of all flags but for where its content is.
+    pub fn of_drift(name: &str, service: &ServiceArgs) -> Self {
+        Self {
+            name: name.to_owned(),
+            source: None,
+            format: None,
+            cert_provider: None,
+            output: OutputArgs::default(),
+            trust: TrustArgs::default(),
+            git: GitArgs::default(),
+            cluster: ClusterArgs::default(),
+            service: service.clone(),
+            limits: LimitArgs::default(),
+        }
+    }
+
     /// How much a bundle may hold.
     pub fn limits(&self) -> Limits {
         self.limits.to_limits()

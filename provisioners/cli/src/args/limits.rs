@@ -44,6 +44,26 @@ pub(super) struct LimitArgs {
     pull_seconds: u64,
 }
 
+impl Default for LimitArgs {
+    /// As the flags say where none is given.
+    fn default() -> Self {
+        let limits = Limits::default();
+        Self {
+            download_bytes: limits.download_bytes,
+            tree_bytes: limits.tree_bytes,
+            ratio: limits.ratio,
+            entries: limits.entries,
+            path_bytes: limits.path_bytes,
+            depth: limits.depth,
+            manifest_bytes: limits.manifest_bytes,
+            objects: limits.objects,
+            yaml_nodes: limits.yaml_nodes,
+            text_bytes: limits.text_bytes,
+            pull_seconds: limits.pull_time.as_secs(),
+        }
+    }
+}
+
 impl LimitArgs {
     pub(super) fn to_limits(&self) -> Limits {
         Limits {

@@ -132,7 +132,10 @@ pub(super) async fn of_cluster(name: &str, arguments: &PlaceArgs) -> Result<File
 
 /// The documents, and what to call the place.
 pub(super) async fn documents(origin: &Origin, arguments: &PlaceArgs) -> Result<(Documents, String), Error> {
-    let registries = Registries::new(&arguments.trust, origin::limits())?;
+    let mut registries = Registries::new(&arguments.trust, origin::limits())?;
+    if let Origin::Image(image) = origin {
+        registries.log_in_for(image).await;
+    }
     let loader = loader(origin, &registries)?;
     let (documents, revision) =
         answered(origin, &registries, loader.documents(origin, registries.credentials()).await)?;
@@ -140,7 +143,10 @@ pub(super) async fn documents(origin: &Origin, arguments: &PlaceArgs) -> Result<
 }
 
 async fn load(origin: &Origin, arguments: &PlaceArgs) -> Result<(Catalog, String), Error> {
-    let registries = Registries::new(&arguments.trust, origin::limits())?;
+    let mut registries = Registries::new(&arguments.trust, origin::limits())?;
+    if let Origin::Image(image) = origin {
+        registries.log_in_for(image).await;
+    }
     let loader = loader(origin, &registries)?;
     match answered(origin, &registries, loader.load_with(origin, None, registries.credentials()).await)? {
         Loaded::New(catalog, revision) => Ok((catalog, named(origin, &revision))),

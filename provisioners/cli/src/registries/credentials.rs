@@ -6,15 +6,15 @@ use std::io;
 use std::path::PathBuf;
 
 use rukpak_source::image::{Credentials, PullSecretError};
-use serde::Deserialize;
-use serde::de::IgnoredAny;
+
+use super::helper::Helpers;
 
 /// What the configuration file of Docker holds.
 #[derive(Debug, Default)]
 pub(super) struct Logins {
     pub(super) credentials: Credentials,
-    /// The file, if it also names programs that know logins. They are not run.
-    pub(super) helpers: Option<String>,
+    /// Programs that know further logins.
+    pub(super) helpers: Helpers,
 }
 
 /// Why there are no logins. A missing file is no error.
@@ -38,13 +38,6 @@ pub enum Error {
     },
 }
 
-#[derive(Default, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-struct Helpers {
-    creds_store: Option<IgnoredAny>,
-    cred_helpers: serde_json::Map<String, serde_json::Value>,
-}
-
 /// Reads `$DOCKER_CONFIG/config.json`, else `~/.docker/config.json`.
 pub(super) fn read() -> Result<Logins, Error> {
     let Some(path) = file() else { return Ok(Logins::default()) };
@@ -56,9 +49,8 @@ pub(super) fn read() -> Result<Logins, Error> {
     };
     let credentials =
         Credentials::from_docker_config_json(&json).map_err(|source| Error::Content { path: shown.clone(), source })?;
-    let helpers: Helpers = serde_json::from_slice(&json).unwrap_or_default();
-    let has_helpers = helpers.creds_store.is_some() || !helpers.cred_helpers.is_empty();
-    Ok(Logins { credentials, helpers: has_helpers.then_some(shown) })
+    let helpers = serde_json::from_slice(&json).unwrap_or_default();
+    Ok(Logins { credentials, helpers })
 }
 
 fn file() -> Option<PathBuf> {

@@ -18,7 +18,8 @@ pub(super) async fn stage(name: &str, arguments: &SourceArgs, limits: Limits) ->
 /// The same of what can be nothing but an image.
 pub(super) async fn pull(name: &str, trust: &TrustArgs, limits: Limits) -> Result<(String, Stage), Error> {
     let failed = |source| Error::Pull(Box::new(source));
-    let registries = Registries::new(trust, limits)?;
+    let mut registries = Registries::new(trust, limits)?;
+    registries.log_in_for(name).await;
     let (puller, credentials) = (&registries.puller, registries.credentials());
     let image = puller.resolve(name, credentials).await.inspect_err(|_| registries.note_helpers()).map_err(failed)?;
     let stage = puller.fetch(&image, credentials).await.map_err(failed)?;

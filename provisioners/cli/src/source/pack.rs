@@ -35,16 +35,22 @@ pub struct Packed {
 ///
 /// What no cluster takes is refused here already; whether it is a bundle is for [`crate::upload::validate`] or the cluster to say.
 pub fn pack(path: &Path, limits: &Limits) -> Result<Packed, Error> {
+    check_folder(path)?;
     let name = path.display().to_string();
-    match std::fs::metadata(path) {
-        Ok(metadata) if metadata.is_dir() => {}
-        Ok(_) => return Err(Error::NotAFolder(name)),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Err(Error::NoFolder(name)),
-        Err(source) => return Err(Error::Read { path: name, source }),
-    }
     let mut remarks = Vec::new();
     let stage = folder::stage_whole(path, limits, &mut remarks)?;
     packed(&stage, name, remarks, limits)
+}
+
+/// Refuses what is no folder.
+pub fn check_folder(path: &Path) -> Result<(), Error> {
+    let name = || path.display().to_string();
+    match std::fs::metadata(path) {
+        Ok(metadata) if metadata.is_dir() => Ok(()),
+        Ok(_) => Err(Error::NotAFolder(name())),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Err(Error::NoFolder(name())),
+        Err(source) => Err(Error::Read { path: name(), source }),
+    }
 }
 
 /// Packs what is in an archive, or in a folder as [`pack`] does: the same files give the same bytes either way. Blocks.
@@ -82,7 +88,8 @@ fn written(stage: &Stage) -> io::Result<(File, u64, Digest)> {
     Ok((file, size_bytes, hasher.finish()))
 }
 
-fn append<W: Write>(builder: &mut tar::Builder<W>, path: &RelativePath, node: Node<'_>) -> io::Result<()> {
+/// Adds an entry to an archive, without times and owners.
+pub(crate) fn append<W: Write>(builder: &mut tar::Builder<W>, path: &RelativePath, node: Node<'_>) -> io::Result<()> {
     let mut header = tar::Header::new_gnu();
     header.set_mtime(0);
     header.set_uid(0);

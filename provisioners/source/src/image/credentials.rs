@@ -123,6 +123,12 @@ impl Credentials {
         self
     }
 
+    /// User name and password of the login that is tried first for `reference`.
+    pub fn login(&self, reference: &Reference) -> Option<(&str, &str)> {
+        let login = self.logins(reference).into_iter().next()?;
+        Some((&login.username, login.password.expose()))
+    }
+
     /// Whether there are no logins.
     pub fn is_anonymous(&self) -> bool {
         self.logins.is_empty()

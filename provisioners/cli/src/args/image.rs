@@ -1,0 +1,116 @@
+//! Flags of `package`, `pull`, `export` and `import`.
+
+use std::path::PathBuf;
+
+use clap::{Args, ValueEnum};
+use rukpak_content::Limits;
+
+use super::limits::LimitArgs;
+use super::{SourceArgs, TrustArgs};
+use crate::args::install::CheckArgs;
+use crate::format::Format;
+
+/// How images are listed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum ImageForm {
+    /// One line each
+    #[default]
+    Text,
+    /// One JSON object
+    Json,
+}
+
+/// Flags of `package`.
+#[derive(Args, Debug)]
+pub struct PackageArgs {
+    /// The folder with manifests/ in it
+    pub folder: PathBuf,
+    /// Where the image goes: a registry (registry.example.com/pump:v1), an image layout (oci:FOLDER), or an archive of one
+    /// (oci-archive:FILE)
+    pub image: String,
+    /// Format of the bundle [default: registry+v1 if it has metadata/, else plain+v0]
+    #[arg(long, value_name = "FORMAT")]
+    pub format: Option<Format>,
+    /// Label of the image, as KEY=VALUE, beside those of the format; may be repeated
+    #[arg(long, value_name = "KEY=VALUE", value_parser = label)]
+    pub label: Vec<(String, String)>,
+    /// How the answer is written
+    #[arg(short = 'o', long = "output", value_name = "FORM", default_value = "text")]
+    pub form: ImageForm,
+    /// Whether it is looked at first.
+    #[command(flatten)]
+    pub check: CheckArgs,
+    /// How its registry is spoken to.
+    #[command(flatten)]
+    pub trust: TrustArgs,
+    #[command(flatten)]
+    limits: LimitArgs,
+}
+
+/// Flags of `pull`.
+#[derive(Args, Debug)]
+pub struct PullArgs {
+    /// The image
+    pub image: String,
+    /// Where its files are written: a folder that is empty or not there
+    pub folder: PathBuf,
+    /// How the answer is written
+    #[arg(short = 'o', long = "output", value_name = "FORM", default_value = "text")]
+    pub form: ImageForm,
+    /// How its registry is spoken to.
+    #[command(flatten)]
+    pub trust: TrustArgs,
+    #[command(flatten)]
+    limits: LimitArgs,
+}
+
+/// Flags of `export`.
+#[derive(Args, Debug)]
+pub struct ExportArgs {
+    /// What is exported.
+    #[command(flatten)]
+    pub source: SourceArgs,
+    /// Where it goes: a folder that becomes an image layout, or is one already
+    pub layout: PathBuf,
+    /// A further image, which neither the manifests nor the ClusterServiceVersion name; may be repeated
+    #[arg(long, value_name = "IMAGE")]
+    pub image: Vec<String>,
+    /// How the answer is written
+    #[arg(short = 'o', long = "output", value_name = "FORM", default_value = "text")]
+    pub form: ImageForm,
+}
+
+/// Flags of `import`.
+#[derive(Args, Debug)]
+pub struct ImportArgs {
+    /// The image layout that `export` wrote
+    pub layout: PathBuf,
+    /// Where the images go: a registry, or a part of one, such as registry.example.com/mirror
+    #[arg(value_name = "REGISTRY")]
+    pub target: String,
+    /// How the answer is written
+    #[arg(short = 'o', long = "output", value_name = "FORM", default_value = "text")]
+    pub form: ImageForm,
+    /// How the registry is spoken to.
+    #[command(flatten)]
+    pub trust: TrustArgs,
+}
+
+impl PackageArgs {
+    /// How much a bundle may hold.
+    pub fn limits(&self) -> Limits {
+        self.limits.to_limits()
+    }
+}
+
+impl PullArgs {
+    /// How much a bundle may hold.
+    pub fn limits(&self) -> Limits {
+        self.limits.to_limits()
+    }
+}
+
+fn label(text: &str) -> Result<(String, String), String> {
+    let pair = text.split_once('=').filter(|(key, _)| !key.is_empty());
+    pair.map(|(key, value)| (key.to_owned(), value.to_owned())).ok_or_else(|| "write KEY=VALUE".to_owned())
+}

@@ -1,0 +1,19 @@
+//! Flags of `ui`.
+
+use clap::Args;
+
+use super::{ClusterArgs, ServiceArgs};
+
+/// Flags of `ui`.
+#[derive(Args, Debug)]
+pub struct UiArgs {
+    /// Port of this machine's loopback address that the page is served on; 0 is any that is free
+    #[arg(long, value_name = "PORT", default_value_t = 0)]
+    pub port: u16,
+    /// Which cluster is shown.
+    #[command(flatten)]
+    pub cluster: ClusterArgs,
+    /// Where installed content is fetched, for the page that shows the drift.
+    #[command(flatten)]
+    pub service: ServiceArgs,
+}

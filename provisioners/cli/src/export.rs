@@ -1,0 +1,151 @@
+//! `rukpakctl export`: a bundle with every image that it names, as one image layout; and `import`, which brings them to another
+//! registry. For clusters that reach no registry but their own.
+
+mod images;
+
+use oci_client::Reference;
+use rukpak_content::Digest;
+use serde::Serialize;
+
+use crate::args::{ExportArgs, ImageForm, ImportArgs};
+use crate::examine::{Purpose, examine};
+use crate::exit::Exit;
+use crate::failure::{Failure, ended};
+use crate::oci::copy;
+use crate::oci::layout::{Entry, Layout};
+use crate::oci::place::reference;
+use crate::oci::remote::{Remote, pinned, say};
+use crate::output::{data, pretty, talk};
+use crate::render::detect;
+use crate::source;
+use crate::table::{self, count};
+
+/// An image, and where it is now.
+#[derive(Debug, PartialEq, Eq, Serialize)]
+struct Copied {
+    /// As the bundle names it.
+    source: String,
+    /// Where it is, by digest. Absent in a layout, which is not asked by name.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    target: Option<String>,
+    digest: Digest,
+}
+
+/// What `--output json` prints.
+#[derive(Serialize)]
+struct Answer {
+    images: Vec<Copied>,
+}
+
+/// Writes a layout.
+pub async fn run(arguments: &ExportArgs) -> Exit {
+    ended(interruptible(Box::pin(export(arguments)), "what was fetched stays in the layout").await)
+}
+
+/// Reads a layout.
+pub async fn run_import(arguments: &ImportArgs) -> Exit {
+    ended(interruptible(Box::pin(import(arguments)), "what was sent stays in the registry").await)
+}
+
+/// Ends at Ctrl-C, and says what is left.
+async fn interruptible(work: impl Future<Output = Result<Exit, Failure>>, left: &str) -> Result<Exit, Failure> {
+    tokio::select! {
+        done = work => done,
+        _ = tokio::signal::ctrl_c() => {
+            Err(Failure::unknown(format!("interrupted: {left}")).hint("run the command again: it goes on where it was"))
+        }
+    }
+}
+
+async fn export(arguments: &ExportArgs) -> Result<Exit, Failure> {
+    let limits = arguments.source.limits();
+    let content = source::read(&arguments.source).await?;
+    let format = detect(&content, arguments.source.format, &limits).format;
+    let examined = examine(&content.tree, format, Purpose::Validate, &limits);
+    if let Some(finding) = examined.findings.first() {
+        return Err(Failure::no(format!("{}: refused as a {format} bundle: {}", content.from, finding.text))
+            .hint(format!("rukpakctl validate {}", content.from)));
+    }
+    let mut names: Vec<String> = Vec::new();
+    // What lies on this machine is no image yet.
+    if content.is_image {
+        names.push(arguments.source.bundle.to_string_lossy().into_owned());
+    }
+    names.extend(images::named_by(&examined.objects));
+    names.extend(images::related(&content.tree, &limits));
+    names.extend(arguments.image.iter().cloned());
+    let layout = Layout::create(&arguments.layout)?;
+    let mut remote = Remote::new(&arguments.source.trust)?;
+    let mut images: Vec<Copied> = Vec::new();
+    for name in names {
+        if images.iter().any(|image| image.source == name) {
+            continue;
+        }
+        let image = reference(&name)?;
+        say("fetching", &image);
+        remote.log_in(&image, false).await?;
+        let top = copy::pull(&remote, &image, &layout).await?;
+        layout.add(Entry { descriptor: top.clone(), name: Some(name.clone()) })?;
+        images.push(Copied { source: name, target: None, digest: top.digest });
+    }
+    talk(&format!("{} in {}", count(images.len(), "image"), arguments.layout.display()));
+    Ok(print(arguments.form, images))
+}
+
+async fn import(arguments: &ImportArgs) -> Result<Exit, Failure> {
+    let layout = Layout::open(&arguments.layout)?;
+    let mut remote = Remote::new(&arguments.trust)?;
+    let mut images = Vec::new();
+    for entry in layout.entries()? {
+        let Some(name) = entry.name else {
+            talk(&format!("warning: {} has no name, and is passed over", entry.descriptor.digest));
+            continue;
+        };
+        let image = target(&arguments.target, &reference(&name)?)?;
+        let image = if image.digest().is_some() { pinned(&image, &entry.descriptor.digest) } else { image };
+        say("sending", &image);
+        remote.log_in(&image, true).await?;
+        copy::push(&remote, &layout, &entry.descriptor, &image).await?;
+        let digest = entry.descriptor.digest;
+        images.push(Copied { source: name, target: Some(pinned(&image, &digest).whole()), digest });
+    }
+    Ok(print(arguments.form, images))
+}
+
+/// The same repository, tag and digest in another registry, below a path of it.
+fn target(registry: &str, image: &Reference) -> Result<Reference, Failure> {
+    let digest = image.digest().map(|digest| format!("@{digest}")).unwrap_or_default();
+    // An image that is named by its digest needs no tag, and one by neither is `latest`.
+    let tag = image.tag().filter(|_| digest.is_empty()).map(|tag| format!(":{tag}")).unwrap_or_default();
+    let registry = registry.trim_end_matches('/').trim_start_matches("docker://");
+    Ok(reference(&format!("{registry}/{}{tag}{digest}", image.repository()))?)
+}
+
+fn print(form: ImageForm, images: Vec<Copied>) -> Exit {
+    match form {
+        ImageForm::Json => data(|out| pretty(out, &Answer { images }), Exit::Yes),
+        ImageForm::Text => {
+            let row = |image: &Copied| {
+                let last = image.target.clone().unwrap_or_else(|| image.digest.to_string());
+                vec![image.source.clone(), last]
+            };
+            let rows: Vec<Vec<String>> = images.iter().map(row).collect();
+            let last = if images.iter().any(|image| image.target.is_some()) { "TARGET" } else { "DIGEST" };
+            data(|out| table::write(out, &["IMAGE", last], &rows), Exit::Yes)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn images_keep_their_path_in_another_registry() {
+        let moved = |registry: &str, image: &str| target(registry, &image.parse().unwrap()).unwrap().whole();
+        assert_eq!(moved("localhost:5000", "quay.io/a/b:v1"), "localhost:5000/a/b:v1");
+        assert_eq!(moved("example.com/mirror/", "busybox"), "example.com/mirror/library/busybox:latest");
+        let digest = format!("sha256:{}", "0".repeat(64));
+        assert_eq!(moved("example.com", &format!("quay.io/a:v1@{digest}")), format!("example.com/a@{digest}"));
+    }
+}

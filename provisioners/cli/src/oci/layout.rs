@@ -1,0 +1,282 @@
+//! An image layout on disk: `oci-layout`, `index.json` and `blobs/sha256`. Source: the OCI's image layout specification.
+
+use std::fs::{self, File};
+use std::io::{self, Read, Write};
+use std::path::{Path, PathBuf};
+
+use bytes::Bytes;
+use futures::{Stream, StreamExt as _};
+use rukpak_content::{Digest, Hasher};
+use serde_json::{Value, json};
+use tempfile::NamedTempFile;
+
+use super::{Descriptor, Error, INDEX, Manifest};
+
+const VERSION_FILE: &str = "oci-layout";
+const INDEX_FILE: &str = "index.json";
+/// Under which an entry of the index has the name of its image.
+const NAME: &str = "org.opencontainers.image.ref.name";
+const BUFFER_BYTES: usize = 64 * 1024;
+
+/// A folder with an image layout.
+#[derive(Clone, Debug)]
+pub struct Layout {
+    folder: PathBuf,
+}
+
+/// An image of a layout.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Entry {
+    /// Its manifest or index.
+    pub descriptor: Descriptor,
+    /// What it is called.
+    pub name: Option<String>,
+}
+
+impl Layout {
+    /// Makes a layout in a folder that is not there or empty, or goes on with the one that is there.
+    pub fn create(folder: &Path) -> Result<Self, Error> {
+        let layout = Self { folder: folder.to_owned() };
+        let is_layout = folder.join(VERSION_FILE).exists();
+        let is_empty = fs::read_dir(folder).map_or(true, |mut entries| entries.next().is_none());
+        if !is_layout && !is_empty {
+            return Err(Error::Layout(folder.display().to_string(), "the folder is not empty"));
+        }
+        fs::create_dir_all(layout.blobs()).map_err(failed("write", folder))?;
+        if !is_layout {
+            layout.write(VERSION_FILE, json!({"imageLayoutVersion": "1.0.0"}).to_string().as_bytes())?;
+            layout.write_index(&[])?;
+        }
+        Ok(layout)
+    }
+
+    /// Opens a layout.
+    pub fn open(folder: &Path) -> Result<Self, Error> {
+        if folder.join(VERSION_FILE).is_file() {
+            return Ok(Self { folder: folder.to_owned() });
+        }
+        Err(Error::Layout(folder.display().to_string(), "it has no file oci-layout"))
+    }
+
+    /// The images that it holds, in order.
+    pub fn entries(&self) -> Result<Vec<Entry>, Error> {
+        let path = self.folder.join(INDEX_FILE);
+        let bytes = fs::read(&path).map_err(failed("read", &path))?;
+        let fault = || Error::Layout(self.folder.display().to_string(), "index.json is no index");
+        let index: Value = serde_json::from_slice(&bytes).map_err(|_| fault())?;
+        let list = index.get("manifests").and_then(Value::as_array).ok_or_else(fault)?;
+        let entry = |value: &Value| {
+            let name = value.pointer("/annotations").and_then(|all| all.get(NAME)).and_then(Value::as_str);
+            Some(Entry { descriptor: Descriptor::read(value)?, name: name.map(str::to_owned) })
+        };
+        list.iter().map(|value| entry(value).ok_or_else(fault)).collect()
+    }
+
+    /// Adds an image, in place of one of the same name.
+    pub fn add(&self, entry: Entry) -> Result<(), Error> {
+        let mut entries = self.entries()?;
+        entries.retain(|old| old.name != entry.name || (entry.name.is_none() && old.descriptor != entry.descriptor));
+        entries.push(entry);
+        self.write_index(&entries)
+    }
+
+    /// Where a blob is.
+    pub fn path(&self, digest: &Digest) -> PathBuf {
+        self.folder.join("blobs").join(digest.algorithm().name()).join(digest.hex())
+    }
+
+    /// Whether the blob is there, as long as it should be. Its bytes were checked when it was written.
+    pub fn has(&self, blob: &Descriptor) -> bool {
+        fs::metadata(self.path(&blob.digest)).is_ok_and(|found| found.len() == blob.size_bytes)
+    }
+
+    /// A manifest that it holds.
+    pub fn manifest(&self, blob: &Descriptor) -> Result<Manifest, Error> {
+        let path = self.path(&blob.digest);
+        let bytes = fs::read(&path).map_err(failed("read", &path))?;
+        check(&path.display().to_string(), Digest::sha256(&bytes), &blob.digest)?;
+        Manifest::read(bytes, &blob.media_type)
+    }
+
+    /// Keeps a manifest.
+    pub fn put_manifest(&self, manifest: &Manifest) -> Result<(), Error> {
+        let mut file = self.spool()?;
+        file.write_all(&manifest.bytes).map_err(failed("write", &self.folder))?;
+        self.keep(file, &manifest.descriptor.digest)
+    }
+
+    /// Keeps a blob that comes in parts, if it is the one that the descriptor names.
+    pub async fn put_blob(
+        &self,
+        blob: &Descriptor,
+        parts: impl Stream<Item = io::Result<Bytes>> + Unpin,
+        mut told: impl FnMut(usize),
+    ) -> Result<(), Error> {
+        let (mut parts, mut file) = (parts, self.spool()?);
+        let mut hasher = Hasher::new(blob.digest.algorithm());
+        while let Some(part) = parts.next().await {
+            let part = part.map_err(failed("read", Path::new(&blob.digest.to_string())))?;
+            hasher.update(&part);
+            file.write_all(&part).map_err(failed("write", &self.folder))?;
+            told(part.len());
+        }
+        check("the blob that was sent", hasher.finish(), &blob.digest)?;
+        self.keep(file, &blob.digest)
+    }
+
+    /// Keeps a blob that is here already.
+    pub fn put_file(&self, blob: &Descriptor, from: &mut dyn Read) -> Result<(), Error> {
+        let mut file = self.spool()?;
+        let mut bytes = Vec::new();
+        // No larger than a bundle, which is held whole elsewhere, too.
+        from.read_to_end(&mut bytes).map_err(failed("read", &self.folder))?;
+        check("the blob", Digest::sha256(&bytes), &blob.digest)?;
+        file.write_all(&bytes).map_err(failed("write", &self.folder))?;
+        self.keep(file, &blob.digest)
+    }
+
+    /// Opens a blob, which is read once to see that it is the one that its name says.
+    pub fn blob(&self, digest: &Digest) -> Result<File, Error> {
+        let path = self.path(digest);
+        let unreadable = || failed("read", &path);
+        let mut file = File::open(&path).map_err(unreadable())?;
+        let (mut hasher, mut buffer) = (Hasher::new(digest.algorithm()), vec![0; BUFFER_BYTES]);
+        loop {
+            match file.read(&mut buffer).map_err(unreadable())? {
+                0 => break,
+                count => hasher.update(&buffer[..count]),
+            }
+        }
+        check(&path.display().to_string(), hasher.finish(), digest)?;
+        io::Seek::rewind(&mut file).map_err(unreadable())?;
+        Ok(file)
+    }
+
+    /// Writes it as a tar archive that is the same for the same blobs.
+    pub fn archive(&self, file: &Path) -> Result<(), Error> {
+        let unwritable = || failed("write", file);
+        let mut builder = tar::Builder::new(File::create(file).map_err(unwritable())?);
+        let mut names = vec![VERSION_FILE.to_owned(), INDEX_FILE.to_owned()];
+        let mut blobs = Vec::new();
+        for entry in fs::read_dir(self.blobs()).map_err(unwritable())? {
+            blobs.push(format!("blobs/sha256/{}", entry.map_err(unwritable())?.file_name().to_string_lossy()));
+        }
+        blobs.sort();
+        names.append(&mut blobs);
+        for name in names {
+            let mut body = File::open(self.folder.join(&name)).map_err(unwritable())?;
+            let mut header = tar::Header::new_ustar();
+            header.set_size(body.metadata().map_err(unwritable())?.len());
+            header.set_mode(0o644);
+            header.set_mtime(0);
+            builder.append_data(&mut header, &name, &mut body).map_err(unwritable())?;
+        }
+        builder.finish().map_err(unwritable())
+    }
+
+    fn blobs(&self) -> PathBuf {
+        self.folder.join("blobs/sha256")
+    }
+
+    /// A file that becomes a blob; what is not finished is removed.
+    fn spool(&self) -> Result<NamedTempFile, Error> {
+        NamedTempFile::with_prefix_in(".part-", &self.folder).map_err(failed("write", &self.folder))
+    }
+
+    fn keep(&self, file: NamedTempFile, digest: &Digest) -> Result<(), Error> {
+        let path = self.path(digest);
+        let folder = path.parent().unwrap_or(&self.folder);
+        fs::create_dir_all(folder).map_err(failed("write", folder))?;
+        readable(file.as_file()).map_err(failed("write", &path))?;
+        file.persist(&path).map(drop).map_err(|error| failed("write", &path)(error.error))
+    }
+
+    fn write_index(&self, entries: &[Entry]) -> Result<(), Error> {
+        let value = |entry: &Entry| {
+            let mut value = entry.descriptor.value();
+            if let Some(name) = &entry.name {
+                value["annotations"] = json!({NAME: name});
+            }
+            value
+        };
+        let manifests: Vec<Value> = entries.iter().map(value).collect();
+        let index = json!({"schemaVersion": 2, "mediaType": INDEX, "manifests": manifests});
+        self.write(INDEX_FILE, index.to_string().as_bytes())
+    }
+
+    fn write(&self, name: &str, bytes: &[u8]) -> Result<(), Error> {
+        let mut file = self.spool()?;
+        let path = self.folder.join(name);
+        file.write_all(bytes).and_then(|()| readable(file.as_file())).map_err(failed("write", &path))?;
+        file.persist(&path).map(drop).map_err(|error| failed("write", &path)(error.error))
+    }
+}
+
+/// A layout is read by others; files for a moment are not.
+fn readable(file: &File) -> io::Result<()> {
+    use std::os::unix::fs::PermissionsExt as _;
+    file.set_permissions(fs::Permissions::from_mode(0o644))
+}
+
+fn check(what: &str, found: Digest, wanted: &Digest) -> Result<(), Error> {
+    if found == *wanted {
+        return Ok(());
+    }
+    Err(Error::Mismatch { what: what.to_owned(), found, wanted: wanted.clone() })
+}
+
+fn failed(what: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Error {
+    let path = path.display().to_string();
+    move |source| Error::File { what, path, source }
+}
+
+#[cfg(test)]
+mod tests {
+    use futures::stream;
+
+    use super::*;
+
+    fn descriptor(bytes: &[u8]) -> Descriptor {
+        let digest = Digest::sha256(bytes);
+        Descriptor { media_type: "x".to_owned(), digest, size_bytes: bytes.len() as u64 }
+    }
+
+    async fn put(layout: &Layout, blob: &Descriptor, parts: &[&'static [u8]]) -> Result<(), Error> {
+        let parts: Vec<io::Result<Bytes>> = parts.iter().map(|part| Ok(Bytes::from_static(part))).collect();
+        layout.put_blob(blob, stream::iter(parts), |_| {}).await
+    }
+
+    #[tokio::test]
+    async fn blobs_are_checked_when_they_come_and_when_they_go() {
+        let folder = tempfile::tempdir().unwrap();
+        let layout = Layout::create(&folder.path().join("new")).unwrap();
+        let blob = descriptor(b"one two");
+        put(&layout, &blob, &[b"one ", b"two"]).await.unwrap();
+        assert!(layout.has(&blob));
+        layout.blob(&blob.digest).unwrap();
+        let other = descriptor(b"other");
+        let error = put(&layout, &other, &[b"wrong"]).await.unwrap_err();
+        assert!(matches!(error, Error::Mismatch { .. }) && !layout.has(&other), "{error}");
+        fs::write(layout.path(&blob.digest), "changed").unwrap();
+        assert!(matches!(layout.blob(&blob.digest), Err(Error::Mismatch { .. })));
+        let left: Vec<_> =
+            fs::read_dir(folder.path().join("new")).unwrap().map(|one| one.unwrap().file_name()).collect();
+        assert_eq!(left.len(), 3, "nothing half is left: {left:?}");
+    }
+
+    #[test]
+    fn an_image_replaces_the_one_of_its_name() {
+        let folder = tempfile::tempdir().unwrap();
+        let layout = Layout::create(folder.path()).unwrap();
+        let entry = |text: &[u8], name: &str| Entry { descriptor: descriptor(text), name: Some(name.to_owned()) };
+        for entry in [entry(b"1", "a"), entry(b"2", "b"), entry(b"3", "a")] {
+            layout.add(entry).unwrap();
+        }
+        assert_eq!(Layout::open(folder.path()).unwrap().entries().unwrap(), [entry(b"2", "b"), entry(b"3", "a")]);
+        assert!(Layout::create(folder.path()).is_ok(), "it goes on with what is there");
+        let other = tempfile::tempdir().unwrap();
+        fs::write(other.path().join("x"), "").unwrap();
+        assert!(matches!(Layout::create(other.path()), Err(Error::Layout(..))), "somebody's folder is not written to");
+        assert!(matches!(Layout::open(other.path()), Err(Error::Layout(..))));
+    }
+}

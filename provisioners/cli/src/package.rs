@@ -1,0 +1,191 @@
+//! `rukpakctl package`: the image of a bundle, from a folder to a registry or to an image layout; and `pull`, the way back.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use oci_client::Reference;
+use rukpak_content::{BundleTree, Digest, Limits};
+use rukpak_plain::Budget;
+use rukpak_registry::metadata::Metadata;
+use serde::Serialize;
+
+use crate::args::{ImageForm, PackageArgs, PullArgs};
+use crate::content::{check_empty, extract};
+use crate::examine::{Purpose, examine};
+use crate::exit::Exit;
+use crate::failure::{Failure, ended};
+use crate::format::Format;
+use crate::oci::Error;
+use crate::oci::bundle::{self, Image};
+use crate::oci::layout::{Entry, Layout};
+use crate::oci::place::{self, Place};
+use crate::oci::remote::{Remote, pinned};
+use crate::output::{chain, data, pretty, talk};
+use crate::source::{self, Content};
+use crate::table::count;
+
+/// What the labels of bundle images begin with.
+const LABELS: &str = "operators.operatorframework.io.bundle.";
+
+/// What `--output json` prints.
+#[derive(Serialize)]
+struct Packaged {
+    /// Where it is, by digest.
+    image: String,
+    digest: Digest,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    format: Option<String>,
+}
+
+impl Packaged {
+    fn print(&self, form: ImageForm) -> Exit {
+        match form {
+            ImageForm::Text => data(|out| writeln!(out, "{}", self.image), Exit::Yes),
+            ImageForm::Json => data(|out| pretty(out, self), Exit::Yes),
+        }
+    }
+}
+
+/// Builds an image and puts it where it belongs.
+pub async fn run(arguments: &PackageArgs) -> Exit {
+    ended(package(arguments).await)
+}
+
+async fn package(arguments: &PackageArgs) -> Result<Exit, Failure> {
+    let place = Place::read(&arguments.image)?;
+    if let Place::Registry(image) = &place
+        && image.digest().is_some()
+    {
+        let text = format!("{}: the digest of an image that is yet to be made is not known", arguments.image);
+        return Err(Failure::unknown(text).hint("name a tag"));
+    }
+    let limits = arguments.limits();
+    let (content, stage) = source::read_staged(&arguments.folder, &limits)?;
+    for remark in &content.remarks {
+        talk(&format!("warning: {remark}"));
+    }
+    let format = arguments.format.unwrap_or_else(|| Format::detect(&content.tree, &limits).format);
+    if arguments.check.validate {
+        validate(&content, format, &limits)?;
+    }
+    let mut labels = labels(&content.tree, format, &limits);
+    labels.extend(arguments.label.iter().cloned());
+    let image = bundle::build(&stage, &labels)?;
+    let digest = image.manifest.descriptor.digest.clone();
+    let image = match &place {
+        Place::Registry(reference) => push(arguments, reference, image).await?,
+        Place::Layout(folder) => {
+            keep(&Layout::create(folder)?, image, &arguments.image).map(|()| at(&place, &digest))?
+        }
+        Place::Archive(file) => {
+            let folder = tempfile::tempdir().map_err(|error| Failure::unknown(format!("make a folder: {error}")))?;
+            let layout = Layout::create(folder.path())?;
+            keep(&layout, image, &arguments.image)?;
+            layout.archive(file).map(|()| at(&place, &digest))?
+        }
+    };
+    Ok(Packaged { image, digest, format: Some(format.to_string()) }.print(arguments.form))
+}
+
+fn validate(content: &Content, format: Format, limits: &Limits) -> Result<(), Failure> {
+    let examined = examine(&content.tree, format, Purpose::Validate, limits);
+    for warning in &examined.warnings {
+        talk(&format!("warning: {warning}"));
+    }
+    for finding in &examined.findings {
+        talk(&finding.text);
+    }
+    match examined.findings.len() {
+        0 => Ok(()),
+        found => {
+            let text = format!(
+                "{}: refused as a {format} bundle: {}; no image was made",
+                content.from,
+                count(found, "finding")
+            );
+            Err(Failure::no(text).hint(format!("rukpakctl validate --format {format} {}", content.from)))
+        }
+    }
+}
+
+/// What says of an image that it is a bundle: the annotations of its metadata, as `opm` makes labels of them; of a plain+v0 bundle,
+/// which has no metadata, its format and its folder.
+fn labels(tree: &BundleTree, format: Format, limits: &Limits) -> BTreeMap<String, String> {
+    let mut labels = BTreeMap::from([
+        (format!("{LABELS}mediatype.v1"), format.to_string()),
+        (format!("{LABELS}manifests.v1"), "manifests/".to_owned()),
+    ]);
+    if format == Format::Registry {
+        labels.insert(format!("{LABELS}metadata.v1"), "metadata/".to_owned());
+    }
+    let metadata = Metadata::read(tree, &mut Budget::new(limits));
+    labels.extend(metadata.map(|metadata| metadata.annotations).unwrap_or_default());
+    labels
+}
+
+async fn push(arguments: &PackageArgs, reference: &Reference, image: Image) -> Result<String, Failure> {
+    let mut remote = Remote::new(&arguments.trust)?;
+    let work = async {
+        remote.log_in(reference, true).await?;
+        let (layer, file) = image.layer;
+        remote.put_blob(reference, &layer, file).await?;
+        let (config, bytes) = image.config;
+        remote.put_blob(reference, &config, spooled(&bytes)?).await?;
+        remote.put_manifest(reference, &image.manifest).await
+    };
+    tokio::select! {
+        done = work => done?,
+        _ = tokio::signal::ctrl_c() => {
+            let text = format!("interrupted: {} names what it named before", reference.whole());
+            return Err(Failure::unknown(text).hint(format!("rukpakctl package {} {}", arguments.folder.display(), arguments.image)));
+        }
+    }
+    Ok(pinned(reference, &image.manifest.descriptor.digest).whole())
+}
+
+fn spooled(bytes: &[u8]) -> Result<std::fs::File, Error> {
+    use std::io::{Seek as _, Write as _};
+    let write = || {
+        let mut file = tempfile::tempfile()?;
+        file.write_all(bytes)?;
+        file.rewind()?;
+        Ok(file)
+    };
+    write().map_err(|source| Error::File { what: "write", path: "a config".to_owned(), source })
+}
+
+fn keep(layout: &Layout, image: Image, name: &str) -> Result<(), Error> {
+    let (layer, mut file) = image.layer;
+    layout.put_file(&layer, &mut file)?;
+    let (config, bytes) = image.config;
+    layout.put_file(&config, &mut bytes.as_slice())?;
+    layout.put_manifest(&image.manifest)?;
+    let name = name.rsplit('/').next().unwrap_or(name);
+    layout.add(Entry { descriptor: image.manifest.descriptor, name: Some(name.to_owned()) })
+}
+
+fn at(place: &Place, digest: &Digest) -> String {
+    let shown = |transport: &str, path: &Path| format!("{transport}:{}@{digest}", path.display());
+    match place {
+        Place::Layout(path) => shown("oci", path),
+        Place::Archive(path) => shown("oci-archive", path),
+        Place::Registry(reference) => pinned(reference, digest).whole(),
+    }
+}
+
+/// Fetches an image and writes its files to a folder.
+pub async fn run_pull(arguments: &PullArgs) -> Exit {
+    ended(pull(arguments).await)
+}
+
+async fn pull(arguments: &PullArgs) -> Result<Exit, Failure> {
+    let failed = |error: &dyn std::error::Error| Failure::unknown(chain(error));
+    check_empty(&arguments.folder).map_err(|error| failed(&error))?;
+    place::reference(&arguments.image)?;
+    let (image, stage) = source::pull(&arguments.image, &arguments.trust, &arguments.limits()).await?;
+    extract(&stage, &arguments.folder).map_err(|error| failed(&error))?;
+    let reference = place::reference(&image)?;
+    let digest = reference.digest().unwrap_or_default();
+    let digest = digest.parse().map_err(|source| Error::Digest { text: digest.to_owned(), source })?;
+    Ok(Packaged { image, digest, format: None }.print(arguments.form))
+}

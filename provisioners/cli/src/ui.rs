@@ -1,0 +1,118 @@
+//! `rukpakctl ui`: a page to look at, on this machine alone. It reads the cluster with the rights of the kubeconfig, and changes
+//! nothing.
+//!
+//! ```text
+//! guard     who may ask: requests to this very address, with the secret of the URL
+//! pages     what the verbs `status`, `tree`, `history` and `diff` answer, as HTML        html   escaping, tables
+//! live      a line whenever something changes, over server-sent events
+//! page.css, page.js      the style, for dark and light; and what asks for a page again when it has changed
+//! ```
+
+mod guard;
+mod html;
+mod live;
+mod pages;
+
+use std::io;
+use std::net::Ipv4Addr;
+use std::sync::Arc;
+
+use axum::Router;
+use axum::extract::{Path, State};
+use axum::http::{StatusCode, header};
+use axum::response::{Html, IntoResponse, Response};
+use axum::routing::get;
+use tokio::net::TcpListener;
+
+use self::guard::Guard;
+use crate::args::{ServiceArgs, UiArgs};
+use crate::cluster::Cluster;
+use crate::exit::Exit;
+use crate::failure::{Failure, ended};
+use crate::output::{data, talk};
+
+const STYLE: &str = include_str!("ui/page.css");
+const SCRIPT: &str = include_str!("ui/page.js");
+
+/// What every request needs.
+struct Site {
+    cluster: Cluster,
+    service: ServiceArgs,
+}
+
+/// Serves until Ctrl-C.
+pub async fn run(arguments: &UiArgs) -> Exit {
+    ended(serve(arguments).await)
+}
+
+async fn serve(arguments: &UiArgs) -> Result<Exit, Failure> {
+    let cluster = Cluster::connect(&arguments.cluster).await?;
+    // Whoever is not served is told so before a browser is opened.
+    cluster.all_deployments(None).await?;
+    let failed = |what: &str, error: &io::Error| Failure::unknown(format!("{what}: {error}"));
+    let port = arguments.port;
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, port)).await;
+    let listener = listener.map_err(|error| failed(&format!("listen on port {port} of this machine"), &error))?;
+    let address = listener.local_addr().map_err(|error| failed("listen", &error))?;
+    let guard = Guard::new(address.port()).map_err(|error| failed("make a secret", &error))?;
+    let url = guard.url();
+    let site = Arc::new(Site { cluster, service: arguments.service.clone() });
+    talk("note: whoever has this URL sees what you may see; Ctrl-C ends the server");
+    if data(|out| writeln!(out, "{url}"), Exit::Yes) != Exit::Yes {
+        return Ok(Exit::Unknown);
+    }
+    let stop = async {
+        let _ = tokio::signal::ctrl_c().await;
+    };
+    // Pages that are open keep their connection; they are not waited for.
+    tokio::select! {
+        ended = axum::serve(listener, router(site, guard)).into_future() => ended.map_err(|error| failed("serve", &error))?,
+        () = stop => {}
+    }
+    Ok(Exit::Yes)
+}
+
+fn router(site: Arc<Site>, guard: Guard) -> Router {
+    // Each path begins with the secret; the first page ends with a slash, so that links are relative to it.
+    let below = |path: &str| format!("/{}/{path}", guard.secret());
+    Router::new()
+        .route(&below(""), get(overview))
+        .route(&below("deployments/{name}"), get(deployment))
+        .route(&below("deployments/{name}/diff"), get(diff))
+        .route(&below("live"), get(live::changes))
+        .route(&below("page.css"), get(async || asset("text/css; charset=utf-8", STYLE)))
+        .route(&below("page.js"), get(async || asset("text/javascript; charset=utf-8", SCRIPT)))
+        .with_state(site)
+        .layer(axum::middleware::from_fn_with_state(Arc::new(guard), guard::check))
+}
+
+fn asset(media_type: &'static str, text: &'static str) -> Response {
+    ([(header::CONTENT_TYPE, media_type)], text).into_response()
+}
+
+async fn overview(State(site): State<Arc<Site>>) -> Response {
+    page(pages::overview(&site.cluster).await)
+}
+
+async fn deployment(State(site): State<Arc<Site>>, Path(name): Path<String>) -> Response {
+    page(pages::deployment(&site.cluster, &name).await)
+}
+
+async fn diff(State(site): State<Arc<Site>>, Path(name): Path<String>) -> Response {
+    // It asks in parallel in ways that the compiler cannot see to be fit for several threads: it has one.
+    let runtime = tokio::runtime::Handle::current();
+    let work = move || runtime.block_on(pages::diff(&site.cluster, &name, &site.service));
+    let made = tokio::task::spawn_blocking(work).await;
+    page(made.unwrap_or_else(|error| Err(Failure::unknown(error.to_string()))))
+}
+
+/// A page, or why there is none.
+fn page(made: Result<String, Failure>) -> Response {
+    match made {
+        Ok(page) => Html(page).into_response(),
+        Err(failure) => {
+            let status = if failure.exit == Exit::No { StatusCode::NOT_FOUND } else { StatusCode::BAD_GATEWAY };
+            (status, Html(pages::failure(&failure))).into_response()
+        }
+    }
+}
