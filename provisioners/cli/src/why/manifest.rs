@@ -105,7 +105,7 @@ mod tests {
             "# first\napiVersion: v1\nkind: Secret\nmetadata: {name: a, namespace: b}\n---\napiVersion: v1\nkind: List\nitems:\n- {apiVersion: v1, kind: Secret, metadata: {name: a}}\n",
         );
         let texts: Vec<String> = objects.iter().map(|object| Manifest::from(object.origin()).text()).collect();
-        assert_eq!(texts, ["manifests/a.yaml:1", "manifests/a.yaml:6, items[0]"]);
+        assert_eq!(texts, ["manifests/a.yaml:2", "manifests/a.yaml:6, items[0]"]);
         assert!(is_same(&objects[0], &live(Some("b")), "rukpak-system"));
         assert!(!is_same(&objects[0], &live(Some("c")), "rukpak-system"));
         assert!(is_same(&objects[1], &live(Some("rukpak-system")), "rukpak-system"), "it names no namespace");
