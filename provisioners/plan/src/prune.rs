@@ -3,8 +3,10 @@
 use std::collections::BTreeSet;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use kube::core::{ApiResource, GroupVersionKind};
 use rukpak_crds::names;
 use rukpak_plain::ObjectKey;
+use serde_json::Value;
 
 /// What hangs on an object of some kind, so that deleting it may lose data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -54,6 +56,20 @@ pub fn decide(group: &str, kind: &str, meta: &ObjectMeta) -> Decision {
         Guard::Data => Decision::Release,
         other => Decision::DeleteUnless(other),
     }
+}
+
+/// Says why the instances of a CRD of which [`instances`] finds no version are not looked for.
+pub const NONE_SERVED: &str = "none of its versions is served, so its instances cannot be looked for";
+
+/// What a CRD defines, in the version that its objects are stored in, which takes no conversion, or else the first that is served.
+/// `None` if none is.
+pub fn instances(crd: &Value) -> Option<ApiResource> {
+    let spec = &crd["spec"];
+    let text = |pointer: &str| spec.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
+    let served = || spec["versions"].as_array().into_iter().flatten().filter(|version| version["served"] == true);
+    let version = served().find(|version| version["storage"] == true).or_else(|| served().next())?;
+    let gvk = GroupVersionKind::gvk(text("/group"), version["name"].as_str()?, text("/names/kind"));
+    Some(ApiResource::from_gvk_with_plural(&gvk, text("/names/plural")))
 }
 
 /// Whether an object that hangs on one that leaves would be lost with it: it is not being deleted, nor about to be (`going`), and, of

@@ -1,6 +1,5 @@
 //! Whose catalogs may be unpacked: the ContentPolicies, and the signatures that they require.
 
-use std::ops::ControlFlow;
 use std::pin::pin;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -9,10 +8,9 @@ use kube::runtime::reflector::Store;
 use kube::{Client, ResourceExt};
 use rukpak_catalog::origin::{Admission, Gate};
 use rukpak_crds::{ContentPolicy, PolicyRule, SourceType};
-use rukpak_runtime::error::Chain;
 use rukpak_runtime::watch::{Change, Streams};
-use rukpak_source::image::{self, Attached, Credentials, Puller, ResolvedImage, Visitor};
-use rukpak_trust::{Attachment, Credential, Decision, Examination, Place, Policies, Subject, Verdict};
+use rukpak_source::image::{self, Credentials, Puller, ResolvedImage};
+use rukpak_trust::{Credential, Decision, Place, Policies, Search, Subject, Verdict};
 use tokio_util::sync::CancellationToken;
 
 /// The policies as last seen.
@@ -66,11 +64,10 @@ impl ContentGate {
         };
         let repository = place.location.as_deref().unwrap_or_default();
         let subject = Subject { digest: image.digest(), repository };
-        let examinations = rules.iter().map(|(name, rule)| Examination::new(name, rule, known(rule), subject));
-        let mut search = Search(examinations.collect());
+        let known = rules.iter().map(|(_, rule)| known(rule)).collect();
+        let mut search = Search::new(&rules, known, subject);
         puller.attachments(image, credentials, &mut search).await?;
-        let found: Result<Vec<_>, _> = search.0.into_iter().map(Examination::conclusion).collect();
-        Ok(Verdict::searched(&rules, image.digest(), found))
+        Ok(search.verdict())
     }
 }
 
@@ -98,7 +95,7 @@ impl Gate for ContentGate {
 }
 
 /// What the signatures of a rule's signers are checked with, or why one cannot be used.
-fn known(rule: &PolicyRule) -> Vec<(String, Result<Credential, String>)> {
+fn known(rule: &PolicyRule) -> rukpak_trust::Credentials {
     let credential = |signer: &rukpak_crds::Signer| {
         let text = |pem: &&rukpak_crds::Pem| pem.data.clone();
         let texts: Option<Vec<_>> = signer.pems().iter().map(text).collect();
@@ -106,28 +103,4 @@ fn known(rule: &PolicyRule) -> Vec<(String, Result<Credential, String>)> {
         texts.and_then(|texts| Credential::new(signer, &texts))
     };
     rule.signers.iter().map(|signer| (signer.name.clone(), credential(signer))).collect()
-}
-
-/// The search for the signatures that several rules require.
-struct Search<'a>(Vec<Examination<'a>>);
-
-impl Visitor for Search<'_> {
-    fn wants(&self, media_type: &str) -> bool {
-        Attachment::is_signature(media_type)
-    }
-
-    fn visit(&mut self, attached: &Attached) -> ControlFlow<()> {
-        let Attached { media_type, annotations, body } = attached.clone();
-        let attachment = Attachment { media_type, annotations, body };
-        for examination in &mut self.0 {
-            examination.look(&attachment);
-        }
-        if self.0.iter().all(Examination::is_met) { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
-    }
-
-    fn unreadable(&mut self, why: &image::Error) {
-        for examination in &mut self.0 {
-            examination.unreadable(Chain(why).to_string());
-        }
-    }
 }

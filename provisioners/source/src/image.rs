@@ -23,7 +23,6 @@ use rukpak_content::{Digest, Limit, LimitExceeded, Limits, RelativePath};
 
 pub use credentials::{Credentials, PullSecretError};
 pub use error::{Class, Error};
-pub use signatures::{Attached, Visitor};
 
 use crate::{Egress, Stage, Staged, stage};
 use authorization::Authorization;

@@ -3,12 +3,10 @@
 //! Two formats: "simple signing", a payload as a blob and its signature in an annotation of the blob's descriptor; and the
 //! bundle of sigstore, one JSON document with an envelope (DSSE) in it.
 
-use std::collections::BTreeMap;
-
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use rukpak_content::Attachment;
 use serde::Deserialize;
-
 use x509_parser::pem::Pem;
 
 use crate::log::{self, Entry};
@@ -26,17 +24,6 @@ const CHAIN: &str = "dev.sigstore.cosign/chain";
 const ENTRY: &str = "dev.sigstore.cosign/bundle";
 /// What envelopes of in-toto statements say of their payload.
 const IN_TOTO: &str = "application/vnd.in-toto+json";
-
-/// One blob that is attached to an image.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Attachment {
-    /// Media type of the blob.
-    pub media_type: String,
-    /// Annotations of its descriptor.
-    pub annotations: BTreeMap<String, String>,
-    /// The blob.
-    pub body: Vec<u8>,
-}
 
 /// A signature, not checked yet.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -92,46 +79,45 @@ pub enum AttachmentError {
     NoStatement,
 }
 
-impl Attachment {
-    /// Whether media type `media_type` is one that signatures have.
-    pub fn is_signature(media_type: &str) -> bool {
-        media_type == SIMPLE_SIGNING || media_type.starts_with(BUNDLE)
-    }
-
-    /// The signature in it.
-    ///
-    /// # Errors
-    /// It is something else.
-    pub fn signature(&self) -> Result<Signature, AttachmentError> {
-        if self.media_type == SIMPLE_SIGNING {
-            let text = self.annotations.get(SIGNATURE).ok_or(AttachmentError::NoSignature)?;
-            let (message, payload) = (self.body.clone(), self.body.clone());
-            let (signature, material) = (STANDARD.decode(text)?, self.material()?);
-            return Ok(Signature { message, signature, payload, material, form: Form::SimpleSigning });
-        }
-        if self.media_type.starts_with(BUNDLE) {
-            return of_bundle(&self.body);
-        }
-        Err(AttachmentError::MediaType(self.media_type.clone()))
-    }
+/// Whether `media_type` is one that signatures have.
+pub fn is_signature(media_type: &str) -> bool {
+    media_type == SIMPLE_SIGNING || media_type.starts_with(BUNDLE)
 }
 
-impl Attachment {
-    fn material(&self) -> Result<Option<Material>, AttachmentError> {
+impl Material {
+    /// Of the annotations beside a payload.
+    fn of(attachment: &Attachment) -> Result<Option<Self>, AttachmentError> {
         let pems = |annotation: &str| -> Vec<Vec<u8>> {
-            let text = self.annotations.get(annotation).map_or("", String::as_str);
+            let text = attachment.annotations.get(annotation).map_or("", String::as_str);
             Pem::iter_from_buffer(text.as_bytes()).filter_map(Result::ok).map(|pem| pem.contents).collect()
         };
-        if !self.annotations.contains_key(CERTIFICATE) {
+        if !attachment.annotations.contains_key(CERTIFICATE) {
             return Ok(None);
         }
         let certificate = pems(CERTIFICATE).into_iter().next().ok_or(AttachmentError::Certificate)?;
-        let entry = self.annotations.get(ENTRY).map(|text| log::of_annotation(text)).transpose()?;
-        Ok(Some(Material { certificate, chain: pems(CHAIN), entry }))
+        let entry = attachment.annotations.get(ENTRY).map(|text| log::of_annotation(text)).transpose()?;
+        Ok(Some(Self { certificate, chain: pems(CHAIN), entry }))
     }
 }
 
 impl Signature {
+    /// The signature in an attachment.
+    ///
+    /// # Errors
+    /// It is something else.
+    pub fn of(attachment: &Attachment) -> Result<Self, AttachmentError> {
+        if attachment.media_type == SIMPLE_SIGNING {
+            let text = attachment.annotations.get(SIGNATURE).ok_or(AttachmentError::NoSignature)?;
+            let (message, payload) = (attachment.body.clone(), attachment.body.clone());
+            let (signature, material) = (STANDARD.decode(text)?, Material::of(attachment)?);
+            return Ok(Self { message, signature, payload, material, form: Form::SimpleSigning });
+        }
+        if attachment.media_type.starts_with(BUNDLE) {
+            return of_bundle(&attachment.body);
+        }
+        Err(AttachmentError::MediaType(attachment.media_type.clone()))
+    }
+
     /// What it says. Worth something only once the signature has been checked.
     ///
     /// # Errors
@@ -252,7 +238,7 @@ mod tests {
                 "without a signed statement",
             ),
         ] {
-            let text = attachment.signature().unwrap_err().to_string();
+            let text = Signature::of(&attachment).unwrap_err().to_string();
             assert!(text.starts_with(expected) || text.contains(expected), "{text}");
         }
     }

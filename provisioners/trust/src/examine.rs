@@ -1,9 +1,9 @@
 //! From what is attached to an image to who signed it, or why nobody did.
 
-use rukpak_content::Digest;
+use rukpak_content::{Attachment, Digest};
 use rukpak_crds::PolicyRule;
 
-use crate::attachment::Attachment;
+use crate::attachment::Signature;
 use crate::decide::RuleName;
 use crate::scope::Scope;
 use crate::signer::Credential;
@@ -113,7 +113,7 @@ impl<'a> Examination<'a> {
     }
 
     fn signer_of(&self, attachment: &Attachment) -> Result<String, String> {
-        let signature = attachment.signature().map_err(|error| error.to_string())?;
+        let signature = Signature::of(attachment).map_err(|error| error.to_string())?;
         let mut faults: Vec<String> = Vec::new();
         let mut found = None;
         for signer in &self.signers {

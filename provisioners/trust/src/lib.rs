@@ -9,6 +9,7 @@
 //! keyless, log      a signer without a key of their own: certificate and identity, and when they signed
 //! signer            one or the other, as a rule names them
 //! examine           (attachments, rule) -> who signed, or why nobody did
+//! search            the same for all rules at once, while a source shows what is attached
 //! verdict           what a status says about all that
 //! ```
 //!
@@ -23,14 +24,16 @@ pub mod keyless;
 pub mod log;
 pub mod payload;
 pub mod scope;
+pub mod search;
 pub mod signer;
 pub mod verdict;
 
-pub use attachment::Attachment;
+pub use attachment::Signature;
 pub use decide::{Decision, Place, Policies, RuleName};
 pub use examine::{Examination, Subject};
 pub use key::PublicKey;
 pub use keyless::Keyless;
 pub use scope::Scope;
+pub use search::{Credentials, Search};
 pub use signer::Credential;
 pub use verdict::Verdict;

@@ -1,5 +1,6 @@
 //! What a signature says: which digest, and of which repository.
 
+use rukpak_content::repository;
 use serde::Deserialize;
 
 /// The type that cosign writes into its payloads.
@@ -91,15 +92,6 @@ impl Payload {
         }
         let digests = subject.into_iter().flat_map(|subject| subject.digest);
         Ok(Self { digests: digests.map(|(algorithm, hex)| format!("{algorithm}:{hex}")).collect(), repository: None })
-    }
-}
-
-/// An image reference without tag and digest. A colon before the last slash belongs to a port.
-fn repository(reference: &str) -> &str {
-    let name = reference.split_once('@').map_or(reference, |(name, _)| name);
-    match name.rsplit_once(':') {
-        Some((repository, tag)) if !tag.contains('/') => repository,
-        _ => name,
     }
 }
 

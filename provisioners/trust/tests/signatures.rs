@@ -4,11 +4,11 @@ use std::collections::BTreeMap;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use rukpak_content::Digest;
+use rukpak_content::{Attachment, Digest};
 use rukpak_crds::PolicyRule;
 use rukpak_trust::attachment::SIMPLE_SIGNING;
 use rukpak_trust::key::KeyError;
-use rukpak_trust::{Attachment, Credential, Examination, Keyless, PublicKey, RuleName, Subject};
+use rukpak_trust::{Credential, Examination, Keyless, PublicKey, RuleName, Signature, Subject};
 use serde_json::json;
 
 const REPOSITORY: &str = "registry.example.com/pump";
@@ -156,7 +156,7 @@ fn known(issuer: &str, identity: &str) -> Keyless {
 
 #[test]
 fn a_pipeline_is_known_by_authority_and_log() {
-    let signature = keyless().signature().unwrap();
+    let signature = Signature::of(&keyless()).unwrap();
     let everybody = "https://github.com/org/*/.github/workflows/release.yml@refs/tags/v*";
     for identity in [PIPELINE, everybody] {
         assert_eq!(known(ISSUER, identity).check(&signature), Ok(PIPELINE.to_owned()));
@@ -169,7 +169,7 @@ fn a_pipeline_is_known_by_authority_and_log() {
 
 #[test]
 fn another_root_vouches_for_nobody() {
-    let signature = keyless().signature().unwrap();
+    let signature = Signature::of(&keyless()).unwrap();
     let (fulcio, rekor) = (vector("keyless/fulcio.pem"), vector("keyless/rekor.pub"));
     let other = rcgen::generate_simple_self_signed(vec!["other".to_owned()]).unwrap().cert.pem();
     let text = Keyless::new(&other, &rekor, ISSUER, PIPELINE).unwrap().check(&signature).unwrap_err();
@@ -183,7 +183,7 @@ fn another_root_vouches_for_nobody() {
 fn what_the_log_did_not_promise_is_refused() {
     let own = known(ISSUER, PIPELINE);
     let with = |change: &dyn Fn(&mut rukpak_trust::attachment::Signature)| {
-        let mut signature = keyless().signature().unwrap();
+        let mut signature = Signature::of(&keyless()).unwrap();
         change(&mut signature);
         own.check(&signature).unwrap_err()
     };

@@ -1,7 +1,7 @@
 //! Signatures with public keys: which are found and believed, and which are not.
 
 use axum::http::StatusCode;
-use rukpak_tests::faulty::{Fault, Rule};
+use rukpak_tests::faulty::{Fault, FaultyServer, Rule};
 use rukpak_tests::metrics;
 use rukpak_tests::registry::{Cosign, payload, referrers};
 use rukpak_tests::verbs::{self, Expected};
@@ -121,16 +121,22 @@ async fn one_good_signature_among_others_is_enough() {
     case.verified().await;
 }
 
-/// What is verified is what is fetched, wherever the tag points by then.
-#[tokio::test]
-async fn a_tag_that_moves_meanwhile_changes_nothing() {
-    let case = Case::new("swapped").await;
-    let (registry, key) = (&case.scene.world.registry, Cosign::new().unwrap());
+/// An image with the signature that the rule for it requires, a server before its registry, and where that has it.
+async fn signed_behind_proxy(name: &str) -> (Case, FaultyServer, String) {
+    let (case, key) = (Case::new(name).await, Cosign::new().unwrap());
     let server = case.scene.faulty_registry();
     let repository = format!("{}/{}", server.host(), case.name);
     let blob = key.simple(&payload(&repository, &case.pushed.digest)).unwrap();
-    registry.put_signatures(&case.pushed, &[blob]).await.unwrap();
+    case.scene.world.registry.put_signatures(&case.pushed, &[blob]).await.unwrap();
     case.rule_for(&repository, require(&[("release", &key)])).await;
+    (case, server, repository)
+}
+
+/// What is verified is what is fetched, wherever the tag points by then.
+#[tokio::test]
+async fn a_tag_that_moves_meanwhile_changes_nothing() {
+    let (case, server, repository) = signed_behind_proxy("swapped").await;
+    let registry = &case.scene.world.registry;
     let other = registry.push(&case.name, "other", &good("other")).await.unwrap();
     // The signature is held back until the tag has moved.
     server.hold(&case.pushed.signature_tag());
@@ -186,13 +192,7 @@ async fn without_a_list_of_referrers_its_tag_counts() {
 
 #[tokio::test]
 async fn a_registry_in_trouble_is_asked_again_and_nothing_is_unpacked() {
-    let case = Case::new("trouble").await;
-    let (registry, key) = (&case.scene.world.registry, Cosign::new().unwrap());
-    let server = case.scene.faulty_registry();
-    let repository = format!("{}/{}", server.host(), case.name);
-    let blob = key.simple(&payload(&repository, &case.pushed.digest)).unwrap();
-    registry.put_signatures(&case.pushed, &[blob]).await.unwrap();
-    case.rule_for(&repository, require(&[("release", &key)])).await;
+    let (case, server, repository) = signed_behind_proxy("trouble").await;
     server.add(Rule::on(&case.pushed.signature_tag(), Fault::Status(StatusCode::SERVICE_UNAVAILABLE, String::new())));
     case.create_of(image(&format!("{repository}:v1"))).await;
     let expected = Expected::is_false("Unpacked", "UnpackPending").saying("Back-off pulling image");

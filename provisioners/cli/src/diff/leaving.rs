@@ -4,11 +4,9 @@ use std::collections::BTreeSet;
 
 use kube::ResourceExt as _;
 use kube::api::{ApiResource, DynamicObject, ListParams};
-use kube::core::GroupVersionKind;
 use rukpak_plain::ObjectKey;
 use rukpak_plan::Phase;
-use rukpak_plan::prune::{Decision, Guard, decide, would_be_lost};
-use serde_json::Value;
+use rukpak_plan::prune::{Decision, Guard, NONE_SERVED, decide, instances as instances_of, would_be_lost};
 
 use super::report::{Action, Change, Report};
 use super::target::Target;
@@ -82,20 +80,12 @@ async fn reason_to_keep(
     }
 }
 
-/// Whether a CRD has instances, in words. They are listed in the version that they are stored in, which needs no conversion.
+/// Whether a CRD has instances, in words.
 async fn instances(cluster: &Cluster, key: &ObjectKey, going: &BTreeSet<ObjectKey>) -> Result<Option<String>, Error> {
     let Some(kind) = cluster.kind("apiextensions.k8s.io/v1", &key.kind).await? else { return Ok(None) };
     let identity = rukpak_plan::Identity { kind, namespace: None, name: key.name.clone() };
     let Some(crd) = cluster.live(&identity).await? else { return Ok(None) };
-    let spec = &crd.data["spec"];
-    let text = |pointer: &str| spec.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
-    let served = || spec["versions"].as_array().into_iter().flatten().filter(|version| version["served"] == true);
-    let version = served().find(|version| version["storage"] == true).or_else(|| served().next());
-    let Some(version) = version.and_then(|version| version["name"].as_str()) else {
-        return Ok(Some("none of its versions is served, so its instances cannot be looked for".to_owned()));
-    };
-    let gvk = GroupVersionKind::gvk(text("/group"), version, text("/names/kind"));
-    let resource = ApiResource::from_gvk_with_plural(&gvk, text("/names/plural"));
+    let Some(resource) = instances_of(&crd.data) else { return Ok(Some(NONE_SERVED.to_owned())) };
     let found = living(cluster, &resource, None, going).await?;
     Ok(found.map(|name| format!("it has instances, {name} among them")))
 }

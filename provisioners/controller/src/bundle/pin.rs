@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use rukpak_content::{Digest, DigestError};
+use rukpak_content::{Digest, DigestError, repository};
 use rukpak_crds::{BundleSource, GitRef, Pin};
 use rukpak_source::git::{Commit, CommitError};
 
@@ -140,15 +140,6 @@ fn without_login(url: &str) -> String {
 /// `reference` with its tag and digest replaced by `digest`.
 pub fn reference_at(reference: &str, digest: &Digest) -> String {
     format!("{}@{digest}", repository(reference))
-}
-
-/// An image reference without tag and digest. A colon before the last slash belongs to a port.
-fn repository(reference: &str) -> &str {
-    let name = reference.split_once('@').map_or(reference, |(name, _)| name);
-    match name.rsplit_once(':') {
-        Some((repository, tag)) if !tag.contains('/') => repository,
-        _ => name,
-    }
 }
 
 #[cfg(test)]

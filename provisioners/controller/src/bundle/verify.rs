@@ -4,8 +4,6 @@
 //! A Bundle that is not unpacked yet is let in or not. One that is unpacked stays so: of it the status only tells what the
 //! policies of today say.
 
-use std::ops::ControlFlow;
-
 use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::Secret;
 use kube::{Api, ResourceExt as _};
@@ -13,9 +11,9 @@ use rukpak_crds::validate::{self, GitReference, Source};
 use rukpak_crds::{Bundle, Pem, PolicyRule, SourceType};
 use rukpak_runtime::api::answered;
 use rukpak_runtime::error::Chain;
-use rukpak_source::image::{self, Attached, Credentials, ResolvedImage, Visitor};
+use rukpak_source::image::{self, Credentials, ResolvedImage};
 use rukpak_source::{git, http};
-use rukpak_trust::{Attachment, Credential, Decision, Examination, Place, Policies, RuleName, Subject, Verdict};
+use rukpak_trust::{Credential, Decision, Place, Policies, RuleName, Search, Subject, Verdict};
 use tokio::sync::SemaphorePermit;
 
 use super::failure::Failure;
@@ -95,15 +93,14 @@ impl Asked {
         let Decision::Required(rules) = &self.decision else { return Ok(Verdict::not_covered(&self.place)) };
         let repository = self.place.location.as_deref().unwrap_or_default();
         let subject = Subject { digest: image.digest(), repository };
-        let mut examinations = Vec::new();
-        for (name, rule) in rules {
-            examinations.push(Examination::new(name, rule, known(rule, context).await?, subject));
+        let mut of_rules = Vec::new();
+        for (_, rule) in rules {
+            of_rules.push(known(rule, context).await?);
         }
-        let mut search = Search(examinations);
+        let mut search = Search::new(rules, of_rules, subject);
         let failed = |source| Failure::Signatures { reference: reference.to_owned(), source: Box::new(source) };
         context.images.attachments(image, credentials, &mut search).await.map_err(failed)?;
-        let found: Result<Vec<_>, _> = search.0.into_iter().map(Examination::conclusion).collect();
-        Ok(Verdict::searched(rules, image.digest(), found))
+        Ok(search.verdict())
     }
 }
 
@@ -189,32 +186,8 @@ fn place(source: &Source) -> Place {
     Place { source, location, pinned }
 }
 
-/// The search for the signatures that several rules require.
-struct Search<'a>(Vec<Examination<'a>>);
-
-impl Visitor for Search<'_> {
-    fn wants(&self, media_type: &str) -> bool {
-        Attachment::is_signature(media_type)
-    }
-
-    fn visit(&mut self, attached: &Attached) -> ControlFlow<()> {
-        let Attached { media_type, annotations, body } = attached.clone();
-        let attachment = Attachment { media_type, annotations, body };
-        for examination in &mut self.0 {
-            examination.look(&attachment);
-        }
-        if self.0.iter().all(Examination::is_met) { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
-    }
-
-    fn unreadable(&mut self, why: &image::Error) {
-        for examination in &mut self.0 {
-            examination.unreadable(Chain(why).to_string());
-        }
-    }
-}
-
 /// What the signatures of a rule's signers are checked with, by their names, or why one cannot be used.
-async fn known(rule: &PolicyRule, context: &Context) -> Result<Vec<(String, Result<Credential, String>)>, Failure> {
+async fn known(rule: &PolicyRule, context: &Context) -> Result<rukpak_trust::Credentials, Failure> {
     let mut credentials = Vec::new();
     for signer in &rule.signers {
         let failed = |source| Failure::SignerKey { signer: signer.name.clone(), source };

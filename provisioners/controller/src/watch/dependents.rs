@@ -309,14 +309,16 @@ fn is_refusal(status: &Status) -> bool {
     !matches!(status.code, 404 | 410 | 429 | 503 | 504)
 }
 
-/// Asks for a watch until there is one.
+/// Asks for a watch until there is one, or the kind is not served any more, which is told elsewhere.
 async fn until_watchable(api: &Api<DynamicObject>) {
     let parameters = WatchParams::default().labels(&selector()).timeout(1);
     for pause in watcher::DefaultBackoff::default() {
         tokio::time::sleep(pause).await;
         // Without a version the watch begins with what there is now.
-        if api.watch_metadata(&parameters, "0").await.is_ok() {
-            return;
+        match api.watch_metadata(&parameters, "0").await {
+            Ok(_) => return,
+            Err(kube::Error::Api(status)) if status.code == 404 => return,
+            Err(_) => {}
         }
     }
 }

@@ -4,43 +4,22 @@
 //! It is looked for in three places: the tag `sha256-<hex>.sig` of cosign, the registry's list of referrers, and, where the
 //! registry keeps none, the tag `sha256-<hex>` that clients keep in its place (OCI distribution specification 1.1).
 
-use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 
 use oci_client::Reference;
 use oci_client::manifest::{OciDescriptor, OciManifest};
-use rukpak_content::Hasher;
+use rukpak_content::{Attachment, AttachmentVisitor, Hasher};
 use serde::Deserialize;
 
 use super::session::{Session, Wanted};
 use super::{Class, Credentials, Error, Puller, ResolvedImage, manifest, transport};
+use crate::chain::chain;
 use crate::class::is_passing;
 
 /// Signatures have a few KiB; with their certificates and proofs some tens.
 const SIGNATURE_BYTES: u64 = 1024 * 1024;
 /// So many blobs are looked at; whoever signs again and again leaves the old signatures there.
 const MOST_SIGNATURES: usize = 256;
-
-/// One blob that is attached to an image.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Attached {
-    /// Media type in the descriptor.
-    pub media_type: String,
-    /// Annotations of the descriptor.
-    pub annotations: BTreeMap<String, String>,
-    /// The bytes.
-    pub body: Vec<u8>,
-}
-
-/// How whoever looks at attachments chooses among them.
-pub trait Visitor: Send + Sync {
-    /// Whether blobs of this type are to be fetched.
-    fn wants(&self, media_type: &str) -> bool;
-    /// One of them. [`ControlFlow::Break`] ends the search.
-    fn visit(&mut self, attached: &Attached) -> ControlFlow<()>;
-    /// One of them is damaged, or too large, and why.
-    fn unreadable(&mut self, why: &Error);
-}
 
 #[derive(Deserialize)]
 struct Index {
@@ -65,7 +44,7 @@ impl Puller {
         &self,
         image: &ResolvedImage,
         credentials: &Credentials,
-        visitor: &mut dyn Visitor,
+        visitor: &mut dyn AttachmentVisitor,
     ) -> Result<(), Error> {
         let search = Search { puller: self, image, credentials, visitor, left: MOST_SIGNATURES };
         self.in_time(&image.reference(), search.run()).await
@@ -77,7 +56,7 @@ struct Search<'a> {
     puller: &'a Puller,
     image: &'a ResolvedImage,
     credentials: &'a Credentials,
-    visitor: &'a mut dyn Visitor,
+    visitor: &'a mut dyn AttachmentVisitor,
     /// Blobs that may still be fetched.
     left: usize,
 }
@@ -132,7 +111,7 @@ impl<'a> Search<'a> {
             match session.manifest(&wanted, &what).await {
                 Ok(document) if self.visit(&mut session, &document.body, &what).await?.is_break() => break,
                 Ok(_) => {}
-                Err(error) => self.visitor.unreadable(&damaged(error)?),
+                Err(error) => self.visitor.unreadable(&chain(&damaged(error)?)),
             }
         }
         Ok(())
@@ -144,7 +123,7 @@ impl<'a> Search<'a> {
             Ok(OciManifest::Image(manifest)) => manifest.layers,
             Ok(OciManifest::ImageIndex(_)) => Vec::new(),
             Err(error) => {
-                self.visitor.unreadable(&error);
+                self.visitor.unreadable(&chain(&error));
                 Vec::new()
             }
         };
@@ -159,12 +138,12 @@ impl<'a> Search<'a> {
             match blob(session, &layer, what).await {
                 Ok(body) => {
                     let annotations = layer.annotations.unwrap_or_default();
-                    let attached = Attached { media_type: layer.media_type, annotations, body };
-                    if self.visitor.visit(&attached).is_break() {
+                    let attachment = Attachment { media_type: layer.media_type, annotations, body };
+                    if self.visitor.visit(&attachment).is_break() {
                         return Ok(ControlFlow::Break(()));
                     }
                 }
-                Err(error) => self.visitor.unreadable(&damaged(error)?),
+                Err(error) => self.visitor.unreadable(&chain(&damaged(error)?)),
             }
         }
         Ok(ControlFlow::Continue(()))

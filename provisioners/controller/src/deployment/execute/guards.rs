@@ -4,11 +4,10 @@ use std::collections::BTreeSet;
 
 use kube::ResourceExt;
 use kube::api::{DynamicObject, ListParams};
-use kube::core::{ApiResource, GroupVersionKind};
+use kube::core::ApiResource;
 use rukpak_plain::ObjectKey;
 use rukpak_plan::prune::{self, Decision, Guard, decide};
 use rukpak_runtime::error::Chain;
-use serde_json::Value;
 
 use super::members::Member;
 use crate::cluster::Error;
@@ -50,18 +49,10 @@ pub(super) async fn reason_to_keep(
     }
 }
 
-/// Whether a CRD has instances, in words. They are listed in the version that they are stored in, which needs no conversion.
+/// Whether a CRD has instances, in words.
 async fn instances(run: &Run, member: &Member, going: &Going) -> Result<Option<String>, Error> {
     let Some(crd) = run.context.cluster.writer.get(&member.identity).await? else { return Ok(None) };
-    let spec = &crd.body["spec"];
-    let text = |pointer: &str| spec.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
-    let served = || spec["versions"].as_array().into_iter().flatten().filter(|version| version["served"] == true);
-    let version = served().find(|version| version["storage"] == true).or_else(|| served().next());
-    let Some(version) = version.and_then(|version| version["name"].as_str()) else {
-        return Ok(Some("none of its versions is served, so its instances cannot be looked for".to_owned()));
-    };
-    let gvk = GroupVersionKind::gvk(text("/group"), version, text("/names/kind"));
-    let resource = ApiResource::from_gvk_with_plural(&gvk, text("/names/plural"));
+    let Some(resource) = prune::instances(&crd.body) else { return Ok(Some(prune::NONE_SERVED.to_owned())) };
     let found = living(run, &resource, None, going).await?;
     Ok(found.map(|name| format!("it has instances, {name} among them")))
 }
