@@ -123,11 +123,11 @@ async fn one_good_signature_among_others_is_enough() {
 
 /// An image with the signature that the rule for it requires, a server before its registry, and where that has it.
 async fn signed_behind_proxy(name: &str) -> (Case, FaultyServer, String) {
-    let (case, key) = (Case::new(name).await, Cosign::new().unwrap());
+    let (case, key) = (Case::new(name).await, Cosign::new().expect("a key is made"));
     let server = case.scene.faulty_registry();
     let repository = format!("{}/{}", server.host(), case.name);
-    let blob = key.simple(&payload(&repository, &case.pushed.digest)).unwrap();
-    case.scene.world.registry.put_signatures(&case.pushed, &[blob]).await.unwrap();
+    let blob = key.simple(&payload(&repository, &case.pushed.digest)).expect("the key signs");
+    case.scene.world.registry.put_signatures(&case.pushed, &[blob]).await.expect("the registry takes it");
     case.rule_for(&repository, require(&[("release", &key)])).await;
     (case, server, repository)
 }
