@@ -41,7 +41,7 @@ async fn the_audit_log_shows_order_at_first_and_silence_after() {
     restart_of_what_is_settled(&world, &settled).await;
     restart_with_drift(&world, &settled, &other).await;
     new_bundle_of_the_same_content(&world, &settled).await;
-    costs::of_an_install_and_an_upgrade(&world).await;
+    costs::of_usual_operations(&world).await;
 }
 
 /// Every phase begins when the one before it has been answered.
