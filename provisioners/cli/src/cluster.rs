@@ -20,7 +20,7 @@ use rukpak_crds::{Bundle, PlatformOperator};
 
 pub use self::changes::owner_labels;
 pub use self::deployments::Wanted;
-pub use self::events::EventLine;
+pub use self::events::{Change, EventLine};
 use self::kubeconfig::Found;
 pub use self::objects::Served;
 use crate::args::ClusterArgs;

@@ -19,7 +19,7 @@ mod target;
 use serde_json::Value;
 
 use self::report::Report;
-use crate::args::{DiffArgs, ServiceArgs};
+use crate::args::{CertProvider, DiffArgs, ServiceArgs};
 use crate::cluster::Cluster;
 use crate::exit::Exit;
 use crate::failure::{Failure, ended};
@@ -40,8 +40,13 @@ async fn diff(arguments: &DiffArgs) -> Result<Exit, Failure> {
 }
 
 /// What has drifted, as `--output json` prints it.
-pub(crate) async fn drift(cluster: &Cluster, name: &str, service: &ServiceArgs) -> Result<Value, Failure> {
-    let report = report(cluster, &DiffArgs::of_drift(name, service)).await?;
+pub(crate) async fn drift(
+    cluster: &Cluster,
+    name: &str,
+    certificates: Option<CertProvider>,
+    service: &ServiceArgs,
+) -> Result<Value, Failure> {
+    let report = report(cluster, &DiffArgs::of_drift(name, certificates, service)).await?;
     serde_json::to_value(report).map_err(|error| Failure::unknown(error.to_string()))
 }
 

@@ -11,10 +11,10 @@ use crate::args::{ExportArgs, ImageForm, ImportArgs};
 use crate::examine::{Purpose, examine};
 use crate::exit::Exit;
 use crate::failure::{Failure, ended};
-use crate::oci::copy;
-use crate::oci::layout::{Entry, Layout};
+use crate::oci::layout::{self, Entry, Layout};
 use crate::oci::place::reference;
 use crate::oci::remote::{Remote, pinned, say};
+use crate::oci::{Error, copy};
 use crate::output::{data, pretty, talk};
 use crate::render::detect;
 use crate::source;
@@ -66,26 +66,23 @@ async fn export(arguments: &ExportArgs) -> Result<Exit, Failure> {
         return Err(Failure::no(format!("{}: refused as a {format} bundle: {}", content.from, finding.text))
             .hint(format!("rukpakctl validate {}", content.from)));
     }
-    let mut names: Vec<String> = Vec::new();
-    // What lies on this machine is no image yet.
-    if content.is_image {
-        names.push(arguments.source.bundle.to_string_lossy().into_owned());
-    }
-    names.extend(images::named_by(&examined.objects));
-    names.extend(images::related(&content.tree, &limits));
-    names.extend(arguments.image.iter().cloned());
+    // What lies on this machine is no image yet. What was examined is copied, wherever its tag points by now.
+    let own =
+        content.image.as_ref().map(|image| (arguments.source.bundle.to_string_lossy().into_owned(), image.clone()));
+    let named = images::named_by(&examined.objects).into_iter().chain(images::related(&content.tree, &limits));
+    let named = named.chain(arguments.image.iter().cloned()).map(|name| (name.clone(), name));
     let layout = Layout::create(&arguments.layout)?;
     let mut remote = Remote::new(&arguments.source.trust)?;
     let mut images: Vec<Copied> = Vec::new();
-    for name in names {
+    for (name, place) in own.into_iter().chain(named) {
         if images.iter().any(|image| image.source == name) {
             continue;
         }
-        let image = reference(&name)?;
+        let image = reference(&place)?;
         say("fetching", &image);
         remote.log_in(&image, false).await?;
         let top = copy::pull(&remote, &image, &layout).await?;
-        layout.add(Entry { descriptor: top.clone(), name: Some(name.clone()) })?;
+        layout.add(&Entry { descriptor: top.clone(), name: Some(name.clone()) })?;
         images.push(Copied { source: name, target: None, digest: top.digest });
     }
     talk(&format!("{} in {}", count(images.len(), "image"), arguments.layout.display()));
@@ -102,7 +99,11 @@ async fn import(arguments: &ImportArgs) -> Result<Exit, Failure> {
             continue;
         };
         let image = target(&arguments.target, &reference(&name)?)?;
-        let image = if image.digest().is_some() { pinned(&image, &entry.descriptor.digest) } else { image };
+        // Whoever pulls it by this digest would not get it.
+        if let Some(digest) = image.digest() {
+            let wanted = digest.parse().map_err(|source| Error::Digest { text: digest.to_owned(), source })?;
+            layout::check(&format!("{name} of the layout"), entry.descriptor.digest.clone(), &wanted)?;
+        }
         say("sending", &image);
         remote.log_in(&image, true).await?;
         copy::push(&remote, &layout, &entry.descriptor, &image).await?;

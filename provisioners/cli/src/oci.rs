@@ -80,6 +80,9 @@ pub enum Error {
         /// What it should be.
         wanted: Digest,
     },
+    /// What came is longer or shorter than its descriptor says.
+    #[error("blob {0} has not the {1} bytes that its manifest says")]
+    Size(Digest, u64),
     /// A manifest is none.
     #[error("manifest {0}: {1}")]
     Manifest(Digest, &'static str),
@@ -102,7 +105,7 @@ impl From<Error> for Failure {
     fn from(error: Error) -> Self {
         let text = chain(&error);
         match error {
-            Error::Reference { .. } | Error::Mismatch { .. } | Error::Manifest(..) => {
+            Error::Reference { .. } | Error::Mismatch { .. } | Error::Size(..) | Error::Manifest(..) => {
                 Self { exit: Exit::No, text, hint: None }
             }
             _ => Self::unknown(text),

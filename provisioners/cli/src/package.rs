@@ -74,13 +74,13 @@ async fn package(arguments: &PackageArgs) -> Result<Exit, Failure> {
     let digest = image.manifest.descriptor.digest.clone();
     let image = match &place {
         Place::Registry(reference) => push(arguments, reference, image).await?,
-        Place::Layout(folder) => {
-            keep(&Layout::create(folder)?, image, &arguments.image).map(|()| at(&place, &digest))?
+        Place::Layout(folder, name) => {
+            keep(&Layout::create(folder)?, image, name.as_ref()).map(|()| at(&place, &digest))?
         }
-        Place::Archive(file) => {
+        Place::Archive(file, name) => {
             let folder = tempfile::tempdir().map_err(|error| Failure::unknown(format!("make a folder: {error}")))?;
             let layout = Layout::create(folder.path())?;
-            keep(&layout, image, &arguments.image)?;
+            keep(&layout, image, name.as_ref())?;
             layout.archive(file).map(|()| at(&place, &digest))?
         }
     };
@@ -154,21 +154,20 @@ fn spooled(bytes: &[u8]) -> Result<std::fs::File, Error> {
     write().map_err(|source| Error::File { what: "write", path: "a config".to_owned(), source })
 }
 
-fn keep(layout: &Layout, image: Image, name: &str) -> Result<(), Error> {
+fn keep(layout: &Layout, image: Image, name: Option<&String>) -> Result<(), Error> {
     let (layer, mut file) = image.layer;
     layout.put_file(&layer, &mut file)?;
     let (config, bytes) = image.config;
     layout.put_file(&config, &mut bytes.as_slice())?;
     layout.put_manifest(&image.manifest)?;
-    let name = name.rsplit('/').next().unwrap_or(name);
-    layout.add(Entry { descriptor: image.manifest.descriptor, name: Some(name.to_owned()) })
+    layout.add(&Entry { descriptor: image.manifest.descriptor, name: name.cloned() })
 }
 
 fn at(place: &Place, digest: &Digest) -> String {
     let shown = |transport: &str, path: &Path| format!("{transport}:{}@{digest}", path.display());
     match place {
-        Place::Layout(path) => shown("oci", path),
-        Place::Archive(path) => shown("oci-archive", path),
+        Place::Layout(path, _) => shown("oci", path),
+        Place::Archive(path, _) => shown("oci-archive", path),
         Place::Registry(reference) => pinned(reference, digest).whole(),
     }
 }

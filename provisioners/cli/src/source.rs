@@ -33,8 +33,8 @@ pub struct Content {
     pub from: String,
     /// What somebody should know about how it was read.
     pub remarks: Vec<String>,
-    /// Whether it was pulled from a registry.
-    pub is_image: bool,
+    /// The image that it was pulled as, by digest.
+    pub image: Option<String>,
 }
 
 /// Why there are no files. Print the whole chain.
@@ -146,7 +146,7 @@ pub async fn read(arguments: &SourceArgs) -> Result<Content, Error> {
             let reference = reference(&arguments.bundle)?;
             let (from, stage) = image::stage(reference, arguments, limits.clone()).await?;
             let content = content(&stage, from, remarks, &limits)?;
-            return Ok(Content { is_image: true, ..content });
+            return Ok(Content { image: Some(content.from.clone()), ..content });
         }
     };
     content(&stage, name, remarks, &limits)
@@ -214,5 +214,5 @@ pub(crate) fn content(
     if let Some(folder) = nested.filter(|_| tree.get(CONTENT[0]).is_none()) {
         remarks.push(format!("{folder}/manifests is there: the bundle is {folder}, so name or pack that folder"));
     }
-    Ok(Content { tree, from, remarks, is_image: false })
+    Ok(Content { tree, from, remarks, image: None })
 }

@@ -25,7 +25,7 @@ use axum::routing::get;
 use tokio::net::TcpListener;
 
 use self::guard::Guard;
-use crate::args::{ServiceArgs, UiArgs};
+use crate::args::{CertProvider, ServiceArgs, UiArgs};
 use crate::cluster::Cluster;
 use crate::exit::Exit;
 use crate::failure::{Failure, ended};
@@ -38,6 +38,7 @@ const SCRIPT: &str = include_str!("ui/page.js");
 struct Site {
     cluster: Cluster,
     service: ServiceArgs,
+    certificates: Option<CertProvider>,
 }
 
 /// Serves until Ctrl-C.
@@ -56,7 +57,8 @@ async fn serve(arguments: &UiArgs) -> Result<Exit, Failure> {
     let address = listener.local_addr().map_err(|error| failed("listen", &error))?;
     let guard = Guard::new(address.port()).map_err(|error| failed("make a secret", &error))?;
     let url = guard.url();
-    let site = Arc::new(Site { cluster, service: arguments.service.clone() });
+    let certificates = arguments.cert_provider;
+    let site = Arc::new(Site { cluster, service: arguments.service.clone(), certificates });
     talk("note: whoever has this URL sees what you may see; Ctrl-C ends the server");
     if data(|out| writeln!(out, "{url}"), Exit::Yes) != Exit::Yes {
         return Ok(Exit::Unknown);
@@ -91,28 +93,28 @@ fn asset(media_type: &'static str, text: &'static str) -> Response {
 }
 
 async fn overview(State(site): State<Arc<Site>>) -> Response {
-    page(pages::overview(&site.cluster).await)
+    page(pages::overview(&site.cluster).await, "./")
 }
 
 async fn deployment(State(site): State<Arc<Site>>, Path(name): Path<String>) -> Response {
-    page(pages::deployment(&site.cluster, &name).await)
+    page(pages::deployment(&site.cluster, &name).await, "../")
 }
 
 async fn diff(State(site): State<Arc<Site>>, Path(name): Path<String>) -> Response {
     // It asks in parallel in ways that the compiler cannot see to be fit for several threads: it has one.
     let runtime = tokio::runtime::Handle::current();
-    let work = move || runtime.block_on(pages::diff(&site.cluster, &name, &site.service));
+    let work = move || runtime.block_on(pages::diff(&site.cluster, &name, site.certificates, &site.service));
     let made = tokio::task::spawn_blocking(work).await;
-    page(made.unwrap_or_else(|error| Err(Failure::unknown(error.to_string()))))
+    page(made.unwrap_or_else(|error| Err(Failure::unknown(error.to_string()))), "../../")
 }
 
-/// A page, or why there is none.
-fn page(made: Result<String, Failure>) -> Response {
+/// A page, or why there is none. `root` leads from it to the first one.
+fn page(made: Result<String, Failure>, root: &str) -> Response {
     match made {
         Ok(page) => Html(page).into_response(),
         Err(failure) => {
             let status = if failure.exit == Exit::No { StatusCode::NOT_FOUND } else { StatusCode::BAD_GATEWAY };
-            (status, Html(pages::failure(&failure))).into_response()
+            (status, Html(pages::failure(&failure, root))).into_response()
         }
     }
 }

@@ -35,7 +35,7 @@ pub async fn run(arguments: &ValidateArgs) -> Exit {
     };
     let limits = arguments.source.limits();
     let Detected { format, why } = detect(&content, arguments.source.format, &limits);
-    let Content { tree, from, remarks: mut warnings, is_image: _ } = content;
+    let Content { tree, from, remarks: mut warnings, image: _ } = content;
     let Examined { objects, findings, warnings: more } = examine(&tree, format, Purpose::Validate, &limits);
     warnings.extend(more);
     let verdict = match findings.len() {

@@ -122,6 +122,13 @@ async fn drift_is_what_the_controller_would_repair() {
         "change    ConfigMap default/{name}\n  - .data.value: \"by hand\"\n  + .data.value: \"one\"\n1 to change, 0 unchanged\n"
     );
     assert_said(&hands.run(&["diff", &name]).await, 1, &wanted);
+    // The controller replaces what it cannot change.
+    verbs::merge(&hands.client, &config_map(&name), &json!({"immutable": true})).await.expect("it is patched");
+    let did = hands.run(&["diff", &name]).await;
+    assert_eq!(did.code, Some(1), "{did:?}");
+    let fields =
+        "  - .data.other: \"stays\"\n  - .data.value: \"by hand\"\n  + .data.value: \"one\"\n  - .immutable: true\n";
+    assert!(did.out.contains(fields) && did.err.contains("is immutable: it is deleted and created again"), "{did:?}");
     verbs::delete(&hands.client, &config_map(&name)).await.expect("it is deleted");
     let wanted = format!("create    ConfigMap default/{name}\n1 to create, 0 unchanged\n");
     assert_said(&hands.run(&["diff", &name]).await, 1, &wanted);
@@ -148,6 +155,14 @@ async fn what_would_be_refused_is_told() {
 "
     );
     assert_said(&hands.run(&["diff", &name, path]).await, 1, &wanted);
+    // It may be given away; then its fields change hands, which no dry run shows.
+    let give = json!({"metadata": {"annotations": {"core.rukpak.io/adopt-by": name}}});
+    verbs::merge(&hands.client, &config_map(&foreign), &give).await.expect("it is patched");
+    let did = hands.run(&["diff", &name, path]).await;
+    let taken = format!(
+        "note: taken over from whoever installed them: ConfigMap \"{foreign}\" in namespace \"default\"; fields "
+    );
+    assert!(did.code == Some(1) && did.out.contains("1 to change") && did.err.contains(&taken), "{did:?}");
     // What the API server does not take.
     let service =
         "apiVersion: v1\nkind: Service\nmetadata: {name: NAME, namespace: default}\nspec: {ports: [{port: 70000}]}\n";

@@ -65,8 +65,9 @@ async fn a_folder_is_packaged_pulled_and_rendered_alike() {
     assert!(!again.err.contains("uploading"), "{}", again.err);
     let here = tools::temp_folder("layout").expect("a folder");
     let layout = here.path().join("layout");
-    let kept = private.run("none", &["package", text(&kite), &format!("oci:{}", layout.display()), "-ojson"]);
+    let kept = private.run("none", &["package", text(&kite), &format!("oci:{}:kite:v1", layout.display()), "-ojson"]);
     assert_yes(&kept);
+    assert!(fs::read_to_string(layout.join("index.json")).expect("a file").contains(r#""kite:v1""#));
     assert_eq!(json_of(&kept)["digest"], answer["digest"]);
     assert_eq!(names(&layout), ["blobs", "index.json", "oci-layout"]);
     let archive = here.path().join("kite.tar");
@@ -207,6 +208,18 @@ async fn a_bundle_moves_with_its_images_to_another_registry() {
         private.run("none", &["pull", &format!("{target}/{name}/two@{digest}"), text(&pulled), "--ca-file", text(&ca)]);
     assert_yes(&second);
     assert_eq!(fs::read_to_string(pulled.join("app")).expect("a file").len(), 300_000);
+
+    // Nor is another image sent under the name of one with a digest.
+    let index = layout.join("index.json");
+    let before = fs::read_to_string(&index).expect("a file");
+    let other_digest = format!("sha256:{}", "0".repeat(64));
+    let renamed = before.replace(&two.pinned, &two.pinned.replace(digest, &other_digest));
+    assert_ne!(renamed, before);
+    fs::write(&index, &renamed).expect("a file");
+    let wrong = private.run("none", &["import", text(&layout), &target, "--ca-file", text(&ca)]);
+    assert_eq!(wrong.code, Some(1), "{}", wrong.err);
+    assert!(wrong.err.contains(&format!("of the layout has the digest {digest}, not {other_digest}")), "{}", wrong.err);
+    fs::write(&index, before).expect("a file");
 
     // What was changed in between is not sent.
     let blob = blobs(&layout).into_iter().max_by_key(|path| fs::metadata(path).expect("a blob").len()).expect("a blob");

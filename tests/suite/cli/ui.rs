@@ -3,7 +3,7 @@
 
 use std::process::Stdio;
 
-use futures::StreamExt as _;
+use futures::{Stream, StreamExt as _};
 use reqwest::header::HOST;
 use reqwest::{Client, Method, Response, StatusCode};
 use rukpak_tests::kubelet::Kubelet;
@@ -106,20 +106,33 @@ async fn pages_have_what_the_verbs_say() {
     let (status, none) = page.get("deployments/nobody").await;
     assert_eq!(status, StatusCode::NOT_FOUND);
     assert!(none.contains("bundledeployments.core.rukpak.io &quot;nobody&quot; not found"), "{none}");
+    assert!(none.contains(r#"href="../page.css""#) && none.contains(r#"<a href="../">"#), "{none}");
+    let (_, none) = page.get("deployments/nobody/diff").await;
+    assert!(none.contains(r#"href="../../page.css""#), "{none}");
 
-    // Whoever listens hears of a change.
+    // Whoever listens hears of a change, and only then.
     let live = page.ask(Method::GET, &format!("{}live", page.url), None).await;
     let mut parts = live.bytes_stream();
-    let heard = async {
-        let mut text = String::new();
-        // One for each that is there, then one for the change.
-        while !text.contains("event: change") {
-            text.push_str(&String::from_utf8_lossy(&parts.next().await.expect("it goes on").expect("bytes")));
+    let mut heard = String::new();
+    hear(&mut parts, &mut heard, "event: change\ndata: listed\n").await;
+    assert!(heard.matches("data: ").count() <= 4, "one for each kind, not for each object: {heard}");
+    heard.clear();
+    assert_eq!(hands.run_alone(&["suspend", &name]).await.code, Some(0));
+    hear(&mut parts, &mut heard, "event: change\ndata: changed\n").await;
+}
+
+/// Listens until this was said.
+async fn hear<P: AsRef<[u8]>>(
+    parts: &mut (impl Stream<Item = reqwest::Result<P>> + Unpin),
+    heard: &mut String,
+    text: &str,
+) {
+    let hear = async {
+        while !heard.contains(text) {
+            heard.push_str(&String::from_utf8_lossy(parts.next().await.expect("it goes on").expect("bytes").as_ref()));
         }
-        text
     };
-    let heard = tokio::time::timeout(SOON, heard).await.expect("in time");
-    assert!(heard.contains("event: change"), "{heard}");
+    tokio::time::timeout(SOON, hear).await.expect("in time");
 }
 
 #[tokio::test]

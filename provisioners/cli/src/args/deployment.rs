@@ -4,7 +4,7 @@ use clap::Args;
 use rukpak_content::Limits;
 
 use super::limits::LimitArgs;
-use super::{ClusterArgs, OutputArgs, ServiceArgs, WaitArgs};
+use super::{CertProvider, ClusterArgs, OutputArgs, ServiceArgs, WaitArgs};
 
 /// Flags of `history`, `suspend`, `resume` and `tree`.
 #[derive(Args, Debug)]
@@ -65,6 +65,9 @@ pub struct WhyArgs {
     /// Its namespace [default: that of the kubeconfig's context]
     #[arg(short, long, value_name = "NAMESPACE")]
     pub namespace: Option<String>,
+    /// Who makes the certificates of webhooks, as the controller is told [default: self]
+    #[arg(long, value_name = "PROVIDER")]
+    pub cert_provider: Option<CertProvider>,
     /// How the answer is written.
     #[command(flatten)]
     pub output: OutputArgs,

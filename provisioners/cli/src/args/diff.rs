@@ -45,13 +45,13 @@ pub struct DiffArgs {
 }
 
 impl DiffArgs {
-    /// Of what is installed, with the defaults of all flags but for where its content is.
-    pub fn of_drift(name: &str, service: &ServiceArgs) -> Self {
+    /// Of what is installed, with the defaults of all flags but for these.
+    pub fn of_drift(name: &str, cert_provider: Option<CertProvider>, service: &ServiceArgs) -> Self {
         Self {
             name: name.to_owned(),
             source: None,
             format: None,
-            cert_provider: None,
+            cert_provider,
             output: OutputArgs::default(),
             trust: TrustArgs::default(),
             git: GitArgs::default(),

@@ -25,8 +25,8 @@ pub enum ImageForm {
 pub struct PackageArgs {
     /// The folder with manifests/ in it
     pub folder: PathBuf,
-    /// Where the image goes: a registry (registry.example.com/pump:v1), an image layout (oci:FOLDER), or an archive of one
-    /// (oci-archive:FILE)
+    /// Where the image goes: a registry (registry.example.com/pump:v1), an image layout (oci:FOLDER[:NAME]), or an archive of one
+    /// (oci-archive:FILE[:NAME]); NAME is what the image is called there
     pub image: String,
     /// Format of the bundle [default: registry+v1 if it has metadata/, else plain+v0]
     #[arg(long, value_name = "FORMAT")]

@@ -2,7 +2,7 @@
 
 use clap::Args;
 
-use super::{ClusterArgs, ServiceArgs};
+use super::{CertProvider, ClusterArgs, ServiceArgs};
 
 /// Flags of `ui`.
 #[derive(Args, Debug)]
@@ -10,6 +10,9 @@ pub struct UiArgs {
     /// Port of this machine's loopback address that the page is served on; 0 is any that is free
     #[arg(long, value_name = "PORT", default_value_t = 0)]
     pub port: u16,
+    /// Who makes the certificates of webhooks, as the controller is told [default: self]
+    #[arg(long, value_name = "PROVIDER")]
+    pub cert_provider: Option<CertProvider>,
     /// Which cluster is shown.
     #[command(flatten)]
     pub cluster: ClusterArgs,

@@ -6,6 +6,7 @@ use kube::api::ListParams;
 use kube::core::{ClusterResourceScope, PartialObjectMeta};
 use kube::runtime::{WatchStreamExt as _, watcher};
 use kube::{Api, Client, Resource};
+use rukpak_crds::olm::ClusterExtension;
 use rukpak_crds::{Bundle, BundleDeployment, PlatformOperator};
 use serde::de::DeserializeOwned;
 
@@ -24,6 +25,15 @@ pub struct EventLine {
     pub message: String,
 }
 
+/// What a watch tells.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Change {
+    /// All objects of a kind were listed: at first, and after a time without a watch.
+    Listed,
+    /// One has changed.
+    Changed,
+}
+
 impl Cluster {
     /// The events of a BundleDeployment, the last one first.
     pub async fn events(&self, deployment: &str) -> Result<Vec<EventLine>, Error> {
@@ -35,16 +45,17 @@ impl Cluster {
         Ok(events)
     }
 
-    /// An item whenever a BundleDeployment, a Bundle or a PlatformOperator has changed. Never ends; after an error a watch begins
-    /// again by itself.
-    pub fn changes(&self) -> impl Stream<Item = ()> + use<> {
+    /// An item whenever a BundleDeployment, a Bundle, a PlatformOperator or a ClusterExtension has changed. Never ends; after an
+    /// error a watch begins again by itself.
+    pub fn changes(&self) -> impl Stream<Item = Change> + use<> {
         let client = || self.client.clone();
         let bundles = stream::select(changed::<BundleDeployment>(client()), changed::<Bundle>(client()));
-        stream::select(bundles, changed::<PlatformOperator>(client()))
+        let doors = stream::select(changed::<PlatformOperator>(client()), changed::<ClusterExtension>(client()));
+        stream::select(bundles, doors)
     }
 }
 
-fn changed<K>(client: Client) -> impl Stream<Item = ()> + use<K>
+fn changed<K>(client: Client) -> impl Stream<Item = Change> + use<K>
 where
     K: Resource<DynamicType = (), Scope = ClusterResourceScope>
         + Clone
@@ -55,7 +66,13 @@ where
 {
     let all: Api<PartialObjectMeta<K>> = Api::all(client);
     let changes = watcher(all, watcher::Config::default()).default_backoff();
-    changes.filter_map(|change| future::ready(change.ok().map(drop)))
+    changes.filter_map(|change| {
+        future::ready(match change {
+            Ok(watcher::Event::Apply(_) | watcher::Event::Delete(_)) => Some(Change::Changed),
+            Ok(watcher::Event::InitDone) => Some(Change::Listed),
+            Ok(watcher::Event::Init | watcher::Event::InitApply(_)) | Err(_) => None,
+        })
+    })
 }
 
 fn line(event: Event) -> EventLine {

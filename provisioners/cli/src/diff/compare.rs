@@ -11,8 +11,8 @@ use rukpak_plan::kind::is_crd;
 use rukpak_plan::owner::{self, Predecessors};
 use rukpak_plan::owner_metadata::updating;
 use rukpak_plan::plan::Need;
-use rukpak_plan::resolve::{Basis, Live, resolve};
-use rukpak_plan::{Ownership, Step};
+use rukpak_plan::resolve::{Basis, Live, is_replaced, resolve};
+use rukpak_plan::{Identity, Ownership, Step};
 use rukpak_registry::render::PLACEHOLDER;
 use serde_json::Value;
 
@@ -26,6 +26,27 @@ use crate::output::chain;
 /// So many objects are asked for at once.
 const PARALLEL: usize = 8;
 const REPLICAS: &str = "/spec/replicas";
+
+/// So many objects are named in a remark.
+const NAMED: usize = 5;
+
+/// What was found out about one object.
+struct Look {
+    outcome: Outcome,
+    /// What stays in the cluster although the bundle says otherwise, or is done in another way than by an apply.
+    remark: Option<String>,
+    /// Whether another manager has set its fields so far.
+    is_taken_over: bool,
+}
+
+/// How the controller's apply is compared with the object in the cluster.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Means {
+    /// By a dry run.
+    DryRun,
+    /// Fields of the bundle in the place of those in the cluster: a dry run would be refused, though the apply is not.
+    Overlay,
+}
 
 /// What would become of one object.
 enum Outcome {
@@ -41,30 +62,48 @@ enum Outcome {
 pub(super) async fn all(cluster: &Cluster, target: &Target<'_>, report: &mut Report) {
     missing(target, report);
     let (crds, others): (Vec<&Step>, Vec<&Step>) = target.plan.steps.values().partition(|step| is_crd(&step.key));
-    let mut changed = BTreeSet::new();
+    let (mut changed, mut taken_over) = (BTreeSet::new(), Vec::new());
     for (steps, is_crds) in [(crds, true), (others, false)] {
         let looks = steps.into_iter().map(|step| {
             let is_tried = !(step.defined_here && changed.contains(&(step.key.group.clone(), step.key.kind.clone())));
-            async move { (step, one(cluster, target, step, is_tried).await) }
+            let means = if is_tried { Means::DryRun } else { Means::Overlay };
+            async move { (step, one(cluster, target, step, means).await) }
         });
         // In the order of the plan, whoever answers first.
         let found: Vec<_> = futures::stream::iter(looks).buffered(PARALLEL).collect().await;
         if is_crds {
             changed = found
                 .iter()
-                .filter(|(_, (outcome, _))| !matches!(outcome, Outcome::Same))
-                .filter_map(defined)
+                .filter(|(_, look)| !matches!(look.outcome, Outcome::Same))
+                .filter_map(|(step, _)| defined(step))
                 .collect();
         }
-        for (step, (outcome, kept)) in found {
-            report.remarks.extend(kept);
-            note(report, step, outcome);
+        for (step, look) in found {
+            report.remarks.extend(look.remark);
+            taken_over.extend(look.is_taken_over.then_some(&step.identity));
+            note(report, step, look.outcome);
         }
     }
+    report.remarks.extend(of_taken_over(&taken_over));
+}
+
+/// What a dry run cannot show: fields change hands before the apply.
+fn of_taken_over(objects: &[&Identity]) -> Option<String> {
+    if objects.is_empty() {
+        return None;
+    }
+    let named: Vec<String> = objects.iter().take(NAMED).map(ToString::to_string).collect();
+    let more = objects.len().saturating_sub(NAMED);
+    let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+    Some(format!(
+        "taken over from whoever installed them: {}{more}; fields that were set then and that the bundle leaves out go, too, and \
+         are not listed",
+        named.join(", ")
+    ))
 }
 
 /// The kind that a CRD of the plan defines, as group and kind.
-fn defined<T>((step, _): &(&Step, T)) -> Option<(String, String)> {
+fn defined(step: &Step) -> Option<(String, String)> {
     let text = |pointer: &str| step.body.pointer(pointer).and_then(Value::as_str).map(str::to_owned);
     Some((text("/spec/group")?, text("/spec/names/kind")?))
 }
@@ -96,21 +135,28 @@ fn note(report: &mut Report, step: &Step, outcome: Outcome) {
     }
 }
 
-/// What would become of an object, and what of it stays in the cluster although the bundle says otherwise.
-async fn one(cluster: &Cluster, target: &Target<'_>, step: &Step, is_tried: bool) -> (Outcome, Option<String>) {
-    let mut kept = None;
+/// What would become of an object.
+async fn one(cluster: &Cluster, target: &Target<'_>, step: &Step, means: Means) -> Look {
+    let (mut remark, mut is_taken_over) = (None, false);
     let live = match cluster.live(&step.identity).await {
         Ok(Some(live)) => live,
-        Ok(None) => return (create(cluster, target, step).await, kept),
-        Err(error) => return (Outcome::Unknown(chain(&error)), kept),
+        Ok(None) => return Look { outcome: create(cluster, target, step).await, remark, is_taken_over },
+        Err(error) => return Look { outcome: Outcome::Unknown(chain(&error)), remark, is_taken_over },
     };
     let predecessors = Predecessors {
         system_namespace: target.system_namespace,
         extension: target.deployment.and_then(|deployment| owner::extension(&deployment.metadata)),
     };
     let outcome = match target.owner.ownership(&live.metadata, predecessors) {
-        Ownership::Ours | Ownership::HelmRelease | Ownership::Extension | Ownership::AdoptionAllowed => {
-            change(cluster, target, step, &live, is_tried, &mut kept).await
+        Ownership::Ours => change(cluster, target, step, &live, means, &mut remark).await,
+        Ownership::HelmRelease | Ownership::AdoptionAllowed => {
+            is_taken_over = true;
+            change(cluster, target, step, &live, means, &mut remark).await
+        }
+        // A dry run would have two controllers, which is refused.
+        Ownership::Extension => {
+            is_taken_over = true;
+            change(cluster, target, step, &live, Means::Overlay, &mut remark).await
         }
         Ownership::Terminating => Outcome::Wait("it is being deleted".to_owned()),
         Ownership::LeftBehind { .. } => {
@@ -120,7 +166,7 @@ async fn one(cluster: &Cluster, target: &Target<'_>, step: &Step, is_tried: bool
         Ownership::Foreign(_) if step.key.group.is_empty() && step.key.kind == "Namespace" => Outcome::Same,
         Ownership::Foreign(foreign) => Outcome::Refuse(format!("it exists: {}", foreign.why())),
     };
-    (outcome, kept)
+    Look { outcome, remark, is_taken_over }
 }
 
 async fn create(cluster: &Cluster, target: &Target<'_>, step: &Step) -> Outcome {
@@ -140,8 +186,8 @@ async fn change(
     target: &Target<'_>,
     step: &Step,
     live: &DynamicObject,
-    is_tried: bool,
-    kept: &mut Option<String>,
+    means: Means,
+    remark: &mut Option<String>,
 ) -> Outcome {
     let mut declared = step.body.clone();
     put_in_certificates(step, &mut declared, &live.data);
@@ -152,13 +198,21 @@ async fn change(
     let seen = Live { metadata: &live.metadata, body: &live.data };
     let resolved = resolve(&step.key, &declared, Some(seen), &basis);
     if let Some(stays) = resolved.kept {
-        *kept = Some(format!("{} {stays}", step.identity));
+        *remark = Some(format!("{} {stays}", step.identity));
     }
     let before = fields::declared(live);
-    let after = match trial(cluster, target, step, live, &resolved.body, is_tried).await {
-        Ok(Some(after)) => fields::declared(&after),
-        Ok(None) => fields::overlaid(&before, &bare(&resolved.body)),
-        Err(outcome) => return outcome,
+    let trial = match means {
+        Means::DryRun => trial(cluster, target, step, live, &resolved.body).await,
+        Means::Overlay => Trial::Overlay,
+    };
+    let after = match trial {
+        Trial::Applied(after) => fields::declared(&after),
+        Trial::Overlay => fields::overlaid(&before, &bare(&resolved.body)),
+        Trial::Replace => {
+            *remark = Some(format!("{} is immutable: it is deleted and created again", step.identity));
+            fields::declared_in(&step.body)
+        }
+        Trial::Ended(outcome) => return outcome,
     };
     let changes = fields::changes(&before, &after, step.key.group.is_empty() && step.key.kind == "Secret");
     if changes.is_empty() {
@@ -184,23 +238,32 @@ fn put_in_certificates(step: &Step, declared: &mut Value, live: &Value) {
     fields::fill(declared, live, PLACEHOLDER);
 }
 
-/// The object as the apply would leave it; `None` where it cannot be tried.
-async fn trial(
-    cluster: &Cluster,
-    target: &Target<'_>,
-    step: &Step,
-    live: &DynamicObject,
-    body: &Value,
-    is_tried: bool,
-) -> Result<Option<DynamicObject>, Outcome> {
-    if !is_tried {
-        return Ok(None);
-    }
+/// What a dry run says of an apply.
+enum Trial {
+    /// The object as the apply would leave it.
+    Applied(Box<DynamicObject>),
+    /// It cannot be tried.
+    Overlay,
+    /// The controller deletes the object and creates it as it is declared.
+    Replace,
+    /// There is nothing to compare.
+    Ended(Outcome),
+}
+
+async fn trial(cluster: &Cluster, target: &Target<'_>, step: &Step, live: &DynamicObject, body: &Value) -> Trial {
     let uid = live.metadata.uid.clone().unwrap_or_default();
+    let seen = Live { metadata: &live.metadata, body: &live.data };
     match cluster.dry_run(&step.identity, &updating(body.clone(), &uid, None)).await {
-        Ok(after) => Ok(Some(after)),
-        Err(error) if is_premature(target, step, &error) => Ok(None),
-        Err(error) => Err(refused(&error)),
+        Ok(after) => Trial::Applied(Box::new(after)),
+        Err(error) if is_premature(target, step, &error) => Trial::Overlay,
+        Err(cluster::Error::Refused(status))
+            if status.code == 422
+                && target.owner.owns_fully(&live.metadata)
+                && is_replaced(&step.key, seen, target.why) =>
+        {
+            Trial::Replace
+        }
+        Err(error) => Trial::Ended(refused(&error)),
     }
 }
 

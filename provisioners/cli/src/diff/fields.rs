@@ -29,11 +29,18 @@ pub(super) struct FieldChange {
 /// What of an object can differ by somebody's wish: neither its status nor what servers set.
 pub(super) fn declared(object: &DynamicObject) -> Value {
     let mut value = if object.data.is_object() { object.data.clone() } else { json!({}) };
-    let metadata = serde_json::to_value(&object.metadata).unwrap_or_default();
+    value["metadata"] = serde_json::to_value(&object.metadata).unwrap_or_default();
+    declared_in(&value)
+}
+
+/// As [`declared`], of a whole body.
+pub(super) fn declared_in(body: &Value) -> Value {
+    let mut value = body.clone();
+    let metadata = value["metadata"].take();
     let kept: Map<String, Value> =
         METADATA.iter().filter_map(|&key| Some((key.to_owned(), metadata.get(key)?.clone()))).collect();
     if let Some(map) = value.as_object_mut() {
-        map.remove("status");
+        map.retain(|key, _| !["apiVersion", "kind", "status"].contains(&key.as_str()));
         map.insert("metadata".to_owned(), Value::Object(kept));
     }
     value
@@ -73,10 +80,32 @@ fn compare(path: String, before: Option<&Value>, after: Option<&Value>, all: &mu
                     // An item that comes or goes is told as a whole.
                     compare_items(format!("{path}[name={name}]"), was.as_ref(), is.as_ref(), all);
                 }
+                order(&path, (old, &old_names), (new, &new_names), all);
             }
             _ => by_index(&path, old, new, all),
         },
         _ => all.push(FieldChange { path, before: before.cloned(), after: after.cloned() }),
+    }
+}
+
+/// The order of named items is told if those that stay have another one: init containers run in theirs.
+fn order(
+    path: &str,
+    (old, old_names): (&[Value], &BTreeSet<String>),
+    (new, new_names): (&[Value], &BTreeSet<String>),
+    all: &mut Vec<FieldChange>,
+) {
+    let names = |list: &[Value], others: &BTreeSet<String>| {
+        let names = list.iter().filter_map(|item| item["name"].as_str());
+        names.filter(|name| others.contains(*name)).map(str::to_owned).collect::<Vec<_>>()
+    };
+    let (before, after) = (names(old, new_names), names(new, old_names));
+    if before != after {
+        all.push(FieldChange {
+            path: format!("{path}[*].name"),
+            before: Some(json!(before)),
+            after: Some(json!(after)),
+        });
     }
 }
 
@@ -172,6 +201,15 @@ mod tests {
         ];
         assert_eq!(told(&before, &after, false), wanted);
         assert!(told(&after, &after, false).is_empty());
+    }
+
+    #[test]
+    fn another_order_of_items_is_told() {
+        let items =
+            |names: &[&str]| json!({"items": names.iter().map(|name| json!({"name": name})).collect::<Vec<_>>()});
+        let wanted = [r#".items[name=c] none {"name":"c"}"#, r#".items[*].name ["a","b"] ["b","a"]"#];
+        assert_eq!(told(&items(&["a", "b"]), &items(&["b", "c", "a"]), false), wanted);
+        assert!(told(&items(&["a", "b"]), &items(&["a", "b"]), false).is_empty());
     }
 
     #[test]

@@ -33,6 +33,21 @@ pub struct Entry {
     pub name: Option<String>,
 }
 
+impl Entry {
+    fn read(value: &Value) -> Option<Self> {
+        let name = value.get("annotations").and_then(|all| all.get(NAME)).and_then(Value::as_str);
+        Some(Self { descriptor: Descriptor::read(value)?, name: name.map(str::to_owned) })
+    }
+
+    fn value(&self) -> Value {
+        let mut value = self.descriptor.value();
+        if let Some(name) = &self.name {
+            value["annotations"] = json!({NAME: name});
+        }
+        value
+    }
+}
+
 impl Layout {
     /// Makes a layout in a folder that is not there or empty, or goes on with the one that is there.
     pub fn create(folder: &Path) -> Result<Self, Error> {
@@ -45,7 +60,8 @@ impl Layout {
         fs::create_dir_all(layout.blobs()).map_err(failed("write", folder))?;
         if !is_layout {
             layout.write(VERSION_FILE, json!({"imageLayoutVersion": "1.0.0"}).to_string().as_bytes())?;
-            layout.write_index(&[])?;
+            let index = json!({"schemaVersion": 2, "mediaType": INDEX, "manifests": []});
+            layout.write(INDEX_FILE, index.to_string().as_bytes())?;
         }
         Ok(layout)
     }
@@ -60,24 +76,33 @@ impl Layout {
 
     /// The images that it holds, in order.
     pub fn entries(&self) -> Result<Vec<Entry>, Error> {
-        let path = self.folder.join(INDEX_FILE);
-        let bytes = fs::read(&path).map_err(failed("read", &path))?;
-        let fault = || Error::Layout(self.folder.display().to_string(), "index.json is no index");
-        let index: Value = serde_json::from_slice(&bytes).map_err(|_| fault())?;
-        let list = index.get("manifests").and_then(Value::as_array).ok_or_else(fault)?;
-        let entry = |value: &Value| {
-            let name = value.pointer("/annotations").and_then(|all| all.get(NAME)).and_then(Value::as_str);
-            Some(Entry { descriptor: Descriptor::read(value)?, name: name.map(str::to_owned) })
-        };
-        list.iter().map(|value| entry(value).ok_or_else(fault)).collect()
+        let index = self.index()?;
+        let entries: Option<_> = index["manifests"].as_array().into_iter().flatten().map(Entry::read).collect();
+        entries.ok_or_else(|| self.no_index())
     }
 
-    /// Adds an image, in place of one of the same name.
-    pub fn add(&self, entry: Entry) -> Result<(), Error> {
-        let mut entries = self.entries()?;
-        entries.retain(|old| old.name != entry.name || (entry.name.is_none() && old.descriptor != entry.descriptor));
-        entries.push(entry);
-        self.write_index(&entries)
+    /// Adds an image, in place of one of the same name. What others say of theirs stays: platforms, annotations.
+    pub fn add(&self, entry: &Entry) -> Result<(), Error> {
+        let mut index = self.index()?;
+        let list = index["manifests"].as_array_mut().ok_or_else(|| self.no_index())?;
+        list.retain(|old| match (&entry.name, Entry::read(old)) {
+            (Some(_), Some(old)) => old.name != entry.name,
+            (None, Some(old)) => old != *entry,
+            (_, None) => true,
+        });
+        list.push(entry.value());
+        self.write(INDEX_FILE, index.to_string().as_bytes())
+    }
+
+    fn index(&self) -> Result<Value, Error> {
+        let path = self.folder.join(INDEX_FILE);
+        let bytes = fs::read(&path).map_err(failed("read", &path))?;
+        let index: Option<Value> = serde_json::from_slice(&bytes).ok();
+        index.filter(|index| index["manifests"].is_array()).ok_or_else(|| self.no_index())
+    }
+
+    fn no_index(&self) -> Error {
+        Error::Layout(self.folder.display().to_string(), "index.json is no index")
     }
 
     /// Where a blob is.
@@ -113,14 +138,22 @@ impl Layout {
         mut told: impl FnMut(usize),
     ) -> Result<(), Error> {
         let (mut parts, mut file) = (parts, self.spool()?);
-        let mut hasher = Hasher::new(blob.digest.algorithm());
+        let (mut hasher, mut bytes) = (Hasher::new(blob.digest.algorithm()), 0);
         while let Some(part) = parts.next().await {
             let part = part.map_err(failed("read", Path::new(&blob.digest.to_string())))?;
+            bytes += part.len() as u64;
+            // Else a registry could fill the disk before the digest is known to be wrong.
+            if bytes > blob.size_bytes {
+                return Err(Error::Size(blob.digest.clone(), blob.size_bytes));
+            }
             hasher.update(&part);
             file.write_all(&part).map_err(failed("write", &self.folder))?;
             told(part.len());
         }
         check("the blob that was sent", hasher.finish(), &blob.digest)?;
+        if bytes != blob.size_bytes {
+            return Err(Error::Size(blob.digest.clone(), blob.size_bytes));
+        }
         self.keep(file, &blob.digest)
     }
 
@@ -152,10 +185,12 @@ impl Layout {
         Ok(file)
     }
 
-    /// Writes it as a tar archive that is the same for the same blobs.
+    /// Writes it as a tar archive that is the same for the same blobs. A file that is there stays until the archive is whole.
     pub fn archive(&self, file: &Path) -> Result<(), Error> {
         let unwritable = || failed("write", file);
-        let mut builder = tar::Builder::new(File::create(file).map_err(unwritable())?);
+        let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        let whole = NamedTempFile::with_prefix_in(".part-", folder).map_err(unwritable())?;
+        let mut builder = tar::Builder::new(whole);
         let mut names = vec![VERSION_FILE.to_owned(), INDEX_FILE.to_owned()];
         let mut blobs = Vec::new();
         for entry in fs::read_dir(self.blobs()).map_err(unwritable())? {
@@ -171,7 +206,9 @@ impl Layout {
             header.set_mtime(0);
             builder.append_data(&mut header, &name, &mut body).map_err(unwritable())?;
         }
-        builder.finish().map_err(unwritable())
+        let whole = builder.into_inner().map_err(unwritable())?;
+        readable(whole.as_file()).map_err(unwritable())?;
+        whole.persist(file).map(drop).map_err(|error| unwritable()(error.error))
     }
 
     fn blobs(&self) -> PathBuf {
@@ -191,19 +228,6 @@ impl Layout {
         file.persist(&path).map(drop).map_err(|error| failed("write", &path)(error.error))
     }
 
-    fn write_index(&self, entries: &[Entry]) -> Result<(), Error> {
-        let value = |entry: &Entry| {
-            let mut value = entry.descriptor.value();
-            if let Some(name) = &entry.name {
-                value["annotations"] = json!({NAME: name});
-            }
-            value
-        };
-        let manifests: Vec<Value> = entries.iter().map(value).collect();
-        let index = json!({"schemaVersion": 2, "mediaType": INDEX, "manifests": manifests});
-        self.write(INDEX_FILE, index.to_string().as_bytes())
-    }
-
     fn write(&self, name: &str, bytes: &[u8]) -> Result<(), Error> {
         let mut file = self.spool()?;
         let path = self.folder.join(name);
@@ -218,7 +242,8 @@ fn readable(file: &File) -> io::Result<()> {
     file.set_permissions(fs::Permissions::from_mode(0o644))
 }
 
-fn check(what: &str, found: Digest, wanted: &Digest) -> Result<(), Error> {
+/// Refuses what is not as its digest says.
+pub fn check(what: &str, found: Digest, wanted: &Digest) -> Result<(), Error> {
     if found == *wanted {
         return Ok(());
     }
@@ -257,6 +282,10 @@ mod tests {
         let other = descriptor(b"other");
         let error = put(&layout, &other, &[b"wrong"]).await.unwrap_err();
         assert!(matches!(error, Error::Mismatch { .. }) && !layout.has(&other), "{error}");
+        let mut short = descriptor(b"long");
+        short.size_bytes = 3;
+        let error = put(&layout, &short, &[b"lo", b"ng"]).await.unwrap_err();
+        assert!(matches!(error, Error::Size(_, 3)) && !layout.path(&short.digest).exists(), "{error}");
         fs::write(layout.path(&blob.digest), "changed").unwrap();
         assert!(matches!(layout.blob(&blob.digest), Err(Error::Mismatch { .. })));
         let left: Vec<_> =
@@ -265,14 +294,35 @@ mod tests {
     }
 
     #[test]
+    fn an_archive_is_replaced_by_a_whole_one_only() {
+        let folder = tempfile::tempdir().unwrap();
+        let layout = Layout::create(&folder.path().join("layout")).unwrap();
+        let file = folder.path().join("a.tar");
+        layout.archive(&file).unwrap();
+        let before = fs::read(&file).unwrap();
+        fs::remove_file(layout.folder.join(INDEX_FILE)).unwrap();
+        layout.archive(&file).unwrap_err();
+        assert_eq!(fs::read(&file).unwrap(), before);
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 2, "nothing half is left");
+    }
+
+    #[test]
     fn an_image_replaces_the_one_of_its_name() {
         let folder = tempfile::tempdir().unwrap();
         let layout = Layout::create(folder.path()).unwrap();
         let entry = |text: &[u8], name: &str| Entry { descriptor: descriptor(text), name: Some(name.to_owned()) };
         for entry in [entry(b"1", "a"), entry(b"2", "b"), entry(b"3", "a")] {
-            layout.add(entry).unwrap();
+            layout.add(&entry).unwrap();
         }
         assert_eq!(Layout::open(folder.path()).unwrap().entries().unwrap(), [entry(b"2", "b"), entry(b"3", "a")]);
+        // What others wrote of their images stays.
+        let mut index = layout.index().unwrap();
+        index["manifests"][0]["platform"] = json!({"os": "linux"});
+        index["annotations"] = json!({"by": "others"});
+        layout.write(INDEX_FILE, index.to_string().as_bytes()).unwrap();
+        layout.add(&entry(b"4", "a")).unwrap();
+        index["manifests"][1] = entry(b"4", "a").value();
+        assert_eq!(layout.index().unwrap(), index);
         assert!(Layout::create(folder.path()).is_ok(), "it goes on with what is there");
         let other = tempfile::tempdir().unwrap();
         fs::write(other.path().join("x"), "").unwrap();

@@ -11,20 +11,25 @@ use super::Error;
 pub enum Place {
     /// A registry.
     Registry(Box<Reference>),
-    /// `oci:FOLDER`, an image layout.
-    Layout(PathBuf),
-    /// `oci-archive:FILE`, a tar archive of one.
-    Archive(PathBuf),
+    /// `oci:FOLDER[:NAME]`, an image layout, and what the image is called in it.
+    Layout(PathBuf, Option<String>),
+    /// `oci-archive:FILE[:NAME]`, a tar archive of one.
+    Archive(PathBuf, Option<String>),
 }
 
 impl Place {
     /// Reads it.
     pub fn read(text: &str) -> Result<Self, Error> {
-        if let Some(path) = text.strip_prefix("oci:") {
-            return Ok(Self::Layout(path.into()));
+        // The name begins at the first colon: a path has none.
+        let parts = |text: &str| match text.split_once(':') {
+            Some((path, name)) => (path.into(), Some(name.to_owned()).filter(|name| !name.is_empty())),
+            None => (text.into(), None),
+        };
+        if let Some((path, name)) = text.strip_prefix("oci:").map(parts) {
+            return Ok(Self::Layout(path, name));
         }
-        if let Some(path) = text.strip_prefix("oci-archive:") {
-            return Ok(Self::Archive(path.into()));
+        if let Some((path, name)) = text.strip_prefix("oci-archive:").map(parts) {
+            return Ok(Self::Archive(path, name));
         }
         let text = text.strip_prefix("docker://").unwrap_or(text);
         reference(text).map(|reference| Self::Registry(Box::new(reference)))
@@ -42,8 +47,10 @@ mod tests {
 
     #[test]
     fn places_are_written_as_skopeo_writes_them() {
-        assert_eq!(Place::read("oci:a/b").unwrap(), Place::Layout("a/b".into()));
-        assert_eq!(Place::read("oci-archive:a.tar").unwrap(), Place::Archive("a.tar".into()));
+        assert_eq!(Place::read("oci:a/b").unwrap(), Place::Layout("a/b".into(), None));
+        let name = Some("localhost:5000/a:v1".to_owned());
+        assert_eq!(Place::read("oci:a/b:localhost:5000/a:v1").unwrap(), Place::Layout("a/b".into(), name));
+        assert_eq!(Place::read("oci-archive:a.tar:").unwrap(), Place::Archive("a.tar".into(), None));
         let registry = Place::read("localhost:5000/a:v1").unwrap();
         assert_eq!(Place::read("docker://localhost:5000/a:v1").unwrap(), registry);
         assert!(matches!(registry, Place::Registry(reference) if reference.whole() == "localhost:5000/a:v1"));

@@ -8,10 +8,17 @@ use axum::response::sse::{Event, KeepAlive, Sse};
 use futures::{Stream, StreamExt as _};
 
 use super::Site;
+use crate::cluster::Change;
 
-/// Watches BundleDeployments, Bundles and PlatformOperators for as long as the page is open.
+/// Watches what the pages are about for as long as one is open. Its data is `listed` where a watch begins, so that nothing is
+/// missed that happened before; else `changed`.
 pub(super) async fn changes(State(site): State<Arc<Site>>) -> Sse<impl Stream<Item = Result<Event, Infallible>>> {
-    // An event without data is none, to a browser.
-    let changes = site.cluster.changes().map(|()| Ok(Event::default().event("change").data("cluster")));
+    let changes = site.cluster.changes().map(|change| {
+        let data = match change {
+            Change::Listed => "listed",
+            Change::Changed => "changed",
+        };
+        Ok(Event::default().event("change").data(data))
+    });
     Sse::new(changes).keep_alive(KeepAlive::default())
 }

@@ -26,7 +26,10 @@ if (live) {
   changes.addEventListener("open", () => { state.textContent = "Live"; });
   changes.addEventListener("error", () => { state.textContent = "Not connected; trying again"; });
   changes.addEventListener("change", () => {
-    clearTimeout(timer);
-    timer = setTimeout(refresh, 200);
+    // Never put off by the next one: a busy cluster would leave the page as it was.
+    timer ??= setTimeout(() => {
+      timer = undefined;
+      refresh();
+    }, 200);
   });
 }

@@ -4,7 +4,7 @@ use rukpak_crds::{BundleDeployment, ConditionStatus};
 use serde_json::Value;
 
 use super::html::{Cell, badge, escaped, link, page, table};
-use crate::args::ServiceArgs;
+use crate::args::{CertProvider, ServiceArgs};
 use crate::cluster::{Cluster, EventLine};
 use crate::failure::Failure;
 use crate::history::{installed, revisions, source};
@@ -157,8 +157,13 @@ fn event(event: EventLine) -> Vec<Cell> {
 }
 
 /// What has drifted. It is not asked for again by itself: each look is a dry run of every object.
-pub(super) async fn diff(cluster: &Cluster, name: &str, service: &ServiceArgs) -> Result<String, Failure> {
-    let report = diff::drift(cluster, name, service).await?;
+pub(super) async fn diff(
+    cluster: &Cluster,
+    name: &str,
+    certificates: Option<CertProvider>,
+    service: &ServiceArgs,
+) -> Result<String, Failure> {
+    let report = diff::drift(cluster, name, certificates, service).await?;
     let rows = list(&report, "changes").map(|change| {
         let action = text(change, "action");
         let fields: Vec<String> = list(change, "fields").map(field).collect();
@@ -167,16 +172,22 @@ pub(super) async fn diff(cluster: &Cluster, name: &str, service: &ServiceArgs) -
             text(change, "kind").into(),
             text(change, "namespace").into(),
             badge(action, action == "create", matches!(action, "delete" | "refuse")),
+            text(change, "reason").into(),
             Cell::Html(format!("<pre>{}</pre>", fields.join("\n"))),
         ]
     });
-    let heading = ["Name", "Kind", "Namespace", "What the controller would do", "Fields"];
+    let heading = ["Name", "Kind", "Namespace", "What the controller would do", "Why", "Fields"];
     let unchanged = report["unchanged"].as_u64().unwrap_or_default();
-    let otherwise = format!("Nothing has drifted: {unchanged} objects are as the bundle has them.");
+    let unknown = list(&report, "unknown").count();
+    let otherwise = if unknown == 0 {
+        format!("Nothing has drifted: {unchanged} objects are as the bundle has them.")
+    } else {
+        format!("{unchanged} objects are as the bundle has them. What else there is could not be compared.")
+    };
     let mut main = format!(r#"<p><a href="../{name}">Back to {name}</a></p>"#, name = escaped(name));
     main.push_str(&table("Differences", &heading, rows.collect(), &otherwise));
-    for unknown in list(&report, "unknown") {
-        main.push_str(&paragraph(&escaped(unknown.as_str().unwrap_or_default())));
+    for remark in list(&report, "unknown").chain(list(&report, "remarks")) {
+        main.push_str(&paragraph(&escaped(remark.as_str().unwrap_or_default())));
     }
     Ok(page(&format!("Drift of {name}"), "../../", false, &main))
 }
@@ -189,12 +200,12 @@ fn field(change: &Value) -> String {
     [side("-", "before"), side("+", "after")].into_iter().flatten().collect::<Vec<_>>().join("\n")
 }
 
-/// Why there is no page.
-pub(super) fn failure(failure: &Failure) -> String {
+/// Why there is no page. `root` leads from it to the first one.
+pub(super) fn failure(failure: &Failure, root: &str) -> String {
     let hint = failure.hint.as_ref().map(|hint| format!("<p>Try <code>{}</code></p>", escaped(hint)));
     page(
         "There is nothing to see",
-        "/",
+        root,
         false,
         &format!("<p>{}</p>{}", escaped(&failure.text), hint.unwrap_or_default()),
     )

@@ -60,7 +60,7 @@ pub(super) async fn find(
         deployment: Some(deployment),
         name: &name,
         system_namespace: &arguments.service.system_namespace,
-        certificates: None,
+        certificates: arguments.cert_provider,
         limits: arguments.limits(),
     };
     let service = Service::connect(cluster, &arguments.service).await?;
