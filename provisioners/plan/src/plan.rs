@@ -8,6 +8,7 @@ use rukpak_crds::InventoryKind;
 use rukpak_plain::{Gvk, Object, ObjectKey};
 use serde_json::Value;
 
+use crate::builtin::{Builtin, builtin};
 use crate::kind::{Identity, Kind, MissingKind, defined_by};
 use crate::owner_metadata::OwnerMetadata;
 use crate::release::Release;
@@ -226,6 +227,12 @@ fn removed(missing: &Missing) -> Option<String> {
     Some(format!("Kubernetes 1.{release} and newer do not serve {version}: the bundle needs a version for {successor}"))
 }
 
+fn misspelt(missing: &Missing) -> Option<String> {
+    let MissingKind { kind, api_version } = &missing.kind;
+    let Builtin::Like(known) = builtin(missing.kind.group(), kind) else { return None };
+    Some(format!("Kubernetes has no kind {kind} in {api_version}: is {known} meant?"))
+}
+
 /// What is missing, in the words of Helm, which clients of upstream know, and then the way out.
 pub fn missing_text(missing: &[&Missing]) -> String {
     let line = |missing: &&Missing| match &missing.need {
@@ -243,6 +250,7 @@ pub fn missing_text(missing: &[&Missing]) -> String {
     let (gone, others): (Vec<_>, Vec<_>) = missing.iter().map(|missing| removed(missing)).partition(Option::is_some);
     let gone: BTreeSet<String> = gone.into_iter().flatten().collect();
     let mut ways: Vec<String> = gone.into_iter().collect();
+    ways.extend(missing.iter().filter_map(|missing| misspelt(missing)).collect::<BTreeSet<_>>());
     if !others.is_empty() {
         ways.push(format!(
             "{hint}install what provides these kinds; this BundleDeployment continues by itself when they are served"
@@ -274,6 +282,17 @@ mod tests {
         assert!(message.ends_with(&format!("]: {way_out}")), "{message}");
         let message = missing_text(&[&first, &missing("example.com", "Pump")]);
         assert!(message.contains(&format!("]: {way_out}; install what provides these kinds")), "{message}");
+    }
+
+    #[test]
+    fn a_misspelt_kind_of_kubernetes_is_recognized() {
+        let mut typo = missing("apps", "Deploymnt");
+        let message = missing_text(&[&typo, &typo]);
+        let wanted = "]: Kubernetes has no kind Deploymnt in apps/v1alpha1: is Deployment meant?; install what";
+        assert!(message.contains(wanted), "{message}");
+        assert_eq!(message.matches("meant?").count(), 1, "said once: {message}");
+        typo.kind.api_version = "example.com/v1".to_owned();
+        assert!(!missing_text(&[&typo]).contains("meant?"));
     }
 
     #[test]

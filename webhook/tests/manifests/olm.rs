@@ -84,27 +84,3 @@ fn the_manager_writes_little_more() {
     ];
     assert_eq!(written, expected);
 }
-
-/// The warning's CEL, evaluated: API servers of the tests may be too old for it.
-#[test]
-fn only_a_service_account_is_warned_of() {
-    let [policy, binding] = documents(&folder().join("olm-service-account-warning.yaml")).try_into().unwrap();
-    assert_eq!(binding["spec"]["policyName"], policy["metadata"]["name"]);
-    assert_eq!(binding["spec"]["validationActions"], json!(["Warn"]));
-    let [rule] = policy["spec"]["validations"].as_array().unwrap().as_slice() else { panic!("one rule: {policy}") };
-    let program = cel::Program::compile(rule["expression"].as_str().unwrap()).unwrap();
-    for (spec, expected) in [
-        (json!({}), true),
-        (json!({"serviceAccount": {}}), true),
-        (json!({"serviceAccount": {"name": ""}}), true),
-        (json!({"serviceAccount": {"name": "installer"}}), false),
-    ] {
-        let mut context = cel::Context::default();
-        context.add_variable("object", json!({"spec": spec})).unwrap();
-        assert_eq!(program.execute(&context).unwrap(), cel::Value::Bool(expected), "{spec}");
-    }
-    let text = rule["message"].as_str().unwrap();
-    assert!(
-        text.starts_with("spec.serviceAccount is deprecated, ignored, and will be removed in a future release. The ")
-    );
-}

@@ -1,61 +1,8 @@
-//! What is known of Kubernetes' own kinds without a cluster: their names, and that the data of ConfigMaps and Secrets is text.
+//! What is known without a cluster: the names of Kubernetes' own kinds, and that the data of ConfigMaps and Secrets is text.
 
 use rukpak_plain::{Few, Object, shortened};
+use rukpak_plan::builtin::{Builtin, builtin};
 use serde_json::Value;
-
-/// Kubernetes' own groups with their kinds, of all versions that anybody may still have. Only what can be applied.
-const KINDS: &[(&str, &[&str])] = &[
-    (
-        "",
-        &[
-            "ConfigMap",
-            "Endpoints",
-            "Event",
-            "LimitRange",
-            "Namespace",
-            "Node",
-            "PersistentVolume",
-            "PersistentVolumeClaim",
-            "Pod",
-            "PodTemplate",
-            "ReplicationController",
-            "ResourceQuota",
-            "Secret",
-            "Service",
-            "ServiceAccount",
-        ],
-    ),
-    (
-        "admissionregistration.k8s.io",
-        &[
-            "MutatingAdmissionPolicy",
-            "MutatingAdmissionPolicyBinding",
-            "MutatingWebhookConfiguration",
-            "ValidatingAdmissionPolicy",
-            "ValidatingAdmissionPolicyBinding",
-            "ValidatingWebhookConfiguration",
-        ],
-    ),
-    ("apiextensions.k8s.io", &["CustomResourceDefinition"]),
-    ("apiregistration.k8s.io", &["APIService"]),
-    ("apps", &["ControllerRevision", "DaemonSet", "Deployment", "ReplicaSet", "StatefulSet"]),
-    ("autoscaling", &["HorizontalPodAutoscaler"]),
-    ("batch", &["CronJob", "Job"]),
-    ("certificates.k8s.io", &["CertificateSigningRequest", "ClusterTrustBundle", "PodCertificateRequest"]),
-    ("coordination.k8s.io", &["Lease", "LeaseCandidate"]),
-    ("discovery.k8s.io", &["EndpointSlice"]),
-    ("events.k8s.io", &["Event"]),
-    ("flowcontrol.apiserver.k8s.io", &["FlowSchema", "PriorityLevelConfiguration"]),
-    ("networking.k8s.io", &["IPAddress", "Ingress", "IngressClass", "NetworkPolicy", "ServiceCIDR"]),
-    ("node.k8s.io", &["RuntimeClass"]),
-    ("policy", &["PodDisruptionBudget", "PodSecurityPolicy"]),
-    ("rbac.authorization.k8s.io", &["ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding"]),
-    ("scheduling.k8s.io", &["PriorityClass"]),
-    (
-        "storage.k8s.io",
-        &["CSIDriver", "CSINode", "CSIStorageCapacity", "StorageClass", "VolumeAttachment", "VolumeAttributesClass"],
-    ),
-];
 
 /// How many bytes of a key are shown.
 const KEY_BYTES: usize = 64;
@@ -73,29 +20,13 @@ pub(super) fn warnings(objects: &[Object]) -> Few<String> {
 }
 
 fn unknown_kind(object: &Object) -> Option<String> {
-    let (_, kinds) = KINDS.iter().find(|(group, _)| *group == object.group())?;
     let kind = object.kind();
-    if kinds.contains(&kind) {
-        return None;
-    }
-    let like = kinds.iter().min_by_key(|known| distance(known, kind)).filter(|known| distance(known, kind) <= 2);
-    let like = like.map(|known| format!(": is {known} meant?")).unwrap_or_default();
+    let like = match builtin(object.group(), kind) {
+        Builtin::Kind | Builtin::OtherGroup => return None,
+        Builtin::Like(known) => format!(": is {known} meant?"),
+        Builtin::Unknown => String::new(),
+    };
     Some(format!("{}: Kubernetes has no kind {kind} in {}{like}", object.origin(), object.api_version()))
-}
-
-/// Edits that make one text of the other.
-fn distance(one: &str, other: &str) -> usize {
-    let mut row: Vec<usize> = (0..=other.len()).collect();
-    for (down, a) in one.bytes().enumerate() {
-        let mut before = row[0];
-        row[0] = down + 1;
-        for (across, b) in other.bytes().enumerate() {
-            let replaced = before + usize::from(!a.eq_ignore_ascii_case(&b));
-            before = row[across + 1];
-            row[across + 1] = replaced.min(before + 1).min(row[across] + 1);
-        }
-    }
-    row[other.len()]
 }
 
 /// Values of ConfigMaps and Secrets that the API server refuses: YAML makes numbers and booleans of what has no quotes. A
@@ -168,14 +99,5 @@ mod tests {
         }
         let told = of(json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "a"}, "data": {"n": 1}}));
         assert!(told[0].ends_with(", data[\"n\"] is a number, not a string: quote the value"), "{told:?}");
-    }
-
-    #[test]
-    fn edits_are_counted() {
-        for (one, other, edits) in
-            [("", "ab", 2), ("kitten", "sitting", 3), ("Pod", "pod", 0), ("Deployment", "Deploymnt", 1)]
-        {
-            assert_eq!((distance(one, other), distance(other, one)), (edits, edits), "{one} {other}");
-        }
     }
 }

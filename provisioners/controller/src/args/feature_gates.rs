@@ -1,4 +1,5 @@
-//! `--feature-gates`, in the form that Kubernetes programs share: `Name=true,Other=false`.
+//! `--feature-gates`, in the form that Kubernetes programs share: `Name=true,Other=false`. `AllAlpha` and `AllBeta` set all gates of
+//! that stage that are not set by their names (k8s.io/component-base/featuregate).
 
 use std::str::FromStr;
 
@@ -28,26 +29,30 @@ pub enum FeatureGatesError {
     },
 }
 
+/// Alpha in RukPak v0.16.
 const BUNDLE_DEPLOYMENT_HEALTH: &str = "BundleDeploymentHealth";
+const ALL_ALPHA: &str = "AllAlpha";
+const ALL_BETA: &str = "AllBeta";
 
 impl FromStr for FeatureGates {
     type Err = FeatureGatesError;
 
     fn from_str(text: &str) -> Result<Self, FeatureGatesError> {
-        let mut gates = Self::default();
+        let (mut health, mut all_alpha) = (None, None);
         for part in text.split(',').map(str::trim).filter(|part| !part.is_empty()) {
             let (name, value) = part.split_once('=').ok_or_else(|| FeatureGatesError::Form(part.to_owned()))?;
-            let gate = match name.trim() {
-                BUNDLE_DEPLOYMENT_HEALTH => &mut gates.bundle_deployment_health,
+            let is_open = value.trim().to_ascii_lowercase().parse();
+            let is_open: bool =
+                is_open.map_err(|_| FeatureGatesError::Value { name: name.to_owned(), value: value.to_owned() })?;
+            match name.trim() {
+                BUNDLE_DEPLOYMENT_HEALTH => health = Some(is_open),
+                ALL_ALPHA => all_alpha = Some(is_open),
+                // There is none of that stage.
+                ALL_BETA => {}
                 other => return Err(FeatureGatesError::Unknown(other.to_owned())),
-            };
-            *gate = value
-                .trim()
-                .to_ascii_lowercase()
-                .parse()
-                .map_err(|_| FeatureGatesError::Value { name: name.to_owned(), value: value.to_owned() })?;
+            }
         }
-        Ok(gates)
+        Ok(Self { bundle_deployment_health: health.or(all_alpha).unwrap_or_default() })
     }
 }
 
@@ -61,6 +66,11 @@ mod tests {
         assert_eq!("BundleDeploymentHealth=true".parse(), Ok(open));
         assert_eq!("BundleDeploymentHealth=false, BundleDeploymentHealth=True,".parse(), Ok(open));
         assert_eq!("".parse(), Ok(FeatureGates::default()));
+        assert_eq!("AllAlpha=true".parse(), Ok(open));
+        assert_eq!("AllBeta=true".parse(), Ok(FeatureGates::default()));
+        for text in ["AllAlpha=true,BundleDeploymentHealth=false", "BundleDeploymentHealth=false,AllAlpha=true"] {
+            assert_eq!(text.parse(), Ok(FeatureGates::default()), "{text}");
+        }
         for (bad, word) in [
             ("Other=true", "only BundleDeploymentHealth"),
             ("BundleDeploymentHealth", "BundleDeploymentHealth=true"),

@@ -101,7 +101,9 @@ impl<'a> Endpoint<'a> {
             && client::is_without_tls(source)
         {
             let registry = self.place.reference.resolve_registry();
-            *hint = format!(" (it does not speak TLS: --plain-http-registry={registry}, if it is meant not to)");
+            *hint = format!(
+                " (it does not speak TLS: if it is meant not to, start this program with --plain-http-registry={registry})"
+            );
         }
         error
     }

@@ -91,7 +91,9 @@ async fn one(run: &Run, step: &Step) -> Result<Vec<UnsafeChange>, Unseen> {
             return Ok(Vec::new());
         }
     };
-    for warning in report.warnings() {
+    // Said at the first attempt, not at each.
+    let is_first = run.memory.failure.is_none() && run.memory.failed_upgrade.is_none();
+    for warning in report.warnings().filter(|_| is_first) {
         tracing::warn!(deployment = %run.owner.name, crd = step.key.name, %warning, "the upgrade of a CRD may break clients");
     }
     let mut changes: Vec<UnsafeChange> = report.errors().cloned().collect();
