@@ -11,16 +11,19 @@ mod memory;
 mod rendering;
 mod report;
 mod requests;
+mod scale;
 mod speed;
 mod transfer;
 mod unpack;
 
 use std::process::ExitCode;
+use std::time::Duration;
 
 use anyhow::Result;
 use clap::{Parser, ValueEnum};
 
 use report::Row;
+use scale::Size;
 
 /// Speed and memory of the controller, beside what a bare client and gzip need for the same.
 #[derive(Parser)]
@@ -32,6 +35,15 @@ struct Arguments {
     /// Measure only this; may be repeated
     #[arg(long, value_enum)]
     only: Vec<Part>,
+    /// Deployments of the largest fleet
+    #[arg(long, value_name = "COUNT", default_value_t = 1_000)]
+    deployments: usize,
+    /// Objects of the largest bundle
+    #[arg(long, value_name = "COUNT", default_value_t = 20_000)]
+    objects: usize,
+    /// How long the controller is watched doing nothing
+    #[arg(long, value_name = "SECONDS", default_value_t = 300)]
+    idle: u64,
     /// Print one JSON document in place of the table
     #[arg(long)]
     json: bool,
@@ -52,6 +64,8 @@ enum Part {
     Transfer,
     /// A catalog of real size, from files and over gRPC.
     Catalog,
+    /// Many deployments, large ones and bad neighbours.
+    Scale,
 }
 
 #[tokio::main]
@@ -89,6 +103,12 @@ async fn measure(arguments: &Arguments) -> Result<Vec<Row>> {
     // First, in a world of its own: what the other parts leave in the cluster would count.
     if wanted(Part::Memory) {
         rows.extend(memory::measure().await?);
+    }
+    if wanted(Part::Scale) {
+        let idle = Duration::from_secs(arguments.idle);
+        rows.extend(
+            scale::measure(Size { deployments: arguments.deployments, objects: arguments.objects, idle }).await?,
+        );
     }
     if wanted(Part::Speed) {
         rows.extend(speed::measure(rounds).await?);

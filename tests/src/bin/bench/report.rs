@@ -34,6 +34,12 @@ pub(crate) enum Unit {
     BundlesPerSecond,
     /// Milliseconds for each mebibyte.
     MillisecondsPerMebibyte,
+    /// Seconds.
+    Seconds,
+    /// Hundredths.
+    Percent,
+    /// A number of things.
+    Count,
 }
 
 /// A bound on a figure, in its unit.
@@ -54,11 +60,18 @@ impl Unit {
             Self::MegabytesPerSecond => "MB/s",
             Self::BundlesPerSecond => "bundles/s",
             Self::MillisecondsPerMebibyte => "ms/MiB",
+            Self::Seconds => "s",
+            Self::Percent => "%",
+            Self::Count => "",
         }
     }
 
     fn text(self, value: f64) -> String {
-        let digits = usize::from(matches!(self, Self::Mebibytes | Self::MillisecondsPerMebibyte));
+        let digits = match self {
+            Self::Seconds | Self::Percent => 2,
+            Self::Mebibytes | Self::MillisecondsPerMebibyte => 1,
+            _ => 0,
+        };
         format!("{value:.digits$} {}", self.symbol())
     }
 }

@@ -1,0 +1,103 @@
+//! Many deployments, large ones and bad neighbours: what they cost, each beside its floor from the same run.
+//!
+//! ```text
+//! site         a cluster of its own, the controller as it is shipped; CPU time, memory and requests of each process
+//! fleet        BundleDeployments of ten objects: installed, upgraded and removed together, seen by one watch
+//! floor        a bare client that applies the same objects and does nothing else
+//! life         the controller alone with all of them: idle, restarted, and hand edits repaired
+//! large        one bundle of many objects
+//! neighbours   one image for many; small installations beside a registry that hangs
+//! ```
+
+mod fleet;
+mod floor;
+mod large;
+mod life;
+mod neighbours;
+mod site;
+
+use std::time::Duration;
+
+use anyhow::Result;
+
+use self::fleet::{Fleet, OBJECTS};
+use self::site::Site;
+use super::report::{Row, Target, Unit};
+
+/// Sizes before the largest, which the caller chooses.
+const SIZES: [usize; 3] = [1, 20, 100];
+/// Deployments that bring most of what a size costs; below, a fixed part counts most.
+const MANY: usize = 100;
+/// Resident memory of the controller with a thousand deployments.
+const MEBIBYTES: f64 = 64.0;
+
+/// How much is measured.
+#[derive(Clone, Copy)]
+pub(crate) struct Size {
+    /// Deployments of ten objects.
+    pub deployments: usize,
+    /// Objects of the largest bundle.
+    pub objects: usize,
+    /// How long the controller is watched doing nothing.
+    pub idle: Duration,
+}
+
+/// Measures in a world of its own, one thing after the other.
+pub(crate) async fn measure(size: Size) -> Result<Vec<Row>> {
+    let site = Site::start().await?;
+    let mut rows = Vec::new();
+    for count in SIZES.into_iter().filter(|count| *count < size.deployments) {
+        let (fleet, figures) = grow(&site, count).await?;
+        rows.extend(figures);
+        fleet.remove(&site).await?;
+    }
+    let (fleet, figures) = grow(&site, size.deployments).await?;
+    rows.extend(figures);
+    rows.extend(life::measure(&site, &fleet, size.idle).await?);
+    let (time, usage) = fleet.remove(&site).await?;
+    rows.push(Row {
+        what: format!("delete {} x {OBJECTS}", fleet.count()),
+        measured: time.as_secs_f64(),
+        unit: Unit::Seconds,
+        target: None,
+        note: format!("objects are deleted by Kubernetes' garbage collector; {usage}"),
+    });
+    rows.extend(large::measure(&site, size.objects).await?);
+    rows.extend(neighbours::measure(&site).await?);
+    Ok(rows)
+}
+
+/// Installs and upgrades a fleet, each beside its floor.
+async fn grow(site: &Site, count: usize) -> Result<(Fleet, Vec<Row>)> {
+    eprintln!("bench: {count} x {OBJECTS}");
+    let mut fleet = Fleet::push(site, count).await?;
+    let floor = floor::apply(site, count * OBJECTS).await?;
+    let (time, usage) = fleet.install(site).await?;
+    let is_many = count >= MANY;
+    let requests = usage.requests() / count as f64;
+    let install = Row {
+        what: format!("install {count} x {OBJECTS}"),
+        measured: time.as_secs_f64(),
+        unit: Unit::Seconds,
+        target: is_many.then(|| Target::AtMost(1.3 * floor.as_secs_f64())),
+        note: format!("1.3 x floor; floor {:.2} s, {requests:.0} requests each; {usage}", floor.as_secs_f64()),
+    };
+    let memory = Row {
+        what: format!("memory, {count} x {OBJECTS}"),
+        measured: site.peak_mebibytes()?,
+        unit: Unit::Mebibytes,
+        target: is_many.then_some(Target::AtMost(MEBIBYTES)),
+        note: "peak of resident memory so far".to_owned(),
+    };
+    let floor = floor::apply(site, count).await?;
+    let (time, usage) = fleet.upgrade(site).await?;
+    let requests = usage.requests() / count as f64;
+    let upgrade = Row {
+        what: format!("upgrade {count} x {OBJECTS}, one object changes"),
+        measured: time.as_secs_f64(),
+        unit: Unit::Seconds,
+        target: is_many.then(|| Target::AtMost(2.5 * floor.as_secs_f64())),
+        note: format!("2.5 x floor; floor {:.2} s, {requests:.0} requests each; {usage}", floor.as_secs_f64()),
+    };
+    Ok((fleet, vec![install, memory, upgrade]))
+}
