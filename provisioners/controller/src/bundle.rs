@@ -8,6 +8,7 @@
 //! resolve      reference to digest or commit            network, Secrets (credentials), ConfigMaps
 //! verify       whether a policy lets it in              network, Secrets
 //! fetch        into a stage                             network, spool file
+//!              images that are here already are not     memory (images)
 //! seal         stage to content, content to ref         disk
 //! check        is it a bundle of its class              a child process
 //! pin          what it resolved to, for good            pure
@@ -30,6 +31,7 @@ mod failure;
 mod fetch;
 mod fetches;
 mod finalizer;
+mod images;
 mod life_cycle;
 mod pin;
 mod report;
@@ -66,6 +68,7 @@ use seal::Kept;
 pub use attempts::Attempts;
 pub use check::main as check_child;
 pub use fetches::Fetches;
+pub use images::Images;
 pub(crate) use life_cycle::unneeded;
 pub use life_cycle::{distrust, gone, received, reconsider, sweep};
 pub use report::waits_for;
@@ -244,7 +247,11 @@ async fn bring(
     let name = bundle.name_any();
     let (revision, sealed) = fetched(bundle, source, Version::New(reporter), context).await?;
     let expected = Expected { format, watches_namespace: watches_namespace(bundle, context) };
-    check::check(&name, &sealed.digest, expected, context).await?;
+    check::check(&name, &sealed.digest, expected, context).await.inspect_err(|_| {
+        if let pin::Revision::Image(manifest) = &revision {
+            context.images_fetched.forget(manifest);
+        }
+    })?;
     let pinned = Pinned { revision, content: sealed.digest.clone() };
     seal::name(&name, &pinned, context).await?;
     Ok(pinned)
@@ -266,7 +273,9 @@ async fn fetched(
     context: &Context,
 ) -> Result<(pin::Revision, Sealed), Failure> {
     let (type_, begun) = (metrics::source_type(&source), Instant::now());
+    let mut is_here = false;
     let fetched = async {
+        let is_new = matches!(version, Version::New(_));
         let resolved = match version {
             Version::Known(revision) => resolve::resolve(bundle, source, Some(revision), context).await?,
             Version::New(reporter) => {
@@ -277,11 +286,27 @@ async fn fetched(
             }
         };
         let revision = resolved.revision();
+        // What was lost or damaged is fetched, whatever is remembered.
+        let mut turn = match &revision {
+            pin::Revision::Image(manifest) if is_new => Some(context.images_fetched.turn(manifest).await),
+            _ => None,
+        };
+        if let Some(content) = turn.as_deref().and_then(Option::as_ref)
+            && let Some(sealed) = seal::hold(content, context).await?
+        {
+            is_here = true;
+            return Ok((revision, sealed));
+        }
         let stage = Arc::new(fetch::fetch(resolved, context).await?);
-        Ok((revision, seal::seal(stage, context).await?))
+        let sealed = seal::seal(stage, context).await?;
+        if let Some(turn) = &mut turn {
+            **turn = Some(images::Content { digest: sealed.digest.clone(), size_bytes: sealed.size_bytes });
+        }
+        Ok((revision, sealed))
     };
     let fetched: Result<_, Failure> = fetched.await;
     let (outcome, bytes) = match &fetched {
+        Ok(_) if is_here => (Outcome::Unchanged, 0),
         Ok((_, sealed)) => (Outcome::Succeeded, sealed.size_bytes),
         Err(failure) if failure.verdict().phase == BundlePhase::Pending => (Outcome::Waiting, 0),
         Err(_) => (Outcome::Failed, 0),

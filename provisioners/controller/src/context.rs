@@ -15,7 +15,7 @@ use tokio::sync::mpsc::UnboundedSender;
 use tokio::sync::{Notify, Semaphore};
 use tokio_util::sync::CancellationToken;
 
-use crate::bundle::{Attempts, Fetches};
+use crate::bundle::{Attempts, Fetches, Images};
 use crate::child::Children;
 use crate::cluster::Cluster;
 use crate::content_service::Depot;
@@ -91,6 +91,8 @@ pub struct Context {
     pub render_memory: RenderMemory,
     /// Bounds how many sources are fetched at once.
     pub fetches: Fetches,
+    /// What images held.
+    pub images_fetched: Images,
     /// Bounds how many of these are git repositories: each is read by a child.
     pub git_fetches: Fetches,
     /// Attempts to unpack that are under way.

@@ -4,6 +4,7 @@ mod canonical;
 mod collect;
 mod entries;
 mod error;
+mod hold;
 mod instance;
 mod load;
 mod lock;

@@ -36,7 +36,7 @@ pub struct Sealed {
     pub digest: Digest,
     /// Sum of the lengths of all files, in bytes.
     pub size_bytes: u64,
-    _keep: Keep,
+    pub(crate) _keep: Keep,
 }
 
 impl Store {
@@ -122,6 +122,10 @@ impl Store {
             }
             Err(error) => Err(read(&path)(error)),
         }
+    }
+
+    pub(crate) fn instance(&self) -> &Arc<Instance> {
+        &self.instance
     }
 
     pub(crate) fn layout(&self) -> &Layout {

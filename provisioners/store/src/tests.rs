@@ -48,6 +48,21 @@ fn what_was_sealed_comes_back() {
 }
 
 #[test]
+fn what_is_held_is_not_collected_before_it_has_a_ref() {
+    let (_root, store) = store();
+    let sealed = store.seal(&tree("a")).unwrap();
+    let (digest, size_bytes) = (sealed.digest.clone(), sealed.size_bytes);
+    let held = store.hold(&digest, size_bytes).unwrap().expect("it is here");
+    drop(sealed);
+    store.collect().unwrap();
+    assert!(store.contains(&digest).unwrap());
+    assert_eq!((&held.digest, held.size_bytes), (&digest, 11));
+    drop(held);
+    store.collect().unwrap();
+    assert!(store.hold(&digest, size_bytes).unwrap().is_none(), "nobody kept it");
+}
+
+#[test]
 fn the_file_is_an_ordinary_tar_gz_named_by_its_uncompressed_bytes() {
     let (_root, store) = store();
     let sealed = store.seal(&tree("a")).unwrap();

@@ -5,8 +5,8 @@ use std::time::Duration;
 use axum::http::StatusCode;
 use rukpak_tests::faulty::{Fault, Rule};
 use rukpak_tests::registry::pull_secret_json;
-use rukpak_tests::verbs::unique_name;
-use rukpak_tests::world::{PASSWORD, USER, image};
+use rukpak_tests::verbs::{self, Target, unique_name};
+use rukpak_tests::world::{PASSWORD, SOON, USER, image};
 use rukpak_tests::{FaultyServer, TestCa};
 use serde_json::{Value, json};
 
@@ -48,6 +48,34 @@ async fn trouble_with_the_manifest() {
     ] {
         scene_case(Rule::on("/manifests/", status(code)), text).await;
     }
+}
+
+/// However many Bundles there are of one image, its layers are fetched once; each asks for the manifest with its own login.
+#[tokio::test]
+async fn many_bundles_of_one_image_are_one_pull() {
+    let (scene, name) = (Scene::shared().await, unique_name("shared"));
+    let hands = scene.hands().await;
+    let server = scene.faulty_registry();
+    scene.world.registry.push(&name, "v1", &good(&name)).await.expect("the registry takes it");
+    let names: Vec<String> = (0..8).map(|index| format!("{name}-{index}")).collect();
+    for bundle in &names {
+        hands.bundle(bundle, image(&format!("{}/{name}:v1", server.host()))).await;
+    }
+    for bundle in &names {
+        hands.unpacked(bundle).await;
+    }
+    assert_eq!(server.count("/blobs/"), 1, "{:?}", server.seen());
+    assert!(server.count("/manifests/") >= names.len());
+    // What is gone from the store is fetched again, whatever is remembered.
+    for bundle in &names {
+        verbs::delete(&hands.client, &Target::bundle(bundle)).await.expect("it is deleted");
+    }
+    for bundle in &names {
+        verbs::await_deleted(&hands.client, &Target::bundle(bundle), SOON).await.expect("it goes");
+    }
+    let again = format!("{name}-again");
+    hands.bundle(&again, image(&format!("{}/{name}:v1", server.host()))).await;
+    hands.unpacked(&again).await;
 }
 
 #[tokio::test]

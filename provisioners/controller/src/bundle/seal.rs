@@ -7,6 +7,7 @@ use rukpak_store::{Error, Ref, RefKind, Sealed, Store};
 use tokio::task::{JoinError, spawn_blocking};
 
 use super::failure::Failure;
+use super::images;
 use super::pin::Pinned;
 use crate::context::Context;
 
@@ -22,6 +23,12 @@ pub enum Kept {
 /// Puts a tree into the store.
 pub async fn seal(tree: Arc<impl Tree + Send + Sync + 'static>, context: &Context) -> Result<Sealed, Failure> {
     blocking(context, move |store| store.seal(&*tree)).await
+}
+
+/// Content that an image was seen to hold, if it is still here.
+pub async fn hold(content: &images::Content, context: &Context) -> Result<Option<Sealed>, Failure> {
+    let images::Content { digest, size_bytes } = content.clone();
+    blocking(context, move |store| store.hold(&digest, size_bytes)).await
 }
 
 /// Names the content after the Bundle, so that it is kept.

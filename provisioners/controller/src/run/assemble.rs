@@ -21,7 +21,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::Error;
 use crate::args::Options;
-use crate::bundle::{Attempts, Fetches};
+use crate::bundle::{Attempts, Fetches, Images};
 use crate::child::{self, Children};
 use crate::cluster::Cluster;
 use crate::content_service::Depot;
@@ -93,6 +93,7 @@ pub(super) async fn assemble(options: &Options) -> Result<Parts, Error> {
         passes: Semaphore::new(options.concurrency),
         render_memory: RenderMemory::default(),
         fetches: Fetches::new(options.concurrency),
+        images_fetched: Images::default(),
         git_fetches: Fetches::new(options.git_concurrency),
         attempts,
         children: Children { program, checks: Semaphore::new(options.check_concurrency) },
