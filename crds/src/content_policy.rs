@@ -4,6 +4,9 @@ use kube::CustomResource;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+/// Host and beginning of a path, domain, or everything.
+const SCOPE: &str = r"^(\*|(\*\.)?[A-Za-z0-9]([-A-Za-z0-9.]*[A-Za-z0-9])?(:[0-9]+)?(/[^/\s@]+)*)$";
+
 /// ContentPolicySpec says what is asked of content before it is unpacked.
 ///
 /// Of all rules of all ContentPolicies those decide whose scope fits a source best. If there are several, all of them have to
@@ -38,13 +41,12 @@ pub struct PolicyRule {
     #[schemars(length(min = 1, max = 63), regex(pattern = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$"))]
     pub name: String,
     /// Scopes are the places that the rule is for: a host (registry.example.com, registry.example.com:5000), a host and the
-    /// beginning of a path (quay.io/org, github.com/org/repo), all hosts below a domain (*.example.com), or everything (*). The
-    /// longest scope that fits a source decides; sources without a host, configMaps and upload, are covered by * alone.
+    /// beginning of a path (quay.io/org, github.com/org/repo), all hosts below a domain (*.example.com), or everything (*). Of
+    /// the scopes that fit a source one that names its host decides, before the longest domain, before *; and of these the
+    /// one with the longest path.
+    /// Sources without a host, configMaps and upload, are covered by * alone.
     #[schemars(length(min = 1, max = 100))]
-    #[schemars(inner(
-        length(max = 512),
-        regex(pattern = r"^(\*|(\*\.)?[A-Za-z0-9]([-A-Za-z0-9.]*[A-Za-z0-9])?(:[0-9]+)?(/[^/\s@]+)*)$")
-    ))]
+    #[schemars(inner(length(max = 512), regex(pattern = SCOPE)))]
     pub scopes: Vec<String>,
     /// Sources are the types of sources that the rule is for. All, if there are none.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -65,7 +67,8 @@ pub struct PolicyRule {
     /// that the source names. Images that were copied from elsewhere together with their signatures need the name that they
     /// were signed under, or *.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    #[schemars(length(max = 20), inner(length(max = 512)))]
+    #[schemars(length(max = 20))]
+    #[schemars(inner(length(max = 512), regex(pattern = SCOPE)))]
     pub signed_as: Vec<String>,
 }
 

@@ -6,6 +6,7 @@ mod spoil;
 
 use std::collections::HashSet;
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use anyhow::{Context, Result};
 use axum::Router;
@@ -14,7 +15,7 @@ use axum::extract::{Request, State};
 use axum::http::{HeaderMap, Method, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use futures::stream;
-use tokio::sync::watch;
+use tokio::sync::{Notify, watch};
 
 pub use self::rules::{Fault, Rule};
 use self::spoil::{endless, spoil, with_headers};
@@ -58,6 +59,8 @@ struct Shared {
     tokens: Option<(TokenAuth, Mutex<HashSet<String>>)>,
     rules: Mutex<Vec<Rule>>,
     seen: Mutex<Vec<Seen>>,
+    /// Told of each request.
+    arrived: Notify,
     /// Answers to requests whose path contains this text are held back.
     held: watch::Sender<Option<String>>,
 }
@@ -86,8 +89,9 @@ impl FaultyServer {
 
     fn start(ca: &TestCa, upstream: Option<Upstream>, tokens: Option<TokenAuth>) -> Result<Self> {
         let tokens = tokens.map(|tokens| (tokens, Mutex::default()));
-        let (rules, seen, held) = (Mutex::default(), Mutex::default(), watch::Sender::new(None));
-        let shared = Arc::new(Shared { upstream, tokens, rules, seen, held });
+        let (rules, seen, arrived) = (Mutex::default(), Mutex::default(), Notify::new());
+        let held = watch::Sender::new(None);
+        let shared = Arc::new(Shared { upstream, tokens, rules, seen, arrived, held });
         let router = Router::new().fallback(answer).with_state(Arc::clone(&shared));
         Ok(Self { served: serve(router, &ca.localhost()?)?, ca_pem: ca.pem(), shared })
     }
@@ -142,6 +146,25 @@ impl FaultyServer {
         self.seen().iter().filter(|seen| seen.path.contains(path)).count()
     }
 
+    /// Waits until there were `wanted` requests whose path contains `path`.
+    ///
+    /// # Errors
+    /// There were fewer at the deadline.
+    pub async fn asked(&self, path: &str, wanted: usize, deadline: Duration) -> Result<()> {
+        let enough = async {
+            loop {
+                // Before the look, or a request between the two would go unnoticed.
+                let arrived = self.shared.arrived.notified();
+                if self.count(path) >= wanted {
+                    return;
+                }
+                arrived.await;
+            }
+        };
+        let found = tokio::time::timeout(deadline, enough).await;
+        found.with_context(|| format!("{} of {wanted} requests for {path} after {deadline:?}", self.count(path)))
+    }
+
     /// Forgets the requests so far.
     pub fn forget(&self) {
         if let Ok(mut seen) = self.shared.seen.lock() {
@@ -157,6 +180,7 @@ async fn answer(State(shared): State<Arc<Shared>>, request: Request) -> Response
     if let Ok(mut seen) = shared.seen.lock() {
         seen.push(Seen { method: method.clone(), path: path.clone(), authorization: authorization.clone() });
     }
+    shared.arrived.notify_waiters();
     let fault = shared.rules.lock().ok().and_then(|mut rules| rules::fault(&mut rules, &method, &path));
     match fault {
         Some(Fault::Status(status, body)) => return (status, body).into_response(),

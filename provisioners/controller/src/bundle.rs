@@ -96,7 +96,9 @@ enum Observed {
 
 /// One reconcile of a Bundle.
 ///
-/// Bundles of other classes are left completely alone. An unpacked Bundle costs a look at the disk and no request.
+/// Bundles of other classes are left completely alone. An unpacked Bundle costs a look at the disk and no request, unless a
+/// ContentPolicy requires a signature of it: then Secrets are read that hold keys, and what the status does not know yet is
+/// searched for.
 ///
 /// # Errors
 /// Only what prevents the outcome from being reported; everything else is in the status.
@@ -122,7 +124,7 @@ pub async fn reconcile(bundle: Arc<Bundle>, context: Arc<Context>) -> Result<Act
     if bundle.metadata.deletion_timestamp.is_some() {
         return Ok(Action::await_change());
     }
-    if let Some(left) = backoff::left(&bundle.uid().unwrap_or_default()) {
+    if let Some(left) = backoff::ATTEMPTS.left(&bundle.uid().unwrap_or_default()) {
         return Ok(Action::requeue(left));
     }
     let mut reporter = Reporter::new(&bundle, &context);
@@ -279,9 +281,9 @@ async fn fetched(
         let resolved = match version {
             Version::Known(revision) => resolve::resolve(bundle, source, Some(revision), context).await?,
             Version::New(reporter) => {
-                let asked = verify::Asked::of(&source, context)?;
+                let check = verify::Check::of(&source, context)?;
                 let resolved = resolve::resolve(bundle, source, None, context).await?;
-                reporter.verified(asked.admit(&resolved, context).await?);
+                reporter.verified(check.admit(&resolved, context).await?);
                 resolved
             }
         };

@@ -1,17 +1,23 @@
 //! Whose catalogs may be unpacked: the ContentPolicies, and the signatures that they require.
 
+use std::collections::HashMap;
 use std::pin::pin;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use futures::StreamExt;
+use kube::Client;
 use kube::runtime::reflector::Store;
-use kube::{Client, ResourceExt};
 use rukpak_catalog::origin::{Admission, Gate};
-use rukpak_crds::{ContentPolicy, PolicyRule, SourceType};
+use rukpak_crds::{ContentPolicy, Signer, SourceType};
 use rukpak_runtime::watch::{Change, Streams};
 use rukpak_source::image::{self, Credentials, Puller, ResolvedImage};
-use rukpak_trust::{Credential, Decision, Place, Policies, Search, Subject, Verdict};
+use rukpak_trust::{Asked, Place, Policies, Requirement, Search, Subject, Texts, Verdict};
+use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
+
+/// So long an image waits for the first list of policies.
+const LISTED_WITHIN: Duration = Duration::from_secs(10);
 
 /// The policies as last seen.
 pub(crate) struct ContentGate {
@@ -21,6 +27,8 @@ pub(crate) struct ContentGate {
     listed: CancellationToken,
     /// Whether images are refused that no rule covers.
     closed: bool,
+    /// Reason and message last said of an image, by its reference: attempts are repeated, words about them are not.
+    said: Mutex<HashMap<String, (&'static str, String)>>,
 }
 
 impl ContentGate {
@@ -28,7 +36,7 @@ impl ContentGate {
     pub fn new(client: Client, closed: bool) -> Arc<Self> {
         let streams = Streams::new(client);
         let (policies, streams) = (streams.store.clone(), Mutex::new(Some(streams)));
-        Arc::new(Self { policies, streams, listed: CancellationToken::new(), closed })
+        Arc::new(Self { policies, streams, listed: CancellationToken::new(), closed, said: Mutex::default() })
     }
 
     /// Follows the policies, endlessly. Call it once.
@@ -51,23 +59,42 @@ impl ContentGate {
         image: &ResolvedImage,
         credentials: &Credentials,
     ) -> Result<Verdict, image::Error> {
-        self.listed.cancelled().await;
+        if timeout(LISTED_WITHIN, self.listed.cancelled()).await.is_err() {
+            let why = "the ContentPolicies could not be listed: see whether their CustomResourceDefinition is applied";
+            return Ok(Verdict::pending(why.to_owned()));
+        }
         let (location, pinned) = image::location(reference).unzip();
         let place = Place { source: SourceType::Image, location, pinned: pinned.unwrap_or(false) };
-        let all = self.policies.state();
-        let policies = all.iter().map(|policy| (policy.name_any(), policy.spec.clone())).collect();
-        let rules = match (Policies { policies, closed: self.closed }).decide(&place) {
-            Decision::NotCovered => return Ok(Verdict::not_covered(&place)),
-            Decision::Accepted(rule) => return Ok(Verdict::accepted(&place, &rule)),
-            Decision::Refused(why) => return Ok(Verdict::refused(why)),
-            Decision::Required(rules) => rules,
+        let policies = Policies { policies: self.policies.state(), closed: self.closed };
+        let rules = match Asked::of(&place, &policies) {
+            Asked::Answered(verdict) => return Ok(verdict),
+            Asked::Signatures(rules) => rules,
         };
+        let required: Vec<_> = rules
+            .into_iter()
+            .map(|(name, rule)| {
+                let texts = rule.signers.iter().map(texts).collect();
+                Requirement { name, rule, texts }
+            })
+            .collect();
         let repository = place.location.as_deref().unwrap_or_default();
-        let subject = Subject { digest: image.digest(), repository };
-        let known = rules.iter().map(|(_, rule)| known(rule)).collect();
-        let mut search = Search::new(&rules, known, subject);
+        let mut search = Search::new(&required, Subject { digest: image.digest(), repository });
         puller.attachments(image, credentials, &mut search).await?;
         Ok(search.verdict())
+    }
+
+    /// Logs what is new of it.
+    fn tell(&self, image: &str, verdict: &Verdict) {
+        let Verdict { reason, message: detail, .. } = verdict;
+        let mut said = self.said.lock().unwrap_or_else(PoisonError::into_inner);
+        let before = said.insert(image.to_owned(), (*reason, detail.clone()));
+        if before.is_some_and(|before| before == (*reason, detail.clone())) {
+            tracing::debug!(image, reason, detail, "the ContentPolicies say the same of the image of a catalog");
+        } else if verdict.admits() {
+            tracing::info!(image, reason, detail, "image of a catalog is let in");
+        } else {
+            tracing::warn!(image, reason, detail, "image of a catalog is refused");
+        }
     }
 }
 
@@ -87,20 +114,14 @@ impl Gate for ContentGate {
     ) -> Admission<'a> {
         Box::pin(async move {
             let verdict = self.judge(puller, reference, image, credentials).await?;
-            let Verdict { reason, message, .. } = &verdict;
-            tracing::info!(image = reference, reason, detail = message, "catalog image looked at");
+            self.tell(reference, &verdict);
             Ok(if verdict.admits() { Ok(()) } else { Err(verdict.message) })
         })
     }
 }
 
-/// What the signatures of a rule's signers are checked with, or why one cannot be used.
-fn known(rule: &PolicyRule) -> rukpak_trust::Credentials {
-    let credential = |signer: &rukpak_crds::Signer| {
-        let text = |pem: &&rukpak_crds::Pem| pem.data.clone();
-        let texts: Option<Vec<_>> = signer.pems().iter().map(text).collect();
-        let texts = texts.ok_or("rukpak-platform reads no Secrets: put it into the ContentPolicy (data)".to_owned());
-        texts.and_then(|texts| Credential::new(signer, &texts))
-    };
-    rule.signers.iter().map(|signer| (signer.name.clone(), credential(signer))).collect()
+/// What a signer is known by, which has to stand in the policy.
+fn texts(signer: &Signer) -> Texts {
+    let texts: Option<Vec<_>> = signer.pems().into_iter().map(|pem| pem.data.clone()).collect();
+    texts.ok_or("rukpak-platform reads no Secrets: put it into the ContentPolicy (data)".to_owned())
 }

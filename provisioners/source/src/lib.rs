@@ -16,6 +16,7 @@ pub mod git;
 pub mod hosts;
 pub mod http;
 pub mod image;
+mod location;
 pub mod mirrors;
 pub mod registries;
 pub mod stage;

@@ -87,16 +87,17 @@ pub fn is_signature(media_type: &str) -> bool {
 impl Material {
     /// Of the annotations beside a payload.
     fn of(attachment: &Attachment) -> Result<Option<Self>, AttachmentError> {
-        let pems = |annotation: &str| -> Vec<Vec<u8>> {
+        let pems = |annotation: &str| -> Result<Vec<Vec<u8>>, AttachmentError> {
             let text = attachment.annotations.get(annotation).map_or("", String::as_str);
-            Pem::iter_from_buffer(text.as_bytes()).filter_map(Result::ok).map(|pem| pem.contents).collect()
+            let pems = Pem::iter_from_buffer(text.as_bytes());
+            pems.map(|pem| pem.map(|pem| pem.contents).map_err(|_| AttachmentError::Certificate)).collect()
         };
         if !attachment.annotations.contains_key(CERTIFICATE) {
             return Ok(None);
         }
-        let certificate = pems(CERTIFICATE).into_iter().next().ok_or(AttachmentError::Certificate)?;
+        let certificate = pems(CERTIFICATE)?.into_iter().next().ok_or(AttachmentError::Certificate)?;
         let entry = attachment.annotations.get(ENTRY).map(|text| log::of_annotation(text)).transpose()?;
-        Ok(Some(Self { certificate, chain: pems(CHAIN), entry }))
+        Ok(Some(Self { certificate, chain: pems(CHAIN)?, entry }))
     }
 }
 
@@ -198,7 +199,7 @@ impl VerificationMaterial {
 }
 
 /// What is signed of an envelope: type and payload with their lengths (DSSE's pre-authentication encoding).
-pub fn encoded(payload_type: &str, payload: &[u8]) -> Vec<u8> {
+fn encoded(payload_type: &str, payload: &[u8]) -> Vec<u8> {
     let mut message = format!("DSSEv1 {} {payload_type} {} ", payload_type.len(), payload.len()).into_bytes();
     message.extend_from_slice(payload);
     message

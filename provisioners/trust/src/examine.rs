@@ -1,11 +1,10 @@
 //! From what is attached to an image to who signed it, or why nobody did.
 
 use rukpak_content::{Attachment, Digest};
-use rukpak_crds::PolicyRule;
 
 use crate::attachment::Signature;
-use crate::decide::RuleName;
-use crate::scope::Scope;
+use crate::requirement::Requirement;
+use crate::scope::{Scope, is_same_place};
 use crate::signer::Credential;
 
 /// So many faults are told of one image.
@@ -30,8 +29,7 @@ pub struct Subject<'a> {
 /// The search for a signature that meets one rule.
 #[derive(Debug)]
 pub struct Examination<'a> {
-    name: &'a RuleName,
-    rule: &'a PolicyRule,
+    requirement: &'a Requirement,
     subject: Subject<'a>,
     /// Those whose keys can be used.
     signers: Vec<Signer>,
@@ -44,22 +42,19 @@ pub struct Examination<'a> {
 }
 
 impl<'a> Examination<'a> {
-    /// Nothing has been looked at. `credentials` are those of the rule's signers, by their names, or why one has none.
-    pub fn new(
-        name: &'a RuleName,
-        rule: &'a PolicyRule,
-        credentials: Vec<(String, Result<Credential, String>)>,
-        subject: Subject<'a>,
-    ) -> Self {
+    /// Nothing has been looked at.
+    pub fn new(requirement: &'a Requirement, subject: Subject<'a>) -> Self {
+        let Requirement { rule, texts, .. } = requirement;
         let signed_as = rule.signed_as.iter().map(|scope| Scope::new(scope)).collect();
         let (mut signers, mut unusable) = (Vec::new(), Vec::new());
-        for (name, credential) in credentials {
-            match credential {
+        for (signer, texts) in rule.signers.iter().zip(texts) {
+            let name = signer.name.clone();
+            match texts.clone().and_then(|texts| Credential::new(signer, &texts)) {
                 Ok(credential) => signers.push(Signer { name, credential }),
                 Err(why) => unusable.push(format!("the key of {name} cannot be used: {why}")),
             }
         }
-        Self { name, rule, subject, signers, unusable, signed_as, signed_by: None, faults: Vec::new() }
+        Self { requirement, subject, signers, unusable, signed_as, signed_by: None, faults: Vec::new() }
     }
 
     /// Looks at one attachment. Others need not be looked at once a signer is found.
@@ -91,9 +86,9 @@ impl<'a> Examination<'a> {
         if let Some(signer) = self.signed_by {
             return Ok(signer);
         }
-        let (name, Subject { digest, repository }) = (self.name, self.subject);
+        let (Requirement { name, rule, .. }, Subject { digest, repository }) = (self.requirement, self.subject);
         let wanted = format!("{name} requires a signature of {repository}@{digest}");
-        let signers: Vec<_> = self.rule.signers.iter().map(|signer| signer.name.as_str()).collect();
+        let signers: Vec<_> = rule.signers.iter().map(|signer| signer.name.as_str()).collect();
         if signers.is_empty() {
             return Err(format!("{wanted} and names nobody who may sign"));
         }
@@ -140,14 +135,13 @@ impl<'a> Examination<'a> {
 
     /// A signature of an image elsewhere says nothing about an image of the same bytes here, unless the rule says so.
     fn check_repository(&self, named: Option<&str>, signer: &str) -> Result<(), String> {
-        let own = [Scope::new(self.subject.repository)];
-        let allowed = match (self.signed_as.as_slice(), named) {
+        let is_allowed = match (self.signed_as.as_slice(), named) {
             // The format has no place for a repository, and the rule does not ask for one.
-            ([], None) => return Ok(()),
-            ([], Some(_)) => own.as_slice(),
-            (scopes, _) => scopes,
+            ([], None) => true,
+            ([], Some(named)) => is_same_place(named, self.subject.repository),
+            (scopes, _) => scopes.iter().any(|scope| scope.fit(named).is_some()),
         };
-        if allowed.iter().any(|scope| scope.fit(named).is_some()) {
+        if is_allowed {
             return Ok(());
         }
         let named = named.unwrap_or("no repository");

@@ -35,6 +35,9 @@ pub enum RootError {
     /// No certificate in it.
     #[error("certificateAuthority holds no certificate in PEM")]
     NoCertificate,
+    /// A damaged block of PEM.
+    #[error("certificateAuthority holds a block of PEM that is damaged")]
+    Pem,
     /// A damaged certificate.
     #[error("certificateAuthority holds a certificate that cannot be used ({0})")]
     Certificate(webpki::Error),
@@ -50,7 +53,8 @@ impl Keyless {
     /// A certificate or the key cannot be used.
     pub fn new(authorities: &str, log: &str, issuer: &str, identity: &str) -> Result<Self, RootError> {
         let mut certificates = Vec::new();
-        for pem in Pem::iter_from_buffer(authorities.as_bytes()).filter_map(Result::ok) {
+        for pem in Pem::iter_from_buffer(authorities.as_bytes()) {
+            let pem = pem.map_err(|_| RootError::Pem)?;
             if pem.label == "CERTIFICATE" {
                 let certificate = CertificateDer::from(pem.contents);
                 anchor_from_trusted_cert(&certificate).map_err(RootError::Certificate)?;

@@ -8,6 +8,7 @@
 //! attachment        signature and payload, out of what cosign attaches to an image
 //! keyless, log      a signer without a key of their own: certificate and identity, and when they signed
 //! signer            one or the other, as a rule names them
+//! requirement       a rule that asks for a signature, and the texts that its signers name
 //! examine           (attachments, rule) -> who signed, or why nobody did
 //! search            the same for all rules at once, while a source shows what is attached
 //! verdict           what a status says about all that
@@ -23,6 +24,7 @@ pub mod key;
 pub mod keyless;
 pub mod log;
 pub mod payload;
+pub mod requirement;
 pub mod scope;
 pub mod search;
 pub mod signer;
@@ -33,7 +35,8 @@ pub use decide::{Decision, Place, Policies, RuleName};
 pub use examine::{Examination, Subject};
 pub use key::PublicKey;
 pub use keyless::Keyless;
+pub use requirement::{Requirement, Texts};
 pub use scope::Scope;
-pub use search::{Credentials, Search};
+pub use search::Search;
 pub use signer::Credential;
-pub use verdict::Verdict;
+pub use verdict::{Asked, Verdict};

@@ -20,8 +20,10 @@ enum Hosts {
 /// How well a scope fits what it matches: more is better.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Fit {
+    /// The host itself, before its domain, before everything.
     hosts: u8,
-    length: usize,
+    domain: usize,
+    path: usize,
 }
 
 impl Scope {
@@ -46,12 +48,21 @@ impl Scope {
             (Hosts::One(own), Some(host)) if *own == host => 2,
             _ => return None,
         };
-        let length = match &self.hosts {
+        let domain = match &self.hosts {
             Hosts::Below(domain) => domain.len(),
             Hosts::All | Hosts::One(_) => 0,
         };
-        is_below(path.unwrap_or_default(), &self.path).then_some(Fit { hosts, length: length + self.path.len() })
+        is_below(path.unwrap_or_default(), &self.path).then_some(Fit { hosts, domain, path: self.path.len() })
     }
+}
+
+/// Whether two texts `host/path` name the same place.
+pub fn is_same_place(one: &str, other: &str) -> bool {
+    let parts = |text: &str| {
+        let (host, path) = text.split_once('/').unwrap_or((text, ""));
+        (normal_host(host), path.trim_matches('/').to_owned())
+    };
+    parts(one) == parts(other)
 }
 
 /// Whether `path` is `folder` or in it.
@@ -125,11 +136,30 @@ mod tests {
     }
 
     #[test]
+    fn a_place_is_the_same_in_every_spelling_of_its_host_and_no_folder_of_it() {
+        for other in ["quay.io/a", "QUAY.io:443/a", "quay.io./a/"] {
+            assert!(is_same_place("quay.io/a", other), "{other}");
+        }
+        for other in ["quay.io/a/b", "quay.io", "quay.io:5000/a", "*", "quay.io/A"] {
+            assert!(!is_same_place("quay.io/a", other) && !is_same_place(other, "quay.io/a"), "{other}");
+        }
+    }
+
+    #[test]
     fn the_narrower_fits_better() {
         let location = Some("r.example.com/a/b");
-        let order = ["*", "*.com", "*.example.com", "r.example.com", "r.example.com/a", "r.example.com/a/b"];
+        let order = [
+            "*",
+            "*.com",
+            "*.com/a/b",
+            "*.example.com",
+            "*.example.com/a/b",
+            "r.example.com",
+            "r.example.com/a",
+            "r.example.com/a/b",
+        ];
         let fits: Vec<_> = order.iter().map(|scope| Scope::new(scope).fit(location).unwrap()).collect();
         assert!(fits.is_sorted_by(|one, next| one < next), "{fits:?}");
-        assert_eq!(Scope::new("r.example.com/a/").fit(location), Some(fits[4]));
+        assert_eq!(Scope::new("r.example.com/a/").fit(location), Some(fits[6]));
     }
 }

@@ -4,7 +4,8 @@ use rukpak_content::Digest;
 use rukpak_crds::condition::reason;
 use rukpak_crds::{ConditionStatus, PolicyRule, Verification};
 
-use crate::decide::{Place, RuleName, rules_digest};
+use crate::decide::{Decision, Place, Policies, RuleName};
+use crate::requirement::{self, Requirement};
 
 /// The condition `Verified`, and what stands beside it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -17,6 +18,27 @@ pub struct Verdict {
     pub message: String,
     /// What came of the search for a signature, if there was one.
     pub record: Option<Verification>,
+}
+
+/// What is to be done about a source.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Asked {
+    /// Nothing: this is said of it, whatever it holds.
+    Answered(Verdict),
+    /// Each of these rules requires a signature. Never none.
+    Signatures(Vec<(RuleName, PolicyRule)>),
+}
+
+impl Asked {
+    /// By these policies.
+    pub fn of(place: &Place, policies: &Policies) -> Self {
+        Self::Answered(match policies.decide(place) {
+            Decision::NotCovered => Verdict::not_covered(place),
+            Decision::Accepted(rule) => Verdict::accepted(place, &rule),
+            Decision::Refused(why) => Verdict::refused(why),
+            Decision::Required(rules) => return Self::Signatures(rules),
+        })
+    }
 }
 
 impl Verdict {
@@ -43,18 +65,18 @@ impl Verdict {
         Self::new(ConditionStatus::Unknown, reason::VERIFICATION_PENDING, why)
     }
 
-    /// What came of the search for signatures of `digest` that meet `rules`: the signers, or why there is none.
-    pub fn searched(rules: &[(RuleName, PolicyRule)], digest: &Digest, found: Result<Vec<String>, String>) -> Self {
-        let names: Vec<_> = rules.iter().map(|(name, _)| format!("{}/{}", name.policy, name.rule)).collect();
+    /// What came of the search for signatures of `digest` that meet each of `required`: the signers, or why there is none.
+    pub fn searched(required: &[Requirement], digest: &Digest, found: Result<Vec<String>, String>) -> Self {
+        let names: Vec<_> = required.iter().map(|one| format!("{}/{}", one.name.policy, one.name.rule)).collect();
         let mut record = Verification {
             digest: digest.to_string(),
             rules: names.join(","),
-            rules_digest: rules_digest(rules).to_string(),
+            rules_digest: requirement::digest(required).to_string(),
             signed_by: None,
         };
         let verdict = match found {
             Ok(signers) => {
-                let of_rules: Vec<_> = rules.iter().map(|(name, _)| name.to_string()).collect();
+                let of_rules: Vec<_> = required.iter().map(|one| one.name.to_string()).collect();
                 let (signers_text, of_rules) = (signers.join(", "), of_rules.join(" and "));
                 record.signed_by = Some(signers.join(","));
                 let message = format!("{digest} is signed by {signers_text}, as {of_rules} requires");

@@ -5,10 +5,9 @@ use std::collections::BTreeMap;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use rukpak_content::{Attachment, Digest};
-use rukpak_crds::PolicyRule;
 use rukpak_trust::attachment::SIMPLE_SIGNING;
 use rukpak_trust::key::KeyError;
-use rukpak_trust::{Credential, Examination, Keyless, PublicKey, RuleName, Signature, Subject};
+use rukpak_trust::{Examination, Keyless, PublicKey, Requirement, RuleName, Signature, Subject};
 use serde_json::json;
 
 const REPOSITORY: &str = "registry.example.com/pump";
@@ -43,16 +42,14 @@ fn examine(
     subject: Subject<'_>,
     attachments: &[Attachment],
 ) -> Result<String, String> {
-    let keys: Vec<_> = signers.iter().map(|name| json!({"name": name, "publicKey": {}})).collect();
-    let rule = json!({"name": "r", "scopes": ["*"], "action": "Require", "signers": keys, "signedAs": signed_as});
-    let rule: PolicyRule = serde_json::from_value(rule).expect("it is a rule");
-    let name = RuleName { policy: "p".to_owned(), rule: "r".to_owned() };
-    let credential = |name: &&str| {
-        let key = key(name).map(Credential::Key).map_err(|error| error.to_string());
-        ((*name).to_owned(), key)
+    let named: Vec<_> = signers.iter().map(|name| json!({"name": name, "publicKey": {}})).collect();
+    let rule = json!({"name": "r", "scopes": ["*"], "action": "Require", "signers": named, "signedAs": signed_as});
+    let requirement = Requirement {
+        name: RuleName { policy: "p".to_owned(), rule: "r".to_owned() },
+        rule: serde_json::from_value(rule).expect("it is a rule"),
+        texts: signers.iter().map(|name| Ok(vec![vector(&format!("{name}.pub"))])).collect(),
     };
-    let keys = signers.iter().map(credential).collect();
-    let mut examination = Examination::new(&name, &rule, keys, subject);
+    let mut examination = Examination::new(&requirement, subject);
     for attachment in attachments {
         examination.look(attachment);
     }
@@ -136,6 +133,11 @@ fn a_signature_is_for_its_repository() {
     for allowed in ["registry.example.com/pump", "registry.example.com", "*"] {
         assert!(examine(&["p256"], &[allowed], elsewhere, &[signed("p256")]).is_ok(), "{allowed}");
     }
+    // The images of a team are not those of the folder that it has below another's name.
+    let folder = Subject { digest: &digest, repository: "registry.example.com" };
+    assert!(examine(&["p256"], &[], folder, &[signed("p256")]).is_err());
+    let spelled = Subject { digest: &digest, repository: "Registry.example.com:443/pump" };
+    assert!(examine(&["p256"], &[], spelled, &[signed("p256")]).is_ok());
     // What is named is meant alone.
     let own = Subject { digest: &digest, repository: REPOSITORY };
     assert!(examine(&["p256"], &["other.example.com"], own, &[signed("p256")]).is_err());
@@ -176,6 +178,11 @@ fn another_root_vouches_for_nobody() {
     assert_eq!(text, "its certificate is not one of certificateAuthority");
     let text = Keyless::new(&fulcio, &vector("p256.pub"), ISSUER, PIPELINE).unwrap().check(&signature).unwrap_err();
     assert!(text.starts_with("it is in the log ") && text.ends_with(", not in that of rekorKey"), "{text}");
+    // One of two certificates that cannot be read is not left out: whoever wrote both means both.
+    let damaged = fulcio.replacen("-----BEGIN CERTIFICATE-----\nM", "-----BEGIN CERTIFICATE-----\n!", 1);
+    assert_ne!(damaged, fulcio);
+    let text = Keyless::new(&format!("{other}{damaged}"), &rekor, ISSUER, PIPELINE).unwrap_err().to_string();
+    assert_eq!(text, "certificateAuthority holds a block of PEM that is damaged");
     assert!(Keyless::new("", &rekor, ISSUER, PIPELINE).unwrap_err().to_string().contains("no certificate"));
 }
 

@@ -9,6 +9,7 @@ use rukpak_tests::{CatalogImage, Documents, ImageBuilder};
 use serde_json::json;
 
 use super::case::{Case, catalog, retrying, serving, text};
+use super::world::World;
 
 /// A poll comes after a minute at the earliest.
 const POLLED: Duration = Duration::from_mins(2);
@@ -188,4 +189,36 @@ async fn a_catalog_is_unpacked_once_it_is_signed_where_a_policy_requires_that() 
     assert!(verbs::condition(&object, "Serving").is_none(), "it was never unpacked");
     case.world.registry.sign(&image, &key).await.unwrap();
     case.until_at(&catalog(&case.name), serving()).await;
+}
+
+/// The manager asks for a policy where it is told to, by a flag of its own, and needs nothing but the policy.
+#[tokio::test]
+async fn a_catalog_that_no_policy_covers_is_refused_where_one_is_asked_for_and_keys_are_not_read_from_secrets() {
+    let world = World::with(&["--require-content-policy"]).await;
+    let case = Case::within(&world, "closed").await;
+    let (reference, _) = case.push_catalog("v1", documents(&case.name)).await;
+    let repository = reference.rsplit_once(':').unwrap().0.to_owned();
+    case.create_catalog(&case.name, &json!({"ref": reference}), &json!({})).await;
+    let uncovered = format!("no rule of a ContentPolicy accepts {repository}");
+    case.until_at(&catalog(&case.name), retrying(&uncovered)).await;
+
+    let policy = |rule: serde_json::Value| {
+        json!({"apiVersion": "core.rukpak.io/v1alpha1", "kind": "ContentPolicy", "metadata": {"name": case.name},
+               "spec": {"rules": [rule]}})
+    };
+    let key = json!({"secretRef": {"name": "keys", "key": "cosign.pub"}});
+    let signer = json!({"name": "release", "publicKey": key});
+    let rule = json!({"name": "ours", "scopes": [repository], "action": "Require", "signers": [signer]});
+    verbs::apply(&case.client, &policy(rule)).await.unwrap();
+    let unread = retrying("the key of release cannot be used: rukpak-platform reads no Secrets");
+    case.until_at(&catalog(&case.name), unread).await;
+
+    let accept = json!({"name": "open", "scopes": [repository], "action": "Accept"});
+    verbs::apply(&case.client, &policy(accept)).await.unwrap();
+    case.until_at(&catalog(&case.name), serving()).await;
+    let log = std::fs::read_to_string(world.manager.log_path()).unwrap();
+    let said = |text: &str| log.lines().filter(|line| line.contains(text) && line.contains(&repository)).count();
+    assert_eq!(said("image of a catalog is let in"), 1, "{log}");
+    // Once for each reason, however often it was tried.
+    assert_eq!(said("image of a catalog is refused"), 2, "{log}");
 }

@@ -1,7 +1,7 @@
 //! Signatures without a key of the signer's own: an authority vouches for who signed, a log for when.
 
-use rukpak_tests::registry::{Keyless, Signing, payload};
-use serde_json::json;
+use rukpak_tests::registry::{Keyless, SignatureBlob, Signing, payload};
+use serde_json::{Value, json};
 
 use crate::scene::{Case, message};
 
@@ -30,6 +30,46 @@ async fn a_pipeline_signs_without_a_key() {
     let who = format!("pipeline ({PIPELINE})");
     assert!(message(&bundle, "Verified").contains(&format!("is signed by {who}, as rule")), "{bundle:?}");
     assert_eq!(bundle.data["status"]["verification"]["signedBy"], who);
+}
+
+/// What newer versions of cosign attach: certificate, entry and signed statement in one document.
+#[tokio::test]
+async fn a_bundle_of_sigstore_has_all_of_it() {
+    let after = "it was made when its certificate was not valid: expired, or not yet";
+    for (after_seconds, refusal) in [(5, None), (3600, Some(after))] {
+        let (case, root) = (Case::new("bundle").await, Keyless::new().expect("keys can be made"));
+        let signing = Signing { after_seconds, ..pipeline() };
+        let blob = root.bundle(&case.pushed.digest, &signing).expect("it can be signed");
+        let registry = &case.scene.world.registry;
+        let entry = registry.put_referrer(&case.pushed, &blob).await.expect("the registry takes it");
+        registry.put_referrers_tag(&case.pushed, &[entry]).await.expect("the registry takes it");
+        case.rule(json!({"action": "Require", "signers": [root.signer(ISSUER, RELEASES)]})).await;
+        case.create().await;
+        match refusal {
+            Some(text) => drop(case.refused(text).await),
+            None => drop(case.verified().await),
+        }
+    }
+}
+
+/// The entry of one statement says nothing about another, though the same pipeline signed both.
+#[tokio::test]
+async fn a_bundle_with_the_entry_of_another_is_refused() {
+    let (case, root) = (Case::new("entry").await, Keyless::new().expect("keys can be made"));
+    let bundle = |digest: &str| -> (SignatureBlob, Value) {
+        let blob = root.bundle(digest, &pipeline()).expect("it can be signed");
+        let value = serde_json::from_slice(&blob.body).expect("it is JSON");
+        (blob, value)
+    };
+    let ((mut blob, mut own), (_, other)) = (bundle(&case.pushed.digest), bundle(&case.pushed.digest));
+    own["verificationMaterial"]["tlogEntries"] = other["verificationMaterial"]["tlogEntries"].clone();
+    blob.body = own.to_string().into_bytes();
+    let registry = &case.scene.world.registry;
+    let entry = registry.put_referrer(&case.pushed, &blob).await.expect("the registry takes it");
+    registry.put_referrers_tag(&case.pushed, &[entry]).await.expect("the registry takes it");
+    case.rule(json!({"action": "Require", "signers": [root.signer(ISSUER, RELEASES)]})).await;
+    case.create().await;
+    case.refused("its entry in the log is about another signature").await;
 }
 
 #[tokio::test]

@@ -52,11 +52,44 @@ async fn a_key_may_lie_in_a_secret() {
     case.rule(json!({"action": "Require", "signers": [signer]})).await;
     case.create().await;
     case.refused(&format!("the key of release cannot be used: there is no secret rukpak-system/{}", case.name)).await;
-    case.apply(&json!({"apiVersion": "v1", "kind": "Secret",
-                       "metadata": {"name": case.name, "namespace": "rukpak-system"},
-                       "stringData": {"cosign.pub": key.public_key()}}))
-        .await;
+    let secret = |key: &Cosign| {
+        json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": case.name, "namespace": "rukpak-system"},
+               "stringData": {"cosign.pub": key.public_key()}})
+    };
+    case.apply(&secret(&key)).await;
     case.verified().await;
+    // A key that is replaced vouches for nothing any more.
+    let other = Cosign::new().unwrap();
+    case.apply(&secret(&other)).await;
+    case.touch().await;
+    case.until(Expected::is_false("Verified", "SignatureMissing").saying("made with another key")).await;
+    case.scene.world.registry.sign(&case.pushed, &other).await.unwrap();
+    case.apply(&secret(&key)).await;
+    case.touch().await;
+    case.until(Expected::is_false("Verified", "SignatureMissing").saying("made with another key")).await;
+    case.apply(&secret(&other)).await;
+    case.touch().await;
+    case.until(Expected::is_true("Verified", "SignatureVerified")).await;
+}
+
+/// What was verified comes back by its pin; what the policies of now say of it is said, as of everything that is unpacked.
+#[tokio::test]
+async fn content_that_was_lost_is_judged_again_when_it_comes_back() {
+    let (case, key) = Case::signed("lost").await;
+    case.create().await;
+    case.verified().await;
+    let file = case.content_file();
+    // The status knows who signed these bytes, whatever the registry has by now.
+    case.scene.world.registry.put_signatures(&case.pushed, &[]).await.unwrap();
+    std::fs::remove_file(&file).unwrap();
+    case.touch().await;
+    case.until_there(&file).await;
+    case.until(Expected::is_true("Verified", "SignatureVerified")).await;
+    // It does not know whether others did.
+    std::fs::remove_file(&file).unwrap();
+    case.rule(require(&[("release", &key), ("other", &Cosign::new().unwrap())])).await;
+    case.until(Expected::is_false("Verified", "SignatureMissing").saying("by release or other")).await;
+    case.until_there(&file).await;
 }
 
 /// What is installed stays: pulling it away is for whoever owns it. But nobody is told that it is verified.
@@ -80,6 +113,11 @@ async fn a_changed_policy_is_told_of_what_is_unpacked() {
     verbs::delete(&case.client, &policy).await.unwrap();
     case.until(Expected::is_false("Verified", "RefusedByPolicy")).await;
     case.until(Expected::is_true("Unpacked", "UnpackSuccessful")).await;
+    let log = std::fs::read_to_string(case.scene.world.controller.log_path()).unwrap();
+    let own: Vec<_> = log.lines().filter(|line| line.contains(&case.name)).collect();
+    let count = |text: &str| own.iter().filter(|line| line.contains(text)).count();
+    assert!(count("Bundle is unpacked, and the policies would not let it in now") > 0, "{own:#?}");
+    assert_eq!(count("\"Bundle is unpacked\""), 1, "it is told once, not again with each verdict: {own:#?}");
 }
 
 #[tokio::test]
@@ -94,6 +132,8 @@ async fn what_cannot_be_a_policy_is_refused_by_the_api_server() {
         (json!({"name": "r", "scopes": ["https://quay.io"], "action": "Accept"}), "scopes"),
         (json!({"name": "r", "scopes": ["quay.io/a:v1@sha256:0"], "action": "Accept"}), "scopes"),
         (json!({"name": "r", "scopes": ["*"], "action": "Allow"}), "action"),
+        (json!({"name": "r", "scopes": ["*"], "action": "Require", "signedAs": ["https://quay.io"]}), "signedAs"),
+        (json!({"name": "r", "scopes": ["*"], "action": "Require", "signedAs": ["quay.io/a@sha256:0"]}), "signedAs"),
         (
             json!({"name": "r", "scopes": ["*"], "action": "Require", "signers": [{"name": "a", "publicKey": {}}]}),
             "publicKey",

@@ -1,6 +1,7 @@
 //! Where these tests run: a cluster that asks for a policy (`--require-content-policy`), and a rule for each test's own
 //! repositories.
 
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use kube::Client;
@@ -112,6 +113,43 @@ impl Case {
     pub async fn until(&self, expected: Expected<'_>) -> DynamicObject {
         let found = verbs::await_condition(&self.client, &Target::bundle(&self.name), expected, PATIENCE).await;
         found.unwrap_or_else(|error| panic!("{error:#}"))
+    }
+
+    /// Where the store has the content of the Bundle.
+    pub fn content_file(&self) -> PathBuf {
+        let storage = self.scene.world.controller.storage.join("v1");
+        let text = std::fs::read(storage.join("refs/bundles").join(&self.name)).expect("the store has a ref of it");
+        let reference: Value = serde_json::from_slice(&text).expect("a ref is JSON");
+        let digest = reference["content"].as_str().expect("a ref names content").trim_start_matches("sha256:");
+        storage.join("content/sha256").join(&digest[..2]).join(&digest[2..])
+    }
+
+    /// Waits for a file, which cannot be watched without another library.
+    pub async fn until_there(&self, file: &Path) {
+        let end = tokio::time::Instant::now() + PATIENCE;
+        while !file.is_file() {
+            assert!(tokio::time::Instant::now() < end, "still waiting for {}", file.display());
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    }
+
+    /// Changes the Bundle so that it is looked at again, and nothing else.
+    pub async fn touch(&self) {
+        let patch = json!({"metadata": {"annotations": {"touched": unique_name("at")}}});
+        let touched = verbs::merge(&self.client, &Target::bundle(&self.name), &patch).await;
+        touched.unwrap_or_else(|error| panic!("{error:#}"));
+    }
+
+    /// Waits until the condition `Verified` is neither true nor false, for this reason.
+    pub async fn unknown(&self, reason: &str) -> DynamicObject {
+        let is_so = |object: Option<&DynamicObject>| {
+            object
+                .and_then(|object| verbs::condition(object, "Verified"))
+                .is_some_and(|condition| condition["status"] == "Unknown" && condition["reason"] == reason)
+        };
+        let target = Target::bundle(&self.name);
+        let found = verbs::await_object(&self.client, &target, reason, PATIENCE, is_so).await;
+        found.unwrap_or_else(|error| panic!("{error:#}")).expect("it is there")
     }
 
     /// Waits until the Bundle is unpacked, and its signature is verified.

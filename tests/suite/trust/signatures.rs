@@ -1,10 +1,13 @@
 //! Signatures with public keys: which are found and believed, and which are not.
 
+use std::time::Duration;
+
 use axum::http::StatusCode;
+use kube::api::DynamicObject;
 use rukpak_tests::faulty::{Fault, FaultyServer, Rule};
 use rukpak_tests::metrics;
 use rukpak_tests::registry::{Cosign, payload, referrers};
-use rukpak_tests::verbs::{self, Expected};
+use rukpak_tests::verbs::{self, Expected, Target};
 use rukpak_tests::world::image;
 use serde_json::json;
 
@@ -141,11 +144,7 @@ async fn a_tag_that_moves_meanwhile_changes_nothing() {
     // The signature is held back until the tag has moved.
     server.hold(&case.pushed.signature_tag());
     case.create_of(image(&format!("{repository}:v1"))).await;
-    let end = tokio::time::Instant::now() + PATIENCE;
-    while server.count(&case.pushed.signature_tag()) == 0 {
-        assert!(tokio::time::Instant::now() < end, "nobody asks for the signature");
-        tokio::task::yield_now().await;
-    }
+    server.asked(&case.pushed.signature_tag(), 1, PATIENCE).await.expect("somebody asks for the signature");
     registry.move_tag(&case.name, "v1", &other.digest).await.unwrap();
     server.release();
     let bundle = case.verified().await;
@@ -202,4 +201,33 @@ async fn a_registry_in_trouble_is_asked_again_and_nothing_is_unpacked() {
     assert_eq!(server.count("/blobs/"), 0, "no layer was fetched");
     server.mend();
     case.verified().await;
+}
+
+/// The status that says it wakes the Bundle, and so does whoever puts a label on it.
+#[tokio::test]
+async fn a_registry_in_trouble_is_not_asked_at_every_look_at_what_is_unpacked() {
+    let (case, server, repository) = signed_behind_proxy("steady").await;
+    case.create_of(image(&format!("{repository}:v1"))).await;
+    case.verified().await;
+    server.forget();
+    let tag = case.pushed.signature_tag();
+    for at in 0..100 {
+        let answer = json!({"errors": [{"code": "BUSY", "message": format!("trace 0c6f2a9e77d14a27{at:016x}")}]});
+        let busy = Fault::Status(StatusCode::SERVICE_UNAVAILABLE, answer.to_string());
+        server.add(Rule::on(&tag, busy).times(1));
+    }
+    let other = Cosign::new().unwrap();
+    case.rule_for(&repository, require(&[("other", &other)])).await;
+    let said = case.unknown("VerificationPending").await;
+    assert!(message(&said, "Verified").contains("BUSY"), "{said:?}");
+    case.touch().await;
+    let status = said.data["status"].clone();
+    let is_same = |object: Option<&DynamicObject>| object.is_some_and(|object| object.data["status"] == status);
+    let target = Target::bundle(&case.name);
+    verbs::holds_for(&case.client, &target, "its status", Duration::from_secs(3), is_same).await.unwrap();
+    assert_eq!(server.count(&tag), 1, "{:?}", server.seen());
+    // Another question does not wait.
+    server.mend();
+    case.rule_for(&repository, require(&[("another", &other)])).await;
+    case.until(Expected::is_false("Verified", "SignatureMissing")).await;
 }

@@ -1,33 +1,61 @@
-//! When a Bundle that failed may be tried again.
+//! When something that failed for a Bundle may be tried again.
 //!
 //! The event of our own status write wakes the Bundle at once. Without this it would be fetched a second time before the
-//! wait that its failure asks for.
+//! wait that its failure asks for, or a registry asked for its signature.
 
 use std::collections::HashMap;
 use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// By UID, which is unique across clusters: so this may be one for the process.
-static NOT_BEFORE: LazyLock<Mutex<HashMap<String, Instant>>> = LazyLock::new(Mutex::default);
+use rukpak_content::Digest;
 
-/// Not before `delay` has passed.
-pub fn wait(uid: &str, delay: Duration) {
-    lock().insert(uid.to_owned(), Instant::now() + delay);
+/// Of attempts to unpack.
+pub static ATTEMPTS: Waits<()> = Waits::new();
+/// Of searches for a signature of what is unpacked, with the digest of what was asked: another question does not wait.
+pub static SEARCHES: Waits<Digest> = Waits::new();
+
+/// Waits of Bundles by UID, which is unique across clusters: so these may be of the process.
+pub struct Waits<T>(LazyLock<Mutex<HashMap<String, Wait<T>>>>);
+
+struct Wait<T> {
+    not_before: Instant,
+    of: T,
 }
 
-/// What is left of the wait.
-pub fn left(uid: &str) -> Option<Duration> {
-    let not_before = lock().get(uid).copied()?;
-    not_before.checked_duration_since(Instant::now()).filter(|left| !left.is_zero())
+impl<T: PartialEq> Waits<T> {
+    const fn new() -> Self {
+        Self(LazyLock::new(Mutex::default))
+    }
+
+    /// What failed `of` this is not tried before `delay` has passed.
+    pub fn wait(&self, uid: &str, of: T, delay: Duration) {
+        self.lock().insert(uid.to_owned(), Wait { not_before: Instant::now() + delay, of });
+    }
+
+    /// What is left of the wait.
+    pub fn left(&self, uid: &str) -> Option<Duration> {
+        self.lock().get(uid).and_then(Wait::left)
+    }
+
+    /// The same, if it is a wait of this.
+    pub fn left_of(&self, uid: &str, of: &T) -> Option<Duration> {
+        self.lock().get(uid).filter(|wait| wait.of == *of).and_then(Wait::left)
+    }
+
+    /// It succeeded, or the Bundle is gone.
+    pub fn clear(&self, uid: &str) {
+        self.lock().remove(uid);
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<String, Wait<T>>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
-/// It succeeded, or is gone.
-pub fn clear(uid: &str) {
-    lock().remove(uid);
-}
-
-fn lock() -> MutexGuard<'static, HashMap<String, Instant>> {
-    NOT_BEFORE.lock().unwrap_or_else(PoisonError::into_inner)
+impl<T> Wait<T> {
+    fn left(&self) -> Option<Duration> {
+        self.not_before.checked_duration_since(Instant::now()).filter(|left| !left.is_zero())
+    }
 }
 
 #[cfg(test)]
@@ -36,12 +64,15 @@ mod tests {
 
     #[test]
     fn a_wait_ends_by_itself_or_by_success() {
-        assert_eq!(left("a"), None);
-        wait("a", Duration::ZERO);
-        assert_eq!(left("a"), None);
-        wait("a", Duration::from_hours(1));
-        assert!(left("a").is_some_and(|left| left > Duration::from_mins(59)));
-        clear("a");
-        assert_eq!(left("a"), None);
+        let waits = Waits::new();
+        assert_eq!(waits.left("a"), None);
+        waits.wait("a", 1, Duration::ZERO);
+        assert_eq!(waits.left("a"), None);
+        waits.wait("a", 1, Duration::from_hours(1));
+        let is_long = |left: Duration| left > Duration::from_mins(59);
+        assert!(waits.left("a").is_some_and(is_long) && waits.left_of("a", &1).is_some_and(is_long));
+        assert_eq!(waits.left_of("a", &2), None);
+        waits.clear("a");
+        assert_eq!(waits.left("a"), None);
     }
 }

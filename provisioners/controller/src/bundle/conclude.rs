@@ -1,7 +1,5 @@
 //! The end of a reconcile: the status, an Event, a line in the log, and when to come again.
 
-use std::time::Duration;
-
 use kube::runtime::controller::Action;
 use kube::{Resource, ResourceExt};
 use rukpak_crds::condition::{Conditions, UNPACKED, VERIFIED, reason};
@@ -14,12 +12,9 @@ use super::failure::Failure;
 use super::pin::Pinned;
 use super::report::Report;
 use super::reporter::Reporter;
-use super::{Error, backoff, gone};
+use super::{Error, backoff, gone, verify};
 use crate::context::Context;
 use crate::metrics::{self, Outcome};
-
-/// When the signature of something unpacked is looked for again that is missing, or could not be read.
-const VERIFIED_AGAIN_AFTER: Duration = Duration::from_mins(5);
 
 /// Reports, and says when to come again.
 pub(super) async fn conclude(
@@ -48,25 +43,40 @@ pub(super) async fn conclude(
             gone(&name, &uid, context).await;
             return Ok(Action::await_change());
         }
-        Err(error) => return Err(Error::Status(error)),
+        Err(error) => {
+            // What was found out was not said.
+            backoff::SEARCHES.clear(&uid);
+            return Err(Error::Status(error));
+        }
     };
     if is_news {
         tell(bundle, &report, context);
-        tell_verdict(bundle, reporter.verdict(), context);
+        tell_verdict(bundle, reporter.verdict(), &report, context);
     }
-    let action = next(&name, &uid, &report, is_news, context);
-    Ok(match reporter.verdict().filter(|verdict| matches!(report, Report::Unpacked(_)) && verdict.may_come()) {
-        Some(_) => Action::requeue(VERIFIED_AGAIN_AFTER),
-        None => action,
-    })
+    let action = next(bundle, &uid, &report, is_news, context);
+    if !matches!(report, Report::Unpacked(_)) {
+        return Ok(action);
+    }
+    let is_missing = reporter.verdict().is_some_and(Verdict::may_come);
+    let again = backoff::SEARCHES.left(&uid).or_else(|| is_missing.then_some(verify::SEARCHED_AGAIN_AFTER));
+    Ok(again.map_or(action, Action::requeue))
 }
 
 /// Tells what came of the search for a signature; not again while it stays so.
-fn tell_verdict(bundle: &Bundle, verdict: Option<&Verdict>, context: &Context) {
+fn tell_verdict(bundle: &Bundle, verdict: Option<&Verdict>, report: &Report, context: &Context) {
     let Some(Verdict { status, reason, message, .. }) = verdict else { return };
     let before = bundle.status.as_ref().and_then(|status| status.conditions.find(VERIFIED));
     if before.is_some_and(|before| before.reason == *reason) {
         return;
+    }
+    // Of what is not unpacked, the failure says it.
+    if was_unpacked(bundle) && matches!(report, Report::Unpacked(_)) {
+        let (bundle, detail) = (bundle.name_any(), message);
+        if *status == ConditionStatus::False {
+            tracing::warn!(bundle, reason, detail, "Bundle is unpacked, and the policies would not let it in now");
+        } else {
+            tracing::info!(bundle, reason, detail, "the policies say something else of an unpacked Bundle now");
+        }
     }
     let type_ = match status {
         ConditionStatus::True => EventType::Normal,
@@ -96,7 +106,14 @@ fn tell(bundle: &Bundle, report: &Report, context: &Context) {
     }
 }
 
-fn next(bundle: &str, uid: &str, report: &Report, is_news: bool, context: &Context) -> Action {
+/// Whether it was before this reconcile.
+fn was_unpacked(bundle: &Bundle) -> bool {
+    bundle.status.as_ref().is_some_and(|status| status.conditions.is(UNPACKED, ConditionStatus::True))
+}
+
+fn next(bundle: &Bundle, uid: &str, report: &Report, is_news: bool, context: &Context) -> Action {
+    let is_news = is_news && !(was_unpacked(bundle) && matches!(report, Report::Unpacked(_)));
+    let bundle = bundle.name_any();
     let (outcome, action) = match report {
         Report::Failed(verdict) => {
             let (reason, message) = (verdict.reason(), verdict.whole());
@@ -108,12 +125,12 @@ fn next(bundle: &str, uid: &str, report: &Report, is_news: bool, context: &Conte
                 tracing::debug!(bundle, reason, detail = message, "Bundle is still not unpacked");
             }
             let delay = verdict.retry.map(|class| retry::delay(class, context.failures.another(uid)));
-            delay.inspect(|delay| backoff::wait(uid, *delay));
+            delay.inspect(|delay| backoff::ATTEMPTS.wait(uid, (), *delay));
             (Outcome::Failed, delay.map(Action::requeue))
         }
         Report::Unpacked(pinned) => {
             context.failures.clear(uid);
-            backoff::clear(uid);
+            backoff::ATTEMPTS.clear(uid);
             if is_news {
                 tracing::info!(bundle, revision = %pinned.revision, content = %pinned.content, "Bundle is unpacked");
             }

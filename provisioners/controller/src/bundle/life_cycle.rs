@@ -29,7 +29,7 @@ pub async fn distrust(name: &str, context: &Context) {
 pub fn reconsider(bundle: &Bundle, context: &Context) {
     let uid = bundle.uid().unwrap_or_default();
     context.failures.clear(&uid);
-    backoff::clear(&uid);
+    backoff::ATTEMPTS.clear(&uid);
     context.wake.bundle(&bundle.name_any());
 }
 
@@ -47,7 +47,8 @@ pub async fn received(bundle: &Arc<Bundle>, context: &Arc<Context>) -> Result<()
 pub async fn gone(name: &str, uid: &str, context: &Context) {
     context.failures.clear(uid);
     context.written.forget(uid);
-    backoff::clear(uid);
+    backoff::ATTEMPTS.clear(uid);
+    backoff::SEARCHES.clear(uid);
     if let Err(error) = context.attempts.forget(uid) {
         tracing::warn!(bundle = name, %error, "cannot remove the record of attempts to unpack a deleted Bundle");
     }

@@ -74,9 +74,11 @@ pub fn status(
         Report::Failed(verdict) => verdict.whole(),
         _ => message.clone(),
     };
-    let before = |type_| said(before, type_).filter(|_| report.is_tried_soon());
+    // What a server answered to an attempt, and is asked again: it may differ by the number of the request alone.
+    let is_answer = |reason: &str| report.is_tried_soon() || reason == reason::VERIFICATION_PENDING;
     let mut set = |type_, status_, reason, message| {
-        let new = NewCondition { type_, status: status_, reason, message: steady(before(type_), message) };
+        let old = said(before, type_).filter(|_| is_answer(reason));
+        let new = NewCondition { type_, status: status_, reason, message: steady(old, message) };
         status.conditions.set(new, bundle.metadata.generation, now);
     };
     set(UNPACKED, truth, reason, &message);

@@ -9,7 +9,7 @@ use kube::api::ListParams;
 use kube::runtime::reflector::store::Writer;
 use kube::runtime::watcher;
 use kube::{Api, Client, ResourceExt};
-use rukpak_crds::{BundleDeployment, PlatformOperator};
+use rukpak_crds::{BundleDeployment, ContentPolicy, PlatformOperator};
 use rukpak_runtime::error::Chain;
 use rukpak_runtime::probes::{self, Readiness};
 use rukpak_runtime::process::Process;
@@ -164,7 +164,9 @@ pub(super) async fn definitions(client: Client, readiness: Arc<Readiness>) -> &'
         let operators: Api<PlatformOperator> = Api::all(client.clone());
         let deployments: Api<BundleDeployment> = Api::all(client.clone());
         let one = ListParams::default().limit(1);
+        let policies: Api<ContentPolicy> = Api::all(client.clone());
         operators.list_metadata(&one).await?;
+        policies.list_metadata(&one).await?;
         deployments.list_metadata(&one).await.map(|_| ())
     };
     probes::until_served(&readiness, HINT, ask).await;

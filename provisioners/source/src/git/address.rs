@@ -5,6 +5,7 @@ use std::fmt;
 use url::{Host, Url};
 
 use crate::hosts::{Scheme, Server};
+use crate::location::{self, climbs};
 
 /// The user that git servers expect over ssh.
 const SSH_USER: &str = "git";
@@ -48,6 +49,9 @@ pub(super) enum AddressError {
     /// No host or no path.
     #[error("{0:?} does not name a repository: it needs a host and a path")]
     Incomplete(String),
+    /// A path that servers take for another one.
+    #[error("{0:?} does not name a repository by its own path: leave out the parts . and ..")]
+    Climbs(String),
     /// A password over ssh.
     #[error("{0:?} holds a password: over ssh use a Secret with ssh-privatekey")]
     SshPassword(String),
@@ -62,7 +66,8 @@ impl Address {
         if text.contains(odd) || text.starts_with('-') {
             return Err(AddressError::Form(redact(text)));
         }
-        if text.contains("://") { Self::from_url(text) } else { Self::from_scp(text) }
+        let address = if text.contains("://") { Self::from_url(text)? } else { Self::from_scp(text)? };
+        if climbs(&address.path()) { Err(AddressError::Climbs(redact(text))) } else { Ok(address) }
     }
 
     fn from_url(text: &str) -> Result<Self, AddressError> {
@@ -133,6 +138,14 @@ impl Address {
 }
 
 impl Address {
+    /// The path on the server, as it is sent.
+    fn path(&self) -> String {
+        match Url::parse(&self.url) {
+            Ok(url) => url.path().to_owned(),
+            Err(_) => self.url.rsplit_once("]:").map_or_else(String::new, |(_, path)| path.to_owned()),
+        }
+    }
+
     /// Who is given the login.
     pub(super) fn server(&self) -> Server {
         let scheme = match self.transport {
@@ -147,13 +160,8 @@ impl Address {
 /// Where a repository is, as `host/path`, in the same words over all transports. `None` if it is no repository.
 pub fn location(repository: &str) -> Option<String> {
     let address = Address::parse(repository).ok()?;
-    let path = match Url::parse(&address.url) {
-        Ok(url) => url.path().to_owned(),
-        Err(_) => address.url.rsplit_once("]:").map_or_else(String::new, |(_, path)| path.to_owned()),
-    };
-    let parts: Vec<_> = path.split('/').filter(|part| !part.is_empty()).collect();
-    let path = parts.join("/");
-    Some(format!("{}/{}", address.server(), path.strip_suffix(".git").unwrap_or(&path)))
+    let found = location::location(&address.server(), &address.path())?;
+    Some(found.strip_suffix(".git").unwrap_or(&found).to_owned())
 }
 
 impl fmt::Debug for Address {
@@ -295,9 +303,35 @@ mod tests {
             "a/b@h:c",
             "git@h:99999:r",
             "git@h]:r",
+            "git@h:o/../p/r",
+            "git@h:./r",
+            "git@h:22:/srv/../r",
+            "https://h/o/x%2f..%2F..%2Fp/r",
+            "ssh://h/o/%2e%2e%2fp/r",
         ];
         for text in table {
             assert!(Address::parse(text).is_err(), "{text:?} became {:?}", Address::parse(text));
+        }
+    }
+
+    #[test]
+    fn a_repository_is_in_one_place_however_it_is_asked_for() {
+        let table = [
+            ("https://me:pw@GitHub.com:443/o//r.git", "github.com/o/r"),
+            ("git@github.com:o/r.git", "github.com/o/r"),
+            ("github.com:/o/r", "github.com/o/r"),
+            ("git@h:2222:o/r", "h:2222/o/r"),
+            ("ssh://git@h:2222/o/r/", "h:2222/o/r"),
+            ("https://h/o/../p/r", "h/p/r"),
+            ("ssh://h/o/%2e%2E/p/r", "h/p/r"),
+            ("git@h:o/..r.git", "h/o/..r"),
+        ];
+        for (text, expected) in table {
+            assert_eq!(location(text).as_deref(), Some(expected), "{text}");
+        }
+        // A rule for h/o must not let in what the server finds in h/p.
+        for text in ["git@h:o/../p/r", "git@h:o/./r", "https://h/o/x%2f..%2f..%2fp/r", "https://h/o/..%5Cp/r"] {
+            assert_eq!(location(text), None, "{text}");
         }
     }
 

@@ -8,9 +8,9 @@ use http::HeaderValue;
 use url::Url;
 
 use super::{Error, Login};
-use crate::client;
 use crate::hosts::Server;
 use crate::stage::shortened;
+use crate::{client, location};
 
 /// An address and how to speak to who is there. `Debug` shows no secret.
 #[derive(Clone)]
@@ -63,9 +63,9 @@ impl Request {
         &self.shown
     }
 
-    /// Where the archive is, as `host/path`.
+    /// Where the archive is, as `host/path`. `None` if servers could take the path for another one.
     pub fn location(&self) -> Option<String> {
-        Some(format!("{}{}", self.server()?, self.url.path()))
+        location::location(&self.server()?, self.url.path())
     }
 
     /// The server that is asked, and given the login.
@@ -159,6 +159,20 @@ mod tests {
             let request = Request::new(url).unwrap().with_login(Login::new("hush", "hush"));
             assert_eq!(request.shown(), expected);
             assert!(!format!("{request:?}").contains("hush"), "{request:?}");
+        }
+    }
+
+    #[test]
+    fn an_archive_is_where_its_url_says_whoever_reads_it() {
+        let cases = [
+            ("https://EXAMPLE.com:443/a//b.tgz?c#d", Some("example.com/a/b.tgz")),
+            ("https://me@example.com:8443/a/../b.tgz", Some("example.com:8443/b.tgz")),
+            ("https://example.com/a/%2E%2e/b.tgz", Some("example.com/b.tgz")),
+            ("https://example.com/a/x%2F..%2f..%2Fb.tgz", None),
+            ("https://example.com/a/..%5cb.tgz", None),
+        ];
+        for (url, expected) in cases {
+            assert_eq!(Request::new(url).unwrap().location().as_deref(), expected, "{url}");
         }
     }
 

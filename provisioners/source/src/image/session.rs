@@ -2,6 +2,7 @@
 
 mod document;
 mod endpoint;
+mod page;
 mod spooled;
 
 use oci_client::Reference;
@@ -14,12 +15,12 @@ use rukpak_content::Digest;
 use super::Error;
 use super::authorization::Authorization;
 use super::credentials::Credentials;
-use super::transport::{self, Transport};
+use super::transport::Transport;
 use crate::chain::chain;
 use crate::mirrors;
-use document::MANIFEST_BYTES;
 pub(super) use document::{Document, Wanted};
 use endpoint::Endpoint;
+pub(super) use page::Page;
 
 /// The places that may hold an image, and how we may speak to them.
 ///
@@ -108,18 +109,19 @@ impl<'a> Session<'a> {
         Err(failures.into_error())
     }
 
-    /// The registry's list of what refers to the manifest or index that `digest` names.
-    pub(super) async fn referrers(&mut self, digest: &Digest, what: &str) -> Result<Vec<u8>, Error> {
-        let path = format!("referrers/{digest}");
+    /// A page of the registry's list of what refers to the manifest or index that `digest` names: the first, or the one that
+    /// `query` of the page before names.
+    pub(super) async fn referrers(&mut self, digest: &Digest, query: &str, what: &str) -> Result<Page, Error> {
+        let path = format!("referrers/{digest}{query}");
         let mut failures = Failures::new(what);
         for at in self.order()? {
             let endpoint = self.endpoint(at)?;
             let answer = match endpoint.get(&path, OCI_IMAGE_INDEX_MEDIA_TYPE, what).await {
-                Ok(response) => transport::body(response, what, MANIFEST_BYTES).await,
+                Ok(response) => Page::read(response, what).await,
                 Err(error) => Err(error),
             };
             match answer {
-                Ok(body) => return Ok(self.settled(at, body)),
+                Ok(page) => return Ok(self.settled(at, page)),
                 Err(error) => failures.add(endpoint, error),
             }
         }

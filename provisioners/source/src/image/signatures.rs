@@ -18,13 +18,17 @@ use crate::class::is_passing;
 
 /// Signatures have a few KiB; with their certificates and proofs some tens.
 const SIGNATURE_BYTES: u64 = 1024 * 1024;
-/// So many blobs are looked at; whoever signs again and again leaves the old signatures there.
+/// So many blobs are looked at, and so many referrers; whoever signs again and again leaves the old signatures there.
 const MOST_SIGNATURES: usize = 256;
+/// So many pages of a list of referrers are read; a page may hold other artifacts alone.
+const MOST_PAGES: usize = 32;
 
+/// A page of a list of referrers.
 #[derive(Deserialize)]
 struct Index {
+    /// Each is read by itself: one that is odd says nothing about the others.
     #[serde(default)]
-    manifests: Vec<Entry>,
+    manifests: Vec<serde_json::Value>,
 }
 
 #[derive(Deserialize)]
@@ -46,7 +50,7 @@ impl Puller {
         credentials: &Credentials,
         visitor: &mut dyn AttachmentVisitor,
     ) -> Result<(), Error> {
-        let search = Search { puller: self, image, credentials, visitor, left: MOST_SIGNATURES };
+        let search = Search { puller: self, image, credentials, visitor, blobs: 0, referrers: 0 };
         self.in_time(&image.reference(), search.run()).await
     }
 }
@@ -57,8 +61,10 @@ struct Search<'a> {
     image: &'a ResolvedImage,
     credentials: &'a Credentials,
     visitor: &'a mut dyn AttachmentVisitor,
-    /// Blobs that may still be fetched.
-    left: usize,
+    /// Blobs that were looked at.
+    blobs: usize,
+    /// Referrers that were.
+    referrers: usize,
 }
 
 impl<'a> Search<'a> {
@@ -86,35 +92,93 @@ impl<'a> Search<'a> {
         Session::new(&self.puller.transport, reference, self.credentials, self.image.authorization.clone())
     }
 
-    /// The manifest or index that a tag names, if there is one.
-    async fn tagged(&self, tag: &Reference) -> Result<Option<Vec<u8>>, Error> {
+    /// The manifest or index that a tag names, if there is one that can be read.
+    async fn tagged(&mut self, tag: &Reference) -> Result<Option<Vec<u8>>, Error> {
         let wanted = Wanted { name: tag.tag().unwrap_or_default(), expected: None, size_bytes: None };
         let found = self.session(tag).manifest(&wanted, &format!("signatures in {tag}")).await;
-        Ok(there(found)?.map(|document| document.body))
+        match found {
+            Ok(document) => Ok(Some(document.body)),
+            Err(error) if error.class() == Class::NotFound => Ok(None),
+            Err(error) => self.unreadable(error).map(|()| None),
+        }
     }
 
+    /// Looks at what the registry lists, or, where it lists nothing, at what clients list under a tag in its place.
     async fn referrers(&mut self) -> Result<(), Error> {
         let ResolvedImage { reference, digest, .. } = self.image;
         let mut session = self.session(reference);
         let what = format!("referrers of {reference}");
-        let index = match listed(session.referrers(digest, &what).await)? {
-            Some(index) => Some(index),
-            None => self.tagged(&self.tag(format!("{}-{}", digest.algorithm().name(), digest.hex()))).await?,
-        };
-        let Some(index) = index else { return Ok(()) };
-        let index: Index =
-            serde_json::from_slice(&index).map_err(|source| Error::Manifest { what: what.clone(), source })?;
-        for entry in index.manifests.iter().filter(|entry| may_sign(entry)) {
-            let (digest, size_bytes) = manifest::descriptor(&entry.digest, entry.size, &what)?;
-            let what = format!("referrer {digest} of {reference}");
-            let wanted = Wanted { name: &entry.digest, expected: Some(&digest), size_bytes: Some(size_bytes) };
-            match session.manifest(&wanted, &what).await {
-                Ok(document) if self.visit(&mut session, &document.body, &what).await?.is_break() => break,
-                Ok(_) => {}
-                Err(error) => self.visitor.unreadable(&chain(&damaged(error)?)),
+        let mut query = String::new();
+        for at in 0..=MOST_PAGES {
+            if at == MOST_PAGES {
+                self.visitor.unreadable(&format!("{what}: more than {MOST_PAGES} pages; the rest was not looked at"));
+                break;
             }
+            let page = match session.referrers(digest, &query, &what).await {
+                Ok(page) => page,
+                Err(error) if at == 0 && keeps_no_list(&error) => return self.listed_by_tag(&mut session, &what).await,
+                Err(error) => return self.unreadable(error),
+            };
+            if self.listed(&mut session, &page.body, &what).await?.is_break() {
+                break;
+            }
+            let Some(next) = page.next else { break };
+            query = next;
         }
         Ok(())
+    }
+
+    async fn listed_by_tag(&mut self, session: &mut Session<'_>, what: &str) -> Result<(), Error> {
+        let digest = &self.image.digest;
+        let tag = self.tag(format!("{}-{}", digest.algorithm().name(), digest.hex()));
+        match self.tagged(&tag).await? {
+            Some(index) => self.listed(session, &index, what).await.map(|_| ()),
+            None => Ok(()),
+        }
+    }
+
+    /// Looks at the signatures among the entries of an index.
+    async fn listed(&mut self, session: &mut Session<'_>, index: &[u8], what: &str) -> Result<ControlFlow<()>, Error> {
+        let index: Index = match serde_json::from_slice(index) {
+            Ok(index) => index,
+            Err(source) => {
+                self.unreadable(Error::Manifest { what: what.to_owned(), source })?;
+                return Ok(ControlFlow::Continue(()));
+            }
+        };
+        for entry in index.manifests {
+            let entry: Entry = match serde_json::from_value(entry) {
+                Ok(entry) if may_sign(&entry) => entry,
+                Ok(_) => continue,
+                Err(source) => {
+                    self.unreadable(Error::Manifest { what: what.to_owned(), source })?;
+                    continue;
+                }
+            };
+            if self.referrers == MOST_SIGNATURES {
+                return Ok(self.too_many(what));
+            }
+            self.referrers += 1;
+            match self.referrer(session, &entry, what).await {
+                Ok(ControlFlow::Continue(())) => {}
+                Ok(enough) => return Ok(enough),
+                Err(error) => self.unreadable(error)?,
+            }
+        }
+        Ok(ControlFlow::Continue(()))
+    }
+
+    async fn referrer(
+        &mut self,
+        session: &mut Session<'_>,
+        entry: &Entry,
+        what: &str,
+    ) -> Result<ControlFlow<()>, Error> {
+        let (digest, size_bytes) = manifest::descriptor(&entry.digest, entry.size, what)?;
+        let what = format!("referrer {digest} of {}", self.image.reference);
+        let wanted = Wanted { name: &entry.digest, expected: Some(&digest), size_bytes: Some(size_bytes) };
+        let document = session.manifest(&wanted, &what).await?;
+        self.visit(session, &document.body, &what).await
     }
 
     /// Shows the layers of one manifest.
@@ -123,18 +187,18 @@ impl<'a> Search<'a> {
             Ok(OciManifest::Image(manifest)) => manifest.layers,
             Ok(OciManifest::ImageIndex(_)) => Vec::new(),
             Err(error) => {
-                self.visitor.unreadable(&chain(&error));
+                self.unreadable(error)?;
                 Vec::new()
             }
         };
         for layer in layers {
-            if self.left == 0 {
-                return Ok(ControlFlow::Break(()));
-            }
             if !self.visitor.wants(&layer.media_type) {
                 continue;
             }
-            self.left -= 1;
+            if self.blobs == MOST_SIGNATURES {
+                return Ok(self.too_many(what));
+            }
+            self.blobs += 1;
             match blob(session, &layer, what).await {
                 Ok(body) => {
                     let annotations = layer.annotations.unwrap_or_default();
@@ -143,10 +207,26 @@ impl<'a> Search<'a> {
                         return Ok(ControlFlow::Break(()));
                     }
                 }
-                Err(error) => self.visitor.unreadable(&chain(&damaged(error)?)),
+                Err(error) => self.unreadable(error)?,
             }
         }
         Ok(ControlFlow::Continue(()))
+    }
+
+    fn too_many(&mut self, what: &str) -> ControlFlow<()> {
+        self.visitor.unreadable(&format!("{what}: more than {MOST_SIGNATURES}; the rest was not looked at"));
+        ControlFlow::Break(())
+    }
+
+    /// What is wrong with one attachment says nothing about the others; but a registry in trouble is asked again.
+    fn unreadable(&mut self, error: Error) -> Result<(), Error> {
+        match error.class() {
+            Class::NotFound | Class::Terminal => {
+                self.visitor.unreadable(&chain(&error));
+                Ok(())
+            }
+            Class::Unauthorized | Class::Unavailable => Err(error),
+        }
     }
 }
 
@@ -171,27 +251,11 @@ async fn blob(session: &mut Session<'_>, layer: &OciDescriptor, what: &str) -> R
     if actual == digest { Ok(body) } else { Err(Error::Mismatch { what, expected: digest, actual }) }
 }
 
-/// `None` where the registry says that there is none.
-fn there<T>(answer: Result<T, Error>) -> Result<Option<T>, Error> {
-    match answer {
-        Ok(found) => Ok(Some(found)),
-        Err(error) if error.class() == Class::NotFound => Ok(None),
-        Err(error) => Err(error),
-    }
-}
-
-/// `None` where the registry keeps no lists of referrers.
-fn listed<T>(answer: Result<T, Error>) -> Result<Option<T>, Error> {
-    match there(answer) {
-        Err(Error::Status { status, .. }) if status.is_client_error() && !is_passing(status) => Ok(None),
-        other => other,
-    }
-}
-
-/// What is wrong with one attachment says nothing about the others; but a registry in trouble is asked again.
-fn damaged(error: Error) -> Result<Error, Error> {
-    match error.class() {
-        Class::NotFound | Class::Terminal => Ok(error),
-        Class::Unauthorized | Class::Unavailable => Err(error),
+/// Whether the registry says that it keeps no lists of referrers, or the last of several places does.
+fn keeps_no_list(error: &Error) -> bool {
+    match error {
+        Error::Places { source, .. } => keeps_no_list(source),
+        Error::Status { status, .. } => status.is_client_error() && !is_passing(*status),
+        _ => false,
     }
 }

@@ -3,6 +3,7 @@ mod content;
 mod failures;
 mod folder;
 mod mirrors;
+mod signatures;
 
 use rukpak_content::Digest;
 
