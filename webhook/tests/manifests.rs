@@ -195,6 +195,8 @@ fn no_role_has_the_verb_star_and_the_webhook_writes_by_name() {
             let verbs = rule["verbs"].as_array().unwrap();
             assert!(!verbs.contains(&json!("*")), "{kind} {name}");
             let only_reads = verbs.iter().all(|verb| reads.iter().any(|read| verb == read));
+            // A question that is not kept.
+            let only_reads = only_reads || rule["resources"] == json!(["subjectaccessreviews"]);
             if name.starts_with("rukpak-webhooks") && !only_reads {
                 assert_eq!(rule["resourceNames"].as_array().map(Vec::len), Some(1), "{kind} {name}: {rule}");
             }

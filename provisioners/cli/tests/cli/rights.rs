@@ -66,4 +66,6 @@ fn a_policy_is_read_strictly() {
         assert!(talk.contains(word), "{talk}");
     }
     assert_eq!(run(&["policy", "/nowhere.yaml"]).0, Some(2));
+    let example = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/rights/install-policy.yaml");
+    assert_eq!(run(&["policy", example, "-o", "name"]).1.lines().count(), 4);
 }
