@@ -1,6 +1,7 @@
 //! BundleDeployment: a bundle, installed.
 
 use std::collections::BTreeMap;
+use std::fmt;
 
 use jiff::Timestamp;
 use kube::CustomResource;
@@ -68,6 +69,37 @@ pub struct BundleDeploymentSpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 20))]
     pub revision_history_limit: Option<i64>,
+    /// ServiceAccount is whose rights every write of the bundle's objects is made with. Without one they are the controller's, which
+    /// may do anything. Whoever sets it, or changes a spec that has it, must be allowed to impersonate it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub service_account: Option<ServiceAccountReference>,
+}
+
+/// A ServiceAccount. BundleDeployments are in no namespace, so that its own is part of it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
+pub struct ServiceAccountReference {
+    /// Name of the ServiceAccount.
+    #[schemars(
+        length(max = 253),
+        regex(pattern = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$")
+    )]
+    pub name: String,
+    /// Namespace of the ServiceAccount.
+    #[schemars(length(max = 63), regex(pattern = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$"))]
+    pub namespace: String,
+}
+
+impl ServiceAccountReference {
+    /// As the API server names it: `system:serviceaccount:NAMESPACE:NAME`.
+    pub fn user_name(&self) -> String {
+        format!("system:serviceaccount:{}:{}", self.namespace, self.name)
+    }
+}
+
+impl fmt::Display for ServiceAccountReference {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "ServiceAccount {:?} in namespace {:?}", self.name, self.namespace)
+    }
 }
 
 /// What becomes of the objects of a BundleDeployment that is deleted.

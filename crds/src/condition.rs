@@ -74,6 +74,10 @@ pub mod reason {
     pub const UNHEALTHY: &str = "Unhealthy";
     /// All objects are healthy.
     pub const HEALTHY: &str = "Healthy";
+    /// `Ready`, `Stalled`: spec.serviceAccount names none that there is.
+    pub const SERVICE_ACCOUNT_NOT_FOUND: &str = "ServiceAccountNotFound";
+    /// `Installed`, `Ready`, `Stalled`: the ServiceAccount lacks rights that the bundle takes.
+    pub const MISSING_RIGHTS: &str = "MissingRights";
     /// `Ready`, `Reconciling`: work goes on.
     pub const PROGRESSING: &str = "Progressing";
     /// `Reconciling`: the last attempt failed and another will follow by itself.

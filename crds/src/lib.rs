@@ -20,7 +20,7 @@ pub use bundle::{Bundle, BundlePhase, BundleSpec, BundleStatus, Pin};
 pub use bundle_deployment::{
     BundleDeployment, BundleDeploymentSpec, BundleDeploymentStatus, BundleTemplate, ContestedField, DeletionPolicy,
     Dependency, Inventory, InventoryKind, Pending, ReleaseRecord, ReleasedObject, Revision, RevisionResult,
-    TemplateMetadata,
+    ServiceAccountReference, TemplateMetadata,
 };
 pub use condition::{Condition, ConditionStatus, Conditions};
 pub use content_policy::{

@@ -18,6 +18,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("rukpak-plain", &["rukpak-content"]),
     ("rukpak-registry", &["rukpak-content", "rukpak-plain"]),
     ("rukpak-plan", &["rukpak-content", "rukpak-crds", "rukpak-plain"]),
+    ("rukpak-rights", &["rukpak-crds", "rukpak-plan"]),
     ("rukpak-store", &["rukpak-content", "rukpak-pack"]),
     ("rukpak-runtime", &["rukpak-certificates", "rukpak-crds", "rukpak-sandbox"]),
     ("rukpak-sandbox", &[]),
@@ -34,6 +35,7 @@ const ARROWS: &[(&str, &[&str])] = &[
             "rukpak-plain",
             "rukpak-plan",
             "rukpak-registry",
+            "rukpak-rights",
             "rukpak-runtime",
             "rukpak-sandbox",
             "rukpak-source",
@@ -64,6 +66,7 @@ const ARROWS: &[(&str, &[&str])] = &[
             "rukpak-plain",
             "rukpak-plan",
             "rukpak-registry",
+            "rukpak-rights",
             "rukpak-source",
         ],
     ),
@@ -99,8 +102,15 @@ const ARROWS: &[(&str, &[&str])] = &[
 ];
 
 /// Crates that compute and do nothing else.
-const PURE: &[&str] =
-    &["rukpak-content", "rukpak-plain", "rukpak-registry", "rukpak-plan", "rukpak-format", "rukpak-trust"];
+const PURE: &[&str] = &[
+    "rukpak-content",
+    "rukpak-plain",
+    "rukpak-registry",
+    "rukpak-rights",
+    "rukpak-plan",
+    "rukpak-format",
+    "rukpak-trust",
+];
 /// What a pure crate has no use for, however indirectly.
 const IMPURE_DEPENDENCIES: &[&str] =
     &["kube-client", "kube-runtime", "tokio", "hyper", "reqwest", "rustls", "axum", "git2", "tempfile"];

@@ -102,9 +102,14 @@ impl Plane {
 
     /// A client with the identity of a kubeconfig file.
     pub async fn client(&self, kubeconfig: &Path) -> Result<Client> {
-        let file = Kubeconfig::read_from(kubeconfig).with_context(|| format!("read {}", kubeconfig.display()))?;
-        let config =
-            Config::from_custom_kubeconfig(file, &KubeConfigOptions::default()).await.context("use the kubeconfig")?;
+        Client::try_from(config(kubeconfig).await?).context("make a client")
+    }
+
+    /// The administrator's client, acting as a user with these groups.
+    pub async fn impersonating(&self, user: &str, groups: &[&str]) -> Result<Client> {
+        let mut config = config(&self.described.kubeconfig).await?;
+        config.auth_info.impersonate = Some(user.to_owned());
+        config.auth_info.impersonate_groups = Some(groups.iter().map(|&group| group.to_owned()).collect());
         Client::try_from(config).context("make a client")
     }
 
@@ -191,4 +196,9 @@ impl Plane {
         keeper.tell(command)?;
         keeper.hear(mark, Some(RESTART_DEADLINE), |line| (line["done"] == command).then_some(())).await
     }
+}
+
+async fn config(kubeconfig: &Path) -> Result<Config> {
+    let file = Kubeconfig::read_from(kubeconfig).with_context(|| format!("read {}", kubeconfig.display()))?;
+    Config::from_custom_kubeconfig(file, &KubeConfigOptions::default()).await.context("use the kubeconfig")
 }

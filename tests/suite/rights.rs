@@ -2,6 +2,8 @@
 //!
 //! The tests change the roles of the one world, so they take turns.
 
+#[path = "rights/accounts.rs"]
+mod accounts;
 #[path = "rights/controller.rs"]
 mod controller;
 #[path = "rights/manifests.rs"]
@@ -10,6 +12,8 @@ mod manifests;
 mod network;
 #[path = "rights/platform.rs"]
 mod platform;
+#[path = "rights/published.rs"]
+mod published;
 #[path = "rights/users.rs"]
 mod users;
 #[path = "rights/webhook.rs"]

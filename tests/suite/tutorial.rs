@@ -46,6 +46,8 @@ async fn what_the_pages_have_people_type_does_what_they_say() {
         .await;
     session.follow("docs/troubleshooting.md", &["logs deployment"]).await;
     session.enter("kubectl delete bundledeployment hello; kubectl delete namespace hello").await;
+    session.follow("docs/rights.md", &["install-as-controller", "rukpakctl policy"]).await;
+    session.enter("kubectl apply -f examples/rights/role.yaml").await;
     examples::install_all(&session).await;
     rukpakctl::prepare(&world, &session).await;
     // Catalogs and the page to look at are followed by the tests of rukpakctl, ClusterExtensions by the suite of OLM v1; the man pages

@@ -1,5 +1,5 @@
 //! The admission webhook of rukpak: a Bundle's spec never changes and its source is whole, ConfigMaps that Bundles use stay as
-//! they are, and a new version of a CRD breaks no object.
+//! they are, a new version of a CRD breaks no object, and nobody installs with the rights of others.
 //!
 //! [`router::router`] answers the API server; [`rules`] decide and do no I/O; [`reads`] finds out what they need to know;
 //! [`certificates`] keeps the serving certificate current; [`registration`] tells the API server about the webhook that must
@@ -27,6 +27,8 @@ pub const BUNDLE_PATH: &str = "/validate-core-rukpak-io-v1alpha1-bundle";
 pub const CONFIG_MAP_PATH: &str = "/validate-core-v1-configmap";
 /// Where the API server posts CRDs that a bundle brought.
 pub const DEFINITION_PATH: &str = "/validate-crd";
+/// Where the API server posts BundleDeployments.
+pub const DEPLOYMENT_PATH: &str = "/validate-core-rukpak-io-v1alpha1-bundledeployment";
 /// The Service in front of the webhook.
 pub const SERVICE: &str = "rukpak-webhook-service";
 /// The object that tells the API server about the webhook, unless a flag names another.
@@ -37,7 +39,9 @@ pub const BUNDLE_WEBHOOK: &str = "vbundles.core.rukpak.io";
 pub const DEFINITION_WEBHOOK: &str = "webhook.crdvalidator.io";
 /// The entry for ConfigMaps; [`registration`] writes it.
 pub const CONFIG_MAP_WEBHOOK: &str = "vconfigmaps.core.rukpak.io";
+/// The entry for BundleDeployments; [`registration`] writes it.
+pub const DEPLOYMENT_WEBHOOK: &str = "vbundledeployments.core.rukpak.io";
 /// The entries of [`CONFIGURATION`] that lead here.
-pub const WEBHOOKS: [&str; 3] = [BUNDLE_WEBHOOK, DEFINITION_WEBHOOK, CONFIG_MAP_WEBHOOK];
+pub const WEBHOOKS: [&str; 4] = [BUNDLE_WEBHOOK, DEFINITION_WEBHOOK, CONFIG_MAP_WEBHOOK, DEPLOYMENT_WEBHOOK];
 /// Who writes, in `managedFields`.
 const FIELD_MANAGER: &str = "rukpak-webhook";

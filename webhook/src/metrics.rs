@@ -7,7 +7,7 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
 use rukpak_runtime::metrics::{Counters, Durations, durations, registry as common};
 
-use crate::{BUNDLE_PATH, CONFIG_MAP_PATH, DEFINITION_PATH};
+use crate::{BUNDLE_PATH, CONFIG_MAP_PATH, DEFINITION_PATH, DEPLOYMENT_PATH};
 
 /// What the API server is about to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,7 +34,7 @@ pub enum Verdict {
 }
 
 /// What is asked.
-const PATHS: [&str; 3] = [BUNDLE_PATH, CONFIG_MAP_PATH, DEFINITION_PATH];
+const PATHS: [&str; 4] = [BUNDLE_PATH, CONFIG_MAP_PATH, DEFINITION_PATH, DEPLOYMENT_PATH];
 const OPERATIONS: [(Operation, &str); 4] = [
     (Operation::Create, "create"),
     (Operation::Update, "update"),

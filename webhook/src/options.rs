@@ -33,7 +33,7 @@ pub struct Options {
     /// Secret in the system namespace that holds the self-made certificate
     #[arg(long, value_name = "NAME", default_value = "rukpak-webhook-certificate", conflicts_with = "cert_dir")]
     pub certificate_secret: String,
-    /// ValidatingWebhookConfiguration that leads here: the entry for ConfigMaps is kept there, and caBundle without --cert-dir
+    /// ValidatingWebhookConfiguration that leads here: the entries for ConfigMaps and BundleDeployments are kept there, and caBundle without --cert-dir
     #[arg(long, value_name = "NAME", default_value = CONFIGURATION)]
     pub webhook_configuration: String,
     /// Lifetime of a self-made certificate (like 90d or 1h30m); it is renewed after two thirds
@@ -46,6 +46,9 @@ pub struct Options {
     /// [default: system:serviceaccount:NAMESPACE:core-admin]
     #[arg(long, value_name = "USER")]
     controller_username: Option<String>,
+    /// Whoever creates or changes a BundleDeployment without spec.serviceAccount must be allowed to impersonate the controller
+    #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "true", default_value = "false", action = ArgAction::Set)]
+    pub require_service_account: bool,
     /// Accepted for compatibility, without effect: the webhook speaks HTTP/1.1 only
     #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "true", default_value = "false", action = ArgAction::Set)]
     pub enable_http2: bool,

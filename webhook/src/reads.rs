@@ -1,6 +1,6 @@
 //! What the rules need to know of the cluster, read when it is asked: nothing is kept, so nothing is out of date.
 //!
-//! Rights: get of CustomResourceDefinitions and BundleDeployments, list of Bundles, get of ConfigMaps and of the Namespace in the
+//! Rights: create of SubjectAccessReviews, which are questions and are not kept; get of CustomResourceDefinitions and BundleDeployments, list of Bundles, get of ConfigMaps and of the Namespace in the
 //! system namespace; and, in a role that the controller keeps, list of the kinds that CRDs of BundleDeployments define.
 //!
 //! Whoever calls chooses the names that are read, so what is no name is not put into a path; and how much is listed, so a page has
@@ -10,8 +10,9 @@ use std::time::Duration;
 
 use futures::future::BoxFuture;
 use http_body_util::{BodyExt as _, LengthLimitError, Limited};
+use k8s_openapi::api::authorization::v1::{ResourceAttributes, SubjectAccessReview, SubjectAccessReviewSpec};
 use k8s_openapi::api::core::v1::ConfigMap;
-use kube::api::{ApiResource, DynamicObject, ListParams};
+use kube::api::{ApiResource, DynamicObject, ListParams, PostParams};
 use kube::core::{GroupVersionKind, PartialObjectMeta};
 use kube::{Api, Client, Resource as _};
 use rukpak_plan::crd_upgrade::{ObjectCheck, SAFE_UPGRADE_ANNOTATION};
@@ -20,6 +21,8 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 
 use crate::handlers::apart;
+use crate::review::UserInfo;
+use crate::rules::account::Identity;
 use crate::rules::config_map::{Use, use_of};
 
 /// So many objects are asked for at a time, at first.
@@ -42,6 +45,8 @@ pub trait Reads: Send + Sync {
     fn definition<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Result<Option<Value>, Error>>;
     /// The objects to check, from the page behind `after` on.
     fn objects<'a>(&'a self, check: &'a ObjectCheck, after: Option<Next>) -> BoxFuture<'a, Result<Page, Error>>;
+    /// Whether the user may impersonate somebody.
+    fn may_impersonate<'a>(&'a self, user: &'a UserInfo, whom: &'a Identity) -> BoxFuture<'a, Result<bool, Error>>;
 }
 
 /// Some of the objects of a kind.
@@ -80,6 +85,9 @@ pub enum Error {
     /// Of custom resources, by their group, version and kind. The words are RukPak's.
     #[error("error listing objects for {0}")]
     Objects(String, #[source] Box<kube::Error>),
+    /// Of what a user may do.
+    #[error("cannot ask whether user {0:?} may impersonate others")]
+    Access(String, #[source] Box<kube::Error>),
     /// There are more objects than are looked at.
     #[error("there are {0} objects or more, which is more than the webhook looks at")]
     TooMany(usize),
@@ -157,6 +165,32 @@ impl Cluster {
                 None => return Ok(uses),
             }
         }
+    }
+
+    async fn ask(&self, user: &UserInfo, whom: &Identity) -> Result<bool, kube::Error> {
+        let (resource, namespace, name) = match whom {
+            Identity::ServiceAccount { namespace, name } => ("serviceaccounts", Some(namespace.clone()), name),
+            Identity::User(name) => ("users", None, name),
+        };
+        let attributes = ResourceAttributes {
+            verb: Some("impersonate".to_owned()),
+            resource: Some(resource.to_owned()),
+            namespace,
+            name: Some(name.clone()),
+            ..ResourceAttributes::default()
+        };
+        let spec = SubjectAccessReviewSpec {
+            user: Some(user.username.clone()),
+            uid: Some(user.uid.clone()),
+            groups: Some(user.groups.clone()),
+            extra: Some(user.extra.clone()),
+            resource_attributes: Some(attributes),
+            ..SubjectAccessReviewSpec::default()
+        };
+        let question = SubjectAccessReview { spec, ..SubjectAccessReview::default() };
+        let reviews: Api<SubjectAccessReview> = Api::all(self.client.clone());
+        let answer = reviews.create(&PostParams::default(), &question).await?;
+        Ok(answer.status.is_some_and(|status| status.allowed))
     }
 
     async fn page(&self, resource: &ApiResource, after: Option<Next>) -> Result<Page, kube::Error> {
@@ -256,6 +290,12 @@ impl Reads for Cluster {
                 Err(kube::Error::Api(status)) if status.code == 404 => Ok(Page::default()),
                 page => page.map_err(failed),
             }
+        })
+    }
+
+    fn may_impersonate<'a>(&'a self, user: &'a UserInfo, whom: &'a Identity) -> BoxFuture<'a, Result<bool, Error>> {
+        Box::pin(async move {
+            self.ask(user, whom).await.map_err(|error| Error::Access(user.username.clone(), Box::new(error)))
         })
     }
 }

@@ -1,8 +1,9 @@
-//! The webhook for ConfigMaps, which registers itself.
+//! The webhooks for ConfigMaps and BundleDeployments, which register themselves.
 //!
-//! Its entry in the webhook configuration is not in the manifests: it fails closed in the namespace of its own Pod, which
-//! cannot start before the cluster has put the ConfigMap `kube-root-ca.crt` there. So the entry is written by a process that
-//! is ready, beside the entry for Bundles, from which it has the way to the webhook: Service, port and `caBundle`.
+//! Their entries in the webhook configuration are not in the manifests. That for ConfigMaps fails closed in the namespace of its own Pod,
+//! which cannot start before the cluster has put the ConfigMap `kube-root-ca.crt` there; that for BundleDeployments has a condition that
+//! older API servers refuse in a manifest. So they are written by a process that is ready, beside the entry for Bundles, from which
+//! it has the way to the webhook: Service, port and `caBundle`.
 //!
 //! Two ConfigMaps are published by the cluster into every namespace and must never wait for a webhook ([`entry::PUBLISHED`]).
 //! They have no labels, so that only `matchConditions` can leave them out (Kubernetes 1.28 and later). The API server is
@@ -29,23 +30,23 @@ pub mod entry;
 
 use crate::FIELD_MANAGER;
 use crate::health::Readiness;
-use entry::{Exclusion, NAME_LABEL};
+use entry::{Asked, Conditions, NAME_LABEL};
 
 /// First wait after a write; doubles up to [`PAUSE_MAX`].
 const PAUSE_MIN: Duration = Duration::from_millis(200);
 /// Longest wait after a write. What held for this long is settled.
 const PAUSE_MAX: Duration = Duration::from_secs(30);
 
-/// Keeps the entry for ConfigMaps as it should be.
+/// Keeps the entries as they should be.
 pub struct Registrar {
     configurations: Api<DynamicObject>,
     namespaces: Api<Namespace>,
     configuration: String,
-    namespace: String,
+    asked: Asked,
     readiness: Arc<Readiness>,
     seen: Option<DynamicObject>,
-    /// How the two ConfigMaps are left out; `None` until the API server was asked.
-    exclusion: Option<Exclusion>,
+    /// Whether the API server keeps conditions; `None` until it was asked.
+    conditions: Option<Conditions>,
     /// No write before this moment.
     not_before: Instant,
     pause: Duration,
@@ -55,7 +56,7 @@ pub struct Registrar {
 enum Error {
     #[error("cannot find out whether the API server knows matchConditions")]
     Ask(#[source] Box<kube::Error>),
-    #[error("cannot write the webhook for ConfigMaps to its configuration")]
+    #[error("cannot write the webhooks to their configuration")]
     Write(#[source] Box<kube::Error>),
 }
 
@@ -67,18 +68,18 @@ impl Error {
 }
 
 impl Registrar {
-    /// For the ConfigMaps of `namespace`; the entry is kept in the webhook configuration of that name.
-    pub fn new(client: Client, configuration: String, namespace: String, readiness: Arc<Readiness>) -> Self {
+    /// For what is `asked`; the entries are kept in the webhook configuration of that name.
+    pub fn new(client: Client, configuration: String, asked: Asked, readiness: Arc<Readiness>) -> Self {
         let kind = GroupVersionKind::gvk("admissionregistration.k8s.io", "v1", "ValidatingWebhookConfiguration");
         let resource = ApiResource::from_gvk_with_plural(&kind, "validatingwebhookconfigurations");
         Self {
             configurations: Api::all_with(client.clone(), &resource),
             namespaces: Api::all(client),
             configuration,
-            namespace,
+            asked,
             readiness,
             seen: None,
-            exclusion: None,
+            conditions: None,
             not_before: Instant::now(),
             pause: PAUSE_MIN,
         }
@@ -113,11 +114,8 @@ impl Registrar {
             return false;
         };
         let webhooks = webhooks(seen);
-        match self.exclusion {
-            None => entry::wanted(webhooks, &self.namespace, Exclusion::Conditions).is_some(),
-            Some(exclusion) => entry::wanted(webhooks, &self.namespace, exclusion)
-                .is_some_and(|wanted| !entry::is_there(webhooks, &wanted)),
-        }
+        let wanted = entry::wanted(webhooks, &self.asked, self.conditions.unwrap_or(Conditions::Kept));
+        !wanted.is_empty() && (self.conditions.is_none() || !entry::are_there(webhooks, &wanted))
     }
 
     async fn step(&mut self) {
@@ -128,46 +126,50 @@ impl Registrar {
         match self.register(&seen).await {
             Ok(()) => {}
             Err(error) if error.is_conflict() => tracing::debug!("write conflict; reading the object again"),
-            Err(error) => tracing::warn!(error = %Chain(&error), "cannot register the webhook for ConfigMaps"),
+            Err(error) => {
+                tracing::warn!(error = %Chain(&error), "cannot register the webhooks for ConfigMaps and BundleDeployments");
+            }
         }
         self.not_before = Instant::now() + self.pause;
         self.pause = (self.pause * 2).min(PAUSE_MAX);
     }
 
     async fn register(&mut self, seen: &DynamicObject) -> Result<(), Error> {
-        let exclusion = match self.exclusion {
-            Some(exclusion) => exclusion,
+        let conditions = match self.conditions {
+            Some(conditions) => conditions,
             None => self.ask(seen).await?,
         };
-        self.exclusion = Some(exclusion);
+        self.conditions = Some(conditions);
         let webhooks = webhooks(seen);
-        let Some(wanted) = entry::wanted(webhooks, &self.namespace, exclusion) else { return Ok(()) };
-        if entry::is_there(webhooks, &wanted) {
+        let wanted = entry::wanted(webhooks, &self.asked, conditions);
+        if entry::are_there(webhooks, &wanted) {
             return Ok(());
         }
         self.check_namespace().await;
         let parameters = PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() };
         let written = self.write(seen, &wanted, &parameters).await.map_err(|error| Error::Write(Box::new(error)))?;
-        tracing::info!(namespace = self.namespace, ?exclusion, "registered the webhook for ConfigMaps");
+        tracing::info!(
+            namespace = self.asked.namespace,
+            ?conditions,
+            "registered the webhooks for ConfigMaps and BundleDeployments"
+        );
         self.seen = Some(written);
         Ok(())
     }
 
     /// Whether the API server keeps a condition: a dry run tells.
-    async fn ask(&self, seen: &DynamicObject) -> Result<Exclusion, Error> {
-        let Some(wanted) = entry::wanted(webhooks(seen), &self.namespace, Exclusion::Conditions) else {
-            return Ok(Exclusion::Conditions);
-        };
+    async fn ask(&self, seen: &DynamicObject) -> Result<Conditions, Error> {
+        let wanted = entry::wanted(webhooks(seen), &self.asked, Conditions::Kept);
         let parameters = PatchParams { dry_run: true, ..PatchParams::default() };
         let kept = self.write(seen, &wanted, &parameters).await.map_err(|error| Error::Ask(Box::new(error)))?;
-        Ok(if entry::is_there(webhooks(&kept), &wanted) { Exclusion::Conditions } else { Exclusion::FailOpen })
+        Ok(if entry::are_there(webhooks(&kept), &wanted) { Conditions::Kept } else { Conditions::Dropped })
     }
 
     /// The whole list with our entry in it, over exactly what was seen.
     async fn write(
         &self,
         seen: &DynamicObject,
-        wanted: &Value,
+        wanted: &[Value],
         parameters: &PatchParams,
     ) -> Result<DynamicObject, kube::Error> {
         let patch = entry::patch(webhooks(seen), wanted, seen.metadata.resource_version.as_deref());
@@ -176,11 +178,11 @@ impl Registrar {
 
     /// A selector that matches nothing says nothing: so the log does.
     async fn check_namespace(&self) {
-        let found = self.namespaces.get(&self.namespace).await;
+        let found = self.namespaces.get(&self.asked.namespace).await;
         match found.map(|found| found.metadata.labels.unwrap_or_default()) {
-            Ok(labels) if labels.get(NAME_LABEL) == Some(&self.namespace) => {}
+            Ok(labels) if labels.get(NAME_LABEL) == Some(&self.asked.namespace) => {}
             Ok(_) => tracing::warn!(
-                namespace = self.namespace,
+                namespace = self.asked.namespace,
                 label = NAME_LABEL,
                 "the system namespace lacks the label with its name, which Kubernetes before 1.21 does not set: \
                  its ConfigMaps are not checked until it is labelled"

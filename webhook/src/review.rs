@@ -2,6 +2,7 @@
 //!
 //! Objects stay raw JSON: what a rule compares must be what the API server has, not what our types kept of it.
 
+use std::collections::BTreeMap;
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
@@ -47,11 +48,20 @@ pub struct Request {
 }
 
 /// Who asks the API server.
-#[derive(Debug, Default, Deserialize)]
+#[derive(Clone, Debug, Default, Deserialize)]
 pub struct UserInfo {
     /// The name, such as `system:serviceaccount:rukpak-system:core-admin`.
     #[serde(default)]
     pub username: String,
+    /// The UID, where there is one.
+    #[serde(default)]
+    pub uid: String,
+    /// The groups.
+    #[serde(default)]
+    pub groups: Vec<String>,
+    /// What else the authenticator said.
+    #[serde(default)]
+    pub extra: BTreeMap<String, Vec<String>>,
 }
 
 /// A kind with its group and version.

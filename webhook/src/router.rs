@@ -21,7 +21,7 @@ use crate::gates::{Gate, Gates, Pass};
 use crate::metrics::{Metrics, Operation, Verdict};
 use crate::reads::Reads;
 use crate::review;
-use crate::{BUNDLE_PATH, CONFIG_MAP_PATH, DEFINITION_PATH, handlers};
+use crate::{BUNDLE_PATH, CONFIG_MAP_PATH, DEFINITION_PATH, DEPLOYMENT_PATH, handlers};
 
 /// Largest body. The API server takes objects up to 3 MiB and sends the old beside the new.
 pub const BODY_LIMIT_BYTES: usize = 8 * 1024 * 1024;
@@ -51,6 +51,8 @@ pub struct Shared {
     pub namespace: Arc<str>,
     /// The user name of the controller.
     pub controller: Arc<str>,
+    /// Whether every BundleDeployment has to name a ServiceAccount.
+    pub requires_account: bool,
     /// What calls may take.
     pub gates: Arc<Gates>,
     /// Who is connected.
@@ -63,6 +65,7 @@ enum Subject {
     Bundle,
     ConfigMap,
     Definition,
+    Deployment,
 }
 
 /// A call that was read.
@@ -90,8 +93,12 @@ impl Call {
 
 /// The routes of the webhook.
 pub fn router(shared: &Shared) -> Router {
-    let routes =
-        [(BUNDLE_PATH, Subject::Bundle), (CONFIG_MAP_PATH, Subject::ConfigMap), (DEFINITION_PATH, Subject::Definition)];
+    let routes = [
+        (BUNDLE_PATH, Subject::Bundle),
+        (CONFIG_MAP_PATH, Subject::ConfigMap),
+        (DEFINITION_PATH, Subject::Definition),
+        (DEPLOYMENT_PATH, Subject::Deployment),
+    ];
     routes.into_iter().fold(Router::new(), |router, (path, subject)| {
         router.route(path, post(answer).with_state((shared.clone(), path, subject)))
     })
@@ -130,6 +137,7 @@ async fn answer(State((shared, path, subject)): State<(Shared, &'static str, Sub
         Subject::Bundle => handlers::bundle::answer(call, &shared).await,
         Subject::ConfigMap => handlers::config_map::answer(call, &shared).await,
         Subject::Definition => handlers::definition::answer(call, &shared).await,
+        Subject::Deployment => handlers::deployment::answer(call, &shared).await,
     };
     let verdict = if response.allowed() { Verdict::Allowed } else { Verdict::Denied };
     shared.metrics.count(path, operation, verdict, begun.elapsed());

@@ -19,6 +19,7 @@ use crate::metrics::Metrics;
 use crate::options::Options;
 use crate::reads::Cluster;
 use crate::registration::Registrar;
+use crate::registration::entry::Asked;
 use crate::router::{Shared, router};
 use crate::tls::{Serving, server_config};
 use crate::{SERVICE, serve};
@@ -74,6 +75,7 @@ pub async fn run(options: Options) -> Result<(), Error> {
         reads: Arc::new(Cluster::new(client, &namespace)),
         namespace: namespace.into(),
         controller: options.controller_username().into(),
+        requires_account: options.require_service_account,
         gates: Arc::default(),
         connections: Arc::clone(&connections),
     });
@@ -100,14 +102,15 @@ async fn leave(stop: CancellationToken, readiness: Arc<Readiness>, delay: Durati
     close.cancel();
 }
 
-/// Starts what keeps the certificate, and the entry for ConfigMaps.
+/// Starts what keeps the certificate, and the entries that are not in the manifests.
 fn look_after(process: &mut Process, options: &Options, client: &Client, namespace: &str, installed: &Arc<Installed>) {
     let (stop, installed) = (process.stop(), Arc::clone(installed));
     let (configuration, readiness) = (options.webhook_configuration.clone(), Arc::clone(&installed.readiness));
-    let registrar = Registrar::new(client.clone(), configuration, namespace.to_owned(), readiness).run(stop.clone());
+    let asked = Asked { namespace: namespace.to_owned(), every_deployment: options.require_service_account };
+    let registrar = Registrar::new(client.clone(), configuration, asked, readiness).run(stop.clone());
     process.spawn(async move {
         registrar.await;
-        "the registration of the webhook for ConfigMaps"
+        "the registration of the webhooks"
     });
     if let Some(folder) = options.cert_dir.clone() {
         process.spawn(async move {

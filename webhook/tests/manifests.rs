@@ -195,6 +195,8 @@ fn no_role_has_the_verb_star_and_the_webhook_writes_by_name() {
             let verbs = rule["verbs"].as_array().unwrap();
             assert!(!verbs.contains(&json!("*")), "{kind} {name}");
             let only_reads = verbs.iter().all(|verb| reads.iter().any(|read| verb == read));
+            // A question that is not kept.
+            let only_reads = only_reads || rule["resources"] == json!(["subjectaccessreviews"]);
             if name.starts_with("rukpak-webhooks") && !only_reads {
                 assert_eq!(rule["resourceNames"].as_array().map(Vec::len), Some(1), "{kind} {name}: {rule}");
             }
@@ -202,7 +204,7 @@ fn no_role_has_the_verb_star_and_the_webhook_writes_by_name() {
     }
     let secret = &get(&objects, "Role", "rukpak-webhooks-certificate")["rules"][0]["resourceNames"][0];
     assert_eq!(secret, &json!(options(get(&objects, "Deployment", "rukpak-webhooks")).certificate_secret));
-    let configuration = &get(&objects, "ClusterRole", "rukpak-webhooks-admin")["rules"][3]["resourceNames"][0];
+    let configuration = &get(&objects, "ClusterRole", "rukpak-webhooks-admin")["rules"][4]["resourceNames"][0];
     assert_eq!(configuration, CONFIGURATION);
     for (_, binding) in objects.iter().filter(|((kind, _), _)| kind.ends_with("RoleBinding")) {
         let role = &binding["roleRef"];

@@ -7,7 +7,7 @@ mod support;
 use axum::body::Body;
 use axum::http::{Request, StatusCode};
 use rukpak_webhook::router::{BODY_LIMIT_BYTES, Shared, router};
-use rukpak_webhook::{BUNDLE_PATH, CONFIG_MAP_PATH, DEFINITION_PATH};
+use rukpak_webhook::{BUNDLE_PATH, CONFIG_MAP_PATH, DEFINITION_PATH, DEPLOYMENT_PATH};
 use serde_json::{Value, json};
 use support::Known;
 use tower::ServiceExt as _;
@@ -207,6 +207,40 @@ async fn config_maps_in_use_stay_as_they_are() {
     assert_eq!(response["status"]["code"], 500, "{response}");
     let response = ask(&known, CONFIG_MAP_PATH, request("CREATE", &Value::Null, &bundle("v1"))).await;
     let text = "this webhook answers for ConfigMap of v1, not for Bundle of core.rukpak.io/v1alpha1";
+    assert_eq!(response, denied(400, text));
+}
+
+#[tokio::test]
+async fn a_service_account_is_used_by_whoever_may_impersonate_it() {
+    let account = "system:serviceaccount:shop:installer";
+    let spec = json!({"serviceAccount": {"name": "installer", "namespace": "shop"}});
+    let create = |spec: &Value| {
+        let new = json!({"metadata": {"name": "b"}, "spec": spec});
+        of_kind(("core.rukpak.io", "v1alpha1", "BundleDeployment"), "CREATE", &Value::Null, &new)
+    };
+    let nobody = Known::default();
+    let denial = ask(&nobody, DEPLOYMENT_PATH, create(&spec)).await;
+    let text = "bundledeployment.spec.serviceAccount: user \"someone\" may not decide what is installed with the rights of this \
+                ServiceAccount, which takes verb impersonate on serviceaccounts \"installer\" in namespace \"shop\"";
+    assert_eq!(denial, denied(403, text));
+    assert_eq!(*nobody.log.lock().unwrap(), [format!("access someone as {account}")]);
+    let anybody = Known { impersonable: vec![account], ..Known::default() };
+    assert_eq!(ask(&anybody, DEPLOYMENT_PATH, create(&spec)).await, allowed());
+    let quiet = Known::default();
+    assert_eq!(ask(&quiet, DEPLOYMENT_PATH, create(&json!({}))).await, allowed());
+    let mut itself = create(&spec);
+    itself["userInfo"]["username"] = json!(account);
+    assert_eq!(ask(&quiet, DEPLOYMENT_PATH, itself).await, allowed());
+    let mut status = create(&spec);
+    status["subResource"] = json!("status");
+    assert_eq!(ask(&quiet, DEPLOYMENT_PATH, status).await, allowed());
+    assert!(quiet.log.lock().unwrap().is_empty(), "nothing to ask");
+
+    let silent = Known { is_silent: true, ..Known::default() };
+    let response = ask(&silent, DEPLOYMENT_PATH, create(&spec)).await;
+    assert_eq!(response["status"]["code"], 500, "{response}");
+    let response = ask(&quiet, DEPLOYMENT_PATH, request("CREATE", &Value::Null, &bundle("v1"))).await;
+    let text = "this webhook answers for BundleDeployment of core.rukpak.io/v1alpha1, not for Bundle of core.rukpak.io/v1alpha1";
     assert_eq!(response, denied(400, text));
 }
 

@@ -11,6 +11,8 @@ mod limits;
 mod migrate;
 mod namespace;
 mod output;
+mod policy;
+mod rights;
 mod shell;
 mod trust;
 mod ui;
@@ -35,6 +37,8 @@ pub use install::{GitArgs, InstallArgs, RunArgs};
 use limits::LimitArgs;
 pub use migrate::{Kind, MigrateArgs};
 pub use output::{OutputArgs, OutputForm};
+pub use policy::PolicyArgs;
+pub use rights::{RightsArgs, RoleForm};
 pub use shell::{CompletionArgs, ManArgs};
 pub use trust::TrustArgs;
 pub use ui::UiArgs;
@@ -87,6 +91,16 @@ pub enum Command {
     Render(RenderArgs),
     /// Print everything that is wrong with a bundle
     Validate(ValidateArgs),
+    /// Print the roles that a ServiceAccount needs to install, upgrade and remove a bundle
+    #[command(after_help = examples!(
+        "rukpakctl rights registry.example.com/shop:v1.0.0 --name shop --service-account shop/installer | kubectl apply -f -"
+        "rukpakctl rights ./shop -o name"
+        "rukpakctl rights bundledeployment/shop          # bound to its spec.serviceAccount"
+    ))]
+    Rights(RightsArgs),
+    /// Print the admission policies that keep tenants to what an InstallPolicy allows them
+    #[command(after_help = examples!("rukpakctl policy shop.yaml | kubectl apply -f -"))]
+    Policy(PolicyArgs),
     /// Install a bundle under a new name, and wait until it is installed and healthy
     #[command(after_help = examples!(
         "rukpakctl install pump-operator registry.example.com/pump-operator:v1.0.0"

@@ -13,6 +13,8 @@
 //! exit      0 yes, 1 no, 2 could not find out
 //!
 //! install   an image, repository, folder or archive  ->  a BundleDeployment; upgrade: another one in its place
+//! rights    a bundle or BundleDeployment  ->  the roles that installing it takes
+//! policy    what tenants may install  ->  admission policies
 //! run       a folder  ->  a BundleDeployment and an upload
 //! upload    looks at content, and sends it for the Bundle that the cluster makes
 //! content   a Bundle  ->  names to stdout, or files to a folder
@@ -58,11 +60,13 @@ pub mod migrate;
 pub mod oci;
 pub mod output;
 pub mod package;
+pub mod policy;
 mod progress;
 pub mod reconcile;
 pub mod registries;
 mod release;
 pub mod render;
+pub mod rights;
 pub mod rollback;
 pub mod run;
 pub mod service;
@@ -86,6 +90,8 @@ pub async fn run(command: &Command) -> Exit {
     match command {
         Command::Render(arguments) => render::run(arguments).await,
         Command::Validate(arguments) => validate::run(arguments).await,
+        Command::Rights(arguments) => rights::run(arguments).await,
+        Command::Policy(arguments) => policy::run(arguments),
         Command::Install(arguments) => install::run(arguments).await,
         Command::Upgrade(arguments) => install::run_upgrade(arguments).await,
         Command::Diff(arguments) => diff::run(arguments).await,

@@ -85,7 +85,12 @@ pub fn chain(error: &dyn std::error::Error) -> String {
 
 /// Writes objects as YAML, a document each. What kubectl, who reads YAML 1.1, makes of it are the same objects.
 pub fn yaml(out: &mut dyn Write, objects: &[Object]) -> io::Result<()> {
-    for object in objects {
+    documents(out, objects)
+}
+
+/// Writes values as YAML, a document each.
+pub fn documents(out: &mut dyn Write, values: &[impl serde::Serialize]) -> io::Result<()> {
+    for object in values {
         let text = serde_saphyr::to_string(object).map_err(io::Error::other)?;
         write!(out, "---\n{text}")?;
     }

@@ -3,7 +3,7 @@
 
 use rukpak_content::{BundleTree, Digest, Limits};
 use rukpak_crds::names::IGNORE_DEPENDENCIES;
-use rukpak_crds::{BundleDeployment, DeletionPolicy};
+use rukpak_crds::{Bundle, BundleDeployment, DeletionPolicy};
 use rukpak_format::{BundleFormat as _, Certificates, Format, Rendered, Settings};
 use rukpak_plan::owner_metadata::OwnerMetadata;
 use rukpak_plan::plan::Objects;
@@ -95,14 +95,20 @@ impl Reader<'_> {
             return Err(Failure::no(text).hint(format!("rukpakctl status {}", self.name)));
         };
         let found = cluster.bundle(&bundle).await?;
-        let class = &found.spec.provisioner_class_name;
+        self.of_bundle(service, &found).await
+    }
+
+    /// The files of an unpacked Bundle, and their format.
+    pub async fn of_bundle(&self, service: &Service, bundle: &Bundle) -> Result<(Content, Format), Failure> {
+        let class = &bundle.spec.provisioner_class_name;
         let format = Format::of_class(class).ok_or_else(|| foreign_class(class))?;
-        let file = service.fetch_source(&bundle, &self.limits).await?;
+        let name = bundle.metadata.name.as_deref().unwrap_or_default();
+        let file = service.fetch_source(name, &self.limits).await?;
         let unreadable = |error: &dyn std::error::Error| {
-            Failure::unknown(format!("read the content of bundle {bundle:?}: {}", chain(error)))
+            Failure::unknown(format!("read the content of bundle {name:?}: {}", chain(error)))
         };
         let stage = unpack(file, &self.limits).map_err(|error| unreadable(&error))?;
-        let content = source::content(&stage, format!("bundle {bundle:?}"), Vec::new(), &self.limits);
+        let content = source::content(&stage, format!("bundle {name:?}"), Vec::new(), &self.limits);
         content.map(|content| (content, format)).map_err(|error| unreadable(&error))
     }
 }

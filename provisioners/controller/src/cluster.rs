@@ -1,22 +1,41 @@
-//! The one door to the API server for the objects of bundles: which kinds it serves, and every write to them.
+//! The one door to the API server for the objects of bundles: which kinds it serves, every read of them and every write.
 
+mod account;
+mod door;
 mod kinds;
+mod reader;
 mod writer;
+
+use std::sync::Arc;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::{Api, Client};
-use rukpak_crds::BundleDeployment;
+use rukpak_crds::{BundleDeployment, ServiceAccountReference};
+use serde_json::Value;
+use tokio::sync::Semaphore;
 
+pub use account::Account;
+use door::Door;
 pub use kinds::Kinds;
+pub use reader::Reader;
 pub use rukpak_runtime::api::{Error, answered};
-pub use writer::{Writer, Written};
+pub use writer::Writer;
 
-/// Kinds and writer together.
+/// An object as the API server answered it.
+pub struct Written {
+    /// Metadata.
+    pub metadata: ObjectMeta,
+    /// The whole object, metadata left out.
+    pub body: Value,
+}
+
+/// Kinds, reads and writes together.
 pub struct Cluster {
     /// Which kinds are served.
     pub kinds: Kinds,
-    /// Every write to an object of a bundle.
-    pub writer: Writer,
+    /// Every read of an object of a bundle.
+    pub reader: Reader,
+    door: Door,
     deployments: Api<BundleDeployment>,
 }
 
@@ -24,7 +43,15 @@ impl Cluster {
     /// For `client`, with at most `in_flight` requests at once.
     pub fn new(client: Client, in_flight: usize) -> Self {
         let deployments = Api::all(client.clone());
-        Self { kinds: Kinds::new(client.clone()), writer: Writer::new(client, in_flight), deployments }
+        let door = Door { client: client.clone(), permits: Arc::new(Semaphore::new(in_flight)) };
+        Self { kinds: Kinds::new(client), reader: Reader::new(door.clone()), door, deployments }
+    }
+
+    /// Writes with the rights of `account`, or without one with the controller's own.
+    pub fn writer(&self, account: Option<&ServiceAccountReference>) -> Writer {
+        let account = account.map(|account| Account::new(&self.door.client, account));
+        let client = account.as_ref().map_or_else(|| self.door.client.clone(), Account::client);
+        Writer::new(Door { client, permits: self.door.permits.clone() }, account)
     }
 
     /// The metadata of a BundleDeployment as the API server has it now, not a watch.

@@ -1,5 +1,11 @@
 //! Kubernetes' own kinds, known without a cluster.
 
+use std::sync::Arc;
+
+use kube::core::{ApiResource, GroupVersionKind};
+
+use crate::Kind;
+
 /// Kubernetes' own groups with their kinds, of all versions that anybody may still have. Only what can be applied.
 const KINDS: &[(&str, &[&str])] = &[
     (
@@ -54,6 +60,47 @@ const KINDS: &[(&str, &[&str])] = &[
     ),
 ];
 
+/// Those of the kinds whose objects are in no namespace.
+const CLUSTER_SCOPED: &[&str] = &[
+    "APIService",
+    "CSIDriver",
+    "CSINode",
+    "CertificateSigningRequest",
+    "ClusterRole",
+    "ClusterRoleBinding",
+    "ClusterTrustBundle",
+    "CustomResourceDefinition",
+    "FlowSchema",
+    "IPAddress",
+    "IngressClass",
+    "MutatingAdmissionPolicy",
+    "MutatingAdmissionPolicyBinding",
+    "MutatingWebhookConfiguration",
+    "Namespace",
+    "Node",
+    "PersistentVolume",
+    "PodSecurityPolicy",
+    "PriorityClass",
+    "PriorityLevelConfiguration",
+    "RuntimeClass",
+    "ServiceCIDR",
+    "StorageClass",
+    "ValidatingAdmissionPolicy",
+    "ValidatingAdmissionPolicyBinding",
+    "ValidatingWebhookConfiguration",
+    "VolumeAttachment",
+    "VolumeAttributesClass",
+];
+
+/// A kind of Kubernetes' own.
+pub fn kind(api_version: &str, kind: &str) -> Option<Kind> {
+    let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
+    // Their plurals are regular.
+    let resource = || Arc::new(ApiResource::from_gvk(&GroupVersionKind::gvk(group, version, kind)));
+    let is_known = builtin(group, kind) == Builtin::Kind;
+    is_known.then(|| Kind { resource: resource(), namespaced: !CLUSTER_SCOPED.contains(&kind) })
+}
+
 /// What is known of a kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Builtin {
@@ -102,6 +149,22 @@ mod tests {
         assert_eq!(builtin("apps", "Deploymnt"), Builtin::Like("Deployment"));
         assert_eq!(builtin("", "Deployment"), Builtin::Unknown);
         assert_eq!(builtin("apps.example.com", "Deploymnt"), Builtin::OtherGroup);
+    }
+
+    #[test]
+    fn resources_are_named_as_api_servers_name_them() {
+        for (api_version, kind, plural, namespaced) in [
+            ("v1", "Endpoints", "endpoints", true),
+            ("v1", "Namespace", "namespaces", false),
+            ("networking.k8s.io/v1", "NetworkPolicy", "networkpolicies", true),
+            ("networking.k8s.io/v1", "Ingress", "ingresses", true),
+            ("storage.k8s.io/v1", "StorageClass", "storageclasses", false),
+            ("storage.k8s.io/v1", "CSIStorageCapacity", "csistoragecapacities", true),
+        ] {
+            let found = super::kind(api_version, kind).unwrap();
+            assert_eq!((found.resource.plural.as_str(), found.namespaced), (plural, namespaced), "{kind}");
+        }
+        assert_eq!(super::kind("example.com/v1", "Widget"), None);
     }
 
     #[test]

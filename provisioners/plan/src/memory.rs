@@ -9,7 +9,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 use rukpak_content::Digest;
 use rukpak_crds::condition::reason;
-use rukpak_crds::{DeletionPolicy, InventoryKind, ReleasedObject};
+use rukpak_crds::{DeletionPolicy, InventoryKind, ReleasedObject, ServiceAccountReference};
 use rukpak_plain::ObjectKey;
 
 use crate::Release;
@@ -87,6 +87,8 @@ pub struct Differences {
     pub kept: Vec<String>,
     /// What becomes of the objects when the deployment is deleted.
     pub policy: DeletionPolicy,
+    /// Whose rights they were applied with, if not the controller's.
+    pub account: Option<Box<ServiceAccountReference>>,
 }
 
 /// Whether the objects that are in no release any more are gone.
@@ -243,6 +245,8 @@ impl Memory {
         let reason = match problem.stage {
             Stage::Ask if !is_upgrade => reason::RECONCILE_FAILED,
             Stage::Load => reason::BUNDLE_LOAD_FAILED,
+            Stage::Account => reason::SERVICE_ACCOUNT_NOT_FOUND,
+            Stage::Rights => reason::MISSING_RIGHTS,
             _ if is_upgrade => reason::UPGRADE_FAILED,
             _ if installed.is_none() => reason::INSTALL_FAILED,
             _ => reason::RECONCILE_FAILED,
@@ -257,7 +261,13 @@ impl Memory {
     /// Drifted objects of the installed release could not be repaired. Each has a back-off of its own.
     pub fn learn_unrepaired(&mut self, observed: &Observed, release: Release, problem: Problem, now: Timestamp) {
         let until = observed.drifted.iter().filter_map(|key| self.repairs.get(key)?.not_before()).min().unwrap_or(now);
-        self.failure = Some(Failure::first(observed, release, reason::RECONCILE_FAILED, problem, until));
+        let reason = match problem.stage {
+            Stage::Account => reason::SERVICE_ACCOUNT_NOT_FOUND,
+            Stage::Rights => reason::MISSING_RIGHTS,
+            _ => reason::RECONCILE_FAILED,
+        };
+        let problem = Problem { stage: Stage::Repair, ..problem };
+        self.failure = Some(Failure::first(observed, release, reason, problem, until));
     }
 
     /// Nothing has drifted any more.
@@ -284,6 +294,8 @@ impl Memory {
             Stage::Ask => reason::RECONCILE_FAILED,
             Stage::Load => reason::BUNDLE_LOAD_FAILED,
             Stage::Check => reason::ERROR_GETTING_RELEASE_STATE,
+            Stage::Account => reason::SERVICE_ACCOUNT_NOT_FOUND,
+            Stage::Rights => reason::MISSING_RIGHTS,
             Stage::Apply | Stage::Repair => reason::UPGRADE_FAILED,
         };
         Failure { attempts, ..Failure::first(observed, release, reason, problem, later(now, delay)) }

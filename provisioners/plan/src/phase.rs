@@ -10,8 +10,11 @@ pub enum Phase {
     Namespaces,
     /// CustomResourceCrds; the phase ends when they are served.
     Crds,
-    /// ServiceAccounts, RBAC, quotas and policies.
+    /// ServiceAccounts, roles, quotas and policies.
     Identities,
+    /// RoleBindings and ClusterRoleBindings: whoever may not bind every role is asked to hold the rules of the one that is bound, so that
+    /// it has to be there.
+    Bindings,
     /// ConfigMaps, Secrets.
     Configuration,
     /// StorageClasses, volumes and claims.
@@ -28,10 +31,11 @@ pub enum Phase {
 
 impl Phase {
     /// All phases in order.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 10] = [
         Self::Namespaces,
         Self::Crds,
         Self::Identities,
+        Self::Bindings,
         Self::Configuration,
         Self::Storage,
         Self::Services,
@@ -45,6 +49,7 @@ impl Phase {
         match (group, kind) {
             ("", "Namespace") | ("scheduling.k8s.io", _) => Self::Namespaces,
             ("apiextensions.k8s.io", _) => Self::Crds,
+            ("rbac.authorization.k8s.io", "RoleBinding" | "ClusterRoleBinding") => Self::Bindings,
             ("", "ServiceAccount" | "LimitRange" | "ResourceQuota")
             | ("rbac.authorization.k8s.io" | "policy", _)
             | ("networking.k8s.io", "NetworkPolicy" | "IngressClass") => Self::Identities,
@@ -90,6 +95,7 @@ mod tests {
             ("", "Namespace"),
             ("apiextensions.k8s.io", "CustomResourceDefinition"),
             ("rbac.authorization.k8s.io", "ClusterRole"),
+            ("rbac.authorization.k8s.io", "ClusterRoleBinding"),
             ("", "ConfigMap"),
             ("", "PersistentVolumeClaim"),
             ("", "Service"),

@@ -72,7 +72,7 @@ async fn take_turns(listener: TcpListener, ports: [u16; 2]) {
     }
 }
 
-/// Changes the port of the entries that are in the manifests. That for ConfigMaps follows by itself.
+/// Changes the port of the entries that are in the manifests. The others follow by themselves.
 async fn lead_to(client: &Client, port: u16) {
     let entries = ["vbundles.core.rukpak.io", "webhook.crdvalidator.io"];
     let entries = entries.map(|name| json!({"name": name, "clientConfig": {"service": {"port": port}}}));
@@ -82,7 +82,7 @@ async fn lead_to(client: &Client, port: u16) {
     let followed = |object: Option<&DynamicObject>| {
         let webhooks = object.and_then(|object| object.data["webhooks"].as_array()).into_iter().flatten();
         let ports: Vec<_> = webhooks.map(|webhook| webhook["clientConfig"]["service"]["port"].as_u64()).collect();
-        ports == [Some(u64::from(port)); 3]
+        ports == [Some(u64::from(port)); 4]
     };
     let found = verbs::await_object(client, &configuration(), "the port in all entries", SOON, followed).await;
     found.unwrap_or_else(|error| panic!("{error:#}"));

@@ -90,7 +90,7 @@ async fn refused(client: &Client, object: &Value) -> Result<Denial> {
     denial
 }
 
-/// The entry for ConfigMaps is the webhook's own: beside the others, with the same way to it.
+/// The entries for ConfigMaps and BundleDeployments are the webhook's own: beside the others, with the same way to it.
 async fn registered(client: &Client) {
     let target = Target::cluster("admissionregistration.k8s.io/v1", "ValidatingWebhookConfiguration", CONFIGURATION);
     let there = |object: Option<&DynamicObject>| {
@@ -100,15 +100,19 @@ async fn registered(client: &Client) {
     let found = verbs::await_object(client, &target, "the entry for ConfigMaps", PATIENCE, there).await;
     let found = found.unwrap_or_else(|error| panic!("{error:#}")).unwrap();
     let webhooks = found.data["webhooks"].as_array().unwrap();
-    let (bundles, own) = (&webhooks[0]["clientConfig"], webhooks.last().unwrap());
-    assert_eq!(own["namespaceSelector"], json!({"matchLabels": {"kubernetes.io/metadata.name": NAMESPACE}}));
-    let client_config = &own["clientConfig"];
-    assert_eq!(client_config["caBundle"], bundles["caBundle"]);
-    assert_eq!(
-        (&client_config["service"]["name"], &client_config["service"]["namespace"]),
-        (&json!(WEBHOOK_SERVICE), &json!(NAMESPACE))
-    );
-    assert_eq!(client_config["service"]["port"], bundles["service"]["port"]);
+    let bundles = &webhooks[0]["clientConfig"];
+    let [.., config_maps, deployments] = webhooks.as_slice() else { panic!("two entries: {webhooks:?}") };
+    assert_eq!(config_maps["namespaceSelector"], json!({"matchLabels": {"kubernetes.io/metadata.name": NAMESPACE}}));
+    assert_eq!(deployments["name"], "vbundledeployments.core.rukpak.io");
+    for own in [config_maps, deployments] {
+        let client_config = &own["clientConfig"];
+        assert_eq!(client_config["caBundle"], bundles["caBundle"]);
+        assert_eq!(
+            (&client_config["service"]["name"], &client_config["service"]["namespace"]),
+            (&json!(WEBHOOK_SERVICE), &json!(NAMESPACE))
+        );
+        assert_eq!(client_config["service"]["port"], bundles["service"]["port"]);
+    }
 }
 
 /// Asks for content with the service CA as the only authority. Who does not say who he is gets no content, but TLS.

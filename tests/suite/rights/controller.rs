@@ -11,10 +11,10 @@ use super::{Access, PATIENCE, Turn, may, rules, without};
 const RBAC: &str = "rbac.authorization.k8s.io";
 const OWN: &str = "core.rukpak.io";
 
-/// What the three rules of the role are.
+/// What the four rules of the role are.
 const EVERYTHING: usize = 0;
 const ROLES: usize = 1;
-const FINALIZERS: usize = 2;
+const FINALIZERS: usize = 3;
 
 fn role() -> Target {
     Target::cluster("rbac.authorization.k8s.io/v1", "ClusterRole", "core-admin")
@@ -123,6 +123,7 @@ fn these_are_the_rules_and_each_has_a_test_here() {
     let expected = json!([
         {"apiGroups": ["*"], "resources": ["*"], "verbs": ["get", "list", "watch", "create", "patch", "delete"]},
         {"apiGroups": [RBAC], "resources": ["clusterroles", "roles"], "verbs": ["bind", "escalate"]},
+        {"apiGroups": [""], "resources": ["serviceaccounts"], "verbs": ["impersonate"]},
         {"apiGroups": [OWN], "resources": ["bundledeployments/finalizers"], "verbs": ["update"]},
     ]);
     assert_eq!(Value::Array(all_rules()), expected);

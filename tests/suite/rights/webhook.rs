@@ -8,6 +8,7 @@ use kube::api::PostParams;
 use rukpak_tests::Process;
 use rukpak_tests::plane::install::{SYSTEM_NAMESPACE, WEBHOOK_ACCOUNT};
 use rukpak_tests::verbs::{self, Target, unique_name};
+use rukpak_tests::world::{deployment, image};
 use serde_json::{Value, json};
 
 use super::{Access, INTERVAL, PATIENCE, Turn, may, rules, without};
@@ -125,17 +126,17 @@ async fn it_patches_its_secret() {
 
 #[tokio::test]
 async fn it_watches_its_configuration() {
-    needs("watch", CONFIGURATIONS, cluster_rule(3)).await;
+    needs("watch", CONFIGURATIONS, cluster_rule(4)).await;
 }
 
 #[tokio::test]
 async fn it_patches_its_configuration() {
-    needs("patch", CONFIGURATIONS, cluster_rule(3)).await;
+    needs("patch", CONFIGURATIONS, cluster_rule(4)).await;
 }
 
 #[tokio::test]
 async fn it_lists_its_configuration() {
-    needs("list", CONFIGURATIONS, cluster_rule(3)).await;
+    needs("list", CONFIGURATIONS, cluster_rule(4)).await;
 }
 
 /// Takes the verb away, and gives it back when `lacking` has seen what happens.
@@ -196,6 +197,23 @@ async fn it_gets_definitions() {
     })
     .await;
     verbs::merge(&turn.client, &target, &change).await.unwrap();
+}
+
+#[tokio::test]
+async fn it_asks_what_users_may() {
+    let turn = Turn::take().await;
+    let name = unique_name("rights");
+    let mut new = deployment(&name, image("registry.example.com/none:1"));
+    new["spec"]["serviceAccount"] = json!({"name": "installer", "namespace": "default"});
+    let access = Access::to("create", "authorization.k8s.io", "subjectaccessreviews");
+    lacks(&turn, &cluster_rule(3), access, async {
+        let denial = verbs::create_expecting_denial(&turn.client, &new).await.unwrap();
+        assert_eq!(denial.code, 500, "{denial:?}");
+        assert!(denial.message.contains("may impersonate others: subjectaccessreviews"), "{denial:?}");
+    })
+    .await;
+    verbs::create(&turn.client, &new).await.unwrap();
+    verbs::delete(&turn.client, &Target::bundle_deployment(&name)).await.unwrap();
 }
 
 #[tokio::test]
@@ -294,6 +312,7 @@ async fn the_webhook_may_do_no_more() {
         ("core.rukpak.io", "bundles", None, vec!["list"]),
         ("apiextensions.k8s.io", "customresourcedefinitions", None, vec!["get"]),
         ("core.rukpak.io", "bundledeployments", None, vec!["get"]),
+        ("authorization.k8s.io", "subjectaccessreviews", None, vec!["create"]),
         (REGISTRATION, "validatingwebhookconfigurations", Some(CONFIGURATION), vec!["list", "watch", "patch"]),
         ("", "configmaps", None, vec!["get"]),
         ("", "namespaces", None, vec!["get"]),

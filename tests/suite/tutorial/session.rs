@@ -16,7 +16,7 @@ const WRITE: &str = "TUTORIAL";
 /// `rukpakctl` as the pages call it. Where no kubelet runs no port can be forwarded: it is told where the content service is.
 const RUKPAKCTL: &str = r#"rukpakctl() {
   case $1 in
-    run | install | upgrade | diff | why | content) command rukpakctl "$@" --endpoint "$CONTENT" ;;
+    run | install | upgrade | diff | why | content | rights) command rukpakctl "$@" --endpoint "$CONTENT" ;;
     *) command rukpakctl "$@" ;;
   esac
 }"#;

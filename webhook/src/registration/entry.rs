@@ -1,37 +1,60 @@
-//! The entry for ConfigMaps, as it should be. Pure.
+//! The entries for ConfigMaps and BundleDeployments, as they should be. Pure.
 
 use serde_json::{Value, json};
 
-use crate::{BUNDLE_PATH, BUNDLE_WEBHOOK, CONFIG_MAP_PATH, CONFIG_MAP_WEBHOOK};
+use crate::{BUNDLE_PATH, BUNDLE_WEBHOOK, CONFIG_MAP_PATH, CONFIG_MAP_WEBHOOK, DEPLOYMENT_PATH, DEPLOYMENT_WEBHOOK};
 
 /// ConfigMaps that Kubernetes, or OpenShift, publishes into every namespace. Pods mount them, the webhook's own included.
 pub const PUBLISHED: [&str; 2] = ["kube-root-ca.crt", "openshift-service-ca.crt"];
 /// The label with a Namespace's own name. Since 1.21 the API server sees to it.
 pub const NAME_LABEL: &str = "kubernetes.io/metadata.name";
 
-/// How the published ConfigMaps are kept from waiting for a webhook that is not there.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Exclusion {
-    /// They do not match; all others fail closed.
-    Conditions,
-    /// The API server knows no conditions: nothing waits.
-    FailOpen,
+/// What is asked of the API server.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Asked {
+    /// Whose ConfigMaps are checked.
+    pub namespace: String,
+    /// Whether BundleDeployments without a ServiceAccount are checked as well.
+    pub every_deployment: bool,
 }
 
-/// The entry that should be among `webhooks`; `None` where the entry for Bundles is missing, so that nobody says where the
+/// Whether the API server keeps `matchConditions`, as Kubernetes 1.28 and later do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Conditions {
+    /// It does.
+    Kept,
+    /// It knows none.
+    Dropped,
+}
+
+/// The entries that should be among `webhooks`; none where the entry for Bundles is missing, so that nobody says where the
 /// webhook is.
-pub fn wanted(webhooks: &[Value], namespace: &str, exclusion: Exclusion) -> Option<Value> {
+pub fn wanted(webhooks: &[Value], asked: &Asked, conditions: Conditions) -> Vec<Value> {
+    let config_maps = client(webhooks, CONFIG_MAP_WEBHOOK, CONFIG_MAP_PATH)
+        .map(|client| of_config_maps(&client, &asked.namespace, conditions));
+    let deployments = client(webhooks, DEPLOYMENT_WEBHOOK, DEPLOYMENT_PATH)
+        .map(|client| of_deployments(&client, asked.every_deployment, conditions));
+    config_maps.into_iter().chain(deployments).collect()
+}
+
+/// The way to the webhook is that of the entry for Bundles.
+fn client(webhooks: &[Value], name: &str, path: &str) -> Option<Value> {
     let mut client = find(webhooks, BUNDLE_WEBHOOK)?["clientConfig"].clone();
     if let Some(service) = client.get_mut("service") {
-        service["path"] = json!(CONFIG_MAP_PATH);
+        service["path"] = json!(path);
     } else if let Some(url) = client["url"].as_str() {
-        client["url"] = json!(url.replace(BUNDLE_PATH, CONFIG_MAP_PATH));
+        client["url"] = json!(url.replace(BUNDLE_PATH, path));
     }
-    // Somebody else fills an emptied bundle, in both entries.
-    let own = find(webhooks, CONFIG_MAP_WEBHOOK).and_then(|own| own["clientConfig"].get("caBundle"));
+    // Somebody else fills an emptied bundle, in all entries.
+    let own = find(webhooks, name).and_then(|own| own["clientConfig"].get("caBundle"));
     if let Some(own) = own.filter(|_| client.get("caBundle").is_none()) {
         client["caBundle"] = own.clone();
     }
+    Some(client)
+}
+
+/// Published ConfigMaps do not match, and all others fail closed; without conditions nothing waits.
+fn of_config_maps(client: &Value, namespace: &str, conditions: Conditions) -> Value {
     let mut entry = json!({
         "name": CONFIG_MAP_WEBHOOK,
         "admissionReviewVersions": ["v1"],
@@ -47,7 +70,7 @@ pub fn wanted(webhooks: &[Value], namespace: &str, exclusion: Exclusion) -> Opti
         "sideEffects": "None",
         "timeoutSeconds": 10,
     });
-    if exclusion == Exclusion::Conditions {
+    if conditions == Conditions::Kept {
         let names = PUBLISHED.map(|name| format!("'{name}'")).join(", ");
         // Where a collection is deleted the request has no name.
         let object = "(request.operation == 'DELETE' ? oldObject : object)";
@@ -57,22 +80,60 @@ pub fn wanted(webhooks: &[Value], namespace: &str, exclusion: Exclusion) -> Opti
             "expression": format!("!({object}.metadata.name in [{names}])"),
         }]);
     }
-    Some(entry)
+    entry
 }
 
-/// Whether the entry is there with all that it should say. Further fields are of API servers that know more than we.
-pub fn is_there(webhooks: &[Value], wanted: &Value) -> bool {
-    let found = find(webhooks, CONFIG_MAP_WEBHOOK);
-    let mut fields = wanted.as_object().into_iter().flatten();
-    found.is_some_and(|found| fields.all(|(name, value)| found.get(name) == Some(value)))
+/// Fails closed: who could keep the webhook from answering could install with the rights of others. BundleDeployments that name no
+/// ServiceAccount do not wait for it. Where the API server cannot tell them from others it fails open, unless all have to name one: who
+/// may leave the account out needs nobody else's.
+fn of_deployments(client: &Value, is_every: bool, conditions: Conditions) -> Value {
+    let mut entry = json!({
+        "name": DEPLOYMENT_WEBHOOK,
+        "admissionReviewVersions": ["v1"],
+        "clientConfig": client,
+        "failurePolicy": if is_every || conditions == Conditions::Kept { "Fail" } else { "Ignore" },
+        "matchPolicy": "Equivalent",
+        "namespaceSelector": {},
+        "objectSelector": {},
+        "rules": [{
+            "apiGroups": ["core.rukpak.io"], "apiVersions": ["v1alpha1"], "operations": ["CREATE", "UPDATE"],
+            "resources": ["bundledeployments"], "scope": "Cluster",
+        }],
+        "sideEffects": "None",
+        "timeoutSeconds": 10,
+    });
+    if conditions == Conditions::Kept && !is_every {
+        let names =
+            |object: &str| format!("{object} != null && has({object}.spec) && has({object}.spec.serviceAccount)");
+        entry["matchConditions"] = json!([{
+            "name": "names-a-service-account",
+            "expression": format!("({}) || ({})", names("object"), names("oldObject")),
+        }]);
+    }
+    entry
 }
 
-/// A merge patch that puts the entry in its place, or at the end.
-pub fn patch(webhooks: &[Value], wanted: &Value, resource_version: Option<&str>) -> Value {
+/// Whether the entries are there with all that they should say. Further fields are of API servers that know more than we.
+pub fn are_there(webhooks: &[Value], wanted: &[Value]) -> bool {
+    wanted.iter().all(|wanted| {
+        let found = wanted["name"].as_str().and_then(|name| find(webhooks, name));
+        let mut fields = wanted.as_object().into_iter().flatten();
+        found.is_some_and(|found| {
+            let is_unconditional = |entry: &Value| entry["matchConditions"].as_array().is_none_or(Vec::is_empty);
+            (is_unconditional(found) || !is_unconditional(wanted))
+                && fields.all(|(name, value)| found.get(name) == Some(value))
+        })
+    })
+}
+
+/// A merge patch that puts the entries in their places, or at the end.
+pub fn patch(webhooks: &[Value], wanted: &[Value], resource_version: Option<&str>) -> Value {
     let mut webhooks = webhooks.to_vec();
-    match webhooks.iter_mut().find(|webhook| webhook["name"] == CONFIG_MAP_WEBHOOK) {
-        Some(webhook) => *webhook = wanted.clone(),
-        None => webhooks.push(wanted.clone()),
+    for wanted in wanted {
+        match webhooks.iter_mut().find(|webhook| webhook["name"] == wanted["name"]) {
+            Some(webhook) => *webhook = wanted.clone(),
+            None => webhooks.push(wanted.clone()),
+        }
     }
     json!({"metadata": {"resourceVersion": resource_version}, "webhooks": webhooks})
 }
@@ -94,24 +155,32 @@ mod tests {
         entry
     }
 
+    fn asked() -> Asked {
+        Asked { namespace: "ns".to_owned(), every_deployment: false }
+    }
+
+    fn config_maps(webhooks: &[Value], conditions: Conditions) -> Value {
+        wanted(webhooks, &asked(), conditions)[0].clone()
+    }
+
     #[test]
     fn it_leads_where_the_entry_for_bundles_leads() {
-        assert_eq!(wanted(&[], "ns", Exclusion::Conditions), None);
-        let entry = wanted(&[bundles(Some("Y2E="))], "ns", Exclusion::Conditions).unwrap();
+        assert_eq!(wanted(&[], &asked(), Conditions::Kept), Vec::<Value>::new());
+        let entry = config_maps(&[bundles(Some("Y2E="))], Conditions::Kept);
         let service = json!({"name": "s", "namespace": "there", "path": "/validate-core-v1-configmap", "port": 443});
         assert_eq!(entry["clientConfig"], json!({"service": service, "caBundle": "Y2E="}));
         assert_eq!(entry["namespaceSelector"], json!({"matchLabels": {"kubernetes.io/metadata.name": "ns"}}));
         assert_eq!(entry["rules"][0]["operations"], json!(["CREATE", "DELETE"]));
         let outside = json!({"name": BUNDLE_WEBHOOK, "clientConfig": {"url": format!("https://h:1{BUNDLE_PATH}")}});
-        let entry = wanted(&[outside], "ns", Exclusion::Conditions).unwrap();
+        let entry = config_maps(&[outside], Conditions::Kept);
         assert_eq!(entry["clientConfig"], json!({"url": "https://h:1/validate-core-v1-configmap"}));
     }
 
     #[test]
     fn published_config_maps_never_wait() {
-        let entry = wanted(&[bundles(None)], "ns", Exclusion::Conditions).unwrap();
+        let entry = config_maps(&[bundles(None)], Conditions::Kept);
         assert_eq!(entry["failurePolicy"], "Fail");
-        let entry = wanted(&[bundles(None)], "ns", Exclusion::FailOpen).unwrap();
+        let entry = config_maps(&[bundles(None)], Conditions::Dropped);
         assert_eq!((entry["failurePolicy"].as_str(), entry.get("matchConditions")), (Some("Ignore"), None));
     }
 
@@ -133,19 +202,58 @@ mod tests {
         [("request", request), ("oldObject", value(before)), ("object", value(after))]
     }
 
-    #[test]
-    fn the_condition_is_cel_and_leaves_out_what_is_published() {
-        let entry = wanted(&[bundles(None)], "ns", Exclusion::Conditions).unwrap();
+    /// What the one condition of an entry comes to.
+    fn condition(entry: &Value, variables: [(&'static str, Value); 3]) -> cel::Value {
         let conditions = entry["matchConditions"].as_array().unwrap();
         let [condition] = conditions.as_slice() else { panic!("one condition: {conditions:?}") };
         let program = cel::Program::compile(condition["expression"].as_str().unwrap()).unwrap();
-        let is_asked = |variables: [(&'static str, Value); 3]| {
-            let mut context = cel::Context::default();
-            for (name, value) in variables {
-                context.add_variable(name, value).unwrap();
-            }
-            program.execute(&context).unwrap()
+        let mut context = cel::Context::default();
+        for (name, value) in variables {
+            context.add_variable(name, value).unwrap();
+        }
+        program.execute(&context).unwrap()
+    }
+
+    #[test]
+    fn bundle_deployments_without_an_account_wait_only_where_one_is_asked_for() {
+        let of = |is_every, conditions| {
+            let asked = Asked { every_deployment: is_every, ..asked() };
+            wanted(&[bundles(Some("Y2E="))], &asked, conditions)[1].clone()
         };
+        let entry = of(false, Conditions::Kept);
+        assert_eq!(entry["name"], "vbundledeployments.core.rukpak.io");
+        assert_eq!(entry["clientConfig"]["service"]["path"], "/validate-core-rukpak-io-v1alpha1-bundledeployment");
+        let with = json!({"spec": {"serviceAccount": {"name": "a", "namespace": "b"}}});
+        let without = json!({"spec": {"template": {}}});
+        for (old, new, expected) in [
+            (Value::Null, &with, true),
+            (Value::Null, &without, false),
+            (without.clone(), &without, false),
+            (without.clone(), &with, true),
+            (with.clone(), &without, true),
+        ] {
+            let text = format!("{old} {new}");
+            let found = condition(&entry, [("request", json!({})), ("oldObject", old), ("object", new.clone())]);
+            assert_eq!(found, cel::Value::Bool(expected), "{text}");
+        }
+        assert_eq!(entry["failurePolicy"], "Fail");
+        for (entry, policy) in [
+            (of(true, Conditions::Kept), "Fail"),
+            (of(true, Conditions::Dropped), "Fail"),
+            (of(false, Conditions::Dropped), "Ignore"),
+        ] {
+            assert_eq!((entry["failurePolicy"].as_str(), entry.get("matchConditions")), (Some(policy), None));
+            let mut conditional = entry.clone();
+            conditional["matchConditions"] = json!([{"name": "x", "expression": "false"}]);
+            let found = [bundles(None), conditional];
+            assert!(!are_there(&found, &[entry]), "a condition of somebody else lets requests pass");
+        }
+    }
+
+    #[test]
+    fn the_condition_is_cel_and_leaves_out_what_is_published() {
+        let entry = config_maps(&[bundles(None)], Conditions::Kept);
+        let is_asked = |variables| condition(&entry, variables);
         let asked =
             [("kube-root-ca.crt", false), ("openshift-service-ca.crt", false), ("kube-root-ca", true), ("mine", true)];
         for (name, expected) in asked {
@@ -165,26 +273,26 @@ mod tests {
 
     #[test]
     fn an_emptied_bundle_is_left_to_whoever_fills_it() {
-        let own = wanted(&[bundles(Some("Y2E="))], "ns", Exclusion::Conditions).unwrap();
+        let own = config_maps(&[bundles(Some("Y2E="))], Conditions::Kept);
         let emptied = [bundles(None), own.clone()];
-        assert_eq!(wanted(&emptied, "ns", Exclusion::Conditions), Some(own));
+        assert_eq!(config_maps(&emptied, Conditions::Kept), own);
     }
 
     #[test]
     fn it_is_put_in_its_place_and_others_stay() {
         let other = json!({"name": "other", "matchConditions": [1]});
-        let entry = wanted(&[bundles(None)], "ns", Exclusion::Conditions).unwrap();
+        let entry = config_maps(&[bundles(None)], Conditions::Kept);
         let before = [bundles(None), other.clone()];
-        assert!(!is_there(&before, &entry));
-        let after = patch(&before, &entry, Some("7"));
+        assert!(!are_there(&before, std::slice::from_ref(&entry)));
+        let after = patch(&before, std::slice::from_ref(&entry), Some("7"));
         assert_eq!(after["metadata"]["resourceVersion"], "7");
         assert_eq!(after["webhooks"], json!([bundles(None), other, entry]));
         let webhooks = after["webhooks"].as_array().unwrap().clone();
-        assert!(is_there(&webhooks, &entry));
+        assert!(are_there(&webhooks, std::slice::from_ref(&entry)));
 
         let mut more = webhooks.clone();
         more[2]["ofTomorrow"] = json!("x");
-        assert!(is_there(&more, &entry));
+        assert!(are_there(&more, std::slice::from_ref(&entry)));
         for (field, value) in [
             ("failurePolicy", json!("Ignore")),
             ("objectSelector", json!({"matchLabels": {"a": "b"}})),
@@ -193,13 +301,13 @@ mod tests {
         ] {
             let mut changed = webhooks.clone();
             changed[2][field] = value;
-            assert!(!is_there(&changed, &entry), "{field}");
-            let restored = patch(&changed, &entry, None);
+            assert!(!are_there(&changed, std::slice::from_ref(&entry)), "{field}");
+            let restored = patch(&changed, std::slice::from_ref(&entry), None);
             assert_eq!(restored["webhooks"], after["webhooks"]);
         }
         // What the API server drops is not there.
         let mut dropped = webhooks;
         dropped[2].as_object_mut().unwrap().remove("matchConditions");
-        assert!(!is_there(&dropped, &entry));
+        assert!(!are_there(&dropped, std::slice::from_ref(&entry)));
     }
 }

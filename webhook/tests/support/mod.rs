@@ -6,7 +6,9 @@ use futures::future::BoxFuture;
 use rukpak_plan::crd_upgrade::ObjectCheck;
 use rukpak_webhook::connections::Connections;
 use rukpak_webhook::reads::{Error, Next, Page, Reads};
+use rukpak_webhook::review::UserInfo;
 use rukpak_webhook::router::Shared;
+use rukpak_webhook::rules::account::Identity;
 use rukpak_webhook::rules::config_map::{Use, use_of};
 use rukpak_webhook::serve::CONNECTION_LIMIT;
 use serde_json::Value;
@@ -28,6 +30,8 @@ pub struct Known {
     pub definition: Option<Value>,
     /// Custom resources, page by page.
     pub objects: Vec<Vec<Value>>,
+    /// Whom anybody may impersonate, by their user names.
+    pub impersonable: Vec<&'static str>,
     /// No answer to anything: the API server refuses.
     pub is_silent: bool,
     /// What was read.
@@ -42,6 +46,7 @@ impl Known {
             reads: Arc::new(self),
             namespace: "rukpak-system".into(),
             controller: CONTROLLER.into(),
+            requires_account: false,
             gates: Arc::default(),
             connections: Connections::new(CONNECTION_LIMIT),
         }
@@ -101,5 +106,11 @@ impl Reads for Known {
         let answer = self.asked(Page { objects: objects.collect(), next });
         let kind = format!("{}/{}, Kind={}", check.group, check.list_version, check.kind);
         Box::pin(async move { answer.map_err(|error| Error::Objects(kind, error)) })
+    }
+
+    fn may_impersonate<'a>(&'a self, user: &'a UserInfo, whom: &'a Identity) -> BoxFuture<'a, Result<bool, Error>> {
+        self.note("access", &format!("{} as {}", user.username, whom.user_name()));
+        let answer = self.asked(self.impersonable.contains(&whom.user_name().as_str()));
+        Box::pin(async move { answer.map_err(|error| Error::Access(user.username.clone(), error)) })
     }
 }

@@ -6,5 +6,6 @@ mod corpus;
 mod documentation;
 mod refusals;
 mod render;
+mod rights;
 mod shell;
 mod support;

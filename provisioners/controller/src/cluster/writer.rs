@@ -1,53 +1,40 @@
 //! Every write to an object of a bundle. Nothing else in the program sends one.
+//!
+//! A writer is for one BundleDeployment, and has the rights of its ServiceAccount, or the controller's where it names none.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ManagedFieldsEntry, ObjectMeta, OwnerReference};
-use kube::api::{DeleteParams, DynamicObject, ListParams, ObjectList, Patch, PatchParams, PostParams, Preconditions};
-use kube::core::{ApiResource, PartialObjectMeta};
-use kube::{Api, Client};
+use kube::Api;
+use kube::api::{DeleteParams, DynamicObject, Patch, PatchParams, PostParams, Preconditions};
 use rukpak_crds::names::{FIELD_MANAGER, SHARING_MANAGER};
 use rukpak_plan::{Identity, Owner};
 use serde_json::{Value, json};
-use tokio::sync::Semaphore;
 
-use super::{Error, answered};
+use super::account::Account;
+use super::door::Door;
+use super::{Error, Written, answered};
 
-/// What the API server answered to an apply: the object as it stands now.
-pub struct Written {
-    /// Metadata.
-    pub metadata: ObjectMeta,
-    /// The whole object, metadata left out.
-    pub body: Value,
-}
-
-/// Metadata of a page of objects.
-pub type Metadata = ObjectList<PartialObjectMeta<DynamicObject>>;
-
-/// Sends writes, a bounded number at once.
+/// Sends writes, a bounded number at once, whoever they are for.
 pub struct Writer {
-    client: Client,
-    permits: Semaphore,
+    door: Door,
+    account: Option<Account>,
 }
 
 impl Writer {
-    pub(super) fn new(client: Client, in_flight: usize) -> Self {
-        Self { client, permits: Semaphore::new(in_flight) }
+    pub(super) fn new(door: Door, account: Option<Account>) -> Self {
+        Self { door, account }
+    }
+
+    /// Whose rights the writes are made with, if not with the controller's own.
+    pub fn account(&self) -> Option<&Account> {
+        self.account.as_ref()
     }
 
     fn api(&self, identity: &Identity) -> Api<DynamicObject> {
-        self.scoped(&identity.kind.resource, identity.namespace.as_deref())
-    }
-
-    /// The API of one kind, in one namespace or all.
-    fn scoped(&self, resource: &ApiResource, namespace: Option<&str>) -> Api<DynamicObject> {
-        match namespace {
-            Some(namespace) => Api::namespaced_with(self.client.clone(), namespace, resource),
-            None => Api::all_with(self.client.clone(), resource),
-        }
+        self.door.api(identity)
     }
 
     async fn permit(&self) -> Option<tokio::sync::SemaphorePermit<'_>> {
-        // The semaphore is never closed; without a permit the request goes out all the same.
-        self.permits.acquire().await.ok()
+        self.door.permit().await
     }
 
     /// Server-side apply of `body`, forced for the fields that it names.
@@ -65,54 +52,6 @@ impl Writer {
         let params = PostParams { dry_run, field_manager: Some(FIELD_MANAGER.to_owned()) };
         let object = answered(self.api(identity).create(&params, &new)).await?;
         Ok(Written { metadata: object.metadata, body: object.data })
-    }
-
-    /// The object's metadata; `None` if it is not there.
-    pub async fn metadata(&self, identity: &Identity) -> Result<Option<ObjectMeta>, Error> {
-        let _permit = self.permit().await;
-        let found: Option<PartialObjectMeta<DynamicObject>> =
-            answered(self.api(identity).get_metadata_opt(&identity.name)).await?;
-        Ok(found.map(|object| object.metadata))
-    }
-
-    /// The whole object; `None` if it is not there.
-    pub async fn get(&self, identity: &Identity) -> Result<Option<Written>, Error> {
-        let _permit = self.permit().await;
-        let found = answered(self.api(identity).get_opt(&identity.name)).await?;
-        Ok(found.map(|object| Written { metadata: object.metadata, body: object.data }))
-    }
-
-    /// One page of all objects of a kind.
-    pub async fn list(&self, resource: &ApiResource, page: &ListParams) -> Result<ObjectList<DynamicObject>, Error> {
-        let _permit = self.permit().await;
-        answered(self.scoped(resource, None).list(page)).await
-    }
-
-    /// One page of the objects of a kind in one namespace.
-    pub async fn list_in(
-        &self,
-        resource: &ApiResource,
-        namespace: &str,
-        page: &ListParams,
-    ) -> Result<ObjectList<DynamicObject>, Error> {
-        let _permit = self.permit().await;
-        answered(self.scoped(resource, Some(namespace)).list(page)).await
-    }
-
-    /// One page of the metadata of all objects of a kind.
-    pub async fn list_metadata(&self, resource: &ApiResource, page: &ListParams) -> Result<Metadata, Error> {
-        self.list_metadata_in(resource, None, page).await
-    }
-
-    /// One page of the metadata of the objects of a kind, in one namespace or all.
-    pub async fn list_metadata_in(
-        &self,
-        resource: &ApiResource,
-        namespace: Option<&str>,
-        page: &ListParams,
-    ) -> Result<Metadata, Error> {
-        let _permit = self.permit().await;
-        answered(self.scoped(resource, namespace).list_metadata(page)).await
     }
 
     /// Deletes exactly the object that was looked at: other UID or other version, and it stays. Gone already is fine; returns

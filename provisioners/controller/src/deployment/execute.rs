@@ -1,9 +1,9 @@
 //! Doing what was decided. Every write to the cluster for a deployment, but for its status, is made below this folder.
 //!
 //! ```text
-//! install   prepare -> members -> check -> (intent) -> apply -> prune -> Applied
-//! repair    prepare ----------------------------------> apply            again
-//! resume    watches -------------------------------------------------> Applied
+//! install   prepare -> members -> rights -> check -> (intent) -> apply -> prune -> Applied
+//! repair    prepare ------------> rights -------------------> apply            again
+//! resume    watches -----------------------------------------------------------> Applied
 //! ```
 
 mod apply;
@@ -21,6 +21,7 @@ mod prune;
 mod put;
 mod repair;
 mod resume;
+mod rights;
 mod settled;
 
 use std::collections::BTreeSet;
@@ -119,6 +120,7 @@ async fn attempt(run: &mut Run, release: &Release, why: Why) -> Result<(), Stopp
     let kinds = recorded_kinds(run);
     let members = members::list(run, &kinds, why).await;
     bases.settled = settled::settled(run, &plan, &members, &bases);
+    rights::check(run, &plan, &members).await.map_err(Stopped::Failed)?;
     check::check(run, &plan, why, &members, &bases).await.map_err(Stopped::Failed)?;
     let used: BTreeSet<InventoryKind> = kinds.into_iter().chain(plan.inventory()).collect();
     intend(run, used, &plan).await.map_err(Stopped::Unreported)?;
@@ -289,6 +291,7 @@ async fn finish(run: &mut Run, plan: &Plan, members: Members, bases: &Bases, don
                 used: done.used.iter().map(|key| format!("Namespace {:?}", key.name)).collect(),
                 kept: done.kept,
                 policy: run.observed.deployment.spec.deletion_policy.unwrap_or_default(),
+                account: run.observed.deployment.spec.service_account.clone().map(Box::new),
             };
             run.memory.learn_applied(applied, pruning, differences, Timestamp::now());
             Ok(())
@@ -343,7 +346,7 @@ pub(super) async fn leftovers(run: &Run) -> Vec<String> {
             break;
         }
         let identity = observed.identity(key);
-        let Ok(Some(metadata)) = run.context.cluster.writer.metadata(&identity).await else { continue };
+        let Ok(Some(metadata)) = run.context.cluster.reader.metadata(&identity).await else { continue };
         let finalizers = rukpak_plan::fields::finalizers(&metadata);
         lines.push(match (metadata.deletion_timestamp, finalizers.is_empty()) {
             (None, _) => format!("{identity} is not deleted yet"),

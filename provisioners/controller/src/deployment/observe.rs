@@ -19,6 +19,7 @@ use rukpak_plan::{Format, Owner};
 use rukpak_runtime::status::StatusWriter;
 
 use super::{Error, Tracker};
+use crate::cluster::Writer;
 use crate::context::Context;
 
 pub(crate) use bundles::{desired, found, generated, is_generated, owned};
@@ -30,6 +31,8 @@ pub(crate) struct Run {
     pub memory: Memory,
     pub tracker: Arc<Tracker>,
     pub context: Arc<Context>,
+    /// Every write to the objects of the bundle, with the rights that the deployment names.
+    pub objects: Writer,
     writer: StatusWriter<BundleDeployment>,
 }
 
@@ -65,7 +68,8 @@ pub(crate) fn observe(deployment: Arc<BundleDeployment>, context: Arc<Context>) 
     };
     memory.refresh(&observed, Timestamp::now());
     let writer = StatusWriter::new(&context.client, &*deployment, deployment.status.as_ref());
-    Ok(Some(Run { owner, observed, memory, tracker, context, writer }))
+    let objects = context.cluster.writer(deployment.spec.service_account.as_ref());
+    Ok(Some(Run { owner, observed, memory, tracker, context, objects, writer }))
 }
 
 impl Run {

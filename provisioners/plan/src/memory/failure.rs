@@ -20,6 +20,10 @@ pub enum Stage {
     Load,
     /// Nothing was written: a kind is missing, a CRD would break data, the dry run was refused.
     Check,
+    /// Nothing was written: the ServiceAccount whose rights are to be used does not exist.
+    Account,
+    /// Nothing was written: it lacks rights.
+    Rights,
     /// Some objects may have been written.
     Apply,
     /// Everything was applied, and drifted objects could not be repaired.

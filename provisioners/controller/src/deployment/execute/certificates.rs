@@ -69,7 +69,7 @@ async fn secret(run: &Run, certificate: &ServingCertificate) -> Result<Option<BT
     let cluster = &run.context.cluster;
     let Some(kind) = cluster.kinds.get("v1", "Secret").await.map_err(failed)? else { return Ok(None) };
     let identity = Identity { kind, namespace: Some(namespace.clone()), name: name.clone() };
-    let found = cluster.writer.get(&identity).await.map_err(failed)?;
+    let found = cluster.reader.get(&identity).await.map_err(failed)?;
     // Whatever else lies there is as good as nothing.
     Ok(found.and_then(|secret| serde_json::from_value(secret.body.get("data")?.clone()).ok()))
 }

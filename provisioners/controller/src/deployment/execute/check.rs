@@ -9,7 +9,7 @@ use futures::StreamExt;
 use rukpak_plan::memory::{Problem, Stage};
 use rukpak_plan::resolve::Why;
 use rukpak_plan::retry::Class;
-use rukpak_plan::{Plan, Step};
+use rukpak_plan::{Phase, Plan, Step};
 
 use super::apply::{Bases, Failed};
 use super::members::Members;
@@ -81,6 +81,7 @@ fn is_premature(plan: &Plan, step: &Step, error: &put::Error) -> bool {
     let brings_namespace = step.key.namespace.as_ref().is_some_and(|namespace| {
         plan.steps.keys().any(|key| key.group.is_empty() && key.kind == "Namespace" && key.name == *namespace)
     });
-    (source.is_not_found() && (brings_namespace || step.defined_here))
+    // A binding is tried before its role.
+    (source.is_not_found() && (brings_namespace || step.defined_here || step.phase == Phase::Bindings))
         || source.to_string().contains("does not support dry run")
 }

@@ -51,7 +51,7 @@ pub(super) async fn reason_to_keep(
 
 /// Whether a CRD has instances, in words.
 async fn instances(run: &Run, member: &Member, going: &Going) -> Result<Option<String>, Error> {
-    let Some(crd) = run.context.cluster.writer.get(&member.identity).await? else { return Ok(None) };
+    let Some(crd) = run.context.cluster.reader.get(&member.identity).await? else { return Ok(None) };
     let Some(resource) = prune::instances(&crd.body) else { return Ok(Some(prune::NONE_SERVED.to_owned())) };
     let found = living(run, &resource, None, going).await?;
     Ok(found.map(|name| format!("it has instances, {name} among them")))
@@ -76,7 +76,7 @@ async fn living(
 ) -> Result<Option<String>, Error> {
     let mut page = ListParams::default().limit(500);
     loop {
-        let list = match run.context.cluster.writer.list_metadata_in(resource, namespace, &page).await {
+        let list = match run.context.cluster.reader.list_metadata_in(resource, namespace, &page).await {
             Ok(list) => list,
             Err(error) if matches!(error.code(), 404 | 405) => return Ok(None),
             Err(error) => return Err(error),

@@ -97,7 +97,7 @@ fn look_again(looks: &mut BTreeMap<ObjectKey, (u32, Timestamp)>, key: &ObjectKey
 
 /// `None` if the API server has no answer at the moment.
 async fn read(run: &Run, identity: &Identity) -> Option<Health> {
-    match run.context.cluster.writer.get(identity).await {
+    match run.context.cluster.reader.get(identity).await {
         Ok(Some(live)) => {
             let object = whole(identity, &live);
             let mut health = health::assess(&object, Timestamp::now());
@@ -118,7 +118,7 @@ async fn read(run: &Run, identity: &Identity) -> Option<Health> {
 async fn trouble(run: &Run, identity: &Identity, object: &Value) -> Option<String> {
     let (selector, namespace) = (health::pods_of(object)?, identity.namespace.as_deref()?);
     let page = ListParams::default().labels(&selector).limit(PODS);
-    let listed = run.context.cluster.writer.list_in(&ApiResource::erase::<Pod>(&()), namespace, &page).await;
+    let listed = run.context.cluster.reader.list_in(&ApiResource::erase::<Pod>(&()), namespace, &page).await;
     let pods = match listed {
         Ok(pods) => pods,
         Err(error) => {

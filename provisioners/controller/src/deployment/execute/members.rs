@@ -122,7 +122,7 @@ async fn list_version(run: &Run, kind: &Kind, selector: &str) -> Result<Vec<Part
     let mut objects = Vec::new();
     let mut page = ListParams::default().labels(selector).limit(PAGE);
     loop {
-        let list = run.context.cluster.writer.list_metadata(&kind.resource, &page).await?;
+        let list = run.context.cluster.reader.list_metadata(&kind.resource, &page).await?;
         objects.extend(list.items);
         match list.metadata.continue_.filter(|token| !token.is_empty()) {
             Some(token) => page = page.continue_token(&token),
@@ -140,7 +140,7 @@ async fn is_of_upstream(run: &Run) -> bool {
     let params = ListParams::default().labels(&selector).limit(1);
     let Ok(Some(secrets)) = run.context.cluster.kinds.get("v1", "Secret").await else { return false };
     let namespace = Some(run.context.system_namespace.as_str());
-    let listed = run.context.cluster.writer.list_metadata_in(&secrets.resource, namespace, &params).await;
+    let listed = run.context.cluster.reader.list_metadata_in(&secrets.resource, namespace, &params).await;
     listed.is_ok_and(|list| !list.items.is_empty())
 }
 

@@ -149,7 +149,7 @@ fn unmarked<'a>(
 
 /// The object, if our owner reference is still on it.
 async fn find(run: &Run, step: &Step) -> Result<Option<Member>, Error> {
-    let metadata = run.context.cluster.writer.metadata(&step.identity).await?;
+    let metadata = run.context.cluster.reader.metadata(&step.identity).await?;
     let ours = metadata.filter(|metadata| run.owner.is_controller(metadata));
     Ok(ours.map(|metadata| Member { identity: step.identity.clone(), metadata }))
 }
@@ -173,7 +173,7 @@ async fn remove(run: &Run, leaving: &Leaving) -> Result<Option<ReleasedObject>, 
             }
             Ok(Removed::Deleted | Removed::Absent) => break,
         }
-        match run.context.cluster.writer.metadata(&identity).await? {
+        match run.context.cluster.reader.metadata(&identity).await? {
             Some(now) if is_still_ours(run, &now) => metadata = now,
             _ => break,
         }
@@ -215,7 +215,7 @@ async fn remove_one(
     metadata: &ObjectMeta,
     keep: Option<&str>,
 ) -> Result<Removed, Error> {
-    let writer = &run.context.cluster.writer;
+    let writer = &run.objects;
     let Some(reason) = keep else {
         if !writer.delete(identity, metadata).await? {
             return Ok(Removed::Absent);

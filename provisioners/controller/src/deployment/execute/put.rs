@@ -122,7 +122,7 @@ pub(crate) async fn put(
             Some(Known { uid, version }) => {
                 let version = version.as_deref().filter(|_| mode == Mode::Real && attempt <= PATIENCE);
                 let body = updating(body.clone(), uid, version);
-                run.context.cluster.writer.apply(&step.identity, &body, mode == Mode::DryRun).await
+                run.objects.apply(&step.identity, &body, mode == Mode::DryRun).await
             }
             None => create(run, step, &body, mode).await,
         };
@@ -153,7 +153,7 @@ pub(crate) async fn put(
 async fn body(run: &Run, step: &Step, known: Option<&Known>, basis: &Basis<'_>) -> (Value, Option<String>) {
     let live = match known.filter(|_| needs_live(&step.key, &step.body, basis.why)) {
         // Where it cannot be read, the write that follows will tell what is wrong.
-        Some(_) => run.context.cluster.writer.get(&step.identity).await.ok().flatten(),
+        Some(_) => run.context.cluster.reader.get(&step.identity).await.ok().flatten(),
         None => None,
     };
     let live = live.as_ref().map(|live| Live { metadata: &live.metadata, body: &live.body });
@@ -166,8 +166,8 @@ async fn replace(run: &Run, step: &Step, basis: &Basis<'_>) -> Result<bool, Erro
     if !basis.why.replaces_immutable() {
         return Ok(false);
     }
-    let writer = &run.context.cluster.writer;
-    let Some(live) = writer.get(&step.identity).await.map_err(|error| refused(step, error))? else { return Ok(false) };
+    let (reader, writer) = (&run.context.cluster.reader, &run.objects);
+    let Some(live) = reader.get(&step.identity).await.map_err(|error| refused(step, error))? else { return Ok(false) };
     let is_ours = run.owner.owns_fully(&live.metadata);
     if !is_ours || !is_replaced(&step.key, Live { metadata: &live.metadata, body: &live.body }, basis.why) {
         return Ok(false);
@@ -179,7 +179,7 @@ async fn replace(run: &Run, step: &Step, basis: &Basis<'_>) -> Result<bool, Erro
 
 /// Creates the object, or fails with a conflict where it exists.
 async fn create(run: &Run, step: &Step, body: &Value, mode: Mode) -> Result<Written, cluster::Error> {
-    let writer = &run.context.cluster.writer;
+    let writer = &run.objects;
     let is_trial = mode == Mode::DryRun;
     match writer.apply(&step.identity, &creating(body.clone()), is_trial).await {
         Err(error) if error.refuses_create_by_version() => {}
@@ -202,9 +202,9 @@ enum Found {
 
 /// Looks at what stands in the way, takes it over where that is allowed.
 async fn existing(run: &Run, step: &Step, known: Option<&Known>, mode: Mode) -> Result<Found, Error> {
-    let writer = &run.context.cluster.writer;
+    let reader = &run.context.cluster.reader;
     let what = step.identity.to_string();
-    let found = writer.metadata(&step.identity).await.map_err(|error| refused(step, error))?;
+    let found = reader.metadata(&step.identity).await.map_err(|error| refused(step, error))?;
     let Some(metadata) = found else { return Ok(Found::Nothing) };
     let ours = |metadata: &ObjectMeta| {
         Found::Ours(Known { uid: metadata.uid.clone().unwrap_or_default(), version: metadata.resource_version.clone() })
@@ -303,7 +303,7 @@ fn collision(run: &Run, step: &Step, foreign: ForeignOwner) -> Error {
 /// Takes an object of operator-controller's: what controls it is replaced in one write, so that it is never without an owner, nor with
 /// two, and goes with us alone from then on.
 async fn take_over(run: &Run, step: &Step, mut found: ObjectMeta) -> Result<Found, Error> {
-    let writer = &run.context.cluster.writer;
+    let (reader, writer) = (&run.context.cluster.reader, &run.objects);
     tracing::info!(deployment = %run.owner.name, object = %step.identity, "taking over object of operator-controller");
     for attempt in 1.. {
         let entries = fields::adopted(&found, FIELD_MANAGER, true);
@@ -312,7 +312,7 @@ async fn take_over(run: &Run, step: &Step, mut found: ObjectMeta) -> Result<Foun
             Err(error) => return Err(refused(step, error)),
             Ok(taken) => return Ok(by_uid(&taken)),
         }
-        match writer.metadata(&step.identity).await.map_err(|error| refused(step, error))? {
+        match reader.metadata(&step.identity).await.map_err(|error| refused(step, error))? {
             Some(now) => found = now,
             None => break,
         }
@@ -322,7 +322,7 @@ async fn take_over(run: &Run, step: &Step, mut found: ObjectMeta) -> Result<Foun
 
 /// A Namespace that another BundleDeployment made would go with that, and all of ours in it.
 async fn share(run: &Run, step: &Step, mut found: ObjectMeta) -> Result<(), Error> {
-    let writer = &run.context.cluster.writer;
+    let (reader, writer) = (&run.context.cluster.reader, &run.objects);
     for attempt in 1.. {
         if !run.owner.would_lose(&found) {
             break;
@@ -333,7 +333,7 @@ async fn share(run: &Run, step: &Step, mut found: ObjectMeta) -> Result<(), Erro
             Err(error) => return Err(refused(step, error)),
             Ok(()) => break,
         }
-        match writer.metadata(&step.identity).await.map_err(|error| refused(step, error))? {
+        match reader.metadata(&step.identity).await.map_err(|error| refused(step, error))? {
             Some(now) => found = now,
             None => break,
         }
@@ -349,7 +349,7 @@ fn is_namespace(key: &ObjectKey) -> bool {
 /// put its owner reference on what it installed, and left Helm's labels off what it repaired: so whatever of ours was never
 /// applied is Helm's.
 async fn adopt(run: &Run, step: &Step, metadata: &ObjectMeta) -> Result<(), Error> {
-    let writer = &run.context.cluster.writer;
+    let (reader, writer) = (&run.context.cluster.reader, &run.objects);
     let mut found = metadata.clone();
     for attempt in 1.. {
         let is_by_helm = found.labels.as_ref().and_then(|all| all.get(MANAGED_BY)).is_some_and(|by| by == "Helm");
@@ -361,7 +361,7 @@ async fn adopt(run: &Run, step: &Step, metadata: &ObjectMeta) -> Result<(), Erro
             Err(error) => return Err(refused(step, error)),
             Ok(_) => break,
         }
-        match writer.metadata(&step.identity).await.map_err(|error| refused(step, error))? {
+        match reader.metadata(&step.identity).await.map_err(|error| refused(step, error))? {
             Some(now) => found = now,
             None => break,
         }

@@ -16,6 +16,7 @@ use serde_json::Value;
 use super::apply::{Failed, note, once_served, served};
 use super::prepare::{self, Prepared};
 use super::put::{self, Known, Outcome, still_wanted};
+use super::rights;
 use crate::cluster::Written;
 use crate::deployment::observe::Run;
 use crate::metrics;
@@ -47,6 +48,10 @@ pub(super) async fn repair(run: &mut Run, release: &Release, objects: BTreeSet<O
     if plan.authorities != run.memory.authorities && run.memory.authorities.is_some() {
         return Ended::NeedsInstall(Why::Renewal);
     }
+    let drifted = plan.steps.values().filter(|step| objects.contains(&step.key));
+    if let Err(problem) = rights::check_some(run, drifted).await {
+        return refuse(run, &plan, objects, problem);
+    }
     let mut left = objects;
     for phase in Phase::ALL {
         let steps: Vec<&Step> = plan.phase(phase).filter(|step| left.remove(&step.key)).collect();
@@ -67,6 +72,16 @@ pub(super) async fn repair(run: &mut Run, release: &Release, objects: BTreeSet<O
         run.memory.learn_missing(release.clone(), &plan.missing, Timestamp::now());
     }
     refresh_proof(run, release);
+    Ended::Done
+}
+
+/// Nothing was written: every object keeps its back-off.
+fn refuse(run: &mut Run, plan: &Plan, objects: BTreeSet<ObjectKey>, problem: Problem) -> Ended {
+    let now = Timestamp::now();
+    for key in objects {
+        run.memory.repairs.entry(key).or_default().failed(problem.class, now);
+    }
+    run.memory.learn_unrepaired(&run.observed, plan.release.clone(), problem, now);
     Ended::Done
 }
 
@@ -132,7 +147,7 @@ async fn repair_phase(run: &mut Run, steps: &[&Step]) -> Vec<put::Error> {
 }
 
 async fn read(run: &Run, step: &Step) -> Result<Option<Written>, put::Error> {
-    let live = run.context.cluster.writer.get(&step.identity).await;
+    let live = run.context.cluster.reader.get(&step.identity).await;
     live.map_err(|source| put::Error::Refused { what: step.identity.to_string(), origin: step.origin.clone(), source })
 }
 

@@ -50,7 +50,8 @@ pub(super) async fn resume(run: &mut Run, release: &Release) {
         Some(applied) => {
             run.tracker.tracked().objects = objects;
             let policy = run.observed.deployment.spec.deletion_policy.unwrap_or_default();
-            let differences = Differences { policy, ..Differences::default() };
+            let account = run.observed.deployment.spec.service_account.clone().map(Box::new);
+            let differences = Differences { policy, account, ..Differences::default() };
             run.memory.certificates_due = inventory.certificates_renewal;
             run.memory.installation = Installation::Applied { applied, pruning: Pruning::Done, differences };
         }

@@ -175,7 +175,8 @@ fn begin(scene: &mut Scene, release: &str) {
 
 impl Failed {
     fn happen(self, scene: &mut Scene) -> Result<(), Error> {
-        let stages = [Stage::Ask, Stage::Load, Stage::Check, Stage::Apply, Stage::Repair];
+        let stages =
+            [Stage::Ask, Stage::Load, Stage::Check, Stage::Account, Stage::Rights, Stage::Apply, Stage::Repair];
         let stage = stages.into_iter().find(|stage| format!("{stage:?}") == self.stage).ok_or("stage: not known")?;
         let all = [Why::First, Why::Upgrade, Why::Rollback, Why::WayBack, Why::Resync, Why::Renewal, Why::Repair];
         let why = all.into_iter().find(|why| format!("{why:?}") == self.why).ok_or("why: not known")?;
@@ -224,7 +225,7 @@ impl But {
         let needed = self.missing.iter().map(|name| missing(name, Need::Object));
         let optional = self.missing_optional.iter().map(|name| missing(name, Need::Optional));
         let missing = needed.chain(optional).collect();
-        let differences = Differences { missing, used: self.used, kept: self.kept, policy: self.policy };
+        let differences = Differences { missing, used: self.used, kept: self.kept, policy: self.policy, account: None };
         scene.applied(&world::release(&self.release), pruning, differences)
     }
 }

@@ -78,7 +78,7 @@ async fn one(run: &Run, step: &Step) -> Result<Vec<UnsafeChange>, Unseen> {
         return Ok(Vec::new());
     }
     let unseen = |source| Unseen { what: "the CRD in the cluster".to_owned(), source };
-    let live = run.context.cluster.writer.get(&step.identity).await.map_err(unseen)?;
+    let live = run.context.cluster.reader.get(&step.identity).await.map_err(unseen)?;
     let Some(live) = live else { return Ok(Vec::new()) };
     let live = as_crd(step, live);
     let mut options = run.context.crd_upgrades;
@@ -120,7 +120,7 @@ async fn objects(run: &Run, check: &ObjectCheck, new: &Value) -> Result<Vec<Unsa
     let first = ListParams::default().limit(PAGE);
     let (mut parameters, mut changes, mut begun) = (first.clone(), Vec::new(), 1);
     loop {
-        let page = match run.context.cluster.writer.list(&resource, &parameters).await {
+        let page = match run.context.cluster.reader.list(&resource, &parameters).await {
             Ok(page) => page,
             // A CRD that was never served has no objects.
             Err(error) if error.is_not_found() => return Ok(changes),

@@ -1,0 +1,68 @@
+//! Flags of `rights`.
+
+use std::ffi::OsStr;
+
+use clap::{Args, ValueEnum};
+use rukpak_crds::ServiceAccountReference;
+
+use super::{ClusterArgs, RegistryArgs, ServiceArgs, SourceArgs};
+
+/// Flags of `rights`.
+#[derive(Args, Debug)]
+pub struct RightsArgs {
+    /// Where the bundle is, or bundledeployment/NAME.
+    #[command(flatten)]
+    pub source: SourceArgs,
+    /// Name of the BundleDeployment that will have the bundle [default: that of any]
+    #[arg(long, value_name = "NAME")]
+    pub name: Option<String>,
+    /// The ServiceAccount to bind the roles to [default: spec.serviceAccount of the BundleDeployment]
+    #[arg(long, value_name = "NAMESPACE/NAME", value_parser = account)]
+    pub service_account: Option<ServiceAccountReference>,
+    /// How the roles are written: documents of YAML, one JSON array, or their names
+    #[arg(short, long, value_name = "FORM", default_value = "yaml")]
+    pub output: RoleForm,
+    /// How it is rendered.
+    #[command(flatten)]
+    pub registry: RegistryArgs,
+    /// Where the BundleDeployment is, and kinds that are neither the bundle's nor Kubernetes' own.
+    #[command(flatten)]
+    pub cluster: ClusterArgs,
+    /// Where its content is fetched.
+    #[command(flatten)]
+    pub service: ServiceArgs,
+}
+
+/// How roles are written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum RoleForm {
+    /// Documents of YAML
+    Yaml,
+    /// One array of objects
+    Json,
+    /// Their names, a line each
+    Name,
+}
+
+impl RightsArgs {
+    /// The name of the BundleDeployment that is asked about; `None` if it is a bundle.
+    pub fn deployment(&self) -> Option<&str> {
+        let (kind, name) = self.source.bundle.as_os_str().to_str()?.split_once('/')?;
+        let is_deployment = matches!(kind, "bundledeployment" | "bundledeployments" | "bd");
+        (is_deployment && !name.is_empty() && !exists(&self.source.bundle)).then_some(name)
+    }
+}
+
+/// What exists here wins, as it does over an image.
+fn exists(path: &OsStr) -> bool {
+    std::path::Path::new(path).exists()
+}
+
+fn account(text: &str) -> Result<ServiceAccountReference, String> {
+    match text.split_once('/') {
+        Some((namespace, name)) if !namespace.is_empty() && !name.is_empty() && !name.contains('/') => {
+            Ok(ServiceAccountReference { name: name.to_owned(), namespace: namespace.to_owned() })
+        }
+        _ => Err("write NAMESPACE/NAME".to_owned()),
+    }
+}

@@ -1,0 +1,192 @@
+//! `rukpakctl rights`: the roles that a ServiceAccount needs to install a bundle.
+//!
+//! ```text
+//! bundle, BundleDeployment --objects--> kinds --rukpak_rights--> Role, ClusterRole, bindings
+//! ```
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use rukpak_crds::{Bundle, BundleDeployment, BundlePhase};
+use rukpak_plain::{Object, ObjectKey};
+use rukpak_plan::{Identity, Kind, builtin, kind};
+use rukpak_rights::{needed, roles, rules};
+use serde_json::{Value, json};
+
+use crate::args::{RightsArgs, RoleForm};
+use crate::cluster::Cluster;
+use crate::examine::{self, Purpose};
+use crate::exit::Exit;
+use crate::failure::{Failure, ended};
+use crate::format;
+use crate::output::{counted, data, documents, pretty, raw_data, talk};
+use crate::release::Reader;
+use crate::render::detect;
+use crate::service::Service;
+use crate::source;
+
+/// Prints the roles.
+pub async fn run(arguments: &RightsArgs) -> Exit {
+    ended(print(arguments).await)
+}
+
+async fn print(arguments: &RightsArgs) -> Result<Exit, Failure> {
+    let (objects, deployment) = match arguments.deployment() {
+        Some(name) => {
+            let cluster = Cluster::connect(&arguments.cluster).await?;
+            let deployment = cluster.existing(name).await?;
+            (of_deployment(&cluster, &deployment, arguments).await?, Some(deployment))
+        }
+        None => (of_bundle(arguments).await?, None),
+    };
+    let named = deployment.as_ref().and_then(|deployment| deployment.metadata.name.as_deref());
+    let name = arguments.name.as_deref().or(named);
+    let of_spec = deployment.as_ref().and_then(|deployment| deployment.spec.service_account.as_ref());
+    let account = arguments.service_account.as_ref().or(of_spec);
+    if account.is_none() {
+        talk("note: the roles are bound to nobody; --service-account NAMESPACE/NAME adds the bindings");
+    }
+    let rules = rules(&needed(objects.iter().map(|(identity, body)| (identity, body)), name));
+    // What is installed is in its namespaces.
+    let is_installed = deployment.as_ref().and_then(|found| found.status.as_ref()?.active_bundle.as_ref()).is_some();
+    let mut all = if is_installed { Vec::new() } else { namespaces(&objects) };
+    all.extend(roles(&rules, &format!("{}-installer", name.unwrap_or("bundle")), account));
+    Ok(written(&all, arguments.output))
+}
+
+/// Writes objects to stdout.
+pub(crate) fn written(all: &[Value], form: RoleForm) -> Exit {
+    match form {
+        RoleForm::Yaml => raw_data(|out| documents(out, all), Exit::Yes),
+        RoleForm::Json => data(|out| pretty(out, &all), Exit::Yes),
+        RoleForm::Name => data(|out| all.iter().try_for_each(|object| writeln!(out, "{}", name_of(object))), Exit::Yes),
+    }
+}
+
+/// Objects, each with its body.
+type Objects = Vec<(Identity, Value)>;
+
+async fn of_bundle(arguments: &RightsArgs) -> Result<Objects, Failure> {
+    let content = source::read(&arguments.source).await?;
+    let limits = arguments.source.limits();
+    let format::Detected { format, why } = detect(&content, arguments.source.format, &limits);
+    let examined = examine::examine(&content.tree, format, Purpose::Render(&arguments.registry), &limits);
+    for warning in content.remarks.iter().chain(&examined.warnings) {
+        talk(&format!("warning: {warning}"));
+    }
+    if !examined.findings.is_empty() {
+        let findings: Vec<&str> = examined.findings.iter().map(|finding| finding.text.as_str()).collect();
+        return Err(Failure::no(format!("{}: refused: {}", content.from, findings.join("; "))));
+    }
+    talk(&format!("{}: {} of a {format} bundle ({why})", content.from, counted(examined.objects.len())));
+    let mut kinds = Kinds { defined: defined(&examined.objects), cluster: None, arguments };
+    let mut objects = Vec::with_capacity(examined.objects.len());
+    for object in examined.objects {
+        let kind = kinds.of(&object).await?;
+        let namespace = object.namespace().unwrap_or(&arguments.service.system_namespace);
+        let namespace = kind.namespaced.then(|| namespace.to_owned());
+        let identity = Identity { kind, namespace, name: object.name().to_owned() };
+        objects.push((identity, object.into_value()));
+    }
+    Ok(objects)
+}
+
+/// The objects of what is installed and of what is to be installed: both are written in an upgrade that fails.
+async fn of_deployment(
+    cluster: &Cluster,
+    deployment: &BundleDeployment,
+    arguments: &RightsArgs,
+) -> Result<Objects, Failure> {
+    let name = deployment.metadata.name.as_deref().unwrap_or_default();
+    let limits = arguments.source.limits();
+    let reader = Reader {
+        deployment: Some(deployment),
+        name,
+        system_namespace: &arguments.service.system_namespace,
+        certificates: arguments.registry.cert_provider,
+        limits: limits.clone(),
+    };
+    let bundles = cluster.bundles_of(name).await?;
+    let unpacked: Vec<&Bundle> = bundles.iter().filter(|bundle| bundle.is_in(BundlePhase::Unpacked)).collect();
+    if unpacked.is_empty() {
+        let text = format!("no Bundle of bundledeployment {name:?} is unpacked");
+        return Err(Failure::no(text).hint(format!("rukpakctl status {name}")));
+    }
+    let service = Service::connect(cluster, &arguments.service).await?;
+    let mut all: BTreeMap<ObjectKey, (Identity, Value)> = BTreeMap::new();
+    for bundle in unpacked {
+        let (content, format) = reader.of_bundle(&service, bundle).await?;
+        let plan = reader.plan(cluster, &content.tree, format, true).await?;
+        talk(&format!("{}: {} of a {format} bundle", content.from, counted(plan.steps.len())));
+        all.extend(plan.steps.into_iter().map(|(key, step)| (key, (step.identity, step.body))));
+    }
+    Ok(all.into_values().collect())
+}
+
+/// Finds out how objects of a kind are named in URLs, and whether they are in namespaces.
+struct Kinds<'a> {
+    defined: BTreeMap<(String, String), Kind>,
+    cluster: Option<Cluster>,
+    arguments: &'a RightsArgs,
+}
+
+fn defined(objects: &[Object]) -> BTreeMap<(String, String), Kind> {
+    let crds = objects.iter().filter(|object| kind::is_crd(&object.key()));
+    let kinds = crds.flat_map(kind::defined_by);
+    kinds.map(|kind| ((kind.resource.group.clone(), kind.resource.kind.clone()), kind)).collect()
+}
+
+impl Kinds<'_> {
+    /// By a CRD of the bundle, by what is known of Kubernetes, or else by the cluster.
+    async fn of(&mut self, object: &Object) -> Result<Kind, Failure> {
+        let id = (object.group().to_owned(), object.kind().to_owned());
+        if let Some(found) = self.defined.get(&id) {
+            return Ok(found.clone());
+        }
+        let found = match builtin::kind(object.api_version(), object.kind()) {
+            Some(found) => found,
+            None => self.ask(object).await?,
+        };
+        self.defined.insert(id, found.clone());
+        Ok(found)
+    }
+
+    async fn ask(&mut self, object: &Object) -> Result<Kind, Failure> {
+        let what = format!("kind {} of {}", object.kind(), object.api_version());
+        let cluster = if let Some(cluster) = &self.cluster {
+            cluster
+        } else {
+            talk(&format!("note: asking the cluster for {what}, which is neither the bundle's nor Kubernetes' own"));
+            self.cluster.insert(Cluster::connect(&self.arguments.cluster).await?)
+        };
+        let found = cluster.kind(object.api_version(), object.kind()).await?;
+        found.ok_or_else(|| Failure::no(format!("{}: the cluster does not serve {what}", object.origin())))
+    }
+}
+
+/// The Namespaces that the bundle brings and a Role has to be in before the bundle is: with their labels, which say what Pods may do.
+fn namespaces(objects: &Objects) -> Vec<Value> {
+    let used: BTreeSet<&str> = objects.iter().filter_map(|(identity, _)| identity.namespace.as_deref()).collect();
+    let brought = objects.iter().filter(|(identity, _)| {
+        let resource = &identity.kind.resource;
+        resource.group.is_empty() && resource.kind == "Namespace" && used.contains(identity.name.as_str())
+    });
+    brought
+        .map(|(identity, body)| {
+            let mut metadata = json!({"name": identity.name});
+            let labels = body.pointer("/metadata/labels").and_then(Value::as_object).cloned().unwrap_or_default();
+            let labels: serde_json::Map<String, Value> =
+                labels.into_iter().filter(|(key, _)| !key.starts_with("core.rukpak.io/")).collect();
+            if !labels.is_empty() {
+                metadata["labels"] = labels.into();
+            }
+            json!({"apiVersion": "v1", "kind": "Namespace", "metadata": metadata})
+        })
+        .collect()
+}
+
+/// As `kubectl -o name` writes it.
+fn name_of(object: &Value) -> String {
+    let text = |pointer| object.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
+    let group = text("/apiVersion").split_once('/').map(|(group, _)| format!(".{group}")).unwrap_or_default();
+    format!("{}{group}/{}", text("/kind").to_lowercase(), text("/metadata/name"))
+}

@@ -1,0 +1,29 @@
+//! Which rights installing a bundle takes, which of them a ServiceAccount lacks, and the roles that grant them.
+//!
+//! ```text
+//! objects --needed--> Rights --missing(what the account holds)--> Rights --rules--> PolicyRules --roles--> Role, ClusterRole, bindings
+//! ```
+//!
+//! | file | question |
+//! |---|---|
+//! | `right.rs` | What is one right, and which one includes another? |
+//! | `needed.rs` | Which rights does it take to write these objects? |
+//! | `held.rs` | Which of them does an account lack? |
+//! | `rules.rs` | As few rules as say the same? |
+//! | `roles.rs` | Which objects grant them? |
+//! | `policy.rs` | Which admission policies keep tenants to what an InstallPolicy allows them? |
+//!
+//! Pure: the caller asks the API server what an account holds.
+
+mod held;
+mod needed;
+pub mod policy;
+mod right;
+mod roles;
+mod rules;
+
+pub use held::Held;
+pub use needed::{needed, of_object};
+pub use right::{Right, Rights, Scope};
+pub use roles::roles;
+pub use rules::{Rules, rules, text};
