@@ -1,3 +1,4 @@
+use std::collections::HashSet;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -30,6 +31,11 @@ fn load_all(store: &Store, digest: &Digest) -> Result<BundleTree, Error> {
 
 fn content_file(root: &Path, digest: &Digest) -> PathBuf {
     root.join("v1/content/sha256").join(&digest.hex()[..2]).join(&digest.hex()[2..])
+}
+
+/// What the cluster names beside the refs.
+fn nothing() -> HashSet<Digest> {
+    HashSet::new()
 }
 
 fn reference(digest: &Digest) -> Ref {
@@ -150,7 +156,10 @@ fn collection_keeps_what_refs_and_living_guards_name() {
     let freed_bytes = fs::metadata(content_file(root.path(), &gone)).unwrap().len();
     let kept = [&bundle, &named.digest, &guarded.digest, &abroad.digest];
     let kept_bytes = kept.iter().map(|kept| fs::metadata(content_file(root.path(), kept)).unwrap().len()).sum();
-    assert_eq!(store.collect().unwrap(), Collected { removed: 1, freed_bytes, kept: 4, kept_bytes });
+    assert_eq!(
+        store.collect(&nothing()).unwrap(),
+        Collected { removed: 1, freed_bytes, kept: 4, kept_bytes, too_new: 0 }
+    );
     for kept in kept {
         assert!(store.contains(kept).unwrap());
     }
@@ -158,7 +167,7 @@ fn collection_keeps_what_refs_and_living_guards_name() {
     let (named_digest, guarded_digest) = (named.digest.clone(), guarded.digest.clone());
     drop((named, guarded, abroad));
     assert!(store.remove_ref(RefKind::Deployment, "d").unwrap());
-    assert_eq!(store.collect().unwrap().removed, 3);
+    assert_eq!(store.collect(&nothing()).unwrap().removed, 3);
     assert!(!store.contains(&named_digest).unwrap() && !store.contains(&guarded_digest).unwrap());
     assert!(store.contains(&bundle).unwrap());
 }
@@ -168,9 +177,9 @@ fn two_guards_of_one_content_protect_it_until_the_second_is_gone() {
     let (_root, store) = store();
     let (first, second) = (store.seal(&tree("x")).unwrap(), store.seal(&tree("x")).unwrap());
     drop(first);
-    assert_eq!(store.collect().unwrap().removed, 0);
+    assert_eq!(store.collect(&nothing()).unwrap().removed, 0);
     drop(second);
-    assert_eq!(store.collect().unwrap().removed, 1);
+    assert_eq!(store.collect(&nothing()).unwrap().removed, 1);
 }
 
 #[test]
@@ -178,7 +187,7 @@ fn a_ref_that_cannot_be_read_stops_the_collection() {
     let (root, store) = store();
     let digest = store.seal(&tree("x")).unwrap().digest;
     fs::write(root.path().join("v1/refs/bundles/b"), "{").unwrap();
-    assert!(matches!(store.collect(), Err(Error::RefForm { .. })));
+    assert!(matches!(store.collect(&nothing()), Err(Error::RefForm { .. })));
     assert!(store.contains(&digest).unwrap());
     let error = store.get_ref(RefKind::Bundle, "b").unwrap_err();
     assert!(error.to_string().contains("refs/bundles/b"), "{error}");
@@ -220,13 +229,13 @@ fn many_threads_seal_one_tree_while_another_collects() {
             })
         };
         let sealers: Vec<_> = (0..8).map(seal).collect();
-        let collector = scope.spawn(|| (0..20).all(|_| store.collect().is_ok()));
+        let collector = scope.spawn(|| (0..20).all(|_| store.collect(&nothing()).is_ok()));
         let digests = sealers.into_iter().map(|sealer| sealer.join().unwrap()).collect();
         assert!(collector.join().unwrap());
         digests
     });
     assert!(digests.windows(2).all(|pair| pair[0] == pair[1]));
-    store.collect().unwrap();
+    store.collect(&nothing()).unwrap();
     assert!(!store.contains(&digests[0]).unwrap());
 }
 

@@ -65,7 +65,8 @@ fn keep_all(store: &Store, deployment: &str, contents: &BTreeSet<Digest>) -> Res
 
 fn refs_of(store: &Store, deployment: &str) -> Result<BTreeMap<String, Digest>, rukpak_store::Error> {
     let mut own = BTreeMap::new();
-    for name in store.ref_names(RefKind::Deployment)?.into_iter().filter(|name| owner(name) == deployment) {
+    let names = store.ref_names(RefKind::Deployment, deployment)?;
+    for name in names.into_iter().filter(|name| owner(name) == deployment) {
         if let Some(value) = store.get_ref(RefKind::Deployment, &name)? {
             own.insert(name, value.content);
         }
@@ -97,7 +98,7 @@ pub(crate) async fn sweep(context: &Arc<Context>, live: &BTreeSet<String>) {
 async fn forget_refs(context: &Arc<Context>, is_gone: impl Fn(&str) -> bool + Send + 'static) {
     let store = context.store.clone();
     let work = move || {
-        for name in store.ref_names(RefKind::Deployment)?.into_iter().filter(|name| is_gone(owner(name))) {
+        for name in store.ref_names(RefKind::Deployment, "")?.into_iter().filter(|name| is_gone(owner(name))) {
             store.remove_ref(RefKind::Deployment, &name)?;
         }
         Ok::<_, rukpak_store::Error>(())
@@ -116,7 +117,7 @@ pub(crate) async fn collector(context: Arc<Context>) {
     loop {
         context.collect.notified().await;
         let store = context.store.clone();
-        match tokio::task::spawn_blocking(move || store.collect()).await {
+        match tokio::task::spawn_blocking(move || store.collect(&std::collections::HashSet::<Digest>::new())).await {
             Ok(Ok(collected)) => {
                 metrics::set_store(collected);
                 if collected.removed > 0 {
