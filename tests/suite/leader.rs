@@ -4,6 +4,8 @@
 mod clients;
 #[path = "leader/endpoints.rs"]
 mod endpoints;
+#[path = "leader/replicas.rs"]
+mod replicas;
 #[path = "leader/shards.rs"]
 mod shards;
 

@@ -144,6 +144,13 @@ impl Error {
     }
 }
 
+impl Error {
+    /// Whether a bucket refused it, or its server cannot do it: trying again does not help.
+    pub fn is_refusal(&self) -> bool {
+        matches!(self, Self::Unconditional { .. } | Self::Bucket(BucketError { is_refusal: true, .. }))
+    }
+}
+
 /// Turns an [`io::Error`] on `path` into the variant of an operation.
 pub(crate) fn create(path: &Path) -> impl FnOnce(io::Error) -> Error {
     move |source| Error::CreateFolder { path: path.to_owned(), source }

@@ -5,7 +5,7 @@ use std::io::{self, BufWriter, Read, Write};
 use std::path::Path;
 use std::sync::Arc;
 use std::thread;
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use rukpak_content::{Algorithm, Digest, Hasher, RelativePath, Tree};
 use tempfile::NamedTempFile;
@@ -16,7 +16,7 @@ use crate::instance::{Instance, Keep, Layout, sweep};
 use crate::lock::Lock;
 use crate::members::Members;
 use crate::publish::{create_parent, publish};
-use crate::{Error, Sharing, canonical};
+use crate::{Bucket, Error, Sharing, canonical};
 
 const BUFFER_BYTES: usize = 128 * 1024;
 
@@ -158,6 +158,16 @@ impl Store {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
             Err(error) => Err(read(&path)(error)),
         }
+    }
+
+    /// The bucket that it lies in, if any.
+    pub fn bucket(&self) -> Option<Arc<dyn Bucket>> {
+        self.shared.as_ref().map(|shared| Arc::clone(&shared.bucket))
+    }
+
+    /// How old content has to be to be removed from the bucket; `None` where there is none, and content goes at once.
+    pub fn grace(&self) -> Option<Duration> {
+        self.shared.as_ref().map(|shared| shared.grace)
     }
 
     pub(crate) fn shared(&self) -> Option<&Sharing> {
