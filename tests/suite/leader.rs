@@ -1,5 +1,7 @@
 //! Leader election: of several controllers one writes and serves, and the next goes on where it was.
 
+#[path = "leader/alone.rs"]
+mod alone;
 #[path = "leader/clients.rs"]
 mod clients;
 #[path = "leader/endpoints.rs"]

@@ -93,16 +93,16 @@ impl Scene {
     }
 }
 
-fn config_map(name: &str, text: &str) -> String {
+pub fn config_map(name: &str, text: &str) -> String {
     format!("apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: {name}\n  namespace: default\ndata:\n  text: {text}\n")
 }
 
-fn target(name: &str) -> Target {
+pub fn target(name: &str) -> Target {
     Target::namespaced("v1", "ConfigMap", "default", name)
 }
 
-fn archive(name: &str, text: &str) -> Vec<u8> {
-    let tar = tarball(&[TarEntry::file("manifests/a.yaml", config_map(name, text))]).expect("an archive");
+pub fn archive(manifest: &str) -> Vec<u8> {
+    let tar = tarball(&[TarEntry::file("manifests/a.yaml", manifest)]).expect("an archive");
     let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::default());
     encoder.write_all(&tar).and_then(|()| encoder.finish()).expect("memory takes it")
 }
@@ -116,13 +116,13 @@ async fn until_text(scene: &Scene, name: &str, text: &str) {
     found.unwrap_or_else(|error| panic!("{error:#}"));
 }
 
-async fn put(caller: &Caller, name: &str, body: Vec<u8>) {
+pub async fn put(caller: &Caller, name: &str, body: Vec<u8>) {
     let answer = caller.ask(Method::PUT, &format!("/uploads/{name}.tgz")).body(body).send().await.expect("an answer");
     assert_eq!(answer.status(), StatusCode::CREATED, "{:?}", answer.text().await);
 }
 
 /// SIGKILL, and the disk with it.
-async fn lose(process: &Process) {
+pub async fn lose(process: &Process) {
     process.kill().await.expect("it runs");
     std::fs::remove_dir_all(&process.storage).expect("its folder is there");
 }
@@ -138,7 +138,7 @@ async fn every_replica_serves_and_takes_uploads() {
         let name = unique_name("upload");
         create(client, &bundle(&name, json!({"type": "upload", "upload": {}}))).await;
         until_bundle(client, &name, Expected::is_false("Unpacked", "UnpackPending")).await;
-        let body = archive(&name, &number.to_string());
+        let body = archive(&config_map(&name, &number.to_string()));
         put(caller, &name, body.clone()).await;
         until_bundle(client, &name, Expected::is_true("Unpacked", "UnpackSuccessful")).await;
         let mut served = Vec::new();
@@ -187,10 +187,8 @@ async fn a_leader_whose_machine_is_lost_takes_nothing_with_it() {
     until_text(&scene, &upgraded, "new").await;
     // An upload that is answered, and nothing more.
     create(&client, &deployment(&uploaded, json!({"type": "upload", "upload": {}}))).await;
-    until(&client, &uploaded, Expected::is_true("HasValidBundle", "UnpackPending")).await;
-    let generated = only_bundle(&scene, &uploaded).await;
-    until_bundle(&client, &generated, Expected::is_false("Unpacked", "UnpackPending")).await;
-    put(&callers[0], &generated, archive(&uploaded, "uploaded")).await;
+    let generated = generated_bundle(&client, &uploaded).await;
+    put(&callers[0], &generated, archive(&config_map(&uploaded, "uploaded"))).await;
 
     lose(&processes[0]).await;
     let lost = Instant::now();
@@ -223,10 +221,13 @@ async fn set_source(scene: &Scene, name: &str, source: &Value) {
     api.patch(name, &PatchParams::default(), &Patch::Merge(patch)).await.expect("written");
 }
 
-/// The name of the Bundle that was generated for a BundleDeployment.
-async fn only_bundle(scene: &Scene, deployment: &str) -> String {
-    let api = Target::bundle("").api(&scene.stage.client).await.expect("served");
+/// The name of the Bundle that was generated for a BundleDeployment, once it waits for an upload.
+pub async fn generated_bundle(client: &kube::Client, deployment: &str) -> String {
+    until(client, deployment, Expected::is_true("HasValidBundle", "UnpackPending")).await;
+    let api = Target::bundle("").api(client).await.expect("served");
     let labels = format!("core.rukpak.io/owner-name={deployment}");
     let found = api.list(&kube::api::ListParams::default().labels(&labels)).await.expect("readable");
-    found.items.first().and_then(|bundle| bundle.metadata.name.clone()).expect("a Bundle")
+    let name = found.items.first().and_then(|bundle| bundle.metadata.name.clone()).expect("a Bundle");
+    until_bundle(client, &name, Expected::is_false("Unpacked", "UnpackPending")).await;
+    name
 }

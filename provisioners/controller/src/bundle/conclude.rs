@@ -18,6 +18,8 @@ use super::{Error, backoff, gone};
 use crate::context::Context;
 use crate::metrics::{self, Outcome};
 
+/// Reason of the Event about an upload that is gone.
+const CONTENT_LOST: &str = "ContentLost";
 /// When the signature of something unpacked is looked for again that is missing, or could not be read.
 const VERIFIED_AGAIN_AFTER: Duration = Duration::from_mins(5);
 
@@ -88,6 +90,10 @@ fn tell(bundle: &Bundle, report: &Report, context: &Context) {
         }
         Report::Failed(verdict) if verdict.reason() == reason::UNPACK_FAILED => {
             (EventType::Warning, reason::UNPACK_FAILED, verdict.whole())
+        }
+        // Known by the reason that its condition has while it is so.
+        Report::Failed(verdict) if verdict.is_lost() && !is_known(verdict.reason()) => {
+            (EventType::Warning, CONTENT_LOST, verdict.whole())
         }
         _ => return,
     };
