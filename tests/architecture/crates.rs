@@ -9,6 +9,7 @@ use super::workspace::{built_with, code, folder, list, members, metadata, rust_f
 
 /// Which crates of the workspace a crate may use. A new crate gets a line here, and in the README of its folder.
 const ARROWS: &[(&str, &[&str])] = &[
+    ("rukpak-bucket", &["rukpak-store"]),
     ("rukpak-catalog", &["rukpak-content", "rukpak-plain", "rukpak-source"]),
     ("rukpak-certificates", &[]),
     ("rukpak-content", &[]),
@@ -28,6 +29,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     (
         "rukpak-controller",
         &[
+            "rukpak-bucket",
             "rukpak-certificates",
             "rukpak-content",
             "rukpak-crds",
@@ -74,6 +76,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     (
         "rukpak-tests",
         &[
+            "rukpak-bucket",
             "rukpak-catalog",
             "rukpak-content",
             "rukpak-plain",
@@ -131,6 +134,7 @@ const IMPURE_CALLS: &[&str] = &[
 ];
 /// Crates that know nothing of Kubernetes.
 const WITHOUT_KUBERNETES: &[&str] = &[
+    "rukpak-bucket",
     "rukpak-catalog",
     "rukpak-content",
     "rukpak-pack",

@@ -69,6 +69,8 @@ struct Shared {
 pub(crate) struct Upstream {
     base: String,
     client: reqwest::Client,
+    /// Whether it is told by which name we were called: requests may be signed with it.
+    keeps_host: bool,
 }
 
 impl FaultyServer {
@@ -80,6 +82,11 @@ impl FaultyServer {
     /// A server in front of `base` (`https://host:port`), whose certificate `upstream_ca_pem` signed.
     pub fn before(ca: &TestCa, base: &str, upstream_ca_pem: &str) -> Result<Self> {
         Self::start(ca, Some(upstream(base, upstream_ca_pem)?), None)
+    }
+
+    /// As [`FaultyServer::before`], where requests are signed with the name of whom they were sent to.
+    pub fn before_signed(ca: &TestCa, base: &str, upstream_ca_pem: &str) -> Result<Self> {
+        Self::start(ca, Some(Upstream { keeps_host: true, ..upstream(base, upstream_ca_pem)? }), None)
     }
 
     /// As [`FaultyServer::before`], and it asks for bearer tokens, which it gives out itself at `/token`.
@@ -181,7 +188,11 @@ async fn answer(State(shared): State<Arc<Shared>>, request: Request) -> Response
         seen.push(Seen { method: method.clone(), path: path.clone(), authorization: authorization.clone() });
     }
     shared.arrived.notify_waiters();
-    let fault = shared.rules.lock().ok().and_then(|mut rules| rules::fault(&mut rules, &method, &path));
+    let mut fault = shared.rules.lock().ok().and_then(|mut rules| rules::fault(&mut rules, &method, &path));
+    if let Some(Fault::Late(time)) = fault {
+        tokio::time::sleep(time).await;
+        fault = None;
+    }
     match fault {
         Some(Fault::Status(status, body)) => return (status, body).into_response(),
         Some(Fault::Answer(status, headers, body)) => return with_headers(status, headers, body),
@@ -256,7 +267,7 @@ fn check_token(
 
 /// The server at `base`, whose certificate `ca_pem` signed.
 pub(crate) fn upstream(base: &str, ca_pem: &str) -> Result<Upstream> {
-    Ok(Upstream { base: base.trim_end_matches('/').to_owned(), client: client(ca_pem)? })
+    Ok(Upstream { base: base.trim_end_matches('/').to_owned(), client: client(ca_pem)?, keeps_host: false })
 }
 
 /// An HTTP client that trusts one certificate authority, uses no proxy and follows no redirect.
@@ -275,7 +286,9 @@ pub(crate) async fn pass_on(upstream: &Upstream, request: Request, own_auth: boo
     let (parts, body) = request.into_parts();
     let body = axum::body::to_bytes(body, BODY_LIMIT_BYTES).await.context("read the request")?;
     let mut headers = parts.headers;
-    headers.remove(header::HOST);
+    if !upstream.keeps_host {
+        headers.remove(header::HOST);
+    }
     headers.remove(header::CONTENT_LENGTH);
     if own_auth {
         headers.remove(header::AUTHORIZATION);

@@ -145,18 +145,25 @@ pub fn system_program(name: &str) -> Result<PathBuf> {
 
 /// A Chromium without a window, which is installed if there is none.
 pub fn browser() -> Result<PathBuf> {
-    let script = workspace_folder().join("tests/tools/browser.sh");
-    let output = std::process::Command::new(&script).output().with_context(|| format!("run {}", script.display()))?;
-    anyhow::ensure!(output.status.success(), "{}: {}", script.display(), String::from_utf8_lossy(&output.stderr));
-    Ok(PathBuf::from(String::from_utf8(output.stdout).context("read the path of the browser")?.trim()))
+    printed_by("browser.sh")
 }
 
 /// Debian's kubectl, which is fetched once.
 pub fn kubectl() -> Result<PathBuf> {
-    let script = workspace_folder().join("tests/tools/kubectl.sh");
+    printed_by("kubectl.sh")
+}
+
+/// SeaweedFS, which is fetched once.
+pub fn seaweedfs() -> Result<PathBuf> {
+    printed_by("seaweedfs.sh")
+}
+
+/// The path that a script in `tests/tools` prints.
+fn printed_by(script: &str) -> Result<PathBuf> {
+    let script = workspace_folder().join("tests/tools").join(script);
     let output = std::process::Command::new(&script).output().with_context(|| format!("run {}", script.display()))?;
     anyhow::ensure!(output.status.success(), "{}: {}", script.display(), String::from_utf8_lossy(&output.stderr));
-    Ok(PathBuf::from(String::from_utf8(output.stdout).context("read the path of kubectl")?.trim()))
+    Ok(PathBuf::from(String::from_utf8(output.stdout).with_context(|| script.display().to_string())?.trim()))
 }
 
 /// The last `lines` lines of a text file, or why it cannot be read.

@@ -3,6 +3,7 @@
 mod feature_gates;
 mod limits;
 mod sources;
+mod storage;
 mod uploads;
 
 use std::path::PathBuf;
@@ -17,6 +18,7 @@ use rukpak_runtime::args::{
 use rukpak_source::Registries;
 
 use limits::LimitArgs;
+use storage::StorageArgs;
 use uploads::UploadArgs;
 
 use crate::content_service::slots::UploadLimits;
@@ -72,6 +74,8 @@ pub struct Options {
     pub storage_dir: PathBuf,
     /// Where uploads are kept.
     pub upload_dir: PathBuf,
+    /// The bucket that is used in place of both folders, if any.
+    pub storage: StorageArgs,
     /// How often uploads without a Bundle are removed.
     pub upload_sync_interval: Duration,
     /// Which gates are open.
@@ -189,6 +193,8 @@ struct Args {
     #[command(flatten)]
     registries: Registries,
     #[command(flatten)]
+    storage: StorageArgs,
+    #[command(flatten)]
     uploads: UploadArgs,
     #[command(flatten)]
     sources: SourceArgs,
@@ -230,6 +236,7 @@ impl From<Args> for Options {
             shard: args.watch_label_selector,
             storage_dir: args.provisioner_storage_dir,
             upload_dir: args.upload_storage_dir,
+            storage: args.storage,
             upload_sync_interval: args.upload_storage_sync_interval,
             feature_gates: args.feature_gates,
             sources: args.sources.into(),

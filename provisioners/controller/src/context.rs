@@ -1,11 +1,12 @@
 //! What every reconcile is handed.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
 use kube::Client;
 use kube::runtime::reflector::{ObjectRef, Store};
-use rukpak_content::Limits;
+use rukpak_content::{Digest, Limits};
 use rukpak_crds::{Bundle, BundleDeployment, ContentPolicy};
 use rukpak_plan::crd_upgrade;
 use rukpak_runtime::events::Events;
@@ -19,7 +20,7 @@ use crate::bundle::{Attempts, Fetches, Images};
 use crate::child::Children;
 use crate::cluster::Cluster;
 use crate::content_service::Depot;
-use crate::deployment::Trackers;
+use crate::deployment::{self, Trackers};
 use crate::render_memory::RenderMemory;
 use crate::shard::Shard;
 use crate::watch::{Dependents, Index};
@@ -99,6 +100,22 @@ pub struct Context {
     pub attempts: Attempts,
     /// How child processes are started.
     pub children: Children,
+}
+
+impl Context {
+    /// Whether all replicas have the contents and uploads.
+    pub fn is_shared(&self) -> bool {
+        self.store.bucket().is_some()
+    }
+
+    /// The contents that the cluster names.
+    pub fn named_contents(&self) -> HashSet<Digest> {
+        let (bundles, deployments) = (self.bundles.state(), self.deployments.state());
+        let pins =
+            bundles.iter().filter_map(|bundle| bundle.status.as_ref()?.pin.as_ref()?.content_digest.parse().ok());
+        let releases = deployments.iter().filter_map(|deployment| deployment.status.as_ref());
+        pins.chain(releases.flat_map(deployment::contents)).collect()
+    }
 }
 
 /// What sources may do, beside where they may lead.

@@ -25,7 +25,7 @@ use crate::context::Context;
 use crate::metrics;
 
 pub use execute::collect::gone;
-pub(crate) use execute::collect::{collector, sweep};
+pub(crate) use execute::collect::{collector, contents, sweep};
 use observe::Run;
 pub(crate) use report::wake_dependents;
 pub use tracker::{Reaction, Tracker, Trackers};

@@ -4,6 +4,7 @@ mod assemble;
 mod config_maps;
 mod events;
 mod policies;
+mod storage;
 mod webhook_role;
 
 use std::io;
@@ -40,6 +41,21 @@ pub enum Error {
         /// Why.
         #[source]
         source: rukpak_store::Error,
+    },
+    /// The bucket cannot be used.
+    #[error("cannot use the bucket (--store)")]
+    Bucket(#[source] rukpak_bucket::LocationError),
+    /// The bucket was refused to us, or its server is not fit for it.
+    #[error("cannot use the bucket (--store)")]
+    Probe(#[source] rukpak_store::Error),
+    /// A file with certificates cannot be read.
+    #[error("cannot read {} (--store-ca-file)", path.display())]
+    Certificates {
+        /// Its path.
+        path: PathBuf,
+        /// Why.
+        #[source]
+        source: io::Error,
     },
     /// The source of archives on web servers cannot be set up.
     #[error("cannot set up the http source (--source-ca-file)")]
@@ -82,13 +98,19 @@ pub async fn run(options: Options) -> Result<(), Error> {
     process.serve_plainly("--http-bind-address", &options.http_address, shown).await?;
     process.spawn(events::readiness(parts.context.clone(), readiness.clone()));
     process.spawn(report_children(parts.context.clone()));
+    let mut process = process;
+    if parts.context.is_shared() {
+        serve_content(&mut process, &parts, &options, &readiness).await?;
+    }
     let lease = options.shard.named(LEASE);
     let lease = (options.system_namespace.as_str(), lease.as_str());
     let election = options.leader_election;
     let Some(mut process) = process.lead(parts.context.client.clone(), lease, election, &readiness).await? else {
         return Ok(());
     };
-    serve_content(&mut process, &parts, &options, readiness).await?;
+    if !parts.context.is_shared() {
+        serve_content(&mut process, &parts, &options, &readiness).await?;
+    }
     let leads = options.shard.id().unwrap_or_else(|| leader::TRUE.to_owned());
     process.spawn(leader::label(parts.context.client.clone(), options.system_namespace.clone(), leads));
     process.spawn(webhook_role::follow(options.webhook_objects_role.clone(), Arc::clone(&parts.context)));
@@ -151,17 +173,17 @@ fn work(process: &mut Process, parts: assemble::Parts, concurrency: usize) {
     });
 }
 
-/// Starts the content service. Only who leads has content.
+/// Starts the content service. Where the store is a folder, only who leads has content; a bucket is everybody's.
 async fn serve_content(
     process: &mut Process,
     parts: &assemble::Parts,
     options: &Options,
-    readiness: Arc<Readiness>,
+    readiness: &Arc<Readiness>,
 ) -> Result<(), Error> {
     let context = Arc::clone(&parts.context);
     let listener = process::listen("--content-bind-address", &options.content_address).await?;
     let (Some(listener), Some(depot)) = (listener, context.uploads.clone()) else { return Ok(()) };
-    let states = (readiness, process.stop());
+    let states = (Arc::clone(readiness), process.stop());
     let (looked_after, served) = content_service::start(listener, depot, options, context, states);
     process.spawn(async move {
         Box::pin(looked_after).await;

@@ -34,11 +34,13 @@ pub struct Report {
 /// The status of a deployment of which `objects` are in the cluster.
 pub fn status(observed: &Observed, memory: &Memory, objects: &Objects, now: Timestamp) -> Report {
     let target = target(observed, memory, now);
+    let is_doubted = is_doubted(observed, memory);
     let complaints = match &memory.installation {
         Installation::Applied { .. } => complaints(objects),
+        Installation::Partial { .. } if is_doubted => doubts(observed, objects),
         Installation::Unknown | Installation::Partial { .. } => Vec::new(),
     };
-    let mut writer = Writer { observed, memory, target, complaints, now, status: observed.status.clone() };
+    let mut writer = Writer { observed, memory, target, is_doubted, complaints, now, status: observed.status.clone() };
     writer.status.observed_generation = observed.deployment.metadata.generation;
     writer.acknowledge();
     writer.bundle();
@@ -59,6 +61,8 @@ struct Writer<'a> {
     observed: &'a Observed,
     memory: &'a Memory,
     target: Target,
+    /// Whether what the status says is installed was not seen so by this process.
+    is_doubted: bool,
     complaints: Vec<String>,
     now: Timestamp,
     status: BundleDeploymentStatus,
@@ -142,6 +146,10 @@ impl Writer<'_> {
             self.set(INSTALLED, ConditionStatus::False, failure.reason, &message);
             return;
         }
+        if self.is_doubted && self.status.conditions.is(INSTALLED, ConditionStatus::True) {
+            let message = self.unseen();
+            self.set(INSTALLED, ConditionStatus::Unknown, reason::NOT_OBSERVED, message);
+        }
         let Some(release) = self.memory.applied() else { return };
         let is_wanted = self.target.wanted.as_ref() == Some(release);
         // What an upgrade failed with stands until another one succeeds; only a repair that failed is over.
@@ -207,6 +215,9 @@ impl Writer<'_> {
                 let message = self.complaints.join("\n");
                 self.set(HEALTHY, False, reason::UNHEALTHY, &message);
             }
+        } else if !self.complaints.is_empty() {
+            let message = self.complaints.join("\n");
+            self.set(HEALTHY, False, reason::UNHEALTHY, &message);
         } else if self.status.conditions.find(HEALTHY).is_some() {
             self.set(HEALTHY, Unknown, reason::NOT_OBSERVED, self.unseen());
         }
@@ -285,6 +296,29 @@ impl Writer<'_> {
         );
         self.set(FOREIGN_BUNDLES, ConditionStatus::True, "NotGenerated", &message);
     }
+}
+
+/// Whether nobody in this process has seen the objects of what the status says is installed, or they were not as they had been left.
+/// An upgrade that is under way is another matter: what is installed until it is done is known.
+fn is_doubted(observed: &Observed, memory: &Memory) -> bool {
+    match &memory.installation {
+        Installation::Unknown => observed.installed().is_some(),
+        Installation::Partial { release } => {
+            memory.resuming_since.is_some() && observed.installed().as_ref() == Some(release)
+        }
+        Installation::Applied { .. } => false,
+    }
+}
+
+/// What is wrong with what is in the cluster by its owner labels, as far as that is known without the content.
+fn doubts(observed: &Observed, objects: &Objects) -> Vec<String> {
+    let mut doubts = complaints(objects);
+    let installed = observed.inventory().objects.unwrap_or_default();
+    let found = i64::try_from(objects.len()).unwrap_or(i64::MAX);
+    if found < installed {
+        doubts.push(format!("{found} of {installed} objects are in the cluster"));
+    }
+    doubts
 }
 
 /// Whether an upgrade was interrupted in the middle and goes on by itself: that is no outcome yet.

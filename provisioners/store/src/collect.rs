@@ -2,7 +2,10 @@
 
 use std::collections::HashSet;
 use std::fs;
+use std::hash::BuildHasher;
 use std::path::Path;
+
+use rukpak_content::Digest;
 
 use crate::error::{read, remove};
 use crate::instance::{list, sweep};
@@ -21,18 +24,28 @@ pub struct Collected {
     pub kept: u64,
     /// How many bytes they take on disk.
     pub kept_bytes: u64,
+    /// How many of them nothing names, and are only too new to be removed: see [`Sharing::grace`](crate::Sharing::grace).
+    pub too_new: u64,
 }
 
 impl Store {
-    /// Removes content that neither a ref nor a living [`Sealed`](crate::Sealed) names, in any process, and the
-    /// leavings of dead processes in `tmp/`. Waits for and holds the exclusive lock.
+    /// Removes content that neither a ref nor a living [`Sealed`](crate::Sealed) names, in any process, nor is among `known`, and
+    /// the leavings of dead processes in `tmp/`. Waits for and holds the exclusive lock. What is shared is left until it is old.
     ///
     /// # Errors
     /// A ref that cannot be read ends the collection before anything is removed: what it names is unknown.
-    pub fn collect(&self) -> Result<Collected, Error> {
+    pub fn collect<S: BuildHasher>(&self, known: &HashSet<Digest, S>) -> Result<Collected, Error> {
         let layout = self.layout();
+        if let Some(shared) = self.shared() {
+            {
+                let _lock = Lock::exclusive(&layout.lock())?;
+                sweep(layout)?;
+            }
+            shared.evict(self)?;
+            return shared.collect(self, known);
+        }
         let _lock = Lock::exclusive(&layout.lock())?;
-        let mut roots = HashSet::new();
+        let mut roots: HashSet<String> = known.iter().map(|digest| digest.hex().to_owned()).collect();
         for kind in RefKind::ALL {
             roots.extend(read_refs(layout, kind)?.into_values().map(|value| value.content.hex().to_owned()));
         }

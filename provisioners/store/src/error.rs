@@ -5,6 +5,8 @@ use std::path::{Path, PathBuf};
 
 use rukpak_content::{Digest, LimitExceeded, PathError};
 
+use crate::BucketError;
+
 /// Why the store could not do something.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
@@ -113,12 +115,39 @@ pub enum Error {
         /// What is wrong.
         source: serde_json::Error,
     },
+    /// The bucket did not do what it was asked.
+    #[error(transparent)]
+    Bucket(#[from] BucketError),
+    /// Somebody else wrote a ref again and again.
+    #[error("write {}: somebody else writes it at the same time", .path.display())]
+    Contested {
+        /// The ref.
+        path: PathBuf,
+    },
+    /// The bucket's server writes where it must not.
+    #[error(
+        "{bucket} cannot be used: the server does not heed {header} on PUT, which keeps what one replica writes from another: use a \
+         server, or a release of it, that supports conditional writes"
+    )]
+    Unconditional {
+        /// The bucket.
+        bucket: String,
+        /// What it does not heed.
+        header: &'static str,
+    },
 }
 
 impl Error {
     /// Whether fetching and sealing the same content again fixes this: it is missing, or its bytes were damaged.
     pub fn mended_by_refill(&self) -> bool {
         matches!(self, Self::Missing { .. } | Self::Corrupt { .. } | Self::Broken { .. })
+    }
+}
+
+impl Error {
+    /// Whether a bucket refused it, or its server cannot do it: trying again does not help.
+    pub fn is_refusal(&self) -> bool {
+        matches!(self, Self::Unconditional { .. } | Self::Bucket(BucketError { is_refusal: true, .. }))
     }
 }
 

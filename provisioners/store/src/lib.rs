@@ -1,5 +1,6 @@
 #![doc = include_str!("../README.md")]
 
+mod bucket;
 mod canonical;
 mod collect;
 mod entries;
@@ -11,12 +12,15 @@ mod lock;
 mod members;
 mod publish;
 mod refs;
+mod shared;
 mod store;
 
+pub use bucket::{Bucket, BucketError, Condition, Entry, Version};
 pub use collect::Collected;
 pub use error::Error;
 pub use load::read_content;
 pub use refs::{Ref, RefKind};
+pub use shared::Sharing;
 pub use store::{Sealed, Store};
 
 #[cfg(test)]

@@ -2,7 +2,7 @@
 
 use std::fs::File;
 use std::io::{self, BufReader, Read};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use bytes::Bytes;
 use flate2::bufread::MultiGzDecoder;
@@ -14,7 +14,8 @@ use crate::{Error, Store};
 const BUFFER_BYTES: usize = 64 * 1024;
 
 impl Store {
-    /// Reads the entries for which `filter` holds into memory, and verifies *all* bytes against `digest`.
+    /// Reads the entries for which `filter` holds into memory, and verifies *all* bytes against `digest`. A damaged copy of what a
+    /// bucket has is fetched again.
     ///
     /// [`Limits::text_bytes`] and [`Limits::entries`] bound what is kept, not what is passed over.
     ///
@@ -28,7 +29,12 @@ impl Store {
         limits: &Limits,
     ) -> Result<BundleTree, Error> {
         let path = self.layout().content_file(digest)?;
-        read(self.open_content(digest)?, path, digest, filter, limits)
+        match (read(self.open_content(digest)?, path.clone(), digest, filter, limits), self.shared()) {
+            (Err(Error::Corrupt { .. } | Error::Broken { .. }), Some(shared)) => {
+                read(shared.fetch(self, digest)?, path, digest, filter, limits)
+            }
+            (loaded, _) => loaded,
+        }
     }
 }
 
@@ -43,6 +49,11 @@ pub fn read_content(
     limits: &Limits,
 ) -> Result<BundleTree, Error> {
     read(content, PathBuf::from(digest.to_string()), digest, filter, limits)
+}
+
+/// Compares all bytes of `content` with `digest`; `path` is what an error calls it.
+pub(crate) fn verify(content: File, path: &Path, digest: &Digest) -> Result<(), Error> {
+    read(content, path.to_owned(), digest, &|_| false, &Limits::default()).map(|_| ())
 }
 
 /// `path` is what an error calls the file.

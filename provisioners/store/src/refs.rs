@@ -50,6 +50,9 @@ impl Store {
     /// # Errors
     /// [`Error::RefName`], [`Error::Missing`] if the content is not here (so a ref never dangles), or of the disk.
     pub fn set_ref(&self, kind: RefKind, name: &str, value: &Ref) -> Result<(), Error> {
+        if let Some(shared) = self.shared() {
+            return shared.set_ref(self, kind, name, value);
+        }
         let path = ref_file(self.layout(), kind, name)?;
         let stage = self.stage_dir();
         let _lock = Lock::shared(&self.layout().lock())?;
@@ -65,11 +68,17 @@ impl Store {
 
     /// The ref `name`, if there is one.
     pub fn get_ref(&self, kind: RefKind, name: &str) -> Result<Option<Ref>, Error> {
+        if let Some(shared) = self.shared() {
+            return shared.get_ref(kind, name);
+        }
         read_ref(ref_file(self.layout(), kind, name)?)
     }
 
     /// Removes the ref `name`; `false` if there was none. Its content stays until [`Store::collect`].
     pub fn remove_ref(&self, kind: RefKind, name: &str) -> Result<bool, Error> {
+        if let Some(shared) = self.shared() {
+            return shared.remove_ref(kind, name);
+        }
         let path = ref_file(self.layout(), kind, name)?;
         let _lock = Lock::shared(&self.layout().lock())?;
         unlink(&path)
@@ -77,12 +86,21 @@ impl Store {
 
     /// All refs of a kind, by name.
     pub fn refs(&self, kind: RefKind) -> Result<BTreeMap<String, Ref>, Error> {
-        read_refs(self.layout(), kind)
+        match self.shared() {
+            Some(shared) => shared.refs(kind),
+            None => read_refs(self.layout(), kind),
+        }
     }
 
-    /// The names of all refs of a kind. No ref is read.
-    pub fn ref_names(&self, kind: RefKind) -> Result<BTreeSet<String>, Error> {
-        list(&self.layout().refs(kind))?.iter().map(|path| name(path)).collect()
+    /// The names of all refs of a kind that begin with `beginning`. No ref is read.
+    pub fn ref_names(&self, kind: RefKind, beginning: &str) -> Result<BTreeSet<String>, Error> {
+        if let Some(shared) = self.shared() {
+            return shared.ref_names(kind, beginning);
+        }
+        let mut names: BTreeSet<_> =
+            list(&self.layout().refs(kind))?.iter().map(|path| name(path)).collect::<Result<_, _>>()?;
+        names.retain(|name| name.starts_with(beginning));
+        Ok(names)
     }
 }
 
@@ -115,8 +133,14 @@ fn read_ref(path: PathBuf) -> Result<Option<Ref>, Error> {
 }
 
 fn ref_file(layout: &Layout, kind: RefKind, name: &str) -> Result<PathBuf, Error> {
+    check_name(name)?;
+    Ok(layout.refs(kind).join(name))
+}
+
+/// Refuses what is more than a name.
+pub(crate) fn check_name(name: &str) -> Result<(), Error> {
     match RelativePath::new(name) {
-        Ok(path) if path.as_str() == name && path.depth() == 1 => Ok(layout.refs(kind).join(name)),
+        Ok(path) if path.as_str() == name && path.depth() == 1 => Ok(()),
         Ok(_) => Err(Error::RefName { name: name.to_owned(), source: None }),
         Err(source) => Err(Error::RefName { name: name.to_owned(), source: Some(source) }),
     }

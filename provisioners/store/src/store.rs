@@ -5,6 +5,7 @@ use std::io::{self, BufWriter, Read, Write};
 use std::path::Path;
 use std::sync::Arc;
 use std::thread;
+use std::time::{Duration, SystemTime};
 
 use rukpak_content::{Algorithm, Digest, Hasher, RelativePath, Tree};
 use tempfile::NamedTempFile;
@@ -15,7 +16,7 @@ use crate::instance::{Instance, Keep, Layout, sweep};
 use crate::lock::Lock;
 use crate::members::Members;
 use crate::publish::{create_parent, publish};
-use crate::{Error, canonical};
+use crate::{Bucket, Error, Sharing, canonical};
 
 const BUFFER_BYTES: usize = 128 * 1024;
 
@@ -26,6 +27,7 @@ const BUFFER_BYTES: usize = 128 * 1024;
 pub struct Store {
     layout: Layout,
     instance: Arc<Instance>,
+    shared: Option<Arc<Sharing>>,
 }
 
 /// Content that was sealed. While this value lives, [`Store::collect`] leaves the content alone: keep it until
@@ -49,7 +51,13 @@ impl Store {
         let _lock = Lock::exclusive(&layout.lock())?;
         sweep(&layout)?;
         let instance = Arc::new(Instance::create(&layout)?);
-        Ok(Self { layout, instance })
+        Ok(Self { layout, instance, shared: None })
+    }
+
+    /// The same store, shared: contents and refs lie in a bucket, and the folder has copies of contents.
+    #[must_use]
+    pub fn sharing(self, sharing: Sharing) -> Self {
+        Self { shared: Some(Arc::new(sharing)), ..self }
     }
 
     /// A folder on the store's file system for sources to stage in: private to this open store, removed with it,
@@ -78,12 +86,23 @@ impl Store {
         if again_bytes != size_bytes {
             return Err(failed(io::Error::new(io::ErrorKind::InvalidData, "the tree changed while it was sealed")));
         }
-        let target = self.layout.content_file(&digest)?;
+        let sealed = file.reopen().map_err(read(file.path()))?;
+        let keep = self.put(file, &digest)?;
+        if let Some(shared) = &self.shared {
+            shared.upload(&digest, sealed)?;
+            shared.evict(self)?;
+        }
+        Ok(Sealed { digest, size_bytes, _keep: keep })
+    }
+
+    /// Makes a sealed file the content of this name.
+    fn put(&self, file: NamedTempFile, digest: &Digest) -> Result<Keep, Error> {
+        let target = self.layout.content_file(digest)?;
         let _lock = Lock::shared(&self.layout.lock())?;
-        let keep = self.instance.keep(&digest)?;
+        let keep = self.instance.keep(digest)?;
         create_parent(&target)?;
         publish(file, &target)?;
-        Ok(Sealed { digest, size_bytes, _keep: keep })
+        Ok(keep)
     }
 
     /// `tree` as a canonical tar.gz in `tmp/`, synced, and the sum of its files' lengths.
@@ -106,26 +125,57 @@ impl Store {
     /// Whether there is content of this name. Says nothing about its bytes: [`Store::load`] verifies.
     pub fn contains(&self, digest: &Digest) -> Result<bool, Error> {
         let path = self.layout.content_file(digest)?;
-        fs::exists(&path).map_err(read(&path))
+        match &self.shared {
+            Some(shared) if !fs::exists(&path).map_err(read(&path))? => shared.contains(digest),
+            Some(_) => Ok(true),
+            None => fs::exists(&path).map_err(read(&path)),
+        }
     }
 
-    /// The content as a tar.gz file, unverified. It can be read to its end even if it is collected meanwhile.
+    /// The content as a tar.gz file. A copy that was just fetched is verified, one that lay here is not. It can be read to its end
+    /// even if it is collected meanwhile.
     ///
     /// # Errors
-    /// [`Error::Missing`], [`Error::Read`].
+    /// [`Error::Missing`], [`Error::Read`]; those of the bucket.
     pub fn open_content(&self, digest: &Digest) -> Result<File, Error> {
+        match (self.open_copy(digest)?, &self.shared) {
+            (Some(file), None) => Ok(file),
+            (Some(file), Some(_)) => {
+                // Which copies go first depends on it, nothing else.
+                let _ = file.set_modified(SystemTime::now());
+                Ok(file)
+            }
+            (None, Some(shared)) => shared.fetch(self, digest),
+            (None, None) => Err(Error::Missing { digest: digest.clone(), path: self.layout.content_file(digest)? }),
+        }
+    }
+
+    /// The content's file on this disk.
+    pub(crate) fn open_copy(&self, digest: &Digest) -> Result<Option<File>, Error> {
         let path = self.layout.content_file(digest)?;
         match File::open(&path) {
-            Ok(file) => Ok(file),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                Err(Error::Missing { digest: digest.clone(), path })
-            }
+            Ok(file) => Ok(Some(file)),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
             Err(error) => Err(read(&path)(error)),
         }
     }
 
     pub(crate) fn instance(&self) -> &Arc<Instance> {
         &self.instance
+    }
+
+    /// The bucket that it lies in, if any.
+    pub fn bucket(&self) -> Option<Arc<dyn Bucket>> {
+        self.shared.as_ref().map(|shared| Arc::clone(&shared.bucket))
+    }
+
+    /// How old content has to be to be removed from the bucket; `None` where there is none, and content goes at once.
+    pub fn grace(&self) -> Option<Duration> {
+        self.shared.as_ref().map(|shared| shared.grace)
+    }
+
+    pub(crate) fn shared(&self) -> Option<&Sharing> {
+        self.shared.as_deref()
     }
 
     pub(crate) fn layout(&self) -> &Layout {

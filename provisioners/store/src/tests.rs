@@ -1,3 +1,4 @@
+use std::collections::HashSet;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -32,6 +33,11 @@ fn content_file(root: &Path, digest: &Digest) -> PathBuf {
     root.join("v1/content/sha256").join(&digest.hex()[..2]).join(&digest.hex()[2..])
 }
 
+/// What the cluster names beside the refs.
+fn nothing() -> HashSet<Digest> {
+    HashSet::new()
+}
+
 fn reference(digest: &Digest) -> Ref {
     Ref { content: digest.clone(), source: "commit".into() }
 }
@@ -54,11 +60,11 @@ fn what_is_held_is_not_collected_before_it_has_a_ref() {
     let (digest, size_bytes) = (sealed.digest.clone(), sealed.size_bytes);
     let held = store.hold(&digest, size_bytes).unwrap().expect("it is here");
     drop(sealed);
-    store.collect().unwrap();
+    store.collect(&nothing()).unwrap();
     assert!(store.contains(&digest).unwrap());
     assert_eq!((&held.digest, held.size_bytes), (&digest, 11));
     drop(held);
-    store.collect().unwrap();
+    store.collect(&nothing()).unwrap();
     assert!(store.hold(&digest, size_bytes).unwrap().is_none(), "nobody kept it");
 }
 
@@ -165,7 +171,10 @@ fn collection_keeps_what_refs_and_living_guards_name() {
     let freed_bytes = fs::metadata(content_file(root.path(), &gone)).unwrap().len();
     let kept = [&bundle, &named.digest, &guarded.digest, &abroad.digest];
     let kept_bytes = kept.iter().map(|kept| fs::metadata(content_file(root.path(), kept)).unwrap().len()).sum();
-    assert_eq!(store.collect().unwrap(), Collected { removed: 1, freed_bytes, kept: 4, kept_bytes });
+    assert_eq!(
+        store.collect(&nothing()).unwrap(),
+        Collected { removed: 1, freed_bytes, kept: 4, kept_bytes, too_new: 0 }
+    );
     for kept in kept {
         assert!(store.contains(kept).unwrap());
     }
@@ -173,7 +182,7 @@ fn collection_keeps_what_refs_and_living_guards_name() {
     let (named_digest, guarded_digest) = (named.digest.clone(), guarded.digest.clone());
     drop((named, guarded, abroad));
     assert!(store.remove_ref(RefKind::Deployment, "d").unwrap());
-    assert_eq!(store.collect().unwrap().removed, 3);
+    assert_eq!(store.collect(&nothing()).unwrap().removed, 3);
     assert!(!store.contains(&named_digest).unwrap() && !store.contains(&guarded_digest).unwrap());
     assert!(store.contains(&bundle).unwrap());
 }
@@ -183,9 +192,9 @@ fn two_guards_of_one_content_protect_it_until_the_second_is_gone() {
     let (_root, store) = store();
     let (first, second) = (store.seal(&tree("x")).unwrap(), store.seal(&tree("x")).unwrap());
     drop(first);
-    assert_eq!(store.collect().unwrap().removed, 0);
+    assert_eq!(store.collect(&nothing()).unwrap().removed, 0);
     drop(second);
-    assert_eq!(store.collect().unwrap().removed, 1);
+    assert_eq!(store.collect(&nothing()).unwrap().removed, 1);
 }
 
 #[test]
@@ -193,7 +202,7 @@ fn a_ref_that_cannot_be_read_stops_the_collection() {
     let (root, store) = store();
     let digest = store.seal(&tree("x")).unwrap().digest;
     fs::write(root.path().join("v1/refs/bundles/b"), "{").unwrap();
-    assert!(matches!(store.collect(), Err(Error::RefForm { .. })));
+    assert!(matches!(store.collect(&nothing()), Err(Error::RefForm { .. })));
     assert!(store.contains(&digest).unwrap());
     let error = store.get_ref(RefKind::Bundle, "b").unwrap_err();
     assert!(error.to_string().contains("refs/bundles/b"), "{error}");
@@ -235,13 +244,13 @@ fn many_threads_seal_one_tree_while_another_collects() {
             })
         };
         let sealers: Vec<_> = (0..8).map(seal).collect();
-        let collector = scope.spawn(|| (0..20).all(|_| store.collect().is_ok()));
+        let collector = scope.spawn(|| (0..20).all(|_| store.collect(&nothing()).is_ok()));
         let digests = sealers.into_iter().map(|sealer| sealer.join().unwrap()).collect();
         assert!(collector.join().unwrap());
         digests
     });
     assert!(digests.windows(2).all(|pair| pair[0] == pair[1]));
-    store.collect().unwrap();
+    store.collect(&nothing()).unwrap();
     assert!(!store.contains(&digests[0]).unwrap());
 }
 

@@ -30,6 +30,8 @@ pub enum Fault {
     Endless(StatusCode, &'static str, &'static str),
     /// Never answer.
     Hang,
+    /// Pass the request on only after this time.
+    Late(Duration),
     /// Pass the request on, send this many bytes of the body, then close the connection.
     HangUpAfter(usize),
     /// Pass the request on, send this many bytes of the body, then nothing, with the connection open.

@@ -23,7 +23,7 @@ use tokio::net::TcpStream;
 use crate::Stage;
 
 /// Promised by a holder that is to be killed; long enough for it not to be late on a busy machine.
-const BRIEF: [&str; 3] =
+pub const BRIEF: [&str; 3] =
     ["--leader-elect-lease-duration=8s", "--leader-elect-renew-deadline=6s", "--leader-elect-retry-period=1s"];
 /// From SIGTERM to the first download from the next process: the Lease is given back, and the content is fetched anew.
 const HAND_OVER: Duration = Duration::from_secs(5);
@@ -35,13 +35,13 @@ const LARGE_BYTES: usize = 48 << 20;
 const PAUSE: Duration = Duration::from_millis(20);
 
 /// Somebody who talks to one process by the name that the certificate bears.
-struct Caller {
+pub struct Caller {
     http: reqwest::Client,
     token: String,
 }
 
 impl Caller {
-    async fn new(client: &Client, process: &Process, token: &str) -> Self {
+    pub async fn new(client: &Client, process: &Process, token: &str) -> Self {
         let target = Target::namespaced("v1", "Secret", SYSTEM_NAMESPACE, "rukpak-ca");
         let there =
             |object: Option<&kube::api::DynamicObject>| object.is_some_and(|it| it.data["data"]["ca.crt"].is_string());
@@ -58,7 +58,7 @@ impl Caller {
         Self { http: http.build().expect("the settings are good"), token: token.to_owned() }
     }
 
-    fn ask(&self, method: Method, path: &str) -> RequestBuilder {
+    pub fn ask(&self, method: Method, path: &str) -> RequestBuilder {
         self.http.request(method, format!("{CONTENT_URL}{path}")).bearer_auth(&self.token)
     }
 
@@ -76,7 +76,7 @@ impl Caller {
     }
 
     /// Waits until this process has the content; nothing worse may be answered before than that it is to be tried again.
-    async fn until_served(&self, path: &str) -> Vec<u8> {
+    pub async fn until_served(&self, path: &str) -> Vec<u8> {
         let end = Instant::now() + SOON;
         loop {
             match self.download(path).await {
@@ -102,7 +102,7 @@ enum Download {
 }
 
 /// A token of an account that may download and upload.
-async fn account(client: &Client) -> String {
+pub async fn account(client: &Client) -> String {
     let name = unique_name("caller");
     let metadata = json!({"name": name, "namespace": SYSTEM_NAMESPACE});
     create(client, &json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": metadata})).await;
@@ -118,12 +118,12 @@ async fn account(client: &Client) -> String {
     token(client, SYSTEM_NAMESPACE, &name).await.expect("the API server gives tokens")
 }
 
-async fn create(client: &Client, object: &Value) {
+pub async fn create(client: &Client, object: &Value) {
     verbs::create(client, object).await.unwrap_or_else(|error| panic!("{error:#}"));
 }
 
 /// A Bundle from the registry, and the path of its content.
-async fn bundle(stage: &Stage) -> String {
+pub async fn bundle(stage: &Stage) -> String {
     let name = unique_name("served");
     let manifest = format!("apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: {name}\n  namespace: default\n");
     let files = ImageBuilder::of_files([("manifests/a.yaml", manifest)]);
@@ -134,7 +134,7 @@ async fn bundle(stage: &Stage) -> String {
 }
 
 /// A Bundle that waits for an upload, and the path of that.
-async fn upload(stage: &Stage) -> String {
+pub async fn upload(stage: &Stage) -> String {
     let name = unique_name("uploaded");
     create(&stage.client, &world::bundle(&name, json!({"type": "upload", "upload": {}}))).await;
     world::until_bundle(&stage.client, &name, Expected::is_false("Unpacked", "UnpackPending")).await;

@@ -16,6 +16,9 @@ use super::{Error, backoff, gone, verify};
 use crate::context::Context;
 use crate::metrics::{self, Outcome};
 
+/// Reason of the Event about an upload that is gone.
+const CONTENT_LOST: &str = "ContentLost";
+
 /// Reports, and says when to come again.
 pub(super) async fn conclude(
     bundle: &Bundle,
@@ -98,6 +101,10 @@ fn tell(bundle: &Bundle, report: &Report, context: &Context) {
         }
         Report::Failed(verdict) if verdict.reason() == reason::UNPACK_FAILED => {
             (EventType::Warning, reason::UNPACK_FAILED, verdict.whole())
+        }
+        // Known by the reason that its condition has while it is so.
+        Report::Failed(verdict) if verdict.is_lost() && !is_known(verdict.reason()) => {
+            (EventType::Warning, CONTENT_LOST, verdict.whole())
         }
         _ => return,
     };

@@ -143,6 +143,11 @@ impl Verdict {
         self.phase == BundlePhase::Pending && self.retry.is_none() && self.detail.is_none()
     }
 
+    /// Whether what was uploaded is gone.
+    pub fn is_lost(&self) -> bool {
+        self.detail.as_deref() == Some(LOST)
+    }
+
     /// The reason that goes with the phase.
     pub fn reason(&self) -> &'static str {
         match self.phase {
@@ -304,6 +309,7 @@ mod tests {
         assert_eq!(verdict.message, "waiting for bundle to be uploaded");
         let lost = Failure::LostUpload.verdict();
         assert_eq!((lost.phase, &lost.message, lost.retry), (BundlePhase::Pending, &verdict.message, None));
+        assert!(lost.is_lost() && !verdict.is_lost());
         assert!(lost.whole().contains(": its content was lost with the controller's storage: send it again"));
         assert_eq!(verdict.retry, None, "the upload wakes the Bundle");
     }

@@ -109,7 +109,7 @@ fn said<'a>(status: &'a BundleStatus, type_: &str) -> Option<&'a str> {
 pub fn has_failed(status: &BundleStatus) -> bool {
     status.conditions.find(UNPACKED).is_some_and(|unpacked| match unpacked.reason.as_str() {
         reason::UNPACK_FAILED => true,
-        reason::UNPACK_PENDING => unpacked.message != WAITING,
+        reason::UNPACK_PENDING => ![WAITING, RECEIVED].contains(&unpacked.message.as_str()),
         _ => false,
     })
 }

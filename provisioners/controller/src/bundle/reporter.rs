@@ -53,9 +53,18 @@ impl Reporter {
     /// Content that took minutes to fetch is not thrown away because somebody put a label on the Bundle meanwhile.
     pub async fn end(&mut self, report: &Report) -> Result<bool, cluster::Error> {
         match self.write(report).await {
-            Err(error) if error.is_conflict() && self.look_again().await? => self.write(report).await,
+            Err(error) if error.is_conflict() && !self.is_of_replicas(report) && self.look_again().await? => {
+                self.write(report).await
+            }
             other => other,
         }
+    }
+
+    /// Whether another replica may have taken another upload meanwhile, which is then what counts: a replica writes the status after
+    /// it has stored the upload, and says so to its client after that.
+    fn is_of_replicas(&self, report: &Report) -> bool {
+        let is_upload = self.bundle.spec.source.upload.is_some();
+        is_upload && self.context.is_shared() && matches!(report, Report::Unpacked(_))
     }
 
     async fn write(&mut self, report: &Report) -> Result<bool, cluster::Error> {

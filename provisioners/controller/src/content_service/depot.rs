@@ -1,22 +1,25 @@
 //! Where uploaded archives lie until the end of their Bundles: one file a Bundle, named after its UID, so that a Bundle never
-//! finds what another one of its name was given. All of them together are bounded, those that are being received included. Disk
-//! only; what blocks is for threads that may.
+//! finds what another one of its name was given. All of them together are bounded, those that are being received included. On disk,
+//! or in a bucket for all replicas, where the folder has only what is on its way; what blocks is for threads that may.
 
 use std::collections::HashSet;
 use std::fs::{self, File};
 use std::hash::{BuildHasher, DefaultHasher, Hash, Hasher as _};
-use std::io::{self, Write as _};
+use std::io::{self, Seek as _, Write as _};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, PoisonError};
 use std::time::{Duration, SystemTime};
 
 use rukpak_content::{Algorithm, Digest, Hasher};
+use rukpak_store::Bucket;
 use tempfile::{Builder, NamedTempFile};
 use tokio::sync::{Mutex, MutexGuard};
 
 /// Beginning of the names of files that are being received.
 const RECEIVING: &str = ".receiving-";
 const EXTENSION: &str = "tgz";
+/// The folder of a bucket that has the archives.
+const SHARED: &str = "v1/uploads";
 /// Bundles that are worked on at once; more share a turn by chance, which costs nothing but time.
 const TURNS: usize = 32;
 const BUFFER_BYTES: usize = 128 * 1024;
@@ -24,6 +27,7 @@ const BUFFER_BYTES: usize = 128 * 1024;
 /// The uploaded archives.
 pub struct Depot {
     folder: PathBuf,
+    bucket: Option<Arc<dyn Bucket>>,
     /// Bytes of all of them.
     quota: u64,
     usage: Arc<Usage>,
@@ -91,12 +95,19 @@ impl Depot {
         }
         let depot = Self {
             folder: folder.to_owned(),
+            bucket: None,
             quota,
             usage: Arc::default(),
             turns: std::array::from_fn(|_| Mutex::new(())),
         };
         depot.usage().kept = depot.archives()?.iter().map(|archive| archive.size_bytes).sum();
         Ok(depot)
+    }
+
+    /// The same with the archives in a bucket.
+    #[must_use]
+    pub fn sharing(self, bucket: Arc<dyn Bucket>) -> Self {
+        Self { bucket: Some(bucket), ..self }
     }
 
     /// Waits until nobody else works on the upload of the Bundle with this UID: what an archive is must not change between the
@@ -111,8 +122,14 @@ impl Depot {
     /// The archive of a Bundle, if it is there. It can be read to its end even if it is replaced meanwhile.
     ///
     /// # Errors
-    /// Of the disk.
+    /// Of the disk or the bucket.
     pub fn find(&self, uid: &str) -> io::Result<Option<File>> {
+        if let Some(bucket) = &self.bucket {
+            let mut file = tempfile::tempfile_in(&self.folder)?;
+            let found = bucket.download(&key(uid), &mut file).map_err(io::Error::other)?;
+            file.rewind()?;
+            return Ok(found.then_some(file));
+        }
         match File::open(self.file(uid)) {
             Ok(file) => Ok(Some(file)),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
@@ -131,8 +148,13 @@ impl Depot {
     /// Begins to receive an archive.
     ///
     /// # Errors
-    /// Of the disk.
+    /// Of the disk or the bucket.
     pub fn receive(&self) -> io::Result<Receiving> {
+        if self.bucket.is_some() {
+            // Others take uploads, too.
+            let kept = self.archives()?.iter().map(|archive| archive.size_bytes).sum();
+            self.usage().kept = kept;
+        }
         let file = Builder::new().prefix(RECEIVING).tempfile_in(&self.folder)?;
         let counted = Counted { size_bytes: 0, usage: Arc::clone(&self.usage) };
         Ok(Receiving { file, hasher: Hasher::new(Algorithm::Sha256), counted })
@@ -159,7 +181,11 @@ impl Depot {
     /// # Errors
     /// Of the disk.
     pub fn keep(&self, uid: &str, received: Received) -> io::Result<()> {
-        let Received { file, counted, .. } = received;
+        let Received { mut file, counted, .. } = received;
+        if let Some(bucket) = &self.bucket {
+            file.rewind()?;
+            return bucket.upload(&key(uid), &mut file).map_err(io::Error::other);
+        }
         file.as_file().sync_all()?;
         let path = self.file(uid);
         {
@@ -177,6 +203,9 @@ impl Depot {
     /// # Errors
     /// Of the disk.
     pub fn remove(&self, uid: &str) -> io::Result<()> {
+        if let Some(bucket) = &self.bucket {
+            return bucket.delete(&key(uid)).map_err(io::Error::other);
+        }
         let path = self.file(uid);
         let mut usage = self.usage();
         let freed = size(&path)?.unwrap_or_default();
@@ -204,6 +233,14 @@ impl Depot {
 
     fn archives(&self) -> io::Result<Vec<Archive>> {
         let mut archives = Vec::new();
+        if let Some(bucket) = &self.bucket {
+            for entry in bucket.list(SHARED, "").map_err(io::Error::other)? {
+                let uid = entry.key.strip_prefix(SHARED).and_then(|name| name.strip_prefix('/')?.strip_suffix(".tgz"));
+                let Some(uid) = uid.map(str::to_owned) else { continue };
+                archives.push(Archive { uid, modified: entry.modified, size_bytes: entry.size_bytes });
+            }
+            return Ok(archives);
+        }
         for entry in fs::read_dir(&self.folder)? {
             let path = entry?.path();
             let Some(uid) = path.file_stem().and_then(|stem| stem.to_str()).filter(|_| is_archive(&path)) else {
@@ -229,6 +266,10 @@ impl Depot {
     fn file(&self, uid: &str) -> PathBuf {
         self.folder.join(format!("{uid}.{EXTENSION}"))
     }
+}
+
+fn key(uid: &str) -> String {
+    format!("{SHARED}/{uid}.{EXTENSION}")
 }
 
 /// An archive that is kept.

@@ -207,7 +207,14 @@ async fn take(name: &str, uid: &str, body: &mut BodyDataStream, service: &Servic
         return Err(Error::Unpacked);
     }
     let uid = uid.to_owned();
-    on_disk(service, move |depot| depot.keep(&uid, received)).await?.map_err(Error::Store)?;
+    let (owner, digest) = (uid.clone(), received.digest.clone());
+    on_disk(service, move |depot| depot.keep(&owner, received)).await?.map_err(Error::Store)?;
+    // The replica that leads may have unpacked another upload meanwhile.
+    let bundle = if context.is_shared() { find(name, context).await? } else { bundle };
+    if bundle.is_in(BundlePhase::Unpacked) || bundle.uid().as_deref() != Some(&uid) {
+        let pin = bundle.status.as_ref().and_then(|status| status.pin.as_ref()?.archive_digest.clone());
+        return if pin == Some(digest.to_string()) { Ok(StatusCode::CREATED) } else { Err(Error::Unpacked) };
+    }
     bundle::received(&bundle, context).await.map_err(Error::Status)?;
     Ok(StatusCode::CREATED)
 }

@@ -19,7 +19,7 @@ use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 use tokio::sync::{Notify, Semaphore};
 use tokio_util::sync::CancellationToken;
 
-use super::Error;
+use super::{Error, storage};
 use crate::args::Options;
 use crate::bundle::{Attempts, Fetches, Images};
 use crate::child::{self, Children};
@@ -45,7 +45,7 @@ pub(super) struct Parts {
 }
 
 pub(super) async fn assemble(options: &Options) -> Result<Parts, Error> {
-    let store = store(options).await?;
+    let store = storage::open(options).await?;
     let attempts = attempts(options)?;
     let program = std::env::current_exe().map_err(Error::Program)?;
     let config = process::config(options.shared.kubeconfig.as_deref()).await?;
@@ -63,11 +63,11 @@ pub(super) async fn assemble(options: &Options) -> Result<Parts, Error> {
     let policies = Streams::new(client.clone());
     let context = Context {
         cluster: Cluster::new(client.clone(), options.requests_in_flight),
-        store: Arc::new(store),
         images,
         git,
         http,
-        uploads: is_serving.then(|| uploads(options)).transpose()?,
+        uploads: is_serving.then(|| uploads(options, &store)).transpose()?,
+        store: Arc::new(store),
         content_base_url: is_serving.then(|| options.external_url.trim_end_matches('/').to_owned()),
         config_maps: Notify::new(),
         sources: options.sources,
@@ -102,24 +102,19 @@ pub(super) async fn assemble(options: &Options) -> Result<Parts, Error> {
     Ok(Parts { context: Arc::new(context), bundles, deployments, policies, bundle_queue, deployment_queue, unserved })
 }
 
-async fn store(options: &Options) -> Result<Store, Error> {
-    let root = options.storage_dir.clone();
-    let failed = |source| Error::Store { path: options.storage_dir.clone(), source };
-    match tokio::task::spawn_blocking(move || Store::open(&root)).await {
-        Ok(opened) => opened.map_err(failed),
-        Err(_) => Err(process::Error::Ended("opening the store").into()),
-    }
-}
-
 struct Sources {
     images: Puller,
     git: Fetcher,
     http: http::Fetcher,
 }
 
-fn uploads(options: &Options) -> Result<Arc<Depot>, Error> {
+fn uploads(options: &Options, store: &Store) -> Result<Arc<Depot>, Error> {
     let failed = |source| Error::Uploads { path: options.upload_dir.clone(), source };
-    Depot::open(&options.upload_dir, options.uploads.store_bytes).map(Arc::new).map_err(failed)
+    let depot = Depot::open(&options.upload_dir, options.uploads.store_bytes).map_err(failed)?;
+    Ok(Arc::new(match store.bucket() {
+        Some(bucket) => depot.sharing(bucket),
+        None => depot,
+    }))
 }
 
 fn attempts(options: &Options) -> Result<Attempts, Error> {

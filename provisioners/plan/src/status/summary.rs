@@ -5,7 +5,7 @@ use rukpak_crds::Inventory;
 use rukpak_crds::condition::{ConditionStatus, Conditions, READY, RECONCILING, STALLED, reason};
 
 use super::{SUSPENDED, Writer, bounded, released_text, unpack_failure, wait};
-use crate::decide::Held;
+use crate::decide::{Held, is_load_failure};
 use crate::memory::{Failure, Installation, Pruning, Stage, deadline};
 use crate::observed::{Dependencies, Desired};
 use crate::retry::Class;
@@ -25,7 +25,8 @@ impl Writer<'_> {
             let message = "spec.suspend is true: what is asked for is not installed".to_owned();
             return Summary::Stalled { reason: SUSPENDED, message };
         }
-        if let Some(summary) = self.held().or_else(|| self.failed()) {
+        let failed = || if self.is_told_by_bundle() { None } else { self.failed() };
+        if let Some(summary) = self.held().or_else(failed) {
             return summary;
         }
         match &self.observed.desired {
@@ -65,6 +66,12 @@ impl Writer<'_> {
             _ => self.memory.applied().cloned(),
         };
         applied.is_some() && self.target.wanted == applied
+    }
+
+    /// Whether the Bundle says better why there is no content: it waits for somebody.
+    fn is_told_by_bundle(&self) -> bool {
+        let waits_for_somebody = matches!(&self.observed.desired, Desired::Waiting { is_stalled: true, .. });
+        waits_for_somebody && self.failure().is_some_and(is_load_failure)
     }
 
     /// What keeps the wanted release from being tried.
@@ -150,6 +157,9 @@ impl Writer<'_> {
     /// Why nothing is known of the health of the objects.
     pub(super) fn unseen(&self) -> &'static str {
         match &self.memory.installation {
+            Installation::Partial { .. } if self.is_doubted => {
+                "the objects are not as they were installed, and have not been applied again yet"
+            }
             Installation::Partial { .. } => "not every object is applied yet",
             _ => "the objects have not been looked at since the controller started",
         }

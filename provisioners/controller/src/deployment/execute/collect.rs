@@ -1,12 +1,14 @@
 //! The roots of the store: the contents that a deployment may need. What no root names is collected in the background.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::sync::Arc;
+use std::time::Duration;
 
 use rukpak_content::Digest;
 use rukpak_crds::BundleDeploymentStatus;
 use rukpak_runtime::error::Chain;
-use rukpak_store::{Ref, RefKind, Store};
+use rukpak_store::{Collected, Ref, RefKind, Store};
+use tokio::time::Instant;
 
 use crate::context::Context;
 use crate::deployment::observe::Run;
@@ -14,6 +16,11 @@ use crate::metrics;
 
 /// Between a deployment's name and the number of one of its contents, in the name of a ref. No name of an object has it.
 const SEPARATOR: char = '~';
+
+/// Least time between two collections of a bucket: each lists it, and reads every ref.
+const BETWEEN: Duration = Duration::from_mins(10);
+/// When a collection is tried again that failed.
+const FAILED: Duration = Duration::from_mins(1);
 
 /// Makes the store keep what the status says is installed, begun, or may be installed again, whatever becomes of the Bundles.
 pub(in crate::deployment) async fn keep(
@@ -36,7 +43,8 @@ pub(in crate::deployment) async fn keep(
     Ok(())
 }
 
-fn contents(status: &BundleDeploymentStatus) -> BTreeSet<Digest> {
+/// What the status says is installed, begun, or may be installed again.
+pub(crate) fn contents(status: &BundleDeploymentStatus) -> BTreeSet<Digest> {
     let inventory = status.inventory.as_ref();
     let installed = inventory.and_then(|inventory| inventory.content_digest.as_ref());
     let pending = inventory.and_then(|inventory| Some(&inventory.pending.as_ref()?.release.content_digest));
@@ -65,7 +73,8 @@ fn keep_all(store: &Store, deployment: &str, contents: &BTreeSet<Digest>) -> Res
 
 fn refs_of(store: &Store, deployment: &str) -> Result<BTreeMap<String, Digest>, rukpak_store::Error> {
     let mut own = BTreeMap::new();
-    for name in store.ref_names(RefKind::Deployment)?.into_iter().filter(|name| owner(name) == deployment) {
+    let names = store.ref_names(RefKind::Deployment, deployment)?;
+    for name in names.into_iter().filter(|name| owner(name) == deployment) {
         if let Some(value) = store.get_ref(RefKind::Deployment, &name)? {
             own.insert(name, value.content);
         }
@@ -97,7 +106,7 @@ pub(crate) async fn sweep(context: &Arc<Context>, live: &BTreeSet<String>) {
 async fn forget_refs(context: &Arc<Context>, is_gone: impl Fn(&str) -> bool + Send + 'static) {
     let store = context.store.clone();
     let work = move || {
-        for name in store.ref_names(RefKind::Deployment)?.into_iter().filter(|name| is_gone(owner(name))) {
+        for name in store.ref_names(RefKind::Deployment, "")?.into_iter().filter(|name| is_gone(owner(name))) {
             store.remove_ref(RefKind::Deployment, &name)?;
         }
         Ok::<_, rukpak_store::Error>(())
@@ -111,26 +120,57 @@ async fn forget_refs(context: &Arc<Context>, is_gone: impl Fn(&str) -> bool + Se
     }
 }
 
-/// Collects in the background what no ref names any more, whenever one was removed.
+/// Collects in the background what no ref names any more, whenever one was removed; and what was too new then, later.
 pub(crate) async fn collector(context: Arc<Context>) {
+    let grace = context.store.grace();
+    let mut later = None;
     loop {
-        context.collect.notified().await;
-        let store = context.store.clone();
-        match tokio::task::spawn_blocking(move || store.collect()).await {
-            Ok(Ok(collected)) => {
-                metrics::set_store(collected);
-                if collected.removed > 0 {
-                    tracing::info!(
-                        removed = collected.removed,
-                        freed_bytes = collected.freed_bytes,
-                        "removed unreferenced content from the store"
-                    );
-                }
-            }
-            Ok(Err(error)) => {
-                tracing::warn!(error = %Chain(&error), "cannot remove unreferenced content from the store");
-            }
-            Err(error) => tracing::warn!(%error, "cannot remove unreferenced content from the store"),
+        tokio::select! {
+            () = context.collect.notified() => {}
+            () = at(later) => {}
         }
+        let Some(grace) = grace else {
+            collect(&context, HashSet::new()).await;
+            continue;
+        };
+        // What the cluster names is known only then.
+        context.filled.cancelled().await;
+        let wait = match collect(&context, context.named_contents()).await {
+            Some(Collected { too_new: 0, .. }) => None,
+            Some(_) => Some(grace),
+            None => Some(FAILED),
+        };
+        later = wait.map(|wait| Instant::now() + wait);
+        // Many go at once, and nothing can be removed at once.
+        tokio::time::sleep(BETWEEN.min(grace / 4)).await;
     }
+}
+
+async fn at(time: Option<Instant>) {
+    match time {
+        Some(time) => tokio::time::sleep_until(time).await,
+        None => std::future::pending().await,
+    }
+}
+
+async fn collect(context: &Context, known: HashSet<Digest>) -> Option<Collected> {
+    let store = context.store.clone();
+    match tokio::task::spawn_blocking(move || store.collect(&known)).await {
+        Ok(Ok(collected)) => {
+            metrics::set_store(collected);
+            if collected.removed > 0 {
+                tracing::info!(
+                    removed = collected.removed,
+                    freed_bytes = collected.freed_bytes,
+                    "removed unreferenced content from the store"
+                );
+            }
+            return Some(collected);
+        }
+        Ok(Err(error)) => {
+            tracing::warn!(error = %Chain(&error), "cannot remove unreferenced content from the store");
+        }
+        Err(error) => tracing::warn!(%error, "cannot remove unreferenced content from the store"),
+    }
+    None
 }

@@ -55,7 +55,11 @@ pub(super) async fn resume(run: &mut Run, release: &Release) {
             run.memory.certificates_due = inventory.certificates_renewal;
             run.memory.installation = Installation::Applied { applied, pruning: Pruning::Done, differences };
         }
-        None => differs(run, release),
+        None => {
+            // What is there is looked at, even if the content to repair it is not.
+            run.tracker.tracked().objects = objects;
+            differs(run, release);
+        }
     }
 }
 

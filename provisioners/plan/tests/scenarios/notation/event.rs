@@ -133,7 +133,12 @@ impl Event {
                 scene.memory.installation = Installation::Applied { applied, pruning: Pruning::Done, differences };
             }
             Self::Differs(release) => {
-                scene.memory.installation = Installation::Partial { release: world::release(&release) };
+                let release = world::release(&release);
+                // Somebody deleted one.
+                scene.objects = world::objects(&release, now);
+                scene.objects.pop_last();
+                scene.memory.resuming_since = Some(now);
+                scene.memory.installation = Installation::Partial { release };
             }
             Self::AwaitsLists(since) => {
                 let since = world::at(now, &since)?;
