@@ -14,6 +14,7 @@ pub(crate) mod collect;
 mod collision;
 mod guards;
 pub(super) mod health;
+mod helm_releases;
 mod load;
 mod members;
 mod prepare;
@@ -47,6 +48,7 @@ use members::Members;
 use prepare::{Prepared, Unprepared};
 
 pub(super) use bundle::delete_old;
+pub(super) use helm_releases::delete_requested as delete_helm_releases;
 
 /// Why an installation did not end with everything applied.
 enum Stopped {
