@@ -49,6 +49,9 @@ pub const IGNORE_DEPENDENCIES: &str = "core.rukpak.io/ignore-dependencies";
 /// Annotation on a CRD in a bundle, or on a BundleDeployment: `"false"` lets CRDs be upgraded without a look at stored versions and
 /// existing objects; on a BundleDeployment `"strict"` has the rules of OLM v1 refuse as well (additive).
 pub const SAFE_CRD_UPGRADE: &str = "core.rukpak.io/safe-crd-upgrade-validation";
+/// Annotation on a BundleDeployment, by its owner: `"true"` has the releases that RukPak v0.16 kept for it (Secrets) deleted, once
+/// everything is taken over (additive).
+pub const DELETE_HELM_RELEASES: &str = "core.rukpak.io/delete-helm-releases";
 /// Names a revision of the status history that is to be installed in place of the template.
 pub const ROLLBACK_TO: &str = "core.rukpak.io/rollback-to";
 /// Any new value asks for a reconcile, whatever back-off holds; the status echoes it.

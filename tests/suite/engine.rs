@@ -64,6 +64,8 @@ mod tired;
 mod transient;
 #[path = "engine/unlistable.rs"]
 mod unlistable;
+#[path = "engine/upstream.rs"]
+mod upstream;
 #[path = "engine/waiting.rs"]
 mod waiting;
 #[path = "engine/way_back.rs"]

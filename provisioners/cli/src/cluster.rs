@@ -2,6 +2,7 @@
 
 mod changes;
 mod deployments;
+mod endpoints;
 mod events;
 mod kinds;
 mod kubeconfig;
@@ -13,7 +14,7 @@ mod trial;
 use std::error::Error as StdError;
 use std::time::Duration;
 
-use k8s_openapi::api::core::v1::{Endpoints, Pod, Secret};
+use k8s_openapi::api::core::v1::{Pod, Secret};
 use kube::core::Status;
 use kube::{Api, Client, Config};
 use rukpak_crds::{Bundle, PlatformOperator};
@@ -125,12 +126,6 @@ impl Cluster {
     pub async fn secret(&self, namespace: &str, name: &str) -> Result<Secret, Error> {
         let secrets: Api<Secret> = Api::namespaced(self.client.clone(), namespace);
         secrets.get(name).await.map_err(|error| self.fault(error))
-    }
-
-    /// Where a Service leads. The older kind: it names Pods and ports, and every cluster serves it.
-    pub async fn endpoints(&self, namespace: &str, service: &str) -> Result<Endpoints, Error> {
-        let endpoints: Api<Endpoints> = Api::namespaced(self.client.clone(), namespace);
-        endpoints.get(service).await.map_err(|error| self.fault(error))
     }
 
     /// The Pods of a namespace.

@@ -3,7 +3,7 @@
 use std::io;
 use std::net::Ipv4Addr;
 
-use k8s_openapi::api::core::v1::{Endpoints, Pod};
+use k8s_openapi::api::core::v1::Pod;
 use kube::Api;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinHandle;
@@ -43,8 +43,7 @@ pub enum Error {
 impl Forward {
     /// Finds a Pod behind the Service. It is connected to only when somebody connects here.
     pub async fn open(cluster: &Cluster, namespace: &str, service: &str) -> Result<Self, Error> {
-        let endpoints = cluster.endpoints(namespace, service).await?;
-        let found = ready(&endpoints);
+        let found = cluster.ready_pod(namespace, service, PORT).await?;
         let (pod, target) =
             found.ok_or_else(|| Error::NoPod { namespace: namespace.to_owned(), service: service.to_owned() })?;
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.map_err(Error::Listen)?;
@@ -63,16 +62,6 @@ impl Drop for Forward {
     fn drop(&mut self) {
         self.task.abort();
     }
-}
-
-/// The first Pod that is ready, and the number of its port.
-fn ready(endpoints: &Endpoints) -> Option<(String, u16)> {
-    endpoints.subsets.iter().flatten().find_map(|subset| {
-        let port = subset.ports.iter().flatten().find(|port| port.name.as_deref() == Some(PORT))?;
-        let pods = subset.addresses.iter().flatten().filter_map(|address| address.target_ref.as_ref());
-        let pod = pods.filter(|target| target.kind.as_deref() == Some("Pod")).find_map(|target| target.name.clone())?;
-        Some((pod, u16::try_from(port.port).ok()?))
-    })
 }
 
 async fn serve(listener: TcpListener, pods: Api<Pod>, pod: String, port: u16) {
@@ -102,33 +91,5 @@ async fn carry(
     match failure {
         Some(failure) => failure.await.map_or(Ok(()), |text| Err(text.into())),
         None => Ok(()),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use serde_json::json;
-
-    use super::*;
-
-    #[test]
-    fn a_pod_that_is_ready_is_found_by_the_name_of_the_port() {
-        let address = |kind: &str, name: &str| json!({"ip": "10.0.0.1", "targetRef": {"kind": kind, "name": name}});
-        let read = |subsets: serde_json::Value| -> Endpoints {
-            serde_json::from_value(json!({"metadata": {"name": "core"}, "subsets": subsets})).unwrap()
-        };
-        let ports = json!([{"name": "metrics", "port": 8080}, {"name": "https", "port": 8443}]);
-        let found = ready(&read(json!([
-            {"notReadyAddresses": [address("Pod", "starting")], "ports": ports},
-            {"addresses": [{"ip": "10.0.0.2"}, address("Node", "n"), address("Pod", "core-1")], "ports": ports},
-        ])));
-        assert_eq!(found, Some(("core-1".to_owned(), 8443)));
-        for subsets in [
-            json!(null),
-            json!([{"notReadyAddresses": [address("Pod", "starting")], "ports": ports}]),
-            json!([{"addresses": [address("Pod", "core-1")], "ports": [{"name": "http", "port": 80}]}]),
-        ] {
-            assert_eq!(ready(&read(subsets.clone())), None, "{subsets}");
-        }
     }
 }

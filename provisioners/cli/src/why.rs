@@ -221,6 +221,7 @@ fn foreign(meta: &ObjectMeta, deployment: Option<&BundleDeployment>) -> Option<S
         Ownership::HelmRelease => "a release of RukPak v0.16 installed it, and it is not adopted yet".to_owned(),
         Ownership::Extension => "operator-controller installed it, and it is not taken over yet".to_owned(),
         Ownership::AdoptionAllowed => "its annotation allows to adopt it, which has not happened yet".to_owned(),
+        Ownership::Inherited => "the BundleDeployment that made it is gone; it is taken over soon".to_owned(),
         Ownership::LeftBehind { .. } => "it is of an earlier BundleDeployment of this name".to_owned(),
         Ownership::Foreign(ForeignOwner::Unknown) => "none has made it".to_owned(),
         Ownership::Foreign(owner) => owner.why(),

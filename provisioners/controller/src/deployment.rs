@@ -48,6 +48,9 @@ pub enum Error {
     /// Old Bundles could not be deleted.
     #[error("failed to delete old bundles")]
     OldBundles(#[source] cluster::Error),
+    /// Helm's releases could not be deleted.
+    #[error("failed to delete Helm's releases")]
+    HelmReleases(#[source] cluster::Error),
 }
 
 /// So many decisions follow one another at most: an upgrade that fails, the way back, a repair, pruning.
@@ -87,7 +90,9 @@ async fn converge(run: &mut Run) -> Result<Action, Error> {
 /// After a reconcile that could not report.
 pub fn error_policy(deployment: &BundleDeployment, error: &Error, context: &Context) -> Action {
     let class = match error {
-        Error::Status(error) | Error::OldBundles(error) if error.is_conflict() || error.is_not_found() => {
+        Error::Status(error) | Error::OldBundles(error) | Error::HelmReleases(error)
+            if error.is_conflict() || error.is_not_found() =>
+        {
             Class::Conflict
         }
         Error::Superseded => Class::Conflict,

@@ -45,6 +45,8 @@ pub struct Memory {
     pub is_refetching: bool,
     /// The contents that the store keeps for the deployment.
     pub kept_contents: Option<BTreeSet<Digest>>,
+    /// The releases of RukPak v0.16 were asked to be deleted, and there are none any more.
+    pub has_no_helm_releases: bool,
     /// Until when the first lists are waited for.
     pub awaits_lists_until: Option<Timestamp>,
     /// Objects that were left in the cluster, as long as no status says so.

@@ -50,6 +50,8 @@ pub enum Ownership {
         /// UID of the earlier one.
         uid: String,
     },
+    /// A Namespace that this BundleDeployment shared with the one that made it, which is gone.
+    Inherited,
     /// Somebody else's.
     Foreign(ForeignOwner),
 }
@@ -117,11 +119,7 @@ impl Owner {
 
     /// Whether an object that is not ours belongs to other BundleDeployments alone, and would go with them.
     pub fn would_lose(&self, meta: &ObjectMeta) -> bool {
-        let mut owners = meta
-            .owner_references
-            .iter()
-            .flatten()
-            .filter(|owner| owner.kind == names::OWNER_KIND_VALUE && owner.api_version == OWNER_API_VERSION);
+        let mut owners = meta.owner_references.iter().flatten().filter(|owner| is_deployment(owner));
         let is_shared = owners.clone().any(|owner| owner.uid == self.uid);
         !is_shared && owners.next().is_some()
     }
@@ -152,12 +150,16 @@ impl Owner {
             if predecessors.extension.is_some_and(|extension| was_installed_for(extension, meta, other)) {
                 return Ownership::Extension;
             }
-            let is_deployment = other.kind == names::OWNER_KIND_VALUE && other.api_version == OWNER_API_VERSION;
+            let is_deployment = is_deployment(other);
             if is_deployment && other.name == self.name {
                 return Ownership::LeftBehind { uid: other.uid.clone() };
             }
             let (kind, name) = (other.kind.clone(), other.name.clone());
             return Ownership::Foreign(ForeignOwner::Controller { kind, name, is_deployment });
+        }
+        let was_of_deployment = text(meta.labels.as_ref(), names::OWNER_KIND) == Some(names::OWNER_KIND_VALUE);
+        if was_of_deployment && sharers(meta).any(|sharer| sharer.uid == self.uid) {
+            return Ownership::Inherited;
         }
         let annotations = meta.annotations.as_ref();
         // What an earlier BundleDeployment of this name left on purpose: names are unique, so that one is gone.
@@ -179,6 +181,15 @@ impl Owner {
         }
         Ownership::Foreign(ForeignOwner::Unknown)
     }
+}
+
+/// The BundleDeployments that share an object without controlling it.
+pub fn sharers(meta: &ObjectMeta) -> impl Iterator<Item = &OwnerReference> {
+    meta.owner_references.iter().flatten().filter(|owner| is_deployment(owner) && owner.controller != Some(true))
+}
+
+fn is_deployment(owner: &OwnerReference) -> bool {
+    owner.kind == names::OWNER_KIND_VALUE && owner.api_version == OWNER_API_VERSION
 }
 
 /// The ClusterExtension that a BundleDeployment belongs to.
@@ -280,6 +291,23 @@ mod tests {
         let both = [reference("b", "2")[0].clone(), reference("a", "1")[0].clone()];
         assert!(!lost(json!(both)), "shared already");
         assert!(!lost(json!([{"apiVersion": "apps/v1", "kind": "Deployment", "name": "d", "uid": "3"}])));
+    }
+
+    #[test]
+    fn what_was_shared_is_inherited_once_nobody_controls_it() {
+        let shared = |name: &str, uid: &str| {
+            let mut shared = reference(name, uid)[0].clone();
+            shared["controller"] = json!(false);
+            shared
+        };
+        let labels = json!({"core.rukpak.io/owner-kind": "BundleDeployment", "core.rukpak.io/owner-name": "b"});
+        let owned = |owners: &[Value]| ownership(json!({"labels": labels, "ownerReferences": owners}));
+        assert_eq!(owned(&[shared("a", "1")]), Ownership::Inherited);
+        assert_eq!(owned(&[shared("c", "3"), shared("a", "1")]), Ownership::Inherited, "whoever is first");
+        assert!(matches!(owned(&[reference("b", "2")[0].clone(), shared("a", "1")]), Ownership::Foreign(_)));
+        assert!(matches!(owned(&[shared("a", "0")]), Ownership::Foreign(_)), "of an earlier one of the name");
+        let users = json!({"ownerReferences": [shared("a", "1")]});
+        assert_eq!(ownership(users), Ownership::Foreign(ForeignOwner::Unknown), "no BundleDeployment made it");
     }
 
     #[test]

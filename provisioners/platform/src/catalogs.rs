@@ -217,9 +217,9 @@ impl Catalogs {
         })
     }
 
-    /// The CatalogSources that are `wanted`.
+    /// The CatalogSources that are `wanted`, in the order in which they are asked.
     fn asked_sources<'a>(&'a self, wanted: Wanted<'a>) -> impl Iterator<Item = &'a CatalogSourceName> {
-        self.sources.names().iter().filter(move |source| match wanted {
+        self.sources.by_priority().into_iter().filter(move |source| match wanted {
             Wanted::Any => true,
             Wanted::Named(name) => source.is_called(name),
             Wanted::Origin(name) => source.to_string() == name,

@@ -11,7 +11,7 @@ pub const CATALOG_SOURCES: &str = "catalogsources.operators.coreos.com";
 /// Name of the CRD of [`ClusterOperator`].
 pub const CLUSTER_OPERATORS: &str = "clusteroperators.config.openshift.io";
 
-/// What a CatalogSource asks for. Only what tells one revision from the next is read.
+/// What a CatalogSource asks for, as far as it is read: what tells one revision from the next, and its place among the others.
 #[derive(CustomResource, Clone, Debug, Default, Deserialize, Serialize)]
 #[kube(
     group = "operators.coreos.com",
@@ -25,6 +25,9 @@ pub struct CatalogSourceSpec {
     /// The image with the catalog.
     #[serde(default)]
     pub image: Option<String>,
+    /// Which of several that have a package provides it: the highest.
+    #[serde(default)]
+    pub priority: i32,
 }
 
 /// What became of it.

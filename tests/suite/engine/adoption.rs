@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 
 use crate::case::{Case, OURS, is_owned};
 use crate::tired::tire;
+use crate::worlds;
 
 #[tokio::test]
 async fn a_foreign_object_is_refused_and_not_touched_until_its_owner_allows_it() {
@@ -279,11 +280,13 @@ async fn a_deployment_that_lost_a_race_at_drift_reports_it() {
 async fn a_namespace_of_two_deployments_stays_until_both_are_gone() {
     let (one, two) = (Case::new("shared").await, Case::new("shared").await);
     let name = verbs::unique_name("shared-namespace");
-    let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}});
+    let namespace =
+        |of: &str| json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": {"of": of}}});
     let mut object = two.config_map("of-two", json!({"x": "1"}));
     object["metadata"]["namespace"] = json!(name);
-    one.install(std::slice::from_ref(&namespace)).await;
-    two.install(&[namespace, object]).await;
+    one.install(&[namespace("one")]).await;
+    let used = two.install(&[namespace("two"), object]).await.data["status"].to_string();
+    assert!(used.contains("used as they are"), "{used}");
     let target = Target::cluster("v1", "Namespace", &name);
     let owners = one.get(&target).await.unwrap().metadata.owner_references.unwrap();
     let controllers = owners.iter().filter(|owner| owner.controller == Some(true)).count();
@@ -296,8 +299,33 @@ async fn a_namespace_of_two_deployments_stays_until_both_are_gone() {
         owners.is_some_and(|owners| owners.len() == 1 && owners[0].uid == uid)
     };
     two.until(&target, "the first deployment's mark gone", only_two).await;
+    // The second inherits it, as its manifest says.
+    let inherited = two.until_owned(&target).await;
+    assert_eq!(inherited.metadata.labels.expect("it has")["of"], "two");
+    let is_own = |found: Option<&DynamicObject>| {
+        found.is_some_and(|found| !found.data["status"].to_string().contains("used as they are"))
+    };
+    two.until(&two.target(), "no Namespace of somebody else", is_own).await;
     assert!(two.get(&target).await.unwrap().metadata.deletion_timestamp.is_none());
     assert!(two.get(&Target::namespaced("v1", "ConfigMap", &name, "of-two")).await.is_some());
     two.delete(&two.target()).await;
     two.until_gone(&target).await;
+}
+
+#[tokio::test]
+async fn a_namespace_is_inherited_although_its_first_deployment_went_while_nobody_looked() {
+    let alone = worlds::alone().await;
+    let (one, two) = (alone.case("shared").await, alone.case("shared").await);
+    let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": unique_name("inherited")}});
+    let target = Target::of(&namespace).unwrap();
+    one.install(std::slice::from_ref(&namespace)).await;
+    two.install(&[namespace, two.config_map("a", json!({"x": "1"}))]).await;
+    alone.stop().await;
+    one.delete(&one.target()).await;
+    let is_alone = |found: Option<&DynamicObject>| {
+        found.is_some_and(|found| found.metadata.owner_references.iter().flatten().count() == 1)
+    };
+    two.until(&target, "the first deployment's reference gone", is_alone).await;
+    alone.start().await;
+    two.until_owned(&target).await;
 }

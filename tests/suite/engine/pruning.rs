@@ -2,10 +2,8 @@
 
 use kube::api::DynamicObject;
 use rukpak_tests::verbs::{self, Target};
-use rukpak_tests::world::{deployment, image};
 use serde_json::{Value, json};
 
-use crate::adoption::helm_installed;
 use crate::case::{Case, is_owned};
 use crate::hook::{Hook, Verdict};
 use crate::worlds;
@@ -117,52 +115,6 @@ async fn an_object_that_lost_its_owner_while_the_controller_was_down_keeps_nothi
     case.edit("owner", &account, adopt).await;
     case.until_owned(&account).await;
     case.ready().await;
-}
-
-/// The Secret in which Helm keeps a release of RukPak v0.16.
-fn release_secret(case: &Case<'_>, objects: &[Value]) -> Value {
-    use base64::Engine as _;
-    use base64::prelude::BASE64_STANDARD;
-    use std::io::Write as _;
-    let manifest = objects.iter().map(|object| format!("---\n{object}\n")).collect::<Vec<_>>().concat();
-    let release = json!({"name": case.name, "version": 1, "namespace": "rukpak-system", "manifest": manifest,
-        "info": {"status": "deployed"}, "chart": {"metadata": {"name": case.name, "version": "0.0.0"}}});
-    let mut zipped = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::default());
-    zipped.write_all(release.to_string().as_bytes()).expect("memory is enough");
-    let encoded = BASE64_STANDARD.encode(zipped.finish().expect("memory is enough"));
-    json!({"apiVersion": "v1", "kind": "Secret", "type": "helm.sh/release.v1",
-        "metadata": {"name": format!("sh.helm.release.v1.{}.v1", case.name), "namespace": "rukpak-system",
-            "labels": {"owner": "helm", "name": case.name, "status": "deployed", "version": "1"}},
-        "stringData": {"release": encoded}})
-}
-
-/// RukPak v0.16 was replaced by us, and the template changed at the same time.
-#[tokio::test]
-async fn what_only_the_release_of_upstream_had_is_pruned_at_the_first_installation() {
-    let case = Case::new("helm-prune").await;
-    let of_both = case.config_map("both", json!({"x": "1"}));
-    let of_a_kind_of_both = case.config_map("old", json!({"x": "1"}));
-    let of_a_kind_of_its_own =
-        json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "old", "namespace": case.namespace}});
-    let old = [of_both.clone(), of_a_kind_of_both.clone(), of_a_kind_of_its_own.clone()];
-    // The bundle is not pushed yet, so that nothing is installed before the objects of the release are there.
-    let reference = format!("{}/bundles/{}:v1", case.world.registry.host(), case.name);
-    verbs::create(&case.client, &deployment(&case.name, image(&reference))).await.unwrap();
-    let uid = case.uid().await;
-    for object in &old {
-        helm_installed(&case, "core", object, &case.name, Some(&uid)).await;
-    }
-    let secret = release_secret(&case, &old);
-    case.foreign(&secret).await;
-    assert_eq!(case.push("v1", &[of_both]).await, reference);
-    // Wakes it: a missing image is looked for again after a while only.
-    case.edit("user", &case.target(), json!({"spec": {"template": {"metadata": {"labels": {"pushed": "yes"}}}}})).await;
-    case.ready().await;
-    for object in [of_a_kind_of_both, of_a_kind_of_its_own] {
-        case.until_gone(&Target::of(&object).unwrap()).await;
-    }
-    case.until_owned(&case.config_map_target("both")).await;
-    case.delete(&Target::of(&secret).unwrap()).await;
 }
 
 /// `helm.sh/resource-policy: keep` lets an object outlive its deployment, and come back to the next one of that name.

@@ -149,7 +149,7 @@ async fn one(cluster: &Cluster, target: &Target<'_>, step: &Step, means: Means) 
     };
     let outcome = match target.owner.ownership(&live.metadata, predecessors) {
         Ownership::Ours => change(cluster, target, step, &live, means, &mut remark).await,
-        Ownership::HelmRelease | Ownership::AdoptionAllowed => {
+        Ownership::HelmRelease | Ownership::AdoptionAllowed | Ownership::Inherited => {
             is_taken_over = true;
             change(cluster, target, step, &live, means, &mut remark).await
         }

@@ -14,6 +14,7 @@ pub(crate) mod collect;
 mod collision;
 mod guards;
 pub(super) mod health;
+mod helm_releases;
 mod load;
 mod members;
 mod prepare;
@@ -47,6 +48,7 @@ use members::Members;
 use prepare::{Prepared, Unprepared};
 
 pub(super) use bundle::delete_old;
+pub(super) use helm_releases::delete_requested as delete_helm_releases;
 
 /// Why an installation did not end with everything applied.
 enum Stopped {
@@ -250,7 +252,9 @@ fn begin(run: &mut Run, plan: &Plan) {
     run.memory.certificates_due = plan.certificates_due.and_then(|due| Timestamp::try_from(due).ok());
     run.memory.authorities.clone_from(&plan.authorities);
     run.memory.installation = Installation::Partial { release: plan.release.clone() };
-    run.tracker.tracked().drifted.clear();
+    let mut tracked = run.tracker.tracked();
+    tracked.drifted.clear();
+    tracked.declined.clear();
 }
 
 fn unapplied(error: apply::Error, bases: &Bases) -> Stopped {
@@ -288,7 +292,7 @@ async fn finish(run: &mut Run, plan: &Plan, members: Members, bases: &Bases, don
             run.context.trackers.unblock(&run.owner.name);
             let differences = Differences {
                 missing: plan.missing.clone(),
-                used: done.used.iter().map(|key| format!("Namespace {:?}", key.name)).collect(),
+                used: done.used.iter().map(used_name).collect(),
                 kept: done.kept,
                 policy: run.observed.deployment.spec.deletion_policy.unwrap_or_default(),
                 account: run.observed.deployment.spec.service_account.clone().map(Box::new),
@@ -305,6 +309,11 @@ async fn finish(run: &mut Run, plan: &Plan, members: Members, bases: &Bases, don
             can_go_back: bases.installed.is_some(),
         })),
     }
+}
+
+/// How a Namespace of somebody else is told of.
+fn used_name(key: &ObjectKey) -> String {
+    format!("Namespace {:?}", key.name)
 }
 
 /// What the release has taken back is not left in the cluster unowned.

@@ -10,6 +10,7 @@ use kube::runtime::reflector::ObjectRef;
 use kube::{Resource, ResourceExt};
 use rukpak_crds::condition::{ConditionStatus, Conditions, READY};
 use rukpak_crds::{BundleDeployment, BundleDeploymentStatus};
+use rukpak_plain::ObjectKey;
 use rukpak_plan::applied;
 use rukpak_plan::fingerprint::Drift;
 use rukpak_plan::health::{Health, State};
@@ -108,6 +109,10 @@ impl Run {
                 object.health = Health::new(State::NotFound, format!("{} not found", object.identity));
             }
         }
+        let inherited = self.context.dependents.inherited(&self.owner).into_iter();
+        let is_new = |key: &ObjectKey| !tracked.objects.contains_key(key) && !tracked.declined.contains(key);
+        let inherited: Vec<_> = inherited.filter(is_new).collect();
+        tracked.drifted.extend(inherited);
         self.observed.drifted = tracked.drifted.clone();
     }
 

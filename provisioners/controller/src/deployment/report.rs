@@ -40,6 +40,7 @@ pub(super) async fn report(run: &mut Run, reread: Option<Timestamp>, decided: Ti
     tell(run, &before);
     if is_settled {
         execute::delete_old(run).await.map_err(Error::OldBundles)?;
+        execute::delete_helm_releases(run).await.map_err(Error::HelmReleases)?;
     }
     Ok(schedule(run, reread, decided))
 }

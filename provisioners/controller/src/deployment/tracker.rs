@@ -38,6 +38,8 @@ pub struct Tracked {
     pub objects: Objects,
     /// Objects that may have drifted.
     pub drifted: BTreeSet<ObjectKey>,
+    /// Shared objects that could be inherited, and that the installed release does not have.
+    pub declined: BTreeSet<ObjectKey>,
     /// UIDs of objects of this deployment that a watch saw go since the last look, though nothing applied has them: an object may go
     /// before the answer to its creation is here.
     pub gone: HashSet<String>,

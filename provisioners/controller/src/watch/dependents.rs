@@ -13,6 +13,7 @@ use kube::runtime::watcher::{self, Event};
 use kube::{Api, Client};
 use rukpak_crds::{InventoryKind, names};
 use rukpak_plain::ObjectKey;
+use rukpak_plan::owner::sharers;
 use rukpak_plan::{Fingerprint, Identity, Kind, Owner};
 use tokio::sync::mpsc::UnboundedSender;
 
@@ -47,6 +48,15 @@ struct Watched {
     /// Why the API server refuses to list it, if it does.
     refusal: Option<String>,
     index: Seen,
+    /// Objects that several deployments share (Namespaces).
+    shared: BTreeMap<ObjectKey, Shared>,
+}
+
+/// Who shares an object.
+struct Shared {
+    has_controller: bool,
+    /// The BundleDeployments that do not control it.
+    sharers: Vec<Owner>,
 }
 
 /// An object as a watch saw it last.
@@ -91,6 +101,7 @@ impl Dependents {
             is_gone: false,
             refusal: None,
             index,
+            shared: BTreeMap::new(),
         }
     }
 
@@ -143,10 +154,18 @@ impl Dependents {
         self.hub.lock().get(&(key.group.clone(), key.kind.clone()))?.index.get(key).cloned()
     }
 
-    /// Stops the watches of all other kinds.
+    /// What `owner` shares and nobody controls any more.
+    pub fn inherited(&self, owner: &Owner) -> Vec<ObjectKey> {
+        let watched = self.hub.lock();
+        let shared = watched.values().flat_map(|watched| &watched.shared);
+        let inherited = shared.filter(|(_, shared)| !shared.has_controller && shared.sharers.contains(owner));
+        inherited.map(|(key, _)| key.clone()).collect()
+    }
+
+    /// Stops the watches of all other kinds, but of those with objects that deployments share: whoever is left inherits these.
     pub fn retain(&self, kinds: &BTreeSet<GroupKind>) {
         self.hub.lock().retain(|id, watched| {
-            let keep = kinds.contains(id);
+            let keep = kinds.contains(id) || !watched.shared.is_empty();
             if !keep {
                 watched.task.abort();
             }
@@ -171,6 +190,7 @@ impl Hub {
         for name in owners {
             self.react(name, |tracker| tracker.seen(&key, &observed.owner, &observed.fingerprint));
         }
+        self.shared(id, &key, metadata);
         let adopter = metadata.annotations.as_ref().and_then(|all| all.get(names::ADOPT_BY));
         // What has a controller is not taken over whatever its annotations say.
         if let Some(adopter) = adopter.filter(|_| controller(metadata).is_none())
@@ -181,8 +201,27 @@ impl Hub {
         key
     }
 
+    /// Remembers who shares an object, and enqueues them when nobody controls it any more.
+    fn shared(&self, id: &GroupKind, key: &ObjectKey, metadata: &ObjectMeta) {
+        let has_controller = controller(metadata).is_some() || metadata.deletion_timestamp.is_some();
+        let sharers: Vec<Owner> =
+            sharers(metadata).map(|owner| Owner { name: owner.name.clone(), uid: owner.uid.clone() }).collect();
+        if let Some(watched) = self.lock().get_mut(id) {
+            watched.shared.remove(key);
+            if !sharers.is_empty() {
+                watched.shared.insert(key.clone(), Shared { has_controller, sharers: sharers.clone() });
+            }
+        }
+        for heir in sharers.iter().filter(|_| !has_controller) {
+            self.wake.deployment(&heir.name);
+        }
+    }
+
     fn lost(&self, id: &GroupKind, key: &ObjectKey) {
-        let before = self.lock().get_mut(id).and_then(|watched| watched.index.remove(key));
+        let before = self.lock().get_mut(id).and_then(|watched| {
+            watched.shared.remove(key);
+            watched.index.remove(key)
+        });
         if let Some(before) = before {
             self.react(&before.owner.name, |tracker| tracker.lost(key, &before.fingerprint.uid));
         }

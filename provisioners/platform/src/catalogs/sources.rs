@@ -1,5 +1,6 @@
 //! CatalogSources of OLM, whose catalogs come over gRPC.
 
+use std::cmp::Reverse;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -139,9 +140,21 @@ impl Sources {
         })
     }
 
-    /// In the order in which they are asked.
+    /// In the order of the flags.
     pub fn names(&self) -> &[CatalogSourceName] {
         &self.names
+    }
+
+    /// In the order in which they are asked: by `spec.priority`, the highest first, as OLM prefers them; those of one priority, and those
+    /// that are not there (0), in the order of the flags.
+    pub fn by_priority(&self) -> Vec<&CatalogSourceName> {
+        let priority = |source: &CatalogSourceName| {
+            let found = self.store.get(&ObjectRef::new(&source.name).within(&source.namespace));
+            found.map_or(0, |found| found.spec.priority)
+        };
+        let mut names: Vec<_> = self.names.iter().collect();
+        names.sort_by_cached_key(|source| Reverse(priority(source)));
+        names
     }
 
     /// `object` is another than before. Returns whether it is one of them.

@@ -1,4 +1,4 @@
-use kube::runtime::reflector;
+use kube::runtime::{reflector, watcher};
 use rukpak_catalog::origin::LoaderOptions;
 use rukpak_source::image::{Puller, PullerOptions};
 use tokio_util::sync::CancellationToken;
@@ -8,6 +8,10 @@ use crate::cluster_catalog::store::CatalogStore;
 
 /// `a` and `redhat-operators` are empty folders, `openshift-marketplace/redhat-operators` and `x/y` are CatalogSources.
 fn catalogs(folder: &tempfile::TempDir) -> Catalogs {
+    with_sources(folder, reflector::store().0)
+}
+
+fn with_sources(folder: &tempfile::TempDir, store: Store<CatalogSource>) -> Catalogs {
     let _ = rustls::crypto::ring::default_provider().install_default(); // by another test, perhaps
     let puller = Puller::new(PullerOptions::new(folder.path().to_owned(), origin::limits())).unwrap();
     let loader = Loader::new(LoaderOptions::new(Arc::new(puller), folder.path().to_owned())).unwrap();
@@ -20,7 +24,7 @@ fn catalogs(folder: &tempfile::TempDir) -> Catalogs {
         (sources, Vec::new()),
         false,
         (loader.into(), Logins::open(None).unwrap().into()),
-        reflector::store().0,
+        store,
         ClusterCatalogs::new(reflector::store().0, content.into(), CancellationToken::new()),
     )
 }
@@ -41,6 +45,28 @@ fn a_name_in_a_status_means_what_it_meant_when_it_was_written() {
     assert_eq!(asked(&catalogs, Wanted::Origin("redhat-operators")), ["redhat-operators"]);
     assert_eq!(asked(&catalogs, Wanted::Origin(full)), [full]);
     assert_eq!(asked(&catalogs, Wanted::Origin("y")), Vec::<String>::new());
+}
+
+#[test]
+fn catalog_sources_are_asked_by_their_priority() {
+    let folder = tempfile::tempdir().unwrap();
+    let (store, mut writer) = reflector::store();
+    let catalogs = with_sources(&folder, store);
+    let mut put = |namespace: &str, name: &str, spec: serde_json::Value| {
+        let source = serde_json::from_value(serde_json::json!({
+            "apiVersion": "operators.coreos.com/v1alpha1", "kind": "CatalogSource",
+            "metadata": {"name": name, "namespace": namespace}, "spec": spec,
+        }));
+        writer.apply_watcher_event(&watcher::Event::Apply(source.unwrap()));
+        asked(&catalogs, Wanted::Any)[2..].to_vec()
+    };
+    let (redhat, own) = ("openshift-marketplace/redhat-operators", "x/y");
+    // OpenShift gives its own ones negative priorities.
+    let spec = serde_json::json!({"sourceType": "grpc", "priority": -100});
+    assert_eq!(put("openshift-marketplace", "redhat-operators", spec), [own, redhat], "one that is not there has 0");
+    assert_eq!(put("x", "y", serde_json::json!({"priority": -100})), [redhat, own], "as the flags list them");
+    assert_eq!(put("x", "y", serde_json::json!({})), [own, redhat]);
+    assert_eq!(put("openshift-marketplace", "redhat-operators", serde_json::json!({"priority": 1})), [redhat, own]);
 }
 
 #[test]

@@ -136,7 +136,7 @@ const PAGE: u32 = 1_000;
 
 /// Whether RukPak v0.16 has installed this deployment: Helm keeps its releases in Secrets.
 async fn is_of_upstream(run: &Run) -> bool {
-    let selector = format!("owner=helm,name={}", run.owner.name);
+    let selector = super::helm_releases::selector(&run.owner.name);
     let params = ListParams::default().labels(&selector).limit(1);
     let Ok(Some(secrets)) = run.context.cluster.kinds.get("v1", "Secret").await else { return false };
     let namespace = Some(run.context.system_namespace.as_str());

@@ -238,6 +238,15 @@ async fn existing(run: &Run, step: &Step, known: Option<&Known>, mode: Mode) -> 
             }
             Ok(by_uid(&metadata))
         }
+        Ownership::Inherited => {
+            if mode == Mode::Real {
+                still_wanted(run, step).await?;
+                tracing::info!(deployment = %run.owner.name, object = %step.identity,
+                    "taking over Namespace: the BundleDeployment that made it is gone");
+            }
+            // By its version: another deployment that shares it may be first.
+            Ok(ours(&metadata))
+        }
         // A trial would have two controllers, which is refused.
         Ownership::Extension if mode == Mode::DryRun => Ok(Found::Used),
         Ownership::Extension => {
@@ -341,7 +350,7 @@ async fn share(run: &Run, step: &Step, mut found: ObjectMeta) -> Result<(), Erro
     Ok(())
 }
 
-fn is_namespace(key: &ObjectKey) -> bool {
+pub(super) fn is_namespace(key: &ObjectKey) -> bool {
     key.group.is_empty() && key.kind == "Namespace"
 }
 

@@ -15,8 +15,8 @@ use serde_json::Value;
 
 use super::apply::{Failed, note, once_served, served};
 use super::prepare::{self, Prepared};
-use super::put::{self, Known, Outcome, still_wanted};
-use super::rights;
+use super::put::{self, Known, Outcome, is_namespace, still_wanted};
+use super::{rights, used_name};
 use crate::cluster::Written;
 use crate::deployment::observe::Run;
 use crate::metrics;
@@ -67,8 +67,14 @@ pub(super) async fn repair(run: &mut Run, release: &Release, objects: BTreeSet<O
         }
     }
     // What the plan does not have cannot be repaired: its kind is not served.
-    run.tracker.tracked().drifted.retain(|key| !left.contains(key));
-    if !left.is_empty() {
+    let is_missing = {
+        let mut tracked = run.tracker.tracked();
+        tracked.drifted.retain(|key| !left.contains(key));
+        let (missing, declined): (Vec<_>, Vec<_>) = left.into_iter().partition(|key| tracked.objects.contains_key(key));
+        tracked.declined.extend(declined);
+        !missing.is_empty()
+    };
+    if is_missing {
         run.memory.learn_missing(release.clone(), &plan.missing, Timestamp::now());
     }
     refresh_proof(run, release);
@@ -106,8 +112,12 @@ fn give_up(run: &mut Run, plan: &Plan, failed: &Failed) -> Ended {
 /// Fingerprints of repaired objects are new, and the digest over them.
 fn refresh_proof(run: &mut Run, release: &Release) {
     let renderer = run.renderer(release);
-    if let Installation::Applied { applied, .. } = &mut run.memory.installation {
-        *applied = applied.again(&renderer, &run.tracker.tracked().objects);
+    if let Installation::Applied { applied, differences, .. } = &mut run.memory.installation {
+        let tracked = run.tracker.tracked();
+        *applied = applied.again(&renderer, &tracked.objects);
+        // What was inherited is no Namespace of somebody else any more.
+        let own: BTreeSet<String> = tracked.objects.keys().filter(|key| is_namespace(key)).map(used_name).collect();
+        differences.used.retain(|used| !own.contains(used));
     }
     if run.tracker.tracked().drifted.is_empty() {
         run.memory.learn_repaired();
@@ -203,8 +213,9 @@ async fn one(run: &Run, step: &Step, live: Result<Option<Written>, put::Error>) 
     let basis = Basis { why: Why::Repair, installed: Some(&step.body), begun: None, relinquished };
     match once_served(run, step, known, &basis).await? {
         Outcome::Applied(written, _) => {
-            let is_changed =
-                live.is_none_or(|live| live.metadata.resource_version != written.metadata.resource_version);
+            let is_other = live.is_none_or(|live| live.metadata.resource_version != written.metadata.resource_version);
+            // What is inherited was not ours before, and has not drifted.
+            let is_changed = is_other && tracked.is_some();
             if is_changed {
                 tracing::info!(deployment = %run.owner.name, object = %step.identity, "drift repaired");
             }
