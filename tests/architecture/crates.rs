@@ -61,6 +61,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     (
         "rukpakctl",
         &[
+            "rukpak-bucket",
             "rukpak-catalog",
             "rukpak-content",
             "rukpak-crds",
@@ -70,6 +71,7 @@ const ARROWS: &[(&str, &[&str])] = &[
             "rukpak-registry",
             "rukpak-rights",
             "rukpak-source",
+            "rukpak-store",
         ],
     ),
     // Measures and drives the parts; nothing depends on it.

@@ -5,6 +5,8 @@
 mod collection;
 #[path = "store/faults.rs"]
 mod faults;
+#[path = "store/migration.rs"]
+mod migration;
 #[path = "store/world.rs"]
 mod world;
 #[path = "store/writers.rs"]

@@ -3,6 +3,7 @@
 mod bucket;
 mod canonical;
 mod collect;
+mod copy;
 mod entries;
 mod error;
 mod hold;
@@ -17,6 +18,7 @@ mod store;
 
 pub use bucket::{Bucket, BucketError, Condition, Entry, Version};
 pub use collect::Collected;
+pub use copy::Copied;
 pub use error::Error;
 pub use load::read_content;
 pub use refs::{Ref, RefKind};

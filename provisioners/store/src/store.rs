@@ -86,13 +86,19 @@ impl Store {
         if again_bytes != size_bytes {
             return Err(failed(io::Error::new(io::ErrorKind::InvalidData, "the tree changed while it was sealed")));
         }
+        let keep = self.adopt(file, &digest)?;
+        Ok(Sealed { digest, size_bytes, _keep: keep })
+    }
+
+    /// Makes a sealed file the content of this name, here and in the bucket.
+    pub(crate) fn adopt(&self, file: NamedTempFile, digest: &Digest) -> Result<Keep, Error> {
         let sealed = file.reopen().map_err(read(file.path()))?;
-        let keep = self.put(file, &digest)?;
+        let keep = self.put(file, digest)?;
         if let Some(shared) = &self.shared {
-            shared.upload(&digest, sealed)?;
+            shared.upload(digest, sealed)?;
             shared.evict(self)?;
         }
-        Ok(Sealed { digest, size_bytes, _keep: keep })
+        Ok(keep)
     }
 
     /// Makes a sealed file the content of this name.

@@ -46,20 +46,18 @@ pub(super) async fn resume(run: &mut Run, release: &Release) {
     let observed = run.context.dependents.of(&run.owner);
     let objects = health::adopt(run, observed).await;
     let renderer = run.renderer(release);
-    match Applied::resumed(&inventory, release, &renderer, &objects) {
+    let resumed = Applied::resumed(&inventory, release, &renderer, &objects);
+    // What is there is looked at, even if it is not as it was left, and the content to repair it is missing.
+    run.tracker.tracked().objects = objects;
+    match resumed {
         Some(applied) => {
-            run.tracker.tracked().objects = objects;
             let policy = run.observed.deployment.spec.deletion_policy.unwrap_or_default();
             let account = run.observed.deployment.spec.service_account.clone().map(Box::new);
             let differences = Differences { policy, account, ..Differences::default() };
             run.memory.certificates_due = inventory.certificates_renewal;
             run.memory.installation = Installation::Applied { applied, pruning: Pruning::Done, differences };
         }
-        None => {
-            // What is there is looked at, even if the content to repair it is not.
-            run.tracker.tracked().objects = objects;
-            differs(run, release);
-        }
+        None => differs(run, release),
     }
 }
 
