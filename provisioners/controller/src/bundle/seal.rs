@@ -26,8 +26,8 @@ pub async fn seal(tree: Arc<impl Tree + Send + Sync + 'static>, context: &Contex
 }
 
 /// Content that an image was seen to hold, if it is still here.
-pub async fn hold(content: &images::Content, context: &Context) -> Result<Option<Sealed>, Failure> {
-    let images::Content { digest, size_bytes } = content.clone();
+pub async fn hold(image: &images::Content, context: &Context) -> Result<Option<Sealed>, Failure> {
+    let images::Content { digest, size_bytes } = image.clone();
     blocking(context, move |store| store.hold(&digest, size_bytes)).await
 }
 

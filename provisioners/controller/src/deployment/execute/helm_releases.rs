@@ -44,9 +44,10 @@ pub(in crate::deployment) async fn delete_requested(run: &mut Run) -> Result<(),
 
 async fn delete(run: &Run) -> Result<Vec<String>, cluster::Error> {
     let Some(secrets) = run.context.cluster.kinds.get("v1", "Secret").await? else { return Ok(Vec::new()) };
-    let (writer, namespace) = (&run.context.cluster.writer, &run.context.system_namespace);
+    // They lie in the controller's own namespace, and are of the program before it.
+    let (writer, namespace) = (run.context.cluster.writer(None), &run.context.system_namespace);
     let params = ListParams::default().labels(&selector(&run.owner.name));
-    let list = writer.list_metadata_in(&secrets.resource, Some(namespace), &params).await?;
+    let list = run.context.cluster.reader.list_metadata_in(&secrets.resource, Some(namespace), &params).await?;
     // Whoever copies Helm's labels has another name.
     let prefix = format!("sh.helm.release.v1.{}.v", run.owner.name);
     let mut deleted = Vec::new();
