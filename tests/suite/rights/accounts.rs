@@ -93,7 +93,7 @@ impl Scene {
 
     async fn lacks(&self, rights: &str) -> DynamicObject {
         let account = format!("ServiceAccount \"installer\" in namespace {:?}", self.namespace);
-        let message = format!("{account} lacks rights, and nothing was changed: {rights}; grant them");
+        let message = format!("{account} lacks rights: {rights}; grant them");
         self.says("False", "MissingRights", &message).await
     }
 

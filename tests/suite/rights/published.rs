@@ -119,7 +119,7 @@ impl<'a> Case<'a> {
 
     /// Nothing is installed, for want of exactly these.
     async fn lacks(&self, rules: &Rules) {
-        let message = format!("lacks rights, and nothing was changed: {}; grant them", text(rules).join("; "));
+        let message = format!("lacks rights: {}; grant them", text(rules).join("; "));
         let expected =
             Expected { kind: "Installed", status: "False", reason: Some("MissingRights"), message: &message };
         until(self.client, &self.name, expected).await;

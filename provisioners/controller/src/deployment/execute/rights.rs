@@ -53,7 +53,7 @@ async fn held(run: &Run, account: &Account, rights: &Rights) -> Result<(), Probl
     let name = &run.owner.name;
     tracing::debug!(deployment = %name, account = %who, rights = lacks.len(), "the ServiceAccount lacks rights");
     let message = format!(
-        "{who} lacks rights, and nothing was changed: {}; grant them (rukpakctl rights bundledeployment/{name} prints the roles); this \
+        "{who} lacks rights: {}; grant them (rukpakctl rights bundledeployment/{name} prints the roles); this \
          BundleDeployment continues by itself",
         text(&rules(&lacks)).join("; ")
     );

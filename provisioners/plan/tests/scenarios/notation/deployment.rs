@@ -6,7 +6,7 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use rukpak_crds::{
     BundleDeployment, BundleDeploymentSpec, BundleDeploymentStatus, ContestedField, DeletionPolicy, Inventory, Pending,
-    Pin, ReleasedObject, Revision, RevisionResult,
+    Pin, ReleasedObject, Revision, RevisionResult, ServiceAccountReference,
 };
 use rukpak_plan::Release;
 use rukpak_plan::applied::{Applied, Objects, complaints};
@@ -33,6 +33,8 @@ pub struct Given {
     rollback_to: Option<i64>,
     progress_deadline: Option<String>,
     deletion_policy: Option<DeletionPolicy>,
+    /// The name of a ServiceAccount.
+    service_account: Option<String>,
     history_limit: Option<i64>,
     annotations: Option<BTreeMap<String, String>>,
     is_deleted: bool,
@@ -205,6 +207,9 @@ impl Scene {
         spec.rollback_to = given.rollback_to.or(spec.rollback_to).filter(|revision| *revision > 0);
         spec.progress_deadline = given.progress_deadline.clone().or(spec.progress_deadline.take());
         spec.deletion_policy = given.deletion_policy.or(spec.deletion_policy);
+        let account =
+            given.service_account.clone().map(|name| ServiceAccountReference { name, namespace: "ns".into() });
+        spec.service_account = account.or(spec.service_account.take());
         spec.revision_history_limit = given.history_limit.or(spec.revision_history_limit);
         self.observed.deployment = Arc::new(deployment);
         Ok(())

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use rukpak_crds::{DeletionPolicy, InventoryKind, Pending};
+use rukpak_crds::{DeletionPolicy, InventoryKind, Pending, ServiceAccountReference};
 use rukpak_plan::MissingKind;
 use rukpak_plan::applied::{Applied, Objects};
 use rukpak_plan::fields::Taken;
@@ -84,6 +84,8 @@ pub struct But {
     kept: Vec<String>,
     #[serde(default)]
     policy: DeletionPolicy,
+    /// The name of the ServiceAccount whose rights were used.
+    account: Option<String>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -230,7 +232,8 @@ impl But {
         let needed = self.missing.iter().map(|name| missing(name, Need::Object));
         let optional = self.missing_optional.iter().map(|name| missing(name, Need::Optional));
         let missing = needed.chain(optional).collect();
-        let differences = Differences { missing, used: self.used, kept: self.kept, policy: self.policy, account: None };
+        let account = self.account.map(|name| Box::new(ServiceAccountReference { name, namespace: "ns".into() }));
+        let differences = Differences { missing, used: self.used, kept: self.kept, policy: self.policy, account };
         scene.applied(&world::release(&self.release), pruning, differences)
     }
 }
