@@ -113,6 +113,10 @@ pub struct Signer {
     /// Keyless names a signer without a key of their own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub keyless: Option<KeylessSigner>,
+    /// SSHKey of the signer, who signs commits and tags of git repositories with it: one or more lines as in authorized_keys, of
+    /// ssh-ed25519, ecdsa-sha2-nistp256, ecdsa-sha2-nistp384, or ssh-rsa of at least 2048 bits.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ssh_key: Option<Pem>,
 }
 
 /// KeylessSigner is somebody whom a certificate authority vouches for, and a log for when they signed.
@@ -132,14 +136,14 @@ pub struct KeylessSigner {
 }
 
 impl Signer {
-    /// The PEM texts that it names: its key, or certificates and the key of the log.
+    /// The texts that it names: its key, or certificates and the key of the log, or keys of ssh.
     pub fn pems(&self) -> Vec<&Pem> {
         let keyless = self.keyless.iter().flat_map(|keyless| [&keyless.certificate_authority, &keyless.rekor_key]);
-        self.public_key.iter().chain(keyless).collect()
+        self.public_key.iter().chain(keyless).chain(&self.ssh_key).collect()
     }
 }
 
-/// Pem is text in the form of PEM: in place or in a Secret.
+/// Pem is text in the form of PEM, or of OpenSSH's keys: in place or in a Secret.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Pem {

@@ -2,12 +2,14 @@
 
 mod http;
 mod repository;
+mod signer;
 mod ssh;
 
 use std::process::Command;
 
 pub use self::http::{GitServer, GitServerOptions};
 pub use self::repository::RepoBuilder;
+pub use self::signer::CommitSigner;
 pub use self::ssh::{SSH_USER, SshServer};
 
 /// Takes everything that could change git's behaviour out of a command's environment: the caller's configuration,

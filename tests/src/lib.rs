@@ -33,7 +33,7 @@ pub use ca::{Leaf, TestCa};
 pub use catalog::{CatalogImage, CatalogServer, CatalogdServer, Documents};
 pub use faulty::{Fault, FaultyServer, Rule};
 pub use gate::{Act, Gate};
-pub use git::{GitServer, GitServerOptions, RepoBuilder, SshServer};
+pub use git::{CommitSigner, GitServer, GitServerOptions, RepoBuilder, SshServer};
 pub use plane::{InstallOptions, Plane, PlaneOptions};
 pub use process::{ControllerOptions, PlatformOptions, Process, WebhookOptions};
 pub use registry::{ImageBuilder, Layer, Registry, RegistryOptions};

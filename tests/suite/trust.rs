@@ -1,8 +1,10 @@
-//! Whose content is unpacked: ContentPolicies, and signatures of images on a real registry.
+//! Whose content is unpacked: ContentPolicies, and signatures of images on a real registry and of commits on a real git server.
 
 #[path = "trust/scene.rs"]
 mod scene;
 
+#[path = "trust/git.rs"]
+mod git;
 #[path = "trust/keyless.rs"]
 mod keyless;
 #[path = "trust/policies.rs"]

@@ -283,7 +283,8 @@ async fn fetched(
             Version::New(reporter) => {
                 let check = verify::Check::of(&source, context)?;
                 let resolved = resolve::resolve(bundle, source, None, context).await?;
-                reporter.verified(check.admit(&resolved, context).await?);
+                let (verdict, resolved) = check.admit(resolved, context).await?;
+                reporter.verified(verdict);
                 resolved
             }
         };

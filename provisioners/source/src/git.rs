@@ -60,6 +60,15 @@ pub fn server(repository: &str) -> Option<Server> {
     address::Address::parse(repository).ok().map(|address| address.server())
 }
 
+/// What can be signed of a commit, as git stores it, without the headers of the objects.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Objects {
+    /// The commit.
+    pub commit: Vec<u8>,
+    /// The annotated tag by which it was named.
+    pub tag: Option<Vec<u8>>,
+}
+
 /// What names the commit.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Reference {

@@ -95,7 +95,8 @@ impl Place {
             };
             return Some(format!("{name} requires a digest of {self}: {how}"));
         }
-        if rule.action == PolicyAction::Require && self.source != SourceType::Image {
+        let can_be_signed = matches!(self.source, SourceType::Image | SourceType::Git);
+        if rule.action == PolicyAction::Require && !can_be_signed {
             let type_ = self.type_name();
             return Some(format!(
                 "{name} requires a signature, and sources of type {type_} have none: publish an image"
@@ -231,7 +232,9 @@ mod tests {
     #[test]
     fn what_cannot_be_signed_is_refused_where_a_signature_is_required() {
         let policies = policies(false, &[rule("Require", "*")]);
+        let http = Place { source: SourceType::Http, ..image("h/a") };
+        assert!(refusal(policies.decide(&http)).contains("sources of type http have none"));
         let git = Place { source: SourceType::Git, ..image("h/a") };
-        assert!(refusal(policies.decide(&git)).contains("sources of type git have none"));
+        assert!(matches!(policies.decide(&git), Decision::Required(_)));
     }
 }

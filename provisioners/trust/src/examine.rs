@@ -10,13 +10,6 @@ use crate::signer::Credential;
 /// So many faults are told of one image.
 const TOLD: usize = 5;
 
-/// Somebody who may sign.
-#[derive(Clone, Debug)]
-struct Signer {
-    name: String,
-    credential: Credential,
-}
-
 /// The image.
 #[derive(Clone, Copy, Debug)]
 pub struct Subject<'a> {
@@ -31,10 +24,10 @@ pub struct Subject<'a> {
 pub struct Examination<'a> {
     requirement: &'a Requirement,
     subject: Subject<'a>,
-    /// Those whose keys can be used.
-    signers: Vec<Signer>,
-    /// Why the keys of others cannot.
-    unusable: Vec<String>,
+    /// Those whose keys can be used, by their names.
+    signers: Vec<(String, Credential)>,
+    /// Why the keys of others cannot, in words.
+    unusable: String,
     /// The repositories that a signature may name; any, if it may name none too.
     signed_as: Vec<Scope>,
     signed_by: Option<String>,
@@ -44,16 +37,8 @@ pub struct Examination<'a> {
 impl<'a> Examination<'a> {
     /// Nothing has been looked at.
     pub fn new(requirement: &'a Requirement, subject: Subject<'a>) -> Self {
-        let Requirement { rule, texts, .. } = requirement;
-        let signed_as = rule.signed_as.iter().map(|scope| Scope::new(scope)).collect();
-        let (mut signers, mut unusable) = (Vec::new(), Vec::new());
-        for (signer, texts) in rule.signers.iter().zip(texts) {
-            let name = signer.name.clone();
-            match texts.clone().and_then(|texts| Credential::new(signer, &texts)) {
-                Ok(credential) => signers.push(Signer { name, credential }),
-                Err(why) => unusable.push(format!("the key of {name} cannot be used: {why}")),
-            }
-        }
+        let signed_as = requirement.rule.signed_as.iter().map(|scope| Scope::new(scope)).collect();
+        let (signers, unusable) = requirement.credentials();
         Self { requirement, subject, signers, unusable, signed_as, signed_by: None, faults: Vec::new() }
     }
 
@@ -86,14 +71,9 @@ impl<'a> Examination<'a> {
         if let Some(signer) = self.signed_by {
             return Ok(signer);
         }
-        let (Requirement { name, rule, .. }, Subject { digest, repository }) = (self.requirement, self.subject);
-        let wanted = format!("{name} requires a signature of {repository}@{digest}");
-        let signers: Vec<_> = rule.signers.iter().map(|signer| signer.name.as_str()).collect();
-        if signers.is_empty() {
-            return Err(format!("{wanted} and names nobody who may sign"));
-        }
-        let wanted = format!("{wanted} by {}", signers.join(" or "));
-        let unusable = self.unusable.iter().fold(String::new(), |text, why| text + "; " + why);
+        let Subject { digest, repository } = self.subject;
+        let wanted = self.requirement.wanted(&format!("{repository}@{digest}"))?;
+        let unusable = self.unusable;
         if self.faults.is_empty() {
             let tag = format!("{}-{}.sig", digest.algorithm().name(), digest.hex());
             return Err(format!(
@@ -111,8 +91,8 @@ impl<'a> Examination<'a> {
         let signature = Signature::of(attachment).map_err(|error| error.to_string())?;
         let mut faults: Vec<String> = Vec::new();
         let mut found = None;
-        for signer in &self.signers {
-            match signer.credential.check(&signature) {
+        for (signer, credential) in &self.signers {
+            match credential.check(&signature) {
                 Ok(identity) => found = Some((signer, identity)),
                 Err(fault) if !faults.contains(&fault) => faults.push(fault),
                 Err(_) => {}
@@ -124,12 +104,12 @@ impl<'a> Examination<'a> {
         let digest = self.subject.digest.to_string();
         if !payload.digests.contains(&digest) {
             let others = payload.digests.join(", ");
-            return Err(format!("{} signed another image with it: {others}", signer.name));
+            return Err(format!("{signer} signed another image with it: {others}"));
         }
-        self.check_repository(payload.repository.as_deref(), &signer.name)?;
+        self.check_repository(payload.repository.as_deref(), signer)?;
         Ok(match identity {
-            Some(identity) => format!("{} ({identity})", signer.name),
-            None => signer.name.clone(),
+            Some(identity) => format!("{signer} ({identity})"),
+            None => signer.clone(),
         })
     }
 

@@ -7,6 +7,8 @@
 //! payload           what a signature says: which digest, of which repository
 //! attachment        signature and payload, out of what cosign attaches to an image
 //! keyless, log      a signer without a key of their own: certificate and identity, and when they signed
+//! ssh               keys and signatures of ssh
+//! git               who signed a commit or a tag, out of the objects
 //! signer            one or the other, as a rule names them
 //! requirement       a rule that asks for a signature, and the texts that its signers name
 //! examine           (attachments, rule) -> who signed, or why nobody did
@@ -20,6 +22,7 @@
 pub mod attachment;
 pub mod decide;
 pub mod examine;
+pub mod git;
 pub mod key;
 pub mod keyless;
 pub mod log;
@@ -28,11 +31,13 @@ pub mod requirement;
 pub mod scope;
 pub mod search;
 pub mod signer;
+pub mod ssh;
 pub mod verdict;
 
 pub use attachment::Signature;
 pub use decide::{Decision, Place, Policies, RuleName};
 pub use examine::{Examination, Subject};
+pub use git::{GitObjects, GitSubject};
 pub use key::PublicKey;
 pub use keyless::Keyless;
 pub use requirement::{Requirement, Texts};

@@ -4,6 +4,7 @@ use rukpak_content::Digest;
 use rukpak_crds::PolicyRule;
 
 use crate::decide::RuleName;
+use crate::signer::Credential;
 
 /// A rule, and the texts that its signers name: keys, certificates.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -18,6 +19,33 @@ pub struct Requirement {
 
 /// What one signer names.
 pub type Texts = Result<Vec<String>, String>;
+
+impl Requirement {
+    /// What signers are known by, and in words, to be put behind others, whose key cannot be used and why.
+    pub fn credentials(&self) -> (Vec<(String, Credential)>, String) {
+        let (mut known, mut unusable) = (Vec::new(), String::new());
+        for (signer, texts) in self.rule.signers.iter().zip(&self.texts) {
+            match texts.clone().and_then(|texts| Credential::new(signer, &texts)) {
+                Ok(credential) => known.push((signer.name.clone(), credential)),
+                Err(why) => unusable += &format!("; the key of {} cannot be used: {why}", signer.name),
+            }
+        }
+        (known, unusable)
+    }
+
+    /// That the rule asks for a signature of `what`, and by whom.
+    ///
+    /// # Errors
+    /// It names nobody.
+    pub fn wanted(&self, what: &str) -> Result<String, String> {
+        let wanted = format!("{} requires a signature of {what}", self.name);
+        let signers: Vec<_> = self.rule.signers.iter().map(|signer| signer.name.as_str()).collect();
+        if signers.is_empty() {
+            return Err(format!("{wanted} and names nobody who may sign"));
+        }
+        Ok(format!("{wanted} by {}", signers.join(" or ")))
+    }
+}
 
 /// Names what is asked for: equal for equal rules and equal texts. A key that changes in its Secret makes another one.
 pub fn digest(requirements: &[Requirement]) -> Digest {

@@ -27,7 +27,7 @@ impl<'a> Search<'a> {
     /// What came of it.
     pub fn verdict(self) -> Verdict {
         let found = self.examinations.into_iter().map(Examination::conclusion).collect();
-        Verdict::searched(self.requirements, self.subject.digest, found)
+        Verdict::searched(self.requirements, &self.subject.digest.to_string(), found)
     }
 }
 

@@ -5,6 +5,7 @@ use rukpak_crds::Signer;
 use crate::attachment::Signature;
 use crate::key::PublicKey;
 use crate::keyless::Keyless;
+use crate::ssh::SshKey;
 
 /// What a signature is checked with.
 #[derive(Clone, Debug)]
@@ -13,6 +14,8 @@ pub enum Credential {
     Key(PublicKey),
     /// An authority, a log and an identity.
     Keyless(Box<Keyless>),
+    /// Keys of ssh, for commits and tags. Never none.
+    Ssh(Vec<SshKey>),
 }
 
 impl Credential {
@@ -21,9 +24,10 @@ impl Credential {
     /// # Errors
     /// Why it cannot be used, in words.
     pub fn new(signer: &Signer, pems: &[String]) -> Result<Self, String> {
-        match (&signer.public_key, &signer.keyless, pems) {
-            (Some(_), None, [key]) => PublicKey::from_pem(key).map(Self::Key).map_err(|error| error.to_string()),
-            (None, Some(keyless), [authority, log]) => {
+        match (&signer.public_key, &signer.keyless, &signer.ssh_key, pems) {
+            (None, None, Some(_), [keys]) => SshKey::lines(keys).map(Self::Ssh).map_err(|error| error.to_string()),
+            (Some(_), None, None, [key]) => PublicKey::from_pem(key).map(Self::Key).map_err(|error| error.to_string()),
+            (None, Some(keyless), None, [authority, log]) => {
                 let known = Keyless::new(authority, log, &keyless.issuer, &keyless.identity);
                 known.map(|known| Self::Keyless(Box::new(known))).map_err(|error| {
                     match std::error::Error::source(&error) {
@@ -32,7 +36,7 @@ impl Credential {
                     }
                 })
             }
-            _ => Err("it needs either publicKey or keyless".to_owned()),
+            _ => Err("it needs one of publicKey, keyless and sshKey".to_owned()),
         }
     }
 
@@ -45,6 +49,7 @@ impl Credential {
             Self::Key(key) if key.verifies(&signature.message, &signature.signature) => Ok(None),
             Self::Key(_) => Err("it was made with another key, or what was signed has been changed".to_owned()),
             Self::Keyless(keyless) => keyless.check(signature).map(Some),
+            Self::Ssh(_) => Err("a signer who is known by an sshKey signs no images".to_owned()),
         }
     }
 }

@@ -1,6 +1,5 @@
 //! What a status says about content and the policies.
 
-use rukpak_content::Digest;
 use rukpak_crds::condition::reason;
 use rukpak_crds::{ConditionStatus, PolicyRule, Verification};
 
@@ -65,11 +64,12 @@ impl Verdict {
         Self::new(ConditionStatus::Unknown, reason::VERIFICATION_PENDING, why)
     }
 
-    /// What came of the search for signatures of `digest` that meet each of `required`: the signers, or why there is none.
-    pub fn searched(required: &[Requirement], digest: &Digest, found: Result<Vec<String>, String>) -> Self {
+    /// What came of the search for signatures of `version`, a digest or a commit, that meet each of `required`: the signers, or
+    /// why there is none.
+    pub fn searched(required: &[Requirement], version: &str, found: Result<Vec<String>, String>) -> Self {
         let names: Vec<_> = required.iter().map(|one| format!("{}/{}", one.name.policy, one.name.rule)).collect();
         let mut record = Verification {
-            digest: digest.to_string(),
+            digest: version.to_owned(),
             rules: names.join(","),
             rules_digest: requirement::digest(required).to_string(),
             signed_by: None,
@@ -79,7 +79,7 @@ impl Verdict {
                 let of_rules: Vec<_> = required.iter().map(|one| one.name.to_string()).collect();
                 let (signers_text, of_rules) = (signers.join(", "), of_rules.join(" and "));
                 record.signed_by = Some(signers.join(","));
-                let message = format!("{digest} is signed by {signers_text}, as {of_rules} requires");
+                let message = format!("{version} is signed by {signers_text}, as {of_rules} requires");
                 Self::new(ConditionStatus::True, reason::SIGNATURE_VERIFIED, message)
             }
             Err(why) => Self::new(ConditionStatus::False, reason::SIGNATURE_MISSING, why),

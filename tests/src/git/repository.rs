@@ -6,6 +6,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use anyhow::{Context, Result, bail};
 
+use super::CommitSigner;
+
 /// Seconds of the first commit: the first second of 2024.
 const FIRST_COMMIT_SECONDS: u64 = 1_704_067_200;
 
@@ -69,6 +71,40 @@ impl RepoBuilder {
         self.git(&["commit", "--quiet", "--allow-empty", "--message", message])?;
         self.git(&["push", "--quiet", "--force", "origin", "HEAD"])?;
         self.resolve("HEAD")
+    }
+
+    /// As [`RepoBuilder::commit`], signed.
+    pub fn signed_commit(&self, message: &str, signer: &CommitSigner) -> Result<String> {
+        self.commits.fetch_add(1, Ordering::Relaxed);
+        self.git(&["add", "--all"])?;
+        self.git_signed(signer, &["commit", "--quiet", "--allow-empty", "--gpg-sign", "--message", message])?;
+        self.git(&["push", "--quiet", "--force", "origin", "HEAD"])?;
+        self.resolve("HEAD")
+    }
+
+    /// A signed tag of the current commit, moved if it exists.
+    pub fn signed_tag(&self, name: &str, signer: &CommitSigner) -> Result<&Self> {
+        self.git_signed(signer, &["tag", "--force", "--sign", "--message", name, name])?;
+        self.git(&["push", "--quiet", "--force", "origin", &format!("refs/tags/{name}")])?;
+        Ok(self)
+    }
+
+    /// Puts a commit in place of the current one whose object is that with `from` replaced, its signature included, and pushes.
+    pub fn forge(&self, from: &str, to: &str) -> Result<String> {
+        let object = self.git(&["cat-file", "commit", "HEAD"])?;
+        let file = self.home.join("forged");
+        // A text's last end of line is not in what git gave.
+        std::fs::write(&file, object.replacen(from, to, 1) + "\n").context("write a commit")?;
+        let forged = self.git(&["hash-object", "-t", "commit", "-w", &file.display().to_string()])?;
+        self.git(&["update-ref", "refs/heads/main", &forged])?;
+        self.git(&["push", "--quiet", "--force", "origin", "HEAD"])?;
+        Ok(forged)
+    }
+
+    fn git_signed(&self, signer: &CommitSigner, arguments: &[&str]) -> Result<String> {
+        let configuration = signer.configuration();
+        let arguments: Vec<_> = configuration.iter().map(String::as_str).chain(arguments.iter().copied()).collect();
+        self.git(&arguments)
     }
 
     /// Switches to a branch, made at the current commit if new.

@@ -56,6 +56,13 @@ fn admit(bundle: &Bundle, context: &Context) -> Result<Candidate, Failure> {
     }
 }
 
+/// Waits for the permits alone.
+pub async fn permits(source: &Source, context: &Context) -> Option<Permits> {
+    let host = fetches::host(source);
+    let need = Need { host: host.as_deref(), git: matches!(source, Source::Git { .. }) };
+    need.acquire(context).await
+}
+
 /// Which permits a source needs.
 #[derive(Clone, Copy)]
 struct Need<'a> {
@@ -63,7 +70,8 @@ struct Need<'a> {
     git: bool,
 }
 
-struct Permits {
+/// To ask a server, and to run a child where one is needed for it.
+pub struct Permits {
     _git: Option<Permit>,
     _fetch: Permit,
 }

@@ -1,5 +1,5 @@
 //! Whose content it is: what the ContentPolicies ask of a source, and whether it is signed so. Policies are those last seen;
-//! keys are read from Secrets, signatures from the registry.
+//! keys are read from Secrets, signatures from the registry or the repository.
 //!
 //! A Bundle that is not unpacked yet is let in or not. One that is unpacked stays so: of it the status only tells what the
 //! policies of today say.
@@ -14,14 +14,16 @@ use rukpak_crds::validate::{self, GitReference, Source};
 use rukpak_crds::{Bundle, PolicyRule, SourceType};
 use rukpak_runtime::error::Chain;
 use rukpak_source::{git, http, image};
-use rukpak_trust::{Asked, Place, Policies, Requirement, RuleName, Search, Subject, Verdict, requirement};
+use rukpak_trust::{
+    Asked, GitObjects, GitSubject, Place, Policies, Requirement, RuleName, Search, Subject, Verdict, requirement,
+};
 use tokio::sync::SemaphorePermit;
 
 use super::backoff;
 use super::failure::Failure;
-use super::fetches;
 use super::pin::Pinned;
 use super::resolve::{self, Resolved};
+use super::turn;
 use crate::context::Context;
 use crate::metrics;
 
@@ -57,37 +59,48 @@ impl Check {
         Self { place, asked }
     }
 
-    /// Whether what the source names now may be unpacked.
+    /// Whether what the source names now may be unpacked; and what is needed to fetch it.
     ///
     /// # Errors
     /// It may not, or that could not be found out.
-    pub async fn admit(&self, resolved: &Resolved, context: &Context) -> Result<Verdict, Failure> {
-        let verdict = match &self.asked {
-            Asked::Answered(verdict) => verdict.clone(),
+    pub async fn admit(&self, resolved: Resolved, context: &Context) -> Result<(Verdict, Resolved), Failure> {
+        let (verdict, resolved) = match &self.asked {
+            Asked::Answered(verdict) => (verdict.clone(), resolved),
             Asked::Signatures(rules) => {
                 let required = signers::read(rules, context).await?;
                 search(&self.place, &required, resolved, context).await?
             }
         };
         metrics::count_verification(&verdict);
-        if verdict.admits() { Ok(verdict) } else { Err(not_admitted(verdict)) }
+        if verdict.admits() { Ok((verdict, resolved)) } else { Err(not_admitted(verdict)) }
     }
 }
 
+/// Looks for the signatures: of an image in its registry, of a commit in its repository.
 async fn search(
     place: &Place,
     required: &[Requirement],
-    resolved: &Resolved,
+    resolved: Resolved,
     context: &Context,
-) -> Result<Verdict, Failure> {
-    let Resolved::Image { reference, image, credentials } = resolved else {
-        return Ok(Verdict::refused(format!("{place} cannot be signed")));
-    };
+) -> Result<(Verdict, Resolved), Failure> {
     let repository = place.location.as_deref().unwrap_or_default();
-    let mut search = Search::new(required, Subject { digest: image.digest(), repository });
-    let failed = |source| Failure::Signatures { reference: reference.to_owned(), source: Box::new(source) };
-    context.images.attachments(image, credentials, &mut search).await.map_err(failed)?;
-    Ok(search.verdict())
+    Ok(match resolved {
+        Resolved::Image { reference, image, credentials } => {
+            let mut search = Search::new(required, Subject { digest: image.digest(), repository });
+            let failed = |source| Failure::Signatures { reference: reference.clone(), source: Box::new(source) };
+            context.images.attachments(&image, &credentials, &mut search).await.map_err(failed)?;
+            (search.verdict(), Resolved::Image { reference, image, credentials })
+        }
+        Resolved::Git(resolved) => {
+            let (resolved, objects) = context.git.look(*resolved).await?;
+            let subject = GitSubject { repository, commit: resolved.commit().as_str(), tag: resolved.tag() };
+            let objects = GitObjects { commit: &objects.commit, tag: objects.tag.as_deref() };
+            (rukpak_trust::git::judge(required, subject, objects), Resolved::Git(Box::new(resolved)))
+        }
+        other @ (Resolved::Http(_) | Resolved::ConfigMaps(_) | Resolved::Upload { .. }) => {
+            (Verdict::refused(format!("{place} cannot be signed")), other)
+        }
+    })
 }
 
 /// Whether the status says already that what has this digest is met by this version.
@@ -153,10 +166,10 @@ async fn search_again(
     }
     // Who waits for a server must not stand in the way of a look at the disk.
     drop(pass.take());
-    let _permit = context.fetches.acquire(fetches::host(&source).as_deref()).await;
+    let _permits = turn::permits(&source, context).await;
     let found = async {
         let resolved = resolve::resolve(bundle, source, Some(&pinned.revision), context).await?;
-        search(place, &required, &resolved, context).await
+        search(place, &required, resolved, context).await.map(|(verdict, _)| verdict)
     };
     let found = found.await.inspect(metrics::count_verification);
     match &found {

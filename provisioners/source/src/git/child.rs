@@ -20,6 +20,7 @@ use tree::Item;
 
 mod heads;
 mod latency;
+mod objects;
 mod peers;
 mod remote;
 mod tree;
@@ -106,11 +107,10 @@ fn read<T: DeserializeOwned>(input: &mut impl BufRead) -> io::Result<T> {
     Ok(serde_json::from_slice(&line)?)
 }
 
-/// Passes the next action on, and ends the process when `input` closes.
+/// Passes the next actions on, and ends the process when `input` closes.
 fn watch(mut input: impl BufRead, next: &Sender<Action>) {
-    if let Ok(action) = read(&mut input) {
+    while let Ok(action) = read(&mut input) {
         let _ = next.send(action);
-        let _ = io::copy(&mut input, &mut io::sink());
     }
     // Not exit: its handlers would take OpenSSL down under the thread that is using it.
     std::process::abort();
@@ -134,26 +134,44 @@ fn bring(
 ) -> Result<(Repository, Vec<Item>, Commit), Error> {
     let access = prepare(task)?;
     let repository = remote::repository(&access, &task.folder)?;
-    let choose = |heads: &Heads| match &task.action {
-        Action::Fetch(commit) => Ok(commit.clone()),
-        Action::Resolve | Action::Probe(_) => {
-            reply(output, &Reply::Done(heads.named(&access)?))?;
-            wait(next)
+    let mut looks_at = None;
+    let choose = |heads: &Heads| {
+        let action = match &task.action {
+            Action::Resolve => {
+                reply(output, &Reply::Done(heads.named(&access)?))?;
+                wait(next)?
+            }
+            action => action.clone(),
+        };
+        match action {
+            Action::Fetch(commit) => Ok(commit),
+            Action::Look(commit) => {
+                looks_at = Some(heads.tag_object(&access.wanted));
+                Ok(commit)
+            }
+            Action::Resolve | Action::Probe(_) => Err(again()),
         }
     };
     let commit = remote::fetch(&access, &repository, &task.limits, choose)?;
+    if let Some(tag) = looks_at {
+        reply(output, &Reply::Looked(objects::read(&repository, &commit, tag, &access.shown)?))?;
+        match wait(next)? {
+            Action::Fetch(wanted) if wanted == commit => {}
+            _ => return Err(again()),
+        }
+    }
     let directory = task.request.directory.as_ref();
     let items = tree::list(&repository, &commit, directory, &access.shown, &task.limits)?;
     Ok((repository, items, commit))
 }
 
-/// What to bring. The connection to the server stays open meanwhile.
-fn wait(next: &Receiver<Action>) -> Result<Commit, Error> {
-    match next.recv() {
-        Ok(Action::Fetch(commit)) => Ok(commit),
-        Ok(Action::Resolve | Action::Probe(_)) => Err(io::Error::other("asked to start again").into()),
-        Err(_) => Err(io::Error::from(io::ErrorKind::BrokenPipe).into()),
-    }
+/// What to do next. The connection to the server stays open meanwhile.
+fn wait(next: &Receiver<Action>) -> Result<Action, Error> {
+    next.recv().map_err(|_| io::Error::from(io::ErrorKind::BrokenPipe).into())
+}
+
+fn again() -> Error {
+    io::Error::other("asked for something that does not come next").into()
 }
 
 fn prepare(task: &Task) -> Result<Access, Failure> {

@@ -14,7 +14,7 @@ use super::address::{Address, Transport};
 use super::roots::Roots;
 use super::run::{Answer, Run};
 use super::wire::{Action, Task};
-use super::{Class, Error, Failure, Request, Resolved, Step};
+use super::{Class, Error, Failure, Objects, Request, Resolved, Step};
 use crate::archive::{Dialect, read_tar};
 use crate::egress::{Guard, LookupError, Refused};
 use crate::{Egress, Stage};
@@ -69,6 +69,19 @@ impl Fetcher {
         }
     }
 
+    /// What can be signed of the commit, before anything of its tree is read; and the child that has fetched it.
+    ///
+    /// # Errors
+    /// As for [`Fetcher::resolve`].
+    pub async fn look(&self, resolved: Resolved) -> Result<(Resolved, Objects), Error> {
+        let (request, commit, run) = resolved.into_parts();
+        let (mut run, line) = self.go_on(&request, run, &Action::Look(commit.clone())).await?;
+        match self.in_time(&mut run, async |run| run.look(line).await).await? {
+            Ok(objects) => Ok((Resolved::fetched(request, commit, run), objects)),
+            Err(failure) => Err(Self::error(failure, Some(&commit), &request)),
+        }
+    }
+
     /// The tree of the commit, from `directory` down, over the connection that resolved it, or over a new one where that is
     /// missing or too old. A branch that moved on meanwhile does no harm as long as the commit can still be reached.
     ///
@@ -80,17 +93,21 @@ impl Fetcher {
             Stage::new_in(&self.options.stage_dir, &self.options.limits).map_err(|source| Error::Stage { source })?;
         let read = move |reader: &mut dyn Read| read_tar(reader, &mut stage, Dialect::Plain).map(|()| stage);
         let action = Action::Fetch(commit.clone());
-        let (mut run, line) = if let Some(run) = run {
-            (run, action.line().map_err(|source| self.failed(source))?)
-        } else {
-            self.start(&request, access(&request)?, &action).await?
-        };
+        let (mut run, line) = self.go_on(&request, run, &action).await?;
         match self.in_time(&mut run, async |run| run.fetch(line, read).await).await? {
             Answer::Done(found, stage) => {
                 debug_assert_eq!(found, commit, "the child answers with the commit it was given");
                 Ok(stage)
             }
             Answer::Failed(failure) => Err(Self::error(failure, Some(&commit), &request)),
+        }
+    }
+
+    /// The child that is there, or a new one, and the line that tells it what to do.
+    async fn go_on(&self, request: &Request, run: Option<Run>, action: &Action) -> Result<(Run, Vec<u8>), Error> {
+        match run {
+            Some(run) => Ok((run, action.line().map_err(|source| self.failed(source))?)),
+            None => self.start(request, access(request)?, action).await,
         }
     }
 

@@ -4,7 +4,7 @@ use std::fmt;
 use std::time::{Duration, Instant};
 
 use super::run::Run;
-use super::{Commit, Request};
+use super::{Commit, Reference, Request};
 
 /// Servers close connections that say nothing: the shortest default among the common ones is 5 s.
 const PATIENCE: Duration = Duration::from_secs(3);
@@ -21,7 +21,8 @@ pub struct Resolved {
 
 struct Session {
     run: Run,
-    since: Instant,
+    /// Since when the server has heard nothing; `None` if it is not needed any more.
+    idle_since: Option<Instant>,
 }
 
 impl Resolved {
@@ -31,7 +32,20 @@ impl Resolved {
     }
 
     pub(super) fn connected(request: Request, commit: Commit, run: Run) -> Self {
-        Self { request, commit, session: Some(Session { run, since: Instant::now() }) }
+        Self { request, commit, session: Some(Session { run, idle_since: Some(Instant::now()) }) }
+    }
+
+    /// The child has all that there is of the commit.
+    pub(super) fn fetched(request: Request, commit: Commit, run: Run) -> Self {
+        Self { request, commit, session: Some(Session { run, idle_since: None }) }
+    }
+
+    /// The tag by which it was named, if it was by one.
+    pub fn tag(&self) -> Option<&str> {
+        match &self.request.reference {
+            Reference::Tag(name) => Some(name),
+            Reference::Branch(_) | Reference::Commit(_) | Reference::DefaultBranch => None,
+        }
     }
 
     /// The commit.
@@ -43,12 +57,13 @@ impl Resolved {
     #[cfg(test)]
     pub(super) fn age(&mut self, by: Duration) {
         let session = self.session.as_mut().expect("a session, because the test resolved a name");
-        session.since = session.since.checked_sub(by).expect("a time, because the system is up for longer");
+        let since = session.idle_since.expect("it was resolved and not looked at");
+        session.idle_since = Some(since.checked_sub(by).expect("a time, because the system is up for longer"));
     }
 
     /// The parts; the child only if its connection can be expected to be still there.
     pub(super) fn into_parts(self) -> (Request, Commit, Option<Run>) {
-        let fresh = self.session.filter(|session| session.since.elapsed() < PATIENCE);
+        let fresh = self.session.filter(|session| session.idle_since.is_none_or(|since| since.elapsed() < PATIENCE));
         (self.request, self.commit, fresh.map(|session| session.run))
     }
 }

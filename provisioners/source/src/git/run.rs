@@ -20,11 +20,11 @@ use super::access::Access;
 use super::roots::{Layout, Roots};
 use super::sandbox::sandbox;
 use super::wire::Reply;
-use super::{Commit, Error, Failure, FetcherOptions};
+use super::{Commit, Error, Failure, FetcherOptions, Objects};
 use crate::archive;
 
-/// Of the child's first line.
-const REPLY_BYTES: u64 = 64 * 1024;
+/// Of a line of the child: two objects, as base64.
+const REPLY_BYTES: u64 = 1024 * 1024;
 /// Of what the child says on stderr, for an error.
 const COMPLAINT_BYTES: u64 = 2 * 1024;
 /// A running child and its folder. Dropped, it kills the one and removes the other.
@@ -60,6 +60,8 @@ enum Seen<T> {
     Answer(Answer<T>),
     /// The tree was refused, or the tar damaged.
     Refused(archive::Error),
+    /// What can be signed.
+    Looked(Objects),
     /// What was tried.
     Probed(Findings),
     /// There was no first line, or not one of ours.
@@ -124,6 +126,17 @@ impl Run {
     ) -> Result<Answer<T>, Error> {
         let seen = self.exchange(line, read).await?;
         self.finish(seen).await
+    }
+
+    /// Hands over the line that asks what can be signed. After that the child is still there, and waits to be asked for the tree.
+    pub(super) async fn look(&mut self, line: Vec<u8>) -> Result<Result<Objects, Failure>, Error> {
+        match self.exchange(line, |_| Ok(())).await? {
+            Seen::Looked(objects) => Ok(Ok(objects)),
+            seen => match self.finish(seen).await? {
+                Answer::Failed(failure) => Ok(Err(failure)),
+                Answer::Done(..) => Err(self.failed("it answered another question")),
+            },
+        }
     }
 
     /// Hands over the task to try what is forbidden. The child ends.
@@ -260,6 +273,7 @@ fn receive<T>(
     }
     match serde_json::from_slice(&line) {
         Ok(Reply::Probed(findings)) => Seen::Probed(findings),
+        Ok(Reply::Looked(objects)) => Seen::Looked(objects),
         Ok(Reply::Failed(failure)) => Seen::Answer(Answer::Failed(failure)),
         Ok(Reply::Done(commit)) => match read(&mut reader) {
             Ok(value) => Seen::Answer(Answer::Done(commit, value)),

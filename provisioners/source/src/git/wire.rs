@@ -10,7 +10,7 @@ use rukpak_content::{Limits, RelativePath};
 use rukpak_sandbox::{Attempts, Findings};
 use serde::{Deserialize, Serialize};
 
-use super::{Auth, Class, Commit, Failure, Reference, Request};
+use super::{Auth, Class, Commit, Failure, Objects, Reference, Request};
 use crate::Egress;
 
 /// What the child is told.
@@ -55,6 +55,8 @@ impl Task {
 pub(super) enum Action {
     /// Find the commit, stay connected, and wait for the next action.
     Resolve,
+    /// Bring this commit, tell what can be signed of it, stay there, and wait for the next action.
+    Look(Commit),
     /// Bring the tree of this commit.
     Fetch(Commit),
     /// Try what a child must not be able to do.
@@ -79,6 +81,8 @@ fn line(value: &impl Serialize) -> Result<Vec<u8>, io::Error> {
 pub(super) enum Reply {
     Done(Commit),
     Failed(Failure),
+    /// To [`Action::Look`].
+    Looked(#[serde(with = "ObjectsWire")] Objects),
     /// To [`Action::Probe`].
     Probed(Findings),
 }
@@ -101,6 +105,46 @@ enum AuthWire {
     None,
     Basic { username: String, password: String },
     Ssh { private_key: String, known_hosts: Option<String> },
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(remote = "Objects")]
+struct ObjectsWire {
+    #[serde(with = "bytes")]
+    commit: Vec<u8>,
+    #[serde(with = "some_bytes")]
+    tag: Option<Vec<u8>>,
+}
+
+/// Bytes as base64: objects of git are not always UTF-8.
+mod bytes {
+    use base64::Engine as _;
+    use base64::engine::general_purpose::STANDARD;
+    use serde::{Deserialize as _, Deserializer, Serializer, de};
+
+    pub(super) fn serialize<S: Serializer>(bytes: &[u8], serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(&STANDARD.encode(bytes))
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<u8>, D::Error> {
+        STANDARD.decode(String::deserialize(deserializer)?).map_err(de::Error::custom)
+    }
+}
+
+/// The same, or nothing.
+mod some_bytes {
+    use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+    #[derive(Serialize, Deserialize)]
+    struct Bytes(#[serde(with = "super::bytes")] Vec<u8>);
+
+    pub(super) fn serialize<S: Serializer>(bytes: &Option<Vec<u8>>, serializer: S) -> Result<S::Ok, S::Error> {
+        bytes.clone().map(Bytes).serialize(serializer)
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Vec<u8>>, D::Error> {
+        Ok(Option::<Bytes>::deserialize(deserializer)?.map(|Bytes(bytes)| bytes))
+    }
 }
 
 #[derive(Serialize, Deserialize)]

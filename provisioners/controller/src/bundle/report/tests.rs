@@ -165,7 +165,7 @@ fn what_is_said_of_signatures_stays_until_there_is_another_verdict() {
     assert!(good.conditions.is(READY, ConditionStatus::True), "it says nothing against the Bundle");
     let later = status(&bundle(), &good, &failed(None), None, BASE, at(2));
     assert_eq!(later.conditions.find(VERIFIED), Some(verified));
-    let signed = Verdict::searched(&[], &Digest::sha256(b"image"), Ok(vec!["somebody".to_owned()]));
+    let signed = Verdict::searched(&[], &Digest::sha256(b"image").to_string(), Ok(vec!["somebody".to_owned()]));
     let later = status(&bundle(), &good, &Report::Unpacked(pinned()), Some(&signed), BASE, at(3));
     assert!(later.conditions.is(VERIFIED, ConditionStatus::True));
     assert_eq!(later.verification.unwrap().signed_by.as_deref(), Some("somebody"));

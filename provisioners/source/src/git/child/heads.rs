@@ -32,6 +32,13 @@ impl Heads {
         oid.to_string().parse().map_err(|error| Failure::new(Step::Reference, Class::Terminal, format!("{error}")))
     }
 
+    /// What the requested tag points to, be it a commit or an object of its own.
+    pub(super) fn tag_object(&self, wanted: &Wanted) -> Option<Oid> {
+        let Wanted::Ref(name) = wanted else { return None };
+        let is_tag = name.starts_with("refs/tags/");
+        self.0.iter().find(|(found, _)| is_tag && found == name).map(|(_, oid)| *oid)
+    }
+
     /// A ref whose tip is the commit: the requested one if it still is, else any.
     pub(super) fn tip(&self, wanted: &Wanted, commit: Oid) -> Option<String> {
         if let Wanted::Ref(name) = wanted
