@@ -10,6 +10,9 @@ use std::{fs, io};
 use rukpak_content::Limits;
 use rukpak_plain::{Budget, Warning, manifests};
 
+/// There are no fewer bundles: a corpus that is half there proves little.
+const LEAST: usize = 100;
+
 #[derive(Debug, Default)]
 struct Report {
     bundles: usize,
@@ -94,7 +97,8 @@ fn every_published_manifest_is_read() -> io::Result<()> {
         read(&corpus, &bundle, &mut report)?;
     }
     eprintln!("{report:#?}");
-    assert!(report.bundles > 0 && report.objects >= report.bundles, "the corpus at {} is empty", corpus.display());
+    let (bundles, objects) = (report.bundles, report.objects);
+    assert!(bundles >= LEAST && objects >= bundles, "{bundles} bundles, {objects} objects in {}", corpus.display());
     assert!(report.failures.is_empty(), "{:#?}", report.failures);
     Ok(())
 }

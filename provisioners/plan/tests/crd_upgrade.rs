@@ -129,7 +129,9 @@ fn pairs() -> Option<PathBuf> {
 #[test]
 fn pairs_are_judged_as_the_reference_judges_them() {
     let Some(folder) = pairs() else {
-        println!("no corpus: set CORPUS to the folder that holds golden/crd-upgrade-safety");
+        eprintln!(
+            "ABSENT: no golden/crd-upgrade-safety at $CORPUS or ../shared/corpus: nothing was compared with the reference"
+        );
         return;
     };
     let read = |name: &str| -> Value {
@@ -158,7 +160,9 @@ fn pairs_are_judged_as_the_reference_judges_them() {
 #[test]
 fn what_is_no_definition_is_refused() {
     let Some(folder) = pairs() else {
-        println!("no corpus: set CORPUS to the folder that holds golden/crd-upgrade-safety");
+        eprintln!(
+            "ABSENT: no golden/crd-upgrade-safety at $CORPUS or ../shared/corpus: nothing was compared with the reference"
+        );
         return;
     };
     let bytes = std::fs::read(folder.join("crd-invalid")).expect("the corpus has it");

@@ -18,6 +18,9 @@ mod support;
 use support::compare::{Comparison, compare};
 use support::{chain, list, tree};
 
+/// There are no fewer goldens, nor bundles that are rendered in either test: a corpus that is half there proves little.
+const LEAST: usize = 100;
+
 #[derive(Debug, Default)]
 struct Report {
     goldens: usize,
@@ -123,8 +126,9 @@ fn every_golden_is_rendered_or_refused_as_the_reference_does() -> io::Result<()>
         check(&corpus, &file, &mut report)?;
     }
     eprintln!("{report:#?}");
-    assert!(report.goldens > 0, "no goldens in {}", corpus.display());
     assert!(report.unexplained.is_empty(), "{} unexplained", report.unexplained.len());
+    let Report { goldens, rendered, .. } = report;
+    assert!(goldens >= LEAST && rendered >= LEAST, "{goldens} goldens in {}, {rendered} rendered", corpus.display());
     Ok(())
 }
 
@@ -154,6 +158,7 @@ fn every_bundle_is_rendered_or_refused_with_a_place() -> io::Result<()> {
         }
     }
     eprintln!("{counts:#?}");
-    assert!(counts.get("registry-v1: rendered").is_some_and(|count| *count > 0));
+    let rendered = counts.get("registry-v1: rendered").copied().unwrap_or_default();
+    assert!(rendered >= LEAST, "{rendered} of the bundles in {} rendered", corpus.display());
     Ok(())
 }

@@ -52,7 +52,7 @@ fn render(bundle: &Path) -> bool {
 #[test]
 fn published_bundles_are_rendered_or_refused() {
     let Some(corpus) = corpus() else {
-        eprintln!("no corpus: set CORPUS to the folder of one");
+        eprintln!("ABSENT: no corpus at $CORPUS or ../shared/corpus: the program was run on nothing published");
         return;
     };
     let goldens = listed(&corpus.join("golden/registry-v1"));
@@ -102,7 +102,7 @@ fn look_into(catalog: &Path) -> Option<usize> {
 #[test]
 fn published_catalogs_are_looked_into() {
     let Some(corpus) = corpus() else {
-        eprintln!("no corpus: set CORPUS to the folder of one");
+        eprintln!("ABSENT: no corpus at $CORPUS or ../shared/corpus: the program was run on nothing published");
         return;
     };
     let catalogs = listed(&corpus.join("fbc"));

@@ -44,8 +44,7 @@ pub(in crate::deployment) async fn delete_requested(run: &mut Run) -> Result<(),
 
 async fn delete(run: &Run) -> Result<Vec<String>, cluster::Error> {
     let Some(secrets) = run.context.cluster.kinds.get("v1", "Secret").await? else { return Ok(Vec::new()) };
-    // They lie in the controller's own namespace, and are of the program before it.
-    let (writer, namespace) = (run.context.cluster.writer(None), &run.context.system_namespace);
+    let namespace = &run.context.system_namespace;
     let params = ListParams::default().labels(&selector(&run.owner.name));
     let list = run.context.cluster.reader.list_metadata_in(&secrets.resource, Some(namespace), &params).await?;
     // Whoever copies Helm's labels has another name.
@@ -54,7 +53,8 @@ async fn delete(run: &Run) -> Result<Vec<String>, cluster::Error> {
     for release in list.items.into_iter().filter(|release| release.name_any().starts_with(&prefix)) {
         let name = release.name_any();
         let identity = Identity { kind: secrets.clone(), namespace: Some(namespace.clone()), name: name.clone() };
-        if writer.delete(&identity, &release.metadata).await? {
+        // With the rights of the deployment's ServiceAccount, if it names one.
+        if run.objects.delete(&identity, &release.metadata).await? {
             deleted.push(name);
         }
     }

@@ -238,15 +238,7 @@ async fn existing(run: &Run, step: &Step, known: Option<&Known>, mode: Mode) -> 
             }
             Ok(by_uid(&metadata))
         }
-        Ownership::Inherited => {
-            if mode == Mode::Real {
-                still_wanted(run, step).await?;
-                tracing::info!(deployment = %run.owner.name, object = %step.identity,
-                    "taking over Namespace: the BundleDeployment that made it is gone");
-            }
-            // By its version: another deployment that shares it may be first.
-            Ok(ours(&metadata))
-        }
+        Ownership::Inherited => inherit(run, step, metadata, mode).await,
         // A trial would have two controllers, which is refused.
         Ownership::Extension if mode == Mode::DryRun => Ok(Found::Used),
         Ownership::Extension => {
@@ -307,6 +299,17 @@ fn collision(run: &Run, step: &Step, foreign: ForeignOwner) -> Error {
         foreign,
         owner: run.owner.name.clone(),
     }))
+}
+
+/// A Namespace that was shared with its BundleDeployment, which is gone.
+async fn inherit(run: &Run, step: &Step, found: ObjectMeta, mode: Mode) -> Result<Found, Error> {
+    if mode == Mode::Real {
+        still_wanted(run, step).await?;
+        tracing::info!(deployment = %run.owner.name, object = %step.identity,
+            "taking over Namespace: the BundleDeployment that made it is gone");
+    }
+    // By its version: another deployment that shares it may be first.
+    Ok(Found::Ours(Known { uid: found.uid.unwrap_or_default(), version: found.resource_version }))
 }
 
 /// Takes an object of operator-controller's: what controls it is replaced in one write, so that it is never without an owner, nor with
