@@ -3,6 +3,8 @@
 #[path = "trust/scene.rs"]
 mod scene;
 
+#[path = "trust/archives.rs"]
+mod archives;
 #[path = "trust/git.rs"]
 mod git;
 #[path = "trust/keyless.rs"]

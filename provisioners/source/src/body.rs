@@ -1,4 +1,4 @@
-//! A body from the network into a nameless file, hashed on the way. No body is ever in memory as a whole.
+//! A body from the network into a nameless file, hashed on the way. While it comes, no body is in memory as a whole.
 
 use std::fs::File;
 use std::io::{self, Seek as _, Write as _};

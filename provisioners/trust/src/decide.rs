@@ -95,7 +95,7 @@ impl Place {
             };
             return Some(format!("{name} requires a digest of {self}: {how}"));
         }
-        let can_be_signed = matches!(self.source, SourceType::Image | SourceType::Git);
+        let can_be_signed = matches!(self.source, SourceType::Image | SourceType::Git | SourceType::Http);
         if rule.action == PolicyAction::Require && !can_be_signed {
             let type_ = self.type_name();
             return Some(format!(
@@ -232,9 +232,10 @@ mod tests {
     #[test]
     fn what_cannot_be_signed_is_refused_where_a_signature_is_required() {
         let policies = policies(false, &[rule("Require", "*")]);
-        let http = Place { source: SourceType::Http, ..image("h/a") };
-        assert!(refusal(policies.decide(&http)).contains("sources of type http have none"));
-        let git = Place { source: SourceType::Git, ..image("h/a") };
-        assert!(matches!(policies.decide(&git), Decision::Required(_)));
+        let upload = Place { source: SourceType::Upload, location: None, pinned: false };
+        assert!(refusal(policies.decide(&upload)).contains("sources of type upload have none"));
+        for source in [SourceType::Git, SourceType::Http] {
+            assert!(matches!(policies.decide(&Place { source, ..image("h/a") }), Decision::Required(_)));
+        }
     }
 }

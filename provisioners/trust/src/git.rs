@@ -103,7 +103,7 @@ impl Signed {
             }
         }
         payload.extend_from_slice(rest);
-        Self::new(payload, signature)
+        Self::new(payload, &signature)
     }
 
     /// The signature of a tag stands behind its message.
@@ -113,14 +113,14 @@ impl Signed {
             is_line && MARKS.iter().any(|mark| object[*at..].starts_with(mark.as_bytes()))
         };
         let at = (0..object.len()).rfind(starts)?;
-        Self::new(object[..at].to_vec(), object[at..].to_vec())
+        Self::new(object[..at].to_vec(), &object[at..])
     }
 
-    fn new(payload: Vec<u8>, signature: Vec<u8>) -> Option<Self> {
+    fn new(payload: Vec<u8>, signature: &[u8]) -> Option<Self> {
         if signature.is_empty() {
             return None;
         }
-        Some(Self { payload, signature: String::from_utf8_lossy(&signature).into_owned() })
+        Some(Self { payload, signature: String::from_utf8_lossy(signature).into_owned() })
     }
 
     /// Who made the signature, of those who are known.

@@ -9,6 +9,7 @@
 //! keyless, log      a signer without a key of their own: certificate and identity, and when they signed
 //! ssh               keys and signatures of ssh
 //! git               who signed a commit or a tag, out of the objects
+//! archive           who signed an archive on a web server
 //! signer            one or the other, as a rule names them
 //! requirement       a rule that asks for a signature, and the texts that its signers name
 //! examine           (attachments, rule) -> who signed, or why nobody did
@@ -19,6 +20,7 @@
 //! Pure: the caller fetches what is attached to an image, and reads Secrets. What others wrote is read under the limits of the
 //! caller and refused where it is odd: whatever cannot be read is no signature.
 
+pub mod archive;
 pub mod attachment;
 pub mod decide;
 pub mod examine;
@@ -34,6 +36,7 @@ pub mod signer;
 pub mod ssh;
 pub mod verdict;
 
+pub use archive::Archive;
 pub use attachment::Signature;
 pub use decide::{Decision, Place, Policies, RuleName};
 pub use examine::{Examination, Subject};

@@ -23,14 +23,14 @@ pub type Texts = Result<Vec<String>, String>;
 impl Requirement {
     /// What signers are known by, and in words, to be put behind others, whose key cannot be used and why.
     pub fn credentials(&self) -> (Vec<(String, Credential)>, String) {
-        let (mut known, mut unusable) = (Vec::new(), String::new());
+        let (mut known, mut unusable) = (Vec::new(), Vec::new());
         for (signer, texts) in self.rule.signers.iter().zip(&self.texts) {
             match texts.clone().and_then(|texts| Credential::new(signer, &texts)) {
                 Ok(credential) => known.push((signer.name.clone(), credential)),
-                Err(why) => unusable += &format!("; the key of {} cannot be used: {why}", signer.name),
+                Err(why) => unusable.push(format!("; the key of {} cannot be used: {why}", signer.name)),
             }
         }
-        (known, unusable)
+        (known, unusable.concat())
     }
 
     /// That the rule asks for a signature of `what`, and by whom.

@@ -28,7 +28,7 @@ fn required(lines: &str) -> Vec<Requirement> {
 fn name(object: &str) -> String {
     let whole = format!("commit {}\0{object}", object.len());
     let name = ring::digest::digest(&ring::digest::SHA1_FOR_LEGACY_USE_ONLY, whole.as_bytes());
-    name.as_ref().iter().map(|byte| format!("{byte:02x}")).collect()
+    name.as_ref().iter().fold(String::new(), |text, byte| text + &format!("{byte:02x}"))
 }
 
 fn verdict(lines: &str, object: &str, tag: Option<(&str, &str)>) -> Verdict {

@@ -73,9 +73,9 @@ async fn an_unsigned_commit_is_refused_until_a_signed_one_follows() {
     let said = repository.case.refused("and it is not signed").await;
     assert!(said.contains(&format!("{}@{commit} by signer-0", repository.location)), "{said}");
     repository.manifest("second");
-    let signed = repository.files.signed_commit("signed", &signer).unwrap();
+    let second = repository.files.signed_commit("signed", &signer).unwrap();
     let bundle = repository.case.verified().await;
-    assert_eq!(bundle.data["status"]["verification"]["digest"], signed);
+    assert_eq!(bundle.data["status"]["verification"]["digest"], second);
 }
 
 #[tokio::test]

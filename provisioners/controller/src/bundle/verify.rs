@@ -15,7 +15,8 @@ use rukpak_crds::{Bundle, PolicyRule, SourceType};
 use rukpak_runtime::error::Chain;
 use rukpak_source::{git, http, image};
 use rukpak_trust::{
-    Asked, GitObjects, GitSubject, Place, Policies, Requirement, RuleName, Search, Subject, Verdict, requirement,
+    Archive, Asked, GitObjects, GitSubject, Place, Policies, Requirement, RuleName, Search, Subject, Verdict,
+    requirement,
 };
 use tokio::sync::SemaphorePermit;
 
@@ -29,6 +30,9 @@ use crate::metrics;
 
 /// When a signature of something unpacked is searched for again that is missing, or could not be read.
 pub const SEARCHED_AGAIN_AFTER: Duration = Duration::from_mins(5);
+
+/// An archive of at most so many bytes is checked, which takes as much memory: bundles of manifests have some MiB.
+const SIGNED_ARCHIVE_BYTES: u64 = 16 * 1024 * 1024;
 
 /// A source, and what is asked of it.
 pub struct Check {
@@ -76,7 +80,7 @@ impl Check {
     }
 }
 
-/// Looks for the signatures: of an image in its registry, of a commit in its repository.
+/// Looks for the signatures: of an image in its registry, of a commit in its repository, of an archive beside it.
 async fn search(
     place: &Place,
     required: &[Requirement],
@@ -97,7 +101,13 @@ async fn search(
             let objects = GitObjects { commit: &objects.commit, tag: objects.tag.as_deref() };
             (rukpak_trust::git::judge(required, subject, objects), Resolved::Git(Box::new(resolved)))
         }
-        other @ (Resolved::Http(_) | Resolved::ConfigMaps(_) | Resolved::Upload { .. }) => {
+        Resolved::Http(download) => {
+            let (download, signed) = context.http.signed(*download, SIGNED_ARCHIVE_BYTES).await?;
+            let (digest, signature) = (download.digest(), signed.signature.as_deref());
+            let archive = Archive { place: repository, digest, content: &signed.content, signature };
+            (rukpak_trust::archive::judge(required, archive), Resolved::Http(Box::new(download)))
+        }
+        other @ (Resolved::ConfigMaps(_) | Resolved::Upload { .. }) => {
             (Verdict::refused(format!("{place} cannot be signed")), other)
         }
     })

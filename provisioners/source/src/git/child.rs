@@ -154,7 +154,8 @@ fn bring(
     };
     let commit = remote::fetch(&access, &repository, &task.limits, choose)?;
     if let Some(tag) = looks_at {
-        reply(output, &Reply::Looked(objects::read(&repository, &commit, tag, &access.shown)?))?;
+        let objects = objects::read(&repository, &commit, tag, &access.shown)?;
+        reply(output, &Reply::Looked(objects.into()))?;
         match wait(next)? {
             Action::Fetch(wanted) if wanted == commit => {}
             _ => return Err(again()),

@@ -273,7 +273,7 @@ fn receive<T>(
     }
     match serde_json::from_slice(&line) {
         Ok(Reply::Probed(findings)) => Seen::Probed(findings),
-        Ok(Reply::Looked(objects)) => Seen::Looked(objects),
+        Ok(Reply::Looked(objects)) => Seen::Looked(objects.into()),
         Ok(Reply::Failed(failure)) => Seen::Answer(Answer::Failed(failure)),
         Ok(Reply::Done(commit)) => match read(&mut reader) {
             Ok(value) => Seen::Answer(Answer::Done(commit, value)),

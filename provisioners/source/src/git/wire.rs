@@ -82,7 +82,7 @@ pub(super) enum Reply {
     Done(Commit),
     Failed(Failure),
     /// To [`Action::Look`].
-    Looked(#[serde(with = "ObjectsWire")] Objects),
+    Looked(Looked),
     /// To [`Action::Probe`].
     Probed(Findings),
 }
@@ -107,13 +107,26 @@ enum AuthWire {
     Ssh { private_key: String, known_hosts: Option<String> },
 }
 
-#[derive(Serialize, Deserialize)]
-#[serde(remote = "Objects")]
-struct ObjectsWire {
-    #[serde(with = "bytes")]
-    commit: Vec<u8>,
-    #[serde(with = "some_bytes")]
-    tag: Option<Vec<u8>>,
+/// The objects that can be signed.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct Looked {
+    commit: Bytes,
+    tag: Option<Bytes>,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+struct Bytes(#[serde(with = "bytes")] Vec<u8>);
+
+impl From<Objects> for Looked {
+    fn from(Objects { commit, tag }: Objects) -> Self {
+        Self { commit: Bytes(commit), tag: tag.map(Bytes) }
+    }
+}
+
+impl From<Looked> for Objects {
+    fn from(Looked { commit: Bytes(commit), tag }: Looked) -> Self {
+        Self { commit, tag: tag.map(|Bytes(tag)| tag) }
+    }
 }
 
 /// Bytes as base64: objects of git are not always UTF-8.
@@ -128,22 +141,6 @@ mod bytes {
 
     pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<u8>, D::Error> {
         STANDARD.decode(String::deserialize(deserializer)?).map_err(de::Error::custom)
-    }
-}
-
-/// The same, or nothing.
-mod some_bytes {
-    use serde::{Deserialize, Deserializer, Serialize, Serializer};
-
-    #[derive(Serialize, Deserialize)]
-    struct Bytes(#[serde(with = "super::bytes")] Vec<u8>);
-
-    pub(super) fn serialize<S: Serializer>(bytes: &Option<Vec<u8>>, serializer: S) -> Result<S::Ok, S::Error> {
-        bytes.clone().map(Bytes).serialize(serializer)
-    }
-
-    pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Vec<u8>>, D::Error> {
-        Ok(Option::<Bytes>::deserialize(deserializer)?.map(|Bytes(bytes)| bytes))
     }
 }
 

@@ -1,6 +1,8 @@
 //! One GET: what comes of it, or what the server says instead.
 
 use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt as _;
 
 use http::{HeaderName, HeaderValue, StatusCode, header};
 use reqwest::Response;
@@ -13,7 +15,7 @@ use crate::client::{self, Clients, Trust};
 /// A body that came whole. Dropping it frees its disk space.
 #[derive(Debug)]
 pub struct Download {
-    url: String,
+    request: Request,
     body: Body,
 }
 
@@ -30,7 +32,20 @@ impl Download {
 
     /// Where it was asked for, without secrets.
     pub fn url(&self) -> &str {
-        &self.url
+        self.request.shown()
+    }
+
+    /// What it was asked for with.
+    pub(super) fn request(&self) -> &Request {
+        &self.request
+    }
+
+    /// All of the body, read from the disk.
+    pub(super) fn content(&self) -> io::Result<Vec<u8>> {
+        let size_bytes = usize::try_from(self.body.size_bytes).map_err(io::Error::other)?;
+        let mut content = vec![0; size_bytes];
+        self.body.file.read_exact_at(&mut content, 0)?;
+        Ok(content)
     }
 
     pub(super) fn into_file(self) -> File {
@@ -58,7 +73,7 @@ pub(super) async fn receive(
             body::Error::Worker(source) => Error::Worker { url, source },
         }
     })?;
-    Ok(Download { url: url.to_owned(), body })
+    Ok(Download { request: request.clone(), body })
 }
 
 /// The answer, if it is a 200. What a server writes beside any other status is not read.

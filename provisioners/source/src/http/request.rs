@@ -68,6 +68,13 @@ impl Request {
         location::location(&self.server()?, self.url.path())
     }
 
+    /// The same, for the file beside it: `suffix` behind its path.
+    pub(super) fn beside(&self, suffix: &str) -> Self {
+        let mut url = self.url.clone();
+        url.set_path(&format!("{}{suffix}", self.url.path()));
+        Self { shown: shown(&url), url, ..self.clone() }
+    }
+
     /// The server that is asked, and given the login.
     pub fn server(&self) -> Option<Server> {
         Server::of_url(&self.url)
@@ -174,6 +181,14 @@ mod tests {
         for (url, expected) in cases {
             assert_eq!(Request::new(url).unwrap().location().as_deref(), expected, "{url}");
         }
+    }
+
+    #[test]
+    fn what_lies_beside_a_file_is_asked_for_alike() {
+        let request = Request::new("https://me:hush@h/a.tgz?token=hush#x").unwrap().beside(".sig");
+        assert_eq!(request.url().as_str(), "https://h/a.tgz.sig?token=hush");
+        assert_eq!(request.shown(), "https://h/a.tgz.sig?<redacted>");
+        assert!(request.has_login());
     }
 
     #[test]
