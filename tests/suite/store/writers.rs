@@ -84,5 +84,6 @@ async fn refs_are_found_by_the_beginning_of_their_names() {
 
 async fn blocking_delete(sharing: &Sharing, key: String) {
     let bucket = sharing.bucket.clone();
-    tokio::task::spawn_blocking(move || bucket.delete(&key)).await.unwrap().unwrap();
+    let deleted = tokio::task::spawn_blocking(move || bucket.delete(&key)).await;
+    deleted.expect("no panic").expect("the bucket answers");
 }
