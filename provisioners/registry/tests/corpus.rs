@@ -18,8 +18,10 @@ mod support;
 use support::compare::{Comparison, compare};
 use support::{chain, list, tree};
 
-/// There are no fewer goldens, nor bundles that are rendered in either test: a corpus that is half there proves little.
+/// There are no fewer bundles with a golden, nor bundles that render: a corpus that is half there proves little.
 const LEAST: usize = 100;
+/// There are no fewer goldens with objects. The others are refusals of the reference, and bundles that we refuse.
+const LEAST_RENDERED: usize = 80;
 
 #[derive(Debug, Default)]
 struct Report {
@@ -128,7 +130,11 @@ fn every_golden_is_rendered_or_refused_as_the_reference_does() -> io::Result<()>
     eprintln!("{report:#?}");
     assert!(report.unexplained.is_empty(), "{} unexplained", report.unexplained.len());
     let Report { goldens, rendered, .. } = report;
-    assert!(goldens >= LEAST && rendered >= LEAST, "{goldens} goldens in {}, {rendered} rendered", corpus.display());
+    assert!(
+        goldens >= LEAST && rendered >= LEAST_RENDERED,
+        "{goldens} goldens in {}, {rendered} rendered",
+        corpus.display()
+    );
     Ok(())
 }
 
