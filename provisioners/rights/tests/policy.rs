@@ -1,5 +1,7 @@
 //! InstallPolicies, and the CEL that is made of them, evaluated: API servers of the tests may be too old for it.
 
+#![allow(clippy::unwrap_used)] // helpers of tests are tests
+
 use std::collections::HashMap;
 
 use rukpak_rights::policy::{InstallPolicy, objects};

@@ -83,7 +83,7 @@ async fn main() -> ExitCode {
     }
     let print =
         |rows: Vec<Row>| println!("{}", if arguments.json { report::json(&rows) } else { report::table(&rows) });
-    exit(measure(&arguments).await.map(print))
+    exit(Box::pin(measure(&arguments)).await.map(print))
 }
 
 fn exit(result: Result<()>) -> ExitCode {
@@ -106,9 +106,8 @@ async fn measure(arguments: &Arguments) -> Result<Vec<Row>> {
     }
     if wanted(Part::Scale) {
         let idle = Duration::from_secs(arguments.idle);
-        rows.extend(
-            scale::measure(Size { deployments: arguments.deployments, objects: arguments.objects, idle }).await?,
-        );
+        let size = Size { deployments: arguments.deployments, objects: arguments.objects, idle };
+        rows.extend(Box::pin(scale::measure(size)).await?);
     }
     if wanted(Part::Speed) {
         rows.extend(speed::measure(rounds).await?);

@@ -43,17 +43,17 @@ pub(crate) struct Size {
 }
 
 /// Measures in a world of its own, one thing after the other.
-pub(crate) async fn measure(size: Size) -> Result<Vec<Row>> {
+pub(crate) async fn measure(wanted: Size) -> Result<Vec<Row>> {
     let site = Site::start().await?;
     let mut rows = Vec::new();
-    for count in SIZES.into_iter().filter(|count| *count < size.deployments) {
+    for count in SIZES.into_iter().filter(|count| *count < wanted.deployments) {
         let (fleet, figures) = grow(&site, count).await?;
         rows.extend(figures);
         fleet.remove(&site).await?;
     }
-    let (fleet, figures) = grow(&site, size.deployments).await?;
+    let (fleet, figures) = grow(&site, wanted.deployments).await?;
     rows.extend(figures);
-    rows.extend(life::measure(&site, &fleet, size.idle).await?);
+    rows.extend(life::measure(&site, &fleet, wanted.idle).await?);
     let (time, usage) = fleet.remove(&site).await?;
     rows.push(Row {
         what: format!("delete {} x {OBJECTS}", fleet.count()),
@@ -62,9 +62,15 @@ pub(crate) async fn measure(size: Size) -> Result<Vec<Row>> {
         target: None,
         note: format!("objects are deleted by Kubernetes' garbage collector; {usage}"),
     });
-    rows.extend(large::measure(&site, size.objects).await?);
+    rows.extend(large::measure(&site, wanted.objects).await?);
     rows.extend(neighbours::measure(&site).await?);
     Ok(rows)
+}
+
+/// A number of things; far fewer than a float can tell apart.
+#[expect(clippy::cast_precision_loss, reason = "small numbers")]
+fn number(count: usize) -> f64 {
+    count as f64
 }
 
 /// Installs and upgrades a fleet, each beside its floor.
@@ -74,12 +80,12 @@ async fn grow(site: &Site, count: usize) -> Result<(Fleet, Vec<Row>)> {
     let floor = floor::apply(site, count * OBJECTS).await?;
     let (time, usage) = fleet.install(site).await?;
     let is_many = count >= MANY;
-    let requests = usage.requests() / count as f64;
+    let requests = usage.requests() / number(count);
     let install = Row {
         what: format!("install {count} x {OBJECTS}"),
         measured: time.as_secs_f64(),
         unit: Unit::Seconds,
-        target: is_many.then(|| Target::AtMost(1.3 * floor.as_secs_f64())),
+        target: is_many.then_some(Target::AtMost(1.3 * floor.as_secs_f64())),
         note: format!("1.3 x floor; floor {:.2} s, {requests:.0} requests each; {usage}", floor.as_secs_f64()),
     };
     let memory = Row {
@@ -91,12 +97,12 @@ async fn grow(site: &Site, count: usize) -> Result<(Fleet, Vec<Row>)> {
     };
     let floor = floor::apply(site, count).await?;
     let (time, usage) = fleet.upgrade(site).await?;
-    let requests = usage.requests() / count as f64;
+    let requests = usage.requests() / number(count);
     let upgrade = Row {
         what: format!("upgrade {count} x {OBJECTS}, one object changes"),
         measured: time.as_secs_f64(),
         unit: Unit::Seconds,
-        target: is_many.then(|| Target::AtMost(2.5 * floor.as_secs_f64())),
+        target: is_many.then_some(Target::AtMost(2.5 * floor.as_secs_f64())),
         note: format!("2.5 x floor; floor {:.2} s, {requests:.0} requests each; {usage}", floor.as_secs_f64()),
     };
     Ok((fleet, vec![install, memory, upgrade]))

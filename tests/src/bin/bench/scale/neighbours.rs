@@ -52,7 +52,7 @@ async fn one_image(site: &Site) -> Result<Row> {
     let (layers, all) = (server.count("/blobs/"), server.seen().len());
     Ok(Row {
         what: format!("layers fetched for {OF_ONE_IMAGE} Bundles of one image"),
-        measured: layers as f64,
+        measured: super::number(layers),
         unit: Unit::Count,
         target: Some(Target::AtMost(1.0)),
         note: format!("{all} requests of the registry in all"),
