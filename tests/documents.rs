@@ -8,10 +8,11 @@ use regex::Regex;
 use rukpak_tests::tools::{self, workspace_folder};
 
 /// Files that write reasons of conditions and of Events.
-const REASONS: [&str; 9] = [
+const REASONS: [&str; 10] = [
     "crds/src/condition.rs",
     "crds/src/platform_operator/summary.rs",
     "provisioners/plan/src/status.rs",
+    "provisioners/controller/src/deployment/execute/helm_releases.rs",
     "provisioners/controller/src/deployment/execute/repair.rs",
     "provisioners/controller/src/deployment/news.rs",
     "provisioners/controller/src/deployment/report.rs",
@@ -20,7 +21,7 @@ const REASONS: [&str; 9] = [
     "provisioners/platform/src/operator/upgrade.rs",
 ];
 /// What these files call otherwise: types of conditions that are no reason, and kinds.
-const NOT_REASONS: [&str; 15] = [
+const NOT_REASONS: [&str; 16] = [
     "Available",
     "BundleDeployment",
     "Contested",
@@ -30,6 +31,7 @@ const NOT_REASONS: [&str; 15] = [
     "Installed",
     "Ready",
     "Reconciling",
+    "Secret",
     "Stalled",
     "String",
     "Unpacked",

@@ -2,9 +2,9 @@
 //! what becomes of it.
 //!
 //! They hold the renderer to what it does where no published bundles are at hand. `RUKPAK_GOLDEN=write` writes the JSON. It is not a
-//! reference: each file was read against the rules of OLM v1's renderer (names and scopes of roles, order of objects, Services and
-//! certificates of webhooks), and the renderer that wrote it makes of published bundles what the reference makes of them
-//! (`provisioners/registry/tests/corpus.rs`). Read each change in the same way.
+//! reference: the renderer that wrote it makes of published bundles what the reference makes of them
+//! (`provisioners/registry/tests/corpus.rs`). Read each change against the rules of OLM v1's renderer: names and scopes of roles, order
+//! of objects, Services and certificates of webhooks.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
