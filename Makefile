@@ -4,7 +4,7 @@
 SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help packages tools build test soak demo bench crds docs image manifests node-test node-check fuzz
+.PHONY: help packages tools build test soak demo bench flames crds docs image manifests node-test node-check fuzz
 
 # For the demo: CLUSTER=current, KEEP=1.
 export CLUSTER KEEP
@@ -31,7 +31,7 @@ test: tools ## Check formatting, lints and dependencies, then run every test aga
 	tests/tools/cargo-deny.sh
 	cargo clippy --workspace --all-targets -- -D warnings
 	cargo build --workspace --bins
-	RUST_TEST_THREADS=4 $(programs)/debug/run-tests # of three programs at a time; most tests wait for something
+	RUST_TEST_THREADS=10 $(programs)/debug/run-tests # of three programs at a time; most tests wait for something
 
 soak: tools ## Kill and disturb the controller at every write of every operation, and show what was tried and what passed (15 minutes)
 	cargo build --workspace --bins
@@ -45,6 +45,9 @@ demo: $(if $(filter current,$(CLUSTER)),packages,tools) ## Install, upgrade and 
 bench: tools ## Measure speed and memory against a bare client, with optimised programs
 	cargo build --workspace --bins --release
 	$(programs)/release/bench
+
+flames: tools ## Draw flame graphs of the controller: many installations, a large one, a restart (into target/flame)
+	@tests/tools/flame.sh
 
 crds: packages ## Generate the CRDs from the types, and render the manifests (needs kubectl or kustomize)
 	cargo build --workspace --bin=crdgen
@@ -74,10 +77,11 @@ manifests: ## Copy the rendered manifests to target/manifests with an image (IMA
 node-check:
 	@tests/tools/node.sh --check
 
-node-test: node-check image ## Run image and manifests on a real node: containerd, kubelet, kube-proxy (root; exit code 77 where that cannot be)
+node-test: node-check image ## Run image and manifests on a real node: containerd, kubelet, kube-proxy (root; exit code 77 where that cannot be; BEFORE=COMMIT to upgrade from)
 	cargo build --workspace $(addprefix --bin=,node-test rukpak-plane rukpakctl)
 	@manifests/with-image.sh "$$(cat target/image/reference)" target/manifests
-	tests/tools/node.sh target/image target/manifests
+	@tests/tools/image-before.sh target/before $(BEFORE)
+	tests/tools/node.sh target/image target/manifests target/before
 
 fuzz: packages ## Fuzz the readers of what strangers write (SECONDS=60 for each, TARGET=yaml for one)
 	@tests/tools/fuzz.sh "$(or $(SECONDS),60)" $(TARGET)

@@ -8,7 +8,7 @@ use regex::Regex;
 use rukpak_tests::tools::{self, workspace_folder};
 
 /// Files that write reasons of conditions and of Events.
-const REASONS: [&str; 10] = [
+const REASONS: [&str; 11] = [
     "crds/src/condition.rs",
     "crds/src/platform_operator/summary.rs",
     "provisioners/plan/src/status.rs",
@@ -19,6 +19,7 @@ const REASONS: [&str; 10] = [
     "provisioners/platform/src/cluster_operator/aggregate.rs",
     "provisioners/platform/src/operator/report.rs",
     "provisioners/platform/src/operator/upgrade.rs",
+    "webhook/src/denials.rs",
 ];
 /// What these files call otherwise: types of conditions that are no reason, and kinds.
 const NOT_REASONS: [&str; 16] = [

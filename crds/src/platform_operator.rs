@@ -81,8 +81,8 @@ pub enum UpgradePolicy {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct PlatformOperatorStatus {
-    /// Conditions: Installed, as OpenShift has it; beside it Ready, Reconciling, Stalled, and Deprecated and UpgradeAvailable where
-    /// there is something to say.
+    /// Conditions: Installed, as OpenShift has it; beside it Ready, Reconciling, Stalled, and Deprecated, UpgradeAvailable and
+    /// Verified (of the image of the catalog) where there is something to say.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["type"]))]
     pub conditions: Vec<Condition>,

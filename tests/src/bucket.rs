@@ -50,7 +50,8 @@ impl BucketServer {
             numbers.push(port);
         }
         let (kept, _) = Kept::run(&command, &folder.path().join("weed.log")).await?;
-        let client = reqwest::Client::builder().no_proxy().timeout(Duration::from_secs(5)).build()?;
+        let client =
+            reqwest::Client::builder().no_proxy().pool_max_idle_per_host(0).timeout(Duration::from_secs(5)).build()?;
         let server = Self { s3_port: numbers[3], filer_port: numbers[2], client, kept, folder };
         server.await_bucket().await?;
         Ok(server)

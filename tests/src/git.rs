@@ -1,6 +1,7 @@
 //! Git repositories and the real servers for them: `git http-backend` behind TLS, and `sshd`.
 
 mod http;
+mod openpgp;
 mod repository;
 mod signer;
 mod ssh;
@@ -8,8 +9,9 @@ mod ssh;
 use std::process::Command;
 
 pub use self::http::{GitServer, GitServerOptions};
+pub use self::openpgp::OpenPgpSigner;
 pub use self::repository::RepoBuilder;
-pub use self::signer::CommitSigner;
+pub use self::signer::{GitSigner, SshSigner};
 pub use self::ssh::{SSH_USER, SshServer};
 
 /// Takes everything that could change git's behaviour out of a command's environment: the caller's configuration,

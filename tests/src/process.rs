@@ -240,6 +240,33 @@ impl Process {
         &self.log
     }
 
+    /// Its output so far.
+    ///
+    /// # Panics
+    /// Where it cannot be read: what is not to stand in it would not be found.
+    pub fn log(&self) -> String {
+        std::fs::read_to_string(&self.log).unwrap_or_else(|error| panic!("{}: {error}", self.log.display()))
+    }
+
+    /// Waits until it has written `text` after the first `from` bytes of its output.
+    ///
+    /// # Errors
+    /// It did not within the time of [`PATIENCE`].
+    pub async fn until_logged(&self, from: usize, text: &str) -> Result<()> {
+        let deadline = tokio::time::Instant::now() + PATIENCE;
+        loop {
+            let log = self.log();
+            let new = log.get(from..).unwrap_or_default();
+            if new.contains(text) {
+                return Ok(());
+            }
+            if tokio::time::Instant::now() > deadline {
+                bail!("{} does not log {text:?}, but:\n{new}", self.name);
+            }
+            tokio::time::sleep(READY_INTERVAL).await;
+        }
+    }
+
     /// The last lines of its output.
     pub fn log_tail(&self, lines: usize) -> String {
         tools::tail(&self.log, lines)

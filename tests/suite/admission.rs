@@ -10,6 +10,8 @@ mod definitions;
 mod direct;
 #[path = "admission/elsewhere.rs"]
 mod elsewhere;
+#[path = "admission/events.rs"]
+mod events;
 #[path = "admission/helpers.rs"]
 mod helpers;
 #[path = "admission/immutability.rs"]

@@ -21,6 +21,8 @@ mod limits;
 mod lost_content;
 #[path = "bundles/pins.rs"]
 mod pins;
+#[path = "bundles/proxies.rs"]
+mod proxies;
 #[path = "bundles/reference.rs"]
 mod reference;
 #[path = "bundles/restarts.rs"]

@@ -14,6 +14,8 @@ mod network;
 mod platform;
 #[path = "rights/published.rs"]
 mod published;
+#[path = "rights/reviews.rs"]
+mod reviews;
 #[path = "rights/users.rs"]
 mod users;
 #[path = "rights/webhook.rs"]
@@ -25,9 +27,9 @@ use k8s_openapi::api::authorization::v1::SelfSubjectAccessReview;
 use kube::api::{DynamicObject, PostParams};
 use kube::{Api, Client};
 use rukpak_tests::plane::yaml;
-use rukpak_tests::verbs::{self, Target};
+use rukpak_tests::verbs::{self, Target, unique_name};
 use rukpak_tests::world::{SOON, World};
-use rukpak_tests::{tools, verbs::PATIENCE};
+use rukpak_tests::{ImageBuilder, tools, verbs::PATIENCE};
 use serde_json::{Value, json};
 use tokio::sync::{Mutex, MutexGuard};
 
@@ -41,6 +43,13 @@ struct Turn {
     world: &'static World,
     client: Client,
     _alone: MutexGuard<'static, ()>,
+}
+
+/// A bundle that is installed under its own name, and a namespace for its objects.
+struct Scene {
+    turn: Turn,
+    name: String,
+    namespace: String,
 }
 
 /// A question to the API server.
@@ -84,6 +93,18 @@ impl Turn {
     }
 }
 
+impl Scene {
+    async fn set(prefix: &str) -> Self {
+        let turn = Turn::take().await;
+        let namespace = verbs::namespace(&turn.client, prefix).await.expect("a namespace");
+        Self { turn, name: unique_name(prefix), namespace }
+    }
+
+    fn config_map(&self, name: &str) -> Value {
+        json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name, "namespace": self.namespace}})
+    }
+}
+
 /// Whether the client's account may do that.
 async fn may(client: &Client, access: Access<'_>) -> bool {
     let Access { verb, group, resource, namespace, name } = access;
@@ -110,6 +131,12 @@ impl<'a> Access<'a> {
     const fn named(self, name: &'a str) -> Self {
         Self { name, ..self }
     }
+}
+
+/// An image with a file for each object.
+fn bundle(objects: &[Value]) -> ImageBuilder {
+    let files = objects.iter().enumerate();
+    ImageBuilder::of_files(files.map(|(index, object)| (format!("manifests/{index}.yaml"), object.to_string())))
 }
 
 /// The objects of one kind in the manifests.

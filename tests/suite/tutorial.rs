@@ -1,6 +1,8 @@
 //! The documentation, followed: what it has people type is typed, with the real kubectl, and what it shows of the output is
 //! compared. `TUTORIAL=write` writes what was printed into the pages instead.
 
+#[path = "tutorial/demo.rs"]
+mod demo;
 #[path = "tutorial/examples.rs"]
 mod examples;
 #[path = "tutorial/install.rs"]

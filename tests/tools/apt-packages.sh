@@ -7,7 +7,7 @@ packages=(
   # to build: a C compiler for ring, libgit2 and zstd; OpenSSL for git over https and ssh
   build-essential pkg-config libssl-dev cmake
   # to run: the peers that the tests talk to
-  etcd-server docker-registry apache2-utils git openssh-server openssh-client libnss-wrapper ca-certificates strace
+  etcd-server docker-registry apache2-utils git gnupg openssh-server openssh-client libnss-wrapper ca-certificates strace
   # to put the image together
   jq
 )

@@ -1,10 +1,11 @@
 #!/usr/bin/env bash
 # Runs the image and the manifests on a real node of its own on this machine: containerd, runc, kubelet, kube-proxy, kube-scheduler.
 #
-#   tests/tools/node.sh IMAGE MANIFESTS      (make node-test)
-#   tests/tools/node.sh --check              only whether this machine can do it
+#   tests/tools/node.sh IMAGE MANIFESTS [BEFORE]     (make node-test)
+#   tests/tools/node.sh --check                      only whether this machine can do it
 #
-# IMAGE is the folder that `make image` wrote to, MANIFESTS the one of `make manifests` with that image. All of it runs in namespaces
+# IMAGE is the folder that `make image` wrote to, MANIFESTS the one of `make manifests` with that image, BEFORE that of
+# tests/tools/image-before.sh: image and manifests to upgrade from. All of it runs in namespaces
 # of its own (network, mounts, processes, names, cgroups) and ends with them; no address, rule, mount or setting of the machine changes.
 # Exit code 77: this machine cannot do it, and why.
 set -euo pipefail
@@ -77,7 +78,7 @@ fi
 
 # --- Outside -------------------------------------------------------------------------------------------------------------------
 
-(($# == 2)) || [[ $# == 1 && $1 == --check ]] || { sed -n '2,9s/^# \{0,1\}//p' "$0" >&2; exit 2; }
+(($# == 2 || $# == 3)) || [[ $# == 1 && $1 == --check ]] || { sed -n '2,10s/^# \{0,1\}//p' "$0" >&2; exit 2; }
 
 ((EUID == 0)) || cannot "containers, mounts and network namespaces need root"
 said=$(unshare "${namespaces[@]}" true 2>&1) || cannot "no namespaces of its own: $said"
@@ -117,6 +118,8 @@ if [[ $1 == --check ]]; then
 fi
 
 image=$(realpath "$1") manifests=$(realpath "$2")
+before=()
+[[ -z ${3:-} ]] || before=(--before "$(realpath "$3")")
 [[ -f $image/rukpak.tar && -f $image/reference ]] || { echo "error: there is no image in $1: make image" >&2; exit 2; }
 grep -q "image: $(<"$image/reference")\$" "$manifests/install-platform.yaml" || { echo "error: $2 does not name the image of $1: make manifests" >&2; exit 2; }
 kubernetes=$("$here/control-plane.sh" --node)
@@ -138,7 +141,7 @@ result=0
 (
   for folder in "${own[@]}"; do echo "$BASHPID" >"$folder/cgroup.procs"; done
   KUBEBUILDER_ASSETS=$kubernetes exec unshare "${namespaces[@]}" "$0" --inside "$base" "$programs/node-test" \
-    --image "$image" --manifests "$manifests" --kubernetes "$kubernetes" --kubectl "$kubectl" --pod "$base/pod" --folder "$base"
+    --image "$image" --manifests "$manifests" --kubernetes "$kubernetes" --kubectl "$kubectl" --pod "$base/pod" --folder "$base" "${before[@]}"
 ) </dev/null &
 wait $! || result=$?
 exit "$result"

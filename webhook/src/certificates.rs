@@ -3,7 +3,7 @@
 //! Either *files* ([`files`]): somebody else (cert-manager, OpenShift's service-ca) writes them, and puts the authority
 //! into the webhook configuration. They are read again when they change.
 //!
-//! Or *self-made* ([`keeper`]): a Secret holds the authority's certificate, the serving certificate and its key. Every
+//! Or *self-made* ([`manager`]): a Secret holds the authority's certificate, the serving certificate and its key. Every
 //! replica watches the Secret and the webhook configuration and takes the same [`rotation::next_step`], so any replica
 //! may do any step, and one that dies is not missed. Writes carry the resourceVersion they were decided on: of several
 //! replicas one wins, the others see what it wrote.
@@ -30,7 +30,7 @@ use crate::metrics::Metrics;
 use crate::tls::Serving;
 
 pub mod files;
-pub mod keeper;
+pub mod manager;
 pub mod rotation;
 
 pub use rukpak_certificates::service_names;

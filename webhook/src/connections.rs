@@ -36,7 +36,7 @@ pub struct Connection {
 
 /// A place, until it is dropped.
 #[derive(Debug)]
-pub struct Place {
+pub struct Slot {
     connections: Arc<Connections>,
     id: u64,
     connection: Arc<Connection>,
@@ -65,11 +65,11 @@ impl Connections {
     /// A place for a new connection: a free one, else that of another. `None` where all others are being answered.
     ///
     /// Silent ones have half of the places.
-    pub fn admit(self: &Arc<Self>, peer: IpAddr) -> Option<Place> {
+    pub fn admit(self: &Arc<Self>, peer: IpAddr) -> Option<Slot> {
         self.admit_at(peer, milliseconds(self.begin.elapsed()))
     }
 
-    fn admit_at(self: &Arc<Self>, peer: IpAddr, now: u64) -> Option<Place> {
+    fn admit_at(self: &Arc<Self>, peer: IpAddr, now: u64) -> Option<Slot> {
         let mut open = self.open();
         let silent = open.values().filter(|connection| connection.phase() == Phase::Silent as u8).count();
         if open.len() >= self.limit || silent >= self.limit / 2 {
@@ -87,7 +87,7 @@ impl Connections {
             displaced: CancellationToken::new(),
         });
         open.insert(id, Arc::clone(&connection));
-        Some(Place { connections: Arc::clone(self), id, connection })
+        Some(Slot { connections: Arc::clone(self), id, connection })
     }
 
     /// Displaces the connection that has waited longest with a call, if it has for so long: what it holds is wanted.
@@ -146,14 +146,14 @@ impl Connection {
     }
 }
 
-impl Place {
+impl Slot {
     /// The connection that has it.
     pub fn connection(&self) -> &Arc<Connection> {
         &self.connection
     }
 }
 
-impl Drop for Place {
+impl Drop for Slot {
     fn drop(&mut self) {
         self.connections.open().remove(&self.id);
     }
@@ -169,12 +169,12 @@ mod tests {
 
     const PEER: IpAddr = IpAddr::V4(std::net::Ipv4Addr::LOCALHOST);
 
-    fn is_displaced(place: &Place) -> bool {
+    fn is_displaced(place: &Slot) -> bool {
         place.connection.displaced.is_cancelled()
     }
 
     /// At this many milliseconds.
-    fn admit(connections: &Arc<Connections>, now: u64, phase: Phase) -> Option<Place> {
+    fn admit(connections: &Arc<Connections>, now: u64, phase: Phase) -> Option<Slot> {
         let place = connections.admit_at(PEER, now)?;
         place.connection.enter_at(phase, now);
         Some(place)

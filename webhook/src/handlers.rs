@@ -6,7 +6,7 @@ use crate::review::{Request, Response};
 
 pub(crate) mod bundle;
 pub(crate) mod config_map;
-pub(crate) mod definition;
+pub(crate) mod crd;
 pub(crate) mod deployment;
 
 /// Longest time for reads about Bundles and ConfigMaps; the API server waits 10 seconds.

@@ -7,6 +7,7 @@
 
 pub mod certificates;
 pub mod connections;
+mod denials;
 pub mod gates;
 mod handlers;
 pub mod health;
@@ -26,7 +27,7 @@ pub const BUNDLE_PATH: &str = "/validate-core-rukpak-io-v1alpha1-bundle";
 /// Where the API server posts ConfigMaps of the system namespace.
 pub const CONFIG_MAP_PATH: &str = "/validate-core-v1-configmap";
 /// Where the API server posts CRDs that a bundle brought.
-pub const DEFINITION_PATH: &str = "/validate-crd";
+pub const CRD_PATH: &str = "/validate-crd";
 /// Where the API server posts BundleDeployments.
 pub const DEPLOYMENT_PATH: &str = "/validate-core-rukpak-io-v1alpha1-bundledeployment";
 /// The Service in front of the webhook.

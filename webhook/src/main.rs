@@ -11,7 +11,7 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 fn main() -> ExitCode {
     let options = Options::parse();
     open_many_files();
-    process::main(&options.shared().logging, Threads::CALLERS, run(options))
+    process::main(env!("CARGO_BIN_NAME"), &options.shared(), Threads::CALLERS, run(options))
 }
 
 /// As many connections as are let in are files. Go programs raise the soft limit by themselves, and this one is no less.

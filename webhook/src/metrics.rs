@@ -7,7 +7,7 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
 use rukpak_runtime::metrics::{Counters, Durations, durations, registry as common};
 
-use crate::{BUNDLE_PATH, CONFIG_MAP_PATH, DEFINITION_PATH, DEPLOYMENT_PATH};
+use crate::{BUNDLE_PATH, CONFIG_MAP_PATH, CRD_PATH, DEPLOYMENT_PATH};
 
 /// What the API server is about to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,8 +33,15 @@ pub enum Verdict {
     Invalid,
 }
 
+impl Verdict {
+    /// Its label.
+    pub(crate) fn name(self) -> &'static str {
+        VERDICTS[self as usize].1
+    }
+}
+
 /// What is asked.
-const PATHS: [&str; 4] = [BUNDLE_PATH, CONFIG_MAP_PATH, DEFINITION_PATH, DEPLOYMENT_PATH];
+const PATHS: [&str; 4] = [BUNDLE_PATH, CONFIG_MAP_PATH, CRD_PATH, DEPLOYMENT_PATH];
 const OPERATIONS: [(Operation, &str); 4] = [
     (Operation::Create, "create"),
     (Operation::Update, "update"),
@@ -77,7 +84,7 @@ impl Default for Metrics {
 impl Metrics {
     /// Counts one answer, and how long it took, on one of the paths that the API server posts to.
     pub fn count(&self, path: &'static str, operation: Operation, verdict: Verdict, took: Duration) {
-        let (operation, verdict_label) = (OPERATIONS[operation as usize].1, VERDICTS[verdict as usize].1);
+        let (operation, verdict_label) = (OPERATIONS[operation as usize].1, verdict.name());
         self.reviews.get_or_create(&[("operation", operation), ("verdict", verdict_label)]).inc();
         self.durations.get_or_create(&[("path", path)]).observe(took.as_secs_f64());
         if verdict == Verdict::Denied {
@@ -120,7 +127,7 @@ mod tests {
         }
         let metrics = Metrics::default();
         metrics.count(BUNDLE_PATH, Operation::Update, Verdict::Denied, Duration::from_millis(7));
-        metrics.count(DEFINITION_PATH, Operation::Update, Verdict::Allowed, Duration::from_secs(301));
+        metrics.count(CRD_PATH, Operation::Update, Verdict::Allowed, Duration::from_secs(301));
         metrics.set_certificate_expiry(7);
         let text = text(&metrics.registry());
         for line in [

@@ -81,7 +81,7 @@ pub enum Error {
     Deployment(String, #[source] Box<kube::Error>),
     /// Of a CRD.
     #[error("cannot get customresourcedefinition {0:?}")]
-    Definition(String, #[source] Box<kube::Error>),
+    Crd(String, #[source] Box<kube::Error>),
     /// Of custom resources, by their group, version and kind. The words are RukPak's.
     #[error("error listing objects for {0}")]
     Objects(String, #[source] Box<kube::Error>),
@@ -260,7 +260,7 @@ impl Reads for Cluster {
             }
             let found: Result<Option<PartialObjectMeta<DynamicObject>>, _> =
                 self.definitions.get_metadata_opt(name).await;
-            let found = found.map_err(|error| Error::Definition(name.to_owned(), Box::new(error)))?;
+            let found = found.map_err(|error| Error::Crd(name.to_owned(), Box::new(error)))?;
             Ok(found.and_then(|definition| definition.metadata.uid))
         })
     }
@@ -271,7 +271,7 @@ impl Reads for Cluster {
                 return Ok(None);
             }
             let found = self.definitions.get_opt(name).await;
-            let found = found.map_err(|error| Error::Definition(name.to_owned(), Box::new(error)))?;
+            let found = found.map_err(|error| Error::Crd(name.to_owned(), Box::new(error)))?;
             // An object that came as JSON goes back to it.
             Ok(found.map(|definition| serde_json::to_value(definition).unwrap_or_default()))
         })

@@ -36,6 +36,9 @@ pub struct Request {
     pub sub_resource: String,
     /// `CREATE`, `UPDATE`, `DELETE` or `CONNECT`.
     pub operation: String,
+    /// Whether nothing is to be kept of it, whatever the answer.
+    #[serde(default)]
+    pub dry_run: Option<bool>,
     /// Who asks. As good as whoever sent the review: it may refuse, and never allow what would be refused to others.
     #[serde(default)]
     pub user_info: UserInfo,
@@ -192,6 +195,11 @@ impl Response {
     /// Whether it admits.
     pub fn allowed(&self) -> bool {
         self.body.allowed
+    }
+
+    /// The HTTP status and the text of a refusal.
+    pub(crate) fn denial(&self) -> Option<(u16, &str)> {
+        self.body.status.as_ref().map(|failure| (failure.code, failure.message.as_str()))
     }
 
     fn new(uid: String, status: Option<Failure>) -> Self {

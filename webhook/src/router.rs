@@ -12,16 +12,20 @@ use axum::http::header::CONTENT_TYPE;
 use axum::response::{IntoResponse, Response};
 use axum::routing::post;
 use http_body_util::BodyExt as _;
+use k8s_openapi::api::core::v1::ObjectReference;
 use rukpak_runtime::error::Chain;
+use rukpak_runtime::events::News;
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::Instant;
+use tracing::{Instrument as _, Span, field};
 
 use crate::connections::{Connection, Connections, Phase};
+use crate::denials::Asked;
 use crate::gates::{Gate, Gates, Pass};
 use crate::metrics::{Metrics, Operation, Verdict};
 use crate::reads::Reads;
 use crate::review;
-use crate::{BUNDLE_PATH, CONFIG_MAP_PATH, DEFINITION_PATH, DEPLOYMENT_PATH, handlers};
+use crate::{BUNDLE_PATH, CONFIG_MAP_PATH, CRD_PATH, DEPLOYMENT_PATH, handlers};
 
 /// Largest body. The API server takes objects up to 3 MiB and sends the old beside the new.
 pub const BODY_LIMIT_BYTES: usize = 8 * 1024 * 1024;
@@ -57,14 +61,19 @@ pub struct Shared {
     pub gates: Arc<Gates>,
     /// Who is connected.
     pub connections: Arc<Connections>,
+    /// Writes Events about objects, and does not make anybody wait for it.
+    pub tell: Tell,
 }
+
+/// Tells something about an object.
+pub type Tell = Arc<dyn Fn(ObjectReference, &News) + Send + Sync>;
 
 /// What a path is for.
 #[derive(Clone, Copy, Debug)]
 enum Subject {
     Bundle,
     ConfigMap,
-    Definition,
+    Crd,
     Deployment,
 }
 
@@ -96,7 +105,7 @@ pub fn router(shared: &Shared) -> Router {
     let routes = [
         (BUNDLE_PATH, Subject::Bundle),
         (CONFIG_MAP_PATH, Subject::ConfigMap),
-        (DEFINITION_PATH, Subject::Definition),
+        (CRD_PATH, Subject::Crd),
         (DEPLOYMENT_PATH, Subject::Deployment),
     ];
     routes.into_iter().fold(Router::new(), |router, (path, subject)| {
@@ -133,15 +142,37 @@ async fn answer(State((shared, path, subject)): State<(Shared, &'static str, Sub
         }
     };
     let operation = call.request.operation();
-    let response = match subject {
-        Subject::Bundle => handlers::bundle::answer(call, &shared).await,
-        Subject::ConfigMap => handlers::config_map::answer(call, &shared).await,
-        Subject::Definition => handlers::definition::answer(call, &shared).await,
-        Subject::Deployment => handlers::deployment::answer(call, &shared).await,
+    let (span, asked, name) = (span(&call.request), Asked::of(&call.request), call.request.name.clone());
+    let response = async {
+        match subject {
+            Subject::Bundle => handlers::bundle::answer(call, &shared).await,
+            Subject::ConfigMap => handlers::config_map::answer(call, &shared).await,
+            Subject::Crd => handlers::crd::answer(call, &shared).await,
+            Subject::Deployment => handlers::deployment::answer(call, &shared).await,
+        }
     };
+    let response = response.instrument(span.clone()).await;
     let verdict = if response.allowed() { Verdict::Allowed } else { Verdict::Denied };
+    span.record("rukpak.outcome", verdict.name());
+    if let Some((about, news)) = span.in_scope(|| asked.event(&name, &response)) {
+        (shared.tell)(about, &news);
+    }
     shared.metrics.count(path, operation, verdict, begun.elapsed());
     axum::Json(response).into_response()
+}
+
+/// From a review that was read to its answer.
+fn span(request: &review::Request) -> Span {
+    let review::Request { kind, namespace, name, operation, .. } = request;
+    tracing::debug_span!(
+        "review",
+        otel.name = %format_args!("review {}", kind.kind),
+        k8s.object.kind = kind.kind,
+        k8s.object.name = name,
+        k8s.namespace.name = (!namespace.is_empty()).then_some(namespace),
+        rukpak.operation = operation.to_ascii_lowercase(),
+        rukpak.outcome = field::Empty,
+    )
 }
 
 async fn read(call: Request, shared: &Shared, connection: Option<Arc<Connection>>) -> Result<Call, Refusal> {

@@ -3,7 +3,7 @@
 pub mod account;
 pub mod bundle;
 pub mod config_map;
-pub mod definition;
+pub mod crd;
 pub mod marks;
 pub mod pin;
 pub mod spec;

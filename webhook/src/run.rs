@@ -5,13 +5,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use kube::Client;
+use rukpak_runtime::events::Events;
 use rukpak_runtime::metrics::router as metrics_router;
 use rukpak_runtime::probes;
 use rukpak_runtime::process::{self, Process};
 use tokio_util::sync::CancellationToken;
 
 use crate::certificates::files;
-use crate::certificates::keeper::{Keeper, Settings};
+use crate::certificates::manager::{CertificateManager, Settings};
 use crate::certificates::{Installed, service_names};
 use crate::connections::Connections;
 use crate::health::{Readiness, Trust};
@@ -22,7 +23,7 @@ use crate::registration::Registrar;
 use crate::registration::entry::Asked;
 use crate::router::{Shared, router};
 use crate::tls::{Serving, server_config};
-use crate::{SERVICE, serve};
+use crate::{SERVICE, denials, serve};
 
 /// Longest wait for calls in flight at the end. The configuration lets the API server wait for 20 seconds at most.
 const DRAIN_DEADLINE: Duration = Duration::from_secs(20);
@@ -70,6 +71,7 @@ pub async fn run(options: Options) -> Result<(), Error> {
     look_after(&mut process, &options, &client, &namespace, &installed);
     let tls = Arc::new(server_config(Arc::clone(&installed.serving)).map_err(Error::Tls)?);
     let connections = Connections::new(serve::CONNECTION_LIMIT);
+    let events = Events::new(client.clone(), "rukpak-webhook").at_most(denials::EVENTS);
     let routes = router(&Shared {
         metrics: Arc::clone(&installed.metrics),
         reads: Arc::new(Cluster::new(client, &namespace)),
@@ -78,6 +80,7 @@ pub async fn run(options: Options) -> Result<(), Error> {
         requires_account: options.require_service_account,
         gates: Arc::default(),
         connections: Arc::clone(&connections),
+        tell: Arc::new(move |about, news| events.tell_seldom(about, news)),
     });
     let close = CancellationToken::new();
     let served = serve::serve(listener, tls, routes, connections, close.clone(), DRAIN_DEADLINE);
@@ -126,9 +129,9 @@ fn look_after(process: &mut Process, options: &Options, client: &Client, namespa
         configuration: options.webhook_configuration.clone(),
         lifetime: options.certificate_lifetime,
     };
-    let keeper = Keeper::new(client.clone(), settings, installed).run(stop);
+    let manager = CertificateManager::new(client.clone(), settings, installed).run(stop);
     process.spawn(async move {
-        keeper.await;
-        "the keeper of the certificate"
+        manager.await;
+        "the certificate manager"
     });
 }

@@ -19,7 +19,7 @@ use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::CancellationToken;
 use tower::Service as _;
 
-use crate::connections::{Connection, Connections, Phase, Place};
+use crate::connections::{Connection, Connections, Phase, Slot};
 
 /// Open connections at most; a new one then takes the place of the one that has kept us waiting longest.
 pub const CONNECTION_LIMIT: usize = 1024;
@@ -78,7 +78,7 @@ async fn next(listener: &TcpListener, stop: &CancellationToken) -> Option<(TcpSt
 }
 
 /// A place for it; `None` at the end.
-async fn place(connections: &Arc<Connections>, peer: IpAddr, stop: &CancellationToken) -> Option<Place> {
+async fn place(connections: &Arc<Connections>, peer: IpAddr, stop: &CancellationToken) -> Option<Slot> {
     loop {
         if let Some(place) = connections.admit(peer) {
             return Some(place);
@@ -90,7 +90,7 @@ async fn place(connections: &Arc<Connections>, peer: IpAddr, stop: &Cancellation
     }
 }
 
-async fn encrypted(acceptor: TlsAcceptor, stream: TcpStream, router: Router, watcher: Watcher, place: Place) {
+async fn encrypted(acceptor: TlsAcceptor, stream: TcpStream, router: Router, watcher: Watcher, place: Slot) {
     let connection = Arc::clone(place.connection());
     let handshake = tokio::select! {
         handshake = tokio::time::timeout(SILENCE_TIMEOUT, acceptor.accept(stream)) => handshake,

@@ -90,7 +90,7 @@ pub enum AvailabilityMode {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ClusterCatalogStatus {
-    /// Conditions: Progressing and Serving.
+    /// Conditions: Progressing and Serving; beside them Verified, where a rule of a ContentPolicy is for the image. (Not in OLM v1.)
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["type"]))]
     pub conditions: Vec<Condition>,

@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use rukpak_content::{LimitExceeded, Limits};
 use rukpak_plain::yaml;
-pub use rukpak_plain::yaml::Place;
+pub use rukpak_plain::yaml::Position;
 use serde_json::Value;
 
 use crate::Catalog;
@@ -37,7 +37,7 @@ pub const MAX_DOCUMENTS: u64 = 200_000;
 #[derive(Clone, Debug, PartialEq)]
 pub struct Located<F = Document> {
     /// Where. The file is named relative to the catalog's folder; a stream by the name that it was given.
-    pub place: Place,
+    pub place: Position,
     /// The document.
     pub document: F,
 }
@@ -128,7 +128,7 @@ pub enum Error {
     #[error("{place}, column {column}: {problem}")]
     Json {
         /// Where.
-        place: yaml::Place,
+        place: yaml::Position,
         /// The column in bytes, from 1.
         column: usize,
         /// The parser's words.
@@ -141,7 +141,7 @@ pub enum Error {
     #[error("{place}")]
     Document {
         /// Where.
-        place: yaml::Place,
+        place: yaml::Position,
         /// What is wrong.
         #[source]
         source: document::Error,

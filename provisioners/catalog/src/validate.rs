@@ -7,7 +7,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::document::{BundleDocument, Deprecation, Document};
-use crate::read::{Located, Place};
+use crate::read::{Located, Position};
 use crate::{Bundle, Channel};
 
 mod bundles;
@@ -24,7 +24,7 @@ pub struct Finding {
     /// What is wrong, in the words of `opm validate`.
     pub message: String,
     /// The documents it is about, where their names do not tell: those of one name, of none, and templates. Sorted.
-    pub places: Vec<Place>,
+    pub places: Vec<Position>,
 }
 
 /// All findings, sorted by package and message, each once. The order of the documents does not count, but for the numbers of
@@ -61,16 +61,16 @@ pub fn channel(package: &str, channel: &Channel) -> Vec<Finding> {
 struct Index<'a> {
     packages: BTreeMap<&'a str, Package<'a>>,
     /// In the order of the documents.
-    deprecations: Vec<(&'a str, &'a [Deprecation], &'a Place)>,
+    deprecations: Vec<(&'a str, &'a [Deprecation], &'a Position)>,
 }
 
 /// What stands under the name of one package.
 #[derive(Debug, Default)]
 struct Package<'a> {
     /// Default channels of all its `olm.package` documents; empty if there is none.
-    declared: Vec<(Option<&'a str>, &'a Place)>,
-    channels: Vec<(&'a Channel, &'a Place)>,
-    bundles: Vec<(&'a BundleDocument, &'a Place)>,
+    declared: Vec<(Option<&'a str>, &'a Position)>,
+    channels: Vec<(&'a Channel, &'a Position)>,
+    bundles: Vec<(&'a BundleDocument, &'a Position)>,
     channel_names: BTreeSet<&'a str>,
     bundle_names: BTreeSet<&'a str>,
 }
@@ -119,7 +119,7 @@ impl<'a> Package<'a> {
 /// By package and message, with the places.
 #[derive(Debug, Default)]
 struct Findings {
-    found: BTreeMap<(Option<String>, String), Vec<Place>>,
+    found: BTreeMap<(Option<String>, String), Vec<Position>>,
 }
 
 impl Findings {
@@ -129,13 +129,13 @@ impl Findings {
     }
 
     /// The same, with the documents it is about.
-    fn add_at(&mut self, package: &str, message: String, places: &[&Place]) {
+    fn add_at(&mut self, package: &str, message: String, places: &[&Position]) {
         let package = Some(package.to_owned()).filter(|package| !package.is_empty());
         self.found.entry((package, message)).or_default().extend(places.iter().map(|&place| place.clone()));
     }
 
     fn finish(self) -> Vec<Finding> {
-        let finding = |((package, message), mut places): (_, Vec<Place>)| {
+        let finding = |((package, message), mut places): (_, Vec<Position>)| {
             places.sort_by(|one, other| (&one.file, one.document).cmp(&(&other.file, other.document)));
             places.dedup();
             Finding { package, message, places }
@@ -159,8 +159,8 @@ fn entries<'a>(channels: impl Iterator<Item = &'a Channel>) -> BTreeSet<&'a str>
 }
 
 /// The names that several documents have, and where these are.
-fn several<'a>(named: impl Iterator<Item = (&'a str, &'a Place)>) -> BTreeMap<&'a str, Vec<&'a Place>> {
-    let mut places: BTreeMap<&str, Vec<&Place>> = BTreeMap::new();
+fn several<'a>(named: impl Iterator<Item = (&'a str, &'a Position)>) -> BTreeMap<&'a str, Vec<&'a Position>> {
+    let mut places: BTreeMap<&str, Vec<&Position>> = BTreeMap::new();
     for (name, place) in named {
         places.entry(name).or_default().push(place);
     }

@@ -8,7 +8,7 @@ use serde::Serialize;
 
 use crate::args::OutputForm;
 use crate::exit::Exit;
-use crate::output::{data, pretty, raw_data};
+use crate::output::{pretty, to_stdout, to_stdout_raw};
 
 /// The resource of BundleDeployments, with its group.
 pub const DEPLOYMENTS: &str = "bundledeployment.core.rukpak.io";
@@ -19,8 +19,8 @@ pub const BUNDLES: &str = "bundle.core.rukpak.io";
 pub fn changed(form: OutputForm, deployment: &BundleDeployment, what: &str, exit: Exit) -> Exit {
     let name = format!("{DEPLOYMENTS}/{}", deployment.name_any());
     match form {
-        OutputForm::Text | OutputForm::Wide => data(|out| writeln!(out, "{name} {what}"), exit),
-        OutputForm::Name => data(|out| writeln!(out, "{name}"), exit),
+        OutputForm::Text | OutputForm::Wide => to_stdout(|out| writeln!(out, "{name} {what}"), exit),
+        OutputForm::Name => to_stdout(|out| writeln!(out, "{name}"), exit),
         OutputForm::Json | OutputForm::Yaml => {
             let mut deployment = deployment.clone();
             // Nobody reads it here; kubectl leaves it out, too.
@@ -34,9 +34,9 @@ pub fn changed(form: OutputForm, deployment: &BundleDeployment, what: &str, exit
 pub fn structured(form: OutputForm, answer: &impl Serialize, exit: Exit) -> Exit {
     if form == OutputForm::Yaml {
         // It has escapes of its own.
-        raw_data(|out| yaml(out, answer), exit)
+        to_stdout_raw(|out| yaml(out, answer), exit)
     } else {
-        data(|out| pretty(out, answer), exit)
+        to_stdout(|out| pretty(out, answer), exit)
     }
 }
 

@@ -27,13 +27,13 @@ use rukpak_content::Limits;
 
 use crate::format::Format;
 pub use catalog::{
-    AnswerForm, CatalogCommand, CatalogServerArgs, GraphArgs, ListArgs, PlaceArgs, ShowArgs, ValidateCatalogArgs,
+    AnswerForm, CatalogArgs, CatalogCommand, CatalogServerArgs, GraphArgs, ListArgs, ShowArgs, ValidateCatalogArgs,
 };
 pub use cluster::{ClusterArgs, ContentArgs, ServiceArgs, StatusArgs};
 pub use deployment::{DeploymentArgs, RollbackArgs, WaitingArgs, WhyArgs};
 pub use diff::DiffArgs;
 pub use extension::{ExtensionArgs, ExtensionCommand, ListExtensionsArgs, WhyExtensionArgs};
-pub use image::{ExportArgs, ImageForm, ImportArgs, PackageArgs, PullArgs};
+pub use image::{ExportArgs, ImageForm, ImportArgs, PackageArgs, PackageChoiceArgs, PullArgs};
 pub use install::{GitArgs, InstallArgs, RunArgs};
 use limits::LimitArgs;
 pub use migrate::{Kind, MigrateArgs};
@@ -41,7 +41,7 @@ pub use output::{OutputArgs, OutputForm};
 pub use policy::PolicyArgs;
 pub use rights::{RightsArgs, RoleForm};
 pub use shell::{CompletionArgs, ManArgs};
-pub use store::{StoreCommand, StoreCopyArgs, StorePlace};
+pub use store::{StoreCommand, StoreCopyArgs, StoreLocation};
 pub use trust::TrustArgs;
 pub use ui::UiArgs;
 pub use wait::WaitArgs;
@@ -142,6 +142,8 @@ pub enum Command {
     #[command(after_help = examples!(
         "rukpakctl export registry.example.com/pump-operator:v1.0.0 ./layout"
         "rukpakctl export ./pump-operator ./layout --image registry.example.com/extra:v1"
+        "rukpakctl export pump-operator ./layout --catalog cluster:operatorhubio --channel stable"
+        "rukpakctl export pump-operator ./layout --catalog image:registry.example.com/catalog:v1 --version 1.x"
     ))]
     Export(ExportArgs),
     /// Push the images of an image layout to a registry, and print where each of them is

@@ -1,7 +1,7 @@
 //! `rukpakctl catalog`: what a PlatformOperator would get from a catalog, and what is wrong with one.
 //!
 //! ```text
-//! place     where it is, as people write it       open      a place  ->  a catalog
+//! location  where it is, as people write it       open      a location  ->  a catalog
 //! served    the content of a ClusterCatalog
 //! list      packages, channels, bundles           show      the bundle for a request, why, and upgrades
 //! validate  documents  ->  findings               graph     Mermaid
@@ -9,10 +9,11 @@
 //!
 //! Bundles are chosen and refused by [`rukpak_catalog`], as the manager does it.
 
+pub(crate) mod choice;
 mod graph;
 mod list;
+mod location;
 mod open;
-mod place;
 pub(crate) mod served;
 mod show;
 mod validate;
@@ -20,12 +21,13 @@ mod validate;
 use rukpak_catalog::Package;
 use rukpak_catalog::validate::Finding;
 
-use crate::args::CatalogCommand;
+use crate::args::{CatalogArgs, CatalogCommand};
 use crate::exit::Exit;
-use crate::output::{chain, talk};
+use crate::failure::Failure;
+use crate::output::{chain, to_stderr};
 use crate::table::one_line;
+pub use location::{CatalogLocation, Error as CatalogLocationError};
 use open::Opened;
-pub use place::{Error as PlaceError, Place};
 
 /// Does what is asked of a catalog.
 pub async fn run(command: &CatalogCommand) -> Exit {
@@ -39,7 +41,7 @@ pub async fn run(command: &CatalogCommand) -> Exit {
 
 /// Says why there is no answer.
 fn failed(error: &dyn std::error::Error) -> Exit {
-    talk(&format!("error: {}", chain(error)));
+    to_stderr(&format!("error: {}", chain(error)));
     Exit::Unknown
 }
 
@@ -49,20 +51,21 @@ fn package<'a>(opened: &'a Opened, name: &str) -> Result<&'a Package, String> {
     // The words of the manager.
     let package = found.ok_or_else(|| format!("failed to find candidate olm.bundles from the {name} package"))?;
     for remark in &package.remarks {
-        talk(&format!("warning: package {name:?}: {}", one_line(remark)));
+        to_stderr(&format!("warning: package {name:?}: {}", one_line(remark)));
     }
     Ok(package)
 }
 
-/// Says that the catalog was asked and has no such thing.
-fn none(opened: &Opened, why: &str) -> Exit {
-    talk(&format!("error: {}: {why}", opened.from));
-    Exit::No
+/// The catalog was asked and has no such thing; the hint is how to see what it has.
+fn missing(opened: &Opened, place: &CatalogArgs, package: &str, why: &str) -> Failure {
+    let known = if opened.catalog.packages.contains_key(package) { format!(" {package}") } else { String::new() };
+    let hint = format!("rukpakctl catalog list {}{known}", place.catalog.to_string_lossy());
+    Failure::no(format!("{}: {why}", opened.from)).hint(hint)
 }
 
 /// Warns of what is broken, in the words of `catalog validate`.
 fn warn_of(findings: &[Finding]) {
     for finding in findings {
-        talk(&format!("warning: {}", one_line(&finding.message)));
+        to_stderr(&format!("warning: {}", one_line(&finding.message)));
     }
 }

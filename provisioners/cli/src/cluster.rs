@@ -20,9 +20,9 @@ use kube::{Api, Client, Config};
 use rukpak_crds::{Bundle, PlatformOperator};
 
 pub use self::changes::owner_labels;
-pub use self::deployments::Wanted;
+pub use self::deployments::AwaitedBundle;
 pub use self::events::{Change, EventLine};
-use self::kubeconfig::Found;
+use self::kubeconfig::ClusterConfig;
 pub use self::objects::Served;
 use crate::args::ClusterArgs;
 
@@ -108,7 +108,7 @@ fn fault(cluster: &str, error: kube::Error) -> Error {
 impl Cluster {
     /// Reads the kubeconfig. Nothing is sent.
     pub async fn connect(flags: &ClusterArgs) -> Result<Self, Error> {
-        let Found { config, name } = kubeconfig::find(flags).await?;
+        let ClusterConfig { config, name } = kubeconfig::find(flags).await?;
         let client = Client::try_from(config.clone()).map_err(|error| fault(&name, error))?;
         Ok(Self { config, client, name })
     }

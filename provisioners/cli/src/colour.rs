@@ -34,6 +34,19 @@ impl Palette {
         Self { is_on: true }
     }
 
+    /// The cell of a table in the colour of what it says. Cells of other columns stay as they are.
+    pub fn cell(self, column: &str, cell: &str) -> String {
+        let tone = match (column, cell) {
+            ("READY" | "INSTALLED", "True") | ("RESULT", "Healthy") | ("PROGRESSING", "Succeeded") => Tone::Good,
+            ("READY" | "INSTALLED", "False")
+            | ("RESULT", "Failed" | "DeadlineExceeded")
+            | ("PROGRESSING", "Blocked") => Tone::Bad,
+            ("READY" | "INSTALLED", "Unknown") | ("RESULT", "Installed") | ("PROGRESSING", "Retrying") => Tone::Pending,
+            _ => return cell.to_owned(),
+        };
+        self.paint(tone, cell)
+    }
+
     /// The word in its colour.
     pub fn paint(self, tone: Tone, word: &str) -> String {
         let code = match tone {

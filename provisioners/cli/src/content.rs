@@ -14,7 +14,7 @@ use rukpak_source::{Stage, stage};
 use crate::args::ContentArgs;
 use crate::cluster::{self, Cluster};
 use crate::exit::Exit;
-use crate::output::{chain, data, talk};
+use crate::output::{chain, to_stderr, to_stdout};
 use crate::service::{self, Service};
 
 /// Why it is not shown. Print the whole chain.
@@ -66,7 +66,7 @@ pub async fn run(arguments: &ContentArgs) -> Exit {
     match show(arguments).await {
         Ok(exit) => exit,
         Err(error) => {
-            talk(&format!("content command failed: {}", chain(&error)));
+            to_stderr(&format!("content command failed: {}", chain(&error)));
             if error.is_refusal() { Exit::No } else { Exit::Unknown }
         }
     }
@@ -107,7 +107,7 @@ fn list(stage: &Stage) -> Result<Exit, Error> {
         Ok(())
     });
     read.map_err(Error::Read)?;
-    Ok(data(|out| names.iter().try_for_each(|name| writeln!(out, "{name}")), Exit::Yes))
+    Ok(to_stdout(|out| names.iter().try_for_each(|name| writeln!(out, "{name}")), Exit::Yes))
 }
 
 /// In an empty folder there are no links, so no file can come to lie elsewhere.

@@ -23,7 +23,7 @@ use crate::args::{CertProvider, DiffArgs, ServiceArgs};
 use crate::cluster::Cluster;
 use crate::exit::Exit;
 use crate::failure::{Failure, ended};
-use crate::output::talk;
+use crate::output::to_stderr;
 
 /// Asks the cluster. [`Exit::Yes`] if nothing would change, [`Exit::No`] if something would.
 pub async fn run(arguments: &DiffArgs) -> Exit {
@@ -34,7 +34,7 @@ async fn diff(arguments: &DiffArgs) -> Result<Exit, Failure> {
     let cluster = Cluster::connect(&arguments.cluster).await?;
     let report = report(&cluster, arguments).await?;
     for remark in &report.remarks {
-        talk(&format!("note: {remark}"));
+        to_stderr(&format!("note: {remark}"));
     }
     Ok(report.print(arguments.output.form))
 }

@@ -8,8 +8,11 @@ use rukpak_content::{BundleTree, Limits};
 use rukpak_plain::{Few, Object};
 
 use crate::args::RegistryArgs;
+use crate::failure::Failure;
 use crate::finding::Finding;
-use crate::format::Format;
+use crate::format::{Detected, Format};
+use crate::output::to_stderr;
+use crate::table::count;
 
 /// What a bundle turned out to be. With findings there are no objects.
 #[derive(Debug, Default)]
@@ -29,6 +32,32 @@ pub enum Purpose<'a> {
     Validate,
     /// Can it be installed like this?
     Render(&'a RegistryArgs),
+}
+
+impl Examined {
+    /// Prints the findings on stderr and refuses the bundle, if there are any. `consequence` says what was not done; `from` is what
+    /// `rukpakctl validate` would be given.
+    ///
+    /// # Errors
+    /// How many findings there are.
+    pub fn refuse_findings(
+        &self,
+        from: &str,
+        detected: &Detected,
+        format: Format,
+        consequence: &str,
+    ) -> Result<(), Failure> {
+        if self.findings.is_empty() {
+            return Ok(());
+        }
+        for finding in &self.findings {
+            to_stderr(&finding.text);
+        }
+        let count = count(self.findings.len(), "finding");
+        let flag = if detected.format == format { String::new() } else { format!("--format {format} ") };
+        let text = format!("{from}: refused as a {format} bundle: {count}; {consequence}");
+        Err(Failure::no(text).hint(format!("rukpakctl validate {flag}{from}")))
+    }
 }
 
 /// Reads, validates and renders a bundle.

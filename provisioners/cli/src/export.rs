@@ -4,18 +4,21 @@
 mod images;
 
 use oci_client::Reference;
+use rukpak_catalog::choose::Request;
 use rukpak_content::Digest;
 use serde::Serialize;
 
 use crate::args::{ExportArgs, ImageForm, ImportArgs};
+use crate::catalog::choice::{self, Chosen};
 use crate::examine::{Purpose, examine};
 use crate::exit::Exit;
 use crate::failure::{Failure, ended};
+use crate::format::Format;
+use crate::oci::destination::reference;
 use crate::oci::layout::{self, Entry, Layout};
-use crate::oci::place::reference;
 use crate::oci::remote::{Remote, pinned, say};
 use crate::oci::{Error, copy};
-use crate::output::{data, pretty, talk};
+use crate::output::{pretty, to_stderr, to_stdout};
 use crate::render::detect;
 use crate::source;
 use crate::table::{self, count};
@@ -34,6 +37,9 @@ struct Copied {
 /// What `--output json` prints.
 #[derive(Serialize)]
 struct Answer {
+    /// What was chosen, of a catalog.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    package: Option<Chosen>,
     images: Vec<Copied>,
 }
 
@@ -59,16 +65,19 @@ async fn interruptible(work: impl Future<Output = Result<Exit, Failure>>, left: 
 
 async fn export(arguments: &ExportArgs) -> Result<Exit, Failure> {
     let limits = arguments.source.limits();
-    let content = source::read(&arguments.source).await?;
+    let chosen = chosen(arguments).await?;
+    let content = match &chosen {
+        Some(chosen) => source::read_image(&chosen.image, &arguments.source.trust, &limits).await?,
+        None => source::read(&arguments.source).await?,
+    };
     let format = detect(&content, arguments.source.format, &limits).format;
     let examined = examine(&content.tree, format, Purpose::Validate, &limits);
-    if let Some(finding) = examined.findings.first() {
-        return Err(Failure::no(format!("{}: refused as a {format} bundle: {}", content.from, finding.text))
-            .hint(format!("rukpakctl validate {}", content.from)));
-    }
+    examined.refuse_findings(&content.from, &Format::detect(&content.tree, &limits), format, "nothing was exported")?;
     // What lies on this machine is no image yet. What was examined is copied, wherever its tag points by now.
-    let own =
-        content.image.as_ref().map(|image| (arguments.source.bundle.to_string_lossy().into_owned(), image.clone()));
+    let called = chosen
+        .as_ref()
+        .map_or_else(|| arguments.source.bundle.to_string_lossy().into_owned(), |chosen| chosen.image.clone());
+    let own = content.image.as_ref().map(|image| (called, image.clone()));
     let named = images::named_by(&examined.objects).into_iter().chain(images::related(&content.tree, &limits));
     let named = named.chain(arguments.image.iter().cloned()).map(|name| (name.clone(), name));
     let layout = Layout::create(&arguments.layout)?;
@@ -85,8 +94,19 @@ async fn export(arguments: &ExportArgs) -> Result<Exit, Failure> {
         layout.add(&Entry { descriptor: top.clone(), name: Some(name.clone()) })?;
         images.push(Copied { source: name, target: None, digest: top.digest });
     }
-    talk(&format!("{} in {}", count(images.len(), "image"), arguments.layout.display()));
-    Ok(print(arguments.form, images))
+    to_stderr(&format!("{} in {}", count(images.len(), "image"), arguments.layout.display()));
+    Ok(print(arguments.form, chosen, images))
+}
+
+/// The bundle of a catalog, if one is named.
+async fn chosen(arguments: &ExportArgs) -> Result<Option<Chosen>, Failure> {
+    let Some(catalog) = arguments.catalog() else { return Ok(None) };
+    let name = arguments.source.bundle.to_string_lossy();
+    let choice = &arguments.package;
+    let request = Request { channel: choice.channel.clone(), range: choice.range.clone() };
+    let chosen = choice::bundle_of(&catalog, &name, &request).await?;
+    to_stderr(&chosen.to_string());
+    Ok(Some(chosen))
 }
 
 async fn import(arguments: &ImportArgs) -> Result<Exit, Failure> {
@@ -95,7 +115,7 @@ async fn import(arguments: &ImportArgs) -> Result<Exit, Failure> {
     let mut images = Vec::new();
     for entry in layout.entries()? {
         let Some(name) = entry.name else {
-            talk(&format!("warning: {} has no name, and is passed over", entry.descriptor.digest));
+            to_stderr(&format!("warning: {} has no name, and is passed over", entry.descriptor.digest));
             continue;
         };
         let image = target(&arguments.target, &reference(&name)?)?;
@@ -110,7 +130,7 @@ async fn import(arguments: &ImportArgs) -> Result<Exit, Failure> {
         let digest = entry.descriptor.digest;
         images.push(Copied { source: name, target: Some(pinned(&image, &digest).whole()), digest });
     }
-    Ok(print(arguments.form, images))
+    Ok(print(arguments.form, None, images))
 }
 
 /// The same repository, tag and digest in another registry, below a path of it.
@@ -122,9 +142,9 @@ fn target(registry: &str, image: &Reference) -> Result<Reference, Failure> {
     Ok(reference(&format!("{registry}/{}{tag}{digest}", image.repository()))?)
 }
 
-fn print(form: ImageForm, images: Vec<Copied>) -> Exit {
+fn print(form: ImageForm, package: Option<Chosen>, images: Vec<Copied>) -> Exit {
     match form {
-        ImageForm::Json => data(|out| pretty(out, &Answer { images }), Exit::Yes),
+        ImageForm::Json => to_stdout(|out| pretty(out, &Answer { package, images }), Exit::Yes),
         ImageForm::Text => {
             let row = |image: &Copied| {
                 let last = image.target.clone().unwrap_or_else(|| image.digest.to_string());
@@ -132,7 +152,7 @@ fn print(form: ImageForm, images: Vec<Copied>) -> Exit {
             };
             let rows: Vec<Vec<String>> = images.iter().map(row).collect();
             let last = if images.iter().any(|image| image.target.is_some()) { "TARGET" } else { "DIGEST" };
-            data(|out| table::write(out, &["IMAGE", last], &rows), Exit::Yes)
+            to_stdout(|out| table::write(out, &["IMAGE", last], &rows), Exit::Yes)
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::cluster;
 use crate::exit::Exit;
-use crate::output::{chain, talk};
+use crate::output::{chain, to_stderr};
 use crate::{service, source};
 
 /// An end without success. [`Failure::report`] says it on stderr.
@@ -40,9 +40,9 @@ impl Failure {
 
     /// Says it on stderr.
     pub fn report(self) -> Exit {
-        talk(&format!("error: {}", self.text));
+        to_stderr(&format!("error: {}", self.text));
         if let Some(hint) = self.hint {
-            talk(&format!("hint: {hint}"));
+            to_stderr(&format!("hint: {hint}"));
         }
         self.exit
     }

@@ -35,9 +35,9 @@ pub struct Finding {
     pub text: String,
 }
 
-/// A place, as far as it is known.
+/// Where something is, as far as it is known.
 #[derive(Default)]
-struct Place {
+struct FilePosition {
     file: Option<String>,
     document: Option<usize>,
     line: Option<usize>,
@@ -47,42 +47,42 @@ struct Place {
 impl Finding {
     /// A finding about the bundle as a whole.
     pub fn new(rule: &'static str, message: String) -> Self {
-        Self::at(rule, Place::default(), message.clone(), message)
+        Self::at(rule, FilePosition::default(), message.clone(), message)
     }
 
     /// A finding about `field` of what stands at `origin`.
     pub fn of_field(rule: &'static str, origin: &Origin, field: &str, message: String) -> Self {
         let text = format!("{origin}, {field}: {message}");
-        Self::at(rule, Place { field: Some(field.to_owned()), ..Place::of(origin) }, message, text)
+        Self::at(rule, FilePosition { field: Some(field.to_owned()), ..FilePosition::of(origin) }, message, text)
     }
 
     /// Why a registry+v1 bundle cannot be loaded.
     pub fn of_load(error: &load::Error) -> Self {
-        Self::of_error("load", Place::of_load(error), error)
+        Self::of_error("load", FilePosition::of_load(error), error)
     }
 
     /// Why the objects would be too many or too large.
     pub fn of_limit(error: &LimitExceeded) -> Self {
-        Self::of_error("load", Place::of_limit(error), error)
+        Self::of_error("load", FilePosition::of_limit(error), error)
     }
 
     /// Why manifests cannot be read.
     pub fn of_manifests(error: &manifests::Error) -> Self {
-        Self::of_error("load", Place::of_manifests(error), error)
+        Self::of_error("load", FilePosition::of_manifests(error), error)
     }
 
     /// Why something cannot be rendered, which is wrong in the object that is made from `origin`.
     pub fn of_error_at(rule: &'static str, origin: &Origin, error: &dyn Error) -> Self {
-        Self::of_error(rule, Place::of(origin), error)
+        Self::of_error(rule, FilePosition::of(origin), error)
     }
 
-    fn of_error(rule: &'static str, place: Place, error: &dyn Error) -> Self {
+    fn of_error(rule: &'static str, position: FilePosition, error: &dyn Error) -> Self {
         let text = chain(error);
-        Self::at(rule, place, text.clone(), text)
+        Self::at(rule, position, text.clone(), text)
     }
 
-    fn at(rule: &'static str, place: Place, message: String, text: String) -> Self {
-        let Place { file, document, line, field } = place;
+    fn at(rule: &'static str, position: FilePosition, message: String, text: String) -> Self {
+        let FilePosition { file, document, line, field } = position;
         Self { rule, file, document, line, field, message, text }
     }
 }
@@ -90,9 +90,9 @@ impl Finding {
 impl From<validate::Finding> for Finding {
     fn from(finding: validate::Finding) -> Self {
         let text = finding.located();
-        let place = Place::of(&finding.origin);
-        let field = finding.field.or(place.field);
-        Self::at(word(finding.rule), Place { field, ..place }, finding.message, text)
+        let position = FilePosition::of(&finding.origin);
+        let field = finding.field.or(position.field);
+        Self::at(word(finding.rule), FilePosition { field, ..position }, finding.message, text)
     }
 }
 
@@ -117,7 +117,7 @@ fn word(rule: Rule) -> &'static str {
     }
 }
 
-impl Place {
+impl FilePosition {
     fn of(origin: &Origin) -> Self {
         let (document, line) = origin.document.unzip();
         let field = origin.item.as_ref().map(ToString::to_string);
@@ -203,7 +203,7 @@ impl Place {
     }
 
     fn of_yaml(error: &yaml::Error) -> Self {
-        let at = |place: &yaml::Place| Self {
+        let at = |place: &yaml::Position| Self {
             document: Some(place.document),
             line: Some(place.line),
             ..Self::in_file(&place.file)

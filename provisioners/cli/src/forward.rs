@@ -9,7 +9,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinHandle;
 
 use crate::cluster::{self, Cluster};
-use crate::output::{chain, talk};
+use crate::output::{chain, to_stderr};
 
 /// The port of the Service that speaks TLS. Its name is upstream's.
 const PORT: &str = "https";
@@ -70,7 +70,7 @@ async fn serve(listener: TcpListener, pods: Api<Pod>, pod: String, port: u16) {
         tokio::spawn(async move {
             if let Err(error) = carry(connection, &pods, &pod, port).await {
                 // Whoever connected only sees the end of the connection.
-                talk(&format!("port {port} of pod {pod}: {}", chain(error.as_ref())));
+                to_stderr(&format!("port {port} of pod {pod}: {}", chain(error.as_ref())));
             }
         });
     }

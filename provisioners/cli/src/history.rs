@@ -8,9 +8,10 @@ use serde::Serialize;
 use crate::answer::{BUNDLES, structured};
 use crate::args::{DeploymentArgs, OutputForm};
 use crate::cluster::Cluster;
+use crate::colour::Palette;
 use crate::exit::Exit;
 use crate::failure::{Failure, ended};
-use crate::output::data;
+use crate::output::{to_stdout, to_stdout_raw};
 use crate::table;
 
 /// What `--output json` prints.
@@ -38,9 +39,10 @@ fn print(form: OutputForm, name: &str, deployment: &BundleDeployment) -> Exit {
     let revisions = revisions(deployment);
     match form {
         OutputForm::Text | OutputForm::Wide => {
-            data(|out| text(out, name, revisions, form == OutputForm::Wide), Exit::Yes)
+            let palette = Palette::of(&io::stdout());
+            to_stdout_raw(|out| text(out, palette, name, revisions, form == OutputForm::Wide), Exit::Yes)
         }
-        OutputForm::Name => data(|out| names(out, revisions), Exit::Yes),
+        OutputForm::Name => to_stdout(|out| names(out, revisions), Exit::Yes),
         OutputForm::Json | OutputForm::Yaml => {
             let installed = installed(revisions).map(|revision| revision.revision);
             structured(form, &History { name, installed, revisions }, Exit::Yes)
@@ -58,7 +60,7 @@ pub fn installed(revisions: &[Revision]) -> Option<&Revision> {
     revisions.iter().find(|revision| !revision.result.is_failure())
 }
 
-fn text(out: &mut dyn Write, name: &str, revisions: &[Revision], is_wide: bool) -> io::Result<()> {
+fn text(out: &mut dyn Write, palette: Palette, name: &str, revisions: &[Revision], is_wide: bool) -> io::Result<()> {
     if revisions.is_empty() {
         return writeln!(out, "{name} has no revisions yet");
     }
@@ -84,7 +86,7 @@ fn text(out: &mut dyn Write, name: &str, revisions: &[Revision], is_wide: bool) 
         row.push(revision.message.clone());
         row
     };
-    table::write(out, &heading, &revisions.iter().map(row).collect::<Vec<_>>())
+    table::write_in_colour(out, palette, &heading, &revisions.iter().map(row).collect::<Vec<_>>())
 }
 
 fn names(out: &mut dyn Write, revisions: &[Revision]) -> io::Result<()> {
@@ -129,7 +131,7 @@ mod tests {
 
     fn shown(revisions: &[Revision], is_wide: bool) -> String {
         let mut out = Vec::new();
-        text(&mut out, "pump", revisions, is_wide).unwrap();
+        text(&mut out, Palette::of(&tempfile::tempfile().unwrap()), "pump", revisions, is_wide).unwrap();
         String::from_utf8(out).unwrap()
     }
 

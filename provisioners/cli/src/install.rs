@@ -15,7 +15,7 @@ use crate::args::InstallArgs;
 use crate::cluster::{self, Cluster};
 use crate::exit::Exit;
 use crate::failure::{Failure, ended};
-use crate::output::talk;
+use crate::output::to_stderr;
 use crate::run::stale;
 use crate::service::Service;
 use crate::source::pack::{self, Packed};
@@ -90,7 +90,7 @@ fn asked(arguments: &InstallArgs) -> Result<Asked, Failure> {
     };
     let packed = pack::pack_any(&path, &arguments.limits())?;
     for remark in &packed.remarks {
-        talk(&format!("warning: {remark}"));
+        to_stderr(&format!("warning: {remark}"));
     }
     let class = upload::class_of(arguments.format.unwrap_or(packed.detected.format));
     if arguments.check.validate {
@@ -112,7 +112,7 @@ async fn create(cluster: &Cluster, name: &str, asked: &Asked) -> Result<Written,
     match cluster.create(&BundleDeployment::new(name, spec)).await {
         Ok(deployment) => Ok(Written { deployment, is_new: true, is_changed: true }),
         Err(cluster::Error::Refused(status)) if status.code == 409 => {
-            let text = format!("bundledeployment {name:?} is there already; nothing was changed");
+            let text = format!("bundledeployment {name:?} already exists; nothing was changed");
             Err(Failure::no(text).hint(format!("rukpakctl upgrade {name} SOURCE")))
         }
         Err(error) => Err(error.into()),

@@ -36,7 +36,7 @@
 //! Only the second half reads a kubeconfig and asks a cluster; and `catalog` for a ClusterCatalog.
 //!
 //! The formats are read by the crates that the controller reads them with, and bundles are chosen by the crate that the
-//! manager chooses them with, so they cannot disagree. stdout is data, stderr is talk.
+//! manager chooses them with, so they cannot disagree. stdout is data, stderr is for people.
 
 pub mod answer;
 pub mod args;
@@ -119,6 +119,8 @@ pub async fn run(command: &Command) -> Exit {
         Command::Store(command) => store::run(command).await,
         Command::Completions(arguments) => shell::completions(arguments),
         Command::Man(arguments) => shell::man(arguments),
-        Command::Version => output::data(|out| writeln!(out, "rukpakctl {}", env!("CARGO_PKG_VERSION")), Exit::Yes),
+        Command::Version => {
+            output::to_stdout(|out| writeln!(out, "rukpakctl {}", env!("CARGO_PKG_VERSION")), Exit::Yes)
+        }
     }
 }

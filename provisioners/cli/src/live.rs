@@ -6,7 +6,7 @@ use std::time::Instant;
 use jiff::Timestamp;
 
 use crate::colour::{Palette, Tone};
-use crate::output::talk;
+use crate::output::to_stderr;
 use crate::table::one_line;
 
 /// Of a terminal that does not tell how wide it is.
@@ -43,7 +43,7 @@ impl Live {
             return;
         }
         if !self.is_terminal {
-            talk(&stamped(Timestamp::now(), &line));
+            to_stderr(&stamped(Timestamp::now(), &line));
         }
         self.last = Some(line);
         self.tick();

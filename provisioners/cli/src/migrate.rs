@@ -11,19 +11,18 @@
 mod objects;
 mod plan;
 
-use std::io::{self, Write};
-
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::ResourceExt as _;
 use kube::api::{ApiResource, DynamicObject};
 use rukpak_crds::BundleDeployment;
+use serde::Serialize;
 
 use crate::answer::{DEPLOYMENTS, structured};
 use crate::args::{MigrateArgs, OutputForm};
 use crate::cluster::Cluster;
 use crate::exit::Exit;
 use crate::failure::{Failure, ended};
-use crate::output::{data, talk};
+use crate::output::{to_stderr, to_stdout};
 
 pub(crate) use objects::Package;
 
@@ -36,6 +35,14 @@ struct Plan {
     left: Option<(ApiResource, OwnerReference)>,
 }
 
+/// A step that is done, as `--output json` prints it.
+#[derive(Serialize)]
+struct Done {
+    /// `clusterextension.olm.operatorframework.io/pump`.
+    object: String,
+    action: &'static str,
+}
+
 /// Prints what would be done, or does it.
 pub async fn run(arguments: &MigrateArgs) -> Exit {
     ended(Box::pin(migrate(arguments)).await)
@@ -45,10 +52,10 @@ async fn migrate(arguments: &MigrateArgs) -> Result<Exit, Failure> {
     let cluster = Cluster::connect(&arguments.cluster).await?;
     let plan = plan::plan(&cluster, arguments).await?;
     if arguments.apply {
-        return plan.carry_out(&cluster).await;
+        return plan.carry_out(&cluster, arguments.output.form).await;
     }
-    talk("nothing is changed; with --apply:");
-    plan.steps().iter().for_each(|step| talk(&format!("  {step}")));
+    to_stderr("nothing is changed; with --apply:");
+    plan.steps().iter().for_each(|step| to_stderr(&format!("  {step}")));
     Ok(plan.print(arguments.output.form))
 }
 
@@ -76,44 +83,54 @@ impl Plan {
     fn print(&self, form: OutputForm) -> Exit {
         let Some((resource, object)) = &self.made else { return Exit::Yes };
         match form {
-            OutputForm::Name => data(|out| writeln!(out, "{}", named(resource, &object.name_any())), Exit::Yes),
+            OutputForm::Name => to_stdout(|out| writeln!(out, "{}", named(resource, &object.name_any())), Exit::Yes),
             OutputForm::Json => structured(form, object, Exit::Yes),
             // What kubectl apply takes.
             OutputForm::Text | OutputForm::Wide | OutputForm::Yaml => structured(OutputForm::Yaml, object, Exit::Yes),
         }
     }
 
-    async fn carry_out(&self, cluster: &Cluster) -> Result<Exit, Failure> {
+    async fn carry_out(&self, cluster: &Cluster, form: OutputForm) -> Result<Exit, Failure> {
         let mut done = Vec::new();
         let outcome = self.change(cluster, &mut done).await;
-        let exit = data(|out| lines(out, &done), Exit::Yes);
+        let exit = print_done(form, &done);
         let left = || self.steps().split_off(done.len()).join("; ");
         outcome.map(|()| exit).map_err(|failure| failure.hint(format!("still to do: {}", left())))
     }
 
-    async fn change(&self, cluster: &Cluster, done: &mut Vec<String>) -> Result<(), Failure> {
+    async fn change(&self, cluster: &Cluster, done: &mut Vec<Done>) -> Result<(), Failure> {
         let mut owner = None;
         if let Some((resource, object)) = &self.made {
             let created = cluster.create_unless_there(resource, object).await?;
             if !objects::asks_for_the_same(object, &created) {
                 let name = named(resource, &object.name_any());
-                return Err(Failure::no(format!("{name} is there already, and asks for something else")));
+                return Err(Failure::no(format!("{name} already exists and asks for something else")));
             }
-            done.push(format!("{} created", named(resource, &created.name_any())));
+            done.push(Done { object: named(resource, &created.name_any()), action: "created" });
             owner = Some(reference(resource, &created));
         }
         cluster.hand_over(&self.deployment, owner).await?;
-        done.push(format!("{DEPLOYMENTS}/{} handed over", self.deployment.name_any()));
+        let object = format!("{DEPLOYMENTS}/{}", self.deployment.name_any());
+        done.push(Done { object, action: "handed over" });
         if let Some((resource, owner)) = &self.left {
             cluster.delete_owner(resource, owner).await?;
-            done.push(format!("{} deleted", named(resource, &owner.name)));
+            done.push(Done { object: named(resource, &owner.name), action: "deleted" });
         }
         Ok(())
     }
 }
 
-fn lines(out: &mut dyn Write, lines: &[String]) -> io::Result<()> {
-    lines.iter().try_for_each(|line| writeln!(out, "{line}"))
+fn print_done(form: OutputForm, done: &[Done]) -> Exit {
+    match form {
+        OutputForm::Text | OutputForm::Wide => to_stdout(
+            |out| done.iter().try_for_each(|Done { object, action }| writeln!(out, "{object} {action}")),
+            Exit::Yes,
+        ),
+        OutputForm::Name => {
+            to_stdout(|out| done.iter().try_for_each(|step| writeln!(out, "{}", step.object)), Exit::Yes)
+        }
+        OutputForm::Json | OutputForm::Yaml => structured(form, &done, Exit::Yes),
+    }
 }
 
 fn reference(resource: &ApiResource, object: &DynamicObject) -> OwnerReference {

@@ -1,18 +1,18 @@
 //! Images as the OCI stores them: manifests and blobs, in a registry or in an image layout.
 //!
 //! ```text
-//! place    where an image goes to: a registry, oci:FOLDER or oci-archive:FILE
-//! remote   a registry: reads and writes manifests and blobs, which are streamed
-//! layout   an image layout on disk                     bundle   an image of a bundle, always the same bytes
-//! copy     an image with everything below it, from the one to the other
+//! destination  where an image goes to: a registry, oci:FOLDER or oci-archive:FILE
+//! remote       a registry: reads and writes manifests and blobs, which are streamed
+//! layout       an image layout on disk                 bundle   an image of a bundle, always the same bytes
+//! copy         an image with everything below it, from the one to the other
 //! ```
 //!
 //! Every blob is checked against its digest, wherever it comes from.
 
 pub mod bundle;
 pub mod copy;
+pub mod destination;
 pub mod layout;
-pub mod place;
 pub mod remote;
 
 use std::io;

@@ -10,25 +10,25 @@ use crate::exit::Exit;
 /// reader has what it wanted.
 ///
 /// What would do something to a terminal is escaped, as JSON has it.
-pub fn data(write: impl FnOnce(&mut dyn Write) -> io::Result<()>, exit: Exit) -> Exit {
-    raw_data(|out| write(&mut Escaping(out)), exit)
+pub fn to_stdout(write: impl FnOnce(&mut dyn Write) -> io::Result<()>, exit: Exit) -> Exit {
+    to_stdout_raw(|out| write(&mut Escaping(out)), exit)
 }
 
-/// As [`data`], for a form that has its own escapes.
-pub fn raw_data(write: impl FnOnce(&mut dyn Write) -> io::Result<()>, exit: Exit) -> Exit {
+/// As [`to_stdout`], for a form that has its own escapes.
+pub fn to_stdout_raw(write: impl FnOnce(&mut dyn Write) -> io::Result<()>, exit: Exit) -> Exit {
     let mut out = BufWriter::with_capacity(64 * 1024, io::stdout().lock());
     match write(&mut out).and_then(|()| out.flush()) {
         Ok(()) => exit,
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => exit,
         Err(error) => {
-            talk(&format!("error: write to stdout: {error}"));
+            to_stderr(&format!("error: write to stdout: {error}"));
             Exit::Unknown
         }
     }
 }
 
 /// Says something on stderr. What would do something to a terminal is escaped.
-pub fn talk(text: &str) {
+pub fn to_stderr(text: &str) {
     // Nobody may be listening.
     let _ = writeln!(io::stderr(), "{}", rukpak_crds::condition::printable(text));
 }
@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_talks_to_the_terminal() {
+    fn nothing_controls_the_terminal() {
         let hostile: String = (0..=0xa0).filter_map(char::from_u32).collect();
         let mut out = Vec::new();
         write!(Escaping(&mut out), "{hostile}\u{e9}\u{c2}").unwrap();

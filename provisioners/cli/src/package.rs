@@ -17,12 +17,11 @@ use crate::failure::{Failure, ended};
 use crate::format::Format;
 use crate::oci::Error;
 use crate::oci::bundle::{self, Image};
+use crate::oci::destination::{self, Destination};
 use crate::oci::layout::{Entry, Layout};
-use crate::oci::place::{self, Place};
 use crate::oci::remote::{Remote, pinned};
-use crate::output::{chain, data, pretty, talk};
+use crate::output::{chain, pretty, to_stderr, to_stdout};
 use crate::source::{self, Content};
-use crate::table::count;
 
 /// What the labels of bundle images begin with.
 const LABELS: &str = "operators.operatorframework.io.bundle.";
@@ -40,8 +39,8 @@ struct Packaged {
 impl Packaged {
     fn print(&self, form: ImageForm) -> Exit {
         match form {
-            ImageForm::Text => data(|out| writeln!(out, "{}", self.image), Exit::Yes),
-            ImageForm::Json => data(|out| pretty(out, self), Exit::Yes),
+            ImageForm::Text => to_stdout(|out| writeln!(out, "{}", self.image), Exit::Yes),
+            ImageForm::Json => to_stdout(|out| pretty(out, self), Exit::Yes),
         }
     }
 }
@@ -52,8 +51,8 @@ pub async fn run(arguments: &PackageArgs) -> Exit {
 }
 
 async fn package(arguments: &PackageArgs) -> Result<Exit, Failure> {
-    let place = Place::read(&arguments.image)?;
-    if let Place::Registry(image) = &place
+    let place = Destination::read(&arguments.image)?;
+    if let Destination::Registry(image) = &place
         && image.digest().is_some()
     {
         let text = format!("{}: the digest of an image that is yet to be made is not known", arguments.image);
@@ -62,7 +61,7 @@ async fn package(arguments: &PackageArgs) -> Result<Exit, Failure> {
     let limits = arguments.limits();
     let (content, stage) = source::read_staged(&arguments.folder, &limits)?;
     for remark in &content.remarks {
-        talk(&format!("warning: {remark}"));
+        to_stderr(&format!("warning: {remark}"));
     }
     let format = arguments.format.unwrap_or_else(|| Format::detect(&content.tree, &limits).format);
     if arguments.check.validate {
@@ -73,11 +72,11 @@ async fn package(arguments: &PackageArgs) -> Result<Exit, Failure> {
     let image = bundle::build(&stage, &labels)?;
     let digest = image.manifest.descriptor.digest.clone();
     let image = match &place {
-        Place::Registry(reference) => push(arguments, reference, image).await?,
-        Place::Layout(folder, name) => {
+        Destination::Registry(reference) => push(arguments, reference, image).await?,
+        Destination::Layout(folder, name) => {
             keep(&Layout::create(folder)?, image, name.as_ref()).map(|()| at(&place, &digest))?
         }
-        Place::Archive(file, name) => {
+        Destination::Archive(file, name) => {
             let folder = tempfile::tempdir().map_err(|error| Failure::unknown(format!("make a folder: {error}")))?;
             let layout = Layout::create(folder.path())?;
             keep(&layout, image, name.as_ref())?;
@@ -90,22 +89,9 @@ async fn package(arguments: &PackageArgs) -> Result<Exit, Failure> {
 fn validate(content: &Content, format: Format, limits: &Limits) -> Result<(), Failure> {
     let examined = examine(&content.tree, format, Purpose::Validate, limits);
     for warning in &examined.warnings {
-        talk(&format!("warning: {warning}"));
+        to_stderr(&format!("warning: {warning}"));
     }
-    for finding in &examined.findings {
-        talk(&finding.text);
-    }
-    match examined.findings.len() {
-        0 => Ok(()),
-        found => {
-            let text = format!(
-                "{}: refused as a {format} bundle: {}; no image was made",
-                content.from,
-                count(found, "finding")
-            );
-            Err(Failure::no(text).hint(format!("rukpakctl validate --format {format} {}", content.from)))
-        }
-    }
+    examined.refuse_findings(&content.from, &Format::detect(&content.tree, limits), format, "no image was made")
 }
 
 /// What says of an image that it is a bundle: the annotations of its metadata, as `opm` makes labels of them; of a plain+v0 bundle,
@@ -163,12 +149,12 @@ fn keep(layout: &Layout, image: Image, name: Option<&String>) -> Result<(), Erro
     layout.add(&Entry { descriptor: image.manifest.descriptor, name: name.cloned() })
 }
 
-fn at(place: &Place, digest: &Digest) -> String {
+fn at(place: &Destination, digest: &Digest) -> String {
     let shown = |transport: &str, path: &Path| format!("{transport}:{}@{digest}", path.display());
     match place {
-        Place::Layout(path, _) => shown("oci", path),
-        Place::Archive(path, _) => shown("oci-archive", path),
-        Place::Registry(reference) => pinned(reference, digest).whole(),
+        Destination::Layout(path, _) => shown("oci", path),
+        Destination::Archive(path, _) => shown("oci-archive", path),
+        Destination::Registry(reference) => pinned(reference, digest).whole(),
     }
 }
 
@@ -180,10 +166,10 @@ pub async fn run_pull(arguments: &PullArgs) -> Exit {
 async fn pull(arguments: &PullArgs) -> Result<Exit, Failure> {
     let failed = |error: &dyn std::error::Error| Failure::unknown(chain(error));
     check_empty(&arguments.folder).map_err(|error| failed(&error))?;
-    place::reference(&arguments.image)?;
+    destination::reference(&arguments.image)?;
     let (image, stage) = source::pull(&arguments.image, &arguments.trust, &arguments.limits()).await?;
     extract(&stage, &arguments.folder).map_err(|error| failed(&error))?;
-    let reference = place::reference(&image)?;
+    let reference = destination::reference(&image)?;
     let digest = reference.digest().unwrap_or_default();
     let digest = digest.parse().map_err(|source| Error::Digest { text: digest.to_owned(), source })?;
     Ok(Packaged { image, digest, format: None }.print(arguments.form))

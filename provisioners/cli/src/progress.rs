@@ -2,7 +2,7 @@
 
 use std::io::{self, IsTerminal as _, Write as _};
 
-use crate::output::talk;
+use crate::output::to_stderr;
 
 /// Tells while it lives.
 pub struct Progress {
@@ -21,7 +21,7 @@ impl Progress {
         if progress.is_terminal {
             progress.show();
         } else {
-            talk(&format!("{}: {}", progress.what, size(total_bytes)));
+            to_stderr(&format!("{}: {}", progress.what, size(total_bytes)));
         }
         progress
     }
@@ -48,7 +48,7 @@ impl Progress {
 impl Drop for Progress {
     fn drop(&mut self) {
         if self.is_terminal {
-            talk("");
+            to_stderr("");
         }
     }
 }

@@ -16,7 +16,7 @@ use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::{self, PemObject as _};
 
 use crate::args::TrustArgs;
-use crate::output::talk;
+use crate::output::to_stderr;
 
 pub use credentials::Error as CredentialsError;
 
@@ -114,7 +114,7 @@ impl Registries {
     /// Says what may be the matter, where a registry gives no image.
     pub fn note_helpers(&self) {
         if let Some(why) = &self.failed_helper {
-            talk(&format!("note: {why}"));
+            to_stderr(&format!("note: {why}"));
         }
     }
 }

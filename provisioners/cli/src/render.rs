@@ -4,7 +4,7 @@ use crate::args::{CertProvider, ObjectForm, RenderArgs};
 use crate::examine::{Purpose, examine};
 use crate::exit::Exit;
 use crate::format::{Detected, Format};
-use crate::output::{chain, counted, data, json, raw_data, talk, yaml};
+use crate::output::{chain, counted, json, to_stderr, to_stdout, to_stdout_raw, yaml};
 use crate::source::{self, Content};
 
 /// Prints the objects that a bundle installs. A bundle that is refused gives none.
@@ -24,37 +24,34 @@ pub async fn run(arguments: &RenderArgs) -> Exit {
     if format == Format::Plain
         && let Some((flag, _)) = unused.iter().find(|(_, is_set)| *is_set)
     {
-        talk(&format!("error: {flag} is for registry+v1 bundles; {} is a plain+v0 bundle: {why}", content.from));
+        to_stderr(&format!("error: {flag} is for registry+v1 bundles; {} is a plain+v0 bundle: {why}", content.from));
         return Exit::Unknown;
     }
     let examined = examine(&content.tree, format, Purpose::Render(flags), &limits);
     for warning in content.remarks.iter().chain(&examined.warnings) {
-        talk(&format!("warning: {warning}"));
+        to_stderr(&format!("warning: {warning}"));
     }
-    if !examined.findings.is_empty() {
-        for finding in &examined.findings {
-            talk(&format!("error: {}", finding.text));
-        }
-        talk(&format!("{}: refused: a {format} bundle ({why})", content.from));
-        return Exit::No;
+    let detected = Format::detect(&content.tree, &limits);
+    if let Err(refused) = examined.refuse_findings(&content.from, &detected, format, "nothing was rendered") {
+        return refused.report();
     }
-    talk(&format!("{}: {} of a {format} bundle ({why})", content.from, counted(examined.objects.len())));
+    to_stderr(&format!("{}: {} of a {format} bundle ({why})", content.from, counted(examined.objects.len())));
     let has_secrets =
         examined.objects.iter().any(|object| object.annotation(rukpak_registry::render::CA_ANNOTATION).is_some());
     if has_secrets && flags.cert_provider.is_none_or(|provider| provider == CertProvider::Own) {
-        talk(
+        to_stderr(
             "note: certificates are placeholders that the controller replaces; to apply the objects by hand, set --cert-provider",
         );
     }
     match arguments.output {
-        ObjectForm::Yaml => raw_data(|out| yaml(out, &examined.objects), Exit::Yes),
-        ObjectForm::Json => data(|out| json(out, &examined.objects), Exit::Yes),
+        ObjectForm::Yaml => to_stdout_raw(|out| yaml(out, &examined.objects), Exit::Yes),
+        ObjectForm::Json => to_stdout(|out| json(out, &examined.objects), Exit::Yes),
     }
 }
 
 /// Says why there is no bundle to look at.
 pub(crate) fn failed(error: &source::Error) -> Exit {
-    talk(&format!("error: {}", chain(error)));
+    to_stderr(&format!("error: {}", chain(error)));
     if error.is_refusal() { Exit::No } else { Exit::Unknown }
 }
 

@@ -18,7 +18,7 @@ use crate::examine::{self, Purpose};
 use crate::exit::Exit;
 use crate::failure::{Failure, ended};
 use crate::format;
-use crate::output::{counted, data, documents, pretty, raw_data, talk};
+use crate::output::{counted, documents, pretty, to_stderr, to_stdout, to_stdout_raw};
 use crate::release::Reader;
 use crate::render::detect;
 use crate::service::Service;
@@ -43,7 +43,7 @@ async fn print(arguments: &RightsArgs) -> Result<Exit, Failure> {
     let of_spec = deployment.as_ref().and_then(|deployment| deployment.spec.service_account.as_ref());
     let account = arguments.service_account.as_ref().or(of_spec);
     if account.is_none() {
-        talk("note: the roles are bound to nobody; --service-account NAMESPACE/NAME adds the bindings");
+        to_stderr("note: the roles are bound to nobody; --service-account NAMESPACE/NAME adds the bindings");
     }
     let rules = rules(&needed(objects.iter().map(|(identity, body)| (identity, body)), name));
     // What is installed is in its namespaces.
@@ -56,9 +56,11 @@ async fn print(arguments: &RightsArgs) -> Result<Exit, Failure> {
 /// Writes objects to stdout.
 pub(crate) fn written(all: &[Value], form: RoleForm) -> Exit {
     match form {
-        RoleForm::Yaml => raw_data(|out| documents(out, all), Exit::Yes),
-        RoleForm::Json => data(|out| pretty(out, &all), Exit::Yes),
-        RoleForm::Name => data(|out| all.iter().try_for_each(|object| writeln!(out, "{}", name_of(object))), Exit::Yes),
+        RoleForm::Yaml => to_stdout_raw(|out| documents(out, all), Exit::Yes),
+        RoleForm::Json => to_stdout(|out| pretty(out, &all), Exit::Yes),
+        RoleForm::Name => {
+            to_stdout(|out| all.iter().try_for_each(|object| writeln!(out, "{}", name_of(object))), Exit::Yes)
+        }
     }
 }
 
@@ -71,13 +73,11 @@ async fn of_bundle(arguments: &RightsArgs) -> Result<Objects, Failure> {
     let format::Detected { format, why } = detect(&content, arguments.source.format, &limits);
     let examined = examine::examine(&content.tree, format, Purpose::Render(&arguments.registry), &limits);
     for warning in content.remarks.iter().chain(&examined.warnings) {
-        talk(&format!("warning: {warning}"));
+        to_stderr(&format!("warning: {warning}"));
     }
-    if !examined.findings.is_empty() {
-        let findings: Vec<&str> = examined.findings.iter().map(|finding| finding.text.as_str()).collect();
-        return Err(Failure::no(format!("{}: refused: {}", content.from, findings.join("; "))));
-    }
-    talk(&format!("{}: {} of a {format} bundle ({why})", content.from, counted(examined.objects.len())));
+    let detected = format::Format::detect(&content.tree, &limits);
+    examined.refuse_findings(&content.from, &detected, format, "there is nothing to grant rights for")?;
+    to_stderr(&format!("{}: {} of a {format} bundle ({why})", content.from, counted(examined.objects.len())));
     let mut kinds = Kinds { defined: defined(&examined.objects), cluster: None, arguments };
     let mut objects = Vec::with_capacity(examined.objects.len());
     for object in examined.objects {
@@ -116,7 +116,7 @@ async fn of_deployment(
     for bundle in unpacked {
         let (content, format) = reader.of_bundle(&service, bundle).await?;
         let plan = reader.plan(cluster, &content.tree, format, true).await?;
-        talk(&format!("{}: {} of a {format} bundle", content.from, counted(plan.steps.len())));
+        to_stderr(&format!("{}: {} of a {format} bundle", content.from, counted(plan.steps.len())));
         all.extend(plan.steps.into_iter().map(|(key, step)| (key, (step.identity, step.body))));
     }
     Ok(all.into_values().collect())
@@ -155,7 +155,9 @@ impl Kinds<'_> {
         let cluster = if let Some(cluster) = &self.cluster {
             cluster
         } else {
-            talk(&format!("note: asking the cluster for {what}, which is neither the bundle's nor Kubernetes' own"));
+            to_stderr(&format!(
+                "note: asking the cluster for {what}, which is neither the bundle's nor Kubernetes' own"
+            ));
             self.cluster.insert(Cluster::connect(&self.arguments.cluster).await?)
         };
         let found = cluster.kind(object.api_version(), object.kind()).await?;

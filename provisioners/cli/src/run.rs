@@ -14,7 +14,7 @@ use crate::args::RunArgs;
 use crate::cluster::{self, Cluster};
 use crate::exit::Exit;
 use crate::failure::{Failure, ended};
-use crate::output::{data, talk};
+use crate::output::{to_stderr, to_stdout};
 use crate::service::{Service, Uploaded};
 use crate::source::pack::{self, Packed};
 use crate::upload;
@@ -32,7 +32,7 @@ async fn install(arguments: &RunArgs) -> Result<Exit, Failure> {
     let name = &arguments.name;
     let packed = pack::pack(&arguments.folder, &arguments.limits())?;
     for remark in &packed.remarks {
-        talk(&format!("warning: {remark}"));
+        to_stderr(&format!("warning: {remark}"));
     }
     let class = bundle_class(arguments, &packed);
     if arguments.check.validate {
@@ -86,15 +86,15 @@ fn bundle_class<'a>(arguments: &'a RunArgs, packed: &Packed) -> &'a str {
     let class = arguments.bundle_provisioner_class.as_deref().unwrap_or(of_format);
     let what = format!("a {} bundle ({})", packed.detected.format, packed.detected.why);
     if class != of_format && [CLASS_PLAIN, CLASS_REGISTRY].contains(&class) {
-        talk(&format!("warning: {what}, which is for class {of_format}: class {class} reads it otherwise"));
+        to_stderr(&format!("warning: {what}, which is for class {of_format}: class {class} reads it otherwise"));
     } else if class == CLASS_REGISTRY {
-        talk(&format!("{what}: class {class}"));
+        to_stderr(&format!("{what}: class {class}"));
     }
     class
 }
 
 fn say(line: &str) -> Exit {
-    data(|out| writeln!(out, "{line}"), Exit::Yes)
+    to_stdout(|out| writeln!(out, "{line}"), Exit::Yes)
 }
 
 fn deployment(arguments: &RunArgs, class: &str, labels: BTreeMap<String, String>) -> BundleDeployment {

@@ -7,13 +7,13 @@ use clap::Command;
 use crate::args::{self, CompletionArgs, ManArgs};
 use crate::exit::Exit;
 use crate::failure::{Failure, ended};
-use crate::output::{raw_data, talk};
+use crate::output::{to_stderr, to_stdout_raw};
 
 /// Prints the completions for a shell.
 pub fn completions(arguments: &CompletionArgs) -> Exit {
     let mut script = Vec::new();
     clap_complete::generate(arguments.shell, &mut args::command(), args::NAME, &mut script);
-    raw_data(|out| out.write_all(&script), Exit::Yes)
+    to_stdout_raw(|out| out.write_all(&script), Exit::Yes)
 }
 
 /// Writes a man page for each command to a folder.
@@ -24,7 +24,7 @@ pub fn man(arguments: &ManArgs) -> Exit {
 fn write_pages(folder: &Path) -> Result<Exit, Failure> {
     let written = std::fs::create_dir_all(folder).and_then(|()| clap_mangen::generate_to(args::command(), folder));
     written.map_err(|error| Failure::unknown(format!("write man pages to {}: {error}", folder.display())))?;
-    talk(&format!("{} man pages in {}", pages(&args::command()), folder.display()));
+    to_stderr(&format!("{} man pages in {}", pages(&args::command()), folder.display()));
     Ok(Exit::Yes)
 }
 

@@ -145,8 +145,7 @@ pub async fn read(arguments: &SourceArgs) -> Result<Content, Error> {
         Err(_) => {
             let reference = reference(&arguments.bundle)?;
             let (from, stage) = image::stage(reference, arguments, limits.clone()).await?;
-            let content = content(&stage, from, remarks, &limits)?;
-            return Ok(Content { image: Some(content.from.clone()), ..content });
+            return content_of_image(&stage, from, &limits);
         }
     };
     content(&stage, name, remarks, &limits)
@@ -175,6 +174,17 @@ pub fn read_staged(folder: &Path, limits: &Limits) -> Result<(Content, Stage), E
 /// Pulls an image. Returns its reference by digest, and its files.
 pub async fn pull(image: &str, trust: &TrustArgs, limits: &Limits) -> Result<(String, Stage), Error> {
     image::pull(image, trust, limits.clone()).await
+}
+
+/// Reads an image, also where a file of its name exists.
+pub async fn read_image(image: &str, trust: &TrustArgs, limits: &Limits) -> Result<Content, Error> {
+    let (from, stage) = image::pull(image, trust, limits.clone()).await?;
+    content_of_image(&stage, from, limits)
+}
+
+fn content_of_image(stage: &Stage, from: String, limits: &Limits) -> Result<Content, Error> {
+    let content = content(stage, from, Vec::new(), limits)?;
+    Ok(Content { image: Some(content.from.clone()), ..content })
 }
 
 /// Reads a folder or an archive of this machine.

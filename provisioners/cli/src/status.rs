@@ -16,10 +16,11 @@ use serde_json::Value;
 use crate::answer::{DEPLOYMENTS, structured};
 use crate::args::{OutputForm, StatusArgs};
 use crate::cluster::{self, Cluster};
+use crate::colour::Palette;
 use crate::exit::Exit;
 use crate::failure::{Failure, ended};
 use crate::history::source;
-use crate::output::data;
+use crate::output::{to_stdout, to_stdout_raw};
 use crate::table::{self, one_line};
 
 /// The resource of PlatformOperators, with its group.
@@ -134,8 +135,11 @@ fn print(form: OutputForm, deployments: &[BundleDeployment], operators: Option<&
     let status = status(deployments, operators, message.as_deref());
     let exit = if status.successful { Exit::Yes } else { Exit::No };
     match form {
-        OutputForm::Text | OutputForm::Wide => data(|out| status.text(out, form == OutputForm::Wide), exit),
-        OutputForm::Name => data(|out| status.names(out), exit),
+        OutputForm::Text | OutputForm::Wide => {
+            let palette = Palette::of(&io::stdout());
+            to_stdout_raw(|out| status.text(out, palette, form == OutputForm::Wide), exit)
+        }
+        OutputForm::Name => to_stdout(|out| status.names(out), exit),
         OutputForm::Json | OutputForm::Yaml => structured(form, &status, exit),
     }
 }
@@ -171,20 +175,20 @@ fn deployment_line(deployment: &BundleDeployment) -> DeploymentLine<'_> {
 
 impl Status<'_> {
     /// Two tables. Where there are no PlatformOperators, or none are served, there is one.
-    fn text(&self, out: &mut dyn Write, is_wide: bool) -> io::Result<()> {
+    fn text(&self, out: &mut dyn Write, palette: Palette, is_wide: bool) -> io::Result<()> {
         if self.bundle_deployments.is_empty() {
             writeln!(out, "No BundleDeployments are present in the cluster")?;
         } else {
             let rows: Vec<_> = self.bundle_deployments.iter().map(|line| line.row(is_wide)).collect();
             let wide: &[&str] = if is_wide { &["ACTIVE BUNDLE", "SOURCE"] } else { &[] };
             let heading = [&["BUNDLEDEPLOYMENT", "READY", "SUSPENDED", "REASON"], wide, &["MESSAGE"]].concat();
-            table::write(out, &heading, &rows)?;
+            table::write_in_colour(out, palette, &heading, &rows)?;
         }
         let Some(message) = self.message else { return Ok(()) };
         if !self.platform_operators.is_empty() {
             writeln!(out)?;
         }
-        text(out, &self.platform_operators, message)
+        text(out, palette, &self.platform_operators, message)
     }
 
     fn names(&self, out: &mut dyn Write) -> io::Result<()> {
@@ -237,10 +241,10 @@ impl<'a> Note<'a> {
 }
 
 /// The table, what else is to be known, and the sentence.
-fn text(out: &mut dyn Write, lines: &[Line<'_>], message: &str) -> io::Result<()> {
+fn text(out: &mut dyn Write, palette: Palette, lines: &[Line<'_>], message: &str) -> io::Result<()> {
     if !lines.is_empty() {
         let rows: Vec<_> = lines.iter().map(row).collect();
-        table::write(out, &["NAME", "PACKAGE", "VERSION", "INSTALLED", "REASON", "MESSAGE"], &rows)?;
+        table::write_in_colour(out, palette, &["NAME", "PACKAGE", "VERSION", "INSTALLED", "REASON", "MESSAGE"], &rows)?;
     }
     for line in lines {
         let notes = [

@@ -2,6 +2,8 @@
 
 use std::io::{self, Write};
 
+use crate::colour::Palette;
+
 /// Between two columns.
 const GAP: usize = 3;
 /// In a cell where there is nothing.
@@ -9,14 +11,34 @@ const NOTHING: &str = "-";
 
 /// Writes a table with a heading. The last column is not padded, and a row may be shorter than the heading.
 pub fn write(out: &mut dyn Write, heading: &[&str], rows: &[Vec<String>]) -> io::Result<()> {
+    write_with(out, heading, rows, &|_, cell| cell.to_owned())
+}
+
+/// The same in colours, see [`Palette::cell`].
+pub fn write_in_colour(
+    out: &mut dyn Write,
+    palette: Palette,
+    heading: &[&str],
+    rows: &[Vec<String>],
+) -> io::Result<()> {
+    write_with(out, heading, rows, &|column, cell| palette.cell(column, cell))
+}
+
+fn write_with(
+    out: &mut dyn Write,
+    heading: &[&str],
+    rows: &[Vec<String>],
+    paint: &dyn Fn(&str, &str) -> String,
+) -> io::Result<()> {
+    let names = heading;
     let heading: Vec<String> = heading.iter().map(|&cell| cell.to_owned()).collect();
     let rows: Vec<Vec<String>> = std::iter::once(&heading).chain(rows).map(|row| cells(row)).collect();
     let width = |column: usize| rows.iter().filter_map(|row| row.get(column)).map(|cell| cell.chars().count()).max();
     let widths: Vec<usize> = (0..heading.len()).map(|column| width(column).unwrap_or_default()).collect();
-    for row in &rows {
+    for (index, row) in rows.iter().enumerate() {
         let mut line = String::new();
-        for (cell, width) in row.iter().zip(&widths) {
-            line.push_str(cell);
+        for ((cell, width), name) in row.iter().zip(&widths).zip(names) {
+            line.push_str(&if index == 0 { cell.clone() } else { paint(name, cell) });
             let padding = width.saturating_sub(cell.chars().count()) + GAP;
             line.extend(std::iter::repeat_n(' ', padding));
         }

@@ -17,7 +17,7 @@ use crate::colour::{Palette, Tone};
 use crate::exit::Exit;
 use crate::failure::{Failure, ended};
 use crate::history::source;
-use crate::output::{chain, raw_data};
+use crate::output::{chain, to_stdout_raw};
 use crate::table::one_line;
 use crate::wait::Progress;
 
@@ -134,9 +134,9 @@ impl Tree {
             OutputForm::Text | OutputForm::Wide => {
                 let palette = Palette::of(&io::stdout());
                 // Each line is without control characters, but for the colours.
-                raw_data(|out| self.text(out, palette, form == OutputForm::Wide), exit)
+                to_stdout_raw(|out| self.text(out, palette, form == OutputForm::Wide), exit)
             }
-            OutputForm::Name => raw_data(|out| self.names(out), exit),
+            OutputForm::Name => to_stdout_raw(|out| self.names(out), exit),
             OutputForm::Json | OutputForm::Yaml => structured(form, self, exit),
         }
     }

@@ -29,7 +29,7 @@ use crate::args::{CertProvider, ServiceArgs, UiArgs};
 use crate::cluster::Cluster;
 use crate::exit::Exit;
 use crate::failure::{Failure, ended};
-use crate::output::{data, talk};
+use crate::output::{to_stderr, to_stdout};
 
 const STYLE: &str = include_str!("ui/page.css");
 const SCRIPT: &str = include_str!("ui/page.js");
@@ -59,8 +59,8 @@ async fn serve(arguments: &UiArgs) -> Result<Exit, Failure> {
     let url = guard.url();
     let certificates = arguments.cert_provider;
     let site = Arc::new(Site { cluster, service: arguments.service.clone(), certificates });
-    talk("note: whoever has this URL sees what you may see; Ctrl-C ends the server");
-    if data(|out| writeln!(out, "{url}"), Exit::Yes) != Exit::Yes {
+    to_stderr("note: whoever has this URL sees what you may see; Ctrl-C ends the server");
+    if to_stdout(|out| writeln!(out, "{url}"), Exit::Yes) != Exit::Yes {
         return Ok(Exit::Unknown);
     }
     let stop = async {

@@ -8,11 +8,11 @@ use rukpak_crds::names::{CLASS_PLAIN, CLASS_REGISTRY};
 use rukpak_crds::source::UploadSource;
 use rukpak_crds::{BundleDeployment, BundleSource};
 
-use crate::cluster::{Cluster, Wanted};
-use crate::examine::{Examined, Purpose, examine};
+use crate::cluster::{AwaitedBundle, Cluster};
+use crate::examine::{Purpose, examine};
 use crate::failure::Failure;
 use crate::format::Format;
-use crate::output::talk;
+use crate::output::to_stderr;
 use crate::service::{Service, Uploaded};
 use crate::source::pack::Packed;
 
@@ -48,20 +48,11 @@ pub fn validate(packed: &Packed, class: &str, from: &str, limits: &Limits) -> Re
         CLASS_REGISTRY => Format::Registry,
         _ => return Ok(()),
     };
-    let Examined { findings, warnings, .. } = examine(&packed.tree, format, Purpose::Validate, limits);
-    for warning in warnings {
-        talk(&format!("warning: {warning}"));
+    let examined = examine(&packed.tree, format, Purpose::Validate, limits);
+    for warning in &examined.warnings {
+        to_stderr(&format!("warning: {warning}"));
     }
-    for finding in &findings {
-        talk(&finding.text);
-    }
-    let count = match findings.len() {
-        0 => return Ok(()),
-        1 => "1 finding".to_owned(),
-        count => format!("{count} findings"),
-    };
-    let text = format!("{from}: refused as a {format} bundle: {count}; nothing was applied");
-    Err(Failure::no(text).hint(format!("rukpakctl validate --format {format} {from}")))
+    examined.refuse_findings(from, &Format::detect(&packed.tree, limits), format, "nothing was applied")
 }
 
 /// Waits for the Bundle of a BundleDeployment as it was written, and sends its content. Returns its name.
@@ -74,7 +65,7 @@ pub async fn deliver(
 ) -> Result<(String, Uploaded), Failure> {
     let name = deployment.metadata.name.as_deref().unwrap_or_default();
     let labels = labels(name, &packed);
-    let wanted = Wanted { deployment, labels: &labels, spec: &deployment.spec.template.spec };
+    let wanted = AwaitedBundle { deployment, labels: &labels, spec: &deployment.spec.template.spec };
     let work = async {
         let bundle = cluster.generated(&wanted, patience).await?;
         let uploaded = service.upload(&bundle, packed).await?;

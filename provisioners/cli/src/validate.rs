@@ -9,7 +9,7 @@ use crate::examine::{Examined, Purpose, examine};
 use crate::exit::Exit;
 use crate::finding::Finding;
 use crate::format::Detected;
-use crate::output::{chain, counted, data, talk};
+use crate::output::{chain, counted, to_stderr, to_stdout};
 use crate::render::{detect, failed};
 use crate::source::{self, Content};
 
@@ -43,7 +43,7 @@ pub async fn run(arguments: &ValidateArgs) -> Exit {
         1 => "1 finding".to_owned(),
         count => format!("{count} findings"),
     };
-    talk(&format!("{from}: a {format} bundle ({why}): {verdict}"));
+    to_stderr(&format!("{from}: a {format} bundle ({why}): {verdict}"));
     let report = Report {
         bundle: &from,
         format: Some(format.to_string()),
@@ -64,7 +64,7 @@ fn refused(arguments: &ValidateArgs, error: &source::Error) -> Exit {
 fn print(form: FindingForm, report: &Report<'_>) -> Exit {
     if form == FindingForm::Text {
         for warning in report.warnings {
-            talk(&format!("warning: {warning}"));
+            to_stderr(&format!("warning: {warning}"));
         }
     }
     let write = |out: &mut dyn Write| -> io::Result<()> {
@@ -76,5 +76,5 @@ fn print(form: FindingForm, report: &Report<'_>) -> Exit {
             }
         }
     };
-    data(write, if report.valid { Exit::Yes } else { Exit::No })
+    to_stdout(write, if report.valid { Exit::Yes } else { Exit::No })
 }

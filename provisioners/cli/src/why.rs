@@ -24,7 +24,7 @@ use crate::colour::Palette;
 use crate::exit::Exit;
 use crate::failure::{Failure, ended};
 use crate::history::source;
-use crate::output::raw_data;
+use crate::output::to_stdout_raw;
 use crate::table::{self, one_line};
 use crate::tree::ObjectNode;
 
@@ -57,13 +57,13 @@ struct Why {
     #[serde(skip_serializing_if = "Option::is_none")]
     manifest_unknown: Option<String>,
     /// What others wrote and the controller did not.
-    fields: Vec<Held>,
+    fields: Vec<ManagedField>,
 }
 
 /// A field that another manager holds.
 #[derive(Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Held {
+struct ManagedField {
     manager: String,
     /// `status`, `scale` and so on; absent for the object itself.
     #[serde(skip_serializing_if = "String::is_empty")]
@@ -161,9 +161,9 @@ impl Why {
             OutputForm::Text | OutputForm::Wide => {
                 let palette = Palette::of(&io::stdout());
                 // Each line is without control characters, but for the colours.
-                raw_data(|out| self.text(out, palette, form == OutputForm::Wide), exit)
+                to_stdout_raw(|out| self.text(out, palette, form == OutputForm::Wide), exit)
             }
-            OutputForm::Name => raw_data(
+            OutputForm::Name => to_stdout_raw(
                 |out| self.bundle_deployment.iter().try_for_each(|owner| writeln!(out, "{DEPLOYMENTS}/{owner}")),
                 exit,
             ),
@@ -174,30 +174,35 @@ impl Why {
     fn text(&self, out: &mut dyn Write, palette: Palette, is_wide: bool) -> io::Result<()> {
         writeln!(out, "{}   {}", self.object.called(), self.object.health(palette, true))?;
         if let Some(foreign) = &self.foreign {
-            writeln!(out, "no BundleDeployment keeps it: {}", one_line(foreign))?;
+            writeln!(out, "no BundleDeployment manages it: {}", one_line(foreign))?;
         }
         if let Some(owner) = &self.bundle_deployment {
             let (bundle, source) = (self.bundle.as_deref().unwrap_or("none yet"), self.source.as_deref());
-            writeln!(out, "BundleDeployment   {owner}")?;
-            writeln!(out, "Bundle             {bundle}, of {}", one_line(source.unwrap_or_default()))?;
             let manifest = match (&self.manifest, &self.manifest_unknown) {
                 (Some(manifest), _) => manifest.text(),
                 (None, Some(why)) => format!("not known: {why}"),
                 (None, None) => "none: the bundle does not declare it any more".to_owned(),
             };
-            writeln!(out, "Manifest           {}", one_line(&manifest))?;
+            let facts = [
+                ("bundledeployment", vec![owner.clone()]),
+                ("bundle", vec![bundle.to_owned()]),
+                ("source", source.map(str::to_owned).into_iter().collect()),
+                ("manifest", vec![manifest]),
+            ];
+            table::facts(out, &facts)?;
         }
         // What controllers write to a status is theirs, as it should be.
         let shown = self.fields.iter().filter(|field| is_wide || field.subresource != STATUS);
-        let rows: Vec<Vec<String>> = shown.map(Held::row).collect();
+        let rows: Vec<Vec<String>> = shown.map(ManagedField::row).collect();
         if rows.is_empty() {
             return writeln!(out, "nobody else has changed it");
         }
+        writeln!(out)?;
         table::write(out, &["MANAGER", "FIELD", "CONTESTED"], &rows)
     }
 }
 
-impl Held {
+impl ManagedField {
     fn row(&self) -> Vec<String> {
         let through = if self.subresource.is_empty() { String::new() } else { format!(" ({})", self.subresource) };
         let contested = if self.is_contested { "yes: left to it" } else { "no" };
@@ -221,20 +226,20 @@ fn foreign(meta: &ObjectMeta, deployment: Option<&BundleDeployment>) -> Option<S
         Ownership::HelmRelease => "a release of RukPak v0.16 installed it, and it is not adopted yet".to_owned(),
         Ownership::Extension => "operator-controller installed it, and it is not taken over yet".to_owned(),
         Ownership::AdoptionAllowed => "its annotation allows to adopt it, which has not happened yet".to_owned(),
-        Ownership::Inherited => "the BundleDeployment that made it is gone; it is taken over soon".to_owned(),
+        Ownership::Inherited => "the BundleDeployment that created it is gone; it is taken over soon".to_owned(),
         Ownership::LeftBehind { .. } => "it is of an earlier BundleDeployment of this name".to_owned(),
-        Ownership::Foreign(ForeignOwner::Unknown) => "none has made it".to_owned(),
+        Ownership::Foreign(ForeignOwner::Unknown) => "none has created it".to_owned(),
         Ownership::Foreign(owner) => owner.why(),
     })
 }
 
 /// What managers other than the controller hold, and it does not.
-fn held(meta: &ObjectMeta, is_contested: impl Fn(&Taken) -> bool) -> Vec<Held> {
+fn held(meta: &ObjectMeta, is_contested: impl Fn(&Taken) -> bool) -> Vec<ManagedField> {
     let sets = meta.managed_fields.iter().flatten().filter_map(|entry| Some(&entry.fields_v1.as_ref()?.0));
     let all: Value = sets.fold(json!({}), |all, set| fields::union(&all, set));
-    let mut held: Vec<Held> = fields::taken(&all, meta, FIELD_MANAGER)
+    let mut held: Vec<ManagedField> = fields::taken(&all, meta, FIELD_MANAGER)
         .into_iter()
-        .map(|taken| Held {
+        .map(|taken| ManagedField {
             is_contested: is_contested(&taken),
             field: taken.words(),
             manager: taken.manager,

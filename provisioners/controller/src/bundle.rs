@@ -42,8 +42,9 @@ mod steady;
 mod turn;
 mod verify;
 
+use std::pin::pin;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use kube::ResourceExt;
 use kube::runtime::controller::Action;
@@ -52,6 +53,7 @@ use rukpak_crds::{Bundle, BundlePhase, BundleSpec, Pin, Revision, names, validat
 use rukpak_plan::retry::{self, Class};
 use rukpak_runtime::error::Chain;
 use rukpak_store::Sealed;
+use rukpak_trust::Verdict;
 use tokio::sync::SemaphorePermit;
 
 use crate::cluster;
@@ -62,6 +64,7 @@ use failure::Failure;
 use pin::Pinned;
 use report::Report;
 use reporter::Reporter;
+use resolve::Resolved;
 use rukpak_format::Format;
 use seal::Kept;
 
@@ -72,6 +75,9 @@ pub use images::Images;
 pub(crate) use life_cycle::unneeded;
 pub use life_cycle::{distrust, gone, received, reconsider, sweep};
 pub use report::waits_for;
+
+/// What takes no longer is not told of while it goes on.
+const SOON: Duration = Duration::from_millis(300);
 
 /// Why a reconcile of a Bundle ended without a report.
 #[derive(Debug, thiserror::Error)]
@@ -235,25 +241,36 @@ async fn unpack(
         Ok(turn) => turn,
         Err(failure) => return Ok(Err(failure)),
     };
-    reporter.begin(&Report::Unpacking).await.map_err(Error::Status)?;
-    Ok(bring(bundle, format, source, reporter, context).await)
+    let mut verdict = None;
+    let brought = {
+        let mut brought = pin!(bring(bundle, format, source, &mut verdict, context));
+        // What is there in a moment is told once: a status is a write, and so is each that follows from it.
+        if let Ok(brought) = tokio::time::timeout(SOON, &mut brought).await {
+            brought
+        } else {
+            reporter.begin(&Report::Unpacking).await.map_err(Error::Status)?;
+            brought.await
+        }
+    };
+    if let Some(verdict) = verdict {
+        reporter.verified(verdict);
+    }
+    Ok(brought)
 }
 
 async fn bring(
     bundle: &Bundle,
     format: Format,
     source: validate::Source,
-    reporter: &mut Reporter,
+    verdict: &mut Option<Verdict>,
     context: &Context,
 ) -> Result<Pinned, Failure> {
     let name = bundle.name_any();
-    let (revision, sealed) = fetched(bundle, source, Version::New(reporter), context).await?;
+    let (revision, sealed) = fetched(bundle, source, Version::New(verdict), context).await?;
     let expected = Expected { format, watches_namespace: watches_namespace(bundle, context) };
-    check::check(&name, &sealed.digest, expected, context).await.inspect_err(|_| {
-        if let pin::Revision::Image(manifest) = &revision {
-            context.images_fetched.forget(manifest);
-        }
-    })?;
+    check::check(&name, &sealed.digest, expected, context)
+        .await
+        .inspect_err(|_| context.images_fetched.forget(&sealed.digest))?;
     let pinned = Pinned { revision, content: sealed.digest.clone() };
     seal::name(&name, &pinned, context).await?;
     Ok(pinned)
@@ -261,8 +278,8 @@ async fn bring(
 
 /// Which version of a source is fetched.
 enum Version<'a> {
-    /// Whatever it names now, if the policies let that in.
-    New(&'a mut Reporter),
+    /// Whatever it names now, if the policies let that in; and what they say.
+    New(&'a mut Option<Verdict>),
     /// The one that was let in before.
     Known(&'a pin::Revision),
 }
@@ -280,18 +297,18 @@ async fn fetched(
         let is_new = matches!(version, Version::New(_));
         let resolved = match version {
             Version::Known(revision) => resolve::resolve(bundle, source, Some(revision), context).await?,
-            Version::New(reporter) => {
+            Version::New(said) => {
                 let check = verify::Check::of(&source, context)?;
                 let resolved = resolve::resolve(bundle, source, None, context).await?;
                 let (verdict, resolved) = check.admit(resolved, context).await?;
-                reporter.verified(verdict);
+                *said = Some(verdict);
                 resolved
             }
         };
         let revision = resolved.revision();
         // What was lost or damaged is fetched, whatever is remembered.
-        let mut turn = match &revision {
-            pin::Revision::Image(manifest) if is_new => Some(context.images_fetched.turn(manifest).await),
+        let mut turn = match &resolved {
+            Resolved::Image { image, .. } if is_new => Some(context.images_fetched.turn(&image.reference()).await),
             _ => None,
         };
         if let Some(content) = turn.as_deref().and_then(Option::as_ref)

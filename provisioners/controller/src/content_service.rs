@@ -162,12 +162,12 @@ async fn sweep(depot: Arc<Depot>, interval: Duration, context: &Context) {
 
 /// What a path names.
 #[derive(Debug, PartialEq, Eq)]
-enum Place<'a> {
+enum Route<'a> {
     Bundle(&'a str),
     Upload(&'a str),
 }
 
-impl<'a> Place<'a> {
+impl<'a> Route<'a> {
     fn read(path: &'a str) -> Option<Self> {
         let (folder, file) = path.strip_prefix('/')?.split_once('/')?;
         let name = file.strip_suffix(".tgz")?;
@@ -200,16 +200,16 @@ async fn answer(
         }
     };
     connection.admit();
-    let Some(place) = Place::read(path) else { return not_found() };
+    let Some(place) = Route::read(path) else { return not_found() };
     match (place, method) {
-        (Place::Bundle(name), &Method::GET | &Method::HEAD) => {
+        (Route::Bundle(name), &Method::GET | &Method::HEAD) => {
             bundles::get(name, parts.uri.query(), method, headers, &service).await
         }
-        (Place::Upload(name), &Method::GET | &Method::HEAD) => uploads::get(name, method, headers, &service).await,
-        (Place::Upload(name), &Method::PUT) => uploads::put(name, &user, headers, body, &service).await,
+        (Route::Upload(name), &Method::GET | &Method::HEAD) => uploads::get(name, method, headers, &service).await,
+        (Route::Upload(name), &Method::PUT) => uploads::put(name, &user, headers, body, &service).await,
         (place, _) => {
             discard(body.into_data_stream());
-            let allowed = if matches!(place, Place::Upload(_)) { "GET, HEAD, PUT" } else { "GET, HEAD" };
+            let allowed = if matches!(place, Route::Upload(_)) { "GET, HEAD, PUT" } else { "GET, HEAD" };
             (StatusCode::METHOD_NOT_ALLOWED, [(header::ALLOW, allowed)], "405 method not allowed\n").into_response()
         }
     }
@@ -247,8 +247,8 @@ mod tests {
 
     #[test]
     fn a_path_names_a_bundle_or_nothing() {
-        assert_eq!(Place::read("/bundles/a-1.b.tgz"), Some(Place::Bundle("a-1.b")));
-        assert_eq!(Place::read("/uploads/a.tgz"), Some(Place::Upload("a")));
+        assert_eq!(Route::read("/bundles/a-1.b.tgz"), Some(Route::Bundle("a-1.b")));
+        assert_eq!(Route::read("/uploads/a.tgz"), Some(Route::Upload("a")));
         for path in [
             "",
             "/",
@@ -266,7 +266,7 @@ mod tests {
             "/other/a.tgz",
             "/metrics",
         ] {
-            assert_eq!(Place::read(path), None, "{path}");
+            assert_eq!(Route::read(path), None, "{path}");
         }
     }
 }

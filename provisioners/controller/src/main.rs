@@ -12,5 +12,5 @@ fn main() -> ExitCode {
         return code;
     }
     let options = Options::parse();
-    process::main(&options.shared.logging.clone(), Threads::RECONCILERS, run::run(options))
+    process::main(env!("CARGO_BIN_NAME"), &options.shared.clone(), Threads::RECONCILERS, run::run(options))
 }

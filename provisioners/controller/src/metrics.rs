@@ -52,7 +52,8 @@ impl Outcome {
         }
     }
 
-    fn name(self) -> &'static str {
+    /// Its label.
+    pub fn name(self) -> &'static str {
         OUTCOMES[self as usize].1
     }
 }

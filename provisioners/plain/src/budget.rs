@@ -39,7 +39,7 @@ pub struct Spent(Cost);
 
 /// A state to go back to, where something is read a second time.
 #[derive(Clone, Copy)]
-pub(crate) struct Mark {
+pub(crate) struct Checkpoint {
     used: Used,
     warnings: (usize, u64),
 }
@@ -146,11 +146,11 @@ impl<'a> Budget<'a> {
         std::mem::take(&mut self.warnings)
     }
 
-    pub(crate) fn mark(&self) -> Mark {
-        Mark { used: self.used, warnings: self.warnings.mark() }
+    pub(crate) fn mark(&self) -> Checkpoint {
+        Checkpoint { used: self.used, warnings: self.warnings.mark() }
     }
 
-    pub(crate) fn rewind(&mut self, mark: Mark) {
+    pub(crate) fn rewind(&mut self, mark: Checkpoint) {
         self.used = mark.used;
         self.warnings.rewind(mark.warnings);
         self.release();

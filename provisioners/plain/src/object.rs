@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value};
 
-use crate::yaml::Place;
+use crate::yaml::Position;
 
 mod check;
 mod clean;
@@ -204,8 +204,8 @@ impl Origin {
     }
 }
 
-impl From<Place> for Origin {
-    fn from(place: Place) -> Self {
+impl From<Position> for Origin {
+    fn from(place: Position) -> Self {
         Self { file: place.file, document: Some((place.document, place.line)), item: None }
     }
 }

@@ -32,14 +32,14 @@ pub const MAX_DEPTH: usize = 100;
 #[derive(Debug, PartialEq)]
 pub struct Document {
     /// Where it begins.
-    pub place: Place,
+    pub place: Position,
     /// What it says; never null.
     pub value: Value,
 }
 
 /// A place in a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Place {
+pub struct Position {
     /// The file's path as the caller named it.
     pub file: Arc<str>,
     /// Which document, from 1. Documents of comments and white space alone do not count.
@@ -48,14 +48,14 @@ pub struct Place {
     pub line: usize,
 }
 
-impl Place {
+impl Position {
     /// The same document, `marker` lines further: the place is where the parsed text begins.
     fn at_line_of(&self, marker: Marker) -> Self {
         Self { line: self.line + marker.line().saturating_sub(1), ..self.clone() }
     }
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for Position {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(formatter, "{}, document {} (line {})", self.file, self.document, self.line)
     }
@@ -86,7 +86,7 @@ pub enum Error {
     #[error("{place}, column {column}: {problem}")]
     Syntax {
         /// Where.
-        place: Place,
+        place: Position,
         /// The column in characters, from 1.
         column: usize,
         /// The parser's words.
@@ -96,7 +96,7 @@ pub enum Error {
     #[error("{place}, {path}: {problem}")]
     Meaning {
         /// Where.
-        place: Place,
+        place: Position,
         /// The field, such as `spec.ports[0]`.
         path: String,
         /// What is wrong and what to do.
@@ -104,7 +104,7 @@ pub enum Error {
     },
     /// More nested than [`MAX_DEPTH`].
     #[error("{0}: nested deeper than {MAX_DEPTH} levels")]
-    Depth(Place),
+    Depth(Position),
     /// Larger than a limit allows.
     #[error(transparent)]
     Limit(#[from] LimitExceeded),
@@ -115,7 +115,7 @@ const NOT_RENDERED: &str = "; templates are not rendered: render it first, or qu
 
 impl Error {
     /// With a hint where the line at fault, of the `text` that begins at `begin`, has a template in it.
-    fn with_hint(mut self, begin: &Place, text: &str) -> Self {
+    fn with_hint(mut self, begin: &Position, text: &str) -> Self {
         if let Self::Syntax { place, problem, .. } | Self::Meaning { place, problem, .. } = &mut self {
             let line = place.line.checked_sub(begin.line).and_then(|index| text.lines().nth(index));
             if line.is_some_and(|line| line.contains("{{")) {
@@ -163,11 +163,11 @@ fn parse_yaml(file: &Arc<str>, text: &str, budget: &mut Budget<'_>) -> Result<Ve
     text::check_characters(file, text)?;
     let mut documents = Vec::new();
     for (index, chunk) in split::chunks(text).enumerate() {
-        let place = Place { file: Arc::clone(file), document: index + 1, line: chunk.line };
+        let place = Position { file: Arc::clone(file), document: index + 1, line: chunk.line };
         let loaded = document::load(&place, chunk.text, budget);
         let (value, line) = loaded.map_err(|error| error.with_hint(&place, chunk.text))?;
         if !value.is_null() {
-            documents.push(Document { place: Place { line, ..place }, value });
+            documents.push(Document { place: Position { line, ..place }, value });
         }
     }
     Ok(documents)

@@ -55,7 +55,7 @@ pub struct UnsafeChange {
     /// The name of the CRD.
     pub crd: String,
     /// The version or versions it concerns.
-    pub place: Place,
+    pub place: Location,
     /// The field: in a schema `^.spec.replicas` (`^` is the root; `.items` and `.additionalProperties` are what is in
     /// lists and maps), for [`Rule::ExistingObject`] the path in the object. Empty for the whole CRD.
     pub path: String,
@@ -73,7 +73,7 @@ pub struct UnsafeChange {
 
 /// Where a change is.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Place {
+pub enum Location {
     /// The CRD as a whole.
     Definition,
     /// One version, before and after.
@@ -234,7 +234,7 @@ impl ObjectCheck {
         let text = |pointer| object.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
         Some(UnsafeChange {
             crd: self.crd.clone(),
-            place: Place::Version(self.schema_version.clone()),
+            place: Location::Version(self.schema_version.clone()),
             path: first.path.clone(),
             rule: Rule::ExistingObject,
             severity: Severity::Error,

@@ -47,6 +47,8 @@ pub struct Memory {
     pub kept_contents: Option<BTreeSet<Digest>>,
     /// The releases of RukPak v0.16 were asked to be deleted, and there are none any more.
     pub has_no_helm_releases: bool,
+    /// The Bundle that was created last, and when.
+    pub created_bundle: Option<(String, Timestamp)>,
     /// Until when the first lists are waited for.
     pub awaits_lists_until: Option<Timestamp>,
     /// Objects that were left in the cluster, as long as no status says so.
@@ -117,6 +119,8 @@ pub const FORWARD_FOR: Duration = Duration::from_mins(5);
 
 /// The first lists of watches take so long at most, mostly: the status keeps what it says.
 const SILENCE: Duration = Duration::from_secs(3);
+/// A Bundle that is unpacked by then is not waited for in the status: that would be one write more for every installation.
+const SOON: Duration = Duration::from_millis(300);
 
 impl Memory {
     /// At the beginning of a reconcile: what the news in `observed` end, and what a restart has to be told by the status.
@@ -157,10 +161,13 @@ impl Memory {
         self.repairs = fields.into_iter().map(|(key, fields)| (key, Repairs::relinquishing(fields))).collect();
     }
 
-    /// Until when nothing is said of a cluster that the watches are just beginning to show after a restart.
-    pub fn silent_until(&self, now: Timestamp) -> Option<Timestamp> {
-        self.awaits_lists_until?;
-        self.resuming_since.map(|since| later(since, SILENCE)).filter(|until| *until > now)
+    /// Until when nothing is said: of a cluster that the watches are just beginning to show after a restart, and of a Bundle that was
+    /// just created and may be unpacked in a moment.
+    pub fn silent_until(&self, observed: &Observed, now: Timestamp) -> Option<Timestamp> {
+        let lists = self.awaits_lists_until.and(self.resuming_since).map(|since| later(since, SILENCE));
+        let bundle = self.created_bundle.as_ref().filter(|(name, _)| observed.desired.is_just_created(name));
+        let bundle = bundle.map(|(_, created)| later(*created, SOON));
+        lists.max(bundle).filter(|until| *until > now)
     }
 
     /// The release that every object of was applied, if so.

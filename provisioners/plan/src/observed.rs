@@ -96,6 +96,11 @@ impl Desired {
             | Self::Ready { bundle, .. } => Some(bundle),
         }
     }
+
+    /// Whether nothing is known of the Bundle `name` but that it is there.
+    pub fn is_just_created(&self, name: &str) -> bool {
+        matches!(self, Self::Waiting { bundle, why: None, is_stalled: false } if bundle == name)
+    }
 }
 
 /// Whether the BundleDeployments that this one depends on are ready.

@@ -3,8 +3,10 @@
 mod summary;
 
 use jiff::Timestamp;
-use rukpak_crds::condition::{ConditionStatus, Conditions, HAS_VALID_BUNDLE, HEALTHY, INSTALLED, NewCondition, reason};
-use rukpak_crds::{BundleDeploymentStatus, ContestedField, ReleasedObject, RevisionResult};
+use rukpak_crds::condition::{
+    ConditionStatus, Conditions, HAS_VALID_BUNDLE, HEALTHY, INSTALLED, NewCondition, READY, RECONCILING, reason,
+};
+use rukpak_crds::{BundleDeploymentStatus, Condition, ContestedField, ReleasedObject, RevisionResult};
 
 use self::summary::Summary;
 use crate::applied::{Objects, complaints};
@@ -21,6 +23,9 @@ pub const FOREIGN_BUNDLES: &str = "ForeignBundles";
 pub const UNWATCHED: &str = "Unwatched";
 /// Nothing is written for the deployment (additive).
 pub const SUSPENDED: &str = "Suspended";
+
+/// The first conditions of the list; others follow as they came.
+const ORDER: [&str; 5] = [HAS_VALID_BUNDLE, READY, INSTALLED, HEALTHY, RECONCILING];
 
 /// The status to write, and what it says in short.
 #[derive(Clone, Debug, PartialEq)]
@@ -53,6 +58,9 @@ pub fn status(observed: &Observed, memory: &Memory, objects: &Objects, now: Time
     writer.foreign_bundles();
     let summary = writer.summary();
     writer.summarise(&summary);
+    // Whatever was said first: clients show them in the order of the list.
+    let rank = |condition: &Condition| ORDER.iter().position(|type_| *type_ == condition.type_).unwrap_or(ORDER.len());
+    writer.status.conditions.sort_by_key(rank);
     let is_wanted = writer.is_applied() && writer.target.held.is_none() && !writer.target.is_rollback;
     Report { is_settled: summary == Summary::Ready && is_wanted, status: writer.status }
 }

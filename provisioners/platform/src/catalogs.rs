@@ -13,7 +13,7 @@ use std::time::Duration;
 use futures::future::join_all;
 use kube::runtime::reflector::Store;
 use rukpak_catalog::model::Facts;
-use rukpak_catalog::origin::{self, Loader};
+use rukpak_catalog::origin::{self, Loader, Origin};
 use rukpak_catalog::{Bundle, Catalog, Package};
 use rukpak_runtime::error::Chain;
 use tokio::sync::Notify;
@@ -28,6 +28,7 @@ use super::args::{CatalogSourceName, ConfiguredCatalog};
 use super::foreign::CatalogSource;
 use super::logins::Logins;
 use super::metrics;
+use super::policies::{Verdicts, Verified};
 
 /// The priority of the catalogs that are asked in order, among ClusterCatalogs: that of one whose spec says nothing.
 const LISTED: i32 = 0;
@@ -71,6 +72,7 @@ pub(crate) struct Catalogs {
     require_digests: bool,
     loader: Arc<Loader>,
     logins: Arc<Logins>,
+    verdicts: Arc<Verdicts>,
     /// Told when a catalog can be had again.
     news: Arc<Notify>,
 }
@@ -86,7 +88,7 @@ impl Catalogs {
         configured: Vec<ConfiguredCatalog>,
         (sources, authorities): (Vec<CatalogSourceName>, Authorities),
         require_digests: bool,
-        (loader, logins): (Arc<Loader>, Arc<Logins>),
+        (loader, logins, verdicts): (Arc<Loader>, Arc<Logins>, Arc<Verdicts>),
         store: Store<CatalogSource>,
         cluster: ClusterCatalogs,
     ) -> Self {
@@ -94,7 +96,7 @@ impl Catalogs {
         let configured =
             configured.into_iter().map(|catalog| Configured { catalog, cached: Cached::new(news.clone()) }).collect();
         let sources = Sources::new(sources, authorities, store, &news);
-        Self { configured, sources, cluster, require_digests, loader, logins, news }
+        Self { configured, sources, cluster, require_digests, loader, logins, verdicts, news }
     }
 
     /// Moves whenever one of the catalogs that are asked for `wanted` may say something else than before. That others come, go
@@ -103,6 +105,17 @@ impl Catalogs {
         let configured = self.asked_configured(wanted).map(|configured| configured.cached.changes());
         let sources = self.asked_sources(wanted).map(|source| self.sources.changes(source));
         configured.chain(sources).fold(self.cluster.state(wanted), u64::wrapping_add)
+    }
+
+    /// What is said of the image of the catalog that a status calls `name`.
+    pub fn verified(&self, name: &str) -> Verified {
+        let Some(configured) = self.asked_configured(Wanted::Origin(name)).next() else {
+            return self.cluster.verified(name);
+        };
+        match &configured.catalog.origin {
+            Origin::Image(reference) => self.verdicts.of(reference),
+            Origin::Folder(_) | Origin::Http(_) => Verified::Uncovered,
+        }
     }
 
     /// Returns when a catalog can be had again that could not.

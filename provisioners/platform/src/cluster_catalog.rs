@@ -43,6 +43,7 @@ use super::events::Events;
 use super::finalizers;
 use super::logins::Logins;
 use super::olm::Error;
+use super::policies::{Verdicts, Verified};
 
 pub(crate) use mirror::Mirror;
 pub(crate) use report::changed;
@@ -59,6 +60,7 @@ pub(crate) struct Context {
     pub content: Arc<CatalogStore>,
     pub loader: Arc<Loader>,
     pub logins: Arc<Logins>,
+    pub verdicts: Arc<Verdicts>,
     /// Where clients reach the content: scheme and host; `None` if it is not served.
     pub external: Option<String>,
     pub failures: Failures,
@@ -136,7 +138,10 @@ pub(crate) async fn reconcile(catalog: Arc<ClusterCatalog>, context: Arc<Context
     let uid = catalog.uid().unwrap_or_default();
     let old = catalog.status.clone().unwrap_or_default();
     let base = context.external.as_ref().map(|external| format!("{external}/catalogs/{name}"));
-    let status = report::status(&old, catalog.meta().generation, &outcome, base, Timestamp::now());
+    let image = catalog.spec.image();
+    let verified = image.map_or(Verified::Unlooked, |image| context.verdicts.of(&image.reference));
+    let said = report::Said { outcome: &outcome, verified };
+    let status = report::status(&old, catalog.meta().generation, said, base, Timestamp::now());
     write(&catalog, &old, status, &context).await?;
     Ok(match &outcome {
         Outcome::Failed { retry, .. } => {
@@ -212,7 +217,9 @@ async fn write(
     context: &Context,
 ) -> Result<(), Error> {
     let mut writer = StatusWriter::new(&context.client, catalog, catalog.status.as_ref());
-    if !writer.write(&status, &context.written).await.map_err(Error::Status)? {
+    let is_written = writer.write(&status, &context.written).await.map_err(Error::Status)?;
+    crate::outcome::of_progress(&status.conditions, is_written);
+    if !is_written {
         return Ok(());
     }
     for (before, now) in report::changed(&old.conditions, &status.conditions) {

@@ -38,7 +38,7 @@ use rukpak_runtime::failures::Failures;
 use rukpak_runtime::status::{StatusWriter, WrittenVersions};
 
 use self::decide::{Next, decide};
-use self::deployment::Found;
+use self::deployment::Existing;
 use self::installed::Identity;
 use self::report::Progress;
 use super::cluster_catalog::changed;
@@ -110,7 +110,7 @@ struct Outcome {
 async fn outcome(extension: &ClusterExtension, context: &Context) -> Outcome {
     let found = deployment::find(extension, context).await;
     let deployment = match &found {
-        Ok(Found::Ours(deployment)) => Some(deployment.clone()),
+        Ok(Existing::Ours(deployment)) => Some(deployment.clone()),
         _ => None,
     };
     let installed = match installed::look(deployment.as_deref(), context).await {
@@ -128,7 +128,7 @@ async fn outcome(extension: &ClusterExtension, context: &Context) -> Outcome {
 /// Has what is wanted installed, where `installed` is.
 async fn towards(
     extension: &ClusterExtension,
-    found: Result<Found, api::Error>,
+    found: Result<Existing, api::Error>,
     deployment: Option<Arc<BundleDeployment>>,
     installed: Option<Identity>,
     context: &Context,
@@ -143,9 +143,9 @@ async fn towards(
     };
     match found {
         Err(error) => return (report(Progress::Retrying(Chain(&error).to_string()), None), Some(Class::Transient)),
-        Ok(Found::Leaving(message)) => return (report(Progress::RollingOut(message), None), None),
-        Ok(Found::Foreign(message)) => return (report(Progress::Retrying(message), None), None),
-        Ok(Found::Ours(_) | Found::Nothing) => {}
+        Ok(Existing::Leaving(message)) => return (report(Progress::RollingOut(message), None), None),
+        Ok(Existing::Foreign(message)) => return (report(Progress::Retrying(message), None), None),
+        Ok(Existing::Ours(_) | Existing::Nothing) => {}
     }
     if let Some(left) = &left {
         let (progress, class) = apply(extension, left, deployment.as_deref(), None, context).await;
@@ -191,7 +191,9 @@ async fn write(
     context: &Context,
 ) -> Result<(), Error> {
     let mut writer = StatusWriter::new(&context.client, extension, extension.status.as_ref());
-    if !writer.write(status, &context.written).await.map_err(Error::Status)? {
+    let is_written = writer.write(status, &context.written).await.map_err(Error::Status)?;
+    crate::outcome::of_progress(&status.conditions, is_written);
+    if !is_written {
         return Ok(());
     }
     for (before, now) in changed(&old.conditions, &status.conditions) {

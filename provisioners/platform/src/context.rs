@@ -17,7 +17,7 @@ use super::catalogs::Catalogs;
 use super::cluster_extension;
 use super::events::Events;
 use super::operator::{Answer, PACKAGE_NOT_UNIQUE, Question};
-use super::questions::Questions;
+use super::single_flight::SingleFlight;
 
 /// Handed to every pass; cheap to share.
 pub(crate) struct Context {
@@ -38,11 +38,11 @@ pub(crate) struct Context {
     /// Failures in a row, per object.
     pub failures: Failures,
     /// Until when catalogs are not asked again, per object.
-    pub holds: Holds,
+    pub holds: Backoffs,
     /// What catalogs are asked just now, by the object that it is about.
-    pub questions: Questions<Question, Answer>,
+    pub questions: SingleFlight<Question, Answer>,
     /// Who is to have which package.
-    pub claims: Claims,
+    pub claims: Reservations,
     /// Resource versions of our own writes, per object.
     pub written: WrittenVersions,
     /// Tells people what happened.
@@ -52,19 +52,19 @@ pub(crate) struct Context {
 /// Keeps what failed, and what nobody tells the end of, from being tried again at each event: that of our own status write
 /// would come at once.
 #[derive(Default)]
-pub(crate) struct Holds(Mutex<HashMap<String, Hold>>);
+pub(crate) struct Backoffs(Mutex<HashMap<String, Backoff>>);
 
 /// A wait, and what ends it early.
-struct Hold {
+struct Backoff {
     until: Instant,
     generation: Option<i64>,
     epoch: u64,
 }
 
-impl Holds {
+impl Backoffs {
     /// The object with this UID waits, unless its spec or a catalog changes.
     pub fn set(&self, uid: &str, delay: Duration, generation: Option<i64>, epoch: u64) {
-        self.lock().insert(uid.to_owned(), Hold { until: Instant::now() + delay, generation, epoch });
+        self.lock().insert(uid.to_owned(), Backoff { until: Instant::now() + delay, generation, epoch });
     }
 
     /// What is left of the wait.
@@ -79,7 +79,7 @@ impl Holds {
         self.lock().remove(uid);
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<String, Hold>> {
+    fn lock(&self) -> MutexGuard<'_, HashMap<String, Backoff>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -87,9 +87,9 @@ impl Holds {
 /// Packages and the UIDs of those that are about to install them: what the watches show comes too late to keep two passes
 /// apart.
 #[derive(Default)]
-pub(crate) struct Claims(Mutex<HashMap<String, String>>);
+pub(crate) struct Reservations(Mutex<HashMap<String, String>>);
 
-impl Claims {
+impl Reservations {
     /// `uid` claims `package`, and gives up what it claimed before. The UID of whoever has it already, if that `stands`.
     pub fn claim(&self, package: &str, uid: &str, stands: impl Fn(&str) -> bool) -> Result<(), String> {
         let mut claims = self.lock();
@@ -164,7 +164,7 @@ mod tests {
 
     #[test]
     fn a_hold_ends_by_itself_or_with_a_change() {
-        let holds = Holds::default();
+        let holds = Backoffs::default();
         assert_eq!(holds.left("a", Some(1), 0), None);
         holds.set("a", Duration::from_mins(1), Some(1), 0);
         assert!(holds.left("a", Some(1), 0).is_some());
@@ -176,7 +176,7 @@ mod tests {
 
     #[test]
     fn one_has_a_package_until_it_gives_it_up() {
-        let (claims, stands) = (Claims::default(), |_: &str| true);
+        let (claims, stands) = (Reservations::default(), |_: &str| true);
         assert_eq!(claims.claim("p", "a", stands), Ok(()));
         assert_eq!(claims.claim("p", "a", stands), Ok(()));
         assert_eq!(claims.claim("p", "b", stands), Err("a".to_owned()));

@@ -25,10 +25,11 @@ mod logins;
 mod metrics;
 mod olm;
 mod operator;
+mod outcome;
 mod policies;
-mod questions;
 mod run;
 mod served;
+mod single_flight;
 mod spool;
 
 pub use run::{Error, run};

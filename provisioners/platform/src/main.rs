@@ -7,5 +7,5 @@ use rukpak_runtime::process::{self, Threads};
 
 fn main() -> ExitCode {
     let options = Options::parse();
-    process::main(&options.shared.logging.clone(), Threads::RECONCILERS, rukpak_platform::run(options))
+    process::main(env!("CARGO_BIN_NAME"), &options.shared.clone(), Threads::RECONCILERS, rukpak_platform::run(options))
 }

@@ -23,6 +23,7 @@ use super::cluster_extension::Wake;
 use super::events::Events;
 use super::follow::Optional;
 use super::logins::Logins;
+use super::policies::Verdicts;
 use super::{cluster_catalog, cluster_extension};
 
 /// Both kinds, not followed yet, and what asks for reconciles of ClusterExtensions.
@@ -40,6 +41,7 @@ pub(crate) struct Parts {
     pub client: Client,
     pub loader: Arc<Loader>,
     pub logins: Arc<Logins>,
+    pub verdicts: Arc<Verdicts>,
     pub content: Arc<CatalogStore>,
     /// All BundleDeployments, and what is cancelled when they are known.
     pub deployments: (Store<BundleDeployment>, CancellationToken),
@@ -105,8 +107,17 @@ impl Extensions {
 
     /// Begins with both kinds.
     pub fn start(self, process: &mut Process, parts: Parts) {
-        let Parts { client, loader, logins, content, deployments: (deployments, filled), external, events, news } =
-            parts;
+        let Parts {
+            client,
+            loader,
+            logins,
+            verdicts,
+            content,
+            deployments: (deployments, filled),
+            external,
+            events,
+            news,
+        } = parts;
         let (catalogs, listed) = (self.catalogs, self.listed);
         let of_extensions = cluster_extension::Context {
             client: client.clone(),
@@ -125,6 +136,7 @@ impl Extensions {
             content,
             loader,
             logins,
+            verdicts,
             external,
             failures: Failures::default(),
             written: WrittenVersions::default(),

@@ -19,7 +19,7 @@ use rukpak_runtime::api;
 use rukpak_runtime::error::Chain;
 use rukpak_runtime::status::StatusWriter;
 
-use self::deployment::Found;
+use self::deployment::Existing;
 use super::context::Context;
 
 pub(super) use lookup::{Answer, Question};
@@ -67,7 +67,7 @@ enum Outcome {
     /// The API server refused the BundleDeployment.
     NotCreated { message: String, class: Class },
     /// The BundleDeployment is there.
-    Deployed { deployment: Arc<BundleDeployment>, upgrade: upgrade::State },
+    Deployed { deployment: Arc<BundleDeployment>, upgrade: upgrade::UpgradeState },
 }
 
 /// One pass over a PlatformOperator.
@@ -79,10 +79,10 @@ pub(super) async fn reconcile(operator: Arc<PlatformOperator>, context: Arc<Cont
     let Some(mut pass) = observe(operator, context)? else { return Ok(Action::await_change()) };
     let outcome = match deployment::find(&pass) {
         // The event of our last write to it is still to come, and wakes us again.
-        Some(Found::Ours(deployment)) if pass.context.written.is_stale(&*deployment) => {
+        Some(Existing::Ours(deployment)) if pass.context.written.is_stale(&*deployment) => {
             return Ok(Action::await_change());
         }
-        Some(Found::Ours(deployment)) => {
+        Some(Existing::Ours(deployment)) => {
             upgrade::settle(&mut pass, &deployment);
             if let Some(upgrade) = upgrade::decided(&pass, &deployment) {
                 Outcome::Deployed { deployment, upgrade }
@@ -97,8 +97,8 @@ pub(super) async fn reconcile(operator: Arc<PlatformOperator>, context: Arc<Cont
                 }
             }
         }
-        Some(Found::Foreign(message)) => Outcome::Foreign(message),
-        Some(Found::Leaving(message)) => Outcome::Waiting(message),
+        Some(Existing::Foreign(message)) => Outcome::Foreign(message),
+        Some(Existing::Leaving(message)) => Outcome::Waiting(message),
         None => match pass.held() {
             // Unless the status speaks of a BundleDeployment that is gone by now.
             Some(left) if !pass.status.conditions.is(INSTALLED, ConditionStatus::True) => {
@@ -208,7 +208,7 @@ impl Pass {
     /// pass would wake the next: so nothing while it is not known where the bundle came from.
     async fn report_first(&mut self, deployment: &Arc<BundleDeployment>) -> Result<(), Error> {
         if self.status.source.is_some() {
-            let upgrade = upgrade::State::default();
+            let upgrade = upgrade::UpgradeState::default();
             self.report(&Outcome::Deployed { deployment: deployment.clone(), upgrade }).await?;
         }
         Ok(())
@@ -232,7 +232,8 @@ impl Pass {
 
     /// Makes `status` the status.
     async fn write(&mut self, status: PlatformOperatorStatus) -> Result<(), Error> {
-        self.writer.write(&status, &self.context.written).await.map_err(Error::Status)?;
+        let is_written = self.writer.write(&status, &self.context.written).await.map_err(Error::Status)?;
+        crate::outcome::of_ready(&status.conditions, is_written);
         self.status = status;
         Ok(())
     }

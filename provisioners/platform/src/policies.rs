@@ -1,72 +1,106 @@
 //! Whose catalogs may be unpacked: the ContentPolicies, and the signatures that they require.
 
 use std::collections::HashMap;
-use std::pin::pin;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use futures::StreamExt;
-use kube::Client;
-use kube::runtime::reflector::Store;
+use kube::api::ListParams;
+use kube::{Api, Client};
 use rukpak_catalog::origin::{Admission, Gate};
-use rukpak_crds::{ContentPolicy, Signer, SourceType};
-use rukpak_runtime::watch::{Change, Streams};
+use rukpak_crds::{ConditionStatus, ContentPolicy, Signer, SourceType};
+use rukpak_runtime::error::Chain;
 use rukpak_source::image::{self, Credentials, Puller, ResolvedImage};
 use rukpak_trust::{Asked, Place, Policies, Requirement, Search, Subject, Texts, Verdict};
 use tokio::time::timeout;
-use tokio_util::sync::CancellationToken;
 
-/// So long an image waits for the first list of policies.
+/// Longest wait for the list of policies.
 const LISTED_WITHIN: Duration = Duration::from_secs(10);
 
-/// The policies as last seen.
+/// Lets images of catalogs in, as the policies say at that moment. They are listed for each image that is to be unpacked, which are few:
+/// a watch may be late to tell of a policy that was created just before its catalog.
 pub(crate) struct ContentGate {
-    policies: Store<ContentPolicy>,
-    streams: Mutex<Option<Streams<ContentPolicy>>>,
-    /// Cancelled when it is known which there are.
-    listed: CancellationToken,
+    policies: Api<ContentPolicy>,
     /// Whether images are refused that no rule covers.
     closed: bool,
-    /// Reason and message last said of an image, by its reference: attempts are repeated, words about them are not.
-    said: Mutex<HashMap<String, (&'static str, String)>>,
+    verdicts: Arc<Verdicts>,
+}
+
+/// What was last said of images, by their references.
+#[derive(Debug, Default)]
+pub(crate) struct Verdicts(Mutex<HashMap<String, Said>>);
+
+/// What the condition `Verified` is to say of the image of a catalog.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Verified {
+    /// What it says: nobody has looked at the image in this process.
+    Unlooked,
+    /// Nothing: no rule is for the image.
+    Uncovered,
+    /// This.
+    Said { status: ConditionStatus, reason: String, message: String },
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Said {
+    verdict: Verdict,
+    /// Whether a rule is for the image.
+    is_covered: bool,
+}
+
+impl Verdicts {
+    /// What was last said of the image.
+    pub fn of(&self, reference: &str) -> Verified {
+        let said = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        match said.get(reference) {
+            None => Verified::Unlooked,
+            Some(said) if !said.is_covered => Verified::Uncovered,
+            Some(Said { verdict: Verdict { status, reason, message, .. }, .. }) => {
+                Verified::Said { status: *status, reason: (*reason).to_owned(), message: message.clone() }
+            }
+        }
+    }
+
+    /// Whether that is something else than was said before: attempts are repeated, words about them are not.
+    fn set(&self, reference: &str, said: Said) -> bool {
+        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        all.insert(reference.to_owned(), said.clone()) != Some(said)
+    }
 }
 
 impl ContentGate {
-    /// Knows none yet.
+    /// Asks `client`. Nothing is sent yet.
     pub fn new(client: Client, closed: bool) -> Arc<Self> {
-        let streams = Streams::new(client);
-        let (policies, streams) = (streams.store.clone(), Mutex::new(Some(streams)));
-        Arc::new(Self { policies, streams, listed: CancellationToken::new(), closed, said: Mutex::default() })
+        Arc::new(Self { policies: Api::all(client), closed, verdicts: Arc::default() })
     }
 
-    /// Follows the policies, endlessly. Call it once.
-    pub async fn follow(self: Arc<Self>) -> &'static str {
-        let streams = self.streams.lock().unwrap_or_else(PoisonError::into_inner).take();
-        let Some(streams) = streams else { return "the second watch over ContentPolicies" };
-        let mut changes = pin!(streams.changes());
-        while let Some(change) = changes.next().await {
-            if matches!(change, Change::Listed) {
-                self.listed.cancel();
-            }
-        }
-        "the watch over ContentPolicies"
+    /// What is said of images.
+    pub fn verdicts(&self) -> Arc<Verdicts> {
+        self.verdicts.clone()
     }
 
     async fn judge(
         &self,
         puller: &Puller,
-        reference: &str,
+        place: &Place,
         image: &ResolvedImage,
         credentials: &Credentials,
     ) -> Result<Verdict, image::Error> {
-        if timeout(LISTED_WITHIN, self.listed.cancelled()).await.is_err() {
-            let why = "the ContentPolicies could not be listed: see whether their CustomResourceDefinition is applied";
-            return Ok(Verdict::pending(why.to_owned()));
-        }
-        let (location, pinned) = image::location(reference).unzip();
-        let place = Place { source: SourceType::Image, location, pinned: pinned.unwrap_or(false) };
-        let policies = Policies { policies: self.policies.state(), closed: self.closed };
-        let rules = match Asked::of(&place, &policies) {
+        let listed = match timeout(LISTED_WITHIN, self.policies.list(&ListParams::default())).await {
+            Ok(Ok(listed)) => listed,
+            Ok(Err(error)) => {
+                let why = format!(
+                    "cannot list contentpolicies, which core.rukpak.io_contentpolicies.yaml defines: {}",
+                    Chain(&error)
+                );
+                return Ok(Verdict::pending(why));
+            }
+            Err(_) => {
+                let why = format!("cannot list contentpolicies: no answer of the API server in {LISTED_WITHIN:?}");
+                return Ok(Verdict::pending(why));
+            }
+        };
+        let policies = Policies { policies: listed.items.into_iter().map(Arc::new).collect(), closed: self.closed };
+        let rules = match Asked::of(place, &policies) {
             Asked::Answered(verdict) => return Ok(verdict),
             Asked::Signatures(rules) => rules,
         };
@@ -84,11 +118,9 @@ impl ContentGate {
     }
 
     /// Logs what is new of it.
-    fn tell(&self, image: &str, verdict: &Verdict) {
+    fn tell(&self, image: &str, verdict: &Verdict, is_covered: bool) {
         let Verdict { reason, message: detail, .. } = verdict;
-        let mut said = self.said.lock().unwrap_or_else(PoisonError::into_inner);
-        let before = said.insert(image.to_owned(), (*reason, detail.clone()));
-        if before.is_some_and(|before| before == (*reason, detail.clone())) {
+        if !self.verdicts.set(image, Said { verdict: verdict.clone(), is_covered }) {
             tracing::debug!(image, reason, detail, "the ContentPolicies say the same of the image of a catalog");
         } else if verdict.admits() {
             tracing::info!(image, reason, detail, "image of a catalog is let in");
@@ -113,8 +145,10 @@ impl Gate for ContentGate {
         credentials: &'a Credentials,
     ) -> Admission<'a> {
         Box::pin(async move {
-            let verdict = self.judge(puller, reference, image, credentials).await?;
-            self.tell(reference, &verdict);
+            let (location, pinned) = image::location(reference).unzip();
+            let place = Place { source: SourceType::Image, location, pinned: pinned.unwrap_or(false) };
+            let verdict = self.judge(puller, &place, image, credentials).await?;
+            self.tell(reference, &verdict, verdict != Verdict::not_covered(&place));
             Ok(if verdict.admits() { Ok(()) } else { Err(verdict.message) })
         })
     }

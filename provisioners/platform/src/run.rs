@@ -31,13 +31,13 @@ use super::catalogs::{Authorities, Catalogs};
 use super::cluster_catalog::Mirror;
 use super::cluster_catalog::store::{self, CatalogStore};
 use super::cluster_operator::{self, About};
-use super::context::{Claims, Context, Holds, Wake};
+use super::context::{Backoffs, Context, Reservations, Wake};
 use super::events::Events;
 use super::follow::Optional;
 use super::logins::{self, Logins};
 use super::olm::{Extensions, Parts};
-use super::policies::ContentGate;
-use super::questions::Questions;
+use super::policies::{ContentGate, Verdicts};
+use super::single_flight::SingleFlight;
 use super::spool::Spool;
 use super::{catalog_server, cluster_catalog, metrics, operator};
 
@@ -98,7 +98,7 @@ pub async fn run(options: Options) -> Result<(), Error> {
     let gate = ContentGate::new(client.clone(), options.require_content_policy);
     let (loader, logins) = loader(&options, egress, spool.path(), gate.clone())?;
     let authorities = authorities(&options)?;
-    process.spawn(gate.follow());
+    let verdicts = gate.verdicts();
     let unpacked = Arc::new(CatalogStore::open(folder.join(CONTENT))?);
     let readiness = Arc::new(Readiness::new());
     let health = probes::router(readiness.clone());
@@ -119,7 +119,7 @@ pub async fn run(options: Options) -> Result<(), Error> {
     let election = options.leader_election;
     let Some(mut process) = process.lead(client.clone(), lease, election, &readiness).await? else { return Ok(()) };
     stands_by.cancel();
-    work(&mut process, client, ((loader, logins), authorities, unpacked), &options, readiness);
+    work(&mut process, client, ((loader, logins, verdicts), authorities, unpacked), &options, readiness);
     Ok(process.go_on().await?)
 }
 
@@ -166,11 +166,14 @@ fn loader(
     Ok((Arc::new(loader), Arc::new(logins)))
 }
 
+/// What loads catalogs, its logins, and what was said of their images.
+type Loading = (Arc<Loader>, Arc<Logins>, Arc<Verdicts>);
+
 /// Starts the watches and the queue.
 fn work(
     process: &mut Process,
     client: Client,
-    ((loader, logins), authorities, unpacked): ((Arc<Loader>, Arc<Logins>), Authorities, Arc<CatalogStore>),
+    ((loader, logins, verdicts), authorities, unpacked): (Loading, Authorities, Arc<CatalogStore>),
     options: &Options,
     readiness: Arc<Readiness>,
 ) {
@@ -184,7 +187,7 @@ fn work(
         options.catalogs.clone(),
         asked,
         options.require_digests,
-        (loader.clone(), logins.clone()),
+        (loader.clone(), logins.clone(), verdicts.clone()),
         sources,
         olm.catalogs(unpacked.clone()),
     );
@@ -201,9 +204,9 @@ fn work(
             extensions: olm.wake(),
         },
         failures: Failures::default(),
-        holds: Holds::default(),
-        questions: Questions::default(),
-        claims: Claims::default(),
+        holds: Backoffs::default(),
+        questions: SingleFlight::default(),
+        claims: Reservations::default(),
         written: WrittenVersions::default(),
         events: events.clone(),
         client: client.clone(),
@@ -213,6 +216,7 @@ fn work(
         client,
         loader,
         logins,
+        verdicts,
         content: unpacked,
         deployments: (context.deployments.clone(), context.filled.clone()),
         external: options.catalogs_url(),

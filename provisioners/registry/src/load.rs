@@ -133,7 +133,7 @@ pub enum ObjectsError {
 
 /// What the manifests gave so far.
 #[derive(Default)]
-struct Found {
+struct ManifestFiles {
     csv: Option<(Csv, Origin)>,
     other_csvs: Few<Origin>,
     crds: Vec<Crd>,
@@ -147,7 +147,7 @@ struct Found {
 pub fn load(tree: &BundleTree, limits: &Limits) -> Result<Bundle, Error> {
     let mut budget = Budget::new(limits);
     let metadata = Metadata::read(tree, &mut budget)?;
-    let mut found = Found::default();
+    let mut found = ManifestFiles::default();
     for (name, entry) in tree.list(FOLDER).ok_or(Error::ManifestsMissing)? {
         let path = format!("{FOLDER}/{name}");
         let Entry::File { body, .. } = entry else { return Err(Error::Subdirectory(path)) };
@@ -166,11 +166,16 @@ pub fn load(tree: &BundleTree, limits: &Limits) -> Result<Bundle, Error> {
         annotations.insert(metadata::PROPERTIES.to_owned(), merged);
     }
     let (warnings, spent) = (budget.take_warnings(), budget.spent());
-    let Found { other_csvs, crds, others, .. } = found;
+    let ManifestFiles { other_csvs, crds, others, .. } = found;
     Ok(Bundle { metadata, csv, csv_origin, other_csvs, crds, others, warnings, limits: limits.clone(), spent })
 }
 
-fn read_file(file: &Arc<str>, body: &[u8], budget: &mut Budget<'_>, found: &mut Found) -> Result<(), ObjectsError> {
+fn read_file(
+    file: &Arc<str>,
+    body: &[u8],
+    budget: &mut Budget<'_>,
+    found: &mut ManifestFiles,
+) -> Result<(), ObjectsError> {
     budget.add_file(file, body.len() as u64)?;
     for document in yaml::parse(file, body, budget)? {
         documents::flatten(document.value, document.place.into(), &mut |value, origin| {
@@ -181,7 +186,7 @@ fn read_file(file: &Arc<str>, body: &[u8], budget: &mut Budget<'_>, found: &mut 
     Ok(())
 }
 
-impl Found {
+impl ManifestFiles {
     fn add(&mut self, value: Value, origin: Origin, budget: &mut Budget<'_>) -> Result<(), ObjectsError> {
         let text = |path: &str| value.pointer(path).and_then(Value::as_str).unwrap_or_default().to_owned();
         let kind = text("/kind");

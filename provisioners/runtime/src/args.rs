@@ -10,6 +10,7 @@ mod logging;
 use std::fs;
 use std::path::PathBuf;
 
+use axum::http::Uri;
 use clap::Args;
 
 pub use address::{Address, AddressError};
@@ -29,6 +30,8 @@ pub struct Shared {
     pub logging: Logging,
     /// Names the cluster and the identity, in place of the environment.
     pub kubeconfig: Option<PathBuf>,
+    /// The OpenTelemetry collector that traces are sent to: the base that paths are appended to.
+    pub collector: Option<Uri>,
 }
 
 /// [`Shared`] as flags.
@@ -40,6 +43,10 @@ pub struct SharedArgs {
     /// Kubeconfig with the cluster and the identity to use [default: $KUBECONFIG, ~/.kube/config, or those of the Pod]
     #[arg(long, value_name = "FILE")]
     kubeconfig: Option<PathBuf>,
+    /// OpenTelemetry collector that traces are sent to (OTLP over HTTP), such as http://collector:4318
+    /// [default: $OTEL_EXPORTER_OTLP_ENDPOINT, else none]
+    #[arg(long, value_name = "URL", value_parser = collector)]
+    otlp_endpoint: Option<Uri>,
     #[command(flatten)]
     logging: LoggingArgs,
 }
@@ -50,8 +57,15 @@ impl From<SharedArgs> for Shared {
             probe_address: args.health_probe_bind_address,
             logging: args.logging.into(),
             kubeconfig: args.kubeconfig,
+            collector: args.otlp_endpoint,
         }
     }
+}
+
+fn collector(text: &str) -> Result<Uri, String> {
+    let is_fit =
+        |url: &Uri| matches!(url.scheme_str(), Some("http" | "https")) && url.host().is_some() && url.query().is_none();
+    text.parse().ok().filter(is_fit).ok_or_else(|| "write http://HOST:PORT or https://HOST:PORT".to_owned())
 }
 
 /// The system namespace: what the flag says, else the Pod's namespace, else `usual`. An empty one says nothing.
@@ -59,4 +73,19 @@ pub fn system_namespace(flag: Option<String>, usual: &str) -> String {
     let of_pod = || fs::read_to_string(NAMESPACE_FILE).ok().map(|text| text.trim().to_owned());
     let said = |name: &String| !name.is_empty();
     flag.filter(said).or_else(|| of_pod().filter(said)).unwrap_or_else(|| usual.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_collector_is_a_web_server() {
+        for good in ["http://collector:4318", "https://collector.example.com/otlp/"] {
+            assert!(collector(good).is_ok(), "{good}");
+        }
+        for bad in ["", "collector:4317", "grpc://collector:4317", "http://", "http://collector:4318?a=b"] {
+            assert!(collector(bad).is_err(), "{bad}");
+        }
+    }
 }

@@ -9,6 +9,7 @@
 //! probes     /healthz, /readyz          metrics    /metrics
 //! api        why a request failed, how long an answer is waited for
 //! watch      all objects of a kind      status     its status, one merge patch      events     what kubectl describe shows
+//! traces     a span for each reconcile, and how they get to a collector
 //! failures   how often in a row         error      an error with its causes, in one line
 //! ```
 //!
@@ -27,4 +28,5 @@ pub mod reply;
 pub mod server;
 pub mod serving;
 pub mod status;
+pub mod traces;
 pub mod watch;

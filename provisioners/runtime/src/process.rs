@@ -1,13 +1,15 @@
 //! What every program here has around its work: a client, signals, servers, leadership, tasks that must go on.
 
 pub mod leader;
+mod logging;
 
 use std::future::Future;
-use std::io::{self, IsTerminal as _};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
+use hyper_util::client::proxy::matcher::Matcher;
 use kube::client::ClientBuilder;
 use kube::config::{KubeConfigOptions, Kubeconfig, KubeconfigError};
 use kube::{Client, Config};
@@ -17,9 +19,8 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tower::layer::layer_fn;
-use tracing_subscriber::EnvFilter;
 
-use crate::args::{Address, LeaderElection, LogFormat, Logging};
+use crate::args::{Address, LeaderElection, Shared};
 use crate::error::Chain;
 use crate::metrics;
 use crate::probes::Readiness;
@@ -104,12 +105,17 @@ impl Threads {
     pub const CALLERS: Self = Self { workers: None, blocking: 512 };
 }
 
-/// A program: runs `work` to its end, and says on stderr what went wrong.
-pub fn main<E>(logging: &Logging, threads: Threads, work: impl Future<Output = Result<(), E>>) -> ExitCode
+/// A program of this name: runs `work` to its end, and says on stderr what went wrong.
+pub fn main<E>(
+    program: &'static str,
+    shared: &Shared,
+    threads: Threads,
+    work: impl Future<Output = Result<(), E>>,
+) -> ExitCode
 where
     E: From<Error> + std::error::Error,
 {
-    match block_on(logging, threads, work) {
+    match block_on(program, shared, threads, work) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("error: {}", Chain(&error));
@@ -118,14 +124,13 @@ where
     }
 }
 
-/// Sets up what a whole process has once, logging and TLS, and runs `work` to its end.
+/// Sets up what a whole process has once, TLS, threads, logging and traces, and runs `work` to its end.
 fn block_on<E: From<Error>>(
-    logging: &Logging,
+    program: &'static str,
+    shared: &Shared,
     threads: Threads,
     work: impl Future<Output = Result<(), E>>,
 ) -> Result<(), E> {
-    log_to_stderr(logging);
-    log_panics();
     // Children run as the same user; they must not get at the memory of this process.
     rukpak_sandbox::close().map_err(Error::Close)?;
     rustls::crypto::ring::default_provider().install_default().map_err(|_| Error::TlsProvider)?;
@@ -135,29 +140,14 @@ fn block_on<E: From<Error>>(
         runtime.worker_threads(workers);
     }
     let runtime = runtime.build().map_err(Error::Runtime)?;
+    let traces = logging::start(program, &shared.logging, shared.collector.as_ref(), runtime.handle());
     let ended = runtime.block_on(work);
+    if let Some(traces) = traces {
+        traces.flush();
+    }
     // A pull that is under way holds nothing that matters.
     runtime.shutdown_background();
     ended
-}
-
-fn log_to_stderr(Logging { format, filter }: &Logging) {
-    let lines = tracing_subscriber::fmt().with_env_filter(EnvFilter::new(filter));
-    let lines = lines.with_writer(io::stderr).with_ansi(io::stderr().is_terminal());
-    match format {
-        LogFormat::Json => lines.json().flatten_event(true).init(),
-        LogFormat::Text => lines.init(),
-    }
-}
-
-/// A panic is a log line like any other, with its place.
-fn log_panics() {
-    std::panic::set_hook(Box::new(|panic| {
-        let place = panic.location().map(ToString::to_string);
-        let text = panic.payload_as_str();
-        let thread = std::thread::current().name().map(str::to_owned);
-        tracing::error!(place, text, thread, "panic: a bug in this program");
-    }));
 }
 
 /// A process that runs until it is told to stop.
@@ -309,12 +299,27 @@ pub async fn listen(flag: &'static str, address: &Address) -> Result<Option<TcpL
 /// # Errors
 /// [`Error::Config`], [`Error::Kubeconfig`].
 pub async fn config(kubeconfig: Option<&Path>) -> Result<Config, Error> {
-    let Some(path) = kubeconfig else {
-        return Config::infer().await.map_err(|error| Error::Config(Box::new(error)));
+    let mut config = match kubeconfig {
+        None => Config::infer().await.map_err(|error| Error::Config(Box::new(error)))?,
+        Some(path) => {
+            let failed = |source| Error::Kubeconfig { path: path.to_owned(), source: Box::new(source) };
+            let read = Kubeconfig::read_from(path).map_err(failed)?;
+            Config::from_custom_kubeconfig(read, &KubeConfigOptions::default()).await.map_err(failed)?
+        }
     };
-    let failed = |source| Error::Kubeconfig { path: path.to_owned(), source: Box::new(source) };
-    let read = Kubeconfig::read_from(path).map_err(failed)?;
-    Config::from_custom_kubeconfig(read, &KubeConfigOptions::default()).await.map_err(failed)
+    heed_no_proxy(&mut config);
+    Ok(config)
+}
+
+/// With a kubeconfig the client takes the proxy of the environment, and asks `NO_PROXY` about the proxy: here it is asked about the
+/// API server. A proxy that the kubeconfig itself names stays.
+fn heed_no_proxy(config: &mut Config) {
+    let of_environment = |name: &str| std::env::var(name).is_ok_and(|text| text.parse().ok() == config.proxy_url);
+    let is_of_environment =
+        config.proxy_url.is_some() && ["HTTPS_PROXY", "https_proxy"].into_iter().any(of_environment);
+    if is_of_environment && Matcher::from_env().intercept(&config.cluster_url).is_none() {
+        config.proxy_url = None;
+    }
 }
 
 /// A client with that configuration, whose requests are counted.

@@ -14,8 +14,10 @@ use kube::runtime::reflector::{ObjectRef, Store};
 use tokio::sync::mpsc::UnboundedReceiver;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::{AbortOnDropHandle, TaskTracker};
+use tracing::{Instrument as _, Span};
 
 use crate::metrics::{self, Running, Waiting};
+use crate::traces;
 
 /// Wait after a reconcile that panicked; a change of the object ends it.
 const PANIC_PAUSE: Duration = Duration::from_mins(1);
@@ -66,13 +68,15 @@ pub async fn drain<K, C, F, E>(
         move |object, context| {
             let name = object.meta().name.clone().unwrap_or_default();
             begins.remove(&ObjectRef::from_obj(&*object).erase());
+            let span = traces::reconcile(kind, object.meta());
             let (running, reconcile) = (Running::begin(kind), reconcile(object, context));
             // A task of its own: what one computes holds up no other.
-            let task = tasks.spawn(async move {
+            let task = async move {
                 let _running = running;
                 reconcile.await
-            });
-            Box::pin(guarded(name, kind, AbortOnDropHandle::new(task)))
+            };
+            let task = tasks.spawn(task.instrument(span.clone()));
+            Box::pin(guarded(name, kind, span, AbortOnDropHandle::new(task)))
         },
         error_policy,
         context,
@@ -89,17 +93,24 @@ pub async fn drain<K, C, F, E>(
     done.await;
 }
 
-/// Turns a panic into a wait.
-async fn guarded<E>(name: String, kind: &str, reconcile: AbortOnDropHandle<Result<Action, E>>) -> Result<Action, E> {
+/// Turns a panic into a wait, and says in the span what kept a reconcile from reporting.
+async fn guarded<E: std::error::Error>(
+    name: String,
+    kind: &str,
+    span: Span,
+    reconcile: AbortOnDropHandle<Result<Action, E>>,
+) -> Result<Action, E> {
     // All that a lost reconcile leaves half-way is the memory of its own object; what is in the cluster is looked at again.
-    reconcile.await.unwrap_or_else(|error| {
+    let ended = reconcile.await.unwrap_or_else(|error| {
         // Nobody aborts it but the runtime when the process ends, and then this is not polled any more.
         let Ok(panic) = error.try_into_panic() else { return Ok(Action::await_change()) };
         metrics::count_panic();
         let panic = text(&*panic);
+        traces::panicked(&span, panic);
         tracing::error!(kind, name, panic, retry_after = ?PANIC_PAUSE, "reconcile panicked: a bug in this program");
         Ok(Action::requeue(PANIC_PAUSE))
-    })
+    });
+    ended.inspect_err(|error| traces::error(&span, error))
 }
 
 fn text(panic: &(dyn Any + Send)) -> &str {
@@ -235,7 +246,7 @@ mod tests {
     #[tokio::test]
     async fn without_a_change_it_is_tried_again_after_a_minute() {
         let reconcile = AbortOnDropHandle::new(tokio::spawn(async { std::panic::panic_any(3) }));
-        let action = guarded::<Infallible>("n".to_owned(), "Bundle", reconcile).await;
+        let action = guarded::<Infallible>("n".to_owned(), "Bundle", Span::none(), reconcile).await;
         assert_eq!(action, Ok(Action::requeue(PANIC_PAUSE)));
     }
 

@@ -25,9 +25,6 @@ use crate::client::{Clients, Settings};
 use crate::egress::Guard;
 use crate::{Egress, Stage, tarball};
 
-/// A signature has less than 1 KiB.
-const SIGNATURE_BYTES: u64 = 16 * 1024;
-
 /// How archives are fetched. Proxies are those of the environment (`HTTPS_PROXY`, `HTTP_PROXY`, `NO_PROXY`), read by
 /// [`Fetcher::new`].
 #[derive(Clone, Debug)]
@@ -83,14 +80,6 @@ impl fmt::Debug for Login {
     }
 }
 
-/// What somebody may have signed.
-pub struct Signed {
-    /// The archive.
-    pub content: Vec<u8>,
-    /// The file beside it.
-    pub signature: Option<Vec<u8>>,
-}
-
 /// Fetches archives. One per set of options; keeps its connections, so it is meant to be shared.
 #[derive(Debug)]
 pub struct Fetcher {
@@ -134,31 +123,34 @@ impl Fetcher {
             .map_err(|error| Error::unpack(error, url))
     }
 
-    /// The download as it came, and the file beside it whose URL has `.sig` behind the path, if there is one: what somebody
-    /// signed, and the signature. Both are read into memory: `maximum_bytes` bounds the first.
+    /// The file `name` in the folder of what was downloaded, asked for with the same login and query; `None` if there is none. It
+    /// is read into memory: `maximum_bytes` bounds it.
     ///
     /// # Errors
-    /// One of the two could not be had, or is too large.
-    pub async fn signed(&self, download: Download, maximum_bytes: u64) -> Result<(Download, Signed), Error> {
+    /// It could not be had, or is too large.
+    pub async fn beside(&self, download: &Download, name: &str, maximum_bytes: u64) -> Result<Option<Vec<u8>>, Error> {
+        let limits = Limits { download_bytes: maximum_bytes, ..self.options.limits.clone() };
+        let (options, request) = (FetcherOptions { limits, ..self.options.clone() }, download.request().beside(name));
+        let clients = self.clients(&request)?;
+        let received = download::receive(&clients, &request, &options, Algorithm::Sha256);
+        match self.in_time(request.shown(), received).await {
+            Ok(found) => self.content(found, maximum_bytes).await.map(|(_, content)| Some(content)),
+            Err(error) if error.class() == Class::NotFound => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// The download as it came, and its bytes, of which there may be `maximum_bytes`.
+    ///
+    /// # Errors
+    /// They are more, or could not be read from the disk.
+    pub async fn content(&self, download: Download, maximum_bytes: u64) -> Result<(Download, Vec<u8>), Error> {
         let url = download.url().to_owned();
         if download.size_bytes() > maximum_bytes {
             return Err(Error::TooLargeToVerify { url, maximum_bytes });
         }
-        let limits = Limits { download_bytes: SIGNATURE_BYTES, ..self.options.limits.clone() };
-        let (options, request) = (FetcherOptions { limits, ..self.options.clone() }, download.request().beside(".sig"));
-        let clients = self.clients(&request)?;
-        let received = download::receive(&clients, &request, &options, Algorithm::Sha256);
-        let signature = match self.in_time(request.shown(), received).await {
-            Ok(signature) => Some(signature),
-            Err(error) if error.class() == Class::NotFound => None,
-            Err(error) => return Err(error),
-        };
-        let read = spawn_blocking(move || {
-            let content = download.content()?;
-            let signature = signature.map(|signature| signature.content()).transpose()?;
-            Ok((download, Signed { content, signature }))
-        });
-        let read: std::io::Result<_> = read.await.map_err(|source| Error::Worker { url: url.clone(), source })?;
+        let read = spawn_blocking(move || download.content().map(|content| (download, content)));
+        let read = read.await.map_err(|source| Error::Worker { url: url.clone(), source })?;
         read.map_err(|source| Error::Spool { url, source })
     }
 

@@ -45,7 +45,7 @@ enum UseFor {
 
 /// A place that may hold an image.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Place {
+pub(crate) struct ImageLocation {
     /// What to ask for there.
     pub(crate) reference: Reference,
     /// Whether a certificate of no known authority will do, or no TLS at all.
@@ -69,10 +69,10 @@ impl Mirrors {
     ///
     /// A place whose own name is blocked is left out. That is how OpenShift writes "never contact the source": a blocked registry
     /// with mirrors is pulled from the mirrors alone.
-    pub(crate) fn places(&self, reference: &Reference) -> Result<Vec<Place>, Error> {
+    pub(crate) fn places(&self, reference: &Reference) -> Result<Vec<ImageLocation>, Error> {
         let name = name(reference);
         let Some((registry, matched)) = self.registry(&name) else {
-            return Ok(vec![Place { reference: reference.clone(), insecure: false, is_mirror: false }]);
+            return Ok(vec![ImageLocation { reference: reference.clone(), insecure: false, is_mirror: false }]);
         };
         let by_digest = reference.digest().is_some();
         let wanted = |mirror: &&Mirror| match mirror.use_for {
@@ -84,13 +84,13 @@ impl Mirrors {
         let mut places = Vec::new();
         for mirror in registry.mirrors.iter().filter(wanted) {
             let reference = moved(&mirror.location, rest, reference)?;
-            places.push(Place { insecure: mirror.insecure, is_mirror: true, reference });
+            places.push(ImageLocation { insecure: mirror.insecure, is_mirror: true, reference });
         }
         let own = match &registry.location {
             Some(location) => moved(location, rest, reference)?,
             None => reference.clone(),
         };
-        places.push(Place { reference: own, insecure: registry.insecure, is_mirror: false });
+        places.push(ImageLocation { reference: own, insecure: registry.insecure, is_mirror: false });
         places.retain(|place| !self.blocks(&place.reference));
         if places.is_empty() {
             return Err(Error::Blocked { name: reference.whole(), prefix: registry.prefix.clone() });

@@ -4,6 +4,9 @@ use std::error::Error as StdError;
 use std::io::{Read, Write};
 use std::time::SystemTime;
 
+/// The folder of a bucket that has what clients uploaded: `<uid of the Bundle>.tgz`. The store itself does not look into it.
+pub const UPLOADS: &str = "v1/uploads";
+
 /// A bucket of an object store, or the part of it below a prefix. Calls block, and give up after a time of their own.
 ///
 /// Whole objects appear at once or not at all. Reads and lists may be behind; [`Bucket::put`] may not.

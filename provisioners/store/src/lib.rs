@@ -16,7 +16,7 @@ mod refs;
 mod shared;
 mod store;
 
-pub use bucket::{Bucket, BucketError, Condition, Entry, Version};
+pub use bucket::{Bucket, BucketError, Condition, Entry, UPLOADS, Version};
 pub use collect::Collected;
 pub use copy::Copied;
 pub use error::Error;

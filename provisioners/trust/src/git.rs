@@ -1,7 +1,10 @@
 //! Signatures of commits and annotated tags, as git stores them.
 
+use std::time::SystemTime;
+
 use ring::digest::{SHA1_FOR_LEGACY_USE_ONLY, digest};
 
+use crate::openpgp::OpenPgpSignature;
 use crate::requirement::Requirement;
 use crate::signer::Credential;
 use crate::ssh::SshSignature;
@@ -19,6 +22,8 @@ pub struct GitSubject<'a> {
     pub commit: &'a str,
     /// The tag that the source names.
     pub tag: Option<&'a str>,
+    /// When it is looked at: OpenPGP keys expire.
+    pub now: SystemTime,
 }
 
 /// What may be signed, as stored, without the header of the object.
@@ -28,6 +33,12 @@ pub struct GitObjects<'a> {
     pub commit: &'a [u8],
     /// What the tag of the source points to, if that is an object of its own.
     pub tag: Option<&'a [u8]>,
+}
+
+/// A signature, by the kind of key that makes such.
+enum Made {
+    Ssh(SshSignature),
+    OpenPgp(Box<OpenPgpSignature>),
 }
 
 /// A signature beside what it is of.
@@ -64,7 +75,7 @@ fn examine(
     let (known, unusable) = requirement.credentials();
     let mut faults = Vec::new();
     for (what, signed) in candidates {
-        let found = signed.as_ref().map_err(Clone::clone).and_then(|signed| signed.signer(&known));
+        let found = signed.as_ref().map_err(Clone::clone).and_then(|signed| signed.signer(&known, subject.now));
         match found {
             Ok(signer) => return Ok(signer),
             Err(why) => faults.push(format!("{what}: {why}")),
@@ -124,21 +135,49 @@ impl Signed {
     }
 
     /// Who made the signature, of those who are known.
-    fn signer(&self, known: &[(String, Credential)]) -> Result<String, String> {
-        if !SshSignature::is_one(&self.signature) {
-            return Err("it is not a signature by an ssh key (git config gpg.format ssh)".to_owned());
+    fn signer(&self, known: &[(String, Credential)], now: SystemTime) -> Result<String, String> {
+        let made = Made::read(&self.signature)?;
+        let answers =
+            known.iter().filter_map(|(name, credential)| Some((name, made.is_by(credential, &self.payload, now)?)));
+        let answers: Vec<_> = answers.collect();
+        if let Some((name, _)) = answers.iter().find(|(_, answer)| *answer == Ok(true)) {
+            return Ok((*name).clone());
         }
-        let signature = SshSignature::read(&self.signature).map_err(|error| error.to_string())?;
-        let has_signed = |(_, credential): &&(String, Credential)| match credential {
-            Credential::Ssh(keys) => keys.iter().any(|key| key.verifies(&self.payload, &signature)),
-            Credential::Key(_) | Credential::Keyless(_) => false,
-        };
-        match known.iter().find(has_signed) {
-            Some((name, _)) => Ok(name.clone()),
-            None if known.iter().any(|(_, credential)| matches!(credential, Credential::Ssh(_))) => {
-                Err("it was made with another key, or what was signed has been changed".to_owned())
-            }
-            None => Err("no signer has a key that signs commits (sshKey)".to_owned()),
+        match answers.iter().find_map(|(_, answer)| answer.as_ref().err()) {
+            Some(why) => Err(why.clone()),
+            None if answers.is_empty() => Err(format!("no signer has a key that signs commits so ({})", made.field())),
+            None => Err("it was made with another key, or what was signed has been changed".to_owned()),
+        }
+    }
+}
+
+impl Made {
+    fn read(text: &str) -> Result<Self, String> {
+        if SshSignature::is_one(text) {
+            return SshSignature::read(text).map(Self::Ssh).map_err(|error| error.to_string());
+        }
+        if OpenPgpSignature::is_one(text) {
+            let read = OpenPgpSignature::read(text);
+            return read.map(|one| Self::OpenPgp(Box::new(one))).map_err(|error| error.to_string());
+        }
+        Err("it was made neither with an ssh key nor with an OpenPGP key".to_owned())
+    }
+
+    /// Whether somebody who is known so made it, and why it does not count if they did; `None` if such keys make no such
+    /// signatures.
+    fn is_by(&self, credential: &Credential, payload: &[u8], now: SystemTime) -> Option<Result<bool, String>> {
+        match (self, credential) {
+            (Self::Ssh(made), Credential::Ssh(keys)) => Some(Ok(keys.iter().any(|key| key.verifies(payload, made)))),
+            (Self::OpenPgp(made), Credential::OpenPgp(keys)) => Some(keys.check(payload, made, now)),
+            _ => None,
+        }
+    }
+
+    /// Where a policy has such keys.
+    fn field(&self) -> &'static str {
+        match self {
+            Self::Ssh(_) => "sshKey",
+            Self::OpenPgp(_) => "pgpKey",
         }
     }
 }

@@ -5,6 +5,7 @@ use rukpak_crds::Signer;
 use crate::attachment::Signature;
 use crate::key::PublicKey;
 use crate::keyless::Keyless;
+use crate::openpgp::OpenPgpKeys;
 use crate::ssh::SshKey;
 
 /// What a signature is checked with.
@@ -16,6 +17,8 @@ pub enum Credential {
     Keyless(Box<Keyless>),
     /// Keys of ssh, for commits and tags. Never none.
     Ssh(Vec<SshKey>),
+    /// Keys of OpenPGP, for commits and tags.
+    OpenPgp(OpenPgpKeys),
 }
 
 impl Credential {
@@ -24,10 +27,12 @@ impl Credential {
     /// # Errors
     /// Why it cannot be used, in words.
     pub fn new(signer: &Signer, pems: &[String]) -> Result<Self, String> {
-        match (&signer.public_key, &signer.keyless, &signer.ssh_key, pems) {
-            (None, None, Some(_), [keys]) => SshKey::lines(keys).map(Self::Ssh).map_err(|error| error.to_string()),
-            (Some(_), None, None, [key]) => PublicKey::from_pem(key).map(Self::Key).map_err(|error| error.to_string()),
-            (None, Some(keyless), None, [authority, log]) => {
+        let Signer { name: _, public_key, keyless, ssh_key, pgp_key } = signer;
+        match (public_key, keyless, ssh_key, pgp_key, pems) {
+            (None, None, Some(_), None, [keys]) => read(SshKey::lines(keys)).map(Self::Ssh),
+            (None, None, None, Some(_), [keys]) => read(OpenPgpKeys::from_armor(keys)).map(Self::OpenPgp),
+            (Some(_), None, None, None, [key]) => read(PublicKey::from_pem(key)).map(Self::Key),
+            (None, Some(keyless), None, None, [authority, log]) => {
                 let known = Keyless::new(authority, log, &keyless.issuer, &keyless.identity);
                 known.map(|known| Self::Keyless(Box::new(known))).map_err(|error| {
                     match std::error::Error::source(&error) {
@@ -36,7 +41,7 @@ impl Credential {
                     }
                 })
             }
-            _ => Err("it needs one of publicKey, keyless and sshKey".to_owned()),
+            _ => Err("it needs one of publicKey, keyless, sshKey and pgpKey".to_owned()),
         }
     }
 
@@ -50,6 +55,11 @@ impl Credential {
             Self::Key(_) => Err("it was made with another key, or what was signed has been changed".to_owned()),
             Self::Keyless(keyless) => keyless.check(signature).map(Some),
             Self::Ssh(_) => Err("a signer who is known by an sshKey signs no images".to_owned()),
+            Self::OpenPgp(_) => Err("a signer who is known by a pgpKey signs no images".to_owned()),
         }
     }
+}
+
+fn read<T>(key: Result<T, impl std::fmt::Display>) -> Result<T, String> {
+    key.map_err(|error| error.to_string())
 }

@@ -6,7 +6,7 @@ use axum::Router;
 use axum::body::Body;
 use axum::http::{Request, header};
 use rukpak_plan::crd_upgrade::{self, ObjectValidator, Options};
-use rukpak_webhook::{BUNDLE_PATH, CONFIG_MAP_PATH, DEFINITION_PATH, DEPLOYMENT_PATH};
+use rukpak_webhook::{BUNDLE_PATH, CONFIG_MAP_PATH, CRD_PATH, DEPLOYMENT_PATH};
 use serde_json::{Value, json};
 use tokio::runtime::Runtime;
 use tower::ServiceExt as _;
@@ -67,7 +67,7 @@ fn definition() -> Value {
 /// A body for one of the webhook's paths. It is answered, and no answer is the server's own fault.
 pub fn admission(input: &[u8]) {
     let (first, body) = choice(input);
-    let path = [BUNDLE_PATH, CONFIG_MAP_PATH, DEFINITION_PATH, DEPLOYMENT_PATH][usize::from(first % 4)];
+    let path = [BUNDLE_PATH, CONFIG_MAP_PATH, CRD_PATH, DEPLOYMENT_PATH][usize::from(first % 4)];
     let call = Request::post(path)
         .header(header::CONTENT_TYPE, "application/json")
         .body(Body::from(body.to_vec()))

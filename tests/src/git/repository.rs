@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use anyhow::{Context, Result, bail};
 
-use super::CommitSigner;
+use super::GitSigner;
 
 /// Seconds of the first commit: the first second of 2024.
 const FIRST_COMMIT_SECONDS: u64 = 1_704_067_200;
@@ -74,7 +74,7 @@ impl RepoBuilder {
     }
 
     /// As [`RepoBuilder::commit`], signed.
-    pub fn signed_commit(&self, message: &str, signer: &CommitSigner) -> Result<String> {
+    pub fn signed_commit(&self, message: &str, signer: &dyn GitSigner) -> Result<String> {
         self.commits.fetch_add(1, Ordering::Relaxed);
         self.git(&["add", "--all"])?;
         self.git_signed(signer, &["commit", "--quiet", "--allow-empty", "--gpg-sign", "--message", message])?;
@@ -83,7 +83,7 @@ impl RepoBuilder {
     }
 
     /// A signed tag of the current commit, moved if it exists.
-    pub fn signed_tag(&self, name: &str, signer: &CommitSigner) -> Result<&Self> {
+    pub fn signed_tag(&self, name: &str, signer: &dyn GitSigner) -> Result<&Self> {
         self.git_signed(signer, &["tag", "--force", "--sign", "--message", name, name])?;
         self.git(&["push", "--quiet", "--force", "origin", &format!("refs/tags/{name}")])?;
         Ok(self)
@@ -101,9 +101,10 @@ impl RepoBuilder {
         Ok(forged)
     }
 
-    fn git_signed(&self, signer: &CommitSigner, arguments: &[&str]) -> Result<String> {
+    fn git_signed(&self, signer: &dyn GitSigner, arguments: &[&str]) -> Result<String> {
         let configuration = signer.configuration();
-        let arguments: Vec<_> = configuration.iter().map(String::as_str).chain(arguments.iter().copied()).collect();
+        let configured = configuration.iter().flat_map(|setting| ["-c", setting]);
+        let arguments: Vec<_> = configured.chain(arguments.iter().copied()).collect();
         self.git(&arguments)
     }
 

@@ -7,14 +7,20 @@ use anyhow::{Context, Result, bail};
 
 use crate::tools;
 
+/// Whoever signs commits and tags.
+pub trait GitSigner {
+    /// Configuration that has git sign so: `name=value`.
+    fn configuration(&self) -> Vec<String>;
+}
+
 /// A key of ssh that `ssh-keygen` made.
-pub struct CommitSigner {
+pub struct SshSigner {
     file: PathBuf,
     public: String,
     _folder: tempfile::TempDir,
 }
 
-impl CommitSigner {
+impl SshSigner {
     /// A new key: `ed25519`, `ecdsa` or `rsa`, of so many bits where that is to choose.
     pub fn new(type_: &str, bits: Option<&str>) -> Result<Self> {
         let folder = tools::temp_folder("signer")?;
@@ -36,10 +42,10 @@ impl CommitSigner {
     pub fn public_key(&self) -> &str {
         &self.public
     }
+}
 
-    /// Configuration that has git sign with it, in front of a command of git.
-    pub(super) fn configuration(&self) -> [String; 4] {
-        let key = format!("user.signingkey={}", self.file.display());
-        ["-c".to_owned(), "gpg.format=ssh".to_owned(), "-c".to_owned(), key]
+impl GitSigner for SshSigner {
+    fn configuration(&self) -> Vec<String> {
+        vec!["gpg.format=ssh".to_owned(), format!("user.signingkey={}", self.file.display())]
     }
 }

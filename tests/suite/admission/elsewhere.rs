@@ -2,8 +2,6 @@
 
 #![allow(clippy::unwrap_used)] // helpers of tests are tests
 
-use std::time::Duration;
-
 use anyhow::Result;
 use kube::Client;
 use kube::api::{DynamicObject, Patch, PatchParams};
@@ -67,14 +65,6 @@ impl Elsewhere {
     /// Waits until the webhook has written it anew, and it is as before.
     async fn restored(&self, before: &Value) {
         self.until("its restoration", |entry| entry == before).await;
-    }
-
-    async fn until_logged(&self, text: &str) {
-        let end = tokio::time::Instant::now() + SOON;
-        while !self.webhook.log_tail(200).contains(text) {
-            assert!(tokio::time::Instant::now() < end, "it does not say {text}:\n{}", self.webhook.log_tail(20));
-            tokio::time::sleep(Duration::from_millis(20)).await;
-        }
     }
 }
 
@@ -154,7 +144,7 @@ async fn tells_of_a_missing_label(elsewhere: &Elsewhere, before: &Value) {
     elsewhere.webhook.wait_ready().await.unwrap();
     elsewhere.restored(before).await;
     if is_gone {
-        elsewhere.until_logged("lacks the label with its name").await;
+        elsewhere.webhook.until_logged(0, "lacks the label with its name").await.unwrap();
     }
 }
 

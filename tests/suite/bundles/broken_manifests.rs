@@ -114,7 +114,7 @@ async fn a_duplicate_key_is_only_a_warning() {
     hands.bundle(&name, image(&reference)).await;
     let bundle = hands.condition(&name, Expected::is_true("Unpacked", "UnpackSuccessful")).await;
     assert!(verbs::condition(&bundle, "Stalled").is_none());
-    let log = std::fs::read_to_string(scene.world.controller.log_path()).unwrap();
+    let log = scene.world.controller.log();
     let line = log.lines().find(|line| line.contains(&name) && line.contains("is set twice"));
     let line = line.unwrap_or_else(|| panic!("no warning of {name} in the log"));
     assert!(line.contains("manifests/a.yaml (line 8): data is set twice: the last value counts"), "{line}");

@@ -66,7 +66,16 @@ async fn many_bundles_of_one_image_are_one_pull() {
     }
     assert_eq!(server.count("/blobs/"), 1, "{:?}", server.seen());
     assert!(server.count("/manifests/") >= names.len());
+    // The manifest's bytes are no key to the layers: a registry of another name is asked for them itself.
+    let (other, elsewhere) = (scene.faulty_registry(), format!("{name}-elsewhere"));
+    other.add(Rule::on("/blobs/", status(StatusCode::INTERNAL_SERVER_ERROR)));
+    hands.bundle(&elsewhere, image(&format!("{}/{name}:v1", other.host()))).await;
+    hands.pending(&elsewhere, "the registry answered 500 Internal Server Error").await;
+    assert!(!hands.holds(&elsewhere));
+    other.mend();
+    hands.unpacked(&elsewhere).await;
     // What is gone from the store is fetched again, whatever is remembered.
+    let names: Vec<String> = names.into_iter().chain([elsewhere]).collect();
     for bundle in &names {
         verbs::delete(&hands.client, &Target::bundle(bundle)).await.expect("it is deleted");
     }

@@ -142,7 +142,7 @@ async fn a_private_server_is_asked_with_the_secret() {
     let with =
         |path: &str| asked.iter().any(|seen| seen.path.contains(path) && seen.authorization == Some(expected.clone()));
     assert!(with(&format!("{name}.tgz")));
-    let log = std::fs::read_to_string(scene.world.controller.log_path()).unwrap();
+    let log = scene.world.controller.log();
     assert!(!log.contains(&planted) && !log.contains(&BASE64_STANDARD.encode(format!("{USER}:{planted}"))));
 }
 

@@ -229,8 +229,8 @@ async fn crds_with_objects_are_guarded() {
     let did = hands.run(&["diff", &plural, path]).await;
     let wanted = format!(
         "create    ConfigMap default/{plural}
-release   CustomResourceDefinition {plural}.diff.example.com: it has instances, K{plural} \"x\" among them
-1 to create, 1 to release, 0 unchanged
+orphan    CustomResourceDefinition {plural}.diff.example.com: it has instances, K{plural} \"x\" among them
+1 to create, 1 to orphan, 0 unchanged
 "
     );
     assert_said(&did, 1, &wanted);

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use rukpak_tests::verbs::unique_name;
 use rukpak_tests::world::{PASSWORD, USER, World};
-use rukpak_tests::{ImageBuilder, tools};
+use rukpak_tests::{CatalogImage, Documents, ImageBuilder, fixtures, tools};
 use serde_json::{Value, json};
 
 use crate::hands::{folder, manifest, text};
@@ -227,6 +227,68 @@ async fn a_bundle_moves_with_its_images_to_another_registry() {
     let damaged = private.run("none", &["import", text(&layout), &target, "--ca-file", text(&ca)]);
     assert_eq!(damaged.code, Some(1), "{}", damaged.err);
     assert!(damaged.err.contains("has the digest sha256:"), "{}", damaged.err);
+}
+
+/// Bundles of the package `pump-operator` in these versions, which run `operand`; returns their catalog and the images.
+async fn publish(private: &Private, name: &str, operand: &str, versions: &[&str]) -> (Documents, Vec<String>) {
+    let mut images = Vec::new();
+    for version in versions {
+        let mut files = fixtures::read("registry/pump").expect("the fixture is readable");
+        for (_, text) in &mut files {
+            *text = text.replace("example.rukpak.io/pump:1.0.0", operand).replace("1.0.0", version);
+        }
+        let image = ImageBuilder::of_files(files);
+        let pushed = private.registry.push(&format!("{name}/bundle"), &format!("v{version}"), &image).await;
+        images.push(pushed.expect("the registry takes it").reference);
+    }
+    let pairs: Vec<(&str, &str)> = versions.iter().copied().zip(images.iter().map(String::as_str)).collect();
+    (Documents::package("pump-operator", &pairs), images)
+}
+
+#[tokio::test]
+async fn a_package_of_a_catalog_is_exported_with_its_images() {
+    let private = Private::shared().await;
+    let name = unique_name("package");
+    let operand = ImageBuilder::of_files([("app", "pump")]);
+    let operand = private.registry.push(&format!("{name}/pump"), "v7", &operand).await.expect("an image").reference;
+    let (documents, bundles) = publish(private, &name, &operand, &["1.0.0", "1.1.0"]).await;
+    let here = folder(&[("catalog/catalog.json", documents.json_lines())]);
+    let catalog = CatalogImage::of(documents).expect("an image");
+    let catalog = catalog.push(&private.registry, &format!("{name}/catalog"), "v1").await.expect("an image");
+    let in_folder = text(&here.path().join("catalog")).to_owned();
+    let in_image = format!("image:{}", catalog.reference);
+    for (catalog, flags, version) in
+        [(&in_folder, &[][..], 1), (&in_folder, &["--version", "<1.1.0"], 0), (&in_image, &["--channel", "stable"], 1)]
+    {
+        let layout = here.path().join(unique_name("layout"));
+        let arguments = [&["export", "pump-operator", text(&layout), "--catalog", catalog, "-ojson"], flags].concat();
+        let exported = private.run("good", &arguments);
+        assert_yes(&exported);
+        let answer = json_of(&exported);
+        let sources: Vec<&str> =
+            answer["images"].as_array().expect("a list").iter().filter_map(|image| image["source"].as_str()).collect();
+        assert_eq!(sources, [bundles[version].as_str(), &operand], "{answer:#}");
+        let chosen = &answer["package"];
+        assert_eq!(chosen["version"], ["1.0.0", "1.1.0"][version], "{answer:#}");
+        assert_eq!((&chosen["package"], &chosen["channel"]), (&json!("pump-operator"), &json!("stable")), "{answer:#}");
+        let other = World::shared().await;
+        let ca = here.path().join("other.pem");
+        fs::write(&ca, other.registry.ca_pem()).expect("a file");
+        let target = format!("{}/mirror", other.registry.host());
+        assert_yes(&private.run("none", &["import", text(&layout), &target, "--ca-file", text(&ca)]));
+        let moved = bundles[version].replace(private.registry.host(), &target);
+        assert_yes(&private.run("none", &["validate", &moved, "--ca-file", text(&ca)]));
+    }
+    let layout = here.path().join("none");
+    let none = private.run("good", &["export", "pomp", text(&layout), "--catalog", &in_folder]);
+    assert_eq!((none.code, none.out.as_str()), (Some(1), ""), "{}", none.err);
+    assert!(none.err.ends_with(&format!("hint: rukpakctl catalog list {in_folder}\n")), "{}", none.err);
+    let none =
+        private.run("good", &["export", "pump-operator", text(&layout), "--catalog", &in_folder, "--version", "9.x"]);
+    assert!(none.code == Some(1) && none.err.contains("the catalog has 1.0.0, 1.1.0"), "{}", none.err);
+    assert!(!layout.exists(), "nothing is written");
+    let alone = private.run("good", &["export", "pump-operator", text(&layout), "--channel", "stable"]);
+    assert!(alone.code == Some(2) && alone.err.contains("--catalog <WHERE>"), "{}", alone.err);
 }
 
 fn blobs(layout: &Path) -> Vec<std::path::PathBuf> {

@@ -40,7 +40,7 @@ async fn an_image_is_installed_and_upgraded_and_waited_for() {
     }
     let again = hands.run_alone(&["install", &name, &two]).await;
     assert_said(&again, 1, "");
-    let words = format!("error: bundledeployment {name:?} is there already; nothing was changed\n");
+    let words = format!("error: bundledeployment {name:?} already exists; nothing was changed\n");
     assert_eq!(again.err, format!("{words}hint: rukpakctl upgrade {name} SOURCE\n"));
 
     assert_said(&hands.run_alone(&["upgrade", &name, &two]).await, 0, &object(&name, "upgraded"));
@@ -120,7 +120,7 @@ async fn a_folder_that_is_no_bundle_changes_nothing() {
     let did = hands.run(&["install", &name, path]).await;
     assert_said(&did, 1, "");
     let words = format!("error: {path}: refused as a plain+v0 bundle: 1 finding; nothing was applied\n");
-    assert!(did.err.ends_with(&format!("{words}hint: rukpakctl validate --format plain+v0 {path}\n")), "{did:?}");
+    assert!(did.err.ends_with(&format!("{words}hint: rukpakctl validate {path}\n")), "{did:?}");
     assert!(hands.get(&Target::bundle_deployment(&name)).await.is_none(), "nothing is applied");
 }
 

@@ -71,12 +71,16 @@ async fn why_names_owner_and_bundle_and_other_writers() {
     let did = hands.run(&["why", &format!("configmap/{name}"), "-n", "default"]).await;
     let lines: Vec<&str> = did.out.lines().collect();
     let first = format!("ConfigMap default/{name}   Current: Resource is always ready");
-    let owner = format!("BundleDeployment   {name}");
-    let of = format!("Bundle             {bundle}, of upload");
-    let manifest = "Manifest           manifests/a.yaml:1";
-    assert_eq!((did.code, &lines[..4]), (Some(0), &[first.as_str(), &owner, &of, manifest][..]), "{did:?}");
-    assert_eq!(lines[4].split_whitespace().collect::<Vec<_>>(), ["MANAGER", "FIELD", "CONTESTED"], "{did:?}");
-    assert!(lines[5].ends_with("   .metadata.labels.team   no"), "{did:?}");
+    let owner = format!("bundledeployment: {name}");
+    let of = format!("bundle:           {bundle}");
+    let rest = ["source:           upload", "manifest:         manifests/a.yaml:1", ""];
+    assert_eq!(
+        (did.code, &lines[..3], &lines[3..6]),
+        (Some(0), &[first.as_str(), &owner, &of][..], &rest[..]),
+        "{did:?}"
+    );
+    assert_eq!(lines[6].split_whitespace().collect::<Vec<_>>(), ["MANAGER", "FIELD", "CONTESTED"], "{did:?}");
+    assert!(lines[7].ends_with("   .metadata.labels.team   no"), "{did:?}");
     let why = json(&hands.run_alone(&["why", "ConfigMap", &name, "-n", "default", "-o", "json"]).await);
     assert_eq!((&why["bundleDeployment"], &why["bundle"]), (&json!(name), &json!(bundle)), "{why:#}");
     assert_eq!(why["fields"][0]["field"], ".metadata.labels.team", "{why:#}");
@@ -86,7 +90,7 @@ async fn why_names_owner_and_bundle_and_other_writers() {
 
     let foreign = hands.run_alone(&["why", "configmap/kube-root-ca.crt", "-n", "default"]).await;
     assert_eq!(foreign.code, Some(1), "{foreign:?}");
-    assert!(foreign.out.contains("\nno BundleDeployment keeps it: none has made it\n"), "{foreign:?}");
+    assert!(foreign.out.contains("\nno BundleDeployment manages it: none has created it\n"), "{foreign:?}");
     let missing = hands.run_alone(&["why", "configmap/none", "-n", "default"]).await;
     assert_said(&missing, 1, "");
     assert_eq!(missing.err, "error: configmaps \"none\" not found\nhint: kubectl get configmaps -n default\n");

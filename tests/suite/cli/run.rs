@@ -156,8 +156,7 @@ async fn a_deployment_that_is_not_for_uploads_is_left_alone() {
     let arguments = ["run", &name, text(folder.path())];
     let did = hands.run(&arguments).await;
     assert_eq!((did.code, did.out.as_str()), (Some(1), ""), "{did:?}");
-    let words =
-        format!("error: bundledeployment \"{name}\" is there already, with source image, not upload: nothing was");
+    let words = format!("error: bundledeployment \"{name}\" already exists with source image, not upload: nothing was");
     assert!(did.err.starts_with(&words), "{did:?}");
     let after = hands.get(&Target::bundle_deployment(&name)).await.unwrap();
     assert_eq!((after.metadata.generation, &after.data["spec"]), (before.metadata.generation, &before.data["spec"]));

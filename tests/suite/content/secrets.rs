@@ -275,7 +275,7 @@ impl Field {
     /// Both programs' logs, which were at their longest.
     fn logs(&self) {
         for process in [&self.world.controller, &self.world.webhook] {
-            let log = std::fs::read_to_string(process.log_path()).expect("programs write logs");
+            let log = process.log();
             assert!(log.contains("DEBUG"), "{} has no debug lines", process.log_path().display());
             self.clean(&process.log_path().display().to_string(), &log);
         }

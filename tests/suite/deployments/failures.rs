@@ -47,7 +47,7 @@ async fn a_first_installation_that_is_refused_says_which_object_and_why() {
     case.delete(&case.target()).await;
     case.until_collected(&case.config_map_target("a")).await;
     // It is tried again and again, and logged once.
-    let log = std::fs::read_to_string(case.world.controller.log_path()).unwrap();
+    let log = case.world.controller.log();
     let parts = ["WARN", &case.name, "Not_A_Name", "manifests/01.yaml"];
     let lines: Vec<&str> = log.lines().filter(|line| parts.iter().all(|part| line.contains(part))).collect();
     assert_eq!(lines.len(), 1, "{lines:#?}");

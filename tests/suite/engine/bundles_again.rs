@@ -2,10 +2,11 @@
 
 use kube::api::DynamicObject;
 use rukpak_tests::verbs::{self, Expected, Target};
-use rukpak_tests::world::until;
+use rukpak_tests::world::{SOON, until};
 use serde_json::json;
 
 use crate::case::Case;
+use crate::worlds;
 
 async fn value(case: &Case<'_>) -> serde_json::Value {
     case.get(&case.config_map_target("a")).await.expect("it is there").data["data"]["x"].clone()
@@ -75,4 +76,27 @@ async fn a_new_template_with_the_same_tag_is_resolved_anew() {
     let before = digest(&first);
     let is_new = |object: &kube::api::DynamicObject| digest(object) != before;
     case.until(&case.target(), "the new content in the status", |object| object.is_some_and(is_new)).await;
+}
+
+/// The reconcile that installs it ends after the event that it is gone: nothing must be kept for it then.
+#[tokio::test]
+async fn the_content_of_a_deployment_that_is_deleted_while_it_is_installed_is_let_go() {
+    let (world, proxy) = (worlds::troubled().await, worlds::proxy().await);
+    let case = Case::in_world(world, "gone-early").await;
+    let (turn, controller) = (worlds::PROXY.lock().await, &world.controller);
+    let (apply, report) = (format!("{}/configmaps/a?", case.namespace), format!("{}/status?", case.name));
+    proxy.hold(&apply);
+    case.create(&[case.config_map("a", json!({"x": "1"}))]).await;
+    let asked = proxy.asked(&apply, 1, SOON).await;
+    let deleted = format!(r#""BundleDeployment deleted","deployment":"{}""#, case.name);
+    let (said, reported) = (controller.log().len(), proxy.count(&report));
+    case.delete(&case.target()).await;
+    let noticed = controller.until_logged(said, &deleted).await;
+    proxy.release();
+    let ended = proxy.asked(&report, reported + 1, SOON).await;
+    drop(turn);
+    asked.and(noticed).and(ended).unwrap_or_else(|error| panic!("{error:#}"));
+    let refs = std::fs::read_dir(controller.storage.join("v1/refs/deployments")).unwrap();
+    let left: Vec<_> = refs.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+    assert!(!left.iter().any(|name| name.starts_with(&case.name)), "{left:?}");
 }

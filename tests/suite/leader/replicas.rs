@@ -161,6 +161,47 @@ async fn every_replica_serves_and_takes_uploads() {
     }
 }
 
+/// A policy keeps the leader from unpacking what has come first.
+#[tokio::test]
+async fn of_uploads_to_several_replicas_the_last_counts_and_is_whole() {
+    let scene = Scene::set().await;
+    let processes = scene.pair().await;
+    let callers = scene.callers(&processes).await;
+    let (client, name) = (&scene.stage.client, unique_name("twice"));
+    let rule = json!({"name": "none", "scopes": ["*"], "sources": ["upload"], "action": "Refuse"});
+    let policy = json!({"apiVersion": "core.rukpak.io/v1alpha1", "kind": "ContentPolicy",
+                        "metadata": {"name": name}, "spec": {"rules": [rule]}});
+    create(client, &policy).await;
+    create(client, &bundle(&name, json!({"type": "upload", "upload": {}}))).await;
+    until_bundle(client, &name, Expected::is_false("Verified", "RefusedByPolicy")).await;
+    // What does not compress is sent in parts.
+    let noise = || (0..4096).map(|_| unique_name("")).collect::<String>();
+    let bodies = ["one", "two", "last"].map(|text| archive(&config_map(&name, &format!("{text}{}", noise()))));
+    let [one, two, last] = &bodies;
+    tokio::join!(put(&callers[0], &name, one.clone()), put(&callers[1], &name, two.clone()));
+    let kept = callers[0].until_served(&format!("/uploads/{name}.tgz")).await;
+    assert!(&kept == one || &kept == two, "neither of the two: {} bytes", kept.len());
+    assert_eq!(callers[1].until_served(&format!("/uploads/{name}.tgz")).await, kept);
+    put(&callers[1], &name, last.clone()).await;
+    verbs::delete(client, &Target::of(&policy).expect("an object")).await.expect("deleted");
+    let unpacked = until_bundle(client, &name, Expected::is_true("Unpacked", "UnpackSuccessful")).await;
+    let digest = rukpak_content::Digest::sha256(last).to_string();
+    assert_eq!(unpacked.data["status"]["pin"]["archiveDigest"], digest, "{}", unpacked.data["status"]);
+    let mut served = Vec::new();
+    for caller in &callers {
+        assert_eq!(&caller.until_served(&format!("/uploads/{name}.tgz")).await, last);
+        served.push(caller.until_served(&format!("/bundles/{name}.tgz")).await);
+    }
+    assert_eq!(served[0], served[1]);
+    // What a replica writes that learns too late that another upload was unpacked is nobody's.
+    let key = format!("{}/v1/uploads/{}.tgz", scene.prefix, unpacked.metadata.uid.expect("it is in the cluster"));
+    scene.bucket.overwrite(&key, one.clone()).await.expect("the server takes it");
+    for caller in &callers {
+        let answer = caller.ask(Method::GET, &format!("/uploads/{name}.tgz")).send().await.expect("an answer");
+        assert_eq!(answer.status(), StatusCode::NOT_FOUND);
+    }
+}
+
 #[tokio::test]
 async fn a_leader_whose_machine_is_lost_takes_nothing_with_it() {
     let mut scene = Scene::set().await;

@@ -4,6 +4,7 @@ use std::ops::Deref;
 
 use kube::api::DynamicObject;
 use rukpak_tests::installation::Installation;
+use rukpak_tests::registry::{Cosign, Pushed};
 use rukpak_tests::verbs::{self, Expected, Target};
 use rukpak_tests::{CatalogImage, Documents};
 use serde_json::{Value, json};
@@ -169,6 +170,19 @@ impl<'a> Case<'a> {
         let pushed = image.push(&self.world.registry, &format!("catalogs/{}", self.name), tag).await;
         let pushed = pushed.expect("the registry takes it");
         (pushed.reference.clone(), pushed.digest.clone())
+    }
+
+    /// Pushes a catalog image that a ContentPolicy asks for a signature with `key`, and has none yet.
+    pub async fn push_guarded(&self, documents: Documents, key: &Cosign) -> Pushed {
+        let (reference, digest) = self.push_catalog("v1", documents).await;
+        let repository = reference.rsplit_once(':').expect("it has a tag").0;
+        let signer = json!({"name": "release", "publicKey": {"data": key.public_key()}});
+        let rule = json!({"name": "ours", "scopes": [repository], "action": "Require", "signers": [signer]});
+        self.create(&json!({"apiVersion": "core.rukpak.io/v1alpha1", "kind": "ContentPolicy",
+                            "metadata": {"name": self.name}, "spec": {"rules": [rule]}}))
+            .await;
+        let pinned = format!("{repository}@{digest}");
+        Pushed { reference, pinned, digest, layers: Vec::new(), manifests: Vec::new() }
     }
 
     /// Creates the ClusterCatalog `name` of an image.

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use rukpak_tests::catalog::nothing;
-use rukpak_tests::registry::{Cosign, Pushed};
+use rukpak_tests::registry::Cosign;
 use rukpak_tests::verbs::{self, Expected};
 use rukpak_tests::{CatalogImage, Documents, ImageBuilder};
 use serde_json::json;
@@ -27,6 +27,7 @@ async fn a_catalog_is_unpacked_labelled_and_reported() {
     let succeeded = Expected::is_true("Progressing", "Succeeded")
         .saying("Successfully unpacked and stored content from resolved source");
     assert!(succeeded.met_by(&object), "{:#}", object.data);
+    assert!(verbs::condition(&object, "Verified").is_none(), "no policy is for it: {:#}", object.data);
     let name = reference.rsplit_once(':').unwrap().0;
     assert_eq!(
         object.data["status"]["resolvedSource"],
@@ -170,25 +171,24 @@ async fn a_broken_catalog_is_retried_and_what_was_served_is_served_on() {
 #[tokio::test]
 async fn a_catalog_is_unpacked_once_it_is_signed_where_a_policy_requires_that() {
     let case = Case::new("signed").await;
-    let (reference, digest) = case.push_catalog("v1", documents(&case.name)).await;
-    let repository = reference.rsplit_once(':').unwrap().0.to_owned();
     let (key, other) = (Cosign::new().unwrap(), Cosign::new().unwrap());
-    let signer = json!({"name": "release", "publicKey": {"data": key.public_key()}});
-    let rule = json!({"name": "ours", "scopes": [repository], "action": "Require", "signers": [signer]});
-    case.create(&json!({"apiVersion": "core.rukpak.io/v1alpha1", "kind": "ContentPolicy",
-                        "metadata": {"name": case.name}, "spec": {"rules": [rule]}}))
-        .await;
-    let pinned = format!("{repository}@{digest}");
-    let image = Pushed { reference: reference.clone(), pinned, digest, layers: Vec::new(), manifests: Vec::new() };
+    let image = case.push_guarded(documents(&case.name), &key).await;
     case.world.registry.sign(&image, &other).await.unwrap();
-    case.create_catalog(&case.name, &json!({"ref": reference}), &json!({})).await;
+    case.create_catalog(&case.name, &json!({"ref": image.reference}), &json!({})).await;
     let refused = retrying("source catalog content: rule \"ours\" of ContentPolicy");
     let object = case.until_at(&catalog(&case.name), refused).await;
-    let message = text(&object, "/status/conditions/0/message");
-    assert!(message.contains("it was made with another key"), "{message}");
     assert!(verbs::condition(&object, "Serving").is_none(), "it was never unpacked");
+    let missing = Expected::is_false("Verified", "SignatureMissing").saying("it was made with another key");
+    assert!(missing.met_by(&object), "{:#}", object.data);
     case.world.registry.sign(&image, &key).await.unwrap();
-    case.until_at(&catalog(&case.name), serving()).await;
+    let object = case.until_at(&catalog(&case.name), serving()).await;
+    let words =
+        format!("{} is signed by release, as rule \"ours\" of ContentPolicy {:?} requires", image.digest, case.name);
+    assert!(Expected::is_true("Verified", "SignatureVerified").saying(&words).met_by(&object), "{:#}", object.data);
+    let off = json!({"spec": {"availabilityMode": "Unavailable"}});
+    case.merge_into(&catalog(&case.name), &off).await;
+    let object = case.until_at(&catalog(&case.name), Expected::is_false("Serving", "UserSpecifiedUnavailable")).await;
+    assert!(verbs::condition(&object, "Verified").is_none(), "nothing is there: {:#}", object.data);
 }
 
 /// The manager asks for a policy where it is told to, by a flag of its own, and needs nothing but the policy.
@@ -215,8 +215,11 @@ async fn a_catalog_that_no_policy_covers_is_refused_where_one_is_asked_for_and_k
 
     let accept = json!({"name": "open", "scopes": [repository], "action": "Accept"});
     verbs::apply(&case.client, &policy(accept)).await.unwrap();
-    case.until_at(&catalog(&case.name), serving()).await;
-    let log = std::fs::read_to_string(world.manager.log_path()).unwrap();
+    let object = case.until_at(&catalog(&case.name), serving()).await;
+    let accepted = verbs::condition(&object, "Verified").unwrap();
+    assert_eq!((&accepted["status"], &accepted["reason"]), (&json!("Unknown"), &json!("NotRequired")));
+    assert!(accepted["message"].as_str().unwrap().starts_with("Rule \"open\" of ContentPolicy"), "{accepted}");
+    let log = world.manager.log();
     let said = |text: &str| log.lines().filter(|line| line.contains(text) && line.contains(&repository)).count();
     assert_eq!(said("image of a catalog is let in"), 1, "{log}");
     // Once for each reason, however often it was tried.

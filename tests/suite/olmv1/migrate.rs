@@ -32,7 +32,7 @@ async fn migrate(world: &World, arguments: &[&str]) -> Did {
 
 #[tokio::test]
 async fn a_platform_operator_becomes_an_extension_and_back_with_the_same_objects() {
-    let world = World::new().await;
+    let world = World::sound().await;
     let case = Case::within(&world, "moved").await;
     case.offer(&["1.0.0", "1.1.0"]).await;
     let (name, platform) = (&case.name, platform_operator(&case.name));
@@ -81,7 +81,7 @@ async fn a_platform_operator_becomes_an_extension_and_back_with_the_same_objects
 
 #[tokio::test]
 async fn a_bundle_deployment_becomes_an_extension_and_back() {
-    let world = World::new().await;
+    let world = World::sound().await;
     let case = Case::within(&world, "alone").await;
     let images = case.offer(&["1.0.0"]).await;
     let (name, space) = (&case.name, format!("{}-system", case.name));
@@ -112,7 +112,7 @@ async fn a_bundle_deployment_becomes_an_extension_and_back() {
 
 #[tokio::test]
 async fn what_the_extension_would_not_have_is_not_migrated() {
-    let world = World::new().await;
+    let world = World::sound().await;
     let case = Case::within(&world, "other").await;
     let images = case.offer(&["1.0.0"]).await;
     let name = &case.name;

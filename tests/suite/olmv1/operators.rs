@@ -1,8 +1,9 @@
-//! PlatformOperators whose packages come from ClusterCatalogs. Worlds of their own: who names no catalog asks all of them.
+//! PlatformOperators whose packages come from ClusterCatalogs.
 
 use kube::api::DynamicObject;
 use rukpak_tests::openshift::{operator, platform_operator};
-use rukpak_tests::verbs::{Expected, Target};
+use rukpak_tests::registry::Cosign;
+use rukpak_tests::verbs::{self, Expected, Target};
 use rukpak_tests::{Documents, tools};
 use serde_json::{Value, json};
 
@@ -17,7 +18,7 @@ async fn until_from(case: &Case<'_>, target: &Target, catalog: &str) -> DynamicO
 
 #[tokio::test]
 async fn a_package_comes_from_a_cluster_catalog_and_follows_its_new_content() {
-    let world = World::new().await;
+    let world = World::sound().await;
     let case = Case::within(&world, "operator").await;
     case.offer(&["1.0.0"]).await;
     let spec = json!({"package": {"name": case.name}, "upgradePolicy": "Automatic"});
@@ -29,6 +30,27 @@ async fn a_package_comes_from_a_cluster_catalog_and_follows_its_new_content() {
     case.renew("v2", newer).await;
     let is_newer = |object: &DynamicObject| text(object, "/status/source/version") == "1.1.0";
     case.until_object(&target, "the next version", is_newer).await;
+}
+
+#[tokio::test]
+async fn a_platform_operator_says_who_signed_the_catalog_of_its_package() {
+    let world = World::sound().await;
+    let case = Case::within(&world, "vouched").await;
+    let (documents, _) = case.chain(&["1.0.0"]).await;
+    let key = Cosign::new().unwrap();
+    let image = case.push_guarded(documents, &key).await;
+    world.registry.sign(&image, &key).await.unwrap();
+    case.create_catalog(&case.name, &json!({"ref": image.reference}), &json!({})).await;
+    case.create(&operator(&case.name, json!({"package": {"name": case.name}}))).await;
+    let words = format!("catalog ClusterCatalog/{}: {} is signed by release, as rule", case.name, image.digest);
+    let target = platform_operator(&case.name);
+    case.until_at(&target, Expected::is_true("Verified", "SignatureVerified").saying(&words)).await;
+    case.until_at(&target, Expected::is_true("Ready", "Succeeded")).await;
+    // It goes with the first content that no policy is for.
+    case.delete(&Target::cluster("core.rukpak.io/v1alpha1", "ContentPolicy", &case.name)).await;
+    case.renew("v2", case.chain(&["1.0.0", "1.1.0"]).await.0).await;
+    let is_left = |object: &DynamicObject| verbs::condition(object, "Verified").is_none();
+    case.until_object(&target, "nothing of a policy", is_left).await;
 }
 
 /// Of catalogs that both have the package, and what helps.

@@ -266,3 +266,48 @@ async fn an_object_that_another_extension_controls_is_not_taken_over() {
     case.merge_into(&settings, &json!({"metadata": {"ownerReferences": reference(&owner)}})).await;
     until_taken_over(&case, &by_helm).await;
 }
+
+/// `rukpakctl diff` says beforehand what the take-over does: all objects get another owner, and what somebody changed is put right.
+#[tokio::test]
+async fn a_diff_shows_what_the_take_over_changes() {
+    let world = World::new().await;
+    let [(helm, helm_images), (sets, set_images)] = two(&world).await;
+    world.manager.terminate().await.expect("it ends");
+    world.controller.terminate().await.expect("it ends");
+    let owner = extension(&helm, &helm_images[0], "1.0.0").await;
+    let by_helm = by_helm(&helm, &helm_images[0], &owner).await;
+    let owner = extension(&sets, &set_images[0], "1.0.0").await;
+    let by_sets = by_revision(&sets, &set_images[0], &owner).await;
+    world.manager.restart().await.expect("it starts");
+    let ca = world.plane.folder().join("sources-ca.pem");
+    let diff = async |case: &Case<'_>, image: &str| {
+        // The BundleDeployment is there, and no controller has looked at it.
+        case.until_object(&Target::bundle_deployment(&case.name), "a BundleDeployment", |_| true).await;
+        rukpakctl(&world, &["diff", &case.name, image, "--ca-file", ca.to_str().expect("UTF-8")]).await
+    };
+    for (case, images) in [(&helm, &helm_images), (&sets, &set_images)] {
+        let did = diff(case, &images[0]).await;
+        assert_eq!(did.code, Some(1), "{did:?}");
+        let fields: Vec<&str> = did.out.lines().filter(|line| line.starts_with(' ')).collect();
+        assert!(fields.iter().all(|line| line[4..].starts_with(".metadata.")), "only its owner changes: {did:?}");
+        let is_owner =
+            |line: &&&str| line[2..].starts_with("+ .metadata.ownerReferences") && line.contains("BundleDeployment");
+        assert!(fields.iter().any(|line| is_owner(&line)), "{did:?}");
+        let verbs = ["create ", "delete ", "refuse ", "wait ", "? "];
+        assert!(!did.out.lines().any(|line| verbs.iter().any(|verb| line.starts_with(verb))), "{did:?}");
+        let note = format!("ConfigMap \"settings\" in namespace {:?}", case.space());
+        assert!(
+            did.err.contains("note: taken over from whoever installed them: ") && did.err.contains(&note),
+            "{did:?}"
+        );
+        case.merge_into(&case.settings(), &json!({"data": {"version": "by hand"}})).await;
+        let did = diff(case, &images[0]).await;
+        let change = "\n  - .data.version: \"by hand\"\n  + .data.version: \"1.0.0\"\n";
+        assert!(did.out.contains(change), "{did:?}");
+    }
+    world.controller.restart().await.expect("it starts");
+    for (case, all) in [(&helm, &by_helm), (&sets, &by_sets)] {
+        until_taken_over(case, all).await;
+        assert_eq!(case.get(&case.settings()).await.data["data"]["version"], "1.0.0", "as the diff said");
+    }
+}

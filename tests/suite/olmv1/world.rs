@@ -4,7 +4,7 @@ use kube::Client;
 use rukpak_tests::{
     ControllerOptions, InstallOptions, Plane, PlaneOptions, PlatformOptions, Process, Registry, RegistryOptions, tools,
 };
-use tokio::sync::OnceCell;
+use tokio::sync::{Mutex, MutexGuard, OnceCell};
 
 /// Everything that runs.
 pub struct World {
@@ -17,11 +17,18 @@ pub struct World {
 }
 
 static SHARED: OnceCell<World> = OnceCell::const_new();
+static SOUND: OnceCell<Mutex<World>> = OnceCell::const_new();
 
 impl World {
     /// The world of tests that do not meet.
     pub async fn shared() -> &'static Self {
         SHARED.get_or_init(Self::new).await
+    }
+
+    /// For one test after the other, which leave no catalog that cannot be read: a package is looked up in all catalogs, and not before
+    /// each is served.
+    pub async fn sound() -> MutexGuard<'static, Self> {
+        SOUND.get_or_init(async || Mutex::new(Self::new().await)).await.lock().await
     }
 
     /// One of its own.

@@ -149,7 +149,7 @@ async fn everything_trusts_the_secret_and_its_key_is_nowhere_else() {
     let mut files = 0;
     search(&case.world.controller.storage, &mut files);
     assert!(files > 0, "the store is not where it was looked for");
-    let log = std::fs::read_to_string(case.world.controller.log_path()).unwrap();
+    let log = case.world.controller.log();
     assert!(!log.contains("PRIVATE KEY"));
     let status = case.get(&case.target()).await.data.to_string();
     assert!(!status.contains("PRIVATE KEY") && !status.contains("tls.key"), "{status}");

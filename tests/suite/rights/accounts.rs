@@ -2,31 +2,18 @@
 
 use kube::api::{DynamicObject, PostParams};
 use kube::{Api, Client};
-use rukpak_tests::ImageBuilder;
 use rukpak_tests::plane::install::CONTROLLER_ACCOUNT;
 use rukpak_tests::verbs::{self, Denial, Expected, Target, unique_name};
 use rukpak_tests::world::{SOON, World, deployment, image, until};
 use serde_json::{Value, json};
 
-use super::{Access, Turn, may};
+use super::{Access, Scene, Turn, bundle, may};
 
 const RBAC: &str = "rbac.authorization.k8s.io/v1";
 const GROUP: &str = "rbac.authorization.k8s.io";
 
-/// A BundleDeployment that names the ServiceAccount `installer` of its namespace.
-struct Scene {
-    turn: Turn,
-    name: String,
-    namespace: String,
-}
-
+/// With the rights of a ServiceAccount of its namespace.
 impl Scene {
-    async fn set(prefix: &str) -> Self {
-        let turn = Turn::take().await;
-        let namespace = verbs::namespace(&turn.client, prefix).await.expect("a namespace");
-        Self { turn, name: unique_name(prefix), namespace }
-    }
-
     fn world(&self) -> &'static World {
         self.turn.world
     }
@@ -44,10 +31,6 @@ impl Scene {
         json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": name, "namespace": self.namespace}})
     }
 
-    fn config_map(&self, name: &str) -> Value {
-        json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name, "namespace": self.namespace}})
-    }
-
     /// A deployment of these objects, by the account.
     async fn deployment(&self, objects: &[Value], account: &str) -> Value {
         let mut new = deployment(&self.name, image(&self.push("v1", objects).await));
@@ -56,9 +39,7 @@ impl Scene {
     }
 
     async fn push(&self, tag: &str, objects: &[Value]) -> String {
-        let files = objects.iter().enumerate();
-        let files = files.map(|(index, object)| (format!("manifests/{index}.yaml"), object.to_string()));
-        let image = ImageBuilder::of_files(files);
+        let image = bundle(objects);
         let pushed = self.world().registry.push(&format!("bundles/{}", self.name), tag, &image).await;
         pushed.expect("the registry takes it").reference
     }
@@ -85,6 +66,23 @@ impl Scene {
     fn finalizers(&self) -> Value {
         json!({"apiGroups": ["core.rukpak.io"], "resources": ["bundledeployments/finalizers"],
                "resourceNames": [self.name], "verbs": ["update"]})
+    }
+
+    /// Lets `account` install ConfigMaps.
+    async fn grant_config_maps(&self, account: &str) {
+        self.grant(account, &[on_config_maps(&ALL)], true).await;
+        self.grant(account, &[self.finalizers()], false).await;
+    }
+
+    /// Installs a ConfigMap by `account`, which is made for that; returns the ConfigMap.
+    async fn installed_by(&self, account: &str) -> Value {
+        let map = self.config_map("a");
+        verbs::create(self.client(), &self.account(account)).await.expect("the administrator may");
+        self.grant_config_maps(account).await;
+        let new = self.deployment(std::slice::from_ref(&map), account).await;
+        verbs::create(self.client(), &new).await.expect("the administrator may");
+        self.ready().await;
+        map
     }
 
     async fn says(&self, status: &str, reason: &str, message: &str) -> DynamicObject {
@@ -183,8 +181,7 @@ async fn an_account_that_does_not_exist_is_waited_for() {
     let scene = Scene::set("absent").await;
     let map = scene.config_map("a");
     // Bindings outlive the account that they name: they are no leave to act for it.
-    scene.grant("installer", &[on_config_maps(&ALL)], true).await;
-    scene.grant("installer", &[scene.finalizers()], false).await;
+    scene.grant_config_maps("installer").await;
     let new = scene.deployment(std::slice::from_ref(&map), "installer").await;
     verbs::create(scene.client(), &new).await.unwrap();
     let account = format!("ServiceAccount \"installer\" in namespace {:?} does not exist; create it", scene.namespace);
@@ -198,15 +195,8 @@ async fn an_account_that_does_not_exist_is_waited_for() {
 #[tokio::test]
 async fn another_account_is_looked_at_and_changes_no_object() {
     let scene = Scene::set("other").await;
-    let map = scene.config_map("a");
-    for account in ["installer", "other"] {
-        verbs::create(scene.client(), &scene.account(account)).await.unwrap();
-    }
-    scene.grant("other", &[on_config_maps(&ALL)], true).await;
-    scene.grant("other", &[scene.finalizers()], false).await;
-    let new = scene.deployment(std::slice::from_ref(&map), "other").await;
-    verbs::create(scene.client(), &new).await.unwrap();
-    scene.ready().await;
+    let map = scene.installed_by("other").await;
+    verbs::create(scene.client(), &scene.account("installer")).await.unwrap();
     let target = Target::of(&map).unwrap();
     let before = verbs::get(scene.client(), &target).await.unwrap().expect("it is there");
 
@@ -214,8 +204,7 @@ async fn another_account_is_looked_at_and_changes_no_object() {
     let this = Target::bundle_deployment(&scene.name);
     verbs::merge(scene.client(), &this, &by("installer")).await.unwrap();
     scene.says("False", "MissingRights", "create, delete, patch configmaps \"a\" in namespace").await;
-    scene.grant("installer", &[on_config_maps(&ALL)], true).await;
-    scene.grant("installer", &[scene.finalizers()], false).await;
+    scene.grant_config_maps("installer").await;
     scene.ready().await;
     let after = verbs::get(scene.client(), &target).await.unwrap().expect("it is there");
     assert_eq!(after.metadata.resource_version, before.metadata.resource_version);
@@ -224,13 +213,7 @@ async fn another_account_is_looked_at_and_changes_no_object() {
 #[tokio::test]
 async fn drift_is_repaired_with_the_rights_of_the_account() {
     let scene = Scene::set("drift").await;
-    let map = scene.config_map("a");
-    verbs::create(scene.client(), &scene.account("installer")).await.unwrap();
-    scene.grant("installer", &[on_config_maps(&ALL)], true).await;
-    scene.grant("installer", &[scene.finalizers()], false).await;
-    let new = scene.deployment(std::slice::from_ref(&map), "installer").await;
-    verbs::create(scene.client(), &new).await.unwrap();
-    scene.ready().await;
+    let map = scene.installed_by("installer").await;
 
     scene.grant("installer", &[on_config_maps(&["patch", "delete"])], true).await;
     let target = Target::of(&map).unwrap();
@@ -259,13 +242,7 @@ async fn denied_soon(scene: &Scene, account: &Value, access: Access<'_>) {
 #[tokio::test]
 async fn what_an_account_installed_goes_without_it() {
     let scene = Scene::set("gone").await;
-    let map = scene.config_map("a");
-    verbs::create(scene.client(), &scene.account("installer")).await.unwrap();
-    scene.grant("installer", &[on_config_maps(&ALL)], true).await;
-    scene.grant("installer", &[scene.finalizers()], false).await;
-    let new = scene.deployment(std::slice::from_ref(&map), "installer").await;
-    verbs::create(scene.client(), &new).await.unwrap();
-    scene.ready().await;
+    let map = scene.installed_by("installer").await;
     verbs::delete(scene.client(), &Target::of(&scene.account("installer")).unwrap()).await.unwrap();
     verbs::delete(scene.client(), &Target::bundle_deployment(&scene.name)).await.unwrap();
     verbs::await_deleted(scene.client(), &Target::of(&map).unwrap(), SOON).await.unwrap();

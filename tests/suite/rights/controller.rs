@@ -1,12 +1,11 @@
 //! ClusterRole `core-admin`, verb by verb.
 
-use rukpak_tests::ImageBuilder;
 use rukpak_tests::plane::install::{CONTROLLER_ACCOUNT, SYSTEM_NAMESPACE};
-use rukpak_tests::verbs::{self, Expected, Target, unique_name};
+use rukpak_tests::verbs::{self, Expected, Target};
 use rukpak_tests::world::{SOON, deployment, image, until};
 use serde_json::{Value, json};
 
-use super::{Access, PATIENCE, Turn, may, rules, without};
+use super::{Access, PATIENCE, Scene, Turn, bundle, may, rules, without};
 
 const RBAC: &str = "rbac.authorization.k8s.io";
 const OWN: &str = "core.rukpak.io";
@@ -49,20 +48,8 @@ fn roles_without(verb: &str, resource: &str) -> Vec<Value> {
     rules
 }
 
-/// A bundle that is installed under its own name.
-struct Scene {
-    turn: Turn,
-    name: String,
-    namespace: String,
-}
-
+/// With the rights of the controller.
 impl Scene {
-    async fn set(prefix: &str) -> Self {
-        let turn = Turn::take().await;
-        let namespace = verbs::namespace(&turn.client, prefix).await.expect("a namespace");
-        Self { turn, name: unique_name(prefix), namespace }
-    }
-
     async fn restrict(&self, rules: &[Value], access: Access<'_>) {
         self.turn.set(&role(), rules, CONTROLLER_ACCOUNT, access, false).await;
     }
@@ -81,7 +68,7 @@ impl Scene {
         verbs::create(&self.turn.client, &deployment(&self.name, image(&reference))).await.expect("created");
     }
 
-    async fn says(&self, condition: &str, message: &str) {
+    async fn is_false(&self, condition: &str, message: &str) {
         let expected = Expected { kind: condition, status: "False", reason: None, message };
         until(&self.turn.client, &self.name, expected).await;
     }
@@ -94,23 +81,14 @@ impl Scene {
         json!({"apiVersion": api_version, "kind": kind, "metadata": {"name": name, "namespace": self.namespace}})
     }
 
-    fn config_map(&self, name: &str) -> Value {
-        self.object("v1", "ConfigMap", name)
-    }
-
     /// Refused without the right, with a condition that says so; installed with it.
     async fn needs(&self, rules: &[Value], access: Access<'_>, objects: &[Value], (condition, message): (&str, &str)) {
         self.restrict(rules, access).await;
         self.create(objects).await;
-        self.says(condition, message).await;
+        self.is_false(condition, message).await;
         self.restore(access).await;
         self.installed().await;
     }
-}
-
-fn bundle(objects: &[Value]) -> ImageBuilder {
-    let files = objects.iter().enumerate();
-    ImageBuilder::of_files(files.map(|(index, object)| (format!("manifests/{index}.yaml"), object.to_string())))
 }
 
 /// A rule that `core-admin` does not hold: it updates nothing.
@@ -193,7 +171,7 @@ async fn needs_to_prune(verb: &str, refusal: &str) {
     let pushed = scene.turn.world.registry.push(&scene.name, "v2", &bundle(&[stays])).await.expect("pushed");
     let pivot = json!({"spec": {"template": {"spec": {"source": image(&pushed.reference)}}}});
     verbs::merge(client, &Target::bundle_deployment(&scene.name), &pivot).await.expect("the administrator may");
-    scene.says("Ready", refusal).await;
+    scene.is_false("Ready", refusal).await;
     let leaving = Target::of(&leaves).expect("an object");
     assert!(verbs::get(client, &leaving).await.expect("the administrator may").is_some());
 

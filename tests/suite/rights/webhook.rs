@@ -1,4 +1,5 @@
-//! ClusterRole `rukpak-webhooks-admin` and the Roles `rukpak-webhooks` and `rukpak-webhooks-certificate`, verb by verb.
+//! ClusterRole `rukpak-webhooks-admin` and the Roles `rukpak-webhooks` and `rukpak-webhooks-certificate`: what the webhook needs to be
+//! ready, verb by verb, and that it may do no more. What it reads to answer a review: `reviews`.
 
 use std::collections::BTreeSet;
 
@@ -7,32 +8,31 @@ use kube::Api;
 use kube::api::PostParams;
 use rukpak_tests::Process;
 use rukpak_tests::plane::install::{SYSTEM_NAMESPACE, WEBHOOK_ACCOUNT};
-use rukpak_tests::verbs::{self, Target, unique_name};
-use rukpak_tests::world::{deployment, image};
+use rukpak_tests::verbs::{self, Target};
 use serde_json::{Value, json};
 
-use super::{Access, INTERVAL, PATIENCE, Turn, may, rules, without};
+use super::{Access, Turn, may, rules, without};
 
 const SECRET: &str = "rukpak-webhook-certificate";
 const CONFIGURATION: &str = "rukpak-validating-webhook-configuration";
 const REGISTRATION: &str = "admissionregistration.k8s.io";
 
-const RBAC: &str = "rbac.authorization.k8s.io/v1";
+pub(super) const RBAC: &str = "rbac.authorization.k8s.io/v1";
 
 const SECRETS: Access<'_> = Access::to("", "", "secrets").within(SYSTEM_NAMESPACE).named(SECRET);
 const CONFIGURATIONS: Access<'_> = Access::to("", REGISTRATION, "validatingwebhookconfigurations").named(CONFIGURATION);
 
 /// A rule of the manifests: its role and its place there.
-struct Rule {
+pub(super) struct Rule {
     role: Target,
     index: usize,
 }
 
-fn cluster_rule(index: usize) -> Rule {
+pub(super) fn cluster_rule(index: usize) -> Rule {
     Rule { role: Target::cluster(RBAC, "ClusterRole", "rukpak-webhooks-admin"), index }
 }
 
-fn rule(role: &str, index: usize) -> Rule {
+pub(super) fn rule(role: &str, index: usize) -> Rule {
     Rule { role: Target::namespaced(RBAC, "Role", SYSTEM_NAMESPACE, role), index }
 }
 
@@ -63,14 +63,14 @@ async fn needs(verb: &str, on: Access<'_>, rule: Rule) {
     let webhook = &turn.world.webhook;
     // Not an orderly end: it would wait for calls that nobody makes.
     webhook.kill().await.expect("it runs");
-    let said = log(webhook).len();
+    let said = webhook.log().len();
     webhook.restart().await.expect("it starts");
     let refusal = match verb {
         // An apply that may not create; as it stands in a log line of JSON.
         "create" => format!("{} \\\"{}\\\" is forbidden: ", access.resource, access.name),
         _ => format!("cannot {verb} resource \\\"{}\\\"", access.resource),
     };
-    await_log(webhook, said, &refusal).await;
+    webhook.until_logged(said, &refusal).await.unwrap_or_else(|error| panic!("{error:#}"));
     // With a list and no watch it works until something changes; without anything else it never does.
     assert!(verb == "watch" || !is_ready(webhook).await, "{access:?}");
 
@@ -83,23 +83,6 @@ async fn needs(verb: &str, on: Access<'_>, rule: Rule) {
 async fn is_ready(webhook: &Process) -> bool {
     let answer = reqwest::get(format!("{}/readyz", webhook.health_url)).await;
     answer.is_ok_and(|answer| answer.status().is_success())
-}
-
-fn log(webhook: &Process) -> String {
-    std::fs::read_to_string(webhook.log_path()).expect("it has a log")
-}
-
-async fn await_log(webhook: &Process, from: usize, text: &str) {
-    let end = tokio::time::Instant::now() + PATIENCE;
-    loop {
-        let log = log(webhook);
-        let new = log.get(from..).unwrap_or_default();
-        if new.contains(text) {
-            return;
-        }
-        assert!(tokio::time::Instant::now() < end, "the webhook does not say {text}, but:\n{new}");
-        tokio::time::sleep(INTERVAL).await;
-    }
 }
 
 const CERTIFICATE: &str = "rukpak-webhooks-certificate";
@@ -140,144 +123,10 @@ async fn it_lists_its_configuration() {
 }
 
 /// Takes the verb away, and gives it back when `lacking` has seen what happens.
-async fn lacks(turn: &Turn, rule: &Rule, access: Access<'_>, lacking: impl Future<Output = ()>) {
+pub(super) async fn lacks(turn: &Turn, rule: &Rule, access: Access<'_>, lacking: impl Future<Output = ()>) {
     turn.set(&rule.role, &rule.without(access.verb), WEBHOOK_ACCOUNT, access, false).await;
     lacking.await;
     turn.set(&rule.role, &rule.full(), WEBHOOK_ACCOUNT, access, true).await;
-}
-
-#[tokio::test]
-async fn it_gets_the_config_maps_of_bundles() {
-    let turn = Turn::take().await;
-    let name = unique_name("rights");
-    let source = json!({"type": "configMaps", "configMaps": [{"configMap": {"name": name}, "path": "manifests"}]});
-    let bundle = json!({"apiVersion": "core.rukpak.io/v1alpha1", "kind": "Bundle", "metadata": {"name": name},
-                        "spec": {"provisionerClassName": "nobody", "source": source}});
-    let access = Access::to("get", "", "configmaps").within(SYSTEM_NAMESPACE);
-    lacks(&turn, &rule("rukpak-webhooks", 0), access, async {
-        let denial = verbs::create_expecting_denial(&turn.client, &bundle).await.unwrap();
-        assert_eq!(denial.code, 500, "{denial:?}");
-        let text = format!("cannot get configmap \"{name}\": configmaps \"{name}\" is forbidden: ");
-        assert!(denial.message.contains(&text), "{denial:?}");
-    })
-    .await;
-    verbs::create(&turn.client, &bundle).await.unwrap();
-}
-
-fn version(required: &Value) -> Value {
-    let spec = json!({"type": "object", "properties": {"size": {"type": "integer"}}, "required": required});
-    let schema = json!({"openAPIV3Schema": {"type": "object", "properties": {"spec": spec}}});
-    json!([{"name": "v1", "served": true, "storage": true, "schema": schema}])
-}
-
-/// A definition of a BundleDeployment, in the cluster.
-async fn definition(client: &kube::Client) -> Target {
-    let group = format!("{}.example.test", unique_name("rights"));
-    let labels = json!({"core.rukpak.io/owner-kind": "BundleDeployment", "core.rukpak.io/owner-name": "somebody"});
-    let definition = json!({
-        "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
-        "metadata": {"name": format!("things.{group}"), "labels": labels},
-        "spec": {"group": group, "names": {"plural": "things", "kind": "Thing"}, "scope": "Namespaced",
-                 "versions": version(&json!(["size"]))},
-    });
-    verbs::create(client, &definition).await.unwrap_or_else(|error| panic!("{error:#}"));
-    Target::of(&definition).expect("it has a name")
-}
-
-#[tokio::test]
-async fn it_gets_definitions() {
-    let turn = Turn::take().await;
-    let target = definition(&turn.client).await;
-    let change = json!({"spec": {"versions": version(&Value::Null)}});
-    let access = Access::to("get", "apiextensions.k8s.io", "customresourcedefinitions");
-    lacks(&turn, &cluster_rule(1), access, async {
-        let denial = verbs::merge_expecting_denial(&turn.client, &target, &change).await.unwrap();
-        assert_eq!(denial.code, 500, "{denial:?}");
-        assert!(denial.message.contains("cannot get customresourcedefinition"), "{denial:?}");
-    })
-    .await;
-    verbs::merge(&turn.client, &target, &change).await.unwrap();
-}
-
-#[tokio::test]
-async fn it_asks_what_users_may() {
-    let turn = Turn::take().await;
-    let name = unique_name("rights");
-    let mut new = deployment(&name, image("registry.example.com/none:1"));
-    new["spec"]["serviceAccount"] = json!({"name": "installer", "namespace": "default"});
-    let access = Access::to("create", "authorization.k8s.io", "subjectaccessreviews");
-    lacks(&turn, &cluster_rule(3), access, async {
-        let denial = verbs::create_expecting_denial(&turn.client, &new).await.unwrap();
-        assert_eq!(denial.code, 500, "{denial:?}");
-        assert!(denial.message.contains("may impersonate others: subjectaccessreviews"), "{denial:?}");
-    })
-    .await;
-    verbs::create(&turn.client, &new).await.unwrap();
-    verbs::delete(&turn.client, &Target::bundle_deployment(&name)).await.unwrap();
-}
-
-#[tokio::test]
-async fn it_lists_bundles() {
-    let turn = Turn::take().await;
-    let config_map = json!({"apiVersion": "v1", "kind": "ConfigMap",
-                            "metadata": {"name": unique_name("rights"), "namespace": SYSTEM_NAMESPACE}});
-    lacks(&turn, &cluster_rule(0), Access::to("list", "core.rukpak.io", "bundles"), async {
-        let denial = verbs::create_expecting_denial(&turn.client, &config_map).await.unwrap();
-        assert_eq!(denial.code, 500, "{denial:?}");
-        assert!(denial.message.contains("cannot list bundles: bundles.core.rukpak.io is forbidden: "), "{denial:?}");
-    })
-    .await;
-    verbs::create(&turn.client, &config_map).await.unwrap();
-}
-
-/// The controller keeps the rules: list of each kind that a BundleDeployment's definition defines, as long as it does.
-#[tokio::test]
-async fn it_lists_what_definitions_of_deployments_define() {
-    let turn = Turn::take().await;
-    let client = turn.world.plane.as_account(WEBHOOK_ACCOUNT).await.unwrap();
-    let target = definition(&turn.client).await;
-    let group = target.name.strip_prefix("things.").unwrap();
-    let until = async |allowed: bool| {
-        let end = tokio::time::Instant::now() + PATIENCE;
-        while may(&client, Access::to("list", group, "things")).await != allowed {
-            assert!(tokio::time::Instant::now() < end, "{group}: it is still {}", !allowed);
-            tokio::time::sleep(INTERVAL).await;
-        }
-    };
-    until(true).await;
-    for access in [
-        Access::to("get", group, "things"),
-        Access::to("watch", group, "things"),
-        Access::to("list", group, "others"),
-        Access::to("list", "", "secrets"),
-        Access::to("list", "", "configmaps"),
-        Access::to("list", "", "pods"),
-    ] {
-        assert!(!may(&client, access).await, "{access:?}");
-    }
-    let role = Target::cluster(RBAC, "ClusterRole", "rukpak-webhook-objects");
-    verbs::merge(&turn.client, &role, &json!({"rules": []})).await.unwrap();
-    until(true).await;
-    let free = json!({"metadata": {"labels": {"core.rukpak.io/owner-kind": null}}});
-    verbs::merge(&turn.client, &target, &free).await.unwrap();
-    until(false).await;
-}
-
-#[tokio::test]
-async fn it_gets_the_owners_of_definitions() {
-    let turn = Turn::take().await;
-    let target = definition(&turn.client).await;
-    let change = json!({"spec": {"versions": version(&Value::Null)}});
-    let access = Access::to("get", "core.rukpak.io", "bundledeployments");
-    lacks(&turn, &cluster_rule(2), access, async {
-        let denial = verbs::merge_expecting_denial(&turn.client, &target, &change).await.unwrap();
-        assert_eq!(denial.code, 500, "{denial:?}");
-        let text =
-            "cannot get bundledeployment \"somebody\": bundledeployments.core.rukpak.io \"somebody\" is forbidden: ";
-        assert!(denial.message.contains(text), "{denial:?}");
-    })
-    .await;
-    verbs::merge(&turn.client, &target, &change).await.unwrap();
 }
 
 #[tokio::test]
@@ -286,7 +135,7 @@ async fn it_looks_at_the_label_of_its_namespace() {
     let webhook = &turn.world.webhook;
     let access = Access::to("get", "", "namespaces").within(SYSTEM_NAMESPACE).named(SYSTEM_NAMESPACE);
     lacks(&turn, &rule("rukpak-webhooks", 1), access, async {
-        let said = log(webhook).len();
+        let said = webhook.log().len();
         let target =
             Target::cluster("admissionregistration.k8s.io/v1", "ValidatingWebhookConfiguration", CONFIGURATION);
         let api = target.api(&turn.client).await.unwrap();
@@ -294,7 +143,7 @@ async fn it_looks_at_the_label_of_its_namespace() {
         let kept: Vec<_> =
             before.into_iter().filter(|webhook| webhook["name"] != "vconfigmaps.core.rukpak.io").collect();
         verbs::merge(&turn.client, &target, &json!({"webhooks": kept})).await.unwrap();
-        await_log(webhook, said, "namespaces \\\"rukpak-system\\\" is forbidden: ").await;
+        webhook.until_logged(said, "namespaces \\\"rukpak-system\\\" is forbidden: ").await.unwrap();
     })
     .await;
 }
@@ -314,6 +163,7 @@ async fn the_webhook_may_do_no_more() {
         ("core.rukpak.io", "bundledeployments", None, vec!["get"]),
         ("authorization.k8s.io", "subjectaccessreviews", None, vec!["create"]),
         (REGISTRATION, "validatingwebhookconfigurations", Some(CONFIGURATION), vec!["list", "watch", "patch"]),
+        ("", "events", None, vec!["create"]),
         ("", "configmaps", None, vec!["get"]),
         ("", "namespaces", None, vec!["get"]),
         ("", "secrets", Some(SECRET), vec!["list", "watch", "create", "patch"]),

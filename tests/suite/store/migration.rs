@@ -9,8 +9,14 @@ use crate::world::{LONG, World, blocking, copies, load, put, tree};
 
 impl World {
     fn copy_store(&self, from: &str, to: &str) -> Output {
+        self.copy_with(from, to, &[])
+    }
+
+    /// The same, with flags about uploads.
+    fn copy_with(&self, from: &str, to: &str, uploads: &[&str]) -> Output {
         let mut command = Command::new(tools::workspace_binary("rukpakctl").expect("it is built"));
-        let command = command.args(["store", "copy", from, to]).envs(BucketServer::environment(&self.server.url()));
+        let command =
+            command.args(["store", "copy", from, to]).args(uploads).envs(BucketServer::environment(&self.server.url()));
         command.output().expect("it runs")
     }
 }
@@ -49,6 +55,44 @@ async fn a_folder_goes_into_a_bucket_and_back_again() {
     let (before, after) = (store.refs(RefKind::Bundle).unwrap(), back.refs(RefKind::Bundle).unwrap());
     assert_eq!(before, after);
     assert_eq!((copies(&new), load(&back, &two).await.unwrap()), (2, tree("2")));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn uploads_that_were_not_unpacked_yet_are_copied_too() {
+    let world = World::new().await;
+    let (old, new) = (world.disk("old"), world.disk("new"));
+    put(&Store::open(&old).unwrap(), "one", tree("1")).await;
+    let (sent, received) = (world.disk("sent"), world.disk("received"));
+    std::fs::create_dir_all(&sent).unwrap();
+    for (name, content) in [("uid-1.tgz", "first"), ("uid-2.tgz", "second"), (".receiving-x", "half")] {
+        std::fs::write(sent.join(name), content).unwrap();
+    }
+    let [folder, back, sent_to, received_at] = [&old, &new, &sent, &received].map(|path| path.display().to_string());
+    let bucket = world.location();
+    let without = world.copy_store(&folder, &bucket);
+    assert!(
+        text(&without).contains("uploads are not copied: --uploads-from and --uploads-to name"),
+        "{}",
+        text(&without)
+    );
+    assert_eq!(world.keys("v1/uploads").await, Vec::<String>::new());
+
+    let copied = world.copy_with(&folder, &bucket, &["--uploads-from", &sent_to]);
+    assert!(text(&copied).contains("; 2 uploads copied (11 bytes), 0 there already"), "{}", text(&copied));
+    assert_eq!(world.keys("v1/uploads").await.len(), 2);
+    // Again: a newer one that has come since is left.
+    std::fs::write(sent.join("uid-2.tgz"), "older").unwrap();
+    let again = world.copy_with(&folder, &bucket, &["--uploads-from", &sent_to]);
+    assert!(text(&again).contains("; 0 uploads copied (0 bytes), 2 there already"), "{}", text(&again));
+
+    let done = world.copy_with(&bucket, &back, &["--uploads-to", &received_at]);
+    assert!(done.status.success(), "{}", text(&done));
+    let read = |name: &str| std::fs::read_to_string(received.join(name)).unwrap();
+    assert_eq!((read("uid-1.tgz"), read("uid-2.tgz")), ("first".to_owned(), "second".to_owned()));
+    assert_eq!(std::fs::read_dir(&received).unwrap().count(), 2);
+    let refused = world.copy_with(&bucket, &back, &["--uploads-from", &sent_to]);
+    assert_eq!(refused.status.code(), Some(1), "{}", text(&refused));
+    assert!(text(&refused).contains("is a bucket, which has its uploads"), "{}", text(&refused));
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -63,9 +63,9 @@ fn all(operation: Operation, writes: usize) -> Vec<Point> {
     points
 }
 
-/// A kill at the first and the last write and two between them; and everything else once in the middle of an upgrade.
+/// A kill at the first and the last write and one between them; and everything else once in the middle of an upgrade.
 fn some(operation: Operation, writes: usize) -> Vec<Point> {
-    let numbers = BTreeSet::from([1, writes.div_ceil(3), (2 * writes).div_ceil(3), writes]);
+    let numbers = BTreeSet::from([1, writes.div_ceil(2), writes]);
     let kills = numbers.into_iter().zip([Fault::KilledAfter, Fault::KilledBefore].into_iter().cycle());
     let mut points: Vec<Point> = kills.map(|(number, fault)| Point { operation, number, fault }).collect();
     if operation == Operation::Install {

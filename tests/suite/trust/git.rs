@@ -1,59 +1,21 @@
 //! Signatures of commits and tags, made by git and ssh-keygen.
 
+use rukpak_tests::SshSigner;
 use rukpak_tests::verbs::Expected;
-use rukpak_tests::{CommitSigner, RepoBuilder};
 use serde_json::{Value, json};
 
+use crate::repository::{Repository, ssh};
 use crate::scene::{Case, message};
 
-/// A repository with the manifest of a Bundle, not committed yet; and a rule that requires a signature by these.
-struct Repository {
-    case: Case,
-    files: RepoBuilder,
-    /// `host/path`.
-    location: String,
-}
-
-fn ed25519() -> CommitSigner {
-    CommitSigner::new("ed25519", None).expect("ssh-keygen makes a key")
-}
-
-impl Repository {
-    async fn new(prefix: &str, signers: &[&CommitSigner]) -> Self {
-        let case = Case::new(prefix).await;
-        let files = case.scene.world.git.repository(&case.name).expect("the git server has room");
-        let url = case.scene.world.git.url(&case.name);
-        let location = url.trim_start_matches("https://").trim_end_matches(".git").to_owned();
-        let repository = Self { case, files, location };
-        repository.manifest("first");
-        repository.rule(signers).await;
-        repository
-    }
-
-    fn manifest(&self, data: &str) {
-        let (name, kind) = (&self.case.name, "apiVersion: v1\nkind: ConfigMap");
-        let text = format!("{kind}\nmetadata:\n  name: {name}\n  namespace: default\ndata:\n  at: {data}\n");
-        self.files.write(&[("manifests/object.yaml", text)]).expect("the file can be written");
-    }
-
-    async fn rule(&self, signers: &[&CommitSigner]) {
-        let named = signers.iter().enumerate();
-        let signer = |(at, signer): (usize, &&CommitSigner)| json!({"name": format!("signer-{at}"), "sshKey": {"data": signer.public_key()}});
-        let rule = json!({"action": "Require", "signers": named.map(signer).collect::<Vec<_>>()});
-        self.case.rule_for(&self.location, rule).await;
-    }
-
-    async fn create(&self, reference: Value) {
-        let url = self.case.scene.world.git.url(&self.case.name);
-        self.case.create_of(json!({"type": "git", "git": {"repository": url, "ref": reference}})).await;
-    }
+fn ed25519() -> SshSigner {
+    SshSigner::new("ed25519", None).expect("ssh-keygen makes a key")
 }
 
 #[tokio::test]
 async fn a_signed_commit_is_unpacked_and_says_by_whom() {
     for (type_, bits) in [("ed25519", None), ("ecdsa", Some("256")), ("ecdsa", Some("384")), ("rsa", Some("2048"))] {
-        let signer = CommitSigner::new(type_, bits).expect("ssh-keygen makes a key");
-        let repository = Repository::new("commit", &[&ed25519(), &signer]).await;
+        let signer = SshSigner::new(type_, bits).expect("ssh-keygen makes a key");
+        let repository = Repository::new("commit", &[ssh(&ed25519()), ssh(&signer)]).await;
         let commit = repository.files.signed_commit("signed", &signer).unwrap();
         repository.create(json!({"branch": "main"})).await;
         let bundle = repository.case.verified().await;
@@ -67,7 +29,7 @@ async fn a_signed_commit_is_unpacked_and_says_by_whom() {
 #[tokio::test]
 async fn an_unsigned_commit_is_refused_until_a_signed_one_follows() {
     let signer = ed25519();
-    let repository = Repository::new("unsigned", &[&signer]).await;
+    let repository = Repository::new("unsigned", &[ssh(&signer)]).await;
     let commit = repository.files.commit("unsigned").unwrap();
     repository.create(json!({"branch": "main"})).await;
     let said = repository.case.refused("and it is not signed").await;
@@ -80,7 +42,7 @@ async fn an_unsigned_commit_is_refused_until_a_signed_one_follows() {
 
 #[tokio::test]
 async fn a_commit_signed_by_somebody_else_is_refused() {
-    let repository = Repository::new("stranger", &[&ed25519()]).await;
+    let repository = Repository::new("stranger", &[ssh(&ed25519())]).await;
     repository.files.signed_commit("signed", &ed25519()).unwrap();
     repository.create(json!({"branch": "main"})).await;
     repository.case.refused("no signature will do: the commit: it was made with another key").await;
@@ -90,7 +52,7 @@ async fn a_commit_signed_by_somebody_else_is_refused() {
 #[tokio::test]
 async fn a_commit_that_was_changed_after_it_was_signed_is_refused() {
     let signer = ed25519();
-    let repository = Repository::new("forged", &[&signer]).await;
+    let repository = Repository::new("forged", &[ssh(&signer)]).await;
     repository.files.signed_commit("reviewed", &signer).unwrap();
     let forged = repository.files.forge("reviewed", "reviewed twice").unwrap();
     repository.create(json!({"commit": forged})).await;
@@ -100,7 +62,7 @@ async fn a_commit_that_was_changed_after_it_was_signed_is_refused() {
 #[tokio::test]
 async fn a_signed_tag_vouches_for_its_commit_by_its_own_name() {
     let signer = ed25519();
-    let repository = Repository::new("tag", &[&signer]).await;
+    let repository = Repository::new("tag", &[ssh(&signer)]).await;
     repository.files.commit("unsigned").unwrap();
     repository.files.signed_tag("v1.0.0", &signer).unwrap();
     repository.create(json!({"tag": "v1.0.0"})).await;
@@ -123,12 +85,12 @@ async fn a_signed_tag_vouches_for_its_commit_by_its_own_name() {
 #[tokio::test]
 async fn a_changed_rule_is_told_of_an_unpacked_commit() {
     let (signer, other) = (ed25519(), ed25519());
-    let repository = Repository::new("changed", &[&signer]).await;
+    let repository = Repository::new("changed", &[ssh(&signer)]).await;
     repository.files.signed_commit("signed", &signer).unwrap();
     repository.create(json!({"branch": "main"})).await;
     repository.case.verified().await;
-    repository.rule(&[&other]).await;
+    repository.rule(&[ssh(&other)]).await;
     repository.case.until(Expected::is_false("Verified", "SignatureMissing").saying("made with another key")).await;
-    repository.rule(&[&other, &signer]).await;
+    repository.rule(&[ssh(&other), ssh(&signer)]).await;
     repository.case.until(Expected::is_true("Verified", "SignatureVerified").saying("by signer-1")).await;
 }

@@ -114,7 +114,7 @@ async fn a_changed_policy_is_told_of_what_is_unpacked() {
     verbs::delete(&case.client, &policy).await.unwrap();
     case.until(Expected::is_false("Verified", "RefusedByPolicy")).await;
     case.until(Expected::is_true("Unpacked", "UnpackSuccessful")).await;
-    let log = std::fs::read_to_string(case.scene.world.controller.log_path()).unwrap();
+    let log = case.scene.world.controller.log();
     let own: Vec<_> = log.lines().filter(|line| line.contains(&case.name)).collect();
     let count = |text: &str| own.iter().filter(|line| line.contains(text)).count();
     assert!(count("Bundle is unpacked, and the policies would not let it in now") > 0, "{own:#?}");

@@ -47,7 +47,7 @@ pub enum Published {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
     /// Make an authority and a certificate and write the Secret.
-    Issue(Because),
+    Issue(IssueReason),
     /// Write the Secret without its older authorities.
     Prune,
     /// Write `caBundle`.
@@ -60,7 +60,7 @@ pub enum Step {
 
 /// Why a certificate is made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Because {
+pub enum IssueReason {
     /// There is none, or none that can be used.
     Unusable,
     /// Two thirds of its time are over.
@@ -76,10 +76,10 @@ impl Policy {
 
 /// The next step.
 pub fn next_step(view: View<'_>, policy: Policy) -> Step {
-    let Ok(stored) = view.stored else { return Step::Issue(Because::Unusable) };
+    let Ok(stored) = view.stored else { return Step::Issue(IssueReason::Unusable) };
     let later = |moment: SystemTime| moment.duration_since(view.now).unwrap_or_default();
     if view.now >= stored.renewal() {
-        return Step::Issue(Because::Due);
+        return Step::Issue(IssueReason::Due);
     }
     let prunable = stored.authorities().len() > 1;
     if prunable && view.now >= stored.pruning() {
@@ -126,7 +126,7 @@ mod tests {
     fn a_new_installation() {
         let now = SystemTime::now();
         let view = View { stored: Err(&Unusable::Absent), published: Published::Nowhere, serving: None, now };
-        assert_eq!(next_step(view, Policy::for_lifetime(LIFETIME)), Step::Issue(Because::Unusable));
+        assert_eq!(next_step(view, Policy::for_lifetime(LIFETIME)), Step::Issue(IssueReason::Unusable));
         let stored = made(now, None);
         assert_eq!(step(&stored, Published::Stale, None, now), Step::Serve);
         assert_eq!(step(&stored, Published::Stale, Some(&stored), now), Step::Publish);
@@ -140,7 +140,7 @@ mod tests {
         let old = made(start, None);
         let due = old.renewal();
         assert!(matches!(step(&old, CURRENT, Some(&old), due - Duration::from_secs(1)), Step::Wait(_)));
-        assert_eq!(step(&old, CURRENT, Some(&old), due), Step::Issue(Because::Due));
+        assert_eq!(step(&old, CURRENT, Some(&old), due), Step::Issue(IssueReason::Due));
 
         let new = made(due, Some(&old));
         assert_eq!(step(&new, Published::Stale, Some(&old), due), Step::Publish);
@@ -169,6 +169,6 @@ mod tests {
             serving: Some(old.identity()),
             now,
         };
-        assert_eq!(next_step(view, Policy::for_lifetime(LIFETIME)), Step::Issue(Because::Unusable));
+        assert_eq!(next_step(view, Policy::for_lifetime(LIFETIME)), Step::Issue(IssueReason::Unusable));
     }
 }

@@ -67,7 +67,7 @@ fn of_config_maps(client: &Value, namespace: &str, conditions: Conditions) -> Va
             "apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE", "DELETE"],
             "resources": ["configmaps"], "scope": "Namespaced",
         }],
-        "sideEffects": "None",
+        "sideEffects": "NoneOnDryRun",
         "timeoutSeconds": 10,
     });
     if conditions == Conditions::Kept {
@@ -99,7 +99,7 @@ fn of_deployments(client: &Value, is_every: bool, conditions: Conditions) -> Val
             "apiGroups": ["core.rukpak.io"], "apiVersions": ["v1alpha1"], "operations": ["CREATE", "UPDATE"],
             "resources": ["bundledeployments"], "scope": "Cluster",
         }],
-        "sideEffects": "None",
+        "sideEffects": "NoneOnDryRun",
         "timeoutSeconds": 10,
     });
     if conditions == Conditions::Kept && !is_every {

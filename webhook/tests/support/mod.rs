@@ -49,6 +49,7 @@ impl Known {
             requires_account: false,
             gates: Arc::default(),
             connections: Connections::new(CONNECTION_LIMIT),
+            tell: Arc::new(|_, _| {}),
         }
     }
 
@@ -88,13 +89,13 @@ impl Reads for Known {
         self.note("uid", name);
         let uid = self.found(name).and_then(|definition| definition["metadata"]["uid"].as_str().map(str::to_owned));
         let answer = self.asked(uid);
-        Box::pin(async move { answer.map_err(|error| Error::Definition(name.to_owned(), error)) })
+        Box::pin(async move { answer.map_err(|error| Error::Crd(name.to_owned(), error)) })
     }
 
     fn definition<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Result<Option<Value>, Error>> {
         self.note("definition", name);
         let answer = self.asked(self.found(name).cloned());
-        Box::pin(async move { answer.map_err(|error| Error::Definition(name.to_owned(), error)) })
+        Box::pin(async move { answer.map_err(|error| Error::Crd(name.to_owned(), error)) })
     }
 
     fn objects<'a>(&'a self, check: &'a ObjectCheck, after: Option<Next>) -> BoxFuture<'a, Result<Page, Error>> {

@@ -12,7 +12,7 @@ use super::{Error, Files, MAX_NAMED};
 
 /// A file to read.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Found {
+pub(super) struct CatalogFile {
     /// Relative to the root, with `/`; what messages say.
     pub name: Arc<str>,
     /// Where it is, with no link in it.
@@ -20,7 +20,7 @@ pub(super) struct Found {
 }
 
 /// All files, sorted by name, and what is to be told of them.
-pub(super) fn list(root: &Path, limits: &Limits) -> Result<(Vec<Found>, Files), Error> {
+pub(super) fn list(root: &Path, limits: &Limits) -> Result<(Vec<CatalogFile>, Files), Error> {
     let shown = || root.display().to_string();
     let root = root.canonicalize().map_err(|source| Error::Io { path: shown(), source })?;
     if !root.is_dir() {
@@ -32,7 +32,7 @@ pub(super) fn list(root: &Path, limits: &Limits) -> Result<(Vec<Found>, Files), 
     let Walk { mut found, linked, left_out, .. } = walk;
     found.sort();
     let known: BTreeSet<PathBuf> = found.iter().map(|file| file.path.clone()).collect();
-    let mut linked: Vec<Found> = linked.into_iter().filter(|link| !known.contains(&link.path)).collect();
+    let mut linked: Vec<CatalogFile> = linked.into_iter().filter(|link| !known.contains(&link.path)).collect();
     linked.sort_by(|a, b| (&a.path, &a.name).cmp(&(&b.path, &b.name)));
     linked.dedup_by(|a, b| a.path == b.path);
     found.append(&mut linked);
@@ -46,9 +46,9 @@ struct Walk<'a> {
     root: PathBuf,
     limits: &'a Limits,
     entries: u64,
-    found: Vec<Found>,
+    found: Vec<CatalogFile>,
     /// Files in the root that links lead to: they may be found in their own place too.
-    linked: Vec<Found>,
+    linked: Vec<CatalogFile>,
     left_out: LeftOut,
 }
 
@@ -100,7 +100,7 @@ impl Walk<'_> {
             } else if kind.is_symlink() {
                 self.link(&path, name)?;
             } else if kind.is_file() {
-                self.found.push(Found { name: Arc::from(name), path });
+                self.found.push(CatalogFile { name: Arc::from(name), path });
             } else {
                 return Err(Error::Special(name));
             }
@@ -117,7 +117,7 @@ impl Walk<'_> {
         }
         let kind = target.metadata().map_err(io)?;
         if kind.is_file() {
-            self.linked.push(Found { name: Arc::from(name), path: target });
+            self.linked.push(CatalogFile { name: Arc::from(name), path: target });
         } else if !kind.is_dir() {
             return Err(Error::Special(name));
         }

@@ -10,7 +10,7 @@ use std::thread;
 
 use rukpak_content::Limits;
 
-use super::files::{self, Found};
+use super::files::{self, CatalogFile};
 use super::stream::{self, Totals};
 use super::{Error, Files, Form, Located};
 
@@ -38,7 +38,7 @@ pub(super) fn read_in_order<F: Form>(
     Ok(told)
 }
 
-fn read_all(files: &[Found], limits: &Limits, visit: &mut dyn FnMut(Located)) -> Result<(), Error> {
+fn read_all(files: &[CatalogFile], limits: &Limits, visit: &mut dyn FnMut(Located)) -> Result<(), Error> {
     let threads = thread::available_parallelism().map_or(1, NonZeroUsize::get).min(MAX_THREADS).min(files.len());
     if threads <= 1 {
         let totals = Totals::default();
@@ -70,7 +70,7 @@ fn read_all(files: &[Found], limits: &Limits, visit: &mut dyn FnMut(Located)) ->
 }
 
 struct Work<'a> {
-    files: &'a [Found],
+    files: &'a [CatalogFile],
     limits: &'a Limits,
     totals: Totals,
     /// The next file that nobody reads.
@@ -108,7 +108,7 @@ impl Work<'_> {
 }
 
 fn read_file<F: Form>(
-    found: &Found,
+    found: &CatalogFile,
     limits: &Limits,
     totals: &Totals,
     visit: &mut dyn FnMut(Located<F>),

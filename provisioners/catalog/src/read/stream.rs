@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use rukpak_content::{Limit, LimitExceeded, Limits};
 use rukpak_plain::Budget;
-use rukpak_plain::yaml::{self, Place};
+use rukpak_plain::yaml::{self, Position};
 
 use super::json::Scanner;
 use super::window::Window;
@@ -167,7 +167,7 @@ impl<F: Form> Stream<'_, '_, F> {
         Ok(true)
     }
 
-    fn found(&mut self, place: Place, document: F) -> Result<(), Error> {
+    fn found(&mut self, place: Position, document: F) -> Result<(), Error> {
         self.documents += 1;
         self.totals.add(self.file, 0, 1)?;
         (self.visit)(Located { place, document });
@@ -209,8 +209,8 @@ impl<F: Form> Stream<'_, '_, F> {
             .check(length as u64, self.limits.manifest_bytes, || self.place(self.window.line()).to_string())
     }
 
-    fn place(&self, line: usize) -> Place {
-        Place { file: Arc::clone(self.file), document: self.documents + 1, line }
+    fn place(&self, line: usize) -> Position {
+        Position { file: Arc::clone(self.file), document: self.documents + 1, line }
     }
 }
 
@@ -219,17 +219,17 @@ pub(super) fn extension(file: &str) -> String {
     file.rsplit_once('.').map_or_else(String::new, |(_, extension)| extension.to_ascii_lowercase())
 }
 
-fn json_error(place: Place, error: &serde_json::Error) -> Error {
+fn json_error(place: Position, error: &serde_json::Error) -> Error {
     let text = error.to_string();
     // serde_json ends its text with the position, which we say in our own way.
     let problem = text.rsplit_once(" at line ").map_or(text.as_str(), |(problem, _)| problem).to_owned();
     let line = place.line + error.line().saturating_sub(1);
-    Error::Json { place: Place { line, ..place }, column: error.column(), problem }
+    Error::Json { place: Position { line, ..place }, column: error.column(), problem }
 }
 
 /// A place in a part of the file, `documents` after its beginning, that begins at `line`.
-fn later(place: Place, documents: usize, line: usize) -> Place {
-    Place { document: place.document + documents, line: place.line + line - 1, ..place }
+fn later(place: Position, documents: usize, line: usize) -> Position {
+    Position { document: place.document + documents, line: place.line + line - 1, ..place }
 }
 
 fn moved(error: yaml::Error, documents: usize, first: usize) -> yaml::Error {

@@ -16,7 +16,7 @@ const MAX_FAULTS: usize = 20;
 
 /// What a bundle says of itself.
 #[derive(Debug, Default)]
-pub(super) struct Told {
+pub(super) struct BundleClaims {
     pub(super) facts: Facts,
     /// The release of its packaging, or empty.
     pub(super) release: String,
@@ -28,8 +28,8 @@ pub(super) struct Told {
 ///
 /// What cannot be read is told. A constraint that cannot be read is kept all the same: a bundle that asks for something unknown
 /// must not pass for one that asks for nothing.
-pub(super) fn read(message: &Bundle) -> Told {
-    let mut told = Told::default();
+pub(super) fn read(message: &Bundle) -> BundleClaims {
+    let mut told = BundleClaims::default();
     for property in &message.properties {
         told.add(property, &property.r#type);
     }
@@ -108,7 +108,7 @@ impl From<Required> for RequiredPackage {
     }
 }
 
-impl Told {
+impl BundleClaims {
     fn add(&mut self, Property { r#type: _, value }: &Property, kind: &str) {
         let facts = &mut self.facts;
         let added = match kind {

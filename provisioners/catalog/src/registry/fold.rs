@@ -3,7 +3,7 @@
 use prost::Message as _;
 
 use super::call::Call;
-use super::facts::{self, Told};
+use super::facts::{self, BundleClaims};
 use super::message::Bundle;
 use super::{Error, STREAM_BYTES, csv};
 use crate::document::{self, check_name};
@@ -107,7 +107,7 @@ fn check_names(message: &Bundle) -> Result<(), String> {
 
 /// The bundle, and what cannot be read of it.
 fn bundle(message: &Bundle) -> (model::Bundle, Vec<String>) {
-    let Told { mut facts, release, mut faults } = facts::read(message);
+    let BundleClaims { mut facts, release, mut faults } = facts::read(message);
     // Only where the manifests lie in the catalog. A listing does not fail because of one that cannot be read.
     if let Err(error) = csv::add(&message.csv_json, &mut facts) {
         let problem = document::excerpt(&error.to_string());

@@ -137,7 +137,7 @@ fn facts_come_from_properties_dependencies_and_older_fields_once() {
         ],
         ..Bundle::default()
     };
-    let facts::Told { facts, release, faults } = facts::read(&bundle);
+    let facts::BundleClaims { facts, release, faults } = facts::read(&bundle);
     assert_eq!(facts.provides, [gvk("Given")]);
     assert_eq!(facts.requires, [gvk("Wanted")]);
     assert_eq!(facts.requires_packages, [RequiredPackage { name: "other".into(), range: ">=1.0.0".into() }]);

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::{Findings, Index, Package, in_bundle, several};
 use crate::Version;
 use crate::document::{BundleDocument, Identity};
-use crate::read::Place;
+use crate::read::Position;
 
 pub(super) fn check(catalog: &Index<'_>, findings: &mut Findings) {
     for (&name, package) in &catalog.packages {
@@ -30,7 +30,7 @@ pub(super) fn check(catalog: &Index<'_>, findings: &mut Findings) {
     }
 }
 
-fn check_bundle(document: &BundleDocument, place: &Place, findings: &mut Findings) {
+fn check_bundle(document: &BundleDocument, place: &Position, findings: &mut Findings) {
     let BundleDocument { package, bundle, identities, is_inline, faults, image_faults } = document;
     let name = &bundle.name;
     for fault in faults {

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use super::{Findings, Index, Package, in_channel, several};
 use crate::document::Deprecation;
-use crate::read::Place;
+use crate::read::Position;
 
 pub(super) fn check(catalog: &Index<'_>, findings: &mut Findings) {
     let named = catalog.deprecations.iter().map(|(name, _, place)| (*name, *place));
@@ -23,7 +23,13 @@ pub(super) fn check(catalog: &Index<'_>, findings: &mut Findings) {
     }
 }
 
-fn check_entries(name: &str, package: &Package<'_>, entries: &[Deprecation], place: &Place, findings: &mut Findings) {
+fn check_entries(
+    name: &str,
+    package: &Package<'_>,
+    entries: &[Deprecation],
+    place: &Position,
+    findings: &mut Findings,
+) {
     let mut known = BTreeSet::new();
     for (index, entry) in entries.iter().enumerate() {
         if !known.insert((&entry.schema, &entry.name)) {

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::{Findings, Index, Package, entries, in_channel, repeated};
-use crate::read::Place;
+use crate::read::Position;
 use crate::{Channel, Entry, Range, graph};
 
 /// Characters of a DNS label.
@@ -12,7 +12,7 @@ const MAX_LABEL: usize = 63;
 pub(super) fn check(catalog: &Index<'_>, findings: &mut Findings) {
     for (&name, package) in &catalog.packages {
         check_name(name, package, findings);
-        let mut by_name: BTreeMap<&str, (Vec<&Channel>, Vec<&Place>)> = BTreeMap::new();
+        let mut by_name: BTreeMap<&str, (Vec<&Channel>, Vec<&Position>)> = BTreeMap::new();
         for (channel, place) in &package.channels {
             let (same, places) = by_name.entry(&channel.name).or_default();
             same.push(channel);
@@ -55,7 +55,7 @@ fn check_name(name: &str, package: &Package<'_>, findings: &mut Findings) {
     if !package.is_declared() {
         return;
     }
-    let places: Vec<&Place> = package.declared.iter().map(|(_, place)| *place).collect();
+    let places: Vec<&Position> = package.declared.iter().map(|(_, place)| *place).collect();
     if name.is_empty() {
         findings.add_at("", "config contains package with no name".to_owned(), &places);
         return;

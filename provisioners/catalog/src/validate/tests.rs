@@ -9,7 +9,7 @@ use crate::model::Builder;
 /// All of one file, a line each.
 fn read(documents: &[Value]) -> Vec<Located> {
     let located = |(index, value)| {
-        let place = Place { file: Arc::from("all.json"), document: index + 1, line: index + 1 };
+        let place = Position { file: Arc::from("all.json"), document: index + 1, line: index + 1 };
         Located { place, document: Document::from_value(value).unwrap() }
     };
     documents.iter().enumerate().map(located).collect()

@@ -31,7 +31,7 @@ pub enum AnswerForm {
 
 /// Where a catalog is.
 #[derive(Args, Debug)]
-pub struct PlaceArgs {
+pub struct CatalogArgs {
     /// A folder or file of a catalog, else dir:PATH, image:REFERENCE, https://HOST/PATH (catalogd), grpc:HOST:PORT (a running
     /// catalog) or cluster:NAME (a ClusterCatalog). What exists here wins
     #[arg(value_name = "WHERE")]
@@ -62,7 +62,7 @@ pub struct CatalogServerArgs {
 pub struct ListArgs {
     /// Where the catalog is.
     #[command(flatten)]
-    pub place: PlaceArgs,
+    pub place: CatalogArgs,
     /// A package [default: all]
     pub package: Option<String>,
     /// How the answer is written: a table, or one JSON object
@@ -76,7 +76,7 @@ pub struct ListArgs {
 pub struct ShowArgs {
     /// Where the catalog is.
     #[command(flatten)]
-    pub place: PlaceArgs,
+    pub place: CatalogArgs,
     /// The package, as spec.package.name has it
     pub package: String,
     /// A bundle, or a version, which is short for --version [default: what is chosen]
@@ -108,7 +108,7 @@ pub struct ShowArgs {
 pub struct ValidateCatalogArgs {
     /// Where the catalog is.
     #[command(flatten)]
-    pub place: PlaceArgs,
+    pub place: CatalogArgs,
     /// How the findings are written: a line each, or one JSON object
     #[arg(short, long, value_name = "FORM", default_value = "text")]
     pub output: FindingForm,
@@ -120,7 +120,7 @@ pub struct ValidateCatalogArgs {
 pub struct GraphArgs {
     /// Where the catalog is.
     #[command(flatten)]
-    pub place: PlaceArgs,
+    pub place: CatalogArgs,
     /// The package
     pub package: String,
     /// A channel [default: all]

@@ -1,12 +1,14 @@
 //! Flags of `package`, `pull`, `export` and `import`.
 
+use std::ffi::OsString;
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
+use rukpak_catalog::Range;
 use rukpak_content::Limits;
 
 use super::limits::LimitArgs;
-use super::{SourceArgs, TrustArgs};
+use super::{CatalogArgs, CatalogServerArgs, ClusterArgs, SourceArgs, TrustArgs};
 use crate::args::install::CheckArgs;
 use crate::format::Format;
 
@@ -78,6 +80,30 @@ pub struct ExportArgs {
     /// How the answer is written
     #[arg(short = 'o', long = "output", value_name = "FORM", default_value = "text")]
     pub form: ImageForm,
+    /// Which package it is.
+    #[command(flatten)]
+    pub package: PackageChoiceArgs,
+}
+
+/// Which bundle of a package.
+#[derive(Args, Debug)]
+#[command(next_help_heading = "Package of a catalog")]
+pub struct PackageChoiceArgs {
+    /// Catalog of which BUNDLE is the name of a package, as `rukpakctl catalog` takes it: cluster:NAME, image:REFERENCE, a folder
+    #[arg(long, value_name = "WHERE")]
+    pub catalog: Option<OsString>,
+    /// Channel [default: all of them]
+    #[arg(long, value_name = "CHANNEL", requires = "catalog")]
+    pub channel: Option<String>,
+    /// Versions: 1.2.3, ">=1.2.0 <2.0.0" [default: all; of a channel, its head]
+    #[arg(id = "range", long = "version", value_name = "RANGE", requires = "catalog", value_parser = Range::parse)]
+    pub range: Option<Range>,
+    /// The cluster of a ClusterCatalog.
+    #[command(flatten)]
+    pub cluster: ClusterArgs,
+    /// Who serves its content.
+    #[command(flatten)]
+    pub server: CatalogServerArgs,
 }
 
 /// Flags of `import`.
@@ -100,6 +126,18 @@ impl PackageArgs {
     /// How much a bundle may hold.
     pub fn limits(&self) -> Limits {
         self.limits.to_limits()
+    }
+}
+
+impl ExportArgs {
+    /// The catalog that has the package, if it is one.
+    pub fn catalog(&self) -> Option<CatalogArgs> {
+        Some(CatalogArgs {
+            catalog: self.package.catalog.clone()?,
+            trust: self.source.trust.clone(),
+            cluster: self.package.cluster.clone(),
+            server: self.package.server.clone(),
+        })
     }
 }
 

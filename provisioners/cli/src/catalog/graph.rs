@@ -4,10 +4,10 @@ use rukpak_catalog::graph::mermaid;
 use rukpak_catalog::validate;
 
 use super::open::{Opened, Scope};
-use super::{failed, none, package, warn_of};
+use super::{failed, missing, package, warn_of};
 use crate::args::GraphArgs;
 use crate::exit::Exit;
-use crate::output::{data, talk};
+use crate::output::{to_stderr, to_stdout};
 use crate::table::count;
 
 /// Prints a package's channels, or one of them, as a flowchart.
@@ -18,13 +18,13 @@ pub(super) async fn run(arguments: &GraphArgs) -> Exit {
     };
     let mut package = match package(&opened, &arguments.package) {
         Ok(package) => package.clone(),
-        Err(why) => return none(&opened, &why),
+        Err(why) => return missing(&opened, &arguments.place, &arguments.package, &why).report(),
     };
     if let Some(channel) = &arguments.channel {
         if !package.channels.contains_key(channel) {
             let known: Vec<&str> = package.channels.keys().map(String::as_str).collect();
             let why = format!("package {:?} has no channel {channel:?}; there are {}", package.name, known.join(", "));
-            return none(&opened, &why);
+            return missing(&opened, &arguments.place, &arguments.package, &why).report();
         }
         package.channels.retain(|name, _| name == channel);
         package.channels.values().for_each(|channel| warn_of(&validate::channel(&package.name, channel)));
@@ -32,6 +32,6 @@ pub(super) async fn run(arguments: &GraphArgs) -> Exit {
         warn_of(&validate::graph(&package));
     }
     let channels = count(package.channels.len(), "channel");
-    talk(&format!("{}: {channels} of package {:?}", opened.from, package.name));
-    data(|out| out.write_all(mermaid(&package).as_bytes()), Exit::Yes)
+    to_stderr(&format!("{}: {channels} of package {:?}", opened.from, package.name));
+    to_stdout(|out| out.write_all(mermaid(&package).as_bytes()), Exit::Yes)
 }

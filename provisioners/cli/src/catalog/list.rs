@@ -8,10 +8,10 @@ use rukpak_catalog::{Bundle, Catalog, Channel, Entry, Package, Version, graph, v
 use serde::Serialize;
 
 use super::open::{Opened, Scope};
-use super::{failed, none, package, warn_of};
+use super::{failed, missing, package, warn_of};
 use crate::args::{AnswerForm, ListArgs};
 use crate::exit::Exit;
-use crate::output::{data, pretty, talk};
+use crate::output::{pretty, to_stderr, to_stdout};
 use crate::table::{self, count};
 
 /// All packages, as JSON.
@@ -115,18 +115,18 @@ pub(super) async fn run(arguments: &ListArgs) -> Exit {
     };
     let Some(name) = &arguments.package else {
         let packages = packages(&opened.catalog);
-        talk(&format!("{}: {}", opened.from, count(packages.len(), "package")));
-        return data(|out| print_packages(out, arguments.output, packages), Exit::Yes);
+        to_stderr(&format!("{}: {}", opened.from, count(packages.len(), "package")));
+        return to_stdout(|out| print_packages(out, arguments.output, packages), Exit::Yes);
     };
     match package(&opened, name) {
         Ok(package) => {
             warn_of(&validate::graph(package));
             let (channels, bundles) = (package.channels.len(), package.bundles.len());
             let (channels, bundles) = (count(channels, "channel"), count(bundles, "bundle"));
-            talk(&format!("{}: {channels} and {bundles} of package {name:?}", opened.from));
-            data(|out| print_inside(out, arguments.output, &inside(package)), Exit::Yes)
+            to_stderr(&format!("{}: {channels} and {bundles} of package {name:?}", opened.from));
+            to_stdout(|out| print_inside(out, arguments.output, &inside(package)), Exit::Yes)
         }
-        Err(why) => none(&opened, &why),
+        Err(why) => missing(&opened, &arguments.place, name, &why).report(),
     }
 }
 

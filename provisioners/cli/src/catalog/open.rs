@@ -14,9 +14,9 @@ use rukpak_catalog::read::{self, Documents};
 use rukpak_catalog::{Bundle, Catalog, Package, registry};
 use rukpak_source::Egress;
 
-use super::place::{self, Place};
+use super::location::{self, CatalogLocation};
 use super::served;
-use crate::args::PlaceArgs;
+use crate::args::CatalogArgs;
 use crate::cluster::Cluster;
 use crate::registries::{self, Registries};
 
@@ -46,7 +46,7 @@ pub(super) enum Scope<'a> {
 pub(super) enum Error {
     /// The text names none.
     #[error(transparent)]
-    Place(#[from] place::Error),
+    Location(#[from] location::Error),
     /// No registry can be asked.
     #[error(transparent)]
     Registries(#[from] registries::Error),
@@ -79,21 +79,21 @@ pub(super) enum Error {
 
 impl Opened {
     /// Loads the catalog that the flags name.
-    pub(super) async fn new(arguments: &PlaceArgs, scope: Scope<'_>) -> Result<Self, Error> {
+    pub(super) async fn new(arguments: &CatalogArgs, scope: Scope<'_>) -> Result<Self, Error> {
         let place = place(arguments)?;
         let mut from = place.to_string();
         let (catalog, client) = match &place {
-            Place::Origin(origin) => {
+            CatalogLocation::Origin(origin) => {
                 let (catalog, name) = load(origin, arguments).await?;
                 from = name;
                 (catalog, None)
             }
-            Place::File(path) => (read::catalog_of_stream(&from, &mut file(path)?, &origin::limits())?, None),
-            Place::Cluster(name) => {
+            CatalogLocation::File(path) => (read::catalog_of_stream(&from, &mut file(path)?, &origin::limits())?, None),
+            CatalogLocation::Cluster(name) => {
                 let mut documents = of_cluster(name, arguments).await?;
                 (read::catalog_of_stream(&from, &mut documents, &origin::limits())?, None)
             }
-            Place::Grpc(address) => {
+            CatalogLocation::Grpc(address) => {
                 let client = registry::Client::connect(address, PATIENCE).await?;
                 (ask(&client, scope).await?, Some(client))
             }
@@ -115,8 +115,8 @@ impl Opened {
     }
 }
 
-pub(super) fn place(arguments: &PlaceArgs) -> Result<Place, Error> {
-    Ok(Place::new(&arguments.catalog)?)
+pub(super) fn place(arguments: &CatalogArgs) -> Result<CatalogLocation, Error> {
+    Ok(CatalogLocation::new(&arguments.catalog)?)
 }
 
 pub(super) fn file(path: &Path) -> Result<File, Error> {
@@ -124,14 +124,14 @@ pub(super) fn file(path: &Path) -> Result<File, Error> {
 }
 
 /// The documents of a ClusterCatalog.
-pub(super) async fn of_cluster(name: &str, arguments: &PlaceArgs) -> Result<File, Error> {
+pub(super) async fn of_cluster(name: &str, arguments: &CatalogArgs) -> Result<File, Error> {
     let cluster = Cluster::connect(&arguments.cluster).await.map_err(served::Error::from)?;
     let catalog = cluster.catalog(name).await.map_err(served::Error::from)?;
     Ok(served::fetch(&cluster, &catalog, &arguments.server.system_namespace).await?)
 }
 
 /// The documents, and what to call the place.
-pub(super) async fn documents(origin: &Origin, arguments: &PlaceArgs) -> Result<(Documents, String), Error> {
+pub(super) async fn documents(origin: &Origin, arguments: &CatalogArgs) -> Result<(Documents, String), Error> {
     let mut registries = Registries::new(&arguments.trust, origin::limits())?;
     if let Origin::Image(image) = origin {
         registries.log_in_for(image).await;
@@ -142,7 +142,7 @@ pub(super) async fn documents(origin: &Origin, arguments: &PlaceArgs) -> Result<
     Ok((documents, named(origin, &revision)))
 }
 
-async fn load(origin: &Origin, arguments: &PlaceArgs) -> Result<(Catalog, String), Error> {
+async fn load(origin: &Origin, arguments: &CatalogArgs) -> Result<(Catalog, String), Error> {
     let mut registries = Registries::new(&arguments.trust, origin::limits())?;
     if let Origin::Image(image) = origin {
         registries.log_in_for(image).await;

@@ -10,10 +10,10 @@ use rukpak_catalog::{Bundle, Package, Range, registry, validate, version};
 use self::answer::Answer;
 use self::upgrades::Start;
 use super::open::{Opened, Scope};
-use super::{failed, none, package, warn_of};
+use super::{failed, missing, package, warn_of};
 use crate::args::{AnswerForm, ShowArgs};
 use crate::exit::Exit;
-use crate::output::{chain, data, pretty};
+use crate::output::{chain, pretty, to_stdout};
 use crate::table::count;
 
 /// Why there is no bundle to show: the catalog was asked.
@@ -39,7 +39,7 @@ enum No {
 }
 
 /// What is shown.
-struct Found<'a> {
+struct Selection<'a> {
     request: Request,
     choice: Choice<'a>,
     /// Why it is this one.
@@ -66,7 +66,7 @@ pub(super) async fn run(arguments: &ShowArgs) -> Exit {
     match answer(&opened, package, arguments, found).await {
         Ok(answer) => {
             let exit = if answer.installable { Exit::Yes } else { Exit::No };
-            data(
+            to_stdout(
                 |out| match arguments.output {
                     AnswerForm::Text => answer.write(out),
                     AnswerForm::Json => pretty(out, &answer),
@@ -80,18 +80,18 @@ pub(super) async fn run(arguments: &ShowArgs) -> Exit {
 
 /// Nothing would be installed.
 fn refused(opened: &Opened, arguments: &ShowArgs, why: &str) -> Exit {
-    let exit = none(opened, why);
+    let exit = missing(opened, &arguments.place, &arguments.package, why).report();
     match arguments.output {
         AnswerForm::Text => exit,
-        AnswerForm::Json => data(|out| pretty(out, &Answer::none(&arguments.package, why)), exit),
+        AnswerForm::Json => to_stdout(|out| pretty(out, &Answer::none(&arguments.package, why)), exit),
     }
 }
 
-fn found<'a>(package: &'a Package, arguments: &ShowArgs) -> Result<Found<'a>, No> {
+fn found<'a>(package: &'a Package, arguments: &ShowArgs) -> Result<Selection<'a>, No> {
     let request = request(package, arguments)?;
     let (choice, why) = chosen(package, arguments, &request)?;
     let from = arguments.from.as_deref().map(|from| Start::new(package, from, arguments.from_version.as_ref()));
-    Ok(Found { request, choice, why, from: from.transpose()? })
+    Ok(Selection { request, choice, why, from: from.transpose()? })
 }
 
 /// What spec.package of a PlatformOperator asks for.
@@ -154,9 +154,9 @@ async fn answer<'a>(
     opened: &'a Opened,
     package: &'a Package,
     arguments: &ShowArgs,
-    found: Found<'a>,
+    found: Selection<'a>,
 ) -> Result<Answer, registry::Error> {
-    let Found { request, choice, why, from } = found;
+    let Selection { request, choice, why, from } = found;
     let facts = opened.facts(package, choice.bundle, choice.channel).await?;
     let bundle = Bundle { facts, ..choice.bundle.clone() };
     let refusal = refusal(&bundle, arguments);

@@ -4,16 +4,16 @@ use std::io::{self, Write};
 
 use rukpak_catalog::document::Document;
 use rukpak_catalog::origin::{self, Origin};
-use rukpak_catalog::read::{self, Documents, Files, Place as At};
+use rukpak_catalog::read::{self, Documents, Files, Position};
 use rukpak_catalog::validate::{self, Finding};
 use serde::Serialize;
 
 use super::failed;
+use super::location::CatalogLocation;
 use super::open::{self, file, of_cluster, place};
-use super::place::Place;
 use crate::args::{FindingForm, ValidateCatalogArgs};
 use crate::exit::Exit;
-use crate::output::{chain, data, pretty, talk};
+use crate::output::{chain, pretty, to_stderr, to_stdout};
 use crate::table::{count, one_line};
 
 /// Why the documents could not be had.
@@ -91,7 +91,7 @@ pub(super) async fn run(arguments: &ValidateCatalogArgs) -> Exit {
         return failed(&Error::Nothing(from, nothing(&files, documents.len())));
     }
     let verdict = if findings.is_empty() { "valid".to_owned() } else { count(findings.len(), "finding") };
-    talk(&format!("{from}: {}: {verdict}", count(documents.len(), "document")));
+    to_stderr(&format!("{from}: {}: {verdict}", count(documents.len(), "document")));
     print(arguments.output, &findings)
 }
 
@@ -99,17 +99,19 @@ pub(super) async fn run(arguments: &ValidateCatalogArgs) -> Exit {
 async fn documents(arguments: &ValidateCatalogArgs) -> Result<(String, Documents), Error> {
     let place = place(&arguments.place)?;
     let documents = match &place {
-        Place::Origin(Origin::Folder(path)) => read::documents(path, &origin::limits())?,
-        Place::File(path) => read::documents_of_stream(&place.to_string(), &mut file(path)?, &origin::limits())?,
-        Place::Origin(origin) => {
+        CatalogLocation::Origin(Origin::Folder(path)) => read::documents(path, &origin::limits())?,
+        CatalogLocation::File(path) => {
+            read::documents_of_stream(&place.to_string(), &mut file(path)?, &origin::limits())?
+        }
+        CatalogLocation::Origin(origin) => {
             let (documents, name) = open::documents(origin, &arguments.place).await?;
             return Ok((name, documents));
         }
-        Place::Cluster(name) => {
+        CatalogLocation::Cluster(name) => {
             let mut documents = of_cluster(name, &arguments.place).await?;
             read::documents_of_stream(&place.to_string(), &mut documents, &origin::limits())?
         }
-        Place::Grpc(_) => return Err(Error::Running(place.to_string())),
+        CatalogLocation::Grpc(_) => return Err(Error::Running(place.to_string())),
     };
     Ok((place.to_string(), documents))
 }
@@ -132,7 +134,7 @@ fn note_left_out(Files { left_out, left_out_names, .. }: &Files) {
     if *left_out > 0 {
         let names: Vec<String> = left_out_names.iter().map(|name| one_line(name)).collect();
         let what = if *left_out == 1 { "1 file or folder".to_owned() } else { format!("{left_out} files and folders") };
-        talk(&format!("note: .indexignore leaves out {what}: {}", listed(&names, *left_out)));
+        to_stderr(&format!("note: .indexignore leaves out {what}: {}", listed(&names, *left_out)));
     }
 }
 
@@ -162,7 +164,7 @@ fn print(form: FindingForm, findings: &[Finding]) -> Exit {
             }
         }
     };
-    data(write, exit)
+    to_stdout(write, exit)
 }
 
 /// `opm`'s words, and the places.
@@ -170,7 +172,7 @@ fn text(Finding { message, places, .. }: &Finding) -> String {
     if places.is_empty() {
         return message.clone();
     }
-    let shown: Vec<String> = places.iter().take(MAX_PLACES).map(At::to_string).collect();
+    let shown: Vec<String> = places.iter().take(MAX_PLACES).map(Position::to_string).collect();
     format!("{message}: {}", listed(&shown, places.len()))
 }
 

@@ -21,7 +21,7 @@ const INTERVAL: Duration = Duration::from_millis(500);
 
 /// The Bundle that is waited for.
 #[derive(Clone, Copy, Debug)]
-pub struct Wanted<'a> {
+pub struct AwaitedBundle<'a> {
     /// The BundleDeployment that makes it, as it was applied.
     pub deployment: &'a BundleDeployment,
     /// Labels of its template.
@@ -61,7 +61,7 @@ impl Cluster {
     }
 
     /// Waits for the Bundle that a BundleDeployment makes; returns its name.
-    pub async fn generated(&self, wanted: &Wanted<'_>, patience: Duration) -> Result<String, Error> {
+    pub async fn generated(&self, wanted: &AwaitedBundle<'_>, patience: Duration) -> Result<String, Error> {
         let either = async {
             tokio::select! {
                 found = self.watch(wanted) => found,
@@ -82,7 +82,7 @@ impl Cluster {
         Api::all(self.client.clone())
     }
 
-    async fn watch(&self, wanted: &Wanted<'_>) -> Result<String, Error> {
+    async fn watch(&self, wanted: &AwaitedBundle<'_>) -> Result<String, Error> {
         let changes = watcher(self.bundles(), watcher::Config::default().labels(&wanted.selector())).default_backoff();
         let mut changes = pin!(changes.applied_objects());
         loop {
@@ -104,7 +104,7 @@ impl Cluster {
 
     /// Ends when the BundleDeployment as it was applied cannot make the Bundle. One that is stalled for another reason may
     /// have made it before.
-    async fn stalls(&self, wanted: &Wanted<'_>) -> Result<String, Error> {
+    async fn stalls(&self, wanted: &AwaitedBundle<'_>) -> Result<String, Error> {
         let name = wanted.deployment.name_any();
         loop {
             tokio::time::sleep(INTERVAL).await;
@@ -129,7 +129,7 @@ impl Cluster {
     }
 }
 
-impl Wanted<'_> {
+impl AwaitedBundle<'_> {
     fn selector(&self) -> String {
         let name = self.deployment.name_any();
         let own = self.labels.iter().map(|(key, value)| format!("{key}={value}"));
@@ -220,7 +220,7 @@ mod tests {
             "lastTransitionTime": "2026-01-01T00:00:00Z"}));
         deployment.metadata.uid = Some("new".to_owned());
         let spec = &deployment.spec.template.spec;
-        let wanted = Wanted { deployment: &deployment, labels: &BTreeMap::new(), spec };
+        let wanted = AwaitedBundle { deployment: &deployment, labels: &BTreeMap::new(), spec };
         let mut bundle = Bundle::new("a-hash", spec.clone());
         for (uid, is_wanted) in [("old", false), ("new", true)] {
             let owner =

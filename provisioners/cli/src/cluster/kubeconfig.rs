@@ -4,13 +4,14 @@ use std::env;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
+use hyper_util::client::proxy::matcher::Matcher;
 use kube::Config;
 use kube::config::{KubeConfigOptions, Kubeconfig, KubeconfigError};
 
 use crate::args::ClusterArgs;
 
 /// How to speak to a cluster, and what to call it.
-pub(super) struct Found {
+pub(super) struct ClusterConfig {
     pub(super) config: Config,
     /// The API server and who named it.
     pub(super) name: String,
@@ -58,7 +59,7 @@ enum Source {
 }
 
 /// Reads what says which cluster is meant. Nothing is sent.
-pub(super) async fn find(flags: &ClusterArgs) -> Result<Found, Error> {
+pub(super) async fn find(flags: &ClusterArgs) -> Result<ClusterConfig, Error> {
     let source = Source::new(flags);
     let Some(kubeconfig) = source.read()? else {
         let tried = source.missing();
@@ -76,14 +77,14 @@ pub(super) async fn find(flags: &ClusterArgs) -> Result<Found, Error> {
     }
 }
 
-fn pod() -> Result<Found, String> {
+fn pod() -> Result<ClusterConfig, String> {
     let mut config = Config::incluster().map_err(|error| error.to_string())?;
     config.apply_debug_overrides();
     let name = format!("the API server {} of the Pod that this runs in", config.cluster_url);
-    Ok(Found { config, name })
+    Ok(ClusterConfig { config, name })
 }
 
-async fn of_context(kubeconfig: Kubeconfig, source: &Source, context: Option<&str>) -> Result<Found, Error> {
+async fn of_context(kubeconfig: Kubeconfig, source: &Source, context: Option<&str>) -> Result<ClusterConfig, Error> {
     let place = source.to_string();
     let contexts: Vec<String> = kubeconfig.contexts.iter().map(|context| context.name.clone()).collect();
     let missing = |problem: String| {
@@ -102,9 +103,21 @@ async fn of_context(kubeconfig: Kubeconfig, source: &Source, context: Option<&st
     let options = KubeConfigOptions { context: Some(name.clone()), ..KubeConfigOptions::default() };
     let read = Config::from_custom_kubeconfig(kubeconfig, &options).await;
     let mut config = read.map_err(|error| Error::Unusable { place: place.clone(), problem: error.to_string() })?;
+    heed_no_proxy(&mut config);
     config.apply_debug_overrides();
     let name = format!("the API server {} of context {name:?} of the kubeconfig {place}", config.cluster_url);
-    Ok(Found { config, name })
+    Ok(ClusterConfig { config, name })
+}
+
+/// The client takes the proxy of the environment, and asks `NO_PROXY` about the proxy: here it is asked about the API server. A
+/// proxy that the kubeconfig itself names stays.
+fn heed_no_proxy(config: &mut Config) {
+    let of_environment = |name: &str| env::var(name).is_ok_and(|text| text.parse().ok() == config.proxy_url);
+    let is_of_environment =
+        config.proxy_url.is_some() && ["HTTPS_PROXY", "https_proxy"].into_iter().any(of_environment);
+    if is_of_environment && Matcher::from_env().intercept(&config.cluster_url).is_none() {
+        config.proxy_url = None;
+    }
 }
 
 impl Source {

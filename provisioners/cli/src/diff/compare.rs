@@ -31,7 +31,7 @@ const REPLICAS: &str = "/spec/replicas";
 const NAMED: usize = 5;
 
 /// What was found out about one object.
-struct Look {
+struct Comparison {
     outcome: Outcome,
     /// What stays in the cluster although the bundle says otherwise, or is done in another way than by an apply.
     remark: Option<String>,
@@ -136,12 +136,12 @@ fn note(report: &mut Report, step: &Step, outcome: Outcome) {
 }
 
 /// What would become of an object.
-async fn one(cluster: &Cluster, target: &Target<'_>, step: &Step, means: Means) -> Look {
+async fn one(cluster: &Cluster, target: &Target<'_>, step: &Step, means: Means) -> Comparison {
     let (mut remark, mut is_taken_over) = (None, false);
     let live = match cluster.live(&step.identity).await {
         Ok(Some(live)) => live,
-        Ok(None) => return Look { outcome: create(cluster, target, step).await, remark, is_taken_over },
-        Err(error) => return Look { outcome: Outcome::Unknown(chain(&error)), remark, is_taken_over },
+        Ok(None) => return Comparison { outcome: create(cluster, target, step).await, remark, is_taken_over },
+        Err(error) => return Comparison { outcome: Outcome::Unknown(chain(&error)), remark, is_taken_over },
     };
     let predecessors = Predecessors {
         system_namespace: target.system_namespace,
@@ -166,7 +166,7 @@ async fn one(cluster: &Cluster, target: &Target<'_>, step: &Step, means: Means) 
         Ownership::Foreign(_) if step.key.group.is_empty() && step.key.kind == "Namespace" => Outcome::Same,
         Ownership::Foreign(foreign) => Outcome::Refuse(format!("it exists: {}", foreign.why())),
     };
-    Look { outcome, remark, is_taken_over }
+    Comparison { outcome, remark, is_taken_over }
 }
 
 async fn create(cluster: &Cluster, target: &Target<'_>, step: &Step) -> Outcome {
@@ -207,7 +207,7 @@ async fn change(
     };
     let after = match trial {
         Trial::Applied(after) => fields::declared(&after),
-        Trial::Overlay => fields::overlaid(&before, &bare(&resolved.body)),
+        Trial::Overlay => fields::overlaid(&before, &bare(&resolved.body, &live.data)),
         Trial::Replace => {
             *remark = Some(format!("{} is immutable: it is deleted and created again", step.identity));
             fields::declared_in(&step.body)
@@ -268,8 +268,16 @@ async fn trial(cluster: &Cluster, target: &Target<'_>, step: &Step, live: &Dynam
 }
 
 /// A body without what names the object.
-fn bare(body: &Value) -> Value {
+fn bare(body: &Value, live: &Value) -> Value {
     let mut bare = body.clone();
+    // A default of CRDs, which the API server leaves out.
+    let default = "preserveUnknownFields";
+    if live["spec"].get(default).is_none()
+        && let Some(spec) = bare.get_mut("spec").and_then(Value::as_object_mut)
+        && spec.get(default) == Some(&Value::Bool(false))
+    {
+        spec.remove(default);
+    }
     if let Some(map) = bare.as_object_mut() {
         map.remove("apiVersion");
         map.remove("kind");

@@ -39,7 +39,7 @@ pub(super) async fn all(cluster: &Cluster, target: &Target<'_>, report: &mut Rep
                 report.changes.push(Change::of_key(&key, Action::Delete));
                 going.insert(key);
             }
-            Ok(Some(reason)) => report.changes.push(Change::of_key(&key, Action::Release).because(reason)),
+            Ok(Some(reason)) => report.changes.push(Change::of_key(&key, Action::Orphan).because(reason)),
             Err(error) => report.unknown.push(format!("{key}: {}", chain(&error))),
         }
     }

@@ -11,7 +11,7 @@ use crate::answer::structured;
 use crate::args::OutputForm;
 use crate::colour::{Palette, Tone};
 use crate::exit::Exit;
-use crate::output::raw_data;
+use crate::output::to_stdout_raw;
 use crate::table::one_line;
 
 /// Values of more characters are shortened, but with `-o wide`.
@@ -69,7 +69,7 @@ pub(super) enum Action {
     /// It left the bundle.
     Delete,
     /// It left the bundle, and stays in the cluster without an owner.
-    Release,
+    Orphan,
     /// It may not be written: the upgrade fails, and nothing changes.
     Refuse,
     /// It cannot be written yet.
@@ -77,14 +77,14 @@ pub(super) enum Action {
 }
 
 impl Action {
-    const ALL: [Self; 6] = [Self::Create, Self::Change, Self::Delete, Self::Release, Self::Wait, Self::Refuse];
+    const ALL: [Self; 6] = [Self::Create, Self::Change, Self::Delete, Self::Orphan, Self::Wait, Self::Refuse];
 
     fn word(self) -> &'static str {
         match self {
             Self::Create => "create",
             Self::Change => "change",
             Self::Delete => "delete",
-            Self::Release => "release",
+            Self::Orphan => "orphan",
             Self::Refuse => "refuse",
             Self::Wait => "wait",
         }
@@ -93,7 +93,7 @@ impl Action {
     fn tone(self) -> Tone {
         match self {
             Self::Create => Tone::Good,
-            Self::Change | Self::Release | Self::Wait => Tone::Pending,
+            Self::Change | Self::Orphan | Self::Wait => Tone::Pending,
             Self::Delete | Self::Refuse => Tone::Bad,
         }
     }
@@ -211,9 +211,9 @@ impl Report {
             OutputForm::Text | OutputForm::Wide => {
                 let palette = Palette::of(&io::stdout());
                 // Each line is without control characters, but for the colours.
-                raw_data(|out| self.text(out, palette, form == OutputForm::Wide), exit)
+                to_stdout_raw(|out| self.text(out, palette, form == OutputForm::Wide), exit)
             }
-            OutputForm::Name => raw_data(|out| self.names(out), exit),
+            OutputForm::Name => to_stdout_raw(|out| self.names(out), exit),
             OutputForm::Json | OutputForm::Yaml => structured(form, &self, exit),
         }
     }

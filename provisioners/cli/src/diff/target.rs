@@ -14,7 +14,7 @@ use crate::failure::Failure;
 use crate::format;
 use crate::install::given::{self, Given};
 use crate::install::patch::kept;
-use crate::output::{counted, talk};
+use crate::output::{counted, to_stderr};
 use crate::release::{Reader, foreign_class};
 use crate::service::Service;
 use crate::source::{self, Content, remote};
@@ -64,10 +64,10 @@ pub(super) async fn of<'a>(
         given(deployment, arguments).await?
     };
     for remark in &content.remarks {
-        talk(&format!("warning: {remark}"));
+        to_stderr(&format!("warning: {remark}"));
     }
     let plan = reader.plan(cluster, &content.tree, format, is_drift).await?;
-    talk(&format!("{}: {} of a {format} bundle", content.from, counted(plan.steps.len())));
+    to_stderr(&format!("{}: {} of a {format} bundle", content.from, counted(plan.steps.len())));
     let why = match deployment.and_then(|deployment| deployment.status.as_ref()?.active_bundle.as_ref()) {
         _ if is_drift => Why::Repair,
         Some(_) => Why::Upgrade,
@@ -129,7 +129,8 @@ impl Target<'_> {
             let (content, format) = self.reader.installed(cluster, &service).await?;
             self.reader.plan(cluster, &content.tree, format, true).await
         };
-        let load = async || load().await.map_err(|failure: Failure| talk(&format!("warning: {}", failure.text))).ok();
+        let load =
+            async || load().await.map_err(|failure: Failure| to_stderr(&format!("warning: {}", failure.text))).ok();
         self.installed.get_or_init(load).await.as_ref()
     }
 }

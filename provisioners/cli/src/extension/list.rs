@@ -8,9 +8,10 @@ use super::{EXTENSIONS, Line};
 use crate::answer::structured;
 use crate::args::{ListExtensionsArgs, OutputForm};
 use crate::cluster::Cluster;
+use crate::colour::Palette;
 use crate::exit::Exit;
 use crate::failure::Failure;
-use crate::output::data;
+use crate::output::{to_stdout, to_stdout_raw};
 use crate::table;
 
 /// What `--output json` prints.
@@ -27,22 +28,25 @@ pub(super) async fn list(arguments: &ListExtensionsArgs) -> Result<Exit, Failure
     let exit = if extensions.iter().all(|line| line.is_settled) { Exit::Yes } else { Exit::No };
     let form = arguments.output.form;
     Ok(match form {
-        OutputForm::Text | OutputForm::Wide => data(|out| text(out, &extensions, form == OutputForm::Wide), exit),
+        OutputForm::Text | OutputForm::Wide => {
+            let palette = Palette::of(&io::stdout());
+            to_stdout_raw(|out| text(out, palette, &extensions, form == OutputForm::Wide), exit)
+        }
         OutputForm::Name => {
-            data(|out| extensions.iter().try_for_each(|line| writeln!(out, "{EXTENSIONS}/{}", line.name)), exit)
+            to_stdout(|out| extensions.iter().try_for_each(|line| writeln!(out, "{EXTENSIONS}/{}", line.name)), exit)
         }
         OutputForm::Json | OutputForm::Yaml => structured(form, &Extensions { extensions }, exit),
     })
 }
 
-fn text(out: &mut dyn Write, extensions: &[Line<'_>], is_wide: bool) -> io::Result<()> {
+fn text(out: &mut dyn Write, palette: Palette, extensions: &[Line<'_>], is_wide: bool) -> io::Result<()> {
     if extensions.is_empty() {
         return writeln!(out, "No ClusterExtensions are present in the cluster");
     }
     let rows: Vec<_> = extensions.iter().map(|line| line.row(is_wide)).collect();
     let wide: &[&str] = if is_wide { &["CHANNELS", "NAMESPACE", "BUNDLE"] } else { &[] };
     let heading = [&["NAME", "PACKAGE", "ASKED FOR", "INSTALLED", "PROGRESSING"], wide, &["MESSAGE"]].concat();
-    table::write(out, &heading, &rows)
+    table::write_in_colour(out, palette, &heading, &rows)
 }
 
 impl Line<'_> {

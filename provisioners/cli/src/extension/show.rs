@@ -14,7 +14,7 @@ use crate::cluster::Cluster;
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::history::source;
-use crate::output::data;
+use crate::output::to_stdout;
 use crate::table;
 
 /// What `--output json` prints.
@@ -53,8 +53,8 @@ pub(super) async fn show(arguments: &ExtensionArgs) -> Result<Exit, Failure> {
     let exit = if shown.line.is_settled { Exit::Yes } else { Exit::No };
     let form = arguments.output.form;
     Ok(match form {
-        OutputForm::Text | OutputForm::Wide => data(|out| shown.text(out), exit),
-        OutputForm::Name => data(|out| shown.names(out), exit),
+        OutputForm::Text | OutputForm::Wide => to_stdout(|out| shown.text(out), exit),
+        OutputForm::Name => to_stdout(|out| shown.names(out), exit),
         OutputForm::Json | OutputForm::Yaml => structured(form, &shown, exit),
     })
 }
@@ -102,6 +102,7 @@ impl Shown<'_> {
         if rows.is_empty() {
             return writeln!(out, "no conditions yet: does rukpak-platform run?");
         }
+        writeln!(out)?;
         table::write(out, &["CONDITION", "STATUS", "REASON", "MESSAGE"], &rows)
     }
 

@@ -22,7 +22,7 @@ use crate::migrate::Package;
 use crate::output::chain;
 
 /// A ClusterCatalog, and what of it was looked at.
-pub(crate) struct Looked {
+pub(crate) struct AskedCatalog {
     name: String,
     priority: i32,
     /// What it holds; or why it was not asked.
@@ -58,7 +58,7 @@ pub(crate) async fn look(
     cluster: &Cluster,
     filter: &CatalogFilter,
     system_namespace: &str,
-) -> Result<Vec<Looked>, Failure> {
+) -> Result<Vec<AskedCatalog>, Failure> {
     let selector = filter.selector().map_err(|error| Failure::no(error.to_string()))?;
     let mut looked = Vec::new();
     for catalog in cluster.catalogs().await? {
@@ -69,7 +69,7 @@ pub(crate) async fn look(
         } else {
             content(cluster, &catalog, system_namespace).await?
         };
-        looked.push(Looked { name: catalog.name_any(), priority: catalog.spec.priority, content });
+        looked.push(AskedCatalog { name: catalog.name_any(), priority: catalog.spec.priority, content });
     }
     Ok(looked)
 }
@@ -93,7 +93,7 @@ async fn content(
 }
 
 /// The package and the version of the bundle with this image, in the first catalog that has it. Pure.
-pub(crate) fn package_of_image(looked: &[Looked], image: &str) -> Option<Package> {
+pub(crate) fn package_of_image(looked: &[AskedCatalog], image: &str) -> Option<Package> {
     let catalogs = looked.iter().filter_map(|looked| looked.content.as_ref().ok());
     let mut packages = catalogs.flat_map(|catalog| catalog.packages.values());
     packages.find_map(|package| {
@@ -106,7 +106,7 @@ pub(crate) fn package_of_image(looked: &[Looked], image: &str) -> Option<Package
 pub(crate) fn answer(
     extension: &ClusterExtension,
     filter: &CatalogFilter,
-    looked: &[Looked],
+    looked: &[AskedCatalog],
 ) -> Result<Answer, Failure> {
     let range = filter.version.as_deref().filter(|text| !text.is_empty()).map(Constraint::parse).transpose();
     let range = range.map_err(|error| Failure::no(format!("desired version range is invalid: {error}")))?;

@@ -16,7 +16,7 @@ use rukpak_content::{Digest, Limits};
 
 use super::{Descriptor, Error, MANIFESTS, Manifest};
 use crate::args::TrustArgs;
-use crate::output::talk;
+use crate::output::to_stderr;
 use crate::progress::Progress;
 use crate::registries::Registries;
 
@@ -146,5 +146,5 @@ pub fn pinned(image: &Reference, digest: &Digest) -> Reference {
 
 /// Says what is done with an image.
 pub fn say(what: &str, image: &Reference) {
-    talk(&format!("{what} {}", image.whole()));
+    to_stderr(&format!("{what} {}", image.whole()));
 }

@@ -12,7 +12,7 @@ const TYPE: &str = "type";
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// Its content comes from elsewhere.
-    #[error("bundledeployment {name:?} is there already, with {what}, not {UPLOAD}: nothing was changed; {way_out}")]
+    #[error("bundledeployment {name:?} already exists with {what}, not {UPLOAD}: nothing was changed; {way_out}")]
     Source {
         /// The BundleDeployment.
         name: String,
@@ -23,7 +23,7 @@ pub enum Error {
     },
     /// Somebody else provides it.
     #[error(
-        "bundledeployment {name:?} is there already, with provisioner class {class:?}, not {asked:?}: nothing was changed; \
+        "bundledeployment {name:?} already exists with provisioner class {class:?}, not {asked:?}: nothing was changed; \
          choose another name, or --bundle-deployment-provisioner-class={class}"
     )]
     Class {
@@ -97,7 +97,7 @@ mod tests {
         let other = check(&mine, "b").unwrap_err().to_string();
         assert!(other.contains("class \"a\", not \"b\"") && other.contains("--bundle-deployment-provisioner-class=a"));
         let error = check(&existing(&json!({"type": "image", "image": image})), "a").unwrap_err().to_string();
-        assert!(error.contains("\"pump\" is there already, with source image, not upload"), "{error}");
+        assert!(error.contains("\"pump\" already exists with source image, not upload"), "{error}");
         let patch = r#"'{"spec":{"template":{"spec":{"source":{"image":null,"type":"upload","upload":{}}}}}}'"#;
         assert!(error.ends_with(patch), "{error}");
         // What an earlier version made of it.

@@ -3,14 +3,16 @@
 use std::io::{self, Write};
 
 use kube::ResourceExt as _;
+use rukpak_crds::condition::Condition;
 use rukpak_crds::{BundleDeployment, ConditionStatus, Conditions as _, condition};
 
 use crate::answer::{DEPLOYMENTS, structured};
 use crate::args::{OutputForm, StatusArgs};
 use crate::cluster::Cluster;
+use crate::colour::Palette;
 use crate::exit::Exit;
 use crate::failure::{Failure, ended};
-use crate::output::data;
+use crate::output::{to_stdout, to_stdout_raw};
 use crate::table::{self, count, one_line};
 
 /// Asks the cluster. Yes if the BundleDeployment is ready.
@@ -25,8 +27,11 @@ pub async fn run(name: &str, arguments: &StatusArgs) -> Exit {
 fn print(form: OutputForm, deployment: &BundleDeployment) -> Exit {
     let exit = if is_ready(deployment) { Exit::Yes } else { Exit::No };
     match form {
-        OutputForm::Text | OutputForm::Wide => data(|out| text(out, deployment), exit),
-        OutputForm::Name => data(|out| writeln!(out, "{DEPLOYMENTS}/{}", deployment.name_any()), exit),
+        OutputForm::Text | OutputForm::Wide => {
+            let palette = Palette::of(&io::stdout());
+            to_stdout_raw(|out| text(out, palette, deployment), exit)
+        }
+        OutputForm::Name => to_stdout(|out| writeln!(out, "{DEPLOYMENTS}/{}", deployment.name_any()), exit),
         OutputForm::Json | OutputForm::Yaml => structured(form, &deployment.status, exit),
     }
 }
@@ -40,7 +45,7 @@ pub(super) fn is_ready(deployment: &BundleDeployment) -> bool {
     is_ready && deployment.metadata.deletion_timestamp.is_none()
 }
 
-fn text(out: &mut dyn Write, deployment: &BundleDeployment) -> io::Result<()> {
+fn text(out: &mut dyn Write, palette: Palette, deployment: &BundleDeployment) -> io::Result<()> {
     let status = deployment.status.clone().unwrap_or_default();
     let objects = status.inventory.as_ref().and_then(|inventory| inventory.objects);
     let objects = objects.and_then(|objects| usize::try_from(objects).ok()).unwrap_or_default();
@@ -52,13 +57,7 @@ fn text(out: &mut dyn Write, deployment: &BundleDeployment) -> io::Result<()> {
     if deployment.metadata.deletion_timestamp.is_some() {
         writeln!(out, "it is being deleted")?;
     }
-    let rows: Vec<Vec<String>> = status
-        .conditions
-        .iter()
-        .map(|found| {
-            vec![found.type_.clone(), format!("{:?}", found.status), found.reason.clone(), found.message.clone()]
-        })
-        .collect();
+    let rows: Vec<Vec<String>> = status.conditions.iter().map(|found| row(found, &status.conditions)).collect();
     if rows.is_empty() {
         return writeln!(
             out,
@@ -83,7 +82,18 @@ fn text(out: &mut dyn Write, deployment: &BundleDeployment) -> io::Result<()> {
             ]
         })
         .collect();
-    table::write(out, &["REVISION", "RESULT", "SINCE", "BUNDLE", "MESSAGE"], &rows)
+    writeln!(out)?;
+    table::write_in_colour(out, palette, &["REVISION", "RESULT", "SINCE", "BUNDLE", "MESSAGE"], &rows)
+}
+
+/// A message that an earlier condition has, too, is not repeated.
+fn row(condition: &Condition, all: &[Condition]) -> Vec<String> {
+    let same = all.iter().find(|other| other.message == condition.message && !condition.message.is_empty());
+    let message = match same {
+        Some(other) if other.type_ != condition.type_ => format!("see {}", other.type_),
+        _ => condition.message.clone(),
+    };
+    vec![condition.type_.clone(), format!("{:?}", condition.status), condition.reason.clone(), message]
 }
 
 #[cfg(test)]

@@ -22,7 +22,7 @@ fn operator(name: &str, version: Option<&str>, conditions: &[(&str, &str, &str, 
 fn shown(operators: &[PlatformOperator]) -> String {
     let lines: Vec<Line<'_>> = operators.iter().map(line).collect();
     let mut out = Vec::new();
-    text(&mut out, &lines, &Summary::of(operators).message).unwrap();
+    text(&mut out, Palette::of(&tempfile::tempfile().unwrap()), &lines, &Summary::of(operators).message).unwrap();
     String::from_utf8(out).unwrap()
 }
 
@@ -117,7 +117,7 @@ fn deployments_and_operators_have_a_table_each() {
     };
     let shown = |status: &Status<'_>, is_wide| {
         let mut out = Vec::new();
-        status.text(&mut out, is_wide).unwrap();
+        status.text(&mut out, Palette::of(&tempfile::tempfile().unwrap()), is_wide).unwrap();
         String::from_utf8(out).unwrap()
     };
     let wanted = "\

@@ -49,9 +49,11 @@ fn owner_bundle_and_other_writers_are_told() {
     let (first, rest) = text.split_once('\n').unwrap();
     assert!(first.starts_with("Deployment pumps/pump   "), "{text}");
     let wanted = "\
-BundleDeployment   pump
-Bundle             pump-1, of example.com/pump:v1
-Manifest           not known: no Pod is ready
+bundledeployment: pump
+bundle:           pump-1
+source:           example.com/pump:v1
+manifest:         not known: no Pod is ready
+
 MANAGER              FIELD                   CONTESTED
 autoscaler (scale)   .spec.replicas          yes: left to it
 kubectl-label        .metadata.labels.team   no
@@ -74,12 +76,15 @@ fn what_belongs_to_nobody_is_said_with_why() {
     let why = Why::of(&object("0"), Some(&deployment()), Timestamp::UNIX_EPOCH);
     assert!(
         shown(&why, false)
-            .contains("\nno BundleDeployment keeps it: it is of an earlier BundleDeployment of this name\n")
+            .contains("\nno BundleDeployment manages it: it is of an earlier BundleDeployment of this name\n")
     );
     let mut alone = object("1");
     alone.metadata = ObjectMeta { name: Some("pump".to_owned()), ..ObjectMeta::default() };
     assert_eq!(claimed(&alone.metadata), None);
     let text = shown(&Why::of(&alone, None, Timestamp::UNIX_EPOCH), false);
-    assert!(text.ends_with("\nno BundleDeployment keeps it: none has made it\nnobody else has changed it\n"), "{text}");
+    assert!(
+        text.ends_with("\nno BundleDeployment manages it: none has created it\nnobody else has changed it\n"),
+        "{text}"
+    );
     assert_eq!(claimed(&object("0").metadata), Some("pump"));
 }

@@ -89,6 +89,7 @@ enum Reply {
 }
 
 /// Reads what is sealed, in a child; logs what a reader should know although nothing was refused.
+#[tracing::instrument(level = "debug", skip_all)]
 pub async fn check(bundle: &str, sealed: &Digest, expected: Expected, context: &Context) -> Result<(), Failure> {
     // The semaphore is never closed.
     let _turn = context.children.checks.acquire().await.ok();

@@ -6,6 +6,7 @@ use rukpak_crds::condition::{Conditions, UNPACKED, VERIFIED, reason};
 use rukpak_crds::{Bundle, ConditionStatus};
 use rukpak_plan::retry;
 use rukpak_runtime::events::{EventType, News};
+use rukpak_runtime::traces;
 use rukpak_trust::Verdict;
 
 use super::failure::Failure;
@@ -146,5 +147,7 @@ fn next(bundle: &Bundle, uid: &str, report: &Report, is_news: bool, context: &Co
         Report::Waiting | Report::Received | Report::Unpacking => (Outcome::Waiting, None),
     };
     metrics::count(metrics::Kind::Bundle, outcome);
+    let failure = if let Report::Failed(verdict) = report { Some(verdict.whole()) } else { None };
+    traces::outcome(outcome.name(), failure.as_deref());
     action.unwrap_or_else(Action::await_change)
 }

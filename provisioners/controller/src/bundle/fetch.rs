@@ -9,6 +9,7 @@ use super::resolve::Resolved;
 use crate::context::Context;
 
 /// Brings the tree, over the connection that resolved it where there is one.
+#[tracing::instrument(level = "debug", skip_all)]
 pub async fn fetch(resolved: Resolved, context: &Context) -> Result<Stage, Failure> {
     match resolved {
         Resolved::Image { reference, image, credentials } => context

@@ -62,6 +62,7 @@ impl Resolved {
 
 /// Finds the version of the Bundle's source: the pinned one if there is a pin, whatever the reference names by now. Of
 /// ConfigMaps and uploads only what they hold now is to be had; their content is compared with the pin later.
+#[tracing::instrument(level = "debug", skip_all)]
 pub async fn resolve(
     bundle: &Bundle,
     source: Source,

@@ -21,6 +21,7 @@ pub enum Kept {
 }
 
 /// Puts a tree into the store.
+#[tracing::instrument(level = "debug", skip_all)]
 pub async fn seal(tree: Arc<impl Tree + Send + Sync + 'static>, context: &Context) -> Result<Sealed, Failure> {
     blocking(context, move |store| store.seal(&*tree)).await
 }

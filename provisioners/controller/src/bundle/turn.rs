@@ -21,6 +21,7 @@ pub struct Turn {
 
 /// Waits for the Bundle's turn. `pass` bounds passes at once, and is given back: from here on permits do. With a `reporter`
 /// the status says that it waits.
+#[tracing::instrument(level = "debug", name = "wait", skip_all)]
 pub async fn take(
     bundle: &Bundle,
     source: &Source,

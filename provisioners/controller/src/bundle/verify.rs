@@ -6,16 +6,18 @@
 
 mod signers;
 
-use std::time::Duration;
+use std::collections::BTreeMap;
+use std::time::{Duration, SystemTime};
 
 use kube::ResourceExt as _;
 use rukpak_content::Digest;
 use rukpak_crds::validate::{self, GitReference, Source};
 use rukpak_crds::{Bundle, PolicyRule, SourceType};
 use rukpak_runtime::error::Chain;
+use rukpak_source::http::Download;
 use rukpak_source::{git, http, image};
 use rukpak_trust::{
-    Archive, Asked, GitObjects, GitSubject, Place, Policies, Requirement, RuleName, Search, Subject, Verdict,
+    Archive, Asked, GitObjects, GitSubject, Place, Policies, Requirement, RuleName, Search, Subject, Verdict, archive,
     requirement,
 };
 use tokio::sync::SemaphorePermit;
@@ -33,6 +35,9 @@ pub const SEARCHED_AGAIN_AFTER: Duration = Duration::from_mins(5);
 
 /// An archive of at most so many bytes is checked, which takes as much memory: bundles of manifests have some MiB.
 const SIGNED_ARCHIVE_BYTES: u64 = 16 * 1024 * 1024;
+
+/// Lists of checksums have some hundred bytes for each file of a release.
+const FILE_BESIDE_BYTES: u64 = 1024 * 1024;
 
 /// A source, and what is asked of it.
 pub struct Check {
@@ -67,6 +72,7 @@ impl Check {
     ///
     /// # Errors
     /// It may not, or that could not be found out.
+    #[tracing::instrument(level = "debug", name = "verify", skip_all)]
     pub async fn admit(&self, resolved: Resolved, context: &Context) -> Result<(Verdict, Resolved), Failure> {
         let (verdict, resolved) = match &self.asked {
             Asked::Answered(verdict) => (verdict.clone(), resolved),
@@ -97,20 +103,44 @@ async fn search(
         }
         Resolved::Git(resolved) => {
             let (resolved, objects) = context.git.look(*resolved).await?;
-            let subject = GitSubject { repository, commit: resolved.commit().as_str(), tag: resolved.tag() };
+            let (commit, tag) = (resolved.commit().as_str(), resolved.tag());
+            let subject = GitSubject { repository, commit, tag, now: SystemTime::now() };
             let objects = GitObjects { commit: &objects.commit, tag: objects.tag.as_deref() };
             (rukpak_trust::git::judge(required, subject, objects), Resolved::Git(Box::new(resolved)))
         }
         Resolved::Http(download) => {
-            let (download, signed) = context.http.signed(*download, SIGNED_ARCHIVE_BYTES).await?;
-            let (digest, signature) = (download.digest(), signed.signature.as_deref());
-            let archive = Archive { place: repository, digest, content: &signed.content, signature };
-            (rukpak_trust::archive::judge(required, archive), Resolved::Http(Box::new(download)))
+            let (verdict, download) = search_beside(repository, required, *download, context).await?;
+            (verdict, Resolved::Http(Box::new(download)))
         }
         other @ (Resolved::ConfigMaps(_) | Resolved::Upload { .. }) => {
             (Verdict::refused(format!("{place} cannot be signed")), other)
         }
     })
+}
+
+/// Looks for signatures of an archive, or of lists of checksums, in the files beside it.
+async fn search_beside(
+    place: &str,
+    required: &[Requirement],
+    download: Download,
+    context: &Context,
+) -> Result<(Verdict, Download), Failure> {
+    let mut beside = BTreeMap::new();
+    for name in archive::files_beside(required, place) {
+        if let Some(bytes) = context.http.beside(&download, &name, FILE_BESIDE_BYTES).await? {
+            beside.insert(name, bytes);
+        }
+    }
+    let (download, bytes) = if archive::needs_content(required) {
+        let (download, bytes) = context.http.content(download, SIGNED_ARCHIVE_BYTES).await?;
+        (download, Some(bytes))
+    } else {
+        (download, None)
+    };
+    let (digest, now) = (download.digest(), SystemTime::now());
+    let archive = Archive { place, digest, content: bytes.as_deref(), beside: &beside, now };
+    let verdict = archive::judge(required, archive);
+    Ok((verdict, download))
 }
 
 /// Whether the status says already that what has this digest is met by this version.

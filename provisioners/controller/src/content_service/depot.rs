@@ -11,15 +11,13 @@ use std::sync::{Arc, PoisonError};
 use std::time::{Duration, SystemTime};
 
 use rukpak_content::{Algorithm, Digest, Hasher};
-use rukpak_store::Bucket;
+use rukpak_store::{Bucket, UPLOADS};
 use tempfile::{Builder, NamedTempFile};
 use tokio::sync::{Mutex, MutexGuard};
 
 /// Beginning of the names of files that are being received.
 const RECEIVING: &str = ".receiving-";
 const EXTENSION: &str = "tgz";
-/// The folder of a bucket that has the archives.
-const SHARED: &str = "v1/uploads";
 /// Bundles that are worked on at once; more share a turn by chance, which costs nothing but time.
 const TURNS: usize = 32;
 const BUFFER_BYTES: usize = 128 * 1024;
@@ -234,8 +232,8 @@ impl Depot {
     fn archives(&self) -> io::Result<Vec<Archive>> {
         let mut archives = Vec::new();
         if let Some(bucket) = &self.bucket {
-            for entry in bucket.list(SHARED, "").map_err(io::Error::other)? {
-                let uid = entry.key.strip_prefix(SHARED).and_then(|name| name.strip_prefix('/')?.strip_suffix(".tgz"));
+            for entry in bucket.list(UPLOADS, "").map_err(io::Error::other)? {
+                let uid = entry.key.strip_prefix(UPLOADS).and_then(|name| name.strip_prefix('/')?.strip_suffix(".tgz"));
                 let Some(uid) = uid.map(str::to_owned) else { continue };
                 archives.push(Archive { uid, modified: entry.modified, size_bytes: entry.size_bytes });
             }
@@ -269,7 +267,7 @@ impl Depot {
 }
 
 fn key(uid: &str) -> String {
-    format!("{SHARED}/{uid}.{EXTENSION}")
+    format!("{UPLOADS}/{uid}.{EXTENSION}")
 }
 
 /// An archive that is kept.

@@ -8,7 +8,7 @@
 //! And ours, for what upstream does not bound: 408 too slow, 503 too many at once or the process stops, 507 no room.
 //! No thread waits for a client: what has come is written when there is enough of it.
 
-use std::io;
+use std::io::{self, Seek as _};
 use std::os::unix::fs::MetadataExt as _;
 use std::sync::Arc;
 use std::time::Duration;
@@ -147,15 +147,23 @@ pub async fn put(name: &str, user: &str, headers: &HeaderMap, body: Body, servic
 
 /// Sends what was uploaded.
 pub async fn get(name: &str, method: &Method, headers: &HeaderMap, service: &Service) -> Response {
-    let uid = match find(name, &service.context).await {
-        Ok(bundle) => bundle.uid().unwrap_or_default(),
+    let bundle = match find(name, &service.context).await {
+        Ok(bundle) => bundle,
         // Upstream knows files, not Bundles.
         Err(Error::Type(_)) => return super::not_found(),
         Err(error) => return error.into_response(),
     };
+    let (uid, unpacked) = (bundle.uid().unwrap_or_default(), unpacked(&bundle).filter(|_| service.context.is_shared()));
     let (depot, method, headers) = (Arc::clone(&service.depot), method.clone(), headers.clone());
     let opened = spawn_blocking(move || -> io::Result<Option<Response>> {
-        let Some(file) = depot.find(&uid)? else { return Ok(None) };
+        let Some(mut file) = depot.find(&uid)? else { return Ok(None) };
+        if let Some(unpacked) = unpacked {
+            if depot::digest(&mut file)?.to_string() != unpacked {
+                // Another replica took an upload while this one was unpacked, and refused it too late.
+                return Ok(None);
+            }
+            file.rewind()?;
+        }
         let metadata = file.metadata()?;
         let tag = format!("{uid}-{}-{}-{}", metadata.len(), metadata.mtime(), metadata.mtime_nsec());
         if reply::is_known(&headers, &tag) {
@@ -212,11 +220,19 @@ async fn take(name: &str, uid: &str, body: &mut BodyDataStream, service: &Servic
     // The replica that leads may have unpacked another upload meanwhile.
     let bundle = if context.is_shared() { find(name, context).await? } else { bundle };
     if bundle.is_in(BundlePhase::Unpacked) || bundle.uid().as_deref() != Some(&uid) {
-        let pin = bundle.status.as_ref().and_then(|status| status.pin.as_ref()?.archive_digest.clone());
-        return if pin == Some(digest.to_string()) { Ok(StatusCode::CREATED) } else { Err(Error::Unpacked) };
+        return if unpacked(&bundle) == Some(digest.to_string()) {
+            Ok(StatusCode::CREATED)
+        } else {
+            Err(Error::Unpacked)
+        };
     }
     bundle::received(&bundle, context).await.map_err(Error::Status)?;
     Ok(StatusCode::CREATED)
+}
+
+/// The digest of the archive that was unpacked, if one was.
+fn unpacked(bundle: &Bundle) -> Option<String> {
+    bundle.status.as_ref()?.pin.as_ref()?.archive_digest.clone()
 }
 
 async fn stored(uid: &str, service: &Service) -> Result<Option<Digest>, Error> {

@@ -72,6 +72,7 @@ pub(super) async fn execute(run: &mut Run, decision: Decision) -> Result<(), Err
         Decision::CreateBundle { name, hash } => {
             let desired = bundle::create(run, &name, &hash).await;
             run.set_desired(desired);
+            run.memory.created_bundle = Some((name, Timestamp::now()));
             Ok(())
         }
         Decision::Resume(release) => {

@@ -13,6 +13,7 @@ use rukpak_plan::decide::next;
 use rukpak_plan::retry::{self, Class};
 use rukpak_plan::status::{Report, status};
 use rukpak_runtime::events::News;
+use rukpak_runtime::traces;
 
 use super::observe::{Run, is_ready};
 use super::{Error, execute, news};
@@ -26,7 +27,7 @@ const LONGEST_WAIT: Duration = Duration::from_hours(24);
 /// is nothing to do; what became due since is not forgotten.
 pub(super) async fn report(run: &mut Run, reread: Option<Timestamp>, decided: Timestamp) -> Result<Action, Error> {
     let now = Timestamp::now();
-    if let Some(until) = run.memory.silent_until(now) {
+    if let Some(until) = run.memory.silent_until(&run.observed, now) {
         return Ok(Action::requeue(Duration::try_from(until.duration_since(now)).unwrap_or_default()));
     }
     let before = run.observed.deployment.status.clone().unwrap_or_default();
@@ -51,7 +52,10 @@ fn tell(run: &Run, before: &BundleDeploymentStatus) {
         status.conditions.find(READY).map(|ready| (ready.status, ready.message.clone()))
     };
     let ready = after.conditions.find(READY).filter(|_| said(before) != said(after));
-    metrics::count(metrics::Kind::BundleDeployment, metrics::Outcome::of(ready));
+    let outcome = metrics::Outcome::of(ready);
+    metrics::count(metrics::Kind::BundleDeployment, outcome);
+    let failed = ready.filter(|_| outcome == metrics::Outcome::Failed);
+    traces::outcome(outcome.name(), failed.map(|ready| ready.message.as_str()));
     if let Some(ready) = ready {
         log(&run.owner.name, ready);
     }

@@ -1,16 +1,12 @@
-//! Watches over the objects that are installed.
+//! Watches over the objects that are installed: what they saw, and whom it is news for. Following one kind is [`follow`].
+
+mod follow;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
-use std::pin::pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use futures::StreamExt;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
-use kube::api::{DynamicObject, WatchParams};
-use kube::core::{PartialObjectMeta, Status};
-use kube::runtime::WatchStreamExt;
-use kube::runtime::watcher::{self, Event};
-use kube::{Api, Client};
+use kube::Client;
 use rukpak_crds::{InventoryKind, names};
 use rukpak_plain::ObjectKey;
 use rukpak_plan::owner::sharers;
@@ -19,7 +15,7 @@ use tokio::sync::mpsc::UnboundedSender;
 
 use crate::context::Wake;
 use crate::deployment::{Reaction, Tracker, Trackers};
-use crate::watch::seen::Seen;
+use crate::watch::seen::ObservedObjects;
 
 type GroupKind = (String, String);
 
@@ -43,11 +39,13 @@ struct Watched {
     /// The version that is watched.
     version: String,
     is_listed: bool,
+    /// The newest version of the kind that an object or its end was told with.
+    newest: Option<u64>,
     /// Nobody serves the kind in any version, and the deployments know.
     is_gone: bool,
     /// Why the API server refuses to list it, if it does.
     refusal: Option<String>,
-    index: Seen,
+    index: ObservedObjects,
     /// Objects that several deployments share (Namespaces).
     shared: BTreeMap<ObjectKey, Shared>,
 }
@@ -88,16 +86,17 @@ impl Dependents {
         let mut watched = self.hub.lock();
         for kind in kinds {
             let id = (kind.resource.group.clone(), kind.resource.kind.clone());
-            watched.entry(id).or_insert_with(|| self.start(kind, Seen::default()));
+            watched.entry(id).or_insert_with(|| self.start(kind, ObservedObjects::default()));
         }
     }
 
-    fn start(&self, kind: &Kind, index: Seen) -> Watched {
-        let task = tokio::spawn(follow(self.client.clone(), self.hub.clone(), kind.clone()));
+    fn start(&self, kind: &Kind, index: ObservedObjects) -> Watched {
+        let task = tokio::spawn(follow::follow(self.client.clone(), self.hub.clone(), kind.clone()));
         Watched {
             task: task.abort_handle(),
             version: kind.resource.version.clone(),
             is_listed: false,
+            newest: None,
             is_gone: false,
             refusal: None,
             index,
@@ -133,6 +132,12 @@ impl Dependents {
     pub fn are_listed(&self, kinds: &BTreeSet<GroupKind>) -> bool {
         let watched = self.hub.lock();
         kinds.iter().all(|kind| watched.get(kind).is_some_and(|watched| watched.is_listed))
+    }
+
+    /// The newest version of a kind that its watch has told of. `None` before its first list is in, and where versions are no numbers.
+    pub fn newest(&self, kind: &InventoryKind) -> Option<u64> {
+        let watched = self.hub.lock();
+        watched.get(&(kind.group.clone(), kind.kind.clone())).filter(|watched| watched.is_listed)?.newest
     }
 
     /// Those of these kinds that the API server refuses to list or watch, and its words.
@@ -183,7 +188,10 @@ impl Hub {
         let (key, owner) = (key(kind, metadata), owner(metadata));
         let fingerprint = Fingerprint::of(metadata, &owner, names::FIELD_MANAGER);
         let observed = Observed { owner: Arc::new(owner), fingerprint, kind: kind.clone() };
-        let before = self.lock().get_mut(id).and_then(|watched| watched.index.insert(key.clone(), observed.clone()));
+        let before = self.lock().get_mut(id).and_then(|watched| {
+            watched.newest = watched.newest.max(observed.fingerprint.version);
+            watched.index.insert(key.clone(), observed.clone())
+        });
         // A changed owner label is news for the deployment that the object was taken from.
         let owners: HashSet<&str> =
             before.iter().map(|before| before.owner.name.as_str()).chain([observed.owner.name.as_str()]).collect();
@@ -215,6 +223,14 @@ impl Hub {
         for heir in sharers.iter().filter(|_| !has_controller) {
             self.wake.deployment(&heir.name);
         }
+    }
+
+    fn deleted(&self, id: &GroupKind, kind: &Kind, metadata: &ObjectMeta) {
+        let version = metadata.resource_version.as_deref().and_then(|version| version.parse().ok());
+        if let Some(watched) = self.lock().get_mut(id) {
+            watched.newest = watched.newest.max(version);
+        }
+        self.lost(id, &key(kind, metadata));
     }
 
     fn lost(&self, id: &GroupKind, key: &ObjectKey) {
@@ -277,104 +293,6 @@ impl Hub {
     fn keys(&self, id: &GroupKind) -> Vec<Arc<ObjectKey>> {
         self.lock().get(id).map(|watched| watched.index.keys().cloned().collect()).unwrap_or_default()
     }
-}
-
-/// Keeps `hub` told of a kind for as long as it is asked for.
-async fn follow(client: Client, hub: Arc<Hub>, kind: Kind) {
-    let id = (kind.resource.group.clone(), kind.resource.kind.clone());
-    let api: Api<PartialObjectMeta<DynamicObject>> = Api::all_with(client.clone(), &*kind.resource);
-    loop {
-        let refusal = follow_until_refused(&api, &hub, &kind, &id).await;
-        hub.refused(&id, Some(refusal));
-        until_watchable(&Api::all_with(client.clone(), &*kind.resource)).await;
-        hub.refused(&id, None);
-    }
-}
-
-fn selector() -> String {
-    format!("{}={}", names::OWNER_KIND, names::OWNER_KIND_VALUE)
-}
-
-/// Returns when the API server refuses to watch what it lists: its words.
-async fn follow_until_refused(
-    api: &Api<PartialObjectMeta<DynamicObject>>,
-    hub: &Hub,
-    kind: &Kind,
-    id: &GroupKind,
-) -> String {
-    let config = watcher::Config::default().labels(&selector());
-    let mut events = pin!(watcher::watcher(api.clone(), config).default_backoff());
-    let mut listed: HashSet<ObjectKey> = HashSet::new();
-    loop {
-        match events.next().await {
-            Some(Ok(Event::Init)) => listed.clear(),
-            Some(Ok(Event::InitApply(object))) => {
-                listed.insert(hub.seen(id, kind, &metadata(object)));
-            }
-            Some(Ok(Event::InitDone)) => {
-                hub.listed(id, &listed);
-                listed = HashSet::new();
-            }
-            Some(Ok(Event::Apply(object))) => {
-                hub.seen(id, kind, &metadata(object));
-            }
-            Some(Ok(Event::Delete(object))) => hub.lost(id, &key(kind, &object.metadata)),
-            Some(Err(error)) => {
-                tracing::debug!(kind = %kind.resource.kind, %error, "watch interrupted; resuming");
-                if status(&error).is_some_and(|status| status.code == 404) {
-                    // The receiver is dropped only when the process ends.
-                    let _ = hub.unserved.send(kind.inventory());
-                }
-                match error {
-                    // Tried again here: the end of a list that succeeds takes it back.
-                    watcher::Error::InitialListFailed(kube::Error::Api(status)) if is_refusal(&status) => {
-                        hub.refused(id, Some(status.message));
-                    }
-                    // That a watch succeeds is seen nowhere, so it has to be tried apart.
-                    watcher::Error::WatchStartFailed(kube::Error::Api(status)) if is_refusal(&status) => {
-                        return status.message;
-                    }
-                    _ => {}
-                }
-            }
-            // A watcher goes on for ever.
-            None => return "the watch ended".to_owned(),
-        }
-    }
-}
-
-/// A kind that is not served is told of elsewhere; an expired version is listed anew; no time, or not ready, is over soon.
-fn is_refusal(status: &Status) -> bool {
-    !matches!(status.code, 404 | 410 | 429 | 503 | 504)
-}
-
-/// Asks for a watch until there is one, or the kind is not served any more, which is told elsewhere.
-async fn until_watchable(api: &Api<DynamicObject>) {
-    let parameters = WatchParams::default().labels(&selector()).timeout(1);
-    for pause in watcher::DefaultBackoff::default() {
-        tokio::time::sleep(pause).await;
-        // Without a version the watch begins with what there is now.
-        match api.watch_metadata(&parameters, "0").await {
-            Ok(_) => return,
-            Err(kube::Error::Api(status)) if status.code == 404 => return,
-            Err(_) => {}
-        }
-    }
-}
-
-/// What the API server says to it.
-fn status(error: &watcher::Error) -> Option<&Status> {
-    match error {
-        watcher::Error::InitialListFailed(kube::Error::Api(status))
-        | watcher::Error::WatchStartFailed(kube::Error::Api(status))
-        | watcher::Error::WatchFailed(kube::Error::Api(status))
-        | watcher::Error::WatchError(status) => Some(status),
-        _ => None,
-    }
-}
-
-fn metadata(object: PartialObjectMeta<DynamicObject>) -> ObjectMeta {
-    object.metadata
 }
 
 fn key(kind: &Kind, metadata: &ObjectMeta) -> ObjectKey {

@@ -10,12 +10,12 @@ use super::Observed;
 
 /// The objects of one kind. A key and an owner are in memory once, however many objects name them.
 #[derive(Default)]
-pub(super) struct Seen {
+pub(super) struct ObservedObjects {
     objects: BTreeMap<Arc<ObjectKey>, Observed>,
     owned: HashMap<Arc<Owner>, BTreeSet<Arc<ObjectKey>>>,
 }
 
-impl Seen {
+impl ObservedObjects {
     /// The object as it was seen last.
     pub fn get(&self, key: &ObjectKey) -> Option<&Observed> {
         self.objects.get(key)
@@ -83,13 +83,13 @@ mod tests {
         Observed { owner, fingerprint, kind: Kind { resource, namespaced: true } }
     }
 
-    fn names(seen: &Seen, owner: &str) -> Vec<String> {
+    fn names(seen: &ObservedObjects, owner: &str) -> Vec<String> {
         seen.of(&observed(owner).owner).map(|(key, _)| key.name.clone()).collect()
     }
 
     #[test]
     fn an_object_is_found_by_its_key_and_by_its_owner_of_now() {
-        let mut seen = Seen::default();
+        let mut seen = ObservedObjects::default();
         assert!(seen.insert(key("one"), observed("a")).is_none());
         assert!(seen.insert(key("two"), observed("a")).is_none());
         assert!(seen.insert(key("three"), observed("b")).is_none());
@@ -109,7 +109,7 @@ mod tests {
 
     #[test]
     fn owners_are_in_memory_once() {
-        let mut seen = Seen::default();
+        let mut seen = ObservedObjects::default();
         seen.insert(key("one"), observed("a"));
         seen.insert(key("two"), observed("a"));
         let owners: Vec<_> = seen.of(&observed("a").owner).map(|(_, observed)| observed.owner.clone()).collect();

@@ -5,11 +5,11 @@ use serde_json::Value;
 
 use super::loader::Loader;
 use super::reindent::{Moved, Reindented, is_cause, reindent};
-use super::{Error, Place};
+use super::{Error, Position};
 use crate::{Budget, Warning};
 
 /// Loads the first document of `text`, which begins at `place`. Returns its value and its first line.
-pub(super) fn load(place: &Place, text: &str, budget: &mut Budget<'_>) -> Result<(Value, usize), Error> {
+pub(super) fn load(place: &Position, text: &str, budget: &mut Budget<'_>) -> Result<(Value, usize), Error> {
     let mark = budget.mark();
     match attempt(place, text, Moved::default(), budget) {
         Ok(loaded) => Ok(loaded),
@@ -37,7 +37,7 @@ impl From<Error> for Failure {
     }
 }
 
-fn attempt(place: &Place, text: &str, mut moved: Moved, budget: &mut Budget<'_>) -> Result<(Value, usize), Failure> {
+fn attempt(place: &Position, text: &str, mut moved: Moved, budget: &mut Budget<'_>) -> Result<(Value, usize), Failure> {
     let mut parser = Parser::new_from_str(text);
     let mut first_line = place.line;
     let mut loader = Loader::new(place, budget);
@@ -68,7 +68,7 @@ fn attempt(place: &Place, text: &str, mut moved: Moved, budget: &mut Budget<'_>)
     }
     let value = loader.finish();
     budget.release();
-    if let Some(Place { file, line, .. }) = ignored {
+    if let Some(Position { file, line, .. }) = ignored {
         budget.warn(|| Warning::IgnoredDocument { file, line });
     }
     Ok((value, first_line))
@@ -82,7 +82,7 @@ fn is_node(event: &Event<'_>) -> bool {
     matches!(event, Event::Scalar(..) | Event::SequenceStart(..) | Event::MappingStart(..))
 }
 
-fn syntax(place: &Place, error: &ScanError) -> Failure {
+fn syntax(place: &Position, error: &ScanError) -> Failure {
     let place = place.at_line_of(*error.marker());
     let syntax = Error::Syntax { place, column: error.marker().col() + 1, problem: error.info().to_owned() };
     if is_cause(error) { Failure::Indentation(syntax) } else { Failure::Final(syntax) }

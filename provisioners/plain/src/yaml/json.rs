@@ -8,7 +8,7 @@ use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess,
 use serde_json::{Map, Value};
 
 use super::path::FieldPath;
-use super::{Document, Error, MAX_DEPTH, Place, scalar, text};
+use super::{Document, Error, MAX_DEPTH, Position, scalar, text};
 use crate::budget::Cost;
 use crate::{Budget, Warning};
 
@@ -23,7 +23,7 @@ pub(super) fn parse(file: &Arc<str>, text: &str, budget: &mut Budget<'_>) -> Res
         if rest.is_empty() {
             return Ok(documents);
         }
-        let place = Place { file: Arc::clone(file), document: documents.len() + 1, line };
+        let place = Position { file: Arc::clone(file), document: documents.len() + 1, line };
         let length = value_length(rest).map_err(|error| syntax(&place, &error))?;
         let (value_text, after) = rest.split_at(length);
         let value = load(&place, value_text, budget)?;
@@ -42,7 +42,7 @@ fn value_length(text: &str) -> Result<usize, serde_json::Error> {
     }
 }
 
-fn load(place: &Place, text: &str, budget: &mut Budget<'_>) -> Result<Value, Error> {
+fn load(place: &Position, text: &str, budget: &mut Budget<'_>) -> Result<Value, Error> {
     let mut state = State { place, budget, path: Vec::new(), refusal: None };
     let value = Node(&mut state).deserialize(&mut serde_json::Deserializer::from_str(text));
     match (state.refusal, value) {
@@ -51,16 +51,16 @@ fn load(place: &Place, text: &str, budget: &mut Budget<'_>) -> Result<Value, Err
     }
 }
 
-fn syntax(place: &Place, error: &serde_json::Error) -> Error {
+fn syntax(place: &Position, error: &serde_json::Error) -> Error {
     let text = error.to_string();
     // serde_json ends its text with the position, which we say in our own way.
     let problem = text.rsplit_once(" at line ").map_or(text.as_str(), |(problem, _)| problem).to_owned();
     let line = place.line + error.line().saturating_sub(1);
-    Error::Syntax { place: Place { line, ..place.clone() }, column: error.column(), problem }
+    Error::Syntax { place: Position { line, ..place.clone() }, column: error.column(), problem }
 }
 
 struct State<'a, 'l> {
-    place: &'a Place,
+    place: &'a Position,
     budget: &'a mut Budget<'l>,
     path: Vec<Step>,
     /// Why reading was stopped, if it was not the JSON's fault.

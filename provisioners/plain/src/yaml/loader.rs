@@ -13,7 +13,7 @@ use serde_json::{Map, Value};
 use super::anchor::{Anchored, height, scalar_of};
 use super::path::FieldPath;
 use super::scalar::{self, Scalar};
-use super::{Error, MAX_DEPTH, Place};
+use super::{Error, MAX_DEPTH, Position};
 use crate::budget::Cost;
 use crate::warning::Few;
 use crate::{Budget, Warning};
@@ -44,7 +44,7 @@ enum Key {
 /// Takes the events of one document.
 pub(super) struct Loader<'a, 'l> {
     /// The document's place; its line is where the text begins.
-    place: Place,
+    place: Position,
     budget: &'a mut Budget<'l>,
     frames: Vec<Frame>,
     root: Option<Value>,
@@ -55,7 +55,7 @@ pub(super) struct Loader<'a, 'l> {
 }
 
 impl<'a, 'l> Loader<'a, 'l> {
-    pub(super) fn new(place: &Place, budget: &'a mut Budget<'l>) -> Self {
+    pub(super) fn new(place: &Position, budget: &'a mut Budget<'l>) -> Self {
         Self { place: place.clone(), budget, frames: Vec::new(), root: None, anchors: Vec::new(), is_begun: false }
     }
 
@@ -293,7 +293,7 @@ impl<'a, 'l> Loader<'a, 'l> {
         self.place.line + marker.line().saturating_sub(1)
     }
 
-    fn at(&self, span: Span) -> Place {
+    fn at(&self, span: Span) -> Position {
         self.place.at_line_of(span.start)
     }
 

@@ -8,7 +8,7 @@ use super::definition::Definition;
 use super::effort::Effort;
 use super::property::{self, Difference};
 use super::text;
-use super::{Place, Rule, Severity, UnsafeChange, versions};
+use super::{Location, Rule, Severity, UnsafeChange, versions};
 
 /// Words that do not constrain: what they say may change freely.
 const DOCUMENTATION: [&str; 4] = ["description", "title", "example", "externalDocs"];
@@ -20,12 +20,12 @@ const MAX_FOUND: usize = 1_000;
 struct Walk<'a> {
     effort: &'a Effort<'a>,
     path: Vec<&'a str>,
-    found: Vec<Found>,
+    found: Vec<FieldDifference>,
     /// What to make of a field that the newer schema lacks.
     absent: Absent,
 }
 
-struct Found {
+struct FieldDifference {
     path: String,
     difference: Difference,
 }
@@ -51,7 +51,7 @@ pub(super) fn same_versions(
             if found.difference.rule == Rule::ExistingFieldRemoval {
                 found.difference.message = format!("removed field : {}.{}", version.name, found.path);
             }
-            changes.push(found.at(new.name, Place::Version(version.name.to_owned()), severity));
+            changes.push(found.at(new.name, Location::Version(version.name.to_owned()), severity));
         }
     }
     changes
@@ -79,7 +79,7 @@ pub(super) fn served_versions(
             }
             let known = already_there(old, from.name, to.name, effort);
             found.retain(|found| !known.contains(&found.key()));
-            let place = || Place::Versions { from: from.name.to_owned(), to: to.name.to_owned() };
+            let place = || Location::Versions { from: from.name.to_owned(), to: to.name.to_owned() };
             changes.extend(found.into_iter().map(|found| found.at(new.name, place(), severity)));
         }
     }
@@ -141,13 +141,13 @@ fn already_there(old: &Definition<'_>, from: &str, to: &str, effort: &Effort<'_>
     let served = |name| old.version(name).filter(|version| version.served).and_then(|version| version.schema);
     match (served(from), served(to)) {
         (Some(left), Some(right)) if !old.webhook_converts => {
-            differences(left, right, Absent::Untyped, effort).iter().map(Found::key).collect()
+            differences(left, right, Absent::Untyped, effort).iter().map(FieldDifference::key).collect()
         }
         _ => HashSet::new(),
     }
 }
 
-fn differences(old: &Value, new: &Value, absent: Absent, effort: &Effort<'_>) -> Vec<Found> {
+fn differences(old: &Value, new: &Value, absent: Absent, effort: &Effort<'_>) -> Vec<FieldDifference> {
     let mut walk = Walk { effort, path: vec!["^"], found: Vec::new(), absent };
     if old != new {
         walk.visit(old, new);
@@ -165,7 +165,7 @@ impl<'a> Walk<'a> {
         }
         let path = &self.path;
         property::differences(old_words, new_words, self.effort, &mut |difference| {
-            self.found.push(Found { path: text::path(path), difference });
+            self.found.push(FieldDifference { path: text::path(path), difference });
         });
         for (name, child) in members(old).into_iter().flatten() {
             self.step(name, child, members(new).and_then(|members| members.get(name)));
@@ -184,7 +184,7 @@ impl<'a> Walk<'a> {
             (None, Absent::Removed) => {
                 let rule = Rule::ExistingFieldRemoval;
                 let difference = Difference::new(rule, Some(old), None, String::new());
-                self.found.push(Found { path: text::path(&self.path), difference });
+                self.found.push(FieldDifference { path: text::path(&self.path), difference });
             }
             (None, Absent::Untyped) => self.visit(old, &Value::Null),
         }
@@ -200,12 +200,12 @@ fn subschema<'a>(schema: &'a Value, name: &str) -> Option<&'a Value> {
     schema.get(name).filter(|schema| schema.is_object())
 }
 
-impl Found {
+impl FieldDifference {
     fn key(&self) -> (String, Rule, String) {
         (self.path.clone(), self.difference.rule, self.difference.message.clone())
     }
 
-    fn at(self, crd: &str, place: Place, severity: Severity) -> UnsafeChange {
+    fn at(self, crd: &str, place: Location, severity: Severity) -> UnsafeChange {
         let Difference { rule, was, now, message } = self.difference;
         UnsafeChange { crd: crd.to_owned(), place, path: self.path, rule, severity, was, now, message }
     }

@@ -4,7 +4,7 @@ use std::fmt::{self, Display, Write as _};
 
 use serde_json::Value;
 
-use super::{Place, Rule, SAFE_UPGRADE_ANNOTATION, UnsafeChange};
+use super::{Location, Rule, SAFE_UPGRADE_ANNOTATION, UnsafeChange};
 
 /// The longest text of a value, in characters.
 const MAX_VALUE_CHARS: usize = 200;
@@ -71,11 +71,11 @@ impl Display for UnsafeChange {
         let Self { path, rule, message, .. } = self;
         match (rule, &self.place) {
             (Rule::StoredVersionRemoval | Rule::DataLoss | Rule::ExistingObject, _) => f.write_str(message),
-            (Rule::ExistingFieldRemoval | Rule::ServedVersionRemoval, _) | (_, Place::Definition) => {
+            (Rule::ExistingFieldRemoval | Rule::ServedVersionRemoval, _) | (_, Location::Definition) => {
                 write!(f, "{rule}: {message}")
             }
-            (_, Place::Version(version)) => write!(f, "{version}: {path}: {rule}: {message}"),
-            (_, Place::Versions { from, to }) => write!(f, "{from} -> {to}: {path}: {rule}: {message}"),
+            (_, Location::Version(version)) => write!(f, "{version}: {path}: {rule}: {message}"),
+            (_, Location::Versions { from, to }) => write!(f, "{from} -> {to}: {path}: {rule}: {message}"),
         }
     }
 }

@@ -6,7 +6,7 @@ use super::compare::says_the_same;
 use super::definition::Definition;
 use super::effort::Effort;
 use super::text;
-use super::{CheckReason, ObjectCheck, Place, Rule, Severity, UnsafeChange};
+use super::{CheckReason, Location, ObjectCheck, Rule, Severity, UnsafeChange};
 
 /// Where a version stands among others, oldest first: `v1alpha1`, `v1beta1`, `v1`, `v2`; unusual names before all.
 pub(super) fn rank(version: &str) -> impl Ord + use<'_> {
@@ -55,7 +55,7 @@ pub(super) fn no_longer_served(old: &Definition<'_>, new: &Definition<'_>) -> Ve
             let message = format!("version no longer served : {:?}", version.name);
             let was = Some("served".to_owned());
             let mut change = of_definition(new, Rule::ServedVersionRemoval, Severity::Warning, was, now, message);
-            change.place = Place::Version(version.name.to_owned());
+            change.place = Location::Version(version.name.to_owned());
             change
         })
         .collect()
@@ -103,5 +103,5 @@ fn of_definition(
     message: String,
 ) -> UnsafeChange {
     let (crd, path) = (new.name.to_owned(), String::new());
-    UnsafeChange { crd, place: Place::Definition, path, rule, severity, was, now, message }
+    UnsafeChange { crd, place: Location::Definition, path, rule, severity, was, now, message }
 }

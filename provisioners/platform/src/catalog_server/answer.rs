@@ -18,7 +18,7 @@ const JSON_LINES: &str = "application/jsonl";
 const COMPRESSED_FROM: u64 = 1400;
 
 /// What a path asks for.
-enum Place {
+enum Route {
     All,
     Metas,
 }
@@ -37,8 +37,8 @@ pub(super) fn answer(call: &Parts, content: &CatalogStore) -> io::Result<Respons
         return Ok((StatusCode::BAD_REQUEST, format!("invalid catalog name: {NOT_A_SUBDOMAIN}\n")).into_response());
     }
     let filter = match place {
-        Place::All => None,
-        Place::Metas => match filter(call.uri.query().unwrap_or_default()) {
+        Route::All => None,
+        Route::Metas => match filter(call.uri.query().unwrap_or_default()) {
             Some(filter) => Some(filter),
             None => return Ok(text(StatusCode::BAD_REQUEST, "400 Bad Request\n")),
         },
@@ -103,11 +103,11 @@ fn compressed_tag(digest: &str) -> String {
     format!("{digest}-gzip")
 }
 
-fn read(path: &str) -> Option<(&str, Place)> {
+fn read(path: &str) -> Option<(&str, Route)> {
     let (name, rest) = path.strip_prefix("/catalogs/")?.split_once('/')?;
     match rest {
-        "api/v1/all" => Some((name, Place::All)),
-        "api/v1/metas" => Some((name, Place::Metas)),
+        "api/v1/all" => Some((name, Route::All)),
+        "api/v1/metas" => Some((name, Route::Metas)),
         _ => None,
     }
 }

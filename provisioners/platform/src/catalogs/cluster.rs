@@ -6,7 +6,8 @@ use std::sync::Arc;
 use kube::ResourceExt;
 use kube::runtime::reflector::Store;
 use rukpak_catalog::Catalog;
-use rukpak_crds::condition::{ConditionStatus, Conditions as _};
+use rukpak_crds::Condition;
+use rukpak_crds::condition::{ConditionStatus, Conditions as _, VERIFIED};
 use rukpak_crds::olm::ClusterCatalog;
 use rukpak_crds::olm::cluster_catalog::{AvailabilityMode, SERVING};
 use tokio_util::sync::CancellationToken;
@@ -14,6 +15,7 @@ use tokio_util::sync::CancellationToken;
 use super::{Error, Wanted};
 use crate::cluster_catalog::content::{content, progress};
 use crate::cluster_catalog::store::CatalogStore;
+use crate::policies::Verified;
 
 /// What stands before the name in a status. No namespace of a CatalogSource has a capital letter.
 const PREFIX: &str = "ClusterCatalog/";
@@ -76,6 +78,16 @@ impl ClusterCatalogs {
             hasher.finish()
         });
         numbers.fold(0, u64::wrapping_add)
+    }
+
+    /// What is said of the image of the one that a status calls `name`.
+    pub(super) fn verified(&self, name: &str) -> Verified {
+        let catalog = self.asked(Wanted::Origin(name)).into_iter().next();
+        let status = catalog.as_ref().and_then(|catalog| catalog.status.as_ref());
+        match status.and_then(|status| status.conditions.find(VERIFIED)).cloned() {
+            Some(Condition { status, reason, message, .. }) => Verified::Said { status, reason, message },
+            None => Verified::Uncovered,
+        }
     }
 
     /// What one of them holds.

@@ -23,7 +23,7 @@ fn with_sources(folder: &tempfile::TempDir, store: Store<CatalogSource>) -> Cata
         configured,
         (sources, Vec::new()),
         false,
-        (loader.into(), Logins::open(None).unwrap().into()),
+        (loader.into(), Logins::open(None).unwrap().into(), Arc::default()),
         store,
         ClusterCatalogs::new(reflector::store().0, content.into(), CancellationToken::new()),
     )

@@ -1,7 +1,7 @@
 //! From what came of a reconcile to the status. Pure; the words are catalogd's.
 
 use jiff::Timestamp;
-use rukpak_crds::condition::{Conditions as _, NewCondition};
+use rukpak_crds::condition::{Conditions as _, NewCondition, VERIFIED};
 use rukpak_crds::olm::cluster_catalog::{
     AVAILABLE, CatalogSourceType, CatalogUrls, ClusterCatalogStatus, ResolvedCatalogImage, ResolvedCatalogSource,
     SERVING, USER_SPECIFIED_UNAVAILABLE,
@@ -10,14 +10,22 @@ use rukpak_crds::olm::{PROGRESSING, reason};
 use rukpak_crds::{Condition, ConditionStatus};
 
 use super::Outcome;
+use crate::policies::Verified;
 
 const UNAVAILABLE: &str = "Catalog availability mode is set to Unavailable";
 
-/// The status after `outcome`; `base` is the URL of the content, if it is served.
+/// What the status is to say.
+pub(super) struct Said<'a> {
+    pub outcome: &'a Outcome,
+    /// Of the image that the spec names.
+    pub verified: Verified,
+}
+
+/// The status after an outcome; `base` is the URL of the content, if it is served.
 pub(super) fn status(
     old: &ClusterCatalogStatus,
     generation: Option<i64>,
-    outcome: &Outcome,
+    Said { outcome, verified }: Said<'_>,
     base: Option<String>,
     now: Timestamp,
 ) -> ClusterCatalogStatus {
@@ -26,6 +34,10 @@ pub(super) fn status(
     let mut condition = |type_: &str, status, reason: &str, message: &str| {
         conditions.set(NewCondition { type_, status, reason, message }, generation, now);
     };
+    let verified = if matches!(outcome, Outcome::Unavailable) { Verified::Uncovered } else { verified };
+    if let Verified::Said { status, reason, message } = &verified {
+        condition(VERIFIED, *status, reason, message);
+    }
     match outcome {
         Outcome::Stored { stored, reference } => {
             let message = "Successfully unpacked and stored content from resolved source";
@@ -45,6 +57,9 @@ pub(super) fn status(
             condition(PROGRESSING, ConditionStatus::False, reason::BLOCKED, message);
         }
         Outcome::Failed { message, .. } => condition(PROGRESSING, ConditionStatus::True, reason::RETRYING, message),
+    }
+    if verified == Verified::Uncovered {
+        conditions.drop_type(VERIFIED);
     }
     status.conditions = conditions;
     status
@@ -81,7 +96,13 @@ mod tests {
         use ConditionStatus::{False, True};
         let now = Timestamp::from_second(1).unwrap();
         let report = |old: &ClusterCatalogStatus, outcome: &Outcome| {
-            status(old, Some(3), outcome, Some("https://s/catalogs/c".to_owned()), now)
+            status(
+                old,
+                Some(3),
+                Said { outcome, verified: Verified::Unlooked },
+                Some("https://s/catalogs/c".to_owned()),
+                now,
+            )
         };
         let failed = |is_terminal| Outcome::Failed { message: "m".to_owned(), is_terminal, retry: None };
         let empty = ClusterCatalogStatus::default();
@@ -111,6 +132,21 @@ mod tests {
             ]
         );
         assert_eq!((off.resolved_source, off.urls, off.last_unpacked), (None, None, None));
+
+        let outcome = failed(false);
+        let said = Verified::Said { status: False, reason: "RefusedByPolicy".to_owned(), message: "why".to_owned() };
+        let judge = |old: &ClusterCatalogStatus, verified| {
+            status(old, Some(3), Said { outcome: &outcome, verified }, None, now)
+        };
+        let judged = judge(&good, said);
+        let verified = |status: &ClusterCatalogStatus| {
+            status.conditions.find(VERIFIED).map(|found| (found.status, found.reason.clone(), found.message.clone()))
+        };
+        assert_eq!(verified(&judged), Some((False, "RefusedByPolicy".to_owned(), "why".to_owned())));
+        assert_eq!(verified(&judge(&judged, Verified::Uncovered)), None);
+        // After a restart nobody has looked at it yet.
+        assert_eq!(verified(&report(&judged, &failed(false))), verified(&judged));
+        assert_eq!(verified(&report(&judged, &Outcome::Unavailable)), None);
         assert!(good.conditions.iter().all(|condition| condition.observed_generation == Some(3)));
     }
 }

@@ -24,6 +24,7 @@ pub(super) enum Failure {
 }
 
 /// The content that `image` names now: what is stored, if it is that already. It is stored only if `is_wanted` says so still.
+#[tracing::instrument(level = "debug", skip_all)]
 pub(super) async fn unpack(
     name: &str,
     image: &CatalogImage,

@@ -23,7 +23,7 @@ const FIELD_MANAGER: &str = "rukpak-clusterextension";
 const DIGITS: usize = 8;
 
 /// What has the name of the BundleDeployment.
-pub(super) enum Found {
+pub(super) enum Existing {
     /// None.
     Nothing,
     /// The one that was made for this extension.
@@ -54,7 +54,7 @@ pub(super) fn owner(deployment: &BundleDeployment) -> Option<String> {
 }
 
 /// Looks for it; where the watch shows none, in the cluster.
-pub(super) async fn find(extension: &ClusterExtension, context: &Context) -> Result<Found, Error> {
+pub(super) async fn find(extension: &ClusterExtension, context: &Context) -> Result<Existing, Error> {
     let name = name(&extension.name_any());
     let seen = match context.deployments.get(&ObjectRef::new(&name)) {
         Some(seen) if !context.written.is_stale(&*seen) => Some(seen),
@@ -63,27 +63,27 @@ pub(super) async fn find(extension: &ClusterExtension, context: &Context) -> Res
             api.get_opt(&name).await.map_err(Error::from)?.map(Arc::new)
         }
     };
-    Ok(seen.map_or(Found::Nothing, |deployment| classify(extension, deployment)))
+    Ok(seen.map_or(Existing::Nothing, |deployment| classify(extension, deployment)))
 }
 
-fn classify(extension: &ClusterExtension, deployment: Arc<BundleDeployment>) -> Found {
+fn classify(extension: &ClusterExtension, deployment: Arc<BundleDeployment>) -> Existing {
     let name = deployment.name_any();
     if deployment.meta().deletion_timestamp.is_some() {
-        return Found::Leaving(format!("Waiting until the BundleDeployment {name} is deleted"));
+        return Existing::Leaving(format!("Waiting until the BundleDeployment {name} is deleted"));
     }
     let owner = deployment.owner_references().iter().find(|owner| owner.controller == Some(true));
     match owner {
-        Some(owner) if Some(&owner.uid) == extension.meta().uid.as_ref() => Found::Ours(deployment),
+        Some(owner) if Some(&owner.uid) == extension.meta().uid.as_ref() => Existing::Ours(deployment),
         Some(owner) if owner.kind == ClusterExtension::kind(&()) && owner.name == extension.name_any() => {
-            Found::Leaving(format!(
+            Existing::Leaving(format!(
                 "Waiting until the BundleDeployment {name} of an earlier ClusterExtension is deleted"
             ))
         }
-        Some(owner) => Found::Foreign(format!(
+        Some(owner) => Existing::Foreign(format!(
             "BundleDeployment {name} exists and belongs to {} {}; it is left alone. Give this ClusterExtension another name",
             owner.kind, owner.name
         )),
-        None => Found::Foreign(format!(
+        None => Existing::Foreign(format!(
             "BundleDeployment {name} exists and was not made for this ClusterExtension; it is left alone. Give this ClusterExtension \
              another name; deleting the BundleDeployment would delete what it has installed"
         )),
@@ -100,6 +100,7 @@ pub(super) fn check_config(spec: &ClusterExtensionSpec) -> Result<(), String> {
 }
 
 /// Makes the BundleDeployment install `bundle`, as the extension configures it. Writes nothing if it does already.
+#[tracing::instrument(level = "debug", skip_all)]
 pub(super) async fn apply(
     extension: &ClusterExtension,
     bundle: &Identity,

@@ -204,6 +204,9 @@ impl Writer {
             .map(String::as_str)
             .into_iter()
             .collect();
+        // In the order in which they are set where nothing is known.
+        let all = [package.as_slice(), channel.as_slice(), bundle.as_slice()].concat();
+        self.deprecation(DEPRECATED, &all, "not deprecated");
         self.deprecation(PACKAGE_DEPRECATED, &package, "package not deprecated");
         self.deprecation(CHANNEL_DEPRECATED, &channel, "channel not deprecated");
         if installed.is_some() {
@@ -211,7 +214,6 @@ impl Writer {
         } else {
             self.set(BUNDLE_DEPRECATED, Unknown, ABSENT, "no bundle installed yet");
         }
-        self.deprecation(DEPRECATED, &[package, channel, bundle].concat(), "not deprecated");
     }
 
     fn deprecation(&mut self, type_: &str, messages: &[&str], otherwise: &str) {

@@ -20,7 +20,7 @@ use super::{Error, Outcome, Pass, source, upgrade};
 pub(super) const FIELD_MANAGER: &str = "platformoperator";
 
 /// What has the name of the BundleDeployment.
-pub(super) enum Found {
+pub(super) enum Existing {
     /// The one that was made for this PlatformOperator.
     Ours(Arc<BundleDeployment>),
     /// One that is on its way out. In words.
@@ -35,29 +35,29 @@ pub(super) fn is_owner(deployment: &BundleDeployment, uid: &str) -> bool {
 }
 
 /// Looks at what the watch has shown.
-pub(super) fn find(pass: &Pass) -> Option<Found> {
+pub(super) fn find(pass: &Pass) -> Option<Existing> {
     pass.context.deployments.get(&ObjectRef::new(&pass.name)).map(|deployment| classify(pass, deployment))
 }
 
-fn classify(pass: &Pass, deployment: Arc<BundleDeployment>) -> Found {
+fn classify(pass: &Pass, deployment: Arc<BundleDeployment>) -> Existing {
     let name = &pass.name;
     if deployment.meta().deletion_timestamp.is_some() {
-        return Found::Leaving(format!("Waiting until the BundleDeployment {name} is deleted"));
+        return Existing::Leaving(format!("Waiting until the BundleDeployment {name} is deleted"));
     }
     if is_owner(&deployment, &pass.uid) {
-        return Found::Ours(deployment);
+        return Existing::Ours(deployment);
     }
     let owner = deployment.owner_references().iter().find(|owner| owner.controller == Some(true));
     match owner {
         // Of an earlier PlatformOperator of the same name: garbage collection takes it.
-        Some(owner) if owner.kind == PlatformOperator::kind(&()) && owner.name == *name => Found::Leaving(format!(
+        Some(owner) if owner.kind == PlatformOperator::kind(&()) && owner.name == *name => Existing::Leaving(format!(
             "Waiting until the BundleDeployment {name} of an earlier PlatformOperator is deleted"
         )),
-        Some(owner) => Found::Foreign(format!(
+        Some(owner) => Existing::Foreign(format!(
             "BundleDeployment {name} exists and belongs to {} {}; it is left alone. Give this PlatformOperator another name",
             owner.kind, owner.name
         )),
-        None => Found::Foreign(format!(
+        None => Existing::Foreign(format!(
             "BundleDeployment {name} exists and was not made for this PlatformOperator; it is left alone. Give this \
              PlatformOperator another name; deleting the BundleDeployment would delete what it has installed"
         )),
@@ -98,7 +98,7 @@ pub(super) async fn create(pass: &mut Pass, chosen: ChosenSource) -> Result<Opti
     Ok(Some(match api.create(&params, &deployment(pass, image)).await.map_err(api::Error::from) {
         Ok(made) => {
             record(pass, &made);
-            Outcome::Deployed { deployment: Arc::new(made), upgrade: upgrade::State::taken() }
+            Outcome::Deployed { deployment: Arc::new(made), upgrade: upgrade::UpgradeState::taken() }
         }
         Err(error) if error.is_conflict() => {
             pass.status.source = known;
@@ -115,9 +115,9 @@ pub(super) async fn create(pass: &mut Pass, chosen: ChosenSource) -> Result<Opti
 /// The name is taken: by what we made and the watch has not shown yet, or by somebody else.
 fn existing(pass: &Pass, found: BundleDeployment) -> Outcome {
     match classify(pass, Arc::new(found)) {
-        Found::Ours(deployment) => Outcome::Deployed { deployment, upgrade: upgrade::State::default() },
-        Found::Leaving(message) => Outcome::Waiting(message),
-        Found::Foreign(message) => Outcome::Foreign(message),
+        Existing::Ours(deployment) => Outcome::Deployed { deployment, upgrade: upgrade::UpgradeState::default() },
+        Existing::Leaving(message) => Outcome::Waiting(message),
+        Existing::Foreign(message) => Outcome::Foreign(message),
     }
 }
 

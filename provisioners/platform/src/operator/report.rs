@@ -1,14 +1,15 @@
 //! From what came of a pass to the status. Pure.
 
 use rukpak_crds::condition::{
-    Conditions, HAS_VALID_BUNDLE, INSTALLED, NewCondition, READY, RECONCILING, STALLED, reason,
+    Conditions, HAS_VALID_BUNDLE, INSTALLED, NewCondition, READY, RECONCILING, STALLED, VERIFIED, reason,
 };
 use rukpak_crds::platform_operator::{DEPRECATED, INSTALL_PENDING, UPGRADE_AVAILABLE};
 use rukpak_crds::{ActiveBundleDeployment, BundleDeployment, Condition, ConditionStatus, PlatformOperatorStatus};
 use rukpak_plan::retry::Class;
 
-use super::upgrade::{State, Step, is_current};
+use super::upgrade::{Step, UpgradeState, is_current};
 use super::{Outcome, Pass};
+use crate::policies::Verified;
 
 /// No bundle could be chosen.
 const SOURCE_FAILED: &str = "SourceFailed";
@@ -29,7 +30,7 @@ pub(super) struct Report {
 
 /// What the summary conditions say.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Standing {
+enum Readiness {
     Ready,
     Working,
     Retrying,
@@ -45,11 +46,11 @@ struct Verdict {
     unready: Option<String>,
     /// What `Installed`, whose words others compare, does not say.
     hint: Option<String>,
-    standing: Standing,
+    standing: Readiness,
 }
 
 impl Verdict {
-    fn not(reason: &str, message: &str, standing: Standing) -> Self {
+    fn not(reason: &str, message: &str, standing: Readiness) -> Self {
         let (reason, message) = (reason.to_owned(), message.to_owned());
         Self { installed: false, reason, message, unready: None, hint: None, standing }
     }
@@ -69,9 +70,10 @@ pub(super) fn report(pass: &Pass, outcome: &Outcome) -> Report {
         // Nothing is installed that could be said of.
         writer.status.source = None;
         writer.status.upgrade = None;
-        &State { step: Step::Newest, deprecations: Some(Vec::new()), retry: None }
+        &UpgradeState { step: Step::Newest, deprecations: Some(Vec::new()), retry: None }
     };
     writer.upgrade(upgrade);
+    writer.verified();
     writer.summary(&verdict, upgrade);
     Report { status: writer.status, retry: retry(outcome) }
 }
@@ -86,17 +88,17 @@ fn retry(outcome: &Outcome) -> Option<Class> {
 }
 
 fn verdict(name: &str, outcome: &Outcome, was_installed: bool) -> Verdict {
-    let standing = |class: Class| if class == Class::Terminal { Standing::Stalled } else { Standing::Retrying };
+    let standing = |class: Class| if class == Class::Terminal { Readiness::Stalled } else { Readiness::Retrying };
     match outcome {
-        Outcome::Waiting(message) => Verdict::not(INSTALL_PENDING, message, Standing::Working),
-        Outcome::Duplicate(message) => Verdict::not(PACKAGE_NOT_UNIQUE, message, Standing::Stalled),
-        Outcome::Foreign(message) => Verdict::not(reason::INSTALL_FAILED, message, Standing::Stalled),
+        Outcome::Waiting(message) => Verdict::not(INSTALL_PENDING, message, Readiness::Working),
+        Outcome::Duplicate(message) => Verdict::not(PACKAGE_NOT_UNIQUE, message, Readiness::Stalled),
+        Outcome::Foreign(message) => Verdict::not(reason::INSTALL_FAILED, message, Readiness::Stalled),
         Outcome::NotSourced { message, hint, class, .. } => {
             let message = format!("{message}: failed to run sourcing logic");
             Verdict { hint: hint.clone(), ..Verdict::not(SOURCE_FAILED, &message, standing(*class)) }
         }
         // What the provisioner would say of such a bundle, without its being fetched.
-        Outcome::Unsupported(message) => Verdict::not(reason::UNPACK_FAILED, message, Standing::Stalled),
+        Outcome::Unsupported(message) => Verdict::not(reason::UNPACK_FAILED, message, Readiness::Stalled),
         Outcome::NotCreated { message, class } => Verdict::not(reason::INSTALL_FAILED, message, standing(*class)),
         Outcome::Deployed { deployment, .. } => of_deployment(name, deployment, was_installed),
     }
@@ -117,7 +119,7 @@ fn of_deployment(name: &str, deployment: &BundleDeployment, was_installed: bool)
     let not = |found: Option<&Condition>, reason: &str, message: &str| {
         let verdict = match found {
             Some(found) => Verdict::not(&found.reason, &found.message, standing(found, is_stalled)),
-            None => Verdict::not(reason, message, Standing::Working),
+            None => Verdict::not(reason, message, Readiness::Working),
         };
         // What is waited for, such as an image that cannot be pulled. RukPak v0.16 reports no `Ready`.
         let hint = find(READY).map(|ready| ready.message.clone());
@@ -141,9 +143,9 @@ fn of_deployment(name: &str, deployment: &BundleDeployment, was_installed: bool)
         unready.map(|ready| format!("Waiting for the BundleDeployment {name} to be ready: {}", ready.message))
     };
     let standing = match unready {
-        None => Standing::Ready,
-        Some(_) if is_current && is_stalled => Standing::Stalled,
-        Some(_) => Standing::Working,
+        None => Readiness::Ready,
+        Some(_) if is_current && is_stalled => Readiness::Stalled,
+        Some(_) => Readiness::Working,
     };
     Verdict {
         installed: true,
@@ -155,13 +157,13 @@ fn of_deployment(name: &str, deployment: &BundleDeployment, was_installed: bool)
     }
 }
 
-fn standing(condition: &Condition, is_stalled: bool) -> Standing {
+fn standing(condition: &Condition, is_stalled: bool) -> Readiness {
     if is_under_way(condition) {
-        Standing::Working
+        Readiness::Working
     } else if is_stalled {
-        Standing::Stalled
+        Readiness::Stalled
     } else {
-        Standing::Retrying
+        Readiness::Retrying
     }
 }
 
@@ -185,7 +187,7 @@ impl Writer<'_> {
     }
 
     /// `UpgradeAvailable` and `Deprecated`; what is not known stays as it was.
-    fn upgrade(&mut self, state: &State) {
+    fn upgrade(&mut self, state: &UpgradeState) {
         match &state.step {
             Step::Unlooked => {}
             Step::Unknown { reason, message } => self.set(UPGRADE_AVAILABLE, ConditionStatus::Unknown, reason, message),
@@ -204,19 +206,31 @@ impl Writer<'_> {
         }
     }
 
+    /// `Verified`: what is said of the image of the catalog that the package comes from.
+    fn verified(&mut self) {
+        let catalog = self.status.source.as_ref().map(|source| source.catalog.clone()).unwrap_or_default();
+        match self.pass.context.catalogs.verified(&catalog) {
+            Verified::Unlooked => {}
+            Verified::Uncovered => self.status.conditions.drop_type(VERIFIED),
+            Verified::Said { status, reason, message } => {
+                self.set(VERIFIED, status, &reason, &format!("catalog {catalog}: {message}"));
+            }
+        }
+    }
+
     /// `Ready`, `Reconciling` and `Stalled`, as kstatus reads them.
-    fn summary(&mut self, verdict: &Verdict, upgrade: &State) {
+    fn summary(&mut self, verdict: &Verdict, upgrade: &UpgradeState) {
         use ConditionStatus::{False, True, Unknown};
         let (standing, reason, message) = match &upgrade.step {
-            Step::OtherPackage(message) => (Standing::Stalled, PACKAGE_CHANGED, message.clone()),
+            Step::OtherPackage(message) => (Readiness::Stalled, PACKAGE_CHANGED, message.clone()),
             _ if verdict.unready.is_some() => {
-                let reason = if verdict.standing == Standing::Stalled { NOT_READY } else { reason::PROGRESSING };
+                let reason = if verdict.standing == Readiness::Stalled { NOT_READY } else { reason::PROGRESSING };
                 (verdict.standing, reason, verdict.unready.clone().unwrap_or_default())
             }
             Step::Edited(message) if verdict.installed => {
-                (Standing::Ready, reason::SUCCEEDED, format!("{}. {message}", verdict.message))
+                (Readiness::Ready, reason::SUCCEEDED, format!("{}. {message}", verdict.message))
             }
-            _ if verdict.installed => (Standing::Ready, reason::SUCCEEDED, verdict.message.clone()),
+            _ if verdict.installed => (Readiness::Ready, reason::SUCCEEDED, verdict.message.clone()),
             _ => {
                 let message = match &verdict.hint {
                     Some(whole) if whole.starts_with(&verdict.message) => whole.clone(),
@@ -227,17 +241,17 @@ impl Writer<'_> {
             }
         };
         let ready = match standing {
-            Standing::Ready => True,
-            Standing::Working => Unknown,
-            Standing::Retrying | Standing::Stalled => False,
+            Readiness::Ready => True,
+            Readiness::Working => Unknown,
+            Readiness::Retrying | Readiness::Stalled => False,
         };
         self.set(READY, ready, reason, &message);
         match standing {
-            Standing::Working => self.set(RECONCILING, True, reason::PROGRESSING, &message),
-            Standing::Retrying => self.set(RECONCILING, True, reason::PROGRESSING_WITH_RETRY, &message),
-            Standing::Ready | Standing::Stalled => self.status.conditions.drop_type(RECONCILING),
+            Readiness::Working => self.set(RECONCILING, True, reason::PROGRESSING, &message),
+            Readiness::Retrying => self.set(RECONCILING, True, reason::PROGRESSING_WITH_RETRY, &message),
+            Readiness::Ready | Readiness::Stalled => self.status.conditions.drop_type(RECONCILING),
         }
-        if standing == Standing::Stalled {
+        if standing == Readiness::Stalled {
             self.set(STALLED, True, reason, &message);
         } else {
             self.status.conditions.drop_type(STALLED);

@@ -76,6 +76,7 @@ pub(super) fn wanted<'a>(operator: &'a PlatformOperator, status: &'a PlatformOpe
 }
 
 /// Chooses from the catalogs. `None` if something else happened to the PlatformOperator meanwhile.
+#[tracing::instrument(level = "debug", skip_all)]
 pub(super) async fn choose(pass: &Pass) -> Result<Option<ChosenSource>, Error> {
     let request = request(&pass.operator)?;
     let Some(found) = lookup::package(pass, None).await.transpose()? else { return Ok(None) };

@@ -20,7 +20,7 @@ use crate::catalogs::Found;
 
 /// What is known of newer versions.
 #[derive(Debug, Default)]
-pub(super) struct State {
+pub(super) struct UpgradeState {
     pub step: Step,
     /// What the catalog deprecates about what is installed; `None` if it could not be asked.
     pub deprecations: Option<Vec<String>>,
@@ -28,7 +28,7 @@ pub(super) struct State {
     pub retry: Option<Class>,
 }
 
-impl State {
+impl UpgradeState {
     /// A version has just been chosen; what was said of another one is over.
     pub fn taken() -> Self {
         Self { step: Step::Taken, deprecations: None, retry: None }
@@ -77,14 +77,14 @@ const INVALID: &str = "InvalidVersionRange";
 /// Looks for the next version, and takes the step if it is to be taken. `None` if something changed meanwhile that wakes us again.
 pub(super) async fn follow(pass: &mut Pass, deployment: Arc<BundleDeployment>) -> Result<Option<Outcome>, Error> {
     Ok(match look(pass, &deployment).await {
-        Looked::Known(upgrade) => Some(Outcome::Deployed { deployment, upgrade }),
-        Looked::Next { next, deprecations } => Some(take(pass, deployment, next, deprecations).await?),
-        Looked::Superseded => None,
+        NextStep::Known(upgrade) => Some(Outcome::Deployed { deployment, upgrade }),
+        NextStep::Next { next, deprecations } => Some(take(pass, deployment, next, deprecations).await?),
+        NextStep::Superseded => None,
     })
 }
 
-enum Looked {
-    Known(State),
+enum NextStep {
+    Known(UpgradeState),
     Next {
         next: ChosenSource,
         deprecations: Vec<String>,
@@ -108,7 +108,7 @@ fn is_pointed(pass: &Pass, deployment: &BundleDeployment) -> bool {
 }
 
 /// What needs no catalog: the BundleDeployment is not what it was made, or another package is asked for.
-pub(super) fn decided(pass: &Pass, deployment: &BundleDeployment) -> Option<State> {
+pub(super) fn decided(pass: &Pass, deployment: &BundleDeployment) -> Option<UpgradeState> {
     let source = pass.status.source.as_ref()?;
     let step = if source.package != pass.operator.spec.package.name {
         Step::OtherPackage(other_package(pass, source))
@@ -118,23 +118,23 @@ pub(super) fn decided(pass: &Pass, deployment: &BundleDeployment) -> Option<Stat
         return None;
     };
     // What the catalog says of it is not about what is installed.
-    Some(State { step, deprecations: Some(Vec::new()), retry: None })
+    Some(UpgradeState { step, deprecations: Some(Vec::new()), retry: None })
 }
 
-async fn look(pass: &mut Pass, deployment: &BundleDeployment) -> Looked {
+async fn look(pass: &mut Pass, deployment: &BundleDeployment) -> NextStep {
     let known = pass.status.source.clone();
     let found = match lookup::package(pass, Some(deployment)).await {
-        None => return Looked::Superseded,
+        None => return NextStep::Superseded,
         Some(Ok(found)) => found,
         Some(Err(error)) => {
             let step = Step::Unknown { reason: CATALOG_FAILED, message: Chain(&error).to_string() };
             let retry = error.is_unwatched().then(|| error.class());
-            return Looked::Known(State { step, deprecations: None, retry });
+            return NextStep::Known(UpgradeState { step, deprecations: None, retry });
         }
     };
     let Some(source) = known.or_else(|| recognised(&found, deployment)) else {
         let step = Step::Edited(edited(deployment, None));
-        return Looked::Known(State { step, deprecations: Some(Vec::new()), retry: None });
+        return NextStep::Known(UpgradeState { step, deprecations: Some(Vec::new()), retry: None });
     };
     pass.status.source = Some(source.clone());
     next(pass, deployment, &found, &source).await
@@ -148,9 +148,10 @@ fn recognised(found: &Found, deployment: &BundleDeployment) -> Option<ChosenSour
     Some(source::chosen(&found.catalog, &package.name, &choice))
 }
 
-async fn next(pass: &Pass, deployment: &BundleDeployment, found: &Found, source: &ChosenSource) -> Looked {
+async fn next(pass: &Pass, deployment: &BundleDeployment, found: &Found, source: &ChosenSource) -> NextStep {
     let package = found.package();
-    let known = |step, deprecations| Looked::Known(State { step, deprecations: Some(deprecations), retry: None });
+    let known =
+        |step, deprecations| NextStep::Known(UpgradeState { step, deprecations: Some(deprecations), retry: None });
     let described = choose::described(package, &source.bundle, source.channel.as_deref());
     let deprecations = described.map(|choice| choice.deprecations).unwrap_or_default();
     let mut request = match source::request(&pass.operator) {
@@ -194,14 +195,14 @@ async fn next(pass: &Pass, deployment: &BundleDeployment, found: &Found, source:
     }
     let supported = source::supported(&pass.operator, found, &choice);
     match lookup::unless_superseded(pass, Some(deployment), supported).await {
-        None => Looked::Superseded,
-        Some(Ok(())) => Looked::Next { next, deprecations },
+        None => NextStep::Superseded,
+        Some(Ok(())) => NextStep::Next { next, deprecations },
         Some(Err(error @ (source::Error::Unsupported(_) | source::Error::Tag { .. }))) => {
             known(available(UNSUPPORTED, &error.to_string()), deprecations)
         }
         Some(Err(error)) => {
             let step = Step::Unknown { reason: CATALOG_FAILED, message: Chain(&error).to_string() };
-            Looked::Known(State { step, deprecations: Some(deprecations), retry: Some(error.class()) })
+            NextStep::Known(UpgradeState { step, deprecations: Some(deprecations), retry: Some(error.class()) })
         }
     }
 }
@@ -298,7 +299,7 @@ async fn take(
         Ok(deployment) => {
             deployment::record(pass, &deployment);
             pass.status.upgrade = Some(next);
-            let upgrade = State { step: Step::Taken, deprecations: Some(deprecations), retry: None };
+            let upgrade = UpgradeState { step: Step::Taken, deprecations: Some(deprecations), retry: None };
             Ok(Outcome::Deployed { deployment: Arc::new(deployment), upgrade })
         }
         // Somebody was faster, or the request may still be on its way: then the note stays.
@@ -307,7 +308,7 @@ async fn take(
             pass.status.upgrade = None;
             let message = format!("Version {} ({}) cannot be installed: {error}", next.version, next.bundle);
             let step = Step::Available { reason: UPGRADE_FAILED, message };
-            let upgrade = State { step, deprecations: Some(deprecations), retry: Some(Class::Terminal) };
+            let upgrade = UpgradeState { step, deprecations: Some(deprecations), retry: Some(Class::Terminal) };
             Ok(Outcome::Deployed { deployment: old, upgrade })
         }
     }

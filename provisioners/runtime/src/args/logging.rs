@@ -58,9 +58,9 @@ impl LogFormat {
 
 /// Upstream's logger also takes a number: the higher, the more is said.
 fn level(text: &str) -> Result<String, String> {
-    /// It logs each answer of a failed request as an error, without what was asked: for us a refused dry run is an answer. What
-    /// is wrong is logged by us, once.
-    const NOISE: &str = "kube_client::client::builder";
+    /// The client logs each answer of a failed request as an error, without what was asked: for us a refused dry run is an
+    /// answer. rpgp warns of what others wrote into signatures. What is wrong is logged by us, once.
+    const NOISE: &str = "kube_client::client::builder=off,pgp=off";
     let text = match text.parse::<u32>() {
         Ok(0) => "info",
         Ok(_) => "debug",
@@ -70,7 +70,7 @@ fn level(text: &str) -> Result<String, String> {
         |error| format!("{error}; write error, warn, info, debug, trace, or directives such as info,kube=debug");
     EnvFilter::try_new(text).map_err(wrong)?;
     let is_quiet = ["error", "warn", "info"].iter().any(|level| text.eq_ignore_ascii_case(level));
-    Ok(if is_quiet { format!("{text},{NOISE}=off") } else { text.to_owned() })
+    Ok(if is_quiet { format!("{text},{NOISE}") } else { text.to_owned() })
 }
 
 #[cfg(test)]
@@ -80,8 +80,8 @@ mod tests {
     #[test]
     fn levels_are_those_of_upstream_and_directives() {
         for (written, filter) in [
-            ("0", "info,kube_client::client::builder=off"),
-            ("Warn", "Warn,kube_client::client::builder=off"),
+            ("0", "info,kube_client::client::builder=off,pgp=off"),
+            ("Warn", "Warn,kube_client::client::builder=off,pgp=off"),
             ("5", "debug"),
             ("trace", "trace"),
             ("info,kube=debug", "info,kube=debug"),

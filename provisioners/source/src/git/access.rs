@@ -13,7 +13,7 @@ pub(super) struct Access {
     /// How to log in.
     pub(super) login: Login,
     /// What is wanted.
-    pub(super) wanted: Wanted,
+    pub(super) wanted: WantedRef,
     /// Accept any certificate and host key.
     pub(super) insecure_skip_verify: bool,
     /// Which addresses may be connected to.
@@ -36,7 +36,7 @@ pub(super) enum Login {
 }
 
 /// The reference in git's own terms.
-pub(super) enum Wanted {
+pub(super) enum WantedRef {
     /// A full name, `refs/heads/…`, `refs/tags/…` or `HEAD`.
     Ref(String),
     /// Exactly this one.
@@ -115,11 +115,11 @@ fn host_keys(
     }
 }
 
-fn wanted(reference: &Reference) -> Result<Wanted, Failure> {
+fn wanted(reference: &Reference) -> Result<WantedRef, Failure> {
     let refuse = |text: String| Err(Failure::new(Step::Reference, Class::Terminal, text));
     let full = match reference {
         Reference::Commit(hash) => {
-            return hash.parse().map(Wanted::Commit).or_else(|error: super::CommitError| refuse(error.to_string()));
+            return hash.parse().map(WantedRef::Commit).or_else(|error: super::CommitError| refuse(error.to_string()));
         }
         Reference::Branch(name) => format!("refs/heads/{name}"),
         Reference::Tag(name) => format!("refs/tags/{name}"),
@@ -130,7 +130,7 @@ fn wanted(reference: &Reference) -> Result<Wanted, Failure> {
     if full.contains(odd) || full.ends_with('/') || full.contains("..") || full.contains("//") {
         return refuse(format!("{reference} is not a valid name in git"));
     }
-    Ok(Wanted::Ref(full))
+    Ok(WantedRef::Ref(full))
 }
 
 #[cfg(test)]

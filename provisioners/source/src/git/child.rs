@@ -155,7 +155,7 @@ fn bring(
     let commit = remote::fetch(&access, &repository, &task.limits, choose)?;
     if let Some(tag) = looks_at {
         let objects = objects::read(&repository, &commit, tag, &access.shown)?;
-        reply(output, &Reply::Looked(objects.into()))?;
+        reply(output, &Reply::SignedObjects(objects.into()))?;
         match wait(next)? {
             Action::Fetch(wanted) if wanted == commit => {}
             _ => return Err(again()),

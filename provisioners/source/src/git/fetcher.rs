@@ -9,7 +9,7 @@ use rukpak_content::Limits;
 use rukpak_sandbox::{Attempts, Findings};
 use url::Url;
 
-use super::access::{Access, Wanted};
+use super::access::{Access, WantedRef};
 use super::address::{Address, Transport};
 use super::roots::Roots;
 use super::run::{Answer, Run};
@@ -59,7 +59,7 @@ impl Fetcher {
     /// See [`Error::class`] for whether it is worth trying again. Dropping the future ends the child.
     pub async fn resolve(&self, request: Request) -> Result<Resolved, Error> {
         let access = access(&request)?;
-        if let Wanted::Commit(commit) = access.wanted {
+        if let WantedRef::Commit(commit) = access.wanted {
             return Ok(Resolved::pinned(request, commit));
         }
         let (mut run, line) = self.start(&request, access, &Action::Resolve).await?;

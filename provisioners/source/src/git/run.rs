@@ -61,7 +61,7 @@ enum Seen<T> {
     /// The tree was refused, or the tar damaged.
     Refused(archive::Error),
     /// What can be signed.
-    Looked(Objects),
+    SignedObjects(Objects),
     /// What was tried.
     Probed(Findings),
     /// There was no first line, or not one of ours.
@@ -131,7 +131,7 @@ impl Run {
     /// Hands over the line that asks what can be signed. After that the child is still there, and waits to be asked for the tree.
     pub(super) async fn look(&mut self, line: Vec<u8>) -> Result<Result<Objects, Failure>, Error> {
         match self.exchange(line, |_| Ok(())).await? {
-            Seen::Looked(objects) => Ok(Ok(objects)),
+            Seen::SignedObjects(objects) => Ok(Ok(objects)),
             seen => match self.finish(seen).await? {
                 Answer::Failed(failure) => Ok(Err(failure)),
                 Answer::Done(..) => Err(self.failed("it answered another question")),
@@ -273,7 +273,7 @@ fn receive<T>(
     }
     match serde_json::from_slice(&line) {
         Ok(Reply::Probed(findings)) => Seen::Probed(findings),
-        Ok(Reply::Looked(objects)) => Seen::Looked(objects.into()),
+        Ok(Reply::SignedObjects(objects)) => Seen::SignedObjects(objects.into()),
         Ok(Reply::Failed(failure)) => Seen::Answer(Answer::Failed(failure)),
         Ok(Reply::Done(commit)) => match read(&mut reader) {
             Ok(value) => Seen::Answer(Answer::Done(commit, value)),

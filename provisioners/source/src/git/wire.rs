@@ -82,7 +82,7 @@ pub(super) enum Reply {
     Done(Commit),
     Failed(Failure),
     /// To [`Action::Look`].
-    Looked(Looked),
+    SignedObjects(SignedObjects),
     /// To [`Action::Probe`].
     Probed(Findings),
 }
@@ -109,7 +109,7 @@ enum AuthWire {
 
 /// The objects that can be signed.
 #[derive(Debug, Serialize, Deserialize)]
-pub(super) struct Looked {
+pub(super) struct SignedObjects {
     commit: Bytes,
     tag: Option<Bytes>,
 }
@@ -117,14 +117,14 @@ pub(super) struct Looked {
 #[derive(Debug, Serialize, Deserialize)]
 struct Bytes(#[serde(with = "bytes")] Vec<u8>);
 
-impl From<Objects> for Looked {
+impl From<Objects> for SignedObjects {
     fn from(Objects { commit, tag }: Objects) -> Self {
         Self { commit: Bytes(commit), tag: tag.map(Bytes) }
     }
 }
 
-impl From<Looked> for Objects {
-    fn from(Looked { commit: Bytes(commit), tag }: Looked) -> Self {
+impl From<SignedObjects> for Objects {
+    fn from(SignedObjects { commit: Bytes(commit), tag }: SignedObjects) -> Self {
         Self { commit, tag: tag.map(|Bytes(tag)| tag) }
     }
 }

@@ -23,7 +23,7 @@ pub(super) struct Layer {
 }
 
 /// What a reference stands for.
-pub(super) struct Found {
+pub(super) struct ResolvedImage {
     pub(super) digest: Digest,
     pub(super) manifest_digest: Digest,
     pub(super) layers: Vec<Layer>,
@@ -49,7 +49,7 @@ pub(super) async fn resolve(
     session: &mut Session<'_>,
     reference: &Reference,
     maximum_layers: u64,
-) -> Result<Found, Error> {
+) -> Result<ResolvedImage, Error> {
     let name = reference.digest().or(reference.tag()).unwrap_or("latest");
     let expected = reference.digest().map(str::parse).transpose().map_err(|source| {
         let place = reference.whole();
@@ -63,7 +63,7 @@ pub(super) async fn resolve(
             OciManifest::Image(manifest) => {
                 let layers = layers(&manifest, maximum_layers, &what)?;
                 let config = ConfigDescriptor { digest: manifest.config.digest, size: manifest.config.size };
-                return Ok(Found { digest, manifest_digest, layers, config });
+                return Ok(ResolvedImage { digest, manifest_digest, layers, config });
             }
             OciManifest::ImageIndex(index) => index,
         };

@@ -11,7 +11,7 @@ use super::{Error, Puller, PullerOptions};
 use crate::client::{self, Clients, GetError, Settings, Trust};
 use crate::egress::Guard;
 use crate::hosts::Server;
-use crate::mirrors::{Mirrors, Place};
+use crate::mirrors::{ImageLocation, Mirrors};
 
 /// Clients for registries, token services and what they redirect to, and which registries there are.
 #[derive(Debug)]
@@ -49,7 +49,7 @@ impl Puller {
     /// The registries that may be asked for `reference`: its own and its mirrors. None if it is not a reference.
     pub fn registries(&self, reference: &str) -> Vec<Server> {
         let places = super::parse(reference).ok().and_then(|parsed| self.transport.mirrors.places(&parsed).ok());
-        let server = |place: Place| Server::of_registry(place.reference.registry());
+        let server = |place: ImageLocation| Server::of_registry(place.reference.registry());
         places.unwrap_or_default().into_iter().map(server).collect()
     }
 }

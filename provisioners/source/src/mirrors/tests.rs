@@ -5,7 +5,7 @@ const DIGEST: &str = "sha256:e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca49
 fn places(conf: &str, image: &str) -> Result<Vec<String>, Error> {
     let mirrors = Mirrors::parse(conf).unwrap();
     let places = mirrors.places(&image.parse().unwrap())?;
-    let shown = |place: &Place| {
+    let shown = |place: &ImageLocation| {
         let reference = place.reference.whole().replace(DIGEST, "DIGEST");
         format!(
             "{}{}{reference}",

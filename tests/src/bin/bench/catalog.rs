@@ -3,6 +3,7 @@
 //! Each figure is taken in a child process of its own, so that its peak of memory is that of the loading.
 
 mod child;
+mod operators;
 mod synthetic;
 
 use std::ffi::OsStr;
@@ -16,6 +17,7 @@ use super::rendering::middle;
 use super::report::{Row, Target, Unit};
 use child::Measured;
 pub(crate) use child::{CHILD, main as child_main};
+pub(crate) use operators::measure as operators;
 
 /// Longest time for loading and indexing, in milliseconds.
 const LOAD_MILLISECONDS: f64 = 3000.0;

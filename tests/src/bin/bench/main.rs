@@ -16,10 +16,11 @@ mod speed;
 mod transfer;
 mod unpack;
 
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use anyhow::Result;
+use anyhow::{Context as _, Result};
 use clap::{Parser, ValueEnum};
 
 use report::Row;
@@ -44,9 +45,18 @@ struct Arguments {
     /// How long the controller is watched doing nothing
     #[arg(long, value_name = "SECONDS", default_value_t = 300)]
     idle: u64,
+    /// Keep stacks of the controller for flame graphs in this folder (`tests/tools/flame.sh`)
+    #[arg(long, value_name = "FOLDER")]
+    perf: Option<PathBuf>,
     /// Print one JSON document in place of the table
     #[arg(long)]
     json: bool,
+    /// Write that document to a file as well
+    #[arg(long, value_name = "FILE")]
+    keep: Option<PathBuf>,
+    /// Compare with a document that an earlier run wrote
+    #[arg(long, value_name = "FILE")]
+    baseline: Option<PathBuf>,
 }
 
 /// What can be measured by itself.
@@ -62,7 +72,7 @@ enum Part {
     Rendering,
     /// A large bundle up and down through the content service.
     Transfer,
-    /// A catalog of real size, from files and over gRPC.
+    /// A catalog of real size, from files and over gRPC, and many PlatformOperators on one.
     Catalog,
     /// Many deployments, large ones and bad neighbours.
     Scale,
@@ -81,9 +91,20 @@ async fn main() -> ExitCode {
     if cfg!(debug_assertions) {
         eprintln!("bench: these programs are not optimised; use cargo run --release (make bench does)");
     }
-    let print =
-        |rows: Vec<Row>| println!("{}", if arguments.json { report::json(&rows) } else { report::table(&rows) });
-    exit(Box::pin(measure(&arguments)).await.map(print))
+    let measured = Box::pin(measure(&arguments)).await;
+    exit(measured.and_then(|rows| show(&arguments, rows)))
+}
+
+fn show(arguments: &Arguments, mut rows: Vec<Row>) -> Result<()> {
+    if let Some(file) = &arguments.keep {
+        std::fs::write(file, report::json(&rows)).with_context(|| format!("write {}", file.display()))?;
+    }
+    if let Some(file) = &arguments.baseline {
+        let earlier = std::fs::read_to_string(file).with_context(|| format!("read {}", file.display()))?;
+        report::compare(&mut rows, &earlier)?;
+    }
+    println!("{}", if arguments.json { report::json(&rows) } else { report::table(&rows) });
+    Ok(())
 }
 
 fn exit(result: Result<()>) -> ExitCode {
@@ -107,7 +128,7 @@ async fn measure(arguments: &Arguments) -> Result<Vec<Row>> {
     if wanted(Part::Scale) {
         let idle = Duration::from_secs(arguments.idle);
         let size = Size { deployments: arguments.deployments, objects: arguments.objects, idle };
-        rows.extend(Box::pin(scale::measure(size)).await?);
+        rows.extend(Box::pin(scale::measure(size, arguments.perf.clone())).await?);
     }
     if wanted(Part::Speed) {
         rows.extend(speed::measure(rounds).await?);
@@ -123,6 +144,7 @@ async fn measure(arguments: &Arguments) -> Result<Vec<Row>> {
     }
     if wanted(Part::Catalog) {
         rows.extend(tokio::task::spawn_blocking(move || catalog::measure(rounds)).await??);
+        rows.extend(catalog::operators().await?);
     }
     Ok(rows)
 }

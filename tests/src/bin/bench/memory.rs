@@ -71,7 +71,16 @@ async fn resident(world: &World, what: &str) -> Result<Row> {
 
 /// A field of the controller's `/proc/<pid>/status`, in mebibytes.
 pub(crate) fn status(world: &World, field: &str) -> Result<f64> {
-    let path = format!("/proc/{}/status", world.controller.pid().context("the controller does not run")?);
+    of_process(world.controller.pid().context("the controller does not run")?, field)
+}
+
+/// The peak of a process's resident memory, in mebibytes.
+pub(crate) fn peak(pid: u32) -> Result<f64> {
+    of_process(pid, "VmHWM")
+}
+
+fn of_process(pid: u32, field: &str) -> Result<f64> {
+    let path = format!("/proc/{pid}/status");
     let text = std::fs::read_to_string(&path).with_context(|| format!("read {path}"))?;
     let value = text.lines().find_map(|line| line.strip_prefix(field)?.strip_prefix(':'));
     let value = value.with_context(|| format!("no {field} in {path}"))?;

@@ -3,6 +3,7 @@
 use std::fmt::Write;
 use std::time::Duration;
 
+use anyhow::{Context as _, Result};
 use serde_json::{Value, json};
 
 /// One figure.
@@ -146,6 +147,25 @@ pub(crate) fn json(rows: &[Row]) -> String {
     json!({ "figures": rows }).to_string()
 }
 
+/// Notes beside each row what an earlier run, as [`json`] wrote it, had measured.
+///
+/// # Errors
+/// If the text is no such document.
+pub(crate) fn compare(rows: &mut [Row], earlier: &str) -> Result<()> {
+    let earlier: Value = serde_json::from_str(earlier).context("read the figures of an earlier run")?;
+    let figures = earlier["figures"].as_array().context("the earlier run has no figures")?;
+    for row in rows {
+        let same = |figure: &&Value| figure["what"] == row.what.as_str() && figure["unit"] == row.unit.symbol();
+        let before = figures.iter().find(same).and_then(|figure| figure["measured"].as_f64());
+        let note = before.map_or_else(
+            || "not in the earlier run".to_owned(),
+            |before| format!("{} in the earlier run, now x {:.2}", row.unit.text(before), row.measured / before),
+        );
+        row.note = format!("{note}; {}", row.note);
+    }
+    Ok(())
+}
+
 /// The middle of several times, in milliseconds.
 pub(crate) fn median(times: &[Duration]) -> f64 {
     let mut sorted = times.to_vec();
@@ -158,4 +178,23 @@ pub(crate) fn median(times: &[Duration]) -> f64 {
 pub(crate) fn range(times: &[Duration]) -> String {
     let text = |time: Option<&Duration>| time.map_or_else(|| "?".to_owned(), |time| time.as_millis().to_string());
     format!("{} to {}", text(times.iter().min()), text(times.iter().max()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn row(what: &str, measured: f64) -> Row {
+        Row { what: what.to_owned(), measured, unit: Unit::Seconds, target: None, note: "how".to_owned() }
+    }
+
+    #[test]
+    fn an_earlier_run_is_noted_beside() {
+        let earlier = json(&[row("install", 4.0), row("gone", 1.0)]);
+        let mut rows = [row("install", 2.0), row("new", 1.0)];
+        compare(&mut rows, &earlier).unwrap();
+        assert_eq!(rows[0].note, "4.00 s in the earlier run, now x 0.50; how");
+        assert_eq!(rows[1].note, "not in the earlier run; how");
+        assert!(compare(&mut rows, "{}").is_err());
+    }
 }

@@ -5,20 +5,30 @@
 //! fleet        BundleDeployments of ten objects: installed, upgraded and removed together, seen by one watch
 //! floor        a bare client that applies the same objects and does nothing else
 //! life         the controller alone with all of them: idle, restarted, and hand edits repaired
-//! large        one bundle of many objects
-//! neighbours   one image for many; small installations beside a registry that hangs
+//! chatty       a custom resource that reports every second
+//! large        one bundle of many objects, and one of large CRDs
+//! profile      stacks of the controller, for flame graphs
+//! neighbours   one image for many; small installations beside what holds others up
+//! unlistable   the same beside deployments whose kind cannot be listed
+//! webhook      admission reviews, as fast as they are answered
 //! ```
 
+mod chatty;
 mod fleet;
 mod floor;
 mod large;
 mod life;
 mod neighbours;
+mod profile;
 mod site;
+mod unlistable;
+mod webhook;
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::Result;
+use kube::api::DeleteParams;
 
 use self::fleet::{Fleet, OBJECTS};
 use self::site::Site;
@@ -42,19 +52,23 @@ pub(crate) struct Size {
     pub idle: Duration,
 }
 
-/// Measures in a world of its own, one thing after the other.
-pub(crate) async fn measure(wanted: Size) -> Result<Vec<Row>> {
-    let site = Site::start().await?;
+/// Measures in a world of its own, one thing after the other. `perf` is where stacks of the controller are kept.
+pub(crate) async fn measure(wanted: Size, perf: Option<PathBuf>) -> Result<Vec<Row>> {
+    let site = Site::start(perf).await?;
     let mut rows = Vec::new();
     for count in SIZES.into_iter().filter(|count| *count < wanted.deployments) {
         let (fleet, figures) = grow(&site, count).await?;
         rows.extend(figures);
-        fleet.remove(&site).await?;
+        if count == MANY {
+            rows.push(orphan(&site, &fleet).await?);
+        } else {
+            fleet.remove(&site, DeleteParams::foreground()).await?;
+        }
     }
     let (fleet, figures) = grow(&site, wanted.deployments).await?;
     rows.extend(figures);
     rows.extend(life::measure(&site, &fleet, wanted.idle).await?);
-    let (time, usage) = fleet.remove(&site).await?;
+    let (time, usage) = fleet.remove(&site, DeleteParams::foreground()).await?;
     rows.push(Row {
         what: format!("delete {} x {OBJECTS}", fleet.count()),
         measured: time.as_secs_f64(),
@@ -64,7 +78,20 @@ pub(crate) async fn measure(wanted: Size) -> Result<Vec<Row>> {
     });
     rows.extend(large::measure(&site, wanted.objects).await?);
     rows.extend(neighbours::measure(&site).await?);
+    rows.extend(webhook::measure(&site).await?);
     Ok(rows)
+}
+
+/// Deletes a fleet and leaves its objects.
+async fn orphan(site: &Site, fleet: &Fleet) -> Result<Row> {
+    let (time, usage) = fleet.remove(site, DeleteParams::orphan()).await?;
+    Ok(Row {
+        what: format!("delete {} x {OBJECTS}, orphaning", fleet.count()),
+        measured: time.as_secs_f64(),
+        unit: Unit::Seconds,
+        target: None,
+        note: format!("owner references are taken off by Kubernetes' garbage collector; {usage}"),
+    })
 }
 
 /// A number of things; far fewer than a float can tell apart.
@@ -78,7 +105,9 @@ async fn grow(site: &Site, count: usize) -> Result<(Fleet, Vec<Row>)> {
     eprintln!("bench: {count} x {OBJECTS}");
     let mut fleet = Fleet::push(site, count).await?;
     let floor = floor::apply(site, count * OBJECTS).await?;
+    let recording = site.record(&format!("install-{count}"))?;
     let (time, usage) = fleet.install(site).await?;
+    recording.end()?;
     let is_many = count >= MANY;
     let requests = usage.requests() / number(count);
     let install = Row {

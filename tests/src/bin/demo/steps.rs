@@ -136,7 +136,7 @@ impl<'a> Demo<'a> {
     }
 
     async fn pivot(&self, show: &mut Show) -> Result<()> {
-        show.step("Pivot to version 2");
+        show.step("Upgrade to version 2");
         let (before, active) = self.state().await?;
         self.switch(show, 1).await?;
         let deployment = self.await_version(1, Some(&active)).await?;

@@ -8,6 +8,7 @@ mod kubectl;
 mod node;
 mod programs;
 mod steps;
+mod upgrade;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -26,6 +27,9 @@ pub struct Arguments {
     /// Folder that `make manifests` wrote to
     #[arg(long)]
     manifests: PathBuf,
+    /// Folder with image/ and manifests/ of the version before, which is installed first [default: none is]
+    #[arg(long)]
+    before: Option<PathBuf>,
     /// Folder with kubelet, kube-proxy and kube-scheduler
     #[arg(long)]
     kubernetes: PathBuf,
@@ -68,7 +72,7 @@ async fn main() -> ExitCode {
 
 async fn run(arguments: &Arguments, clock: &Clock) -> Result<()> {
     let mut node = node::Node::start(arguments, clock).await?;
-    let result = steps::all(&mut node, clock).await;
+    let result = steps::all(&mut node, arguments.before.as_deref(), clock).await;
     if result.is_err() {
         node.tell_what_is_wrong();
     }

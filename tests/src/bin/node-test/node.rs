@@ -69,12 +69,12 @@ impl Node {
         Ok(node)
     }
 
-    /// Loads the image of the programs; returns its name by digest.
-    pub async fn load_image(&self) -> Result<String> {
-        let reference = std::fs::read_to_string(self.image.join("reference")).context("read the image's name")?;
+    /// Loads the image that `make image` wrote to a folder; returns its name by digest.
+    pub async fn load_image(&self, folder: &Path) -> Result<String> {
+        let reference = std::fs::read_to_string(folder.join("reference")).context("read the image's name")?;
         let reference = reference.trim().to_owned();
         let name = reference.split('@').next().unwrap_or_default();
-        load(&self.hands, &self.image.join("rukpak.tar"), &["--digests", "--base-name", name]).await?;
+        load(&self.hands, &folder.join("rukpak.tar"), &["--digests", "--base-name", name]).await?;
         Ok(reference)
     }
 
@@ -142,7 +142,7 @@ async fn await_containerd(hands: &Hands) -> Result<()> {
 }
 
 /// Until a question that cannot be watched has an answer.
-async fn until<F: Future<Output = Result<()>>>(what: &str, ask: impl Fn() -> F) -> Result<()> {
+pub async fn until<F: Future<Output = Result<()>>>(what: &str, ask: impl Fn() -> F) -> Result<()> {
     let deadline = tokio::time::Instant::now() + PATIENCE;
     while let Err(error) = ask().await {
         if tokio::time::Instant::now() > deadline {

@@ -1,5 +1,6 @@
 //! What is tried on the node, in order. Each step says what it saw, or ends the test with what it saw instead.
 
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
@@ -9,7 +10,7 @@ use rukpak_tests::{fixtures, installation};
 use serde_json::Value;
 
 use crate::node::{Node, ctr};
-use crate::{Clock, extension, kernel};
+use crate::{Clock, extension, kernel, upgrade};
 
 pub const NAMESPACE: &str = "rukpak-system";
 /// The Deployments of `install-olm.yaml`, and what they may use: as in the manifests.
@@ -21,9 +22,12 @@ const DEPLOYMENTS: [(&str, &str, u64); 3] = [
 /// What is installed here: the fixture `node/pump`.
 const PUMP: &str = "pump";
 
-/// All steps.
-pub async fn all(node: &mut Node, clock: &Clock) -> Result<()> {
-    install(node, clock).await?;
+/// All steps; with the version before, an upgrade from it first.
+pub async fn all(node: &mut Node, before: Option<&Path>, clock: &Clock) -> Result<()> {
+    match before {
+        Some(before) => upgrade::all(node, before, clock).await?,
+        None => install(node, clock).await?,
+    }
     containers(node, clock).await?;
     admission(node, clock).await?;
     run(node, clock, "1").await?;
@@ -38,13 +42,18 @@ pub async fn all(node: &mut Node, clock: &Clock) -> Result<()> {
     removal(node, clock).await
 }
 
-/// The image, the manifests, and Pods that are ready: the kubelet has asked their probes.
+/// The image and the manifests.
 async fn install(node: &Node, clock: &Clock) -> Result<()> {
-    let reference = node.load_image().await?;
+    let reference = node.load_image(&node.image).await?;
     clock.say(&format!("containerd has {reference}"));
+    apply(node, &node.manifests, clock).await
+}
+
+/// The manifests of a folder, and Pods that are ready: the kubelet has asked their probes.
+pub async fn apply(node: &Node, manifests: &Path, clock: &Clock) -> Result<()> {
     let began = Instant::now();
     // kubectl does not know the rules of the definitions where the API server is older than 1.25.
-    node.hands.kubectl(&format!("apply --validate=false -f {}/install-olm.yaml", node.manifests.display())).await?;
+    node.hands.kubectl(&format!("apply --validate=false -f {}/install-olm.yaml", manifests.display())).await?;
     for (deployment, ..) in DEPLOYMENTS {
         rollout(node, deployment).await?;
         clock.say(&format!(
@@ -69,7 +78,7 @@ pub async fn rollout(node: &Node, deployment: &str) -> Result<()> {
 }
 
 /// Pods that are to stay.
-async fn pods(node: &Node, namespace: &str, labels: &str) -> Result<Vec<Value>> {
+pub async fn pods(node: &Node, namespace: &str, labels: &str) -> Result<Vec<Value>> {
     let json = node.hands.kubectl(&format!("-n {namespace} get pods -l {labels} -o json")).await?;
     let mut list: Value = serde_json::from_str(&json)?;
     let mut pods = list["items"].as_array_mut().map(std::mem::take).unwrap_or_default();

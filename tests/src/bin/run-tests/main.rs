@@ -32,6 +32,10 @@ struct Arguments {
     jobs: usize,
 }
 
+/// What Go programs are told, unless the environment says otherwise: many run at once, on few cores. One thread each and fewer garbage
+/// collections take a quarter off the CPU time that the start of an API server takes.
+const GO: [(&str, &str); 2] = [("GOMAXPROCS", "1"), ("GOGC", "300")];
+
 /// How a program ended.
 struct Outcome {
     name: String,
@@ -86,6 +90,7 @@ fn run(Program { name, command, folder, .. }: Program, log: &PathBuf) -> Result<
     let start = Instant::now();
     let status = Command::new(&command[0])
         .args(&command[1..])
+        .envs(GO.into_iter().filter(|(name, _)| std::env::var_os(name).is_none()))
         .current_dir(folder)
         .stdin(Stdio::null())
         .stdout(output.try_clone()?)

@@ -8,8 +8,23 @@ use rukpak_tests::tools;
 use serde::Deserialize;
 
 /// The programs that take longest, first: what is begun last should not be what is waited for.
-const LONGEST_FIRST: [&str; 10] =
-    ["engine", "registry", "sweep", "hostile", "platform", "admission", "bundles", "content", "install_order", "image"];
+const LONGEST_FIRST: [&str; 15] = [
+    "engine",
+    "tutorial",
+    "registry",
+    "olmv1",
+    "sweep",
+    "hostile",
+    "leader",
+    "rights",
+    "platform",
+    "output",
+    "content",
+    "admission",
+    "trust",
+    "bundles",
+    "install_order",
+];
 
 /// One test program.
 pub struct Program {

@@ -7,8 +7,8 @@ use serde_json::{Map, Value, json};
 
 use super::scene::{BUNDLES, DEFINITIONS, Scene, calm, of_definition, review};
 
-/// Longest answer of the webhook to anybody else meanwhile.
-const PROMPT: Duration = Duration::from_secs(3);
+/// Longest answer of the webhook to anybody else meanwhile: well within the ten seconds that the API server waits.
+const PROMPT: Duration = Duration::from_secs(6);
 
 /// Asks, again and again while `work` goes on, whether others are answered.
 async fn while_others_are_answered<T>(scene: &Scene, work: impl Future<Output = T>) -> T {

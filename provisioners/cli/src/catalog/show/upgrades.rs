@@ -10,7 +10,7 @@ use serde::Serialize;
 use super::refusal;
 use crate::args::ShowArgs;
 use crate::catalog::open::Opened;
-use crate::output::talk;
+use crate::output::to_stderr;
 
 /// What is installed.
 pub(super) struct Start {
@@ -88,13 +88,13 @@ impl Start {
     /// What keeps edges from being found.
     fn note(&self, package: &Package) {
         if self.version.is_none() {
-            talk(&format!(
+            to_stderr(&format!(
                 "note: {} is not in the catalog, or has no version there: give its version by --from-version, else \
                  skipRange counts for nothing",
                 self.name
             ));
         } else if !package.bundles.contains_key(&self.name) && Version::parse(&self.name).is_ok() {
-            talk(&format!(
+            to_stderr(&format!(
                 "note: the catalog has no bundle of version {}: only skipRange can lead on from there; give its name by --from \
                  and its version by --from-version for the other edges",
                 self.name

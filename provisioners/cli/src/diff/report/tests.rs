@@ -26,7 +26,7 @@ fn report() -> Report {
         Change::of_key(&key("ConfigMap", "a"), Action::Change).declared("manifests/a.yaml, document 1 (line 1)");
     report.changes.push(Change { fields, ..change });
     report.changes.push(Change::of_key(&key("Secret", "b"), Action::Create));
-    report.changes.push(Change::of_key(&key("Namespace", "c"), Action::Release).because("it is not empty".to_owned()));
+    report.changes.push(Change::of_key(&key("Namespace", "c"), Action::Orphan).because("it is not empty".to_owned()));
     report.unchanged = 4;
     report
 }
@@ -53,8 +53,8 @@ fn a_pipe_gets_a_line_an_object_and_a_line_a_field() {
     + x
   + .data.size: {long}
 create    Secret pumps/b
-release   Namespace pumps/c: it is not empty
-1 to create, 1 to change, 1 to release, 4 unchanged
+orphan    Namespace pumps/c: it is not empty
+1 to create, 1 to change, 1 to orphan, 4 unchanged
 "
     );
     assert_eq!(text(&report(), pipe(), false), wanted);

@@ -6,12 +6,12 @@ use rukpak_catalog::resolve::{Candidate, Explanation};
 use rukpak_crds::olm::cluster_extension::CatalogFilter;
 use serde::Serialize;
 
-use super::{Looked, Unasked};
+use super::{AskedCatalog, Unasked};
 use crate::answer::structured;
 use crate::args::OutputForm;
 use crate::exit::Exit;
 use crate::extension::Installed;
-use crate::output::data;
+use crate::output::to_stdout;
 use crate::table::{self, one_line};
 
 /// What `--output json` prints.
@@ -77,7 +77,7 @@ impl Answer {
     pub(super) fn of(
         filter: &CatalogFilter,
         installed: Option<Installed<'_>>,
-        looked: &[Looked],
+        looked: &[AskedCatalog],
         explanation: &Explanation<'_>,
     ) -> Self {
         let unserved = looked.iter().find_map(|looked| match &looked.content {
@@ -113,9 +113,9 @@ impl Answer {
     pub(super) fn print(&self, form: OutputForm) -> Exit {
         let exit = if self.chosen.is_some() { Exit::Yes } else { Exit::No };
         match form {
-            OutputForm::Text | OutputForm::Wide => data(|out| self.text(out, form == OutputForm::Wide), exit),
+            OutputForm::Text | OutputForm::Wide => to_stdout(|out| self.text(out, form == OutputForm::Wide), exit),
             OutputForm::Name => {
-                data(|out| self.chosen.iter().try_for_each(|chosen| writeln!(out, "{}", chosen.bundle)), exit)
+                to_stdout(|out| self.chosen.iter().try_for_each(|chosen| writeln!(out, "{}", chosen.bundle)), exit)
             }
             OutputForm::Json | OutputForm::Yaml => structured(form, self, exit),
         }
@@ -133,7 +133,9 @@ impl Answer {
         if !rows.is_empty() {
             let wide: &[&str] = if is_wide { &["CHANNELS"] } else { &[] };
             let heading = [&["CATALOG", "PRIORITY", "BUNDLE", "VERSION"], wide, &["CHOSEN"]].concat();
+            writeln!(out)?;
             table::write(out, &heading, &rows)?;
+            writeln!(out)?;
         }
         match (&self.chosen, &self.message) {
             (Some(chosen), _) => {
@@ -161,7 +163,7 @@ impl Answer {
 }
 
 impl CatalogLine {
-    fn of(looked: &Looked, filter: &CatalogFilter) -> Self {
+    fn of(looked: &AskedCatalog, filter: &CatalogFilter) -> Self {
         let message = match &looked.content {
             Ok(catalog) if catalog.packages.contains_key(&filter.package_name) => None,
             Ok(_) => Some("it has no such package".to_owned()),

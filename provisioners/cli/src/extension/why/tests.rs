@@ -22,9 +22,9 @@ fn package(versions: &[&str]) -> Package {
     package
 }
 
-fn catalog(name: &str, priority: i32, packages: &[Package]) -> Looked {
+fn catalog(name: &str, priority: i32, packages: &[Package]) -> AskedCatalog {
     let packages = packages.iter().map(|package| (package.name.clone(), package.clone())).collect();
-    Looked { name: name.to_owned(), priority, content: Ok(Catalog { packages }) }
+    AskedCatalog { name: name.to_owned(), priority, content: Ok(Catalog { packages }) }
 }
 
 fn extension(version: Option<&str>, installed: Option<&str>) -> ClusterExtension {
@@ -39,7 +39,7 @@ fn extension(version: Option<&str>, installed: Option<&str>) -> ClusterExtension
     .unwrap()
 }
 
-fn asked(extension: &ClusterExtension, looked: &[Looked]) -> Answer {
+fn asked(extension: &ClusterExtension, looked: &[AskedCatalog]) -> Answer {
     answer(extension, extension.spec.catalog().unwrap(), looked).unwrap()
 }
 
@@ -51,7 +51,7 @@ fn text(answer: &Answer, is_wide: bool) -> String {
 
 #[test]
 fn every_bundle_of_every_catalog_is_told() {
-    let unasked = |name: &str, why| Looked { name: name.to_owned(), priority: 0, content: Err(why) };
+    let unasked = |name: &str, why| AskedCatalog { name: name.to_owned(), priority: 0, content: Err(why) };
     let looked = [
         catalog("community", -100, &[package(&["1.0.0", "2.0.0"])]),
         unasked("old", Unasked::NotSelected),
@@ -64,7 +64,7 @@ fn every_bundle_of_every_catalog_is_told() {
         "package:   pump\n\
          version:   1.x\n\
          channels:  any\n\
-         installed: pump.v1.0.0\n\
+         installed: pump.v1.0.0\n\n\
          CATALOG     PRIORITY   BUNDLE        VERSION   CHOSEN\n\
          community   -100       pump.v2.0.0   2.0.0     no: its version is not in the range that is asked for\n\
          community   -100       pump.v1.0.0   1.0.0     no: catalog redhat has a higher priority, 10\n\
@@ -72,7 +72,7 @@ fn every_bundle_of_every_catalog_is_told() {
          other       0          -             -         no: it has no such package\n\
          redhat      10         pump.v1.2.0   1.2.0     no: no upgrade leads to it from pump.v1.0.0, which is installed\n\
          redhat      10         pump.v1.1.0   1.1.0     yes\n\
-         redhat      10         pump.v1.0.0   1.0.0     no: pump.v1.1.0 is higher\n\
+         redhat      10         pump.v1.0.0   1.0.0     no: pump.v1.1.0 is higher\n\n\
          pump.v1.1.0 of catalog redhat is chosen\n"
     );
     assert!(text(&answer, true).contains("\nredhat      10         pump.v1.1.0   1.1.0     stable     yes\n"));
@@ -96,8 +96,10 @@ fn what_fails_is_told_in_the_words_of_the_condition() {
     assert!(text(&answer, false).ends_with(last), "{}", text(&answer, false));
 
     let why = Unasked::NotServed("clustercatalog \"b\" is not served".to_owned());
-    let looked =
-        [catalog("a", 0, &[package(&["1.0.0"])]), Looked { name: "b".to_owned(), priority: 0, content: Err(why) }];
+    let looked = [
+        catalog("a", 0, &[package(&["1.0.0"])]),
+        AskedCatalog { name: "b".to_owned(), priority: 0, content: Err(why) },
+    ];
     let answer = asked(&extension(None, None), &looked);
     let json = serde_json::to_value(&answer).unwrap();
     assert_eq!((json.get("chosen"), &json["bundles"][0]["reason"]), (None, &json!("a catalog is not served")));

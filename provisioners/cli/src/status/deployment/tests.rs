@@ -19,7 +19,7 @@ fn condition(type_: &str, status: &str, message: &str) -> Value {
 
 fn shown(deployment: &BundleDeployment) -> String {
     let mut out = Vec::new();
-    text(&mut out, deployment).unwrap();
+    text(&mut out, Palette::of(&tempfile::tempfile().unwrap()), deployment).unwrap();
     String::from_utf8(out).unwrap()
 }
 
@@ -35,6 +35,7 @@ fn conditions_and_revisions_have_a_line_each() {
 pump: pump-1, 1 object
 CONDITION   STATUS   REASON   MESSAGE
 Ready       True     Ready    1 object is installed
+
 REVISION   RESULT    SINCE                  BUNDLE   MESSAGE
 1          Healthy   2026-01-01T00:00:00Z   pump-1   -
 ";

@@ -138,6 +138,7 @@ pub(super) struct Done {
 }
 
 /// Applies every step that is not settled, and notes the fingerprint of each object as soon as it is written.
+#[tracing::instrument(level = "debug", skip_all, fields(rukpak.objects = plan.steps.len()))]
 pub(super) async fn apply(run: &Run, plan: &Plan, why: Why, members: &Members, bases: &Bases) -> Result<Done, Error> {
     let (mut done, mut collisions) = (Done::default(), Vec::new());
     for phase in Phase::ALL {

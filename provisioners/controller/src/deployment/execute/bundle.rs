@@ -13,6 +13,7 @@ use crate::cluster::{self, Error, answered};
 use crate::deployment::observe::{Run, found, generated, owned};
 
 /// Creates the Bundle of the template. Returns how far it is.
+#[tracing::instrument(level = "debug", name = "create_bundle", skip_all)]
 pub(super) async fn create(run: &Run, name: &str, hash: &str) -> Desired {
     let deployment = &run.observed.deployment;
     let mut new = generated(&run.owner, deployment, name, hash);

@@ -20,6 +20,7 @@ use crate::deployment::observe::Run;
 const PARALLEL: usize = 16;
 
 /// Checks a release that is new to the cluster.
+#[tracing::instrument(level = "debug", skip_all)]
 pub(super) async fn check(run: &Run, plan: &Plan, why: Why, members: &Members, bases: &Bases) -> Result<(), Problem> {
     if !why.is_new() {
         return Ok(());

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
+use kube::runtime::reflector::ObjectRef;
 use rukpak_content::Digest;
 use rukpak_crds::BundleDeploymentStatus;
 use rukpak_runtime::error::Chain;
@@ -19,6 +20,9 @@ const SEPARATOR: char = '~';
 
 /// Least time between two collections of a bucket: each lists it, and reads every ref.
 const BETWEEN: Duration = Duration::from_mins(10);
+/// Of a folder: so many times as long as a collection took is the least time to the next. Each reads every ref, and a thousand deployments
+/// that go one after the other would have it run all the time.
+const REST: u32 = 9;
 /// When a collection is tried again that failed.
 const FAILED: Duration = Duration::from_mins(1);
 
@@ -39,6 +43,11 @@ pub(in crate::deployment) async fn keep(
         Err(_) => return Ok(()),
     }
     run.memory.kept_contents = Some(wanted);
+    if run.context.deployments.get(&ObjectRef::new(&run.owner.name)).is_none() {
+        // It was deleted while this was written, and the event that lets its content go may have been before.
+        let name = run.owner.name.clone();
+        forget_refs(&run.context, move |owner| owner == name).await;
+    }
     run.context.collect.notify_one();
     Ok(())
 }
@@ -130,7 +139,9 @@ pub(crate) async fn collector(context: Arc<Context>) {
             () = at(later) => {}
         }
         let Some(grace) = grace else {
+            let begin = Instant::now();
             collect(&context, HashSet::new()).await;
+            tokio::time::sleep(begin.elapsed() * REST).await;
             continue;
         };
         // What the cluster names is known only then.

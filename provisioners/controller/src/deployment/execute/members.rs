@@ -4,10 +4,11 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::ResourceExt;
-use kube::api::{DynamicObject, ListParams};
+use kube::api::{DynamicObject, ListParams, VersionMatch};
 use kube::core::PartialObjectMeta;
 use rukpak_crds::{InventoryKind, names};
 use rukpak_plain::ObjectKey;
+use rukpak_plan::memory::{Installation, Pruning};
 use rukpak_plan::resolve::Why;
 use rukpak_plan::{Identity, Kind, fields};
 use rukpak_runtime::error::Chain;
@@ -103,7 +104,11 @@ async fn list_kind(run: &Run, kind: InventoryKind, selector: &str) -> (Inventory
         let mut unserved = BTreeSet::new();
         loop {
             let Some(found) = run.context.cluster.kinds.any_version(&kind, &unserved).await? else { return Ok(None) };
-            match list_version(run, &found, selector).await {
+            let listed = match reached(run, &kind) {
+                Some(version) => cached(run, &found, selector, version).await,
+                None => list_version(run, &found, selector).await,
+            };
+            match listed {
                 // Discovery lags behind: what it says of the group is forgotten, and another version is asked for.
                 Err(error) if error.is_not_found() => {
                     run.context.cluster.kinds.forget(&kind.group);
@@ -116,6 +121,44 @@ async fn list_kind(run: &Run, kind: InventoryKind, selector: &str) -> (Inventory
     };
     let listed = listed.await;
     (kind, listed)
+}
+
+/// What a list has to have reached to be as good here as one that the API server reads from etcd, which reads every object of the
+/// kind, whoever they are of: an upgrade would cost as much as the cluster is large.
+///
+/// Only where each write of the release before was answered, and a watch tells of what comes later. A bundle with more objects than
+/// a page is listed page by page, which no cache does.
+fn reached(run: &Run, kind: &InventoryKind) -> Option<u64> {
+    let is_clean = matches!(run.memory.installation, Installation::Applied { pruning: Pruning::Done, .. });
+    if !is_clean || run.memory.failed_upgrade.is_some() {
+        return None;
+    }
+    let tracked = run.tracker.tracked();
+    let mut newest = run.context.dependents.newest(kind)?;
+    let of_kind = tracked.objects.iter().filter(|(key, _)| key.group == kind.group && key.kind == kind.kind);
+    for (count, (_, object)) in of_kind.enumerate() {
+        newest = newest.max(object.fingerprint.version.filter(|_| count < PAGE as usize)?);
+    }
+    Some(newest)
+}
+
+/// A list from the API server's cache, once that has reached `version`.
+async fn cached(
+    run: &Run,
+    kind: &Kind,
+    selector: &str,
+    version: u64,
+) -> Result<Vec<PartialObjectMeta<DynamicObject>>, Error> {
+    let params = ListParams::default().labels(selector).matching(VersionMatch::NotOlderThan).at(&version.to_string());
+    match run.context.cluster.reader.list_metadata(&kind.resource, &params).await {
+        Ok(list) => Ok(list.items),
+        Err(error) if error.is_not_found() => Err(error),
+        Err(error) => {
+            tracing::debug!(deployment = %run.owner.name, kind = %kind.resource.kind, %error,
+                "the API server's cache does not answer; reading from etcd");
+            list_version(run, kind, selector).await
+        }
+    }
 }
 
 async fn list_version(run: &Run, kind: &Kind, selector: &str) -> Result<Vec<PartialObjectMeta<DynamicObject>>, Error> {

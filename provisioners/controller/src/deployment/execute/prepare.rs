@@ -54,6 +54,7 @@ pub(super) struct Prepared {
 }
 
 /// Plans the objects of `release`.
+#[tracing::instrument(level = "debug", name = "prepare", skip_all)]
 pub(super) async fn plan(run: &Run, release: &Release, why: Why, purpose: Purpose) -> Result<Prepared, Unprepared> {
     let (rendered, memory) = load::load(run, release, why, purpose).await.map_err(Unprepared::Load)?;
     let objects = Objects { all: &rendered.objects, optional: &rendered.optional, required: &rendered.required };

@@ -34,6 +34,7 @@ const QUESTIONS: u32 = 5;
 
 /// Prunes every member that is not in `keep`, in the reverse order of applying. What is guarded is decided before the first
 /// object goes: the operator that answers for its instances may be among them.
+#[tracing::instrument(level = "debug", skip_all)]
 pub(super) async fn prune(run: &mut Run, mut members: Members, bases: &Bases, keep: &BTreeSet<ObjectKey>) -> Pruning {
     let mut failed = Vec::new();
     let mut stripped = Vec::new();

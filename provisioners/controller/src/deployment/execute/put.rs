@@ -139,12 +139,12 @@ pub(crate) async fn put(
         tracing::debug!(object = %step.identity, %refusal, "apply refused: the object exists, or has another UID than the known one");
         let had = known.take();
         match existing(run, step, had.as_ref(), mode).await? {
-            Found::Nothing => {}
-            Found::Ours(found) => {
+            Prior::Nothing => {}
+            Prior::Ours(found) => {
                 (body, kept) = self::body(run, step, Some(&found), basis).await;
                 known = Some(found);
             }
-            Found::Used => return Ok(Outcome::Used),
+            Prior::Used => return Ok(Outcome::Used),
         }
     }
 }
@@ -194,20 +194,20 @@ async fn create(run: &Run, step: &Step, body: &Value, mode: Mode) -> Result<Writ
     Ok(Written { metadata, body: written.body })
 }
 
-enum Found {
+enum Prior {
     Nothing,
     Ours(Known),
     Used,
 }
 
 /// Looks at what stands in the way, takes it over where that is allowed.
-async fn existing(run: &Run, step: &Step, known: Option<&Known>, mode: Mode) -> Result<Found, Error> {
+async fn existing(run: &Run, step: &Step, known: Option<&Known>, mode: Mode) -> Result<Prior, Error> {
     let reader = &run.context.cluster.reader;
     let what = step.identity.to_string();
     let found = reader.metadata(&step.identity).await.map_err(|error| refused(step, error))?;
-    let Some(metadata) = found else { return Ok(Found::Nothing) };
+    let Some(metadata) = found else { return Ok(Prior::Nothing) };
     let ours = |metadata: &ObjectMeta| {
-        Found::Ours(Known { uid: metadata.uid.clone().unwrap_or_default(), version: metadata.resource_version.clone() })
+        Prior::Ours(Known { uid: metadata.uid.clone().unwrap_or_default(), version: metadata.resource_version.clone() })
     };
     let is_known = known.is_some_and(|known| metadata.uid.as_ref() == Some(&known.uid));
     let predecessors = Predecessors {
@@ -240,7 +240,7 @@ async fn existing(run: &Run, step: &Step, known: Option<&Known>, mode: Mode) -> 
         }
         Ownership::Inherited => inherit(run, step, metadata, mode).await,
         // A trial would have two controllers, which is refused.
-        Ownership::Extension if mode == Mode::DryRun => Ok(Found::Used),
+        Ownership::Extension if mode == Mode::DryRun => Ok(Prior::Used),
         Ownership::Extension => {
             still_wanted(run, step).await?;
             take_over(run, step, metadata).await
@@ -256,7 +256,7 @@ async fn existing(run: &Run, step: &Step, known: Option<&Known>, mode: Mode) -> 
             if mode == Mode::Real {
                 share(run, step, metadata).await?;
             }
-            Ok(Found::Used)
+            Ok(Prior::Used)
         }
         Ownership::Foreign(foreign) => {
             wait_for(run, step);
@@ -265,8 +265,8 @@ async fn existing(run: &Run, step: &Step, known: Option<&Known>, mode: Mode) -> 
     }
 }
 
-fn by_uid(metadata: &ObjectMeta) -> Found {
-    Found::Ours(Known { uid: metadata.uid.clone().unwrap_or_default(), version: None })
+fn by_uid(metadata: &ObjectMeta) -> Prior {
+    Prior::Ours(Known { uid: metadata.uid.clone().unwrap_or_default(), version: None })
 }
 
 /// Asks the API server, not a cache, whether the deployment is to have objects: an owner reference that is added while the
@@ -302,19 +302,19 @@ fn collision(run: &Run, step: &Step, foreign: ForeignOwner) -> Error {
 }
 
 /// A Namespace that was shared with its BundleDeployment, which is gone.
-async fn inherit(run: &Run, step: &Step, found: ObjectMeta, mode: Mode) -> Result<Found, Error> {
+async fn inherit(run: &Run, step: &Step, found: ObjectMeta, mode: Mode) -> Result<Prior, Error> {
     if mode == Mode::Real {
         still_wanted(run, step).await?;
         tracing::info!(deployment = %run.owner.name, object = %step.identity,
             "taking over Namespace: the BundleDeployment that made it is gone");
     }
     // By its version: another deployment that shares it may be first.
-    Ok(Found::Ours(Known { uid: found.uid.unwrap_or_default(), version: found.resource_version }))
+    Ok(Prior::Ours(Known { uid: found.uid.unwrap_or_default(), version: found.resource_version }))
 }
 
 /// Takes an object of operator-controller's: what controls it is replaced in one write, so that it is never without an owner, nor with
 /// two, and goes with us alone from then on.
-async fn take_over(run: &Run, step: &Step, mut found: ObjectMeta) -> Result<Found, Error> {
+async fn take_over(run: &Run, step: &Step, mut found: ObjectMeta) -> Result<Prior, Error> {
     let (reader, writer) = (&run.context.cluster.reader, &run.objects);
     tracing::info!(deployment = %run.owner.name, object = %step.identity, "taking over object of operator-controller");
     for attempt in 1.. {
@@ -329,7 +329,7 @@ async fn take_over(run: &Run, step: &Step, mut found: ObjectMeta) -> Result<Foun
             None => break,
         }
     }
-    Ok(Found::Nothing)
+    Ok(Prior::Nothing)
 }
 
 /// A Namespace that another BundleDeployment made would go with that, and all of ours in it.

@@ -15,6 +15,7 @@ use crate::deployment::observe::Run;
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Takes what the watches show as what is installed, if its digest is the one in the status.
+#[tracing::instrument(level = "debug", skip_all)]
 pub(super) async fn resume(run: &mut Run, release: &Release) {
     let now = Timestamp::now();
     let since = *run.memory.resuming_since.get_or_insert(now);

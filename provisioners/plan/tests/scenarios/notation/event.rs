@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use jiff::Timestamp;
 use rukpak_crds::{DeletionPolicy, InventoryKind, Pending, ServiceAccountReference};
 use rukpak_plan::MissingKind;
 use rukpak_plan::applied::{Applied, Objects};
@@ -35,6 +36,8 @@ pub enum Event {
     Resumed(String),
     /// After a restart: it is not.
     Differs(String),
+    /// The desired Bundle was created so long ago.
+    Created(String),
     /// Watches have not shown the cluster yet, since so long.
     AwaitsLists(String),
     /// The content is fetched again.
@@ -104,6 +107,12 @@ pub struct Theirs {
     manager: String,
 }
 
+/// The desired Bundle, and when it was created.
+fn created(scene: &Scene, since: &str) -> Result<(String, Timestamp), Error> {
+    let name = scene.observed.desired.bundle().ok_or("there is no Bundle")?;
+    Ok((name.to_owned(), world::at(scene.now, since)?))
+}
+
 impl Event {
     pub fn happen(self, scene: &mut Scene) -> Result<(), Error> {
         let now = scene.now;
@@ -142,6 +151,7 @@ impl Event {
                 scene.memory.resuming_since = Some(now);
                 scene.memory.installation = Installation::Partial { release };
             }
+            Self::Created(since) => scene.memory.created_bundle = Some(created(scene, &since)?),
             Self::AwaitsLists(since) => {
                 let since = world::at(now, &since)?;
                 scene.memory.resuming_since = Some(since);

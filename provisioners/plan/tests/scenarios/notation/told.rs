@@ -22,7 +22,7 @@ pub fn outcome(scene: &Scene) -> Value {
     if decided != Decision::Report {
         return Value::Object(told);
     }
-    if let Some(until) = memory.silent_until(*now) {
+    if let Some(until) = memory.silent_until(observed, *now) {
         told.insert("silent".into(), after(*now, until).into());
         return Value::Object(told);
     }

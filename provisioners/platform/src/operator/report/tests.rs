@@ -20,7 +20,7 @@ fn deployment(conditions: &[(&str, ConditionStatus, &str, &str)]) -> BundleDeplo
     deployment
 }
 
-fn said(deployment: &BundleDeployment) -> (bool, String, String, Standing) {
+fn said(deployment: &BundleDeployment) -> (bool, String, String, Readiness) {
     let verdict = of_deployment("a", deployment, false);
     (verdict.installed, verdict.reason, verdict.message, verdict.standing)
 }
@@ -31,38 +31,38 @@ fn a_bundle_deployment_speaks_for_its_platform_operator() {
     let unpacked = (HAS_VALID_BUNDLE, True, "UnpackSuccessful", "");
     let installed = (INSTALLED, True, "InstallationSucceeded", "");
     let success = "Successfully applied the a BundleDeployment resource";
-    let table: &[(&[_], bool, &str, &str, Standing)] = &[
-        (&[], false, "UnpackPending", "Waiting for the bundle to be unpacked", Standing::Working),
-        (&[installed], false, "UnpackPending", "Waiting for the bundle to be unpacked", Standing::Working),
-        (&[(HAS_VALID_BUNDLE, False, "UnpackFailed", "m")], false, "UnpackFailed", "m", Standing::Retrying),
-        (&[(HAS_VALID_BUNDLE, False, "Unpacking", "m"), installed], false, "Unpacking", "m", Standing::Working),
-        (&[(HAS_VALID_BUNDLE, Unknown, "ReconcileFailed", "m")], false, "ReconcileFailed", "m", Standing::Retrying),
-        (&[unpacked], false, "InstallPending", "Waiting for the bundle to be installed", Standing::Working),
-        (&[unpacked, (INSTALLED, False, "InstallFailed", "m")], false, "InstallFailed", "m", Standing::Retrying),
+    let table: &[(&[_], bool, &str, &str, Readiness)] = &[
+        (&[], false, "UnpackPending", "Waiting for the bundle to be unpacked", Readiness::Working),
+        (&[installed], false, "UnpackPending", "Waiting for the bundle to be unpacked", Readiness::Working),
+        (&[(HAS_VALID_BUNDLE, False, "UnpackFailed", "m")], false, "UnpackFailed", "m", Readiness::Retrying),
+        (&[(HAS_VALID_BUNDLE, False, "Unpacking", "m"), installed], false, "Unpacking", "m", Readiness::Working),
+        (&[(HAS_VALID_BUNDLE, Unknown, "ReconcileFailed", "m")], false, "ReconcileFailed", "m", Readiness::Retrying),
+        (&[unpacked], false, "InstallPending", "Waiting for the bundle to be installed", Readiness::Working),
+        (&[unpacked, (INSTALLED, False, "InstallFailed", "m")], false, "InstallFailed", "m", Readiness::Retrying),
         (
             &[unpacked, (INSTALLED, False, "UpgradeFailed", "m"), (STALLED, True, "x", "")],
             false,
             "UpgradeFailed",
             "m",
-            Standing::Stalled,
+            Readiness::Stalled,
         ),
-        (&[unpacked, installed], true, "InstallSuccessful", success, Standing::Ready),
+        (&[unpacked, installed], true, "InstallSuccessful", success, Readiness::Ready),
         (
             &[unpacked, installed, (READY, Unknown, "Progressing", "Deployment d is not available")],
             true,
             "InstallSuccessful",
             success,
-            Standing::Working,
+            Readiness::Working,
         ),
         (
             &[unpacked, installed, (READY, False, "x", "m"), (STALLED, True, "x", "")],
             true,
             "InstallSuccessful",
             success,
-            Standing::Stalled,
+            Readiness::Stalled,
         ),
-        (&[unpacked, installed, (READY, True, "Succeeded", "")], true, "InstallSuccessful", success, Standing::Ready),
-        (&[unpacked, (INSTALLED, True, "Whatever", "")], true, "InstallSuccessful", success, Standing::Ready),
+        (&[unpacked, installed, (READY, True, "Succeeded", "")], true, "InstallSuccessful", success, Readiness::Ready),
+        (&[unpacked, (INSTALLED, True, "Whatever", "")], true, "InstallSuccessful", success, Readiness::Ready),
     ];
     for (conditions, holds, reason, message, standing) in table {
         let expected = (*holds, (*reason).to_owned(), (*message).to_owned(), *standing);
@@ -92,7 +92,7 @@ fn conditions_of_an_earlier_spec_say_nothing() {
     assert_eq!(said(&deployment).1, "UnpackPending");
     // What is installed stays installed while it is upgraded.
     let verdict = of_deployment("a", &deployment, true);
-    assert_eq!((verdict.installed, verdict.standing), (true, Standing::Working));
+    assert_eq!((verdict.installed, verdict.standing), (true, Readiness::Working));
     // RukPak v0.16 does not tell which spec it speaks of.
     deployment.status.as_mut().unwrap().observed_generation = None;
     assert_eq!(said(&deployment).1, "InstallSuccessful");
@@ -102,15 +102,15 @@ fn conditions_of_an_earlier_spec_say_nothing() {
 fn what_prevents_a_bundle_deployment_has_reasons_of_its_own() {
     let message = || "m".to_owned();
     let table = [
-        (Outcome::Duplicate(message()), "PackageNotUnique", "m", Standing::Stalled),
-        (Outcome::Foreign(message()), "InstallFailed", "m", Standing::Stalled),
-        (Outcome::Waiting(message()), "InstallPending", "m", Standing::Working),
-        (Outcome::Unsupported(message()), "UnpackFailed", "m", Standing::Stalled),
+        (Outcome::Duplicate(message()), "PackageNotUnique", "m", Readiness::Stalled),
+        (Outcome::Foreign(message()), "InstallFailed", "m", Readiness::Stalled),
+        (Outcome::Waiting(message()), "InstallPending", "m", Readiness::Working),
+        (Outcome::Unsupported(message()), "UnpackFailed", "m", Readiness::Stalled),
         (
             Outcome::NotSourced { message: message(), hint: None, class: Class::Transient, is_unwatched: true },
             "SourceFailed",
             "m: failed to run sourcing logic",
-            Standing::Retrying,
+            Readiness::Retrying,
         ),
         (
             Outcome::NotSourced {
@@ -121,9 +121,9 @@ fn what_prevents_a_bundle_deployment_has_reasons_of_its_own() {
             },
             "SourceFailed",
             "m: failed to run sourcing logic",
-            Standing::Stalled,
+            Readiness::Stalled,
         ),
-        (Outcome::NotCreated { message: message(), class: Class::Terminal }, "InstallFailed", "m", Standing::Stalled),
+        (Outcome::NotCreated { message: message(), class: Class::Terminal }, "InstallFailed", "m", Readiness::Stalled),
     ];
     for (outcome, reason, message, standing) in table {
         let verdict = verdict("a", &outcome, false);
@@ -139,7 +139,7 @@ fn only_what_a_watch_does_not_show_is_tried_again() {
     assert_eq!(not_sourced(Class::Terminal, false), None);
     assert_eq!(not_sourced(Class::Transient, true), Some(Class::Transient));
     let deployed = |step, class| {
-        let upgrade = State { step, deprecations: None, retry: class };
+        let upgrade = UpgradeState { step, deprecations: None, retry: class };
         retry(&Outcome::Deployed { deployment: Arc::new(deployment(&[])), upgrade })
     };
     assert_eq!(deployed(Step::Newest, None), None);

@@ -4,7 +4,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use git2::{Oid, RemoteConnection};
 
-use crate::git::access::{Access, Wanted};
+use crate::git::access::{Access, WantedRef};
 use crate::git::{Class, Commit, Failure, Step};
 
 /// The names that the server tells of. Those that are not UTF-8 cannot be asked for, and are left out.
@@ -25,23 +25,23 @@ impl Heads {
     /// The commit that the request's reference means.
     pub(super) fn named(&self, access: &Access) -> Result<Commit, Failure> {
         let name = match &access.wanted {
-            Wanted::Commit(commit) => return Ok(commit.clone()),
-            Wanted::Ref(name) => name,
+            WantedRef::Commit(commit) => return Ok(commit.clone()),
+            WantedRef::Ref(name) => name,
         };
         let oid = self.find(name).ok_or_else(|| self.unknown(access, name))?;
         oid.to_string().parse().map_err(|error| Failure::new(Step::Reference, Class::Terminal, format!("{error}")))
     }
 
     /// What the requested tag points to, be it a commit or an object of its own.
-    pub(super) fn tag_object(&self, wanted: &Wanted) -> Option<Oid> {
-        let Wanted::Ref(name) = wanted else { return None };
+    pub(super) fn tag_object(&self, wanted: &WantedRef) -> Option<Oid> {
+        let WantedRef::Ref(name) = wanted else { return None };
         let is_tag = name.starts_with("refs/tags/");
         self.0.iter().find(|(found, _)| is_tag && found == name).map(|(_, oid)| *oid)
     }
 
     /// A ref whose tip is the commit: the requested one if it still is, else any.
-    pub(super) fn tip(&self, wanted: &Wanted, commit: Oid) -> Option<String> {
-        if let Wanted::Ref(name) = wanted
+    pub(super) fn tip(&self, wanted: &WantedRef, commit: Oid) -> Option<String> {
+        if let WantedRef::Ref(name) = wanted
             && self.find(name) == Some(commit)
         {
             return Some(name.clone());

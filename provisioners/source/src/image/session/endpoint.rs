@@ -11,7 +11,7 @@ use crate::image::Error;
 use crate::image::authorization::{self, Authorization, Challenge};
 use crate::image::credentials::{Credentials, Login};
 use crate::image::transport::{self, Request, Transport};
-use crate::mirrors::Place;
+use crate::mirrors::ImageLocation;
 
 const TOKEN_BYTES: u64 = 64 * 1024;
 const ERROR_BYTES: u64 = 8 * 1024;
@@ -19,7 +19,7 @@ const ERROR_BYTES: u64 = 8 * 1024;
 /// A registry or a mirror of one, a repository, and how we may speak to it.
 pub(super) struct Endpoint<'a> {
     transport: &'a Transport,
-    place: Place,
+    place: ImageLocation,
     /// The logins that match, in the order in which they are tried.
     logins: Vec<&'a Login>,
     /// The one in use.
@@ -30,7 +30,7 @@ pub(super) struct Endpoint<'a> {
 }
 
 impl<'a> Endpoint<'a> {
-    pub(super) fn new(transport: &'a Transport, place: Place, credentials: &'a Credentials) -> Self {
+    pub(super) fn new(transport: &'a Transport, place: ImageLocation, credentials: &'a Credentials) -> Self {
         let logins = credentials.logins(&place.reference);
         Self { transport, place, logins, login: None, authorization: None, plain: false }
     }

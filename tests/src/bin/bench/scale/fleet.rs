@@ -115,8 +115,8 @@ impl Fleet {
         Ok((time, usage))
     }
 
-    /// Deletes all, until nothing of them is left.
-    pub async fn remove(&self, site: &Site) -> Result<(Duration, Usage)> {
+    /// Deletes all, until nothing of them is left; or, orphaning, until nothing but their objects is.
+    pub async fn remove(&self, site: &Site, parameters: DeleteParams) -> Result<(Duration, Usage)> {
         let api = created::api(&site.admin, "BundleDeployment");
         let before = site.usage().await?;
         let config = watcher::Config::default().labels(&format!("bench={}", self.label));
@@ -125,8 +125,8 @@ impl Fleet {
         let start = Instant::now();
         let delete = futures::stream::iter(self.names())
             .map(|name| {
-                let api = &api;
-                async move { api.delete(name, &DeleteParams::foreground()).await.map(drop).context("delete") }
+                let (api, parameters) = (&api, &parameters);
+                async move { api.delete(name, parameters).await.map(drop).context("delete") }
             })
             .buffer_unordered(AT_ONCE)
             .try_collect::<()>();

@@ -5,12 +5,13 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use futures::TryStreamExt;
-use kube::api::{ApiResource, DynamicObject, Patch, PatchParams};
+use kube::api::{ApiResource, DeleteParams, DynamicObject, Patch, PatchParams};
 use kube::core::GroupVersionKind;
 use kube::runtime::{WatchStreamExt, watcher};
 use kube::{Api, ResourceExt as _};
 use serde_json::json;
 
+use super::chatty;
 use super::fleet::{Fleet, OBJECTS};
 use super::site::Site;
 use crate::report::{Row, Target, Unit};
@@ -23,7 +24,7 @@ const EDITS: usize = 500;
 const PATIENCE: Duration = Duration::from_secs(30);
 
 pub async fn measure(site: &Site, fleet: &Fleet, idle: Duration) -> Result<Vec<Row>> {
-    let mut rows = vec![self::idle(site, fleet, idle).await?];
+    let mut rows = vec![self::idle(site, fleet, idle).await?, chatty::measure(site, idle).await?];
     rows.extend(drift(site, fleet).await?);
     rows.extend(restart(site, fleet).await?);
     Ok(rows)
@@ -95,22 +96,26 @@ async fn restart(site: &Site, fleet: &Fleet) -> Result<Vec<Row>> {
     site.world.controller.terminate().await?;
     let start = Instant::now();
     site.world.controller.restart().await?;
+    let recording = site.record("restart")?;
     site.world.controller.wait_ready().await?;
     let ready = start.elapsed();
     let resting = site.usage().await?;
     let mut one = Fleet::push(site, 1).await?;
     one.install(site).await?;
     let installed = start.elapsed();
-    one.remove(site).await?;
+    recording.end()?;
+    one.remove(site, DeleteParams::foreground()).await?;
     Ok(vec![Row {
         what: format!("restart with {} deployments, until a new one is installed", fleet.count()),
         measured: installed.as_secs_f64(),
         unit: Unit::Seconds,
         target: Some(Target::AtMost(3.0)),
         note: format!(
-            "ready after {:.2} s; {:.0} writes until then, the Lease's among them; {resting}",
+            "ready after {:.2} s, with {:.0} requests, {:.0} of them writes, the Lease's among them, and {:.1} s of CPU time",
             ready.as_secs_f64(),
-            resting.writes()
+            resting.requests(),
+            resting.writes(),
+            resting.controller_seconds()
         ),
     }])
 }

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::path::PathBuf;
 
 use anyhow::{Context, Result};
 use kube::Client;
@@ -9,6 +10,7 @@ use rukpak_tests::plane::install::CONTROLLER_ACCOUNT;
 use rukpak_tests::world::World;
 use rukpak_tests::{TestCa, metrics, tools, verbs};
 
+use super::profile::Recording;
 use crate::memory;
 
 /// Ticks of a second in `/proc/<pid>/stat`.
@@ -25,6 +27,8 @@ pub struct Site {
     pub namespace: String,
     /// Whom the controller believes beside the world's servers.
     pub ca: TestCa,
+    /// Where stacks are kept for flame graphs, if anywhere.
+    perf: Option<PathBuf>,
     _folder: tempfile::TempDir,
 }
 
@@ -37,7 +41,7 @@ pub struct Usage {
 
 impl Site {
     /// With the arguments of the manifests.
-    pub async fn start() -> Result<Self> {
+    pub async fn start(perf: Option<PathBuf>) -> Result<Self> {
         let (ca, folder) = (TestCa::new("bench-ca")?, tools::temp_folder("bench")?);
         let file = folder.path().join("ca.pem");
         std::fs::write(&file, ca.pem()).context("write a CA")?;
@@ -45,7 +49,13 @@ impl Site {
             World::start(vec!["--leader-elect".to_owned(), format!("--source-ca-file={}", file.display())]).await?;
         let (admin, account) = (world.plane.admin().await?, world.plane.as_account(CONTROLLER_ACCOUNT).await?);
         let namespace = verbs::namespace(&admin, "bench").await?;
-        Ok(Self { world, admin, account, namespace, ca, _folder: folder })
+        Ok(Self { world, admin, account, namespace, ca, perf, _folder: folder })
+    }
+
+    /// Samples the controller's stacks until the recording is ended.
+    pub fn record(&self, name: &str) -> Result<Recording> {
+        let pid = self.world.controller.pid().context("the controller does not run")?;
+        Recording::begin(self.perf.as_deref(), name, pid)
     }
 
     /// What was used so far.
