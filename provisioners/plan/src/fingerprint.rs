@@ -56,6 +56,11 @@ impl Fingerprint {
         }
     }
 
+    /// Whether the owner labels and the owner reference are there.
+    pub fn is_owned(&self) -> bool {
+        self.owned
+    }
+
     /// How `observed` differs from `self`, the fingerprint after the last apply. An observation known to be older is no difference.
     pub fn drift(&self, observed: &Self) -> Drift {
         if let (Some(ours), Some(theirs)) = (self.version, observed.version)

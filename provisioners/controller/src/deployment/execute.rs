@@ -121,7 +121,7 @@ async fn attempt(run: &mut Run, release: &Release, why: Why) -> Result<(), Stopp
     refuse_missing(run, &plan, why)?;
     let mut bases = bases(run, &plan, why).await?;
     let kinds = recorded_kinds(run);
-    let members = members::list(run, &kinds, why).await;
+    let members = members::before(run, &kinds, why, &plan).await;
     bases.settled = settled::settled(run, &plan, &members, &bases);
     rights::check(run, &plan, &members).await.map_err(Stopped::Failed)?;
     check::check(run, &plan, why, &members, &bases).await.map_err(Stopped::Failed)?;

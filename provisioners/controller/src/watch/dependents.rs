@@ -154,6 +154,15 @@ impl Dependents {
         own.map(|(key, observed)| (key.clone(), observed.clone())).collect()
     }
 
+    /// The objects of one kind whose ownership metadata names `owner`. `None` before the first list of the kind is in, and where it
+    /// is refused.
+    pub fn of_kind(&self, owner: &Owner, kind: &InventoryKind) -> Option<BTreeMap<ObjectKey, Fingerprint>> {
+        let watched = self.hub.lock();
+        let watched = watched.get(&(kind.group.clone(), kind.kind.clone()))?;
+        let own = watched.index.of(owner).map(|(key, observed)| (key.clone(), observed.fingerprint.clone()));
+        (watched.is_listed && !watched.is_gone && watched.refusal.is_none()).then(|| own.collect())
+    }
+
     /// The object as it was seen last.
     pub fn get(&self, key: &ObjectKey) -> Option<Observed> {
         self.hub.lock().get(&(key.group.clone(), key.kind.clone()))?.index.get(key).cloned()

@@ -149,7 +149,8 @@ pub(super) async fn apply(run: &Run, plan: &Plan, why: Why, members: &Members, b
         if !run.is_current() {
             return Err(Error::Superseded);
         }
-        let writes: Vec<_> = steps.iter().map(|step| one(run, step, why, members, bases)).collect();
+        // Each is made when its turn has come: one that waits is some kilobytes.
+        let writes = steps.iter().map(|&step| one(run, step, why, members, bases));
         let mut results = futures::stream::iter(writes).buffer_unordered(PARALLEL);
         let mut failed = Vec::new();
         while let Some((key, result)) = results.next().await {

@@ -48,7 +48,7 @@ async fn dry_run(run: &Run, plan: &Plan, why: Why, members: &Members, bases: &Ba
         !step.defined_here || !changed_crds.contains(&(group, step.key.kind.as_str()))
     };
     let changed = plan.steps.values().filter(|step| bases.is_changed(step)).filter(is_known);
-    let tries: Vec<_> = changed.map(|step| try_one(run, plan, step, why, members, bases)).collect();
+    let tries = changed.map(|step| try_one(run, plan, step, why, members, bases));
     let results = futures::stream::iter(tries).buffer_unordered(PARALLEL).collect::<Vec<_>>().await;
     let failed: Vec<put::Error> = results.into_iter().filter_map(Result::err).collect();
     if failed.is_empty() { Ok(()) } else { Err(Failed(failed)) }

@@ -60,8 +60,7 @@ pub(crate) async fn refresh(run: &Run) -> Option<Timestamp> {
         tracked.unread = waiting;
         due.into_iter().filter_map(|key| Some((key.clone(), tracked.objects.get(&key)?.identity.clone()))).collect()
     };
-    let reads: Vec<_> =
-        due.into_iter().map(|(key, identity)| async move { (key, read(run, &identity).await) }).collect();
+    let reads = due.into_iter().map(|(key, identity)| async move { (key, read(run, &identity).await) });
     let read = futures::stream::iter(reads).buffer_unordered(PARALLEL).collect::<Vec<_>>().await;
     let mut tracked = run.tracker.tracked();
     for (key, health) in read {
@@ -132,18 +131,15 @@ async fn trouble(run: &Run, identity: &Identity, object: &Value) -> Option<Strin
 
 /// What the watches show, with the health of what has a rule.
 pub(super) async fn adopt(run: &Run, observed: BTreeMap<ObjectKey, Observed>) -> Objects {
-    let reads: Vec<_> = observed
-        .into_iter()
-        .map(|(key, observed)| async move {
-            let has_rule = is_asked_for(run) && health::has_rule(&key.group, &key.kind);
-            let health = if has_rule {
-                read(run, &observed.identity(&key)).await
-            } else {
-                Some(Health::new(State::Current, ""))
-            };
-            (key, observed, health)
-        })
-        .collect();
+    let reads = observed.into_iter().map(|(key, observed)| async move {
+        let has_rule = is_asked_for(run) && health::has_rule(&key.group, &key.kind);
+        let health = if has_rule {
+            read(run, &observed.identity(&key)).await
+        } else {
+            Some(Health::new(State::Current, ""))
+        };
+        (key, observed, health)
+    });
     let read = futures::stream::iter(reads).buffer_unordered(PARALLEL).collect::<Vec<_>>().await;
     let mut objects = Objects::new();
     let now = Timestamp::now();

@@ -10,7 +10,7 @@ use rukpak_crds::{InventoryKind, names};
 use rukpak_plain::ObjectKey;
 use rukpak_plan::memory::{Installation, Pruning};
 use rukpak_plan::resolve::Why;
-use rukpak_plan::{Identity, Kind, fields};
+use rukpak_plan::{Fingerprint, Identity, Kind, Owner, Plan, fields};
 use rukpak_runtime::error::Chain;
 
 use super::put::Known;
@@ -20,7 +20,10 @@ use crate::deployment::observe::Run;
 /// Objects of ours, and the kinds that could not be asked for.
 #[derive(Default)]
 pub(super) struct Members {
+    /// Those that were listed.
     pub objects: BTreeMap<ObjectKey, Member>,
+    /// Those of kinds of which nothing leaves, as the watches saw them last.
+    watched: BTreeMap<ObjectKey, Fingerprint>,
     /// Kinds that could not be listed: objects of them may be left when the others are pruned.
     pub unlisted: Vec<InventoryKind>,
     /// Why the first of them could not.
@@ -37,13 +40,69 @@ impl Members {
     /// The object, if it is one that we applied. The others (upstream's, for example) have to be looked at before they are
     /// written.
     pub fn known(&self, key: &ObjectKey) -> Option<Known> {
+        if let Some(Fingerprint { uid, version, .. }) = self.watched.get(key) {
+            return Some(Known { uid: uid.clone(), version: version.map(|version| version.to_string()) });
+        }
         let metadata = &self.objects.get(key)?.metadata;
         fields::applied(metadata, names::FIELD_MANAGER)?;
         Some(Known { uid: metadata.uid.clone()?, version: metadata.resource_version.clone() })
     }
+
+    /// The fingerprint of the object of `owner`, unless it is being deleted.
+    pub fn fingerprint(&self, key: &ObjectKey, owner: &Owner) -> Option<Fingerprint> {
+        if let Some(watched) = self.watched.get(key) {
+            return Some(watched.clone());
+        }
+        let Member { metadata, .. } = self.objects.get(key)?;
+        let is_leaving = metadata.deletion_timestamp.is_some();
+        (!is_leaving).then(|| Fingerprint::of(metadata, owner, names::FIELD_MANAGER))
+    }
 }
 
-/// Lists everything of ours, of the kinds that were ever used. A kind that cannot be listed stops nothing but its own pruning.
+/// Finds what is there before `plan` is applied. A kind that cannot be listed stops nothing but its own pruning.
+pub(super) async fn before(run: &Run, kinds: &BTreeSet<InventoryKind>, why: Why, plan: &Plan) -> Members {
+    let (mut watched, mut others) = (BTreeMap::new(), BTreeSet::new());
+    for kind in kinds {
+        match staying(run, kind, plan) {
+            Some(objects) => watched.extend(objects),
+            None => drop(others.insert(kind.clone())),
+        }
+    }
+    // Without any kind at all, list() would look for what RukPak v0.16 has left.
+    if others.is_empty() && !kinds.is_empty() {
+        return Members { watched, ..Members::default() };
+    }
+    Members { watched, ..list(run, &others, why).await }
+}
+
+/// The objects of a kind as its watch saw them last, where that is as good as a list: each write of the release before was
+/// answered, the watch shows what was written and nothing else, and `plan` has all of it. So no object is deleted because of it; a
+/// write names UID and version; and what a watch that is late has not told yet is repaired when it does.
+fn staying(run: &Run, kind: &InventoryKind, plan: &Plan) -> Option<BTreeMap<ObjectKey, Fingerprint>> {
+    if !is_clean(run) {
+        return None;
+    }
+    let mut watched = run.context.dependents.of_kind(&run.owner, kind)?;
+    let tracked = run.tracker.tracked();
+    let written = tracked.objects.iter().filter(|(key, _)| key.group == kind.group && key.kind == kind.kind);
+    let mut count = 0;
+    for (key, object) in written {
+        count += 1;
+        let seen = watched.get_mut(key).filter(|seen| seen.is_owned() && plan.steps.contains_key(key))?;
+        if seen.version? < object.fingerprint.version? {
+            seen.clone_from(&object.fingerprint);
+        }
+    }
+    (count == watched.len()).then_some(watched)
+}
+
+/// Whether each write of the release before was answered.
+fn is_clean(run: &Run) -> bool {
+    let is_applied = matches!(run.memory.installation, Installation::Applied { pruning: Pruning::Done, .. });
+    is_applied && run.memory.failed_upgrade.is_none()
+}
+
+/// Lists everything of ours, of the kinds that were ever used.
 pub(super) async fn list(run: &Run, kinds: &BTreeSet<InventoryKind>, why: Why) -> Members {
     let mut members = Members::default();
     let mut kinds = kinds.clone();
@@ -129,8 +188,7 @@ async fn list_kind(run: &Run, kind: InventoryKind, selector: &str) -> (Inventory
 /// Only where each write of the release before was answered, and a watch tells of what comes later. A bundle with more objects than
 /// a page is listed page by page, which no cache does.
 fn reached(run: &Run, kind: &InventoryKind) -> Option<u64> {
-    let is_clean = matches!(run.memory.installation, Installation::Applied { pruning: Pruning::Done, .. });
-    if !is_clean || run.memory.failed_upgrade.is_some() {
+    if !is_clean(run) {
         return None;
     }
     let tracked = run.tracker.tracked();

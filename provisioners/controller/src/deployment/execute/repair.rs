@@ -126,14 +126,14 @@ fn refresh_proof(run: &mut Run, release: &Release) {
 }
 
 async fn repair_phase(run: &mut Run, steps: &[&Step]) -> Vec<put::Error> {
-    let reads: Vec<_> = steps.iter().map(|step| read(run, step)).collect();
+    let reads = steps.iter().map(|&step| read(run, step));
     let live = futures::stream::iter(reads).buffered(PARALLEL).collect::<Vec<_>>().await;
     for (step, live) in steps.iter().zip(&live) {
         if let Ok(Some(live)) = live {
             count(run, step, live);
         }
     }
-    let writes: Vec<_> = steps.iter().zip(live).map(|(step, live)| one(run, step, live)).collect();
+    let writes = steps.iter().zip(live).map(|(&step, live)| one(run, step, live));
     let results = futures::stream::iter(writes).buffered(PARALLEL).collect::<Vec<_>>().await;
     let (mut failed, mut put_back, now) = (Vec::new(), Vec::new(), Timestamp::now());
     for (step, result) in steps.iter().zip(results) {

@@ -2,20 +2,19 @@
 
 use std::collections::BTreeSet;
 
-use rukpak_crds::names::FIELD_MANAGER;
 use rukpak_plain::ObjectKey;
 use rukpak_plan::fingerprint::Drift;
 use rukpak_plan::memory::Installation;
-use rukpak_plan::{Fingerprint, Plan};
+use rukpak_plan::Plan;
 
 use super::apply::Bases;
-use super::members::{Member, Members};
+use super::members::Members;
 use crate::deployment::observe::Run;
 
 /// The objects of `plan` that need no write.
 ///
-/// `members` are listed for this upgrade, so nothing is taken from a watch that may be late. Without the proof that the installed
-/// release was applied, as it would be applied now, there are none: what was begun and not finished is applied whole.
+/// Without the proof that the installed release was applied, as it would be applied now, there are none: what was begun and not
+/// finished is applied whole.
 pub(super) fn settled(run: &Run, plan: &Plan, members: &Members, bases: &Bases) -> BTreeSet<ObjectKey> {
     let (Some(installed), Installation::Applied { applied, differences, .. }) =
         (&bases.installed, &run.memory.installation)
@@ -33,12 +32,10 @@ pub(super) fn settled(run: &Run, plan: &Plan, members: &Members, bases: &Bases) 
         return BTreeSet::new();
     }
     let stands = |key: &ObjectKey| {
-        let (Some(Member { metadata, .. }), Some(applied)) = (members.objects.get(key), tracked.objects.get(key))
-        else {
+        let (Some(now), Some(applied)) = (members.fingerprint(key, &run.owner), tracked.objects.get(key)) else {
             return false;
         };
-        let listed = Fingerprint::of(metadata, &run.owner, FIELD_MANAGER);
-        metadata.deletion_timestamp.is_none() && applied.fingerprint.drift(&listed) == Drift::None
+        applied.fingerprint.drift(&now) == Drift::None
     };
     let is_contested =
         |key: &ObjectKey| run.memory.repairs.get(key).is_some_and(|repairs| !repairs.relinquished().is_empty());
