@@ -50,7 +50,7 @@ impl Reader<'_> {
         is_installed: bool,
     ) -> Result<Plan, Failure> {
         let rendered = self.render(cluster, tree, format, is_installed).await?;
-        let objects = Objects { all: &rendered.objects, optional: &rendered.optional, required: &rendered.required };
+        let objects = Objects { all: rendered.objects, optional: &rendered.optional, required: &rendered.required };
         let served = cluster.served(objects.kinds()).await?;
         let policy = self.deployment.and_then(|deployment| deployment.spec.deletion_policy);
         let stamp = OwnerMetadata {

@@ -117,7 +117,10 @@ async fn of_deployment(
         let (content, format) = reader.of_bundle(&service, bundle).await?;
         let plan = reader.plan(cluster, &content.tree, format, true).await?;
         to_stderr(&format!("{}: {} of a {format} bundle", content.from, counted(plan.steps.len())));
-        all.extend(plan.steps.into_iter().map(|(key, step)| (key, (step.identity, step.body))));
+        all.extend(plan.steps.into_iter().map(|(key, step)| {
+            let body = step.body();
+            (key, (step.identity, body))
+        }));
     }
     Ok(all.into_values().collect())
 }

@@ -1,7 +1,7 @@
 //! From an object of a bundle to the body of its apply request.
 
 use rukpak_crds::{DeletionPolicy, names};
-use rukpak_plain::Object;
+use rukpak_plain::{Gvk, Object};
 use serde_json::{Map, Value, json};
 
 use crate::Owner;
@@ -21,17 +21,20 @@ pub struct OwnerMetadata {
 impl OwnerMetadata {
     /// The body to apply: owner labels merged in (ours win), the controller owner reference (or, for kept objects, operator-lib's
     /// owner annotations), the namespace as the scope wants it, and without the fields that others fill in.
-    pub fn body(&self, object: &Object, namespaced: bool) -> Value {
-        // What is dropped was warned of when the bundle was unpacked.
-        let mut body = object.without_server_fields(&mut Vec::new()).into_value();
+    pub fn body(&self, object: Object, namespaced: bool) -> Value {
         let keep = object.annotation(names::RESOURCE_POLICY) == Some("keep")
             || match self.policy {
                 DeletionPolicy::Delete => false,
                 DeletionPolicy::Orphan => true,
                 DeletionPolicy::KeepCRDs => is_crd(&object.key()),
             };
-        leave_to_others(object.group(), object.kind(), &mut body);
-        fill_in_defaults(object.group(), object.kind(), &mut body);
+        let Gvk { group, kind, .. } = object.gvk();
+        // What is dropped was warned of when the bundle was unpacked.
+        let cleaned = object.without_server_fields(&mut Vec::new());
+        drop(object);
+        let mut body = cleaned.into_value();
+        leave_to_others(&group, &kind, &mut body);
+        fill_in_defaults(&group, &kind, &mut body);
         let metadata = member(&mut body, "metadata");
         if namespaced {
             metadata.entry("namespace").or_insert_with(|| json!(self.default_namespace));
@@ -178,7 +181,7 @@ mod tests {
         let owner = Owner { name: "bd".to_owned(), uid: "u".to_owned() };
         let owner =
             OwnerMetadata { owner, default_namespace: "rukpak-system".to_owned(), policy: DeletionPolicy::Delete };
-        owner.body(&Object::new(object, Origin::made_from("a test")).unwrap(), namespaced)
+        owner.body(Object::new(object, Origin::made_from("a test")).unwrap(), namespaced)
     }
 
     #[test]

@@ -23,12 +23,25 @@ pub struct Step {
     pub identity: Identity,
     /// When it is applied.
     pub phase: Phase,
-    /// The body of the apply request, without preconditions.
-    pub body: Value,
+    /// The body as JSON: as a tree of maps it would take six times the memory, for as long as the release is being installed.
+    text: Box<str>,
     /// Where the object is declared, for messages.
     pub origin: String,
     /// Whether a CRD of this very bundle defines the kind.
     pub defined_here: bool,
+}
+
+impl Step {
+    /// The body of the apply request, without preconditions.
+    pub fn body(&self) -> Value {
+        // It was written from a value, and nests less deeply than can be read.
+        serde_json::from_str(&self.text).unwrap_or_default()
+    }
+
+    /// Whether both declare the same.
+    pub fn is_same(&self, other: &Self) -> bool {
+        self.text == other.text
+    }
 }
 
 /// Everything that a release asks for.
@@ -77,10 +90,10 @@ pub enum Need {
 pub type Served = BTreeMap<(String, String), Option<Kind>>;
 
 /// The objects of a bundle, as a plan wants them.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct Objects<'a> {
     /// All of them.
-    pub all: &'a [Object],
+    pub all: Vec<Object>,
     /// Those that may be left out where their kind is not served.
     pub optional: &'a BTreeSet<ObjectKey>,
     /// Kinds that the bundle depends on and does not define.
@@ -104,7 +117,7 @@ impl Objects<'_> {
     }
 
     /// The plan. `is_installed`: the objects are in the cluster already, so what they depend on is not asked for again.
-    pub fn plan(&self, release: Release, served: &Served, stamp: &OwnerMetadata, is_installed: bool) -> Plan {
+    pub fn plan(self, release: Release, served: &Served, stamp: &OwnerMetadata, is_installed: bool) -> Plan {
         let mut plan = Plan {
             release,
             certificates_due: None,
@@ -113,7 +126,8 @@ impl Objects<'_> {
             missing: if is_installed { Vec::new() } else { self.unmet(served) },
         };
         let defined = self.defined();
-        for object in self.all {
+        let Self { all, optional, .. } = self;
+        for object in all {
             let id = (object.api_version().to_owned(), object.kind().to_owned());
             let own = defined.get(&id);
             if let Some(kind) = own.or_else(|| served.get(&id).and_then(Option::as_ref)) {
@@ -122,7 +136,7 @@ impl Objects<'_> {
                 continue;
             }
             let key = object.key();
-            let need = if self.optional.contains(&key) { Need::Optional(key) } else { Need::Object(key) };
+            let need = if optional.contains(&key) { Need::Optional(key) } else { Need::Object(key) };
             let (api_version, kind) = id;
             plan.missing.push(Missing { kind: MissingKind { api_version, kind }, need });
         }
@@ -141,17 +155,16 @@ impl Objects<'_> {
     }
 }
 
-fn step(stamp: &OwnerMetadata, object: &Object, kind: &Kind, defined_here: bool) -> Step {
-    let body = stamp.body(object, kind.namespaced);
+fn step(stamp: &OwnerMetadata, object: Object, kind: &Kind, defined_here: bool) -> Step {
     let namespace = kind.namespaced.then(|| object.namespace().unwrap_or(&stamp.default_namespace).to_owned());
     let key = ObjectKey { namespace: namespace.clone(), ..object.key() };
     Step {
         phase: Phase::of(object.group(), object.kind()),
         identity: Identity { kind: kind.clone(), namespace, name: key.name.clone() },
         key,
-        body,
         origin: object.origin().to_string(),
         defined_here,
+        text: stamp.body(object, kind.namespaced).to_string().into(),
     }
 }
 

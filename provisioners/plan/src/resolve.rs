@@ -60,14 +60,14 @@ pub struct Live<'a> {
 }
 
 /// What else decides about a body.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct Basis<'a> {
     /// Why it is applied.
     pub why: Why,
     /// What the installed release declares, if it has the object.
-    pub installed: Option<&'a Value>,
+    pub installed: Option<Value>,
     /// What a release declares that was begun in place of the installed one and has not ended.
-    pub begun: Option<&'a Value>,
+    pub begun: Option<Value>,
     /// Fields that are left to others.
     pub relinquished: Option<&'a BTreeSet<Taken>>,
 }
@@ -119,7 +119,7 @@ pub fn resolve(key: &ObjectKey, body: &Value, live: Option<Live<'_>>, basis: &Ba
 fn leave_scaled(body: &mut Value, live: Live<'_>, basis: &Basis<'_>) {
     let (Some(ours), Some(current)) = (body.pointer(REPLICAS), live.body.pointer(REPLICAS)) else { return };
     let is_declared_anew = matches!(basis.why, Why::Upgrade | Why::Rollback)
-        && basis.installed.is_some_and(|installed| installed.pointer(REPLICAS) != Some(ours));
+        && basis.installed.as_ref().is_some_and(|installed| installed.pointer(REPLICAS) != Some(ours));
     if ours == current || is_declared_anew {
         return;
     }
@@ -128,10 +128,11 @@ fn leave_scaled(body: &mut Value, live: Live<'_>, basis: &Basis<'_>) {
         spec.remove("replicas");
         return;
     }
-    let declares = |declared: Option<&Value>| declared.and_then(|body| body.pointer(REPLICAS)) == Some(current);
+    let declares =
+        |declared: &Option<Value>| declared.as_ref().and_then(|body| body.pointer(REPLICAS)) == Some(current);
     let own = fields::applied(live.metadata, FIELD_MANAGER);
     let is_owned = own.is_some_and(|set| set.pointer("/f:spec/f:replicas").is_some());
-    if is_owned && !declares(basis.installed) && !declares(basis.begun) {
+    if is_owned && !declares(&basis.installed) && !declares(&basis.begun) {
         spec.insert("replicas".to_owned(), current.clone());
     }
 }
@@ -217,7 +218,7 @@ mod tests {
     fn replicas(why: Why, ours: i64, live: i64, scaled: bool, installed: i64, begun: Option<i64>) -> Option<i64> {
         let (metadata, live, installed, begun) =
             (metadata(scaled), workload(live), workload(installed), begun.map(workload));
-        let basis = Basis { why, installed: Some(&installed), begun: begun.as_ref(), relinquished: None };
+        let basis = Basis { why, installed: Some(installed), begun, relinquished: None };
         let live = Live { metadata: &metadata, body: &live };
         resolve(&key("apps", "Deployment"), &workload(ours), Some(live), &basis).body.pointer(REPLICAS)?.as_i64()
     }

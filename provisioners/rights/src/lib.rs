@@ -23,7 +23,7 @@ mod roles;
 mod rules;
 
 pub use held::Held;
-pub use needed::{needed, of_object};
+pub use needed::{RBAC, needed, of_object};
 pub use right::{Right, Rights, Scope};
 pub use roles::roles;
 pub use rules::{Rules, rules, text};

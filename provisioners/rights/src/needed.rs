@@ -17,7 +17,8 @@ use serde_json::Value;
 
 use crate::right::{Right, Rights, Scope};
 
-const RBAC: &str = "rbac.authorization.k8s.io";
+/// The API group of roles and bindings, the only objects whose bodies say which rights they hand on.
+pub const RBAC: &str = "rbac.authorization.k8s.io";
 /// What is done with every object.
 const VERBS: [&str; 3] = ["create", "patch", "delete"];
 

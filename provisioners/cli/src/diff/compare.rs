@@ -104,7 +104,8 @@ fn of_taken_over(objects: &[&Identity]) -> Option<String> {
 
 /// The kind that a CRD of the plan defines, as group and kind.
 fn defined(step: &Step) -> Option<(String, String)> {
-    let text = |pointer: &str| step.body.pointer(pointer).and_then(Value::as_str).map(str::to_owned);
+    let body = step.body();
+    let text = |pointer: &str| body.pointer(pointer).and_then(Value::as_str).map(str::to_owned);
     Some((text("/spec/group")?, text("/spec/names/kind")?))
 }
 
@@ -174,7 +175,7 @@ async fn create(cluster: &Cluster, target: &Target<'_>, step: &Step) -> Outcome 
         // Its CRD may not be there yet.
         return Outcome::Create;
     }
-    match cluster.dry_run(&step.identity, &step.body).await {
+    match cluster.dry_run(&step.identity, &step.body()).await {
         Ok(_) => Outcome::Create,
         Err(error) if is_premature(target, step, &error) => Outcome::Create,
         Err(error) => refused(&error),
@@ -189,12 +190,11 @@ async fn change(
     means: Means,
     remark: &mut Option<String>,
 ) -> Outcome {
-    let mut declared = step.body.clone();
+    let mut declared = step.body();
     put_in_certificates(step, &mut declared, &live.data);
     let relinquished = relinquished(target, &step.key);
     let installed = before(cluster, target, step, live).await;
-    let basis =
-        Basis { why: target.why, installed: installed.as_ref(), begun: None, relinquished: Some(&relinquished) };
+    let basis = Basis { why: target.why, installed, begun: None, relinquished: Some(&relinquished) };
     let seen = Live { metadata: &live.metadata, body: &live.data };
     let resolved = resolve(&step.key, &declared, Some(seen), &basis);
     if let Some(stays) = resolved.kept {
@@ -210,7 +210,7 @@ async fn change(
         Trial::Overlay => fields::overlaid(&before, &bare(&resolved.body, &live.data)),
         Trial::Replace => {
             *remark = Some(format!("{} is immutable: it is deleted and created again", step.identity));
-            fields::declared_in(&step.body)
+            fields::declared_in(&step.body())
         }
         Trial::Ended(outcome) => return outcome,
     };
@@ -293,13 +293,13 @@ fn bare(body: &Value, live: &Value) -> Value {
 /// release that declares another one than before.
 async fn before(cluster: &Cluster, target: &Target<'_>, step: &Step, live: &DynamicObject) -> Option<Value> {
     let current = live.data.pointer(REPLICAS)?;
-    step.body.pointer(REPLICAS).filter(|ours| target.why.is_new() && *ours != current)?;
+    step.body().pointer(REPLICAS).filter(|ours| target.why.is_new() && *ours != current)?;
     let ours = applied(&live.metadata, FIELD_MANAGER);
     if ours.is_some_and(|set| set.pointer("/f:spec/f:replicas").is_some()) {
         // Nobody has scaled it: what is there is what was declared.
         return Some(serde_json::json!({"spec": {"replicas": current}}));
     }
-    target.installed(cluster).await?.steps.get(&step.key).map(|step| step.body.clone())
+    target.installed(cluster).await?.steps.get(&step.key).map(Step::body)
 }
 
 fn relinquished(target: &Target<'_>, key: &ObjectKey) -> BTreeSet<Taken> {

@@ -22,7 +22,8 @@ pub(super) async fn refusal(
     step: &Step,
     live: &DynamicObject,
 ) -> Result<Option<String>, Error> {
-    if target.crd_upgrades() == Some("false") || crd_upgrade::is_switched_off(&step.body) {
+    let declared = step.body();
+    if target.crd_upgrades() == Some("false") || crd_upgrade::is_switched_off(&declared) {
         return Ok(None);
     }
     let mut existing = live.data.clone();
@@ -31,10 +32,10 @@ pub(super) async fn refusal(
     existing["metadata"] = json!({"name": step.key.name});
     let options = Options { strict: target.crd_upgrades() == Some("strict") };
     // The API server says what is wrong with a CRD that cannot be read.
-    let Ok(report) = crd_upgrade::check(&existing, &step.body, options) else { return Ok(None) };
+    let Ok(report) = crd_upgrade::check(&existing, &declared, options) else { return Ok(None) };
     let mut changes: Vec<UnsafeChange> = report.errors().cloned().collect();
     for check in &report.object_checks {
-        changes.extend(objects(cluster, check, &step.body).await?);
+        changes.extend(objects(cluster, check, &declared).await?);
     }
     Ok((!changes.is_empty()).then(|| crd_upgrade::refusal(&step.key.name, &changes)))
 }

@@ -27,6 +27,7 @@ mod settled;
 
 use std::collections::BTreeSet;
 
+use futures::stream::FuturesUnordered;
 use jiff::Timestamp;
 use rukpak_crds::{InventoryKind, Pending};
 use rukpak_plain::ObjectKey;
@@ -60,6 +61,20 @@ enum Stopped {
     Superseded,
     /// It could not be written down what is about to be done. Nothing else was written.
     Unreported(Error),
+}
+
+/// Has up to `most` futures under way, each made of an item when its turn has come: one that waits is some kilobytes, and a bundle
+/// may have ten thousands of objects.
+fn fill<T, F: Future>(
+    under_way: &mut FuturesUnordered<F>,
+    most: usize,
+    items: &mut impl Iterator<Item = T>,
+    make: impl Fn(T) -> F,
+) {
+    while under_way.len() < most {
+        let Some(item) = items.next() else { break };
+        under_way.push(make(item));
+    }
 }
 
 /// Does what was decided. What came of it is in the run's memory afterwards.

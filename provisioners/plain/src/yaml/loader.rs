@@ -112,7 +112,7 @@ impl<'a, 'l> Loader<'a, 'l> {
             Scalar::Bool(boolean) => Value::from(boolean),
             Scalar::Integer(integer) => Value::from(integer),
             Scalar::Unsigned(integer) => Value::from(integer),
-            Scalar::Text(text) => Value::String(text.into_owned()),
+            Scalar::Text(text) => Value::String(fitted(text)),
             Scalar::Float(float) => scalar::json_float(float).ok_or_else(|| {
                 self.meaning(span, "JSON has no infinity and no NaN: quote the value if it is text".to_owned())
             })?,
@@ -122,7 +122,7 @@ impl<'a, 'l> Loader<'a, 'l> {
 
     fn key_text(&self, scalar: Scalar<'_>, span: Span) -> Result<String, Error> {
         Ok(match scalar {
-            Scalar::Text(text) => text.into_owned(),
+            Scalar::Text(text) => fitted(text),
             Scalar::Bool(boolean) => boolean.to_string(),
             Scalar::Integer(integer) => integer.to_string(),
             Scalar::Float(float) => scalar::float_key(float),
@@ -323,4 +323,11 @@ fn path(frames: &[Frame], key: Option<&str>) -> String {
         path.key(key);
     }
     path.finish()
+}
+
+/// The text, without the room that the parser set aside for more: it is several times as long as most words.
+fn fitted(text: Cow<'_, str>) -> String {
+    let mut text = text.into_owned();
+    text.shrink_to_fit();
+    text
 }

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use futures::StreamExt;
+use futures::stream::FuturesUnordered;
 use jiff::Timestamp;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::Api;
@@ -18,9 +19,9 @@ use rukpak_plan::retry::Class;
 use rukpak_plan::{Fingerprint, Phase, Plan, Step, health};
 use rukpak_runtime::error::Chain;
 
-use super::collision;
 use super::members::Members;
 use super::put::{self, Outcome, put};
+use super::{collision, fill};
 use crate::cluster::Written;
 use crate::deployment::observe::Run;
 use crate::deployment::tracker::Reaction;
@@ -112,13 +113,12 @@ impl Bases {
     /// Whether the installed release declares the object differently, or not at all.
     pub fn is_changed(&self, step: &Step) -> bool {
         let before = self.installed.as_ref().and_then(|plan| plan.steps.get(&step.key));
-        before.is_none_or(|before| before.body != step.body)
+        before.is_none_or(|before| !before.is_same(step))
     }
 
     /// What else decides about the body of an object.
     pub fn of<'a>(&'a self, run: &'a Run, step: &Step, why: Why) -> Basis<'a> {
-        let body =
-            |plan: &'a Option<Plan>| plan.as_ref().and_then(|plan| plan.steps.get(&step.key)).map(|step| &step.body);
+        let body = |plan: &Option<Plan>| plan.as_ref().and_then(|plan| plan.steps.get(&step.key)).map(Step::body);
         Basis {
             why,
             installed: body(&self.installed),
@@ -149,11 +149,11 @@ pub(super) async fn apply(run: &Run, plan: &Plan, why: Why, members: &Members, b
         if !run.is_current() {
             return Err(Error::Superseded);
         }
-        // Each is made when its turn has come: one that waits is some kilobytes.
-        let writes = steps.iter().map(|&step| one(run, step, why, members, bases));
-        let mut results = futures::stream::iter(writes).buffer_unordered(PARALLEL);
+        let (mut waiting, mut writes) = (steps.iter(), FuturesUnordered::new());
         let mut failed = Vec::new();
-        while let Some((key, result)) = results.next().await {
+        loop {
+            fill(&mut writes, PARALLEL, &mut waiting, |step| one(run, step, why, members, bases));
+            let Some((key, result)) = writes.next().await else { break };
             match result {
                 Ok(Outcome::Applied(_, kept)) => done.kept.extend(kept),
                 Ok(Outcome::Used) => drop(done.used.insert(key)),

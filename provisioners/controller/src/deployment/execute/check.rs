@@ -6,12 +6,15 @@ mod crds;
 use std::collections::BTreeSet;
 
 use futures::StreamExt;
+use futures::stream::FuturesUnordered;
 use rukpak_plan::memory::{Problem, Stage};
 use rukpak_plan::resolve::Why;
 use rukpak_plan::retry::Class;
 use rukpak_plan::{Phase, Plan, Step};
+use serde_json::Value;
 
 use super::apply::{Bases, Failed};
+use super::fill;
 use super::members::Members;
 use super::put::{self, Mode, put};
 use crate::deployment::observe::Run;
@@ -45,20 +48,24 @@ async fn dry_run(run: &Run, plan: &Plan, why: Why, members: &Members, bases: &Ba
     let changed_crds = changed_crds(plan, bases);
     let is_known = |step: &&Step| {
         let group = step.key.group.as_str();
-        !step.defined_here || !changed_crds.contains(&(group, step.key.kind.as_str()))
+        !step.defined_here || !changed_crds.contains(&(group.to_owned(), step.key.kind.clone()))
     };
-    let changed = plan.steps.values().filter(|step| bases.is_changed(step)).filter(is_known);
-    let tries = changed.map(|step| try_one(run, plan, step, why, members, bases));
-    let results = futures::stream::iter(tries).buffer_unordered(PARALLEL).collect::<Vec<_>>().await;
-    let failed: Vec<put::Error> = results.into_iter().filter_map(Result::err).collect();
+    let changed: Vec<_> = plan.steps.values().filter(|step| bases.is_changed(step)).filter(is_known).collect();
+    let (mut waiting, mut tries, mut failed) = (changed.into_iter(), FuturesUnordered::new(), Vec::new());
+    loop {
+        fill(&mut tries, PARALLEL, &mut waiting, |step| try_one(run, plan, step, why, members, bases));
+        let Some(result) = tries.next().await else { break };
+        failed.extend(result.err());
+    }
     if failed.is_empty() { Ok(()) } else { Err(Failed(failed)) }
 }
 
 /// The kinds, as group and kind, whose CRD in the bundle is not the installed one: nothing can be tried of them yet.
-fn changed_crds<'a>(plan: &'a Plan, bases: &Bases) -> BTreeSet<(&'a str, &'a str)> {
+fn changed_crds(plan: &Plan, bases: &Bases) -> BTreeSet<(String, String)> {
     let changed = plan.steps.values().filter(|step| rukpak_plan::kind::is_crd(&step.key) && bases.is_changed(step));
-    let text = |step: &'a Step, pointer: &str| step.body.pointer(pointer).and_then(serde_json::Value::as_str);
-    changed.filter_map(|step| Some((text(step, "/spec/group")?, text(step, "/spec/names/kind")?))).collect()
+    let text = |body: &Value, pointer: &str| body.pointer(pointer).and_then(Value::as_str).map(str::to_owned);
+    let bodies = changed.map(Step::body);
+    bodies.filter_map(|body| Some((text(&body, "/spec/group")?, text(&body, "/spec/names/kind")?))).collect()
 }
 
 async fn try_one(

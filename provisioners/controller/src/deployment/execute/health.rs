@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use futures::StreamExt;
+use futures::stream::FuturesUnordered;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Pod;
 use kube::api::ListParams;
@@ -16,6 +17,7 @@ use rukpak_plan::{Identity, memory};
 use rukpak_runtime::error::Chain;
 use serde_json::{Value, json};
 
+use super::fill;
 use crate::cluster::Written;
 use crate::deployment::observe::Run;
 use crate::watch::Observed;
@@ -60,7 +62,8 @@ pub(crate) async fn refresh(run: &Run) -> Option<Timestamp> {
         tracked.unread = waiting;
         due.into_iter().filter_map(|key| Some((key.clone(), tracked.objects.get(&key)?.identity.clone()))).collect()
     };
-    let reads = due.into_iter().map(|(key, identity)| async move { (key, read(run, &identity).await) });
+    let reads: Vec<_> =
+        due.into_iter().map(|(key, identity)| async move { (key, read(run, &identity).await) }).collect();
     let read = futures::stream::iter(reads).buffer_unordered(PARALLEL).collect::<Vec<_>>().await;
     let mut tracked = run.tracker.tracked();
     for (key, health) in read {
@@ -131,19 +134,20 @@ async fn trouble(run: &Run, identity: &Identity, object: &Value) -> Option<Strin
 
 /// What the watches show, with the health of what has a rule.
 pub(super) async fn adopt(run: &Run, observed: BTreeMap<ObjectKey, Observed>) -> Objects {
-    let reads = observed.into_iter().map(|(key, observed)| async move {
-        let has_rule = is_asked_for(run) && health::has_rule(&key.group, &key.kind);
-        let health = if has_rule {
-            read(run, &observed.identity(&key)).await
-        } else {
-            Some(Health::new(State::Current, ""))
-        };
-        (key, observed, health)
-    });
-    let read = futures::stream::iter(reads).buffer_unordered(PARALLEL).collect::<Vec<_>>().await;
+    let (mut waiting, mut reads) = (observed.into_iter(), FuturesUnordered::new());
     let mut objects = Objects::new();
     let now = Timestamp::now();
-    for (key, observed, health) in read {
+    loop {
+        fill(&mut reads, PARALLEL, &mut waiting, |(key, observed)| async move {
+            let has_rule = is_asked_for(run) && health::has_rule(&key.group, &key.kind);
+            let health = if has_rule {
+                read(run, &observed.identity(&key)).await
+            } else {
+                Some(Health::new(State::Current, ""))
+            };
+            (key, observed, health)
+        });
+        let Some((key, observed, health)) = reads.next().await else { break };
         let identity = observed.identity(&key);
         let health = health.unwrap_or_else(|| {
             run.tracker.tracked().unread.insert(key.clone());

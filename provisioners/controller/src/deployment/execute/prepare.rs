@@ -57,7 +57,8 @@ pub(super) struct Prepared {
 #[tracing::instrument(level = "debug", name = "prepare", skip_all)]
 pub(super) async fn plan(run: &Run, release: &Release, why: Why, purpose: Purpose) -> Result<Prepared, Unprepared> {
     let (rendered, memory) = load::load(run, release, why, purpose).await.map_err(Unprepared::Load)?;
-    let objects = Objects { all: &rendered.objects, optional: &rendered.optional, required: &rendered.required };
+    let Rendered { objects, optional, required, certificates_due, authorities, .. } = rendered;
+    let objects = Objects { all: objects, optional: &optional, required: &required };
     let served = served(run, &objects).await.map_err(Unprepared::Discovery)?;
     let stamp = OwnerMetadata {
         owner: run.owner.clone(),
@@ -65,8 +66,7 @@ pub(super) async fn plan(run: &Run, release: &Release, why: Why, purpose: Purpos
         policy: run.observed.deployment.spec.deletion_policy.unwrap_or_default(),
     };
     let plan = objects.plan(release.clone(), &served, &stamp, !why.is_new());
-    let Rendered { certificates_due, authorities, .. } = &rendered;
-    let plan = Plan { certificates_due: *certificates_due, authorities: authorities.clone(), ..plan };
+    let plan = Plan { certificates_due, authorities, ..plan };
     Ok(Prepared { plan, memory })
 }
 

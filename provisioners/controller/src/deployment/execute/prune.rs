@@ -47,7 +47,7 @@ pub(super) async fn prune(run: &mut Run, mut members: Members, bases: &Bases, ke
     members.objects.extend(stripped);
     let leaving = decide(run, &mut members, keep, &mut failed).await;
     for of_phase in leaving.chunk_by(|a, b| a.phase == b.phase) {
-        let removals = of_phase.iter().map(|leaving| remove(run, leaving));
+        let removals: Vec<_> = of_phase.iter().map(|leaving| remove(run, leaving)).collect();
         let removed = futures::stream::iter(removals).buffered(PARALLEL).collect::<Vec<_>>().await;
         for (leaving, removed) in of_phase.iter().zip(removed) {
             match removed {

@@ -131,7 +131,7 @@ pub(crate) async fn put(
             Err(error) if (error.is_conflict() || error.is_other_object()) && attempt < ATTEMPTS => error,
             Err(error) if error.is_invalid() && mode == Mode::Real && replace(run, step, basis).await? => {
                 tracing::debug!(deployment = %run.owner.name, object = %step.identity, %error, "object replaced");
-                (known, body, kept) = (None, step.body.clone(), None);
+                (known, body, kept) = (None, step.body(), None);
                 continue;
             }
             Err(error) => return Err(refused(step, error)),
@@ -151,13 +151,14 @@ pub(crate) async fn put(
 
 /// What to send, given what is in the cluster. The object is only read where that decides anything.
 async fn body(run: &Run, step: &Step, known: Option<&Known>, basis: &Basis<'_>) -> (Value, Option<String>) {
-    let live = match known.filter(|_| needs_live(&step.key, &step.body, basis.why)) {
+    let declared = step.body();
+    let live = match known.filter(|_| needs_live(&step.key, &declared, basis.why)) {
         // Where it cannot be read, the write that follows will tell what is wrong.
         Some(_) => run.context.cluster.reader.get(&step.identity).await.ok().flatten(),
         None => None,
     };
     let live = live.as_ref().map(|live| Live { metadata: &live.metadata, body: &live.body });
-    let resolved = resolve(&step.key, &step.body, live, basis);
+    let resolved = resolve(&step.key, &declared, live, basis);
     (resolved.body, resolved.kept.map(|kept| format!("{} {kept}", step.identity)))
 }
 

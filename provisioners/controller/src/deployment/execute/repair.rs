@@ -126,14 +126,14 @@ fn refresh_proof(run: &mut Run, release: &Release) {
 }
 
 async fn repair_phase(run: &mut Run, steps: &[&Step]) -> Vec<put::Error> {
-    let reads = steps.iter().map(|&step| read(run, step));
+    let reads: Vec<_> = steps.iter().map(|step| read(run, step)).collect();
     let live = futures::stream::iter(reads).buffered(PARALLEL).collect::<Vec<_>>().await;
     for (step, live) in steps.iter().zip(&live) {
         if let Ok(Some(live)) = live {
             count(run, step, live);
         }
     }
-    let writes = steps.iter().zip(live).map(|(&step, live)| one(run, step, live));
+    let writes: Vec<_> = steps.iter().zip(live).map(|(step, live)| one(run, step, live)).collect();
     let results = futures::stream::iter(writes).buffered(PARALLEL).collect::<Vec<_>>().await;
     let (mut failed, mut put_back, now) = (Vec::new(), Vec::new(), Timestamp::now());
     for (step, result) in steps.iter().zip(results) {
@@ -211,7 +211,7 @@ async fn one(run: &Run, step: &Step, live: Result<Option<Written>, put::Error>) 
         still_wanted(run, step).await?;
     }
     let relinquished = run.memory.repairs.get(&step.key).map(rukpak_plan::conflict::Repairs::relinquished);
-    let basis = Basis { why: Why::Repair, installed: Some(&step.body), begun: None, relinquished };
+    let basis = Basis { why: Why::Repair, installed: Some(step.body()), begun: None, relinquished };
     match once_served(run, step, known, &basis).await? {
         Outcome::Applied(written, _) => {
             let is_other = live.is_none_or(|live| live.metadata.resource_version != written.metadata.resource_version);

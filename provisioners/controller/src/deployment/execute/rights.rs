@@ -4,8 +4,9 @@
 use rukpak_plan::memory::{Problem, Stage};
 use rukpak_plan::retry::Class;
 use rukpak_plan::{Plan, Step};
-use rukpak_rights::{Rights, needed, of_object, rules, text};
+use rukpak_rights::{RBAC, Rights, needed, of_object, rules, text};
 use rukpak_runtime::error::Chain;
+use serde_json::Value;
 
 use super::members::Members;
 use crate::cluster::Account;
@@ -27,7 +28,10 @@ pub(super) async fn check_some(run: &Run, steps: impl Iterator<Item = &Step>) ->
 }
 
 fn needed_for<'a>(run: &Run, steps: impl Iterator<Item = &'a Step>) -> Rights {
-    needed(steps.map(|step| (&step.identity, &step.body)), Some(&run.owner.name))
+    // Of objects that are no roles and no bindings the body says nothing of rights.
+    let body = |step: &Step| if step.key.group == RBAC { step.body() } else { Value::Null };
+    let bodies: Vec<_> = steps.map(|step| (&step.identity, body(step))).collect();
+    needed(bodies.iter().map(|(identity, body)| (*identity, body)), Some(&run.owner.name))
 }
 
 async fn held(run: &Run, account: &Account, rights: &Rights) -> Result<(), Problem> {

@@ -3,9 +3,9 @@
 use std::collections::BTreeSet;
 
 use rukpak_plain::ObjectKey;
+use rukpak_plan::Plan;
 use rukpak_plan::fingerprint::Drift;
 use rukpak_plan::memory::Installation;
-use rukpak_plan::Plan;
 
 use super::apply::Bases;
 use super::members::Members;

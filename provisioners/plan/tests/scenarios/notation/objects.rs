@@ -51,12 +51,8 @@ pub fn resolved(given: Value) -> Result<Value, Error> {
         .iter()
         .map(|field| Taken { manager: "other".into(), subresource: String::new(), path: path(field) })
         .collect();
-    let basis = Basis {
-        why,
-        installed: step.installed.as_ref(),
-        begun: step.begun.as_ref(),
-        relinquished: Some(&relinquished),
-    };
+    let basis =
+        Basis { why, installed: step.installed.clone(), begun: step.begun.clone(), relinquished: Some(&relinquished) };
     let live = step.live.as_ref().map(|body| Live { metadata: &step.metadata, body });
     // Where it is not read, it does not count.
     let needs_live = needs_live(&key, &step.body, why);
@@ -146,7 +142,7 @@ pub fn planned(given: Value) -> Result<Value, Error> {
         default_namespace: "rukpak-system".into(),
         policy: DeletionPolicy::Delete,
     };
-    let objects = Objects { all: &all, optional: &optional, required: &required };
+    let objects = Objects { all, optional: &optional, required: &required };
     let plan = objects.plan(world::release("v1"), &served, &stamp, bundle.is_installed);
     let steps: Vec<String> = rukpak_plan::Phase::ALL
         .into_iter()

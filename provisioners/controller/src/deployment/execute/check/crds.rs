@@ -74,7 +74,8 @@ pub(super) async fn check(run: &Run, plan: &Plan, bases: &Bases) -> Result<(), P
 
 /// What refuses the replacement of one CRD.
 async fn one(run: &Run, step: &Step) -> Result<Vec<UnsafeChange>, Unseen> {
-    if crd_upgrade::is_switched_off(&step.body) {
+    let declared = step.body();
+    if crd_upgrade::is_switched_off(&declared) {
         return Ok(Vec::new());
     }
     let unseen = |source| Unseen { what: "the CRD in the cluster".to_owned(), source };
@@ -83,7 +84,7 @@ async fn one(run: &Run, step: &Step) -> Result<Vec<UnsafeChange>, Unseen> {
     let live = as_crd(step, live);
     let mut options = run.context.crd_upgrades;
     options.strict |= run.observed.annotation(SAFE_UPGRADE_ANNOTATION) == Some(STRICT);
-    let report = match crd_upgrade::check(&live, &step.body, options) {
+    let report = match crd_upgrade::check(&live, &declared, options) {
         Ok(report) => report,
         Err(error) => {
             // The API server says what is wrong with a CRD that cannot be read.
@@ -98,7 +99,7 @@ async fn one(run: &Run, step: &Step) -> Result<Vec<UnsafeChange>, Unseen> {
     }
     let mut changes: Vec<UnsafeChange> = report.errors().cloned().collect();
     for check in &report.object_checks {
-        changes.extend(objects(run, check, &step.body).await?);
+        changes.extend(objects(run, check, &declared).await?);
     }
     Ok(changes)
 }
