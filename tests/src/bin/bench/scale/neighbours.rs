@@ -211,16 +211,21 @@ pub(super) async fn remove(site: &Site, names: &[String]) -> Result<()> {
 /// The slowest hundredth, which is the slowest of these.
 pub(super) fn row(beside_what: &str, alone: &[Duration], beside: &[Duration]) -> Row {
     let p99 = |times: &[Duration]| times.iter().max().map_or(f64::NAN, |time| time.as_secs_f64() * 1e3);
+    let mut slowest: Vec<(usize, Duration)> = beside.iter().copied().enumerate().collect();
+    slowest.sort_by_key(|(_, time)| std::cmp::Reverse(*time));
+    let slowest: Vec<String> =
+        slowest.iter().take(3).map(|(index, time)| format!("no. {} {} ms", index + 1, time.as_millis())).collect();
     Row {
         what: format!("install 1 x 10 beside {beside_what}, p99"),
         measured: p99(beside),
         unit: Unit::Milliseconds,
         target: Some(Target::AtMost(2.0 * p99(alone))),
         note: format!(
-            "2 x p99 alone; alone {:.0} ms; medians {:.0} and {:.0} ms; of {SMALL}",
+            "2 x p99 alone; alone {:.0} ms; medians {:.0} and {:.0} ms; the slowest of {SMALL}: {}",
             p99(alone),
             median(beside),
-            median(alone)
+            median(alone),
+            slowest.join(", ")
         ),
     }
 }

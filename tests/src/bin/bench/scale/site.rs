@@ -32,11 +32,17 @@ pub struct Site {
     _folder: tempfile::TempDir,
 }
 
-/// CPU seconds by process, and the controller's requests by verb. Of the process that runs: a restart begins at zero.
+/// Verbs with resources that are named, those with the most requests first.
+const NAMED: usize = 10;
+
+/// CPU seconds by process, and requests. Of the process that runs: a restart begins at zero.
 #[derive(Clone, Debug, Default)]
 pub struct Usage {
     seconds: BTreeMap<&'static str, f64>,
+    /// Those of the controller, by verb.
     requests: BTreeMap<String, f64>,
+    /// Those that the API server has answered, whoever asked, by verb and resource.
+    answered: BTreeMap<String, f64>,
 }
 
 impl Site {
@@ -72,7 +78,26 @@ impl Site {
             let verb = labels.split("verb=\"").nth(1).and_then(|rest| rest.split('"').next()).unwrap_or_default();
             *requests.entry(verb.to_owned()).or_default() += value.parse::<f64>().context("a count")?;
         }
-        Ok(Usage { seconds, requests })
+        Ok(Usage { seconds, requests, answered: self.answered().await? })
+    }
+
+    /// What the API server has answered so far, as its own counters say.
+    async fn answered(&self) -> Result<BTreeMap<String, f64>> {
+        let request = http::Request::get("/metrics").body(Vec::new())?;
+        let text = self.admin.request_text(request).await.context("read the API server's metrics")?;
+        let mut answered = BTreeMap::new();
+        for line in text.lines().filter_map(|line| line.strip_prefix("apiserver_request_total{")) {
+            let (labels, value) = line.rsplit_once("} ").context("a metric without a value")?;
+            let label = |name: &str| labels.split(&format!("{name}=\"")).nth(1)?.split('"').next();
+            let (Some(verb), Some(resource)) = (label("verb"), label("resource")) else { continue };
+            if verb == "WATCH" || resource.is_empty() {
+                continue;
+            }
+            let sub = label(",subresource").filter(|sub| !sub.is_empty()).map(|sub| format!("/{sub}"));
+            let what = format!("{} {resource}{}", verb.to_lowercase(), sub.unwrap_or_default());
+            *answered.entry(what).or_default() += value.parse::<f64>().context("a count")?;
+        }
+        Ok(answered)
     }
 
     /// The controller's peak of resident memory.
@@ -89,6 +114,9 @@ impl Usage {
         }
         for (verb, count) in &mut self.requests {
             *count -= earlier.requests.get(verb).copied().unwrap_or_default();
+        }
+        for (what, count) in &mut self.answered {
+            *count -= earlier.answered.get(what).copied().unwrap_or_default();
         }
         self
     }
@@ -114,7 +142,12 @@ impl fmt::Display for Usage {
         let seconds: Vec<String> = self.seconds.iter().map(|(name, value)| format!("{name} {value:.1} s")).collect();
         let counts = self.requests.iter().filter(|(_, count)| **count > 0.0);
         let counts: Vec<String> = counts.map(|(verb, count)| format!("{count:.0} {verb}")).collect();
-        write!(f, "CPU: {}; requests: {}", seconds.join(", "), counts.join(", "))
+        let mut answered: Vec<_> = self.answered.iter().filter(|(_, count)| **count > 0.0).collect();
+        answered.sort_by(|(_, one), (_, other)| other.total_cmp(one));
+        let answered: Vec<String> =
+            answered.into_iter().take(NAMED).map(|(what, count)| format!("{count:.0} {what}")).collect();
+        write!(f, "CPU: {}; requests: {}", seconds.join(", "), counts.join(", "))?;
+        write!(f, "; the API server answered everybody: {}", answered.join(", "))
     }
 }
 
