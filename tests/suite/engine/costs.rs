@@ -28,7 +28,7 @@ pub async fn of_usual_operations(world: &World) {
     let before = requests(world).len();
     case.pivot("v2", &objects("2")).await;
     at_rest(world).await;
-    let upgrade = without_progress(without_repeats(since(world, before)));
+    let upgrade = without_progress(since(world, before));
     // One object has changed: the others are not sent.
     assert!(upgrade.len() <= 1 + 9, "{:#?}", table(&upgrade));
     // The watch knows what is there, and nothing leaves.
@@ -37,7 +37,9 @@ pub async fn of_usual_operations(world: &World) {
     let before = requests(world).len();
     case.pivot("v3", &objects("2")[1..]).await;
     at_rest(world).await;
-    let upgrade = without_progress(without_repeats(since(world, before)));
+    let upgrade = without_progress(since(world, before));
+    let deletions = upgrade.iter().filter(|one| one.verb == "delete" && one.resource == "bundles").count();
+    assert_eq!(deletions, 1, "{:#?}", table(&upgrade));
     // What leaves is listed, from the API server's cache: from etcd it would read every ConfigMap of the cluster.
     let lists = lists_of_config_maps(&upgrade);
     let is_cached = |one: &&Request| one.uri.contains("resourceVersionMatch=NotOlderThan") && one.code == 200;
@@ -54,15 +56,6 @@ pub async fn of_usual_operations(world: &World) {
 
 fn lists_of_config_maps(requests: &[Request]) -> Vec<&Request> {
     requests.iter().filter(|one| (one.verb.as_str(), one.resource.as_str()) == ("list", "configmaps")).collect()
-}
-
-/// Without the second deletion of a Bundle that a status which is reported before the watch tells of the first may bring: how
-/// often that happens is the machine's.
-fn without_repeats(mut requests: Vec<Request>) -> Vec<Request> {
-    requests.retain(|request| {
-        (request.verb.as_str(), request.resource.as_str(), request.code) != ("delete", "bundles", 404)
-    });
-    requests
 }
 
 /// Without the statuses that say that a Bundle is being unpacked, one of it and one of its deployment, each written only where that

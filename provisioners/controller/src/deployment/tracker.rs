@@ -43,6 +43,8 @@ pub struct Tracked {
     /// UIDs of objects of this deployment that a watch saw go since the last look, though nothing applied has them: an object may go
     /// before the answer to its creation is here.
     pub gone: HashSet<String>,
+    /// UIDs of old Bundles that were deleted, until the watch of Bundles has seen them go.
+    pub deleted_bundles: HashSet<String>,
     /// Objects whose health is to be read again.
     pub unread: BTreeSet<ObjectKey>,
     /// Unhealthy workloads, whose Pods are looked at again: how often they were, and when it is time. Nothing tells of Pods.

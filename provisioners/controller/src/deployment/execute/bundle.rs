@@ -1,5 +1,7 @@
 //! The Bundle of the template is created, and those of earlier templates are deleted.
 
+use std::collections::HashSet;
+
 use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams, Preconditions};
 use kube::core::PartialObjectMeta;
 use kube::{Api, Resource, ResourceExt};
@@ -89,17 +91,27 @@ async fn relabel(run: &Run, api: &Api<Bundle>) -> Result<(), Error> {
 /// Deletes every Bundle of this deployment but the desired one.
 pub(in crate::deployment) async fn delete_old(run: &Run) -> Result<(), cluster::Error> {
     let api: Api<Bundle> = Api::all(run.context.client.clone());
-    let old = owned(&run.context, &run.owner, &run.observed.deployment)
+    let own = owned(&run.context, &run.owner, &run.observed.deployment);
+    let uids: HashSet<String> = own.iter().filter_map(|bundle| bundle.uid()).collect();
+    run.tracker.tracked().deleted_bundles.retain(|uid| uids.contains(uid));
+    let old = own
         .into_iter()
         .filter(|bundle| Some(bundle.name_any().as_str()) != run.observed.desired.bundle())
         .filter(|bundle| bundle.meta().deletion_timestamp.is_none());
     for bundle in old {
+        let uid = bundle.uid().unwrap_or_default();
+        if run.tracker.tracked().deleted_bundles.contains(&uid) {
+            continue;
+        }
         let params = DeleteParams {
             preconditions: Some(Preconditions { uid: bundle.uid(), resource_version: None }),
             ..DeleteParams::background()
         };
         match answered(api.delete(&bundle.name_any(), &params)).await {
-            Ok(_) => tracing::info!(deployment = %run.owner.name, bundle = %bundle.name_any(), "old Bundle deleted"),
+            Ok(_) => {
+                tracing::info!(deployment = %run.owner.name, bundle = %bundle.name_any(), "old Bundle deleted");
+                run.tracker.tracked().deleted_bundles.insert(uid);
+            }
             Err(error) if error.is_not_found() || error.is_conflict() => {}
             Err(error) => return Err(error),
         }
