@@ -33,9 +33,11 @@ pub struct Step {
 
 impl Step {
     /// The body of the apply request, without preconditions.
+    ///
+    /// # Panics
+    /// Never: manifests may nest less deeply (`rukpak_plain::yaml::MAX_DEPTH`) than JSON that is read here.
     pub fn body(&self) -> Value {
-        // It was written from a value, and nests less deeply than can be read.
-        serde_json::from_str(&self.text).unwrap_or_default()
+        serde_json::from_str(&self.text).expect("because it was written from a value")
     }
 
     /// Whether both declare the same.
@@ -274,7 +276,37 @@ pub fn missing_text(missing: &[&Missing]) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
+    use kube::core::{ApiResource, GroupVersionKind};
+    use rukpak_crds::DeletionPolicy;
+    use rukpak_plain::Origin;
+    use rukpak_plain::yaml::MAX_DEPTH;
+    use serde_json::json;
+
     use super::*;
+    use crate::{Format, Owner};
+
+    #[test]
+    fn a_step_gives_back_the_body_it_was_made_of_as_deeply_as_manifests_may_nest() {
+        let owner = Owner { name: "bd".into(), uid: "u".into() };
+        let stamp = OwnerMetadata { owner, default_namespace: "rukpak-system".into(), policy: DeletionPolicy::Delete };
+        let resource = Arc::new(ApiResource::from_gvk(&GroupVersionKind::gvk("example.com", "v1", "Pump")));
+        let served = Served::from([(
+            ("example.com/v1".to_owned(), "Pump".to_owned()),
+            Some(Kind { resource, namespaced: true }),
+        )]);
+        let deep = (1..MAX_DEPTH).fold(json!(0.1), |inner, _| json!([inner]));
+        let object = json!({"apiVersion": "example.com/v1", "kind": "Pump", "metadata": {"name": "a"}, "spec": deep});
+        let object = Object::new(object, Origin::made_from("a test")).unwrap();
+        let (optional, required) = (BTreeSet::new(), BTreeSet::new());
+        let objects = Objects { all: vec![object.clone()], optional: &optional, required: &required };
+        let release = Release::new(Digest::sha256(b""), Format::Plain, None);
+        let plan = objects.plan(release, &served, &stamp, false);
+        let (_, step) = plan.steps.first_key_value().unwrap();
+        assert_eq!(step.body(), stamp.body(object, true));
+        assert_eq!(step.body()["metadata"]["namespace"], "rukpak-system");
+    }
 
     fn missing(group: &str, kind: &str) -> Missing {
         let key = ObjectKey { group: group.to_owned(), kind: kind.to_owned(), namespace: None, name: "a".to_owned() };

@@ -240,6 +240,11 @@ impl Hands {
         files_of(&file)
     }
 
+    /// Waits until no content in the store has `needle`: a manifest is read in what was sealed, which is collected afterwards.
+    pub async fn collected(&self, needle: &str) {
+        self.on_disk(&format!("the end of all that has {needle}"), || !self.holds(needle)).await;
+    }
+
     /// Whether any content in the store has `needle` in one of its files.
     pub fn holds(&self, needle: &str) -> bool {
         let folders =

@@ -17,18 +17,24 @@ pub(crate) struct Counts {
     pub reads: usize,
 }
 
+/// The counters themselves: the labels of each as they are written, and how often.
+pub(crate) async fn answered(client: &Client) -> Result<Vec<(String, f64)>> {
+    let request = Request::get("/metrics").body(Vec::new())?;
+    let text = client.request_text(request).await.context("read the API server's metrics")?;
+    let counters = text.lines().filter_map(|line| line.strip_prefix("apiserver_request_total{")).map(|counter| {
+        let (labels, value) = counter.rsplit_once("} ").context("a metric without a value")?;
+        Ok((labels.to_owned(), value.trim().parse().context("a count")?))
+    });
+    counters.collect()
+}
+
 impl Counts {
     /// Reads the counters.
     pub async fn read(client: &Client) -> Result<Self> {
-        let request = Request::get("/metrics").body(Vec::new())?;
-        let text = client.request_text(request).await.context("read the API server's metrics")?;
         let mut counts = Self::default();
-        for line in text.lines() {
-            let Some(rest) = line.strip_prefix("apiserver_request_total{") else { continue };
-            let Some((labels, value)) = rest.rsplit_once("} ") else { continue };
-            let value: f64 = value.trim().parse().unwrap_or(0.0);
+        for (labels, value) in answered(client).await? {
             #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a small count")]
-            counts.add(labels, value as usize);
+            counts.add(&labels, value as usize);
         }
         Ok(counts)
     }

@@ -11,7 +11,7 @@ use rukpak_tests::world::World;
 use rukpak_tests::{TestCa, metrics, tools, verbs};
 
 use super::profile::Recording;
-use crate::memory;
+use crate::{memory, requests};
 
 /// Ticks of a second in `/proc/<pid>/stat`.
 const TICKS: f64 = 100.0;
@@ -83,11 +83,8 @@ impl Site {
 
     /// What the API server has answered so far, as its own counters say.
     async fn answered(&self) -> Result<BTreeMap<String, f64>> {
-        let request = http::Request::get("/metrics").body(Vec::new())?;
-        let text = self.admin.request_text(request).await.context("read the API server's metrics")?;
         let mut answered = BTreeMap::new();
-        for line in text.lines().filter_map(|line| line.strip_prefix("apiserver_request_total{")) {
-            let (labels, value) = line.rsplit_once("} ").context("a metric without a value")?;
+        for (labels, count) in requests::answered(&self.admin).await? {
             let label = |name: &str| labels.split(&format!("{name}=\"")).nth(1)?.split('"').next();
             let (Some(verb), Some(resource)) = (label("verb"), label("resource")) else { continue };
             if verb == "WATCH" || resource.is_empty() {
@@ -95,7 +92,8 @@ impl Site {
             }
             let sub = label(",subresource").filter(|sub| !sub.is_empty()).map(|sub| format!("/{sub}"));
             let what = format!("{} {resource}{}", verb.to_lowercase(), sub.unwrap_or_default());
-            *answered.entry(what).or_default() += value.parse::<f64>().context("a count")?;
+            let dry = if labels.contains("dry_run=\"All\"") { " (dry run)" } else { "" };
+            *answered.entry(what + dry).or_default() += count;
         }
         Ok(answered)
     }
