@@ -35,7 +35,7 @@ test: tools ## Check formatting, lints and dependencies, then run every test aga
 
 soak: tools ## Kill and disturb the controller at every write of every operation, and show what was tried and what passed (15 minutes)
 	cargo build --workspace --bins
-	SWEEP=all cargo test --workspace --test sweep
+	SWEEP=all cargo test --workspace --test suites sweep::
 
 demo: $(if $(filter current,$(CLUSTER)),packages,tools) ## Install, upgrade and remove bundles and a package, and show it (CLUSTER=current, KEEP=1)
 	@echo "building the programs" >&2

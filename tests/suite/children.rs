@@ -267,7 +267,7 @@ async fn eight_bundles_on_a_dripping_server_do_not_delay_one_from_another_server
 }
 
 /// For the limits in the manifests: the most memory that the controller and its children take together, with as much of the worst
-/// content under way as there may be. `cargo test -p rukpak-tests --test children -- --ignored --nocapture worst`
+/// content under way as there may be. `cargo test --workspace --test suites children:: -- --ignored --nocapture`
 #[tokio::test]
 #[ignore = "measures, for manifests/README.md"]
 async fn memory_at_its_worst() {

@@ -1,29 +1,17 @@
 //! `rukpakctl` and a real registry: TLS by a private CA, logins from Docker's configuration, and how it ends when it cannot
 //! find out. And with a real cluster: RukPak's own verbs, catalogs and PlatformOperators, in the modules.
 
-#[path = "cli/browser.rs"]
 mod browser;
-#[path = "cli/catalog.rs"]
 mod catalog;
-#[path = "cli/content.rs"]
 mod content;
-#[path = "cli/diff.rs"]
 mod diff;
-#[path = "cli/hands.rs"]
 mod hands;
-#[path = "cli/images.rs"]
 mod images;
-#[path = "cli/install.rs"]
 mod install;
-#[path = "cli/objects.rs"]
 mod objects;
-#[path = "cli/revisions.rs"]
 mod revisions;
-#[path = "cli/run.rs"]
 mod run;
-#[path = "cli/status.rs"]
 mod status;
-#[path = "cli/ui.rs"]
 mod ui;
 
 use std::path::Path;

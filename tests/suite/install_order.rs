@@ -6,13 +6,9 @@
 
 #![allow(clippy::unwrap_used)] // helpers of tests are tests
 
-#[path = "install_order/apply.rs"]
 mod apply;
-#[path = "install_order/converged.rs"]
 mod converged;
-#[path = "install_order/programs.rs"]
 mod programs;
-#[path = "install_order/service_ca.rs"]
 mod service_ca;
 
 use std::path::PathBuf;

@@ -1,14 +1,9 @@
 //! Leader election: of several controllers one writes and serves, and the next goes on where it was.
 
-#[path = "leader/alone.rs"]
 mod alone;
-#[path = "leader/clients.rs"]
 mod clients;
-#[path = "leader/endpoints.rs"]
 mod endpoints;
-#[path = "leader/replicas.rs"]
 mod replicas;
-#[path = "leader/shards.rs"]
 mod shards;
 
 use std::time::{Duration, Instant};

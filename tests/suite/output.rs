@@ -11,21 +11,16 @@
 //!
 //! `RUKPAK_GOLDEN=write` writes the files. Read each change as a user would.
 
-#[path = "output/goldens.rs"]
 mod goldens;
-#[path = "output/normalize.rs"]
 mod normalize;
-#[path = "output/screen.rs"]
 mod screen;
-#[path = "output/session.rs"]
 mod session;
-#[path = "output/stories.rs"]
 mod stories;
 
 use std::collections::BTreeSet;
 
-use goldens::{EXCEPTIONS, Goldens};
-use session::{Cluster, FORMS};
+use self::goldens::{EXCEPTIONS, Goldens};
+use self::session::{Cluster, FORMS};
 
 #[tokio::test]
 async fn every_verb_prints_what_its_goldens_say() {

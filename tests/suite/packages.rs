@@ -2,17 +2,12 @@
 //! holds, installed by PlatformOperators in one run. The corpus is the folder `$CORPUS`, or `../shared/corpus` beside the
 //! workspace.
 
-#[path = "registry/published.rs"]
-#[expect(dead_code, reason = "the suite of registry+v1 uses the rest")]
-mod published;
-
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Duration;
 
 use kube::Client;
 use kube::api::DynamicObject;
-use published::Published;
 use rukpak_content::Limits;
 use rukpak_registry::Bundle;
 use rukpak_tests::openshift::{self, CatalogSource, DEFAULT_CATALOG, cluster_operator, operator, platform_operator};
@@ -20,6 +15,8 @@ use rukpak_tests::verbs::{self, Expected, Target};
 use rukpak_tests::world::{World, WorldOptions};
 use rukpak_tests::{Documents, ImageBuilder, PlatformOptions};
 use serde_json::{Value, json};
+
+use crate::registry::published::{self, Published};
 
 /// The documentation's list, for 4.12.
 const LISTED: [&str; 25] = [

@@ -2,23 +2,14 @@
 //!
 //! The tests change the roles of the one world, so they take turns.
 
-#[path = "rights/accounts.rs"]
 mod accounts;
-#[path = "rights/controller.rs"]
 mod controller;
-#[path = "rights/manifests.rs"]
 mod manifests;
-#[path = "rights/network.rs"]
 mod network;
-#[path = "rights/platform.rs"]
 mod platform;
-#[path = "rights/published.rs"]
 mod published;
-#[path = "rights/reviews.rs"]
 mod reviews;
-#[path = "rights/users.rs"]
 mod users;
-#[path = "rights/webhook.rs"]
 mod webhook;
 
 use std::time::Duration;

@@ -3,29 +3,17 @@
 //!
 //! Some of the points by default, all of them with `SWEEP=all` (`make soak`).
 
-#[path = "sweep/check.rs"]
 mod check;
-#[path = "sweep/fault.rs"]
 mod fault;
-#[path = "sweep/lease.rs"]
 mod lease;
-#[path = "sweep/operation.rs"]
 mod operation;
-#[path = "sweep/point.rs"]
 mod point;
-#[path = "sweep/points.rs"]
 mod points;
-#[path = "sweep/release.rs"]
 mod release;
-#[path = "sweep/renewal.rs"]
 mod renewal;
-#[path = "sweep/stage.rs"]
 mod stage;
-#[path = "sweep/store.rs"]
 mod store;
-#[path = "sweep/subject.rs"]
 mod subject;
-#[path = "sweep/table.rs"]
 mod table;
 
 use std::sync::Mutex;

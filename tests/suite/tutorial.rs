@@ -1,26 +1,20 @@
 //! The documentation, followed: what it has people type is typed, with the real kubectl, and what it shows of the output is
 //! compared. `TUTORIAL=write` writes what was printed into the pages instead.
 
-#[path = "tutorial/demo.rs"]
 mod demo;
-#[path = "tutorial/examples.rs"]
 mod examples;
-#[path = "tutorial/install.rs"]
 mod install;
-#[path = "tutorial/page.rs"]
-mod page;
-#[path = "tutorial/rukpakctl.rs"]
+pub mod page;
 mod rukpakctl;
-#[path = "tutorial/session.rs"]
-mod session;
+pub mod session;
 
 use rukpak_tests::kubelet::Kubelet;
 use rukpak_tests::openshift::{self, CatalogSource, DEFAULT_CATALOG};
 use rukpak_tests::world::{World, WorldOptions};
 use rukpak_tests::{PlatformOptions, fixtures};
 
-use examples::Servers;
-use session::Session;
+use self::examples::Servers;
+use self::session::Session;
 
 /// What a block of docs/rukpakctl.md has that is about PlatformOperators.
 const PLATFORM_OPERATOR: &str = "kind: PlatformOperator";

@@ -8,7 +8,7 @@ use rukpak_tests::world::image;
 use rukpak_tests::{ImageBuilder, Layer, Registry};
 use serde_json::{Value, json};
 
-use crate::hands::{Hands, Scene, good, manifest};
+use crate::bundles::hands::{Hands, Scene, good, manifest};
 
 /// A Bundle whose image is wrong.
 struct Case {

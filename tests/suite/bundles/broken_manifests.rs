@@ -4,7 +4,7 @@ use rukpak_tests::verbs::{self, Expected, unique_name};
 use rukpak_tests::world::image;
 use rukpak_tests::{ImageBuilder, Layer};
 
-use crate::hands::{Scene, good, manifest};
+use crate::bundles::hands::{Scene, good, manifest};
 
 const OBJECTS: &str = "get objects from bundle manifests: ";
 

@@ -10,7 +10,7 @@ use rukpak_tests::world::{PASSWORD, SOON, USER, image};
 use rukpak_tests::{FaultyServer, TestCa};
 use serde_json::{Value, json};
 
-use crate::hands::{Bare, Hands, Scene, good};
+use crate::bundles::hands::{Bare, Hands, Scene, good};
 
 /// A Bundle of a good image behind `server`, which fails in the way of `rule`; heals by mending.
 async fn waits(hands: &Hands, server: &FaultyServer, name: &str, rule: Rule, text: &str) {

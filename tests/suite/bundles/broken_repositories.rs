@@ -7,7 +7,7 @@ use rukpak_tests::verbs::{self, Target, unique_name};
 use rukpak_tests::world::{PASSWORD, USER};
 use serde_json::{Value, json};
 
-use crate::hands::{Bare, Hands, Scene, git, manifest};
+use crate::bundles::hands::{Bare, Hands, Scene, git, manifest};
 
 const CLONE: &str = "source bundle content: bundle unpack git clone error: ";
 

@@ -5,7 +5,7 @@ use rukpak_tests::faulty::{Fault, Rule};
 use rukpak_tests::verbs::{self, Expected, Target, unique_name};
 use rukpak_tests::world::image;
 
-use crate::hands::{PATIENCE, Scene, good, message};
+use crate::bundles::hands::{PATIENCE, Scene, good, message};
 
 /// What an unpacked Bundle says where there is no ContentPolicy.
 const UNPACKED: [&str; 3] = ["Unpacked=True/UnpackSuccessful", "Ready=True/Succeeded", "Verified=Unknown/NotRequired"];

@@ -9,7 +9,7 @@ use rukpak_tests::world::{PASSWORD, USER, image};
 use rukpak_tests::{FaultyServer, ImageBuilder, Layer};
 use serde_json::{Value, json};
 
-use crate::hands::{Hands, Scene, good, good_layer, manifest};
+use crate::bundles::hands::{Hands, Scene, good, good_layer, manifest};
 
 /// Pushes an image and waits until a Bundle of it is unpacked; returns the Bundle's name.
 async fn unpacked(scene: &Scene, hands: &Hands, built: &ImageBuilder) -> String {

@@ -8,7 +8,7 @@ use rukpak_tests::world::image;
 use rukpak_tests::{ImageBuilder, Layer};
 use serde_json::json;
 
-use crate::hands::{Bare, git, good, manifest};
+use crate::bundles::hands::{Bare, git, good, manifest};
 
 /// Bytes that do not compress; hexadecimal ones halve.
 fn noise(count: usize) -> Vec<u8> {

@@ -7,7 +7,7 @@ use rukpak_tests::world::image;
 use rukpak_tests::{ImageBuilder, Layer};
 use serde_json::{Value, json};
 
-use crate::hands::{Hands, Scene, git, good, manifest};
+use crate::bundles::hands::{Hands, Scene, git, good, manifest};
 
 /// An unpacked Bundle of an image, its status, and what was pushed.
 async fn unpacked(scene: &Scene, hands: &Hands, name: &str) -> (Value, Pushed) {

@@ -6,7 +6,7 @@ use rukpak_tests::verbs::{self, Target, unique_name};
 use rukpak_tests::world::image;
 use serde_json::{Value, json};
 
-use crate::hands::{Hands, PATIENCE, Scene, git, good, manifest};
+use crate::bundles::hands::{Hands, PATIENCE, Scene, git, good, manifest};
 
 /// Long enough for a touched Bundle to be looked at: that takes milliseconds.
 const WHILE: Duration = Duration::from_secs(2);

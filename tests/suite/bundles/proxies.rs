@@ -11,8 +11,8 @@ use rukpak_tests::{
 };
 use serde_json::{Value, json};
 
-use crate::hands::manifest;
-use crate::sources_http;
+use crate::bundles::hands::manifest;
+use crate::bundles::sources_http;
 
 /// One server for each kind of source.
 struct Servers {

@@ -7,7 +7,7 @@ use rukpak_tests::world::{self, PASSWORD, USER, image};
 use rukpak_tests::{GitServer, RepoBuilder, fixtures};
 use serde_json::{Value, json};
 
-use crate::hands::{Hands, Scene, git, good, manifest};
+use crate::bundles::hands::{Hands, Scene, git, good, manifest};
 
 /// How long the reference watches for something that must not happen.
 const NEVER: Duration = Duration::from_secs(10);
@@ -153,7 +153,7 @@ async fn unpacks(hands: &Hands, name: &str, source: Value, commit: &str) {
     let mut expected = source;
     expected["git"]["ref"] = json!({"commit": commit});
     assert_eq!(bundle.data["status"]["resolvedSource"], expected);
-    assert_eq!(crate::hands::message(&bundle, "Unpacked"), "Successfully unpacked the git Bundle");
+    assert_eq!(crate::bundles::hands::message(&bundle, "Unpacked"), "Successfully unpacked the git Bundle");
     assert_eq!(hands.reference(name).expect("the store has a ref")["source"], commit);
     assert_eq!(hands.content(name)["manifests/object.yaml"], manifest(name));
 }
@@ -265,7 +265,7 @@ async fn content_leaves_with_its_bundle() {
     assert!(content.is_file());
     let target = Target::bundle(&name);
     verbs::delete(&hands.client, &target).await.unwrap();
-    verbs::await_deleted(&hands.client, &target, crate::hands::PATIENCE).await.unwrap();
+    verbs::await_deleted(&hands.client, &target, crate::bundles::hands::PATIENCE).await.unwrap();
     hands.on_disk("the end of the ref", || hands.reference(&name).is_none()).await;
     assert!(content.is_file(), "another Bundle has the same content");
     verbs::delete(&hands.client, &Target::bundle(&twin)).await.unwrap();

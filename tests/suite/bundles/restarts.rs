@@ -8,7 +8,7 @@ use rukpak_tests::verbs::{self, Target, unique_name};
 use rukpak_tests::world::image;
 use serde_json::{Value, json};
 
-use crate::hands::{Bare, Hands, git, good, manifest};
+use crate::bundles::hands::{Bare, Hands, git, good, manifest};
 
 /// The writes to Bundles in the audit log from `start` on: verb and name.
 fn writes(bare: &Bare, start: u64) -> Vec<(String, String)> {

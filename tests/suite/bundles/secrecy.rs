@@ -7,7 +7,7 @@ use rukpak_tests::verbs::{self, unique_name};
 use rukpak_tests::world::{PASSWORD, USER};
 use serde_json::{Value, json};
 
-use crate::hands::{Hands, Scene, git, good, manifest};
+use crate::bundles::hands::{Hands, Scene, git, good, manifest};
 
 /// Plants a Secret and a Bundle that uses it.
 async fn plant(hands: &Hands, data: &Value, mut source: Value) -> String {

@@ -5,7 +5,7 @@ use base64::prelude::BASE64_STANDARD;
 use rukpak_tests::verbs::{self, Target, unique_name};
 use serde_json::{Value, json};
 
-use crate::hands::{self, Bare, Hands, Scene, manifest};
+use crate::bundles::hands::{self, Bare, Hands, Scene, manifest};
 
 const NAMESPACE: &str = "rukpak-system";
 

@@ -10,7 +10,7 @@ use rukpak_tests::world::{PASSWORD, USER};
 use rukpak_tests::{Fault, FaultyServer, Rule, TestCa};
 use serde_json::{Value, json};
 
-use crate::hands::{self, Hands, Scene, manifest};
+use crate::bundles::hands::{self, Hands, Scene, manifest};
 
 /// A tar.gz of files.
 pub fn archive(files: &[(&str, &str)]) -> Vec<u8> {

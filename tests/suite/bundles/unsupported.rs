@@ -3,7 +3,7 @@
 use rukpak_tests::verbs::{self, unique_name};
 use serde_json::{Value, json};
 
-use crate::hands::{Bare, Hands, Scene};
+use crate::bundles::hands::{Bare, Hands, Scene};
 
 /// The Bundle fails with exactly this, and is not tried again.
 async fn refused(hands: &Hands, source: Value, text: &str) {

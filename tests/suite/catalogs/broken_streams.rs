@@ -8,7 +8,7 @@ use rukpak_tests::CatalogServer;
 use rukpak_tests::catalog::{Cut, Ending};
 use rukpak_tests::tools::{PATIENCE, free_port};
 
-use crate::common::{ALL_BUNDLES, bundles, catalog, chain};
+use crate::catalogs::common::{ALL_BUNDLES, bundles, catalog, chain};
 
 const SHORT: Duration = Duration::from_millis(300);
 

@@ -2,7 +2,7 @@
 
 use rukpak_tests::tools::temp_folder;
 
-use crate::common::{ALL_BUNDLES, bundles, catalog, changed_catalog, loader, new, refusal, unchanged};
+use crate::catalogs::common::{ALL_BUNDLES, bundles, catalog, changed_catalog, loader, new, refusal, unchanged};
 
 #[tokio::test]
 async fn a_folder_is_read_again_when_it_has_changed() {

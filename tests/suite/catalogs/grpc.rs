@@ -9,7 +9,7 @@ use rukpak_tests::tools::PATIENCE;
 use rukpak_tests::{CatalogServer, Documents};
 use serde_json::json;
 
-use crate::common::{ALL_BUNDLES, bundles, catalog, chain, changed_catalog};
+use crate::catalogs::common::{ALL_BUNDLES, bundles, catalog, chain, changed_catalog};
 
 #[tokio::test]
 async fn a_catalog_is_read_in_one_call() {

@@ -8,7 +8,7 @@ use rukpak_catalog::read::{self, Documents};
 use rukpak_source::image::Credentials;
 use rukpak_tests::{CatalogdServer, Fault, FaultyServer, Rule, TestCa};
 
-use crate::common::{
+use crate::catalogs::common::{
     ALL_BUNDLES, bundles, catalog, chain, changed_catalog, impatient_loader, loader, new, refusal, unchanged,
 };
 

@@ -6,7 +6,7 @@ use rukpak_tests::catalog::{CONFIGS_LABEL, CatalogImage};
 use rukpak_tests::registry::{Compression, TarEntry};
 use rukpak_tests::{FaultyServer, Layer, Registry, RegistryOptions, TestCa};
 
-use crate::common::{ALL_BUNDLES, bundles, catalog, changed_catalog, loader, new, refusal, unchanged};
+use crate::catalogs::common::{ALL_BUNDLES, bundles, catalog, changed_catalog, loader, new, refusal, unchanged};
 
 #[tokio::test]
 async fn a_known_digest_fetches_nothing() {

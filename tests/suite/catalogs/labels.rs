@@ -3,7 +3,7 @@
 use rukpak_tests::catalog::{CONFIGS_LABEL, CatalogImage, SQLITE_LABEL};
 use rukpak_tests::{Fault, FaultyServer, Layer, Registry, RegistryOptions, Rule, TestCa};
 
-use crate::common::{ALL_BUNDLES, bundles, catalog, loader, new, refusal};
+use crate::catalogs::common::{ALL_BUNDLES, bundles, catalog, loader, new, refusal};
 
 #[tokio::test]
 async fn the_label_decides() {

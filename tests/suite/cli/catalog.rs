@@ -5,7 +5,7 @@ use rukpak_tests::tools;
 use rukpak_tests::verbs::unique_name;
 use serde_json::{Value, json};
 
-use crate::{Answer, Private};
+use crate::cli::{Answer, Private};
 
 /// Two packages, one of them with things to tell.
 fn documents() -> Documents {
@@ -157,7 +157,7 @@ async fn catalogs_are_validated_wherever_their_documents_are() {
         assert!(answer.err.contains(": 9 documents: 1 finding\n") && answer.err.contains(place), "{}", answer.err);
     }
     let answer = private.run("good", &["catalog", "validate", &grpc]);
-    crate::assert_unknown(&answer, &[&grpc, "over gRPC does not give its documents away"]);
+    crate::cli::assert_unknown(&answer, &[&grpc, "over gRPC does not give its documents away"]);
     // Whoever asks for the package hears of it, also where the documents are not to be had.
     for (place, more) in [(everywhere.local(), &[][..]), (&everywhere.image, &[]), (&url, &trust), (&grpc, &[])] {
         let answer = private.run("good", &[&["catalog", "show", place, "pump"], more].concat());
@@ -165,7 +165,7 @@ async fn catalogs_are_validated_wherever_their_documents_are() {
     }
     let none = everywhere.catalogd.url("none");
     let nothing = private.run("good", &[&["catalog", "validate", &none], &trust[..]].concat());
-    crate::assert_unknown(&nothing, &["/catalogs/none", "the catalog cannot be fetched"]);
+    crate::cli::assert_unknown(&nothing, &["/catalogs/none", "the catalog cannot be fetched"]);
     let image = CatalogImage::of(documents()).expect("a catalog");
     let image = image.push(&private.registry, &unique_name("catalog"), "v1").await.expect("the registry takes it");
     let image = format!("image:{}", image.reference);
@@ -199,7 +199,7 @@ async fn a_catalog_that_breaks_off_could_not_be_found_out() {
 #[tokio::test]
 async fn what_is_no_catalog_image_could_not_be_found_out() {
     let private = Private::shared().await;
-    let bundle = private.push(&crate::kite()).await;
+    let bundle = private.push(&crate::cli::kite()).await;
     let catalog = CatalogImage::of(documents()).expect("a catalog");
     let catalog = catalog.push(&private.registry, &unique_name("catalog"), "v1").await.expect("the registry takes it");
     let sqlite = CatalogImage::of_layers([]).layer(rukpak_tests::Layer::of_files([("database/index.db", "x")]));
@@ -214,7 +214,7 @@ async fn what_is_no_catalog_image_could_not_be_found_out() {
     for (logins, reference, text) in table {
         for verb in ["list", "validate"] {
             let answer = private.run(logins, &["catalog", verb, &format!("image:{reference}")]);
-            crate::assert_unknown(&answer, &[reference, text]);
+            crate::cli::assert_unknown(&answer, &[reference, text]);
         }
     }
 }

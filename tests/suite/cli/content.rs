@@ -8,7 +8,7 @@ use rukpak_tests::verbs::{Expected, unique_name};
 use rukpak_tests::world::{World, bundle, image, until_bundle};
 use serde_json::json;
 
-use crate::hands::{Hands, manifest, text};
+use crate::cli::hands::{Hands, manifest, text};
 
 /// May look, and make nothing: what these hands can do leaves nothing behind.
 async fn reader(name: &str) -> Hands {

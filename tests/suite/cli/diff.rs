@@ -5,7 +5,7 @@ use rukpak_tests::world::{World, until};
 use rukpak_tests::{ImageBuilder, tools};
 use serde_json::{Value, json};
 
-use crate::hands::{Did, Hands, folder, manifest, text, write};
+use crate::cli::hands::{Did, Hands, folder, manifest, text, write};
 
 fn json(did: &Did) -> Value {
     serde_json::from_str(&did.out).unwrap_or_else(|error| panic!("{error}: {did:?}"))

@@ -9,8 +9,8 @@ use rukpak_tests::world::{PASSWORD, USER, World};
 use rukpak_tests::{CatalogImage, Documents, ImageBuilder, fixtures, tools};
 use serde_json::{Value, json};
 
-use crate::hands::{folder, manifest, text};
-use crate::{Answer, Private};
+use crate::cli::hands::{folder, manifest, text};
+use crate::cli::{Answer, Private};
 
 fn json_of(answer: &Answer) -> Value {
     serde_json::from_str(&answer.out).unwrap_or_else(|error| panic!("{error}: {} {}", answer.out, answer.err))

@@ -5,7 +5,7 @@ use rukpak_tests::world::World;
 use rukpak_tests::{ImageBuilder, Layer};
 use serde_json::{Value, json};
 
-use crate::hands::{Did, Hands, folder, manifest, text, write};
+use crate::cli::hands::{Did, Hands, folder, manifest, text, write};
 
 /// An image of one ConfigMap.
 async fn push(name: &str, value: &str) -> String {

@@ -5,7 +5,7 @@ use rukpak_tests::verbs::{self, Expected, Target, unique_name};
 use rukpak_tests::world::{SOON, until};
 use serde_json::{Value, json};
 
-use crate::hands::{Did, Hands, folder, manifest};
+use crate::cli::hands::{Did, Hands, folder, manifest};
 
 fn assert_said(did: &Did, code: i32, out: &str) {
     assert_eq!((did.code, did.out.as_str()), (Some(code), out), "{}", did.err);

@@ -4,7 +4,7 @@ use rukpak_tests::verbs::{self, Expected, Target, unique_name};
 use rukpak_tests::world::until;
 use serde_json::{Value, json};
 
-use crate::hands::{Did, Hands, folder, manifest, write};
+use crate::cli::hands::{Did, Hands, folder, manifest, write};
 
 async fn value(hands: &Hands, name: &str) -> Value {
     let target = Target::namespaced("v1", "ConfigMap", "default", name);

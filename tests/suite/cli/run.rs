@@ -7,7 +7,7 @@ use rukpak_tests::verbs::{self, Expected, Target, unique_name};
 use rukpak_tests::world::{SOON, deployment, image, until, until_bundle};
 use serde_json::json;
 
-use crate::hands::{Hands, folder, installed, manifest, text, write};
+use crate::cli::hands::{Hands, folder, installed, manifest, text, write};
 
 #[tokio::test]
 async fn a_folder_is_installed() {

@@ -6,7 +6,7 @@ use rukpak_tests::verbs::{self, Target};
 use rukpak_tests::world::SOON;
 use serde_json::{Value, json};
 
-use crate::hands::{Did, Hands};
+use crate::cli::hands::{Did, Hands};
 
 const API: &str = "platform.openshift.io/v1alpha1";
 const KIND: &str = "PlatformOperator";

@@ -14,8 +14,8 @@ use serde_json::json;
 use tokio::io::{AsyncBufReadExt as _, BufReader};
 use tokio::process::Child;
 
-use crate::browser::Browser;
-use crate::hands::{Hands, folder, manifest};
+use crate::cli::browser::Browser;
+use crate::cli::hands::{Hands, folder, manifest};
 
 /// Set to `write`, what the browser shows becomes the pictures of the documentation.
 const WRITE: &str = "UI";

@@ -6,7 +6,7 @@ use rukpak_tests::verbs::unique_name;
 use rukpak_tests::world::{SOON, World};
 use serde_json::Value;
 
-use crate::caller::{Caller, account, archive, bind, manifest, sent, upload_bundle};
+use crate::content::caller::{Caller, account, archive, bind, manifest, sent, upload_bundle};
 
 #[tokio::test]
 async fn who_is_nobody_gets_nothing() {
@@ -82,7 +82,7 @@ async fn a_strangers_certificate_is_refused_whatever_name_it_bears() {
     let world = World::shared().await;
     let leaf = TestCa::new("stranger").unwrap().client("admin", Some("system:masters")).unwrap();
     let identity = reqwest::Identity::from_pem((leaf.cert_pem.clone() + &leaf.key_pem).as_bytes()).unwrap();
-    let http = crate::caller::http(world, Some(identity)).await;
+    let http = crate::content::caller::http(world, Some(identity)).await;
     let request = http.get(format!("{}/bundles/none.tgz", rukpak_tests::process::CONTENT_URL));
     match request.send().await {
         Ok(answer) => assert_eq!(answer.status(), StatusCode::UNAUTHORIZED),
@@ -103,7 +103,7 @@ async fn a_right_that_is_taken_away_is_gone() {
     let rules = serde_json::json!([{"nonResourceURLs": [path], "verbs": ["get"]}]);
     let object = serde_json::json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole",
                                     "metadata": {"name": role}, "rules": rules});
-    crate::caller::create(&client, &object).await;
+    crate::content::caller::create(&client, &object).await;
     let group = serde_json::json!({"apiGroup": "rbac.authorization.k8s.io", "kind": "Group",
                                    "name": "system:serviceaccounts:rukpak-system"});
     bind(&client, &role, &group).await;

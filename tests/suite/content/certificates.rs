@@ -9,7 +9,7 @@ use rukpak_tests::verbs::{self, Target, unique_name};
 use rukpak_tests::world::{self, SOON, World, image};
 use rukpak_tests::{ImageBuilder, Registry, RegistryOptions, tools};
 
-use crate::caller::{Caller, account, archive, authorities, create, manifest, sent, unpacked, upload_bundle};
+use crate::content::caller::{Caller, account, archive, authorities, create, manifest, sent, unpacked, upload_bundle};
 
 /// A registry that is nowhere.
 const MIRRORED: &str = "registry.invalid/mirrored";

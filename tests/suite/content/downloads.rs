@@ -6,7 +6,7 @@ use rukpak_tests::world::{self, SOON, World, image};
 use rukpak_tests::{RepoBuilder, fixtures};
 use serde_json::json;
 
-use crate::caller::{Caller, create, files, manifest, sent, unpacked};
+use crate::content::caller::{Caller, create, files, manifest, sent, unpacked};
 
 #[tokio::test]
 async fn who_may_read_fetches_the_content_of_a_bundle() {

@@ -18,7 +18,7 @@ use tokio::sync::{Mutex, MutexGuard, OnceCell, oneshot};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout};
 
-use crate::caller::{Caller, account, create, manifest, unpacked, upload_bundle};
+use crate::content::caller::{Caller, account, create, manifest, unpacked, upload_bundle};
 
 /// More than the process has threads for the disk.
 const SLOW: usize = 40;
@@ -223,7 +223,7 @@ async fn a_new_bundle_of_an_old_name_has_not_its_content() {
         loop {
             let answer = reader.get(&path).await;
             if answer.status == StatusCode::OK {
-                let files = crate::caller::files(&answer.body);
+                let files = crate::content::caller::files(&answer.body);
                 assert_eq!(files["manifests/a.yaml"], manifest(object));
                 break;
             }

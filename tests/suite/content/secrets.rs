@@ -17,7 +17,7 @@ use rukpak_tests::world::{self, PASSWORD, USER, World, until_bundle};
 use rukpak_tests::{Fault, FaultyServer, ImageBuilder, Rule, TestCa, tools};
 use serde_json::{Value, json};
 
-use crate::caller::{Caller, account, archive, create, manifest, sent, unpacked, upload_bundle};
+use crate::content::caller::{Caller, account, archive, create, manifest, sent, unpacked, upload_bundle};
 
 /// A world of its own, whose programs tell all they ever tell.
 struct Field {

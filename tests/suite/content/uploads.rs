@@ -6,7 +6,7 @@ use rukpak_tests::verbs::{self, Expected, Target, unique_name};
 use rukpak_tests::world::{self, World, image, until_bundle};
 use serde_json::json;
 
-use crate::caller::{Caller, archive, create, files, manifest, sent, unpacked, upload_bundle};
+use crate::content::caller::{Caller, archive, create, files, manifest, sent, unpacked, upload_bundle};
 
 const UPLOADER: &str = "bundle-uploader";
 

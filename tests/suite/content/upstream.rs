@@ -13,8 +13,8 @@ use rukpak_tests::world::{self, SOON, World, until, until_bundle};
 use rukpak_tests::{fixtures, tools};
 use serde_json::{Value, json};
 
-use crate::access::identity_of;
-use crate::caller::{self, Answer, Caller, archive, create, files, manifest};
+use crate::content::access::identity_of;
+use crate::content::caller::{self, Answer, Caller, archive, create, files, manifest};
 
 const API: &str = "/apis/core.rukpak.io/v1alpha1";
 const MANAGER: &str = "rukpakctl";

@@ -7,9 +7,9 @@ use rukpak_tests::verbs::{self, Expected, Target, unique_name};
 use rukpak_tests::world::{SOON, deployment, image, until};
 use serde_json::{Value, json};
 
-use crate::case::{Case, OURS, is_owned};
-use crate::tired::tire;
-use crate::worlds;
+use crate::deployments::tired::tire;
+use crate::engine::case::{Case, OURS, is_owned};
+use crate::engine::worlds;
 
 #[tokio::test]
 async fn a_foreign_object_is_refused_and_not_touched_until_its_owner_allows_it() {

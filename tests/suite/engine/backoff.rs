@@ -8,9 +8,9 @@ use rukpak_tests::verbs::{self, Expected, Target};
 use rukpak_tests::world::until;
 use serde_json::{Value, json};
 
-use crate::case::{Case, definition, definition_target, gadget};
-use crate::hook::{Hook, Verdict};
-use crate::worlds;
+use crate::engine::case::{Case, definition, definition_target, gadget};
+use crate::engine::hook::{Hook, Verdict};
+use crate::engine::worlds;
 
 fn workload(case: &Case<'_>, image: &str) -> Value {
     let mut workload = case.workload("w", 0);

@@ -5,8 +5,8 @@ use rukpak_tests::verbs::{self, Expected, Target};
 use rukpak_tests::world::{SOON, until};
 use serde_json::json;
 
-use crate::case::Case;
-use crate::worlds;
+use crate::engine::case::Case;
+use crate::engine::worlds;
 
 async fn value(case: &Case<'_>) -> serde_json::Value {
     case.get(&case.config_map_target("a")).await.expect("it is there").data["data"]["x"].clone()

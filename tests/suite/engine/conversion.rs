@@ -13,7 +13,7 @@ use rukpak_tests::TestCa;
 use rukpak_tests::tls::{Served, serve};
 use serde_json::{Value, json};
 
-use crate::case::definition;
+use crate::engine::case::definition;
 
 /// The webhook: `spec.colour` of `v1` is `spec.tint` of `v2`.
 pub struct Converter {

@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use rukpak_tests::world::World;
 use serde_json::json;
 
-use crate::audit::{Request, at_rest, requests, since};
-use crate::case::Case;
+use crate::engine::audit::{Request, at_rest, requests, since};
+use crate::engine::case::Case;
 
 /// Objects of the bundle.
 const OBJECTS: usize = 10;

@@ -13,8 +13,8 @@ use kube::runtime::{WatchStreamExt, watcher};
 use rukpak_tests::verbs::{self, Target};
 use serde_json::{Value, json};
 
-use crate::case::{Case, definition, definition_target, gadget};
-use crate::worlds::alone;
+use crate::engine::case::{Case, definition, definition_target, gadget};
+use crate::engine::worlds::alone;
 
 const MANY: usize = 300;
 const LONG: Duration = Duration::from_mins(1);

@@ -6,8 +6,8 @@ use rukpak_tests::world::SOON;
 use rukpak_tests::{Fault, Rule};
 use serde_json::{Value, json};
 
-use crate::case::{Case, definition, definition_target, gadget, is_owned};
-use crate::worlds;
+use crate::engine::case::{Case, definition, definition_target, gadget, is_owned};
+use crate::engine::worlds;
 
 const ALLOW: &str = "core.rukpak.io/allow-deletion";
 

@@ -7,8 +7,8 @@ use rukpak_tests::verbs::{self, Expected};
 use rukpak_tests::world::until;
 use serde_json::{Value, json};
 
-use crate::case::{Case, definition};
-use crate::worlds;
+use crate::engine::case::{Case, definition};
+use crate::engine::worlds;
 
 /// ConfigMap `a` of some version, and a Deployment that is healthy with no replicas: nobody runs its Pods here.
 fn release(case: &Case<'_>, version: &str, replicas: i64) -> [Value; 2] {
@@ -128,7 +128,7 @@ async fn an_upgrade_that_is_refused_does_not_wait_for_its_deadline() {
     case.install(&release(&case, "1", 0)).await;
     limit(&case, "10m").await;
     let (crd, group) = definition("refused");
-    let bad = crate::case::gadget(&group, &case.namespace, "bad", 0);
+    let bad = crate::engine::case::gadget(&group, &case.namespace, "bad", 0);
     case.change("v2", &[case.config_map("a", json!({"x": "2"})), case.workload("w", 0), crd, bad]).await;
     case.refused("UpgradeFailed", "spec.size").await;
     case.until_value(&case.config_map_target("a"), "/data/x", &json!("1")).await;

@@ -3,7 +3,7 @@
 use rukpak_tests::verbs;
 use serde_json::{Value, json};
 
-use crate::case::{Case, definition, definition_target, gadget};
+use crate::engine::case::{Case, definition, definition_target, gadget};
 
 const SWITCH: &str = "core.rukpak.io/safe-crd-upgrade-validation";
 

@@ -5,8 +5,8 @@ use rukpak_tests::verbs::{self, Target};
 use rukpak_tests::world::{SOON, deployment, image};
 use serde_json::{Value, json};
 
-use crate::case::{Case, definition, definition_target, gadget};
-use crate::worlds::{self, until_collected};
+use crate::engine::case::{Case, definition, definition_target, gadget};
+use crate::engine::worlds::{self, until_collected};
 
 /// Creates the deployment with a policy, and waits until it is installed.
 async fn install_with(case: &Case<'_>, policy: &str, objects: &[Value]) {

@@ -5,8 +5,8 @@ use rukpak_tests::verbs::{self, Expected};
 use rukpak_tests::world::{deployment, image, until};
 use serde_json::{Value, json};
 
-use crate::case::Case;
-use crate::tired::tire;
+use crate::deployments::tired::tire;
+use crate::engine::case::Case;
 
 /// Creates the deployment with these dependencies; waits for nothing.
 async fn create_after(case: &Case<'_>, names: &[&str]) {

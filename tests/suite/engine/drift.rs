@@ -7,7 +7,7 @@ use rukpak_tests::verbs::{self, Expected, Target};
 use rukpak_tests::world::until;
 use serde_json::{Value, json};
 
-use crate::case::{Case, OURS, is_owned};
+use crate::engine::case::{Case, OURS, is_owned};
 
 /// Objects with and without a generation, and a value to spoil in each.
 fn objects(case: &Case<'_>) -> Vec<(Value, &'static str, Value)> {
@@ -117,10 +117,10 @@ async fn a_deleted_namespace_comes_back_with_what_was_in_it() {
 #[tokio::test]
 async fn a_deleted_definition_comes_back_with_its_object() {
     let case = Case::new("crdgone").await;
-    let (crd, group) = crate::case::definition("crdgone");
-    let object = crate::case::gadget(&group, &case.namespace, "g", 1);
+    let (crd, group) = crate::engine::case::definition("crdgone");
+    let object = crate::engine::case::gadget(&group, &case.namespace, "g", 1);
     case.install(&[crd, object.clone()]).await;
-    let (crd, object) = (crate::case::definition_target(&group), Target::of(&object).unwrap());
+    let (crd, object) = (crate::engine::case::definition_target(&group), Target::of(&object).unwrap());
     let old = case.get(&crd).await.unwrap().metadata.uid;
     case.delete(&crd).await;
     case.until(&crd, "a new one", |object| object.is_some_and(|object| object.metadata.uid != old)).await;

@@ -4,7 +4,7 @@ use rukpak_tests::verbs::{Expected, Target};
 use rukpak_tests::world::until;
 use serde_json::json;
 
-use crate::case::Case;
+use crate::engine::case::Case;
 
 #[tokio::test]
 async fn each_step_of_a_deployments_life_is_an_event() {

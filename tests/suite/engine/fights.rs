@@ -9,8 +9,8 @@ use rukpak_tests::verbs::{Expected, Target};
 use rukpak_tests::world::until;
 use serde_json::json;
 
-use crate::case::Case;
-use crate::worlds;
+use crate::engine::case::Case;
+use crate::engine::worlds;
 
 /// So long the opponent insists.
 const PERIOD: Duration = Duration::from_secs(10);
@@ -155,7 +155,7 @@ async fn replicas_that_were_scaled_are_left_to_the_scaler_and_not_written() {
     let entries: Vec<_> = live.metadata.managed_fields.iter().flatten().collect();
     // Before 1.21 nobody is told through which subresource a field was written.
     if entries.iter().any(|entry| entry.subresource.as_deref() == Some("scale")) {
-        let ours = entries.iter().find(|entry| entry.manager.as_deref() == Some(crate::case::OURS)).unwrap();
+        let ours = entries.iter().find(|entry| entry.manager.as_deref() == Some(crate::engine::case::OURS)).unwrap();
         let set = &ours.fields_v1.as_ref().unwrap().0;
         assert!(set.pointer("/f:spec/f:replicas").is_none(), "{set}");
     } else {

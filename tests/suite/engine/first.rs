@@ -5,7 +5,7 @@ use rukpak_tests::verbs::{self, Target};
 use rukpak_tests::world::World;
 use serde_json::{Value, json};
 
-use crate::case::{Case, OURS, definition, definition_target, gadget};
+use crate::engine::case::{Case, OURS, definition, definition_target, gadget};
 
 /// Applies with `metadata.resourceVersion: "1"`, which Kubernetes does not document: the engine builds on the answer.
 async fn create_or_conflict(case: &Case<'_>, object: &Value) -> Result<DynamicObject, u16> {
@@ -132,7 +132,7 @@ async fn a_mixed_bundle_is_whole() {
     for object in &objects {
         let target = Target::of(object).unwrap();
         let live = case.get(&target).await.unwrap_or_else(|| panic!("{target} is missing"));
-        assert!(crate::case::is_owned(&live, &case.name, &uid), "{target}");
+        assert!(crate::engine::case::is_owned(&live, &case.name, &uid), "{target}");
     }
     let inventory = case.status().await["inventory"].clone();
     assert_eq!(inventory["objects"], objects.len());

@@ -4,7 +4,7 @@ use rukpak_tests::verbs::{self, Expected, Target};
 use rukpak_tests::world::until;
 use serde_json::{Value, json};
 
-use crate::case::{Case, definition, gadget};
+use crate::engine::case::{Case, definition, gadget};
 
 fn available(generation: i64, replicas: i64) -> Value {
     json!({"status": {"observedGeneration": generation, "replicas": replicas, "updatedReplicas": replicas,

@@ -5,8 +5,8 @@ use rukpak_tests::verbs::{self, Expected, Target};
 use rukpak_tests::world::until;
 use serde_json::{Value, json};
 
-use crate::case::{Case, definition, definition_target, gadget};
-use crate::worlds;
+use crate::engine::case::{Case, definition, definition_target, gadget};
+use crate::engine::worlds;
 
 const ROLLBACK: &str = "core.rukpak.io/rollback-to";
 

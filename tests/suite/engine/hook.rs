@@ -17,7 +17,7 @@ use rukpak_tests::world::SOON;
 use serde_json::{Value, json};
 use tokio::sync::watch;
 
-use crate::case::Case;
+use crate::engine::case::Case;
 
 /// The controller, as the API server knows it.
 const CONTROLLER: &str = "system:serviceaccount:rukpak-system:core-admin";

@@ -8,10 +8,10 @@ use rukpak_tests::world::{SOON, until};
 use rukpak_tests::{Fault, Rule};
 use serde_json::{Value, json};
 
-use crate::case::{Case, definition_target};
-use crate::conversion::Converter;
-use crate::hook::{Hook, Verdict};
-use crate::worlds::{self, alone};
+use crate::engine::case::{Case, definition_target};
+use crate::engine::conversion::Converter;
+use crate::engine::hook::{Hook, Verdict};
+use crate::engine::worlds::{self, alone};
 
 /// Longest that a request without an answer may hold up the deployment that made it.
 const DEADLINE: Duration = Duration::from_mins(1);

@@ -7,8 +7,8 @@ use rukpak_tests::world::{SOON, until};
 use rukpak_tests::{Fault, Rule};
 use serde_json::json;
 
-use crate::case::{Case, definition, definition_target, gadget};
-use crate::worlds;
+use crate::engine::case::{Case, definition, definition_target, gadget};
+use crate::engine::worlds;
 
 #[tokio::test]
 async fn a_missing_kind_leaves_the_rest_guarded() {

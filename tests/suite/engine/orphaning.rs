@@ -8,9 +8,9 @@ use kube::api::DynamicObject;
 use rukpak_tests::verbs::{self, Target};
 use serde_json::{Value, json};
 
-use crate::case::Case;
-use crate::hook::{Hook, Verdict};
-use crate::worlds::{self, orphan, until_collected};
+use crate::engine::case::Case;
+use crate::engine::hook::{Hook, Verdict};
+use crate::engine::worlds::{self, orphan, until_collected};
 
 /// Objects whose loss would hurt, with a value that tells the version.
 fn belongings(case: &Case<'_>, version: &str) -> Vec<Value> {

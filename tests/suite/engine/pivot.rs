@@ -6,7 +6,7 @@ use rukpak_tests::verbs::{self, Expected, Target};
 use rukpak_tests::world::{SOON, until};
 use serde_json::{Value, json};
 
-use crate::case::{Case, definition, definition_target, gadget};
+use crate::engine::case::{Case, definition, definition_target, gadget};
 
 #[tokio::test]
 async fn a_pivot_adds_changes_and_prunes() {

@@ -4,9 +4,9 @@ use kube::api::DynamicObject;
 use rukpak_tests::verbs::{self, Target};
 use serde_json::{Value, json};
 
-use crate::case::{Case, is_owned};
-use crate::hook::{Hook, Verdict};
-use crate::worlds;
+use crate::engine::case::{Case, is_owned};
+use crate::engine::hook::{Hook, Verdict};
+use crate::engine::worlds;
 
 fn claim(case: &Case<'_>) -> Value {
     json!({"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": "data", "namespace": case.namespace},

@@ -7,10 +7,10 @@ use rukpak_tests::verbs::Target;
 use rukpak_tests::world::{World, WorldOptions};
 use serde_json::{Value, json};
 
-use crate::audit::{Request, at_rest, requests, since, writes};
-use crate::case::Case;
-use crate::costs;
-use crate::first::mixed;
+use crate::engine::audit::{Request, at_rest, requests, since, writes};
+use crate::engine::case::Case;
+use crate::engine::costs;
+use crate::engine::first::mixed;
 
 /// So long nothing may be asked then.
 const IDLE: Duration = Duration::from_secs(5);

@@ -5,8 +5,8 @@ use rukpak_tests::verbs::{self, Target};
 use rukpak_tests::world::SOON;
 use serde_json::{Value, json};
 
-use crate::case::{Case, definition, definition_target, gadget, is_owned};
-use crate::worlds;
+use crate::engine::case::{Case, definition, definition_target, gadget, is_owned};
+use crate::engine::worlds;
 
 /// A definition with these `(version, served, storage)` of one schema.
 fn with_versions(definition: &Value, versions: &[(&str, bool, bool)]) -> Value {
@@ -82,7 +82,8 @@ async fn an_object_whose_version_ended_before_a_crash_is_pruned() {
     let v1 = with_versions(&crd, &[("v1alpha1", true, false), ("v1", true, true)]);
     case.install(&[v1, gadget_of("v1alpha1", &group, &case)]).await;
     case.until_owned(&Target::of(&gadget_of("v1", &group, &case)).unwrap()).await;
-    let hook = crate::hook::Hook::start(&case, &[["", "configmaps"]], |_| crate::hook::Verdict::AtGate).await;
+    let hook =
+        crate::engine::hook::Hook::start(&case, &[["", "configmaps"]], |_| crate::engine::hook::Verdict::AtGate).await;
     let v2 = with_versions(&crd, &[("v1alpha1", false, false), ("v1", true, true)]);
     case.change("v2", &[v2, case.config_map("b", json!({}))]).await;
     // Definitions come before ConfigMaps, and what is pruned goes after all that.

@@ -4,9 +4,9 @@ use rukpak_tests::verbs::{Expected, Target};
 use rukpak_tests::world::until;
 use serde_json::{Value, json};
 
-use crate::case::{Case, definition, gadget};
-use crate::hook::{Hook, Verdict};
-use crate::worlds;
+use crate::engine::case::{Case, definition, gadget};
+use crate::engine::hook::{Hook, Verdict};
+use crate::engine::worlds;
 
 /// The definition with a second version, which is stored from now on.
 fn with_second(definition: &Value) -> Value {
@@ -64,7 +64,7 @@ async fn a_definition_is_repaired_after_a_way_back_over_a_stored_version() {
     case.refused("UpgradeFailed", "spec.size").await;
     template(&case, &reference).await;
     case.installed().await;
-    let target = crate::case::definition_target(&group);
+    let target = crate::engine::case::definition_target(&group);
     case.edit("intruder", &target, json!({"metadata": {"labels": {"core.rukpak.io/owner-name": "other"}}})).await;
     let mended = case.until_owned(&target).await;
     assert_eq!(mended.data["status"]["storedVersions"], json!(["v1", "v2"]));
@@ -107,7 +107,7 @@ async fn an_upgrade_that_a_crash_cut_short_is_undone_by_the_template_over_a_stor
     }
     case.until_gone(&Target::of(&service).unwrap()).await;
     until(&case.client, &case.name, Expected::is_true("Installed", "InstallationSucceeded")).await;
-    let live = case.get(&crate::case::definition_target(&group)).await.unwrap();
+    let live = case.get(&crate::engine::case::definition_target(&group)).await.unwrap();
     assert_eq!(live.data["status"]["storedVersions"], json!(["v1", "v2"]));
     let workload = case.in_namespace("apps/v1", "Deployment", "w");
     assert_eq!(case.get(&workload).await.unwrap().data["spec"]["replicas"], 2);

@@ -5,8 +5,8 @@ use rukpak_tests::verbs::{self, Expected};
 use rukpak_tests::world::until;
 use serde_json::json;
 
-use crate::case::{Case, definition, gadget};
-use crate::worlds;
+use crate::engine::case::{Case, definition, gadget};
+use crate::engine::worlds;
 
 const REQUESTED: &str = "core.rukpak.io/reconcile-requested-at";
 

@@ -5,8 +5,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use rukpak_tests::verbs::{Expected, Target};
 use serde_json::{Value, json};
 
-use crate::case::{Case, definition, definition_target, gadget};
-use crate::hook::{Hook, Verdict};
+use crate::engine::case::{Case, definition, definition_target, gadget};
+use crate::engine::hook::{Hook, Verdict};
 
 /// The webhook of an operator that is just being replaced: it refuses its first calls.
 #[tokio::test]

@@ -5,9 +5,9 @@ use rukpak_tests::verbs::{self, Expected, Target};
 use rukpak_tests::world::{SOON, until};
 use serde_json::{Value, json};
 
-use crate::case::{Case, definition_target, is_owned};
-use crate::conversion::Converter;
-use crate::worlds;
+use crate::engine::case::{Case, definition_target, is_owned};
+use crate::engine::conversion::Converter;
+use crate::engine::worlds;
 
 /// An object that is stored as `v2`, written as `v1`: whoever lists `v1` needs the conversion. Garbage collection lists the highest
 /// version, and goes on.

@@ -5,8 +5,8 @@ use rukpak_tests::verbs::{self, Target};
 use rukpak_tests::world::{deployment, image};
 use serde_json::{Value, json};
 
-use crate::adoption::helm_installed;
-use crate::case::Case;
+use crate::engine::adoption::helm_installed;
+use crate::engine::case::Case;
 
 /// The Secret in which Helm keeps a release of RukPak v0.16.
 fn release_secret(case: &Case<'_>, objects: &[Value]) -> Value {

@@ -5,9 +5,9 @@ use rukpak_tests::verbs::{self, Expected, Target};
 use rukpak_tests::world::{SOON, deployment, image, until};
 use serde_json::json;
 
-use crate::case::{Case, definition, definition_target, gadget, is_owned};
-use crate::hook::{Hook, Verdict};
-use crate::tired::tire;
+use crate::deployments::tired::tire;
+use crate::engine::case::{Case, definition, definition_target, gadget, is_owned};
+use crate::engine::hook::{Hook, Verdict};
 
 /// Nobody else has anything of the kind: the watch that is to wake the second one is of the first one's making.
 #[tokio::test]

@@ -4,10 +4,10 @@ use rukpak_tests::verbs::{self, Target};
 use rukpak_tests::world::SOON;
 use serde_json::{Value, json};
 
-use crate::case::{Case, definition, definition_target, gadget};
-use crate::conversion::{Converter, version};
-use crate::hook::{Hook, Verdict};
-use crate::worlds;
+use crate::engine::case::{Case, definition, definition_target, gadget};
+use crate::engine::conversion::{Converter, version};
+use crate::engine::hook::{Hook, Verdict};
+use crate::engine::worlds;
 
 /// What makes an upgrade fail after its first writes: an object that its own, new definition refuses.
 fn poison(case: &Case<'_>) -> [Value; 2] {

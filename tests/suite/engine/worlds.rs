@@ -4,7 +4,7 @@ use rukpak_tests::world::{World, WorldOptions};
 use rukpak_tests::{FaultyServer, verbs};
 use tokio::sync::{Mutex, MutexGuard, OnceCell};
 
-use crate::case::Case;
+use crate::engine::case::Case;
 
 static ALONE: OnceCell<World> = OnceCell::const_new();
 static TURN: Mutex<()> = Mutex::const_new(());

@@ -5,7 +5,7 @@ use rukpak_tests::world::{self, World};
 use rukpak_tests::{ImageBuilder, Layer};
 use tar::{EntryType, Header};
 
-use crate::content::{Case, ESCAPED, gzip, manifest, meets_the_command, meets_the_controller, noise};
+use crate::hostile::content::{Case, ESCAPED, gzip, manifest, meets_the_command, meets_the_controller, noise};
 
 const FILE: EntryType = EntryType::Regular;
 const LINK: EntryType = EntryType::Symlink;

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use crate::content::{Case, REGISTRY, manifest, meets_the_command, meets_the_controller, noise};
+use crate::hostile::content::{Case, REGISTRY, manifest, meets_the_command, meets_the_controller, noise};
 
 const NODES: &str = "YAML and JSON nodes in a bundle, aliases expanded (--limit-yaml-nodes)";
 const TEXT: &str = "bytes of manifests in a bundle, aliases expanded (--limit-text-bytes)";

@@ -5,9 +5,9 @@ use rukpak_tests::verbs::{self, Expected, Target, unique_name};
 use rukpak_tests::world::{SOON, deployment, until, until_bundle};
 use serde_json::json;
 
-use crate::Stage;
-use crate::clients::{BRIEF, Caller, account, create};
-use crate::replicas::{archive, config_map, generated_bundle, lose, put, target};
+use crate::leader::Stage;
+use crate::leader::clients::{BRIEF, Caller, account, create};
+use crate::leader::replicas::{archive, config_map, generated_bundle, lose, put, target};
 
 /// Waits for an Event about an object.
 async fn until_told(stage: &Stage, name: &str, reason: &str, text: &str) {

@@ -20,7 +20,7 @@ use rukpak_tests::{ImageBuilder, Process};
 use serde_json::{Value, json};
 use tokio::net::TcpStream;
 
-use crate::Stage;
+use crate::leader::Stage;
 
 /// Promised by a holder that is to be killed; long enough for it not to be late on a busy machine.
 pub const BRIEF: [&str; 3] =

@@ -7,7 +7,7 @@ use rukpak_tests::verbs::{self, Target};
 use rukpak_tests::world::SOON;
 use serde_json::json;
 
-use crate::{SHORT, Stage};
+use crate::leader::{SHORT, Stage};
 
 const LEADER: &str = "core.rukpak.io/leader";
 

@@ -15,8 +15,8 @@ use rukpak_tests::{
 };
 use serde_json::{Value, json};
 
-use crate::Stage;
-use crate::clients::{BRIEF, Caller, account, create};
+use crate::leader::Stage;
+use crate::leader::clients::{BRIEF, Caller, account, create};
 
 /// From the moment when the next one leads to the moment when what somebody deleted is there again.
 const REPAIRED: Duration = Duration::from_secs(10);

@@ -9,8 +9,8 @@ use rukpak_tests::verbs::{self, Expected, Target};
 use rukpak_tests::{CatalogImage, Documents};
 use serde_json::{Value, json};
 
-use super::packages::{self, Files};
 use super::world::World;
+use crate::platform::packages::{self, Files};
 
 /// What a test works on. What it says itself, it says of its catalogs and its extension; it does with any object what can be done with
 /// the BundleDeployment of its name.

@@ -6,7 +6,7 @@ use rukpak_tests::verbs::{self, Expected, Target};
 use serde_json::{Value, json};
 
 use super::case::{Case, is_observed, rolled_out};
-use super::packages::{self, ALL, Files, OWN};
+use crate::platform::packages::{self, ALL, Files, OWN};
 
 fn invalid(message: &str) -> Expected<'_> {
     Expected::is_false("Progressing", "InvalidConfiguration").saying(message)

@@ -5,7 +5,7 @@ use rukpak_tests::verbs::{self, Expected, Target};
 use serde_json::{Value, json};
 
 use super::case::{Case, catalog, installed, is_observed, retrying, rolled_out, text};
-use super::packages;
+use crate::platform::packages;
 
 #[tokio::test]
 async fn the_latest_version_is_installed_with_all_its_objects() {

@@ -5,7 +5,7 @@ use rukpak_tests::verbs::Expected;
 use serde_json::{Value, json};
 
 use super::case::{Case, catalog, installed, retrying, rolled_out, serving};
-use super::packages::{ALL, channel, entry, package};
+use crate::platform::packages::{ALL, channel, entry, package};
 
 /// 75.
 #[tokio::test]

@@ -6,7 +6,7 @@ use rukpak_tests::{Documents, ImageBuilder};
 use serde_json::json;
 
 use super::case::{Case, installed, retrying, text};
-use super::packages::{self, ALL, broken, channel, entry, package};
+use crate::platform::packages::{self, ALL, broken, channel, entry, package};
 
 /// 19, 20, 21: 1.0.0 -> 1.0.1 -> 1.2.0.
 #[tokio::test]

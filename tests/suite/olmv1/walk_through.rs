@@ -2,8 +2,8 @@
 
 use rukpak_tests::{CatalogImage, fixtures};
 
-use super::session::Session;
 use super::world::World;
+use crate::tutorial::session::Session;
 
 /// What docs/rukpakctl.md takes for granted: an extension that asks for less than the newest version.
 const EXTENSION: &str = "kubectl create namespace pumps && kubectl apply -f - <<EOF

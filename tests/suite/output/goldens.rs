@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use rukpak_tests::tools;
 
-use crate::session::Form;
+use crate::output::session::Form;
 
 /// With the value `write`, what is printed is written into the files.
 const SWITCH: &str = "RUKPAK_GOLDEN";

@@ -8,9 +8,9 @@ use kube::Client;
 use rukpak_tests::world::{World, WorldOptions};
 use rukpak_tests::{InstallOptions, PlatformOptions, Process, tools};
 
-use crate::goldens::{self, Goldens};
-use crate::normalize::Normalizer;
-use crate::screen;
+use crate::output::goldens::{self, Goldens};
+use crate::output::normalize::Normalizer;
+use crate::output::screen;
 
 /// What goes before lines of stderr in a transcript of a pipe.
 pub const STDERR: &str = "2> ";

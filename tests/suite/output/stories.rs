@@ -9,8 +9,8 @@ use rukpak_tests::world::SOON;
 use rukpak_tests::{CatalogImage, ImageBuilder, fixtures, tools};
 use serde_json::{Value, json};
 
-use crate::goldens::Goldens;
-use crate::session::{Cluster, Form, Session};
+use crate::output::goldens::Goldens;
+use crate::output::session::{Cluster, Form, Session};
 
 /// The folders of bundles that are typed of.
 const FOLDERS: [&str; 5] = ["pump-v1", "pump-v2", "pump-v3", "broken", "valve"];

@@ -6,7 +6,7 @@ use rukpak_tests::world::SOON;
 use serde_json::{Value, json};
 
 use super::case::{Case, Files, installed};
-use super::tired::tire;
+use crate::deployments::tired::tire;
 
 /// A definition with any content.
 fn definition(group: &str, kind: &str, plural: &str) -> Value {

@@ -1,6 +1,6 @@
 //! By hand: every published bundle that renders, installed and removed, and every two versions of a package, upgraded.
 //!
-//! `cargo test -p rukpak-tests --test registry survey -- --ignored --nocapture`; `ONLY=keda` looks at some.
+//! `cargo test --workspace --test suites registry::survey -- --ignored --nocapture`; `ONLY=keda` looks at some.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;

@@ -8,7 +8,7 @@ use rukpak_content::Digest;
 use rukpak_store::{Collected, Error, RefKind, Store};
 use rukpak_tests::{Fault, Rule};
 
-use crate::world::{LONG, NONE, World, blocking, load, put, seal, set_ref, tree};
+use crate::store::world::{LONG, NONE, World, blocking, load, put, seal, set_ref, tree};
 
 async fn collect(store: &Store, known: &[&Digest]) -> Result<Collected, Error> {
     let known: HashSet<Digest> = known.iter().map(|digest| (*digest).clone()).collect();

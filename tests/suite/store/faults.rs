@@ -6,7 +6,7 @@ use axum::http::{Method, StatusCode};
 use rukpak_store::{Error, RefKind};
 use rukpak_tests::{Fault, Rule};
 
-use crate::world::{LONG, World, blocking, copies, load, noise, put, seal, set_ref, tree, tree_of};
+use crate::store::world::{LONG, World, blocking, copies, load, noise, put, seal, set_ref, tree, tree_of};
 
 const CONTENT: &str = "/v1/content/";
 const REFS: &str = "/v1/refs/";

@@ -5,7 +5,7 @@ use std::process::{Command, Output};
 use rukpak_store::{RefKind, Store};
 use rukpak_tests::{BucketServer, tools};
 
-use crate::world::{LONG, World, blocking, copies, load, put, tree};
+use crate::store::world::{LONG, World, blocking, copies, load, put, tree};
 
 impl World {
     fn copy_store(&self, from: &str, to: &str) -> Output {

@@ -2,7 +2,7 @@
 
 use rukpak_store::{RefKind, Sharing};
 
-use crate::world::{LONG, World, blocking, copies, load, noise, put, seal, set_ref, tree, tree_of};
+use crate::store::world::{LONG, World, blocking, copies, load, noise, put, seal, set_ref, tree, tree_of};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn of_two_writers_of_a_ref_both_are_answered_and_the_last_counts() {

@@ -8,10 +8,10 @@ use rukpak_tests::verbs::{self, Target};
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
-use crate::operation::{End, Operation};
-use crate::release::Release;
-use crate::renewal;
-use crate::subject::{OWNER_NAME, Objects, Subject, key, text};
+use crate::sweep::operation::{End, Operation};
+use crate::sweep::release::Release;
+use crate::sweep::renewal;
+use crate::sweep::subject::{OWNER_NAME, Objects, Subject, key, text};
 
 /// Garbage collection does not pass the gate: this long without a write, and all is looked at again.
 const INTERVAL: Duration = Duration::from_millis(250);
@@ -134,7 +134,9 @@ async fn bundle(subject: &Subject<'_>, wrong: &mut Vec<String>) -> anyhow::Resul
     let status = found.map(|bundle| bundle.data["status"].clone()).unwrap_or_default();
     if status["phase"] != "Unpacked" {
         wrong.push(format!("the Bundle is {}", status["phase"]));
-    } else if let Err(error) = crate::store::is_whole(&subject.stage.store(), text(&status["pin"]["contentDigest"])) {
+    } else if let Err(error) =
+        crate::sweep::store::is_whole(&subject.stage.store(), text(&status["pin"]["contentDigest"]))
+    {
         wrong.push(error);
     }
     Ok(())

@@ -6,7 +6,7 @@ use axum::http::StatusCode;
 use rukpak_tests::Act;
 use rustix::process::{Pid, Signal, kill_process};
 
-use crate::stage::Stage;
+use crate::sweep::stage::Stage;
 
 /// An answer that is late, a watch that is silent.
 const LATE: Duration = Duration::from_secs(2);

@@ -4,11 +4,11 @@ use std::time::Duration;
 
 use rukpak_tests::{Act, Process};
 
-use crate::check;
-use crate::operation::Operation;
-use crate::point::{Outcome, RIGHT_WITHIN};
-use crate::stage::Stage;
-use crate::subject::Subject;
+use crate::sweep::check;
+use crate::sweep::operation::Operation;
+use crate::sweep::point::{Outcome, RIGHT_WITHIN};
+use crate::sweep::stage::Stage;
+use crate::sweep::subject::Subject;
 
 /// Short, so that nobody waits; long enough for a busy machine.
 const TIMES: [&str; 4] = [

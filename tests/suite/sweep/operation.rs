@@ -6,9 +6,9 @@ use rukpak_tests::verbs::{self, Expected};
 use rukpak_tests::world::bundle;
 use serde_json::json;
 
-use crate::check;
-use crate::release::Release;
-use crate::subject::Subject;
+use crate::sweep::check;
+use crate::sweep::release::Release;
+use crate::sweep::subject::Subject;
 
 /// A preparation takes a second; on a busy machine many.
 const PREPARED_WITHIN: Duration = Duration::from_secs(40);

@@ -6,12 +6,12 @@ use futures::StreamExt;
 use rukpak_tests::Act;
 use tokio::time::Instant;
 
-use crate::check;
-use crate::fault::Fault;
-use crate::operation::Operation;
-use crate::stage::Stage;
-use crate::store;
-use crate::subject::Subject;
+use crate::sweep::check;
+use crate::sweep::fault::Fault;
+use crate::sweep::operation::Operation;
+use crate::sweep::stage::Stage;
+use crate::sweep::store;
+use crate::sweep::subject::Subject;
 
 /// As long as it may take until everything is right again.
 pub const RIGHT_WITHIN: Duration = Duration::from_secs(40);

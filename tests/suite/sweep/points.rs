@@ -2,9 +2,9 @@
 
 use std::collections::BTreeSet;
 
-use crate::fault::{CALLS, Fault, OTHERS};
-use crate::operation::Operation;
-use crate::point::Point;
+use crate::sweep::fault::{CALLS, Fault, OTHERS};
+use crate::sweep::operation::Operation;
+use crate::sweep::point::Point;
 
 /// Operations that are tried with everything that may happen.
 const THOROUGHLY: [Operation; 5] =

@@ -5,7 +5,7 @@ use base64::prelude::BASE64_STANDARD;
 use rukpak_tests::ImageBuilder;
 use serde_json::{Value, json};
 
-use crate::subject::{Objects, text};
+use crate::sweep::subject::{Objects, text};
 
 /// The shortest life that there is: a renewal every seven seconds.
 pub const LIFETIME: &str = "--bundle-cert-lifetime=10s";

@@ -10,11 +10,11 @@ use rukpak_tests::verbs::{self, Target};
 use rukpak_tests::world::{deployment, image};
 use serde_json::{Value, json};
 
-use crate::check;
-use crate::operation::Operation;
-use crate::release::Release;
-use crate::renewal;
-use crate::stage::Stage;
+use crate::sweep::check;
+use crate::sweep::operation::Operation;
+use crate::sweep::release::Release;
+use crate::sweep::renewal;
+use crate::sweep::stage::Stage;
 
 /// Kinds of the bundles: API version, kind, plural, and whether they are in the namespace.
 const KINDS: [(&str, &str, &str, bool); 8] = [

@@ -6,8 +6,8 @@ use rukpak_tests::registry::Cosign;
 use rukpak_tests::verbs::Expected;
 use serde_json::json;
 
-use crate::scene::{message, require};
-use crate::web::WebFolder;
+use crate::trust::scene::{message, require};
+use crate::trust::web::WebFolder;
 
 /// An archive that is asked for a signature with a new key, and has none yet.
 async fn unsigned(prefix: &str) -> (WebFolder, Cosign) {

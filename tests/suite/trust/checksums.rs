@@ -5,8 +5,8 @@ use rukpak_tests::OpenPgpSigner;
 use rukpak_tests::registry::Cosign;
 use serde_json::{Value, json};
 
-use crate::scene::{message, require};
-use crate::web::WebFolder;
+use crate::trust::scene::{message, require};
+use crate::trust::web::WebFolder;
 
 const LIST: &str = "SHA256SUMS";
 

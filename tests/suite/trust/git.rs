@@ -4,8 +4,8 @@ use rukpak_tests::SshSigner;
 use rukpak_tests::verbs::Expected;
 use serde_json::{Value, json};
 
-use crate::repository::{Repository, ssh};
-use crate::scene::{Case, message};
+use crate::trust::repository::{Repository, ssh};
+use crate::trust::scene::{Case, message};
 
 fn ed25519() -> SshSigner {
     SshSigner::new("ed25519", None).expect("ssh-keygen makes a key")

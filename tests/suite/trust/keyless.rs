@@ -3,7 +3,7 @@
 use rukpak_tests::registry::{Keyless, SignatureBlob, Signing, payload};
 use serde_json::{Value, json};
 
-use crate::scene::{Case, message};
+use crate::trust::scene::{Case, message};
 
 const ISSUER: &str = "https://token.actions.githubusercontent.com";
 const PIPELINE: &str = "https://github.com/org/pump/.github/workflows/release.yml@refs/tags/v1.0.0";

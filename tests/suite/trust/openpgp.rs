@@ -4,8 +4,8 @@ use rukpak_tests::OpenPgpSigner;
 use rukpak_tests::verbs::Expected;
 use serde_json::{Value, json};
 
-use crate::repository::{Repository, ssh};
-use crate::scene::message;
+use crate::trust::repository::{Repository, ssh};
+use crate::trust::scene::message;
 
 fn ed25519() -> OpenPgpSigner {
     OpenPgpSigner::new("ed25519").expect("gpg makes a key")
@@ -86,7 +86,7 @@ async fn a_commit_signed_with_a_revoked_gpg_key_is_refused() {
     before.case.until(Expected::is_false("Verified", "SignatureMissing").saying("it has been revoked")).await;
     before.case.until(Expected::is_true("Unpacked", "UnpackSuccessful")).await;
     let commit = before.files.resolve("HEAD").unwrap();
-    let after = crate::scene::Case { name: format!("{}-after", before.case.name), ..before.case };
+    let after = crate::trust::scene::Case { name: format!("{}-after", before.case.name), ..before.case };
     let url = after.scene.world.git.url(before.location.rsplit('/').next().unwrap());
     after.create_of(json!({"type": "git", "git": {"repository": url, "ref": {"commit": commit}}})).await;
     after.refused("made it, and does not count: it has been revoked").await;
@@ -108,7 +108,7 @@ async fn a_tag_signed_with_gpg_vouches_for_its_commit() {
     repository.files.git(&["push", "--quiet", "origin", "refs/tags/v2.0.0"]).unwrap();
     repository.create(json!({"tag": "v2.0.0"})).await;
     repository.case.refused("tag v2.0.0: it was signed as tag v1.0.0").await;
-    let named = crate::scene::Case { name: format!("{}-named", repository.case.name), ..repository.case };
+    let named = crate::trust::scene::Case { name: format!("{}-named", repository.case.name), ..repository.case };
     let url = named.scene.world.git.url(repository.location.rsplit('/').next().unwrap());
     named.create_of(json!({"type": "git", "git": {"repository": url, "ref": {"tag": "v1.0.0"}}})).await;
     named.verified().await;

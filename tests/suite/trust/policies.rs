@@ -6,7 +6,7 @@ use rukpak_tests::verbs::{self, Expected, Target, unique_name};
 use rukpak_tests::world::image;
 use serde_json::json;
 
-use crate::scene::{Case, message, require};
+use crate::trust::scene::{Case, message, require};
 
 #[tokio::test]
 async fn where_a_policy_is_asked_for_what_none_covers_is_refused() {

@@ -3,7 +3,7 @@
 use rukpak_tests::{RepoBuilder, SshSigner};
 use serde_json::{Value, json};
 
-use crate::scene::Case;
+use crate::trust::scene::Case;
 
 /// A repository with the manifest of a Bundle, not committed yet; and a rule that requires a signature by these.
 pub struct Repository {

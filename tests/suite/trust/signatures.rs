@@ -11,7 +11,7 @@ use rukpak_tests::verbs::{self, Expected, Target};
 use rukpak_tests::world::image;
 use serde_json::json;
 
-use crate::scene::{Case, PATIENCE, good, message, require};
+use crate::trust::scene::{Case, PATIENCE, good, message, require};
 
 #[tokio::test]
 async fn what_is_signed_is_unpacked_and_says_by_whom() {

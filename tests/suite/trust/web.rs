@@ -9,7 +9,7 @@ use rukpak_tests::faulty::{Fault, FaultyServer, Rule};
 use rukpak_tests::registry::Cosign;
 use serde_json::{Value, json};
 
-use crate::scene::Case;
+use crate::trust::scene::Case;
 
 /// A folder of a web server with the archive of a Bundle to be.
 pub struct WebFolder {

@@ -39,12 +39,11 @@ pub struct Options {
 /// A running control plane. Dropping it kills its processes.
 pub struct ControlPlane {
     // Order matters: processes are dropped before their folder.
-    controller_manager: Child,
+    controller_manager: Option<Child>,
     apiserver: Option<Child>,
     etcd: Child,
     options: Options,
     assets: PathBuf,
-    minor: u32,
     etcd_port: u16,
     apiserver_port: u16,
     folder: tempfile::TempDir,
@@ -58,15 +57,13 @@ impl ControlPlane {
         let (etcd_port, apiserver_port) = (tools::free_port()?, tools::free_port()?);
         let layout = Layout { folder: folder.path(), etcd_port, apiserver_port, node: options.node };
         write_files(folder.path(), apiserver_port, options.node)?;
-        let minor = minor_version(&assets.join("kube-controller-manager")).await?;
         // A start takes both cores of a small machine for seconds: of many at once none is ready in time.
         let _turn = tools::turn("plane-start", STARTS).await?;
 
         let etcd = layout.spawn_etcd(&assets)?;
         let apiserver = Some(layout.spawn_apiserver(&assets, &options)?);
-        let controller_manager = layout.spawn_controller_manager(&assets, minor)?;
         let mut plane =
-            Self { controller_manager, apiserver, etcd, options, assets, minor, etcd_port, apiserver_port, folder };
+            Self { controller_manager: None, apiserver, etcd, options, assets, etcd_port, apiserver_port, folder };
         plane.await_ready().await?;
         Ok(plane)
     }
@@ -88,7 +85,7 @@ impl ControlPlane {
         json!({
             "etcd": self.etcd.pid(),
             "kube-apiserver": self.apiserver.as_ref().map(Child::pid),
-            "kube-controller-manager": self.controller_manager.pid(),
+            "kube-controller-manager": self.controller_manager.as_ref().map(Child::pid),
         })
     }
 
@@ -117,18 +114,23 @@ impl ControlPlane {
     /// Ends kube-controller-manager and starts it again, without waiting until it works. Its garbage collector then knows the
     /// kinds that have been defined so far, of which it would otherwise learn up to 30 s later.
     pub async fn restart_controller_manager(&mut self) -> Result<()> {
-        self.controller_manager.end(GRACE).await;
-        self.controller_manager = self.layout().spawn_controller_manager(&self.assets, self.minor)?;
-        Ok(())
+        if let Some(mut controller_manager) = self.controller_manager.take() {
+            controller_manager.end(GRACE).await;
+        }
+        self.start_controller_manager(&admin(self.folder.path()).await?).await
     }
 
     /// Ends all of it and removes the folder.
     pub async fn end(mut self) {
-        self.controller_manager.terminate();
+        if let Some(controller_manager) = &mut self.controller_manager {
+            controller_manager.terminate();
+        }
         if let Some(mut apiserver) = self.apiserver.take() {
             apiserver.end(GRACE).await;
         }
-        self.controller_manager.end(GRACE).await;
+        if let Some(controller_manager) = &mut self.controller_manager {
+            controller_manager.end(GRACE).await;
+        }
         self.etcd.end(GRACE).await;
     }
 
@@ -136,7 +138,7 @@ impl ControlPlane {
     async fn await_ready(&mut self) -> Result<()> {
         let deadline = Instant::now() + READY_DEADLINE;
         let client = admin(self.folder.path()).await?;
-        while let Err(problem) = first_signs(&client).await {
+        while let Err(problem) = self.first_signs(&client).await {
             self.check_alive()?;
             if Instant::now() > deadline {
                 bail!("not ready after {READY_DEADLINE:?}: {problem:#}; the ends of the logs:\n{}", self.logs());
@@ -152,10 +154,26 @@ impl ControlPlane {
         if let Some((name, status)) = etcd.or(apiserver) {
             bail!("{name} ended with {status}; the ends of the logs:\n{}", self.logs());
         }
-        if self.controller_manager.exit_status().is_some() {
-            // It ends itself when the API server goes away while it starts; a kubelet would start it again.
-            self.controller_manager = self.layout().spawn_controller_manager(&self.assets, self.minor)?;
+        Ok(())
+    }
+
+    /// Succeeds when the API server is ready and the first ServiceAccount is there, which the controller-manager makes. That is
+    /// started here: without an API server it ends itself, and a kubelet would start it again and again.
+    async fn first_signs(&mut self, client: &Client) -> Result<()> {
+        client.request_text(http_get("/readyz")?).await.context("ask kube-apiserver for /readyz")?;
+        if self.controller_manager.as_mut().is_none_or(|child| child.exit_status().is_some()) {
+            self.start_controller_manager(client).await?;
         }
+        let accounts: Api<ServiceAccount> = Api::namespaced(client.clone(), "default");
+        accounts.get("default").await.context("get the first ServiceAccount")?;
+        Ok(())
+    }
+
+    async fn start_controller_manager(&mut self, client: &Client) -> Result<()> {
+        let version = client.apiserver_version().await.context("ask kube-apiserver for its version")?;
+        let digits = version.minor.trim_end_matches(|end: char| !end.is_ascii_digit());
+        let minor = digits.parse().with_context(|| format!("the version's minor is {:?}", version.minor))?;
+        self.controller_manager = Some(self.layout().spawn_controller_manager(&self.assets, minor)?);
         Ok(())
     }
 
@@ -192,14 +210,6 @@ impl Layout<'_> {
     }
 }
 
-/// Succeeds when the API server is ready and the first ServiceAccount is there, which the controller-manager makes.
-async fn first_signs(client: &Client) -> Result<()> {
-    client.request_text(http_get("/readyz")?).await.context("ask kube-apiserver for /readyz")?;
-    let accounts: Api<ServiceAccount> = Api::namespaced(client.clone(), "default");
-    accounts.get("default").await.context("get the first ServiceAccount")?;
-    Ok(())
-}
-
 fn http_get(path: &str) -> Result<axum::http::Request<Vec<u8>>> {
     axum::http::Request::get(path).body(Vec::new()).with_context(|| format!("make a request for {path}"))
 }
@@ -218,8 +228,8 @@ fn spawn(program: &Path, flags: &[String], folder: &Path, name: &str) -> Result<
     for variable in ["HTTP_PROXY", "HTTPS_PROXY", "http_proxy", "https_proxy", "ALL_PROXY", "KUBECONFIG"] {
         command.env_remove(variable);
     }
-    // Go collects garbage half as often: a tenth of the processor's time for some memory.
-    command.env("GOGC", "200");
+    // Go collects garbage a quarter as often: processor time for memory.
+    command.env("GOGC", "400");
     if cfg!(target_arch = "aarch64") {
         command.env("ETCD_UNSUPPORTED_ARCH", "arm64"); // etcd 3.4 wants to be told
     }
@@ -235,15 +245,6 @@ async fn find_assets() -> Result<PathBuf> {
         bail!("{} failed with {}", script.display(), output.status);
     }
     Ok(PathBuf::from(String::from_utf8(output.stdout).context("read the folder of kube-apiserver")?.trim()))
-}
-
-/// The 20 of `Kubernetes v1.20.2`.
-async fn minor_version(program: &Path) -> Result<u32> {
-    let output =
-        Command::new(program).arg("--version").output().await.with_context(|| format!("run {}", program.display()))?;
-    let text = String::from_utf8_lossy(&output.stdout);
-    let minor = text.split('.').nth(1).and_then(|minor| minor.parse().ok());
-    minor.with_context(|| format!("{} --version says {text:?}, which is no version", program.display()))
 }
 
 /// Certificates, keys and kubeconfigs of a plane.

@@ -47,8 +47,7 @@ struct Outcome {
 
 fn main() -> Result<ExitCode> {
     let Arguments { names, jobs } = Arguments::parse();
-    let mut programs = programs::build()?;
-    programs.retain(|program| names.is_empty() || names.contains(&program.name));
+    let programs = programs::build(&names)?;
     anyhow::ensure!(!programs.is_empty(), "there is no test program of that name");
     let logs = programs::logs_folder()?;
     let start = Instant::now();
@@ -65,7 +64,7 @@ fn main() -> Result<ExitCode> {
             "ABSENT: no corpus of published bundles in $CORPUS or ../shared/corpus; nothing was compared with them"
         );
     }
-    if outcomes.iter().any(|outcome| outcome.name == "cli")
+    if outcomes.iter().any(|outcome| outcome.name.split('+').any(|suite| suite == "cli"))
         && let Err(error) = tools::browser()
     {
         println!("ABSENT: no Chromium, so no page of `rukpakctl ui` was looked at: {error:#}");
@@ -96,7 +95,7 @@ fn run(Program { name, command, folder, .. }: Program, log: &PathBuf) -> Result<
         .stdout(output.try_clone()?)
         .stderr(output)
         .status()
-        .with_context(|| format!("run {}", command.join(" ")))?;
+        .with_context(|| format!("run {}", command[0]))?;
     let took = start.elapsed();
     let text = std::fs::read_to_string(log).unwrap_or_default();
     let summary = counts(&text).unwrap_or_else(|| status.to_string());

@@ -1,0 +1,4 @@
+//! The repository itself: what may depend on what, and whether its documents are true.
+
+mod architecture;
+mod documents;

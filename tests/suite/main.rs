@@ -1,0 +1,26 @@
+//! The suites: real programs on a real control plane. `tests/README.md` says what each is about.
+
+mod admission;
+mod bundles;
+mod catalogs;
+mod children;
+mod cli;
+mod content;
+mod deployments;
+mod engine;
+mod harness;
+mod hostile;
+mod image;
+mod install_order;
+mod leader;
+mod olmv1;
+mod output;
+mod packages;
+mod platform;
+mod registry;
+mod rights;
+mod store;
+mod sweep;
+mod traces;
+mod trust;
+mod tutorial;
