@@ -31,7 +31,7 @@ test: tools ## Check formatting, lints and dependencies, then run every test aga
 	tests/tools/cargo-deny.sh
 	cargo clippy --workspace --all-targets -- -D warnings
 	cargo build --workspace --bins
-	RUST_TEST_THREADS=10 $(programs)/debug/run-tests # of three programs at a time; most tests wait for something
+	RUST_TEST_THREADS=10 $(programs)/debug/run-tests # of four programs at a time; most tests wait for something
 
 soak: tools ## Kill and disturb the controller at every write of every operation, and show what was tried and what passed (15 minutes)
 	cargo build --workspace --bins

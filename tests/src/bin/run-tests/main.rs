@@ -28,7 +28,7 @@ struct Arguments {
     /// Names of test programs, such as `engine` or `store-rukpak_store`; all if none is given
     names: Vec<String>,
     /// How many programs run at once
-    #[arg(long, env = "TEST_JOBS", default_value_t = 3)]
+    #[arg(long, env = "TEST_JOBS", default_value_t = 4)]
     jobs: usize,
 }
 

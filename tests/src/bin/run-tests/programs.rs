@@ -12,22 +12,23 @@ use serde::Deserialize;
 const SUITES: &str = "suites";
 
 /// Suites that are one program, and share one cluster ([`rukpak_tests::world::World::shared`]): none of them stops what others use.
-const TOGETHER: [&str; 4] = ["cli", "content", "deployments", "registry"];
+const TOGETHER: [&str; 5] = ["admission", "cli", "content", "deployments", "registry"];
 
 /// The programs that take longest, first: what is begun last should not be what is waited for.
-const LONGEST_FIRST: [&str; 12] = [
+const LONGEST_FIRST: [&str; 13] = [
     "engine",
     "tutorial",
-    "cli+content+deployments+registry",
-    "olmv1",
+    "admission+cli+content+deployments+registry",
     "sweep",
-    "hostile",
     "leader",
-    "rights",
-    "platform",
     "output",
-    "admission",
-    "trust",
+    "olmv1",
+    "hostile",
+    "rights",
+    "bundles",
+    "platform",
+    "install_order",
+    "image",
 ];
 
 /// One test program.
