@@ -15,6 +15,22 @@ pub struct Layout<'a> {
     pub node: Option<Ipv4Addr>,
 }
 
+/// Controllers with nothing to do where no node is: each lists and watches kinds of its own.
+const OF_NODES: [&str; 12] = [
+    "attachdetach",
+    "csrapproving",
+    "csrcleaner",
+    "csrsigning",
+    "horizontalpodautoscaling",
+    "nodeipam",
+    "nodelifecycle",
+    "persistentvolume-binder",
+    "persistentvolume-expander",
+    "podgc",
+    "pvc-protection",
+    "ttl",
+];
+
 impl Layout<'_> {
     fn file(&self, name: &str) -> String {
         self.folder.join(name).display().to_string()
@@ -98,6 +114,8 @@ impl Layout<'_> {
         if self.node.is_some() {
             // Else all controllers are one administrator: thirty accounts with tokens less to make at each start.
             flags.push("--use-service-account-credentials=true".to_owned());
+        } else {
+            flags.push(format!("--controllers=*,-{}", OF_NODES.join(",-")));
         }
         if minor < 24 {
             // The plain-text port, on for everyone until it was removed.
