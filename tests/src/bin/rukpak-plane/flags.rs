@@ -15,8 +15,9 @@ pub struct Layout<'a> {
     pub node: Option<Ipv4Addr>,
 }
 
-/// Controllers with nothing to do where no node is: each lists and watches kinds of its own.
-const OF_NODES: [&str; 12] = [
+/// Controllers with nothing to do where no node is: each lists and watches kinds of its own. Those of volumes stay:
+/// without them a PersistentVolumeClaim keeps its finalizer for ever.
+const OF_NODES: [&str; 9] = [
     "attachdetach",
     "csrapproving",
     "csrcleaner",
@@ -24,10 +25,7 @@ const OF_NODES: [&str; 12] = [
     "horizontalpodautoscaling",
     "nodeipam",
     "nodelifecycle",
-    "persistentvolume-binder",
-    "persistentvolume-expander",
     "podgc",
-    "pvc-protection",
     "ttl",
 ];
 
