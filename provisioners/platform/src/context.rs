@@ -1,6 +1,6 @@
 //! What every pass over a PlatformOperator is handed.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -43,6 +43,8 @@ pub(crate) struct Context {
     pub questions: SingleFlight<Question, Answer>,
     /// Who is to have which package.
     pub claims: Reservations,
+    /// Who has made a BundleDeployment that the watch has not shown yet.
+    pub unseen: Unseen,
     /// Resource versions of our own writes, per object.
     pub written: WrittenVersions,
     /// Tells people what happened.
@@ -112,6 +114,32 @@ impl Reservations {
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<String, String>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// UIDs of PlatformOperators whose BundleDeployment may have been created and is not in the store yet: they count as those
+/// that have one.
+#[derive(Default)]
+pub(crate) struct Unseen(Mutex<HashSet<String>>);
+
+impl Unseen {
+    /// `uid` is about to create its BundleDeployment.
+    pub fn add(&self, uid: &str) {
+        self.lock().insert(uid.to_owned());
+    }
+
+    /// The store shows what has the name, the API server has refused it, or `uid` is gone.
+    pub fn remove(&self, uid: &str) {
+        self.lock().remove(uid);
+    }
+
+    /// Whether `uid` may have one that the store does not show.
+    pub fn contains(&self, uid: &str) -> bool {
+        self.lock().contains(uid)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashSet<String>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -31,7 +31,7 @@ use super::catalogs::{Authorities, Catalogs};
 use super::cluster_catalog::Mirror;
 use super::cluster_catalog::store::{self, CatalogStore};
 use super::cluster_operator::{self, About};
-use super::context::{Backoffs, Context, Reservations, Wake};
+use super::context::{Backoffs, Context, Reservations, Unseen, Wake};
 use super::events::Events;
 use super::follow::Optional;
 use super::logins::{self, Logins};
@@ -207,6 +207,7 @@ fn work(
         holds: Backoffs::default(),
         questions: SingleFlight::default(),
         claims: Reservations::default(),
+        unseen: Unseen::default(),
         written: WrittenVersions::default(),
         events: events.clone(),
         client: client.clone(),

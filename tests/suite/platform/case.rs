@@ -15,7 +15,7 @@ use super::recording::Recording;
 use super::world::Platform;
 
 /// How long something must stay as it is.
-const CONSISTENTLY: Duration = Duration::from_secs(1);
+pub const CONSISTENTLY: Duration = Duration::from_secs(1);
 
 /// What a test works on.
 pub struct Case<'a> {

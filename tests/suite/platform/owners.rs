@@ -1,12 +1,13 @@
 //! One package has one PlatformOperator, and a BundleDeployment that is not ours is left alone.
 
 use futures::future::Either;
-use kube::api::DeleteParams;
+use kube::api::{DeleteParams, DynamicObject};
 use rukpak_tests::verbs::{self, Expected, Target};
 use rukpak_tests::world::{deployment, image};
 use serde_json::{Value, json};
 
-use super::case::{Case, installed, operator, platform_operator};
+use super::case::{CONSISTENTLY, Case, installed, operator, platform_operator, source_failed};
+use super::world::Platform;
 
 #[tokio::test]
 async fn a_second_platform_operator_for_a_package_is_refused_with_both_names() {
@@ -68,6 +69,37 @@ async fn pair(case: &Case<'_>) {
     assert_eq!(added.sum::<usize>(), 1, "one BundleDeployment of {names:?}");
     case.delete_as(&platform_operator(winner), &DeleteParams::foreground()).await;
     case.until_at(&platform_operator(other), installed()).await;
+}
+
+/// Who has made a BundleDeployment has the package, also while the watch has not shown it yet.
+#[tokio::test]
+async fn a_package_stays_with_the_one_that_made_a_bundle_deployment_however_late_the_watch() {
+    let world = Platform::alone().await;
+    world.open().await;
+    let case = Case::within(&world, "late").await;
+    case.publish(case.chain(&["1.0.0"]).await.0).await;
+    // The older one comes before the other where neither is installed, and does by its name if they are of the same second.
+    let [older, maker] = ["a", "z"].map(|prefix| format!("{prefix}-{}", case.name));
+    let other_package = json!({"package": {"name": format!("{}-other", case.name)}});
+    case.make(&operator(&older, other_package)).await;
+    case.until_at(&platform_operator(&older), source_failed("")).await;
+    let told = case.record(&platform_operator(&maker)).await;
+    world.gate.hold_watches(Some("/bundledeployments?"));
+    case.make(&operator(&maker, json!({"package": {"name": case.name}}))).await;
+    case.until_object(&Target::bundle_deployment(&maker), "made", |_| true).await;
+    case.merge(&platform_operator(&older), &json!({"spec": {"package": {"name": case.name}}})).await;
+    let refused = Expected::is_false("Installed", "PackageNotUnique");
+    case.until_at(&platform_operator(&older), refused.saying(&maker)).await;
+    let is_absent = |found: Option<&DynamicObject>| found.is_none();
+    case.holds_for(&Target::bundle_deployment(&older), "absent", CONSISTENTLY, is_absent).await;
+    world.gate.hold_watches(None);
+    case.until_at(&platform_operator(&maker), installed()).await;
+    case.until_at(&platform_operator(&older), refused.saying(&maker)).await;
+    assert!(!told.so_far().iter().any(|seen| refused.met_by(&seen.object)), "the maker was refused for a while");
+    for name in [older, maker] {
+        case.delete_as(&platform_operator(&name), &DeleteParams::foreground()).await;
+        case.until_gone(&platform_operator(&name)).await;
+    }
 }
 
 /// A BundleDeployment as others make it: with another owner, or with none.

@@ -7,9 +7,10 @@ use kube::Client;
 pub use rukpak_tests::catalog::nothing;
 pub use rukpak_tests::openshift::CatalogSource as Source;
 use rukpak_tests::openshift::{self, DEFAULT_CATALOG};
+use rukpak_tests::process::PLATFORM_ACCOUNT;
 use rukpak_tests::{
-    CatalogImage, CatalogdServer, ControllerOptions, Documents, InstallOptions, Plane, PlaneOptions, PlatformOptions,
-    Process, Registry, RegistryOptions, tools,
+    CatalogImage, CatalogdServer, ControllerOptions, Documents, Gate, InstallOptions, Plane, PlaneOptions,
+    PlatformOptions, Process, Registry, RegistryOptions, TestCa, tools,
 };
 use tokio::sync::{MutexGuard, OnceCell};
 
@@ -23,6 +24,8 @@ pub struct Platform {
     pub plane: Plane,
     pub registry: Registry,
     pub manager: Process,
+    /// Between the manager and the API server.
+    pub gate: Gate,
     /// `openshift-marketplace/redhat-operators`.
     pub main: Source,
     /// The catalog `folder`, named by a flag.
@@ -86,12 +89,13 @@ impl Platform {
         let controller = plane.start_controller(options).await.expect("the controller starts");
         arguments.extend(catalogs(&registry, &web, folder.path()).await);
         let environment = vec![("RELEASE_VERSION".to_owned(), RELEASE.to_owned())];
-        let options = PlatformOptions { environment, arguments, ..PlatformOptions::default() };
+        let (gate, kubeconfig) = gate(&plane).await;
+        let options = PlatformOptions { environment, arguments, kubeconfig: Some(kubeconfig) };
         let manager = plane.start_platform(options).await.expect("the manager starts");
         controller.wait_ready().await.expect("the controller is ready");
         manager.wait_ready().await.expect("the manager is ready");
         let (main, open) = (Source::new(DEFAULT_CATALOG), OnceCell::new());
-        Self { plane, registry, manager, main, folder, web, open, _controller: controller }
+        Self { plane, registry, manager, gate, main, folder, web, open, _controller: controller }
     }
 
     /// A client with all rights: the test's own hands.
@@ -120,6 +124,15 @@ impl Platform {
         };
         self.open.get_or_init(open).await;
     }
+}
+
+/// A gate before the API server, and the manager's way through it.
+async fn gate(plane: &Plane) -> (Gate, PathBuf) {
+    let ca_pem = std::fs::read_to_string(plane.certificate_authority_path()).expect("the API server's CA");
+    let ca = TestCa::new("gate-ca").expect("a CA");
+    let gate = Gate::before(&ca, plane.server(), &ca_pem).expect("the gate starts");
+    let kubeconfig = plane.kubeconfig_through(PLATFORM_ACCOUNT, &gate.url(), gate.ca_pem()).await;
+    (gate, kubeconfig.expect("a kubeconfig"))
 }
 
 /// The CatalogSource of a single test, which does not exist yet.

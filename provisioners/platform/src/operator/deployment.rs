@@ -36,7 +36,9 @@ pub(super) fn is_owner(deployment: &BundleDeployment, uid: &str) -> bool {
 
 /// Looks at what the watch has shown.
 pub(super) fn find(pass: &Pass) -> Option<Existing> {
-    pass.context.deployments.get(&ObjectRef::new(&pass.name)).map(|deployment| classify(pass, deployment))
+    let deployment = pass.context.deployments.get(&ObjectRef::new(&pass.name))?;
+    pass.context.unseen.remove(&pass.uid);
+    Some(classify(pass, deployment))
 }
 
 fn classify(pass: &Pass, deployment: Arc<BundleDeployment>) -> Existing {
@@ -82,7 +84,7 @@ pub(super) async fn create(pass: &mut Pass, chosen: ChosenSource) -> Result<Opti
     let api: Api<BundleDeployment> = Api::all(pass.context.client.clone());
     // What the watch has not shown yet must not be noted as something that it is not.
     match api.get_opt(&pass.name).await {
-        Ok(None) => {}
+        Ok(None) => pass.context.unseen.remove(&pass.uid),
         Ok(Some(found)) => return Ok(Some(existing(pass, found))),
         Err(error) => return Ok(Some(not_created(&api::Error::from(error)))),
     }
@@ -95,6 +97,8 @@ pub(super) async fn create(pass: &mut Pass, chosen: ChosenSource) -> Result<Opti
     pass.write(status).await?;
 
     let params = PostParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PostParams::default() };
+    // From here on it may be there, even if no answer comes.
+    pass.context.unseen.add(&pass.uid);
     Ok(Some(match api.create(&params, &deployment(pass, image)).await.map_err(api::Error::from) {
         Ok(made) => {
             record(pass, &made);
@@ -104,21 +108,32 @@ pub(super) async fn create(pass: &mut Pass, chosen: ChosenSource) -> Result<Opti
             pass.status.source = known;
             match api.get_opt(&pass.name).await {
                 Ok(Some(found)) => existing(pass, found),
-                Ok(None) => not_created(&error),
+                Ok(None) => refused(pass, &error),
                 Err(error) => not_created(&api::Error::from(error)),
             }
         }
-        Err(error) => not_created(&error),
+        Err(error) if error.is_transient() => not_created(&error),
+        Err(error) => refused(pass, &error),
     }))
 }
 
 /// The name is taken: by what we made and the watch has not shown yet, or by somebody else.
 fn existing(pass: &Pass, found: BundleDeployment) -> Outcome {
+    pass.context.unseen.remove(&pass.uid);
     match classify(pass, Arc::new(found)) {
-        Existing::Ours(deployment) => Outcome::Deployed { deployment, upgrade: upgrade::UpgradeState::default() },
+        Existing::Ours(deployment) => {
+            pass.context.unseen.add(&pass.uid);
+            Outcome::Deployed { deployment, upgrade: upgrade::UpgradeState::default() }
+        }
         Existing::Leaving(message) => Outcome::Waiting(message),
         Existing::Foreign(message) => Outcome::Foreign(message),
     }
+}
+
+/// The API server has certainly not made it.
+fn refused(pass: &Pass, error: &api::Error) -> Outcome {
+    pass.context.unseen.remove(&pass.uid);
+    not_created(error)
 }
 
 fn not_created(error: &api::Error) -> Outcome {

@@ -197,6 +197,8 @@ fn rank(pass: &Pass, operator: &PlatformOperator) -> (bool, Option<jiff::Timesta
 
 fn has_deployment(pass: &Pass, operator: &PlatformOperator) -> bool {
     let uid = operator.uid().unwrap_or_default();
-    let deployment = pass.context.deployments.get(&ObjectRef::new(&operator.name_any()));
-    deployment.is_some_and(|deployment| deployment::is_owner(&deployment, &uid))
+    match pass.context.deployments.get(&ObjectRef::new(&operator.name_any())) {
+        Some(deployment) => deployment::is_owner(&deployment, &uid),
+        None => pass.context.unseen.contains(&uid),
+    }
 }

@@ -54,6 +54,7 @@ async fn follow_operators(streams: Streams<PlatformOperator>, context: Arc<Conte
                 context.holds.clear(&uid);
                 context.questions.forget(&uid);
                 context.claims.give_up(&uid);
+                context.unseen.remove(&uid);
                 context.wake.all(&context.operators);
             }
             Change::Listed => context.wake.all(&context.operators),
