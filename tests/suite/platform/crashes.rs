@@ -3,9 +3,10 @@
 use std::time::{Duration, Instant};
 
 use futures::future::join_all;
+use kube::api::DeleteParams;
 use rukpak_tests::PlatformOptions;
 use rukpak_tests::plane::install::SYSTEM_NAMESPACE;
-use rukpak_tests::verbs::Target;
+use rukpak_tests::verbs::{Expected, Target};
 
 use super::case::{Case, Remains, image_of, installed, version_of};
 use super::recording::images;
@@ -48,6 +49,31 @@ async fn an_upgrade_goes_on_after_the_manager_is_killed_at_any_moment() {
     let edited = |seen: &super::recording::Seen| super::case::message(&seen.object, "Ready").contains("was edited");
     assert!(!operators.so_far().iter().any(edited), "its own step was taken for an edit");
     world.manager.wait_ready().await.expect("ready");
+    let remains = case.leave().await;
+    drop(world);
+    remains.until_gone().await;
+}
+
+/// What was said of a BundleDeployment that went while nobody looked is not said of the version that comes after it.
+#[tokio::test]
+async fn a_version_that_is_only_chosen_is_not_said_to_be_ready() {
+    let world = Platform::alone().await;
+    world.open().await;
+    let case = Case::within(&world, "chosen").await;
+    case.install(&["1.0.0"], None).await;
+    case.until_version("1.0.0").await;
+    world.manager.kill().await.expect("killed");
+    case.publish(case.chain(&["1.0.0", "1.1.0"]).await.0).await;
+    case.delete_as(&case.deployment(), &DeleteParams::foreground()).await;
+    case.until_collected(&case.deployment()).await;
+    let recording = case.record(&case.target()).await;
+    world.manager.restart().await.expect("restarted");
+    let seen = recording.until("the new version", |seen| version_of(&seen.object) == "1.1.0").await;
+    let noted = seen.iter().find(|seen| version_of(&seen.object) == "1.1.0").expect("it was there a moment ago");
+    let pending = Expected { kind: "Ready", status: "Unknown", reason: None, message: "" };
+    assert!(pending.met_by(&noted.object), "{:#}", noted.object.data);
+    assert!(Expected::is_false("Installed", "InstallPending").met_by(&noted.object), "{:#}", noted.object.data);
+    case.until_version("1.1.0").await;
     let remains = case.leave().await;
     drop(world);
     remains.until_gone().await;

@@ -6,15 +6,16 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::api::PostParams;
 use kube::runtime::reflector::ObjectRef;
 use kube::{Api, Resource, ResourceExt};
+use rukpak_crds::condition::{Conditions, INSTALLED};
 use rukpak_crds::{
-    BundleDeployment, BundleDeploymentSpec, BundleSource, BundleSpec, BundleTemplate, ChosenSource, ImageSource,
-    PlatformOperator, names,
+    BundleDeployment, BundleDeploymentSpec, BundleSource, BundleSpec, BundleTemplate, ChosenSource, ConditionStatus,
+    ImageSource, PlatformOperator, PlatformOperatorStatus, names,
 };
 use rukpak_plan::retry::Class;
 use rukpak_runtime::api;
 use rukpak_runtime::error::Chain;
 
-use super::{Error, Outcome, Pass, source, upgrade};
+use super::{Error, Outcome, Pass, report, source, upgrade};
 
 /// The field manager that OpenShift's manager writes with.
 pub(super) const FIELD_MANAGER: &str = "platformoperator";
@@ -91,7 +92,7 @@ pub(super) async fn create(pass: &mut Pass, chosen: ChosenSource) -> Result<Opti
     source::warn_of_tag(&pass.name, &chosen);
     let known = pass.status.source.clone();
     let image = chosen.image.clone();
-    let mut status = pass.status.clone();
+    let mut status = noted(pass);
     status.source = Some(chosen);
     status.upgrade = None;
     pass.write(status).await?;
@@ -115,6 +116,16 @@ pub(super) async fn create(pass: &mut Pass, chosen: ChosenSource) -> Result<Opti
         Err(error) if error.is_transient() => not_created(&error),
         Err(error) => refused(pass, &error),
     }))
+}
+
+/// The status beside which a choice is noted. What was said of an earlier BundleDeployment, which is gone, is not true of the
+/// one that is made now.
+fn noted(pass: &Pass) -> PlatformOperatorStatus {
+    if !pass.status.conditions.is(INSTALLED, ConditionStatus::True) {
+        return pass.status.clone();
+    }
+    let message = format!("Waiting until the BundleDeployment {} is created", pass.name);
+    report::report(pass, &Outcome::Waiting(message)).status
 }
 
 /// The name is taken: by what we made and the watch has not shown yet, or by somebody else.
