@@ -1,8 +1,9 @@
-//! The words for content: [`Digest`], [`RelativePath`], [`BundleTree`], [`Limits`].
+//! The words for content: [`Digest`], [`RelativePath`], [`BundleTree`], [`Limits`], [`Address`].
 //!
 //! A pure leaf of the crate graph: no I/O of its own, nothing of Kubernetes. Sources produce a [`Tree`], the
 //! store seals a [`Tree`], the formats read a [`BundleTree`].
 
+mod address;
 mod attachment;
 mod digest;
 mod limits;
@@ -10,6 +11,7 @@ mod path;
 mod reference;
 mod tree;
 
+pub use address::{Address, AddressError, Scheme};
 pub use attachment::{Attachment, AttachmentVisitor};
 pub use digest::{Algorithm, Digest, DigestError, Hasher};
 pub use limits::{Limit, LimitExceeded, Limits};
