@@ -1,109 +1,152 @@
 #!/usr/bin/env bash
-# Prints the folder that holds kube-apiserver and kube-controller-manager, building both from
-# Debian's source package when no copy is found. Progress goes to stderr, the folder to stdout.
+# Prints the folder that holds the programs of a control plane, building from Go modules what is not there yet. Progress goes to
+# stderr, the folder to stdout.
 #
-#   tests/tools/control-plane.sh [--node]
+#   tests/tools/control-plane.sh [PROGRAM...]
 #
-# --node: the folder has to hold kubelet, kube-proxy and kube-scheduler as well (7 minutes more, once).
+# PROGRAM: kube-apiserver kube-controller-manager kubectl etcd (these unless others are named), kubelet kube-proxy kube-scheduler.
 #
-# Order: $KUBEBUILDER_ASSETS (the convention of envtest), PATH, the cache, a build (about 6 minutes
-# on 2 cores, once). etcd comes from the Debian package and is looked up by the harness itself.
+# KUBERNETES=newest|oldest|1.33|1.33.4 chooses the version: newest and oldest are those of the go.mod files in tests/tools/kubernetes,
+# of another minor it is the last patch. KUBEBUILDER_ASSETS=DIR (the convention of envtest) brings programs along instead.
 set -euo pipefail
 
-here="$(cd "$(dirname "$0")" && pwd)"
-readonly here version=1.20.2
-# Another build of the same version: raise the number where the build below changes.
-readonly cache="${XDG_CACHE_HOME:-$HOME/.cache}/rukpak-rs/kubernetes-$version-4"
-binaries=(kube-apiserver kube-controller-manager)
-case "${1:-}" in
-  "") ;;
-  --node) binaries+=(kubelet kube-proxy kube-scheduler) ;;
-  *) echo "error: unknown argument '$1'; there is --node" >&2; exit 2 ;;
-esac
-readonly binaries
+tools="$(cd "$(dirname "$0")" && pwd)"
+readonly tools root="${XDG_CACHE_HOME:-$HOME/.cache}/rukpak-rs"
+programs=("$@")
+((${#programs[@]})) || programs=(kube-apiserver kube-controller-manager kubectl etcd)
 
-has_all() { local binary; for binary in "${binaries[@]}"; do [[ -x "$1/$binary" ]] || return 1; done; }
-
-if [[ -n "${KUBEBUILDER_ASSETS:-}" ]]; then
-  has_all "$KUBEBUILDER_ASSETS" && { echo "$KUBEBUILDER_ASSETS"; exit 0; }
-  echo "note: KUBEBUILDER_ASSETS=$KUBEBUILDER_ASSETS lacks one of: ${binaries[*]}; looking further" >&2
-fi
-if found="$(command -v kube-apiserver)" && has_all "$(dirname "$found")"; then dirname "$found"; exit 0; fi
-if has_all "$cache"; then echo "$cache"; exit 0; fi
-
-# One builder at a time; whoever waited finds the result.
-mkdir -p "$cache"
-exec 9>"$cache/.lock"
-flock 9
-if has_all "$cache"; then echo "$cache"; exit 0; fi
-
-as_root=()
-((EUID == 0)) || as_root=(sudo)
 started=$SECONDS
 say() { printf '[%3ds] %s\n' "$((SECONDS - started))" "$*" >&2; }
+fail() { echo "error: $*" >&2; exit 2; }
 
-# What an earlier build has left is not built again.
-missing=()
-for binary in "${binaries[@]}"; do [[ -x $cache/$binary ]] || missing+=("$binary"); done
-say "not on this machine: ${missing[*]}; building $version from Debian's source package (once, about 7 minutes on 2 cores)"
-needed=()
-for package in golang-1.19-go golang-github-modern-go-reflect2-dev rsync dpkg-dev patch make gcc libc6-dev; do
-  [[ "$(dpkg-query -W -f='${Status}' "$package" 2>/dev/null)" == "install ok installed" ]] || needed+=("$package")
-done
-if ((${#needed[@]})); then
-  say "installing build tools: ${needed[*]}"
-  "${as_root[@]}" apt-get update -qq
-  "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "${needed[@]}" >/dev/null
+# The ones of these programs that a folder lacks.
+lacking() {
+  local folder=$1 program; shift
+  for program in "$@"; do [[ -x $folder/$program ]] || printf '%s\n' "$program"; done
+}
+
+# The version of Kubernetes that a go.mod names: 1.37.2.
+version_of() { sed -n 's|^\(require \)\{0,1\}[[:space:]]*k8s.io/kubernetes v\([0-9.]*\)\( // indirect\)\{0,1\}$|\2|p' "$1/go.mod"; }
+
+# Go, new enough to fetch the release of itself that a module asks for.
+find_go() {
+  export PATH="$PATH:/usr/local/go/bin:/usr/lib/go/bin"
+  command -v go >/dev/null || fail "Go is missing, which builds Kubernetes: install Go 1.21 or newer, or set KUBEBUILDER_ASSETS to a folder with ${programs[*]}"
+  local release
+  release=$(cd / && GOTOOLCHAIN=local go env GOVERSION)
+  [[ ! $release =~ ^go1\.([0-9]+) ]] || ((BASH_REMATCH[1] >= 21)) || fail "$release is too old to build Kubernetes: install Go 1.21 or newer"
+}
+
+# Sets `module` to the folder of the go.mod for a version, which it writes if it is none of those in the repository.
+choose_module() {
+  local wanted=$1 known
+  for known in newest oldest; do
+    module=$tools/kubernetes/$known
+    [[ $wanted != "$known" && $(version_of "$module") != "$wanted" && $(version_of "$module") != "$wanted".* ]] || return 0
+  done
+  [[ $wanted =~ ^1\.[0-9]+(\.[0-9]+)?$ ]] || fail "KUBERNETES=$wanted is no version: newest, oldest, 1.33 or 1.33.4"
+  module=$root/kubernetes-modules/$wanted
+  [[ ! -s $module/go.sum ]] || return 0
+  find_go
+  local patch=$wanted listed
+  if [[ $wanted != *.*.* ]]; then
+    listed=$(cd / && go list -m -versions k8s.io/kubernetes 2>&1) || fail "Kubernetes $wanted cannot be looked up: ${listed##*$'\n'}"
+    patch=$(tr ' ' '\n' <<<"$listed" | sed -n "s/^v\(${wanted//./\\.}\.[0-9]*\)$/\1/p" | sort -V | tail -n 1)
+    [[ -n $patch ]] || fail "there is no Kubernetes $wanted"
+  fi
+  say "writing a Go module for Kubernetes $patch"
+  mkdir -p "$root/kubernetes-modules"
+  local work log="$root/kubernetes-modules/$wanted.log"
+  work=$(mktemp -d "$root/kubernetes-modules/new.XXXXXX")
+  if ! "$tools/kubernetes/module.sh" "$work" "$patch" >"$log" 2>&1; then
+    rm -rf "$work"
+    fail "no Go module for Kubernetes $patch ($log): $(tail -n 1 "$log")"
+  fi
+  rm -rf "$module"
+  mv "$work" "$module"
+}
+
+# Builds from `module` what `folder` lacks of `programs`.
+build() {
+  local version packages=() program missing release listed count log=$folder/build.log compiled fresh
+  version=$(version_of "$module")
+  mapfile -t missing < <(lacking "$folder" "${programs[@]}")
+  find_go
+  cd "$module"
+  export GOWORK=off CGO_ENABLED=0 GOFLAGS="-mod=readonly -trimpath -buildvcs=false"
+  release=$(go env GOVERSION 2>&1) || fail "Kubernetes $version needs a newer Go: ${release##*$'\n'} (GOTOOLCHAIN=auto lets Go fetch it)"
+  for program in "${missing[@]}"; do
+    case $program in
+      etcd) packages+=(go.etcd.io/etcd/server/v3) ;;
+      *) packages+=("k8s.io/kubernetes/cmd/$program") ;;
+    esac
+  done
+  say "building ${missing[*]} of Kubernetes $version with $release: once, 4 to 10 minutes on 2 cores"
+  say "fetching modules"
+  listed=$(go list -deps -f '{{.ImportPath}}' "${packages[@]}" 2>"$log") ||
+    fail "the modules of Kubernetes $version cannot be fetched ($log): $(grep -v '^go: downloading' "$log" | tail -n 1)"
+  count=$(wc -l <<<"$listed")
+
+  fresh=$(mktemp -d "$folder/new.XXXXXX")
+  local variable=k8s.io/component-base/version minor=${version#1.}
+  local stamp="-s -w -X $variable.gitVersion=v$version -X $variable.gitMajor=1 -X $variable.gitMinor=${minor%%.*} -X $variable.gitTreeState=clean"
+  go build -v -ldflags "$stamp" -o "$fresh/" "${packages[@]}" >"$log" 2>&1 9>&- &
+  local compiler=$!
+  # shellcheck disable=SC2064 # these very values
+  trap "kill $compiler 2>/dev/null; rm -rf '$fresh'" EXIT
+  while kill -0 "$compiler" 2>/dev/null; do
+    sleep 15 >/dev/null 2>&1 9>&- & # the only clock here: a line every 15 s, for whoever watches
+    wait -n "$compiler" $! || true
+    compiled=$(wc -l <"$log")
+    ! kill -0 "$compiler" 2>/dev/null || say "compiled $compiled packages of $count$( ((compiled < count - 20)) || echo '; linking')"
+  done
+  wait "$compiler" || { tail -n 20 "$log" >&2; fail "Kubernetes $version does not build: the lines above are the end of $log"; }
+  [[ ! -e $fresh/server ]] || mv "$fresh/server" "$fresh/etcd"
+  mv "$fresh"/* "$folder/"
+  rm -rf "$fresh"
+  trap - EXIT
+  say "built: $folder"
+}
+
+# Sets `folder` to the one with our build of the version that is asked for.
+provide() {
+  choose_module "$1"
+  # What is built otherwise is another folder.
+  local recipe
+  recipe=$(cat "$module/go.mod" "$module/go.sum" | sha256sum)
+  folder=$root/kubernetes-$(version_of "$module")-${recipe:0:8}
+  [[ -n $(lacking "$folder" "${programs[@]}") ]] || return 0
+  mkdir -p "$folder"
+  # One builder at a time; whoever waited finds the result.
+  exec 9>"$root/.kubernetes.lock"
+  flock --nonblock 9 || { say "another process builds Kubernetes; waiting for it"; flock 9; }
+  [[ -z $(lacking "$folder" "${programs[@]}") ]] || (build)
+  flock --unlock 9
+}
+
+if [[ -z ${KUBEBUILDER_ASSETS:-} ]]; then
+  provide "${KUBERNETES:-newest}"
+  echo "$folder"
+  exit
 fi
 
-work="$(mktemp -d "$cache/build.XXXXXX")"
-trap 'chmod -R u+w "$work" 2>/dev/null; rm -rf "$work"' EXIT
-chmod 755 "$cache" "$work"
-
-# A deb-src view of the very archives this machine installs from, kept apart from its configuration.
-say "fetching the source package"
-mkdir -p "$work/apt/lists/partial" "$work/src"
-apt-get indextargets --format '$(ORIGIN)|$(SITE)|$(RELEASE)|$(COMPONENT)|$(SIGNED_BY)' 'Created-By: Packages' |
-  while IFS='|' read -r origin site release component signed_by; do
-    [[ $origin == Debian ]] || continue
-    option=
-    [[ $signed_by == /* ]] && option="[signed-by=$signed_by] "
-    echo "deb-src ${option}$site $release $component"
-  done | sort -u >"$work/apt/sources.list"
-[[ -s $work/apt/sources.list ]] || { say "error: apt knows no Debian archive; run 'apt-get update' and try again"; exit 2; }
-apt_source=(-o "Dir::Etc::sourcelist=$work/apt/sources.list" -o Dir::Etc::sourceparts=- -o "Dir::State::lists=$work/apt/lists"
-  -o APT::Get::List-Cleanup=0 -o APT::Sandbox::User=root)
-apt-get "${apt_source[@]}" update -qq >&2
-(cd "$work/src" && apt-get "${apt_source[@]}" source -qq --download-only "kubernetes=$version*" >&2 2>/dev/null ||
-  apt-get "${apt_source[@]}" source -qq --download-only kubernetes >&2)
-(cd "$work/src" && dpkg-source --no-check -x kubernetes_*.dsc tree >/dev/null)
-
-# GOPATH layout: module mode wants to change go.mod. The vendored reflect2 crashes with Go 1.18 or newer.
-tree="$work/go/src/k8s.io/kubernetes"
-mkdir -p "$(dirname "$tree")"
-mv "$work/src/tree" "$tree"
-rm -rf "$tree/vendor/github.com/modern-go/reflect2"
-cp -rL /usr/share/gocode/src/github.com/modern-go/reflect2 "$tree/vendor/github.com/modern-go/reflect2"
-
-# This version makes the OpenAPI document of the whole API when it starts and at each change of a CRD, asked for or not: half of the CPU
-# time of a start, and a tenth of what follows. Later ones make it when somebody asks, and so does this one with the patch.
-patch -p1 -d "$tree" --quiet <"$here/openapi.patch" >&2 || { say "error: openapi.patch does not fit this source package"; exit 1; }
-
-say "compiling ${missing[*]}"
-export PATH="/usr/lib/go-1.19/bin:$PATH" GOPATH="$work/go" GO111MODULE=off GOCACHE="$work/gocache" GOFLAGS= CGO_ENABLED=0
-export KUBE_GIT_VERSION="v$version" KUBE_GIT_MAJOR=1 KUBE_GIT_MINOR=20 KUBE_GIT_COMMIT=debian KUBE_GIT_TREE_STATE=archive
-log="$cache/build.log"
-make -C "$tree" WHAT="$(printf 'cmd/%s ' "${missing[@]}")" GOLDFLAGS="-s -w" >"$log" 2>&1 &
-build=$!
-while kill -0 "$build" 2>/dev/null; do
-  sleep 15 # the only clock here: a line of progress every 15 s, for whoever watches
-  kill -0 "$build" 2>/dev/null && say "still compiling: $(tail -n 1 "$log" | cut -c1-100)"
-done
-wait "$build" || { say "error: the build failed; the end of $log:"; tail -n 30 "$log" >&2; exit 1; }
-
-for binary in "${missing[@]}"; do
-  install -m 755 "$(find "$tree/_output" -type f -name "$binary" -perm -u+x | head -n 1)" "$cache/.$binary"
-done
-for binary in "${missing[@]}"; do mv "$cache/.$binary" "$cache/$binary"; done
-say "done: $cache"
-echo "$cache"
+[[ -z ${KUBERNETES:-} ]] || fail "KUBEBUILDER_ASSETS and KUBERNETES are both set: unset one of them"
+mapfile -t missing < <(lacking "$KUBEBUILDER_ASSETS" "${programs[@]}")
+case ${missing[*]} in
+  "") folder=$KUBEBUILDER_ASSETS ;;
+  kube-controller-manager)
+    # envtest has all but that one: it is built, of the same minor.
+    said=$("$KUBEBUILDER_ASSETS/kube-apiserver" --version)
+    [[ $said =~ v(1\.[0-9]+) ]] || fail "$KUBEBUILDER_ASSETS/kube-apiserver does not tell its version: $said"
+    of_theirs=("${programs[@]}")
+    programs=(kube-controller-manager)
+    provide "${BASH_REMATCH[1]}"
+    built=$folder
+    folder=$root/assets-$(sha256sum <<<"$KUBEBUILDER_ASSETS $built" | head -c 8)
+    mkdir -p "$folder"
+    for program in "${of_theirs[@]}"; do ln -sfn "$(realpath "$KUBEBUILDER_ASSETS")/$program" "$folder/$program"; done
+    ln -sfn "$built/kube-controller-manager" "$folder/kube-controller-manager"
+    ;;
+  *) fail "KUBEBUILDER_ASSETS=$KUBEBUILDER_ASSETS lacks ${missing[*]}: complete it, or unset it to have them built" ;;
+esac
+echo "$folder"

@@ -122,7 +122,7 @@ before=()
 [[ -z ${3:-} ]] || before=(--before "$(realpath "$3")")
 [[ -f $image/rukpak.tar && -f $image/reference ]] || { echo "error: there is no image in $1: make image" >&2; exit 2; }
 grep -q "image: $(<"$image/reference")\$" "$manifests/install-platform.yaml" || { echo "error: $2 does not name the image of $1: make manifests" >&2; exit 2; }
-kubernetes=$("$here/control-plane.sh" --node)
+kubernetes=$("$here/control-plane.sh" kube-apiserver kube-controller-manager kubectl etcd kubelet kube-proxy kube-scheduler)
 kubectl=$("$here/kubectl.sh")
 programs=$(cd "$here/../.." && realpath "${CARGO_TARGET_DIR:-target}/debug")
 [[ -x $programs/node-test ]] || { echo "error: $programs/node-test is not built: make node-test" >&2; exit 2; }

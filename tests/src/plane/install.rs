@@ -106,12 +106,8 @@ impl Plane {
         }
         objects.retain(|object| !(options.without_webhooks && kind(object).ends_with("WebhookConfiguration")));
         objects.sort_by_key(|object| rank(kind(object)));
-        let knows_cel = knows_cel(&client).await?;
         for object in &mut objects {
             adapt(object, installed.webhook_port, options);
-            if !knows_cel && kind(object) == "CustomResourceDefinition" {
-                without_cel(&mut object.data);
-            }
             let value = serde_json::to_value(&*object)?;
             verbs::apply(&client, &value).await?;
             installed.objects.push(verbs::Target::of(&value)?);
@@ -207,24 +203,6 @@ fn adapt(object: &mut DynamicObject, webhook_port: u16, options: &InstallOptions
                 service.insert("port".to_owned(), json!(webhook_port));
             }
         }
-    }
-}
-
-/// Whether the API server knows `x-kubernetes-validations`. Older ones drop them from a POST, and refuse them in an apply.
-async fn knows_cel(client: &Client) -> Result<bool> {
-    let version = client.apiserver_version().await.context("ask for the version")?;
-    let minor: u32 = version.minor.trim_end_matches('+').parse().with_context(|| format!("minor {}", version.minor))?;
-    Ok(version.major != "1" || minor >= 25)
-}
-
-fn without_cel(value: &mut Value) {
-    match value {
-        Value::Object(fields) => {
-            fields.remove("x-kubernetes-validations");
-            fields.values_mut().for_each(without_cel);
-        }
-        Value::Array(items) => items.iter_mut().for_each(without_cel),
-        _ => {}
     }
 }
 

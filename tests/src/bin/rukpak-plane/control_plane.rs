@@ -117,7 +117,7 @@ impl ControlPlane {
         if let Some(mut controller_manager) = self.controller_manager.take() {
             controller_manager.end(GRACE).await;
         }
-        self.start_controller_manager(&admin(self.folder.path()).await?).await
+        self.start_controller_manager()
     }
 
     /// Ends all of it and removes the folder.
@@ -162,18 +162,15 @@ impl ControlPlane {
     async fn first_signs(&mut self, client: &Client) -> Result<()> {
         client.request_text(http_get("/readyz")?).await.context("ask kube-apiserver for /readyz")?;
         if self.controller_manager.as_mut().is_none_or(|child| child.exit_status().is_some()) {
-            self.start_controller_manager(client).await?;
+            self.start_controller_manager()?;
         }
         let accounts: Api<ServiceAccount> = Api::namespaced(client.clone(), "default");
         accounts.get("default").await.context("get the first ServiceAccount")?;
         Ok(())
     }
 
-    async fn start_controller_manager(&mut self, client: &Client) -> Result<()> {
-        let version = client.apiserver_version().await.context("ask kube-apiserver for its version")?;
-        let digits = version.minor.trim_end_matches(|end: char| !end.is_ascii_digit());
-        let minor = digits.parse().with_context(|| format!("the version's minor is {:?}", version.minor))?;
-        self.controller_manager = Some(self.layout().spawn_controller_manager(&self.assets, minor)?);
+    fn start_controller_manager(&mut self) -> Result<()> {
+        self.controller_manager = Some(self.layout().spawn_controller_manager(&self.assets)?);
         Ok(())
     }
 
@@ -195,18 +192,16 @@ impl ControlPlane {
 
 impl Layout<'_> {
     fn spawn_etcd(&self, assets: &Path) -> Result<Child> {
-        let own = Some(assets.join("etcd")).filter(|path| path.is_file());
-        let program = own.map_or_else(|| tools::system_program("etcd"), Ok)?;
-        spawn(&program, &self.etcd(), self.folder, "etcd")
+        spawn(&assets.join("etcd"), &self.etcd(), self.folder, "etcd")
     }
 
     fn spawn_apiserver(&self, assets: &Path, options: &Options) -> Result<Child> {
         spawn(&assets.join("kube-apiserver"), &self.apiserver(options.audit), self.folder, "kube-apiserver")
     }
 
-    fn spawn_controller_manager(&self, assets: &Path, minor: u32) -> Result<Child> {
+    fn spawn_controller_manager(&self, assets: &Path) -> Result<Child> {
         let program = assets.join("kube-controller-manager");
-        spawn(&program, &self.controller_manager(minor), self.folder, "kube-controller-manager")
+        spawn(&program, &self.controller_manager(), self.folder, "kube-controller-manager")
     }
 }
 
@@ -230,9 +225,6 @@ fn spawn(program: &Path, flags: &[String], folder: &Path, name: &str) -> Result<
     }
     // Go collects garbage a quarter as often: processor time for memory.
     command.env("GOGC", "400");
-    if cfg!(target_arch = "aarch64") {
-        command.env("ETCD_UNSUPPORTED_ARCH", "arm64"); // etcd 3.4 wants to be told
-    }
     Child::spawn(name, &mut command, &folder.join(format!("{name}.log")))
 }
 

@@ -1,4 +1,4 @@
-//! The command lines of the control plane. Every flag is accepted by Kubernetes 1.20 as well as by 1.36.
+//! The command lines of the control plane. Every flag is accepted by the oldest Kubernetes that is tested as well as by the newest.
 
 use std::net::Ipv4Addr;
 use std::path::Path;
@@ -62,8 +62,6 @@ impl Layout<'_> {
             // OpenShift has it on: an owner reference needs the right to update the owner's finalizers.
             "--enable-admission-plugins=OwnerReferencesPermissionEnforcement".to_owned(),
             "--allow-privileged=true".to_owned(),
-            // The metrics of it alone take 1.20 a tenth of its CPU time.
-            "--enable-priority-and-fairness=false".to_owned(),
         ];
         flags.extend(self.apiserver_network());
         if audit {
@@ -94,8 +92,8 @@ impl Layout<'_> {
         ]
     }
 
-    /// kube-controller-manager; `minor` is the 20 of 1.20.
-    pub fn controller_manager(&self, minor: u32) -> Vec<String> {
+    /// kube-controller-manager.
+    pub fn controller_manager(&self) -> Vec<String> {
         let mut flags = vec![
             format!("--kubeconfig={}", self.file("controller-manager.kubeconfig")),
             "--leader-elect=false".to_owned(),
@@ -114,10 +112,6 @@ impl Layout<'_> {
             flags.push("--use-service-account-credentials=true".to_owned());
         } else {
             flags.push(format!("--controllers=*,-{}", OF_NODES.join(",-")));
-        }
-        if minor < 24 {
-            // The plain-text port, on for everyone until it was removed.
-            flags.push("--port=0".to_owned());
         }
         flags
     }
