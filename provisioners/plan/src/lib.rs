@@ -8,6 +8,7 @@ pub mod builtin;
 pub mod conflict;
 pub mod crd_upgrade;
 pub mod decide;
+pub mod declared;
 pub mod fields;
 pub mod fingerprint;
 pub mod health;

@@ -68,6 +68,8 @@ pub struct Missing {
     pub kind: MissingKind,
     /// What needs it.
     pub need: Need,
+    /// The kind in another version, where that is served.
+    pub served: Option<Kind>,
 }
 
 impl Missing {
@@ -88,7 +90,8 @@ pub enum Need {
     Dependency,
 }
 
-/// The kinds that discovery has found, by apiVersion and kind. `None` stands for a kind that is not served.
+/// The kinds that discovery has found, by the apiVersion and kind that were asked for: in another version where that one is not
+/// served. `None` stands for a kind that is served in no version, or in none that is known.
 pub type Served = BTreeMap<(String, String), Option<Kind>>;
 
 /// The objects of a bundle, as a plan wants them.
@@ -132,7 +135,8 @@ impl Objects<'_> {
         for object in all {
             let id = (object.api_version().to_owned(), object.kind().to_owned());
             let own = defined.get(&id);
-            if let Some(kind) = own.or_else(|| served.get(&id).and_then(Option::as_ref)) {
+            let found = served.get(&id).and_then(Option::as_ref);
+            if let Some(kind) = own.or_else(|| found.filter(|found| found.resource.api_version == id.0)) {
                 let step = step(stamp, object, kind, own.is_some());
                 plan.steps.insert(step.key.clone(), step);
                 continue;
@@ -140,7 +144,7 @@ impl Objects<'_> {
             let key = object.key();
             let need = if optional.contains(&key) { Need::Optional(key) } else { Need::Object(key) };
             let (api_version, kind) = id;
-            plan.missing.push(Missing { kind: MissingKind { api_version, kind }, need });
+            plan.missing.push(Missing { kind: MissingKind { api_version, kind }, need, served: found.cloned() });
         }
         plan
     }
@@ -149,8 +153,10 @@ impl Objects<'_> {
         let mut unmet = Vec::new();
         for gvk in self.required {
             let (api_version, kind) = (gvk.api_version(), gvk.kind.clone());
-            if served.get(&(api_version.clone(), kind.clone())).is_none_or(Option::is_none) {
-                unmet.push(Missing { kind: MissingKind { api_version, kind }, need: Need::Dependency });
+            let found = served.get(&(api_version.clone(), kind.clone())).and_then(Option::as_ref);
+            if found.is_none_or(|found| found.resource.api_version != api_version) {
+                let kind = MissingKind { api_version, kind };
+                unmet.push(Missing { kind, need: Need::Dependency, served: found.cloned() });
             }
         }
         unmet
@@ -242,6 +248,16 @@ fn removed(missing: &Missing) -> Option<String> {
     Some(format!("Kubernetes 1.{release} and newer do not serve {version}: the bundle needs a version for {successor}"))
 }
 
+/// What is declared in a version that has ended. Kubernetes' own versions have words of their own: [`removed`].
+fn moved(missing: &Missing) -> Option<String> {
+    let MissingKind { kind, api_version } = &missing.kind;
+    let served = &missing.served.as_ref()?.resource.api_version;
+    Some(format!(
+        "{kind} is served in {served}, not in {api_version}: the bundle needs a version for {served}, and until it has one such \
+         objects stay as they are"
+    ))
+}
+
 fn misspelt(missing: &Missing) -> Option<String> {
     let MissingKind { kind, api_version } = &missing.kind;
     let Builtin::Like(known) = builtin(missing.kind.group(), kind) else { return None };
@@ -262,7 +278,8 @@ pub fn missing_text(missing: &[&Missing]) -> String {
     let is_of_registry_bundle = |missing: &&Missing| matches!(&missing.need, Need::Object(key) if key.group == "operators.coreos.com" && key.kind == "ClusterServiceVersion");
     let lines: Vec<String> = missing.iter().map(line).collect();
     let hint = if missing.iter().any(is_of_registry_bundle) { REGISTRY_HINT } else { "" };
-    let (gone, others): (Vec<_>, Vec<_>) = missing.iter().map(|missing| removed(missing)).partition(Option::is_some);
+    let ended = missing.iter().map(|missing| removed(missing).or_else(|| moved(missing)));
+    let (gone, others): (Vec<_>, Vec<_>) = ended.partition(Option::is_some);
     let gone: BTreeSet<String> = gone.into_iter().flatten().collect();
     let mut ways: Vec<String> = gone.into_iter().collect();
     ways.extend(missing.iter().filter_map(|missing| misspelt(missing)).collect::<BTreeSet<_>>());
@@ -311,7 +328,7 @@ mod tests {
     fn missing(group: &str, kind: &str) -> Missing {
         let key = ObjectKey { group: group.to_owned(), kind: kind.to_owned(), namespace: None, name: "a".to_owned() };
         let kind = MissingKind { api_version: format!("{group}/v1alpha1"), kind: kind.to_owned() };
-        Missing { kind, need: Need::Object(key) }
+        Missing { kind, need: Need::Object(key), served: None }
     }
 
     #[test]

@@ -81,6 +81,31 @@ async fn a_kind_that_is_missing_at_a_restart_leaves_the_rest_guarded() {
     assert!(status["conditions"].to_string().contains("Gadget"), "what is missing is said: {status:#}");
 }
 
+/// What is missing is in no digest of what is there: the status has to tell the next process of it.
+#[tokio::test]
+async fn a_kind_that_was_missing_before_a_restart_is_waited_for_after_it() {
+    let alone = worlds::alone().await;
+    let case = alone.case("missing-before").await;
+    let (crd, group) = definition("missing");
+    case.foreign(&crd).await;
+    verbs::await_served(&case.client, &format!("{group}/v1"), "Gadget", SOON).await.unwrap();
+    case.install(&[case.config_map("a", json!({"x": "1"})), gadget(&group, &case.namespace, "g", 1)]).await;
+    case.delete(&definition_target(&group)).await;
+    case.until_gone(&definition_target(&group)).await;
+    case.refused("ReconcileFailed", "no matches for kind \"Gadget\"").await;
+    alone.stop().await;
+    alone.start().await;
+    let is_said = |object: Option<&DynamicObject>| {
+        object.is_some_and(|object| Expected::is_false("Installed", "ReconcileFailed").met_by(object))
+    };
+    let whole_time = std::time::Duration::from_secs(5);
+    verbs::holds_for(&case.client, &case.target(), "Installed is False", whole_time, is_said).await.unwrap();
+    case.foreign(&crd).await;
+    case.until_owned(&Target::of(&gadget(&group, &case.namespace, "g", 1)).unwrap()).await;
+    case.ready().await;
+    case.delete(&definition_target(&group)).await;
+}
+
 /// As under RBAC with `list` and without `watch`, or behind an extension API server that lists only.
 #[tokio::test]
 async fn a_kind_that_may_be_listed_and_not_watched_has_a_condition_until_it_may() {

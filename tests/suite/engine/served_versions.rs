@@ -1,8 +1,8 @@
 //! A version of a kind that is no longer served: its objects are pruned, watched and repaired through those that are.
 
 use kube::api::DynamicObject;
-use rukpak_tests::verbs::{self, Target};
-use rukpak_tests::world::SOON;
+use rukpak_tests::verbs::{self, Expected, Target};
+use rukpak_tests::world::{SOON, until};
 use serde_json::{Value, json};
 
 use crate::engine::case::{Case, definition, definition_target, gadget, is_owned};
@@ -123,4 +123,64 @@ async fn a_kind_goes_on_being_watched_when_the_version_of_its_watch_ends() {
     case.until_value(&target, "/spec/size", &json!(1)).await;
     case.delete(&case.target()).await;
     case.until_gone(&definition_target(&group)).await;
+}
+
+/// Installs a gadget in `v1alpha1`, which is then no longer served, and a ConfigMap. Returns the group.
+async fn with_ended_version(case: &Case<'_>) -> String {
+    let (crd, group) = definition("has");
+    case.foreign(&with_versions(&crd, &[("v1alpha1", true, false), ("v1", true, true)])).await;
+    for version in ["v1alpha1", "v1"] {
+        verbs::await_served(&case.client, &format!("{group}/{version}"), "Gadget", SOON).await.unwrap();
+    }
+    case.install(&[gadget_of("v1alpha1", &group, case), case.config_map("a", json!({"x": "1"}))]).await;
+    case.until_owned(&Target::of(&gadget_of("v1", &group, case)).unwrap()).await;
+    let ended = with_versions(&crd, &[("v1alpha1", false, false), ("v1", true, true)]);
+    case.edit("admin", &definition_target(&group), json!({"spec": {"versions": ended["spec"]["versions"]}})).await;
+    until_unserved(case, &format!("{group}/v1alpha1")).await;
+    group
+}
+
+/// The bundle has the object, in a version that nobody serves: it can be neither applied nor called superfluous.
+#[tokio::test]
+async fn an_object_that_the_bundle_has_stays_when_its_version_is_no_longer_served() {
+    let case = Case::new("has").await;
+    let group = with_ended_version(&case).await;
+    let target = Target::of(&gadget_of("v1", &group, &case)).unwrap();
+    let before = case.get(&target).await.unwrap().metadata.uid;
+    // As its operator does. Before, everything was applied again, and the gadget was not in the plan.
+    case.edit("operator", &target, json!({"spec": {"size": 5}})).await;
+    let said = |object: &DynamicObject| object.data["status"]["conditions"].to_string().contains("Gadget");
+    case.until(&case.target(), "news of the version", |object| object.is_some_and(said)).await;
+    // The rest is guarded, which takes another look at all that the bundle has.
+    let a = case.config_map_target("a");
+    case.delete(&a).await;
+    case.until_owned(&a).await;
+    let stays = |object: Option<&DynamicObject>| {
+        object.is_some_and(|object| object.metadata.uid == before && object.metadata.deletion_timestamp.is_none())
+    };
+    let held = verbs::holds_for(&case.client, &target, "the gadget stays", std::time::Duration::from_secs(3), stays);
+    held.await.unwrap();
+    let message = case.refused("ReconcileFailed", "is served in").await;
+    assert!(message.contains(&format!("Gadget is served in {group}/v1, not in {group}/v1alpha1")), "{message}");
+    // A version of the bundle that has it in the version that is served takes it over as it is.
+    case.pivot("v2", &[gadget_of("v1", &group, &case), case.config_map("a", json!({"x": "1"}))]).await;
+    case.ready().await;
+    assert_eq!(case.get(&target).await.unwrap().metadata.uid, before);
+    case.delete(&case.target()).await;
+    case.until_gone(&target).await;
+    case.delete(&definition_target(&group)).await;
+}
+
+/// It is read in the version that is served.
+#[tokio::test]
+async fn the_health_of_an_object_is_read_when_its_version_is_no_longer_served() {
+    let case = Case::new("ill").await;
+    let group = with_ended_version(&case).await;
+    let target = Target::of(&gadget_of("v1", &group, &case)).unwrap();
+    let ill = json!({"status": {"conditions": [{"type": "Ready", "status": "False", "reason": "R", "message": "it is ill"}]}});
+    case.edit_sub("status", "operator", &target, ill).await;
+    until(&case.client, &case.name, Expected::is_false("Healthy", "Unhealthy").saying("it is ill")).await;
+    case.delete(&case.target()).await;
+    case.until_gone(&target).await;
+    case.delete(&definition_target(&group)).await;
 }

@@ -295,11 +295,11 @@ fn unapplied(error: apply::Error, bases: &Bases) -> Stopped {
 
 /// Everything is applied: what is in no release any more goes.
 async fn finish(run: &mut Run, plan: &Plan, members: Members, bases: &Bases, done: apply::Done) -> Result<(), Stopped> {
-    let keep: BTreeSet<ObjectKey> = plan.steps.keys().cloned().collect();
-    run.tracker.tracked().objects.retain(|key, _| keep.contains(key));
+    run.tracker.tracked().objects.retain(|key, _| plan.steps.contains_key(key));
     let unlisted = members.unlisted.clone();
-    let pruning = prune::prune(run, members, bases, &keep).await;
-    note_taken_back(run, &keep);
+    let declared = plan.declared(&run.context.system_namespace);
+    let pruning = prune::prune(run, members, bases, &declared).await;
+    note_taken_back(run, plan);
     forget_kinds(run, plan, &unlisted, &pruning);
     let renderer = run.renderer(&plan.release);
     let applied = Applied::by(plan, &renderer, &run.tracker.tracked().objects, |key| done.used.contains(key));
@@ -333,9 +333,9 @@ fn used_name(key: &ObjectKey) -> String {
 }
 
 /// What the release has taken back is not left in the cluster unowned.
-fn note_taken_back(run: &mut Run, keep: &BTreeSet<ObjectKey>) {
+fn note_taken_back(run: &mut Run, plan: &Plan) {
     let is_back = |object: &rukpak_crds::ReleasedObject| {
-        keep.iter().any(|key| {
+        plan.steps.keys().any(|key| {
             (key.group.as_str(), key.kind.as_str(), key.name.as_str())
                 == (object.group.as_str(), object.kind.as_str(), object.name.as_str())
                 && key.namespace.as_deref().unwrap_or_default() == object.namespace
@@ -347,14 +347,17 @@ fn note_taken_back(run: &mut Run, keep: &BTreeSet<ObjectKey>) {
     }
 }
 
-/// Kinds of which nothing is left are not asked for again.
+/// Kinds of which nothing is left are not asked for again. What is declared and could not be planned is left.
 fn forget_kinds(run: &mut Run, plan: &Plan, unlisted: &[InventoryKind], pruning: &Pruning) {
     if *pruning != Pruning::Done {
         return;
     }
     let used = plan.inventory();
+    let is_missing = |kind: &InventoryKind| {
+        plan.missing.iter().any(|missing| missing.kind.group() == kind.group && missing.kind.kind == kind.kind)
+    };
     if let Some(inventory) = &mut run.observed.status.inventory {
-        inventory.kinds.retain(|kind| used.contains(kind) || unlisted.contains(kind));
+        inventory.kinds.retain(|kind| used.contains(kind) || unlisted.contains(kind) || is_missing(kind));
     }
 }
 

@@ -1,8 +1,11 @@
 //! From a release to a plan: the content loaded and rendered, every kind looked up. Reads the store, discovery and the Secrets of
 //! webhooks; writes nothing.
 
+use std::collections::BTreeSet;
+
 use kube::ResourceExt;
 use rukpak_content::Digest;
+use rukpak_crds::InventoryKind;
 use rukpak_plan::memory::{Problem, Stage};
 use rukpak_plan::owner_metadata::OwnerMetadata;
 use rukpak_plan::plan::{Objects, Served};
@@ -73,7 +76,9 @@ pub(super) async fn plan(run: &Run, release: &Release, why: Why, purpose: Purpos
 async fn served(run: &Run, objects: &Objects<'_>) -> Result<Served, cluster::Error> {
     let mut served = Served::new();
     for (api_version, kind) in objects.kinds() {
-        let found = run.context.cluster.kinds.get(&api_version, &kind).await?;
+        let (group, version) = api_version.split_once('/').unwrap_or(("", &api_version));
+        let asked = InventoryKind { group: group.to_owned(), version: version.to_owned(), kind: kind.clone() };
+        let found = run.context.cluster.kinds.any_version(&asked, &BTreeSet::new()).await?;
         served.insert((api_version, kind), found);
     }
     Ok(served)

@@ -7,6 +7,7 @@ use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use rukpak_crds::ReleasedObject;
 use rukpak_plain::ObjectKey;
+use rukpak_plan::declared::{self, Declared};
 use rukpak_plan::memory::{Installation, Pruning, later};
 use rukpak_plan::resolve::Why;
 use rukpak_plan::retry::{self, Class};
@@ -32,20 +33,20 @@ const PARALLEL: usize = 16;
 /// So often it is asked again what hangs on an object before it is left in the cluster for want of an answer: some 15 s.
 const QUESTIONS: u32 = 5;
 
-/// Prunes every member that is not in `keep`, in the reverse order of applying. What is guarded is decided before the first
+/// Prunes every member that is not `declared`, in the reverse order of applying. What is guarded is decided before the first
 /// object goes: the operator that answers for its instances may be among them.
 #[tracing::instrument(level = "debug", skip_all)]
-pub(super) async fn prune(run: &mut Run, mut members: Members, bases: &Bases, keep: &BTreeSet<ObjectKey>) -> Pruning {
+pub(super) async fn prune(run: &mut Run, mut members: Members, bases: &Bases, declared: &Declared) -> Pruning {
     let mut failed = Vec::new();
     let mut stripped = Vec::new();
-    for step in unmarked(bases, &members, keep) {
+    for step in unmarked(bases, &members, declared) {
         match find(run, step).await {
             Ok(found) => stripped.extend(found.map(|member| (step.key.clone(), member))),
             Err(error) => failed.push(format!("{}: {}", step.identity, Chain(&error))),
         }
     }
     members.objects.extend(stripped);
-    let leaving = decide(run, &mut members, keep, &mut failed).await;
+    let leaving = decide(run, &mut members, declared, &mut failed).await;
     for of_phase in leaving.chunk_by(|a, b| a.phase == b.phase) {
         let removals: Vec<_> = of_phase.iter().map(|leaving| remove(run, leaving)).collect();
         let removed = futures::stream::iter(removals).buffered(PARALLEL).collect::<Vec<_>>().await;
@@ -73,18 +74,16 @@ fn note(run: &mut Run, key: &ObjectKey, released: Option<ReleasedObject>) {
 async fn decide(
     run: &Run,
     members: &mut Members,
-    keep: &BTreeSet<ObjectKey>,
+    declared: &Declared,
     unknown: &mut Vec<String>,
 ) -> Vec<Leaving> {
-    let mut leaving: Vec<(Phase, ObjectKey, Member)> = std::mem::take(&mut members.objects)
-        .into_iter()
-        .filter(|(key, member)| !keep.contains(key) && member.metadata.deletion_timestamp.is_none())
-        .map(|(key, member)| (Phase::of(&key.group, &key.kind), key, member))
-        .collect();
-    leaving.sort_by(|a, b| b.0.cmp(&a.0).then_with(|| a.1.cmp(&b.1)));
+    let applied = run.tracker.tracked().uids().into_values().collect();
+    let metadata = members.objects.iter().map(|(key, member)| (key, &member.metadata));
+    let leaving = declared::leaving(metadata, declared, &applied);
     let is_asked_again = attempts(run) < QUESTIONS;
     let (mut decided, mut going) = (Vec::with_capacity(leaving.len()), Going::new());
-    for (phase, key, member) in leaving {
+    for key in leaving {
+        let Some(member) = members.objects.remove(&key) else { continue };
         let keep = match reason_to_keep(run, &key, &member, &going).await {
             Ok(keep) => keep,
             Err(unseen) if unseen.is_transient && is_asked_again => {
@@ -97,7 +96,7 @@ async fn decide(
         if keep.is_none() {
             going.insert(key.clone());
         }
-        decided.push(Leaving { phase, key, member, keep });
+        decided.push(Leaving { phase: Phase::of(&key.group, &key.kind), key, member, keep });
     }
     decided
 }
@@ -125,8 +124,10 @@ fn pending(run: &Run, failed: &[String], members: Members) -> Pruning {
 pub(super) async fn again(run: &mut Run, release: &Release) {
     let kinds = run.observed.inventory().kinds.into_iter().collect();
     let members = members::list(run, &kinds, Why::Resync).await;
-    let keep: BTreeSet<ObjectKey> = run.tracker.tracked().objects.keys().cloned().collect();
-    let pruned = prune(run, members, &Bases::default(), &keep).await;
+    let Installation::Applied { differences, .. } = &run.memory.installation else { return };
+    let system_namespace = &run.context.system_namespace;
+    let declared = declared::of_installed(&run.tracker.tracked().objects, &differences.missing, system_namespace);
+    let pruned = prune(run, members, &Bases::default(), &declared).await;
     if let Installation::Applied { applied, pruning, .. } = &mut run.memory.installation
         && applied.release() == release
     {
@@ -138,13 +139,13 @@ pub(super) async fn again(run: &mut Run, release: &Release) {
 fn unmarked<'a>(
     bases: &'a Bases,
     members: &'a Members,
-    keep: &'a BTreeSet<ObjectKey>,
+    declared: &'a Declared,
 ) -> impl Iterator<Item = &'a Step> {
     let plans: Vec<&Plan> = [&bases.installed, &bases.begun].into_iter().flatten().collect();
     plans.into_iter().flat_map(|plan| plan.steps.values()).filter(|step| {
         let is_unlisted =
             members.unlisted.iter().any(|kind| kind.group == step.key.group && kind.kind == step.key.kind);
-        !keep.contains(&step.key) && !members.objects.contains_key(&step.key) && !is_unlisted
+        !declared.contains(&step.key) && !members.objects.contains_key(&step.key) && !is_unlisted
     })
 }
 

@@ -237,7 +237,8 @@ impl But {
                 namespace: Some("ns".into()),
                 name: "x".into(),
             };
-            Missing { kind: MissingKind { api_version: "example.com/v1".into(), kind: name.clone() }, need: need(key) }
+            let kind = MissingKind { api_version: "example.com/v1".into(), kind: name.clone() };
+            Missing { kind, need: need(key), served: None }
         };
         let needed = self.missing.iter().map(|name| missing(name, Need::Object));
         let optional = self.missing_optional.iter().map(|name| missing(name, Need::Optional));

@@ -104,7 +104,7 @@ struct Bundle {
     /// Names of objects that may be left out.
     #[serde(default)]
     optional: Vec<String>,
-    /// `example.com/v1 Widget`; `cluster v1 Namespace` has no namespaces.
+    /// `example.com/v1 Widget`; `cluster v1 Namespace` has no namespaces; `example.com/v2 Widget not v1` is not served in `v1`.
     #[serde(default)]
     required: Vec<String>,
     served: Vec<String>,
@@ -132,9 +132,11 @@ pub fn planned(given: Value) -> Result<Value, Error> {
     let mut served = BTreeMap::new();
     for text in &bundle.served {
         let (text, namespaced) = text.strip_prefix("cluster ").map_or((text.as_str(), true), |text| (text, false));
+        let (text, asked) = text.split_once(" not ").map_or((text, None), |(text, asked)| (text, Some(asked)));
         let Gvk { group, version, kind } = gvk(text)?;
+        let asked = asked.map(|asked| format!("{group}/{asked}"));
         let resource = std::sync::Arc::new(ApiResource::from_gvk(&GroupVersionKind { group, version, kind }));
-        let id = (resource.api_version.clone(), resource.kind.clone());
+        let id = (asked.unwrap_or_else(|| resource.api_version.clone()), resource.kind.clone());
         served.insert(id, Some(Kind { resource, namespaced }));
     }
     let stamp = OwnerMetadata {
