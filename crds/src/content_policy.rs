@@ -70,12 +70,6 @@ pub struct PolicyRule {
     #[schemars(length(max = 20))]
     #[schemars(inner(length(max = 512), regex(pattern = SCOPE)))]
     pub signed_as: Vec<String>,
-    /// Checksums is the name of a list of SHA-256 checksums that lies beside an archive on a web server, such as SHA256SUMS: the
-    /// list has to be signed, and the archive has to be in it under its name. {name} stands for the name of the archive, as in
-    /// {name}.sha256. Without it the archive itself has to be signed.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(length(min = 1, max = 255), regex(pattern = r"^(\{name\}|[A-Za-z0-9_])([-A-Za-z0-9._+]|\{name\})*$"))]
-    pub checksums: Option<String>,
 }
 
 /// What becomes of content that a rule is for.
@@ -123,11 +117,6 @@ pub struct Signer {
     /// ssh-ed25519, ecdsa-sha2-nistp256, ecdsa-sha2-nistp384, or ssh-rsa of at least 2048 bits.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ssh_key: Option<Pem>,
-    /// PGPKey of the signer, who signs commits and tags of git repositories with it, and archives on web servers or lists of
-    /// their checksums: one or more armored OpenPGP public keys (gpg --armor --export), of Ed25519, ECDSA on P-256, P-384 or
-    /// P-521, or RSA of at least 2048 bits.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub pgp_key: Option<Pem>,
 }
 
 /// KeylessSigner is somebody whom a certificate authority vouches for, and a log for when they signed.
@@ -147,14 +136,14 @@ pub struct KeylessSigner {
 }
 
 impl Signer {
-    /// The texts that it names: its key, or certificates and the key of the log, or keys of ssh or OpenPGP.
+    /// The texts that it names: its key, or certificates and the key of the log, or keys of ssh.
     pub fn pems(&self) -> Vec<&Pem> {
         let keyless = self.keyless.iter().flat_map(|keyless| [&keyless.certificate_authority, &keyless.rekor_key]);
-        self.public_key.iter().chain(keyless).chain(&self.ssh_key).chain(&self.pgp_key).collect()
+        self.public_key.iter().chain(keyless).chain(&self.ssh_key).collect()
     }
 }
 
-/// Pem is text in the form of PEM, or of keys of OpenSSH or OpenPGP: in place or in a Secret.
+/// Pem is text in the form of PEM, or of keys of OpenSSH: in place or in a Secret.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Pem {

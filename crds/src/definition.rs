@@ -49,9 +49,9 @@ pub fn content_policy() -> Result<Value, serde_json::Error> {
     schema["description"] = json!("ContentPolicy says whose content may be unpacked.");
     let rule = &mut schema["properties"]["spec"]["properties"]["rules"]["items"]["properties"];
     let signer = &mut rule["signers"]["items"];
-    signer["oneOf"] = one_of(&["publicKey", "keyless", "sshKey", "pgpKey"]);
+    signer["oneOf"] = one_of(&["publicKey", "keyless", "sshKey"]);
     let keyless = ["/keyless/properties/certificateAuthority", "/keyless/properties/rekorKey"];
-    for path in ["/publicKey", "/sshKey", "/pgpKey"].into_iter().chain(keyless) {
+    for path in ["/publicKey", "/sshKey"].into_iter().chain(keyless) {
         if let Some(pem) = signer["properties"].pointer_mut(path) {
             pem["oneOf"] = one_of(&["data", "secretRef"]);
         }

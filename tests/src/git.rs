@@ -1,7 +1,6 @@
 //! Git repositories and the real servers for them: `git http-backend` behind TLS, and `sshd`.
 
 mod http;
-mod openpgp;
 mod repository;
 mod signer;
 mod ssh;
@@ -9,7 +8,6 @@ mod ssh;
 use std::process::Command;
 
 pub use self::http::{GitServer, GitServerOptions};
-pub use self::openpgp::OpenPgpSigner;
 pub use self::repository::RepoBuilder;
 pub use self::signer::{GitSigner, SshSigner};
 pub use self::ssh::{SSH_USER, SshServer};

@@ -35,7 +35,7 @@ pub use ca::{Leaf, TestCa};
 pub use catalog::{CatalogImage, CatalogServer, CatalogdServer, Documents};
 pub use faulty::{Fault, FaultyServer, Rule};
 pub use gate::{Act, Gate};
-pub use git::{GitServer, GitServerOptions, GitSigner, OpenPgpSigner, RepoBuilder, SshServer, SshSigner};
+pub use git::{GitServer, GitServerOptions, GitSigner, RepoBuilder, SshServer, SshSigner};
 pub use plane::{InstallOptions, Plane, PlaneOptions};
 pub use process::{ControllerOptions, PlatformOptions, Process, WebhookOptions};
 pub use registry::{ImageBuilder, Layer, Registry, RegistryOptions};

@@ -3,6 +3,5 @@
 
 mod collection;
 mod faults;
-mod migration;
 mod world;
 mod writers;

@@ -2,12 +2,8 @@
 
 mod repository;
 mod scene;
-mod web;
 
-mod archives;
-mod checksums;
 mod git;
 mod keyless;
-mod openpgp;
 mod policies;
 mod signatures;

@@ -5,9 +5,7 @@ use std::str::FromStr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use object_store::aws::AmazonS3Builder;
-use object_store::azure::MicrosoftAzureBuilder;
-use object_store::gcp::GoogleCloudStorageBuilder;
+use object_store::aws::{AmazonS3Builder, AmazonS3ConfigKey};
 use object_store::path::Path;
 use object_store::prefix::PrefixStore;
 use object_store::{BackoffConfig, Certificate, ClientOptions, ObjectStore, RetryConfig};
@@ -22,26 +20,18 @@ const RETRIES: usize = 6;
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
 const LONGEST_PAUSE: Duration = Duration::from_secs(3);
 
-/// A bucket and a prefix in it: `s3://bucket/prefix`, `gs://bucket/prefix`, `az://container/prefix`.
+/// A bucket and a prefix in it: `s3://bucket/prefix`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Location {
-    kind: Kind,
     url: Url,
     prefix: Path,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kind {
-    S3,
-    Google,
-    Azure,
 }
 
 /// Why a bucket cannot be reached.
 #[derive(Debug, thiserror::Error)]
 pub enum LocationError {
     /// The text names no bucket.
-    #[error("{0:?} is not a bucket: write s3://BUCKET/PREFIX, gs://BUCKET/PREFIX or az://CONTAINER/PREFIX")]
+    #[error("{0:?} is not a bucket: write s3://BUCKET/PREFIX")]
     Form(String),
     /// The certificates are none.
     #[error("read the CA certificates")]
@@ -62,18 +52,13 @@ impl FromStr for Location {
     fn from_str(text: &str) -> Result<Self, LocationError> {
         let form = || LocationError::Form(text.to_owned());
         let url: Url = text.parse().map_err(|_| form())?;
-        let kind = match url.scheme() {
-            "s3" => Kind::S3,
-            "gs" => Kind::Google,
-            "az" => Kind::Azure,
-            _ => return Err(form()),
-        };
-        let is_plain = url.username().is_empty() && url.port().is_none() && url.query().is_none();
+        let is_plain =
+            url.scheme() == "s3" && url.username().is_empty() && url.port().is_none() && url.query().is_none();
         if !is_plain || url.host_str().is_none_or(str::is_empty) || url.fragment().is_some() {
             return Err(form());
         }
         let prefix = Path::from_url_path(url.path()).map_err(|_| form())?;
-        Ok(Self { kind, url, prefix })
+        Ok(Self { url, prefix })
     }
 }
 
@@ -89,49 +74,28 @@ impl Location {
     pub fn join(&self, name: &str) -> Self {
         let mut url = self.url.clone();
         url.set_path(&format!("{}/{name}", self.url.path().trim_end_matches('/')));
-        Self { kind: self.kind, url, prefix: self.prefix.clone().join(name) }
+        Self { url, prefix: self.prefix.clone().join(name) }
     }
 
-    /// A client with the credentials, region and endpoint that `environment` names as every client of its kind has them named, which
+    /// A client with the credentials, region and endpoint that `environment` names as every client of S3 has them named, which
     /// trusts the certificates in `ca_pem` beside the system's. Sends nothing.
     pub(crate) fn client(
         &self,
         environment: &[(String, String)],
         ca_pem: &[u8],
     ) -> Result<Arc<dyn ObjectStore>, LocationError> {
-        let (options, retry, url) = (options(ca_pem)?, retry(), self.url.as_str());
-        let built: Result<Arc<dyn ObjectStore>, _> = match self.kind {
-            Kind::S3 => {
-                let builder = AmazonS3Builder::new().with_url(url);
-                let named = named(environment, "AWS_");
-                let builder = named.fold(builder, |builder, (key, value)| builder.with_config(key, value));
-                builder.with_client_options(options).with_retry(retry).build().map(|client| Arc::new(client) as _)
-            }
-            Kind::Google => {
-                let builder = GoogleCloudStorageBuilder::new().with_url(url);
-                let named = named(environment, "GOOGLE_");
-                let builder = named.fold(builder, |builder, (key, value)| builder.with_config(key, value));
-                builder.with_client_options(options).with_retry(retry).build().map(|client| Arc::new(client) as _)
-            }
-            Kind::Azure => {
-                let builder = MicrosoftAzureBuilder::new().with_url(url);
-                let named = named(environment, "AZURE_");
-                let builder = named.fold(builder, |builder, (key, value)| builder.with_config(key, value));
-                builder.with_client_options(options).with_retry(retry).build().map(|client| Arc::new(client) as _)
-            }
-        };
+        let builder = AmazonS3Builder::new().with_url(self.url.as_str());
+        let builder = named(environment).fold(builder, |builder, (key, value)| builder.with_config(key, value));
+        let built = builder.with_client_options(options(ca_pem)?).with_retry(retry()).build();
         let client = built.map_err(|source| LocationError::Client { location: self.to_string(), source })?;
         Ok(Arc::new(PrefixStore::new(client, self.prefix.clone())))
     }
 }
 
-/// What the variables of a kind of client say, such as `AWS_REGION`. Those that it does not know are for somebody else.
-fn named<'a, K: FromStr>(
-    environment: &'a [(String, String)],
-    beginning: &'static str,
-) -> impl Iterator<Item = (K, &'a str)> {
-    let of_kind = environment.iter().filter(move |(name, _)| name.starts_with(beginning));
-    of_kind.filter_map(|(name, value)| Some((name.to_ascii_lowercase().parse().ok()?, value.as_str())))
+/// What the variables of S3 clients say, such as `AWS_REGION`. Those that are not known are for somebody else.
+fn named(environment: &[(String, String)]) -> impl Iterator<Item = (AmazonS3ConfigKey, &str)> {
+    let of_clients = environment.iter().filter(|(name, _)| name.starts_with("AWS_"));
+    of_clients.filter_map(|(name, value)| Some((name.to_ascii_lowercase().parse().ok()?, value.as_str())))
 }
 
 fn options(ca_pem: &[u8]) -> Result<ClientOptions, LocationError> {
@@ -153,13 +117,9 @@ mod tests {
 
     #[test]
     fn a_bucket_has_a_scheme_a_name_and_a_prefix() {
-        for (text, prefix) in [
-            ("s3://bundles", ""),
-            ("s3://bundles/clusters/one", "clusters/one"),
-            ("s3://bundles/one/", "one"),
-            ("gs://bundles/one", "one"),
-            ("az://container/one", "one"),
-        ] {
+        for (text, prefix) in
+            [("s3://bundles", ""), ("s3://bundles/clusters/one", "clusters/one"), ("s3://bundles/one/", "one")]
+        {
             let location: Location = text.parse().unwrap();
             assert_eq!(
                 (location.prefix.as_ref(), location.to_string()),
@@ -178,6 +138,8 @@ mod tests {
             "s3://",
             "s3:///one",
             "http://h/b",
+            "gs://b/one",
+            "az://b/one",
             "s3://key@b",
             "s3://b:1",
             "s3://b?x=y",

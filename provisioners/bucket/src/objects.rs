@@ -1,4 +1,4 @@
-//! The calls that the store makes, on any kind of bucket.
+//! The calls that the store makes on a bucket.
 
 use std::error::Error as StdError;
 use std::io::{Read, Write};

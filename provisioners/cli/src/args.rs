@@ -14,7 +14,6 @@ mod output;
 mod policy;
 mod rights;
 mod shell;
-mod store;
 mod trust;
 mod ui;
 mod wait;
@@ -41,7 +40,6 @@ pub use output::{OutputArgs, OutputForm};
 pub use policy::PolicyArgs;
 pub use rights::{RightsArgs, RoleForm};
 pub use shell::{CompletionArgs, ManArgs};
-pub use store::{StoreCommand, StoreCopyArgs, StoreLocation};
 pub use trust::TrustArgs;
 pub use ui::UiArgs;
 pub use wait::WaitArgs;
@@ -230,12 +228,6 @@ pub enum Command {
         "rukpakctl ui --port 8000"
     ))]
     Ui(UiArgs),
-    /// Move what a controller keeps: between a folder and a bucket
-    #[command(subcommand, after_help = examples!(
-        "rukpakctl store copy /var/cache/bundles s3://rukpak-bundles/clusters/one"
-        "rukpakctl store copy s3://rukpak-bundles/clusters/one gs://other-bundles/clusters/one"
-    ))]
-    Store(StoreCommand),
     /// Print the completions for a shell
     #[command(after_help = examples!(
         "source <(rukpakctl completions bash)"

@@ -27,7 +27,6 @@
 //! wait      a BundleDeployment, watched until it is as wanted; live: what it waits for
 //! answer    what was done, or the object       failure  one sentence and a hint        colour   for terminals
 //! ui        a page to look at, on this machine
-//! store     contents of a controller, from a folder to a bucket and back
 //! shell     completions and man pages
 //! cluster   the API server                  service     the content service, through forward
 //! progress  how much is sent                forward     a port of a Pod, here
@@ -74,7 +73,6 @@ pub mod service;
 pub mod shell;
 pub mod source;
 pub mod status;
-pub mod store;
 pub mod suspend;
 mod table;
 pub mod tree;
@@ -116,7 +114,6 @@ pub async fn run(command: &Command) -> Exit {
         Command::Tree(arguments) => tree::run(arguments).await,
         Command::Why(arguments) => why::run(arguments).await,
         Command::Ui(arguments) => ui::run(arguments).await,
-        Command::Store(command) => store::run(command).await,
         Command::Completions(arguments) => shell::completions(arguments),
         Command::Man(arguments) => shell::man(arguments),
         Command::Version => {

@@ -123,37 +123,6 @@ impl Fetcher {
             .map_err(|error| Error::unpack(error, url))
     }
 
-    /// The file `name` in the folder of what was downloaded, asked for with the same login and query; `None` if there is none. It
-    /// is read into memory: `maximum_bytes` bounds it.
-    ///
-    /// # Errors
-    /// It could not be had, or is too large.
-    pub async fn beside(&self, download: &Download, name: &str, maximum_bytes: u64) -> Result<Option<Vec<u8>>, Error> {
-        let limits = Limits { download_bytes: maximum_bytes, ..self.options.limits.clone() };
-        let (options, request) = (FetcherOptions { limits, ..self.options.clone() }, download.request().beside(name));
-        let clients = self.clients(&request)?;
-        let received = download::receive(&clients, &request, &options, Algorithm::Sha256);
-        match self.in_time(request.shown(), received).await {
-            Ok(found) => self.content(found, maximum_bytes).await.map(|(_, content)| Some(content)),
-            Err(error) if error.class() == Class::NotFound => Ok(None),
-            Err(error) => Err(error),
-        }
-    }
-
-    /// The download as it came, and its bytes, of which there may be `maximum_bytes`.
-    ///
-    /// # Errors
-    /// They are more, or could not be read from the disk.
-    pub async fn content(&self, download: Download, maximum_bytes: u64) -> Result<(Download, Vec<u8>), Error> {
-        let url = download.url().to_owned();
-        if download.size_bytes() > maximum_bytes {
-            return Err(Error::TooLargeToVerify { url, maximum_bytes });
-        }
-        let read = spawn_blocking(move || download.content().map(|content| (download, content)));
-        let read = read.await.map_err(|source| Error::Worker { url: url.clone(), source })?;
-        read.map_err(|source| Error::Spool { url, source })
-    }
-
     /// The clients that `request` asks for.
     fn clients(&self, request: &Request) -> Result<Clients, Error> {
         if request.extra_ca_pem().is_empty() || request.skips_verification() {

@@ -3,7 +3,6 @@
 mod bucket;
 mod canonical;
 mod collect;
-mod copy;
 mod entries;
 mod error;
 mod hold;
@@ -18,7 +17,6 @@ mod store;
 
 pub use bucket::{Bucket, BucketError, Condition, Entry, UPLOADS, Version};
 pub use collect::Collected;
-pub use copy::Copied;
 pub use error::Error;
 pub use load::read_content;
 pub use refs::{Ref, RefKind};

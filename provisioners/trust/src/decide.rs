@@ -95,7 +95,7 @@ impl Place {
             };
             return Some(format!("{name} requires a digest of {self}: {how}"));
         }
-        let can_be_signed = matches!(self.source, SourceType::Image | SourceType::Git | SourceType::Http);
+        let can_be_signed = matches!(self.source, SourceType::Image | SourceType::Git);
         if rule.action == PolicyAction::Require && !can_be_signed {
             let type_ = self.type_name();
             return Some(format!(
@@ -234,8 +234,9 @@ mod tests {
         let policies = policies(false, &[rule("Require", "*")]);
         let upload = Place { source: SourceType::Upload, location: None, pinned: false };
         assert!(refusal(policies.decide(&upload)).contains("sources of type upload have none"));
-        for source in [SourceType::Git, SourceType::Http] {
-            assert!(matches!(policies.decide(&Place { source, ..image("h/a") }), Decision::Required(_)));
-        }
+        let http = Place { source: SourceType::Http, ..image("h/a.tgz") };
+        assert!(refusal(policies.decide(&http)).contains("sources of type http have none"));
+        let git = Place { source: SourceType::Git, ..image("h/a") };
+        assert!(matches!(policies.decide(&git), Decision::Required(_)));
     }
 }

@@ -1,10 +1,7 @@
 //! Signatures of commits and annotated tags, as git stores them.
 
-use std::time::SystemTime;
-
 use ring::digest::{SHA1_FOR_LEGACY_USE_ONLY, digest};
 
-use crate::openpgp::OpenPgpSignature;
 use crate::requirement::Requirement;
 use crate::signer::Credential;
 use crate::ssh::SshSignature;
@@ -22,8 +19,6 @@ pub struct GitSubject<'a> {
     pub commit: &'a str,
     /// The tag that the source names.
     pub tag: Option<&'a str>,
-    /// When it is looked at: OpenPGP keys expire.
-    pub now: SystemTime,
 }
 
 /// What may be signed, as stored, without the header of the object.
@@ -33,12 +28,6 @@ pub struct GitObjects<'a> {
     pub commit: &'a [u8],
     /// What the tag of the source points to, if that is an object of its own.
     pub tag: Option<&'a [u8]>,
-}
-
-/// A signature, by the kind of key that makes such.
-enum Made {
-    Ssh(SshSignature),
-    OpenPgp(Box<OpenPgpSignature>),
 }
 
 /// A signature beside what it is of.
@@ -75,7 +64,7 @@ fn examine(
     let (known, unusable) = requirement.credentials();
     let mut faults = Vec::new();
     for (what, signed) in candidates {
-        let found = signed.as_ref().map_err(Clone::clone).and_then(|signed| signed.signer(&known, subject.now));
+        let found = signed.as_ref().map_err(Clone::clone).and_then(|signed| signed.signer(&known));
         match found {
             Ok(signer) => return Ok(signer),
             Err(why) => faults.push(format!("{what}: {why}")),
@@ -135,50 +124,25 @@ impl Signed {
     }
 
     /// Who made the signature, of those who are known.
-    fn signer(&self, known: &[(String, Credential)], now: SystemTime) -> Result<String, String> {
-        let made = Made::read(&self.signature)?;
-        let answers =
-            known.iter().filter_map(|(name, credential)| Some((name, made.is_by(credential, &self.payload, now)?)));
-        let answers: Vec<_> = answers.collect();
-        if let Some((name, _)) = answers.iter().find(|(_, answer)| *answer == Ok(true)) {
-            return Ok((*name).clone());
+    fn signer(&self, known: &[(String, Credential)]) -> Result<String, String> {
+        if !SshSignature::is_one(&self.signature) {
+            return Err("it was not made with an ssh key, and other signatures of git are not read".to_owned());
         }
-        match answers.iter().find_map(|(_, answer)| answer.as_ref().err()) {
-            Some(why) => Err(why.clone()),
-            None if answers.is_empty() => Err(format!("no signer has a key that signs commits so ({})", made.field())),
-            None => Err("it was made with another key, or what was signed has been changed".to_owned()),
-        }
-    }
-}
+        let made = SshSignature::read(&self.signature).map_err(|error| error.to_string())?;
 
-impl Made {
-    fn read(text: &str) -> Result<Self, String> {
-        if SshSignature::is_one(text) {
-            return SshSignature::read(text).map(Self::Ssh).map_err(|error| error.to_string());
+        let mut has_ssh_key = false;
+        for (name, credential) in known {
+            let Credential::Ssh(keys) = credential else { continue };
+            has_ssh_key = true;
+            if keys.iter().any(|key| key.verifies(&self.payload, &made)) {
+                return Ok(name.clone());
+            }
         }
-        if OpenPgpSignature::is_one(text) {
-            let read = OpenPgpSignature::read(text);
-            return read.map(|one| Self::OpenPgp(Box::new(one))).map_err(|error| error.to_string());
-        }
-        Err("it was made neither with an ssh key nor with an OpenPGP key".to_owned())
-    }
 
-    /// Whether somebody who is known so made it, and why it does not count if they did; `None` if such keys make no such
-    /// signatures.
-    fn is_by(&self, credential: &Credential, payload: &[u8], now: SystemTime) -> Option<Result<bool, String>> {
-        match (self, credential) {
-            (Self::Ssh(made), Credential::Ssh(keys)) => Some(Ok(keys.iter().any(|key| key.verifies(payload, made)))),
-            (Self::OpenPgp(made), Credential::OpenPgp(keys)) => Some(keys.check(payload, made, now)),
-            _ => None,
+        if !has_ssh_key {
+            return Err("no signer has a key that signs commits so (sshKey)".to_owned());
         }
-    }
-
-    /// Where a policy has such keys.
-    fn field(&self) -> &'static str {
-        match self {
-            Self::Ssh(_) => "sshKey",
-            Self::OpenPgp(_) => "pgpKey",
-        }
+        Err("it was made with another key, or what was signed has been changed".to_owned())
     }
 }
 

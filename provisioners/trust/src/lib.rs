@@ -8,10 +8,7 @@
 //! attachment        signature and payload, out of what cosign attaches to an image
 //! keyless, log      a signer without a key of their own: certificate and identity, and when they signed
 //! ssh               keys and signatures of ssh
-//! openpgp           keys and signatures of OpenPGP
 //! git               who signed a commit or a tag, out of the objects
-//! archive           who signed an archive on a web server, or the list of checksums that it is in
-//! checksums         those lists
 //! signer            one or the other, as a rule names them
 //! requirement       a rule that asks for a signature, and the texts that its signers name
 //! examine           (attachments, rule) -> who signed, or why nobody did
@@ -22,16 +19,13 @@
 //! Pure: the caller fetches what is attached to an image, and reads Secrets. What others wrote is read under the limits of the
 //! caller and refused where it is odd: whatever cannot be read is no signature.
 
-pub mod archive;
 pub mod attachment;
-pub mod checksums;
 pub mod decide;
 pub mod examine;
 pub mod git;
 pub mod key;
 pub mod keyless;
 pub mod log;
-pub mod openpgp;
 pub mod payload;
 pub mod requirement;
 pub mod scope;
@@ -40,7 +34,6 @@ pub mod signer;
 pub mod ssh;
 pub mod verdict;
 
-pub use archive::Archive;
 pub use attachment::Signature;
 pub use decide::{Decision, Place, Policies, RuleName};
 pub use examine::{Examination, Subject};

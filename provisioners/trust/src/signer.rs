@@ -5,7 +5,6 @@ use rukpak_crds::Signer;
 use crate::attachment::Signature;
 use crate::key::PublicKey;
 use crate::keyless::Keyless;
-use crate::openpgp::OpenPgpKeys;
 use crate::ssh::SshKey;
 
 /// What a signature is checked with.
@@ -17,8 +16,6 @@ pub enum Credential {
     Keyless(Box<Keyless>),
     /// Keys of ssh, for commits and tags. Never none.
     Ssh(Vec<SshKey>),
-    /// Keys of OpenPGP, for commits and tags.
-    OpenPgp(OpenPgpKeys),
 }
 
 impl Credential {
@@ -27,12 +24,11 @@ impl Credential {
     /// # Errors
     /// Why it cannot be used, in words.
     pub fn new(signer: &Signer, pems: &[String]) -> Result<Self, String> {
-        let Signer { name: _, public_key, keyless, ssh_key, pgp_key } = signer;
-        match (public_key, keyless, ssh_key, pgp_key, pems) {
-            (None, None, Some(_), None, [keys]) => read(SshKey::lines(keys)).map(Self::Ssh),
-            (None, None, None, Some(_), [keys]) => read(OpenPgpKeys::from_armor(keys)).map(Self::OpenPgp),
-            (Some(_), None, None, None, [key]) => read(PublicKey::from_pem(key)).map(Self::Key),
-            (None, Some(keyless), None, None, [authority, log]) => {
+        let Signer { name: _, public_key, keyless, ssh_key } = signer;
+        match (public_key, keyless, ssh_key, pems) {
+            (None, None, Some(_), [keys]) => read(SshKey::lines(keys)).map(Self::Ssh),
+            (Some(_), None, None, [key]) => read(PublicKey::from_pem(key)).map(Self::Key),
+            (None, Some(keyless), None, [authority, log]) => {
                 let known = Keyless::new(authority, log, &keyless.issuer, &keyless.identity);
                 known.map(|known| Self::Keyless(Box::new(known))).map_err(|error| {
                     match std::error::Error::source(&error) {
@@ -41,7 +37,7 @@ impl Credential {
                     }
                 })
             }
-            _ => Err("it needs one of publicKey, keyless, sshKey and pgpKey".to_owned()),
+            _ => Err("it needs one of publicKey, keyless and sshKey (keys of OpenPGP are no longer read)".to_owned()),
         }
     }
 
@@ -55,7 +51,6 @@ impl Credential {
             Self::Key(_) => Err("it was made with another key, or what was signed has been changed".to_owned()),
             Self::Keyless(keyless) => keyless.check(signature).map(Some),
             Self::Ssh(_) => Err("a signer who is known by an sshKey signs no images".to_owned()),
-            Self::OpenPgp(_) => Err("a signer who is known by a pgpKey signs no images".to_owned()),
         }
     }
 }

@@ -1,7 +1,5 @@
 //! Commits and tags that git and ssh-keygen signed, and what is wrong with others.
 
-use std::time::SystemTime;
-
 use rukpak_crds::ConditionStatus;
 use rukpak_trust::git::judge;
 use rukpak_trust::ssh::{SshError, SshKey, SshSignature};
@@ -36,7 +34,7 @@ fn name(object: &str) -> String {
 fn verdict(lines: &str, object: &str, tag: Option<(&str, &str)>) -> Verdict {
     let (tag, tag_object) = tag.unzip();
     let commit = name(object);
-    let subject = GitSubject { repository: REPOSITORY, commit: &commit, tag, now: SystemTime::UNIX_EPOCH };
+    let subject = GitSubject { repository: REPOSITORY, commit: &commit, tag };
     let objects = GitObjects { commit: object.as_bytes(), tag: tag_object.map(str::as_bytes) };
     judge(&required(lines), subject, objects)
 }
@@ -113,8 +111,8 @@ fn what_is_no_signature_of_ssh_for_git_says_so() {
     let (pgp, x509) =
         ("-----BEGIN PGP SIGNATURE-----\n\niQ==\n-----END PGP SIGNATURE-----\n", "-----BEGIN SIGNED MESSAGE-----\n");
     for (signature, expected) in [
-        (pgp, "the commit: it is damaged"),
-        (x509, "the commit: it was made neither with an ssh key nor with an OpenPGP key"),
+        (pgp, "the commit: it was not made with an ssh key, and other signatures of git are not read"),
+        (x509, "the commit: it was not made with an ssh key, and other signatures of git are not read"),
         (vector("other-namespace.sig").as_str(), "the commit: it was made for \"file\", not for git"),
         ("-----BEGIN SSH SIGNATURE-----\n!\n-----END SSH SIGNATURE-----", "the commit: it is damaged"),
         ("-----BEGIN SSH SIGNATURE-----\nU1NIU0lH\n-----END SSH SIGNATURE-----", "the commit: it is damaged"),
@@ -127,7 +125,7 @@ fn what_is_no_signature_of_ssh_for_git_says_so() {
 #[test]
 fn another_object_than_was_asked_for_is_refused() {
     let commit = vector("ed25519.commit");
-    let subject = GitSubject { repository: REPOSITORY, commit: TAGGED, tag: None, now: SystemTime::UNIX_EPOCH };
+    let subject = GitSubject { repository: REPOSITORY, commit: TAGGED, tag: None };
     let objects = GitObjects { commit: commit.as_bytes(), tag: None };
     let text = judge(&required(&vector("ed25519.pub")), subject, objects);
     assert!(refusal(&text).ends_with("this is another commit"), "{}", text.message);

@@ -18,7 +18,6 @@ pub const EXCEPTIONS: &[(&str, &str)] = &[
     ("content.json", "file names, a line each: it has no --output"),
     ("man.", "clap writes the pages; provisioners/cli/tests/cli/shell.rs reads them"),
     ("run.json", "it prints what RukPak's own client prints, which has no --output"),
-    ("store-copy.json", "it has no --output"),
     ("ui.", "it serves until Ctrl-C; cli/ui.rs looks at its pages with a browser"),
     ("version.json", "it has no --output"),
 ];

@@ -142,10 +142,6 @@ async fn deployments(session: &mut Session<'_>) {
     let bundle = object.data["status"]["activeBundle"].as_str().expect("a name").to_owned();
     session.enter_of(&format!("content {bundle}"), "content pump-<hash>").await;
     session.enter("content none").await;
-    let storage = session.cluster.world.controller.storage.display().to_string();
-    session.enter_of(&format!("store copy {storage} ./copy"), "store copy /var/cache/bundles ./copy").await;
-    session.enter_of(&format!("store copy {storage} ./copy"), "store copy /var/cache/bundles ./copy").await;
-    session.enter("store copy ./pumps ./copy").await;
     session.enter("run valve ./valve").await;
     session.enter("run valve ./pump-v3/manifests").await;
     for name in ["status", "tree", "history", "why", "diff", "suspend", "resume", "reconcile", "rollback", "delete"] {

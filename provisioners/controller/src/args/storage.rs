@@ -11,7 +11,7 @@ use rukpak_runtime::args::duration;
 #[derive(Args, Clone, Debug)]
 #[command(next_help_heading = "Storage")]
 pub struct StorageArgs {
-    /// Bucket for contents and uploads that all replicas share: s3://BUCKET/PREFIX, gs://BUCKET/PREFIX or az://CONTAINER/PREFIX, with a
+    /// Bucket for contents and uploads that all replicas share: s3://BUCKET/PREFIX, with a
     /// prefix for each cluster [default: the folders alone]
     #[arg(long = "store", value_name = "URL")]
     pub bucket: Option<Location>,

@@ -6,19 +6,16 @@
 
 mod signers;
 
-use std::collections::BTreeMap;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use kube::ResourceExt as _;
 use rukpak_content::Digest;
 use rukpak_crds::validate::{self, GitReference, Source};
 use rukpak_crds::{Bundle, PolicyRule, SourceType};
 use rukpak_runtime::error::Chain;
-use rukpak_source::http::Download;
 use rukpak_source::{git, http, image};
 use rukpak_trust::{
-    Archive, Asked, GitObjects, GitSubject, Place, Policies, Requirement, RuleName, Search, Subject, Verdict, archive,
-    requirement,
+    Asked, GitObjects, GitSubject, Place, Policies, Requirement, RuleName, Search, Subject, Verdict, requirement,
 };
 use tokio::sync::SemaphorePermit;
 
@@ -32,12 +29,6 @@ use crate::metrics;
 
 /// When a signature of something unpacked is searched for again that is missing, or could not be read.
 pub const SEARCHED_AGAIN_AFTER: Duration = Duration::from_mins(5);
-
-/// An archive of at most so many bytes is checked, which takes as much memory: bundles of manifests have some MiB.
-const SIGNED_ARCHIVE_BYTES: u64 = 16 * 1024 * 1024;
-
-/// Lists of checksums have some hundred bytes for each file of a release.
-const FILE_BESIDE_BYTES: u64 = 1024 * 1024;
 
 /// A source, and what is asked of it.
 pub struct Check {
@@ -86,7 +77,7 @@ impl Check {
     }
 }
 
-/// Looks for the signatures: of an image in its registry, of a commit in its repository, of an archive beside it.
+/// Looks for the signatures: of an image in its registry, of a commit in its repository.
 async fn search(
     place: &Place,
     required: &[Requirement],
@@ -104,43 +95,14 @@ async fn search(
         Resolved::Git(resolved) => {
             let (resolved, objects) = context.git.look(*resolved).await?;
             let (commit, tag) = (resolved.commit().as_str(), resolved.tag());
-            let subject = GitSubject { repository, commit, tag, now: SystemTime::now() };
+            let subject = GitSubject { repository, commit, tag };
             let objects = GitObjects { commit: &objects.commit, tag: objects.tag.as_deref() };
             (rukpak_trust::git::judge(required, subject, objects), Resolved::Git(Box::new(resolved)))
         }
-        Resolved::Http(download) => {
-            let (verdict, download) = search_beside(repository, required, *download, context).await?;
-            (verdict, Resolved::Http(Box::new(download)))
-        }
-        other @ (Resolved::ConfigMaps(_) | Resolved::Upload { .. }) => {
+        other @ (Resolved::Http(_) | Resolved::ConfigMaps(_) | Resolved::Upload { .. }) => {
             (Verdict::refused(format!("{place} cannot be signed")), other)
         }
     })
-}
-
-/// Looks for signatures of an archive, or of lists of checksums, in the files beside it.
-async fn search_beside(
-    place: &str,
-    required: &[Requirement],
-    download: Download,
-    context: &Context,
-) -> Result<(Verdict, Download), Failure> {
-    let mut beside = BTreeMap::new();
-    for name in archive::files_beside(required, place) {
-        if let Some(bytes) = context.http.beside(&download, &name, FILE_BESIDE_BYTES).await? {
-            beside.insert(name, bytes);
-        }
-    }
-    let (download, bytes) = if archive::needs_content(required) {
-        let (download, bytes) = context.http.content(download, SIGNED_ARCHIVE_BYTES).await?;
-        (download, Some(bytes))
-    } else {
-        (download, None)
-    };
-    let (digest, now) = (download.digest(), SystemTime::now());
-    let archive = Archive { place, digest, content: bytes.as_deref(), beside: &beside, now };
-    let verdict = archive::judge(required, archive);
-    Ok((verdict, download))
 }
 
 /// Whether the status says already that what has this digest is met by this version.

@@ -59,8 +59,8 @@ impl LogFormat {
 /// Upstream's logger also takes a number: the higher, the more is said.
 fn level(text: &str) -> Result<String, String> {
     /// The client logs each answer of a failed request as an error, without what was asked: for us a refused dry run is an
-    /// answer. rpgp warns of what others wrote into signatures. What is wrong is logged by us, once.
-    const NOISE: &str = "kube_client::client::builder=off,pgp=off";
+    /// answer. What is wrong is logged by us, once.
+    const NOISE: &str = "kube_client::client::builder=off";
     let text = match text.parse::<u32>() {
         Ok(0) => "info",
         Ok(_) => "debug",
@@ -80,8 +80,8 @@ mod tests {
     #[test]
     fn levels_are_those_of_upstream_and_directives() {
         for (written, filter) in [
-            ("0", "info,kube_client::client::builder=off,pgp=off"),
-            ("Warn", "Warn,kube_client::client::builder=off,pgp=off"),
+            ("0", "info,kube_client::client::builder=off"),
+            ("Warn", "Warn,kube_client::client::builder=off"),
             ("5", "debug"),
             ("trace", "trace"),
             ("info,kube=debug", "info,kube=debug"),

@@ -1,8 +1,6 @@
 //! One GET: what comes of it, or what the server says instead.
 
 use std::fs::File;
-use std::io;
-use std::os::unix::fs::FileExt as _;
 
 use http::{HeaderName, HeaderValue, StatusCode, header};
 use reqwest::Response;
@@ -33,19 +31,6 @@ impl Download {
     /// Where it was asked for, without secrets.
     pub fn url(&self) -> &str {
         self.request.shown()
-    }
-
-    /// What it was asked for with.
-    pub(super) fn request(&self) -> &Request {
-        &self.request
-    }
-
-    /// All of the body, read from the disk.
-    pub(super) fn content(&self) -> io::Result<Vec<u8>> {
-        let size_bytes = usize::try_from(self.body.size_bytes).map_err(io::Error::other)?;
-        let mut content = vec![0; size_bytes];
-        self.body.file.read_exact_at(&mut content, 0)?;
-        Ok(content)
     }
 
     pub(super) fn into_file(self) -> File {

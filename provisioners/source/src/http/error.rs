@@ -144,14 +144,6 @@ pub enum Error {
         /// Why.
         source: io::Error,
     },
-    /// It is longer than what a signature is checked of.
-    #[error("GET {url}: the archive has more than {maximum_bytes} bytes: signatures of such are not checked")]
-    TooLargeToVerify {
-        /// What was asked for.
-        url: String,
-        /// What is accepted.
-        maximum_bytes: u64,
-    },
     /// No room to put the tree.
     #[error("cannot stage the archive")]
     Stage(#[source] stage::Error),

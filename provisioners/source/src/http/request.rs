@@ -68,14 +68,6 @@ impl Request {
         location::location(&self.server()?, self.url.path())
     }
 
-    /// The same, for the file `name` in its folder.
-    pub(super) fn beside(&self, name: &str) -> Self {
-        let mut url = self.url.clone();
-        let folder = self.url.path().trim_end_matches('/').rsplit_once('/').map_or("", |(folder, _)| folder);
-        url.set_path(&format!("{folder}/{name}"));
-        Self { shown: shown(&url), url, ..self.clone() }
-    }
-
     /// The server that is asked, and given the login.
     pub fn server(&self) -> Option<Server> {
         Server::of_url(&self.url)
@@ -182,20 +174,6 @@ mod tests {
         for (url, expected) in cases {
             assert_eq!(Request::new(url).unwrap().location().as_deref(), expected, "{url}");
         }
-    }
-
-    #[test]
-    fn what_lies_beside_a_file_is_asked_for_alike() {
-        let request = Request::new("https://me:hush@h/d/a.tgz?token=hush#x").unwrap().beside("SHA256SUMS");
-        assert_eq!(request.url().as_str(), "https://h/d/SHA256SUMS?token=hush");
-        assert_eq!(request.shown(), "https://h/d/SHA256SUMS?<redacted>");
-        for (archive, beside) in [("https://h/a%20b", "https://h/a%20b.sig"), ("https://h/d/a//", "https://h/d/a.sig")]
-        {
-            let request = Request::new(archive).unwrap();
-            let name = format!("{}.sig", request.location().unwrap().rsplit('/').next().unwrap());
-            assert_eq!(request.beside(&name).url().as_str(), beside);
-        }
-        assert!(request.has_login());
     }
 
     #[test]
