@@ -8,12 +8,16 @@ mod shards;
 
 use std::time::{Duration, Instant};
 
+use axum::http::Method;
 use kube::Client;
 use kube::api::DynamicObject;
-use rukpak_tests::plane::install::SYSTEM_NAMESPACE;
+use rukpak_tests::plane::install::{CONTROLLER_ACCOUNT, SYSTEM_NAMESPACE};
 use rukpak_tests::verbs::{self, Expected, Target, unique_name};
 use rukpak_tests::world::{SOON, deployment, image, until};
-use rukpak_tests::{ControllerOptions, ImageBuilder, InstallOptions, Plane, Process, Registry, RegistryOptions};
+use rukpak_tests::{
+    ControllerOptions, Fault, FaultyServer, ImageBuilder, InstallOptions, Plane, Process, Registry, RegistryOptions,
+    Rule, TestCa,
+};
 use tokio::sync::{Mutex, MutexGuard, OnceCell};
 
 /// Promised by a holder that is to be replaced when it falls silent; long enough for it not to on a busy machine.
@@ -158,6 +162,25 @@ async fn one_of_two_controllers_writes_and_the_other_takes_over() {
     assert!(told.elapsed() < AT_ONCE, "{:?}", told.elapsed());
     stage.installs(&first).await;
     first.terminate().await.unwrap();
+}
+
+/// The answer to it is lost; nobody else wants the Lease.
+#[tokio::test]
+async fn a_candidate_whose_request_for_the_lease_gets_no_answer_asks_again() {
+    let stage = Stage::set().await;
+    let plane = &stage.cluster.plane;
+    let authority = std::fs::read_to_string(plane.certificate_authority_path()).expect("the API server's CA");
+    let proxy = FaultyServer::before(&TestCa::new("proxy").expect("an authority"), plane.server(), &authority);
+    let proxy = proxy.expect("a proxy");
+    proxy.add(Rule::on("/leases", Fault::Hang).method(Method::POST).times(1));
+    let kubeconfig = plane.kubeconfig_through(CONTROLLER_ACCOUNT, &proxy.url(), proxy.ca_pem()).await;
+    let environment = vec![("POD_NAME".to_owned(), "unheard".to_owned())];
+    let arguments = ["--leader-elect"].into_iter().chain(SHORT).map(str::to_owned).collect();
+    let kubeconfig = Some(kubeconfig.expect("a kubeconfig"));
+    let options = ControllerOptions { arguments, environment, kubeconfig, ..ControllerOptions::default() };
+    let process = plane.start_controller(options).await.expect("the controller starts");
+    stage.held_by("unheard").await;
+    process.terminate().await.expect("it obeys");
 }
 
 /// Waits for a process to end by itself.

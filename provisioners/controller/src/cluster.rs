@@ -18,7 +18,7 @@ pub use account::Account;
 use door::Door;
 pub use kinds::Kinds;
 pub use reader::Reader;
-pub use rukpak_runtime::api::{Error, answered};
+pub use rukpak_runtime::api::Error;
 pub use writer::Writer;
 
 /// An object as the API server answered it.
@@ -56,6 +56,6 @@ impl Cluster {
 
     /// The metadata of a BundleDeployment as the API server has it now, not a watch.
     pub async fn deployment(&self, name: &str) -> Result<Option<ObjectMeta>, Error> {
-        Ok(answered(self.deployments.get_metadata_opt(name)).await?.map(|found| found.metadata))
+        Ok(self.deployments.get_metadata_opt(name).await?.map(|found| found.metadata))
     }
 }

@@ -2,7 +2,6 @@
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
 
 use kube::api::ListParams;
 use kube::{Api, Client};
@@ -11,10 +10,6 @@ use rukpak_crds::{ConditionStatus, ContentPolicy, Signer, SourceType};
 use rukpak_runtime::error::Chain;
 use rukpak_source::image::{self, Credentials, Puller, ResolvedImage};
 use rukpak_trust::{Asked, Place, Policies, Requirement, Search, Subject, Texts, Verdict};
-use tokio::time::timeout;
-
-/// Longest wait for the list of policies.
-const LISTED_WITHIN: Duration = Duration::from_secs(10);
 
 /// Lets images of catalogs in, as the policies say at that moment. They are listed for each image that is to be unpacked, which are few:
 /// a watch may be late to tell of a policy that was created just before its catalog.
@@ -85,17 +80,13 @@ impl ContentGate {
         image: &ResolvedImage,
         credentials: &Credentials,
     ) -> Result<Verdict, image::Error> {
-        let listed = match timeout(LISTED_WITHIN, self.policies.list(&ListParams::default())).await {
-            Ok(Ok(listed)) => listed,
-            Ok(Err(error)) => {
+        let listed = match self.policies.list(&ListParams::default()).await {
+            Ok(listed) => listed,
+            Err(error) => {
                 let why = format!(
                     "cannot list contentpolicies, which core.rukpak.io_contentpolicies.yaml defines: {}",
                     Chain(&error)
                 );
-                return Ok(Verdict::pending(why));
-            }
-            Err(_) => {
-                let why = format!("cannot list contentpolicies: no answer of the API server in {LISTED_WITHIN:?}");
                 return Ok(Verdict::pending(why));
             }
         };

@@ -1,13 +1,9 @@
-//! Requests to the API server: why one failed, and how long an answer is waited for.
+//! Requests to the API server: why one failed.
 
 use std::time::Duration;
 
 use kube::core::Status;
 use kube::core::response::StatusCause;
-
-/// A webhook may take 30 s, and a request may call some; what takes longer is a connection that leads nowhere. The API server
-/// itself gives up after a minute.
-const ANSWERED_WITHIN: Duration = Duration::from_secs(50);
 
 /// Why a request to the API server failed.
 #[derive(Debug, thiserror::Error)]
@@ -22,6 +18,11 @@ pub enum Error {
     #[error("the API server did not answer within {0:?}")]
     TimedOut(Duration),
 }
+
+/// What the client says of a request that has waited so long in vain.
+#[derive(Debug, thiserror::Error)]
+#[error("the API server did not answer within {0:?}")]
+pub(crate) struct Unanswered(pub Duration);
 
 impl Error {
     /// HTTP status code of a refusal; 0 if there was no answer.
@@ -93,18 +94,11 @@ impl From<kube::Error> for Error {
     fn from(error: kube::Error) -> Self {
         match error {
             kube::Error::Api(status) => Self::Refused(status),
+            kube::Error::Service(error) => match error.downcast::<Unanswered>() {
+                Ok(unanswered) => Self::TimedOut(unanswered.0),
+                Err(error) => Self::Unavailable(Box::new(kube::Error::Service(error))),
+            },
             other => Self::Unavailable(Box::new(other)),
         }
-    }
-}
-
-/// The answer to a request, in so far as it comes in time. Every request but a watch goes through here.
-///
-/// # Errors
-/// [`Error::TimedOut`] after 50 s, and whatever the API server refuses.
-pub async fn answered<T>(request: impl Future<Output = Result<T, kube::Error>>) -> Result<T, Error> {
-    match tokio::time::timeout(ANSWERED_WITHIN, request).await {
-        Ok(answer) => answer.map_err(Error::from),
-        Err(_) => Err(Error::TimedOut(ANSWERED_WITHIN)),
     }
 }

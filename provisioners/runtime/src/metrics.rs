@@ -19,7 +19,7 @@ use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::metrics::info::Info;
 use prometheus_client::registry::Registry;
 
-pub(crate) use requests::Counted;
+pub(crate) use requests::{Counted, is_watch};
 pub(crate) use work::{Running, Waiting};
 
 /// Names and values.

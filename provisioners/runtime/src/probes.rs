@@ -18,6 +18,8 @@ use axum::routing::get;
 
 pub use folder::WithFolder;
 
+use crate::process;
+
 /// The name of a check, and whether it passes; if not, why.
 pub type Verdict = (&'static str, Result<(), String>);
 
@@ -27,8 +29,8 @@ pub trait Checks: Send + Sync + 'static {
     fn verdicts(&self) -> impl Future<Output = Vec<Verdict>> + Send;
 }
 
-/// Whether a program that watches is ready: the API types are served, the watches have seen everything once, and whatever else it
-/// [names](Self::set).
+/// Whether a program that watches is ready: the API types are served, the watches have seen everything once, none of them waits in
+/// vain for the API server, and whatever else it [names](Self::set).
 #[derive(Debug)]
 pub struct Readiness {
     state: Mutex<Facts>,
@@ -69,7 +71,11 @@ impl Readiness {
 
     fn checks(&self) -> Vec<Verdict> {
         let facts = self.facts();
-        let mut checks = vec![("definitions", facts.definitions.clone()), ("caches", facts.caches.clone())];
+        let mut checks = vec![
+            ("definitions", facts.definitions.clone()),
+            ("caches", facts.caches.clone()),
+            ("watches", process::watches()),
+        ];
         checks.extend(facts.others.iter().map(|(name, state)| (*name, state.clone())));
         checks
     }
@@ -140,7 +146,7 @@ mod tests {
         readiness.definitions(Err("bundles.core.rukpak.io is not served".into()));
         let (status, text) = answer(&readiness.checks());
         assert_eq!(status, StatusCode::SERVICE_UNAVAILABLE);
-        assert_eq!(text, "[-]definitions failed: bundles.core.rukpak.io is not served\n[+]caches ok\n");
+        assert_eq!(text, "[-]definitions failed: bundles.core.rukpak.io is not served\n[+]caches ok\n[+]watches ok\n");
     }
 
     #[test]
@@ -151,7 +157,7 @@ mod tests {
         readiness.set("content", Err("no certificate".into()));
         let (status, text) = answer(&readiness.checks());
         assert_eq!(status, StatusCode::SERVICE_UNAVAILABLE);
-        assert_eq!(text, "[+]definitions ok\n[+]caches ok\n[-]content failed: no certificate\n");
+        assert_eq!(text, "[+]definitions ok\n[+]caches ok\n[+]watches ok\n[-]content failed: no certificate\n");
         readiness.set("content", Ok(()));
         assert_eq!(answer(&readiness.checks()).0, StatusCode::OK);
     }

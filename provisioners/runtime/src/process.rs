@@ -1,30 +1,30 @@
 //! What every program here has around its work: a client, signals, servers, leadership, tasks that must go on.
 
+mod client;
 pub mod leader;
 mod logging;
 
 use std::future::Future;
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use hyper_util::client::proxy::matcher::Matcher;
-use kube::client::ClientBuilder;
-use kube::config::{KubeConfigOptions, Kubeconfig, KubeconfigError};
-use kube::{Client, Config};
+use kube::Client;
+use kube::config::KubeconfigError;
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
-use tower::layer::layer_fn;
 
 use crate::args::{Address, LeaderElection, Shared};
 use crate::error::Chain;
 use crate::metrics;
 use crate::probes::Readiness;
 use crate::server::{self, Bounds, Plain};
+pub(crate) use client::watches;
+pub use client::{client, config};
 use leader::{Candidate, Leader};
 
 /// Why a process cannot run.
@@ -292,43 +292,6 @@ impl Process {
 /// [`Error::Listen`].
 pub async fn listen(flag: &'static str, address: &Address) -> Result<Option<TcpListener>, Error> {
     address.listen().await.map_err(|source| Error::Listen { address: address.clone(), flag, source })
-}
-
-/// How the API server is reached: by the kubeconfig that is named, else by the one of the environment, else as a Pod.
-///
-/// # Errors
-/// [`Error::Config`], [`Error::Kubeconfig`].
-pub async fn config(kubeconfig: Option<&Path>) -> Result<Config, Error> {
-    let mut config = match kubeconfig {
-        None => Config::infer().await.map_err(|error| Error::Config(Box::new(error)))?,
-        Some(path) => {
-            let failed = |source| Error::Kubeconfig { path: path.to_owned(), source: Box::new(source) };
-            let read = Kubeconfig::read_from(path).map_err(failed)?;
-            Config::from_custom_kubeconfig(read, &KubeConfigOptions::default()).await.map_err(failed)?
-        }
-    };
-    heed_no_proxy(&mut config);
-    Ok(config)
-}
-
-/// With a kubeconfig the client takes the proxy of the environment, and asks `NO_PROXY` about the proxy: here it is asked about the
-/// API server. A proxy that the kubeconfig itself names stays.
-fn heed_no_proxy(config: &mut Config) {
-    let of_environment = |name: &str| std::env::var(name).is_ok_and(|text| text.parse().ok() == config.proxy_url);
-    let is_of_environment =
-        config.proxy_url.is_some() && ["HTTPS_PROXY", "https_proxy"].into_iter().any(of_environment);
-    if is_of_environment && Matcher::from_env().intercept(&config.cluster_url).is_none() {
-        config.proxy_url = None;
-    }
-}
-
-/// A client with that configuration, whose requests are counted.
-///
-/// # Errors
-/// [`Error::Client`].
-pub fn client(config: Config) -> Result<Client, Error> {
-    let builder = ClientBuilder::try_from(config).map_err(|error| Error::Client(Box::new(error)))?;
-    Ok(builder.with_layer(&layer_fn(metrics::Counted)).build())
 }
 
 /// Cancels `stop` at SIGTERM and at SIGINT, and `hurry` at the next.

@@ -11,7 +11,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value, json};
 
-use crate::api::{Error, answered};
+use crate::api::Error;
 
 /// The status of one cluster-scoped object during a reconcile.
 pub struct StatusWriter<K> {
@@ -48,7 +48,7 @@ where
         let Some(difference) = merge_difference(&self.current, &new) else { return Ok(false) };
         let patch = json!({"metadata": {"resourceVersion": self.version}, "status": difference});
         let params = PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() };
-        let written = answered(self.api.patch_status(&self.name, &params, &Patch::Merge(patch))).await?;
+        let written = self.api.patch_status(&self.name, &params, &Patch::Merge(patch)).await?;
         self.version = written.resource_version().unwrap_or_default();
         versions.record(&self.uid, Some(&self.version));
         self.current = new;

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use axum::http::Method;
 use rukpak_tests::verbs::{self, Expected, Target};
-use rukpak_tests::world::{SOON, until};
+use rukpak_tests::world::{SOON, World, WorldOptions, until};
 use rukpak_tests::{Fault, Rule};
 use serde_json::{Value, json};
 
@@ -69,6 +69,56 @@ async fn a_list_of_what_to_prune_that_gets_no_answer_is_given_up() {
     pruned.unwrap_or_else(|error| panic!("{error:#}"));
     assert!(hung > 0, "nothing was listed: {:?}", proxy.seen());
     case.installed().await;
+}
+
+/// As when a connection is lost behind a load balancer: the one who watches would see nothing more, and not know it.
+#[tokio::test]
+async fn a_watch_whose_beginning_gets_no_answer_begins_anew() {
+    let options = WorldOptions { proxied: true, ..WorldOptions::default() };
+    let world = World::start_with(options).await.unwrap_or_else(|error| panic!("no world: {error:#}"));
+    let proxy = world.proxy.as_ref().expect("it has one");
+    let case = Case::in_world(&world, "hung-watch").await;
+    world.controller.terminate().await.expect("it obeys");
+    proxy.add(Rule::on("/bundledeployments?&watch=true", Fault::Hang).method(Method::GET).times(1));
+    proxy.forget();
+    world.controller.restart().await.expect("it starts");
+    proxy.asked("/bundledeployments?&watch=true", 1, SOON).await.unwrap();
+    case.create(&[case.config_map("a", json!({"x": "1"}))]).await;
+
+    // Who asks whether it is ready is told meanwhile.
+    until_readiness(&world, "has not answered the watch /apis/core.rukpak.io/v1alpha1/bundledeployments for").await;
+    let expected = Expected::is_true("Installed", "InstallationSucceeded");
+    let installed = verbs::await_condition(&case.client, &case.target(), expected, DEADLINE).await;
+    installed.unwrap_or_else(|error| panic!("{error:#}"));
+    until_readiness(&world, "[+]watches ok").await;
+}
+
+/// Waits until `/readyz` of the controller says this.
+async fn until_readiness(world: &World, wanted: &str) {
+    let said = async {
+        loop {
+            let answer = reqwest::get(format!("{}/readyz", world.controller.health_url)).await.expect("an answer");
+            if answer.text().await.expect("a text").contains(wanted) {
+                return;
+            }
+            tokio::time::sleep(Duration::from_millis(200)).await; // `/readyz` cannot be watched
+        }
+    };
+    tokio::time::timeout(SOON, said).await.unwrap_or_else(|_| panic!("/readyz does not say {wanted:?}"));
+}
+
+/// One task writes all Events: each of them would be lost from then on.
+#[tokio::test]
+async fn an_event_that_gets_no_answer_holds_up_no_other() {
+    let (world, proxy) = (worlds::troubled().await, worlds::proxy().await);
+    let case = Case::in_world(world, "hung-event").await;
+    let turn = worlds::PROXY.lock().await;
+    proxy.add(Rule::on("/namespaces/default/events", Fault::Hang).method(Method::POST).times(1));
+    case.install(&[case.config_map("a", json!({"x": "1"}))]).await;
+    let told = proxy.asked("/namespaces/default/events", 2, DEADLINE).await;
+    proxy.mend();
+    drop(turn);
+    told.unwrap_or_else(|error| panic!("{error:#}"));
 }
 
 /// Installs one ConfigMap; returns how long that took, at most a little more than [`FAIR`].

@@ -18,7 +18,7 @@ use rukpak_rights::{Held, Right, Rights, Scope};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
-use super::{Error, answered};
+use super::Error;
 
 /// Whom a request is made for.
 const IMPERSONATE_USER: &str = "impersonate-user";
@@ -56,7 +56,7 @@ impl Account {
     /// Whether there is such a ServiceAccount.
     pub async fn exists(&self) -> Result<bool, Error> {
         let accounts: Api<ServiceAccount> = Api::namespaced(self.own.clone(), &self.reference.namespace);
-        Ok(answered(accounts.get_metadata_opt(&self.reference.name)).await?.is_some())
+        Ok(accounts.get_metadata_opt(&self.reference.name).await?.is_some())
     }
 
     /// What the account lacks of `needed`.
@@ -126,7 +126,7 @@ impl Account {
         let question = serde_json::from_value(json!({"metadata": {}, "spec": spec}));
         let question: K = question.map_err(|error| Error::Unavailable(Box::new(kube::Error::SerdeError(error))))?;
         let reviews: Api<K> = Api::all(self.client.clone());
-        answered(reviews.create(&PostParams::default(), &question)).await
+        reviews.create(&PostParams::default(), &question).await.map_err(Error::from)
     }
 }
 

@@ -9,7 +9,7 @@ use kube::core::{ApiResource, GroupVersionKind};
 use rukpak_crds::InventoryKind;
 use rukpak_plan::Kind;
 
-use super::{Error, answered};
+use super::Error;
 
 /// The kinds of the cluster, by apiVersion.
 pub struct Kinds {
@@ -52,7 +52,7 @@ impl Kinds {
         if kind.group.is_empty() {
             return Ok(None);
         }
-        let groups = answered(self.client.list_api_groups()).await?.groups;
+        let groups = self.client.list_api_groups().await?.groups;
         let versions = groups.into_iter().filter(|group| group.name == kind.group).flat_map(|group| group.versions);
         for version in
             versions.filter(|version| version.version != kind.version && !unserved.contains(&version.version))
@@ -67,7 +67,7 @@ impl Kinds {
     /// Every kind that can be listed, in one version of it. A group that goes away meanwhile has none.
     pub async fn listable(&self) -> Result<Vec<Kind>, Error> {
         let mut all = listable("v1", self.fetch("v1").await?);
-        for group in answered(self.client.list_api_groups()).await?.groups {
+        for group in self.client.list_api_groups().await?.groups {
             let Some(version) = group.preferred_version.or_else(|| group.versions.first().cloned()) else { continue };
             match self.fetch(&version.group_version).await {
                 Ok(list) => all.extend(listable(&version.group_version, list)),
@@ -94,9 +94,9 @@ impl Kinds {
 
     async fn fetch(&self, api_version: &str) -> Result<APIResourceList, Error> {
         if api_version.contains('/') {
-            answered(self.client.list_api_group_resources(api_version)).await
+            self.client.list_api_group_resources(api_version).await.map_err(Error::from)
         } else {
-            answered(self.client.list_core_api_resources(api_version)).await
+            self.client.list_core_api_resources(api_version).await.map_err(Error::from)
         }
     }
 }

@@ -6,7 +6,7 @@ use kube::core::{ApiResource, PartialObjectMeta};
 use rukpak_plan::Identity;
 
 use super::door::Door;
-use super::{Error, Written, answered};
+use super::{Error, Written};
 
 /// Metadata of a page of objects.
 pub type Metadata = ObjectList<PartialObjectMeta<DynamicObject>>;
@@ -25,21 +25,21 @@ impl Reader {
     pub async fn metadata(&self, identity: &Identity) -> Result<Option<ObjectMeta>, Error> {
         let _permit = self.door.permit().await;
         let found: Option<PartialObjectMeta<DynamicObject>> =
-            answered(self.door.api(identity).get_metadata_opt(&identity.name)).await?;
+            self.door.api(identity).get_metadata_opt(&identity.name).await?;
         Ok(found.map(|object| object.metadata))
     }
 
     /// The whole object; `None` if it is not there.
     pub async fn get(&self, identity: &Identity) -> Result<Option<Written>, Error> {
         let _permit = self.door.permit().await;
-        let found = answered(self.door.api(identity).get_opt(&identity.name)).await?;
+        let found = self.door.api(identity).get_opt(&identity.name).await?;
         Ok(found.map(|object| Written { metadata: object.metadata, body: object.data }))
     }
 
     /// One page of all objects of a kind.
     pub async fn list(&self, resource: &ApiResource, page: &ListParams) -> Result<ObjectList<DynamicObject>, Error> {
         let _permit = self.door.permit().await;
-        answered(self.door.scoped(resource, None).list(page)).await
+        self.door.scoped(resource, None).list(page).await.map_err(Error::from)
     }
 
     /// One page of the objects of a kind in one namespace.
@@ -50,7 +50,7 @@ impl Reader {
         page: &ListParams,
     ) -> Result<ObjectList<DynamicObject>, Error> {
         let _permit = self.door.permit().await;
-        answered(self.door.scoped(resource, Some(namespace)).list(page)).await
+        self.door.scoped(resource, Some(namespace)).list(page).await.map_err(Error::from)
     }
 
     /// One page of the metadata of all objects of a kind.
@@ -66,6 +66,6 @@ impl Reader {
         page: &ListParams,
     ) -> Result<Metadata, Error> {
         let _permit = self.door.permit().await;
-        answered(self.door.scoped(resource, namespace).list_metadata(page)).await
+        self.door.scoped(resource, namespace).list_metadata(page).await.map_err(Error::from)
     }
 }

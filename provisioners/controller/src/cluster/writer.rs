@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use super::account::Account;
 use super::door::Door;
-use super::{Error, Written, answered};
+use super::{Error, Written};
 
 /// Sends writes, a bounded number at once, whoever they are for.
 pub struct Writer {
@@ -41,7 +41,7 @@ impl Writer {
     pub async fn apply(&self, identity: &Identity, body: &Value, dry_run: bool) -> Result<Written, Error> {
         let _permit = self.permit().await;
         let params = PatchParams { dry_run, ..PatchParams::apply(FIELD_MANAGER).force() };
-        let object = answered(self.api(identity).patch(&identity.name, &params, &Patch::Apply(body))).await?;
+        let object = self.api(identity).patch(&identity.name, &params, &Patch::Apply(body)).await?;
         Ok(Written { metadata: object.metadata, body: object.data })
     }
 
@@ -50,7 +50,7 @@ impl Writer {
         let new: DynamicObject = serde_json::from_value(body.clone()).map_err(unreadable)?;
         let _permit = self.permit().await;
         let params = PostParams { dry_run, field_manager: Some(FIELD_MANAGER.to_owned()) };
-        let object = answered(self.api(identity).create(&params, &new)).await?;
+        let object = self.api(identity).create(&params, &new).await?;
         Ok(Written { metadata: object.metadata, body: object.data })
     }
 
@@ -65,7 +65,7 @@ impl Writer {
             }),
             ..DeleteParams::background()
         };
-        match answered(self.api(identity).delete(&identity.name, &params)).await {
+        match self.api(identity).delete(&identity.name, &params).await.map_err(Error::from) {
             Ok(_) => Ok(true),
             Err(error) if error.is_not_found() => Ok(false),
             Err(error) => Err(error),
@@ -87,7 +87,7 @@ impl Writer {
             "ownerReferences": others,
         }});
         let params = PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() };
-        answered(self.api(identity).patch_metadata(&identity.name, &params, &Patch::Merge(patch))).await?;
+        self.api(identity).patch_metadata(&identity.name, &params, &Patch::Merge(patch)).await?;
         Ok(())
     }
 
@@ -99,7 +99,7 @@ impl Writer {
         owners.push(OwnerReference { controller: None, block_owner_deletion: None, ..owner.reference() });
         let patch = json!({"metadata": {"resourceVersion": metadata.resource_version, "ownerReferences": owners}});
         let params = PatchParams { field_manager: Some(SHARING_MANAGER.to_owned()), ..PatchParams::default() };
-        answered(self.api(identity).patch_metadata(&identity.name, &params, &Patch::Merge(patch))).await?;
+        self.api(identity).patch_metadata(&identity.name, &params, &Patch::Merge(patch)).await?;
         Ok(())
     }
 
@@ -120,7 +120,7 @@ impl Writer {
             patch["metadata"]["managedFields"] = json!(entries);
         }
         let params = PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() };
-        let object = answered(self.api(identity).patch_metadata(&identity.name, &params, &Patch::Merge(patch))).await?;
+        let object = self.api(identity).patch_metadata(&identity.name, &params, &Patch::Merge(patch)).await?;
         Ok(object.metadata)
     }
 
@@ -137,7 +137,7 @@ impl Writer {
             "managedFields": managed_fields,
         }});
         let params = PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() };
-        let object = answered(self.api(identity).patch_metadata(&identity.name, &params, &Patch::Merge(patch))).await?;
+        let object = self.api(identity).patch_metadata(&identity.name, &params, &Patch::Merge(patch)).await?;
         Ok(object.metadata)
     }
 }

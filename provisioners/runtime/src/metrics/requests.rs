@@ -40,7 +40,7 @@ where
 /// The API's verb, as far as the method tells: lists are gets.
 fn verb(method: &Method, query: &str) -> &'static str {
     match *method {
-        Method::GET if query.split('&').any(|parameter| parameter == "watch=true") => "watch",
+        _ if is_watch(method, query) => "watch",
         Method::GET => "get",
         Method::POST => "create",
         Method::PUT => "update",
@@ -48,6 +48,11 @@ fn verb(method: &Method, query: &str) -> &'static str {
         Method::DELETE => "delete",
         _ => "other",
     }
+}
+
+/// Whether a request asks for a watch.
+pub(crate) fn is_watch(method: &Method, query: &str) -> bool {
+    method == Method::GET && query.split('&').any(|parameter| parameter == "watch=true")
 }
 
 /// The class of a status; that there is none is one, too.

@@ -114,13 +114,20 @@ impl Candidate {
                 },
                 () = sleep_until(turn.unwrap_or(now)), if turn.is_some() => {
                     let sent = Instant::now();
-                    match self.write(seen.lease.as_ref()).await {
-                        Ok(lease) => {
+                    // An answer that comes later than that is of a Lease that may have run out meanwhile.
+                    let within = self.times.renew_deadline / 2;
+                    match timeout(within, self.write(seen.lease.as_ref())).await {
+                        Ok(Ok(lease)) => {
                             tracing::info!(identity = self.identity, "leading");
                             return Leader { candidate: self, lease, renewed: sent };
                         }
-                        Err(error) if error.is_conflict() => tracing::debug!("another process took the Lease first"),
-                        Err(error) => tracing::warn!(%error, "cannot take the Lease {}", self.lease),
+                        Ok(Err(error)) if error.is_conflict() => {
+                            tracing::debug!("another process took the Lease first");
+                        }
+                        Ok(Err(error)) => tracing::warn!(%error, "cannot take the Lease {}", self.lease),
+                        Err(_) => tracing::warn!(
+                            "the API server did not answer within {within:?}; the Lease {} is not taken", self.lease
+                        ),
                     }
                     seen.not_before = Instant::now() + self.times.retry_period;
                 }

@@ -4,7 +4,6 @@ use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::Secret;
 use kube::Api;
 use rukpak_crds::{Pem, PolicyRule};
-use rukpak_runtime::api::answered;
 use rukpak_trust::{Requirement, RuleName, Texts};
 
 use crate::bundle::failure::Failure;
@@ -44,7 +43,7 @@ async fn pem(pem: &Pem, context: &Context) -> Result<Result<String, String>, cra
     let namespace = &context.system_namespace;
     let shown = format!("secret {namespace}/{}", reference.name);
     let api: Api<Secret> = Api::namespaced(context.client.clone(), namespace);
-    let Some(secret) = answered(api.get_opt(&reference.name)).await? else {
+    let Some(secret) = api.get_opt(&reference.name).await? else {
         return Ok(Err(format!("there is no {shown}")));
     };
     let data = secret.data.unwrap_or_default();

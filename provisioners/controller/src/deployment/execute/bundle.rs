@@ -11,7 +11,7 @@ use rukpak_plan::retry::Class;
 use rukpak_runtime::error::Chain;
 use serde_json::{Map, Value, json};
 
-use crate::cluster::{self, Error, answered};
+use crate::cluster::{self, Error};
 use crate::deployment::observe::{Run, found, generated, owned};
 
 /// Creates the Bundle of the template. Returns how far it is.
@@ -22,7 +22,7 @@ pub(super) async fn create(run: &Run, name: &str, hash: &str) -> Desired {
     run.context.shard.hand_down(deployment.meta().labels.as_ref(), new.labels_mut());
     let api: Api<Bundle> = Api::all(run.context.client.clone());
     let params = PostParams { field_manager: Some(names::FIELD_MANAGER.to_owned()), ..PostParams::default() };
-    match answered(api.create(&params, &new)).await {
+    match api.create(&params, &new).await.map_err(Error::from) {
         Ok(_) => Desired::Waiting { bundle: name.to_owned(), why: None, is_stalled: false },
         Err(error) if error.is_conflict() => existing(run, &api, hash, name, error).await,
         Err(error) => {
@@ -45,7 +45,7 @@ async fn existing(run: &Run, api: &Api<Bundle>, hash: &str, name: &str, refusal:
         owners.any(|owner| owner.uid == run.owner.uid && owner.controller == Some(true))
             && crate::deployment::observe::is_generated(bundle, &run.owner, deployment)
     };
-    match answered(api.get_opt(name)).await {
+    match api.get_opt(name).await.map_err(Error::from) {
         Ok(Some(bundle)) if is_ours(&bundle) => match relabel(run, api).await {
             Ok(()) => found(&run.context, deployment, &bundle, hash),
             Err(error) => Desired::Unknown { message: error.to_string(), class: Class::Transient },
@@ -65,7 +65,7 @@ async fn relabel(run: &Run, api: &Api<Bundle>) -> Result<(), Error> {
     }
     let selector =
         format!("{}={},{}={}", names::OWNER_KIND, names::OWNER_KIND_VALUE, names::OWNER_NAME, run.owner.name);
-    let listed = answered(api.list_metadata(&ListParams::default().labels(&selector))).await?;
+    let listed = api.list_metadata(&ListParams::default().labels(&selector)).await?;
     let own = |bundle: &PartialObjectMeta<Bundle>| {
         bundle.owner_references().iter().any(|owner| owner.uid == run.owner.uid && owner.controller == Some(true))
     };
@@ -82,7 +82,7 @@ async fn relabel(run: &Run, api: &Api<Bundle>) -> Result<(), Error> {
         }
         let params = PatchParams { field_manager: Some(names::FIELD_MANAGER.to_owned()), ..PatchParams::default() };
         let patch = Patch::Merge(json!({"metadata": {"labels": changes, "uid": bundle.uid()}}));
-        answered(api.patch_metadata(&bundle.name_any(), &params, &patch)).await?;
+        api.patch_metadata(&bundle.name_any(), &params, &patch).await?;
         tracing::info!(deployment = %run.owner.name, bundle = %bundle.name_any(), "Bundle labelled for the shard of its BundleDeployment");
     }
     Ok(())
@@ -107,7 +107,7 @@ pub(in crate::deployment) async fn delete_old(run: &Run) -> Result<(), cluster::
             preconditions: Some(Preconditions { uid: bundle.uid(), resource_version: None }),
             ..DeleteParams::background()
         };
-        match answered(api.delete(&bundle.name_any(), &params)).await {
+        match api.delete(&bundle.name_any(), &params).await.map_err(Error::from) {
             Ok(_) => {
                 tracing::info!(deployment = %run.owner.name, bundle = %bundle.name_any(), "old Bundle deleted");
                 run.tracker.tracked().deleted_bundles.insert(uid);

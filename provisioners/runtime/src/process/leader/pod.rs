@@ -13,7 +13,7 @@ use rukpak_crds::names::{FIELD_MANAGER, LEADER};
 use serde_json::json;
 
 use super::POD_NAME;
-use crate::api::{self, answered};
+use crate::api;
 
 /// The usual value of the label.
 pub const TRUE: &str = "true";
@@ -85,7 +85,7 @@ impl Pods {
     async fn write(&self, pod: &str, value: Option<&str>) -> Result<bool, api::Error> {
         let patch = Patch::Merge(json!({ "metadata": { "labels": { LEADER: value } } }));
         let parameters = PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() };
-        match answered(self.api.patch_metadata(pod, &parameters, &patch)).await {
+        match self.api.patch_metadata(pod, &parameters, &patch).await.map_err(api::Error::from) {
             Ok(_) => Ok(true),
             Err(error) if error.is_not_found() => Ok(false),
             Err(error) => Err(error),

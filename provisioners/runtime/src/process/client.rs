@@ -1,0 +1,282 @@
+//! The client of the API server: how it is reached, and how long an answer is waited for.
+//!
+//! No request waits for ever, whoever sends it: a layer of the client bounds the time to the head of every answer, that of a watch
+//! included, and each pause within the body of any other.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::pin::Pin;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use axum::http::{Request, Response};
+use futures::future::BoxFuture;
+use hyper::body::{Body, Bytes, Frame, SizeHint};
+use hyper_util::client::proxy::matcher::Matcher;
+use kube::client::ClientBuilder;
+use kube::config::{KubeConfigOptions, Kubeconfig};
+use kube::{Client, Config};
+use tokio::time::{Instant, Sleep, sleep, timeout};
+use tower::layer::layer_fn;
+use tower::{BoxError, Service};
+
+use super::Error;
+use crate::api::Unanswered;
+use crate::metrics;
+
+/// A webhook may take 30 s, and a request may call some; what takes longer is a connection that leads nowhere. The API server
+/// itself gives up after a minute.
+const ANSWERED_WITHIN: Duration = Duration::from_secs(50);
+/// The head of a watch comes at once, whatever is watched. One that has waited so long for it sees nothing, and `/readyz` says so.
+const WATCH_IS_LATE: Duration = Duration::from_secs(10);
+/// A watch that was given up is tried again within half a minute, if anybody still wants it.
+const FORGOTTEN_AFTER: Duration = Duration::from_mins(1);
+
+/// How the API server is reached: by the kubeconfig that is named, else by the one of the environment, else as a Pod.
+///
+/// # Errors
+/// [`Error::Config`], [`Error::Kubeconfig`].
+pub async fn config(kubeconfig: Option<&Path>) -> Result<Config, Error> {
+    let mut config = match kubeconfig {
+        None => Config::infer().await.map_err(|error| Error::Config(Box::new(error)))?,
+        Some(path) => {
+            let failed = |source| Error::Kubeconfig { path: path.to_owned(), source: Box::new(source) };
+            let read = Kubeconfig::read_from(path).map_err(failed)?;
+            Config::from_custom_kubeconfig(read, &KubeConfigOptions::default()).await.map_err(failed)?
+        }
+    };
+    heed_no_proxy(&mut config);
+    Ok(config)
+}
+
+/// With a kubeconfig the client takes the proxy of the environment, and asks `NO_PROXY` about the proxy: here it is asked about the
+/// API server. A proxy that the kubeconfig itself names stays.
+fn heed_no_proxy(config: &mut Config) {
+    let of_environment = |name: &str| std::env::var(name).is_ok_and(|text| text.parse().ok() == config.proxy_url);
+    let is_of_environment =
+        config.proxy_url.is_some() && ["HTTPS_PROXY", "https_proxy"].into_iter().any(of_environment);
+    if is_of_environment && Matcher::from_env().intercept(&config.cluster_url).is_none() {
+        config.proxy_url = None;
+    }
+}
+
+/// A client with that configuration, whose requests are counted, and none of which waits for ever.
+///
+/// # Errors
+/// [`Error::Client`].
+pub fn client(config: Config) -> Result<Client, Error> {
+    let builder = ClientBuilder::try_from(config).map_err(|error| Error::Client(Box::new(error)))?;
+    let bounded = layer_fn(|inner| Bounded { inner, within: ANSWERED_WITHIN });
+    Ok(builder.with_layer(&bounded).with_layer(&layer_fn(metrics::Counted)).build())
+}
+
+/// Whether each watch that was asked for has been answered; if not, which one waits, for the readiness probe.
+pub(crate) fn watches() -> Result<(), String> {
+    none_waits(WATCH_IS_LATE)
+}
+
+fn none_waits(longest: Duration) -> Result<(), String> {
+    let mut starts = starts();
+    starts.retain(|_, start| start.given_up.is_none_or(|at| at.elapsed() < FORGOTTEN_AFTER));
+    let oldest = starts.iter().min_by_key(|(_, start)| start.since);
+    match oldest.map(|(path, start)| (path, start.since.elapsed())) {
+        Some((path, waited)) if waited >= longest => {
+            Err(format!("the API server has not answered the watch {path} for {} seconds", waited.as_secs()))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// A layer of the client: the service within, whose answers are waited for so long.
+#[derive(Clone, Debug)]
+struct Bounded<S> {
+    inner: S,
+    within: Duration,
+}
+
+impl<S, B, R> Service<Request<B>> for Bounded<S>
+where
+    S: Service<Request<B>, Response = Response<R>>,
+    S::Error: Into<BoxError>,
+    S::Future: Send + 'static,
+{
+    type Response = Response<Flowing<R>>;
+    type Error = BoxError;
+    type Future = BoxFuture<'static, Result<Self::Response, Self::Error>>;
+
+    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), Self::Error>> {
+        self.inner.poll_ready(context).map_err(Into::into)
+    }
+
+    fn call(&mut self, request: Request<B>) -> Self::Future {
+        let (method, path) = (request.method().clone(), request.uri().path().to_owned());
+        let is_watch = metrics::is_watch(&method, request.uri().query().unwrap_or_default());
+        let start = is_watch.then(|| Starting::new(&path));
+        let (answer, within) = (self.inner.call(request), self.within);
+
+        Box::pin(async move {
+            let Ok(answer) = timeout(within, answer).await else {
+                tracing::warn!(%method, path, "the API server did not answer within {within:?}");
+                start.into_iter().for_each(Starting::give_up);
+                return Err(Unanswered(within).into());
+            };
+            // The events of a watch come when there are some; whoever reads them knows when it is to end.
+            let pause = (!is_watch).then_some(within);
+            Ok(answer.map_err(Into::into)?.map(|body| Flowing { body, pause, waiting: None }))
+        })
+    }
+}
+
+/// A body of which something has to come within each pause.
+struct Flowing<B> {
+    body: B,
+    /// `None`: it may take its time.
+    pause: Option<Duration>,
+    /// Since nothing has come.
+    waiting: Option<Pin<Box<Sleep>>>,
+}
+
+impl<B> Body for Flowing<B>
+where
+    B: Body<Data = Bytes> + Unpin,
+    B::Error: Into<BoxError>,
+{
+    type Data = Bytes;
+    type Error = BoxError;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Self::Data>, Self::Error>>> {
+        if let Poll::Ready(frame) = Pin::new(&mut self.body).poll_frame(context) {
+            self.waiting = None;
+            return Poll::Ready(frame.map(|frame| frame.map_err(Into::into)));
+        }
+        let Some(pause) = self.pause else { return Poll::Pending };
+        ready!(self.waiting.get_or_insert_with(|| Box::pin(sleep(pause))).as_mut().poll(context));
+        Poll::Ready(Some(Err(Unanswered(pause).into())))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}
+
+/// The watches that wait for their head, by path. A process has one API server.
+static STARTS: Mutex<BTreeMap<String, Start>> = Mutex::new(BTreeMap::new());
+
+/// Since when a watch waits for its head.
+struct Start {
+    since: Instant,
+    /// When the last attempt was given up, if none is under way.
+    given_up: Option<Instant>,
+}
+
+fn starts() -> MutexGuard<'static, BTreeMap<String, Start>> {
+    STARTS.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// An attempt to begin a watch. Its end takes the watch off the list, unless it was given up: the next attempt goes on waiting.
+struct Starting(Option<String>);
+
+impl Starting {
+    fn new(path: &str) -> Self {
+        let now = Instant::now();
+        starts().entry(path.to_owned()).or_insert(Start { since: now, given_up: None }).given_up = None;
+        Self(Some(path.to_owned()))
+    }
+
+    fn give_up(mut self) {
+        if let Some(path) = self.0.take() {
+            starts().entry(path).and_modify(|start| start.given_up = Some(Instant::now()));
+        }
+    }
+}
+
+impl Drop for Starting {
+    fn drop(&mut self) {
+        if let Some(path) = self.0.take() {
+            starts().remove(&path);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::convert::Infallible;
+
+    use axum::body;
+    use axum::http::Method;
+    use futures::{StreamExt as _, stream};
+    use kube::client::Body as KubeBody;
+    use tower::{ServiceExt as _, service_fn};
+
+    use super::*;
+    use crate::api;
+
+    fn get(uri: &str) -> Request<KubeBody> {
+        Request::builder().method(Method::GET).uri(uri).body(KubeBody::empty()).expect("a request")
+    }
+
+    const SHORT: Duration = Duration::from_millis(100);
+
+    /// A client whose API server never answers what asks for `/hangs`, and answers all else with a body that stalls.
+    fn client() -> Client {
+        let server = service_fn(async |request: Request<KubeBody>| {
+            if request.uri().path() == "/hangs" {
+                std::future::pending::<()>().await;
+            }
+            let begin = stream::iter([Ok::<_, Infallible>("{")]);
+            Ok::<_, BoxError>(Response::new(body::Body::from_stream(begin.chain(stream::pending()))))
+        });
+        Client::new(Bounded { inner: server, within: SHORT }, "default")
+    }
+
+    #[tokio::test]
+    async fn requests_end_when_the_api_server_does_not_answer() {
+        for uri in ["/hangs", "/hangs?watch=true&resourceVersion=1", "/stalls"] {
+            let request = get(uri).map(|_| Vec::new());
+            let error = api::Error::from(client().request_text(request).await.expect_err("no answer"));
+            assert!(matches!(error, api::Error::TimedOut(SHORT)), "{uri}: {error}");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_watch_without_events_goes_on() {
+        let answer = client().send(get("/quiet?watch=true")).await.expect("its head");
+        let mut events = body::Body::new(answer.into_body()).into_data_stream();
+        assert_eq!(events.next().await.expect("an event").expect("no error"), "{");
+        assert!(timeout(SHORT * 3, events.next()).await.is_err(), "it goes on");
+    }
+
+    #[tokio::test]
+    async fn a_watch_that_waits_for_its_head_is_told_of_until_it_has_it() {
+        let ask = || {
+            let server = service_fn(async |_: Request<KubeBody>| {
+                std::future::pending::<()>().await;
+                Ok::<_, BoxError>(Response::new(KubeBody::empty()))
+            });
+            Bounded { inner: server, within: SHORT }.oneshot(get("/late?watch=true"))
+        };
+        let waits = |longest: Duration| none_waits(longest).is_err_and(|text| text.contains("the watch /late for"));
+        let mut first = Box::pin(ask());
+        assert!(futures::poll!(first.as_mut()).is_pending());
+        assert!(waits(Duration::ZERO) && !waits(SHORT));
+
+        // Given up, and tried again after a pause: all the while nothing is seen.
+        assert!(first.await.is_err());
+        assert!(waits(SHORT));
+        let mut second = Box::pin(ask());
+        assert!(futures::poll!(second.as_mut()).is_pending());
+        assert!(waits(SHORT));
+
+        // Nobody wants it any more.
+        drop(second);
+        assert!(!waits(Duration::ZERO));
+    }
+}
