@@ -89,6 +89,16 @@ pub struct ServiceAccountReference {
     pub namespace: String,
 }
 
+impl BundleDeployment {
+    /// Kind and name of the object that controls this one: it writes the spec, and makes the BundleDeployment anew when it is
+    /// deleted.
+    pub fn keeper(&self) -> Option<(&str, &str)> {
+        let mut owners = self.metadata.owner_references.iter().flatten();
+        let keeper = owners.find(|owner| owner.controller == Some(true))?;
+        Some((&keeper.kind, &keeper.name))
+    }
+}
+
 impl ServiceAccountReference {
     /// As the API server names it: `system:serviceaccount:NAMESPACE:NAME`.
     pub fn user_name(&self) -> String {

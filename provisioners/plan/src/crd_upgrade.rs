@@ -24,7 +24,7 @@ mod versions;
 
 pub use definition::Error;
 pub use effort::{Effort, MAX_STEPS};
-pub use text::{denial, refusal};
+pub use text::{denial, denial_for_extension, refusal};
 pub use validator::{ObjectValidator, Violation, validate_object};
 
 use definition::Definition;

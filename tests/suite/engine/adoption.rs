@@ -21,8 +21,8 @@ async fn a_foreign_object_is_refused_and_not_touched_until_its_owner_allows_it()
     let expected = format!(
         "rendered manifests contain a resource that already exists. Unable to continue with install: ConfigMap \"taken\" in \
          namespace {:?} exists and cannot be imported into the current release: invalid ownership metadata; it was not \
-         created by this BundleDeployment. Delete it, or let this BundleDeployment take it over with the annotation \
-         core.rukpak.io/adopt-by={:?} on it; this is looked at again within a minute",
+         created by this BundleDeployment. Let this BundleDeployment take it over with the annotation \
+         core.rukpak.io/adopt-by={:?} on it, or leave it out of the bundle; this is looked at again within a minute",
         case.namespace, case.name
     );
     assert_eq!(message, expected);
@@ -92,7 +92,7 @@ async fn of_two_deployments_with_the_same_object_exactly_one_gets_it() {
     winner.installed().await;
     let why = format!("it is controlled by BundleDeployment {:?}", winner.name);
     let message = loser.refused("InstallFailed", &why).await;
-    let way_out = format!("or delete the BundleDeployment {:?} if it is not needed", winner.name);
+    let way_out = format!("To give BundleDeployment {:?} up and keep what it installed", winner.name);
     assert!(message.contains(&way_out) && !message.contains("adopt-by"), "{message}");
     assert_eq!(one.get(&target).await.unwrap().data["data"]["by"], value);
     winner.stays(&target, Duration::from_secs(2)).await;

@@ -146,7 +146,11 @@ async fn an_object_of_another_extension_is_not_taken() {
     second.serve(rukpak_tests::Documents::package(&second.name, &[("1.0.0", &image)])).await;
     second.extend(json!({}), json!({})).await;
     let object = second.until_at(&second.extension(), retrying("error for resolved bundle")).await;
-    assert!(text(&object, "/status/conditions/0/message").contains("already exists"), "{:#}", object.data);
+    let message = text(&object, "/status/conditions/0/message");
+    assert!(message.contains("already exists"), "{message}");
+    // What is said must not make anybody delete the other's objects.
+    let whose = format!("the other one is that of ClusterExtension {:?}", first.name);
+    assert!(message.contains(&whose) && !message.to_lowercase().contains("delete"), "{message}");
     assert!(installed().met_by(&first.get(&first.extension()).await));
     first.delete(&first.extension()).await;
     second.until_version("1.0.0").await;

@@ -156,6 +156,9 @@ async fn unsafe_upgrades_of_definitions_are_refused_unless_none_is_asked_for() {
     case.renew("v2", Documents::package(&case.name, &[("1.0.0", &old), ("1.1.0", &new)])).await;
     let object = case.until_at(&case.extension(), retrying("new required fields")).await;
     assert!(installed().met_by(&object), "{:#}", object.data);
+    let message = text(&object, "/status/conditions/0/message");
+    let switch = "set spec.install.preflight.crdUpgradeSafety.enforcement of ClusterExtension";
+    assert!(message.contains(switch) && !message.contains("annotation"), "the annotation is overwritten: {message}");
     let none = json!({"preflight": {"crdUpgradeSafety": {"enforcement": "None"}}});
     case.merge_into(&case.extension(), &json!({"spec": {"install": none}})).await;
     case.until_version("1.1.0").await;

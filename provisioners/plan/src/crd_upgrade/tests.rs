@@ -1,8 +1,8 @@
 use serde_json::{Value, json};
 
 use super::{
-    CheckReason, Options, Report, Rule, Severity, UnsafeChange, check, denial, is_switched_off, refusal, schema_of,
-    validate_object,
+    CheckReason, Options, Report, Rule, Severity, UnsafeChange, check, denial, denial_for_extension, is_switched_off,
+    refusal, schema_of, validate_object,
 };
 
 pub(super) const NAME: &str = "dogs.example.com";
@@ -252,6 +252,11 @@ fn an_existing_object_that_becomes_invalid_is_named() {
          against new CRD's schema for \"dogs.example.com\": existing custom object kennel/rex failed validation for \
          new schema version v1: [spec.x: Invalid value: spec.x in body should be at most 3 chars long, \
          spec.x: Invalid value: spec.x in body should match '^a']"
+    );
+    assert_eq!(
+        denial_for_extension("UPDATE", NAME, "pump", "why"),
+        "failed to validate safety of UPDATE for CRD \"dogs.example.com\" (NOTE: to disable this validation, set \
+         spec.install.preflight.crdUpgradeSafety.enforcement of ClusterExtension \"pump\" to None): why"
     );
 }
 

@@ -99,9 +99,20 @@ pub fn refusal<'a>(crd: &str, changes: impl IntoIterator<Item = &'a UnsafeChange
 
 /// The answer of the admission webhook that refuses `operation` (`UPDATE` or `CREATE`) for a reason that [`refusal`] gives.
 pub fn denial(operation: &str, crd: &str, reason: &str) -> String {
+    let switch = format!("set the {SAFE_UPGRADE_ANNOTATION:?} annotation to \"false\"");
+    switched(operation, crd, &switch, reason)
+}
+
+/// The same for what a ClusterExtension installs. It sets that annotation itself, by its spec.
+pub fn denial_for_extension(operation: &str, crd: &str, extension: &str, reason: &str) -> String {
+    let switch =
+        format!("set spec.install.preflight.crdUpgradeSafety.enforcement of ClusterExtension {extension:?} to None");
+    switched(operation, crd, &switch, reason)
+}
+
+fn switched(operation: &str, crd: &str, switch: &str, reason: &str) -> String {
     format!(
-        "failed to validate safety of {operation} for CRD {crd:?} (NOTE: to disable this validation, set the \
-         {SAFE_UPGRADE_ANNOTATION:?} annotation to \"false\"): {reason}"
+        "failed to validate safety of {operation} for CRD {crd:?} (NOTE: to disable this validation, {switch}): {reason}"
     )
 }
 

@@ -17,6 +17,8 @@ pub(crate) struct Collision {
     pub what: String,
     /// Whose it is.
     pub foreign: ForeignOwner,
+    /// If that is a BundleDeployment that something else makes: what that is.
+    pub keeper: Option<String>,
     /// The BundleDeployment that it is in the way of.
     pub owner: String,
 }
@@ -45,7 +47,7 @@ pub(crate) fn texts<'a>(collisions: impl IntoIterator<Item = &'a Collision>) -> 
 
 /// In the words of Helm, which clients of upstream know, and then the way out.
 fn told(first: &Collision, what: &[&str]) -> String {
-    let Collision { doing, foreign, owner, .. } = first;
+    let Collision { doing, foreign, .. } = first;
     let (one, others) = what.split_first().map_or((first.what.as_str(), what), |(one, others)| (*one, others));
     let others_too = match others {
         [] => String::new(),
@@ -56,7 +58,7 @@ fn told(first: &Collision, what: &[&str]) -> String {
         "rendered manifests contain a resource that already exists. Unable to continue with {doing}: {one} exists and cannot be \
          imported into the current release: invalid ownership metadata; {}.{others_too} {}",
         foreign.why(),
-        way_out(foreign, owner, others.is_empty())
+        way_out(first, others.is_empty())
     )
 }
 
@@ -67,19 +69,24 @@ fn listed(what: &[&str]) -> String {
     }
 }
 
-fn way_out(foreign: &ForeignOwner, owner: &str, is_one: bool) -> String {
+/// What to do about it. Nothing that loses data is advised.
+fn way_out(collision: &Collision, is_one: bool) -> String {
+    let Collision { foreign, keeper, owner, .. } = collision;
     let (it, that) = if is_one { ("it", "the object") } else { ("them", "these objects") };
-    match foreign {
-        ForeignOwner::Controller { name, is_deployment: true, .. } => format!(
-            "Leave {that} out of one of the two bundles; or delete the BundleDeployment {name:?} if it is not needed: \
-             everything that it installed goes with it, and every object of its CRDs"
+    match (foreign, keeper) {
+        (ForeignOwner::Controller { is_deployment: true, .. }, Some(keeper)) => {
+            format!("Leave {that} out of one of the two bundles; the other one is that of {keeper}")
+        }
+        (ForeignOwner::Controller { name, is_deployment: true, .. }, None) => format!(
+            "Leave {that} out of one of the two bundles. To give BundleDeployment {name:?} up and keep what it installed, set its \
+             spec.deletionPolicy to Orphan and wait until it is Ready before it is deleted"
         ),
-        ForeignOwner::Controller { kind, name, .. } => {
+        (ForeignOwner::Controller { kind, name, .. }, _) => {
             format!("Leave {that} out of the bundle, or have the {kind} {name:?} no longer make {it}")
         }
         _ => format!(
-            "Delete {it}, or let this BundleDeployment take {it} over with the annotation core.rukpak.io/adopt-by={owner:?} \
-             on {}; this is looked at again within a minute",
+            "Let this BundleDeployment take {it} over with the annotation core.rukpak.io/adopt-by={owner:?} on {}, or leave {it} \
+             out of the bundle; this is looked at again within a minute",
             if is_one { "it" } else { "each" }
         ),
     }
@@ -90,7 +97,7 @@ mod tests {
     use super::*;
 
     fn collision(what: &str, foreign: ForeignOwner) -> Collision {
-        Collision { doing: "install", what: what.to_owned(), foreign, owner: "img".to_owned() }
+        Collision { doing: "install", what: what.to_owned(), foreign, keeper: None, owner: "img".to_owned() }
     }
 
     fn controller(kind: &str, is_deployment: bool) -> ForeignOwner {
@@ -104,8 +111,8 @@ mod tests {
             text,
             "rendered manifests contain a resource that already exists. Unable to continue with install: ClusterRole \"r\" \
              exists and cannot be imported into the current release: invalid ownership metadata; it was not created by this \
-             BundleDeployment. Delete it, or let this BundleDeployment take it over with the annotation \
-             core.rukpak.io/adopt-by=\"img\" on it; this is looked at again within a minute"
+             BundleDeployment. Let this BundleDeployment take it over with the annotation core.rukpak.io/adopt-by=\"img\" on \
+             it, or leave it out of the bundle; this is looked at again within a minute"
         );
     }
 
@@ -115,7 +122,8 @@ mod tests {
             (
                 "BundleDeployment",
                 true,
-                "Leave the object out of one of the two bundles; or delete the BundleDeployment",
+                "Leave the object out of one of the two bundles. To give BundleDeployment \"my.dotted.name\" up and keep what it \
+                 installed, set its spec.deletionPolicy to Orphan",
             ),
             (
                 "ReplicaSet",
@@ -129,6 +137,22 @@ mod tests {
         }
     }
 
+    /// Whoever deletes the BundleDeployment of an extension loses every object of its CRDs, and the extension makes it anew.
+    #[test]
+    fn the_owner_of_the_other_bundle_deployment_is_named() {
+        let collision = Collision {
+            keeper: Some("ClusterExtension \"first\"".to_owned()),
+            ..collision("Pod \"p\"", controller("BundleDeployment", true))
+        };
+        let text = collision.to_string();
+        assert!(
+            text.ends_with(
+                "Leave the object out of one of the two bundles; the other one is that of ClusterExtension \"first\""
+            ),
+            "{text}"
+        );
+    }
+
     #[test]
     fn objects_of_one_kind_of_foreign_are_told_of_at_once() {
         let mut all: Vec<Collision> =
@@ -139,13 +163,11 @@ mod tests {
         assert!(texts[0].contains("Pod \"p\" exists and cannot"), "{}", texts[0]);
         let many = "Unable to continue with install: Secret \"s1\" exists and cannot be imported into the current release: \
                     invalid ownership metadata; it was not created by this BundleDeployment. The same holds for 7 others: \
-                    Secret \"s2\", Secret \"s3\", Secret \"s4\", Secret \"s5\" and 3 more. Delete them, or";
+                    Secret \"s2\", Secret \"s3\", Secret \"s4\", Secret \"s5\" and 3 more. Let this BundleDeployment take them over";
         assert!(texts[1].contains(many), "{}", texts[1]);
         assert_eq!(texts[1].matches("adopt-by").count(), 1, "the advice is given once");
         assert_eq!(super::texts(&all[3..8]).len(), 1);
         assert!(!super::texts(&all[3..8])[0].contains("more"), "five are named");
-        assert!(
-            super::texts(&all[6..8])[0].contains("BundleDeployment. The same holds for Secret \"s2\". Delete them")
-        );
+        assert!(super::texts(&all[6..8])[0].contains("BundleDeployment. The same holds for Secret \"s2\". Let this"));
     }
 }

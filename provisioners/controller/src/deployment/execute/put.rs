@@ -1,6 +1,7 @@
 //! One object: created, updated, taken over, replaced, or refused. The only function that applies an object of a bundle.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use kube::runtime::reflector::ObjectRef;
 use rukpak_crds::names::{FIELD_MANAGER, MANAGED_BY};
 use rukpak_plain::ObjectKey;
 use rukpak_plan::owner::{self, ForeignOwner, Predecessors};
@@ -288,6 +289,13 @@ fn wait_for(run: &Run, step: &Step) {
 
 fn collision(run: &Run, step: &Step, foreign: ForeignOwner) -> Error {
     let is_first = run.observed.installed().is_none();
+    let other = match &foreign {
+        ForeignOwner::Controller { name, is_deployment: true, .. } => {
+            run.context.deployments.get(&ObjectRef::new(name))
+        }
+        _ => None,
+    };
+    let keeper = other.as_ref().and_then(|other| other.keeper());
     Error::Collision(Box::new(Collision {
         doing: if is_first { "install" } else { "update" },
         // As Helm writes it, where there is none too.
@@ -298,6 +306,7 @@ fn collision(run: &Run, step: &Step, foreign: ForeignOwner) -> Error {
             step.identity.namespace.as_deref().unwrap_or_default()
         ),
         foreign,
+        keeper: keeper.map(|(kind, name)| format!("{kind} {name:?}")),
         owner: run.owner.name.clone(),
     }))
 }

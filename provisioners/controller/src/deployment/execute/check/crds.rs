@@ -27,6 +27,8 @@ const PARALLEL: usize = 8;
 const ATTEMPTS: usize = 3;
 /// The value of the annotation that has the rules of OLM v1 refuse as well.
 const STRICT: &str = "strict";
+/// Who sets that annotation by a spec of its own.
+const EXTENSION: &str = "ClusterExtension";
 /// The status of a list that is too old.
 const GONE: u16 = 410;
 
@@ -62,7 +64,10 @@ pub(super) async fn check(run: &Run, plan: &Plan, bases: &Bases) -> Result<(), P
                 Chain(&error).to_string()
             }
         };
-        texts.push(crd_upgrade::denial("UPDATE", name, &reason));
+        texts.push(match run.observed.deployment.keeper() {
+            Some((EXTENSION, extension)) => crd_upgrade::denial_for_extension("UPDATE", name, extension, &reason),
+            _ => crd_upgrade::denial("UPDATE", name, &reason),
+        });
     }
     if texts.is_empty() {
         return Ok(());
