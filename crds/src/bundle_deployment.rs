@@ -221,6 +221,10 @@ pub struct Revision {
     /// What the template asked for, so that lost content can be fetched again by the pin.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub source: Option<BundleSource>,
+    /// Annotations of that template, unless they are larger than 16 KiB together. They tell what the bundle is to whoever wrote
+    /// them, also when the Bundle is gone.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub annotations: BTreeMap<String, String>,
     /// What the Bundle resolved to. A new Bundle of the same template gets the same content by it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pin: Option<Pin>,

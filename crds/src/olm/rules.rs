@@ -150,7 +150,7 @@ pub static VERSION: [TextRule; 1] = [text_rule!(
 )];
 
 /// `status.install.bundle.version`.
-static BUNDLE_VERSION: [TextRule; 1] =
+pub static BUNDLE_VERSION: [TextRule; 1] =
     [text_rule!(Always, r"^(0|[1-9][0-9]*)\.(0|[1-9][0-9]*)\.(0|[1-9][0-9]*)", "version must be well-formed semver")];
 
 /// The source of a catalog, and that of its status.

@@ -1,5 +1,7 @@
 //! The revisions of a deployment: what was installed or tried, and what may be installed again.
 
+use std::collections::BTreeMap;
+
 use jiff::Timestamp;
 use rukpak_crds::{BundleDeploymentStatus, Revision, RevisionResult};
 
@@ -13,30 +15,35 @@ impl Observed {
         healthy.filter_map(|revision| Release::read(&revision.release)).find(|release| release != other)
     }
 
-    /// A revision for `release`, with what the Bundle of the template or an earlier revision tells of it.
+    /// A revision for `release`, with what an earlier revision and the template tell of it.
     fn revision_of(&self, release: &Release, now: Timestamp) -> Revision {
-        let known = self.status.history.iter().find(|known| is_of(known, release));
-        let mut source = known.and_then(|known| known.source.clone());
-        let (mut bundle, mut hash, mut pin) = known
-            .map_or((None, None, None), |known| (known.bundle.clone(), known.template_hash.clone(), known.pin.clone()));
-        if let Desired::Ready { bundle: name, hash: template, pin: resolved, release: wanted } = &self.desired
-            && wanted == release
-        {
-            (bundle, hash, pin) = (Some(name.clone()), Some(template.clone()), Some(resolved.clone()));
-            source = Some(self.deployment.spec.template.spec.source.clone());
-        }
+        let known = self.status.history.iter().find(|known| is_of(known, release)).cloned();
         let newest = self.status.history.iter().map(|revision| revision.revision).max().unwrap_or_default();
-        Revision {
+        let mut revision = Revision {
             revision: self.number_asked_for(release).unwrap_or(newest + 1),
-            bundle,
-            template_hash: hash,
-            source,
-            pin,
-            release: release.record(),
             result: RevisionResult::Installed,
             time: whole_second(now),
             message: String::new(),
+            ..known.unwrap_or_else(|| unknown(release, now))
+        };
+        self.note_template(&mut revision);
+        revision
+    }
+
+    /// What the template tells of a revision, if that is what it asks for: by another template the same content may come as another
+    /// Bundle.
+    fn note_template(&self, revision: &mut Revision) {
+        let Desired::Ready { bundle, hash, pin, release } = &self.desired else { return };
+        if !is_of(revision, release) {
+            return;
         }
+        let template = &self.deployment.spec.template;
+        let annotations = template.metadata.as_ref().and_then(|metadata| metadata.annotations.clone());
+        revision.bundle = Some(bundle.clone());
+        revision.template_hash = Some(hash.clone());
+        revision.pin = Some(pin.clone());
+        revision.source = Some(template.spec.source.clone());
+        revision.annotations = annotations.filter(is_brief).unwrap_or_default();
     }
 
     /// The number that a rollback asks for `release` by. It keeps that: otherwise the revision would not be found any more.
@@ -48,6 +55,29 @@ impl Observed {
 
 fn is_of(revision: &Revision, release: &Release) -> bool {
     Release::read(&revision.release).as_ref() == Some(release)
+}
+
+/// Nothing is known of it but what it is.
+fn unknown(release: &Release, now: Timestamp) -> Revision {
+    Revision {
+        revision: 0,
+        bundle: None,
+        template_hash: None,
+        source: None,
+        annotations: BTreeMap::new(),
+        pin: None,
+        release: release.record(),
+        result: RevisionResult::Installed,
+        time: whole_second(now),
+        message: String::new(),
+    }
+}
+
+/// A status holds several revisions, and the API server takes some 1.5 MiB of it all.
+const ANNOTATIONS_MAX_BYTES: usize = 16 << 10;
+
+fn is_brief(annotations: &BTreeMap<String, String>) -> bool {
+    annotations.iter().map(|(key, value)| key.len() + value.len()).sum::<usize>() <= ANNOTATIONS_MAX_BYTES
 }
 
 fn whole_second(now: Timestamp) -> Timestamp {
@@ -65,6 +95,9 @@ pub fn applied(
 ) {
     let history = &mut status.history;
     let known = history.iter().position(|known| is_of(known, release));
+    if let Some(known) = known {
+        observed.note_template(&mut history[known]);
+    }
     if let (Some(0), Some(newest)) = (known, history.first_mut()) {
         if newest.result.is_failure() {
             newest.result = RevisionResult::Installed;

@@ -20,8 +20,7 @@ mod report;
 mod start;
 mod takeover;
 
-use std::collections::HashMap;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use jiff::Timestamp;
 use kube::runtime::controller::Action;
@@ -39,7 +38,7 @@ use rukpak_runtime::status::{StatusWriter, WrittenVersions};
 
 use self::decide::{Next, decide};
 use self::deployment::Existing;
-use self::installed::Identity;
+use self::installed::{Identity, Installed};
 use self::report::Progress;
 use super::cluster_catalog::changed;
 use super::cluster_catalog::store::CatalogStore;
@@ -65,8 +64,6 @@ pub(crate) struct Context {
     pub failures: Failures,
     pub written: WrittenVersions,
     pub events: Arc<Events>,
-    /// What Bundles were found to be, by name: that never changes.
-    pub identities: Mutex<HashMap<String, Identity>>,
 }
 
 /// One reconcile of a ClusterExtension.
@@ -113,12 +110,21 @@ async fn outcome(extension: &ClusterExtension, context: &Context) -> Outcome {
         Ok(Existing::Ours(deployment)) => Some(deployment.clone()),
         _ => None,
     };
-    let installed = match installed::look(deployment.as_deref(), context).await {
-        Ok(installed) => installed,
-        Err(error) => {
-            let report = report::Report::unreadable(&Chain(&error).to_string());
-            return Outcome { report, retry: Some(Class::Transient), is_taken_over: false };
+    let unreadable =
+        |why: &str, retry| Outcome { report: report::Report::unreadable(why), retry, is_taken_over: false };
+    let installed = match installed::look(deployment.as_deref(), &context.client).await {
+        Ok(Installed::Nothing) => None,
+        Ok(Installed::Bundle(identity)) => Some(identity),
+        // Which upgrades lead on from it is not known either, so nothing is looked for.
+        Ok(Installed::Unknown(bundle)) => {
+            let name = deployment::name(&extension.name_any());
+            let why = format!(
+                "the Bundle {bundle:?} that the BundleDeployment {name:?} has installed is gone, and status.history of the \
+                 BundleDeployment does not say which version that is"
+            );
+            return unreadable(&why, None);
         }
+        Err(error) => return unreadable(&Chain(&error).to_string(), Some(Class::Transient)),
     };
     let is_taken_over = installed.is_some() && takeover::is_marked(extension);
     let (report, retry) = towards(extension, found, deployment, installed, context).await;
@@ -135,8 +141,13 @@ async fn towards(
 ) -> (report::Report, Option<Class>) {
     // What operator-controller has installed is in the cluster all the while.
     let left = takeover::left(extension).filter(|_| installed.is_none());
-    let report =
-        |progress, catalog| report::Report { progress, installed: installed.clone().or(left.clone()), catalog };
+    let health = deployment.as_deref().and_then(report::health);
+    let report = |progress, catalog| report::Report {
+        progress,
+        installed: installed.clone().or(left.clone()),
+        catalog,
+        health: health.clone(),
+    };
     let filter = match extension.spec.catalog() {
         Ok(filter) => filter,
         Err(violation) => return (report(Progress::Blocked(violation.to_string()), None), None),
@@ -171,6 +182,9 @@ async fn apply(
     installed: Option<&Identity>,
     context: &Context,
 ) -> (Progress, Option<Class>) {
+    if let Err(message) = deployment::check_bundle(wanted) {
+        return (Progress::Blocked(wanted.wrapped(&message)), None);
+    }
     if let Err(message) = deployment::check_config(&extension.spec) {
         return (Progress::InvalidConfiguration(wanted.wrapped(&message)), None);
     }

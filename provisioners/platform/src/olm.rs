@@ -128,7 +128,6 @@ impl Extensions {
             failures: Failures::default(),
             written: WrittenVersions::default(),
             events: events.clone(),
-            identities: Mutex::default(),
         };
         let of_catalogs = cluster_catalog::Context {
             client,

@@ -6,7 +6,8 @@ use kube::api::DynamicObject;
 use rukpak_tests::verbs::Expected;
 use serde_json::json;
 
-use super::case::{Case, catalog, installed, is_observed, retrying, rolled_out};
+use super::case::{Case, catalog, installed, is_observed, retrying, rolled_out, text};
+use super::world::World;
 
 fn is_version(object: &DynamicObject) -> bool {
     object.data["data"]["version"] == "1.0.0"
@@ -39,6 +40,34 @@ async fn objects_are_restored_also_when_no_catalog_answers_any_more() {
     case.ask(json!({"version": "2.0.0"})).await;
     let object = case.until_at(&case.extension(), retrying("no bundles found for package")).await;
     assert!(installed().met_by(&object));
+}
+
+/// The Bundle of a version that came back by a rollback was deleted long ago, and a restarted program remembers nothing.
+#[tokio::test]
+async fn an_extension_knows_its_version_after_a_rollback_and_a_restart() {
+    let world = World::new().await;
+    let case = Case::within(&world, "rolled-back").await;
+    case.install(&["1.0.0", "1.1.0"], json!({"version": "1.0.0"})).await;
+    case.ask(json!({"version": "1.1.0"})).await;
+    case.until_version("1.1.0").await;
+    let template = |object: &DynamicObject| object.data["spec"]["template"].clone();
+    let asked_for = template(&case.get(&case.target()).await);
+
+    case.merge(&json!({"spec": {"rollbackTo": 1}})).await;
+    let is_back = |object: &DynamicObject| text(object, "/status/install/bundle/version") == "1.0.0";
+    case.until_object(&case.extension(), "version 1.0.0", is_back).await;
+    let kept = Expected::is_true("Progressing", "RollingOut").saying("spec.rollbackTo");
+    case.until_at(&case.extension(), kept).await;
+    world.manager.kill().await.expect("it runs");
+    world.manager.restart().await.expect("it starts");
+    world.manager.wait_ready().await.expect("it is ready");
+    let knows =
+        |object: Option<&DynamicObject>| object.is_some_and(|object| is_back(object) && installed().met_by(object));
+    case.holds_for(&case.extension(), "version 1.0.0", Duration::from_secs(10), knows).await;
+    assert_eq!(template(&case.get(&case.target()).await), asked_for, "nothing else is chosen meanwhile");
+
+    case.merge(&json!({"spec": {"rollbackTo": null}})).await;
+    case.until_version("1.1.0").await;
 }
 
 /// 30: the namespace comes later.

@@ -50,7 +50,8 @@ async fn extension(case: &Case<'_>, image: &str, version: &str) -> DynamicObject
     };
     let status = json!({"status": {
         "conditions": [condition("Installed", &format!("Installed bundle {image} successfully")),
-                       condition("Progressing", "Desired state reached")],
+                       condition("Progressing", "Desired state reached"),
+                       condition("Available", "Objects are available and pass all probes.")],
         "install": {"bundle": {"name": format!("{}.v1.0.0", case.name), "version": "1.0.0"}},
     }});
     let api = case.extension().api(&case.client).await.expect("it is served");
@@ -181,6 +182,9 @@ async fn until_taken_over(case: &Case<'_>, all: &[Left]) {
     let taken = case
         .until_object(&target, "no finalizers", |object| object.metadata.finalizers.as_ref().is_none_or(Vec::is_empty));
     tokio::join!(stays, taken);
+    // Of what it said nobody else says that it is so: no Deployment runs here.
+    let stale = Expected::is_true("Available", "Succeeded");
+    case.until_object(&target, "its own word on what is available", |object| !stale.met_by(object)).await;
     is_taken_over(case, all).await;
 }
 

@@ -31,6 +31,8 @@ pub(super) fn status(
 ) -> ClusterCatalogStatus {
     let mut status = old.clone();
     let mut conditions = old.conditions.clone();
+    // Others are of whoever kept the catalog before, and nobody keeps them true any more.
+    conditions.retain(|condition| [PROGRESSING, SERVING, VERIFIED].contains(&condition.type_.as_str()));
     let mut condition = |type_: &str, status, reason: &str, message: &str| {
         conditions.set(NewCondition { type_, status, reason, message }, generation, now);
     };

@@ -9,9 +9,10 @@ use kube::{Api, Resource, ResourceExt};
 use rukpak_content::Digest;
 use rukpak_crds::names::{self, BUNDLE_DEPLOYMENT_NAME_MAX, SAFE_CRD_UPGRADE};
 use rukpak_crds::olm::cluster_extension::{ClusterExtensionSpec, CrdUpgradeSafetyEnforcement};
-use rukpak_crds::olm::{ClusterExtension, OWNER_KIND_LABEL, OWNER_NAME_LABEL};
+use rukpak_crds::olm::{ClusterExtension, OWNER_KIND_LABEL, OWNER_NAME_LABEL, rules};
 use rukpak_crds::{BundleDeployment, config};
 use rukpak_runtime::api::Error;
+use rukpak_source::image;
 use serde_json::{Map, Value, json};
 
 use super::Context;
@@ -21,6 +22,9 @@ use super::installed::Identity;
 const FIELD_MANAGER: &str = "rukpak-clusterextension";
 /// Digits of a digest in the name of a BundleDeployment whose extension has a longer one.
 const DIGITS: usize = 8;
+
+/// Longest name of an object.
+const SUBDOMAIN_MAX: usize = 253;
 
 /// What has the name of the BundleDeployment.
 pub(super) enum Existing {
@@ -97,6 +101,30 @@ pub(super) fn check_config(spec: &ClusterExtensionSpec) -> Result<(), String> {
     reserved.map_or(Ok(()), |key| {
         Err(format!("invalid ClusterExtension configuration: invalid configuration: unknown field {key:?}"))
     })
+}
+
+/// Whether a bundle can be installed as its catalog names it: its image as upstream reads references, and its name and version as the
+/// status of a ClusterExtension takes them, which would be refused as a whole otherwise.
+pub(super) fn check_bundle(bundle: &Identity) -> Result<(), String> {
+    let Identity { name, version, reference, .. } = bundle;
+    let fault = |why: &str| Err(format!("error parsing image reference {reference:?}: {why}"));
+    let Some((place, _)) = image::location(reference) else { return fault("invalid reference format") };
+    match reference.strip_prefix(&place) {
+        None => return fault("repository name must be canonical"),
+        Some("") => {
+            return Err(format!(
+                "error creating reference: Docker reference {reference} has neither a tag nor a digest"
+            ));
+        }
+        Some(_) => {}
+    }
+    let named = rules::check(&rules::PACKAGE_NAME, name).is_ok() && name.len() <= SUBDOMAIN_MAX;
+    if !named {
+        return Err(format!(
+            "the catalog names the bundle {name:?}, which is no DNS1123 subdomain: another name is needed in the catalog"
+        ));
+    }
+    rules::check(&rules::BUNDLE_VERSION, version).map_err(|violation| format!("{violation}: {version:?}"))
 }
 
 /// Makes the BundleDeployment install `bundle`, as the extension configures it. Writes nothing if it does already.
@@ -211,6 +239,29 @@ mod tests {
         assert!(one.len() <= BUNDLE_DEPLOYMENT_NAME_MAX && other.len() <= BUNDLE_DEPLOYMENT_NAME_MAX);
         assert_ne!(one, other);
         assert!(!name(&format!("{}-{}", "a".repeat(35), "b".repeat(30))).contains("--"));
+    }
+
+    #[test]
+    fn a_bundle_that_cannot_be_named_is_refused() {
+        let digest = format!("r.example/p@sha256:{}", "0a".repeat(32));
+        for reference in ["r.example/p:1", &digest, "localhost:5000/p:v1", "docker.io/library/p:1"] {
+            assert_eq!(check_bundle(&Identity { reference: reference.to_owned(), ..bundle() }), Ok(()));
+        }
+        for (reference, why) in [
+            ("p:1", "error parsing image reference \"p:1\": repository name must be canonical"),
+            ("a/p:1", "error parsing image reference \"a/p:1\": repository name must be canonical"),
+            ("docker.io/p:1", "error parsing image reference \"docker.io/p:1\": repository name must be canonical"),
+            ("r.example/P:1", "error parsing image reference \"r.example/P:1\": invalid reference format"),
+            ("", "error parsing image reference \"\": invalid reference format"),
+            ("r.example/p", "error creating reference: Docker reference r.example/p has neither a tag nor a digest"),
+        ] {
+            let found = check_bundle(&Identity { reference: reference.to_owned(), ..bundle() });
+            assert_eq!(found, Err(why.to_owned()));
+        }
+        let found = check_bundle(&Identity { name: "rel.v1.0.0+2".to_owned(), ..bundle() });
+        assert!(found.unwrap_err().starts_with("the catalog names the bundle \"rel.v1.0.0+2\""));
+        let found = check_bundle(&Identity { version: "1.0".to_owned(), ..bundle() });
+        assert_eq!(found.unwrap_err(), "version must be well-formed semver: \"1.0\"");
     }
 
     #[test]

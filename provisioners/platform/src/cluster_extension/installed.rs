@@ -1,13 +1,10 @@
-//! Which bundle a BundleDeployment has installed, as the annotations of its active Bundle tell. One request for each new Bundle.
+//! Which bundle a BundleDeployment has installed, as the annotations of the template tell that installed it.
 
 use std::collections::BTreeMap;
-use std::sync::PoisonError;
 
-use kube::{Api, ResourceExt};
+use kube::{Api, Client, ResourceExt};
 use rukpak_crds::{Bundle, BundleDeployment};
 use rukpak_runtime::api::Error;
-
-use super::Context;
 
 /// Annotation of the Bundle, and of the BundleDeployment: name of the package. operator-controller's, as those below.
 pub(super) const PACKAGE_NAME: &str = "olm.operatorframework.io/package-name";
@@ -60,22 +57,73 @@ impl Identity {
     }
 }
 
-/// What is installed; `None` if nothing is.
+/// What a BundleDeployment has installed.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Installed {
+    /// Nothing.
+    Nothing,
+    /// This bundle.
+    Bundle(Identity),
+    /// Something, and nobody says what. Holds the name of its Bundle.
+    Unknown(String),
+}
+
+/// What is installed. The history tells, also when the Bundle is gone, as after a rollback; a Bundle from before the history told does
+/// so as long as it is there.
 ///
 /// # Errors
 /// The API server does not say.
-pub(super) async fn look(deployment: Option<&BundleDeployment>, context: &Context) -> Result<Option<Identity>, Error> {
-    let status = deployment.and_then(|deployment| deployment.status.as_ref());
-    let Some(active) = status.and_then(|status| status.active_bundle.as_deref()) else { return Ok(None) };
-    let known = || context.identities.lock().unwrap_or_else(PoisonError::into_inner);
-    if let Some(identity) = known().get(active).cloned() {
-        return Ok(Some(identity));
+pub(super) async fn look(deployment: Option<&BundleDeployment>, client: &Client) -> Result<Installed, Error> {
+    let installed = deployment.map_or(Installed::Nothing, from_history);
+    let Installed::Unknown(active) = &installed else { return Ok(installed) };
+    let bundles: Api<Bundle> = Api::all(client.clone());
+    let Some(bundle) = bundles.get_metadata_opt(active).await? else { return Ok(installed) };
+    // Without annotations it was installed for somebody else, who has handed the BundleDeployment over.
+    Ok(Identity::read(bundle.annotations()).map_or(Installed::Nothing, Installed::Bundle))
+}
+
+/// What the status tells of the active Bundle. Pure.
+fn from_history(deployment: &BundleDeployment) -> Installed {
+    let Some(status) = &deployment.status else { return Installed::Nothing };
+    let Some(active) = &status.active_bundle else { return Installed::Nothing };
+    let mut revisions = status.history.iter().filter(|revision| revision.bundle.as_ref() == Some(active));
+    let identity = revisions.find_map(|revision| Identity::read(&revision.annotations));
+    identity.map_or_else(|| Installed::Unknown(active.clone()), Installed::Bundle)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn the_history_tells_which_bundle_is_installed() {
+        let identity = |version: &str| {
+            let (name, reference) = (format!("p.v{version}"), format!("r.example/p:{version}"));
+            Identity { package: "p".to_owned(), name, version: version.to_owned(), reference }
+        };
+        let revision = |number: u8, bundle: &str, identity: Option<Identity>| {
+            json!({"revision": number, "bundle": bundle, "contentDigest": "sha256:0a", "result": "Installed",
+                   "time": "2026-01-01T00:00:00Z", "annotations": identity.map(|it| it.annotations()).unwrap_or_default()})
+        };
+        let look = |active: Option<&str>| {
+            let deployment = serde_json::from_value(json!({
+                "metadata": {"name": "e"},
+                "spec": {"provisionerClassName": "c",
+                         "template": {"spec": {"provisionerClassName": "c", "source": {"type": "image"}}}},
+                "status": {"activeBundle": active, "history": [
+                    revision(3, "e-2", Some(identity("2.0.0"))),
+                    revision(2, "e-1", Some(identity("1.0.0"))),
+                    revision(1, "e-0", None),
+                ]},
+            }));
+            from_history(&deployment.unwrap())
+        };
+        assert_eq!(look(Some("e-2")), Installed::Bundle(identity("2.0.0")));
+        assert_eq!(look(Some("e-1")), Installed::Bundle(identity("1.0.0")), "its Bundle may be gone");
+        assert_eq!(look(Some("e-0")), Installed::Unknown("e-0".to_owned()), "of an older program");
+        assert_eq!(look(Some("e")), Installed::Unknown("e".to_owned()), "trimmed");
+        assert_eq!(look(None), Installed::Nothing);
     }
-    let bundles: Api<Bundle> = Api::all(context.client.clone());
-    let Some(bundle) = bundles.get_metadata_opt(active).await.map_err(Error::from)? else { return Ok(None) };
-    let identity = Identity::read(bundle.annotations());
-    if let Some(identity) = &identity {
-        known().insert(active.to_owned(), identity.clone());
-    }
-    Ok(identity)
 }

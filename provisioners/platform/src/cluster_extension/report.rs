@@ -2,7 +2,8 @@
 
 use jiff::Timestamp;
 use rukpak_crds::condition::{
-    BACK_OFF_PULLING, Conditions as _, HAS_VALID_BUNDLE, INSTALLED, NewCondition, READY, reason as of_deployment,
+    BACK_OFF_PULLING, Conditions as _, HAS_VALID_BUNDLE, HEALTHY, INSTALLED, NewCondition, READY,
+    reason as of_deployment,
 };
 use rukpak_crds::config::REFUSED;
 use rukpak_crds::olm::cluster_extension::{
@@ -14,11 +15,19 @@ use rukpak_crds::{BundleDeployment, Condition, ConditionStatus};
 use super::decide::Deprecations;
 use super::installed::Identity;
 
+const AVAILABLE: &str = "Available";
 const DEPRECATED: &str = "Deprecated";
 const PACKAGE_DEPRECATED: &str = "PackageDeprecated";
 const CHANNEL_DEPRECATED: &str = "ChannelDeprecated";
 const BUNDLE_DEPRECATED: &str = "BundleDeprecated";
 
+/// The conditions that are written here. Others are of whoever kept the extension before, and nobody keeps them true any more.
+const OURS: [&str; 7] =
+    [PROGRESSING, INSTALLED, AVAILABLE, DEPRECATED, PACKAGE_DEPRECATED, CHANNEL_DEPRECATED, BUNDLE_DEPRECATED];
+
+const PROBES_SUCCEEDED: &str = "ProbesSucceeded";
+const PROBE_FAILURE: &str = "ProbeFailure";
+const RECONCILING: &str = "Reconciling";
 const FAILED: &str = "Failed";
 const ABSENT: &str = "Absent";
 const ROLLING_OUT: &str = "RollingOut";
@@ -38,6 +47,8 @@ pub(super) struct Report {
     pub installed: Option<Identity>,
     /// What is deprecated, if a catalog could be asked.
     pub catalog: Option<Deprecations>,
+    /// What the BundleDeployment says of the health of its objects.
+    pub health: Option<Condition>,
 }
 
 /// What `Progressing` says.
@@ -60,8 +71,13 @@ pub(super) enum Progress {
 impl Report {
     /// What is installed could not be found out.
     pub fn unreadable(error: &str) -> Self {
-        Self { progress: Progress::Unreadable(error.to_owned()), installed: None, catalog: None }
+        Self { progress: Progress::Unreadable(error.to_owned()), installed: None, catalog: None, health: None }
     }
+}
+
+/// What a BundleDeployment says of the health of its objects.
+pub(super) fn health(deployment: &BundleDeployment) -> Option<Condition> {
+    deployment.status.as_ref()?.conditions.find(HEALTHY).cloned()
 }
 
 /// How far the BundleDeployment is on its way to `wanted`.
@@ -88,6 +104,12 @@ pub(super) fn progress(deployment: &BundleDeployment, wanted: &Identity, install
         && !is_working
     {
         return Progress::Succeeded;
+    }
+    if let Some(revision) = deployment.spec.rollback_to.filter(|_| installed != Some(wanted)) {
+        return Progress::RollingOut(format!(
+            "BundleDeployment {:?} stays at revision {revision} as long as its spec.rollbackTo is set",
+            name(deployment)
+        ));
     }
     match ready {
         // The provisioner waits for an image; upstream calls that a failure.
@@ -124,8 +146,10 @@ pub(super) fn status(
     now: Timestamp,
 ) -> ClusterExtensionStatus {
     let mut writer = Writer { status: old.clone(), generation, now };
+    writer.status.conditions.retain(|condition| OURS.contains(&condition.type_.as_str()));
     writer.progressing(&report.progress);
     writer.installed(report);
+    writer.available(report);
     // Nothing is said of deprecations before the catalogs were asked for the first time.
     let is_asked = !matches!(report.progress, Progress::Blocked(_) | Progress::Unreadable(_));
     if is_asked {
@@ -179,6 +203,19 @@ impl Writer {
                 self.set(INSTALLED, False, reason, "No bundle installed");
                 self.status.install = None;
             }
+        }
+    }
+
+    /// As upstream says it of revisions. Nothing is said where nobody has looked.
+    fn available(&mut self, report: &Report) {
+        use ConditionStatus::{False, True, Unknown};
+        match report.health.as_ref().filter(|_| report.installed.is_some()) {
+            None => self.status.conditions.drop_type(AVAILABLE),
+            Some(health) if health.status == True => {
+                self.set(AVAILABLE, True, PROBES_SUCCEEDED, "Objects are available and pass all probes.");
+            }
+            Some(health) if health.status == False => self.set(AVAILABLE, False, PROBE_FAILURE, &health.message),
+            Some(health) => self.set(AVAILABLE, Unknown, RECONCILING, &health.message),
         }
     }
 

@@ -1,6 +1,6 @@
 //! Watches ClusterExtensions and works them off.
 
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 
 use kube::ResourceExt;
 use kube::runtime::reflector::{ObjectRef, Store};
@@ -90,11 +90,7 @@ pub(crate) fn start(
                 context.written.forget(&uid);
                 context.failures.clear(&uid);
             }
-            Change::Listed => {
-                // Bundles of extensions that are gone are not asked about again.
-                context.identities.lock().unwrap_or_else(PoisonError::into_inner).clear();
-                wake.all();
-            }
+            Change::Listed => wake.all(),
         };
         let counted = |change| {
             on(change);

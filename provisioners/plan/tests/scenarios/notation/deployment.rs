@@ -291,6 +291,7 @@ fn revision(line: &str, now: Timestamp) -> Result<Revision, Error> {
         bundle: Some(format!("app-{}", release.replace('@', "-"))),
         template_hash: Some(format!("hash-{}", release.split('@').next().unwrap_or_default())),
         source: None,
+        annotations: BTreeMap::new(),
         pin: Some(Pin { content_digest: record.content_digest.clone(), ..Pin::default() }),
         release: record,
         result: serde_json::from_value::<RevisionResult>(Value::from(result))?,

@@ -51,7 +51,7 @@ fn what_is_said_of_each_situation() {
         ),
     ];
     for (progress, installed, progressing, expected) in table {
-        let report = Report { progress, installed, catalog: None };
+        let report = Report { progress, installed, catalog: None, health: None };
         let said = said(&report, &[]);
         let find = |type_: &str| {
             let found = said.iter().find(|condition| condition.0 == type_);
@@ -62,11 +62,51 @@ fn what_is_said_of_each_situation() {
     }
 }
 
+fn condition(type_: &str, status: &str, reason: &str, message: &str) -> Condition {
+    serde_json::from_value(json!({"type": type_, "status": status, "reason": reason, "message": message,
+                                  "lastTransitionTime": "2026-01-01T00:00:00Z"}))
+    .unwrap()
+}
+
+/// What a former owner has said nobody keeps true; `Available` is that of the BundleDeployment.
+#[test]
+fn conditions_of_a_former_owner_are_dropped() {
+    use ConditionStatus::{False, True, Unknown};
+    let stale = [
+        condition("Available", "True", "ProbesSucceeded", "Objects are available and pass all probes."),
+        condition("Succeeded", "True", "Succeeded", "Revision 1.0.0 has rolled out."),
+    ];
+    let old = ClusterExtensionStatus { conditions: stale.to_vec(), ..ClusterExtensionStatus::default() };
+    let spec: ClusterExtensionSpec = serde_json::from_value(json!({
+        "namespace": "ns", "source": {"sourceType": "Catalog", "catalog": {"packageName": "p"}},
+    }))
+    .unwrap();
+    let said = |installed: Option<Identity>, health: Option<Condition>| {
+        let report = Report { progress: Progress::Succeeded, installed, catalog: None, health };
+        let status = status(&old, Some(3), &spec, &report, Timestamp::from_second(1).unwrap());
+        assert!(status.conditions.find("Succeeded").is_none());
+        let found = status.conditions.find("Available");
+        found.map(|found| (found.status, found.reason.clone(), found.message.clone()))
+    };
+    let expected = |status, reason: &str, message: &str| Some((status, reason.to_owned(), message.to_owned()));
+    let one = || Some(identity("1.0.0"));
+    let ill = condition("Healthy", "False", "Unhealthy", "0 of 1");
+    assert_eq!(said(one(), None), None, "nobody has looked");
+    assert_eq!(said(None, Some(ill.clone())), None, "nothing is installed");
+    assert_eq!(said(one(), Some(ill)), expected(False, "ProbeFailure", "0 of 1"));
+    assert_eq!(
+        said(one(), Some(condition("Healthy", "True", "Healthy", "m"))),
+        expected(True, "ProbesSucceeded", "Objects are available and pass all probes.")
+    );
+    let unread = condition("Healthy", "Unknown", "NotObserved", "m");
+    assert_eq!(said(one(), Some(unread)), expected(Unknown, "Reconciling", "m"));
+}
+
 #[test]
 fn deprecations_are_those_of_the_package_its_channels_and_what_is_installed() {
     use ConditionStatus::{False, True, Unknown};
     let of = |catalog: Option<Deprecations>, installed: Option<Identity>, channels: &[&str]| {
-        let report = Report { progress: Progress::Succeeded, installed, catalog };
+        let report = Report { progress: Progress::Succeeded, installed, catalog, health: None };
         let said = said(&report, channels);
         ["Deprecated", "PackageDeprecated", "ChannelDeprecated", "BundleDeprecated"].map(|type_| {
             let (_, status, reason, message) = said.iter().find(|condition| condition.0 == type_).unwrap();
@@ -120,6 +160,16 @@ fn deployment(observed: i64, conditions: &[(&str, &str, &str, &str)]) -> BundleD
         "status": {"observedGeneration": observed, "conditions": conditions},
     }))
     .unwrap()
+}
+
+#[test]
+fn a_bundle_deployment_that_is_kept_at_a_revision_says_so() {
+    let mut kept = deployment(2, &[VALID, DONE, READY_NOW]);
+    kept.spec.rollback_to = Some(1);
+    let found = progress(&kept, &identity("2.0.0"), Some(&identity("1.0.0")));
+    let text = "BundleDeployment \"e\" stays at revision 1 as long as its spec.rollbackTo is set";
+    assert_eq!(found, Progress::RollingOut(text.to_owned()));
+    assert_eq!(progress(&kept, &identity("2.0.0"), Some(&identity("2.0.0"))), Progress::Succeeded);
 }
 
 type Said<'a> = (&'a str, &'a str, &'a str, &'a str);
