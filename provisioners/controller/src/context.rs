@@ -13,7 +13,7 @@ use rukpak_runtime::events::Events;
 use rukpak_runtime::failures::Failures;
 use rukpak_runtime::status::WrittenVersions;
 use tokio::sync::mpsc::UnboundedSender;
-use tokio::sync::{Notify, Semaphore};
+use tokio::sync::{Notify, RwLock, Semaphore};
 use tokio_util::sync::CancellationToken;
 
 use crate::bundle::{Attempts, Fetches, Images};
@@ -78,6 +78,8 @@ pub struct Context {
     pub trackers: Trackers,
     /// Asks for a collection of the store.
     pub collect: Notify,
+    /// Shared by those who give contents of the store to BundleDeployments, exclusive to whoever takes them from one that is gone.
+    pub refs: RwLock<()>,
     /// Watches over the objects that are installed.
     pub dependents: Dependents,
     /// Failures in a row, per object.

@@ -62,7 +62,8 @@ pub(crate) struct Context {
     pub deployments: Store<BundleDeployment>,
     pub content: Arc<CatalogStore>,
     pub failures: Failures,
-    pub written: WrittenVersions,
+    /// Of what was written of extensions and of BundleDeployments, whoever they are of.
+    pub written: Arc<WrittenVersions>,
     pub events: Arc<Events>,
 }
 

@@ -46,7 +46,7 @@ pub(crate) struct Context {
     /// Who has made a BundleDeployment that the watch has not shown yet.
     pub unseen: Unseen,
     /// Resource versions of our own writes, per object.
-    pub written: WrittenVersions,
+    pub written: Arc<WrittenVersions>,
     /// Tells people what happened.
     pub events: Arc<Events>,
 }

@@ -2,6 +2,7 @@
 
 use std::fmt::Debug;
 use std::pin::pin;
+use std::time::Instant;
 
 use futures::StreamExt;
 use kube::core::ClusterResourceScope;
@@ -50,7 +51,7 @@ where
         let absent = || {
             tracing::info!(definition = self.definition, "not served by this cluster; followed as soon as it is");
             self.clear();
-            on(Change::Listed);
+            on(Change::Listed { since: Instant::now() });
             filled.cancel();
         };
         let trouble = |error: &watcher::Error| {
@@ -65,7 +66,7 @@ where
         while let Some(change) = changes.next().await {
             match change {
                 Ok(change) => {
-                    if matches!(change, Change::Listed) {
+                    if matches!(change, Change::Listed { .. }) {
                         filled.cancel();
                     }
                     on(change);

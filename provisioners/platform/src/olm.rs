@@ -45,6 +45,7 @@ pub(crate) struct Parts {
     pub content: Arc<CatalogStore>,
     /// All BundleDeployments, and what is cancelled when they are known.
     pub deployments: (Store<BundleDeployment>, CancellationToken),
+    pub written: Arc<WrittenVersions>,
     /// Scheme and host by which clients reach the content of catalogs, if it is served.
     pub external: Option<String>,
     pub events: Arc<Events>,
@@ -114,6 +115,7 @@ impl Extensions {
             verdicts,
             content,
             deployments: (deployments, filled),
+            written,
             external,
             events,
             news,
@@ -126,7 +128,7 @@ impl Extensions {
             deployments,
             content: content.clone(),
             failures: Failures::default(),
-            written: WrittenVersions::default(),
+            written,
             events: events.clone(),
         };
         let of_catalogs = cluster_catalog::Context {

@@ -17,7 +17,6 @@ use rukpak_runtime::metrics::router as metrics_router;
 use rukpak_runtime::probes::{self, Readiness};
 use rukpak_runtime::process::{self, Process};
 use rukpak_runtime::queue::{Requests, drain};
-use rukpak_runtime::status::WrittenVersions;
 use rukpak_runtime::watch::Streams;
 use rukpak_source::Egress;
 use rukpak_source::egress::IpNet;
@@ -208,7 +207,7 @@ fn work(
         questions: SingleFlight::default(),
         claims: Reservations::default(),
         unseen: Unseen::default(),
-        written: WrittenVersions::default(),
+        written: Arc::default(),
         events: events.clone(),
         client: client.clone(),
     });
@@ -220,6 +219,7 @@ fn work(
         verdicts,
         content: unpacked,
         deployments: (context.deployments.clone(), context.filled.clone()),
+        written: context.written.clone(),
         external: options.catalogs_url(),
         events,
         news: {

@@ -1,6 +1,6 @@
 //! How often an object could not be reconciled, one time after the other.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::{Mutex, PoisonError};
 
 /// Counts failures in a row, so that the back-off before the next attempt can grow.
@@ -14,6 +14,11 @@ impl Failures {
         let count = counts.entry(uid.to_owned()).or_default();
         *count = count.saturating_add(1);
         *count
+    }
+
+    /// There are no objects but `live`: some may have gone while nobody watched.
+    pub fn keep(&self, live: &HashSet<String>) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).retain(|uid, _| live.contains(uid));
     }
 
     /// The object succeeded, or is gone.
@@ -33,5 +38,7 @@ mod tests {
         assert_eq!(failures.another("b"), 1);
         failures.clear("a");
         assert_eq!((failures.another("a"), failures.another("b")), (1, 2));
+        failures.keep(&HashSet::from(["b".to_owned()]));
+        assert_eq!((failures.another("a"), failures.another("b")), (1, 3));
     }
 }

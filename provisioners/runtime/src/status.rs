@@ -1,8 +1,10 @@
 //! Writing a status: one merge patch that says only what differs, and only if the object is the one that was looked at.
 
-use std::collections::HashMap;
+use std::borrow::Cow;
+use std::collections::{HashMap, HashSet};
 use std::fmt::Debug;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
 
 use kube::api::{Patch, PatchParams};
 use kube::{Api, Client, Resource, ResourceExt};
@@ -17,7 +19,6 @@ use crate::api::Error;
 pub struct StatusWriter<K> {
     api: Api<K>,
     name: String,
-    uid: String,
     version: String,
     current: Value,
 }
@@ -32,7 +33,6 @@ where
         Self {
             api: Api::all(client.clone()),
             name: object.name_any(),
-            uid: object.uid().unwrap_or_default(),
             version: object.resource_version().unwrap_or_default(),
             current: current.and_then(|status| serde_json::to_value(status).ok()).unwrap_or_else(|| json!({})),
         }
@@ -50,42 +50,67 @@ where
         let params = PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() };
         let written = self.api.patch_status(&self.name, &params, &Patch::Merge(patch)).await?;
         self.version = written.resource_version().unwrap_or_default();
-        versions.record(&self.uid, Some(&self.version));
+        versions.record(&written);
         self.current = new;
         Ok(true)
     }
 }
 
-/// Remembers which version of an object our last status write made, so that a reconcile does not work on an older one.
+/// Remembers which version of an object our last write made, so that a reconcile does not work on an older one.
 #[derive(Default)]
-pub struct WrittenVersions(Mutex<HashMap<String, u64>>);
+pub struct WrittenVersions(Mutex<HashMap<String, Written>>);
+
+/// Our last write of an object.
+struct Written {
+    kind: Cow<'static, str>,
+    version: u64,
+    at: Instant,
+    /// Whether a list that was begun later has shown the object. From then on an older version is no late event: the API server went
+    /// back to an earlier state, as after a backup was restored.
+    is_shown: bool,
+}
 
 impl WrittenVersions {
-    /// Our write made `version` of the object with this UID.
-    pub fn record(&self, uid: &str, version: Option<&str>) {
-        if let Some(version) = version.and_then(|version| version.parse().ok()) {
-            self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(uid.to_owned(), version);
-        }
+    fn all(&self) -> MutexGuard<'_, HashMap<String, Written>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Our write made `object`.
+    pub fn record<K: Resource<DynamicType: Default>>(&self, object: &K) {
+        let version = object.resource_version().and_then(|version| version.parse().ok());
+        let (Some(uid), Some(version)) = (object.uid(), version) else { return };
+        let kind = K::kind(&K::DynamicType::default()).into_owned().into();
+        self.all().insert(uid, Written { kind, version, at: Instant::now(), is_shown: false });
     }
 
     /// Whether `object` is older than our last write: the event of that write is still to come, and wakes us again.
     pub fn is_stale<K: Resource>(&self, object: &K) -> bool {
         let (Some(uid), Some(version)) = (object.uid(), object.resource_version()) else { return false };
         let Ok(version) = version.parse::<u64>() else { return false };
-        let written = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        written.get(&uid).is_some_and(|ours| version < *ours)
+        self.all().get(&uid).is_some_and(|ours| version < ours.version && !ours.is_shown)
     }
 
     /// Whether `object` is as our last write left it: nobody touched it since.
     pub fn is_last<K: Resource>(&self, object: &K) -> bool {
         let (Some(uid), Some(version)) = (object.uid(), object.resource_version()) else { return false };
-        let written = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        written.get(&uid).is_some_and(|ours| ours.to_string() == version)
+        self.all().get(&uid).is_some_and(|ours| ours.version.to_string() == version)
+    }
+
+    /// A list that was begun at `since` has shown `live`, and no other object of the kind. What went while nobody watched is
+    /// forgotten.
+    pub fn listed<K: Resource<DynamicType: Default>>(&self, since: Instant, live: &[Arc<K>]) {
+        let kind = K::kind(&K::DynamicType::default()).into_owned();
+        let live: HashSet<String> = live.iter().filter_map(|object| object.uid()).collect();
+        let mut all = self.all();
+        all.retain(|uid, ours| ours.kind != kind || ours.at > since || live.contains(uid));
+        for ours in all.values_mut().filter(|ours| ours.kind == kind && ours.at <= since) {
+            ours.is_shown = true;
+        }
     }
 
     /// The object is gone.
     pub fn forget(&self, uid: &str) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(uid);
+        self.all().remove(uid);
     }
 }
 
@@ -113,7 +138,49 @@ fn merge_difference(old: &Value, new: &Value) -> Option<Value> {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
+    use k8s_openapi::api::core::v1::{Namespace, Pod};
+
     use super::*;
+
+    fn namespace(uid: &str, version: u64) -> Arc<Namespace> {
+        let metadata = json!({"name": uid, "uid": uid, "resourceVersion": version.to_string()});
+        Arc::new(serde_json::from_value(json!({"metadata": metadata})).expect("a Namespace"))
+    }
+
+    /// As after a backup of etcd was restored.
+    #[test]
+    fn an_older_version_is_no_late_event_once_a_list_has_shown_it() {
+        let written = WrittenVersions::default();
+        let before = Instant::now();
+        written.record(&*namespace("a", 7));
+        assert!(written.is_stale(&*namespace("a", 5)), "the event of our write is still to come");
+
+        // A list that was begun before the write may be older than it.
+        written.listed(before.checked_sub(Duration::from_secs(1)).unwrap(), &[namespace("a", 5)]);
+        assert!(written.is_stale(&*namespace("a", 5)));
+        written.listed(Instant::now(), &[namespace("a", 5)]);
+        assert!(!written.is_stale(&*namespace("a", 5)), "the API server went back");
+        assert!(!written.is_last(&*namespace("a", 5)) && written.is_last(&*namespace("a", 7)));
+        written.record(&*namespace("a", 6));
+        assert!(written.is_stale(&*namespace("a", 5)), "what is written after that counts again");
+    }
+
+    #[test]
+    fn versions_of_objects_that_went_while_nobody_watched_are_forgotten() {
+        let written = WrittenVersions::default();
+        for uid in ["a", "b"] {
+            written.record(&*namespace(uid, 7));
+        }
+        let pod: Pod =
+            serde_json::from_value(json!({"metadata": {"uid": "c", "resourceVersion": "7"}})).expect("a Pod");
+        written.record(&pod);
+        written.listed(Instant::now(), &[namespace("b", 7)]);
+        let mut known: Vec<String> = written.all().keys().cloned().collect();
+        known.sort();
+        assert_eq!(known, ["b", "c"], "other kinds were not listed");
+    }
 
     #[test]
     fn says_only_what_differs() {

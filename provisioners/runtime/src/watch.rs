@@ -4,6 +4,7 @@ use std::borrow::BorrowMut;
 use std::fmt::Debug;
 use std::hash::Hash;
 use std::sync::Arc;
+use std::time::Instant;
 
 use futures::{Stream, StreamExt};
 use kube::runtime::WatchStreamExt;
@@ -33,7 +34,10 @@ pub enum Change<K> {
     /// It is gone.
     Gone(Arc<K>),
     /// The first list, or the list after an interruption, is complete.
-    Listed,
+    Listed {
+        /// When it was begun: what was written before that is in it.
+        since: Instant,
+    },
 }
 
 impl<K> Streams<K>
@@ -79,6 +83,7 @@ where
     K: Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned + Send + Sync + 'static,
 {
     let store = writer.borrow().as_reader();
+    let mut since = Instant::now();
     // Who wrote which field is most of an object, and nothing looks at it here.
     let events = watcher::watcher(api, config)
         .default_backoff()
@@ -90,8 +95,12 @@ where
                 // The store's copy is shared, not cloned.
                 Event::Apply(object) => store.get(&ObjectRef::from_obj(&object)).map(Change::Present),
                 Event::Delete(object) => Some(Change::Gone(Arc::new(object))),
-                Event::InitDone => Some(Change::Listed),
-                Event::Init | Event::InitApply(_) => None,
+                Event::Init => {
+                    since = Instant::now();
+                    None
+                }
+                Event::InitApply(_) => None,
+                Event::InitDone => Some(Change::Listed { since }),
             }
         });
         std::future::ready(change.transpose())

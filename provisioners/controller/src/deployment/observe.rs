@@ -2,7 +2,7 @@
 
 mod bundles;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 
 use jiff::Timestamp;
@@ -89,7 +89,7 @@ impl Run {
     pub fn look(&mut self) {
         let mut tracked = self.tracker.tracked();
         // What went before is not what the next writes create.
-        tracked.gone.clear();
+        tracked.gone = Some(HashSet::new());
         let candidates = std::mem::take(&mut tracked.drifted);
         tracked.drifted = candidates
             .into_iter()

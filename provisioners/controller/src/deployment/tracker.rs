@@ -41,8 +41,9 @@ pub struct Tracked {
     /// Shared objects that could be inherited, and that the installed release does not have.
     pub declined: BTreeSet<ObjectKey>,
     /// UIDs of objects of this deployment that a watch saw go since the last look, though nothing applied has them: an object may go
-    /// before the answer to its creation is here.
-    pub gone: HashSet<String>,
+    /// before the answer to its creation is here. `None` while no reconcile writes: then no answer is to come, and there may be many
+    /// that go, as operators copy labels.
+    pub gone: Option<HashSet<String>>,
     /// UIDs of old Bundles that were deleted, until the watch of Bundles has seen them go.
     pub deleted_bundles: HashSet<String>,
     /// Objects whose health is to be read again.
@@ -208,9 +209,10 @@ impl Tracker {
         std::mem::take(&mut self.memory.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Puts it back.
+    /// Puts it back, at the end of a reconcile.
     pub fn put_memory(&self, memory: Memory) {
         *self.memory.lock().unwrap_or_else(PoisonError::into_inner) = memory;
+        self.tracked().gone = None;
     }
 
     /// A watch saw the object with this owner and fingerprint.
@@ -238,14 +240,16 @@ impl Tracker {
             tracked.drifted.insert(key.clone());
             return Reaction::Enqueue;
         }
-        tracked.gone.insert(uid.to_owned());
+        if let Some(gone) = &mut tracked.gone {
+            gone.insert(uid.to_owned());
+        }
         Reaction::None
     }
 
     /// The object was applied just now: it is as it should be, unless a watch saw it go while the answer was on its way.
     pub fn applied(&self, key: &ObjectKey, object: applied::Tracked) -> Reaction {
         let mut tracked = self.tracked();
-        let is_gone = tracked.gone.remove(&object.fingerprint.uid);
+        let is_gone = tracked.gone.as_mut().is_some_and(|gone| gone.remove(&object.fingerprint.uid));
         tracked.objects.insert(key.clone(), object);
         if is_gone {
             tracked.drifted.insert(key.clone());
@@ -326,6 +330,7 @@ mod tests {
         let (all, owner) = (Trackers::default(), Owner { name: "a".into(), uid: "1".into() });
         let tracker = all.of(&owner);
         let key = ObjectKey { group: String::new(), kind: "ConfigMap".into(), namespace: None, name: "c".into() };
+        tracker.tracked().gone = Some(HashSet::new());
         assert_eq!(tracker.applied(&key, of_uid("first")), Reaction::None);
         assert_eq!(tracker.lost(&key, "first"), Reaction::Enqueue);
         assert_eq!(tracker.lost(&key, "second"), Reaction::None, "nobody knows of it yet");
@@ -333,6 +338,20 @@ mod tests {
         assert!(tracker.tracked().drifted.contains(&key));
         assert_eq!(tracker.applied(&key, of_uid("third")), Reaction::None);
         assert!(tracker.tracked().drifted.is_empty(), "this one is there");
+    }
+
+    /// Operators copy our labels to what they make, and delete it again, all day long.
+    #[test]
+    fn objects_that_go_while_nothing_is_written_are_not_remembered() {
+        let (all, owner) = (Trackers::default(), Owner { name: "a".into(), uid: "1".into() });
+        let tracker = all.of(&owner);
+        let key = ObjectKey { group: String::new(), kind: "ConfigMap".into(), namespace: None, name: "c".into() };
+        tracker.lost(&key, "copy");
+        assert_eq!(tracker.tracked().gone, None);
+        tracker.tracked().gone = Some(HashSet::new());
+        tracker.lost(&key, "copy");
+        tracker.put_memory(tracker.take_memory());
+        assert_eq!(tracker.tracked().gone, None, "the reconcile has ended");
     }
 
     fn of_uid(uid: &str) -> applied::Tracked {

@@ -16,7 +16,7 @@ use rukpak_source::http;
 use rukpak_source::image::Puller;
 use rukpak_store::Store;
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
-use tokio::sync::{Notify, Semaphore};
+use tokio::sync::{Notify, RwLock, Semaphore};
 use tokio_util::sync::CancellationToken;
 
 use super::{Error, storage};
@@ -87,6 +87,7 @@ pub(super) async fn assemble(options: &Options) -> Result<Parts, Error> {
         wake,
         trackers,
         collect: Notify::new(),
+        refs: RwLock::new(()),
         failures: Failures::default(),
         written: WrittenVersions::default(),
         events: Events::new(client.clone(), "rukpak-controller"),

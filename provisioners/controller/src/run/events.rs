@@ -32,8 +32,10 @@ pub(super) async fn bundles(streams: Streams<Bundle>, context: &Arc<Context>) {
                 bundle::gone(&object.name_any(), &uid, context).await;
                 wake_owner(&object, context);
             }
-            Change::Listed => {
+            Change::Listed { since } => {
                 let all = context.bundles.state();
+                context.written.listed(since, &all);
+                context.failures.keep(&known(context));
                 context.index.bundles(&all);
                 let names: HashSet<String> = all.iter().map(|object| object.name_any()).collect();
                 for name in &names {
@@ -47,6 +49,13 @@ pub(super) async fn bundles(streams: Streams<Bundle>, context: &Arc<Context>) {
             }
         }
     }
+}
+
+/// The UIDs of all objects that are reconciled.
+fn known(context: &Context) -> HashSet<String> {
+    let (bundles, deployments) = (context.bundles.state(), context.deployments.state());
+    let bundles = bundles.iter().filter_map(|object| object.uid());
+    bundles.chain(deployments.iter().filter_map(|object| object.uid())).collect()
 }
 
 fn wake_owner(bundle: &Bundle, context: &Context) {
@@ -74,27 +83,29 @@ pub(super) async fn deployments(streams: Streams<BundleDeployment>, context: &Ar
                 };
                 tracing::info!(deployment = %object.name_any(), "{word}");
                 context.index.deployment_gone(&object.name_any());
-                forget(context, &object).await;
+                forget(context, &object);
                 crate::deployment::wake_dependents(context, &object.name_any());
             }
-            Change::Listed => {
+            Change::Listed { since } => {
                 let all = context.deployments.state();
+                context.written.listed(since, &all);
+                context.failures.keep(&known(context));
                 context.index.deployments(&all);
                 let names: BTreeSet<String> = all.iter().map(|object| object.name_any()).collect();
                 for name in &names {
                     context.wake.deployment(name);
                 }
-                crate::deployment::sweep(context, &names).await;
+                crate::deployment::sweep(context, &names);
             }
         }
     }
 }
 
-async fn forget(context: &Arc<Context>, object: &BundleDeployment) {
+fn forget(context: &Arc<Context>, object: &BundleDeployment) {
     let uid = object.uid().unwrap_or_default();
     context.written.forget(&uid);
     context.failures.clear(&uid);
-    crate::deployment::gone(context, &object.name_any()).await;
+    crate::deployment::gone(context, &object.name_any());
 }
 
 /// Tells all who wait when the stores, and the index over them, are filled.

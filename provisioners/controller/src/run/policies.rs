@@ -25,7 +25,7 @@ pub(super) async fn follow(streams: Streams<ContentPolicy>, context: Arc<Context
                 tracing::info!(policy = policy.name_any(), "ContentPolicy deleted");
                 reconsider(&context);
             }
-            Change::Listed => reconsider(&context),
+            Change::Listed { .. } => reconsider(&context),
         }
     }
     "the watch over ContentPolicies"

@@ -40,7 +40,7 @@ impl Mirror {
         let follow = catalogs.follow(CancellationToken::new(), move |change| {
             let names = match change {
                 Change::Present(catalog) | Change::Gone(catalog) => vec![catalog.name_any()],
-                Change::Listed => all(),
+                Change::Listed { .. } => all(),
             };
             for name in names {
                 // The receiver lives as long as this.

@@ -49,8 +49,10 @@ pub(crate) fn start(
                     let context = context.clone();
                     tokio::spawn(async move { context.forget(&object).await });
                 }
-                Change::Listed => {
-                    for object in store.state() {
+                Change::Listed { since } => {
+                    let all = store.state();
+                    context.written.listed(since, &all);
+                    for object in all {
                         let _ = sender.send(ObjectRef::from_obj(&*object));
                     }
                     let context = context.clone();

@@ -149,7 +149,7 @@ pub(super) async fn apply(
     let api: Api<BundleDeployment> = Api::all(context.client.clone());
     let params = PatchParams::apply(FIELD_MANAGER).force();
     let written = api.patch(&name(&extension.name_any()), &params, &Patch::Apply(body)).await.map_err(Error::from)?;
-    context.written.record(&written.uid().unwrap_or_default(), written.resource_version().as_deref());
+    context.written.record(&written);
     tracing::info!(extension = %extension.name_any(), bundle = bundle.name, version = bundle.version, "applied");
     Ok(Arc::new(written))
 }

@@ -90,7 +90,10 @@ pub(crate) fn start(
                 context.written.forget(&uid);
                 context.failures.clear(&uid);
             }
-            Change::Listed => wake.all(),
+            Change::Listed { since } => {
+                context.written.listed(since, &wake.extensions.state());
+                wake.all();
+            }
         };
         let counted = |change| {
             on(change);

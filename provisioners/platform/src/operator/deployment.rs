@@ -69,8 +69,7 @@ fn classify(pass: &Pass, deployment: Arc<BundleDeployment>) -> Existing {
 
 /// Remembers our write, so that no pass takes what the watch has shown before it for an edit.
 pub(super) fn record(pass: &Pass, deployment: &BundleDeployment) {
-    let version = deployment.resource_version();
-    pass.context.written.record(&deployment.uid().unwrap_or_default(), version.as_deref());
+    pass.context.written.record(deployment);
 }
 
 /// Notes what was chosen, then makes the BundleDeployment. `None` if the PlatformOperator is not what was seen any more.

@@ -57,7 +57,10 @@ async fn follow_operators(streams: Streams<PlatformOperator>, context: Arc<Conte
                 context.unseen.remove(&uid);
                 context.wake.all(&context.operators);
             }
-            Change::Listed => context.wake.all(&context.operators),
+            Change::Listed { since } => {
+                context.written.listed(since, &context.operators.state());
+                context.wake.all(&context.operators);
+            }
         }
         context.seen.send_replace(());
         context.wake.aggregate();
@@ -81,7 +84,8 @@ async fn follow_deployments(streams: Streams<BundleDeployment>, context: Arc<Con
                 // Its owner may have been on its way out, with others waiting for the package.
                 context.wake.duplicates(&context.operators);
             }
-            Change::Listed => {
+            Change::Listed { since } => {
+                context.written.listed(since, &context.deployments.state());
                 context.wake.all(&context.operators);
                 context.wake.extensions.all();
             }
@@ -127,7 +131,7 @@ async fn watch_sources(writer: &Mutex<Writer<CatalogSource>>, context: &Context)
     while let Some(change) = changes.next().await {
         let is_news = match change {
             Ok(Change::Present(object) | Change::Gone(object)) => sources.changed(&object),
-            Ok(Change::Listed) => {
+            Ok(Change::Listed { .. }) => {
                 sources.set_seen();
                 sources.all_changed();
                 true

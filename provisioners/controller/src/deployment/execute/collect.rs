@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
+use kube::ResourceExt;
 use kube::runtime::reflector::ObjectRef;
 use rukpak_content::Digest;
 use rukpak_crds::BundleDeploymentStatus;
@@ -36,7 +37,10 @@ pub(in crate::deployment) async fn keep(
         return Ok(());
     }
     let (store, name, contents) = (run.context.store.clone(), run.owner.name.clone(), wanted.clone());
-    let kept = tokio::task::spawn_blocking(move || keep_all(&store, &name, &contents)).await;
+    let kept = {
+        let _shared = run.context.refs.read().await;
+        tokio::task::spawn_blocking(move || keep_all(&store, &name, &contents)).await
+    };
     match kept {
         Ok(result) => result?,
         // The task was cancelled: the process ends.
@@ -45,8 +49,7 @@ pub(in crate::deployment) async fn keep(
     run.memory.kept_contents = Some(wanted);
     if run.context.deployments.get(&ObjectRef::new(&run.owner.name)).is_none() {
         // It was deleted while this was written, and the event that lets its content go may have been before.
-        let name = run.owner.name.clone();
-        forget_refs(&run.context, move |owner| owner == name).await;
+        forget_refs_of(&run.context, run.owner.name.clone()).await;
     }
     run.context.collect.notify_one();
     Ok(())
@@ -96,26 +99,42 @@ fn owner(name: &str) -> &str {
     name.split_once(SEPARATOR).map_or(name, |(owner, _)| owner)
 }
 
-/// A BundleDeployment is gone: garbage collection takes its objects, we forget what we know and let its content go.
-pub async fn gone(context: &Arc<Context>, name: &str) {
+/// A BundleDeployment is gone: garbage collection takes its objects, we forget what we know and let its content go. That may take a
+/// while, as in a bucket, and whoever tells of it has more to tell.
+pub fn gone(context: &Arc<Context>, name: &str) {
     context.trackers.forget(name);
     context.dependents.retain(&context.trackers.kinds());
-    let name = name.to_owned();
-    forget_refs(context, move |owner| owner == name).await;
+    let (context, name) = (context.clone(), name.to_owned());
+    tokio::spawn(async move {
+        // No other of that name is given content meanwhile. If there is one already, it removes what it does not need itself.
+        let _alone = context.refs.write().await;
+        if context.deployments.get(&ObjectRef::new(&name)).is_none() {
+            forget_refs_of(&context, name).await;
+        }
+    });
 }
 
 /// After a list: content of deployments that are not in `live` may go.
-pub(crate) async fn sweep(context: &Arc<Context>, live: &BTreeSet<String>) {
+pub(crate) fn sweep(context: &Arc<Context>, live: &BTreeSet<String>) {
     context.trackers.retain(live);
     context.dependents.retain(&context.trackers.kinds());
-    let live = live.clone();
-    forget_refs(context, move |owner| !live.contains(owner)).await;
+    let context = context.clone();
+    tokio::spawn(async move {
+        let _alone = context.refs.write().await;
+        let live: HashSet<String> = context.deployments.state().iter().map(|object| object.name_any()).collect();
+        forget_refs(&context, String::new(), move |owner| !live.contains(owner)).await;
+    });
 }
 
-async fn forget_refs(context: &Arc<Context>, is_gone: impl Fn(&str) -> bool + Send + 'static) {
+async fn forget_refs_of(context: &Arc<Context>, deployment: String) {
+    forget_refs(context, deployment.clone(), move |owner| owner == deployment).await;
+}
+
+/// Removes the refs whose names begin so, of the deployments that are gone.
+async fn forget_refs(context: &Arc<Context>, begin: String, is_gone: impl Fn(&str) -> bool + Send + 'static) {
     let store = context.store.clone();
     let work = move || {
-        for name in store.ref_names(RefKind::Deployment, "")?.into_iter().filter(|name| is_gone(owner(name))) {
+        for name in store.ref_names(RefKind::Deployment, &begin)?.into_iter().filter(|name| is_gone(owner(name))) {
             store.remove_ref(RefKind::Deployment, &name)?;
         }
         Ok::<_, rukpak_store::Error>(())
