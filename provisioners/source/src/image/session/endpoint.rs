@@ -213,7 +213,7 @@ impl<'a> Endpoint<'a> {
     }
 }
 
-/// The registry's own words, `: CODE: message`, at most 200 printable characters of them.
+/// The registry's own words, `: code: message`, with the code as its usual clients write it (`manifest unknown`), at most 200 printable characters of them.
 fn detail(body: &[u8]) -> String {
     #[derive(Deserialize)]
     struct Answer {
@@ -228,7 +228,8 @@ fn detail(body: &[u8]) -> String {
     }
     let Ok(answer) = serde_json::from_slice::<Answer>(body) else { return String::new() };
     let Some(fault) = answer.errors.into_iter().next() else { return String::new() };
-    let text = [fault.code, fault.message].into_iter().filter(|text| !text.is_empty()).collect::<Vec<_>>().join(": ");
+    let code = fault.code.to_ascii_lowercase().replace('_', " ");
+    let text = [code, fault.message].into_iter().filter(|text| !text.is_empty()).collect::<Vec<_>>().join(": ");
     let text: String = text.chars().filter(|character| !character.is_control()).take(200).collect();
     if text.is_empty() { text } else { format!(": {text}") }
 }

@@ -213,7 +213,7 @@ async fn secrets_that_are_echoed_do_not_reach_the_error() {
         pull(&puller(&[&server]), &format!("{}/app:v1", server.host()), &login(&server.host())).await.unwrap_err();
     assert_eq!(refusal.class(), Class::Unauthorized);
     let text = everything(&refusal);
-    assert!(text.contains("DENIED: no: <redacted>"), "{text}");
+    assert!(text.contains("denied: no: <redacted>"), "{text}");
     for secret in ["hush", "4711", &basic("user", "hush")[6..]] {
         assert!(!text.contains(secret), "{secret}: {text}");
     }

@@ -26,7 +26,7 @@ async fn every_status_has_its_class() {
         assert_eq!(error.class(), class, "{error}");
         let text = error.to_string();
         assert!(text.contains("team/app:v1") && text.contains(&status.to_string()), "{text}");
-        assert!(status == 304 || text.contains("ODD: because"), "{text}");
+        assert!(status == 304 || text.contains("odd: because"), "{text}");
     }
 }
 
