@@ -22,7 +22,7 @@ impl Observed {
         let mut revision = Revision {
             revision: self.number_asked_for(release).unwrap_or(newest + 1),
             result: RevisionResult::Installed,
-            time: whole_second(now),
+            time: whole_second(self.pending().filter(|(begun, _)| begun == release).map_or(now, |(_, since)| since)),
             message: String::new(),
             ..known.unwrap_or_else(|| unknown(release, now))
         };
@@ -80,7 +80,7 @@ fn is_brief(annotations: &BTreeMap<String, String>) -> bool {
     annotations.iter().map(|(key, value)| key.len() + value.len()).sum::<usize>() <= ANNOTATIONS_MAX_BYTES
 }
 
-fn whole_second(now: Timestamp) -> Timestamp {
+pub(crate) fn whole_second(now: Timestamp) -> Timestamp {
     Timestamp::from_second(now.as_second()).unwrap_or(now)
 }
 
