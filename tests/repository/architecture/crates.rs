@@ -19,7 +19,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("rukpak-plain", &["rukpak-content"]),
     ("rukpak-registry", &["rukpak-content", "rukpak-plain"]),
     ("rukpak-plan", &["rukpak-content", "rukpak-crds", "rukpak-plain"]),
-    ("rukpak-rights", &["rukpak-crds", "rukpak-plan"]),
+    ("rukpak-rights", &["rukpak-content", "rukpak-crds", "rukpak-plan"]),
     ("rukpak-store", &["rukpak-content", "rukpak-pack"]),
     ("rukpak-runtime", &["rukpak-certificates", "rukpak-crds", "rukpak-sandbox"]),
     ("rukpak-sandbox", &[]),
