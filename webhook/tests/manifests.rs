@@ -14,6 +14,8 @@ mod olm;
 mod openshift;
 #[path = "manifests/platform.rs"]
 mod platform;
+#[path = "manifests/tenants.rs"]
+mod tenants;
 #[path = "manifests/warnings.rs"]
 mod warnings;
 
