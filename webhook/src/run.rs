@@ -109,7 +109,11 @@ async fn leave(stop: CancellationToken, readiness: Arc<Readiness>, delay: Durati
 fn look_after(process: &mut Process, options: &Options, client: &Client, namespace: &str, installed: &Arc<Installed>) {
     let (stop, installed) = (process.stop(), Arc::clone(installed));
     let (configuration, readiness) = (options.webhook_configuration.clone(), Arc::clone(&installed.readiness));
-    let asked = Asked { namespace: namespace.to_owned(), every_deployment: options.require_service_account };
+    let asked = Asked {
+        namespace: namespace.to_owned(),
+        every_deployment: options.require_service_account,
+        controller: options.controller_username(),
+    };
     let registrar = Registrar::new(client.clone(), configuration, asked, readiness).run(stop.clone());
     process.spawn(async move {
         registrar.await;

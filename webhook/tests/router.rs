@@ -233,9 +233,9 @@ async fn a_service_account_is_used_by_whoever_may_impersonate_it() {
     let mut itself = create(&spec);
     itself["userInfo"]["username"] = json!(account);
     assert_eq!(ask(&quiet, DEPLOYMENT_PATH, itself).await, allowed());
-    let mut status = create(&spec);
-    status["subResource"] = json!("status");
-    assert_eq!(ask(&quiet, DEPLOYMENT_PATH, status).await, allowed());
+    let mut scale = create(&spec);
+    scale["subResource"] = json!("scale");
+    assert_eq!(ask(&quiet, DEPLOYMENT_PATH, scale).await, allowed());
     assert!(quiet.log.lock().unwrap().is_empty(), "nothing to ask");
 
     let silent = Known { is_silent: true, ..Known::default() };
@@ -244,6 +244,46 @@ async fn a_service_account_is_used_by_whoever_may_impersonate_it() {
     let response = ask(&quiet, DEPLOYMENT_PATH, request("CREATE", &Value::Null, &bundle("v1"))).await;
     let text = "this webhook answers for BundleDeployment of core.rukpak.io/v1alpha1, not for Bundle of core.rukpak.io/v1alpha1";
     assert_eq!(response, denied(400, text));
+}
+
+#[tokio::test]
+async fn the_status_of_a_deployment_is_the_controllers() {
+    let with = |digest: &str| json!({"metadata": {"name": "b"}, "spec": {}, "status": {"history": [{"contentDigest": digest}]}});
+    let by = |user: &str, new: &Value| {
+        let kind = ("core.rukpak.io", "v1alpha1", "BundleDeployment");
+        let mut question = of_kind(kind, "UPDATE", &with("a"), new);
+        question["subResource"] = json!("status");
+        question["userInfo"]["username"] = json!(user);
+        question
+    };
+    let nobody = Known::default();
+    let denial = ask(&nobody, DEPLOYMENT_PATH, by("eve", &with("b"))).await;
+    assert_eq!(denial["status"]["code"], 403, "{denial}");
+    let text = denial["status"]["message"].as_str().unwrap();
+    assert!(text.starts_with("bundledeployment.status says what is installed") && text.contains("\"eve\""), "{text}");
+    assert_eq!(ask(&nobody, DEPLOYMENT_PATH, by("eve", &with("a"))).await, allowed(), "nothing changes");
+    assert_eq!(ask(&nobody, DEPLOYMENT_PATH, by(support::CONTROLLER, &with("b"))).await, allowed());
+    let admin = Known { impersonable: vec![support::CONTROLLER], ..Known::default() };
+    assert_eq!(ask(&admin, DEPLOYMENT_PATH, by("admin", &with("b"))).await, allowed());
+}
+
+#[tokio::test]
+async fn a_rollback_by_annotation_takes_what_one_by_the_spec_takes() {
+    let account = "system:serviceaccount:shop:installer";
+    let old = json!({"metadata": {"name": "b"}, "spec": {"serviceAccount": {"name": "installer", "namespace": "shop"}}});
+    let mut new = old.clone();
+    new["metadata"]["annotations"] = json!({"core.rukpak.io/rollback-to": "1"});
+    let question = || of_kind(("core.rukpak.io", "v1alpha1", "BundleDeployment"), "UPDATE", &old, &new);
+    let denial = ask(&Known::default(), DEPLOYMENT_PATH, question()).await;
+    assert_eq!(denial["status"]["code"], 403, "{denial}");
+    let installer = Known { impersonable: vec![account], ..Known::default() };
+    assert_eq!(ask(&installer, DEPLOYMENT_PATH, question()).await, allowed());
+
+    let mut other = old.clone();
+    other["spec"]["serviceAccount"]["name"] = json!("other");
+    let question = of_kind(("core.rukpak.io", "v1alpha1", "BundleDeployment"), "UPDATE", &old, &other);
+    let one = Known { impersonable: vec!["system:serviceaccount:shop:other"], ..Known::default() };
+    assert_eq!(ask(&one, DEPLOYMENT_PATH, question).await["status"]["code"], 403, "the account that is taken away is asked for");
 }
 
 #[tokio::test]

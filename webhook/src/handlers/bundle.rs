@@ -92,10 +92,11 @@ fn needs(request: &Request, controller: &str) -> Result<BTreeSet<String>, String
 
 /// Those of the ConfigMaps that exist and can be changed.
 async fn mutable(names: BTreeSet<String>, shared: &Shared, call: &Call) -> Result<BTreeSet<String>, Error> {
-    let _pass = call.turn(&shared.gates.reads).await;
     let reads: &dyn Reads = &*shared.reads;
     stream::iter(names)
         .map(async |name| {
+            // A turn for each: one review may name a thousand, and others wait for their few.
+            let _pass = call.turn(&shared.gates.reads).await;
             let is_mutable = reads.is_immutable(&name).await? == Some(false);
             Ok(is_mutable.then_some(name))
         })

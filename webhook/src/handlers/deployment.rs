@@ -4,9 +4,10 @@ use rukpak_runtime::error::Chain;
 
 use super::{READS, not_known, other_kind, other_operation};
 use crate::metrics::Operation;
+use crate::reads::Error;
 use crate::review::Response;
 use crate::router::{Call, Shared};
-use crate::rules::account;
+use crate::rules::account::{self, Identity};
 
 pub(crate) async fn answer(call: Call, shared: &Shared) -> Response {
     let request = &call.request;
@@ -14,31 +15,60 @@ pub(crate) async fn answer(call: Call, shared: &Shared) -> Response {
         return other_kind(call.request, "BundleDeployment of core.rukpak.io/v1alpha1");
     }
     match request.operation() {
+        Operation::Update if request.sub_resource == "status" => return of_status(call, shared).await,
         _ if !request.sub_resource.is_empty() => return Response::allow(call.request.uid),
         Operation::Delete => return Response::allow(call.request.uid),
         Operation::Create | Operation::Update => {}
         Operation::Other => return other_operation(call.request),
     }
     let (old, new) = (&request.old_object, &request.object);
-    let Some(identity) = account::impersonated(old, new, &shared.controller, shared.requires_account) else {
-        return Response::allow(call.request.uid);
+    let identities = account::impersonated(old, new, &shared.controller, shared.requires_account);
+    let verdict = match lacking(&call, shared, identities).await {
+        Ok(None) => return Response::allow(call.request.uid),
+        Ok(Some(identity)) => {
+            let is_named = new["spec"]["serviceAccount"].is_object();
+            Ok(account::denial(&request.user_info.username, &identity, is_named))
+        }
+        Err(why) => Err(why),
     };
-    // Nobody needs a right to be who they are.
-    if request.user_info.username == identity.user_name() {
+    refusal(call, verdict)
+}
+
+/// The status says what is installed, and what to go back to.
+async fn of_status(call: Call, shared: &Shared) -> Response {
+    let request = &call.request;
+    if request.old_object["status"] == request.object["status"] {
         return Response::allow(call.request.uid);
     }
+    let verdict = match lacking(&call, shared, vec![Identity::of_user(&shared.controller)]).await {
+        Ok(None) => return Response::allow(call.request.uid),
+        Ok(Some(_)) => Ok(account::status_denial(&request.user_info.username, &shared.controller)),
+        Err(why) => Err(why),
+    };
+    refusal(call, verdict)
+}
+
+fn refusal(call: Call, verdict: Result<String, String>) -> Response {
+    match verdict {
+        Ok(text) => Response::deny(call.request.uid, 403, &text),
+        Err(why) => not_known(call.request.uid, &why),
+    }
+}
+
+/// The first of them that the user may not impersonate. Nobody needs a right to be who they are.
+async fn lacking(call: &Call, shared: &Shared, identities: Vec<Identity>) -> Result<Option<Identity>, String> {
+    let user = &call.request.user_info;
     let asked = async {
-        let _pass = call.turn(&shared.gates.reads).await;
-        shared.reads.may_impersonate(&request.user_info, &identity).await
+        for identity in identities.into_iter().filter(|identity| identity.user_name() != user.username) {
+            let _pass = call.turn(&shared.gates.reads).await;
+            if !shared.reads.may_impersonate(user, &identity).await? {
+                return Ok(Some(identity));
+            }
+        }
+        Ok(None)
     };
     match tokio::time::timeout(READS, asked).await {
-        Ok(Ok(true)) => Response::allow(call.request.uid),
-        Ok(Ok(false)) => {
-            let is_named = new["spec"]["serviceAccount"].is_object();
-            let text = account::denial(&request.user_info.username, &identity, is_named);
-            Response::deny(call.request.uid, 403, &text)
-        }
-        Ok(Err(error)) => not_known(call.request.uid, &Chain(&error).to_string()),
-        Err(_) => not_known(call.request.uid, &format!("the API server did not answer within {READS:?}")),
+        Ok(answer) => answer.map_err(|error: Error| Chain(&error).to_string()),
+        Err(_) => Err(format!("the API server did not answer within {READS:?}")),
     }
 }

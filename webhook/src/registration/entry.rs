@@ -16,6 +16,8 @@ pub struct Asked {
     pub namespace: String,
     /// Whether BundleDeployments without a ServiceAccount are checked as well.
     pub every_deployment: bool,
+    /// The user name of the controller, which does not wait for the webhook to write a status.
+    pub controller: String,
 }
 
 /// Whether the API server keeps `matchConditions`, as Kubernetes 1.28 and later do.
@@ -33,7 +35,7 @@ pub fn wanted(webhooks: &[Value], asked: &Asked, conditions: Conditions) -> Vec<
     let config_maps = client(webhooks, CONFIG_MAP_WEBHOOK, CONFIG_MAP_PATH)
         .map(|client| of_config_maps(&client, &asked.namespace, conditions));
     let deployments = client(webhooks, DEPLOYMENT_WEBHOOK, DEPLOYMENT_PATH)
-        .map(|client| of_deployments(&client, asked.every_deployment, conditions));
+        .map(|client| of_deployments(&client, asked, conditions));
     config_maps.into_iter().chain(deployments).collect()
 }
 
@@ -86,7 +88,10 @@ fn of_config_maps(client: &Value, namespace: &str, conditions: Conditions) -> Va
 /// Fails closed: who could keep the webhook from answering could install with the rights of others. BundleDeployments that name no
 /// ServiceAccount do not wait for it. Where the API server cannot tell them from others it fails open, unless all have to name one: who
 /// may leave the account out needs nobody else's.
-fn of_deployments(client: &Value, is_every: bool, conditions: Conditions) -> Value {
+///
+/// A status is checked where the controller's own writes of it can be told from others: they are many, and must not wait.
+fn of_deployments(client: &Value, asked: &Asked, conditions: Conditions) -> Value {
+    let is_every = asked.every_deployment;
     let mut entry = json!({
         "name": DEPLOYMENT_WEBHOOK,
         "admissionReviewVersions": ["v1"],
@@ -102,12 +107,15 @@ fn of_deployments(client: &Value, is_every: bool, conditions: Conditions) -> Val
         "sideEffects": "NoneOnDryRun",
         "timeoutSeconds": 10,
     });
-    if conditions == Conditions::Kept && !is_every {
+    if conditions == Conditions::Kept {
         let names =
             |object: &str| format!("{object} != null && has({object}.spec) && has({object}.spec.serviceAccount)");
+        let is_asked = if is_every { "true".to_owned() } else { format!("({}) || ({})", names("object"), names("oldObject")) };
+        let is_other = format!("request.userInfo.username != {}", json!(asked.controller));
+        entry["rules"][0]["resources"] = json!(["bundledeployments", "bundledeployments/status"]);
         entry["matchConditions"] = json!([{
-            "name": "names-a-service-account",
-            "expression": format!("({}) || ({})", names("object"), names("oldObject")),
+            "name": "decides-what-is-installed",
+            "expression": format!("request.subResource == 'status' ? {is_other} : ({is_asked})"),
         }]);
     }
     entry
@@ -156,7 +164,7 @@ mod tests {
     }
 
     fn asked() -> Asked {
-        Asked { namespace: "ns".to_owned(), every_deployment: false }
+        Asked { namespace: "ns".to_owned(), every_deployment: false, controller: "controller".to_owned() }
     }
 
     fn config_maps(webhooks: &[Value], conditions: Conditions) -> Value {
@@ -233,16 +241,22 @@ mod tests {
             (with.clone(), &without, true),
         ] {
             let text = format!("{old} {new}");
-            let found = condition(&entry, [("request", json!({})), ("oldObject", old), ("object", new.clone())]);
+            let request = json!({"subResource": "", "userInfo": {"username": "controller"}});
+            let found = condition(&entry, [("request", request), ("oldObject", old), ("object", new.clone())]);
             assert_eq!(found, cel::Value::Bool(expected), "{text}");
         }
+        for (user, is_asked) in [("controller", false), ("eve", true)] {
+            let request = json!({"subResource": "status", "userInfo": {"username": user}});
+            for entry in [&entry, &of(true, Conditions::Kept)] {
+                let variables = [("request", request.clone()), ("oldObject", without.clone()), ("object", without.clone())];
+                assert_eq!(condition(entry, variables), cel::Value::Bool(is_asked), "the status, by {user}");
+            }
+        }
         assert_eq!(entry["failurePolicy"], "Fail");
-        for (entry, policy) in [
-            (of(true, Conditions::Kept), "Fail"),
-            (of(true, Conditions::Dropped), "Fail"),
-            (of(false, Conditions::Dropped), "Ignore"),
-        ] {
+        assert_eq!(of(true, Conditions::Kept)["failurePolicy"], "Fail");
+        for (entry, policy) in [(of(true, Conditions::Dropped), "Fail"), (of(false, Conditions::Dropped), "Ignore")] {
             assert_eq!((entry["failurePolicy"].as_str(), entry.get("matchConditions")), (Some(policy), None));
+            assert_eq!(entry["rules"][0]["resources"], json!(["bundledeployments"]), "the controller never waits");
             let mut conditional = entry.clone();
             conditional["matchConditions"] = json!([{"name": "x", "expression": "false"}]);
             let found = [bundles(None), conditional];

@@ -4,6 +4,9 @@
 //! none, so that its absence asks for nothing, unless it is to be named always, or was named before: taking it away hands the controller's
 //! rights out.
 
+use std::collections::BTreeSet;
+
+use rukpak_crds::names::DECIDING;
 use serde_json::Value;
 
 /// Somebody whom the API server can be asked to impersonate.
@@ -40,19 +43,47 @@ impl Identity {
 
 const PREFIX: &str = "system:serviceaccount:";
 
-/// Whom the requester must be allowed to impersonate, to make `new` out of `old`, which is null where there is none yet; `None` if the
-/// request decides nothing. `is_required`: whoever names no ServiceAccount is asked as well.
-pub fn impersonated(old: &Value, new: &Value, controller: &str, is_required: bool) -> Option<Identity> {
-    if old["spec"] == new["spec"] {
-        return None;
+/// Returns whom the requester must be allowed to impersonate, all of them, to make `new` out of `old`, which is null where there is none
+/// yet. `is_required`: whoever names no ServiceAccount is asked as well.
+///
+/// Another account in place of one takes the right to both: what the old one installed is no longer repaired with its rights.
+pub fn impersonated(old: &Value, new: &Value, controller: &str, is_required: bool) -> Vec<Identity> {
+    if !decides(old, new) {
+        return Vec::new();
     }
     let account = |object: &Value| {
         let account = &object["spec"]["serviceAccount"];
         let text = |field: &str| account[field].as_str().unwrap_or_default().to_owned();
         account.is_object().then(|| Identity::ServiceAccount { namespace: text("namespace"), name: text("name") })
     };
-    let of_controller = || (is_required || account(old).is_some()).then(|| Identity::of_user(controller));
-    account(new).or_else(of_controller)
+    let (before, after) = (account(old), account(new));
+
+    let of_controller = (is_required || before.is_some()).then(|| Identity::of_user(controller));
+    let mut identities: Vec<Identity> = after.or(of_controller).into_iter().collect();
+    identities.extend(before.filter(|before| !identities.contains(before)));
+    identities
+}
+
+/// Whether something changes that decides what is installed: the spec, an annotation of [`DECIDING`], or who controls it, which lets
+/// objects of a ClusterExtension be taken over. An owner that goes decides nothing: the garbage collector removes it.
+fn decides(old: &Value, new: &Value) -> bool {
+    let annotation = |object: &Value, name: &str| object["metadata"]["annotations"][name].as_str().map(str::to_owned);
+    let controllers = |object: &Value| -> BTreeSet<String> {
+        let references = object["metadata"]["ownerReferences"].as_array().into_iter().flatten();
+        let controlling = references.filter(|reference| reference["controller"] == true);
+        controlling.map(|reference| reference["uid"].as_str().unwrap_or_default().to_owned()).collect()
+    };
+    old["spec"] != new["spec"]
+        || DECIDING.iter().any(|name| annotation(old, name) != annotation(new, name))
+        || !controllers(new).is_subset(&controllers(old))
+}
+
+/// The refusal of a change of the status.
+pub fn status_denial(who: &str, controller: &str) -> String {
+    format!(
+        "bundledeployment.status says what is installed and may be installed again: only the controller writes it (user {controller:?}, \
+         flag --controller-username), and who may impersonate it; user {who:?} may not"
+    )
 }
 
 /// The refusal, for the user `who`.
@@ -94,24 +125,52 @@ mod tests {
 
     #[test]
     fn whoever_decides_what_an_account_installs_is_asked_for() {
-        let account =
-            |name: &str| Some(Identity::ServiceAccount { namespace: "shop".to_owned(), name: name.to_owned() });
-        let controller = Some(Identity::of_user(CONTROLLER));
+        let one = |name: &str| Identity::ServiceAccount { namespace: "shop".to_owned(), name: name.to_owned() };
+        let account = |name: &str| vec![one(name)];
+        let controller = vec![Identity::of_user(CONTROLLER)];
         let of = deployment;
         for (old, new, is_required, expected) in [
-            (Value::Null, of(None, "a"), false, None),
+            (Value::Null, of(None, "a"), false, vec![]),
             (Value::Null, of(None, "a"), true, controller.clone()),
             (Value::Null, of(Some("x"), "a"), false, account("x")),
-            (of(None, "a"), of(None, "b"), false, None),
-            (of(None, "a"), of(None, "b"), true, controller.clone()),
-            (of(None, "a"), of(None, "a"), true, None),
+            (of(None, "a"), of(None, "b"), false, vec![]),
+            (of(None, "a"), of(None, "b"), true, controller),
+            (of(None, "a"), of(None, "a"), true, vec![]),
             (of(None, "a"), of(Some("x"), "a"), false, account("x")),
-            (of(Some("x"), "a"), of(Some("x"), "a"), false, None),
+            (of(Some("x"), "a"), of(Some("x"), "a"), false, vec![]),
             (of(Some("x"), "a"), of(Some("x"), "b"), false, account("x")),
-            (of(Some("x"), "a"), of(Some("y"), "a"), false, account("y")),
-            (of(Some("x"), "a"), of(None, "a"), false, controller),
+            (of(Some("x"), "a"), of(Some("y"), "a"), false, vec![one("y"), one("x")]),
+            (of(Some("x"), "a"), of(None, "a"), false, vec![Identity::of_user(CONTROLLER), one("x")]),
         ] {
             assert_eq!(impersonated(&old, &new, CONTROLLER, is_required), expected, "{old} {new} {is_required}");
+        }
+    }
+
+    #[test]
+    fn metadata_that_decides_is_asked_about_like_the_spec() {
+        let old = deployment(Some("x"), "a");
+        let is_asked = |new: &Value| !impersonated(&old, new, CONTROLLER, false).is_empty();
+        let with = |field: &str, value: Value| {
+            let mut new = old.clone();
+            new["metadata"] = json!({field: value});
+            new
+        };
+        for name in DECIDING {
+            let new = with("annotations", json!({name: "1"}));
+            assert!(is_asked(&new), "{name}");
+            assert!(!impersonated(&new, &old, CONTROLLER, false).is_empty(), "to remove {name}");
+            assert!(impersonated(&new, &new, CONTROLLER, false).is_empty(), "{name} was there");
+        }
+        let owner = |controller: Value| json!([{"apiVersion": "v1", "kind": "X", "name": "n", "uid": "u", "controller": controller}]);
+        let owned = with("ownerReferences", owner(json!(true)));
+        assert!(is_asked(&owned));
+        assert!(impersonated(&owned, &old, CONTROLLER, false).is_empty(), "the garbage collector removes owners");
+        for (field, value) in [
+            ("annotations", json!({"core.rukpak.io/reconcile-requested-at": "now"})),
+            ("labels", json!({"a": "b"})),
+            ("ownerReferences", owner(json!(false))),
+        ] {
+            assert!(!is_asked(&with(field, value.clone())), "{field} {value}");
         }
     }
 
