@@ -46,10 +46,11 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use kube::ResourceExt;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
+use kube::{Resource as _, ResourceExt};
 use kube::runtime::controller::Action;
 use kube::runtime::reflector::ObjectRef;
-use rukpak_crds::{Bundle, BundlePhase, BundleSpec, Pin, Revision, names, validate};
+use rukpak_crds::{Bundle, BundleDeployment, BundlePhase, BundleSpec, Pin, Revision, names, validate};
 use rukpak_plan::retry::{self, Class};
 use rukpak_runtime::error::Chain;
 use rukpak_store::Sealed;
@@ -75,6 +76,14 @@ pub use images::Images;
 pub(crate) use life_cycle::unneeded;
 pub use life_cycle::{distrust, gone, received, reconsider, sweep};
 pub use report::waits_for;
+
+/// Whether an owner reference says that a BundleDeployment generated the object. Of other kinds the webhook lets anybody write them.
+pub(crate) fn is_owning_deployment(reference: &OwnerReference) -> bool {
+    let group = reference.api_version.split_once('/').map(|(group, _)| group);
+    reference.controller == Some(true)
+        && reference.kind == BundleDeployment::kind(&())
+        && group == Some(&BundleDeployment::group(&()))
+}
 
 /// What takes no longer is not told of while it goes on.
 const SOON: Duration = Duration::from_millis(300);

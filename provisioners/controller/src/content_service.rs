@@ -206,7 +206,7 @@ async fn answer(
             bundles::get(name, parts.uri.query(), method, headers, &service).await
         }
         (Route::Upload(name), &Method::GET | &Method::HEAD) => uploads::get(name, method, headers, &service).await,
-        (Route::Upload(name), &Method::PUT) => uploads::put(name, &user, headers, body, &service).await,
+        (Route::Upload(name), &Method::PUT) => uploads::put(name, user, headers, body, &service).await,
         (place, _) => {
             discard(body.into_data_stream());
             let allowed = if matches!(place, Route::Upload(_)) { "GET, HEAD, PUT" } else { "GET, HEAD" };
@@ -221,7 +221,7 @@ fn refusal(denied: &Denied) -> Response {
         Denied::Unauthenticated => {
             (StatusCode::UNAUTHORIZED, [(header::WWW_AUTHENTICATE, "Bearer")], text).into_response()
         }
-        Denied::Forbidden { .. } => (StatusCode::FORBIDDEN, text).into_response(),
+        Denied::Forbidden { .. } | Denied::Foreign { .. } => (StatusCode::FORBIDDEN, text).into_response(),
         Denied::Unavailable(_) => {
             tracing::warn!(error = %Chain(denied), "cannot authorize a call to the content service");
             (StatusCode::SERVICE_UNAVAILABLE, text).into_response()

@@ -61,7 +61,9 @@ pub async fn account(client: &Client, role: Option<&str>) -> String {
     let name = unique_name("account");
     let metadata = json!({"name": name, "namespace": SYSTEM_NAMESPACE});
     create(client, &json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": metadata})).await;
-    if let Some(role) = role {
+    // Whoever uploads writes what the Bundle belongs to, besides.
+    let besides = (role == Some("bundle-uploader")).then_some("rukpak-edit");
+    for role in role.into_iter().chain(besides) {
         bind(client, role, &json!({"kind": "ServiceAccount", "name": name, "namespace": SYSTEM_NAMESPACE})).await;
         let user = format!("system:serviceaccount:{SYSTEM_NAMESPACE}:{name}");
         verbs::await_role(client, &user, role).await.unwrap_or_else(|error| panic!("{error:#}"));

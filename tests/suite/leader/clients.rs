@@ -106,7 +106,7 @@ pub async fn account(client: &Client) -> String {
     let name = unique_name("caller");
     let metadata = json!({"name": name, "namespace": SYSTEM_NAMESPACE});
     create(client, &json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": metadata})).await;
-    for role in ["bundle-reader", "bundle-uploader"] {
+    for role in ["bundle-reader", "bundle-uploader", "rukpak-edit"] {
         let subject = json!({"kind": "ServiceAccount", "name": name, "namespace": SYSTEM_NAMESPACE});
         let reference = json!({"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": role});
         let binding = json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding",

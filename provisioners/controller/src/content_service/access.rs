@@ -1,4 +1,5 @@
-//! Who asks, and whether they may: a client certificate or a bearer token, then a SubjectAccessReview on the URL's path.
+//! Who asks, and whether they may: a client certificate or a bearer token, then a SubjectAccessReview on the URL's path. For an upload
+//! there is another, on the object that the content is installed for: a path says nothing of whose Bundle it is.
 //! Asks the API server at each call, so that a right that was taken away is gone at once; but not about what cannot be a token,
 //! nor again about one that was refused just now, and a few at a time.
 
@@ -7,9 +8,12 @@ use std::time::Instant;
 
 use axum::http::{HeaderMap, Method, header};
 use k8s_openapi::api::authentication::v1::{TokenReview, TokenReviewSpec, TokenReviewStatus, UserInfo};
-use k8s_openapi::api::authorization::v1::{NonResourceAttributes, SubjectAccessReview, SubjectAccessReviewSpec};
+use k8s_openapi::api::authorization::v1::{
+    NonResourceAttributes, ResourceAttributes, SubjectAccessReview, SubjectAccessReviewSpec,
+};
 use kube::api::PostParams;
 use kube::{Api, Client};
+use rukpak_crds::ServiceAccountReference;
 use rustls::pki_types::CertificateDer;
 use tokio::sync::Semaphore;
 use x509_parser::prelude::{AttributeTypeAndValue, FromDer as _, X509Certificate};
@@ -21,6 +25,20 @@ use crate::cluster;
 const AUTHENTICATED: &str = "system:authenticated";
 /// Calls that the API server is asked about at once; more wait.
 const QUESTIONS: usize = 16;
+
+/// The group of Bundles and BundleDeployments.
+const GROUP: &str = "core.rukpak.io";
+
+/// Whose content an upload is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UploadOwner {
+    /// `bundledeployments`, or `bundles` for one that nobody owns.
+    pub resource: &'static str,
+    /// The name of the object.
+    pub name: String,
+    /// With whose rights the content is installed, if an account is named.
+    pub account: Option<ServiceAccountReference>,
+}
 
 /// The other end of a connection, as far as its certificate tells.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -41,6 +59,16 @@ pub enum Denied {
         verb: &'static str,
         /// Where.
         path: String,
+    },
+    /// They may upload, and not for this Bundle.
+    #[error("Forbidden: user {user:?} cannot {verb} {what}, whose content this is")]
+    Foreign {
+        /// Who.
+        user: String,
+        /// What they would need.
+        verb: &'static str,
+        /// Of what.
+        what: String,
     },
     /// The API server does not say.
     #[error("the API server cannot be asked who you are and what you may do; try again")]
@@ -84,22 +112,60 @@ impl Gate {
         Self { client, audiences, questions: Semaphore::new(QUESTIONS), refused: Mutex::default() }
     }
 
-    /// The name of the user, if the call may be answered.
+    /// Returns the user, if the call may be answered.
     ///
     /// # Errors
     /// Why it may not.
-    pub async fn check(&self, peer: &Peer, method: &Method, path: &str, headers: &HeaderMap) -> Result<String, Denied> {
+    pub async fn check(&self, peer: &Peer, method: &Method, path: &str, headers: &HeaderMap) -> Result<UserInfo, Denied> {
         let user = match (&peer.0, bearer(headers)) {
             (Some(user), _) => user.clone(),
             (None, Some(token)) => self.user_with(token).await?,
             (None, None) => return Err(Denied::Unauthenticated),
         };
         let verb = verb(method);
-        let name = user.username.clone().unwrap_or_default();
-        if self.may(user, verb, path).await? {
-            return Ok(name);
+        let attributes = NonResourceAttributes { path: Some(path.to_owned()), verb: Some(verb.to_owned()) };
+        let on_path =
+            SubjectAccessReviewSpec { non_resource_attributes: Some(attributes), ..SubjectAccessReviewSpec::default() };
+        if self.may(&user, on_path).await? {
+            return Ok(user);
         }
-        Err(Denied::Forbidden { user: name, verb, path: path.to_owned() })
+        Err(Denied::Forbidden { user: user.username.unwrap_or_default(), verb, path: path.to_owned() })
+    }
+
+    /// Checks that the user may decide what the Bundle holds: may write the object that it belongs to, and act with the rights that its
+    /// objects are installed with.
+    ///
+    /// # Errors
+    /// What they may not.
+    pub async fn check_upload(&self, user: &UserInfo, owner: &UploadOwner) -> Result<(), Denied> {
+        let may = async |verb: &str, group: &str, resource: &str, namespace: Option<String>, name: &str| {
+            let attributes = ResourceAttributes {
+                verb: Some(verb.to_owned()),
+                group: Some(group.to_owned()),
+                resource: Some(resource.to_owned()),
+                namespace,
+                name: Some(name.to_owned()),
+                ..ResourceAttributes::default()
+            };
+            let on_object =
+                SubjectAccessReviewSpec { resource_attributes: Some(attributes), ..SubjectAccessReviewSpec::default() };
+            self.may(user, on_object).await
+        };
+        let foreign = |verb, what| Denied::Foreign { user: user.username.clone().unwrap_or_default(), verb, what };
+
+        // Either verb writes the spec.
+        let (resource, name) = (owner.resource, &owner.name);
+        if !may("update", GROUP, resource, None, name).await? && !may("patch", GROUP, resource, None, name).await? {
+            return Err(foreign("update", format!("{resource}.{GROUP} {name:?}")));
+        }
+        let Some(account) = &owner.account else { return Ok(()) };
+        if user.username.as_deref() == Some(&account.user_name()) {
+            return Ok(());
+        }
+        if !may("impersonate", "", "serviceaccounts", Some(account.namespace.clone()), &account.name).await? {
+            return Err(foreign("impersonate", account.to_string()));
+        }
+        Ok(())
     }
 
     async fn user_with(&self, token: &str) -> Result<UserInfo, Denied> {
@@ -121,15 +187,14 @@ impl Gate {
         work(&mut self.refused.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    async fn may(&self, user: UserInfo, verb: &str, path: &str) -> Result<bool, Denied> {
-        let attributes = NonResourceAttributes { path: Some(path.to_owned()), verb: Some(verb.to_owned()) };
+    async fn may(&self, user: &UserInfo, asked: SubjectAccessReviewSpec) -> Result<bool, Denied> {
+        let user = user.clone();
         let spec = SubjectAccessReviewSpec {
             user: user.username,
             uid: user.uid,
             groups: user.groups,
             extra: user.extra,
-            non_resource_attributes: Some(attributes),
-            ..SubjectAccessReviewSpec::default()
+            ..asked
         };
         let answer = self.ask(&SubjectAccessReview { spec, ..SubjectAccessReview::default() }).await?;
         let status = answer.status.unwrap_or_default();

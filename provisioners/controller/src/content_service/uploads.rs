@@ -17,14 +17,16 @@ use axum::body::{Body, BodyDataStream, Bytes};
 use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use futures::StreamExt as _;
+use k8s_openapi::api::authentication::v1::UserInfo;
 use kube::{Api, ResourceExt as _};
 use rukpak_content::{Digest, Limit, LimitExceeded};
-use rukpak_crds::{Bundle, BundlePhase};
+use rukpak_crds::{Bundle, BundleDeployment, BundlePhase};
 use rukpak_runtime::error::Chain;
 use rukpak_runtime::reply::{self, Content};
 use tokio::task::{JoinError, spawn_blocking};
 use tokio::time::{Instant, timeout_at};
 
+use super::access::{Denied, UploadOwner};
 use super::depot::{self, Depot, Received, Receiving};
 use super::slots::{Pace, Refused};
 use super::{GZIP, Service};
@@ -55,6 +57,12 @@ enum Error {
     /// The client broke off.
     #[error("read request body")]
     Read(#[source] axum::Error),
+    /// It is somebody else's.
+    #[error(transparent)]
+    Denied(#[from] Denied),
+    /// The owner of the Bundle cannot be looked up.
+    #[error("look up the BundleDeployment that the Bundle belongs to")]
+    Owner(#[source] cluster::Error),
     /// There are too many, or it does not come fast enough.
     #[error(transparent)]
     Refused(#[from] Refused),
@@ -82,6 +90,8 @@ impl Error {
                 let code = StatusCode::from_u16(source.code()).ok().filter(|code| !code.is_success());
                 code.unwrap_or(StatusCode::SERVICE_UNAVAILABLE)
             }
+            Self::Denied(Denied::Unavailable(_)) | Self::Owner(_) => StatusCode::SERVICE_UNAVAILABLE,
+            Self::Denied(_) => StatusCode::FORBIDDEN,
             Self::Type(_) | Self::Unpacked => StatusCode::CONFLICT,
             Self::Limit(_) => StatusCode::PAYLOAD_TOO_LARGE,
             Self::Refused(Refused::Late(_) | Refused::Slow(_) | Refused::Silent) => StatusCode::REQUEST_TIMEOUT,
@@ -112,8 +122,9 @@ impl IntoResponse for Error {
 }
 
 /// Takes an upload of `user`.
-pub async fn put(name: &str, user: &str, headers: &HeaderMap, body: Body, service: &Service) -> Response {
-    let Service { context, depot, slots, stop, .. } = service;
+pub async fn put(name: &str, caller: UserInfo, headers: &HeaderMap, body: Body, service: &Service) -> Response {
+    let Service { slots, stop, .. } = service;
+    let user = caller.username.clone().unwrap_or_default();
     let mut body = body.into_data_stream();
     let refused = |error: Error, body: BodyDataStream| {
         super::discard(body);
@@ -121,7 +132,7 @@ pub async fn put(name: &str, user: &str, headers: &HeaderMap, body: Body, servic
         error.into_response()
     };
     let length = headers.get(header::CONTENT_LENGTH).and_then(|value| value.to_str().ok()?.parse().ok());
-    let bundle = match admit(name, length.unwrap_or(0), depot, context).await {
+    let bundle = match admit(name, &caller, length.unwrap_or(0), service).await {
         Ok(bundle) => bundle,
         Err(error) => return refused(error, body),
     };
@@ -189,11 +200,26 @@ async fn find(name: &str, context: &Context) -> Result<Arc<Bundle>, Error> {
 }
 
 /// Everything that is known before the body comes.
-async fn admit(name: &str, size_bytes: u64, depot: &Depot, context: &Context) -> Result<Arc<Bundle>, Error> {
+async fn admit(name: &str, caller: &UserInfo, size_bytes: u64, service: &Service) -> Result<Arc<Bundle>, Error> {
+    let Service { context, depot, gate, .. } = service;
     let bundle = find(name, context).await?;
+    gate.check_upload(caller, &owner(&bundle, context).await?).await?;
     check_size(name, size_bytes, context)?;
     depot.check_room(size_bytes)?;
     Ok(bundle)
+}
+
+/// Finds whose content an upload for the Bundle is: that of the BundleDeployment which installs it, else the Bundle's own.
+async fn owner(bundle: &Bundle, context: &Context) -> Result<UploadOwner, Error> {
+    let references = bundle.owner_references().iter();
+    let mut owners = references.filter(|reference| bundle::is_owning_deployment(reference));
+    let Some(reference) = owners.next() else {
+        return Ok(UploadOwner { resource: "bundles", name: bundle.name_any(), account: None });
+    };
+    let deployments: Api<BundleDeployment> = Api::all(context.client.clone());
+    let found = deployments.get_opt(&reference.name).await.map_err(|error| Error::Owner(error.into()))?;
+    let account = found.and_then(|deployment| deployment.spec.service_account);
+    Ok(UploadOwner { resource: "bundledeployments", name: reference.name.clone(), account })
 }
 
 fn check_size(name: &str, size_bytes: u64, context: &Context) -> Result<(), Error> {

@@ -176,7 +176,7 @@ impl Caller {
         let account = unique_name("transfer");
         let metadata = json!({"name": account, "namespace": SYSTEM_NAMESPACE});
         verbs::create(client, &json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": metadata})).await?;
-        for role in ["bundle-reader", "bundle-uploader"] {
+        for role in ["bundle-reader", "bundle-uploader", "rukpak-edit"] {
             let subject = json!({"kind": "ServiceAccount", "name": account, "namespace": SYSTEM_NAMESPACE});
             let binding = json!({
                 "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding",

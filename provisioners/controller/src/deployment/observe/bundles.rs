@@ -12,6 +12,7 @@ use rukpak_plan::retry::Class;
 use rukpak_plan::{Format, Owner, Release};
 use serde_json::Value;
 
+use crate::bundle::is_owning_deployment;
 use crate::context::Context;
 use rukpak_format as format;
 
@@ -53,10 +54,8 @@ pub(crate) fn foreign(context: &Context, owner: &Owner, deployment: &BundleDeplo
 /// All that carry its owner reference: anybody who may write Bundles can write that.
 fn claims(context: &Context, owner: &Owner) -> Vec<Arc<Bundle>> {
     let claims = |bundle: &Bundle| {
-        bundle
-            .owner_references()
-            .iter()
-            .any(|reference| reference.uid == owner.uid && reference.controller == Some(true))
+        let mut references = bundle.owner_references().iter();
+        references.any(|reference| reference.uid == owner.uid && is_owning_deployment(reference))
     };
     let named = context.index.bundles_of(&owner.uid);
     let bundles = named.iter().filter_map(|name| context.bundles.get(&ObjectRef::new(name)));
