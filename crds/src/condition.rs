@@ -76,6 +76,8 @@ pub mod reason {
     pub const HEALTHY: &str = "Healthy";
     /// `Ready`, `Stalled`: spec.serviceAccount names none that there is.
     pub const SERVICE_ACCOUNT_NOT_FOUND: &str = "ServiceAccountNotFound";
+    /// `Installed`, `Ready`, `Stalled`: spec.serviceAccount has to name one.
+    pub const SERVICE_ACCOUNT_REQUIRED: &str = "ServiceAccountRequired";
     /// `Installed`, `Ready`, `Stalled`: the ServiceAccount lacks rights that the bundle takes.
     pub const MISSING_RIGHTS: &str = "MissingRights";
     /// `Ready`, `Reconciling`: work goes on.

@@ -10,6 +10,10 @@
 //! rules              what the fields must be: CEL in the definitions, and the same in Rust for API servers that do not know CEL
 //! ```
 
+use sha2::{Digest as _, Sha256};
+
+use crate::names::BUNDLE_DEPLOYMENT_NAME_MAX;
+
 pub mod cluster_catalog;
 pub mod cluster_extension;
 pub mod rules;
@@ -34,6 +38,21 @@ pub const UPSTREAM_FINALIZERS: [&str; 4] = [
 
 /// Condition of both kinds: whether what the spec asks for is being reached.
 pub const PROGRESSING: &str = "Progressing";
+
+/// Digits of a digest in the name of a BundleDeployment whose extension has a longer one.
+const DIGITS: usize = 8;
+
+/// Returns the name of the BundleDeployment of an extension: its own, or as much of it as fits and a digest.
+pub fn deployment_name(extension: &str) -> String {
+    if extension.len() <= BUNDLE_DEPLOYMENT_NAME_MAX {
+        return extension.to_owned();
+    }
+    let digest = Sha256::digest(extension.as_bytes());
+    let digits: String = digest.iter().take(DIGITS / 2).map(|byte| format!("{byte:02x}")).collect();
+    // Names of objects are ASCII.
+    let start: String = extension.chars().take(BUNDLE_DEPLOYMENT_NAME_MAX - DIGITS - 1).collect();
+    format!("{}-{digits}", start.trim_end_matches(['-', '.']))
+}
 
 /// Reasons of conditions of both kinds.
 pub mod reason {

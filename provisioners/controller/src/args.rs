@@ -66,6 +66,8 @@ pub struct Options {
     pub bundle_certificate_lifetime: Duration,
     /// Whether the rules of OLM v1 refuse an upgrade of a CRD too.
     pub strict_crd_upgrades: bool,
+    /// Whether nothing is written for a BundleDeployment that names no ServiceAccount.
+    pub require_service_account: bool,
     /// ClusterRole of the webhook whose rules are kept.
     pub webhook_objects_role: String,
     /// Where Secrets are read, and where objects without a namespace go.
@@ -168,6 +170,10 @@ struct Args {
     /// Refuse CRD upgrades that OLM v1 refuses (schema changes), not only those that break stored data or existing objects
     #[arg(long, num_args = 0..=1, require_equals = true, default_value_t = false, default_missing_value = "true", action = ArgAction::Set)]
     strict_crd_upgrade_safety: bool,
+    /// Write nothing for BundleDeployments that name no spec.serviceAccount, but for those of PlatformOperators and ClusterExtensions. Give
+    /// it to the webhook too
+    #[arg(long, num_args = 0..=1, require_equals = true, default_value_t = false, default_missing_value = "true", action = ArgAction::Set)]
+    require_service_account: bool,
     /// ClusterRole of the webhook whose rules are kept: list of what CRDs of BundleDeployments define
     #[arg(long, value_name = "NAME", default_value = "rukpak-webhook-objects")]
     webhook_objects_role: String,
@@ -231,6 +237,7 @@ impl From<Args> for Options {
             bundle_certificates: args.bundle_cert_provider,
             bundle_certificate_lifetime: args.bundle_cert_lifetime,
             strict_crd_upgrades: args.strict_crd_upgrade_safety,
+            require_service_account: args.require_service_account,
             webhook_objects_role: args.webhook_objects_role,
             system_namespace: system_namespace(Some(args.system_namespace), DEFAULT_NAMESPACE),
             shard: args.watch_label_selector,

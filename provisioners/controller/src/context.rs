@@ -60,6 +60,8 @@ pub struct Context {
     pub system_namespace: String,
     /// What this process works on.
     pub shard: Shard,
+    /// Whether nothing is written for a BundleDeployment that names no ServiceAccount.
+    pub require_service_account: bool,
     /// Whether `Healthy` is reported, and old Bundles wait for it.
     pub health_gate: bool,
     /// All Bundles, as last seen.

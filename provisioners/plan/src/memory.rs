@@ -290,6 +290,7 @@ impl Memory {
         let reason = match problem.stage {
             Stage::Ask if !is_upgrade => Reason::ReconcileFailed,
             Stage::Load => Reason::LoadFailed,
+            Stage::Unnamed => Reason::AccountRequired,
             Stage::Account => Reason::AccountNotFound,
             Stage::Rights => Reason::RightsMissing,
             _ if is_upgrade => Reason::UpgradeFailed,
@@ -307,6 +308,7 @@ impl Memory {
     pub fn learn_unrepaired(&mut self, observed: &Observed, release: Release, problem: Problem, now: Timestamp) {
         let until = observed.drifted.iter().filter_map(|key| self.repairs.get(key)?.not_before()).min().unwrap_or(now);
         let reason = match problem.stage {
+            Stage::Unnamed => Reason::AccountRequired,
             Stage::Account => Reason::AccountNotFound,
             Stage::Rights => Reason::RightsMissing,
             _ => Reason::ReconcileFailed,
@@ -339,6 +341,7 @@ impl Memory {
             Stage::Ask => Reason::ReconcileFailed,
             Stage::Load => Reason::LoadFailed,
             Stage::Check => Reason::UpgradeRefused,
+            Stage::Unnamed => Reason::AccountRequired,
             Stage::Account => Reason::AccountNotFound,
             Stage::Rights => Reason::RightsMissing,
             Stage::Apply | Stage::Repair => Reason::UpgradeFailed,

@@ -77,6 +77,7 @@ pub(super) async fn assemble(options: &Options) -> Result<Parts, Error> {
         bundle_certificate_lifetime: options.bundle_certificate_lifetime,
         system_namespace: options.system_namespace.clone(),
         shard: options.shard.clone(),
+        require_service_account: options.require_service_account,
         health_gate: options.feature_gates.bundle_deployment_health,
         bundles: bundles.store.clone(),
         deployments: deployments.store.clone(),

@@ -21,6 +21,8 @@ pub enum Stage {
     Load,
     /// Nothing was written: a kind is missing, a CRD would break data, the dry run was refused.
     Check,
+    /// Nothing was written: spec.serviceAccount is missing, and one has to be named.
+    Unnamed,
     /// Nothing was written: the ServiceAccount whose rights are to be used does not exist.
     Account,
     /// Nothing was written: it lacks rights.
@@ -76,6 +78,8 @@ pub enum Reason {
     ReconcileFailed,
     /// The content could not be loaded or rendered.
     LoadFailed,
+    /// The deployment names no ServiceAccount, and has to.
+    AccountRequired,
     /// There is no such ServiceAccount.
     AccountNotFound,
     /// The ServiceAccount lacks rights.
@@ -91,6 +95,7 @@ impl Reason {
             Self::UpgradeRefused => reason::ERROR_GETTING_RELEASE_STATE,
             Self::ReconcileFailed => reason::RECONCILE_FAILED,
             Self::LoadFailed => reason::BUNDLE_LOAD_FAILED,
+            Self::AccountRequired => reason::SERVICE_ACCOUNT_REQUIRED,
             Self::AccountNotFound => reason::SERVICE_ACCOUNT_NOT_FOUND,
             Self::RightsMissing => reason::MISSING_RIGHTS,
         }

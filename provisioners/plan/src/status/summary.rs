@@ -142,7 +142,7 @@ impl Writer<'_> {
         let bundle = self.status.active_bundle.as_ref().filter(|_| self.memory.applied().is_some())?;
         Some(match failure.problem.stage {
             Stage::Apply | Stage::Repair => format!("; {bundle} is installed again"),
-            Stage::Ask | Stage::Load | Stage::Account | Stage::Rights | Stage::Check => {
+            Stage::Ask | Stage::Load | Stage::Unnamed | Stage::Account | Stage::Rights | Stage::Check => {
                 format!("; nothing was changed: {bundle} stays installed")
             }
         })

@@ -6,10 +6,9 @@ use std::sync::Arc;
 use kube::api::{Patch, PatchParams};
 use kube::runtime::reflector::ObjectRef;
 use kube::{Api, Resource, ResourceExt};
-use rukpak_content::Digest;
-use rukpak_crds::names::{self, BUNDLE_DEPLOYMENT_NAME_MAX, SAFE_CRD_UPGRADE};
+use rukpak_crds::names::{self, SAFE_CRD_UPGRADE};
 use rukpak_crds::olm::cluster_extension::{ClusterExtensionSpec, CrdUpgradeSafetyEnforcement};
-use rukpak_crds::olm::{ClusterExtension, OWNER_KIND_LABEL, OWNER_NAME_LABEL, rules};
+use rukpak_crds::olm::{ClusterExtension, OWNER_KIND_LABEL, OWNER_NAME_LABEL, deployment_name, rules};
 use rukpak_crds::{BundleDeployment, config};
 use rukpak_runtime::api::Error;
 use rukpak_source::image;
@@ -20,8 +19,6 @@ use super::installed::Identity;
 
 /// The field manager of what is written here.
 const FIELD_MANAGER: &str = "rukpak-clusterextension";
-/// Digits of a digest in the name of a BundleDeployment whose extension has a longer one.
-const DIGITS: usize = 8;
 
 /// Longest name of an object.
 const SUBDOMAIN_MAX: usize = 253;
@@ -38,18 +35,6 @@ pub(super) enum Existing {
     Foreign(String),
 }
 
-/// The name of the BundleDeployment of an extension: its own, or as much of it as fits and a digest.
-pub(super) fn name(extension: &str) -> String {
-    if extension.len() <= BUNDLE_DEPLOYMENT_NAME_MAX {
-        return extension.to_owned();
-    }
-    let digest = Digest::sha256(extension.as_bytes()).to_string();
-    let digits: String = digest.chars().skip_while(|letter| *letter != ':').skip(1).take(DIGITS).collect();
-    // Names of objects are ASCII.
-    let start: String = extension.chars().take(BUNDLE_DEPLOYMENT_NAME_MAX - DIGITS - 1).collect();
-    format!("{}-{digits}", start.trim_end_matches(['-', '.']))
-}
-
 /// The extension that a BundleDeployment was made for.
 pub(super) fn owner(deployment: &BundleDeployment) -> Option<String> {
     let kind = ClusterExtension::kind(&());
@@ -59,7 +44,7 @@ pub(super) fn owner(deployment: &BundleDeployment) -> Option<String> {
 
 /// Looks for it; where the watch shows none, in the cluster.
 pub(super) async fn find(extension: &ClusterExtension, context: &Context) -> Result<Existing, Error> {
-    let name = name(&extension.name_any());
+    let name = deployment_name(&extension.name_any());
     let seen = match context.deployments.get(&ObjectRef::new(&name)) {
         Some(seen) if !context.written.is_stale(&*seen) => Some(seen),
         _ => {
@@ -148,7 +133,8 @@ pub(super) async fn apply(
     }
     let api: Api<BundleDeployment> = Api::all(context.client.clone());
     let params = PatchParams::apply(FIELD_MANAGER).force();
-    let written = api.patch(&name(&extension.name_any()), &params, &Patch::Apply(body)).await.map_err(Error::from)?;
+    let name = deployment_name(&extension.name_any());
+    let written = api.patch(&name, &params, &Patch::Apply(body)).await.map_err(Error::from)?;
     context.written.record(&written);
     tracing::info!(extension = %extension.name_any(), bundle = bundle.name, version = bundle.version, "applied");
     Ok(Arc::new(written))
@@ -176,7 +162,7 @@ fn desired(extension: &ClusterExtension, bundle: &Identity) -> Value {
         "apiVersion": BundleDeployment::api_version(&()),
         "kind": BundleDeployment::kind(&()),
         "metadata": {
-            "name": name(&name_of_owner),
+            "name": deployment_name(&name_of_owner),
             "annotations": annotations,
             "ownerReferences": [{
                 "apiVersion": ClusterExtension::api_version(&()),
@@ -213,6 +199,8 @@ fn is_applied(body: &Value, live: &BundleDeployment) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use rukpak_crds::names::BUNDLE_DEPLOYMENT_NAME_MAX;
+
     use super::*;
 
     fn extension(config: &Value) -> ClusterExtension {
@@ -234,11 +222,11 @@ mod tests {
 
     #[test]
     fn long_names_are_cut_and_stay_apart() {
-        assert_eq!(name("short"), "short");
-        let (one, other) = (name(&"a".repeat(60)), name(&format!("{}b", "a".repeat(59))));
+        assert_eq!(deployment_name("short"), "short");
+        let (one, other) = (deployment_name(&"a".repeat(60)), deployment_name(&format!("{}b", "a".repeat(59))));
         assert!(one.len() <= BUNDLE_DEPLOYMENT_NAME_MAX && other.len() <= BUNDLE_DEPLOYMENT_NAME_MAX);
         assert_ne!(one, other);
-        assert!(!name(&format!("{}-{}", "a".repeat(35), "b".repeat(30))).contains("--"));
+        assert!(!deployment_name(&format!("{}-{}", "a".repeat(35), "b".repeat(30))).contains("--"));
     }
 
     #[test]
