@@ -21,6 +21,7 @@ mod registry;
 mod rights;
 mod store;
 mod sweep;
+mod tenants;
 mod traces;
 mod trust;
 mod tutorial;
