@@ -316,6 +316,31 @@ pub struct Inventory {
     /// Kinds that could not be listed when objects that left the bundle were deleted: some may be left.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub unlisted: Vec<InventoryKind>,
+    /// Objects that the installed bundle declares and that are not applied, because no API server serves their kind in that version;
+    /// the first 100 of them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub missing: Vec<MissingObject>,
+}
+
+/// An object that cannot be applied, because its kind is not served.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct MissingObject {
+    /// API group; empty for the core group.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub group: String,
+    /// API version in which the bundle declares it.
+    pub version: String,
+    /// Kind.
+    pub kind: String,
+    /// Namespace, as the bundle declares it.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub namespace: String,
+    /// Name.
+    pub name: String,
+    /// Whether the installation is whole without it.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub optional: bool,
 }
 
 /// An installation that was begun.

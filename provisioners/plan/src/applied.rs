@@ -8,6 +8,7 @@ use rukpak_plain::ObjectKey;
 
 use crate::health::{self, Health};
 use crate::kind::Identity;
+use crate::plan::Missing;
 use crate::{Fingerprint, Plan, Release, fingerprint};
 
 /// An object as we applied it.
@@ -28,7 +29,8 @@ pub struct Tracked {
 /// Every object that was applied for a deployment.
 pub type Objects = BTreeMap<ObjectKey, Tracked>;
 
-/// The proof that every object of a release is in the cluster: the only thing that a status calls installed.
+/// The proof that every object that a release declares is in the cluster, but for those of kinds that are not served: the only thing
+/// that a status calls installed.
 ///
 /// It is made from the fingerprints that the API server's answers gave, one for each step of the plan, or from a cluster in which
 /// every fingerprint is as the status says that it was.
@@ -37,36 +39,48 @@ pub struct Applied {
     release: Release,
     digest: String,
     objects: usize,
+    missing: Vec<Missing>,
 }
 
 impl Applied {
     /// All steps of `plan` are among `objects`, but for those that are `used`: Namespaces of somebody else. `None` if one is not.
     pub fn by(plan: &Plan, renderer: &str, objects: &Objects, used: impl Fn(&ObjectKey) -> bool) -> Option<Self> {
         let is_whole = plan.steps.keys().all(|key| objects.contains_key(key) || used(key));
-        is_whole.then(|| Self::of(plan.release.clone(), renderer, objects))
+        is_whole.then(|| Self::of(plan.release.clone(), renderer, objects, plan.missing.clone()))
     }
 
-    /// The cluster is as the inventory says that it was left. `None` if it is not.
-    pub fn resumed(inventory: &Inventory, release: &Release, renderer: &str, objects: &Objects) -> Option<Self> {
-        let applied = Self::of(release.clone(), renderer, objects);
+    /// The cluster is as the inventory says that it was left, and these objects are missing still. `None` if it is not.
+    pub fn resumed(
+        inventory: &Inventory,
+        release: &Release,
+        renderer: &str,
+        objects: &Objects,
+        missing: Vec<Missing>,
+    ) -> Option<Self> {
+        let applied = Self::of(release.clone(), renderer, objects, missing);
         (inventory.applied_digest.as_ref() == Some(&applied.digest)).then_some(applied)
     }
 
-    fn of(release: Release, renderer: &str, objects: &Objects) -> Self {
+    fn of(release: Release, renderer: &str, objects: &Objects, missing: Vec<Missing>) -> Self {
         let fingerprints = objects.iter().map(|(key, tracked)| (key, &tracked.fingerprint));
-        let digest = fingerprint::digest(&release.content.to_string(), renderer, fingerprints);
-        Self { digest, objects: objects.len(), release }
+        let digest = fingerprint::digest(&release.content.to_string(), renderer, fingerprints, &missing);
+        Self { digest, objects: objects.len(), release, missing }
     }
 
     /// The same after repairs: some fingerprints have changed.
     #[must_use]
     pub fn again(&self, renderer: &str, objects: &Objects) -> Self {
-        Self::of(self.release.clone(), renderer, objects)
+        Self::of(self.release.clone(), renderer, objects, self.missing.clone())
     }
 
     /// What is installed.
     pub fn release(&self) -> &Release {
         &self.release
+    }
+
+    /// What the release declares and is not in the cluster.
+    pub fn missing(&self) -> &[Missing] {
+        &self.missing
     }
 
     /// Says so in an inventory.
@@ -75,6 +89,7 @@ impl Applied {
         inventory.pending = None;
         inventory.applied_digest = Some(self.digest.clone());
         inventory.objects = i64::try_from(self.objects).ok();
+        Missing::write(&self.missing, inventory);
     }
 }
 

@@ -44,6 +44,8 @@ pub enum Decision {
         /// The objects.
         objects: BTreeSet<ObjectKey>,
     },
+    /// Ask whether the kinds that the installed release misses are served: only then is it applied again.
+    Discover(Release),
     /// Delete what is in no release any more.
     Prune(Release),
 }
@@ -182,16 +184,22 @@ pub(crate) fn is_superseded(observed: &Observed, memory: &Memory) -> bool {
 
 /// What is left to do about a release whose objects were all applied.
 fn keep(observed: &Observed, memory: &Memory, release: Release, now: Timestamp) -> Decision {
-    let Installation::Applied { pruning, differences, .. } = &memory.installation else { return Decision::Report };
+    let Installation::Applied { applied, pruning, differences } = &memory.installation else { return Decision::Report };
     let is_held = is_held(memory, &release, now);
-    let has_failed = memory.failure.as_ref().is_some_and(|failure| failure.problem.stage != Stage::Repair);
-    let is_served = observed.is_unblocked && !differences.missing.is_empty();
+    let failed = memory.failure.as_ref().map(|failure| failure.problem.stage);
+    // What a repair found missing is not known to the proof yet.
+    let is_missing = failed == Some(Stage::Missing) && !applied.missing().is_empty();
+    let has_failed = failed.is_some_and(|stage| stage != Stage::Repair) && !is_missing;
+    let is_served = observed.is_unblocked && !applied.missing().is_empty();
     let is_back = is_served || has_failed || !differences.unapplied(&observed.deployment.spec).is_empty();
     if is_back && !is_held {
         return Decision::Install { release, why: Why::Resync };
     }
     if memory.certificates_due.is_some_and(|due| due <= now) && !is_held {
         return Decision::Install { release, why: Why::Renewal };
+    }
+    if is_missing && !is_held {
+        return Decision::Discover(release);
     }
     let objects: BTreeSet<ObjectKey> =
         observed.drifted.iter().filter(|key| !is_repair_held(memory, key, now)).cloned().collect();

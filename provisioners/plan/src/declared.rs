@@ -7,11 +7,12 @@ use std::cmp::Reverse;
 use std::collections::BTreeSet;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use rukpak_crds::{Inventory, MissingObject};
 use rukpak_plain::ObjectKey;
 
 use crate::applied::Objects;
 use crate::plan::{Missing, Need};
-use crate::{Phase, Plan};
+use crate::{Kind, MissingKind, Phase, Plan};
 
 /// What a release declares: group, kind, namespace and name of each object. Whatever its version, it is one object.
 pub type Declared = BTreeSet<ObjectKey>;
@@ -30,7 +31,37 @@ pub fn of_installed(applied: &Objects, missing: &[Missing], default_namespace: &
     applied.keys().cloned().chain(missing).collect()
 }
 
+/// The status lists so many of the objects that are missing. Where there are more, the next process does not find what was applied,
+/// and applies everything again.
+const LISTED: usize = 100;
+
 impl Missing {
+    /// The objects that are missing, as the status says it.
+    pub fn write(missing: &[Self], inventory: &mut Inventory) {
+        let objects = missing.iter().filter_map(|missing| {
+            let (Need::Object(key) | Need::Optional(key)) = &missing.need else { return None };
+            Some(MissingObject {
+                group: key.group.clone(),
+                version: missing.kind.version().to_owned(),
+                kind: key.kind.clone(),
+                namespace: key.namespace.clone().unwrap_or_default(),
+                name: key.name.clone(),
+                optional: missing.is_optional(),
+            })
+        });
+        inventory.missing = objects.take(LISTED).collect();
+    }
+
+    /// What the status says of an object that is missing. `served`: its kind in another version, where that is served by now.
+    pub fn read(object: &MissingObject, served: Option<Kind>) -> Self {
+        let MissingObject { group, version, kind, namespace, name, optional } = object.clone();
+        let namespace = Some(namespace).filter(|namespace| !namespace.is_empty());
+        let key = ObjectKey { group, kind: kind.clone(), namespace, name };
+        let api_version = if key.group.is_empty() { version } else { format!("{}/{version}", key.group) };
+        let need = if optional { Need::Optional(key) } else { Need::Object(key) };
+        Self { kind: MissingKind { api_version, kind }, need, served }
+    }
+
     /// The object that is declared. Where nobody tells whether its kind is namespaced, both objects that it may be.
     pub fn keys(&self, default_namespace: &str) -> Vec<ObjectKey> {
         let (Need::Object(key) | Need::Optional(key)) = &self.need else { return Vec::new() };
@@ -75,7 +106,6 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::{Kind, MissingKind};
 
     fn key(group: &str, kind: &str, namespace: Option<&str>, name: &str) -> ObjectKey {
         let namespace = namespace.map(str::to_owned);
@@ -124,6 +154,20 @@ mod tests {
         let declared = Declared::from([key("networking.k8s.io", "Ingress", Some("ns"), "a")]);
         assert!(leaving(&members, &declared, &BTreeSet::from(["u".to_owned()])).is_empty());
         assert_eq!(leaving(&members, &declared, &BTreeSet::from(["other".to_owned()])).len(), 1);
+    }
+
+    #[test]
+    fn what_is_missing_is_read_as_it_was_written() {
+        let of_core = MissingKind { api_version: "v2".to_owned(), kind: "Pod".to_owned() };
+        let optional = Missing { kind: of_core, need: Need::Optional(key("", "Pod", None, "p")), served: None };
+        let dependency = Missing { need: Need::Dependency, ..optional.clone() };
+        let all = [missing(Some("ns"), None), optional, dependency];
+        let mut inventory = Inventory::default();
+        Missing::write(&all, &mut inventory);
+        let read: Vec<Missing> = inventory.missing.iter().map(|object| Missing::read(object, None)).collect();
+        assert_eq!(read, all[..2], "what a bundle depends on is asked for before the first write only");
+        Missing::write(&vec![all[0].clone(); 2 * LISTED], &mut inventory);
+        assert_eq!(inventory.missing.len(), LISTED);
     }
 
     #[test]

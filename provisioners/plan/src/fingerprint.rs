@@ -11,6 +11,7 @@ use rukpak_plain::ObjectKey;
 use serde_json::Value;
 use sha2::{Digest as _, Sha256};
 
+use crate::plan::{Missing, Need};
 use crate::{Owner, fields};
 
 /// The fingerprint of one object: 64 bytes or so, held instead of the object.
@@ -84,12 +85,13 @@ impl Fingerprint {
     }
 }
 
-/// One digest over everything that an installation consists of: equal exactly if the content, the renderer's version and the
-/// fingerprints of all objects are.
+/// One digest over everything that an installation consists of: equal exactly if the content, the renderer's version, the
+/// fingerprints of all objects and what is missing are.
 pub fn digest<'a>(
     content: &str,
     renderer: &str,
     objects: impl Iterator<Item = (&'a ObjectKey, &'a Fingerprint)>,
+    missing: &[Missing],
 ) -> String {
     let mut hasher = Sha256::new();
     let mut part = |text: &str| {
@@ -108,6 +110,14 @@ pub fn digest<'a>(
         part(&fingerprint.generation.map(|generation| generation.to_string()).unwrap_or_default());
         part(if fingerprint.owned { "owned" } else { "" });
         part(&hex(&fingerprint.fields));
+    }
+    for Missing { kind, need, .. } in missing {
+        let (Need::Object(key) | Need::Optional(key)) = need else { continue };
+        part(if matches!(need, Need::Optional(_)) { "optional" } else { "missing" });
+        part(&kind.api_version);
+        part(&key.kind);
+        part(key.namespace.as_deref().unwrap_or_default());
+        part(&key.name);
     }
     format!("sha256:{}", hex(&hasher.finalize()))
 }

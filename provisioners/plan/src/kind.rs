@@ -72,6 +72,11 @@ impl MissingKind {
     pub fn group(&self) -> &str {
         self.api_version.split_once('/').map_or("", |(group, _)| group)
     }
+
+    /// The version, without the group.
+    pub fn version(&self) -> &str {
+        self.api_version.split_once('/').map_or(&self.api_version, |(_, version)| version)
+    }
 }
 
 impl fmt::Display for MissingKind {

@@ -86,8 +86,6 @@ pub enum Installation {
 /// What is otherwise than a release asks for, although all of its objects were applied.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Differences {
-    /// Objects that cannot be applied, because their kind is not served.
-    pub missing: Vec<Missing>,
     /// Namespaces of others that are used as they are.
     pub used: Vec<String>,
     /// What stays as it is in the cluster, a line an object.
@@ -226,7 +224,7 @@ impl Memory {
         if let Some(upgrade) = &mut self.failed_upgrade {
             upgrade.way_back = None;
         }
-        self.learn_missing(applied.release().clone(), &differences.missing, now);
+        self.learn_missing(applied.release().clone(), applied.missing(), now);
         self.is_refetching = false;
         self.installation = Installation::Applied { applied, pruning, differences };
     }
@@ -242,7 +240,7 @@ impl Memory {
         let attempts = before.as_ref().map_or(1, |failure| failure.attempts.saturating_add(1));
         let class = Class::Transient;
         let message = format!("required resource not found: {}", missing_text(&blocking));
-        let problem = Problem { stage: Stage::Apply, message, class, is_definite: false, can_go_back: false };
+        let problem = Problem { stage: Stage::Missing, message, class, is_definite: false, can_go_back: false };
         self.failure = Some(Failure {
             release,
             reason: Reason::ReconcileFailed,
@@ -344,7 +342,7 @@ impl Memory {
             Stage::Unnamed => Reason::AccountRequired,
             Stage::Account => Reason::AccountNotFound,
             Stage::Rights => Reason::RightsMissing,
-            Stage::Apply | Stage::Repair => Reason::UpgradeFailed,
+            Stage::Apply | Stage::Missing | Stage::Repair => Reason::UpgradeFailed,
         };
         Failure { attempts, ..Failure::first(observed, release, reason, problem, Some(later(now, delay))) }
     }

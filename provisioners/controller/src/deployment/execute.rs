@@ -99,6 +99,7 @@ pub(super) async fn execute(run: &mut Run, decision: Decision) -> Result<(), Err
             repair::Ended::Done => Ok(()),
             repair::Ended::NeedsInstall(why) => install(run, release, why).await,
         },
+        Decision::Discover(release) => discover(run, release).await,
         Decision::Prune(release) => {
             prune::again(run, &release).await;
             Ok(())
@@ -162,6 +163,22 @@ async fn still_missing(run: &mut Run, release: &Release, why: Why) -> Result<(),
             return Err(refusal);
         }
     }
+    Ok(())
+}
+
+/// Applies everything again once a kind that was missing is served, and not before: a release may have thousands of objects.
+async fn discover(run: &mut Run, release: Release) -> Result<(), Error> {
+    let missing = match &run.memory.installation {
+        Installation::Applied { applied, .. } => applied.missing().to_vec(),
+        Installation::Unknown | Installation::Partial { .. } => Vec::new(),
+    };
+    for MissingKind { api_version, kind } in missing.iter().map(|missing| &missing.kind) {
+        // Without an answer it is as it was, and is asked again.
+        if let Ok(Some(_)) = run.context.cluster.kinds.get(api_version, kind).await {
+            return install(run, release, Why::Resync).await;
+        }
+    }
+    run.memory.learn_missing(release, &missing, Timestamp::now());
     Ok(())
 }
 
@@ -310,7 +327,6 @@ async fn finish(run: &mut Run, plan: &Plan, members: Members, bases: &Bases, don
         Some(applied) => {
             run.context.trackers.unblock(&run.owner.name);
             let differences = Differences {
-                missing: plan.missing.clone(),
                 used: done.used.iter().map(used_name).collect(),
                 kept: done.kept,
                 policy: run.observed.deployment.spec.deletion_policy.unwrap_or_default(),

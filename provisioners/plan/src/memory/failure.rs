@@ -29,6 +29,8 @@ pub enum Stage {
     Rights,
     /// Some objects may have been written.
     Apply,
+    /// Everything was applied but for objects whose kinds are not served.
+    Missing,
     /// Everything was applied, and drifted objects could not be repaired.
     Repair,
 }

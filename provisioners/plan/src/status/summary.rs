@@ -141,7 +141,7 @@ impl Writer<'_> {
     fn still_installed(&self, failure: &Failure) -> Option<String> {
         let bundle = self.status.active_bundle.as_ref().filter(|_| self.memory.applied().is_some())?;
         Some(match failure.problem.stage {
-            Stage::Apply | Stage::Repair => format!("; {bundle} is installed again"),
+            Stage::Apply | Stage::Missing | Stage::Repair => format!("; {bundle} is installed again"),
             Stage::Ask | Stage::Load | Stage::Unnamed | Stage::Account | Stage::Rights | Stage::Check => {
                 format!("; nothing was changed: {bundle} stays installed")
             }

@@ -141,6 +141,8 @@ impl Run<'_> {
             Decision::Resume(release) => self.resume(&release),
             Decision::Install { release, why } => self.install(&release, why)?,
             Decision::Repair { release, objects } => self.repair(&release, &objects)?,
+            // Every kind is served in these histories.
+            Decision::Discover(release) => panic!("nothing of {release:?} is missing"),
             Decision::Prune(release) => {
                 let pruning = self.prune(Version::of(&release))?;
                 if let Installation::Applied { pruning: known, .. } = &mut self.world.memory.installation {

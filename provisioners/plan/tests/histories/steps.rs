@@ -153,13 +153,14 @@ impl Run<'_> {
             .iter()
             .map(|(name, live)| (key(name), tracked(name, live, world.is_cured, world.now)))
             .collect();
-        world.memory.installation = match Applied::resumed(&self.observed.inventory(), release, RENDERER, &objects) {
-            Some(applied) => {
-                world.objects = objects;
-                Installation::Applied { applied, pruning: Pruning::Done, differences: Differences::default() }
-            }
-            None => Installation::Partial { release: release.clone() },
-        };
+        world.memory.installation =
+            match Applied::resumed(&self.observed.inventory(), release, RENDERER, &objects, Vec::new()) {
+                Some(applied) => {
+                    world.objects = objects;
+                    Installation::Applied { applied, pruning: Pruning::Done, differences: Differences::default() }
+                }
+                None => Installation::Partial { release: release.clone() },
+            };
     }
 
     pub(super) fn repair(&mut self, release: &Release, objects: &BTreeSet<ObjectKey>) -> Result<(), Stop> {

@@ -64,8 +64,15 @@ pub(crate) async fn refresh(run: &Run) -> Option<Timestamp> {
         tracked.unread = waiting;
         due.into_iter().filter_map(|key| Some((key.clone(), tracked.objects.get(&key)?.identity.clone()))).collect()
     };
-    let reads: Vec<_> =
-        due.into_iter().map(|(key, identity)| async move { (key, read(run, &identity).await) }).collect();
+    let reads: Vec<_> = due
+        .into_iter()
+        .map(|(key, applied)| async move {
+            // The version that it was applied in may have ended: its watch has followed.
+            let identity = run.context.dependents.get(&key).map_or(applied, |seen| seen.identity(&key));
+            let health = read(run, &identity).await;
+            (key, health)
+        })
+        .collect();
     let read = futures::stream::iter(reads).buffer_unordered(PARALLEL).collect::<Vec<_>>().await;
     let mut tracked = run.tracker.tracked();
     for (key, health) in read {

@@ -29,9 +29,7 @@ pub(in crate::deployment) async fn delete_requested(run: &mut Run) -> Result<(),
         return Ok(());
     }
     let is_complete = match &run.memory.installation {
-        Installation::Applied { pruning, differences, .. } => {
-            *pruning == Pruning::Done && differences.missing.is_empty()
-        }
+        Installation::Applied { applied, pruning, .. } => *pruning == Pruning::Done && applied.missing().is_empty(),
         Installation::Unknown | Installation::Partial { .. } => false,
     };
     if is_complete && !run.memory.has_no_helm_releases {

@@ -119,9 +119,9 @@ fn pending(run: &Run, failed: &[String], members: Members) -> Pruning {
 pub(super) async fn again(run: &mut Run, release: &Release) {
     let kinds = run.observed.inventory().kinds.into_iter().collect();
     let members = members::list(run, &kinds, Why::Resync).await;
-    let Installation::Applied { differences, .. } = &run.memory.installation else { return };
+    let Installation::Applied { applied, .. } = &run.memory.installation else { return };
     let system_namespace = &run.context.system_namespace;
-    let declared = declared::of_installed(&run.tracker.tracked().objects, &differences.missing, system_namespace);
+    let declared = declared::of_installed(&run.tracker.tracked().objects, applied.missing(), system_namespace);
     let pruned = prune(run, members, &Bases::default(), &declared).await;
     if let Installation::Applied { applied, pruning, .. } = &mut run.memory.installation
         && applied.release() == release

@@ -4,9 +4,11 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use jiff::Timestamp;
+use rukpak_crds::{Inventory, InventoryKind};
 use rukpak_plan::Release;
 use rukpak_plan::applied::Applied;
 use rukpak_plan::memory::{Differences, Installation, Pruning, later};
+use rukpak_plan::plan::Missing;
 
 use super::health;
 use crate::deployment::observe::Run;
@@ -20,6 +22,7 @@ pub(super) async fn resume(run: &mut Run, release: &Release) {
     let now = Timestamp::now();
     let since = *run.memory.resuming_since.get_or_insert(now);
     let inventory = run.observed.inventory();
+    let Some(missing) = still_missing(run, &inventory).await else { return differs(run, release) };
     let mut kinds = Vec::new();
     for kind in &inventory.kinds {
         match run.context.cluster.kinds.any_version(kind, &BTreeSet::new()).await {
@@ -45,9 +48,13 @@ pub(super) async fn resume(run: &mut Run, release: &Release) {
     run.tracker.tracked().awaited_kinds.clear();
     run.memory.awaits_lists_until = None;
     let observed = run.context.dependents.of(&run.owner);
-    let objects = health::adopt(run, observed).await;
+    let mut objects = health::adopt(run, observed).await;
+    // What is there in another version than the declared one cannot be applied.
+    for key in missing.iter().flat_map(|missing| missing.keys(&run.context.system_namespace)) {
+        objects.remove(&key);
+    }
     let renderer = run.renderer(release);
-    let resumed = Applied::resumed(&inventory, release, &renderer, &objects);
+    let resumed = Applied::resumed(&inventory, release, &renderer, &objects, missing);
     // What is there is looked at, even if it is not as it was left, and the content to repair it is missing.
     run.tracker.tracked().objects = objects;
     match resumed {
@@ -55,11 +62,34 @@ pub(super) async fn resume(run: &mut Run, release: &Release) {
             let policy = run.observed.deployment.spec.deletion_policy.unwrap_or_default();
             let account = run.observed.deployment.spec.service_account.clone().map(Box::new);
             let differences = Differences { policy, account, ..Differences::default() };
+            run.memory.learn_missing(release.clone(), applied.missing(), now);
             run.memory.certificates_due = inventory.certificates_renewal;
             run.memory.installation = Installation::Applied { applied, pruning: Pruning::Done, differences };
         }
         None => differs(run, release),
     }
+}
+
+/// What the status says is missing, if it still is: `None` if a kind is served by now, or nobody can say.
+async fn still_missing(run: &Run, inventory: &Inventory) -> Option<Vec<Missing>> {
+    // From now on the CRD of a kind wakes us.
+    run.tracker.tracked().missing_groups = inventory.missing.iter().map(|object| object.group.clone()).collect();
+    let mut missing = Vec::with_capacity(inventory.missing.len());
+    for object in &inventory.missing {
+        let (group, version, kind) = (object.group.clone(), object.version.clone(), object.kind.clone());
+        let kind = InventoryKind { group, version, kind };
+        match run.context.cluster.kinds.any_version(&kind, &BTreeSet::new()).await {
+            Ok(found) if found.as_ref().is_none_or(|found| found.resource.version != kind.version) => {
+                missing.push(Missing::read(object, found));
+            }
+            Ok(_) => return None,
+            Err(error) => {
+                tracing::debug!(deployment = %run.owner.name, kind = %kind.kind, %error, "cannot look up a kind");
+                return None;
+            }
+        }
+    }
+    Some(missing)
 }
 
 fn differs(run: &mut Run, release: &Release) {

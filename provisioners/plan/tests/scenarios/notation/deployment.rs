@@ -13,7 +13,7 @@ use rukpak_plan::applied::{Applied, Objects};
 use rukpak_plan::health::{Health, State};
 use rukpak_plan::memory::{Differences, Memory, Pruning};
 use rukpak_plan::observed::{Dependencies, Desired, Observed};
-use rukpak_plan::plan::Plan;
+use rukpak_plan::plan::{Missing, Plan};
 use rukpak_plan::retry::Class;
 use serde::Deserialize;
 use serde_json::Value;
@@ -106,7 +106,7 @@ impl Scene {
             Self { observed, memory: Memory::default(), objects: Objects::new(), now: world::at(world::now(), "-1h")? };
         if let Some(installed) = &given.installed {
             state.observed.desired = desired(installed)?;
-            state.applied(&world::release(installed), Pruning::Done, Differences::default())?;
+            state.applied(&world::release(installed), Pruning::Done, Differences::default(), Vec::new())?;
             state.report();
         }
         state.now = world::now();
@@ -234,14 +234,20 @@ impl Scene {
     }
 
     /// Everything of a release is applied.
-    pub fn applied(&mut self, release: &Release, pruning: Pruning, differences: Differences) -> Result<(), Error> {
+    pub fn applied(
+        &mut self,
+        release: &Release,
+        pruning: Pruning,
+        differences: Differences,
+        missing: Vec<Missing>,
+    ) -> Result<(), Error> {
         self.objects = world::objects(release, self.now);
         let plan = Plan {
             release: release.clone(),
             certificates_due: None,
             authorities: None,
             steps: BTreeMap::new(),
-            missing: Vec::new(),
+            missing,
         };
         let applied = Applied::by(&plan, world::RENDERER, &self.objects, |_| false).ok_or("not whole")?;
         self.memory.learn_applied(applied, pruning, differences, self.now);

@@ -133,17 +133,20 @@ impl Event {
             Self::Begun(release) => begin(scene, &release),
             Self::Failed(failed) => failed.happen(scene)?,
             Self::Applied(release) => {
-                scene.applied(&world::release(&release), Pruning::Done, Differences::default())?;
+                scene.applied(&world::release(&release), Pruning::Done, Differences::default(), Vec::new())?;
             }
             Self::AppliedBut(but) => but.happen(scene)?,
             Self::Resumed(release) => {
                 let release = world::release(&release);
                 let objects = world::objects(&release, now);
                 let inventory = scene.observed.inventory();
-                let applied = Applied::resumed(&inventory, &release, world::RENDERER, &objects).ok_or("it differs")?;
+                let missing = inventory.missing.iter().map(|object| Missing::read(object, None)).collect();
+                let applied = Applied::resumed(&inventory, &release, world::RENDERER, &objects, missing);
+                let applied = applied.ok_or("it differs")?;
                 let policy = scene.observed.deployment.spec.deletion_policy.unwrap_or_default();
                 scene.objects = objects;
                 scene.memory.certificates_due = inventory.certificates_renewal;
+                scene.memory.learn_missing(release, applied.missing(), now);
                 let differences = Differences { policy, ..Differences::default() };
                 scene.memory.installation = Installation::Applied { applied, pruning: Pruning::Done, differences };
             }
@@ -254,8 +257,8 @@ impl But {
         let optional = self.missing_optional.iter().map(|name| missing(name, Need::Optional));
         let missing = needed.chain(optional).collect();
         let account = self.account.map(|name| Box::new(ServiceAccountReference { name, namespace: "ns".into() }));
-        let differences = Differences { missing, used: self.used, kept: self.kept, policy: self.policy, account };
-        scene.applied(&world::release(&self.release), pruning, differences)
+        let differences = Differences { used: self.used, kept: self.kept, policy: self.policy, account };
+        scene.applied(&world::release(&self.release), pruning, differences, missing)
     }
 }
 

@@ -47,6 +47,7 @@ fn decision(decision: &Decision) -> String {
             let names: Vec<&str> = objects.iter().map(|key| key.name.as_str()).collect();
             format!("Repair {}: {}", world::name(release), names.join(", "))
         }
+        Decision::Discover(release) => format!("Discover {}", world::name(release)),
         Decision::Prune(release) => format!("Prune {}", world::name(release)),
     }
 }
@@ -127,7 +128,13 @@ fn inventory_told(inventory: &Inventory, now: Timestamp) -> Value {
         .map(|one| format!("{} {} {}", one.name, one.path.join(".").replace("f:", ""), one.manager))
         .collect();
     let unlisted: Vec<String> = inventory.unlisted.iter().map(|kind| kind.kind.clone()).collect();
-    for (key, lines) in [("released", released), ("contested", contested), ("unlisted", unlisted)] {
+    let missing: Vec<String> = inventory
+        .missing
+        .iter()
+        .map(|one| format!("{} {}{}", one.kind, one.name, if one.optional { " (optional)" } else { "" }))
+        .collect();
+    let all = [("released", released), ("contested", contested), ("unlisted", unlisted), ("missing", missing)];
+    for (key, lines) in all {
         if !lines.is_empty() {
             told.insert(key.into(), json!(lines));
         }
