@@ -1,13 +1,12 @@
 //! The webhooks for ConfigMaps and BundleDeployments, which register themselves.
 //!
 //! Their entries in the webhook configuration are not in the manifests. That for ConfigMaps fails closed in the namespace of its own Pod,
-//! which cannot start before the cluster has put the ConfigMap `kube-root-ca.crt` there; that for BundleDeployments has a condition that
-//! older API servers refuse in a manifest. So they are written by a process that is ready, beside the entry for Bundles, from which
-//! it has the way to the webhook: Service, port and `caBundle`.
+//! which cannot start before the cluster has put the ConfigMap `kube-root-ca.crt` there; that for BundleDeployments depends on a flag of
+//! the webhook. So they are written by a process that is ready, beside the entry for Bundles, from which it has the way to the webhook:
+//! Service, port and `caBundle`.
 //!
 //! Two ConfigMaps are published by the cluster into every namespace and must never wait for a webhook ([`entry::PUBLISHED`]).
-//! They have no labels, so that only `matchConditions` can leave them out (Kubernetes 1.28 and later). The API server is
-//! asked with a dry run whether it keeps such a condition. Where it drops it, the entry fails open instead.
+//! They have no labels, so that only `matchConditions` can leave them out.
 //!
 //! Every replica does this. Writes carry the resourceVersion they were decided on, and one that has to write again and
 //! again waits longer each time, so that two versions of this program in one cluster do not keep the API server busy.
@@ -16,7 +15,6 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use futures::StreamExt as _;
-use k8s_openapi::api::core::v1::Namespace;
 use kube::api::{ApiResource, DynamicObject, Patch, PatchParams};
 use kube::core::GroupVersionKind;
 use kube::runtime::{WatchStreamExt as _, watcher};
@@ -30,7 +28,7 @@ pub mod entry;
 
 use crate::FIELD_MANAGER;
 use crate::health::Readiness;
-use entry::{Asked, Conditions, NAME_LABEL};
+use entry::Asked;
 
 /// First wait after a write; doubles up to [`PAUSE_MAX`].
 const PAUSE_MIN: Duration = Duration::from_millis(200);
@@ -40,31 +38,13 @@ const PAUSE_MAX: Duration = Duration::from_secs(30);
 /// Keeps the entries as they should be.
 pub struct Registrar {
     configurations: Api<DynamicObject>,
-    namespaces: Api<Namespace>,
     configuration: String,
     asked: Asked,
     readiness: Arc<Readiness>,
     seen: Option<DynamicObject>,
-    /// Whether the API server keeps conditions; `None` until it was asked.
-    conditions: Option<Conditions>,
     /// No write before this moment.
     not_before: Instant,
     pause: Duration,
-}
-
-#[derive(Debug, thiserror::Error)]
-enum Error {
-    #[error("cannot find out whether the API server knows matchConditions")]
-    Ask(#[source] Box<kube::Error>),
-    #[error("cannot write the webhooks to their configuration")]
-    Write(#[source] Box<kube::Error>),
-}
-
-impl Error {
-    fn is_conflict(&self) -> bool {
-        let (Self::Ask(source) | Self::Write(source)) = self;
-        matches!(source.as_ref(), kube::Error::Api(status) if status.code == 409)
-    }
 }
 
 impl Registrar {
@@ -73,13 +53,11 @@ impl Registrar {
         let kind = GroupVersionKind::gvk("admissionregistration.k8s.io", "v1", "ValidatingWebhookConfiguration");
         let resource = ApiResource::from_gvk_with_plural(&kind, "validatingwebhookconfigurations");
         Self {
-            configurations: Api::all_with(client.clone(), &resource),
-            namespaces: Api::all(client),
+            configurations: Api::all_with(client, &resource),
             configuration,
             asked,
             readiness,
             seen: None,
-            conditions: None,
             not_before: Instant::now(),
             pause: PAUSE_MIN,
         }
@@ -114,8 +92,8 @@ impl Registrar {
             return false;
         };
         let webhooks = webhooks(seen);
-        let wanted = entry::wanted(webhooks, &self.asked, self.conditions.unwrap_or(Conditions::Kept));
-        !wanted.is_empty() && (self.conditions.is_none() || !entry::are_there(webhooks, &wanted))
+        let wanted = entry::wanted(webhooks, &self.asked);
+        !wanted.is_empty() && !entry::are_there(webhooks, &wanted)
     }
 
     async fn step(&mut self) {
@@ -125,7 +103,9 @@ impl Registrar {
         }
         match self.register(&seen).await {
             Ok(()) => {}
-            Err(error) if error.is_conflict() => tracing::debug!("write conflict; reading the object again"),
+            Err(kube::Error::Api(status)) if status.code == 409 => {
+                tracing::debug!("write conflict; reading the object again")
+            }
             Err(error) => {
                 tracing::warn!(error = %Chain(&error), "cannot register the webhooks for ConfigMaps and BundleDeployments");
             }
@@ -134,64 +114,22 @@ impl Registrar {
         self.pause = (self.pause * 2).min(PAUSE_MAX);
     }
 
-    async fn register(&mut self, seen: &DynamicObject) -> Result<(), Error> {
-        let conditions = match self.conditions {
-            Some(conditions) => conditions,
-            None => self.ask(seen).await?,
-        };
-        self.conditions = Some(conditions);
+    /// Writes the whole list with our entries in it, over exactly what was seen.
+    async fn register(&mut self, seen: &DynamicObject) -> Result<(), kube::Error> {
         let webhooks = webhooks(seen);
-        let wanted = entry::wanted(webhooks, &self.asked, conditions);
+        let wanted = entry::wanted(webhooks, &self.asked);
         if entry::are_there(webhooks, &wanted) {
             return Ok(());
         }
-        self.check_namespace().await;
         let parameters = PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() };
-        let written = self.write(seen, &wanted, &parameters).await.map_err(|error| Error::Write(Box::new(error)))?;
+        let patch = entry::patch(webhooks, &wanted, seen.metadata.resource_version.as_deref());
+        let written = self.configurations.patch(&self.configuration, &parameters, &Patch::Merge(patch)).await?;
         tracing::info!(
             namespace = self.asked.namespace,
-            ?conditions,
             "registered the webhooks for ConfigMaps and BundleDeployments"
         );
         self.seen = Some(written);
         Ok(())
-    }
-
-    /// Whether the API server keeps a condition: a dry run tells.
-    async fn ask(&self, seen: &DynamicObject) -> Result<Conditions, Error> {
-        let wanted = entry::wanted(webhooks(seen), &self.asked, Conditions::Kept);
-        let parameters = PatchParams { dry_run: true, ..PatchParams::default() };
-        let kept = self.write(seen, &wanted, &parameters).await.map_err(|error| Error::Ask(Box::new(error)))?;
-        Ok(if entry::are_there(webhooks(&kept), &wanted) { Conditions::Kept } else { Conditions::Dropped })
-    }
-
-    /// The whole list with our entry in it, over exactly what was seen.
-    async fn write(
-        &self,
-        seen: &DynamicObject,
-        wanted: &[Value],
-        parameters: &PatchParams,
-    ) -> Result<DynamicObject, kube::Error> {
-        let patch = entry::patch(webhooks(seen), wanted, seen.metadata.resource_version.as_deref());
-        self.configurations.patch(&self.configuration, parameters, &Patch::Merge(patch)).await
-    }
-
-    /// A selector that matches nothing says nothing: so the log does.
-    async fn check_namespace(&self) {
-        let found = self.namespaces.get(&self.asked.namespace).await;
-        match found.map(|found| found.metadata.labels.unwrap_or_default()) {
-            Ok(labels) if labels.get(NAME_LABEL) == Some(&self.asked.namespace) => {}
-            Ok(_) => tracing::warn!(
-                namespace = self.asked.namespace,
-                label = NAME_LABEL,
-                "the system namespace lacks the label with its name, which Kubernetes before 1.21 does not set: \
-                 its ConfigMaps are not checked until it is labelled"
-            ),
-            Err(error) => tracing::warn!(
-                %error,
-                "cannot see whether the system namespace has the label with its name"
-            ),
-        }
     }
 }
 

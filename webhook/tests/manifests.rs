@@ -131,7 +131,6 @@ fn pods_are_restricted_probed_and_known() {
     for (mode, level) in [("enforce", "baseline"), ("audit", "restricted"), ("warn", "restricted")] {
         assert_eq!(namespace["metadata"]["labels"][format!("pod-security.kubernetes.io/{mode}")], level);
     }
-    assert_eq!(namespace["metadata"]["labels"]["kubernetes.io/metadata.name"], "rukpak-system");
     for (name, account, app) in
         [("core", "core-admin", "core"), ("rukpak-webhooks", "rukpak-webhooks-admin", "webhooks")]
     {

@@ -94,7 +94,7 @@ fn is_derived(meta: &ObjectMeta) -> bool {
     owners.any(|owner| owner.controller == Some(true) && owner.kind != names::OWNER_KIND_VALUE)
 }
 
-/// Whether it is a token that Kubernetes before 1.24 makes for each ServiceAccount, of one that goes.
+/// Whether it is a token of a ServiceAccount that goes: the cluster deletes it with the account.
 fn is_token(meta: &ObjectMeta, going: &BTreeSet<ObjectKey>) -> bool {
     let account = meta.annotations.as_ref().and_then(|all| all.get("kubernetes.io/service-account.name"));
     account.is_some_and(|account| {
@@ -111,7 +111,6 @@ fn is_in_every_namespace(group: &str, kind: &str, name: &str) -> bool {
     match (group, kind) {
         ("", "ServiceAccount") => name == "default",
         ("", "ConfigMap") => matches!(name, "kube-root-ca.crt" | "openshift-service-ca.crt"),
-        ("", "Secret") => name.starts_with("default-token-"),
         ("", "Event" | "Endpoints") | ("events.k8s.io" | "discovery.k8s.io" | "coordination.k8s.io", _) => true,
         _ => false,
     }

@@ -51,13 +51,11 @@ pub fn needed<'a>(objects: impl IntoIterator<Item = (&'a Identity, &'a Value)>, 
 /// The right to do `verb` to one object.
 pub fn of_object(identity: &Identity, verb: &str) -> Right {
     let resource = &identity.kind.resource;
-    // API servers before 1.21 take a new Service by a POST only, which has no name.
-    let is_posted = verb == "create" && resource.group.is_empty() && resource.kind == "Service";
     Right::Objects {
         scope: identity.namespace.clone().map_or(Scope::Cluster, Scope::Namespace),
         group: resource.group.clone(),
         resource: resource.plural.clone(),
-        name: (!is_posted).then(|| identity.name.clone()),
+        name: Some(identity.name.clone()),
         verb: verb.to_owned(),
     }
 }

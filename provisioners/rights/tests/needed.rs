@@ -74,13 +74,6 @@ fn objects_are_created_changed_and_deleted_by_name() {
 }
 
 #[test]
-fn a_service_is_created_without_a_name_because_old_servers_take_a_post() {
-    let all = [object("", "Service", "services", Some("ns"), "a", &json!({}))];
-    let expected = ["create services in namespace \"ns\"", "delete, patch services \"a\" in namespace \"ns\""];
-    assert_eq!(lines(&all), expected);
-}
-
-#[test]
 fn whoever_makes_a_role_holds_its_rules() {
     let rules = json!([
         {"apiGroups": ["", "apps"], "resources": ["pods", "deployments"], "verbs": ["get", "list"]},

@@ -55,12 +55,6 @@ impl Error {
         self.code() == 422 && self.has_cause(|cause| cause.field == "metadata.uid")
     }
 
-    /// Whether a create was refused for the resourceVersion that makes an apply a create. Services before Kubernetes 1.21 have
-    /// a storage of their own that does so, and only after it has found no such object.
-    pub fn refuses_create_by_version(&self) -> bool {
-        matches!(self, Self::Refused(status) if status.message == "resourceVersion should not be set on objects to be created")
-    }
-
     /// Whether the API server itself was not to be reached or had no time.
     pub fn is_unavailable(&self) -> bool {
         matches!(self.code(), 0 | 429 | 503)

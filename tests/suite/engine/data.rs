@@ -111,7 +111,7 @@ async fn a_namespace_goes_only_when_nothing_is_in_it() {
     let account =
         json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "robot", "namespace": empty}});
     case.install(&[namespace(&full), namespace(&empty), own, account, a.clone()]).await;
-    // Kubernetes before 1.24 makes one of each ServiceAccount: it goes with it, and is nobody's data.
+    // The cluster deletes it with its ServiceAccount: it is nobody's data.
     let token = json!({"apiVersion": "v1", "kind": "Secret", "type": "kubernetes.io/service-account-token", "metadata": {
         "name": "robot-token", "namespace": empty, "annotations": {"kubernetes.io/service-account.name": "robot"}}});
     case.foreign(&token).await;

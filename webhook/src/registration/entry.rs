@@ -6,8 +6,8 @@ use crate::{BUNDLE_PATH, BUNDLE_WEBHOOK, CONFIG_MAP_PATH, CONFIG_MAP_WEBHOOK, DE
 
 /// ConfigMaps that Kubernetes, or OpenShift, publishes into every namespace. Pods mount them, the webhook's own included.
 pub const PUBLISHED: [&str; 2] = ["kube-root-ca.crt", "openshift-service-ca.crt"];
-/// The label with a Namespace's own name. Since 1.21 the API server sees to it.
-pub const NAME_LABEL: &str = "kubernetes.io/metadata.name";
+/// The label with a Namespace's own name, which the API server sees to.
+const NAME_LABEL: &str = "kubernetes.io/metadata.name";
 
 /// What is asked of the API server.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -20,22 +20,13 @@ pub struct Asked {
     pub controller: String,
 }
 
-/// Whether the API server keeps `matchConditions`, as Kubernetes 1.28 and later do.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Conditions {
-    /// It does.
-    Kept,
-    /// It knows none.
-    Dropped,
-}
-
 /// The entries that should be among `webhooks`; none where the entry for Bundles is missing, so that nobody says where the
 /// webhook is.
-pub fn wanted(webhooks: &[Value], asked: &Asked, conditions: Conditions) -> Vec<Value> {
-    let config_maps = client(webhooks, CONFIG_MAP_WEBHOOK, CONFIG_MAP_PATH)
-        .map(|client| of_config_maps(&client, &asked.namespace, conditions));
+pub fn wanted(webhooks: &[Value], asked: &Asked) -> Vec<Value> {
+    let config_maps =
+        client(webhooks, CONFIG_MAP_WEBHOOK, CONFIG_MAP_PATH).map(|client| of_config_maps(&client, &asked.namespace));
     let deployments = client(webhooks, DEPLOYMENT_WEBHOOK, DEPLOYMENT_PATH)
-        .map(|client| of_deployments(&client, asked, conditions));
+        .map(|client| of_deployments(&client, asked));
     config_maps.into_iter().chain(deployments).collect()
 }
 
@@ -55,13 +46,20 @@ fn client(webhooks: &[Value], name: &str, path: &str) -> Option<Value> {
     Some(client)
 }
 
-/// Published ConfigMaps do not match, and all others fail closed; without conditions nothing waits.
-fn of_config_maps(client: &Value, namespace: &str, conditions: Conditions) -> Value {
-    let mut entry = json!({
+/// Published ConfigMaps do not match, and all others fail closed.
+fn of_config_maps(client: &Value, namespace: &str) -> Value {
+    let names = PUBLISHED.map(|name| format!("'{name}'")).join(", ");
+    // Where a collection is deleted the request has no name.
+    let object = "(request.operation == 'DELETE' ? oldObject : object)";
+    json!({
         "name": CONFIG_MAP_WEBHOOK,
         "admissionReviewVersions": ["v1"],
         "clientConfig": client,
-        "failurePolicy": "Ignore",
+        "failurePolicy": "Fail",
+        "matchConditions": [{
+            "name": "not-published-by-the-cluster",
+            "expression": format!("!({object}.metadata.name in [{names}])"),
+        }],
         "matchPolicy": "Equivalent",
         "namespaceSelector": {"matchLabels": {NAME_LABEL: namespace}},
         "objectSelector": {},
@@ -71,54 +69,38 @@ fn of_config_maps(client: &Value, namespace: &str, conditions: Conditions) -> Va
         }],
         "sideEffects": "NoneOnDryRun",
         "timeoutSeconds": 10,
-    });
-    if conditions == Conditions::Kept {
-        let names = PUBLISHED.map(|name| format!("'{name}'")).join(", ");
-        // Where a collection is deleted the request has no name.
-        let object = "(request.operation == 'DELETE' ? oldObject : object)";
-        entry["failurePolicy"] = json!("Fail");
-        entry["matchConditions"] = json!([{
-            "name": "not-published-by-the-cluster",
-            "expression": format!("!({object}.metadata.name in [{names}])"),
-        }]);
-    }
-    entry
+    })
 }
 
 /// Fails closed: who could keep the webhook from answering could install with the rights of others. BundleDeployments that name no
-/// ServiceAccount do not wait for it. Where the API server cannot tell them from others it fails open, unless all have to name one: who
-/// may leave the account out needs nobody else's.
+/// ServiceAccount do not wait for it, unless all have to name one.
 ///
-/// A status is checked where the controller's own writes of it can be told from others: they are many, and must not wait.
-fn of_deployments(client: &Value, asked: &Asked, conditions: Conditions) -> Value {
-    let is_every = asked.every_deployment;
-    let mut entry = json!({
+/// A status is checked unless the controller itself writes it: those writes are many, and must not wait.
+fn of_deployments(client: &Value, asked: &Asked) -> Value {
+    let names = |object: &str| format!("{object} != null && has({object}.spec) && has({object}.spec.serviceAccount)");
+    let is_asked =
+        if asked.every_deployment { "true".to_owned() } else { format!("({}) || ({})", names("object"), names("oldObject")) };
+    let is_other = format!("request.userInfo.username != {}", json!(asked.controller));
+
+    json!({
         "name": DEPLOYMENT_WEBHOOK,
         "admissionReviewVersions": ["v1"],
         "clientConfig": client,
-        "failurePolicy": if is_every || conditions == Conditions::Kept { "Fail" } else { "Ignore" },
+        "failurePolicy": "Fail",
+        "matchConditions": [{
+            "name": "decides-what-is-installed",
+            "expression": format!("request.subResource == 'status' ? {is_other} : ({is_asked})"),
+        }],
         "matchPolicy": "Equivalent",
         "namespaceSelector": {},
         "objectSelector": {},
         "rules": [{
             "apiGroups": ["core.rukpak.io"], "apiVersions": ["v1alpha1"], "operations": ["CREATE", "UPDATE"],
-            "resources": ["bundledeployments"], "scope": "Cluster",
+            "resources": ["bundledeployments", "bundledeployments/status"], "scope": "Cluster",
         }],
         "sideEffects": "NoneOnDryRun",
         "timeoutSeconds": 10,
-    });
-    if conditions == Conditions::Kept {
-        let names =
-            |object: &str| format!("{object} != null && has({object}.spec) && has({object}.spec.serviceAccount)");
-        let is_asked = if is_every { "true".to_owned() } else { format!("({}) || ({})", names("object"), names("oldObject")) };
-        let is_other = format!("request.userInfo.username != {}", json!(asked.controller));
-        entry["rules"][0]["resources"] = json!(["bundledeployments", "bundledeployments/status"]);
-        entry["matchConditions"] = json!([{
-            "name": "decides-what-is-installed",
-            "expression": format!("request.subResource == 'status' ? {is_other} : ({is_asked})"),
-        }]);
-    }
-    entry
+    })
 }
 
 /// Whether the entries are there with all that they should say. Further fields are of API servers that know more than we.
@@ -167,29 +149,27 @@ mod tests {
         Asked { namespace: "ns".to_owned(), every_deployment: false, controller: "controller".to_owned() }
     }
 
-    fn config_maps(webhooks: &[Value], conditions: Conditions) -> Value {
-        wanted(webhooks, &asked(), conditions)[0].clone()
+    fn config_maps(webhooks: &[Value]) -> Value {
+        wanted(webhooks, &asked())[0].clone()
     }
 
     #[test]
     fn it_leads_where_the_entry_for_bundles_leads() {
-        assert_eq!(wanted(&[], &asked(), Conditions::Kept), Vec::<Value>::new());
-        let entry = config_maps(&[bundles(Some("Y2E="))], Conditions::Kept);
+        assert_eq!(wanted(&[], &asked()), Vec::<Value>::new());
+        let entry = config_maps(&[bundles(Some("Y2E="))]);
         let service = json!({"name": "s", "namespace": "there", "path": "/validate-core-v1-configmap", "port": 443});
         assert_eq!(entry["clientConfig"], json!({"service": service, "caBundle": "Y2E="}));
         assert_eq!(entry["namespaceSelector"], json!({"matchLabels": {"kubernetes.io/metadata.name": "ns"}}));
         assert_eq!(entry["rules"][0]["operations"], json!(["CREATE", "DELETE"]));
         let outside = json!({"name": BUNDLE_WEBHOOK, "clientConfig": {"url": format!("https://h:1{BUNDLE_PATH}")}});
-        let entry = config_maps(&[outside], Conditions::Kept);
+        let entry = config_maps(&[outside]);
         assert_eq!(entry["clientConfig"], json!({"url": "https://h:1/validate-core-v1-configmap"}));
     }
 
     #[test]
     fn published_config_maps_never_wait() {
-        let entry = config_maps(&[bundles(None)], Conditions::Kept);
+        let entry = config_maps(&[bundles(None)]);
         assert_eq!(entry["failurePolicy"], "Fail");
-        let entry = config_maps(&[bundles(None)], Conditions::Dropped);
-        assert_eq!((entry["failurePolicy"].as_str(), entry.get("matchConditions")), (Some("Ignore"), None));
     }
 
     /// An object of the namespace, with the metadata that decides.
@@ -224,11 +204,11 @@ mod tests {
 
     #[test]
     fn bundle_deployments_without_an_account_wait_only_where_one_is_asked_for() {
-        let of = |is_every, conditions| {
+        let of = |is_every| {
             let asked = Asked { every_deployment: is_every, ..asked() };
-            wanted(&[bundles(Some("Y2E="))], &asked, conditions)[1].clone()
+            wanted(&[bundles(Some("Y2E="))], &asked)[1].clone()
         };
-        let entry = of(false, Conditions::Kept);
+        let entry = of(false);
         assert_eq!(entry["name"], "vbundledeployments.core.rukpak.io");
         assert_eq!(entry["clientConfig"]["service"]["path"], "/validate-core-rukpak-io-v1alpha1-bundledeployment");
         let with = json!({"spec": {"serviceAccount": {"name": "a", "namespace": "b"}}});
@@ -247,26 +227,22 @@ mod tests {
         }
         for (user, is_asked) in [("controller", false), ("eve", true)] {
             let request = json!({"subResource": "status", "userInfo": {"username": user}});
-            for entry in [&entry, &of(true, Conditions::Kept)] {
+            for entry in [&entry, &of(true)] {
                 let variables = [("request", request.clone()), ("oldObject", without.clone()), ("object", without.clone())];
                 assert_eq!(condition(entry, variables), cel::Value::Bool(is_asked), "the status, by {user}");
             }
         }
         assert_eq!(entry["failurePolicy"], "Fail");
-        assert_eq!(of(true, Conditions::Kept)["failurePolicy"], "Fail");
-        for (entry, policy) in [(of(true, Conditions::Dropped), "Fail"), (of(false, Conditions::Dropped), "Ignore")] {
-            assert_eq!((entry["failurePolicy"].as_str(), entry.get("matchConditions")), (Some(policy), None));
-            assert_eq!(entry["rules"][0]["resources"], json!(["bundledeployments"]), "the controller never waits");
-            let mut conditional = entry.clone();
-            conditional["matchConditions"] = json!([{"name": "x", "expression": "false"}]);
-            let found = [bundles(None), conditional];
-            assert!(!are_there(&found, &[entry]), "a condition of somebody else lets requests pass");
-        }
+        assert_eq!(of(true)["failurePolicy"], "Fail");
+        let mut conditional = of(true);
+        conditional["matchConditions"] = json!([{"name": "x", "expression": "false"}]);
+        let found = [bundles(None), conditional];
+        assert!(!are_there(&found, &[of(true)]), "a condition of somebody else lets requests pass");
     }
 
     #[test]
     fn the_condition_is_cel_and_leaves_out_what_is_published() {
-        let entry = config_maps(&[bundles(None)], Conditions::Kept);
+        let entry = config_maps(&[bundles(None)]);
         let is_asked = |variables| condition(&entry, variables);
         let asked =
             [("kube-root-ca.crt", false), ("openshift-service-ca.crt", false), ("kube-root-ca", true), ("mine", true)];
@@ -287,15 +263,15 @@ mod tests {
 
     #[test]
     fn an_emptied_bundle_is_left_to_whoever_fills_it() {
-        let own = config_maps(&[bundles(Some("Y2E="))], Conditions::Kept);
+        let own = config_maps(&[bundles(Some("Y2E="))]);
         let emptied = [bundles(None), own.clone()];
-        assert_eq!(config_maps(&emptied, Conditions::Kept), own);
+        assert_eq!(config_maps(&emptied), own);
     }
 
     #[test]
     fn it_is_put_in_its_place_and_others_stay() {
         let other = json!({"name": "other", "matchConditions": [1]});
-        let entry = config_maps(&[bundles(None)], Conditions::Kept);
+        let entry = config_maps(&[bundles(None)]);
         let before = [bundles(None), other.clone()];
         assert!(!are_there(&before, std::slice::from_ref(&entry)));
         let after = patch(&before, std::slice::from_ref(&entry), Some("7"));

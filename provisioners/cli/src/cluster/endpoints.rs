@@ -1,6 +1,6 @@
 //! Where a Service leads: a Pod behind it that is ready.
 
-use k8s_openapi::api::core::v1::{Endpoints, ObjectReference};
+use k8s_openapi::api::core::v1::ObjectReference;
 use k8s_openapi::api::discovery::v1::EndpointSlice;
 use kube::Api;
 use kube::api::ListParams;
@@ -12,20 +12,10 @@ const SERVICE: &str = "kubernetes.io/service-name";
 
 impl Cluster {
     /// The first Pod behind the Service that is ready, and the number of its port with this name.
-    ///
-    /// EndpointSlices tell. Endpoints, which Kubernetes 1.33 deprecates, are asked for where the slices are not served (1.20) or may not
-    /// be listed.
     pub async fn ready_pod(&self, namespace: &str, service: &str, port: &str) -> Result<Option<(String, u16)>, Error> {
         let slices: Api<EndpointSlice> = Api::namespaced(self.client.clone(), namespace);
-        match slices.list(&ListParams::default().labels(&format!("{SERVICE}={service}"))).await {
-            Ok(slices) => Ok(of_slices(&slices.items, port)),
-            Err(kube::Error::Api(status)) if matches!(status.code, 403 | 404) => {
-                let endpoints: Api<Endpoints> = Api::namespaced(self.client.clone(), namespace);
-                let endpoints = endpoints.get(service).await.map_err(|error| self.fault(error))?;
-                Ok(of_endpoints(&endpoints, port))
-            }
-            Err(error) => Err(self.fault(error)),
-        }
+        let slices = slices.list(&ListParams::default().labels(&format!("{SERVICE}={service}"))).await;
+        Ok(of_slices(&slices.map_err(|error| self.fault(error))?.items, port))
     }
 }
 
@@ -44,14 +34,6 @@ fn of_slices(slices: &[EndpointSlice], name: &str) -> Option<(String, u16)> {
     })
 }
 
-fn of_endpoints(endpoints: &Endpoints, name: &str) -> Option<(String, u16)> {
-    endpoints.subsets.iter().flatten().find_map(|subset| {
-        let port = subset.ports.iter().flatten().find(|port| port.name.as_deref() == Some(name))?;
-        let pod = subset.addresses.iter().flatten().filter_map(|address| address.target_ref.as_ref()).find_map(pod)?;
-        Some((pod, u16::try_from(port.port).ok()?))
-    })
-}
-
 fn pod(target: &ObjectReference) -> Option<String> {
     target.name.clone().filter(|_| target.kind.as_deref() == Some("Pod"))
 }
@@ -65,30 +47,6 @@ mod tests {
     use tower::service_fn;
 
     use super::*;
-
-    #[test]
-    fn a_pod_that_is_ready_is_found_by_the_name_of_the_port() {
-        let address = |kind: &str, name: &str| json!({"ip": "10.0.0.1", "targetRef": {"kind": kind, "name": name}});
-        let read = |subsets: Value| -> Endpoints {
-            serde_json::from_value(json!({"metadata": {"name": "core"}, "subsets": subsets})).unwrap()
-        };
-        let ports = json!([{"name": "metrics", "port": 8080}, {"name": "https", "port": 8443}]);
-        let found = of_endpoints(
-            &read(json!([
-                {"notReadyAddresses": [address("Pod", "starting")], "ports": ports},
-                {"addresses": [{"ip": "10.0.0.2"}, address("Node", "n"), address("Pod", "core-1")], "ports": ports},
-            ])),
-            "https",
-        );
-        assert_eq!(found, Some(("core-1".to_owned(), 8443)));
-        for subsets in [
-            json!(null),
-            json!([{"notReadyAddresses": [address("Pod", "starting")], "ports": ports}]),
-            json!([{"addresses": [address("Pod", "core-1")], "ports": [{"name": "http", "port": 80}]}]),
-        ] {
-            assert_eq!(of_endpoints(&read(subsets.clone()), "https"), None, "{subsets}");
-        }
-    }
 
     fn endpoint(ready: &Value, kind: &str, name: &str) -> Value {
         json!({"addresses": ["10.0.0.1"], "conditions": {"ready": ready}, "targetRef": {"kind": kind, "name": name}})
@@ -118,13 +76,11 @@ mod tests {
         assert_eq!(found(json!([{"name": "http", "port": 80}]), &[ready]), None);
     }
 
-    /// A cluster that answers for slices and for Endpoints with this, and the paths that it is asked for.
-    fn cluster(slices: (u16, Value), endpoints: (u16, Value)) -> (Cluster, Arc<Mutex<Vec<String>>>) {
+    /// A cluster that answers with this, and the paths that it is asked for.
+    fn cluster(code: u16, answer: Value) -> (Cluster, Arc<Mutex<Vec<String>>>) {
         let asked = Arc::<Mutex<Vec<String>>>::default();
         let seen = asked.clone();
         let service = service_fn(move |request: http::Request<Body>| {
-            let path = request.uri().path().to_owned();
-            let (code, answer) = if path.contains("endpointslices") { slices.clone() } else { endpoints.clone() };
             seen.lock().unwrap().push(request.uri().to_string());
             let answer = http::Response::builder().status(code).body(Body::from(answer.to_string().into_bytes()));
             async move { Ok::<_, std::convert::Infallible>(answer.unwrap()) }
@@ -134,28 +90,18 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn endpoints_are_asked_for_where_slices_are_not_served_or_not_allowed() {
+    async fn slices_of_the_service_are_asked_for() {
         let ports = json!([{"name": "https", "port": 8443}]);
-        let slices = slices(&ports, &[endpoint(&json!(true), "Pod", "of-slices")]);
-        let address = json!({"ip": "10.0.0.1", "targetRef": {"kind": "Pod", "name": "of-endpoints"}});
-        let endpoints = json!({"metadata": {"name": "core"}, "subsets": [{"addresses": [address], "ports": ports}]});
-        let no = |code: u16| json!({"kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": "", "message": "no", "code": code});
-        for (code, expected) in
-            [(200, Some("of-slices")), (404, Some("of-endpoints")), (403, Some("of-endpoints")), (500, None)]
-        {
-            let answer = if code == 200 { slices.clone() } else { no(code) };
-            let (cluster, asked) = cluster((code, answer), (200, endpoints.clone()));
+        let slices = slices(&ports, &[endpoint(&json!(true), "Pod", "core-1")]);
+        let no = json!({"kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": "", "message": "no", "code": 403});
+        for (code, answer, expected) in [(200, slices, Some(("core-1".to_owned(), 8443))), (403, no, None)] {
+            let (cluster, asked) = cluster(code, answer);
             let found = cluster.ready_pod("rukpak-system", "core", "https").await;
-            let found = found.ok().flatten();
-            assert_eq!(
-                found.as_ref().map(|(pod, port)| (pod.as_str(), *port)),
-                expected.map(|pod| (pod, 8443)),
-                "{code}"
-            );
+            assert_eq!(found.ok().flatten(), expected, "{code}");
             let asked = asked.lock().unwrap();
+            assert_eq!(asked.len(), 1, "{asked:?}");
             assert!(asked[0].contains("/namespaces/rukpak-system/endpointslices?"), "{asked:?}");
             assert!(asked[0].ends_with("labelSelector=kubernetes.io%2Fservice-name%3Dcore"), "{asked:?}");
-            assert_eq!(asked.len(), if matches!(code, 403 | 404) { 2 } else { 1 }, "{asked:?}");
         }
     }
 }

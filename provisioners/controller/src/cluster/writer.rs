@@ -4,7 +4,7 @@
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ManagedFieldsEntry, ObjectMeta, OwnerReference};
 use kube::Api;
-use kube::api::{DeleteParams, DynamicObject, Patch, PatchParams, PostParams, Preconditions};
+use kube::api::{DeleteParams, DynamicObject, Patch, PatchParams, Preconditions};
 use rukpak_crds::names::{FIELD_MANAGER, SHARING_MANAGER};
 use rukpak_plan::{Identity, Owner};
 use serde_json::{Value, json};
@@ -42,15 +42,6 @@ impl Writer {
         let _permit = self.permit().await;
         let params = PatchParams { dry_run, ..PatchParams::apply(FIELD_MANAGER).force() };
         let object = self.api(identity).patch(&identity.name, &params, &Patch::Apply(body)).await?;
-        Ok(Written { metadata: object.metadata, body: object.data })
-    }
-
-    /// Creates the object by a POST. Its fields are then those of an update by us, not of an apply: see [`Self::move_fields`].
-    pub async fn create(&self, identity: &Identity, body: &Value, dry_run: bool) -> Result<Written, Error> {
-        let new: DynamicObject = serde_json::from_value(body.clone()).map_err(unreadable)?;
-        let _permit = self.permit().await;
-        let params = PostParams { dry_run, field_manager: Some(FIELD_MANAGER.to_owned()) };
-        let object = self.api(identity).create(&params, &new).await?;
         Ok(Written { metadata: object.metadata, body: object.data })
     }
 
@@ -140,8 +131,4 @@ impl Writer {
         let object = self.api(identity).patch_metadata(&identity.name, &params, &Patch::Merge(patch)).await?;
         Ok(object.metadata)
     }
-}
-
-fn unreadable(error: serde_json::Error) -> Error {
-    Error::Unavailable(Box::new(kube::Error::SerdeError(error)))
 }

@@ -130,7 +130,8 @@ pub(crate) async fn put(
                 let body = updating(body.clone(), uid, version);
                 run.objects.apply(&step.identity, &body, mode == Mode::DryRun).await
             }
-            None => create(run, step, &body, mode).await,
+            // Fails with a conflict where it exists.
+            None => run.objects.apply(&step.identity, &creating(body.clone()), mode == Mode::DryRun).await,
         };
         let refusal = match sent {
             Ok(written) => return Ok(Outcome::Applied(Box::new(written), kept)),
@@ -182,23 +183,6 @@ async fn replace(run: &Run, step: &Step, basis: &Basis<'_>) -> Result<bool, Erro
     tracing::info!(deployment = %run.owner.name, object = %step.identity, "the object is immutable: deleting it to create it again");
     writer.delete(&step.identity, &live.metadata).await.map_err(|error| refused(step, error))?;
     Ok(true)
-}
-
-/// Creates the object, or fails with a conflict where it exists.
-async fn create(run: &Run, step: &Step, body: &Value, mode: Mode) -> Result<Written, cluster::Error> {
-    let writer = &run.objects;
-    let is_trial = mode == Mode::DryRun;
-    match writer.apply(&step.identity, &creating(body.clone()), is_trial).await {
-        Err(error) if error.refuses_create_by_version() => {}
-        other => return other,
-    }
-    // A POST fails where the object exists, as an apply without a version would not. If we are killed before its fields are
-    // moved, the next reconcile finds an object of ours that was never applied, and moves them then.
-    let written = writer.create(&step.identity, body, is_trial).await?;
-    let entries = fields::adopted(&written.metadata, FIELD_MANAGER, false).filter(|_| !is_trial);
-    let Some(entries) = entries else { return Ok(written) };
-    let metadata = writer.move_fields(&step.identity, &written.metadata, &entries).await?;
-    Ok(Written { metadata, body: written.body })
 }
 
 enum Prior {
