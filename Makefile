@@ -1,13 +1,13 @@
-# Two commands are enough: make demo, make test. Both install what they need (Debian packages, and kube-apiserver built once
-# from Debian's source package), say what they do, and can be run again.
+# Two commands are enough: make demo, make test. Both install what they need (packages on Debian and Ubuntu, and a control plane
+# of Kubernetes built once from Go modules), say what they do, and can be run again.
 
 SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help packages tools build test soak demo bench flames crds docs image manifests node-test node-check fuzz
+.PHONY: help packages tools build check lint test soak conformance demo bench flames crds docs image manifests node-test node-check fuzz
 
-# For the demo: CLUSTER=current, KEEP=1.
-export CLUSTER KEEP
+# For the demo: CLUSTER=current, KEEP=1. For all that starts a control plane: KUBERNETES=oldest, newest or 1.33.
+export CLUSTER KEEP KUBERNETES
 
 # Programs are built with --workspace and started as files: with -p, and so with `cargo run -p`, cargo chooses features for that
 # package alone, and compiles hundreds of crates a second time.
@@ -16,31 +16,40 @@ programs := $(or $(CARGO_TARGET_DIR),target)
 help: ## Show the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 18
 
-packages: ## Install the Debian packages that builds, tests and demo need
+packages: ## Install the packages that builds, tests and demo need (Debian, Ubuntu)
 	@tests/tools/apt-packages.sh
 
-tools: packages ## Install the packages, and find kube-apiserver or build it (6 minutes, once)
-	@tests/tools/kubectl.sh >/dev/null
-	@folder="$$(tests/tools/control-plane.sh)"; echo "kube-apiserver and kube-controller-manager: $$folder" >&2
+tools: packages ## Find the programs of the control plane, or build them (4 to 10 minutes, once)
+	@folder="$$(tests/tools/control-plane.sh)"; echo "the control plane: $$folder" >&2
 
 build: packages ## Build all programs
 	cargo build --workspace --bins
 
-test: tools ## Check formatting, lints and dependencies, then run every test against real servers
+check: ## Check formatting and run what needs neither a cluster nor root: unit tests, goldens, scenarios, the rules of the repository
 	cargo fmt --all --check
-	tests/tools/cargo-deny.sh
-	cargo clippy --workspace --all-targets -- -D warnings
-	cargo build --workspace --bins
-	RUST_TEST_THREADS=10 $(programs)/debug/run-tests # of four programs at a time; most tests wait for something
+	@cargo build --workspace --bins
+	@$(programs)/debug/run-tests --no-cluster
 
-soak: tools ## Kill and disturb the controller at every write of every operation, and show what was tried and what passed (15 minutes)
+lint: ## Check lints, licences, bans and sources (ADVISORIES=1 also known defects, whose database is fetched)
+	tests/tools/cargo-deny.sh
+	tests/tools/clippy.sh
+
+test: packages ## Run every test against real servers (KUBERNETES=oldest or 1.33; SUITES="engine store::faults" for some of them)
+	@tests/tools/build.sh --bins
+	@RUST_TEST_THREADS=10 $(programs)/debug/run-tests $(SUITES) # of four programs at a time; most tests wait for something
+
+soak: tools ## Kill and disturb the controller at every write of every operation, and run what takes long (20 minutes)
 	cargo build --workspace --bins
 	SWEEP=all cargo test --workspace --test suites sweep::
+	cargo test --workspace --test suites -- --ignored
 
-demo: $(if $(filter current,$(CLUSTER)),packages,tools) ## Install, upgrade and remove bundles and a package, and show it (CLUSTER=current, KEEP=1)
-	@echo "building the programs" >&2
-	@cargo build --workspace $(addprefix --bin=,rukpak-controller rukpak-platform rukpak-webhook rukpak-plane demo)
-	@$(programs)/debug/demo
+conformance: ## Run every test on the newest and on the oldest Kubernetes, and write the table of docs/conformance.md
+	@for version in newest oldest; do $(MAKE) --no-print-directory test KUBERNETES=$$version || true; done
+	@$(programs)/debug/run-tests --conformance
+
+demo: packages ## Install, upgrade and remove bundles and a package, and show it (CLUSTER=current, KEEP=1)
+	@$(if $(filter current,$(CLUSTER)),cargo build --workspace,tests/tools/build.sh) $(addprefix --bin=,rukpak-controller rukpak-platform rukpak-webhook rukpak-plane demo)
+	@$(if $(filter current,$(CLUSTER)),KUBECTL=$${KUBECTL:-kubectl}) $(programs)/debug/demo
 
 bench: tools ## Measure speed and memory against a bare client, with optimised programs
 	cargo build --workspace --bins --release

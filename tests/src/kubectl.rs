@@ -1,4 +1,4 @@
-//! Debian's kubectl, typed at: commands as they stand in the documentation, run by bash against one cluster.
+//! kubectl, typed at: commands as they stand in the documentation, run by bash against one cluster.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -32,7 +32,7 @@ pub struct Printed {
 }
 
 impl Terminal {
-    /// A terminal for the user of a kubeconfig, in the folder of the workspace. Fetches kubectl, once a machine.
+    /// A terminal for the user of a kubeconfig, in the folder of the workspace. Builds kubectl, once a machine.
     pub fn new(kubeconfig: &Path) -> Result<Self> {
         let kubectl = tools::kubectl()?;
         let mut path = OsString::from(kubectl.parent().context("kubectl is in no folder")?);

@@ -148,7 +148,7 @@ pub fn browser() -> Result<PathBuf> {
     printed_by("browser.sh")
 }
 
-/// Debian's kubectl, which is fetched once.
+/// kubectl of the control plane's version, or `$KUBECTL`.
 pub fn kubectl() -> Result<PathBuf> {
     printed_by("kubectl.sh")
 }

@@ -63,4 +63,5 @@ async fn what_the_pages_have_people_type_does_what_they_say() {
     platform.wait_ready().await.unwrap_or_else(|error| panic!("{error:#}"));
     session.follow("docs/platform.md", &[]).await;
     session.follow_only("docs/rukpakctl.md", PLATFORM_OPERATOR).await;
+    assert!(!session::is_written(), "the pages are written: read what changed, and run again without TUTORIAL");
 }

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Checks the dependency tree against deny.toml: licences, bans and duplicates, sources. cargo-deny is compiled once, and kept beside
+# Checks the dependency tree against deny.toml: licences, bans and duplicates, sources; with ADVISORIES=1 also known defects, whose
+# database is fetched. cargo-deny is compiled once, and kept beside
 # the build of kube-apiserver.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
@@ -25,5 +26,7 @@ else
   fi
   flock -u 9
 fi
-# Advisories are left out: their database is a git repository, which is not fetched here.
-exec "$program" --locked check --hide-inclusion-graph licenses bans sources
+checks=(licenses bans sources)
+# Their database is a git repository, which is not fetched unless somebody asks.
+[[ -z ${ADVISORIES:-} ]] || checks+=(advisories)
+exec "$program" --locked check --hide-inclusion-graph "${checks[@]}"

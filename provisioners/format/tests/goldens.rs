@@ -94,6 +94,7 @@ fn cases() -> Vec<PathBuf> {
 #[test]
 fn every_bundle_means_what_its_golden_says() {
     let is_writing = std::env::var(SWITCH).is_ok_and(|value| value == "write");
+    assert!(!is_writing || std::env::var_os("CI").is_none(), "{SWITCH} is set, and goldens are not written under CI");
     let cases = cases();
     assert!(cases.len() >= LEAST, "{} bundles", cases.len());
     let mut wrong = Vec::new();
@@ -108,5 +109,6 @@ fn every_bundle_means_what_its_golden_says() {
             wrong.push(format!("{}: {}\nis: {is}", path.display(), case.why));
         }
     }
+    assert!(!is_writing, "the goldens are written: read what changed, and run again without {SWITCH}");
     assert!(wrong.is_empty(), "{}\nWith {SWITCH}=write the files are changed. Read what changed.", wrong.join("\n"));
 }

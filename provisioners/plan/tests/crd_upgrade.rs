@@ -127,7 +127,7 @@ fn pairs() -> Option<PathBuf> {
 }
 
 #[test]
-fn pairs_are_judged_as_the_reference_judges_them() {
+fn pairs_of_the_corpus_are_judged_as_the_reference_judges_them() {
     let Some(folder) = pairs() else {
         eprintln!(
             "ABSENT: no golden/crd-upgrade-safety at $CORPUS or ../shared/corpus: nothing was compared with the reference"
@@ -158,7 +158,7 @@ fn pairs_are_judged_as_the_reference_judges_them() {
 }
 
 #[test]
-fn what_is_no_definition_is_refused() {
+fn what_is_no_definition_in_the_corpus_is_refused() {
     let Some(folder) = pairs() else {
         eprintln!(
             "ABSENT: no golden/crd-upgrade-safety at $CORPUS or ../shared/corpus: nothing was compared with the reference"

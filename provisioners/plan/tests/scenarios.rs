@@ -69,6 +69,7 @@ fn outcome(name: &str, scenario: &Scenario) -> Value {
 #[test]
 fn every_scenario_ends_as_its_file_says() {
     let is_writing = std::env::var(SWITCH).is_ok_and(|value| value == "write");
+    assert!(!is_writing || std::env::var_os("CI").is_none(), "{SWITCH} is set, and goldens are not written under CI");
     let mut wrong = String::new();
     for (name, (path, scenario)) in scenarios() {
         let outcome = outcome(&name, &scenario);
@@ -82,6 +83,7 @@ fn every_scenario_ends_as_its_file_says() {
             let _ = writeln!(wrong, "{name}: {}\nexpected:{expected}\nis:{is}\n", scenario.why);
         }
     }
+    assert!(!is_writing, "the scenarios are written: read what changed, and run again without {SWITCH}");
     assert!(wrong.is_empty(), "{wrong}With {SWITCH}=write the files are changed. Read what changed.");
 }
 

@@ -225,7 +225,9 @@ async fn take_pictures() {
 #[tokio::test]
 async fn pictures_of_the_documentation() {
     if std::env::var(WRITE).is_ok_and(|value| value == "write") {
+        assert!(std::env::var_os("CI").is_none(), "{WRITE} is set, and pictures are not taken under CI");
         take_pictures().await;
+        panic!("the pictures are taken: look at them, and run again without {WRITE}");
     }
     for name in ["ui-light", "ui-dark"] {
         let bytes = std::fs::read(workspace_folder().join(format!("docs/pictures/{name}.png"))).expect("a picture");

@@ -64,6 +64,7 @@ impl Goldens {
     pub fn compare(self) {
         let folder = folder();
         if std::env::var(SWITCH).is_ok_and(|value| value == "write") {
+            assert!(std::env::var_os("CI").is_none(), "{SWITCH} is set, and goldens are not written under CI");
             fs::create_dir_all(&folder).expect("a folder");
             for name in names() {
                 fs::remove_file(folder.join(name)).expect("it is removed");
@@ -71,7 +72,7 @@ impl Goldens {
             for (name, text) in self.0 {
                 fs::write(folder.join(name), text).expect("it is written");
             }
-            return;
+            panic!("the goldens are written: read what changed, and run again without {SWITCH}");
         }
         let wrong: Vec<String> = self
             .0

@@ -13,13 +13,6 @@ const ELSEWHERE: [&str; 2] = [
     "make image IMAGE_NAME", // the suite `image`; there is no registry.example.com to copy it to
     "port-forward",          // leads to a Pod that runs: `make node-test`
 ];
-/// A block that is for Kubernetes 1.21 and newer.
-const NEWER: &str = "disruption-budget.yaml";
-/// The overlay whose definitions have rules in CEL. Kubernetes before 1.25 drops them, as docs/olmv1.md says, but not from a
-/// server-side apply, which it refuses.
-const WITH_RULES: &str = "olm";
-/// Whether the API server drops them.
-const DROPS_RULES: &str = r#"kubectl get --raw /version | grep -Eq '"minor": "(1[0-9]|2[0-4])[^0-9]'"#;
 /// The block that comes last.
 const REMOVAL: &str = "kubectl delete";
 /// What the page takes for granted: folders, files, a namespace, and cert-manager, as far as it is looked at.
@@ -62,16 +55,10 @@ async fn enter(terminal: &Terminal, text: &str) -> Vec<String> {
 async fn apply_overlays(terminal: &Terminal, how: &str) {
     let overlays = tools::listing(&tools::workspace_folder().join("manifests/overlays")).expect("the folder is there");
     assert!(overlays.len() >= 6, "{overlays:?}");
-    let drops_rules = terminal.enter(DROPS_RULES).await.expect("bash runs").succeeded;
     for overlay in overlays {
         let name = overlay.file_name().into_string().expect("a name of ASCII");
         let build = format!("kubectl kustomize manifests/overlays/{name}");
         let addresses = "sed 's|SET-ME-API-SERVER-CIDR|192.0.2.10/32|'";
-        let how = match how {
-            _ if !drops_rules || name != WITH_RULES => how,
-            "" => "--validate=false",
-            _ => continue,
-        };
         let lines = enter(terminal, &format!("{build} | {addresses} | kubectl apply {how} -f -")).await;
         assert!(lines.len() >= 3, "{name}: {lines:?}");
     }
@@ -102,12 +89,10 @@ async fn what_the_page_has_people_type_installs_and_removes() {
     }
     let _kubelet = Kubelet::play(client.clone(), SYSTEM_NAMESPACE);
 
-    let has_budgets = terminal.enter("kubectl api-versions | grep -qx policy/v1").await.unwrap().succeeded;
     let page = Page::read("docs/install.md");
     let (removal, others): (Vec<_>, Vec<_>) = page.blocks().iter().partition(|block| block.text.contains(REMOVAL));
     let here = |block: &&&Block| !ELSEWHERE.iter().any(|words| block.text.contains(words));
-    let blocks: Vec<_> =
-        others.iter().filter(here).filter(|block| has_budgets || !block.text.contains(NEWER)).collect();
+    let blocks: Vec<_> = others.iter().filter(here).collect();
     assert!(blocks.len() >= 5 && removal.len() == 1, "{:?}", page.blocks());
     for block in blocks {
         follow(&terminal, block).await;

@@ -97,6 +97,7 @@ impl Session {
         }
         let pairs: Vec<_> = steps.iter().zip(&outputs).filter(|(step, _)| step.is_shown).collect();
         if is_written() {
+            assert!(std::env::var_os("CI").is_none(), "{WRITE} is set, and pages are not written under CI");
             return page.write(&pairs);
         }
         let differences: Vec<String> = pairs
@@ -147,7 +148,8 @@ impl Session {
     }
 }
 
-fn is_written() -> bool {
+/// Whether what commands print is written into the pages.
+pub fn is_written() -> bool {
     std::env::var(WRITE).is_ok_and(|value| value == "write")
 }
 

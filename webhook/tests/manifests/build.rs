@@ -31,7 +31,7 @@ pub fn keyed(objects: impl IntoIterator<Item = Value>) -> Objects {
     keyed
 }
 
-/// What kustomize makes of a folder: the one in Debian's kubectl.
+/// What kustomize makes of a folder: the one in kubectl.
 pub fn build(folder: &Path) -> Objects {
     static KUBECTL: LazyLock<PathBuf> = LazyLock::new(|| {
         let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/tools/kubectl.sh");

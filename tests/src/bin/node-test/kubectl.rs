@@ -1,4 +1,4 @@
-//! Programs that run once: Debian's kubectl, ours, ctr.
+//! Programs that run once: kubectl, `rukpakctl`, ctr.
 
 use std::path::{Path, PathBuf};
 use std::process::Stdio;

@@ -1,15 +1,18 @@
 //! What `make test` runs: every test program of the workspace, several at a time. Most tests wait for a control plane of their
 //! suite, and `cargo test` has one suite wait for the other.
 //!
-//! Each program writes to `target/test-logs/NAME.log`; the log is printed when the program ends, and a table at the end. The
+//! Each program writes to `target/test-logs/NAME.log`; the log of one that failed is printed when it ends, and a table at the end. The
 //! working folder of a program is that of its package, as under cargo. Exit code 1 if anything failed.
 
+mod conformance;
+mod ground;
+mod needs;
 mod programs;
 
 use std::collections::VecDeque;
 use std::fs::File;
 use std::io::{self, Write as _};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
 use std::sync::{Mutex, PoisonError};
 use std::thread;
@@ -17,19 +20,30 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result};
 use clap::Parser;
-use rukpak_tests::tools;
 
+use crate::ground::Ground;
+use crate::needs::Need;
 use crate::programs::Program;
 
 /// Runs all test programs, or those that are named
 #[derive(Parser)]
 #[command(name = "run-tests")]
 struct Arguments {
-    /// Names of test programs, such as `engine` or `store-rukpak_store`; all if none is given
+    /// Test programs, such as `engine` or `store-rukpak_store`, or tests of the suites by the beginnings of their names, such as
+    /// `engine::pivot`; all if none is given
     names: Vec<String>,
     /// How many programs run at once
     #[arg(long, env = "TEST_JOBS", default_value_t = 4)]
     jobs: usize,
+    /// Run what needs no cluster: all but the suites
+    #[arg(long, conflicts_with = "names")]
+    no_cluster: bool,
+    /// What has to be there: without it nothing runs. Otherwise the tests that need it do not run, and are counted
+    #[arg(long, env = "REQUIRE", value_enum, value_delimiter = ',')]
+    require: Vec<Need>,
+    /// Write the table in docs/conformance.md from the results of whole runs, and run nothing
+    #[arg(long, conflicts_with = "names")]
+    conformance: bool,
 }
 
 /// What Go programs are told, unless the environment says otherwise: many run at once, on few cores. One thread each and fewer garbage
@@ -46,37 +60,46 @@ struct Outcome {
 }
 
 fn main() -> Result<ExitCode> {
-    let Arguments { names, jobs } = Arguments::parse();
-    let programs = programs::build(&names)?;
-    anyhow::ensure!(!programs.is_empty(), "there is no test program of that name");
-    let logs = programs::logs_folder()?;
-    let start = Instant::now();
-    let queue = Mutex::new(VecDeque::from(programs));
-    let outcomes = Mutex::new(Vec::new());
-    thread::scope(|scope| {
-        let workers: Vec<_> = (0..jobs.max(1)).map(|_| scope.spawn(|| work(&queue, &outcomes, &logs))).collect();
-        workers.into_iter().try_for_each(|worker| worker.join().map_err(|_| anyhow::anyhow!("a thread panicked"))?)
-    })?;
-    let outcomes = outcomes.into_inner().unwrap_or_else(PoisonError::into_inner);
-    table(&outcomes, start.elapsed());
-    if tools::corpus().is_none() {
-        println!(
-            "ABSENT: no corpus of published bundles in $CORPUS or ../shared/corpus; nothing was compared with them"
-        );
+    let arguments = Arguments::parse();
+    if arguments.conformance {
+        conformance::write_page()?;
+        return Ok(ExitCode::SUCCESS);
     }
-    if outcomes.iter().any(|outcome| outcome.name.split('+').any(|suite| suite == "cli"))
-        && let Err(error) = tools::browser()
-    {
-        println!("ABSENT: no Chromium, so no page of `rukpakctl ui` was looked at: {error:#}");
+    let ground = Ground::find(arguments.no_cluster)?;
+    println!("{ground}");
+    let chosen = programs::build(&arguments.names, arguments.no_cluster)?;
+    let absent = needs::absent(&chosen, &arguments.require)?;
+    let (chosen, not_run) = needs::without(chosen, &absent);
+
+    let start = Instant::now();
+    let outcomes = run_all(chosen, arguments.jobs, &ground)?;
+    let passed = table(&outcomes);
+    let last = needs::told(&absent, not_run);
+    println!("{passed} in {:.0} s{last}; {ground}", start.elapsed().as_secs_f64());
+
+    if arguments.names.is_empty() && !arguments.no_cluster {
+        conformance::keep(&ground, &outcomes)?;
     }
     Ok(if outcomes.iter().all(|outcome| outcome.passed) { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-fn work(queue: &Mutex<VecDeque<Program>>, outcomes: &Mutex<Vec<Outcome>>, logs: &std::path::Path) -> Result<()> {
+fn run_all(programs: Vec<Program>, jobs: usize, ground: &Ground) -> Result<Vec<Outcome>> {
+    let logs = programs::logs_folder()?;
+    let queue = Mutex::new(VecDeque::from(programs));
+    let outcomes = Mutex::new(Vec::new());
+    thread::scope(|scope| {
+        let workers: Vec<_> =
+            (0..jobs.max(1)).map(|_| scope.spawn(|| work(&queue, &outcomes, &logs, ground))).collect();
+        workers.into_iter().try_for_each(|worker| worker.join().map_err(|_| anyhow::anyhow!("a thread panicked"))?)
+    })?;
+    Ok(outcomes.into_inner().unwrap_or_else(PoisonError::into_inner))
+}
+
+fn work(queue: &Mutex<VecDeque<Program>>, outcomes: &Mutex<Vec<Outcome>>, logs: &Path, ground: &Ground) -> Result<()> {
     loop {
         let Some(program) = queue.lock().unwrap_or_else(PoisonError::into_inner).pop_front() else { return Ok(()) };
         let log = logs.join(format!("{}.log", program.name));
-        let outcome = run(program, &log)?;
+        let outcome = run(program, &log, ground)?;
         let mut outcomes = outcomes.lock().unwrap_or_else(PoisonError::into_inner);
         // While the others wait, so that logs do not mix.
         show(&outcome, &log)?;
@@ -84,10 +107,12 @@ fn work(queue: &Mutex<VecDeque<Program>>, outcomes: &Mutex<Vec<Outcome>>, logs: 
     }
 }
 
-fn run(Program { name, command, folder, .. }: Program, log: &PathBuf) -> Result<Outcome> {
+fn run(Program { name, command, folder, .. }: Program, log: &PathBuf, ground: &Ground) -> Result<Outcome> {
     let output = File::create(log).with_context(|| format!("write {}", log.display()))?;
     let start = Instant::now();
-    let status = Command::new(&command[0])
+    let mut process = Command::new(&command[0]);
+    ground.hand_to(&mut process);
+    let status = process
         .args(&command[1..])
         .envs(GO.into_iter().filter(|(name, _)| std::env::var_os(name).is_none()))
         .current_dir(folder)
@@ -113,26 +138,32 @@ fn counts(text: &str) -> Option<String> {
     (!results.is_empty()).then(|| sums.join(", "))
 }
 
+/// One line of a program that passed, and the whole log of one that did not.
 fn show(outcome: &Outcome, log: &PathBuf) -> Result<()> {
     let mut out = io::stdout().lock();
+    if outcome.passed {
+        writeln!(out, "passed: {} ({:.0} s)", outcome.name, outcome.took.as_secs_f64())?;
+        return Ok(());
+    }
     writeln!(out, "\n==== {} ({:.0} s)", outcome.name, outcome.took.as_secs_f64())?;
     io::copy(&mut File::open(log)?, &mut out)?;
     Ok(())
 }
 
-fn table(outcomes: &[Outcome], took: Duration) {
+/// Prints what each program had to say, and returns what there is to say of all.
+fn table(outcomes: &[Outcome]) -> String {
     println!("\n{:<22} {:>7}  result", "program", "seconds");
     for Outcome { name, passed, summary, took } in outcomes {
         let word = if *passed { "" } else { "FAILED: " };
         println!("{name:<22} {:>7.0}  {word}{summary}", took.as_secs_f64());
     }
     let failed: Vec<&str> = outcomes.iter().filter(|outcome| !outcome.passed).map(|outcome| &*outcome.name).collect();
-    match failed.as_slice() {
-        [] => println!("all {} test programs passed in {:.0} s", outcomes.len(), took.as_secs_f64()),
-        failed => {
-            println!("failed: {} (target/test-logs/NAME.log; again: target/debug/run-tests NAME)", failed.join(", "));
-        }
+    if failed.is_empty() {
+        return format!("all {} test programs passed", outcomes.len());
     }
+    let names = failed.join(" ").replace('+', " ");
+    println!("failed: {} (target/test-logs/NAME.log; again: target/debug/run-tests {names})", failed.join(", "));
+    format!("{} of {} test programs failed", failed.len(), outcomes.len())
 }
 
 #[cfg(test)]

@@ -1,0 +1,92 @@
+//! What some tests need and not every machine has. A test says so by its name, or that of its module or program.
+
+use clap::ValueEnum;
+use rukpak_tests::tools;
+
+use anyhow::{Result, bail};
+
+use crate::programs::Program;
+
+/// What may be missing.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+pub enum Need {
+    /// Published bundles and catalogs, in `$CORPUS` or in `../shared/corpus`
+    Corpus,
+    /// Chromium
+    Browser,
+}
+
+impl Need {
+    /// What is in the names of the tests that need it.
+    fn word(self) -> &'static str {
+        match self {
+            Self::Corpus => "corpus",
+            Self::Browser => "browser",
+        }
+    }
+
+    /// Why it is not there, if it is not.
+    fn problem(self) -> Option<String> {
+        match self {
+            Self::Corpus if tools::corpus().is_some() => None,
+            Self::Corpus => Some("no published bundles in $CORPUS or ../shared/corpus".to_owned()),
+            Self::Browser => tools::browser().err().map(|error| format!("no Chromium ({error:#})")),
+        }
+    }
+}
+
+/// What some of these programs need and this machine lacks, and why.
+pub fn absent(programs: &[Program], required: &[Need]) -> Result<Vec<(Need, String)>> {
+    let mut absent = Vec::new();
+    for need in Need::value_variants() {
+        if !programs.iter().any(|program| program.tests_with(need.word()) > 0) {
+            continue;
+        }
+        let Some(problem) = need.problem() else { continue };
+        if required.contains(need) {
+            bail!("{problem}, and REQUIRE names it: {}", need.word());
+        }
+        absent.push((*need, problem));
+    }
+    Ok(absent)
+}
+
+/// The programs without the tests that need what is absent, and how many tests these are.
+pub fn without(programs: Vec<Program>, absent: &[(Need, String)]) -> (Vec<Program>, usize) {
+    let (mut left, mut not_run) = (programs, 0);
+    for (need, _) in absent {
+        not_run += left.iter().map(|program| program.tests_with(need.word())).sum::<usize>();
+        left = left.into_iter().filter_map(|program| program.without(need.word())).collect();
+    }
+    (left, not_run)
+}
+
+/// The end of the last line: what was not run.
+pub fn told(absent: &[(Need, String)], not_run: usize) -> String {
+    if not_run == 0 {
+        return String::new();
+    }
+    let problems: Vec<&str> = absent.iter().map(|(_, problem)| &**problem).collect();
+    format!("; {not_run} tests not run: {}", problems.join(", "))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tests_are_left_out_by_their_names_and_counted() {
+        let program =
+            |name: &str, tests: &[&str]| Program::of(name, tests.iter().map(|&test| test.to_owned()).collect());
+        let programs = vec![
+            program("registry-corpus", &["a", "b"]),
+            program("plan-crd_upgrade", &["pairs_of_the_corpus_are_judged_alike", "c"]),
+            program("engine", &["engine::d"]),
+        ];
+        let (left, not_run) = without(programs, &[(Need::Corpus, "none".to_owned())]);
+        let left: Vec<_> = left.iter().map(|program| (&*program.name, program.tests.len())).collect();
+        assert_eq!((left, not_run), (vec![("plan-crd_upgrade", 1), ("engine", 1)], 3));
+        assert_eq!(told(&[(Need::Corpus, "none".to_owned())], 3), "; 3 tests not run: none");
+        assert_eq!(told(&[], 0), "");
+    }
+}
