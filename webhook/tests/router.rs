@@ -270,7 +270,8 @@ async fn the_status_of_a_deployment_is_the_controllers() {
 #[tokio::test]
 async fn a_rollback_by_annotation_takes_what_one_by_the_spec_takes() {
     let account = "system:serviceaccount:shop:installer";
-    let old = json!({"metadata": {"name": "b"}, "spec": {"serviceAccount": {"name": "installer", "namespace": "shop"}}});
+    let old =
+        json!({"metadata": {"name": "b"}, "spec": {"serviceAccount": {"name": "installer", "namespace": "shop"}}});
     let mut new = old.clone();
     new["metadata"]["annotations"] = json!({"core.rukpak.io/rollback-to": "1"});
     let question = || of_kind(("core.rukpak.io", "v1alpha1", "BundleDeployment"), "UPDATE", &old, &new);
@@ -283,7 +284,11 @@ async fn a_rollback_by_annotation_takes_what_one_by_the_spec_takes() {
     other["spec"]["serviceAccount"]["name"] = json!("other");
     let question = of_kind(("core.rukpak.io", "v1alpha1", "BundleDeployment"), "UPDATE", &old, &other);
     let one = Known { impersonable: vec!["system:serviceaccount:shop:other"], ..Known::default() };
-    assert_eq!(ask(&one, DEPLOYMENT_PATH, question).await["status"]["code"], 403, "the account that is taken away is asked for");
+    assert_eq!(
+        ask(&one, DEPLOYMENT_PATH, question).await["status"]["code"],
+        403,
+        "the account that is taken away is asked for"
+    );
 }
 
 #[tokio::test]

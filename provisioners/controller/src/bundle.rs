@@ -47,9 +47,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
-use kube::{Resource as _, ResourceExt};
 use kube::runtime::controller::Action;
 use kube::runtime::reflector::ObjectRef;
+use kube::{Resource as _, ResourceExt};
 use rukpak_crds::{Bundle, BundleDeployment, BundlePhase, BundleSpec, Pin, Revision, names, validate};
 use rukpak_plan::retry::{self, Class};
 use rukpak_runtime::error::Chain;

@@ -28,7 +28,7 @@ use kube::runtime::reflector::Store;
 use kube::{Client, Resource, ResourceExt};
 use rukpak_crds::condition::INSTALLED;
 use rukpak_crds::olm::cluster_extension::ClusterExtensionStatus;
-use rukpak_crds::olm::{ClusterCatalog, ClusterExtension, PROGRESSING};
+use rukpak_crds::olm::{ClusterCatalog, ClusterExtension, PROGRESSING, deployment_name};
 use rukpak_crds::{BundleDeployment, names};
 use rukpak_plan::retry::{self, Class};
 use rukpak_runtime::api;
@@ -118,7 +118,7 @@ async fn outcome(extension: &ClusterExtension, context: &Context) -> Outcome {
         Ok(Installed::Bundle(identity)) => Some(identity),
         // Which upgrades lead on from it is not known either, so nothing is looked for.
         Ok(Installed::Unknown(bundle)) => {
-            let name = deployment::name(&extension.name_any());
+            let name = deployment_name(&extension.name_any());
             let why = format!(
                 "the Bundle {bundle:?} that the BundleDeployment {name:?} has installed is gone, and status.history of the \
                  BundleDeployment does not say which version that is"

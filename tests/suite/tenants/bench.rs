@@ -50,7 +50,10 @@ pub const KINDS: &[Kind] = &[
         api_version: CORE,
         file: "core.rukpak.io_bundles",
         own: None,
-        foreign: ("core-bundle", r#"{"provisionerClassName": "core-rukpak-io-plain", "source": {"type": "upload", "upload": {}}}"#),
+        foreign: (
+            "core-bundle",
+            r#"{"provisionerClassName": "core-rukpak-io-plain", "source": {"type": "upload", "upload": {}}}"#,
+        ),
     },
     Kind {
         name: "ContentPolicy",
@@ -85,7 +88,10 @@ pub const KINDS: &[Kind] = &[
         api_version: OLM,
         file: "olm.operatorframework.io_clustercatalogs",
         own: None,
-        foreign: ("core-catalog", r#"{"source": {"type": "Image", "image": {"ref": "registry.example.com/catalog:v1"}}}"#),
+        foreign: (
+            "core-catalog",
+            r#"{"source": {"type": "Image", "image": {"ref": "registry.example.com/catalog:v1"}}}"#,
+        ),
     },
 ];
 
@@ -150,16 +156,30 @@ const HARMLESS: &[Harmless] = &[
         who: UNNAMED,
         kind: "BundleDeployment",
         own: true,
-        ways: &["delete", "deletecollection", "metadata.labels", "metadata.annotations.example", "metadata.annotations.core.rukpak.io/reconcile",
-                "metadata.finalizers", "metadata.ownerReferences.shared"],
+        ways: &[
+            "delete",
+            "deletecollection",
+            "metadata.labels",
+            "metadata.annotations.example",
+            "metadata.annotations.core.rukpak.io/reconcile",
+            "metadata.finalizers",
+            "metadata.ownerReferences.shared",
+        ],
         why: "decides nothing of what is installed; RBAC grants it by resourceNames",
     },
     Harmless {
         who: UNNAMED,
         kind: "BundleDeployment",
         own: false,
-        ways: &["delete", "deletecollection", "metadata.labels", "metadata.annotations.example", "metadata.annotations.core.rukpak.io/reconcile",
-                "metadata.finalizers", "metadata.ownerReferences.shared"],
+        ways: &[
+            "delete",
+            "deletecollection",
+            "metadata.labels",
+            "metadata.annotations.example",
+            "metadata.annotations.core.rukpak.io/reconcile",
+            "metadata.finalizers",
+            "metadata.ownerReferences.shared",
+        ],
         why: "decides nothing of what is installed; RBAC grants it by resourceNames",
     },
     Harmless {
@@ -173,9 +193,21 @@ const HARMLESS: &[Harmless] = &[
 
 /// Fields that no account or rule bounds: whatever else a rule lets pass, these are refused.
 const NEVER: &[(&str, &[&str])] = &[
-    ("BundleDeployment", &["spec.serviceAccount", "spec.template.spec.source.type", "spec.template.spec.source.image.ref", "status."]),
+    (
+        "BundleDeployment",
+        &["spec.serviceAccount", "spec.template.spec.source.type", "spec.template.spec.source.image.ref", "status."],
+    ),
     ("Bundle", &["status.pin", "metadata.labels.core.rukpak.io", "metadata.ownerReferences.controller", "spec."]),
-    ("ClusterExtension", &["spec.install.preflight.crdUpgradeSafety.enforcement", "spec.config", "spec.namespace", "spec.source", "status."]),
+    (
+        "ClusterExtension",
+        &[
+            "spec.install.preflight.crdUpgradeSafety.enforcement",
+            "spec.config",
+            "spec.namespace",
+            "spec.source",
+            "status.",
+        ],
+    ),
     ("PlatformOperator", &["spec.package", "status."]),
 ];
 
@@ -199,7 +231,13 @@ fn outcome<T>(result: Result<T, kube::Error>) -> Outcome {
 /// Metadata that might decide something, by the name of the way.
 fn metadata() -> Vec<(String, Value)> {
     let mut all = Vec::new();
-    for name in ["rollback-to", "safe-crd-upgrade-validation", "ignore-dependencies", "delete-helm-releases", "reconcile-requested-at"] {
+    for name in [
+        "rollback-to",
+        "safe-crd-upgrade-validation",
+        "ignore-dependencies",
+        "delete-helm-releases",
+        "reconcile-requested-at",
+    ] {
         let name = format!("core.rukpak.io/{name}");
         all.push((format!("metadata.annotations.{name}"), json!({"annotations": {name: "1"}})));
     }
@@ -279,7 +317,9 @@ async fn whatever_a_tenant_tries_is_refused_or_harmless() {
     let (mut table, mut harmful, mut untried) = (String::new(), Vec::new(), Vec::new());
     for subject in [DEVELOPER, JANE, UNNAMED] {
         // Whom no rule names RBAC alone keeps from the other kinds.
-        let kinds = KINDS.iter().filter(|kind| subject.user != UNNAMED.user || ["BundleDeployment", "Bundle"].contains(&kind.name));
+        let kinds = KINDS
+            .iter()
+            .filter(|kind| subject.user != UNNAMED.user || ["BundleDeployment", "Bundle"].contains(&kind.name));
         for kind in kinds {
             for is_own in [true, false] {
                 let Some(object) = kind.object(is_own) else { continue };
@@ -302,7 +342,8 @@ async fn whatever_a_tenant_tries_is_refused_or_harmless() {
                 }
                 let counts: Vec<String> = counts.iter().map(|(name, count)| format!("{count} {name}")).collect();
                 let whose = if is_own { "of a rule" } else { "an administrator's" };
-                writeln!(table, "{:26} {:17} {whose:19} {}", subject.says, kind.name, counts.join(", ")).expect("a text");
+                writeln!(table, "{:26} {:17} {whose:19} {}", subject.says, kind.name, counts.join(", "))
+                    .expect("a text");
             }
         }
     }

@@ -27,7 +27,9 @@ async fn is_allowed(scene: &Scene, subject: Subject, resource: &ApiResource, obj
 async fn in_force(scene: &Scene, subject: Subject, object: &Value) {
     let admin = scene.admin().await;
     let (resource, _) =
-        verbs::discover(&admin, object["apiVersion"].as_str().expect("text"), object["kind"].as_str().expect("text")).await.expect("served");
+        verbs::discover(&admin, object["apiVersion"].as_str().expect("text"), object["kind"].as_str().expect("text"))
+            .await
+            .expect("served");
     let end = tokio::time::Instant::now() + SOON;
     loop {
         match try_create(&scene.acting_as(subject).await, &resource, object).await {
@@ -86,11 +88,17 @@ async fn an_api_server_decides_what_the_policy_says() {
         (with(&pump, &[(&format!("{catalog}/selector"), json!({"matchLabels": {"a": "b"}}))]), false),
         (with(&pump, &[(&format!("{catalog}/upgradeConstraintPolicy"), json!("SelfCertified"))]), false),
         (with(&pump, &[("/spec/install", json!({"preflight": {"crdUpgradeSafety": {"enforcement": "None"}}}))]), false),
-        (with(&pump, &[("/spec/install", json!({"preflight": {"crdUpgradeSafety": {"enforcement": "Strict"}}}))]), true),
+        (
+            with(&pump, &[("/spec/install", json!({"preflight": {"crdUpgradeSafety": {"enforcement": "Strict"}}}))]),
+            true,
+        ),
     ] {
         assert_eq!(is_allowed(scene, JANE, &extensions, &object).await, expected, "{object}");
     }
-    assert!(is_allowed(scene, UNNAMED, &extensions, &kind("ClusterExtension").foreign("hers")).await, "no rule names her");
+    assert!(
+        is_allowed(scene, UNNAMED, &extensions, &kind("ClusterExtension").foreign("hers")).await,
+        "no rule names her"
+    );
 
     let (catalogs, _) = verbs::discover(&admin, "olm.operatorframework.io/v1", "ClusterCatalog").await.unwrap();
     let catalog = kind("ClusterCatalog").foreign("mine");
@@ -99,7 +107,8 @@ async fn an_api_server_decides_what_the_policy_says() {
 
     // The API server has no complaints about the expressions either.
     for name in ["rukpak-install-policy-bench", "rukpak-install-policy-bench-packages"] {
-        let policy = verbs::get(&admin, &Target::cluster(ADMISSION, "ValidatingAdmissionPolicy", name)).await.unwrap().unwrap();
+        let policy =
+            verbs::get(&admin, &Target::cluster(ADMISSION, "ValidatingAdmissionPolicy", name)).await.unwrap().unwrap();
         let warnings = policy.data.pointer("/status/typeChecking/expressionWarnings");
         assert!(warnings.is_none_or(|warnings| warnings.as_array().is_none_or(Vec::is_empty)), "{warnings:?}");
     }

@@ -93,8 +93,7 @@ impl Scene {
         let all = json!([{"apiGroups": ["core.rukpak.io", "platform.openshift.io", "olm.operatorframework.io"], "resources": ["*"], "verbs": ["*"]}]);
         let tenants = json!({"name": "tenants"});
         let installer = json!({"name": "installer", "namespace": "shop"});
-        let may_impersonate =
-            json!([{"apiGroups": [""], "resources": ["serviceaccounts"], "resourceNames": ["installer"], "verbs": ["impersonate"]}]);
+        let may_impersonate = json!([{"apiGroups": [""], "resources": ["serviceaccounts"], "resourceNames": ["installer"], "verbs": ["impersonate"]}]);
         for object in [
             json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "shop"}}),
             json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": installer}),

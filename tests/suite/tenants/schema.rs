@@ -50,7 +50,9 @@ fn merge(into: &mut Value, from: &Value) {
 /// The required fields of an object that is not there.
 fn required(schema: &Value) -> Value {
     let names = schema["required"].as_array().into_iter().flatten().filter_map(Value::as_str);
-    Value::Object(names.map(|name| (name.to_owned(), other(&schema["properties"][name], &Value::Null))).collect::<Map<_, _>>())
+    Value::Object(
+        names.map(|name| (name.to_owned(), other(&schema["properties"][name], &Value::Null))).collect::<Map<_, _>>(),
+    )
 }
 
 /// A value of the schema, and not this one.
@@ -64,7 +66,9 @@ fn other(schema: &Value, current: &Value) -> Value {
         Some("array") => json!([other(&schema["items"], &Value::Null)]),
         Some("object") if schema["properties"].is_object() => {
             let mut value = required(schema);
-            if value == json!({}) && let Some((name, property)) = schema["properties"].as_object().and_then(|all| all.iter().next()) {
+            if value == json!({})
+                && let Some((name, property)) = schema["properties"].as_object().and_then(|all| all.iter().next())
+            {
                 value = json!({name: other(property, &Value::Null)});
             }
             value

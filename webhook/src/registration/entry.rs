@@ -25,8 +25,8 @@ pub struct Asked {
 pub fn wanted(webhooks: &[Value], asked: &Asked) -> Vec<Value> {
     let config_maps =
         client(webhooks, CONFIG_MAP_WEBHOOK, CONFIG_MAP_PATH).map(|client| of_config_maps(&client, &asked.namespace));
-    let deployments = client(webhooks, DEPLOYMENT_WEBHOOK, DEPLOYMENT_PATH)
-        .map(|client| of_deployments(&client, asked));
+    let deployments =
+        client(webhooks, DEPLOYMENT_WEBHOOK, DEPLOYMENT_PATH).map(|client| of_deployments(&client, asked));
     config_maps.into_iter().chain(deployments).collect()
 }
 
@@ -78,8 +78,11 @@ fn of_config_maps(client: &Value, namespace: &str) -> Value {
 /// A status is checked unless the controller itself writes it: those writes are many, and must not wait.
 fn of_deployments(client: &Value, asked: &Asked) -> Value {
     let names = |object: &str| format!("{object} != null && has({object}.spec) && has({object}.spec.serviceAccount)");
-    let is_asked =
-        if asked.every_deployment { "true".to_owned() } else { format!("({}) || ({})", names("object"), names("oldObject")) };
+    let is_asked = if asked.every_deployment {
+        "true".to_owned()
+    } else {
+        format!("({}) || ({})", names("object"), names("oldObject"))
+    };
     let is_other = format!("request.userInfo.username != {}", json!(asked.controller));
 
     json!({
@@ -228,7 +231,8 @@ mod tests {
         for (user, is_asked) in [("controller", false), ("eve", true)] {
             let request = json!({"subResource": "status", "userInfo": {"username": user}});
             for entry in [&entry, &of(true)] {
-                let variables = [("request", request.clone()), ("oldObject", without.clone()), ("object", without.clone())];
+                let variables =
+                    [("request", request.clone()), ("oldObject", without.clone()), ("object", without.clone())];
                 assert_eq!(condition(entry, variables), cel::Value::Bool(is_asked), "the status, by {user}");
             }
         }

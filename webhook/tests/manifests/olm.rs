@@ -43,7 +43,8 @@ fn it_is_everything_of_the_platform_overlay_and_olms_kinds() {
 fn who_may_ask_for_extensions_may_not_say_what_packages_are() {
     let objects = rendered();
     let rules = get(&objects, "ClusterRole", "clusterextension-editor-role")["rules"].as_array().unwrap();
-    let on_catalogs = rules.iter().filter(|rule| rule["resources"].as_array().unwrap().contains(&json!("clustercatalogs")));
+    let on_catalogs =
+        rules.iter().filter(|rule| rule["resources"].as_array().unwrap().contains(&json!("clustercatalogs")));
     let verbs: Vec<&Value> = on_catalogs.map(|rule| &rule["verbs"]).collect();
     assert_eq!(verbs, [&json!(["get", "list", "watch"])]);
 }

@@ -116,7 +116,13 @@ impl Gate {
     ///
     /// # Errors
     /// Why it may not.
-    pub async fn check(&self, peer: &Peer, method: &Method, path: &str, headers: &HeaderMap) -> Result<UserInfo, Denied> {
+    pub async fn check(
+        &self,
+        peer: &Peer,
+        method: &Method,
+        path: &str,
+        headers: &HeaderMap,
+    ) -> Result<UserInfo, Denied> {
         let user = match (&peer.0, bearer(headers)) {
             (Some(user), _) => user.clone(),
             (None, Some(token)) => self.user_with(token).await?,

@@ -13,7 +13,7 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use super::members::Members;
-use crate::cluster::{Account, Error, answered};
+use crate::cluster::{Account, Error};
 use crate::deployment::observe::Run;
 
 /// Whether everything in `plan` can be installed and upgraded, and what leaves with it deleted or orphaned.
@@ -74,7 +74,7 @@ where
     K: kube::Resource<DynamicType = ()> + Clone + DeserializeOwned + std::fmt::Debug,
 {
     let objects: Api<K> = Api::all(client.clone());
-    let found = answered(objects.get_metadata_opt(name)).await?;
+    let found = objects.get_metadata_opt(name).await?;
     Ok(found.and_then(|object| object.metadata.uid))
 }
 
