@@ -159,10 +159,7 @@ fn keep(observed: &Observed, memory: &Memory, release: Release, now: Timestamp) 
     let is_held = is_held(memory, &release, now);
     let has_failed = memory.failure.as_ref().is_some_and(|failure| failure.problem.stage != Stage::Repair);
     let is_served = observed.is_unblocked && !differences.missing.is_empty();
-    let has_policy = observed.deployment.spec.deletion_policy.unwrap_or_default() == differences.policy;
-    // The objects stay what they are; whether the account may keep them is found out before the next write, not at it.
-    let has_account = observed.deployment.spec.service_account.as_ref() == differences.account.as_deref();
-    let is_back = is_served || has_failed || !has_policy || !has_account;
+    let is_back = is_served || has_failed || !differences.unapplied(&observed.deployment.spec).is_empty();
     if is_back && !is_held {
         return Decision::Install { release, why: Why::Resync };
     }

@@ -9,7 +9,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 use rukpak_content::Digest;
 use rukpak_crds::condition::reason;
-use rukpak_crds::{DeletionPolicy, InventoryKind, ReleasedObject, ServiceAccountReference};
+use rukpak_crds::{BundleDeploymentSpec, DeletionPolicy, InventoryKind, ReleasedObject, ServiceAccountReference};
 use rukpak_plain::ObjectKey;
 
 use crate::Release;
@@ -93,6 +93,19 @@ pub struct Differences {
     pub policy: DeletionPolicy,
     /// Whose rights they were applied with, if not the controller's.
     pub account: Option<Box<ServiceAccountReference>>,
+}
+
+impl Differences {
+    /// The fields of the spec that were otherwise when the objects were applied.
+    ///
+    /// Another account has the objects applied again, though they stay what they are: whether it may keep them is found out before
+    /// the next write, not at it.
+    pub fn unapplied(&self, spec: &BundleDeploymentSpec) -> Vec<&'static str> {
+        let is_other_policy = spec.deletion_policy.unwrap_or_default() != self.policy;
+        let is_other_account = spec.service_account.as_ref() != self.account.as_deref();
+        let fields = [("spec.deletionPolicy", is_other_policy), ("spec.serviceAccount", is_other_account)];
+        fields.into_iter().filter(|(_, is_other)| *is_other).map(|(field, _)| field).collect()
+    }
 }
 
 /// Whether the objects that are in no release any more are gone.

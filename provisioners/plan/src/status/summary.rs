@@ -25,6 +25,9 @@ impl Writer<'_> {
             let message = "spec.suspend is true: what is asked for is not installed".to_owned();
             return Summary::Stalled { reason: SUSPENDED, message };
         }
+        if let Some(summary) = self.unapplied() {
+            return summary;
+        }
         let failed = || if self.is_told_by_bundle() { None } else { self.failed() };
         if let Some(summary) = self.held().or_else(failed) {
             return summary;
@@ -66,6 +69,19 @@ impl Writer<'_> {
             _ => self.memory.applied().cloned(),
         };
         applied.is_some() && self.target.wanted == applied
+    }
+
+    /// What a suspension keeps from the objects although they are those that are asked for. Who sets a deletion policy waits for
+    /// `Ready` before the deployment is deleted.
+    fn unapplied(&self) -> Option<Summary> {
+        let Installation::Applied { differences, .. } = &self.memory.installation else { return None };
+        let spec = &self.observed.deployment.spec;
+        let fields = differences.unapplied(spec);
+        if !spec.suspend || fields.is_empty() {
+            return None;
+        }
+        let message = format!("spec.suspend is true: the objects do not have the new {} yet", fields.join(" and "));
+        Some(Summary::Stalled { reason: SUSPENDED, message })
     }
 
     /// Whether the Bundle says better why there is no content: it waits for somebody.
