@@ -21,6 +21,10 @@ pub(super) async fn create(run: &Run, name: &str, hash: &str) -> Desired {
     let mut new = generated(&run.owner, deployment, name, hash);
     run.context.shard.hand_down(deployment.meta().labels.as_ref(), new.labels_mut());
     let api: Api<Bundle> = Api::all(run.context.client.clone());
+    if let Err(error) = make_room(run, &api).await {
+        let class = if error.is_transient() { Class::Transient } else { Class::Terminal };
+        return Desired::Unknown { message: format!("cannot delete an old Bundle: {}", Chain(&error)), class };
+    }
     let params = PostParams { field_manager: Some(names::FIELD_MANAGER.to_owned()), ..PostParams::default() };
     match answered(api.create(&params, &new)).await {
         Ok(_) => Desired::Waiting { bundle: name.to_owned(), why: None, is_stalled: false },
@@ -35,6 +39,24 @@ pub(super) async fn create(run: &Run, name: &str, hash: &str) -> Desired {
             Desired::Unknown { message, class }
         }
     }
+}
+
+/// Deletes the oldest Bundles of earlier templates whose content is neither installed nor begun, if another one would be more than a
+/// deployment may have: whoever writes templates need not look after the Bundles of those that failed. The history has their pins.
+async fn make_room(run: &Run, api: &Api<Bundle>) -> Result<(), Error> {
+    let own = owned(&run.context, &run.owner, &run.observed.deployment);
+    let surplus = (own.len() + 1).saturating_sub(names::GENERATED_BUNDLES_MAX);
+    let begun = run.observed.pending().map(|(begun, _)| begun);
+    let needed = [run.observed.installed(), begun].map(|release| release.map(|release| release.content.to_string()));
+    let is_needed = |bundle: &Bundle| {
+        let pin = bundle.status.as_ref().and_then(|status| status.pin.as_ref());
+        let is_active = run.observed.status.active_bundle == bundle.metadata.name;
+        is_active || pin.is_some_and(|pin| needed.iter().flatten().any(|content| *content == pin.content_digest))
+    };
+    for bundle in own.iter().filter(|bundle| !is_needed(bundle)).take(surplus) {
+        delete(run, api, bundle).await?;
+    }
+    Ok(())
 }
 
 /// The name is taken: by the Bundle that we made a moment ago and the watch has not shown yet, or by somebody else.
@@ -103,20 +125,25 @@ pub(in crate::deployment) async fn delete_old(run: &Run) -> Result<(), cluster::
         if run.tracker.tracked().deleted_bundles.contains(&uid) {
             continue;
         }
-        let params = DeleteParams {
-            preconditions: Some(Preconditions { uid: bundle.uid(), resource_version: None }),
-            ..DeleteParams::background()
-        };
-        match answered(api.delete(&bundle.name_any(), &params)).await {
-            Ok(_) => {
-                tracing::info!(deployment = %run.owner.name, bundle = %bundle.name_any(), "old Bundle deleted");
-                run.tracker.tracked().deleted_bundles.insert(uid);
-            }
-            Err(error) if error.is_not_found() || error.is_conflict() => {}
-            Err(error) => return Err(error),
-        }
+        delete(run, &api, &bundle).await?;
     }
     Ok(())
+}
+
+async fn delete(run: &Run, api: &Api<Bundle>, bundle: &Bundle) -> Result<(), Error> {
+    let params = DeleteParams {
+        preconditions: Some(Preconditions { uid: bundle.uid(), resource_version: None }),
+        ..DeleteParams::background()
+    };
+    match answered(api.delete(&bundle.name_any(), &params)).await {
+        Ok(_) => {
+            tracing::info!(deployment = %run.owner.name, bundle = %bundle.name_any(), "old Bundle deleted");
+            run.tracker.tracked().deleted_bundles.extend(bundle.uid());
+            Ok(())
+        }
+        Err(error) if error.is_not_found() || error.is_conflict() => Ok(()),
+        Err(error) => Err(error),
+    }
 }
 
 /// What to do about a source that has not exactly one member. The API server refuses it in words of its schema, which name

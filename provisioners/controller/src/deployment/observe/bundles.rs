@@ -20,7 +20,12 @@ pub(crate) fn desired(context: &Context, owner: &Owner, deployment: &BundleDeplo
     let bundles = owned(context, owner, deployment);
     // Upstream counts before it matches, so that a deployment that runs wild stops whatever its template says.
     if bundles.len() > names::GENERATED_BUNDLES_MAX {
-        let message = "reached the maximum generated Bundle limit".to_owned();
+        let names: Vec<String> = bundles.iter().map(|bundle| bundle.name_any()).collect();
+        let message = format!(
+            "reached the maximum generated Bundle limit: delete those of earlier templates among {}, and look which \
+             finalizers keep them",
+            names.join(", ")
+        );
         return Desired::Unknown { message, class: Class::Terminal };
     }
     let hash = template_hash(&deployment.spec.template);
