@@ -67,7 +67,19 @@ impl Error {
 
     /// Whether the same request may succeed later without anybody changing anything.
     pub fn is_transient(&self) -> bool {
-        matches!(self.code(), 0 | 408 | 429 | 500 | 502 | 503 | 504) || self.is_termination() || self.is_new_owner()
+        let is_passing = matches!(self.code(), 0 | 408 | 429 | 500 | 502 | 503 | 504) && !self.is_malformed();
+        is_passing || self.is_termination() || self.is_new_owner()
+    }
+
+    /// Whether the body of an apply does not fit the schema, as lists do not that have an item twice. The API server says so with 500.
+    fn is_malformed(&self) -> bool {
+        matches!(self, Self::Refused(status)
+            if status.code == 500 && status.message.starts_with("failed to create typed patch object"))
+    }
+
+    /// Whether a quota is used up: what frees some of it, or raises it, is not told to us.
+    pub fn is_over_quota(&self) -> bool {
+        matches!(self, Self::Refused(status) if status.code == 403 && status.message.contains("exceeded quota"))
     }
 
     /// Whether the API server does not know yet that objects of a new kind can be owners: its admission looks for new kinds

@@ -73,8 +73,9 @@ async fn a_repair_that_is_refused_in_other_words_each_time_backs_off() {
     until(&case.client, &case.name, Expected::is_false("Installed", "ReconcileFailed").saying("quota")).await;
     assert!(!hook.judges(12, Duration::from_secs(10)).await, "{} tries in ten seconds", hook.judged());
     hook.end().await;
-    // Whoever touches it wants it tried now.
-    case.edit("user", &case.target(), json!({"metadata": {"annotations": {"touched": "yes"}}})).await;
+    // Whoever asks for it wants it tried now.
+    let request = json!({"metadata": {"annotations": {"core.rukpak.io/reconcile-requested-at": "now"}}});
+    case.edit("user", &case.target(), request).await;
     case.until_value(&case.config_map_target("a"), "/data/x", &json!("1")).await;
     case.installed().await;
 }
@@ -180,4 +181,61 @@ async fn a_namespace_that_is_deleted_with_many_objects_costs_few_requests() {
     case.edit("user", &case.config_map_target("held"), json!({"metadata": {"finalizers": null}})).await;
     case.until_gone(&space).await;
     assert!(asked <= MANY * 8, "{asked} requests for {MANY} objects");
+}
+
+/// Many programs note on every object when they saw it last.
+#[tokio::test]
+async fn a_failed_upgrade_is_not_tried_again_for_annotations_of_others() {
+    let case = Case::new("noted").await;
+    case.install(&[workload(&case, "example.com/none:1")]).await;
+    let (crd, group) = definition("noted");
+    let bad = gadget(&group, &case.namespace, "bad", 0);
+    case.change("v2", &[workload(&case, "example.com/none:2"), crd, bad]).await;
+    case.refused("UpgradeFailed", "spec.size").await;
+    let target = case.in_namespace("apps/v1", "Deployment", "w");
+    let before = case.get(&target).await.unwrap().metadata.generation;
+    for round in 0..5 {
+        let note = json!({"metadata": {"annotations": {"example.com/last-seen": format!("{round}")}}});
+        case.edit("user", &case.target(), note).await;
+        // Proof that the note was seen: what is installed is guarded by the same reconcile.
+        case.edit("intruder", &target, json!({"metadata": {"labels": {"core.rukpak.io/owner-name": "stolen"}}})).await;
+        case.until_owned(&target).await;
+    }
+    assert_eq!(case.get(&target).await.unwrap().metadata.generation, before, "neither version was written again");
+}
+
+/// Nothing but another manifest mends it, though the API server answers 500.
+#[tokio::test]
+async fn an_item_that_is_twice_in_a_list_is_refused_for_good() {
+    let case = Case::new("twice").await;
+    case.install(&[workload(&case, "example.com/none:1")]).await;
+    let mut twice = workload(&case, "example.com/none:2");
+    let variable = json!({"name": "A", "value": "1"});
+    twice["spec"]["template"]["spec"]["containers"][0]["env"] = json!([variable, variable]);
+    case.change("v2", &[twice]).await;
+    let message = case.refused("ErrorGettingReleaseState", "duplicate").await;
+    let told = until(&case.client, &case.name, Expected::is_true("Stalled", "ErrorGettingReleaseState")).await;
+    assert!(verbs::condition(&told, "Reconciling").is_none(), "{message}");
+}
+
+/// Nobody tells that a quota was raised.
+#[tokio::test]
+async fn an_upgrade_that_a_quota_refuses_goes_on_soon_after_it_was_raised() {
+    let case = Case::new("quota").await;
+    case.install(&[case.config_map("a", json!({"x": "1"}))]).await;
+    // `kube-root-ca.crt` counts, too, where it is.
+    let quota = |most: &str| {
+        json!({"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "few", "namespace": case.namespace},
+            "spec": {"hard": {"count/secrets": most}}})
+    };
+    case.foreign(&quota("0")).await;
+    let target = case.in_namespace("v1", "ResourceQuota", "few");
+    case.until_value(&target, "/status/hard/count~1secrets", &json!("0")).await;
+    let secret = json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "s", "namespace": case.namespace}});
+    case.change("v2", &[case.config_map("a", json!({"x": "2"})), secret.clone()]).await;
+    case.refused("ErrorGettingReleaseState", "exceeded quota").await;
+    assert_eq!(case.get(&case.config_map_target("a")).await.unwrap().data["data"]["x"], "1");
+    case.edit("user", &target, json!({"spec": {"hard": {"count/secrets": "5"}}})).await;
+    case.until_value(&case.config_map_target("a"), "/data/x", &json!("2")).await;
+    case.ready().await;
 }

@@ -16,8 +16,9 @@ use rukpak_plan::applied::Tracked;
 use rukpak_plan::kind::is_crd;
 use rukpak_plan::resolve::{Basis, Why};
 use rukpak_plan::retry::Class;
-use rukpak_plan::{Fingerprint, Phase, Plan, Step, health};
+use rukpak_plan::{Fingerprint, Phase, Plan, Step, fields, health};
 use rukpak_runtime::error::Chain;
+use serde_json::Value;
 
 use super::members::Members;
 use super::put::{self, Outcome, put};
@@ -84,11 +85,16 @@ impl Failed {
         self.0.iter().all(put::Error::is_transient)
     }
 
+    /// Whether nothing but a quota is in the way.
+    pub fn is_over_quota(&self) -> bool {
+        self.0.iter().all(|error| error.is_over_quota() || error.is_transient()) && !self.is_transient()
+    }
+
     /// How it is tried again.
     pub fn class(&self) -> Class {
         if self.is_transient() {
             Class::Transient
-        } else if self.0.iter().any(put::Error::may_be_taken_over) {
+        } else if self.is_over_quota() || self.0.iter().any(put::Error::may_be_taken_over) {
             Class::Blocked
         } else {
             Class::Terminal
@@ -135,6 +141,8 @@ pub(super) struct Done {
     pub used: BTreeSet<ObjectKey>,
     /// What stays as it is in the cluster, a line an object.
     pub kept: Vec<String>,
+    /// The fields that are ours of objects of which some were left to others.
+    pub own: Vec<(ObjectKey, Value)>,
 }
 
 /// Applies every step that is not settled, and notes the fingerprint of each object as soon as it is written.
@@ -155,7 +163,12 @@ pub(super) async fn apply(run: &Run, plan: &Plan, why: Why, members: &Members, b
             fill(&mut writes, PARALLEL, &mut waiting, |step| one(run, step, why, members, bases));
             let Some((key, result)) = writes.next().await else { break };
             match result {
-                Ok(Outcome::Applied(_, kept)) => done.kept.extend(kept),
+                Ok(Outcome::Applied(written, kept)) => {
+                    done.kept.extend(kept);
+                    let set = fields::applied(&written.metadata, FIELD_MANAGER);
+                    let set = set.filter(|_| run.memory.repairs.contains_key(&key)).cloned();
+                    done.own.extend(set.map(|set| (key, set)));
+                }
                 Ok(Outcome::Used) => drop(done.used.insert(key)),
                 Err(put::Error::Deleted) => return Err(Error::Superseded),
                 Err(error) => failed.push(error),
@@ -221,7 +234,7 @@ pub(super) fn note(run: &Run, step: &Step, written: &Written) {
     let now = Timestamp::now();
     let fingerprint = Fingerprint::of(&written.metadata, &run.owner, FIELD_MANAGER);
     let health = health::assess(&super::health::whole(&step.identity, written), now);
-    let tracked = Tracked { identity: step.identity.clone(), fingerprint, health, read_at: now };
+    let tracked = Tracked { identity: step.identity.clone(), fingerprint, health, is_read: true, read_at: now };
     let mut reaction = run.tracker.applied(&step.key, tracked);
     // What a watch saw before this was noted, nobody was told of: drift, or a CRD that is established by now.
     if let Some(seen) = run.context.dependents.get(&step.key).filter(|seen| *seen.owner == run.owner)

@@ -37,8 +37,12 @@ pub(super) async fn check(run: &Run, plan: &Plan, why: Why, members: &Members, b
 }
 
 fn refused(failed: &Failed) -> Problem {
-    let is_definite = !failed.is_transient();
-    let class = if is_definite { Class::Terminal } else { Class::Transient };
+    // Nothing was written, so that an upgrade for which a quota has no room costs little when it is looked at again.
+    let (class, is_definite) = match failed.class() {
+        Class::Transient => (Class::Transient, false),
+        Class::Blocked if failed.is_over_quota() => (Class::Blocked, false),
+        _ => (Class::Terminal, true),
+    };
     Problem { stage: Stage::Check, message: failed.message(), class, is_definite, can_go_back: true }
 }
 

@@ -54,11 +54,16 @@ impl Error {
         matches!(self, Self::Collision(found) if !matches!(found.foreign, ForeignOwner::Controller { is_deployment: true, .. }))
     }
 
+    /// Whether a quota has no room for it.
+    pub fn is_over_quota(&self) -> bool {
+        matches!(self, Self::Refused { source, .. } if source.is_over_quota())
+    }
+
     /// How it is tried again.
     pub fn class(&self) -> Class {
         if self.is_transient() {
             Class::Transient
-        } else if self.may_be_taken_over() {
+        } else if self.may_be_taken_over() || self.is_over_quota() {
             Class::Blocked
         } else {
             Class::Terminal
@@ -152,7 +157,7 @@ pub(crate) async fn put(
 /// What to send, given what is in the cluster. The object is only read where that decides anything.
 async fn body(run: &Run, step: &Step, known: Option<&Known>, basis: &Basis<'_>) -> (Value, Option<String>) {
     let declared = step.body();
-    let live = match known.filter(|_| needs_live(&step.key, &declared, basis.why)) {
+    let live = match known.filter(|_| needs_live(&step.key, &declared, basis)) {
         // Where it cannot be read, the write that follows will tell what is wrong.
         Some(_) => run.context.cluster.reader.get(&step.identity).await.ok().flatten(),
         None => None,
