@@ -8,7 +8,7 @@ use jiff::Timestamp;
 use rukpak_crds::names;
 use serde_json::Value;
 
-use crate::fields::Taken;
+use crate::fields::{self, Taken};
 use crate::retry::{self, Class};
 
 /// A repair that long after the one before it starts the count again.
@@ -69,8 +69,29 @@ impl Repairs {
     }
 
     /// Whether it is repaired ever more slowly, because it is changed again and again.
-    pub fn is_slowed(&self) -> bool {
-        self.repaired.is_some_and(|(times, _)| times > LIMIT)
+    pub fn is_slowed(&self, now: Timestamp) -> bool {
+        self.slowed_until().is_some_and(|until| until > now)
+    }
+
+    /// When it has been left in peace for so long that it is not slowed any more; `None` if it is not slowed.
+    pub fn slowed_until(&self) -> Option<Timestamp> {
+        let (times, last) = self.repaired?;
+        (times > LIMIT).then(|| last.checked_add(WINDOW).ok()).flatten()
+    }
+
+    /// These are our fields: what is ours again, because the object was made anew, is left to nobody.
+    pub fn own(&mut self, set: &Value) {
+        let (ours, left) =
+            std::mem::take(&mut self.relinquished).into_iter().partition(|field| fields::has(set, &field.path));
+        self.relinquished = left;
+        self.retaken.retain(|field, _| !BTreeSet::contains(&ours, field));
+    }
+
+    /// The clock was put back: so are all times.
+    pub fn put_back(&mut self, back: impl Fn(&mut Timestamp)) {
+        let repaired = self.repaired.iter_mut().map(|(_, last)| last);
+        let retaken = self.retaken.values_mut().map(|(_, last)| last);
+        repaired.chain(retaken).chain(&mut self.not_before).for_each(back);
     }
 
     /// Whether nothing of it is worth remembering any more.
@@ -94,15 +115,21 @@ impl Repairs {
         new
     }
 
-    /// It was repaired, and these are our fields now.
-    pub fn repaired(&mut self, set: Option<Value>, now: Timestamp) {
+    /// It is as it should be, and these are our fields now. Only what was changed to be so counts as a repair.
+    pub fn repaired(&mut self, is_changed: bool, set: Option<Value>, now: Timestamp) {
+        (self.failed, self.not_before) = (0, None);
+        if let Some(set) = &set {
+            self.own(set);
+        }
+        self.set = set;
+        if !is_changed {
+            return;
+        }
         let times = match self.repaired {
             Some((times, last)) if since(last, now) < WINDOW => times + 1,
             _ => 1,
         };
         self.repaired = Some((times, now));
-        self.failed = 0;
-        self.set = set;
         let doublings = times.checked_sub(LIMIT);
         self.not_before = doublings
             .map(|doublings| FIRST_WAIT.saturating_mul(1 << doublings.min(16)).min(LONGEST_WAIT))
@@ -174,16 +201,51 @@ mod tests {
         for round in 0..10 {
             let now = at(round * 600);
             assert!(repairs.count(vec![field(&["f:data"])], now).is_empty());
-            repairs.repaired(None, now);
+            repairs.repaired(true, None, now);
             assert!(!repairs.is_held(now));
         }
+    }
+
+    #[test]
+    fn an_object_that_needed_no_change_is_not_slowed() {
+        let mut repairs = Repairs::default();
+        for second in 0..10 {
+            repairs.repaired(false, None, at(second));
+            assert!(!repairs.is_held(at(second)) && !repairs.is_slowed(at(second)));
+        }
+        assert!(repairs.is_over(at(10)));
+    }
+
+    #[test]
+    fn an_object_left_in_peace_is_not_slowed_any_more_though_a_field_stays_relinquished() {
+        let (field, mut repairs) = (field(&["f:data", "f:a"]), Repairs::default());
+        for second in 0..5 {
+            repairs.count(vec![field.clone()], at(second));
+            repairs.repaired(true, None, at(second));
+        }
+        assert!(repairs.is_slowed(at(5)));
+        assert_eq!(repairs.slowed_until(), Some(at(604)));
+        assert!(!repairs.is_slowed(at(604)) && !repairs.is_over(at(604)));
+    }
+
+    #[test]
+    fn a_relinquished_field_that_is_ours_again_begins_anew() {
+        let (field, mut repairs) = (field(&["f:data", "f:a"]), Repairs::default());
+        for second in 0..3 {
+            repairs.count(vec![field.clone()], at(second));
+        }
+        repairs.repaired(true, Some(serde_json::json!({"f:data": {"f:b": {}}})), at(3));
+        assert!(repairs.relinquished().contains(&field), "it was left out");
+        repairs.repaired(true, Some(serde_json::json!({"f:data": {"f:a": {}}})), at(4));
+        assert!(repairs.relinquished().is_empty());
+        assert!(repairs.count(vec![field], at(5)).is_empty(), "the count began anew");
     }
 
     #[test]
     fn an_object_that_is_changed_again_and_again_is_repaired_ever_more_slowly_but_never_given_up() {
         let (mut repairs, mut now, mut waits) = (Repairs::default(), at(0), Vec::new());
         for _ in 0..12 {
-            repairs.repaired(None, now);
+            repairs.repaired(true, None, now);
             let until = repairs.not_before().unwrap_or(now);
             waits.push(since(now, until).as_secs());
             now = until;

@@ -157,6 +157,19 @@ pub fn taken(before: &Value, meta: &ObjectMeta, manager: &str) -> Vec<Taken> {
     all
 }
 
+/// Whether the field belongs to another manager, and not to this one.
+pub fn is_of_another(path: &[String], meta: &ObjectMeta, manager: &str) -> bool {
+    let is_ours = applied(meta, manager).is_some_and(|set| has(set, path));
+    let is_own = |entry: &ManagedFieldsEntry| entry.manager.as_deref() == Some(manager) && is_apply(entry);
+    let is_theirs = |entry: &ManagedFieldsEntry| !is_own(entry) && set(entry).is_some_and(|set| has(set, path));
+    !is_ours && entries(meta).any(is_theirs)
+}
+
+/// Whether the set has the path, or something below it.
+pub fn has(set: &Value, path: &[String]) -> bool {
+    path.iter().try_fold(set, |set, key| set.get(key)).is_some()
+}
+
 /// The leaves of `set`, `.` left out.
 fn leaves(set: &Value) -> Vec<Vec<String>> {
     let mut all = Vec::new();

@@ -82,9 +82,13 @@ pub struct Resolved {
 }
 
 /// Whether [`resolve`] needs to see the live object.
-pub fn needs_live(key: &ObjectKey, body: &Value, why: Why) -> bool {
-    let is_grown = key.group.is_empty() && key.kind == "PersistentVolumeClaim";
-    body.pointer(REPLICAS).is_some() || (!why.is_new() && (is_crd(key) || is_grown))
+pub fn needs_live(key: &ObjectKey, body: &Value, basis: &Basis<'_>) -> bool {
+    let is_left = basis.relinquished.is_some_and(|fields| !fields.is_empty());
+    body.pointer(REPLICAS).is_some() || is_claim(key) || is_left || (!basis.why.is_new() && is_crd(key))
+}
+
+fn is_claim(key: &ObjectKey) -> bool {
+    key.group.is_empty() && key.kind == "PersistentVolumeClaim"
 }
 
 const REPLICAS: &str = "/spec/replicas";
@@ -93,19 +97,21 @@ const STORAGE: &str = "/spec/resources/requests/storage";
 /// The body for an object, of which `live` is in the cluster.
 pub fn resolve(key: &ObjectKey, body: &Value, live: Option<Live<'_>>, basis: &Basis<'_>) -> Resolved {
     let mut resolved = Resolved { body: body.clone(), kept: None };
-    for field in basis.relinquished.into_iter().flatten() {
+    // What is made anew has nobody to whom anything is left.
+    let Some(live) = live else { return resolved };
+    let relinquished = basis.relinquished.into_iter().flatten();
+    for field in relinquished.filter(|field| fields::is_of_another(&field.path, live.metadata, FIELD_MANAGER)) {
         fields::remove(&mut resolved.body, &field.path);
     }
-    let Some(live) = live else { return resolved };
     leave_scaled(&mut resolved.body, live, basis);
-    if !basis.why.is_new() {
-        resolved.kept = keep_size(key, &mut resolved.body, live);
-        if is_crd(key) {
-            let kept = keep_stored_versions(&mut resolved.body, live);
-            resolved.kept = (!kept.is_empty()).then(|| {
-                format!("keeps the versions {} and its conversion: objects may be stored in them", kept.join(", "))
-            });
-        }
+    if is_claim(key) && !is_size_declared_anew(&resolved.body, basis) {
+        resolved.kept = keep_size(&mut resolved.body, live);
+    }
+    if is_crd(key) && !basis.why.is_new() {
+        let kept = keep_stored_versions(&mut resolved.body, live);
+        resolved.kept = (!kept.is_empty()).then(|| {
+            format!("keeps the versions {} and its conversion: objects may be stored in them", kept.join(", "))
+        });
     }
     resolved
 }
@@ -148,11 +154,14 @@ fn is_scaled_by_subresource(metadata: &ObjectMeta) -> bool {
     })
 }
 
+/// Whether a new release asks for another size than the one before. Where that declares none, nobody else than the release is asked.
+fn is_size_declared_anew(body: &Value, basis: &Basis<'_>) -> bool {
+    let before = basis.installed.as_ref().and_then(|installed| installed.pointer(STORAGE));
+    basis.why.is_new() && before != body.pointer(STORAGE)
+}
+
 /// A volume cannot shrink: what a later release or an administrator asked for stays.
-fn keep_size(key: &ObjectKey, body: &mut Value, live: Live<'_>) -> Option<String> {
-    if !(key.group.is_empty() && key.kind == "PersistentVolumeClaim") {
-        return None;
-    }
+fn keep_size(body: &mut Value, live: Live<'_>) -> Option<String> {
     let (ours, current) = (body.pointer_mut(STORAGE)?, live.body.pointer(STORAGE)?);
     if ours == current {
         return None;

@@ -128,3 +128,23 @@ async fn a_requested_reconcile_of_what_is_well_writes_nothing() {
     case.until_value(&case.target(), "/status/lastHandledReconcileAt", &json!("now")).await;
     assert_eq!(case.get(&case.config_map_target("a")).await.unwrap().metadata.resource_version, before);
 }
+
+/// Whoever moves away from a controller suspends, orphans, waits and deletes.
+#[tokio::test]
+async fn a_suspended_deployment_is_not_ready_before_its_objects_have_its_deletion_policy() {
+    let case = Case::new("suspend-policy").await;
+    case.install(&[case.config_map("a", json!({"x": "1"}))]).await;
+    case.ready().await;
+    suspend(&case, true).await;
+    is_suspended(&case).await;
+    case.edit("user", &case.target(), json!({"spec": {"deletionPolicy": "Orphan"}})).await;
+    let told = Expected::is_false("Ready", "Suspended").saying("spec.deletionPolicy");
+    until(&case.client, &case.name, told).await;
+    let owners = case.get(&case.config_map_target("a")).await.unwrap().metadata.owner_references;
+    assert!(owners.is_some_and(|owners| !owners.is_empty()), "nothing is written while it is suspended");
+    suspend(&case, false).await;
+    case.ready().await;
+    case.delete(&case.target()).await;
+    case.until_gone(&case.target()).await;
+    case.stays(&case.config_map_target("a"), std::time::Duration::from_secs(2)).await;
+}

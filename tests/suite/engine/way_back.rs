@@ -148,6 +148,38 @@ async fn a_claim_that_a_failed_upgrade_enlarged_is_named_and_the_rest_comes_back
     }
 }
 
+/// An administrator enlarges a volume; the next version of the bundle knows nothing of it.
+#[tokio::test]
+async fn a_claim_that_was_enlarged_does_not_block_an_upgrade_that_changes_its_labels() {
+    let case = Case::new("grown").await;
+    let class = json!({"apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "metadata": {"name": case.name},
+        "provisioner": "engine.test/none", "allowVolumeExpansion": true});
+    case.foreign(&class).await;
+    let claim = |version: &str| {
+        json!({"apiVersion": "v1", "kind": "PersistentVolumeClaim",
+            "metadata": {"name": "c", "namespace": case.namespace, "labels": {"version": version}},
+            "spec": {"accessModes": ["ReadWriteOnce"], "storageClassName": case.name,
+                "resources": {"requests": {"storage": "1Gi"}}}})
+    };
+    case.install(&[claim("1")]).await;
+    let target = case.in_namespace("v1", "PersistentVolumeClaim", "c");
+    let volume = json!({"apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": case.name}, "spec": {
+        "accessModes": ["ReadWriteOnce"], "capacity": {"storage": "2Gi"}, "storageClassName": case.name,
+        "hostPath": {"path": "/nowhere"},
+        "claimRef": {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "namespace": case.namespace, "name": "c"}}});
+    case.foreign(&volume).await;
+    case.until_value(&target, "/status/capacity/storage", &json!("2Gi")).await;
+    case.edit("administrator", &target, json!({"spec": {"resources": {"requests": {"storage": "2Gi"}}}})).await;
+    case.change("v2", &[claim("2")]).await;
+    case.until_value(&target, "/metadata/labels/version", &json!("2")).await;
+    case.installed().await;
+    assert_eq!(case.get(&target).await.unwrap().data["spec"]["resources"]["requests"]["storage"], "2Gi");
+    case.delete(&case.target()).await;
+    for object in [volume, class] {
+        case.delete(&Target::of(&object).unwrap()).await;
+    }
+}
+
 /// Objects that were written while the new definition stood are stored as `v2`: without its conversion they would be served as `v1`
 /// by name alone, and lose what only `v2` has.
 #[tokio::test]

@@ -303,6 +303,9 @@ async fn finish(run: &mut Run, plan: &Plan, members: Members, bases: &Bases, don
     forget_kinds(run, plan, &unlisted, &pruning);
     let renderer = run.renderer(&plan.release);
     let applied = Applied::by(plan, &renderer, &run.tracker.tracked().objects, |key| done.used.contains(key));
+    for (key, set) in &done.own {
+        run.memory.repairs.entry(key.clone()).and_modify(|repairs| repairs.own(set));
+    }
     match applied {
         Some(applied) => {
             run.context.trackers.unblock(&run.owner.name);

@@ -173,7 +173,7 @@ impl Run<'_> {
             match result {
                 Ok(()) => {
                     let live = self.world.cluster[name].metadata();
-                    repairs.repaired(fields::applied(&live, FIELD_MANAGER).cloned(), now);
+                    repairs.repaired(true, fields::applied(&live, FIELD_MANAGER).cloned(), now);
                     self.observed.drifted.remove(key);
                 }
                 Err(Unwritten::Killed) => return Err(Stop::Killed),

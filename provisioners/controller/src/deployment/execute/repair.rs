@@ -140,7 +140,7 @@ async fn repair_phase(run: &mut Run, steps: &[&Step]) -> Vec<put::Error> {
         let repairs = run.memory.repairs.entry(step.key.clone()).or_default();
         match result {
             Ok(Repaired { is_changed, set }) => {
-                repairs.repaired(set, now);
+                repairs.repaired(is_changed, set, now);
                 if is_changed {
                     metrics::count_repair(metrics::Outcome::Succeeded);
                     put_back.push(*step);
