@@ -26,6 +26,8 @@ pub struct Fingerprint {
     fields: [u8; 16],
     /// Whether the owner labels and the owner reference are there.
     owned: bool,
+    /// Whether we say how long it may live after it has finished.
+    is_mortal: bool,
 }
 
 /// How an observed fingerprint differs from the one that was expected.
@@ -53,7 +55,14 @@ impl Fingerprint {
             generation: meta.generation,
             fields,
             owned: owner.owns_fully(meta),
+            is_mortal: set.pointer("/f:spec/f:ttlSecondsAfterFinished").is_some(),
         }
+    }
+
+    /// Whether the object `key` goes by itself once its work is done: a Job with `ttlSecondsAfterFinished`. It is made when a release
+    /// is applied, and not again because it is gone.
+    pub fn ends_by_itself(&self, key: &ObjectKey) -> bool {
+        self.is_mortal && (key.group.as_str(), key.kind.as_str()) == ("batch", "Job")
     }
 
     /// Whether the owner labels and the owner reference are there.
@@ -89,7 +98,8 @@ pub fn digest<'a>(
     };
     part(content);
     part(renderer);
-    for (key, fingerprint) in objects {
+    // What has gone by itself is missed by nobody, after a restart neither.
+    for (key, fingerprint) in objects.filter(|(key, fingerprint)| !fingerprint.ends_by_itself(key)) {
         part(&key.group);
         part(&key.kind);
         part(key.namespace.as_deref().unwrap_or_default());
@@ -127,6 +137,24 @@ mod tests {
         }))
         .unwrap();
         Fingerprint::of(&meta, &owner, "us")
+    }
+
+    #[test]
+    fn a_job_that_may_be_gone_by_now_is_not_part_of_the_digest() {
+        let labels = json!({});
+        let key = |kind: &str, group: &str| ObjectKey {
+            group: group.into(),
+            kind: kind.into(),
+            namespace: Some("n".into()),
+            name: "a".into(),
+        };
+        let mortal = fingerprint("1", 1, &json!({"f:spec": {"f:ttlSecondsAfterFinished": {}}}), &labels);
+        let lasting = fingerprint("1", 1, &json!({"f:spec": {"f:template": {}}}), &labels);
+        let (map, job) = (key("ConfigMap", ""), key("Job", "batch"));
+        let of = |objects: &[(&ObjectKey, &Fingerprint)]| digest("content", "renderer", objects.iter().copied());
+        assert_eq!(of(&[(&map, &lasting), (&job, &mortal)]), of(&[(&map, &lasting)]));
+        assert_ne!(of(&[(&map, &lasting), (&job, &lasting)]), of(&[(&map, &lasting)]));
+        assert!(!mortal.ends_by_itself(&key("Job", "example.com")), "another kind of that name");
     }
 
     #[test]

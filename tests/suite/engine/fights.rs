@@ -98,7 +98,7 @@ async fn owner_labels_that_are_stripped_again_and_again_are_put_back_ever_less_o
     fight(&case, &target, has_it, async || remove(&case, &target, &path).await).await;
 }
 
-/// As a finished Job that its time to live removes: it would run for ever.
+/// As an administrator does who does not know who makes it.
 #[tokio::test]
 async fn an_object_that_is_deleted_again_and_again_is_made_anew_ever_less_often() {
     let case = Case::new("deleted").await;
@@ -161,4 +161,67 @@ async fn replicas_that_were_scaled_are_left_to_the_scaler_and_not_written() {
     } else {
         assert!(entries.iter().all(|entry| entry.subresource.is_none()), "{entries:?}");
     }
+}
+
+/// There is nobody to whom a field of a new object could be left, and without some fields there is no object.
+#[tokio::test]
+async fn an_object_that_is_made_anew_has_the_fields_that_were_left_to_others() {
+    let case = Case::new("contest-anew").await;
+    case.install(&[case.config_map("a", json!({"x": "1", "z": "1"})), case.workload("w", 0)]).await;
+    let image = |name: &str| json!({"spec": {"template": {"spec": {"containers": [{"name": "main", "image": name}]}}}});
+    let (a, w) = (case.config_map_target("a"), case.in_namespace("apps/v1", "Deployment", "w"));
+    let of_image = "/spec/template/spec/containers/0/image";
+    for round in 0..3 {
+        case.edit("stubborn", &a, json!({"data": {"x": format!("theirs {round}")}})).await;
+        case.until_value(&a, "/data/x", &json!("1")).await;
+        strategic(&case, &w, image(&format!("theirs:{round}"))).await;
+        case.until_value(&w, of_image, &json!("example.com/none:1")).await;
+    }
+    case.edit("stubborn", &a, json!({"data": {"x": "theirs"}})).await;
+    strategic(&case, &w, image("theirs:last")).await;
+    for message in [".data.x", ".image"] {
+        let left = Expected { kind: "Contested", status: "True", reason: Some("FieldsLeftToOthers"), message };
+        until(&case.client, &case.name, left).await;
+    }
+    for target in [&a, &w] {
+        case.delete(target).await;
+    }
+    case.until_value(&a, "/data/x", &json!("1")).await;
+    case.until_value(&w, of_image, &json!("example.com/none:1")).await;
+    case.ready().await;
+    let status = case.status().await;
+    assert_eq!(status["inventory"]["contested"], json!(null), "the count begins anew");
+}
+
+/// As an updater of images does, which knows containers by their names.
+async fn strategic(case: &Case<'_>, target: &Target, patch: serde_json::Value) {
+    let parameters = PatchParams { field_manager: Some("stubborn".to_owned()), ..PatchParams::default() };
+    let api = target.api(&case.client).await.expect("the kind is served");
+    api.patch(&target.name, &parameters, &Patch::Strategic(patch)).await.expect("the API server agrees");
+}
+
+/// Its author says how long it may live when it is done; made anew each time, it would run for ever.
+#[tokio::test]
+async fn a_job_that_its_time_to_live_removes_runs_once() {
+    let alone = worlds::alone().await;
+    let case = alone.case("job-once").await;
+    let job = json!({"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "j", "namespace": case.namespace},
+        "spec": {"ttlSecondsAfterFinished": 1, "template": {"spec": {"restartPolicy": "Never",
+            "containers": [{"name": "main", "image": "example.com/none:1"}]}}}});
+    case.install(&[job, case.config_map("a", json!({"x": "1"}))]).await;
+    let (target, a) = (case.in_namespace("batch/v1", "Job", "j"), case.config_map_target("a"));
+    case.delete(&target).await;
+    case.until_gone(&target).await;
+    // Proof that its end was seen: what drifts after it is repaired.
+    case.edit("intruder", &a, json!({"data": {"x": "2"}})).await;
+    case.until_value(&a, "/data/x", &json!("1")).await;
+    assert!(case.get(&target).await.is_none(), "it was made anew");
+    case.ready().await;
+    alone.stop().await;
+    case.edit("intruder", &a, json!({"data": {"y": "2"}})).await;
+    alone.start().await;
+    case.edit("intruder", &a, json!({"data": {"x": "3"}})).await;
+    case.until_value(&a, "/data/x", &json!("1")).await;
+    assert!(case.get(&target).await.is_none(), "a restart has made it anew");
+    case.ready().await;
 }
