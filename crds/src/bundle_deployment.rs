@@ -176,9 +176,23 @@ pub struct BundleDeploymentStatus {
     /// History lists the revisions that were installed or tried, the newest first. (Not in RukPak v0.16.)
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub history: Vec<Revision>,
+    /// Progress is the progress deadline that counts. (Not in RukPak v0.16.)
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub progress: Option<Progress>,
     /// LastHandledReconcileAt echoes the annotation core.rukpak.io/reconcile-requested-at. (Not in RukPak v0.16.)
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_handled_reconcile_at: Option<String>,
+}
+
+/// A progress deadline that counts.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Progress {
+    /// The spec.progressDeadline that it is.
+    pub deadline: String,
+    /// When it was set, or the BundleDeployment resumed. What was begun before counts from here; an upgrade that begins later, from its
+    /// beginning.
+    #[schemars(with = "String", extend("format" = "date-time"))]
+    pub since: Timestamp,
 }
 
 /// A content and how its objects are made from it.

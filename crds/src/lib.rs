@@ -19,7 +19,7 @@ pub mod validate;
 pub use bundle::{Bundle, BundlePhase, BundleSpec, BundleStatus, Pin};
 pub use bundle_deployment::{
     BundleDeployment, BundleDeploymentSpec, BundleDeploymentStatus, BundleTemplate, ContestedField, DeletionPolicy,
-    Dependency, Inventory, InventoryKind, Pending, ReleaseRecord, ReleasedObject, Revision, RevisionResult,
+    Dependency, Inventory, InventoryKind, Pending, Progress, ReleaseRecord, ReleasedObject, Revision, RevisionResult,
     ServiceAccountReference, TemplateMetadata,
 };
 pub use condition::{Condition, ConditionStatus, Conditions};

@@ -57,6 +57,10 @@ pub const ROLLBACK_TO: &str = "core.rukpak.io/rollback-to";
 /// Any new value asks for a reconcile, whatever back-off holds; the status echoes it.
 pub const RECONCILE_REQUESTED_AT: &str = "core.rukpak.io/reconcile-requested-at";
 
+/// The annotations on a BundleDeployment that an attempt at a release heeds: one of them that comes, changes or goes has what
+/// failed tried again. Others are written by anybody, and some every few seconds.
+pub const DECIDING: [&str; 3] = [IGNORE_DEPENDENCIES, SAFE_CRD_UPGRADE, ROLLBACK_TO];
+
 /// The field manager of everything that the provisioners apply.
 pub const FIELD_MANAGER: &str = "rukpak-core";
 /// Label of the Pod whose process leads; the Service of the content service selects by it.

@@ -19,6 +19,8 @@ pub struct Tracked {
     pub fingerprint: Fingerprint,
     /// Its health when last read.
     pub health: Health,
+    /// Whether that is of the object as it is now: it has not moved since, and was read.
+    pub is_read: bool,
     /// When it was last read for its health.
     pub read_at: Timestamp,
 }
@@ -78,7 +80,20 @@ impl Applied {
 
 /// What is not healthy, a line an object, in the form of upstream.
 pub fn complaints(objects: &Objects) -> Vec<String> {
-    let unhealthy = objects.iter().filter(|(_, tracked)| !tracked.health.is_healthy());
+    lines(objects.iter().filter(|(_, tracked)| !tracked.health.is_healthy()))
+}
+
+/// The same of what was read as it is now.
+pub fn known_complaints(objects: &Objects) -> Vec<String> {
+    lines(objects.iter().filter(|(_, tracked)| tracked.is_read && !tracked.health.is_healthy()))
+}
+
+/// Whether all objects were read as they are now, and are healthy.
+pub fn are_healthy(objects: &Objects) -> bool {
+    objects.values().all(|tracked| tracked.is_read && tracked.health.is_healthy())
+}
+
+fn lines<'a>(unhealthy: impl Iterator<Item = (&'a ObjectKey, &'a Tracked)>) -> Vec<String> {
     unhealthy
         .map(|(key, tracked)| {
             let version = &tracked.identity.kind.resource.version;

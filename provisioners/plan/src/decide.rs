@@ -1,14 +1,19 @@
 //! What to do next about a BundleDeployment.
 
 use std::collections::BTreeSet;
+use std::time::Duration;
 
 use jiff::Timestamp;
 use rukpak_plain::ObjectKey;
 
 use crate::Release;
-use crate::memory::{Failure, Installation, Memory, Pruning, Stage, deadline};
+use crate::conflict::Repairs;
+use crate::memory::{Failure, Installation, Memory, Pruning, Stage, deadline, later};
 use crate::observed::{Dependencies, Desired, Observed};
 use crate::resolve::Why;
+
+/// What was begun is left half done for so long at most while the Bundle of another template is unpacked.
+const BUNDLE_WAIT: Duration = Duration::from_mins(5);
 
 /// What the reconcile does next. All but [`Decision::Report`] change what is remembered or the cluster, and are followed by
 /// another decision.
@@ -75,17 +80,24 @@ pub fn target(observed: &Observed, memory: &Memory, now: Timestamp) -> Target {
     let (wanted, is_rollback, held) = wanted(observed);
     let guard = |wanted, release, held| Target { release, wanted, is_rollback, held: Some(held) };
     let Some(wanted) = wanted else { return guard(None, installed, held.unwrap_or(Held::NotReady)) };
-    if let Some(failure) = memory.held_upgrade(&wanted).filter(|failure| failure.until > now) {
+    if let Some(failure) = memory.held_upgrade(&wanted).filter(|failure| failure.is_held(now)) {
         let release = instead(observed, failure);
         if release.is_some() {
             return guard(Some(wanted), release, Held::Failed);
         }
     }
     let is_ready = observed.dependencies == Dependencies::Ready;
-    if !is_ready && installed.as_ref() != Some(&wanted) {
+    if !is_ready && installed.as_ref() != Some(&wanted) && !was_installed(observed) {
         return guard(Some(wanted), installed, Held::Dependencies);
     }
     Target { release: Some(wanted.clone()), wanted: Some(wanted), is_rollback, held: None }
+}
+
+/// Whether a revision is asked for that was installed before. It waits for nobody: what it depends on may be ill because of what is
+/// to be undone.
+fn was_installed(observed: &Observed) -> bool {
+    let number = observed.rollback_to().and_then(Result::ok);
+    number.and_then(|number| observed.revision(number)).is_some_and(|revision| !revision.result.is_failure())
 }
 
 /// What is asked for, by a revision or by the template, if it is known.
@@ -128,6 +140,9 @@ pub fn decide(observed: &Observed, memory: &Memory, now: Timestamp) -> Decision 
     if let Desired::Absent { bundle, hash } = &observed.desired {
         return Decision::CreateBundle { name: bundle.clone(), hash: hash.clone() };
     }
+    if memory.waits_for_bundle_since.is_some_and(|since| now < later(since, BUNDLE_WAIT)) {
+        return Decision::Report;
+    }
     let Target { release: Some(release), held, .. } = target(observed, memory, now) else { return Decision::Report };
     if memory.is_refetching {
         return Decision::Report;
@@ -151,6 +166,18 @@ fn look(observed: &Observed, memory: &Memory) -> Decision {
     let is_unknown = matches!(memory.installation, Installation::Unknown) && memory.awaits_lists_until.is_none();
     let installed = observed.installed().filter(|installed| is_unknown && can_resume(observed, installed));
     installed.map_or(Decision::Report, Decision::Resume)
+}
+
+/// Whether an upgrade was begun whose template makes way for another one, the Bundle of which is being unpacked. Going back before it
+/// is there would have the installed version run for that moment only.
+pub(crate) fn is_superseded(observed: &Observed, memory: &Memory) -> bool {
+    let is_under_way = matches!(observed.desired, Desired::Absent { .. } | Desired::Waiting { is_stalled: false, .. });
+    let is_begun = match &memory.installation {
+        Installation::Unknown => observed.pending().is_some(),
+        Installation::Partial { release } => observed.installed().is_some_and(|installed| installed != *release),
+        Installation::Applied { .. } => false,
+    };
+    is_begun && is_under_way && observed.installed().is_some() && observed.rollback_to().is_none()
 }
 
 /// What is left to do about a release whose objects were all applied.
@@ -182,7 +209,7 @@ fn is_repair_held(memory: &Memory, key: &ObjectKey, now: Timestamp) -> bool {
 }
 
 fn is_held(memory: &Memory, release: &Release, now: Timestamp) -> bool {
-    memory.failure.as_ref().is_some_and(|failure| failure.release == *release && failure.until > now)
+    memory.failure.as_ref().is_some_and(|failure| failure.release == *release && failure.is_held(now))
 }
 
 /// Whether the status says that everything of `release` was applied, and nothing else was begun.
@@ -221,17 +248,20 @@ pub fn next(observed: &Observed, memory: &Memory, now: Timestamp) -> Option<Time
     };
     let repairs = observed.drifted.iter().filter_map(|key| memory.repairs.get(key)?.not_before());
     let due = [
-        memory.failure.as_ref().map(|failure| failure.until),
-        failed_upgrade.map(|failure| failure.until).filter(|until| *until < Timestamp::MAX),
+        memory.failure.as_ref().and_then(|failure| failure.until),
+        failed_upgrade.and_then(|failure| failure.until),
         pruning,
         memory.certificates_due.filter(|_| memory.applied().is_some()),
     ];
-    let due = due.into_iter().flatten().chain(repairs);
+    let bundle = memory.waits_for_bundle_since.map(|since| later(since, BUNDLE_WAIT));
+    let due = due.into_iter().flatten().chain(repairs).chain(bundle);
     // What nothing can be done about then, such as a release whose Bundle is not unpacked, waits for news.
     let due = due.filter(|until| decide(observed, memory, now.max(*until)) != Decision::Report);
     let is_deadline_ahead = |until: &Timestamp| failed_upgrade.is_none() && *until > now;
+    // `Contested` ends by itself.
+    let slowed = memory.repairs.values().filter_map(Repairs::slowed_until).filter(|until| *until > now);
     let others = [memory.awaits_lists_until, deadline(observed).filter(is_deadline_ahead)];
-    due.chain(others.into_iter().flatten()).min()
+    due.chain(others.into_iter().flatten()).chain(slowed).min()
 }
 
 /// Whether the failure kept the wanted release from being loaded: then it is its Bundle that is called invalid.

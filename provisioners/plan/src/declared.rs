@@ -34,8 +34,10 @@ impl Missing {
     /// The object that is declared. Where nobody tells whether its kind is namespaced, both objects that it may be.
     pub fn keys(&self, default_namespace: &str) -> Vec<ObjectKey> {
         let (Need::Object(key) | Need::Optional(key)) = &self.need else { return Vec::new() };
-        let namespaced =
-            || ObjectKey { namespace: key.namespace.clone().or_else(|| Some(default_namespace.to_owned())), ..key.clone() };
+        let namespaced = || ObjectKey {
+            namespace: key.namespace.clone().or_else(|| Some(default_namespace.to_owned())),
+            ..key.clone()
+        };
         let cluster_scoped = || ObjectKey { namespace: None, ..key.clone() };
         match self.served.as_ref().map(|kind| kind.namespaced) {
             Some(true) => vec![namespaced()],
@@ -87,8 +89,7 @@ mod tests {
     fn missing(namespace: Option<&str>, served: Option<bool>) -> Missing {
         let kind = MissingKind { api_version: "one.example.com/v1alpha1".to_owned(), kind: "Db".to_owned() };
         let gvk = GroupVersionKind::gvk("one.example.com", "v1", "Db");
-        let served =
-            served.map(|namespaced| Kind { resource: Arc::new(ApiResource::from_gvk(&gvk)), namespaced });
+        let served = served.map(|namespaced| Kind { resource: Arc::new(ApiResource::from_gvk(&gvk)), namespaced });
         Missing { kind, need: Need::Object(key("one.example.com", "Db", namespace, "precious")), served }
     }
 

@@ -34,7 +34,7 @@ impl Observed {
             pin,
             release: release.record(),
             result: RevisionResult::Installed,
-            time: whole_second(now),
+            time: whole_second(self.pending().filter(|(begun, _)| begun == release).map_or(now, |(_, since)| since)),
             message: String::new(),
         }
     }
@@ -50,7 +50,7 @@ fn is_of(revision: &Revision, release: &Release) -> bool {
     Release::read(&revision.release).as_ref() == Some(release)
 }
 
-fn whole_second(now: Timestamp) -> Timestamp {
+pub(crate) fn whole_second(now: Timestamp) -> Timestamp {
     Timestamp::from_second(now.as_second()).unwrap_or(now)
 }
 

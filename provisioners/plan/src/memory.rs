@@ -8,11 +8,9 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use rukpak_content::Digest;
-use rukpak_crds::condition::reason;
 use rukpak_crds::{BundleDeploymentSpec, DeletionPolicy, InventoryKind, ReleasedObject, ServiceAccountReference};
 use rukpak_plain::ObjectKey;
 
-use crate::Release;
 use crate::applied::Applied;
 use crate::conflict::Repairs;
 use crate::fields::Taken;
@@ -20,9 +18,10 @@ use crate::observed::Observed;
 use crate::plan::{Missing, missing_text};
 use crate::resolve::Why;
 use crate::retry::{self, Class};
+use crate::{Release, decide};
 
 pub use self::deadline::deadline;
-pub use self::failure::{Failure, Problem, Stage};
+pub use self::failure::{Asked, Failure, Problem, Reason, Stage};
 
 /// Owned by the reconcile that runs.
 #[derive(Clone, Debug, Default)]
@@ -41,6 +40,8 @@ pub struct Memory {
     pub authorities: Option<Digest>,
     /// Since when the first lists of watches are waited for, after a restart.
     pub resuming_since: Option<Timestamp>,
+    /// Since when an upgrade that was begun waits for the Bundle of the template that came after it.
+    pub waits_for_bundle_since: Option<Timestamp>,
     /// Content has to be fetched again before anything goes on.
     pub is_refetching: bool,
     /// The contents that the store keeps for the deployment.
@@ -53,6 +54,8 @@ pub struct Memory {
     pub awaits_lists_until: Option<Timestamp>,
     /// Objects that were left in the cluster, as long as no status says so.
     pub released: Vec<ReleasedObject>,
+    /// When the last reconcile began, to notice a clock that was put back.
+    pub looked_at: Option<Timestamp>,
     /// A release that was refused because nobody serves these kinds: its content need not be loaded to find that they are still
     /// missing.
     pub waits_for_kinds: Option<(Release, Vec<Missing>)>,
@@ -127,7 +130,8 @@ pub enum Pruning {
     },
 }
 
-/// An upgrade that is interrupted by what may pass is continued for so long before the release before comes back.
+/// An upgrade that meets what may pass is continued for so long before the release before comes back, from the first such answer in
+/// a row on: how long it was interrupted, or the API server away, is no reason to go back.
 pub const FORWARD_FOR: Duration = Duration::from_mins(5);
 
 /// The first lists of watches take so long at most, mostly: the status keeps what it says.
@@ -138,6 +142,7 @@ const SOON: Duration = Duration::from_millis(300);
 impl Memory {
     /// At the beginning of a reconcile: what the news in `observed` end, and what a restart has to be told by the status.
     pub fn refresh(&mut self, observed: &Observed, now: Timestamp) {
+        self.follow_clock(now);
         if observed.is_unblocked || observed.is_requested() {
             self.failed_upgrade = None;
             self.repairs.values_mut().for_each(Repairs::release);
@@ -146,10 +151,11 @@ impl Memory {
             // Only once for a change: as long as nothing is written, the deployment stays touched.
             let is_changed = observed.is_touched && !failure.is_of(observed);
             if is_changed || observed.is_unblocked || observed.is_requested() {
-                (failure.until, failure.attempts) = (now, 0);
-                failure.look_at(observed);
+                failure.start_over(observed, now);
             }
         }
+        self.waits_for_bundle_since =
+            decide::is_superseded(observed, self).then(|| self.waits_for_bundle_since.unwrap_or(now));
         self.is_refetching = false;
         self.awaits_lists_until = None;
         self.failed_upgrade.take_if(|failure| !failure.is_of(observed));
@@ -160,6 +166,24 @@ impl Memory {
         if matches!(self.installation, Installation::Unknown) && self.repairs.is_empty() {
             self.recall_contested(observed);
         }
+    }
+
+    /// If the clock was put back, all that is remembered is put back as far: a wait of seconds would take as long as the clock jumped.
+    fn follow_clock(&mut self, now: Timestamp) {
+        let last = self.looked_at.replace(now).unwrap_or(now);
+        let Some(step) = Duration::try_from(last.duration_since(now)).ok().filter(|step| !step.is_zero()) else {
+            return;
+        };
+        let back = |time: &mut Timestamp| *time = time.checked_sub(step).unwrap_or(Timestamp::MIN);
+        for failure in self.failure.iter_mut().chain(&mut self.failed_upgrade) {
+            failure.until.iter_mut().chain(&mut failure.answered_since).for_each(back);
+        }
+        self.repairs.values_mut().for_each(|repairs| repairs.put_back(back));
+        if let Installation::Applied { pruning: Pruning::Pending { until, .. }, .. } = &mut self.installation {
+            back(until);
+        }
+        self.resuming_since.iter_mut().chain(&mut self.waits_for_bundle_since).for_each(back);
+        self.created_bundle.iter_mut().for_each(|(_, created)| back(created));
     }
 
     /// Fields that were left to others before a restart still are.
@@ -216,19 +240,17 @@ impl Memory {
         }
         let before = self.failure.take();
         let attempts = before.as_ref().map_or(1, |failure| failure.attempts.saturating_add(1));
-        let (generation, annotations) =
-            before.map_or((None, None), |failure| (failure.generation, failure.annotations));
         let class = Class::Transient;
         let message = format!("required resource not found: {}", missing_text(&blocking));
         let problem = Problem { stage: Stage::Apply, message, class, is_definite: false, can_go_back: false };
         self.failure = Some(Failure {
             release,
-            reason: reason::RECONCILE_FAILED,
-            until: later(now, retry::delay(class, attempts)),
+            reason: Reason::ReconcileFailed,
+            until: Some(later(now, retry::delay(class, attempts))),
             problem,
             attempts,
-            generation,
-            annotations,
+            answered_since: None,
+            asked: before.map(|failure| failure.asked).unwrap_or_default(),
             way_back: None,
         });
     }
@@ -248,11 +270,13 @@ impl Memory {
         if was_written {
             self.installation = Installation::Partial { release: release.clone() };
         }
-        let pending = observed.pending().filter(|(pending, _)| *pending == release);
         // The next attempt at what is under way may stop before its first write.
-        let is_begun = was_written || pending.is_some();
-        let began = pending.map_or(now, |(_, since)| since);
-        let may_pass = !problem.is_definite && now < later(began, FORWARD_FOR);
+        let is_begun = was_written || observed.pending().is_some_and(|(pending, _)| pending == release);
+        let before = self.failure.take().filter(|failure| failure.release == release);
+        let answered_since = (problem.stage != Stage::Ask)
+            .then(|| before.as_ref().and_then(|failure| failure.answered_since).unwrap_or(now));
+        let is_in_time = answered_since.is_none_or(|since| now < later(since, FORWARD_FOR));
+        let may_pass = !problem.is_definite && is_in_time;
         let goes_on = (was_written && !problem.can_go_back) || (is_begun && may_pass);
         if why == Why::WayBack
             && let Some(upgrade) = &mut self.failed_upgrade
@@ -260,36 +284,35 @@ impl Memory {
             upgrade.way_back = Some(problem.message.clone());
         }
         if is_upgrade && !goes_on {
-            self.failure = None;
             self.failed_upgrade = Some(self.upgrade_failure(observed, release, problem, is_begun, now));
             return;
         }
         let reason = match problem.stage {
-            Stage::Ask if !is_upgrade => reason::RECONCILE_FAILED,
-            Stage::Load => reason::BUNDLE_LOAD_FAILED,
-            Stage::Account => reason::SERVICE_ACCOUNT_NOT_FOUND,
-            Stage::Rights => reason::MISSING_RIGHTS,
-            _ if is_upgrade => reason::UPGRADE_FAILED,
-            _ if installed.is_none() => reason::INSTALL_FAILED,
-            _ => reason::RECONCILE_FAILED,
+            Stage::Ask if !is_upgrade => Reason::ReconcileFailed,
+            Stage::Load => Reason::LoadFailed,
+            Stage::Account => Reason::AccountNotFound,
+            Stage::Rights => Reason::RightsMissing,
+            _ if is_upgrade => Reason::UpgradeFailed,
+            _ if installed.is_none() => Reason::InstallFailed,
+            _ => Reason::ReconcileFailed,
         };
-        let before =
-            self.failure.take().filter(|failure| failure.release == release && failure.problem.class == problem.class);
+        let before = before.filter(|failure| failure.problem.class == problem.class);
         let attempts = before.map_or(1, |failure| failure.attempts.saturating_add(1));
-        let until = later(now, retry::delay(problem.class, attempts));
-        self.failure = Some(Failure { attempts, ..Failure::first(observed, release, reason, problem, until) });
+        let until = Some(later(now, retry::delay(problem.class, attempts)));
+        let first = Failure::first(observed, release, reason, problem, until);
+        self.failure = Some(Failure { attempts, answered_since, ..first });
     }
 
     /// Drifted objects of the installed release could not be repaired. Each has a back-off of its own.
     pub fn learn_unrepaired(&mut self, observed: &Observed, release: Release, problem: Problem, now: Timestamp) {
         let until = observed.drifted.iter().filter_map(|key| self.repairs.get(key)?.not_before()).min().unwrap_or(now);
         let reason = match problem.stage {
-            Stage::Account => reason::SERVICE_ACCOUNT_NOT_FOUND,
-            Stage::Rights => reason::MISSING_RIGHTS,
-            _ => reason::RECONCILE_FAILED,
+            Stage::Account => Reason::AccountNotFound,
+            Stage::Rights => Reason::RightsMissing,
+            _ => Reason::ReconcileFailed,
         };
         let problem = Problem { stage: Stage::Repair, ..problem };
-        self.failure = Some(Failure::first(observed, release, reason, problem, until));
+        self.failure = Some(Failure::first(observed, release, reason, problem, Some(until)));
     }
 
     /// Nothing has drifted any more.
@@ -313,14 +336,14 @@ impl Memory {
         let is_slow = problem.is_definite || is_begun;
         let delay = if is_slow { retry::upgrade_delay(attempts) } else { retry::delay(problem.class, attempts) };
         let reason = match problem.stage {
-            Stage::Ask => reason::RECONCILE_FAILED,
-            Stage::Load => reason::BUNDLE_LOAD_FAILED,
-            Stage::Check => reason::ERROR_GETTING_RELEASE_STATE,
-            Stage::Account => reason::SERVICE_ACCOUNT_NOT_FOUND,
-            Stage::Rights => reason::MISSING_RIGHTS,
-            Stage::Apply | Stage::Repair => reason::UPGRADE_FAILED,
+            Stage::Ask => Reason::ReconcileFailed,
+            Stage::Load => Reason::LoadFailed,
+            Stage::Check => Reason::UpgradeRefused,
+            Stage::Account => Reason::AccountNotFound,
+            Stage::Rights => Reason::RightsMissing,
+            Stage::Apply | Stage::Repair => Reason::UpgradeFailed,
         };
-        Failure { attempts, ..Failure::first(observed, release, reason, problem, later(now, delay)) }
+        Failure { attempts, ..Failure::first(observed, release, reason, problem, Some(later(now, delay))) }
     }
 }
 

@@ -202,8 +202,7 @@ impl Observed {
     /// How long an upgrade may take until it is healthy.
     pub fn progress_deadline(&self) -> Option<Duration> {
         let text = self.deployment.spec.progress_deadline.as_ref()?;
-        let span: jiff::SignedDuration = text.parse().ok()?;
-        Duration::try_from(span).ok().filter(|duration| !duration.is_zero())
+        duration(text).filter(|duration| !duration.is_zero())
     }
 
     /// An annotation of the deployment.
@@ -212,9 +211,44 @@ impl Observed {
     }
 }
 
+/// Numbers with units in any order, each with a fraction or not, as Go reads them and the schema of the field allows: `1.5h30m`. What
+/// is longer than can be counted is the longest time. `None` if it is no duration.
+fn duration(text: &str) -> Option<Duration> {
+    let (mut rest, mut sum) = (text, Duration::ZERO);
+    while !rest.is_empty() {
+        let (number, after) = rest.split_at(rest.find(|next: char| !next.is_ascii_digit() && next != '.')?);
+        let end = after.find(|next: char| next.is_ascii_digit()).unwrap_or(after.len());
+        let (unit, next) = after.split_at(end);
+        let seconds = match unit {
+            "ms" => 0.001,
+            "s" => 1.0,
+            "m" => 60.0,
+            "h" => 3600.0,
+            _ => return None,
+        };
+        let part = Duration::try_from_secs_f64(number.parse::<f64>().ok()? * seconds);
+        sum = sum.saturating_add(part.unwrap_or(Duration::MAX));
+        rest = next;
+    }
+    (!text.is_empty()).then_some(sum)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn durations_are_read_as_the_schema_allows_them() {
+        let millis = |text| duration(text).map(|duration| duration.as_millis());
+        assert_eq!(millis("10m"), Some(600_000));
+        assert_eq!(millis("1.5h30m"), Some(7_200_000));
+        assert_eq!(millis("30m1h"), Some(5_400_000));
+        assert_eq!(millis("1h2m3s4ms"), Some(3_723_004));
+        assert_eq!(duration("99999999999999999999999h"), Some(Duration::MAX));
+        for wrong in ["", "10", "soon", "1d", "-1m", "1..5h", "m"] {
+            assert_eq!(duration(wrong), None, "{wrong}");
+        }
+    }
 
     #[test]
     fn dependencies_that_are_missing_unready_or_circular_are_named() {

@@ -6,12 +6,12 @@ use jiff::Timestamp;
 use rukpak_crds::condition::{
     ConditionStatus, Conditions, HAS_VALID_BUNDLE, HEALTHY, INSTALLED, NewCondition, READY, RECONCILING, reason,
 };
-use rukpak_crds::{BundleDeploymentStatus, Condition, ContestedField, ReleasedObject, RevisionResult};
+use rukpak_crds::{BundleDeploymentStatus, Condition, ContestedField, Progress, ReleasedObject, RevisionResult};
 
 use self::summary::Summary;
-use crate::applied::{Objects, complaints};
+use crate::applied::{Objects, are_healthy, complaints, known_complaints};
 use crate::decide::{Target, is_load_failure, target};
-use crate::memory::{Failure, Installation, Memory, Pruning};
+use crate::memory::{Failure, Installation, Memory, Pruning, Reason};
 use crate::observed::{Desired, Observed};
 use crate::{Release, history};
 
@@ -45,12 +45,23 @@ pub fn status(observed: &Observed, memory: &Memory, objects: &Objects, now: Time
         Installation::Partial { .. } if is_doubted => doubts(observed, objects),
         Installation::Unknown | Installation::Partial { .. } => Vec::new(),
     };
-    let mut writer = Writer { observed, memory, target, is_doubted, complaints, now, status: observed.status.clone() };
+    let mut writer = Writer {
+        observed,
+        memory,
+        target,
+        is_doubted,
+        complaints,
+        are_healthy: are_healthy(objects),
+        is_known_unhealthy: !known_complaints(objects).is_empty(),
+        now,
+        status: observed.status.clone(),
+    };
     writer.status.observed_generation = observed.deployment.metadata.generation;
     writer.acknowledge();
     writer.bundle();
     writer.installed();
     writer.history();
+    writer.progress();
     writer.health();
     writer.contested();
     writer.suspended();
@@ -72,6 +83,10 @@ struct Writer<'a> {
     /// Whether what the status says is installed was not seen so by this process.
     is_doubted: bool,
     complaints: Vec<String>,
+    /// Whether everything was read, and is healthy.
+    are_healthy: bool,
+    /// Whether something was read, and is not.
+    is_known_unhealthy: bool,
     now: Timestamp,
     status: BundleDeploymentStatus,
 }
@@ -147,11 +162,12 @@ impl Writer<'_> {
         let failure = self.failure().filter(|failure| !is_load_failure(failure) && !is_going_forward(failure)).cloned();
         if let Some(failure) = failure {
             let mut message = failure.message();
-            if let Some(kept) = self.kept().filter(|_| failure.reason == reason::UPGRADE_FAILED) {
+            if let Some(kept) = self.kept().filter(|_| failure.reason.installed() == Reason::UpgradeFailed.installed())
+            {
                 message.push_str("; the previous release is installed again, except that ");
                 message.push_str(&kept);
             }
-            self.set(INSTALLED, ConditionStatus::False, failure.reason, &message);
+            self.set(INSTALLED, ConditionStatus::False, failure.reason.installed(), &message);
             return;
         }
         if self.is_doubted && self.status.conditions.is(INSTALLED, ConditionStatus::True) {
@@ -195,17 +211,27 @@ impl Writer<'_> {
         // What may pass by itself is no result yet.
         let failed = failed.filter(|failure| failure.problem.is_definite);
         if let Some(failure) = failed {
-            let is_late = failure.until == Timestamp::MAX;
+            let is_late = failure.reason == Reason::DeadlineExceeded;
             let result = if is_late { RevisionResult::DeadlineExceeded } else { RevisionResult::Failed };
             let told = (result, failure.problem.message.as_str());
             history::failed(&mut self.status, self.observed, &failure.release, told, self.now);
         }
         if let Some(release) = self.memory.applied().filter(|release| self.memory.held_upgrade(release).is_none()) {
             history::applied(&mut self.status, self.observed, release, failed.is_some(), self.now);
-            if self.complaints.is_empty() {
+            if self.are_healthy {
                 history::healthy(&mut self.status, release);
             }
         }
+    }
+
+    /// Since when the deadline counts: as long as a deployment is suspended, none does.
+    fn progress(&mut self) {
+        let is_counted = !self.observed.deployment.spec.suspend && self.observed.progress_deadline().is_some();
+        let deadline = self.observed.deployment.spec.progress_deadline.clone().filter(|_| is_counted);
+        self.status.progress = deadline.map(|deadline| {
+            let known = self.status.progress.take().filter(|known| known.deadline == deadline);
+            known.unwrap_or_else(|| Progress { deadline, since: history::whole_second(self.now) })
+        });
     }
 
     /// `Healthy`, where the gate is on.
@@ -240,11 +266,12 @@ impl Writer<'_> {
             .repairs
             .iter()
             .flat_map(|(key, repairs)| {
+                let now = self.now;
                 let fields = repairs.relinquished().iter().map(move |field| {
                     format!("{key}: {} is left to {:?}, which keeps changing it", field.words(), field.manager)
                 });
                 let slowed = repairs
-                    .is_slowed()
+                    .is_slowed(now)
                     .then(|| format!("{key}: is changed or deleted again and again; it is repaired ever more slowly"));
                 fields.chain(slowed)
             })
@@ -331,7 +358,7 @@ fn doubts(observed: &Observed, objects: &Objects) -> Vec<String> {
 
 /// Whether an upgrade was interrupted in the middle and goes on by itself: that is no outcome yet.
 fn is_interrupted(failure: &Failure) -> bool {
-    failure.reason == reason::UPGRADE_FAILED && !failure.problem.is_definite && failure.way_back.is_none()
+    failure.reason == Reason::UpgradeFailed && !failure.problem.is_definite && failure.way_back.is_none()
 }
 
 /// An object that was left in the cluster, in words.

@@ -11,7 +11,6 @@ use kube::{Resource, ResourceExt};
 use rukpak_crds::condition::{ConditionStatus, Conditions, READY};
 use rukpak_crds::{BundleDeployment, BundleDeploymentStatus};
 use rukpak_plain::ObjectKey;
-use rukpak_plan::applied;
 use rukpak_plan::fingerprint::Drift;
 use rukpak_plan::health::{Health, State};
 use rukpak_plan::memory::Memory;
@@ -91,14 +90,22 @@ impl Run {
         // What went before is not what the next writes create.
         tracked.gone.clear();
         let candidates = std::mem::take(&mut tracked.drifted);
+        for key in candidates.iter().filter(|key| self.context.dependents.get(key).is_none()) {
+            let ended = tracked.objects.get_mut(key).filter(|object| object.fingerprint.ends_by_itself(key));
+            if let Some(object) = ended {
+                (object.health, object.is_read) = (Health::new(State::Current, "it has finished, and is gone"), true);
+            }
+        }
         tracked.drifted = candidates
             .into_iter()
             .filter(|key| {
                 let Some(applied) = tracked.objects.get(key) else { return false };
-                let seen = self.context.dependents.get(key);
-                seen.is_none_or(|seen| {
-                    *seen.owner != self.owner || applied.fingerprint.drift(&seen.fingerprint) != Drift::None
-                })
+                match self.context.dependents.get(key) {
+                    None => !applied.fingerprint.ends_by_itself(key),
+                    Some(seen) => {
+                        *seen.owner != self.owner || applied.fingerprint.drift(&seen.fingerprint) != Drift::None
+                    }
+                }
             })
             .collect();
         // What is gone is not healthy, whether or not it can be repaired.
@@ -106,7 +113,8 @@ impl Run {
             tracked.drifted.iter().filter(|key| self.context.dependents.get(key).is_none()).cloned().collect();
         for key in gone {
             if let Some(object) = tracked.objects.get_mut(&key) {
-                object.health = Health::new(State::NotFound, format!("{} not found", object.identity));
+                let health = Health::new(State::NotFound, format!("{} not found", object.identity));
+                (object.health, object.is_read) = (health, true);
             }
         }
         let inherited = self.context.dependents.inherited(&self.owner).into_iter();
@@ -118,9 +126,9 @@ impl Run {
 
     /// Notices that an upgrade was not healthy in time.
     pub fn notice_deadline(&mut self, now: Timestamp) {
-        let complaints = applied::complaints(&self.tracker.tracked().objects);
-        if self.memory.notice_deadline(&self.observed, &complaints, now) {
-            tracing::warn!(deployment = %self.owner.name, "progress deadline exceeded; rolling back to the last healthy revision");
+        let is_late = self.memory.notice_deadline(&self.observed, &self.tracker.tracked().objects, now);
+        if is_late {
+            tracing::warn!(deployment = %self.owner.name, "progress deadline exceeded; rolling back to the revision before");
         }
     }
 

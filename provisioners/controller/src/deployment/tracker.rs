@@ -216,7 +216,8 @@ impl Tracker {
     /// A watch saw the object with this owner and fingerprint.
     pub fn seen(&self, key: &ObjectKey, owner: &Owner, fingerprint: &Fingerprint) -> Reaction {
         let mut tracked = self.tracked();
-        let Some(applied) = tracked.objects.get(key) else { return Reaction::None };
+        let tracked = &mut *tracked;
+        let Some(applied) = tracked.objects.get_mut(key) else { return Reaction::None };
         let drift = if *owner == self.owner { applied.fingerprint.drift(fingerprint) } else { Drift::Fields };
         if drift != Drift::None {
             tracked.drifted.insert(key.clone());
@@ -224,6 +225,7 @@ impl Tracker {
         }
         let is_newer = fingerprint.version > applied.fingerprint.version;
         if is_newer && health::has_rule(&key.group, &key.kind) {
+            applied.is_read = false;
             tracked.unread.insert(key.clone());
             return Reaction::Enqueue;
         }
@@ -366,6 +368,7 @@ mod tests {
             identity: rukpak_plan::Identity { kind, namespace: None, name: String::new() },
             fingerprint: Fingerprint::of(&kube::core::ObjectMeta::default(), &owner, ""),
             health: health::Health::new(health::State::Current, ""),
+            is_read: true,
             read_at: jiff::Timestamp::UNIX_EPOCH,
         }
     }

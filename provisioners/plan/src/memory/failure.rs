@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use jiff::Timestamp;
 use rukpak_crds::RevisionResult;
 use rukpak_crds::condition::reason;
+use rukpak_crds::names::DECIDING;
 
 use super::later;
 use crate::observed::Observed;
@@ -46,23 +47,81 @@ pub struct Problem {
     pub can_go_back: bool,
 }
 
+/// What a deployment asks for, as far as it decides what an attempt comes to.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Asked {
+    generation: Option<i64>,
+    annotations: BTreeMap<&'static str, String>,
+}
+
+impl Asked {
+    fn of(observed: &Observed) -> Self {
+        let annotations = DECIDING.iter().filter_map(|key| Some((*key, observed.annotation(key)?.to_owned())));
+        Self { generation: observed.deployment.metadata.generation, annotations: annotations.collect() }
+    }
+}
+
+/// What the conditions call a failure.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reason {
+    /// A first installation did not end.
+    InstallFailed,
+    /// An upgrade did not end, or was turned back.
+    UpgradeFailed,
+    /// An upgrade was not applied and healthy in time.
+    DeadlineExceeded,
+    /// An upgrade was refused before its first write.
+    UpgradeRefused,
+    /// What is installed could not be kept as it is.
+    ReconcileFailed,
+    /// The content could not be loaded or rendered.
+    LoadFailed,
+    /// There is no such ServiceAccount.
+    AccountNotFound,
+    /// The ServiceAccount lacks rights.
+    RightsMissing,
+}
+
+impl Reason {
+    /// As `Installed` has it.
+    pub fn installed(self) -> &'static str {
+        match self {
+            Self::InstallFailed => reason::INSTALL_FAILED,
+            Self::UpgradeFailed | Self::DeadlineExceeded => reason::UPGRADE_FAILED,
+            Self::UpgradeRefused => reason::ERROR_GETTING_RELEASE_STATE,
+            Self::ReconcileFailed => reason::RECONCILE_FAILED,
+            Self::LoadFailed => reason::BUNDLE_LOAD_FAILED,
+            Self::AccountNotFound => reason::SERVICE_ACCOUNT_NOT_FOUND,
+            Self::RightsMissing => reason::MISSING_RIGHTS,
+        }
+    }
+
+    /// As `Ready` has it.
+    pub fn ready(self) -> &'static str {
+        match self {
+            Self::DeadlineExceeded => reason::PROGRESS_DEADLINE_EXCEEDED,
+            other => other.installed(),
+        }
+    }
+}
+
 /// An attempt that failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Failure {
     /// What was to be installed.
     pub release: Release,
-    /// Reason of the condition.
-    pub reason: &'static str,
+    /// What the conditions call it.
+    pub reason: Reason,
     /// What went wrong.
     pub problem: Problem,
     /// How often in a row, by the same class.
     pub attempts: u32,
-    /// When it is tried again.
-    pub until: Timestamp,
-    /// Generation of the BundleDeployment at the time.
-    pub generation: Option<i64>,
-    /// Its annotations at the time: some of them say what is allowed.
-    pub annotations: Option<BTreeMap<String, String>>,
+    /// When the first in a row failed; `None` if the last one got no answer, which says nothing of the release.
+    pub answered_since: Option<Timestamp>,
+    /// When it is tried again; `None` if only a change of the deployment has it tried again.
+    pub until: Option<Timestamp>,
+    /// What the deployment asked for at the time.
+    pub asked: Asked,
     /// Why going back failed as well, if it did.
     pub way_back: Option<String>,
 }
@@ -72,13 +131,17 @@ impl Failure {
     pub fn first(
         observed: &Observed,
         release: Release,
-        reason: &'static str,
+        reason: Reason,
         problem: Problem,
-        until: Timestamp,
+        until: Option<Timestamp>,
     ) -> Self {
-        let metadata = &observed.deployment.metadata;
-        let (generation, annotations) = (metadata.generation, metadata.annotations.clone());
-        Self { release, reason, problem, attempts: 1, until, generation, annotations, way_back: None }
+        let asked = Asked::of(observed);
+        Self { release, reason, problem, attempts: 1, answered_since: None, until, asked, way_back: None }
+    }
+
+    /// Whether it is not to be tried again yet.
+    pub fn is_held(&self, now: Timestamp) -> bool {
+        self.until.is_none_or(|until| until > now)
     }
 
     /// What people are told.
@@ -91,16 +154,15 @@ impl Failure {
         }
     }
 
-    /// It is about the deployment as it is now.
-    pub(super) fn look_at(&mut self, observed: &Observed) {
-        let metadata = &observed.deployment.metadata;
-        (self.generation, self.annotations) = (metadata.generation, metadata.annotations.clone());
+    /// The deployment as it is now is tried at once, as if it had not failed before.
+    pub(super) fn start_over(&mut self, observed: &Observed, now: Timestamp) {
+        (self.until, self.attempts, self.answered_since) = (Some(now), 0, None);
+        self.asked = Asked::of(observed);
     }
 
-    /// Whether nobody has changed the deployment since.
+    /// Whether the deployment asks for the same still.
     pub(super) fn is_of(&self, observed: &Observed) -> bool {
-        let metadata = &observed.deployment.metadata;
-        self.generation == metadata.generation && self.annotations == metadata.annotations
+        self.asked == Asked::of(observed)
     }
 }
 
@@ -112,9 +174,9 @@ pub(super) fn recorded(observed: &Observed, now: Timestamp) -> Option<Failure> {
     let revision = observed.status.history.first().filter(|revision| {
         is_same_spec && revision.result.is_failure() && Release::read(&revision.release).as_ref() == Some(&release)
     })?;
-    let until = match revision.result {
-        RevisionResult::DeadlineExceeded => Timestamp::MAX,
-        _ => later(revision.time, retry::upgrade_delay(1)).max(now),
+    let (reason, until) = match revision.result {
+        RevisionResult::DeadlineExceeded => (Reason::DeadlineExceeded, None),
+        _ => (Reason::UpgradeFailed, Some(later(revision.time, retry::upgrade_delay(1)).max(now))),
     };
     let problem = Problem {
         stage: Stage::Apply,
@@ -123,5 +185,5 @@ pub(super) fn recorded(observed: &Observed, now: Timestamp) -> Option<Failure> {
         is_definite: true,
         can_go_back: true,
     };
-    Some(Failure::first(observed, release, reason::UPGRADE_FAILED, problem, until))
+    Some(Failure::first(observed, release, reason, problem, until))
 }

@@ -1,12 +1,11 @@
 //! `Ready`, `Reconciling` and `Stalled`: what all that is known comes down to, as kstatus reads it.
 
-use jiff::Timestamp;
 use rukpak_crds::Inventory;
 use rukpak_crds::condition::{ConditionStatus, Conditions, READY, RECONCILING, STALLED, reason};
 
 use super::{SUSPENDED, Writer, bounded, released_text, unpack_failure, wait};
 use crate::decide::{Held, is_load_failure};
-use crate::memory::{Failure, Installation, Pruning, Stage, deadline};
+use crate::memory::{Failure, Installation, Pruning, Reason, Stage, deadline};
 use crate::observed::{Dependencies, Desired};
 use crate::retry::Class;
 
@@ -124,9 +123,9 @@ impl Writer<'_> {
             message.push_str(&what);
         }
         let reason = match failure.reason {
-            reason::UPGRADE_FAILED if failure.until == Timestamp::MAX => reason::PROGRESS_DEADLINE_EXCEEDED,
+            Reason::DeadlineExceeded => Reason::DeadlineExceeded.ready(),
             _ if self.target.is_rollback && is_upgrade => reason::ROLLBACK_REFUSED,
-            reason => reason,
+            reason => reason.ready(),
         };
         let is_transient = matches!(failure.problem.class, Class::Transient | Class::Conflict);
         let is_retried = if is_upgrade { is_transient && !failure.problem.is_definite } else { is_transient };
@@ -158,7 +157,7 @@ impl Writer<'_> {
             Installation::Applied { pruning: Pruning::Pending { message, .. }, .. } => {
                 Summary::Retrying { reason: reason::PRUNE_FAILED, message: message.clone() }
             }
-            Installation::Applied { .. } if !self.complaints.is_empty() && self.is_late() => Summary::Stalled {
+            Installation::Applied { .. } if self.is_known_unhealthy && self.is_late() => Summary::Stalled {
                 reason: reason::PROGRESS_DEADLINE_EXCEEDED,
                 message: bounded(&self.complaints, "\n"),
             },

@@ -10,7 +10,7 @@ use jiff::Timestamp;
 use kube::core::{ApiResource, GroupVersionKind};
 use rukpak_crds::BundleDeploymentStatus;
 use rukpak_crds::names::FIELD_MANAGER;
-use rukpak_plan::applied::{Tracked, complaints};
+use rukpak_plan::applied::Tracked;
 use rukpak_plan::decide::{Decision, decide, next};
 use rukpak_plan::fingerprint::Drift;
 use rukpak_plan::health::{Health, State};
@@ -96,7 +96,7 @@ impl Run<'_> {
         ended.is_exhausted = true;
         for _ in 0..DECISIONS {
             self.look();
-            self.world.memory.notice_deadline(&self.observed, &complaints(&self.world.objects), now);
+            self.world.memory.notice_deadline(&self.observed, &self.world.objects, now);
             match decide(&self.observed, &self.world.memory, now) {
                 Decision::Report => {
                     ended.is_exhausted = false;
@@ -199,5 +199,6 @@ fn tracked(name: &str, live: &Live, is_cured: bool, now: Timestamp) -> Tracked {
     let identity =
         Identity { kind: Kind { resource, namespaced: true }, namespace: Some("ns".into()), name: name.to_owned() };
     let fingerprint = Fingerprint::of(&live.metadata(), &owner(), FIELD_MANAGER);
-    Tracked { identity, fingerprint, health: health(true, live.of != Version::Sick || is_cured), read_at: now }
+    let health = health(true, live.of != Version::Sick || is_cured);
+    Tracked { identity, fingerprint, health, is_read: true, read_at: now }
 }

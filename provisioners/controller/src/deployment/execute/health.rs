@@ -44,7 +44,7 @@ pub(crate) async fn refresh(run: &Run) -> Option<Timestamp> {
     let due: Vec<(ObjectKey, Identity)> = {
         let mut tracked = run.tracker.tracked();
         if !is_asked_for(run) {
-            tracked.unread.clear();
+            // What moves meanwhile is read once somebody asks.
             tracked.looks.clear();
             return None;
         }
@@ -55,7 +55,9 @@ pub(crate) async fn refresh(run: &Run) -> Option<Timestamp> {
         tracked.looks.retain(|key, _| !moved.contains(key));
         let unread: BTreeSet<ObjectKey> = moved.into_iter().chain(looked_at).collect();
         let is_due = |key: &ObjectKey| {
-            tracked.objects.get(key).is_none_or(|object| memory::later(object.read_at, READ_INTERVAL) <= now)
+            // What was read later than now was read before the clock was put back.
+            let was_read_lately = |read_at| read_at <= now && memory::later(read_at, READ_INTERVAL) > now;
+            tracked.objects.get(key).is_none_or(|object| !was_read_lately(object.read_at))
         };
         let (due, waiting): (BTreeSet<ObjectKey>, BTreeSet<ObjectKey>) =
             unread.into_iter().partition(|key| is_due(key));
@@ -73,7 +75,7 @@ pub(crate) async fn refresh(run: &Run) -> Option<Timestamp> {
         match health {
             Some(health) => {
                 look_again(&mut tracked.looks, &key, &health);
-                object.health = health;
+                (object.health, object.is_read) = (health, true);
             }
             // It could not be read: nothing will tell when it can be.
             None => drop(tracked.unread.insert(key)),
@@ -139,22 +141,22 @@ pub(super) async fn adopt(run: &Run, observed: BTreeMap<ObjectKey, Observed>) ->
     let now = Timestamp::now();
     loop {
         fill(&mut reads, PARALLEL, &mut waiting, |(key, observed)| async move {
-            let has_rule = is_asked_for(run) && health::has_rule(&key.group, &key.kind);
-            let health = if has_rule {
-                read(run, &observed.identity(&key)).await
-            } else {
-                Some(Health::new(State::Current, ""))
+            let health = match health::has_rule(&key.group, &key.kind) {
+                false => Some(Health::new(State::Current, "")),
+                true if is_asked_for(run) => read(run, &observed.identity(&key)).await,
+                true => None,
             };
             (key, observed, health)
         });
         let Some((key, observed, health)) = reads.next().await else { break };
         let identity = observed.identity(&key);
+        let is_read = health.is_some();
         let health = health.unwrap_or_else(|| {
             run.tracker.tracked().unread.insert(key.clone());
-            Health::new(State::Unknown, "it could not be read yet")
+            Health::new(State::Unknown, "it was not read yet")
         });
         look_again(&mut run.tracker.tracked().looks, &key, &health);
-        objects.insert(key, Tracked { identity, fingerprint: observed.fingerprint, health, read_at: now });
+        objects.insert(key, Tracked { identity, fingerprint: observed.fingerprint, health, is_read, read_at: now });
     }
     objects
 }

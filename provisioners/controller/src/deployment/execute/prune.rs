@@ -71,12 +71,7 @@ fn note(run: &mut Run, key: &ObjectKey, released: Option<ReleasedObject>) {
 }
 
 /// What becomes of each object that leaves; into `unknown` goes of what it could not be found out yet.
-async fn decide(
-    run: &Run,
-    members: &mut Members,
-    declared: &Declared,
-    unknown: &mut Vec<String>,
-) -> Vec<Leaving> {
+async fn decide(run: &Run, members: &mut Members, declared: &Declared, unknown: &mut Vec<String>) -> Vec<Leaving> {
     let applied = run.tracker.tracked().uids().into_values().collect();
     let metadata = members.objects.iter().map(|(key, member)| (key, &member.metadata));
     let leaving = declared::leaving(metadata, declared, &applied);
@@ -136,11 +131,7 @@ pub(super) async fn again(run: &mut Run, release: &Release) {
 }
 
 /// Objects that the release before has and no list has shown: somebody may have taken our labels off.
-fn unmarked<'a>(
-    bases: &'a Bases,
-    members: &'a Members,
-    declared: &'a Declared,
-) -> impl Iterator<Item = &'a Step> {
+fn unmarked<'a>(bases: &'a Bases, members: &'a Members, declared: &'a Declared) -> impl Iterator<Item = &'a Step> {
     let plans: Vec<&Plan> = [&bases.installed, &bases.begun].into_iter().flatten().collect();
     plans.into_iter().flat_map(|plan| plan.steps.values()).filter(|step| {
         let is_unlisted =

@@ -6,10 +6,10 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use rukpak_crds::{
     BundleDeployment, BundleDeploymentSpec, BundleDeploymentStatus, ContestedField, DeletionPolicy, Inventory, Pending,
-    Pin, ReleasedObject, Revision, RevisionResult, ServiceAccountReference,
+    Pin, Progress, ReleasedObject, Revision, RevisionResult, ServiceAccountReference,
 };
 use rukpak_plan::Release;
-use rukpak_plan::applied::{Applied, Objects, complaints};
+use rukpak_plan::applied::{Applied, Objects};
 use rukpak_plan::health::{Health, State};
 use rukpak_plan::memory::{Differences, Memory, Pruning};
 use rukpak_plan::observed::{Dependencies, Desired, Observed};
@@ -31,6 +31,7 @@ pub struct Given {
     generation: Option<i64>,
     suspend: Option<bool>,
     rollback_to: Option<i64>,
+    /// It was set a day ago, if it is given at the beginning.
     progress_deadline: Option<String>,
     deletion_policy: Option<DeletionPolicy>,
     /// The name of a ServiceAccount.
@@ -122,6 +123,10 @@ impl Scene {
             self.observed.status.history =
                 lines.iter().map(|line| revision(line, self.now)).collect::<Result<_, Error>>()?;
         }
+        if let Some(deadline) = given.progress_deadline.clone().filter(|_| given.suspend != Some(true)) {
+            let since = world::at(self.now, "-24h")?;
+            self.observed.status.progress = Some(Progress { deadline, since });
+        }
         if let Some(pending) = &given.pending {
             let (release, since) = pending.split_once(' ').ok_or("pending: a release and a time")?;
             let pending = Pending { release: world::release(release).record(), since: world::at(self.now, since)? };
@@ -189,7 +194,7 @@ impl Scene {
 
     /// The controller asks before each decision.
     pub fn notice_deadline(&mut self) {
-        self.memory.notice_deadline(&self.observed, &complaints(&self.objects), self.now);
+        self.memory.notice_deadline(&self.observed, &self.objects, self.now);
     }
 
     fn deploy(&mut self, given: &Given) -> Result<(), Error> {
@@ -197,7 +202,8 @@ impl Scene {
         let (metadata, spec) = (&mut deployment.metadata, &mut deployment.spec);
         metadata.generation = given.generation.or(metadata.generation);
         if let Some(annotations) = &given.annotations {
-            let annotations = annotations.iter().map(|(key, value)| (format!("core.rukpak.io/{key}"), value.clone()));
+            let name = |key: &str| if key.contains('/') { key.to_owned() } else { format!("core.rukpak.io/{key}") };
+            let annotations = annotations.iter().map(|(key, value)| (name(key), value.clone()));
             metadata.annotations = Some(annotations.collect());
         }
         if given.is_deleted {
@@ -218,7 +224,7 @@ impl Scene {
     /// These objects are not healthy, and all others are.
     pub fn ail(&mut self, unhealthy: &BTreeMap<String, String>) -> Result<(), Error> {
         for object in self.objects.values_mut() {
-            object.health = Health::new(State::Current, "");
+            (object.health, object.is_read) = (Health::new(State::Current, ""), true);
         }
         for (name, message) in unhealthy {
             let object = self.objects.get_mut(&world::key(name)).ok_or_else(|| format!("{name} is not applied"))?;

@@ -44,6 +44,8 @@ pub enum Event {
     Refetching,
     /// Drifted objects were repaired.
     Repaired(Vec<String>),
+    /// They were not otherwise than they should be.
+    Unchanged(Vec<String>),
     /// They could not be.
     Unrepaired(Unrepaired),
     /// A field of a repaired object was taken by somebody.
@@ -52,6 +54,8 @@ pub enum Event {
     Released(Vec<String>),
     /// These objects are not healthy.
     Unhealthy(BTreeMap<String, String>),
+    /// These objects have moved, and were not read since.
+    Unread(Vec<String>),
 }
 
 #[derive(Debug, Deserialize)]
@@ -158,7 +162,8 @@ impl Event {
                 scene.memory.awaits_lists_until = Some(later(since, world::duration("30s")?));
             }
             Self::Refetching => scene.memory.is_refetching = true,
-            Self::Repaired(names) => repaired(scene, &names),
+            Self::Repaired(names) => repaired(scene, &names, true),
+            Self::Unchanged(names) => repaired(scene, &names, false),
             Self::Unrepaired(unrepaired) => unrepaired.happen(scene)?,
             Self::Taken(Theirs { object, field, manager }) => {
                 let taken = Taken { manager, subresource: String::new(), path: path(&field) };
@@ -172,6 +177,11 @@ impl Event {
                 }
             }
             Self::Unhealthy(unhealthy) => scene.ail(&unhealthy)?,
+            Self::Unread(names) => {
+                for name in &names {
+                    scene.objects.get_mut(&world::key(name)).ok_or("it is not applied")?.is_read = false;
+                }
+            }
         }
         scene.notice_deadline();
         Ok(())
@@ -249,10 +259,10 @@ impl But {
     }
 }
 
-fn repaired(scene: &mut Scene, names: &[String]) {
+fn repaired(scene: &mut Scene, names: &[String], is_changed: bool) {
     for name in names {
         let key = world::key(name);
-        scene.memory.repairs.entry(key.clone()).or_default().repaired(None, scene.now);
+        scene.memory.repairs.entry(key.clone()).or_default().repaired(is_changed, None, scene.now);
         scene.observed.drifted.remove(&key);
     }
     if scene.observed.drifted.is_empty() {

@@ -55,7 +55,7 @@ pub fn resolved(given: Value) -> Result<Value, Error> {
         Basis { why, installed: step.installed.clone(), begun: step.begun.clone(), relinquished: Some(&relinquished) };
     let live = step.live.as_ref().map(|body| Live { metadata: &step.metadata, body });
     // Where it is not read, it does not count.
-    let needs_live = needs_live(&key, &step.body, why);
+    let needs_live = needs_live(&key, &step.body, &basis);
     let resolved = resolve(&key, &step.body, live.filter(|_| needs_live), &basis);
     Ok(json!({
         "sent": resolved.body,

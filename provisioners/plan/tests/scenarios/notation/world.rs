@@ -84,7 +84,7 @@ fn tracked(key: &ObjectKey, of: &Release, read_at: Timestamp) -> Tracked {
     let kind = Kind { resource, namespaced: true };
     let identity = Identity { kind, namespace: key.namespace.clone(), name: key.name.clone() };
     let fingerprint = Fingerprint::of(&metadata(&key.name, &name(of)), &owner(), FIELD_MANAGER);
-    Tracked { identity, fingerprint, health: Health::new(State::Current, ""), read_at }
+    Tracked { identity, fingerprint, health: Health::new(State::Current, ""), is_read: true, read_at }
 }
 
 /// Metadata of an object that was applied with one field, called like the release.
