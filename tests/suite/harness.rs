@@ -1,5 +1,7 @@
 //! The harness proves itself: its peers are real, and they are gone when they should be.
 
+mod conformance;
+
 use std::path::Path;
 use std::process::{Command, Output};
 use std::time::Duration;
