@@ -6,8 +6,8 @@ SHELL := bash
 .DEFAULT_GOAL := help
 .PHONY: help packages tools build check lint test soak conformance demo bench flames crds docs image manifests node-test node-check fuzz
 
-# For the demo: CLUSTER=current, KEEP=1. For all that starts a control plane: KUBERNETES=oldest, newest or 1.33.
-export CLUSTER KEEP KUBERNETES
+# For the demo: CLUSTER=current, KEEP=1.
+export CLUSTER KEEP
 
 # Programs are built with --workspace and started as files: with -p, and so with `cargo run -p`, cargo chooses features for that
 # package alone, and compiles hundreds of crates a second time.
