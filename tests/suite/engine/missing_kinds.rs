@@ -101,6 +101,7 @@ async fn a_kind_that_was_missing_before_a_restart_is_waited_for_after_it() {
     let whole_time = std::time::Duration::from_secs(5);
     verbs::holds_for(&case.client, &case.target(), "Installed is False", whole_time, is_said).await.unwrap();
     case.foreign(&crd).await;
+    verbs::await_served(&case.client, &format!("{group}/v1"), "Gadget", SOON).await.unwrap();
     case.until_owned(&Target::of(&gadget(&group, &case.namespace, "g", 1)).unwrap()).await;
     case.ready().await;
     case.delete(&definition_target(&group)).await;
