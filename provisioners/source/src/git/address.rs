@@ -2,10 +2,11 @@
 
 use std::fmt;
 
+use rukpak_content::{Address as Plain, AddressError as NotPlain};
 use url::{Host, Url};
 
 use crate::hosts::{Scheme, Server};
-use crate::location::{self, climbs};
+use crate::location;
 
 /// The user that git servers expect over ssh.
 const SSH_USER: &str = "git";
@@ -49,9 +50,9 @@ pub(super) enum AddressError {
     /// No host or no path.
     #[error("{0:?} does not name a repository: it needs a host and a path")]
     Incomplete(String),
-    /// A path that servers take for another one.
-    #[error("{0:?} does not name a repository by its own path: leave out the parts . and ..")]
-    Climbs(String),
+    /// It is another place than its text says, and a pattern or a rule would be compared with the text.
+    #[error("{0:?} does not say itself where the repository is: {1}")]
+    NotPlain(String, NotPlain),
     /// A password over ssh.
     #[error("{0:?} holds a password: over ssh use a Secret with ssh-privatekey")]
     SshPassword(String),
@@ -67,7 +68,8 @@ impl Address {
             return Err(AddressError::Form(redact(text)));
         }
         let address = if text.contains("://") { Self::from_url(text)? } else { Self::from_scp(text)? };
-        if climbs(&address.path()) { Err(AddressError::Climbs(redact(text))) } else { Ok(address) }
+        Plain::parse(text).map_err(|why| AddressError::NotPlain(redact(text), why))?;
+        Ok(address)
     }
 
     fn from_url(text: &str) -> Result<Self, AddressError> {
@@ -160,7 +162,7 @@ impl Address {
 /// Where a repository is, as `host/path`, in the same words over all transports. `None` if it is no repository.
 pub fn location(repository: &str) -> Option<String> {
     let address = Address::parse(repository).ok()?;
-    let found = location::location(&address.server(), &address.path())?;
+    let found = location::location(&address.server(), &address.path());
     Some(found.strip_suffix(".git").unwrap_or(&found).to_owned())
 }
 
@@ -322,16 +324,38 @@ mod tests {
             ("github.com:/o/r", "github.com/o/r"),
             ("git@h:2222:o/r", "h:2222/o/r"),
             ("ssh://git@h:2222/o/r/", "h:2222/o/r"),
-            ("https://h/o/../p/r", "h/p/r"),
-            ("ssh://h/o/%2e%2E/p/r", "h/p/r"),
             ("git@h:o/..r.git", "h/o/..r"),
         ];
         for (text, expected) in table {
             assert_eq!(location(text).as_deref(), Some(expected), "{text}");
         }
         // A rule for h/o must not let in what the server finds in h/p.
-        for text in ["git@h:o/../p/r", "git@h:o/./r", "https://h/o/x%2f..%2f..%2fp/r", "https://h/o/..%5Cp/r"] {
+        for text in [
+            "https://h/o/../p/r",
+            "ssh://h/o/%2e%2E/p/r",
+            "git@h:o/../p/r",
+            "git@h:o/./r",
+            "https://h/o/x%2f..%2f..%2fp/r",
+            "https://h/o/..%5Cp/r",
+        ] {
             assert_eq!(location(text), None, "{text}");
+        }
+    }
+
+    /// A policy's pattern is compared with the text: what is fetched must be where the text says.
+    #[test]
+    fn an_address_that_is_not_what_its_text_says_is_refused() {
+        for (text, word) in [
+            ("https://git.example.com/shop/../other/repo.git", "a part . or .."),
+            ("https://git.example.com/shop/%2e%2e/other/repo.git", "a part . or .."),
+            (r"https://git.example.com/shop/..\other\repo.git", "percent-encoded"),
+            (r"https://evil.com\.example.com/x/y.git", "percent-encoded"),
+            ("https://git.example.com/%73hop/repo.git", "write the characters themselves"),
+            ("https://2130706433/o/r", "its host is no name"),
+            ("https://0x7f.1/o/r", "its host is no name"),
+        ] {
+            let error = Address::parse(text).unwrap_err().to_string();
+            assert!(error.contains("does not say itself") && error.contains(word), "{text}: {error}");
         }
     }
 

@@ -25,6 +25,14 @@ pub enum Error {
         /// The text, at most 80 characters, without a login.
         url: String,
     },
+    /// It is another place than its text says, and a pattern or a rule would be compared with the text.
+    #[error("{url:?} does not say itself where the archive is: {why}")]
+    NotPlain {
+        /// The text, at most 80 characters, without a login.
+        url: String,
+        /// What is odd about it.
+        why: rukpak_content::AddressError,
+    },
     /// There is no HTTP client.
     #[error(transparent)]
     Setup(#[from] SetupError),
@@ -83,6 +91,16 @@ pub enum Error {
         received_bytes: u64,
         /// Why, without its URL.
         source: reqwest::Error,
+    },
+    /// The answer comes too slowly.
+    #[error("GET {url}: {received_bytes} bytes came, which is too slow: {asked} are asked for")]
+    Pace {
+        /// What was asked for.
+        url: String,
+        /// Bytes that came.
+        received_bytes: u64,
+        /// The least pace.
+        asked: String,
     },
     /// A kind of content that was not asked for.
     #[error("GET {url}: the answer is {found}, not {wanted}: check the address")]
@@ -182,6 +200,7 @@ impl Error {
             Self::Request { source, .. } if is_refused(source) => Class::Terminal,
             Self::Request { .. }
             | Self::Body { .. }
+            | Self::Pace { .. }
             | Self::Time { .. }
             | Self::Spool { .. }
             | Self::Worker { .. }

@@ -5,6 +5,7 @@ use std::fmt;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use http::HeaderValue;
+use rukpak_content::Address;
 use url::Url;
 
 use super::{Error, Login};
@@ -31,6 +32,7 @@ impl Request {
         if !matches!(parsed.scheme(), "http" | "https") || !parsed.has_host() {
             return Err(fault());
         }
+        Address::parse(url).map_err(|why| Error::NotPlain { url: redacted(url), why })?;
         let login = login_of(&parsed);
         parsed.set_fragment(None);
         if parsed.set_username("").is_err() || parsed.set_password(None).is_err() {
@@ -63,9 +65,9 @@ impl Request {
         &self.shown
     }
 
-    /// Where the archive is, as `host/path`. `None` if servers could take the path for another one.
+    /// Where the archive is, as `host/path`.
     pub fn location(&self) -> Option<String> {
-        location::location(&self.server()?, self.url.path())
+        Some(location::location(&self.server()?, self.url.path()))
     }
 
     /// The server that is asked, and given the login.
@@ -151,7 +153,7 @@ mod tests {
     fn urls_are_shown_without_secrets() {
         let cases = [
             ("https://example.com/a.tgz", "https://example.com/a.tgz"),
-            ("http://EXAMPLE.com:8080/a b.tgz#x", "http://example.com:8080/a%20b.tgz"),
+            ("http://EXAMPLE.com:8080/a%20b.tgz#x", "http://example.com:8080/a%20b.tgz"),
             ("https://me:hush@example.com/a.tgz?sig=hush#hush", "https://example.com/a.tgz?<redacted>"),
             ("https://[::1]:8443/", "https://[::1]:8443/"),
         ];
@@ -165,14 +167,23 @@ mod tests {
     #[test]
     fn an_archive_is_where_its_url_says_whoever_reads_it() {
         let cases = [
-            ("https://EXAMPLE.com:443/a//b.tgz?c#d", Some("example.com/a/b.tgz")),
-            ("https://me@example.com:8443/a/../b.tgz", Some("example.com:8443/b.tgz")),
-            ("https://example.com/a/%2E%2e/b.tgz", Some("example.com/b.tgz")),
-            ("https://example.com/a/x%2F..%2f..%2Fb.tgz", None),
-            ("https://example.com/a/..%5cb.tgz", None),
+            ("https://EXAMPLE.com:443/a//b.tgz?c#d", "example.com/a/b.tgz"),
+            ("https://me@example.com:8443/b.tgz", "example.com:8443/b.tgz"),
         ];
         for (url, expected) in cases {
-            assert_eq!(Request::new(url).unwrap().location().as_deref(), expected, "{url}");
+            assert_eq!(Request::new(url).unwrap().location().as_deref(), Some(expected), "{url}");
+        }
+        for url in [
+            "https://me:hush@example.com:8443/a/../b.tgz",
+            "https://example.com/a/%2E%2e/b.tgz",
+            "https://example.com/a/x%2F..%2f..%2Fb.tgz",
+            "https://example.com/a/..%5cb.tgz",
+            "https://example.com/a\tb.tgz",
+            r"https://example.com\@evil.example/b.tgz",
+            "https://127.1/b.tgz",
+        ] {
+            let error = Request::new(url).unwrap_err().to_string();
+            assert!(error.contains("does not say itself") && !error.contains("hush"), "{url}: {error}");
         }
     }
 
