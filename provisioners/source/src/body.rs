@@ -10,6 +10,8 @@ use rukpak_content::{Algorithm, Digest, Hasher};
 use tokio::sync::mpsc::{self, Receiver, Sender};
 use tokio::task::{JoinError, spawn_blocking};
 
+use crate::pace::{Pace, TooSlow};
+
 /// Chunks on the way to the writer. A chunk is what one read from the socket gave, at most some 100 KiB.
 const QUEUE: usize = 16;
 
@@ -28,6 +30,8 @@ pub(crate) enum Error {
     Broken { received_bytes: u64, source: reqwest::Error },
     /// It is longer than what is accepted.
     TooLarge,
+    /// It comes too slowly.
+    TooSlow { received_bytes: u64 },
     /// The disk.
     Spool(io::Error),
     /// The writing thread was lost.
@@ -56,10 +60,12 @@ pub(crate) async fn receive(
 
 /// Hands the body on chunk by chunk; its length.
 async fn feed(mut response: Response, queue: Sender<Bytes>, maximum_bytes: u64) -> Result<u64, Error> {
-    let mut received_bytes = 0;
+    let (mut received_bytes, mut pace) = (0, Pace::default());
     loop {
         let broken = |source: reqwest::Error| Error::Broken { received_bytes, source: source.without_url() };
-        let Some(chunk) = response.chunk().await.map_err(broken)? else { return Ok(received_bytes) };
+        let chunk =
+            pace.wait(response.chunk(), chunk_bytes).await.map_err(|TooSlow| Error::TooSlow { received_bytes })?;
+        let Some(chunk) = chunk.map_err(broken)? else { return Ok(received_bytes) };
         received_bytes += chunk.len() as u64;
         if received_bytes > maximum_bytes {
             return Err(Error::TooLarge);
@@ -69,6 +75,11 @@ async fn feed(mut response: Response, queue: Sender<Bytes>, maximum_bytes: u64) 
             return Ok(received_bytes);
         }
     }
+}
+
+/// How many bytes one read from the network gave.
+pub(crate) fn chunk_bytes(chunk: &Result<Option<Bytes>, reqwest::Error>) -> usize {
+    chunk.as_ref().ok().and_then(Option::as_ref).map_or(0, Bytes::len)
 }
 
 fn write(mut source: Receiver<Bytes>, folder: PathBuf, algorithm: Algorithm) -> io::Result<(File, Digest)> {

@@ -18,6 +18,7 @@ pub mod http;
 pub mod image;
 mod location;
 pub mod mirrors;
+mod pace;
 pub mod registries;
 pub mod stage;
 pub mod tarball;

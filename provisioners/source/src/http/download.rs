@@ -9,6 +9,7 @@ use rukpak_content::{Algorithm, Digest, Limit, LimitExceeded};
 use super::{Error, FetcherOptions, Request};
 use crate::body::{self, Body};
 use crate::client::{self, Clients, Trust};
+use crate::pace;
 
 /// A body that came whole. Dropping it frees its disk space.
 #[derive(Debug)]
@@ -53,6 +54,7 @@ pub(super) async fn receive(
         let url = url.to_owned();
         match error {
             body::Error::Broken { received_bytes, source } => Error::Body { url, received_bytes, source },
+            body::Error::TooSlow { received_bytes } => Error::Pace { url, received_bytes, asked: pace::asked() },
             body::Error::TooLarge => Error::Limit(LimitExceeded { limit: Limit::DownloadBytes, maximum, place: url }),
             body::Error::Spool(source) => Error::Spool { url, source },
             body::Error::Worker(source) => Error::Worker { url, source },

@@ -53,6 +53,16 @@ pub enum Error {
         /// Why, without its URL.
         source: reqwest::Error,
     },
+    /// The answer comes too slowly.
+    #[error("{what}: {received_bytes} bytes came, which is too slow: {asked} are asked for")]
+    Pace {
+        /// What was asked for.
+        what: String,
+        /// Bytes that came.
+        received_bytes: u64,
+        /// The least pace.
+        asked: String,
+    },
     /// The answer is too long.
     #[error("{what}: the answer has more than {maximum_bytes} bytes")]
     TooLarge {
@@ -239,6 +249,7 @@ impl Error {
             Self::Unauthorized { .. } | Self::Challenge { .. } => Class::Unauthorized,
             Self::Request { .. }
             | Self::Body { .. }
+            | Self::Pace { .. }
             | Self::Token { .. }
             | Self::Time(_)
             | Self::Worker { .. }

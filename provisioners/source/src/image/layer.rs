@@ -19,8 +19,10 @@ use super::Error;
 use super::manifest::Layer;
 use crate::Stage;
 use crate::archive::{self, Dialect};
+use crate::body::chunk_bytes;
 use crate::chunks::{Batch, Chunk, ChunkReader};
 use crate::decompress::Decompressor;
+use crate::pace::{self, Pace, TooSlow};
 
 /// Bytes handed on at once. A read from the socket gives as little as 16 KiB, and waking two threads for that costs more than
 /// hashing it.
@@ -76,9 +78,11 @@ struct Feed<'a> {
 impl Feed<'_> {
     async fn all(&mut self, mut response: Response) -> Result<(), Error> {
         let (mut batch, mut batch_bytes) = (Batch::new(), 0);
-        let mut received_bytes = 0;
+        let (mut received_bytes, mut pace) = (0, Pace::default());
         loop {
-            let chunk = response.chunk().await.map_err(|source| Error::Body {
+            let too_slow = |TooSlow| Error::Pace { what: self.place.clone(), received_bytes, asked: pace::asked() };
+            let chunk = pace.wait(response.chunk(), chunk_bytes).await.map_err(too_slow)?;
+            let chunk = chunk.map_err(|source| Error::Body {
                 what: self.place.clone(),
                 received_bytes,
                 source: source.without_url(),

@@ -8,10 +8,12 @@ use url::Url;
 
 use super::authorization::Authorization;
 use super::{Error, Puller, PullerOptions};
+use crate::body::chunk_bytes;
 use crate::client::{self, Clients, GetError, Settings, Trust};
 use crate::egress::Guard;
 use crate::hosts::Server;
 use crate::mirrors::{ImageLocation, Mirrors};
+use crate::pace::{self, Pace, TooSlow};
 
 /// Clients for registries, token services and what they redirect to, and which registries there are.
 #[derive(Debug)]
@@ -106,10 +108,12 @@ pub(super) async fn body(mut response: Response, what: &str, maximum_bytes: u64)
     if response.content_length().is_some_and(|length| length > maximum_bytes) {
         return Err(too_large());
     }
-    let mut bytes = Vec::new();
+    let (mut bytes, mut pace) = (Vec::new(), Pace::default());
     loop {
         let received_bytes = bytes.len() as u64;
-        let chunk = response.chunk().await.map_err(|source| Error::Body {
+        let too_slow = |TooSlow| Error::Pace { what: what.to_owned(), received_bytes, asked: pace::asked() };
+        let chunk = pace.wait(response.chunk(), chunk_bytes).await.map_err(too_slow)?;
+        let chunk = chunk.map_err(|source| Error::Body {
             what: what.to_owned(),
             received_bytes,
             source: source.without_url(),

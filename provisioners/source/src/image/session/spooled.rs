@@ -5,6 +5,7 @@ use rukpak_content::{Digest, Limit, LimitExceeded};
 
 use crate::body;
 use crate::image::{Error, transport::Transport};
+use crate::pace;
 use crate::stage;
 
 /// The same answer, its body from the disk, if it is what `digest` names.
@@ -21,6 +22,7 @@ pub(super) async fn checked(
         Err(error) => {
             return Err(match error {
                 body::Error::Broken { received_bytes, source } => Error::Body { what, received_bytes, source },
+                body::Error::TooSlow { received_bytes } => Error::Pace { what, received_bytes, asked: pace::asked() },
                 body::Error::TooLarge => {
                     Error::Limit(LimitExceeded { limit: Limit::DownloadBytes, maximum, place: what })
                 }
