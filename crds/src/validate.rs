@@ -82,6 +82,8 @@ pub enum Finding {
     ConfigMapUnnamed(usize),
     /// A ConfigMap's path leaves the bundle.
     ConfigMapPath(usize, String),
+    /// The name of a Secret or a ConfigMap is none, and would be a part of a path.
+    Name(String, String),
 }
 
 impl fmt::Display for Finding {
@@ -118,6 +120,10 @@ impl fmt::Display for Finding {
             Self::ConfigMapPath(index, path) => write!(
                 formatter,
                 "bundle.spec.source.configmaps[{index}].path is invalid: {path:?} is outside bundle root"
+            ),
+            Self::Name(field, name) => write!(
+                formatter,
+                "bundle.spec.source.{field} {name:?} is not the name of an object: lower-case letters, digits, - and . are allowed"
             ),
         }
     }
@@ -195,6 +201,7 @@ fn image(raw: &BundleSource, findings: &mut Vec<Finding>) -> Option<Source> {
     if image.reference.is_empty() {
         findings.push(Finding::Empty("image.ref"));
     }
+    check_name("image.pullSecret", image.pull_secret.as_deref(), findings);
     Some(Source::Image { reference: image.reference.clone(), pull_secret: filled(image.pull_secret.as_deref()) })
 }
 
@@ -206,6 +213,7 @@ fn git(raw: &BundleSource, findings: &mut Vec<Finding>) -> Option<Source> {
     if git.repository.is_empty() {
         findings.push(Finding::Empty("git.repository"));
     }
+    check_secret("git.auth.secret.name", git.auth.as_ref(), findings);
     let directory = git_directory(git, findings);
     let reference = git_reference(&git.reference, findings)?;
     Some(Source::Git {
@@ -257,6 +265,8 @@ fn config_maps(raw: &BundleSource, findings: &mut Vec<Finding>) -> Option<Source
         if filled(entry.config_map.name.as_deref()).is_none() {
             findings.push(Finding::ConfigMapUnnamed(index));
         }
+        let field = format!("configmaps[{index}].configmap.name");
+        check_name(&field, entry.config_map.name.as_deref(), findings);
         let path = entry.path.as_deref().unwrap_or_default();
         if path.starts_with('/') || clean(path).is_none() {
             findings.push(Finding::ConfigMapPath(index, path.to_owned()));
@@ -273,6 +283,7 @@ fn http(raw: &BundleSource, findings: &mut Vec<Finding>) -> Option<Source> {
     if http.url.is_empty() {
         findings.push(Finding::Empty("http.url"));
     }
+    check_secret("http.auth.secret.name", http.auth.as_ref(), findings);
     Some(Source::Http { url: http.url.clone(), auth: http.auth.clone().unwrap_or_default() })
 }
 
@@ -282,6 +293,28 @@ fn upload(raw: &BundleSource, findings: &mut Vec<Finding>) -> Option<Source> {
         return None;
     }
     Some(Source::Upload)
+}
+
+fn check_secret(field: &str, auth: Option<&Authorization>, findings: &mut Vec<Finding>) {
+    check_name(field, auth.and_then(Authorization::secret_name), findings);
+}
+
+/// Adds a finding for a name that no object can have. An empty one names nothing.
+fn check_name(field: &str, name: Option<&str>, findings: &mut Vec<Finding>) {
+    if let Some(name) = name.filter(|name| !name.is_empty() && !is_name(name)) {
+        findings.push(Finding::Name(field.to_owned(), name.to_owned()));
+    }
+}
+
+/// Whether a text can be the name of an object, and so a part of a path: a DNS subdomain.
+pub fn is_name(text: &str) -> bool {
+    let is_label = |label: &str| {
+        let is_letter = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
+        label.bytes().all(|byte| is_letter(byte) || byte == b'-')
+            && label.bytes().next().is_some_and(is_letter)
+            && label.bytes().next_back().is_some_and(is_letter)
+    };
+    text.len() <= 253 && text.split('.').all(is_label)
 }
 
 fn filled(text: Option<&str>) -> Option<String> {
@@ -365,6 +398,25 @@ mod tests {
         assert!(with(json!({"tag": "a", "branch": "b"})).is_err());
         assert!(with(json!({"commit": "abc"})).unwrap_err().contains("40 hexadecimal"));
         assert!(with(json!({"commit": "A".repeat(40)})).is_ok());
+    }
+
+    #[test]
+    fn a_name_that_would_lead_to_another_path_is_refused() {
+        let auth = |name: &str| json!({"secret": {"name": name}});
+        for name in ["../../other/secrets/x", "x?watch=1", "x#y", "X", "a_b", "..", "a/b", "-a", "a.", " a"] {
+            for source in [
+                json!({"type": "image", "image": {"ref": "r", "pullSecret": name}}),
+                json!({"type": "git", "git": {"repository": "r", "ref": {"tag": "t"}, "auth": auth(name)}}),
+                json!({"type": "http", "http": {"url": "u", "auth": auth(name)}}),
+                json!({"type": "configMaps", "configMaps": [{"configMap": {"name": name}}]}),
+            ] {
+                let text = read(source).unwrap_err();
+                assert!(text.contains("is not the name of an object"), "{name}: {text}");
+            }
+        }
+        for name in ["", "a", "a-b.c1"] {
+            assert!(read(json!({"type": "image", "image": {"ref": "r", "pullSecret": name}})).is_ok(), "{name}");
+        }
     }
 
     #[test]

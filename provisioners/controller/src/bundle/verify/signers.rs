@@ -3,7 +3,7 @@
 use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::Secret;
 use kube::Api;
-use rukpak_crds::{Pem, PolicyRule};
+use rukpak_crds::{Pem, PolicyRule, validate};
 use rukpak_trust::{Requirement, RuleName, Texts};
 
 use crate::bundle::failure::Failure;
@@ -42,6 +42,9 @@ async fn pem(pem: &Pem, context: &Context) -> Result<Result<String, String>, cra
     let Some(reference) = &pem.secret_ref else { return Ok(Err("there is neither data nor secretRef".to_owned())) };
     let namespace = &context.system_namespace;
     let shown = format!("secret {namespace}/{}", reference.name);
+    if !validate::is_name(&reference.name) {
+        return Ok(Err(format!("{:?} is not the name of a secret", reference.name)));
+    }
     let api: Api<Secret> = Api::namespaced(context.client.clone(), namespace);
     let Some(secret) = api.get_opt(&reference.name).await? else {
         return Ok(Err(format!("there is no {shown}")));
