@@ -58,6 +58,10 @@ pub struct PolicyRule {
     /// without a commit.
     #[serde(default, skip_serializing_if = "is_false")]
     pub require_digest: bool,
+    /// AllowInsecure lets in sources that are fetched without TLS, or from a server that need not prove who it is
+    /// (auth.insecureSkipVerify): whoever is between can answer in its place. Without it the rule refuses them.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub allow_insecure: bool,
     /// Signers are those who may sign, where a signature is required. One of them is enough.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 20))]
@@ -160,7 +164,7 @@ pub struct Pem {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct SecretKeyRef {
     /// Name of the Secret.
-    #[schemars(length(min = 1, max = 253))]
+    #[schemars(length(min = 1, max = 253), regex(pattern = r"^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$"))]
     pub name: String,
     /// Key in its data.
     #[schemars(length(min = 1, max = 253))]

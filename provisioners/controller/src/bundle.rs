@@ -76,6 +76,7 @@ pub use images::Images;
 pub(crate) use life_cycle::unneeded;
 pub use life_cycle::{distrust, gone, received, reconsider, sweep};
 pub use report::waits_for;
+pub(crate) use verify::place;
 
 /// Whether an owner reference says that a BundleDeployment generated the object. Of other kinds the webhook lets anybody write them.
 pub(crate) fn is_owning_deployment(reference: &OwnerReference) -> bool {

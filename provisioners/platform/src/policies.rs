@@ -137,7 +137,7 @@ impl Gate for ContentGate {
     ) -> Admission<'a> {
         Box::pin(async move {
             let (location, pinned) = image::location(reference).unzip();
-            let place = Place { source: SourceType::Image, location, pinned: pinned.unwrap_or(false) };
+            let place = Place { source: SourceType::Image, location, pinned: pinned.unwrap_or(false), insecure: None };
             let verdict = self.judge(puller, &place, image, credentials).await?;
             self.tell(reference, &verdict, verdict != Verdict::not_covered(&place));
             Ok(if verdict.admits() { Ok(()) } else { Err(verdict.message) })

@@ -16,6 +16,17 @@ pub struct Place {
     pub location: Option<String>,
     /// Whether it names its version for good: by digest or commit.
     pub pinned: bool,
+    /// How somebody between could answer in the place of its server, if so.
+    pub insecure: Option<Insecure>,
+}
+
+/// Why it is not known who answers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Insecure {
+    /// Plain http.
+    WithoutTls,
+    /// `auth.insecureSkipVerify`.
+    SkipsVerification,
 }
 
 /// All policies, and what holds where no rule does.
@@ -64,6 +75,12 @@ impl fmt::Display for RuleName {
     }
 }
 
+impl RuleName {
+    fn new(policy: &ContentPolicy, rule: &PolicyRule) -> Self {
+        Self { policy: policy.metadata.name.clone().unwrap_or_default(), rule: rule.name.clone() }
+    }
+}
+
 impl Place {
     fn type_name(&self) -> &'static str {
         match self.source {
@@ -80,12 +97,30 @@ impl Place {
         if !rule.sources.is_empty() && !rule.sources.contains(&self.source) {
             return None;
         }
-        rule.scopes.iter().filter_map(|scope| Scope::new(scope).fit(self.location.as_deref())).max()
+        let fit = |scope: &String| Scope::new(self.spelled(scope)).fit(self.location.as_deref());
+        rule.scopes.iter().filter_map(fit).max()
+    }
+
+    /// A scope as locations are spelled: those of repositories leave out `.git`.
+    fn spelled<'a>(&self, scope: &'a str) -> &'a str {
+        let is_repository = self.source == SourceType::Git && scope.contains('/');
+        let shorter = scope.trim_end_matches('/').strip_suffix(".git").filter(|_| is_repository);
+        shorter.unwrap_or(scope)
     }
 
     fn refusal(&self, name: &RuleName, rule: &PolicyRule) -> Option<String> {
         if rule.action == PolicyAction::Refuse {
             return Some(format!("{name} refuses {self}"));
+        }
+        if let Some(insecure) = self.insecure.filter(|_| !rule.allow_insecure) {
+            let how = match insecure {
+                Insecure::WithoutTls => "is fetched without TLS, so that anybody between can answer: use https",
+                Insecure::SkipsVerification => {
+                    "is fetched from a server that need not prove who it is: leave out auth.insecureSkipVerify, and have its \
+                     authority trusted (--source-ca-file)"
+                }
+            };
+            return Some(format!("{name} refuses {self}, which {how}; or set allowInsecure of the rule"));
         }
         if rule.require_digest && !self.pinned {
             let how = match self.source {
@@ -116,13 +151,18 @@ impl Policies {
         let fitting: Vec<_> = all.collect();
         let Some(best) = fitting.iter().map(|(fit, ..)| *fit).max() else { return Vec::new() };
         let best = fitting.into_iter().filter(|(fit, ..)| *fit == best);
-        let named = |policy: &ContentPolicy, rule: &PolicyRule| RuleName {
-            policy: policy.metadata.name.clone().unwrap_or_default(),
-            rule: rule.name.clone(),
-        };
-        let mut rules: Vec<_> = best.map(|(_, policy, rule)| (named(policy, rule), rule)).collect();
+        let mut rules: Vec<_> = best.map(|(_, policy, rule)| (RuleName::new(policy, rule), rule)).collect();
         rules.sort_by(|one, other| one.0.cmp(&other.0));
         rules
+    }
+
+    /// The rules whose scopes and types of sources fit none of `places`: it may be that their author meant another place.
+    pub fn unused(&self, places: &[Place]) -> Vec<RuleName> {
+        let all = self.policies.iter().flat_map(|policy| policy.spec.rules.iter().map(move |rule| (policy, rule)));
+        let unused = all.filter(|(_, rule)| !places.iter().any(|place| place.fit(rule).is_some()));
+        let mut names: Vec<_> = unused.map(|(policy, rule)| RuleName::new(policy, rule)).collect();
+        names.sort();
+        names
     }
 
     /// What is asked of `place`.
@@ -162,7 +202,11 @@ mod tests {
     }
 
     fn image(location: &str) -> Place {
-        Place { source: SourceType::Image, location: Some(location.to_owned()), pinned: false }
+        Place { source: SourceType::Image, location: Some(location.to_owned()), pinned: false, insecure: None }
+    }
+
+    fn upload() -> Place {
+        Place { source: SourceType::Upload, location: None, ..image("") }
     }
 
     fn rule(action: &str, scope: &str) -> Value {
@@ -214,8 +258,7 @@ mod tests {
         git["sources"] = json!(["git", "upload"]);
         let policies = policies(false, &[git]);
         assert_eq!(policies.decide(&image("h/a")), Decision::NotCovered);
-        let upload = Place { source: SourceType::Upload, location: None, pinned: false };
-        assert!(refusal(policies.decide(&upload)).ends_with("refuses a source of type upload"));
+        assert!(refusal(policies.decide(&upload())).ends_with("refuses a source of type upload"));
     }
 
     #[test]
@@ -232,11 +275,54 @@ mod tests {
     #[test]
     fn what_cannot_be_signed_is_refused_where_a_signature_is_required() {
         let policies = policies(false, &[rule("Require", "*")]);
-        let upload = Place { source: SourceType::Upload, location: None, pinned: false };
-        assert!(refusal(policies.decide(&upload)).contains("sources of type upload have none"));
+        assert!(refusal(policies.decide(&upload())).contains("sources of type upload have none"));
         let http = Place { source: SourceType::Http, ..image("h/a.tgz") };
         assert!(refusal(policies.decide(&http)).contains("sources of type http have none"));
         let git = Place { source: SourceType::Git, ..image("h/a") };
         assert!(matches!(policies.decide(&git), Decision::Required(_)));
+    }
+
+    #[test]
+    fn a_source_that_anybody_between_could_answer_for_is_refused_unless_the_rule_allows_it() {
+        let mut open = rule("Accept", "h");
+        open["allowInsecure"] = json!(true);
+        for (insecure, word) in
+            [(Insecure::WithoutTls, "without TLS"), (Insecure::SkipsVerification, "insecureSkipVerify")]
+        {
+            let place = Place { source: SourceType::Http, insecure: Some(insecure), ..image("h/a") };
+            for action in ["Accept", "Require"] {
+                let text = refusal(policies(false, &[rule(action, "h")]).decide(&place));
+                assert!(text.contains(word) && text.contains("allowInsecure"), "{text}");
+            }
+            assert!(matches!(policies(false, &[open.clone()]).decide(&place), Decision::Accepted(_)));
+            assert_eq!(policies(false, &[]).decide(&place), Decision::NotCovered, "nobody asks");
+        }
+    }
+
+    #[test]
+    fn a_scope_of_a_repository_fits_with_and_without_its_ending() {
+        let place = Place { source: SourceType::Git, ..image("github.com/example/manifests") };
+        for scope in
+            ["github.com/example/manifests.git", "github.com/example/manifests.git/", "github.com/example/manifests"]
+        {
+            let policies = policies(false, &[rule("Refuse", scope)]);
+            assert!(matches!(policies.decide(&place), Decision::Refused(_)), "{scope}");
+            assert_eq!(policies.unused(std::slice::from_ref(&place)), []);
+        }
+        // It is a part of the name of an image, and of a domain.
+        let refused = |scope: &str, place: &Place| {
+            matches!(policies(false, &[rule("Refuse", scope)]).decide(place), Decision::Refused(_))
+        };
+        assert!(!refused("h/a.git", &image("h/a")) && refused("h/a.git", &image("h/a.git")));
+        assert!(!refused("*.git", &place));
+    }
+
+    #[test]
+    fn a_rule_that_fits_no_source_is_named() {
+        let mut git = rule("Require", "h/a");
+        git["sources"] = json!(["git"]);
+        let policies = policies(false, &[rule("Accept", "h"), rule("Require", "other"), git]);
+        let names: Vec<_> = policies.unused(&[image("h/a")]).into_iter().map(|name| name.rule).collect();
+        assert_eq!(names, ["r1", "r2"]);
     }
 }

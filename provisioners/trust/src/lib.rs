@@ -35,7 +35,7 @@ pub mod ssh;
 pub mod verdict;
 
 pub use attachment::Signature;
-pub use decide::{Decision, Place, Policies, RuleName};
+pub use decide::{Decision, Insecure, Place, Policies, RuleName};
 pub use examine::{Examination, Subject};
 pub use git::{GitObjects, GitSubject};
 pub use key::PublicKey;

@@ -1,14 +1,17 @@
 //! What a Bundle needs before anything of it is fetched: to be let in again after what happened before, and permits.
 
+use std::sync::Arc;
+
 use kube::ResourceExt as _;
+use kube::runtime::reflector::ObjectRef;
 use rukpak_crds::validate::Source;
-use rukpak_crds::{Bundle, names};
+use rukpak_crds::{Bundle, BundleDeployment, names};
 use tokio::sync::SemaphorePermit;
 
 use super::Error;
 use super::attempts::{Admitted, Attempt, Candidate};
 use super::failure::Failure;
-use super::fetches::{self, Permit};
+use super::fetches::{self, Claim, Permit};
 use super::report::Report;
 use super::reporter::Reporter;
 use crate::context::Context;
@@ -33,8 +36,7 @@ pub async fn take(
         Ok(candidate) => candidate,
         Err(failure) => return Ok(Err(failure)),
     };
-    let host = fetches::host(source);
-    let need = Need { host: host.as_deref(), git: matches!(source, Source::Git { .. }) };
+    let need = Need::of(bundle, source, context);
     let mut permits = if candidate.is_suspect() { None } else { need.try_acquire(context) };
     if let (None, Some(reporter)) = (&permits, reporter) {
         reporter.begin(&Report::Waiting).await.map_err(Error::Status)?;
@@ -58,16 +60,13 @@ fn admit(bundle: &Bundle, context: &Context) -> Result<Candidate, Failure> {
 }
 
 /// Waits for the permits alone.
-pub async fn permits(source: &Source, context: &Context) -> Option<Permits> {
-    let host = fetches::host(source);
-    let need = Need { host: host.as_deref(), git: matches!(source, Source::Git { .. }) };
-    need.acquire(context).await
+pub async fn permits(bundle: &Bundle, source: &Source, context: &Context) -> Option<Permits> {
+    Need::of(bundle, source, context).acquire(context).await
 }
 
 /// Which permits a source needs.
-#[derive(Clone, Copy)]
-struct Need<'a> {
-    host: Option<&'a str>,
+struct Need {
+    claim: Claim,
     git: bool,
 }
 
@@ -77,15 +76,36 @@ pub struct Permits {
     _fetch: Permit,
 }
 
-impl Need<'_> {
-    fn try_acquire(self, context: &Context) -> Option<Permits> {
-        let git = if self.git { Some(context.git_fetches.try_acquire(self.host)?) } else { None };
-        Some(Permits { _git: git, _fetch: context.fetches.try_acquire(self.host)? })
+impl Need {
+    fn of(bundle: &Bundle, source: &Source, context: &Context) -> Self {
+        let claim = Claim { owner: owner(bundle, context), host: fetches::host(source) };
+        Self { claim, git: matches!(source, Source::Git { .. }) }
+    }
+
+    fn try_acquire(&self, context: &Context) -> Option<Permits> {
+        let git = if self.git { Some(context.git_fetches.try_acquire(&self.claim)?) } else { None };
+        Some(Permits { _git: git, _fetch: context.fetches.try_acquire(&self.claim)? })
     }
 
     /// The narrower first: who waits for it holds nothing that others need.
-    async fn acquire(self, context: &Context) -> Option<Permits> {
-        let git = if self.git { Some(context.git_fetches.acquire(self.host).await?) } else { None };
-        Some(Permits { _git: git, _fetch: context.fetches.acquire(self.host).await? })
+    async fn acquire(&self, context: &Context) -> Option<Permits> {
+        let git = if self.git { Some(context.git_fetches.acquire(&self.claim).await?) } else { None };
+        Some(Permits { _git: git, _fetch: context.fetches.acquire(&self.claim).await? })
+    }
+}
+
+/// Whose turn it is when the Bundle is fetched. Tenants name an account, and are told apart by its namespace: whoever has one may
+/// make many BundleDeployments. Bundles that nothing owns share one turn, because anybody can make many of these too.
+fn owner(bundle: &Bundle, context: &Context) -> String {
+    let deployment = super::owner(bundle).and_then(|name| context.deployments.get(&ObjectRef::new(name)));
+    let is_owned_by = |deployment: &Arc<BundleDeployment>| {
+        bundle.owner_references().iter().any(|owner| Some(&owner.uid) == deployment.metadata.uid.as_ref())
+    };
+    match deployment.filter(is_owned_by) {
+        None => "bundles".to_owned(),
+        Some(deployment) => match &deployment.spec.service_account {
+            Some(account) => format!("namespace/{}", account.namespace),
+            None => format!("bundledeployment/{}", deployment.name_any()),
+        },
     }
 }

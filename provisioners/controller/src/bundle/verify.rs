@@ -13,9 +13,11 @@ use rukpak_content::Digest;
 use rukpak_crds::validate::{self, GitReference, Source};
 use rukpak_crds::{Bundle, PolicyRule, SourceType};
 use rukpak_runtime::error::Chain;
+use rukpak_source::hosts::Scheme;
 use rukpak_source::{git, http, image};
 use rukpak_trust::{
-    Asked, GitObjects, GitSubject, Place, Policies, Requirement, RuleName, Search, Subject, Verdict, requirement,
+    Asked, GitObjects, GitSubject, Insecure, Place, Policies, Requirement, RuleName, Search, Subject, Verdict,
+    requirement,
 };
 use tokio::sync::SemaphorePermit;
 
@@ -168,7 +170,7 @@ async fn search_again(
     }
     // Who waits for a server must not stand in the way of a look at the disk.
     drop(pass.take());
-    let _permits = turn::permits(&source, context).await;
+    let _permits = turn::permits(bundle, &source, context).await;
     let found = async {
         let resolved = resolve::resolve(bundle, source, Some(&pinned.revision), context).await?;
         search(place, &required, resolved, context).await.map(|(verdict, _)| verdict)
@@ -187,7 +189,9 @@ fn not_admitted(verdict: Verdict) -> Failure {
     Failure::NotAdmitted(Box::new(verdict))
 }
 
-fn place(source: &Source) -> Place {
+/// Where a source is, for those who judge it by that.
+pub(crate) fn place(source: &Source) -> Place {
+    let insecure = insecure(source);
     let (source, location, pinned) = match source {
         Source::Image { reference, .. } => {
             let found = image::location(reference);
@@ -205,5 +209,18 @@ fn place(source: &Source) -> Place {
         Source::ConfigMaps(_) => (SourceType::ConfigMaps, None, false),
         Source::Upload => (SourceType::Upload, None, false),
     };
-    Place { source, location, pinned }
+    Place { source, location, pinned, insecure }
+}
+
+/// How somebody between could answer in the place of the server. Registries without TLS are named by an administrator's flag.
+fn insecure(source: &Source) -> Option<Insecure> {
+    let (server, auth) = match source {
+        Source::Git { repository, auth, .. } => (git::server(repository), auth),
+        Source::Http { url, auth } => (http::Request::new(url).ok().and_then(|request| request.server()), auth),
+        Source::Image { .. } | Source::ConfigMaps(_) | Source::Upload => return None,
+    };
+    if server.is_some_and(|server| server.scheme == Scheme::Http) {
+        return Some(Insecure::WithoutTls);
+    }
+    auth.skips_verification().then_some(Insecure::SkipsVerification)
 }

@@ -6,8 +6,9 @@ use std::sync::Arc;
 use futures::StreamExt;
 use kube::ResourceExt;
 use rukpak_crds::condition::{Conditions, VERIFIED, reason};
-use rukpak_crds::{Bundle, BundlePhase, ContentPolicy};
+use rukpak_crds::{Bundle, BundlePhase, ContentPolicy, validate};
 use rukpak_runtime::watch::{Change, Streams};
+use rukpak_trust::{Policies, RuleName};
 
 use crate::bundle;
 use crate::context::Context;
@@ -31,13 +32,32 @@ pub(super) async fn follow(streams: Streams<ContentPolicy>, context: Arc<Context
     "the watch over ContentPolicies"
 }
 
+/// Looks at every Bundle again, and warns of rules that are for none of them.
 fn reconsider(context: &Context) {
+    warn_of_unused(context);
     for bundle in context.bundles.state() {
         if bundle.is_in(BundlePhase::Unpacked) {
             context.wake.bundle(&bundle.name_any());
         } else if is_not_admitted(&bundle) {
             bundle::reconsider(&bundle, context);
         }
+    }
+}
+
+/// A rule that fits no source requires nothing, though its author may believe so: a scope can be misspelled.
+fn warn_of_unused(context: &Context) {
+    let sources = context.bundles.state().into_iter().filter_map(|bundle| validate::source(&bundle.spec.source).ok());
+    let places: Vec<_> = sources.map(|source| bundle::place(&source)).collect();
+    if places.is_empty() {
+        return;
+    }
+    let policies = Policies { policies: context.policies.state(), closed: false };
+    for RuleName { policy, rule } in policies.unused(&places) {
+        tracing::warn!(
+            policy,
+            rule,
+            "the rule of this ContentPolicy is for no Bundle of now: look whether its scopes are spelled as meant"
+        );
     }
 }
 

@@ -156,7 +156,7 @@ fn the_number_of_a_request_writes_no_status() {
 
 #[test]
 fn what_is_said_of_signatures_stays_until_there_is_another_verdict() {
-    let place = Place { source: SourceType::Image, location: Some("h/r".to_owned()), pinned: false };
+    let place = Place { source: SourceType::Image, location: Some("h/r".to_owned()), pinned: false, insecure: None };
     let verdict = Verdict::not_covered(&place);
     let good = status(&bundle(), &BundleStatus::default(), &Report::Unpacked(pinned()), Some(&verdict), BASE, at(1));
     let verified = good.conditions.find(VERIFIED).unwrap();
