@@ -90,6 +90,8 @@ pub mod reason {
     pub const SIGNATURE_MISSING: &str = "SignatureMissing";
     /// `Verified`: a rule refuses the source, or none accepts it.
     pub const REFUSED_BY_POLICY: &str = "RefusedByPolicy";
+    /// Event: a login is asked for, and its Secret does not say which hosts it is for.
+    pub const SECRET_NAMES_NO_HOSTS: &str = "SecretNamesNoHosts";
     /// `Verified`: no rule asks for a signature.
     pub const NOT_REQUIRED: &str = "NotRequired";
     /// `Verified`: signatures, or the keys to check them, could not be read.

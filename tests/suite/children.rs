@@ -266,6 +266,61 @@ async fn eight_bundles_on_a_dripping_server_do_not_delay_one_from_another_server
     assert_eq!(scene.slow.count("/blobs/"), 6, "two of eight permits are for others");
 }
 
+#[tokio::test]
+async fn a_login_that_names_no_hosts_is_sent_nowhere_and_its_secret_is_told_of() {
+    let scene = Scene::start(&["--require-secret-hosts"]).await;
+    let (secret, name) = (unique_name("login"), unique_name("asks"));
+    let object = json!({"apiVersion": "v1", "kind": "Secret", "type": "kubernetes.io/basic-auth",
+                        "metadata": {"name": secret, "namespace": "rukpak-system"},
+                        "stringData": {"username": "u", "password": "p"}});
+    verbs::create(&scene.client, &object).await.unwrap_or_else(|error| panic!("{error:#}"));
+    let http = json!({"url": format!("{}/a.tgz", scene.slow.url()), "auth": {"secret": {"name": secret}}});
+    let object = world::bundle(&name, json!({"type": "http", "http": http}));
+    verbs::create(&scene.client, &object).await.unwrap_or_else(|error| panic!("{error:#}"));
+    let refused = Expected { kind: "Unpacked", status: "False", reason: None, message: "it names no hosts" };
+    scene.until(&name, refused).await;
+    assert_eq!(scene.slow.count("/a.tgz"), 0);
+
+    let end = tokio::time::Instant::now() + PATIENCE;
+    loop {
+        let events = verbs::list(&scene.client, "v1", "Event", "").await.expect("they can be listed");
+        let is_told = |event: &DynamicObject| {
+            event.data["reason"] == "SecretNamesNoHosts" && event.data["involvedObject"]["name"] == secret.as_str()
+        };
+        if events.iter().any(is_told) {
+            return;
+        }
+        assert!(tokio::time::Instant::now() < end, "{events:?}");
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+}
+
+/// Everybody who may create Bundles has one owner's part of the permits, whatever the hosts are called.
+#[tokio::test]
+async fn a_deployment_does_not_wait_for_bundles_that_name_a_dripping_server_in_two_ways() {
+    let scene = Scene::start(&[]).await;
+    scene.slow.add(Rule::on("/blobs/", Fault::Slow(1, Duration::from_secs(20))));
+    let by_name = scene.slow.host();
+    let hosts = [by_name.replace("localhost", "127.0.0.1"), by_name];
+    for number in 0..8 {
+        let name = unique_name("dripping");
+        scene.bundle(&name, &hosts[number % 2], &good(&name)).await;
+    }
+    scene.until_asked("/blobs/", 7).await;
+
+    let start = std::time::Instant::now();
+    let name = unique_name("shop");
+    scene.registry.push(&name, "v1", &good(&name)).await.expect("the registry takes it");
+    let source = image(&format!("{}/{name}:v1", scene.registry_by_address()));
+    let object = world::deployment(&name, source);
+    verbs::create(&scene.client, &object).await.unwrap_or_else(|error| panic!("{error:#}"));
+    let installed = Expected::is_true("Installed", "InstallationSucceeded");
+    let target = Target::bundle_deployment(&name);
+    let found = verbs::await_condition(&scene.client, &target, installed, PATIENCE).await;
+    found.unwrap_or_else(|error| panic!("{error:#}"));
+    assert!(start.elapsed() < Duration::from_secs(15), "{:?}", start.elapsed());
+}
+
 /// For the limits in the manifests: the most memory that the controller and its children take together, with as much of the worst
 /// content under way as there may be. `cargo test --workspace --test suites children:: -- --ignored --nocapture`
 #[tokio::test]

@@ -45,6 +45,23 @@ fn install_yaml_is_the_self_signed_overlay() {
     assert_rendered(&build(&folder().join("overlays/self-signed")), &installed());
 }
 
+/// Whoever may create a Bundle need not be allowed to read Secrets, and names the host that a login is sent to.
+#[test]
+fn every_controller_sends_logins_only_to_hosts_that_their_secrets_name() {
+    let mut controllers = 0;
+    for overlay in overlays() {
+        for (key, object) in build(&overlay).into_iter().filter(|((kind, _), _)| kind == "Deployment") {
+            let manager = manager(&object);
+            if manager["command"] == json!(["/rukpak-controller"]) {
+                controllers += 1;
+                let arguments = manager["args"].as_array().unwrap();
+                assert!(arguments.contains(&json!("--require-secret-hosts")), "{key:?} of {}", overlay.display());
+            }
+        }
+    }
+    assert!(controllers >= 4, "{controllers}");
+}
+
 #[test]
 fn definitions_are_the_generated_ones() {
     for (to, file) in [

@@ -4,8 +4,10 @@ mod grant;
 
 use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::{Secret, ServiceAccount};
-use kube::Api;
-use rukpak_crds::Authorization;
+use kube::{Api, Resource as _};
+use rukpak_crds::condition::reason;
+use rukpak_crds::{Authorization, names};
+use rukpak_runtime::events::{EventType, News};
 use rukpak_source::git::{self, Auth};
 use rukpak_source::hosts::{HostsError, Server};
 use rukpak_source::http::{self, Login};
@@ -195,11 +197,30 @@ impl Opened {
     fn permits(&self, server: &Server, auth: &Authorization, context: &Context) -> Result<(), Error> {
         let requires_hosts = context.sources.require_secret_hosts;
         let wanted = Use { skips_verification: auth.skips_verification(), requires_hosts };
-        Grant::of_login(&self.shown, &self.secret)?.permits(server, wanted)
+        let grant = Grant::of_login(&self.shown, &self.secret)?;
+        if grant.hosts().is_none() {
+            context.events.tell_seldom(self.secret.object_ref(&()), &names_no_hosts(server, requires_hosts));
+        }
+        grant.permits(server, wanted)
     }
 
     fn no_key(&self, keys: &'static str) -> Error {
         Error::NoKey { secret: self.shown.clone(), keys }
+    }
+}
+
+/// Tells the owner of a Secret what to write into it.
+fn names_no_hosts(server: &Server, requires_hosts: bool) -> News {
+    let becomes =
+        if requires_hosts { "is sent nowhere" } else { "is sent to whatever https or ssh host a Bundle names" };
+    News {
+        type_: EventType::Warning,
+        reason: reason::SECRET_NAMES_NO_HOSTS.to_owned(),
+        message: format!(
+            "A Bundle asks for this login for {server}, and it {becomes}, because it does not say which hosts it is for: name \
+             them, and no others, in its annotation {}",
+            names::SECRET_HOSTS
+        ),
     }
 }
 
