@@ -143,7 +143,14 @@ async fn the_documented_packages_of_the_corpus_are_installed_by_their_names() {
     let catalog = CatalogSource::new(DEFAULT_CATALOG);
     catalog.put("corpus", all.fold(Documents::default(), Documents::with));
     openshift::open(&client, &catalog).await;
-    let platform = world.plane.start_platform(PlatformOptions::default()).await.expect("the manager starts");
+    let platform = world
+        .plane
+        .start_platform(PlatformOptions {
+            arguments: vec!["--catalog-source=openshift-marketplace/redhat-operators".to_owned()],
+            ..PlatformOptions::default()
+        })
+        .await
+        .expect("the manager starts");
     platform.wait_ready().await.unwrap_or_else(|error| panic!("{error:#}"));
 
     for package in packages.keys() {

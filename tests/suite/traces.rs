@@ -137,7 +137,11 @@ async fn the_environment_names_collector_and_service_and_the_end_sends_what_is_l
     };
     let options = WebhookOptions { environment: environment("admission"), ..WebhookOptions::default() };
     let webhook = cluster.plane.start_webhook(options).await.expect("the webhook starts");
-    let options = PlatformOptions { environment: environment("packages"), ..PlatformOptions::default() };
+    let options = PlatformOptions {
+        environment: environment("packages"),
+        arguments: vec!["--catalog-source=openshift-marketplace/redhat-operators".to_owned()],
+        ..PlatformOptions::default()
+    };
     let platform = cluster.plane.start_platform(options).await.expect("the manager starts");
     webhook.wait_ready().await.expect("it answers");
     platform.wait_ready().await.expect("it works");

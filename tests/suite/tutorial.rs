@@ -58,7 +58,11 @@ async fn what_the_pages_have_people_type_does_what_they_say() {
     catalog.put("pump-operator", documents);
     openshift::open(&client, &catalog).await;
     let environment = vec![("RELEASE_VERSION".to_owned(), "4.12.0".to_owned())];
-    let options = PlatformOptions { environment, ..PlatformOptions::default() };
+    let options = PlatformOptions {
+        environment,
+        arguments: vec!["--catalog-source=openshift-marketplace/redhat-operators".to_owned()],
+        ..PlatformOptions::default()
+    };
     let platform = world.plane.start_platform(options).await.unwrap_or_else(|error| panic!("{error:#}"));
     platform.wait_ready().await.unwrap_or_else(|error| panic!("{error:#}"));
     session.follow("docs/platform.md", &[]).await;

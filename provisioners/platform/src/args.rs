@@ -117,8 +117,9 @@ struct Args {
     /// first that has a package provides it
     #[arg(long, value_name = "NAME=WHERE")]
     catalog: Vec<ConfiguredCatalog>,
-    /// A CatalogSource of OLM, read if the cluster has OLM; may be repeated, or none. Asked after --catalog, in this order
-    #[arg(long, value_name = "NAMESPACE/NAME", default_value = "openshift-marketplace/redhat-operators")]
+    /// A CatalogSource of OLM, read if the cluster has OLM; may be repeated, or none. Asked after --catalog, in this order. Whoever
+    /// may make that namespace offers packages [default: none]
+    #[arg(long, value_name = "NAMESPACE/NAME")]
     catalog_source: Vec<AskedSource>,
     /// Ask a CatalogSource over TLS; its server proves who it is by a certificate of these authorities (PEM). Catalog Pods of OLM
     /// serve without TLS; may be repeated
@@ -272,8 +273,8 @@ mod tests {
     fn the_flags_fit_each_other() {
         Args::command().debug_assert();
         let options = options(&[]).unwrap();
-        assert_eq!(options.catalog_sources[0].namespace, "openshift-marketplace");
-        assert_eq!(options.catalog_sources[0].name, "redhat-operators");
+        // On any cluster but OpenShift a user may make the namespace openshift-marketplace, and offer packages from there.
+        assert_eq!(options.catalog_sources, []);
     }
 
     #[test]

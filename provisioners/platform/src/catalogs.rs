@@ -215,10 +215,10 @@ impl Catalogs {
         match wanted {
             Wanted::Named(name) => Error::UnknownCatalog { name: name.to_owned(), known: self.names() },
             Wanted::Origin(name) => Error::Left { name: name.to_owned(), known: self.names() },
-            Wanted::Any => {
-                let source = self.sources.names().first().map(ToString::to_string);
-                Error::NoCatalog(source.unwrap_or_else(|| "openshift-marketplace/redhat-operators".to_owned()))
-            }
+            Wanted::Any => Error::NoCatalog(match self.sources.names().first() {
+                Some(source) => format!("install OLM with the CatalogSource {source}"),
+                None => "a CatalogSource of OLM with --catalog-source".to_owned(),
+            }),
         }
     }
 

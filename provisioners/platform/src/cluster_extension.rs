@@ -61,6 +61,8 @@ pub(crate) struct Context {
     /// All BundleDeployments, as last seen.
     pub deployments: Store<BundleDeployment>,
     pub content: Arc<CatalogStore>,
+    /// Whether catalogs have to name images by digest.
+    pub requires_digests: bool,
     pub failures: Failures,
     /// Of what was written of extensions and of BundleDeployments, whoever they are of.
     pub written: Arc<WrittenVersions>,

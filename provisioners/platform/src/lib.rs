@@ -21,6 +21,7 @@ mod events;
 mod finalizers;
 mod follow;
 mod foreign;
+mod image;
 mod logins;
 mod metrics;
 mod olm;

@@ -43,6 +43,8 @@ pub(crate) struct Parts {
     pub logins: Arc<Logins>,
     pub verdicts: Arc<Verdicts>,
     pub content: Arc<CatalogStore>,
+    /// Whether catalogs have to name images by digest.
+    pub requires_digests: bool,
     /// All BundleDeployments, and what is cancelled when they are known.
     pub deployments: (Store<BundleDeployment>, CancellationToken),
     pub written: Arc<WrittenVersions>,
@@ -114,6 +116,7 @@ impl Extensions {
             logins,
             verdicts,
             content,
+            requires_digests,
             deployments: (deployments, filled),
             written,
             external,
@@ -127,6 +130,7 @@ impl Extensions {
             catalogs: catalogs.store.clone(),
             deployments,
             content: content.clone(),
+            requires_digests,
             failures: Failures::default(),
             written,
             events: events.clone(),

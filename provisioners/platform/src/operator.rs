@@ -158,7 +158,7 @@ async fn install(pass: &mut Pass) -> Result<Option<Outcome>, Error> {
     let chosen = match source::choose(pass).await {
         Ok(Some(chosen)) => chosen,
         Ok(None) => return Ok(None),
-        Err(error @ (source::Error::Unsupported(_) | source::Error::Tag { .. })) => {
+        Err(error @ (source::Error::Unsupported(_) | source::Error::Digest(_))) => {
             return Ok(Some(Outcome::Unsupported(error.to_string())));
         }
         Err(error) => {

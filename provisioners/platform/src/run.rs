@@ -218,6 +218,7 @@ fn work(
         logins,
         verdicts,
         content: unpacked,
+        requires_digests: options.require_digests,
         deployments: (context.deployments.clone(), context.filled.clone()),
         written: context.written.clone(),
         external: options.catalogs_url(),

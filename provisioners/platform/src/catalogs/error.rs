@@ -19,7 +19,7 @@ pub(crate) enum Error {
         asked: Vec<String>,
     },
     /// There is nothing to look in.
-    #[error("there is no catalog: name one with --catalog, or install OLM with the CatalogSource {0}")]
+    #[error("there is no catalog: name one with --catalog, or {0}")]
     NoCatalog(String),
     /// The PlatformOperator names a catalog that nobody knows.
     #[error("spec.package.catalog: there is no catalog {name:?}; there are {}", .known.join(", "))]

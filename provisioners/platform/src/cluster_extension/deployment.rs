@@ -16,6 +16,7 @@ use serde_json::{Map, Value, json};
 
 use super::Context;
 use super::installed::Identity;
+use crate::image;
 
 /// The field manager of what is written here.
 const FIELD_MANAGER: &str = "rukpak-clusterextension";
@@ -136,7 +137,9 @@ pub(super) async fn apply(
     let name = deployment_name(&extension.name_any());
     let written = api.patch(&name, &params, &Patch::Apply(body)).await.map_err(Error::from)?;
     context.written.record(&written);
-    tracing::info!(extension = %extension.name_any(), bundle = bundle.name, version = bundle.version, "applied");
+    let extension = extension.name_any();
+    tracing::info!(extension, bundle = bundle.name, version = bundle.version, "applied");
+    image::warn_of_tag(("ClusterExtension", &extension), None, &bundle.name, &bundle.reference);
     Ok(Arc::new(written))
 }
 

@@ -15,6 +15,7 @@ use super::Context;
 use super::decide::{Deprecations, Resolution};
 use super::installed::Identity;
 use crate::cluster_catalog::content::{content, progress};
+use crate::image;
 
 /// A catalog that is asked.
 struct Asked {
@@ -68,10 +69,11 @@ pub(super) async fn resolve(
         is_self_certified: filter.upgrade_constraint_policy == UpgradeConstraintPolicy::SelfCertified,
         ignores_dependencies,
     };
-    found(&asked, request).unwrap_or_else(|error| failed(error.to_string(), has_catalog))
+    found(&asked, request, context.requires_digests).unwrap_or_else(|message| failed(message, has_catalog))
 }
 
-fn found(asked: &[Asked], request: Request<'_>) -> Result<Resolution, resolve::Error> {
+/// The bundle that the catalogs make of the request; or why none may be installed, in words.
+fn found(asked: &[Asked], request: Request<'_>, requires_digests: bool) -> Result<Resolution, String> {
     let offers: Vec<Offer<'_>> = asked
         .iter()
         .filter_map(|asked| {
@@ -79,7 +81,12 @@ fn found(asked: &[Asked], request: Request<'_>) -> Result<Resolution, resolve::E
             Some(Offer { catalog: &asked.name, priority: asked.priority, package })
         })
         .collect();
-    let resolved = resolve::resolve(&offers, request)?;
+    let resolved = resolve::resolve(&offers, request).map_err(|error| error.to_string())?;
+    let (bundle, image) = (&resolved.bundle.name, resolved.bundle.image.as_deref());
+    if requires_digests {
+        image::require_digest(resolved.catalog, bundle, image).map_err(|error| error.to_string())?;
+    }
+
     let bundle = Identity {
         package: request.package.to_owned(),
         name: resolved.bundle.name.clone(),
@@ -105,4 +112,50 @@ fn selected(filter: &CatalogFilter, context: &Context) -> Result<Vec<Arc<Cluster
     selected.retain(|catalog| selector.chooses(catalog));
     selected.sort_by_key(|catalog| catalog.name_any());
     Ok(selected)
+}
+
+#[cfg(test)]
+mod tests {
+    use rukpak_catalog::model::{Bundle, Channel, Entry, Package};
+
+    use super::*;
+
+    /// One catalog with one bundle of the package `p`, whose image is named so.
+    fn catalog(image: &str) -> Vec<Asked> {
+        let bundle = Bundle {
+            name: "p.v1".to_owned(),
+            image: Some(image.to_owned()),
+            version: "1.0.0".parse().ok(),
+            version_text: "1.0.0".to_owned(),
+            ..Bundle::default()
+        };
+        let entries = vec![Entry { name: "p.v1".to_owned(), ..Entry::default() }];
+        let channel = Channel { name: "stable".to_owned(), entries, ..Channel::default() };
+        let package = Package {
+            name: "p".to_owned(),
+            channels: [("stable".to_owned(), channel)].into(),
+            bundles: [("p.v1".to_owned(), bundle)].into(),
+            ..Package::default()
+        };
+        let catalog = Arc::new(Catalog { packages: [("p".to_owned(), package)].into() });
+        vec![Asked { name: "c".to_owned(), priority: 0, catalog }]
+    }
+
+    #[test]
+    fn an_image_by_tag_is_no_choice_where_digests_are_required() {
+        let request = Request {
+            package: "p",
+            version: None,
+            channels: &[],
+            installed: None,
+            is_self_certified: false,
+            ignores_dependencies: false,
+        };
+        let tag = catalog("r.example/p:v1");
+        assert!(matches!(found(&tag, request, false), Ok(Resolution::Found { .. })));
+        let refusal = found(&tag, request, true).unwrap_err();
+        assert!(refusal.contains("the catalog c names its image by a tag") && refusal.contains("p.v1"), "{refusal}");
+        let pinned = catalog(&format!("r.example/p@sha256:{}", "0".repeat(64)));
+        assert!(matches!(found(&pinned, request, true), Ok(Resolution::Found { .. })));
+    }
 }

@@ -5,12 +5,12 @@ use kube::{Resource, ResourceExt};
 use rukpak_catalog::check::{self, Refusal};
 use rukpak_catalog::choose::{self, Choice, Request};
 use rukpak_catalog::{Bundle, Range, version};
-use rukpak_content::Digest;
 use rukpak_crds::{ChosenSource, PlatformOperator, PlatformOperatorStatus, names};
 use rukpak_plan::retry::Class;
 
 use super::{Pass, deployment, lookup};
 use crate::catalogs::{self, Found, Wanted};
+use crate::image::{self, Tag};
 
 /// Why no bundle could be chosen.
 #[derive(Debug, thiserror::Error)]
@@ -25,18 +25,8 @@ pub(super) enum Error {
     #[error(transparent)]
     Choice(#[from] choose::Error),
     /// The catalog lets somebody else say what is installed.
-    #[error(
-        "bundle {bundle} cannot be installed: the catalog {catalog} names its image by a tag, {image:?}, which whoever holds the \
-         registry can move, and --require-digests is set; have the catalog made with the image's digest"
-    )]
-    Tag {
-        /// Which one.
-        bundle: String,
-        /// Whose words these are.
-        catalog: String,
-        /// The image.
-        image: String,
-    },
+    #[error(transparent)]
+    Digest(#[from] Tag),
     /// The catalog states that it cannot be installed.
     #[error(transparent)]
     Unsupported(#[from] Refusal),
@@ -47,7 +37,7 @@ impl Error {
     pub fn class(&self) -> Class {
         match self {
             Self::Catalog(error) => error.class(),
-            Self::Range(_) | Self::Choice(_) | Self::Tag { .. } | Self::Unsupported(_) => Class::Terminal,
+            Self::Range(_) | Self::Choice(_) | Self::Digest(_) | Self::Unsupported(_) => Class::Terminal,
         }
     }
 
@@ -89,7 +79,7 @@ pub(super) async fn choose(pass: &Pass) -> Result<Option<ChosenSource>, Error> {
 /// Whether the catalog states nothing against the bundle.
 pub(super) async fn supported(operator: &PlatformOperator, found: &Found, choice: &Choice<'_>) -> Result<(), Error> {
     if found.requires_digest {
-        pinned(&found.catalog, choice.bundle)?;
+        image::require_digest(&found.catalog, &choice.bundle.name, choice.bundle.image.as_deref())?;
     }
     let facts = found.facts(choice.bundle, choice.channel).await?;
     match check::check(&Bundle { facts, ..choice.bundle.clone() }) {
@@ -98,32 +88,10 @@ pub(super) async fn supported(operator: &PlatformOperator, found: &Found, choice
     }
 }
 
-/// Whether the image is named by its digest. One that there is none of is refused elsewhere.
-fn pinned(catalog: &str, bundle: &Bundle) -> Result<(), Error> {
-    match &bundle.image {
-        Some(image) if !is_pinned(image) => {
-            Err(Error::Tag { bundle: bundle.name.clone(), catalog: catalog.to_owned(), image: image.clone() })
-        }
-        _ => Ok(()),
-    }
-}
-
-fn is_pinned(image: &str) -> bool {
-    image.rsplit_once('@').is_some_and(|(_, digest)| digest.parse::<Digest>().is_ok())
-}
-
-/// Says so where what is installed is named by a tag: it is pinned only once it has been pulled.
+/// Warns where the image of what is installed is named by a tag: it is pinned only once it has been pulled.
 pub(super) fn warn_of_tag(operator: &str, chosen: &ChosenSource) {
     let ChosenSource { catalog, bundle, image, .. } = chosen;
-    if !is_pinned(image) {
-        tracing::warn!(
-            operator,
-            catalog,
-            bundle,
-            image,
-            "the catalog names the image by a tag: whoever holds the registry chooses what is installed (--require-digests refuses it)"
-        );
-    }
+    image::warn_of_tag(("PlatformOperator", operator), Some(catalog), bundle, image);
 }
 
 /// Whether somebody said that the packages which the bundle depends on are taken care of.

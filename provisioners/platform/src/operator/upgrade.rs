@@ -197,7 +197,7 @@ async fn next(pass: &Pass, deployment: &BundleDeployment, found: &Found, source:
     match lookup::unless_superseded(pass, Some(deployment), supported).await {
         None => NextStep::Superseded,
         Some(Ok(())) => NextStep::Next { next, deprecations },
-        Some(Err(error @ (source::Error::Unsupported(_) | source::Error::Tag { .. }))) => {
+        Some(Err(error @ (source::Error::Unsupported(_) | source::Error::Digest(_)))) => {
             known(available(UNSUPPORTED, &error.to_string()), deprecations)
         }
         Some(Err(error)) => {
