@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use rukpak_crds::{Bundle, BundleDeployment, BundlePhase};
 use rukpak_plain::{Object, ObjectKey};
 use rukpak_plan::{Identity, Kind, builtin, kind};
-use rukpak_rights::{needed, roles, rules};
+use rukpak_rights::{Rules, needed, powerful, roles, rules};
 use serde_json::{Value, json};
 
 use crate::args::{RightsArgs, RoleForm};
@@ -46,11 +46,29 @@ async fn print(arguments: &RightsArgs) -> Result<Exit, Failure> {
         to_stderr("note: the roles are bound to nobody; --service-account NAMESPACE/NAME adds the bindings");
     }
     let rules = rules(&needed(objects.iter().map(|(identity, body)| (identity, body)), name));
+    if !arguments.allow_powerful {
+        refuse_powerful(&rules)?;
+    }
     // What is installed is in its namespaces.
     let is_installed = deployment.as_ref().and_then(|found| found.status.as_ref()?.active_bundle.as_ref()).is_some();
     let mut all = if is_installed { Vec::new() } else { namespaces(&objects) };
     all.extend(roles(&rules, &format!("{}-installer", name.unwrap_or("bundle")), account));
     Ok(written(&all, arguments.output))
+}
+
+/// Refuses rules that make whoever holds them a cluster administrator: a bundle asks for them, and who prints roles to apply them
+/// may not have read what it asks for.
+fn refuse_powerful(rules: &Rules) -> Result<(), Failure> {
+    let powerful = powerful(rules);
+    if powerful.is_empty() {
+        return Ok(());
+    }
+    let text = format!(
+        "to be installed, this bundle needs rights that make its ServiceAccount as strong as a cluster administrator: {}",
+        powerful.join("; ")
+    );
+    Err(Failure::no(text)
+        .hint("read what the bundle does with them, then add --allow-powerful to print the roles all the same"))
 }
 
 /// Writes objects to stdout.

@@ -10,6 +10,7 @@
 //! | `needed.rs` | Which rights does it take to write these objects? |
 //! | `held.rs` | Which of them does an account lack? |
 //! | `rules.rs` | As few rules as say the same? |
+//! | `powerful.rs` | Which of them make somebody a cluster administrator? |
 //! | `roles.rs` | Which objects grant them? |
 //! | `policy.rs` | Which admission policies keep tenants to what an InstallPolicy allows them? |
 //!
@@ -18,12 +19,14 @@
 mod held;
 mod needed;
 pub mod policy;
+mod powerful;
 mod right;
 mod roles;
 mod rules;
 
 pub use held::Held;
 pub use needed::{RBAC, needed, of_object};
+pub use powerful::powerful;
 pub use right::{Right, Rights, Scope};
 pub use roles::roles;
 pub use rules::{Rules, rules, text};

@@ -164,7 +164,7 @@ fn printed(folder: &Path, name: &str, account: &ServiceAccountReference) -> Vec<
     let program = tools::workspace_binary("rukpakctl").expect("it is built");
     let account = format!("{}/{}", account.namespace, account.name);
     let output = Command::new(program)
-        .args(["rights", "--name", name, "--service-account", &account, "--output", "json"])
+        .args(["rights", "--allow-powerful", "--name", name, "--service-account", &account, "--output", "json"])
         .arg(folder)
         .output()
         .expect("it runs");
@@ -252,6 +252,7 @@ async fn an_example_is_installed_under_exactly_the_rules_that_are_printed() {
     let output = Command::new(program)
         .args([
             "rights",
+            "--allow-powerful",
             "-o",
             "json",
             "--endpoint",

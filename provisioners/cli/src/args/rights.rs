@@ -19,6 +19,10 @@ pub struct RightsArgs {
     /// The ServiceAccount to bind the roles to [default: spec.serviceAccount of the BundleDeployment]
     #[arg(long, value_name = "NAMESPACE/NAME", value_parser = account)]
     pub service_account: Option<ServiceAccountReference>,
+    /// Print also rights that make the account as strong as a cluster administrator: *, escalate, bind, impersonate, and Secrets of
+    /// all namespaces
+    #[arg(long)]
+    pub allow_powerful: bool,
     /// How the roles are written: documents of YAML, one JSON array, or their names
     #[arg(short, long, value_name = "FORM", default_value = "yaml")]
     pub output: RoleForm,

@@ -44,6 +44,24 @@ fn roles_are_named_after_the_deployment_and_bound_to_the_account() {
 }
 
 #[test]
+fn rights_that_lead_to_every_other_are_printed_only_where_that_is_asked_for() {
+    let folder = tempfile::tempdir().unwrap();
+    let manifests = folder.path().join("manifests");
+    std::fs::create_dir(&manifests).unwrap();
+    let role = "apiVersion: rbac.authorization.k8s.io/v1\nkind: ClusterRole\nmetadata: {name: all}\n\
+                rules: [{apiGroups: ['*'], resources: ['*'], verbs: ['*']}]\n";
+    std::fs::write(manifests.join("role.yaml"), role).unwrap();
+    let bundle = folder.path().to_str().unwrap();
+
+    let (code, printed, talk) = run(&["rights", bundle, "--name", "web"]);
+    assert_eq!((code, printed.as_str()), (Some(1), ""), "{talk}");
+    assert!(talk.contains("as strong as a cluster administrator") && talk.contains("--allow-powerful"), "{talk}");
+    let (code, printed, talk) = run(&["rights", bundle, "--name", "web", "--allow-powerful"]);
+    assert_eq!(code, Some(0), "{talk}");
+    assert!(printed.contains("kind: ClusterRole"), "{printed}");
+}
+
+#[test]
 fn a_policy_is_read_strictly() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("shop.yaml");
