@@ -9,6 +9,7 @@ use std::process::ExitCode;
 
 use rukpak_runtime::error::Chain;
 use rukpak_sandbox::{Attempts, Findings};
+use rukpak_source::decompress::confined;
 use rukpak_source::git::{Auth, Fetcher, Reference, Request};
 use tokio::sync::Semaphore;
 
@@ -37,13 +38,14 @@ pub fn main() -> Option<ExitCode> {
     let argument = |place: usize| arguments.get(place).map(OsString::as_os_str);
     match argument(1).and_then(OsStr::to_str) {
         Some(GIT) => Some(rukpak_source::git::child::main(argument(2), io::stdin(), io::stdout())),
+        Some(confined::CHILD) => Some(confined::main(argument(2))),
         Some(CHECK) => Some(bundle::check_child(argument(2), argument(3))),
         _ => None,
     }
 }
 
 /// Has a child try what it must not be able to do, and says what came of it: in the log, and as a metric.
-pub async fn report(git: &Fetcher, program: &Path) {
+pub async fn report(git: &Fetcher, program: &Path) -> Findings {
     let findings = match probe(git, program).await {
         Ok(findings) => findings,
         Err(error) => {
@@ -64,6 +66,7 @@ pub async fn report(git: &Fetcher, program: &Path) {
             "child processes are not confined in everything: this kernel lacks landlock (Linux 5.13, for ports 6.7) or seccomp"
         );
     }
+    findings
 }
 
 async fn probe(git: &Fetcher, program: &Path) -> Result<Findings, rukpak_source::git::Error> {

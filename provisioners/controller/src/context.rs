@@ -134,6 +134,8 @@ pub struct SourcePolicy {
     pub require_content_policy: bool,
     /// An ssh host key counts only for a host that the known hosts name.
     pub strict_host_keys: bool,
+    /// The process does not start where its children are not confined.
+    pub require_confinement: bool,
 }
 
 /// Asks for reconcile passes.

@@ -48,6 +48,12 @@ pub enum Error {
     /// The bucket was refused to us, or its server is not fit for it.
     #[error("cannot use the bucket (--store)")]
     Probe(#[source] rukpak_store::Error),
+    /// Children are not confined, and have to be.
+    #[error(
+        "this node does not keep child processes from this process's token, its memory or other programs (--require-confinement): run \
+         on Linux 5.13 or newer with landlock among its security modules (lsm=) and with seccomp, or leave the flag out"
+    )]
+    Unconfined,
     /// A file with certificates cannot be read.
     #[error("cannot read {} (--store-ca-file)", path.display())]
     Certificates {
@@ -97,7 +103,14 @@ pub async fn run(options: Options) -> Result<(), Error> {
     let shown = metrics_router(metrics::registry(&parts.context));
     process.serve_plainly("--http-bind-address", &options.http_address, shown).await?;
     process.spawn(events::readiness(parts.context.clone(), readiness.clone()));
-    process.spawn(report_children(parts.context.clone()));
+    if options.sources.require_confinement {
+        let findings = child::report(&parts.context.git, &parts.context.children.program).await;
+        if !findings.keeps_secrets() {
+            return Err(Error::Unconfined);
+        }
+    } else {
+        process.spawn(report_children(parts.context.clone()));
+    }
     let mut process = process;
     if parts.context.is_shared() {
         serve_content(&mut process, &parts, &options, &readiness).await?;
@@ -119,7 +132,7 @@ pub async fn run(options: Options) -> Result<(), Error> {
 }
 
 async fn report_children(context: Arc<Context>) -> &'static str {
-    child::report(&context.git, &context.children.program).await;
+    let _ = child::report(&context.git, &context.children.program).await;
     ""
 }
 

@@ -51,6 +51,12 @@ impl Attempts {
 }
 
 impl Findings {
+    /// Whether a process that is taken over gets at no token, neither in files nor in memory, and starts no program. What is left to
+    /// it are servers.
+    pub fn keeps_secrets(self) -> bool {
+        self.files && self.memory && self.programs
+    }
+
     /// Whether nothing was possible.
     pub fn is_all_refused(self) -> bool {
         self.files && self.memory && self.ports && self.programs
