@@ -10,23 +10,28 @@ mod admission;
 mod content;
 mod formats;
 mod image;
+mod trust;
 
 pub use admission::{admission, schema};
 pub use content::{archive, store, tree};
 pub use formats::{csv, fbc, yaml};
 pub use image::{challenge, image};
+pub use trust::{address, pattern, policy};
 
 /// A reader and its name, which is also that of its folder of seeds.
 pub type Target = (&'static str, fn(&[u8]));
 
 /// All of them.
-pub const TARGETS: [Target; 10] = [
+pub const TARGETS: [Target; 13] = [
+    ("address", address),
     ("admission", admission),
     ("archive", archive),
     ("challenge", challenge),
     ("csv", csv),
     ("fbc", fbc),
     ("image", image),
+    ("pattern", pattern),
+    ("policy", policy),
     ("schema", schema),
     ("store", store),
     ("tree", tree),
