@@ -23,6 +23,7 @@ mod hook;
 mod hung;
 mod missing_kinds;
 mod orphaning;
+mod ownership;
 mod pivot;
 mod pruning;
 mod quiet;

@@ -117,6 +117,11 @@ impl Owner {
         self.labels_name_us(meta) && (self.is_controller(meta) || self.is_kept(meta))
     }
 
+    /// Whether other BundleDeployments have put their owner reference on an object, to be left with it when we go.
+    pub fn is_shared(&self, meta: &ObjectMeta) -> bool {
+        sharers(meta).any(|sharer| sharer.uid != self.uid)
+    }
+
     /// Whether an object that is not ours belongs to other BundleDeployments alone, and would go with them.
     pub fn would_lose(&self, meta: &ObjectMeta) -> bool {
         let mut owners = meta.owner_references.iter().flatten().filter(|owner| is_deployment(owner));
@@ -129,8 +134,10 @@ impl Owner {
         controller(meta).is_some_and(|owner| owner.uid == self.uid)
     }
 
+    /// Whether it outlives us, and nobody else controls it: operators hand labels and annotations down to what they make, and an
+    /// object with a controller goes with that.
     fn is_kept(&self, meta: &ObjectMeta) -> bool {
-        text(meta.annotations.as_ref(), names::OWNER_UID) == Some(&self.uid)
+        text(meta.annotations.as_ref(), names::OWNER_UID) == Some(&self.uid) && controller(meta).is_none()
     }
 
     fn labels_name_us(&self, meta: &ObjectMeta) -> bool {
@@ -279,6 +286,21 @@ mod tests {
             Ownership::LeftBehind { uid: "0".into() }
         );
         assert!(matches!(ownership(json!({"ownerReferences": reference("b", "2")})), Ownership::Foreign(_)));
+    }
+
+    #[test]
+    fn marks_that_an_operator_copied_are_not_ours() {
+        let marks = json!({
+            "labels": {"core.rukpak.io/owner-kind": "BundleDeployment", "core.rukpak.io/owner-name": "a"},
+            "annotations": {"core.rukpak.io/owner-uid": "1"},
+        });
+        assert_eq!(ownership(marks.clone()), Ownership::Ours, "it outlives us");
+        let mut copy = marks;
+        copy["ownerReferences"] =
+            json!([{"apiVersion": "apps/v1", "kind": "Deployment", "name": "d", "uid": "7", "controller": true}]);
+        let us = Owner { name: "a".to_owned(), uid: "1".to_owned() };
+        assert!(!us.owns_fully(&serde_json::from_value(copy.clone()).unwrap()), "it would be pruned");
+        assert!(matches!(ownership(copy), Ownership::Foreign(ForeignOwner::Controller { is_deployment: false, .. })));
     }
 
     #[test]
