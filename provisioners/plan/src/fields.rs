@@ -3,15 +3,12 @@
 //! Source: the FieldsV1 format of structured-merge-diff. A set is a tree of JSON objects whose keys are `f:<name>` (a field),
 //! `k:<json>` (a list item by its keys), `v:<json>` (a list item by its value), `i:<n>` (by index) or `.` (the thing itself).
 
+mod adoption;
+
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ManagedFieldsEntry, ObjectMeta};
 use serde_json::{Map, Value, json};
 
-/// Managers that upstream's Helm client wrote under. The entries of these move to us when an object is adopted.
-const HELM_MANAGERS: [&str; 5] = ["core", "helm", "Helm", "manager", "helm-provisioner"];
-/// Under which operator-controller wrote objects: by Helm, which calls itself as the program, and by its revisions, which apply.
-const OLM_MANAGERS: [&str; 2] = ["olm.operatorframework.io", "operator-controller"];
-/// Under which upstream's `rukpakctl alpha bootstrap` applied objects, to hand them over to a release.
-const BOOTSTRAP_MANAGER: &str = "rukpakctl";
+pub use self::adoption::{Heir, adopted};
 
 /// The set of `manager`'s applied fields; `None` if it applied none.
 pub fn applied<'a>(meta: &'a ObjectMeta, manager: &str) -> Option<&'a Value> {
@@ -96,6 +93,26 @@ pub fn intersection(a: &Value, b: &Value) -> Value {
         }
     }
     Value::Object(both)
+}
+
+/// The fields of a set that an object has, without the lists and maps that they are in.
+pub fn within(set: &Value, object: &Value) -> Value {
+    let mut found = Map::new();
+    for (key, below) in members(set).into_iter().flatten() {
+        let part = match key.split_once(':') {
+            Some(("f", name)) => object.get(name),
+            Some(("k" | "v", inner)) => serde_json::from_str::<Value>(inner)
+                .ok()
+                .and_then(|wanted| object.as_array()?.iter().find(|item| matches_item(item, &wanted))),
+            _ => None,
+        };
+        let Some(part) = part else { continue };
+        let deeper = within(below, part);
+        if is_empty(below) || !is_empty(&deeper) {
+            found.insert(key.clone(), deeper);
+        }
+    }
+    Value::Object(found)
 }
 
 /// Whether the set has no member.
@@ -218,43 +235,6 @@ fn matches_item(item: &Value, wanted: &Value) -> bool {
     }
 }
 
-/// `metadata.managedFields` for an object that becomes ours: what this manager owns by updates, and `with_helm` also what
-/// upstream's Helm client owns, upstream's `rukpakctl` applied or operator-controller wrote, becomes one applied set of this manager, so that a field can
-/// later be removed by leaving it out.
-///
-/// `None` if there is nothing to move.
-pub fn adopted(meta: &ObjectMeta, manager: &str, with_helm: bool) -> Option<Vec<ManagedFieldsEntry>> {
-    let is_moved = |entry: &ManagedFieldsEntry| {
-        let by = |name| {
-            if is_apply(entry) {
-                with_helm && (name == BOOTSTRAP_MANAGER || OLM_MANAGERS.contains(&name))
-            } else {
-                name == manager || (with_helm && (HELM_MANAGERS.contains(&name) || OLM_MANAGERS.contains(&name)))
-            }
-        };
-        !is_sub(entry) && entry.manager.as_deref().is_some_and(by)
-    };
-    let all: Vec<&ManagedFieldsEntry> = entries(meta).collect();
-    let moved: Vec<&ManagedFieldsEntry> = all.iter().copied().filter(|entry| is_moved(entry)).collect();
-    let last = moved.last().copied()?;
-    let own = applied(meta, manager).cloned().unwrap_or_else(|| json!({}));
-    let merged = moved.iter().filter_map(|entry| set(entry)).fold(own, |sum, next| union(&sum, next));
-    let mut ours = last.clone();
-    ours.manager = Some(manager.to_owned());
-    ours.operation = Some("Apply".to_owned());
-    ours.fields_v1 = Some(k8s_openapi::apimachinery::pkg::apis::meta::v1::FieldsV1(merged));
-    let mut result: Vec<ManagedFieldsEntry> = all
-        .into_iter()
-        .filter(|entry| {
-            let is_ours = entry.manager.as_deref() == Some(manager) && is_apply(entry) && !is_sub(entry);
-            !is_moved(entry) && !is_ours
-        })
-        .cloned()
-        .collect();
-    result.push(ours);
-    Some(result)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -267,6 +247,16 @@ mod tests {
         assert_eq!(difference(&a, &b), json!({"f:spec": {"f:paused": {}}}));
         assert_eq!(intersection(&a, &b), json!({"f:spec": {"f:replicas": {}}}));
         assert!(is_empty(&difference(&a, &a)));
+    }
+
+    #[test]
+    fn a_set_is_narrowed_to_what_an_object_has() {
+        let set = json!({"f:spec": {".": {}, "f:ports": {"k:{\"port\":80}": {".": {}, "f:name": {}}, "k:{\"port\":81}": {}},
+            "f:items": {"v:\"x\"": {}, "v:\"y\"": {}}, "f:paused": {}}});
+        let object = json!({"spec": {"ports": [{"port": 80, "name": "a"}], "items": ["y"], "paused": false}});
+        let expected = json!({"f:spec": {"f:ports": {"k:{\"port\":80}": {"f:name": {}}}, "f:items": {"v:\"y\"": {}}, "f:paused": {}}});
+        assert_eq!(within(&set, &object), expected);
+        assert!(is_empty(&within(&set, &json!({"spec": {}}))));
     }
 
     #[test]
@@ -305,35 +295,5 @@ mod tests {
         remove(&mut object, &path(&["f:spec", "f:ports", "k:{\"port\":80,\"protocol\":\"TCP\"}", "f:name"]));
         remove(&mut object, &path(&["f:spec", "f:absent", "f:deeper"]));
         assert_eq!(object, json!({"spec": {"ports": [{"port": 80}], "finalizers": ["y"]}}));
-    }
-
-    #[test]
-    fn adoption_moves_helms_fields_to_us_and_leaves_others() {
-        let meta: ObjectMeta = serde_json::from_value(json!({"managedFields": [
-            {"manager": "core", "operation": "Update", "apiVersion": "v1", "fieldsType": "FieldsV1", "fieldsV1": {"f:data": {"f:a": {}}}},
-            {"manager": "kubectl-edit", "operation": "Update", "apiVersion": "v1", "fieldsType": "FieldsV1", "fieldsV1": {"f:data": {"f:b": {}}}}
-        ]}))
-        .unwrap();
-        assert!(adopted(&meta, "us", false).is_none(), "a manager may be called core and be another one");
-        let entries = adopted(&meta, "us", true).unwrap();
-        assert_eq!(entries.len(), 2);
-        assert_eq!(entries[1].manager.as_deref(), Some("us"));
-        assert_eq!(entries[1].operation.as_deref(), Some("Apply"));
-        assert_eq!(entries[1].fields_v1.as_ref().unwrap().0, json!({"f:data": {"f:a": {}}}));
-        assert!(adopted(&ObjectMeta::default(), "us", true).is_none());
-    }
-
-    #[test]
-    fn adoption_moves_what_was_bootstrapped() {
-        let meta: ObjectMeta = serde_json::from_value(json!({"managedFields": [
-            {"manager": "rukpakctl", "operation": "Apply", "apiVersion": "v1", "fieldsType": "FieldsV1", "fieldsV1": {"f:data": {"f:a": {}}}},
-            {"manager": "core", "operation": "Apply", "apiVersion": "v1", "fieldsType": "FieldsV1", "fieldsV1": {"f:data": {"f:b": {}}}}
-        ]}))
-        .unwrap();
-        assert!(adopted(&meta, "us", false).is_none());
-        let entries = adopted(&meta, "us", true).unwrap();
-        let managers: Vec<_> = entries.iter().filter_map(|entry| entry.manager.as_deref()).collect();
-        assert_eq!(managers, ["core", "us"], "Helm did not apply: whoever does is somebody else");
-        assert_eq!(entries[1].fields_v1.as_ref().unwrap().0, json!({"f:data": {"f:a": {}}}));
     }
 }

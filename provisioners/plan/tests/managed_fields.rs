@@ -8,7 +8,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ManagedFieldsEntry, ObjectM
 use rukpak_crds::names::FIELD_MANAGER;
 use rukpak_plain::ObjectKey;
 use rukpak_plan::conflict::Repairs;
-use rukpak_plan::fields;
+use rukpak_plan::fields::{self, Heir};
 use rukpak_plan::fingerprint::Drift;
 use rukpak_plan::resolve::{Basis, Live, Why, resolve};
 use rukpak_plan::{Fingerprint, Owner};
@@ -129,12 +129,14 @@ fn adoption_leaves_entries_of_subresources_to_whoever_wrote_them() {
     // An operator of that name writes a status; upstream's Helm client wrote the object under the same.
     entries.push(entry("manager", "Update", "status", &json!({"f:status": {"f:readyReplicas": {}}})));
     let subresources = entries.clone();
-    assert!(fields::adopted(&metadata, FIELD_MANAGER, true).is_none(), "nothing is to be moved");
-    let helm = entry("manager", "Update", "", &json!({"f:spec": {"f:template": {}}}));
+    let heir = Heir { manager: FIELD_MANAGER, uid: "1", body: &json!({}), replaces_olm: false };
+    assert!(fields::adopted(&metadata, heir).is_none(), "nothing is to be moved");
+    let marks = json!({"f:annotations": {"f:meta.helm.sh/release-name": {}}});
+    let helm = entry("manager", "Update", "", &json!({"f:metadata": marks, "f:spec": {"f:template": {}}}));
     metadata.managed_fields.get_or_insert_default().push(helm);
-    let mut moved = fields::adopted(&metadata, FIELD_MANAGER, true).expect("Helm's entry moves");
+    let mut moved = fields::adopted(&metadata, heir).expect("Helm's entry moves");
     let ours = moved.pop().expect("ours is the last");
     assert_eq!((ours.manager.as_deref(), ours.operation.as_deref()), (Some(FIELD_MANAGER), Some("Apply")));
-    assert_eq!(ours.fields_v1.map(|set| set.0), Some(json!({"f:spec": {"f:template": {}}})));
+    assert_eq!(ours.fields_v1.map(|set| set.0), Some(json!({"f:metadata": marks, "f:spec": {"f:template": {}}})));
     assert_eq!(moved, subresources);
 }

@@ -2,8 +2,9 @@
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::runtime::reflector::ObjectRef;
-use rukpak_crds::names::{FIELD_MANAGER, MANAGED_BY};
+use rukpak_crds::names::FIELD_MANAGER;
 use rukpak_plain::ObjectKey;
+use rukpak_plan::fields::Heir;
 use rukpak_plan::owner::{self, ForeignOwner, Predecessors};
 use rukpak_plan::owner_metadata::{creating, updating};
 use rukpak_plan::resolve::{Basis, Live, is_replaced, needs_live, resolve};
@@ -315,9 +316,10 @@ async fn inherit(run: &Run, step: &Step, found: ObjectMeta, mode: Mode) -> Resul
 /// two, and goes with us alone from then on.
 async fn take_over(run: &Run, step: &Step, mut found: ObjectMeta) -> Result<Prior, Error> {
     let (reader, writer) = (&run.context.cluster.reader, &run.objects);
+    let body = step.body();
     tracing::info!(deployment = %run.owner.name, object = %step.identity, "taking over object of operator-controller");
     for attempt in 1.. {
-        let entries = fields::adopted(&found, FIELD_MANAGER, true);
+        let entries = fields::adopted(&found, heir(run, &body, true));
         match writer.take_over(&step.identity, &found, entries.as_deref(), &run.owner).await {
             Err(error) if error.is_conflict() && attempt < ATTEMPTS => {}
             Err(error) => return Err(refused(step, error)),
@@ -356,16 +358,12 @@ pub(super) fn is_namespace(key: &ObjectKey) -> bool {
     key.group.is_empty() && key.kind == "Namespace"
 }
 
-/// Moves the fields that upstream's Helm client owns to us, so that they can be removed later by leaving them out. Upstream
-/// put its owner reference on what it installed, and left Helm's labels off what it repaired: so whatever of ours was never
-/// applied is Helm's.
+/// Moves the fields of whoever installed the object before to us, so that they can be removed later by leaving them out.
 async fn adopt(run: &Run, step: &Step, metadata: &ObjectMeta) -> Result<(), Error> {
     let (reader, writer) = (&run.context.cluster.reader, &run.objects);
-    let mut found = metadata.clone();
+    let (body, mut found) = (step.body(), metadata.clone());
     for attempt in 1.. {
-        let is_by_helm = found.labels.as_ref().and_then(|all| all.get(MANAGED_BY)).is_some_and(|by| by == "Helm");
-        let is_new = fields::applied(&found, FIELD_MANAGER).is_none();
-        let Some(entries) = fields::adopted(&found, FIELD_MANAGER, is_by_helm || is_new) else { break };
+        let Some(entries) = fields::adopted(&found, heir(run, &body, false)) else { break };
         tracing::info!(deployment = %run.owner.name, object = %step.identity, "adopting object");
         match writer.move_fields(&step.identity, &found, &entries).await {
             Err(error) if error.is_conflict() && attempt < ATTEMPTS => {}
@@ -378,6 +376,10 @@ async fn adopt(run: &Run, step: &Step, metadata: &ObjectMeta) -> Result<(), Erro
         }
     }
     Ok(())
+}
+
+fn heir<'a>(run: &'a Run, body: &'a Value, replaces_olm: bool) -> Heir<'a> {
+    Heir { manager: FIELD_MANAGER, uid: &run.owner.uid, body, replaces_olm }
 }
 
 fn refused(step: &Step, source: cluster::Error) -> Error {
