@@ -149,8 +149,11 @@ pub(super) struct Done {
 #[tracing::instrument(level = "debug", skip_all, fields(rukpak.objects = plan.steps.len()))]
 pub(super) async fn apply(run: &Run, plan: &Plan, why: Why, members: &Members, bases: &Bases) -> Result<Done, Error> {
     let (mut done, mut collisions) = (Done::default(), Vec::new());
+    // Definitions that are being deleted. What they define cannot be applied, and what ends that may be among the rest.
+    let mut ending = BTreeSet::new();
     for phase in Phase::ALL {
-        let steps: Vec<&Step> = plan.phase(phase).filter(|step| !bases.settled.contains(&step.key)).collect();
+        let steps = plan.phase(phase).filter(|step| !bases.settled.contains(&step.key));
+        let steps: Vec<&Step> = steps.filter(|step| !ending.contains(&definition_of(step))).collect();
         if steps.is_empty() {
             continue;
         }
@@ -171,6 +174,10 @@ pub(super) async fn apply(run: &Run, plan: &Plan, why: Why, members: &Members, b
                 }
                 Ok(Outcome::Used) => drop(done.used.insert(key)),
                 Err(put::Error::Deleted) => return Err(Error::Superseded),
+                Err(error @ put::Error::InTheWay { .. }) if is_crd(&key) => {
+                    ending.insert(key.name);
+                    collisions.push(error);
+                }
                 Err(error) => failed.push(error),
             }
             if failed.iter().filter(|error| !matches!(error, put::Error::Collision(_))).count() >= FAILURES {
@@ -190,6 +197,12 @@ pub(super) async fn apply(run: &Run, plan: &Plan, why: Why, members: &Members, b
         }
     }
     if collisions.is_empty() { Ok(done) } else { Err(Error::Failed(Failed(collisions))) }
+}
+
+/// Name of the definition of an object's kind, where that has one.
+fn definition_of(step: &Step) -> String {
+    let resource = &step.identity.kind.resource;
+    format!("{}.{}", resource.plural, resource.group)
 }
 
 /// Applies one object.

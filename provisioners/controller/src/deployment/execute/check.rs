@@ -82,6 +82,8 @@ async fn try_one(
 ) -> Result<(), put::Error> {
     let decided_by = bases.of(run, step, why);
     match put(run, step, members.known(&step.key), &decided_by, Mode::DryRun).await {
+        // The others go ahead: what ends the objects of a definition that is being deleted may be among them.
+        Err(put::Error::InTheWay { .. }) if rukpak_plan::kind::is_crd(&step.key) => Ok(()),
         Err(error) if !is_premature(plan, step, &error) => Err(error),
         _ => Ok(()),
     }
