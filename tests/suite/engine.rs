@@ -22,6 +22,7 @@ mod history;
 mod hook;
 mod hung;
 mod missing_kinds;
+mod order;
 mod orphaning;
 mod ownership;
 mod pivot;

@@ -74,11 +74,12 @@ pub async fn reconcile(deployment: Arc<BundleDeployment>, context: Arc<Context>)
 
 async fn converge(run: &mut Run) -> Result<Action, Error> {
     let reread = execute::health::refresh(run).await;
+    execute::released::look(run).await;
     let mut now = Timestamp::now();
     for _ in 0..DECISIONS {
         run.look();
         now = Timestamp::now();
-        run.notice_deadline(now);
+        run.notice_health(now);
         match decide(&run.observed, &run.memory, now) {
             Decision::Report => break,
             decision => execute::execute(run, decision).await?,

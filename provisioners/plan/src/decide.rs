@@ -8,7 +8,7 @@ use rukpak_plain::ObjectKey;
 
 use crate::Release;
 use crate::conflict::Repairs;
-use crate::memory::{Failure, Installation, Memory, Pruning, Stage, deadline, later};
+use crate::memory::{Failure, Installation, Memory, Stage, deadline, later};
 use crate::observed::{Dependencies, Desired, Observed};
 use crate::resolve::Why;
 
@@ -190,7 +190,8 @@ fn keep(observed: &Observed, memory: &Memory, release: Release, now: Timestamp) 
     // What a repair found missing is not known to the proof yet.
     let is_missing = failed == Some(Stage::Missing) && !applied.missing().is_empty();
     let has_failed = failed.is_some_and(|stage| stage != Stage::Repair) && !is_missing;
-    let is_served = observed.is_unblocked && !applied.missing().is_empty();
+    // A kind that was missing is served, or what was used as it is, is gone.
+    let is_served = observed.is_unblocked && !(applied.missing().is_empty() && differences.used.is_empty());
     let is_back = is_served || has_failed || !differences.unapplied(&observed.deployment.spec).is_empty();
     if is_back && !is_held {
         return Decision::Install { release, why: Why::Resync };
@@ -206,10 +207,7 @@ fn keep(observed: &Observed, memory: &Memory, release: Release, now: Timestamp) 
     if !objects.is_empty() {
         return Decision::Repair { release, objects };
     }
-    match pruning {
-        Pruning::Pending { until, .. } if *until <= now => Decision::Prune(release),
-        _ => Decision::Report,
-    }
+    if pruning.due().is_some_and(|due| due <= now) { Decision::Prune(release) } else { Decision::Report }
 }
 
 fn is_repair_held(memory: &Memory, key: &ObjectKey, now: Timestamp) -> bool {
@@ -251,7 +249,7 @@ pub fn next(observed: &Observed, memory: &Memory, now: Timestamp) -> Option<Time
     }
     let failed_upgrade = target(observed, memory, now).wanted.and_then(|wanted| memory.held_upgrade(&wanted));
     let pruning = match &memory.installation {
-        Installation::Applied { pruning: Pruning::Pending { until, .. }, .. } => Some(*until),
+        Installation::Applied { pruning, .. } => pruning.due(),
         _ => None,
     };
     let repairs = observed.drifted.iter().filter_map(|key| memory.repairs.get(key)?.not_before());

@@ -80,7 +80,7 @@ impl Missing {
 
 /// The members that leave, in the order in which they go: the reverse of applying.
 ///
-/// What is declared stays, and what is being deleted needs no second deletion. An object that was applied by another key is the
+/// What is declared stays. What is being deleted is among them: it is waited for. An object that was applied by another key is the
 /// same object: `applied` has the UIDs of all (groups may share a storage, as `extensions` and `networking.k8s.io` did).
 pub fn leaving<'a>(
     members: impl IntoIterator<Item = (&'a ObjectKey, &'a ObjectMeta)>,
@@ -88,9 +88,7 @@ pub fn leaving<'a>(
     applied: &BTreeSet<String>,
 ) -> Vec<ObjectKey> {
     let is_applied = |meta: &ObjectMeta| meta.uid.as_ref().is_some_and(|uid| applied.contains(uid));
-    let leaves = |key: &ObjectKey, meta: &ObjectMeta| {
-        !declared.contains(key) && meta.deletion_timestamp.is_none() && !is_applied(meta)
-    };
+    let leaves = |key: &ObjectKey, meta: &ObjectMeta| !declared.contains(key) && !is_applied(meta);
     let members = members.into_iter().filter(|(key, meta)| leaves(key, meta));
     let mut leaving: Vec<ObjectKey> = members.map(|(key, _)| key.clone()).collect();
     leaving.sort_by_cached_key(|key| (Reverse(Phase::of(&key.group, &key.kind)), key.clone()));
@@ -182,6 +180,6 @@ mod tests {
         ]);
         let names: Vec<String> =
             leaving(&members, &Declared::new(), &BTreeSet::new()).into_iter().map(|key| key.name).collect();
-        assert_eq!(names, ["d", "a", "n"]);
+        assert_eq!(names, ["d", "a", "going", "n"]);
     }
 }

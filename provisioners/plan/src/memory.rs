@@ -115,18 +115,40 @@ pub enum Pruning {
     /// They are.
     #[default]
     Done,
+    /// They go when the release is healthy: what they do, such as holding an address, is done until then.
+    Awaiting {
+        /// When they go even if it is not: they may be what keeps it from becoming healthy.
+        until: Timestamp,
+    },
     /// Some are not; it is tried again.
     Pending {
         /// Why not.
         message: String,
+        /// Whether something went wrong: otherwise what was deleted is just not gone yet.
+        is_failed: bool,
         /// Kinds that could not be listed.
         unlisted: Vec<InventoryKind>,
-        /// How often it failed in a row.
+        /// How often they were not all gone, in a row.
         attempts: u32,
+        /// How often a question of what would be lost had no answer, in a row.
+        unanswered: u32,
         /// When it is tried again.
         until: Timestamp,
     },
 }
+
+impl Pruning {
+    /// When objects are to be deleted next, if some are to be.
+    pub fn due(&self) -> Option<Timestamp> {
+        match self {
+            Self::Done => None,
+            Self::Awaiting { until } | Self::Pending { until, .. } => Some(*until),
+        }
+    }
+}
+
+/// What left the bundle is deleted at last after so long, however ill the new release is: as long as Kubernetes gives a Deployment.
+pub const HEALTHY_WITHIN: Duration = Duration::from_mins(10);
 
 /// An upgrade that meets what may pass is continued for so long before the release before comes back, from the first such answer in
 /// a row on: how long it was interrupted, or the API server away, is no reason to go back.
@@ -251,6 +273,20 @@ impl Memory {
             asked: before.map(|failure| failure.asked).unwrap_or_default(),
             way_back: None,
         });
+    }
+
+    /// The installed release is healthy: what left the bundle may go.
+    pub fn learn_healthy(&mut self, now: Timestamp) {
+        if let Installation::Applied { pruning: Pruning::Awaiting { until }, .. } = &mut self.installation {
+            *until = now.min(*until);
+        }
+    }
+
+    /// An object that was waited for is gone: the others may follow.
+    pub fn learn_gone(&mut self, now: Timestamp) {
+        if let Installation::Applied { pruning: Pruning::Pending { until, .. }, .. } = &mut self.installation {
+            *until = now.min(*until);
+        }
     }
 
     /// An attempt at `release` failed. What may pass is tried again; a definite failure in the middle of an upgrade holds the

@@ -157,6 +157,11 @@ fn cycle(name: &str, graph: &DependencyGraph<'_>) -> Option<Vec<String>> {
 }
 
 impl Observed {
+    /// Whether the health of the objects is read.
+    pub fn is_health_known(&self) -> bool {
+        self.health_gate || self.deployment.spec.progress_deadline.is_some()
+    }
+
     /// What the deployment has put into the cluster.
     pub fn inventory(&self) -> Inventory {
         self.status.inventory.clone().unwrap_or_default()

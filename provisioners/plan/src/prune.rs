@@ -1,4 +1,6 @@
-//! What may be deleted when it leaves a bundle.
+//! What may be deleted when it leaves a bundle, and in which order.
+
+mod pass;
 
 use std::collections::BTreeSet;
 
@@ -7,6 +9,9 @@ use kube::core::{ApiResource, GroupVersionKind};
 use rukpak_crds::names;
 use rukpak_plain::ObjectKey;
 use serde_json::Value;
+
+pub use self::pass::{Answer, End, Leaving, Order, Outcome, Pass, Request};
+use crate::{Identity, fields};
 
 /// What hangs on an object of some kind, so that deleting it may lose data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -58,6 +63,16 @@ pub fn decide(group: &str, kind: &str, meta: &ObjectMeta) -> Decision {
     }
 }
 
+/// What an object that is being deleted waits for, in words.
+pub fn waits(identity: &Identity, metadata: &ObjectMeta) -> String {
+    let finalizers = fields::finalizers(metadata);
+    if finalizers.is_empty() {
+        format!("{identity} is being deleted")
+    } else {
+        format!("{identity} waits for its finalizers: {}", finalizers.join(", "))
+    }
+}
+
 /// Says why the instances of a CRD of which [`instances`] finds no version are not looked for.
 pub const NONE_SERVED: &str = "none of its versions is served, so its instances cannot be looked for";
 
@@ -94,23 +109,38 @@ fn is_derived(meta: &ObjectMeta) -> bool {
     owners.any(|owner| owner.controller == Some(true) && owner.kind != names::OWNER_KIND_VALUE)
 }
 
-/// Whether it is a token of a ServiceAccount that goes: the cluster deletes it with the account.
+/// Whether it is a token, or a pull secret of OpenShift, of a ServiceAccount that goes, or that every namespace has: the cluster deletes it
+/// with the account.
 fn is_token(meta: &ObjectMeta, going: &BTreeSet<ObjectKey>) -> bool {
-    let account = meta.annotations.as_ref().and_then(|all| all.get("kubernetes.io/service-account.name"));
+    let annotation = |key: &str| meta.annotations.as_ref().and_then(|all| all.get(key));
+    let account = annotation("kubernetes.io/service-account.name")
+        .or_else(|| annotation("openshift.io/internal-registry-auth-token.service-account"));
     account.is_some_and(|account| {
-        going.contains(&ObjectKey {
+        let key = ObjectKey {
             group: String::new(),
             kind: "ServiceAccount".to_owned(),
             namespace: meta.namespace.clone(),
             name: account.clone(),
-        })
+        };
+        ACCOUNTS.contains(&account.as_str()) || going.contains(&key)
     })
 }
 
+/// Accounts that every namespace has; the last two on OpenShift.
+const ACCOUNTS: [&str; 3] = ["default", "builder", "deployer"];
+
+/// Bindings that OpenShift makes in every namespace.
+const BINDINGS: [&str; 3] = ["system:deployers", "system:image-builders", "system:image-pullers"];
+
 fn is_in_every_namespace(group: &str, kind: &str, name: &str) -> bool {
     match (group, kind) {
-        ("", "ServiceAccount") => name == "default",
+        ("", "ServiceAccount") => ACCOUNTS.contains(&name),
+        ("rbac.authorization.k8s.io" | "authorization.openshift.io", "RoleBinding") => BINDINGS.contains(&name),
         ("", "ConfigMap") => matches!(name, "kube-root-ca.crt" | "openshift-service-ca.crt"),
+        ("", "Secret") => ACCOUNTS.iter().any(|account| {
+            let rest = name.strip_prefix(account);
+            rest.is_some_and(|rest| rest.starts_with("-token-") || rest.starts_with("-dockercfg-"))
+        }),
         ("", "Event" | "Endpoints") | ("events.k8s.io" | "discovery.k8s.io" | "coordination.k8s.io", _) => true,
         _ => false,
     }
@@ -146,6 +176,15 @@ mod tests {
         assert!(in_namespace("ConfigMap", json!({"name": "a", "namespace": "n"})));
         assert!(!in_namespace("ConfigMap", json!({"name": "kube-root-ca.crt", "namespace": "n"})));
         assert!(!in_namespace("ConfigMap", json!({"name": "a", "deletionTimestamp": "2026-01-01T00:00:00Z"})));
+        assert!(!in_namespace("ServiceAccount", json!({"name": "builder", "namespace": "n"})));
+        assert!(!in_namespace("Secret", json!({"name": "deployer-dockercfg-7xk2p", "namespace": "n"})));
+        assert!(in_namespace("Secret", json!({"name": "deployer-key", "namespace": "n"})));
+        let pull = json!({"openshift.io/internal-registry-auth-token.service-account": "builder"});
+        assert!(!in_namespace("Secret", json!({"name": "s", "namespace": "n", "annotations": pull})));
+        let binding = |name: &str| {
+            would_be_lost("rbac.authorization.k8s.io", "RoleBinding", &meta(json!({"name": name})), true, &none)
+        };
+        assert!(binding("mine") && !binding("system:image-pullers"));
         let pod = json!({"name": "p", "ownerReferences": [
             {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "r", "uid": "u", "controller": true}]});
         assert!(!in_namespace("Pod", pod));

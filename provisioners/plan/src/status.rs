@@ -152,7 +152,7 @@ impl Writer<'_> {
                 self.memory.certificates_due.and_then(|due| Timestamp::from_second(due.as_second()).ok());
             inventory.unlisted = match pruning {
                 Pruning::Pending { unlisted, .. } => unlisted.clone(),
-                Pruning::Done => Vec::new(),
+                Pruning::Done | Pruning::Awaiting { .. } => Vec::new(),
             };
             if let Some(bundle) = self.active(applied.release()) {
                 self.status.active_bundle = Some(bundle);

@@ -44,17 +44,18 @@ async fn a_deployment_becomes_healthy_with_its_pods_and_the_old_bundle_waits_for
     case.pivot("v2", &[case.workload("w", 1)]).await;
     let unhealthy = Expected::is_false("Healthy", "Unhealthy");
     until(&case.client, &case.name, unhealthy).await;
-    case.until_gone(&case.config_map_target("a")).await;
     let line = format!("(apps/v1, Kind=Deployment)({}/w): object InProgress: Available: 0/1", case.namespace);
     let object = until(&case.client, &case.name, unhealthy.saying(&line)).await;
     assert_eq!(verbs::condition(&object, "Healthy").unwrap()["message"], line);
     assert_eq!(verbs::condition(&object, "Installed").unwrap()["status"], "True");
     assert_eq!(verbs::condition(&object, "Ready").unwrap()["status"], "Unknown");
     assert!(case.get(&old).await.is_some(), "the old Bundle waits");
+    assert!(case.get(&case.config_map_target("a")).await.is_some(), "and so does what left");
 
     run_pods(&case, "w").await;
     let healthy = Expected::is_true("Healthy", "Healthy").saying("BundleDeployment is healthy");
     until(&case.client, &case.name, healthy).await;
+    case.until_gone(&case.config_map_target("a")).await;
     case.until_gone(&old).await;
     case.ready().await;
 }

@@ -3,7 +3,7 @@
 use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::APIResourceList;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{APIResource, APIResourceList};
 use kube::Client;
 use kube::core::{ApiResource, GroupVersionKind};
 use rukpak_crds::InventoryKind;
@@ -64,7 +64,8 @@ impl Kinds {
         Ok(None)
     }
 
-    /// Every kind that can be listed, in one version of it. A group that goes away meanwhile has none.
+    /// Every kind whose objects can be listed and deleted, in one version of it: what cannot be deleted (measurements, offers of
+    /// catalogs) is made of other objects. A group that goes away meanwhile has none.
     pub async fn listable(&self) -> Result<Vec<Kind>, Error> {
         let mut all = listable("v1", self.fetch("v1").await?);
         for group in self.client.list_api_groups().await?.groups {
@@ -102,7 +103,8 @@ impl Kinds {
 }
 
 fn listable(api_version: &str, mut list: APIResourceList) -> Vec<Kind> {
-    list.resources.retain(|resource| resource.verbs.iter().any(|verb| verb == "list"));
+    let can = |resource: &APIResource, verb: &str| resource.verbs.iter().any(|known| known == verb);
+    list.resources.retain(|resource| can(resource, "list") && can(resource, "delete"));
     read(api_version, list).into_values().collect()
 }
 
@@ -124,4 +126,23 @@ fn read(api_version: &str, list: APIResourceList) -> HashMap<String, Kind> {
 fn gvk(api_version: &str, kind: &str) -> GroupVersionKind {
     let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
     GroupVersionKind::gvk(group, version, kind)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn what_cannot_be_deleted_is_not_listed() {
+        let resource = |name: &str, kind: &str, verbs: &[&str]| json!({"name": name, "singularName": "", "namespaced": true, "kind": kind, "verbs": verbs});
+        let list = serde_json::from_value(json!({"groupVersion": "metrics.k8s.io/v1beta1", "resources": [
+            resource("pods", "PodMetrics", &["get", "list"]), resource("gadgets", "Gadget", &["delete", "get", "list"])]}));
+        let kinds: Vec<String> = listable("metrics.k8s.io/v1beta1", list.unwrap())
+            .into_iter()
+            .map(|kind| kind.resource.kind.clone())
+            .collect();
+        assert_eq!(kinds, ["Gadget"]);
+    }
 }

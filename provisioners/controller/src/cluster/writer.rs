@@ -13,6 +13,17 @@ use super::account::Account;
 use super::door::Door;
 use super::{Error, Written};
 
+/// What came of a deletion.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Deleted {
+    /// The object is gone.
+    Gone,
+    /// It goes: now, or when its finalizers are off.
+    Accepted,
+    /// It was not there.
+    Absent,
+}
+
 /// Sends writes, a bounded number at once, whoever they are for.
 pub struct Writer {
     door: Door,
@@ -45,9 +56,8 @@ impl Writer {
         Ok(Written { metadata: object.metadata, body: object.data })
     }
 
-    /// Deletes exactly the object that was looked at: other UID or other version, and it stays. Gone already is fine; returns
-    /// whether it was there.
-    pub async fn delete(&self, identity: &Identity, metadata: &ObjectMeta) -> Result<bool, Error> {
+    /// Deletes exactly the object that was looked at: other UID or other version, and it stays. Gone already is fine.
+    pub async fn delete(&self, identity: &Identity, metadata: &ObjectMeta) -> Result<Deleted, Error> {
         let _permit = self.permit().await;
         let params = DeleteParams {
             preconditions: Some(Preconditions {
@@ -57,8 +67,10 @@ impl Writer {
             ..DeleteParams::background()
         };
         match self.api(identity).delete(&identity.name, &params).await.map_err(Error::from) {
-            Ok(_) => Ok(true),
-            Err(error) if error.is_not_found() => Ok(false),
+            Ok(answer) if answer.is_right() => Ok(Deleted::Gone),
+            // Some kinds answer with the object in either case.
+            Ok(_) => Ok(Deleted::Accepted),
+            Err(error) if error.is_not_found() => Ok(Deleted::Absent),
             Err(error) => Err(error),
         }
     }
@@ -75,6 +87,22 @@ impl Writer {
             "labels": {names::OWNER_KIND: null, names::OWNER_NAME: null},
             "annotations": {names::OWNER_UID: null, names::PRIMARY_RESOURCE: null, names::PRIMARY_RESOURCE_TYPE: null,
                 names::ADOPT_BY: owner.name},
+            "ownerReferences": others,
+        }});
+        let params = PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() };
+        self.api(identity).patch_metadata(&identity.name, &params, &Patch::Merge(patch)).await?;
+        Ok(())
+    }
+
+    /// Takes our owner reference off an object that other BundleDeployments share: it is as if this one were gone. The labels stay, by
+    /// which the others find it.
+    pub async fn hand_over(&self, identity: &Identity, metadata: &ObjectMeta, owner: &Owner) -> Result<(), Error> {
+        let _permit = self.permit().await;
+        let others: Vec<_> =
+            metadata.owner_references.iter().flatten().filter(|reference| reference.uid != owner.uid).collect();
+        let patch = json!({"metadata": {
+            "resourceVersion": metadata.resource_version,
+            "annotations": {rukpak_crds::names::OWNER_UID: null},
             "ownerReferences": others,
         }});
         let params = PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() };

@@ -20,6 +20,7 @@ mod members;
 mod prepare;
 mod prune;
 mod put;
+pub(crate) mod released;
 mod repair;
 mod resume;
 mod rights;
@@ -146,7 +147,7 @@ async fn attempt(run: &mut Run, release: &Release, why: Why) -> Result<(), Stopp
     begin(run, &plan);
     let done = apply::apply(run, &plan, why, &members, &bases).await.map_err(|error| unapplied(error, &bases))?;
     run.context.dependents.ensure(&plan.kinds());
-    finish(run, &plan, members, &bases, done).await
+    finish(run, &plan, members, (&bases, why), done).await
 }
 
 /// A release that waits for kinds is not loaded, rendered and planned again each time that somebody looks whether they are served.
@@ -311,11 +312,17 @@ fn unapplied(error: apply::Error, bases: &Bases) -> Stopped {
 }
 
 /// Everything is applied: what is in no release any more goes.
-async fn finish(run: &mut Run, plan: &Plan, members: Members, bases: &Bases, done: apply::Done) -> Result<(), Stopped> {
+async fn finish(
+    run: &mut Run,
+    plan: &Plan,
+    members: Members,
+    (bases, why): (&Bases, Why),
+    done: apply::Done,
+) -> Result<(), Stopped> {
     run.tracker.tracked().objects.retain(|key, _| plan.steps.contains_key(key));
     let unlisted = members.unlisted.clone();
     let declared = plan.declared(&run.context.system_namespace);
-    let pruning = prune::prune(run, members, bases, &declared).await;
+    let pruning = prune::prune(run, members, bases, &declared, why).await;
     note_taken_back(run, plan);
     forget_kinds(run, plan, &unlisted, &pruning);
     let renderer = run.renderer(&plan.release);
@@ -326,6 +333,10 @@ async fn finish(run: &mut Run, plan: &Plan, members: Members, bases: &Bases, don
     match applied {
         Some(applied) => {
             run.context.trackers.unblock(&run.owner.name);
+            // The end of what is used is drift.
+            for key in &done.used {
+                run.context.trackers.block(&run.owner.name, key);
+            }
             let differences = Differences {
                 used: done.used.iter().map(used_name).collect(),
                 kept: done.kept,
@@ -394,11 +405,9 @@ pub(super) async fn leftovers(run: &Run) -> Vec<String> {
         }
         let identity = observed.identity(key);
         let Ok(Some(metadata)) = run.context.cluster.reader.metadata(&identity).await else { continue };
-        let finalizers = rukpak_plan::fields::finalizers(&metadata);
-        lines.push(match (metadata.deletion_timestamp, finalizers.is_empty()) {
-            (None, _) => format!("{identity} is not deleted yet"),
-            (Some(_), true) => format!("{identity} is being deleted"),
-            (Some(_), false) => format!("{identity} waits for its finalizers: {}", finalizers.join(", ")),
+        lines.push(match metadata.deletion_timestamp {
+            None => format!("{identity} is not deleted yet"),
+            Some(_) => rukpak_plan::prune::waits(&identity, &metadata),
         });
     }
     lines

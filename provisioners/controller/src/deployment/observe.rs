@@ -18,6 +18,7 @@ use rukpak_plan::observed::{Dependencies, DependencyGraph, Desired, Observed};
 use rukpak_plan::{Format, Owner};
 use rukpak_runtime::status::StatusWriter;
 
+use super::execute::released;
 use super::{Error, Tracker};
 use crate::cluster::Writer;
 use crate::context::Context;
@@ -49,7 +50,7 @@ pub(crate) fn observe(deployment: Arc<BundleDeployment>, context: Arc<Context>) 
     let mut status = deployment.status.clone().unwrap_or_default();
     if !memory.released.is_empty() {
         let inventory = status.inventory.get_or_insert_default();
-        inventory.released.extend(memory.released.iter().cloned());
+        released::add(&mut inventory.released, memory.released.iter().cloned());
     }
     let is_touched = !context.written.is_last(&*deployment);
     let is_unblocked = std::mem::take(&mut tracker.tracked().is_unblocked);
@@ -67,6 +68,9 @@ pub(crate) fn observe(deployment: Arc<BundleDeployment>, context: Arc<Context>) 
         deployment: deployment.clone(),
     };
     memory.refresh(&observed, Timestamp::now());
+    if std::mem::take(&mut tracker.tracked().has_left) {
+        memory.learn_gone(Timestamp::now());
+    }
     let writer = StatusWriter::new(&context.client, &*deployment, deployment.status.as_ref());
     let objects = context.cluster.writer(deployment.spec.service_account.as_ref());
     Ok(Some(Run { owner, observed, memory, tracker, context, objects, writer }))
@@ -124,9 +128,13 @@ impl Run {
         self.observed.drifted = tracked.drifted.clone();
     }
 
-    /// Notices that an upgrade was not healthy in time.
-    pub fn notice_deadline(&mut self, now: Timestamp) {
-        let is_late = self.memory.notice_deadline(&self.observed, &self.tracker.tracked().objects, now);
+    /// Notices that the installed release is healthy, or that an upgrade was not healthy in time.
+    pub fn notice_health(&mut self, now: Timestamp) {
+        let objects = &self.tracker.tracked().objects;
+        if applied::complaints(objects).is_empty() {
+            self.memory.learn_healthy(now);
+        }
+        let is_late = self.memory.notice_deadline(&self.observed, objects, now);
         if is_late {
             tracing::warn!(deployment = %self.owner.name, "progress deadline exceeded; rolling back to the revision before");
         }

@@ -44,6 +44,10 @@ pub struct Tracked {
     /// before the answer to its creation is here. `None` while no reconcile writes: then no answer is to come, and there may be many
     /// that go, as operators copy labels.
     pub gone: Option<HashSet<String>>,
+    /// Objects that left the bundle and are being deleted: the next ones go when these are gone.
+    pub leaving: BTreeSet<ObjectKey>,
+    /// One of them is gone, and no reconcile has seen it yet.
+    pub has_left: bool,
     /// UIDs of old Bundles that were deleted, until the watch of Bundles has seen them go.
     pub deleted_bundles: HashSet<String>,
     /// Objects whose health is to be read again.
@@ -192,6 +196,7 @@ impl Trackers {
         for one in self.lock().values() {
             let tracked = one.tracked();
             kinds.extend(tracked.awaited_kinds.iter().cloned());
+            kinds.extend(tracked.leaving.iter().map(|key| (key.group.clone(), key.kind.clone())));
             kinds.extend(kinds_of(&tracked.objects));
         }
         kinds
@@ -240,6 +245,10 @@ impl Tracker {
         let ours = tracked.objects.get(key).is_some_and(|applied| applied.fingerprint.uid == uid);
         if ours {
             tracked.drifted.insert(key.clone());
+            return Reaction::Enqueue;
+        }
+        if tracked.leaving.remove(key) {
+            tracked.has_left = true;
             return Reaction::Enqueue;
         }
         if let Some(gone) = &mut tracked.gone {
@@ -354,6 +363,18 @@ mod tests {
         tracker.lost(&key, "copy");
         tracker.put_memory(tracker.take_memory());
         assert_eq!(tracker.tracked().gone, None, "the reconcile has ended");
+    }
+
+    #[test]
+    fn the_end_of_an_object_that_leaves_is_news_once() {
+        let (all, owner) = (Trackers::default(), Owner { name: "a".into(), uid: "1".into() });
+        let tracker = all.of(&owner);
+        let key = ObjectKey { group: String::new(), kind: "ConfigMap".into(), namespace: None, name: "c".into() };
+        tracker.tracked().leaving.insert(key.clone());
+        assert!(all.kinds().contains(&(String::new(), "ConfigMap".into())), "its kind stays watched");
+        assert_eq!(tracker.lost(&key, "first"), Reaction::Enqueue);
+        assert!(tracker.tracked().has_left);
+        assert_eq!(tracker.lost(&key, "first"), Reaction::None);
     }
 
     fn of_uid(uid: &str) -> applied::Tracked {

@@ -9,6 +9,9 @@ use crate::memory::{Failure, Installation, Pruning, Reason, Stage, deadline};
 use crate::observed::{Dependencies, Desired};
 use crate::retry::Class;
 
+/// What is deleted is mostly gone after so many looks: some seconds.
+const GOING: u32 = 3;
+
 /// What the summary conditions say.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Summary {
@@ -154,13 +157,24 @@ impl Writer<'_> {
                 reason: reason::PROGRESSING,
                 message: "Fetching the content again: it is not in the store".to_owned(),
             },
-            Installation::Applied { pruning: Pruning::Pending { message, .. }, .. } => {
-                Summary::Retrying { reason: reason::PRUNE_FAILED, message: message.clone() }
+            Installation::Applied { pruning: Pruning::Pending { message, is_failed, attempts, .. }, .. } => {
+                let message = message.clone();
+                if *is_failed || *attempts > GOING {
+                    Summary::Retrying { reason: reason::PRUNE_FAILED, message }
+                } else {
+                    Summary::Working { reason: reason::PROGRESSING, message }
+                }
             }
             Installation::Applied { .. } if self.is_known_unhealthy && self.is_late() => Summary::Stalled {
                 reason: reason::PROGRESS_DEADLINE_EXCEEDED,
                 message: bounded(&self.complaints, "\n"),
             },
+            Installation::Applied { pruning: Pruning::Awaiting { .. }, .. }
+                if self.complaints.is_empty() || !self.observed.health_gate =>
+            {
+                let message = "objects that left the bundle stay until it is healthy".to_owned();
+                Summary::Working { reason: reason::PROGRESSING, message }
+            }
             Installation::Applied { .. } if self.complaints.is_empty() || !self.observed.health_gate => Summary::Ready,
             Installation::Applied { .. } => {
                 Summary::Working { reason: reason::UNHEALTHY, message: bounded(&self.complaints, "\n") }

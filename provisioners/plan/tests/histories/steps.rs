@@ -136,6 +136,8 @@ impl Run<'_> {
                     let until = later(self.world.now, retry::delay(Class::Transient, attempts));
                     return Ok(Pruning::Pending {
                         message: format!("{name} stays"),
+                        is_failed: true,
+                        unanswered: 0,
                         unlisted: Vec::new(),
                         attempts,
                         until,

@@ -6,59 +6,40 @@ use kube::ResourceExt;
 use kube::api::{DynamicObject, ListParams};
 use kube::core::ApiResource;
 use rukpak_plain::ObjectKey;
-use rukpak_plan::prune::{self, Decision, Guard, decide};
+use rukpak_plan::Identity;
+use rukpak_plan::prune::{self, Answer, Guard};
 use rukpak_runtime::error::Chain;
 
-use super::members::Member;
 use crate::cluster::Error;
 use crate::deployment::observe::Run;
 
-/// Objects that are going to be deleted: nothing is lost with what only they hang on.
-pub(super) type Going = BTreeSet<ObjectKey>;
-
-/// It cannot be seen whether data hangs on an object.
-pub(super) struct Unseen {
-    /// In words.
-    pub why: String,
-    /// Whether it may be seen in a moment.
-    pub is_transient: bool,
-}
-
-/// Why an object is left in the cluster and not deleted; `None` if it is deleted.
-pub(super) async fn reason_to_keep(
-    run: &Run,
-    key: &ObjectKey,
-    member: &Member,
-    going: &Going,
-) -> Result<Option<String>, Unseen> {
-    let unseen = |what: &str, error: &Error| Unseen {
-        why: format!("it cannot be seen whether {what}: {}", Chain(error)),
-        is_transient: error.is_transient(),
-    };
-    match decide(&key.group, &key.kind, &member.metadata) {
-        Decision::Delete | Decision::DeleteUnless(Guard::None | Guard::Data) => Ok(None),
-        Decision::Release => Ok(Some("its data would be lost".to_owned())),
-        Decision::DeleteUnless(Guard::Instances) => {
-            instances(run, member, going).await.map_err(|error| unseen("it has instances", &error))
-        }
+/// Whether anything would be lost with an object. `going`: objects that are about to be deleted, or are.
+pub(super) async fn would_lose(run: &Run, identity: &Identity, guard: Guard, going: &BTreeSet<ObjectKey>) -> Answer {
+    let (what, lost) = match guard {
+        Guard::None | Guard::Data => return Answer::WouldLose(None),
+        Guard::Instances => ("it has instances", instances(run, identity, going).await),
         // An API that does not answer (of a broken APIService) may hold the one object that counts.
-        Decision::DeleteUnless(Guard::Contents) => {
-            let contents = contents(run, &member.identity.name, going).await;
-            contents.map_err(|error| unseen("it is empty", &error))
-        }
+        Guard::Contents => ("it is empty", contents(run, &identity.name, going).await),
+    };
+    match lost {
+        Ok(lost) => Answer::WouldLose(lost),
+        Err(error) => Answer::Unseen {
+            why: format!("it cannot be seen whether {what}: {}", Chain(&error)),
+            is_transient: error.is_transient(),
+        },
     }
 }
 
 /// Whether a CRD has instances, in words.
-async fn instances(run: &Run, member: &Member, going: &Going) -> Result<Option<String>, Error> {
-    let Some(crd) = run.context.cluster.reader.get(&member.identity).await? else { return Ok(None) };
+async fn instances(run: &Run, crd: &Identity, going: &BTreeSet<ObjectKey>) -> Result<Option<String>, Error> {
+    let Some(crd) = run.context.cluster.reader.get(crd).await? else { return Ok(None) };
     let Some(resource) = prune::instances(&crd.body) else { return Ok(Some(prune::NONE_SERVED.to_owned())) };
     let found = living(run, &resource, None, going).await?;
     Ok(found.map(|name| format!("it has instances, {name} among them")))
 }
 
 /// Whether a namespace holds anything that would be lost with it, in words.
-async fn contents(run: &Run, namespace: &str, going: &Going) -> Result<Option<String>, Error> {
+async fn contents(run: &Run, namespace: &str, going: &BTreeSet<ObjectKey>) -> Result<Option<String>, Error> {
     for kind in run.context.cluster.kinds.listable().await?.iter().filter(|kind| kind.namespaced) {
         if let Some(name) = living(run, &kind.resource, Some(namespace), going).await? {
             return Ok(Some(format!("it is not empty: {name} is in it")));
@@ -72,7 +53,7 @@ async fn living(
     run: &Run,
     resource: &ApiResource,
     namespace: Option<&str>,
-    going: &Going,
+    going: &BTreeSet<ObjectKey>,
 ) -> Result<Option<String>, Error> {
     let mut page = ListParams::default().limit(500);
     loop {

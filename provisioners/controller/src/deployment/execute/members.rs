@@ -1,6 +1,7 @@
 //! The objects of ours that are in the cluster.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::ResourceExt;
@@ -9,6 +10,7 @@ use kube::core::PartialObjectMeta;
 use rukpak_crds::{InventoryKind, names};
 use rukpak_plain::ObjectKey;
 use rukpak_plan::memory::{Installation, Pruning};
+use rukpak_plan::prune::Leaving;
 use rukpak_plan::resolve::Why;
 use rukpak_plan::{Fingerprint, Identity, Kind, Owner, Plan, fields};
 use rukpak_runtime::error::Chain;
@@ -21,19 +23,13 @@ use crate::deployment::observe::Run;
 #[derive(Default)]
 pub(super) struct Members {
     /// Those that were listed.
-    pub objects: BTreeMap<ObjectKey, Member>,
+    pub objects: BTreeMap<ObjectKey, Leaving>,
     /// Those of kinds of which nothing leaves, as the watches saw them last.
     watched: BTreeMap<ObjectKey, Fingerprint>,
     /// Kinds that could not be listed: objects of them may be left when the others are pruned.
     pub unlisted: Vec<InventoryKind>,
     /// Why the first of them could not.
     pub why: Option<String>,
-}
-
-/// An object of ours in the cluster.
-pub(super) struct Member {
-    pub identity: Identity,
-    pub metadata: ObjectMeta,
 }
 
 impl Members {
@@ -53,7 +49,7 @@ impl Members {
         if let Some(watched) = self.watched.get(key) {
             return Some(watched.clone());
         }
-        let Member { metadata, .. } = self.objects.get(key)?;
+        let Leaving { metadata, .. } = self.objects.get(key)?;
         let is_leaving = metadata.deletion_timestamp.is_some();
         (!is_leaving).then(|| Fingerprint::of(metadata, owner, names::FIELD_MANAGER))
     }
@@ -119,7 +115,7 @@ pub(super) async fn list(run: &Run, kinds: &BTreeSet<InventoryKind>, why: Why) -
                 for object in objects.into_iter().filter(|object| run.owner.owns_fully(&object.metadata)) {
                     let (namespace, name) = (object.metadata.namespace.clone(), object.name_any());
                     let identity = Identity { kind: kind.clone(), namespace, name };
-                    members.objects.insert(identity.key(), Member { identity, metadata: stripped(object.metadata) });
+                    members.objects.insert(identity.key(), Leaving { identity, metadata: Arc::new(stripped(object.metadata)) });
                 }
             }
             Err(error) => {

@@ -238,8 +238,10 @@ impl But {
             None => Pruning::Done,
             Some((message, attempts, until)) => Pruning::Pending {
                 message: message.clone(),
+                is_failed: true,
                 unlisted: kinds(&self.unlisted),
                 attempts: *attempts,
+                unanswered: 0,
                 until: world::at(scene.now, until)?,
             },
         };

@@ -1,0 +1,379 @@
+//! One pass of pruning as a machine: it says what to ask and to delete next, and is told what came of it. It sends nothing itself.
+//!
+//! ```text
+//! every guarded object: would anything be lost with it?      before the first one goes, for the operator that answers
+//!                                                            for its instances may be among what leaves
+//! phase by phase, in the reverse order of applying:
+//!     guarded: would anything be lost by now? -> release     the phases before may have taken minutes
+//!     delete -> look -> gone, or it waits for finalizers
+//! the next phase begins when everything of this one is gone, released or handed over
+//! ```
+
+use std::collections::{BTreeSet, VecDeque};
+use std::sync::Arc;
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use rukpak_plain::ObjectKey;
+
+use super::{Decision, Guard, decide, waits};
+use crate::{Identity, Owner, Phase};
+
+/// An object that is in no release any more, as it was seen last.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Leaving {
+    /// Where it is.
+    pub identity: Identity,
+    /// Its metadata.
+    pub metadata: Arc<ObjectMeta>,
+}
+
+/// What is to be sent for one object.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Order {
+    /// By which the answer is given.
+    pub id: usize,
+    /// The object as it was seen last. Only this very object, in this very version, may be written.
+    pub object: Leaving,
+    /// What to send.
+    pub request: Request,
+}
+
+/// What the pass wants to know or to have done.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Request {
+    /// Look whether anything would be lost with the object.
+    Ask {
+        /// What hangs on it.
+        guard: Guard,
+        /// What is about to be deleted, or is gone: nothing is lost that only hangs on it.
+        going: Arc<BTreeSet<ObjectKey>>,
+    },
+    /// Read its metadata.
+    Look,
+    /// Delete it.
+    Delete,
+    /// Take our marks off: it stays in the cluster, nobody's.
+    Release {
+        /// Why.
+        reason: String,
+    },
+    /// Take our owner reference off: it is left to the BundleDeployments that share it.
+    HandOver,
+    /// Find the version that its kind is served in by now.
+    FollowVersion,
+}
+
+/// What came of a request.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Answer {
+    /// What would be lost, in words; `None` if nothing would.
+    WouldLose(Option<String>),
+    /// It cannot be seen whether anything would be lost.
+    Unseen {
+        /// In words.
+        why: String,
+        /// Whether it may be seen in a moment.
+        is_transient: bool,
+    },
+    /// The metadata; `None` if there is no such object.
+    Seen(Option<ObjectMeta>),
+    /// It is done; what was deleted is gone.
+    Done,
+    /// The deletion is accepted. Whether the object is gone is not known.
+    Accepted,
+    /// There is no such object, in this version of its kind.
+    Absent,
+    /// It is another object, or another version of it, by now.
+    Conflict(String),
+    /// It failed.
+    Refused(String),
+    /// Where it is in a version that is served; `None` if no other version is.
+    Version(Option<Identity>),
+}
+
+/// What became of an object in this pass.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum End {
+    /// It is not there any more, or not ours.
+    Gone,
+    /// It is left in the cluster, without an owner.
+    Released {
+        /// Why.
+        reason: String,
+    },
+    /// It belongs to those who share it.
+    HandedOver,
+    /// It is being deleted.
+    Waits {
+        /// What for, in words.
+        why: String,
+    },
+    /// It could not be deleted.
+    Failed {
+        /// Why.
+        why: String,
+    },
+}
+
+/// What a pass has come to.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Outcome {
+    /// What could not be deleted, a line an object.
+    pub failed: Vec<String>,
+    /// What is being deleted, with what it waits for.
+    pub waiting: Vec<(ObjectKey, String)>,
+    /// Whether a question got no answer that may be answered in a moment.
+    pub is_unanswered: bool,
+}
+
+/// One pass over everything that leaves.
+#[derive(Clone, Debug)]
+pub struct Pass {
+    owner: Owner,
+    /// In the order in which they leave.
+    objects: Vec<Object>,
+    stage: Stage,
+    /// Those that want something.
+    waiting: VecDeque<usize>,
+    /// So many orders have no answer yet.
+    under_way: usize,
+    /// What is about to be deleted, as far as no question is asked about it.
+    going: Arc<BTreeSet<ObjectKey>>,
+    /// What is gone.
+    gone: BTreeSet<ObjectKey>,
+    /// Whether a question without an answer is asked again in the next pass.
+    is_patient: bool,
+    is_unanswered: bool,
+}
+
+#[derive(Clone, Debug)]
+struct Object {
+    leaving: Leaving,
+    key: ObjectKey,
+    phase: Phase,
+    /// Why it is not deleted, if it is not.
+    keep: Option<String>,
+    /// Writes that were sent.
+    attempts: usize,
+    state: State,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stage {
+    Asking,
+    Removing(Phase),
+    Over,
+}
+
+#[derive(Clone, Debug)]
+enum State {
+    Resting,
+    Wants(Request),
+    Asked(Request),
+    Ended(End),
+}
+
+/// So often an object that is written all the time is tried.
+const ATTEMPTS: usize = 5;
+const DATA: &str = "its data would be lost";
+const UNFIT: &str = "the answer does not fit what was asked";
+
+impl Pass {
+    /// Begins a pass. With `is_patient`, a question that gets no answer ends it, to be asked again in the next one; otherwise what
+    /// cannot be found out counts as data.
+    pub fn new(owner: Owner, leaving: impl IntoIterator<Item = Leaving>, is_patient: bool) -> Self {
+        let object = |leaving: Leaving| {
+            let key = leaving.identity.key();
+            let phase = Phase::of(&key.group, &key.kind);
+            let mut object = Object { leaving, key, phase, keep: None, attempts: 0, state: State::Resting };
+            if let Some(guard) = object.guard(&owner) {
+                object.state = State::Wants(Request::Ask { guard, going: Arc::default() });
+            }
+            object
+        };
+        let mut objects: Vec<Object> = leaving.into_iter().map(object).collect();
+        objects.sort_by(|a, b| b.phase.cmp(&a.phase).then_with(|| a.key.cmp(&b.key)));
+        let wants = |(id, object): (usize, &Object)| matches!(object.state, State::Wants(_)).then_some(id);
+        let waiting: VecDeque<usize> = objects.iter().enumerate().filter_map(wants).collect();
+        let is_going = |object: &&Object| object.guard(&owner).is_none() && !object.is_released();
+        let going = objects.iter().filter(|_| !waiting.is_empty()).filter(is_going);
+        let going = Arc::new(going.map(|object| object.key.clone()).collect());
+        let (stage, under_way, gone) = (Stage::Asking, 0, BTreeSet::new());
+        Self { owner, objects, stage, waiting, under_way, going, gone, is_patient, is_unanswered: false }
+    }
+
+    /// What to send next. `None` if nothing is to be sent before another answer has come, or at all.
+    pub fn next(&mut self) -> Option<Order> {
+        while self.waiting.is_empty() {
+            if self.under_way > 0 || !self.advance() {
+                return None;
+            }
+        }
+        let id = self.waiting.pop_front()?;
+        let object = self.objects.get_mut(id)?;
+        let State::Wants(mut request) = std::mem::replace(&mut object.state, State::Resting) else { return None };
+        if let Request::Ask { going, .. } = &mut request {
+            let is_early = self.stage == Stage::Asking;
+            *going = if is_early { self.going.clone() } else { Arc::new(self.gone.clone()) };
+        }
+        object.attempts += usize::from(is_write(&request));
+        object.state = State::Asked(request.clone());
+        self.under_way += 1;
+        Some(Order { id, object: object.leaving.clone(), request })
+    }
+
+    /// Tells what came of an order. Returns the object and what became of it, if that is known now.
+    pub fn answer(&mut self, id: usize, answer: Answer) -> Option<(&Leaving, &End)> {
+        let object = self.objects.get_mut(id)?;
+        let State::Asked(request) = std::mem::replace(&mut object.state, State::Resting) else { return None };
+        self.under_way -= 1;
+        self.is_unanswered |= self.is_patient && matches!(answer, Answer::Unseen { is_transient: true, .. });
+        object.state = object.follow(&self.owner, request, answer, (self.stage, self.is_patient));
+        match &object.state {
+            State::Wants(_) => {
+                self.waiting.push_back(id);
+                None
+            }
+            State::Ended(end) => {
+                if *end == End::Gone {
+                    self.gone.insert(object.key.clone());
+                }
+                Some((&object.leaving, end))
+            }
+            State::Resting | State::Asked(_) => None,
+        }
+    }
+
+    /// What it has come to, when there is nothing to send any more.
+    pub fn outcome(&self) -> Outcome {
+        let mut outcome = Outcome { is_unanswered: self.is_unanswered, ..Outcome::default() };
+        for object in &self.objects {
+            match &object.state {
+                State::Ended(End::Failed { why }) => {
+                    outcome.failed.push(format!("{}: {why}", object.leaving.identity));
+                }
+                State::Ended(End::Waits { why }) => outcome.waiting.push((object.key.clone(), why.clone())),
+                _ => {}
+            }
+        }
+        outcome
+    }
+
+    /// Begins the next phase, if everything of this one has ended well. Whether there is one.
+    fn advance(&mut self) -> bool {
+        let is_stuck = |object: &Object| matches!(object.state, State::Ended(End::Failed { .. } | End::Waits { .. }));
+        let resting = self.objects.iter().filter(|object| matches!(object.state, State::Resting));
+        let next = resting.map(|object| object.phase).max();
+        let Some(phase) = next.filter(|_| self.stage != Stage::Over && !self.objects.iter().any(is_stuck)) else {
+            self.stage = Stage::Over;
+            return false;
+        };
+        self.stage = Stage::Removing(phase);
+        for (id, object) in self.objects.iter_mut().enumerate() {
+            if object.phase == phase && matches!(object.state, State::Resting) {
+                object.state = State::Wants(object.open(&self.owner));
+                self.waiting.push_back(id);
+            }
+        }
+        true
+    }
+}
+
+impl Object {
+    /// What has to be asked before it may be deleted.
+    fn guard(&self, owner: &Owner) -> Option<Guard> {
+        let metadata = &self.leaving.metadata;
+        if metadata.deletion_timestamp.is_some() || owner.is_shared(metadata) {
+            return None;
+        }
+        match decide(&self.key.group, &self.key.kind, metadata) {
+            Decision::DeleteUnless(guard @ (Guard::Instances | Guard::Contents)) => Some(guard),
+            _ => None,
+        }
+    }
+
+    fn is_released(&self) -> bool {
+        decide(&self.key.group, &self.key.kind, &self.leaving.metadata) == Decision::Release
+    }
+
+    /// The first request when its turn has come, and the next one when it has changed meanwhile.
+    fn open(&self, owner: &Owner) -> Request {
+        let metadata = &self.leaving.metadata;
+        if metadata.deletion_timestamp.is_some() {
+            return Request::Look;
+        }
+        if owner.is_shared(metadata) {
+            return Request::HandOver;
+        }
+        if let Some(reason) = &self.keep {
+            return Request::Release { reason: reason.clone() };
+        }
+        if self.is_released() {
+            return Request::Release { reason: DATA.to_owned() };
+        }
+        match self.guard(owner) {
+            Some(guard) => Request::Ask { guard, going: Arc::default() },
+            None => Request::Delete,
+        }
+    }
+
+    fn follow(
+        &mut self,
+        owner: &Owner,
+        request: Request,
+        answer: Answer,
+        (stage, is_patient): (Stage, bool),
+    ) -> State {
+        let failed = |why: &str| State::Ended(End::Failed { why: why.to_owned() });
+        match (request, answer) {
+            (Request::Ask { .. }, Answer::WouldLose(None)) if stage == Stage::Asking => State::Resting,
+            (Request::Ask { .. }, Answer::WouldLose(None)) => State::Wants(Request::Delete),
+            (Request::Ask { .. }, Answer::Unseen { why, is_transient: true }) if is_patient => failed(&why),
+            // What cannot be found out is as good as data.
+            (Request::Ask { .. }, Answer::WouldLose(Some(why)) | Answer::Unseen { why, .. }) => {
+                self.keep = Some(why);
+                if stage == Stage::Asking { State::Resting } else { State::Wants(self.open(owner)) }
+            }
+            (Request::Release { reason }, Answer::Done) => State::Ended(End::Released { reason }),
+            (Request::HandOver, Answer::Done) => State::Ended(End::HandedOver),
+            (Request::Delete, Answer::Done) => State::Ended(End::Gone),
+            (Request::Delete, Answer::Accepted) => State::Wants(Request::Look),
+            (Request::Look, Answer::Seen(seen)) => self.seen(owner, seen),
+            (Request::FollowVersion, Answer::Version(Some(identity))) => {
+                self.leaving.identity = identity;
+                State::Wants(Request::Look)
+            }
+            (Request::FollowVersion, Answer::Version(None)) => State::Ended(End::Gone),
+            // The upgrade itself may have ended the version in which the object was listed.
+            (write, Answer::Absent) if is_write(&write) => {
+                let may_have_moved = self.key.group.contains('.') && self.attempts < ATTEMPTS;
+                if may_have_moved { State::Wants(Request::FollowVersion) } else { State::Ended(End::Gone) }
+            }
+            // A status write in between makes the looked-at version an old one.
+            (write, Answer::Conflict(_)) if is_write(&write) && self.attempts < ATTEMPTS => State::Wants(Request::Look),
+            (_, Answer::Refused(why) | Answer::Conflict(why)) => failed(&why),
+            _ => failed(UNFIT),
+        }
+    }
+
+    /// What is done about the object as it is now.
+    fn seen(&mut self, owner: &Owner, seen: Option<ObjectMeta>) -> State {
+        let is_same = |now: &ObjectMeta| now.uid == self.leaving.metadata.uid;
+        let Some(metadata) = seen.filter(is_same) else { return State::Ended(End::Gone) };
+        if metadata.deletion_timestamp.is_some() {
+            return State::Ended(End::Waits { why: waits(&self.leaving.identity, &metadata) });
+        }
+        if !owner.is_controller(&metadata) && !owner.owns_fully(&metadata) {
+            return State::Ended(End::Gone);
+        }
+        self.leaving.metadata = Arc::new(metadata);
+        if self.attempts >= ATTEMPTS {
+            return State::Ended(End::Failed { why: "it is still there".to_owned() });
+        }
+        State::Wants(self.open(owner))
+    }
+}
+
+fn is_write(request: &Request) -> bool {
+    matches!(request, Request::Delete | Request::Release { .. } | Request::HandOver)
+}

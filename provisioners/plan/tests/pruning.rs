@@ -1,0 +1,248 @@
+//! A pass of pruning, driven without a cluster.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use kube::core::{ApiResource, GroupVersionKind};
+use rukpak_plan::prune::{Answer, Leaving, Order, Outcome, Pass, Request};
+use rukpak_plan::{Identity, Kind, Owner};
+use serde_json::{Value, json};
+
+fn owner() -> Owner {
+    Owner { name: "app".into(), uid: "1".into() }
+}
+
+fn metadata(name: &str, more: Value) -> ObjectMeta {
+    let mut all = json!({
+        "name": name, "uid": format!("uid-of-{name}"), "resourceVersion": "1",
+        "labels": {"core.rukpak.io/owner-kind": "BundleDeployment", "core.rukpak.io/owner-name": "app"},
+        "ownerReferences": [owner().reference()],
+    });
+    if let (Some(all), Value::Object(more)) = (all.as_object_mut(), more) {
+        all.extend(more);
+    }
+    serde_json::from_value(all).unwrap()
+}
+
+fn object(api_version: &str, kind: &str, more: Value) -> Leaving {
+    let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
+    let resource = Arc::new(ApiResource::from_gvk(&GroupVersionKind::gvk(group, version, kind)));
+    let name = kind.to_lowercase();
+    let kind = Kind { resource, namespaced: false };
+    let metadata = Arc::new(metadata(&name, more));
+    Leaving { identity: Identity { kind, namespace: None, name }, metadata }
+}
+
+fn crd() -> Leaving {
+    object("apiextensions.k8s.io/v1", "CustomResourceDefinition", json!({}))
+}
+
+fn resource() -> Leaving {
+    object("example.com/v1", "Gadget", json!({}))
+}
+
+fn workload() -> Leaving {
+    object("apps/v1", "Deployment", json!({}))
+}
+
+fn namespace(more: Value) -> Leaving {
+    object("v1", "Namespace", more)
+}
+
+/// Runs the pass with answers given one after the other. Returns what was sent, and the outcome.
+fn run(leaving: &[Leaving], is_patient: bool, mut answer: impl FnMut(&Order) -> Answer) -> (Vec<String>, Outcome) {
+    let mut pass = Pass::new(owner(), leaving.to_vec(), is_patient);
+    let (mut sent, mut ends) = (Vec::new(), BTreeMap::new());
+    while let Some(order) = pass.next() {
+        let verb = match &order.request {
+            Request::Ask { going, .. } => format!("ask with {} going", going.len()),
+            Request::Release { reason } => format!("release ({reason})"),
+            other => format!("{other:?}").to_lowercase(),
+        };
+        sent.push(format!("{verb} {}", order.object.identity.name));
+        assert!(sent.len() < 50, "it does not end: {sent:?}");
+        if let Some((leaving, end)) = pass.answer(order.id, answer(&order)) {
+            assert_eq!(ends.insert(leaving.identity.name.clone(), end.clone()), None, "it ends once");
+        }
+    }
+    (sent, pass.outcome())
+}
+
+/// Everything goes at once.
+fn willing(order: &Order) -> Answer {
+    match &order.request {
+        Request::Ask { .. } => Answer::WouldLose(None),
+        Request::Look => Answer::Seen(None),
+        Request::FollowVersion => Answer::Version(None),
+        Request::Delete | Request::Release { .. } | Request::HandOver => Answer::Done,
+    }
+}
+
+#[test]
+fn objects_leave_phase_by_phase_and_what_is_guarded_is_asked_about_twice() {
+    let (sent, outcome) = run(&[namespace(json!({})), crd(), workload(), resource()], true, willing);
+    let expected = [
+        "ask with 2 going customresourcedefinition",
+        "ask with 2 going namespace",
+        "delete gadget",
+        "delete deployment",
+        "ask with 2 going customresourcedefinition",
+        "delete customresourcedefinition",
+        "ask with 3 going namespace",
+        "delete namespace",
+    ];
+    assert_eq!(sent, expected);
+    assert_eq!(outcome, Outcome::default());
+}
+
+#[test]
+fn a_refused_deletion_keeps_every_earlier_phase() {
+    let (sent, outcome) = run(&[crd(), workload(), resource()], true, |order| match &order.request {
+        Request::Delete if order.object.identity.name == "gadget" => Answer::Refused("denied".into()),
+        _ => willing(order),
+    });
+    assert_eq!(sent, ["ask with 2 going customresourcedefinition", "delete gadget"]);
+    assert_eq!(outcome.failed, ["Gadget \"gadget\": denied"]);
+}
+
+#[test]
+fn what_waits_for_a_finalizer_keeps_every_earlier_phase() {
+    let held = json!({"deletionTimestamp": "2026-01-01T00:00:00Z", "finalizers": ["example.com/hold"]});
+    let (sent, outcome) = run(&[workload(), resource()], true, |order| match &order.request {
+        Request::Delete => Answer::Accepted,
+        Request::Look => Answer::Seen(Some(metadata("gadget", held.clone()))),
+        _ => willing(order),
+    });
+    assert_eq!(sent, ["delete gadget", "look gadget"]);
+    assert!(outcome.failed.is_empty());
+    let [(key, why)] = outcome.waiting.as_slice() else { panic!("{outcome:?}") };
+    assert_eq!((key.name.as_str(), why.as_str()), ("gadget", "Gadget \"gadget\" waits for its finalizers: example.com/hold"));
+    // In the next pass it is looked at, and not deleted again.
+    let (sent, outcome) = run(&[workload(), object("example.com/v1", "Gadget", held)], true, willing);
+    assert_eq!(sent, ["look gadget", "delete deployment"]);
+    assert_eq!(outcome, Outcome::default());
+}
+
+#[test]
+fn a_definition_whose_instances_came_later_is_released() {
+    let mut asked = 0;
+    let (sent, outcome) = run(&[crd(), workload()], true, |order| match &order.request {
+        Request::Ask { .. } => {
+            asked += 1;
+            Answer::WouldLose((asked == 2).then(|| "it has instances".to_owned()))
+        }
+        _ => willing(order),
+    });
+    assert_eq!(sent[2..], [
+        "ask with 1 going customresourcedefinition",
+        "release (it has instances) customresourcedefinition"
+    ]);
+    assert_eq!(outcome, Outcome::default());
+}
+
+#[test]
+fn what_has_no_answer_is_asked_again_and_then_counts_as_data() {
+    let unseen = |order: &Order| match &order.request {
+        Request::Ask { .. } => Answer::Unseen { why: "no answer".into(), is_transient: true },
+        _ => willing(order),
+    };
+    let (sent, outcome) = run(&[crd(), workload()], true, unseen);
+    assert_eq!(sent, ["ask with 1 going customresourcedefinition"], "nothing goes before it is known");
+    assert!(outcome.is_unanswered);
+    assert_eq!(outcome.failed.len(), 1);
+    let (sent, outcome) = run(&[crd(), workload()], false, unseen);
+    assert_eq!(sent[1..], ["delete deployment", "release (no answer) customresourcedefinition"]);
+    assert_eq!(outcome, Outcome::default());
+}
+
+#[test]
+fn a_shared_namespace_is_handed_over_and_not_asked_about() {
+    let other = json!({"apiVersion": "core.rukpak.io/v1alpha1", "kind": "BundleDeployment", "name": "b", "uid": "2"});
+    let shared = json!({"ownerReferences": [owner().reference(), other]});
+    let (sent, outcome) = run(&[namespace(shared)], true, willing);
+    assert_eq!(sent, ["handover namespace"]);
+    assert_eq!(outcome, Outcome::default());
+}
+
+#[test]
+fn what_is_data_is_released_and_what_may_go_is_deleted() {
+    let claim = |more| object("v1", "PersistentVolumeClaim", more);
+    assert_eq!(run(&[claim(json!({}))], true, willing).0, [
+        "release (its data would be lost) persistentvolumeclaim"
+    ]);
+    let allowed = json!({"annotations": {"core.rukpak.io/allow-deletion": "true"}});
+    assert_eq!(run(&[claim(allowed)], true, willing).0, ["delete persistentvolumeclaim"]);
+}
+
+#[test]
+fn an_object_that_changed_is_looked_at_and_decided_about_again() {
+    let mut looks = 0;
+    let kept = json!({"annotations": {"helm.sh/resource-policy": "keep"}});
+    let (sent, outcome) = run(&[workload()], true, |order| match &order.request {
+        Request::Delete => Answer::Conflict("another version".into()),
+        Request::Look => {
+            looks += 1;
+            Answer::Seen(Some(metadata("deployment", if looks == 1 { json!({}) } else { kept.clone() })))
+        }
+        _ => willing(order),
+    });
+    let release = "release (its data would be lost) deployment";
+    assert_eq!(sent, ["delete deployment", "look deployment", "delete deployment", "look deployment", release]);
+    assert_eq!(outcome, Outcome::default());
+}
+
+#[test]
+fn an_object_that_changes_all_the_time_is_given_up_until_the_next_pass() {
+    let (sent, outcome) = run(&[workload()], true, |order| match &order.request {
+        Request::Delete => Answer::Conflict("another version".into()),
+        Request::Look => Answer::Seen(Some(metadata("deployment", json!({})))),
+        _ => willing(order),
+    });
+    assert_eq!(sent.iter().filter(|line| line.starts_with("delete")).count(), 5);
+    assert_eq!(outcome.failed.len(), 1);
+}
+
+#[test]
+fn what_is_not_ours_any_more_is_left() {
+    for now in [
+        json!({"ownerReferences": []}),
+        json!({"uid": "another"}),
+    ] {
+        let (sent, outcome) = run(&[workload()], true, |order| match &order.request {
+            Request::Delete => Answer::Conflict("another version".into()),
+            Request::Look => Answer::Seen(Some(metadata("deployment", now.clone()))),
+            _ => willing(order),
+        });
+        assert_eq!(sent, ["delete deployment", "look deployment"], "{now}");
+        assert_eq!(outcome, Outcome::default());
+    }
+}
+
+#[test]
+fn an_object_whose_version_ended_is_deleted_in_the_one_that_is_served() {
+    let mut deleted = Vec::new();
+    let (_, outcome) = run(&[resource()], true, |order| match &order.request {
+        Request::Delete => {
+            let version = order.object.identity.kind.resource.version.clone();
+            deleted.push(version.clone());
+            if version == "v1" { Answer::Absent } else { Answer::Done }
+        }
+        Request::FollowVersion => Answer::Version(Some(object("example.com/v2", "Gadget", json!({})).identity)),
+        Request::Look => Answer::Seen(Some(metadata("gadget", json!({})))),
+        _ => willing(order),
+    });
+    assert_eq!(deleted, ["v1", "v2"]);
+    assert_eq!(outcome, Outcome::default());
+}
+
+#[test]
+fn orders_of_one_phase_are_given_together() {
+    let mut pass = Pass::new(owner(), [resource(), object("example.com/v1", "Widget", json!({})), workload()], true);
+    let (first, second) = (pass.next().unwrap(), pass.next().unwrap());
+    assert_eq!(pass.next(), None, "the next phase waits for both");
+    assert!(pass.answer(second.id, Answer::Done).is_some());
+    assert_eq!(pass.next(), None);
+    assert!(pass.answer(first.id, Answer::Done).is_some());
+    assert_eq!(pass.next().unwrap().object.identity.name, "deployment");
+}
