@@ -21,6 +21,7 @@ pub mod owner_metadata;
 pub mod phase;
 pub mod plan;
 pub mod prune;
+pub mod put;
 pub mod release;
 pub mod resolve;
 pub mod retry;

@@ -11,6 +11,7 @@ use kube::{Resource, ResourceExt};
 use rukpak_crds::condition::{ConditionStatus, Conditions, READY};
 use rukpak_crds::{BundleDeployment, BundleDeploymentStatus};
 use rukpak_plain::ObjectKey;
+use rukpak_plan::applied::complaints;
 use rukpak_plan::fingerprint::Drift;
 use rukpak_plan::health::{Health, State};
 use rukpak_plan::memory::Memory;
@@ -131,7 +132,7 @@ impl Run {
     /// Notices that the installed release is healthy, or that an upgrade was not healthy in time.
     pub fn notice_health(&mut self, now: Timestamp) {
         let objects = &self.tracker.tracked().objects;
-        if applied::complaints(objects).is_empty() {
+        if complaints(objects).is_empty() {
             self.memory.learn_healthy(now);
         }
         let is_late = self.memory.notice_deadline(&self.observed, objects, now);

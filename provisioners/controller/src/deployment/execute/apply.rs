@@ -153,7 +153,8 @@ pub(super) async fn apply(run: &Run, plan: &Plan, why: Why, members: &Members, b
     let mut ending = BTreeSet::new();
     for phase in Phase::ALL {
         let steps = plan.phase(phase).filter(|step| !bases.settled.contains(&step.key));
-        let steps: Vec<&Step> = steps.filter(|step| !ending.contains(&definition_of(step))).collect();
+        let is_barred = |step: &&Step| !ending.is_empty() && ending.contains(&definition_of(step));
+        let steps: Vec<&Step> = steps.filter(|step| !is_barred(step)).collect();
         if steps.is_empty() {
             continue;
         }

@@ -1,16 +1,17 @@
-//! One object: created, updated, taken over, replaced, or refused. The only function that applies an object of a bundle.
+//! One object: created, updated, taken over, replaced, or refused. The only function that applies an object of a bundle. What is sent
+//! next is decided by [`Put`].
 
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::runtime::reflector::ObjectRef;
-use rukpak_crds::names::FIELD_MANAGER;
 use rukpak_plain::ObjectKey;
-use rukpak_plan::fields::Heir;
+use rukpak_plan::Step;
 use rukpak_plan::owner::{self, ForeignOwner, Predecessors};
 use rukpak_plan::owner_metadata::{creating, updating};
+use rukpak_plan::put::{Answer, End, Next, Put, Request, Task};
 use rukpak_plan::resolve::{Basis, Live, is_replaced, needs_live, resolve};
 use rukpak_plan::retry::Class;
-use rukpak_plan::{Ownership, Step, fields};
 use serde_json::Value;
+
+pub(crate) use rukpak_plan::put::Known;
 
 use super::collision::Collision;
 use crate::cluster::{self, Written};
@@ -99,19 +100,6 @@ pub(crate) enum Mode {
     DryRun,
 }
 
-/// An object of ours as it was seen last.
-#[derive(Clone, Debug)]
-pub(crate) struct Known {
-    pub uid: String,
-    /// The version in which it was ours. A write that names it cannot own an object again that was orphaned meanwhile.
-    pub version: Option<String>,
-}
-
-/// A lost race is run again this often before it is reported.
-const ATTEMPTS: usize = 5;
-/// And from this attempt on an object that others write all the time is told by its UID alone.
-const PATIENCE: usize = 3;
-
 /// Applies one object. Without `known` it is first tried to be created, in one request.
 pub(crate) async fn put(
     run: &Run,
@@ -120,40 +108,107 @@ pub(crate) async fn put(
     basis: &Basis<'_>,
     mode: Mode,
 ) -> Result<Outcome, Error> {
-    let mut known = known;
-    let (mut body, mut kept) = body(run, step, known.as_ref(), basis).await;
-    let mut attempt = 0;
+    let body = step.body();
+    let mut put = Put::new(
+        Task {
+            owner: &run.owner,
+            predecessors: Predecessors {
+                system_namespace: &run.context.system_namespace,
+                extension: owner::extension(&run.observed.deployment.metadata),
+            },
+            body: &body,
+            is_namespace: is_namespace(&step.key),
+            is_trial: mode == Mode::DryRun,
+            may_replace: basis.why.replaces_immutable(),
+        },
+        known,
+    );
+    let mut request = put.first();
     loop {
-        attempt += 1;
-        let sent = match &known {
-            Some(Known { uid, version }) => {
-                let version = version.as_deref().filter(|_| mode == Mode::Real && attempt <= PATIENCE);
-                let body = updating(body.clone(), uid, version);
-                run.objects.apply(&step.identity, &body, mode == Mode::DryRun).await
-            }
-            // Fails with a conflict where it exists.
-            None => run.objects.apply(&step.identity, &creating(body.clone()), mode == Mode::DryRun).await,
-        };
-        let refusal = match sent {
-            Ok(written) => return Ok(Outcome::Applied(Box::new(written), kept)),
-            Err(error) if (error.is_conflict() || error.is_other_object()) && attempt < ATTEMPTS => error,
-            Err(error) if error.is_invalid() && mode == Mode::Real && replace(run, step, basis).await? => {
-                tracing::debug!(deployment = %run.owner.name, object = %step.identity, %error, "object replaced");
-                (known, body, kept) = (None, step.body(), None);
-                continue;
-            }
-            Err(error) => return Err(refused(step, error)),
-        };
-        tracing::debug!(object = %step.identity, %refusal, "apply refused: the object exists, or has another UID than the known one");
-        let had = known.take();
-        match existing(run, step, had.as_ref(), mode).await? {
-            Prior::Nothing => {}
-            Prior::Ours(found) => {
-                (body, kept) = self::body(run, step, Some(&found), basis).await;
-                known = Some(found);
-            }
-            Prior::Used => return Ok(Outcome::Used),
+        let answer = send(run, step, &request, basis, mode).await.unwrap_or_else(|error| {
+            tracing::debug!(object = %step.identity, %error, "request refused");
+            judge(error)
+        });
+        match put.next(request, answer) {
+            Next::Send(next) => request = next,
+            Next::End(end) => return ended(run, step, end),
         }
+    }
+}
+
+/// The object as the API server answered with it, and what stays as it is in the cluster, in words.
+type Came = (Box<Written>, Option<String>);
+
+fn judge(error: cluster::Error) -> Answer<Came, cluster::Error> {
+    if error.is_conflict() || error.is_other_object() {
+        Answer::Conflict(error)
+    } else if error.is_invalid() {
+        Answer::Invalid(error)
+    } else {
+        Answer::Refused(error)
+    }
+}
+
+async fn send(
+    run: &Run,
+    step: &Step,
+    request: &Request<cluster::Error>,
+    basis: &Basis<'_>,
+    mode: Mode,
+) -> Result<Answer<Came, cluster::Error>, cluster::Error> {
+    let (identity, writer, name) = (&step.identity, &run.objects, &run.owner.name);
+    Ok(match request {
+        Request::Create => {
+            let (body, kept) = body(run, step, None, basis).await;
+            let written = writer.apply(identity, &creating(body), mode == Mode::DryRun).await?;
+            Answer::Applied((Box::new(written), kept))
+        }
+        Request::Update(known) => {
+            let (body, kept) = body(run, step, Some(known), basis).await;
+            let body = updating(body, &known.uid, known.version.as_deref());
+            Answer::Applied((Box::new(writer.apply(identity, &body, mode == Mode::DryRun).await?), kept))
+        }
+        Request::Look => Answer::Seen(run.context.cluster.reader.metadata(identity).await?.map(Box::new)),
+        Request::AskWanted(_) => Answer::Wanted(is_wanted(run).await?),
+        Request::MoveFields(found, entries) => {
+            tracing::info!(deployment = %name, object = %identity, "adopting object");
+            Answer::Moved(Box::new(writer.move_fields(identity, found, entries).await?))
+        }
+        Request::TakeOver(found, entries) => {
+            tracing::info!(deployment = %name, object = %identity, "taking over object of operator-controller");
+            Answer::Moved(Box::new(writer.take_over(identity, found, entries.as_deref(), &run.owner).await?))
+        }
+        Request::Share(found) => {
+            tracing::info!(deployment = %name, object = %identity, "Namespace is shared with another BundleDeployment");
+            writer.share(identity, found, &run.owner).await?;
+            Answer::Shared
+        }
+        Request::Replace(_) => Answer::Replaced(replace(run, step, basis).await?),
+    })
+}
+
+fn ended(run: &Run, step: &Step, end: End<Came, cluster::Error>) -> Result<Outcome, Error> {
+    let what = step.identity.to_string();
+    match end {
+        End::Applied((written, kept)) => Ok(Outcome::Applied(written, kept)),
+        End::Used => Ok(Outcome::Used),
+        End::Unwanted => Err(Error::Deleted),
+        End::Terminating => {
+            wait_for(run, step);
+            Err(Error::InTheWay { what, why: "is being deleted".to_owned() })
+        }
+        End::LeftBehind { uid } => {
+            wait_for(run, step);
+            let why = format!(
+                "is left from an earlier BundleDeployment of this name (UID {uid}) and is about to be garbage collected"
+            );
+            Err(Error::InTheWay { what, why })
+        }
+        End::Foreign(foreign) => {
+            wait_for(run, step);
+            Err(collision(run, step, foreign))
+        }
+        End::Refused(error) => Err(refused(step, error)),
     }
 }
 
@@ -171,102 +226,26 @@ async fn body(run: &Run, step: &Step, known: Option<&Known>, basis: &Basis<'_>) 
 }
 
 /// Deletes a ConfigMap or Secret that became immutable, so that it can be created again. Whether it did.
-async fn replace(run: &Run, step: &Step, basis: &Basis<'_>) -> Result<bool, Error> {
-    if !basis.why.replaces_immutable() {
-        return Ok(false);
-    }
-    let (reader, writer) = (&run.context.cluster.reader, &run.objects);
-    let Some(live) = reader.get(&step.identity).await.map_err(|error| refused(step, error))? else { return Ok(false) };
+async fn replace(run: &Run, step: &Step, basis: &Basis<'_>) -> Result<bool, cluster::Error> {
+    let Some(live) = run.context.cluster.reader.get(&step.identity).await? else { return Ok(false) };
     let is_ours = run.owner.owns_fully(&live.metadata);
     if !is_ours || !is_replaced(&step.key, Live { metadata: &live.metadata, body: &live.body }, basis.why) {
         return Ok(false);
     }
     tracing::info!(deployment = %run.owner.name, object = %step.identity, "the object is immutable: deleting it to create it again");
-    writer.delete(&step.identity, &live.metadata).await.map_err(|error| refused(step, error))?;
+    run.objects.delete(&step.identity, &live.metadata).await?;
     Ok(true)
 }
 
-enum Prior {
-    Nothing,
-    Ours(Known),
-    Used,
+/// Asks the API server, not a cache, whether the deployment is to have objects.
+async fn is_wanted(run: &Run) -> Result<bool, cluster::Error> {
+    let live = run.context.cluster.deployment(&run.owner.name).await?;
+    Ok(live.is_some_and(|live| live.uid.as_ref() == Some(&run.owner.uid) && live.deletion_timestamp.is_none()))
 }
 
-/// Looks at what stands in the way, takes it over where that is allowed.
-async fn existing(run: &Run, step: &Step, known: Option<&Known>, mode: Mode) -> Result<Prior, Error> {
-    let reader = &run.context.cluster.reader;
-    let what = step.identity.to_string();
-    let found = reader.metadata(&step.identity).await.map_err(|error| refused(step, error))?;
-    let Some(metadata) = found else { return Ok(Prior::Nothing) };
-    let ours = |metadata: &ObjectMeta| {
-        Prior::Ours(Known { uid: metadata.uid.clone().unwrap_or_default(), version: metadata.resource_version.clone() })
-    };
-    let is_known = known.is_some_and(|known| metadata.uid.as_ref() == Some(&known.uid));
-    let predecessors = Predecessors {
-        system_namespace: &run.context.system_namespace,
-        extension: owner::extension(&run.observed.deployment.metadata),
-    };
-    match run.owner.ownership(&metadata, predecessors) {
-        Ownership::Terminating => {
-            wait_for(run, step);
-            Err(Error::InTheWay { what, why: "is being deleted".to_owned() })
-        }
-        Ownership::Ours => {
-            if mode == Mode::Real {
-                adopt(run, step, &metadata).await?;
-            }
-            // What was moved has another version by now.
-            Ok(if fields::applied(&metadata, FIELD_MANAGER).is_some() { ours(&metadata) } else { by_uid(&metadata) })
-        }
-        // It was ours and lost our owner reference: by hand, or because the deployment is deleted and leaves its objects.
-        Ownership::Foreign(foreign) if is_known && !matches!(foreign, ForeignOwner::Controller { .. }) => {
-            still_wanted(run, step).await?;
-            Ok(ours(&metadata))
-        }
-        Ownership::HelmRelease | Ownership::AdoptionAllowed => {
-            if mode == Mode::Real {
-                still_wanted(run, step).await?;
-                adopt(run, step, &metadata).await?;
-            }
-            Ok(by_uid(&metadata))
-        }
-        Ownership::Inherited => inherit(run, step, metadata, mode).await,
-        // A trial would have two controllers, which is refused.
-        Ownership::Extension if mode == Mode::DryRun => Ok(Prior::Used),
-        Ownership::Extension => {
-            still_wanted(run, step).await?;
-            take_over(run, step, metadata).await
-        }
-        Ownership::LeftBehind { uid } => {
-            wait_for(run, step);
-            let why = format!(
-                "is left from an earlier BundleDeployment of this name (UID {uid}) and is about to be garbage collected"
-            );
-            Err(Error::InTheWay { what, why })
-        }
-        Ownership::Foreign(_) if is_namespace(&step.key) => {
-            if mode == Mode::Real {
-                share(run, step, metadata).await?;
-            }
-            Ok(Prior::Used)
-        }
-        Ownership::Foreign(foreign) => {
-            wait_for(run, step);
-            Err(collision(run, step, foreign))
-        }
-    }
-}
-
-fn by_uid(metadata: &ObjectMeta) -> Prior {
-    Prior::Ours(Known { uid: metadata.uid.clone().unwrap_or_default(), version: None })
-}
-
-/// Asks the API server, not a cache, whether the deployment is to have objects: an owner reference that is added while the
-/// deployment is deleted with `--cascade=orphan` would make garbage collection delete the object.
+/// Stops before an object is owned again if the deployment is not to have objects.
 pub(crate) async fn still_wanted(run: &Run, step: &Step) -> Result<(), Error> {
-    let live = run.context.cluster.deployment(&run.owner.name).await.map_err(|error| refused(step, error))?;
-    let is_wanted =
-        live.is_some_and(|live| live.uid.as_ref() == Some(&run.owner.uid) && live.deletion_timestamp.is_none());
+    let is_wanted = is_wanted(run).await.map_err(|error| refused(step, error))?;
     if is_wanted { Ok(()) } else { Err(Error::Deleted) }
 }
 
@@ -301,85 +280,8 @@ fn collision(run: &Run, step: &Step, foreign: ForeignOwner) -> Error {
     }))
 }
 
-/// A Namespace that was shared with its BundleDeployment, which is gone.
-async fn inherit(run: &Run, step: &Step, found: ObjectMeta, mode: Mode) -> Result<Prior, Error> {
-    if mode == Mode::Real {
-        still_wanted(run, step).await?;
-        tracing::info!(deployment = %run.owner.name, object = %step.identity,
-            "taking over Namespace: the BundleDeployment that made it is gone");
-    }
-    // By its version: another deployment that shares it may be first.
-    Ok(Prior::Ours(Known { uid: found.uid.unwrap_or_default(), version: found.resource_version }))
-}
-
-/// Takes an object of operator-controller's: what controls it is replaced in one write, so that it is never without an owner, nor with
-/// two, and goes with us alone from then on.
-async fn take_over(run: &Run, step: &Step, mut found: ObjectMeta) -> Result<Prior, Error> {
-    let (reader, writer) = (&run.context.cluster.reader, &run.objects);
-    let body = step.body();
-    tracing::info!(deployment = %run.owner.name, object = %step.identity, "taking over object of operator-controller");
-    for attempt in 1.. {
-        let entries = fields::adopted(&found, heir(run, &body, true));
-        match writer.take_over(&step.identity, &found, entries.as_deref(), &run.owner).await {
-            Err(error) if error.is_conflict() && attempt < ATTEMPTS => {}
-            Err(error) => return Err(refused(step, error)),
-            Ok(taken) => return Ok(by_uid(&taken)),
-        }
-        match reader.metadata(&step.identity).await.map_err(|error| refused(step, error))? {
-            Some(now) => found = now,
-            None => break,
-        }
-    }
-    Ok(Prior::Nothing)
-}
-
-/// A Namespace that another BundleDeployment made would go with that, and all of ours in it.
-async fn share(run: &Run, step: &Step, mut found: ObjectMeta) -> Result<(), Error> {
-    let (reader, writer) = (&run.context.cluster.reader, &run.objects);
-    for attempt in 1.. {
-        if !run.owner.would_lose(&found) {
-            break;
-        }
-        tracing::info!(deployment = %run.owner.name, object = %step.identity, "Namespace is shared with another BundleDeployment");
-        match writer.share(&step.identity, &found, &run.owner).await {
-            Err(error) if error.is_conflict() && attempt < ATTEMPTS => {}
-            Err(error) => return Err(refused(step, error)),
-            Ok(()) => break,
-        }
-        match reader.metadata(&step.identity).await.map_err(|error| refused(step, error))? {
-            Some(now) => found = now,
-            None => break,
-        }
-    }
-    Ok(())
-}
-
 pub(super) fn is_namespace(key: &ObjectKey) -> bool {
     key.group.is_empty() && key.kind == "Namespace"
-}
-
-/// Moves the fields of whoever installed the object before to us, so that they can be removed later by leaving them out.
-async fn adopt(run: &Run, step: &Step, metadata: &ObjectMeta) -> Result<(), Error> {
-    let (reader, writer) = (&run.context.cluster.reader, &run.objects);
-    let (body, mut found) = (step.body(), metadata.clone());
-    for attempt in 1.. {
-        let Some(entries) = fields::adopted(&found, heir(run, &body, false)) else { break };
-        tracing::info!(deployment = %run.owner.name, object = %step.identity, "adopting object");
-        match writer.move_fields(&step.identity, &found, &entries).await {
-            Err(error) if error.is_conflict() && attempt < ATTEMPTS => {}
-            Err(error) => return Err(refused(step, error)),
-            Ok(_) => break,
-        }
-        match reader.metadata(&step.identity).await.map_err(|error| refused(step, error))? {
-            Some(now) => found = now,
-            None => break,
-        }
-    }
-    Ok(())
-}
-
-fn heir<'a>(run: &'a Run, body: &'a Value, replaces_olm: bool) -> Heir<'a> {
-    Heir { manager: FIELD_MANAGER, uid: &run.owner.uid, body, replaces_olm }
 }
 
 fn refused(step: &Step, source: cluster::Error) -> Error {

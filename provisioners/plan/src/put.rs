@@ -1,0 +1,244 @@
+//! One object that is applied, as a machine: it says what to send next and is told what came of it. It sends nothing itself.
+//!
+//! An object that is not known is created, in one request that fails where it exists. Then it is looked at, and what is done follows
+//! from whose it is: see [`Ownership`].
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ManagedFieldsEntry, ObjectMeta};
+use rukpak_crds::names::FIELD_MANAGER;
+use serde_json::Value;
+
+use crate::fields::{self, Heir};
+use crate::owner::{ForeignOwner, Predecessors};
+use crate::{Owner, Ownership};
+
+/// An object of ours as it was seen last.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Known {
+    /// Its UID.
+    pub uid: String,
+    /// The version in which it was ours. A write that names it cannot own an object again that was orphaned meanwhile.
+    pub version: Option<String>,
+}
+
+/// What is to be applied, and how.
+#[derive(Clone, Copy, Debug)]
+pub struct Task<'a> {
+    /// For whom.
+    pub owner: &'a Owner,
+    /// Who may have installed it before.
+    pub predecessors: Predecessors<'a>,
+    /// What the release declares.
+    pub body: &'a Value,
+    /// Whether it is a Namespace: one of somebody else is used as it is.
+    pub is_namespace: bool,
+    /// Whether nothing is to be stored.
+    pub is_trial: bool,
+    /// Whether an object that became immutable may be deleted, to be made anew.
+    pub may_replace: bool,
+}
+
+/// What to send. `E` is how the API server says no.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Request<E> {
+    /// Create the object; a conflict if it exists.
+    Create,
+    /// Apply to this very object; a conflict if it is another, or in another version where one is named.
+    Update(Known),
+    /// Read the metadata.
+    Look,
+    /// Ask the API server, not a cache, whether the deployment is to have objects: an owner reference that is added while the
+    /// deployment is deleted with `--cascade=orphan` would make garbage collection delete the object. If it is, this follows.
+    AskWanted(Box<Request<E>>),
+    /// Make these the managers of its fields.
+    MoveFields(Box<ObjectMeta>, Vec<ManagedFieldsEntry>),
+    /// Replace its controller by the owner, and its managers by these.
+    TakeOver(Box<ObjectMeta>, Option<Vec<ManagedFieldsEntry>>),
+    /// Add the owner as one that is no controller.
+    Share(Box<ObjectMeta>),
+    /// Delete the object if it is ours and became immutable, which may be why it was refused so.
+    Replace(E),
+}
+
+/// What came of a request. `W` is what tells of a write.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Answer<W, E> {
+    /// It was applied; the API server answered so.
+    Applied(W),
+    /// The metadata after fields were moved or the object was taken over.
+    Moved(Box<ObjectMeta>),
+    /// The owner was added.
+    Shared,
+    /// It exists already, is another object, or another version of it.
+    Conflict(E),
+    /// The API server says that the object cannot be as it is sent.
+    Invalid(E),
+    /// It failed in another way.
+    Refused(E),
+    /// The metadata; `None` if there is no such object.
+    Seen(Option<Box<ObjectMeta>>),
+    /// Whether the deployment is to have objects.
+    Wanted(bool),
+    /// Whether the object was deleted.
+    Replaced(bool),
+}
+
+/// What became of the object.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum End<W, E> {
+    /// It stands as declared.
+    Applied(W),
+    /// It is somebody else's, and used as it is.
+    Used,
+    /// It is being deleted.
+    Terminating,
+    /// It belongs to an earlier BundleDeployment of this name and is about to be garbage collected.
+    LeftBehind {
+        /// UID of the earlier one.
+        uid: String,
+    },
+    /// It is somebody else's.
+    Foreign(ForeignOwner),
+    /// The deployment is being deleted.
+    Unwanted,
+    /// The API server refuses it.
+    Refused(E),
+}
+
+/// What follows.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Next<W, E> {
+    /// Send this.
+    Send(Request<E>),
+    /// It is over.
+    End(End<W, E>),
+}
+
+/// One object on its way into the cluster.
+#[derive(Clone, Debug)]
+pub struct Put<'a> {
+    task: Task<'a>,
+    known: Option<Known>,
+    /// The UID of the object that was known before the last look.
+    had: Option<String>,
+    /// Writes of the object that were sent.
+    attempts: usize,
+    /// Writes of its ownership that came too late.
+    races: usize,
+}
+
+/// A lost race is run again this often before it is reported.
+const ATTEMPTS: usize = 5;
+/// And from this attempt on an object that others write all the time is told by its UID alone.
+const PATIENCE: usize = 3;
+
+impl<'a> Put<'a> {
+    /// Begins; without `known` the object is first tried to be created.
+    pub fn new(task: Task<'a>, known: Option<Known>) -> Self {
+        Self { task, known, had: None, attempts: 0, races: 0 }
+    }
+
+    /// The first request.
+    pub fn first<E>(&mut self) -> Request<E> {
+        self.attempts += 1;
+        match self.known.clone() {
+            None => Request::Create,
+            Some(Known { uid, version }) => {
+                let version = version.filter(|_| !self.task.is_trial && self.attempts <= PATIENCE);
+                Request::Update(Known { uid, version })
+            }
+        }
+    }
+
+    /// What follows from the answer to `sent`. One that does not fit is as good as none: the request is sent again.
+    pub fn next<W, E>(&mut self, sent: Request<E>, answer: Answer<W, E>) -> Next<W, E> {
+        let is_write = matches!(sent, Request::Create | Request::Update(_));
+        match (sent, answer) {
+            (_, Answer::Applied(written)) => Next::End(End::Applied(written)),
+            (_, Answer::Shared) => Next::End(End::Used),
+            (_, Answer::Conflict(_)) if is_write && self.attempts < ATTEMPTS => {
+                self.had = self.known.take().map(|known| known.uid);
+                Next::Send(Request::Look)
+            }
+            (_, Answer::Conflict(_)) if !is_write && self.races + 1 < ATTEMPTS => {
+                self.races += 1;
+                Next::Send(Request::Look)
+            }
+            (_, Answer::Invalid(refusal)) if is_write && !self.task.is_trial && self.task.may_replace => {
+                Next::Send(Request::Replace(refusal))
+            }
+            (_, Answer::Conflict(refusal) | Answer::Invalid(refusal) | Answer::Refused(refusal))
+            | (Request::Replace(refusal), Answer::Replaced(false)) => Next::End(End::Refused(refusal)),
+            (_, Answer::Seen(Some(metadata))) => self.found(metadata),
+            (_, Answer::Seen(None) | Answer::Replaced(true)) => self.write(None),
+            (_, Answer::Moved(metadata)) => self.write(Some(known(&metadata))),
+            (_, Answer::Wanted(false)) => Next::End(End::Unwanted),
+            (Request::AskWanted(then), Answer::Wanted(true)) => match *then {
+                Request::Update(known) => self.write(Some(known)),
+                request => Next::Send(request),
+            },
+            (sent, Answer::Wanted(true) | Answer::Replaced(false)) => Next::Send(sent),
+        }
+    }
+
+    /// What is done about the object that stands in the way.
+    fn found<W, E>(&mut self, metadata: Box<ObjectMeta>) -> Next<W, E> {
+        let is_known = self.had.as_ref().is_some_and(|had| metadata.uid.as_ref() == Some(had));
+        let is_trial = self.task.is_trial;
+        let known = known(&metadata);
+        match self.task.owner.ownership(&metadata, self.task.predecessors) {
+            Ownership::Terminating => Next::End(End::Terminating),
+            Ownership::LeftBehind { uid } => Next::End(End::LeftBehind { uid }),
+            Ownership::Ours => match self.adoption(&metadata).filter(|_| !is_trial) {
+                Some(adoption) => Next::Send(adoption),
+                None => self.write(Some(known)),
+            },
+            // It was ours and lost our owner reference: by hand, or because the deployment is deleted and leaves its objects.
+            Ownership::Foreign(foreign) if is_known && !matches!(foreign, ForeignOwner::Controller { .. }) => {
+                ask(Request::Update(known))
+            }
+            Ownership::HelmRelease | Ownership::AdoptionAllowed | Ownership::Inherited if is_trial => {
+                self.write(Some(known))
+            }
+            Ownership::HelmRelease | Ownership::AdoptionAllowed => {
+                ask(self.adoption(&metadata).unwrap_or(Request::Update(known)))
+            }
+            // By its version: another deployment that shares it may be first.
+            Ownership::Inherited => ask(Request::Update(known)),
+            // A trial would have two controllers, which is refused.
+            Ownership::Extension if is_trial => Next::End(End::Used),
+            Ownership::Extension => {
+                let entries = fields::adopted(&metadata, self.heir(true));
+                ask(Request::TakeOver(metadata, entries))
+            }
+            Ownership::Foreign(_) if self.task.is_namespace => {
+                let is_shared = is_trial || !self.task.owner.would_lose(&metadata);
+                if is_shared { Next::End(End::Used) } else { Next::Send(Request::Share(metadata)) }
+            }
+            Ownership::Foreign(foreign) => Next::End(End::Foreign(foreign)),
+        }
+    }
+
+    fn write<W, E>(&mut self, known: Option<Known>) -> Next<W, E> {
+        self.known = known;
+        Next::Send(self.first())
+    }
+
+    /// Moves the fields of whoever installed the object before, if there are any.
+    fn adoption<E>(&self, metadata: &ObjectMeta) -> Option<Request<E>> {
+        let entries = fields::adopted(metadata, self.heir(false))?;
+        Some(Request::MoveFields(Box::new(metadata.clone()), entries))
+    }
+
+    fn heir(&self, replaces_olm: bool) -> Heir<'a> {
+        let Task { owner, body, .. } = self.task;
+        Heir { manager: FIELD_MANAGER, uid: &owner.uid, body, replaces_olm }
+    }
+}
+
+fn ask<W, E>(then: Request<E>) -> Next<W, E> {
+    Next::Send(Request::AskWanted(Box::new(then)))
+}
+
+fn known(metadata: &ObjectMeta) -> Known {
+    Known { uid: metadata.uid.clone().unwrap_or_default(), version: metadata.resource_version.clone() }
+}

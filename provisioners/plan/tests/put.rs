@@ -1,0 +1,207 @@
+//! What is sent for one object, whoever it belongs to, driven without a cluster.
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use rukpak_plan::Owner;
+use rukpak_plan::owner::{ForeignOwner, Predecessors};
+use rukpak_plan::put::{Answer, End, Known, Next, Put, Request, Task};
+use serde_json::{Value, json};
+
+type Reply = Answer<(), &'static str>;
+
+fn owner() -> Owner {
+    Owner { name: "app".into(), uid: "1".into() }
+}
+
+/// How an object is put.
+#[derive(Clone, Copy, Default)]
+struct How {
+    is_namespace: bool,
+    is_trial: bool,
+    may_replace: bool,
+}
+
+/// The object in the cluster: version 7 of the UID `u`.
+fn object(more: Value) -> ObjectMeta {
+    let mut all = json!({"name": "a", "uid": "u", "resourceVersion": "7"});
+    all.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+    serde_json::from_value(all).unwrap()
+}
+
+fn reference(name: &str, uid: &str) -> Value {
+    json!([{"apiVersion": "core.rukpak.io/v1alpha1", "kind": "BundleDeployment", "name": name, "uid": uid, "controller": true}])
+}
+
+fn applied() -> Value {
+    json!([{"manager": "rukpak-core", "operation": "Apply", "apiVersion": "v1", "fieldsType": "FieldsV1",
+        "fieldsV1": {"f:data": {"f:x": {}}}}])
+}
+
+fn ours() -> ObjectMeta {
+    object(json!({"ownerReferences": reference("app", "1"), "managedFields": applied()}))
+}
+
+fn by_helm() -> Value {
+    json!([{"manager": "core", "operation": "Update", "apiVersion": "v1", "fieldsType": "FieldsV1", "fieldsV1": {
+        "f:metadata": {"f:annotations": {"f:meta.helm.sh/release-name": {}}}, "f:data": {"f:x": {}}}}])
+}
+
+/// Puts an object whose requests are answered so. Returns what was sent, and the end.
+fn put(how: How, known: Option<Known>, mut answer: impl FnMut(&str) -> Reply) -> (Vec<String>, End<(), &'static str>) {
+    let (owner, body) = (owner(), json!({"data": {"x": "1"}}));
+    let predecessors = Predecessors { system_namespace: "rukpak-system", extension: None };
+    let How { is_namespace, is_trial, may_replace } = how;
+    let mut put =
+        Put::new(Task { owner: &owner, predecessors, body: &body, is_namespace, is_trial, may_replace }, known);
+    let (mut request, mut sent) = (put.first(), Vec::new());
+    loop {
+        sent.push(match &request {
+            Request::Create => "create".to_owned(),
+            Request::Update(Known { uid, version }) => format!("update {uid}@{}", version.as_deref().unwrap_or("any")),
+            Request::Look => "look".to_owned(),
+            Request::AskWanted(_) => "ask".to_owned(),
+            Request::MoveFields(..) => "move".to_owned(),
+            Request::TakeOver(..) => "take over".to_owned(),
+            Request::Share(_) => "share".to_owned(),
+            Request::Replace(_) => "replace".to_owned(),
+        });
+        assert!(sent.len() < 40, "it does not end: {sent:?}");
+        let reply = answer(sent.last().unwrap());
+        match put.next(request, reply) {
+            Next::Send(next) => request = next,
+            Next::End(end) => return (sent, end),
+        }
+    }
+}
+
+/// An API server that has this object and takes every write that fits it.
+fn server(object: Option<ObjectMeta>) -> impl FnMut(&str) -> Reply {
+    move |request| match request {
+        "create" if object.is_some() => Answer::Conflict("it exists"),
+        "look" => Answer::Seen(object.clone().map(Box::new)),
+        "ask" => Answer::Wanted(true),
+        "move" | "take over" => Answer::Moved(Box::new(object.clone().unwrap())),
+        "share" => Answer::Shared,
+        "replace" => Answer::Replaced(true),
+        _ => Answer::Applied(()),
+    }
+}
+
+fn known(uid: &str) -> Option<Known> {
+    Some(Known { uid: uid.into(), version: Some("6".into()) })
+}
+
+#[test]
+fn what_is_not_there_is_created_in_one_request() {
+    assert_eq!(put(How::default(), None, server(None)), (vec!["create".to_owned()], End::Applied(())));
+}
+
+#[test]
+fn what_is_known_is_updated_in_its_version() {
+    assert_eq!(put(How::default(), known("u"), server(None)).0, ["update u@6"]);
+}
+
+#[test]
+fn what_is_ours_is_updated_in_the_version_that_was_looked_at() {
+    assert_eq!(put(How::default(), None, server(Some(ours()))).0, ["create", "look", "update u@7"]);
+}
+
+#[test]
+fn what_is_ours_and_was_never_applied_has_its_fields_moved_first() {
+    let object = object(json!({"ownerReferences": reference("app", "1"), "managedFields": by_helm()}));
+    assert_eq!(put(How::default(), None, server(Some(object.clone()))).0, ["create", "look", "move", "update u@7"]);
+    let trial = How { is_trial: true, ..How::default() };
+    assert_eq!(put(trial, None, server(Some(object))).0, ["create", "look", "update u@any"]);
+}
+
+#[test]
+fn what_may_be_adopted_is_owned_only_if_the_deployment_is_to_have_objects() {
+    let object =
+        object(json!({"annotations": {"core.rukpak.io/adopt-by": "app"}, "managedFields": by_helm()}));
+    assert_eq!(
+        put(How::default(), None, server(Some(object.clone()))).0,
+        ["create", "look", "ask", "move", "update u@7"]
+    );
+    let mut others = server(Some(object));
+    let (sent, end) = put(How::default(), None, |request| match request {
+        "ask" => Answer::Wanted(false),
+        request => others(request),
+    });
+    assert_eq!((sent.len(), end), (3, End::Unwanted), "{sent:?}");
+}
+
+#[test]
+fn what_lost_our_owner_reference_is_ours_only_where_it_was_known() {
+    let lost = object(json!({"managedFields": applied()}));
+    let mut others = server(Some(lost.clone()));
+    let (sent, _) = put(How::default(), known("u"), |request| match request {
+        "update u@6" => Answer::Conflict("another version"),
+        request => others(request),
+    });
+    assert_eq!(sent, ["update u@6", "look", "ask", "update u@7"]);
+    let (sent, end) = put(How::default(), None, server(Some(lost)));
+    assert_eq!((sent.len(), end), (2, End::Foreign(ForeignOwner::Unknown)));
+}
+
+#[test]
+fn what_is_somebody_elses_is_not_written() {
+    let of = |name: &str, uid: &str| object(json!({"ownerReferences": reference(name, uid)}));
+    let (sent, end) = put(How::default(), None, server(Some(of("other", "2"))));
+    assert_eq!(sent, ["create", "look"]);
+    assert!(matches!(end, End::Foreign(ForeignOwner::Controller { is_deployment: true, .. })), "{end:?}");
+    let (_, end) = put(How::default(), None, server(Some(of("app", "0"))));
+    assert_eq!(end, End::LeftBehind { uid: "0".into() });
+    let going = object(json!({"ownerReferences": reference("app", "1"), "deletionTimestamp": "2026-01-01T00:00:00Z"}));
+    assert_eq!(put(How::default(), None, server(Some(going))).1, End::Terminating);
+}
+
+#[test]
+fn a_namespace_of_somebody_else_is_used_and_shared_where_it_would_be_lost() {
+    let how = How { is_namespace: true, ..How::default() };
+    let of_other = object(json!({"ownerReferences": reference("other", "2")}));
+    let (sent, end) = put(how, None, server(Some(of_other.clone())));
+    assert_eq!((sent, end), (["create", "look", "share"].map(str::to_owned).to_vec(), End::Used));
+    let (sent, end) = put(how, None, server(Some(object(json!({})))));
+    assert_eq!((sent.len(), end), (2, End::Used), "a user's own");
+    let trial = How { is_trial: true, ..how };
+    assert_eq!(put(trial, None, server(Some(of_other))).0, ["create", "look"]);
+}
+
+#[test]
+fn a_namespace_whose_owner_is_gone_is_inherited_in_its_version() {
+    let mut sharer = reference("app", "1");
+    sharer[0]["controller"] = json!(false);
+    let labels = json!({"core.rukpak.io/owner-kind": "BundleDeployment"});
+    let object = object(json!({"ownerReferences": sharer, "labels": labels}));
+    assert_eq!(put(How::default(), None, server(Some(object))).0, ["create", "look", "ask", "update u@7"]);
+}
+
+#[test]
+fn what_became_immutable_is_replaced_where_that_is_allowed() {
+    let mut refused = false;
+    let mut once = |request: &str| match request {
+        "update u@6" if !std::mem::replace(&mut refused, true) => Answer::Invalid("it is immutable"),
+        "replace" => Answer::Replaced(true),
+        _ => Answer::Applied(()),
+    };
+    let how = How { may_replace: true, ..How::default() };
+    assert_eq!(put(how, known("u"), &mut once).0, ["update u@6", "replace", "create"]);
+    let (sent, end) = put(How::default(), known("u"), |_| Answer::Invalid("it is immutable"));
+    assert_eq!((sent.len(), end), (1, End::Refused("it is immutable")));
+    let (_, end) = put(how, known("u"), |request| match request {
+        "replace" => Answer::Replaced(false),
+        _ => Answer::Invalid("it is wrong"),
+    });
+    assert_eq!(end, End::Refused("it is wrong"));
+}
+
+#[test]
+fn a_race_that_is_lost_again_and_again_is_given_up() {
+    let mut others = server(Some(ours()));
+    let (sent, end) = put(How::default(), None, |request| match request {
+        "create" | "look" => others(request),
+        _ => Answer::Conflict("another version"),
+    });
+    assert_eq!(end, End::Refused("another version"));
+    let writes: Vec<&str> = sent.iter().filter(|line| line.starts_with("update")).map(String::as_str).collect();
+    assert_eq!(writes, ["update u@7", "update u@7", "update u@any", "update u@any"], "the version is not insisted on");
+}
