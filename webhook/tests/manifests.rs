@@ -51,10 +51,11 @@ fn every_controller_sends_logins_only_to_hosts_that_their_secrets_name() {
     let mut controllers = 0;
     for overlay in overlays() {
         for (key, object) in build(&overlay).into_iter().filter(|((kind, _), _)| kind == "Deployment") {
-            let manager = manager(&object);
-            if manager["command"] == json!(["/rukpak-controller"]) {
+            let containers = object["spec"]["template"]["spec"]["containers"].as_array().unwrap();
+            let is_controller = |container: &&Value| container["command"] == json!(["/rukpak-controller"]);
+            for container in containers.iter().filter(is_controller) {
                 controllers += 1;
-                let arguments = manager["args"].as_array().unwrap();
+                let arguments = container["args"].as_array().unwrap();
                 assert!(arguments.contains(&json!("--require-secret-hosts")), "{key:?} of {}", overlay.display());
             }
         }
