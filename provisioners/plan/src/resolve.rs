@@ -30,23 +30,80 @@ pub enum Why {
     Repair,
 }
 
+/// What an installation does, by why it is made. Each reason has its row in [`Why::policy`], so that a combination of which nobody has
+/// thought is seen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a question of its own")]
+pub struct Policy {
+    /// It waits until every required kind is served. Otherwise what can be applied is.
+    pub waits_for_kinds: bool,
+    /// It is refused without what the bundle says that it needs: packages, a version of Kubernetes.
+    pub heeds_dependencies: bool,
+    /// CRDs are compared by the rules of safe upgrades, and what would break stored objects is refused.
+    pub checks_definitions: bool,
+    /// Every changed object is sent as a dry run before the first write.
+    pub tries_first: bool,
+    /// It stops at objects of others. Otherwise all else is applied, and they are told at the end.
+    pub stops_at_collisions: bool,
+    /// Versions of a CRD stay in which objects may be stored, and its conversion with them.
+    pub keeps_stored_versions: bool,
+    /// Replicas that the release before declared otherwise are meant, whatever somebody has scaled.
+    pub scales: bool,
+    /// So are sizes of volumes.
+    pub resizes: bool,
+    /// A ConfigMap or Secret that became immutable is deleted and created again.
+    pub replaces_immutable: bool,
+}
+
 impl Why {
-    /// Whether the release is new to the cluster: it is tried before the first write, CRDs are compared by the rules of safe
-    /// upgrades, and what it does not allow is refused.
-    ///
-    /// Otherwise the release was in the cluster before and has to be there again, so that what has changed since is lived with.
-    pub fn is_new(self) -> bool {
-        matches!(self, Self::First | Self::Upgrade | Self::Rollback)
+    /// What the installation does. A release that was in the cluster before has to be there again, and what has changed since is lived
+    /// with.
+    pub const fn policy(self) -> Policy {
+        let new = Policy {
+            waits_for_kinds: true,
+            heeds_dependencies: true,
+            checks_definitions: true,
+            tries_first: true,
+            stops_at_collisions: true,
+            keeps_stored_versions: false,
+            scales: true,
+            resizes: true,
+            replaces_immutable: false,
+        };
+        let known = Policy {
+            waits_for_kinds: false,
+            heeds_dependencies: false,
+            checks_definitions: false,
+            tries_first: false,
+            stops_at_collisions: false,
+            keeps_stored_versions: true,
+            scales: false,
+            resizes: false,
+            replaces_immutable: true,
+        };
+        match self {
+            // Its own namespaces and kinds are not there yet, and nothing was declared before.
+            Self::First => Policy { tries_first: false, scales: false, ..new },
+            Self::Upgrade => new,
+            Self::Rollback => Policy { replaces_immutable: true, ..new },
+            Self::WayBack | Self::Resync | Self::Renewal | Self::Repair => known,
+        }
+    }
+
+    /// Whether the release is new to the cluster. Otherwise it was there before.
+    pub const fn is_new(self) -> bool {
+        let Policy { waits_for_kinds, checks_definitions, stops_at_collisions, .. } = self.policy();
+        waits_for_kinds && checks_definitions && stops_at_collisions
     }
 
     /// Whether every changed object is sent as a dry run first.
-    pub fn is_tried_first(self) -> bool {
-        matches!(self, Self::Upgrade | Self::Rollback)
+    pub const fn is_tried_first(self) -> bool {
+        self.policy().tries_first
     }
 
     /// Whether a ConfigMap or Secret that became immutable is deleted and created again.
-    pub fn replaces_immutable(self) -> bool {
-        !matches!(self, Self::First | Self::Upgrade)
+    pub const fn replaces_immutable(self) -> bool {
+        self.policy().replaces_immutable
     }
 }
 
@@ -84,7 +141,7 @@ pub struct Resolved {
 /// Whether [`resolve`] needs to see the live object.
 pub fn needs_live(key: &ObjectKey, body: &Value, basis: &Basis<'_>) -> bool {
     let is_left = basis.relinquished.is_some_and(|fields| !fields.is_empty());
-    body.pointer(REPLICAS).is_some() || is_claim(key) || is_left || (!basis.why.is_new() && is_crd(key))
+    body.pointer(REPLICAS).is_some() || is_claim(key) || is_left || (basis.why.policy().keeps_stored_versions && is_crd(key))
 }
 
 fn is_claim(key: &ObjectKey) -> bool {
@@ -107,7 +164,7 @@ pub fn resolve(key: &ObjectKey, body: &Value, live: Option<Live<'_>>, basis: &Ba
     if is_claim(key) && !is_size_declared_anew(&resolved.body, basis) {
         resolved.kept = keep_size(&mut resolved.body, live);
     }
-    if is_crd(key) && !basis.why.is_new() {
+    if is_crd(key) && basis.why.policy().keeps_stored_versions {
         let kept = keep_stored_versions(&mut resolved.body, live);
         resolved.kept = (!kept.is_empty()).then(|| {
             format!("keeps the versions {} and its conversion: objects may be stored in them", kept.join(", "))
@@ -124,7 +181,7 @@ pub fn resolve(key: &ObjectKey, body: &Value, live: Option<Live<'_>>, basis: &Ba
 /// and is sent as it is.
 fn leave_scaled(body: &mut Value, live: Live<'_>, basis: &Basis<'_>) {
     let (Some(ours), Some(current)) = (body.pointer(REPLICAS), live.body.pointer(REPLICAS)) else { return };
-    let is_declared_anew = matches!(basis.why, Why::Upgrade | Why::Rollback)
+    let is_declared_anew = basis.why.policy().scales
         && basis.installed.as_ref().is_some_and(|installed| installed.pointer(REPLICAS) != Some(ours));
     if ours == current || is_declared_anew {
         return;
@@ -157,7 +214,7 @@ fn is_scaled_by_subresource(metadata: &ObjectMeta) -> bool {
 /// Whether a new release asks for another size than the one before. Where that declares none, nobody else than the release is asked.
 fn is_size_declared_anew(body: &Value, basis: &Basis<'_>) -> bool {
     let before = basis.installed.as_ref().and_then(|installed| installed.pointer(STORAGE));
-    basis.why.is_new() && before != body.pointer(STORAGE)
+    basis.why.policy().resizes && before != body.pointer(STORAGE)
 }
 
 /// A volume cannot shrink: what a later release or an administrator asked for stays.

@@ -25,7 +25,6 @@ use crate::output::chain;
 
 /// So many objects are asked for at once.
 const PARALLEL: usize = 8;
-const REPLICAS: &str = "/spec/replicas";
 
 /// So many objects are named in a remark.
 const NAMED: usize = 5;
@@ -218,7 +217,7 @@ async fn change(
     if changes.is_empty() {
         return Outcome::Same;
     }
-    if is_crd(&step.key) && target.why.is_new() {
+    if is_crd(&step.key) && target.why.policy().checks_definitions {
         match crds::refusal(cluster, target, step, live).await {
             Ok(None) => {}
             Ok(Some(why)) => return Outcome::Refuse(why),
@@ -289,18 +288,27 @@ fn bare(body: &Value, live: &Value) -> Value {
     bare
 }
 
-/// What the installed release declares, where that decides: a number of replicas that somebody has scaled gives way to a new
-/// release that declares another one than before.
+/// What the installed release declares, where that decides: replicas that somebody has scaled and claims that somebody has enlarged
+/// give way to a new release that declares another number than before.
 async fn before(cluster: &Cluster, target: &Target<'_>, step: &Step, live: &DynamicObject) -> Option<Value> {
-    let current = live.data.pointer(REPLICAS)?;
-    step.body().pointer(REPLICAS).filter(|ours| target.why.is_new() && *ours != current)?;
+    let body = step.body();
+    let differs = |(value, _): &&(&str, Option<&str>)| {
+        let ours = body.pointer(value);
+        ours.is_some() && live.data.pointer(value).is_some_and(|current| Some(current) != ours)
+    };
+    let (_, field) = DECLARED.iter().find(differs).filter(|_| target.why.policy().resizes)?;
     let ours = applied(&live.metadata, FIELD_MANAGER);
-    if ours.is_some_and(|set| set.pointer("/f:spec/f:replicas").is_some()) {
-        // Nobody has scaled it: what is there is what was declared.
-        return Some(serde_json::json!({"spec": {"replicas": current}}));
+    if field.is_some_and(|field| ours.is_some_and(|set| set.pointer(field).is_some())) {
+        // Nobody has changed it: what is there is what was declared.
+        return Some(live.data.clone());
     }
     target.installed(cluster).await?.steps.get(&step.key).map(Step::body)
 }
+
+/// What others may change without our undoing it, and the field that is ours as long as nobody has: the size of a claim that was
+/// repaired is ours and theirs.
+const DECLARED: [(&str, Option<&str>); 2] =
+    [("/spec/replicas", Some("/f:spec/f:replicas")), ("/spec/resources/requests/storage", None)];
 
 fn relinquished(target: &Target<'_>, key: &ObjectKey) -> BTreeSet<Taken> {
     let namespace = key.namespace.as_deref().unwrap_or_default();

@@ -43,7 +43,7 @@ pub(super) async fn load(
     let context = &run.context;
     // What is installed is guarded, whatever it depends on.
     let ignores_dependencies =
-        !why.is_new() || run.observed.annotation(IGNORE_DEPENDENCIES).is_some_and(|value| value == "true");
+        !why.policy().heeds_dependencies || run.observed.annotation(IGNORE_DEPENDENCIES).is_some_and(|value| value == "true");
     let kubernetes = match release.format {
         Format::Registry if !ignores_dependencies => Some(kubernetes(run).await?),
         _ => None,
