@@ -225,3 +225,23 @@ async fn a_job_that_its_time_to_live_removes_runs_once() {
     assert!(case.get(&target).await.is_none(), "a restart has made it anew");
     case.ready().await;
 }
+
+/// An autoscaler does nothing else: that an object has another generation is no change of what the bundle declares.
+#[tokio::test]
+async fn a_workload_without_replicas_that_is_scaled_again_and_again_is_not_contested() {
+    let case = Case::new("scaled").await;
+    let mut workload = case.workload("w", 0);
+    workload["spec"].as_object_mut().unwrap().remove("replicas");
+    case.install(&[workload, case.config_map("a", json!({"x": "1"}))]).await;
+    let (target, a) = (case.in_namespace("apps/v1", "Deployment", "w"), case.config_map_target("a"));
+    for replicas in [2, 3, 2, 3, 2, 3] {
+        case.edit_sub("scale", "autoscaler", &target, json!({"spec": {"replicas": replicas}})).await;
+        // Proof that it was seen: what drifts after it is repaired.
+        case.edit("intruder", &a, json!({"data": {"y": replicas.to_string()}})).await;
+    }
+    case.edit("intruder", &a, json!({"data": {"x": "2"}})).await;
+    case.until_value(&a, "/data/x", &json!("1")).await;
+    let status = case.get(&case.target()).await.unwrap();
+    assert!(rukpak_tests::verbs::condition(&status, "Contested").is_none(), "{:#}", status.data["status"]);
+    assert_eq!(case.get(&target).await.unwrap().data["spec"]["replicas"], 3);
+}
