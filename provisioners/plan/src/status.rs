@@ -8,7 +8,7 @@ use rukpak_crds::condition::{
 };
 use rukpak_crds::{BundleDeploymentStatus, Condition, ContestedField, Progress, ReleasedObject, RevisionResult};
 
-use self::summary::Summary;
+use self::summary::{Summary, unpack_failure, wait};
 use crate::applied::{Objects, are_healthy, complaints, known_complaints};
 use crate::decide::{Target, is_load_failure, target};
 use crate::memory::{Failure, Installation, Memory, Pruning, Reason};
@@ -386,17 +386,4 @@ fn bounded(lines: &[String], between: &str) -> String {
         text.push_str(" more");
     }
     text
-}
-
-fn wait(bundle: &str) -> String {
-    format!("Waiting for the {bundle} Bundle to be unpacked")
-}
-
-fn unpack_failure(desired: &Desired) -> String {
-    match desired {
-        Desired::Failed { bundle, message: Some(message) } => {
-            format!("Failed to unpack the {bundle} Bundle: {message}")
-        }
-        other => format!("Failed to unpack the {} Bundle", other.bundle().unwrap_or_default()),
-    }
 }

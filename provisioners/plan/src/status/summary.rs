@@ -3,7 +3,7 @@
 use rukpak_crds::Inventory;
 use rukpak_crds::condition::{ConditionStatus, Conditions, READY, RECONCILING, STALLED, reason};
 
-use super::{SUSPENDED, Writer, bounded, released_text, unpack_failure, wait};
+use super::{SUSPENDED, Writer, bounded, released_text};
 use crate::decide::{Held, is_load_failure};
 use crate::memory::{Failure, Installation, Pruning, Reason, Stage, deadline};
 use crate::observed::{Dependencies, Desired};
@@ -247,5 +247,18 @@ impl Writer<'_> {
             message.push_str(&kept);
         }
         message
+    }
+}
+
+pub(super) fn wait(bundle: &str) -> String {
+    format!("Waiting for the {bundle} Bundle to be unpacked")
+}
+
+pub(super) fn unpack_failure(desired: &Desired) -> String {
+    match desired {
+        Desired::Failed { bundle, message: Some(message) } => {
+            format!("Failed to unpack the {bundle} Bundle: {message}")
+        }
+        other => format!("Failed to unpack the {} Bundle", other.bundle().unwrap_or_default()),
     }
 }
