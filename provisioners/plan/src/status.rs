@@ -366,7 +366,7 @@ pub fn released_text(object: &ReleasedObject) -> String {
     let place =
         if object.namespace.is_empty() { String::new() } else { format!(" in namespace {:?}", object.namespace) };
     format!(
-        "{} {:?}{place}: {}; delete it by hand, or annotate it with {}=\"true\" before it leaves the bundle",
+        "{} {:?}{place}: {}; deleting it loses that: by hand, or before it leaves the bundle with the annotation {}=\"true\"",
         object.kind,
         object.name,
         object.reason,

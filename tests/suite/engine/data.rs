@@ -22,7 +22,7 @@ async fn released(case: &Case<'_>) -> Vec<String> {
             namespace => format!(" in namespace {namespace:?}"),
         };
         format!(
-            "{} {:?}{place}: {}; delete it by hand, or annotate it with {ALLOW}=\"true\" before it leaves the bundle",
+            "{} {:?}{place}: {}; deleting it loses that: by hand, or before it leaves the bundle with the annotation {ALLOW}=\"true\"",
             text("kind"),
             text("name"),
             text("reason")
@@ -53,8 +53,8 @@ async fn a_definition_with_instances_is_released() {
     is_let_go(&case, &target).await;
     assert!(case.get(&Target::of(&instance).unwrap()).await.is_some());
     let line = format!(
-        "CustomResourceDefinition \"gadgets.{group}\": it has instances, Gadget \"precious\" among them; delete it by hand, or \
-         annotate it with {ALLOW}=\"true\" before it leaves the bundle"
+        "CustomResourceDefinition \"gadgets.{group}\": it has instances, Gadget \"precious\" among them; deleting it loses that: by \
+         hand, or before it leaves the bundle with the annotation {ALLOW}=\"true\""
     );
     assert_eq!(released(&case).await, std::slice::from_ref(&line));
     let ready = case.ready().await;

@@ -133,7 +133,7 @@ mod tests {
         ] {
             let text = collision("Pod \"p\"", controller(kind, is_deployment)).to_string();
             assert!(text.contains(&format!("it is controlled by {kind} \"my.dotted.name\". {way_out}")), "{text}");
-            assert!(!text.contains("adopt-by") && !text.contains("Delete it"), "{text}");
+            assert!(!text.contains("adopt-by") && !text.contains("or delete it"), "{text}");
         }
     }
 
