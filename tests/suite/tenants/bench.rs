@@ -60,7 +60,7 @@ pub const KINDS: &[Kind] = &[
         api_version: CORE,
         file: "core.rukpak.io_contentpolicies",
         own: None,
-        foreign: ("core-rules", r#"{"rules": [{"scopes": ["*"], "action": "Accept"}]}"#),
+        foreign: ("core-rules", r#"{"rules": [{"name": "all", "scopes": ["*"], "action": "Accept"}]}"#),
     },
     Kind {
         name: "PlatformOperator",

@@ -1,6 +1,6 @@
 //! What an InstallPolicy decides on a real API server, and one that is too large.
 
-use kube::discovery::ApiResource;
+use kube::api::ApiResource;
 use rukpak_tests::verbs::{self, Target};
 use rukpak_tests::world::SOON;
 use serde_json::{Value, json};

@@ -3,8 +3,8 @@
 use std::path::Path;
 use std::process::{Command, Output};
 
-use kube::api::{Api, DynamicObject, PostParams};
-use kube::{Client, discovery::ApiResource};
+use kube::Client;
+use kube::api::{Api, ApiResource, DynamicObject, PostParams};
 use rukpak_tests::plane::install::InstallOptions;
 use rukpak_tests::plane::yaml;
 use rukpak_tests::process::{Process, WebhookOptions};

@@ -13,6 +13,10 @@ pub struct Field {
 pub fn fields(schema: &Value, current: Option<&Value>, path: &str) -> Vec<Field> {
     let properties = schema["properties"].as_object().filter(|properties| !properties.is_empty());
     let Some(properties) = properties else {
+        // There is no other value.
+        if current.is_some() && schema["enum"].as_array().is_some_and(|values| values.len() == 1) {
+            return Vec::new();
+        }
         let value = other(schema, current.unwrap_or(&Value::Null));
         return vec![Field { path: path.to_owned(), patch: nested(path, value) }];
     };
