@@ -15,6 +15,8 @@ pub struct Ground {
 
 struct Cluster {
     folder: PathBuf,
+    /// The newest: pages have people type what older ones do not know, and a kubectl serves older clusters.
+    kubectl: PathBuf,
     kubernetes: String,
     etcd: String,
 }
@@ -39,7 +41,10 @@ impl Ground {
     /// Has a test program take these very programs.
     pub fn hand_to(&self, command: &mut Command) {
         if let Some(cluster) = &self.cluster {
-            command.env("KUBEBUILDER_ASSETS", &cluster.folder).env_remove("KUBERNETES");
+            command
+                .env("KUBEBUILDER_ASSETS", &cluster.folder)
+                .env("KUBECTL", &cluster.kubectl)
+                .env_remove("KUBERNETES");
         }
     }
 }
@@ -48,10 +53,16 @@ impl Cluster {
     fn find() -> Result<Self> {
         let script = tools::crate_folder().join("tools/control-plane.sh");
         let folder = PathBuf::from(said(Command::new(&script).stderr(Stdio::inherit()))?);
+        let of_kubectl = match std::env::var("KUBERNETES") {
+            Ok(version) if !version.is_empty() => {
+                said(Command::new(&script).arg("kubectl").env("KUBERNETES", "newest").stderr(Stdio::inherit()))?.into()
+            }
+            _ => folder.clone(),
+        };
         // `Kubernetes v1.37.2`
         let kubernetes = version(&folder, "kube-apiserver", "Kubernetes v")?;
         let etcd = version(&folder, "etcd", "etcd Version: ")?;
-        Ok(Self { folder, kubernetes, etcd })
+        Ok(Self { folder, kubectl: of_kubectl.join("kubectl"), kubernetes, etcd })
     }
 }
 
