@@ -161,7 +161,7 @@ mod tests {
         let mortal = fingerprint("1", 1, &json!({"f:spec": {"f:ttlSecondsAfterFinished": {}}}), &labels);
         let lasting = fingerprint("1", 1, &json!({"f:spec": {"f:template": {}}}), &labels);
         let (map, job) = (key("ConfigMap", ""), key("Job", "batch"));
-        let of = |objects: &[(&ObjectKey, &Fingerprint)]| digest("content", "renderer", objects.iter().copied());
+        let of = |objects: &[(&ObjectKey, &Fingerprint)]| digest("content", "renderer", objects.iter().copied(), &[]);
         assert_eq!(of(&[(&map, &lasting), (&job, &mortal)]), of(&[(&map, &lasting)]));
         assert_ne!(of(&[(&map, &lasting), (&job, &lasting)]), of(&[(&map, &lasting)]));
         assert!(!mortal.ends_by_itself(&key("Job", "example.com")), "another kind of that name");

@@ -141,7 +141,10 @@ pub struct Resolved {
 /// Whether [`resolve`] needs to see the live object.
 pub fn needs_live(key: &ObjectKey, body: &Value, basis: &Basis<'_>) -> bool {
     let is_left = basis.relinquished.is_some_and(|fields| !fields.is_empty());
-    body.pointer(REPLICAS).is_some() || is_claim(key) || is_left || (basis.why.policy().keeps_stored_versions && is_crd(key))
+    body.pointer(REPLICAS).is_some()
+        || is_claim(key)
+        || is_left
+        || (basis.why.policy().keeps_stored_versions && is_crd(key))
 }
 
 fn is_claim(key: &ObjectKey) -> bool {

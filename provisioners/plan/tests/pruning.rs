@@ -117,7 +117,10 @@ fn what_waits_for_a_finalizer_keeps_every_earlier_phase() {
     assert_eq!(sent, ["delete gadget", "look gadget"]);
     assert!(outcome.failed.is_empty());
     let [(key, why)] = outcome.waiting.as_slice() else { panic!("{outcome:?}") };
-    assert_eq!((key.name.as_str(), why.as_str()), ("gadget", "Gadget \"gadget\" waits for its finalizers: example.com/hold"));
+    assert_eq!(
+        (key.name.as_str(), why.as_str()),
+        ("gadget", "Gadget \"gadget\" waits for its finalizers: example.com/hold")
+    );
     // In the next pass it is looked at, and not deleted again.
     let (sent, outcome) = run(&[workload(), object("example.com/v1", "Gadget", held)], true, willing);
     assert_eq!(sent, ["look gadget", "delete deployment"]);
@@ -134,10 +137,10 @@ fn a_definition_whose_instances_came_later_is_released() {
         }
         _ => willing(order),
     });
-    assert_eq!(sent[2..], [
-        "ask with 1 going customresourcedefinition",
-        "release (it has instances) customresourcedefinition"
-    ]);
+    assert_eq!(
+        sent[2..],
+        ["ask with 1 going customresourcedefinition", "release (it has instances) customresourcedefinition"]
+    );
     assert_eq!(outcome, Outcome::default());
 }
 
@@ -168,9 +171,7 @@ fn a_shared_namespace_is_handed_over_and_not_asked_about() {
 #[test]
 fn what_is_data_is_released_and_what_may_go_is_deleted() {
     let claim = |more| object("v1", "PersistentVolumeClaim", more);
-    assert_eq!(run(&[claim(json!({}))], true, willing).0, [
-        "release (its data would be lost) persistentvolumeclaim"
-    ]);
+    assert_eq!(run(&[claim(json!({}))], true, willing).0, ["release (its data would be lost) persistentvolumeclaim"]);
     let allowed = json!({"annotations": {"core.rukpak.io/allow-deletion": "true"}});
     assert_eq!(run(&[claim(allowed)], true, willing).0, ["delete persistentvolumeclaim"]);
 }
@@ -205,10 +206,7 @@ fn an_object_that_changes_all_the_time_is_given_up_until_the_next_pass() {
 
 #[test]
 fn what_is_not_ours_any_more_is_left() {
-    for now in [
-        json!({"ownerReferences": []}),
-        json!({"uid": "another"}),
-    ] {
+    for now in [json!({"ownerReferences": []}), json!({"uid": "another"})] {
         let (sent, outcome) = run(&[workload()], true, |order| match &order.request {
             Request::Delete => Answer::Conflict("another version".into()),
             Request::Look => Answer::Seen(Some(metadata("deployment", now.clone()))),

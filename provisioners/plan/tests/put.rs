@@ -115,8 +115,7 @@ fn what_is_ours_and_was_never_applied_has_its_fields_moved_first() {
 
 #[test]
 fn what_may_be_adopted_is_owned_only_if_the_deployment_is_to_have_objects() {
-    let object =
-        object(json!({"annotations": {"core.rukpak.io/adopt-by": "app"}, "managedFields": by_helm()}));
+    let object = object(json!({"annotations": {"core.rukpak.io/adopt-by": "app"}, "managedFields": by_helm()}));
     assert_eq!(
         put(How::default(), None, server(Some(object.clone()))).0,
         ["create", "look", "ask", "move", "update u@7"]

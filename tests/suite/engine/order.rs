@@ -30,9 +30,8 @@ async fn a_definition_stays_as_long_as_the_deletion_of_an_instance_is_refused() 
     let told = Expected::is_false("Ready", PRUNE_FAILED).saying("it is precious");
     until(&case.client, &case.name, told).await;
     let target = definition_target(&group);
-    let is_there = |object: Option<&DynamicObject>| {
-        object.is_some_and(|object| object.metadata.deletion_timestamp.is_none())
-    };
+    let is_there =
+        |object: Option<&DynamicObject>| object.is_some_and(|object| object.metadata.deletion_timestamp.is_none());
     assert!(is_there(case.get(&target).await.as_ref()), "the definition is deleted, and its instances with it");
     assert!(is_there(case.get(&Target::of(&object).unwrap()).await.as_ref()));
     hook.end().await;
@@ -183,8 +182,12 @@ async fn what_was_left_in_the_cluster_and_deleted_by_hand_is_not_told_any_more()
     case.delete(&target).await;
     case.until_gone(&target).await;
 
-    case.edit("user", &case.target(), json!({"metadata": {"annotations": {"core.rukpak.io/reconcile-requested-at": "1"}}}))
-        .await;
+    case.edit(
+        "user",
+        &case.target(),
+        json!({"metadata": {"annotations": {"core.rukpak.io/reconcile-requested-at": "1"}}}),
+    )
+    .await;
 
     let is_over = |object: &DynamicObject| {
         Expected::is_true("Ready", "Succeeded").met_by(object)

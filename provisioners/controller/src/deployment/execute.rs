@@ -15,6 +15,7 @@ mod collision;
 mod guards;
 pub(super) mod health;
 mod helm_releases;
+mod leftovers;
 mod load;
 mod members;
 mod prepare;
@@ -51,6 +52,7 @@ use prepare::{Prepared, Unprepared};
 
 pub(super) use bundle::delete_old;
 pub(super) use helm_releases::delete_requested as delete_helm_releases;
+pub(super) use leftovers::leftovers;
 
 /// Why an installation did not end with everything applied.
 enum Stopped {
@@ -389,26 +391,4 @@ fn forget_kinds(run: &mut Run, plan: &Plan, unlisted: &[InventoryKind], pruning:
     if let Some(inventory) = &mut run.observed.status.inventory {
         inventory.kinds.retain(|kind| used.contains(kind) || unlisted.contains(kind) || is_missing(kind));
     }
-}
-
-/// So many objects are named while a deletion takes its time.
-const NAMED: usize = 5;
-
-/// Objects that a deployment in deletion still waits for: each with what holds it up.
-pub(super) async fn leftovers(run: &Run) -> Vec<String> {
-    let observed = run.context.dependents.of(&run.owner);
-    let mut lines = Vec::new();
-    for (key, observed) in &observed {
-        if lines.len() == NAMED {
-            lines.push("and others".to_owned());
-            break;
-        }
-        let identity = observed.identity(key);
-        let Ok(Some(metadata)) = run.context.cluster.reader.metadata(&identity).await else { continue };
-        lines.push(match metadata.deletion_timestamp {
-            None => format!("{identity} is not deleted yet"),
-            Some(_) => rukpak_plan::prune::waits(&identity, &metadata),
-        });
-    }
-    lines
 }

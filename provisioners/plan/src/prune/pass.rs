@@ -317,13 +317,7 @@ impl Object {
         }
     }
 
-    fn follow(
-        &mut self,
-        owner: &Owner,
-        request: Request,
-        answer: Answer,
-        (stage, is_patient): (Stage, bool),
-    ) -> State {
+    fn follow(&mut self, owner: &Owner, request: Request, answer: Answer, (stage, is_patient): (Stage, bool)) -> State {
         let failed = |why: &str| State::Ended(End::Failed { why: why.to_owned() });
         match (request, answer) {
             (Request::Ask { .. }, Answer::WouldLose(None)) if stage == Stage::Asking => State::Resting,

@@ -11,12 +11,11 @@ use rukpak_crds::olm::cluster_extension::{ClusterExtensionSpec, CrdUpgradeSafety
 use rukpak_crds::olm::{ClusterExtension, OWNER_KIND_LABEL, OWNER_NAME_LABEL, deployment_name, rules};
 use rukpak_crds::{BundleDeployment, config};
 use rukpak_runtime::api::Error;
-use rukpak_source::image;
 use serde_json::{Map, Value, json};
 
 use super::Context;
 use super::installed::Identity;
-use crate::image;
+use crate::image::warn_of_tag;
 
 /// The field manager of what is written here.
 const FIELD_MANAGER: &str = "rukpak-clusterextension";
@@ -94,7 +93,7 @@ pub(super) fn check_config(spec: &ClusterExtensionSpec) -> Result<(), String> {
 pub(super) fn check_bundle(bundle: &Identity) -> Result<(), String> {
     let Identity { name, version, reference, .. } = bundle;
     let fault = |why: &str| Err(format!("error parsing image reference {reference:?}: {why}"));
-    let Some((place, _)) = image::location(reference) else { return fault("invalid reference format") };
+    let Some((place, _)) = rukpak_source::image::location(reference) else { return fault("invalid reference format") };
     match reference.strip_prefix(&place) {
         None => return fault("repository name must be canonical"),
         Some("") => {
@@ -139,7 +138,7 @@ pub(super) async fn apply(
     context.written.record(&written);
     let extension = extension.name_any();
     tracing::info!(extension, bundle = bundle.name, version = bundle.version, "applied");
-    image::warn_of_tag(("ClusterExtension", &extension), None, &bundle.name, &bundle.reference);
+    warn_of_tag(("ClusterExtension", &extension), None, &bundle.name, &bundle.reference);
     Ok(Arc::new(written))
 }
 

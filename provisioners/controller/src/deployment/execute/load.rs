@@ -42,8 +42,8 @@ pub(super) async fn load(
 ) -> Result<(Rendered, Reservation), Error> {
     let context = &run.context;
     // What is installed is guarded, whatever it depends on.
-    let ignores_dependencies =
-        !why.policy().heeds_dependencies || run.observed.annotation(IGNORE_DEPENDENCIES).is_some_and(|value| value == "true");
+    let ignores_dependencies = !why.policy().heeds_dependencies
+        || run.observed.annotation(IGNORE_DEPENDENCIES).is_some_and(|value| value == "true");
     let kubernetes = match release.format {
         Format::Registry if !ignores_dependencies => Some(kubernetes(run).await?),
         _ => None,

@@ -115,7 +115,9 @@ pub(super) async fn list(run: &Run, kinds: &BTreeSet<InventoryKind>, why: Why) -
                 for object in objects.into_iter().filter(|object| run.owner.owns_fully(&object.metadata)) {
                     let (namespace, name) = (object.metadata.namespace.clone(), object.name_any());
                     let identity = Identity { kind: kind.clone(), namespace, name };
-                    members.objects.insert(identity.key(), Leaving { identity, metadata: Arc::new(stripped(object.metadata)) });
+                    members
+                        .objects
+                        .insert(identity.key(), Leaving { identity, metadata: Arc::new(stripped(object.metadata)) });
                 }
             }
             Err(error) => {

@@ -88,11 +88,7 @@ fn leaving(run: &Run, members: &mut Members, declared: &Declared) -> Vec<Leaving
 }
 
 /// Objects that the release before has and no list has shown: somebody may have taken our labels off.
-fn unmarked<'a>(
-    bases: &'a Bases,
-    members: &'a Members,
-    declared: &'a Declared,
-) -> impl Iterator<Item = &'a Step> {
+fn unmarked<'a>(bases: &'a Bases, members: &'a Members, declared: &'a Declared) -> impl Iterator<Item = &'a Step> {
     let plans: Vec<&Plan> = [&bases.installed, &bases.begun].into_iter().flatten().collect();
     plans.into_iter().flat_map(|plan| plan.steps.values()).filter(|step| {
         let is_unlisted =
@@ -132,7 +128,10 @@ async fn remove(run: &mut Run, leaving: Vec<Leaving>, mut failed: Vec<String>, m
     if !outcome.waiting.is_empty() {
         let named: Vec<&str> = outcome.waiting.iter().take(NAMED).map(|(_, why)| why.as_str()).collect();
         let others = if outcome.waiting.len() > NAMED { "; and others" } else { "" };
-        texts.push(format!("waiting until these objects, which left the bundle, are gone: {}{others}", named.join("; ")));
+        texts.push(format!(
+            "waiting until these objects, which left the bundle, are gone: {}{others}",
+            named.join("; ")
+        ));
     }
     Pruning::Pending {
         message: texts.join("; "),
