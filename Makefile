@@ -38,9 +38,10 @@ test: packages ## Run every test against real servers (KUBERNETES=oldest or 1.33
 	@tests/tools/build.sh --bins
 	@RUST_TEST_THREADS=10 $(programs)/debug/run-tests $(SUITES) # of four programs at a time; most tests wait for something
 
-soak: tools ## Kill and disturb the controller at every write of every operation, and run what takes long (20 minutes)
+soak: tools ## Kill and disturb the controller at every write of every operation, and run what takes long (35 minutes)
 	cargo build --workspace --bins
 	SWEEP=all cargo test --workspace --test suites sweep::
+	RUKPAK_REQUESTS=100000 cargo test --workspace --test suites harness::conformance
 	cargo test --workspace --test suites -- --ignored
 
 conformance: ## Run every test on the newest and on the oldest Kubernetes, and write the table of docs/conformance.md

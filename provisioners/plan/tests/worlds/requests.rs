@@ -220,7 +220,9 @@ impl View {
         let now = self.known.get(&key).map(|(_, now)| now.clone()).unwrap_or_default();
         let entries = now["metadata"]["managedFields"].as_array().cloned().unwrap_or_default();
         let is_ours = |entry: &Value| entry["manager"] == MANAGERS[0] && entry["operation"] == "Apply";
-        let is_helms = |entry: &Value| entry["manager"] == "helm" && entry["operation"] == "Update";
+        let is_helms = |entry: &Value| {
+            entry["manager"] == "helm" && entry["operation"] == "Update" && entry["subresource"].is_null()
+        };
         let (mut left, mut moved) = (Vec::new(), Vec::new());
         for entry in entries {
             if is_ours(&entry) || is_helms(&entry) { moved.push(entry) } else { left.push(entry) }

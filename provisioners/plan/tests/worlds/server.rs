@@ -122,6 +122,8 @@ const SERVERS: [&str; 7] =
 /// What no manager owns.
 const UNOWNED: [&str; 2] = ["name", "namespace"];
 const FIRST: u64 = 100;
+/// Who owns what was there before the first apply.
+const BEFORE: &str = "before-first-apply";
 const CRD: &str = "CustomResourceDefinition";
 
 impl Request {
@@ -270,7 +272,11 @@ impl Server {
             None => None,
         };
         let is_new = live.is_none();
-        let before = live.unwrap_or_else(|| self.born(key, is_counted));
+        let mut before = live.unwrap_or_else(|| self.born(key, is_counted));
+        // Of an object that nobody owns any field of, all is somebody's from the first apply on.
+        if !is_new && before.managers.is_empty() {
+            self.update(&mut before, &json!({}), BEFORE, "", api);
+        }
         let (config, mut after) = (own(body), before.clone());
         merge(&mut after.value, &config);
         let us = Manager {
@@ -362,7 +368,10 @@ impl Server {
         }
         tidy(&mut after.value);
         let subresource = if is_status { "status" } else { "" };
-        self.update(&mut after, &before.value, manager, subresource, api);
+        // Nobody begins to own fields by an update where nobody has any.
+        if !after.managers.is_empty() {
+            self.update(&mut after, &before.value, manager, subresource, api);
+        }
         self.replace(key, &before, after, false)
     }
 
