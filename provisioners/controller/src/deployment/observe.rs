@@ -127,6 +127,10 @@ impl Run {
         let inherited: Vec<_> = inherited.filter(is_new).collect();
         tracked.drifted.extend(inherited);
         self.observed.drifted = tracked.drifted.clone();
+        // What could not be repaired stands as it was applied: the answer was lost, or somebody put it back.
+        if tracked.drifted.is_empty() {
+            self.memory.learn_repaired();
+        }
     }
 
     /// Notices that the installed release is healthy, or that an upgrade was not healthy in time.
