@@ -232,7 +232,7 @@ fn admission(name: &str, policy: &InstallPolicy, part: &Part) -> Result<Value, P
         json!({"name": format!("rule{index}"), "expression": format!("{named} && {allowed}")})
     }));
     let any = cel::any((0..part.allowed.len()).map(|index| format!("variables.rule{index}")));
-    let validation = format!("!variables.named || (request.subResource == '' && {any})");
+    let validation = format!("!variables.named || ((!has(request.subResource) || request.subResource == '') && {any})");
 
     let lengths = variables.iter().filter_map(|variable| variable["expression"].as_str()).chain([validation.as_str()]);
     let longest = lengths.map(|text| text.chars().count()).max().unwrap_or_default();

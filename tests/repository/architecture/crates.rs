@@ -96,9 +96,11 @@ const ARROWS: &[(&str, &[&str])] = &[
         &[
             "rukpak-catalog",
             "rukpak-content",
+            "rukpak-crds",
             "rukpak-plain",
             "rukpak-plan",
             "rukpak-registry",
+            "rukpak-rights",
             "rukpak-source",
             "rukpak-store",
             "rukpak-webhook",

@@ -108,7 +108,7 @@ fn installed(set: &Value, uid: &str) -> Value {
     if let Some(all) = fields.as_object_mut() {
         all.remove("f:status");
     }
-    if let Some(metadata) = fields["f:metadata"].as_object_mut() {
+    if let Some(metadata) = fields.get_mut("f:metadata").and_then(Value::as_object_mut) {
         metadata.remove("f:finalizers");
         let owners = metadata.remove("f:ownerReferences");
         if let Some(own) = owners.as_ref().and_then(|owners| owners.get(&reference)) {

@@ -5,6 +5,8 @@
 
 #![allow(dead_code)] // each of the two programs that have it uses another part
 
+#[path = "server/body.rs"]
+mod body;
 #[path = "server/object.rs"]
 mod object;
 #[path = "server/values.rs"]
@@ -13,8 +15,9 @@ pub mod values;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
+use body::{is_owned, own, tidy, without};
 use object::read_entry;
 pub use object::{Key, Manager, Object, Operation, Owned};
 use values::{Set, compare, leaves, merge, remove};
@@ -116,11 +119,6 @@ pub struct Server {
     births: BTreeMap<Key, u64>,
 }
 
-/// Fields that the server alone writes.
-const SERVERS: [&str; 7] =
-    ["uid", "resourceVersion", "generation", "creationTimestamp", "deletionTimestamp", "managedFields", "selfLink"];
-/// What no manager owns.
-const UNOWNED: [&str; 2] = ["name", "namespace"];
 const FIRST: u64 = 100;
 /// Who owns what was there before the first apply.
 const BEFORE: &str = "before-first-apply";
@@ -465,41 +463,4 @@ impl Server {
         garbage.iter().for_each(|key| drop(self.delete(key)));
         garbage
     }
-}
-
-/// What somebody sends, without what the server alone writes.
-fn own(body: &Value) -> Value {
-    let mut own = without(body, &["apiVersion", "kind"]);
-    if let Some(metadata) = own.get_mut("metadata").and_then(Value::as_object_mut) {
-        metadata.retain(|key, _| !SERVERS.contains(&key.as_str()));
-    }
-    own
-}
-
-fn without(value: &Value, keys: &[&str]) -> Value {
-    let map = value.as_object().into_iter().flatten();
-    map.filter(|(key, _)| !keys.contains(&key.as_str()))
-        .map(|(key, value)| (key.clone(), value.clone()))
-        .collect::<Map<_, _>>()
-        .into()
-}
-
-/// Empty maps and lists that the server does not keep.
-fn tidy(value: &mut Value) {
-    let is_empty = |value: &Value| match value {
-        Value::Object(map) => map.is_empty(),
-        Value::Array(items) => items.is_empty(),
-        other => other.is_null(),
-    };
-    if let Some(metadata) = value.get_mut("metadata").and_then(Value::as_object_mut) {
-        metadata.retain(|_, member| !is_empty(member));
-    }
-    if let Some(map) = value.as_object_mut() {
-        map.retain(|key, member| !(key == "data" && is_empty(member)) && !member.is_null());
-    }
-}
-
-fn is_owned(path: &values::Path) -> bool {
-    let is_metadata = path.first().is_some_and(|key| key == "f:metadata");
-    !is_metadata || path.get(1).is_some_and(|key| !UNOWNED.contains(&key.trim_start_matches("f:")))
 }
