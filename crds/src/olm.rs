@@ -48,7 +48,9 @@ pub fn deployment_name(extension: &str) -> String {
         return extension.to_owned();
     }
     let digest = Sha256::digest(extension.as_bytes());
-    let digits: String = digest.iter().take(DIGITS / 2).map(|byte| format!("{byte:02x}")).collect();
+    let number = digest.iter().take(DIGITS / 2).fold(0_u32, |number, byte| (number << 8) | u32::from(*byte));
+    let digits = format!("{number:08x}");
+
     // Names of objects are ASCII.
     let start: String = extension.chars().take(BUNDLE_DEPLOYMENT_NAME_MAX - DIGITS - 1).collect();
     format!("{}-{digits}", start.trim_end_matches(['-', '.']))
