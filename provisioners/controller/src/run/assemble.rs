@@ -11,7 +11,6 @@ use rukpak_runtime::process;
 use rukpak_runtime::status::WrittenVersions;
 use rukpak_runtime::watch::Streams;
 use rukpak_source::Egress;
-use rukpak_source::decompress::confined;
 use rukpak_source::git::{Fetcher, FetcherOptions};
 use rukpak_source::http;
 use rukpak_source::image::Puller;
@@ -49,7 +48,6 @@ pub(super) async fn assemble(options: &Options) -> Result<Parts, Error> {
     let store = storage::open(options).await?;
     let attempts = attempts(options)?;
     let program = std::env::current_exe().map_err(Error::Program)?;
-    confined::install(&program);
     let config = process::config(options.shared.kubeconfig.as_deref()).await?;
     let egress = options.registries.egress(&config.cluster_url).await;
     let Sources { images, git, http } = sources(options, &egress, &store, &program)?;
