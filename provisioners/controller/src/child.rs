@@ -9,7 +9,6 @@ use std::process::ExitCode;
 
 use rukpak_runtime::error::Chain;
 use rukpak_sandbox::{Attempts, Findings};
-use rukpak_source::decompress::confined;
 use rukpak_source::git::{Auth, Fetcher, Reference, Request};
 use tokio::sync::Semaphore;
 
@@ -38,7 +37,6 @@ pub fn main() -> Option<ExitCode> {
     let argument = |place: usize| arguments.get(place).map(OsString::as_os_str);
     match argument(1).and_then(OsStr::to_str) {
         Some(GIT) => Some(rukpak_source::git::child::main(argument(2), io::stdin(), io::stdout())),
-        Some(confined::CHILD) => Some(confined::main(argument(2))),
         Some(CHECK) => Some(bundle::check_child(argument(2), argument(3))),
         _ => None,
     }

@@ -103,6 +103,7 @@ const ARROWS: &[(&str, &[&str])] = &[
             "rukpak-rights",
             "rukpak-source",
             "rukpak-store",
+            "rukpak-trust",
             "rukpak-webhook",
         ],
     ),

@@ -77,7 +77,7 @@ async fn what_is_waited_for_is_reconciling() {
     assert_eq!(shown(&bundle), expected);
     for condition in ["Ready", "Reconciling"] {
         let text = message(&bundle, condition);
-        assert!(text.contains("the registry answered 404 Not Found: MANIFEST_UNKNOWN"), "{text}");
+        assert!(text.contains("the registry answered 404 Not Found: manifest unknown"), "{text}");
     }
     // The attempts that follow say the same: nothing is written, and nothing flickers.
     let same = |object: Option<&DynamicObject>| {

@@ -156,7 +156,7 @@ impl Field {
         let config = json!({".dockerconfigjson": pull_secret_json(&self.web.host(), USER, &mark)});
         let secret = self.secret("kubernetes.io/dockerconfigjson", config).await;
         let image = json!({"ref": format!("{}/echo:v1", self.web.host()), "pullSecret": secret});
-        self.fails(json!({"type": "image", "image": image}), "UnpackPending", "DENIED").await;
+        self.fails(json!({"type": "image", "image": image}), "UnpackPending", "denied").await;
     }
 
     /// The login that the web server was shown at `path`.

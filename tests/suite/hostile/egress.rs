@@ -27,10 +27,15 @@ async fn sources_at_refused_addresses_are_not_connected_to() {
         http("http://[fd00:ec2::254]/latest/meta-data/"),
         git(&format!("git@127.0.0.2:{port}:r"), &branch),
     ];
-    // The same address in other words: a decimal number, hexadecimal, short.
-    for host in ["127.0.0.2", "2130706434", "0x7f.2", "127.2"] {
-        sources.push(http(&format!("http://{host}:{port}/a.tgz")));
-        sources.push(git(&format!("http://{host}:{port}/r.git"), &branch));
+    sources.push(http(&format!("http://127.0.0.2:{port}/a.tgz")));
+    sources.push(git(&format!("http://127.0.0.2:{port}/r.git"), &branch));
+    // The same address in other words: a decimal number, hexadecimal, short. They are no addresses for anybody.
+    for host in ["2130706434", "0x7f.2", "127.2"] {
+        for source in
+            [http(&format!("http://{host}:{port}/a.tgz")), git(&format!("http://{host}:{port}/r.git"), &branch)]
+        {
+            scene.refused(source, host).await;
+        }
     }
     let key = scene
         .secret(

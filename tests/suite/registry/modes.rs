@@ -1,6 +1,7 @@
 //! What an operator watches, and what its user changes in it: R2, and `spec.config`.
 
 use kube::api::DynamicObject;
+use rukpak_tests::kubelet::Kubelet;
 use rukpak_tests::verbs::{self, Expected, Target};
 use rukpak_tests::world::until_bundle;
 use serde_json::{Value, json};
@@ -92,6 +93,8 @@ async fn r2_without_all_namespaces_it_is_refused_until_a_namespace_is_named() {
 #[tokio::test]
 async fn targets_follow_the_configuration_in_place() {
     let case = Case::new("targets").await;
+    // What leaves the bundle is deleted when the new version is healthy.
+    let _kubelet = Kubelet::play(case.client.clone(), &case.namespace());
     let one = verbs::namespace(&case.client, "target-a").await.unwrap();
     let two = verbs::namespace(&case.client, "target-b").await.unwrap();
     let modes = ["OwnNamespace", "SingleNamespace", "MultiNamespace"];

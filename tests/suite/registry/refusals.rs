@@ -1,6 +1,7 @@
 //! What a bundle needs of others, and what is never installed.
 
 use kube::api::DynamicObject;
+use rukpak_tests::kubelet::Kubelet;
 use rukpak_tests::verbs::{self, Expected, Target};
 use rukpak_tests::world::SOON;
 use serde_json::{Value, json};
@@ -68,6 +69,8 @@ async fn a_package_is_refused_unless_the_user_has_it() {
 #[tokio::test]
 async fn an_upgrade_that_needs_a_package_waits_for_the_users_word() {
     let case = Case::new("package-later").await;
+    // What leaves the bundle is deleted when the new version is healthy.
+    let _kubelet = Kubelet::play(case.client.clone(), &case.namespace());
     let first = case.install("parts").await;
     case.upgrade("v2", case.files("package")).await;
     let expected = Expected::is_false("HasValidBundle", "BundleLoadFailed").saying("olm.package.required");

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use kube::api::DynamicObject;
+use rukpak_tests::kubelet::Kubelet;
 use rukpak_tests::verbs::Expected;
 use serde_json::Value;
 
@@ -40,6 +41,8 @@ async fn objects(case: &Case<'_>) -> BTreeMap<String, DynamicObject> {
 #[tokio::test]
 async fn an_upgrade_changes_in_place_deletes_what_is_renamed_and_removes_what_is_gone() {
     let case = Case::new("upgrade").await;
+    // What leaves the bundle is deleted when the new version is healthy.
+    let _kubelet = Kubelet::play(case.client.clone(), &case.namespace());
     let first = case.install("mill/v1").await;
     let old = objects(&case).await;
     case.upgrade("v2", case.files("mill/v2")).await;

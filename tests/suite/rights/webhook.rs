@@ -130,25 +130,6 @@ pub(super) async fn lacks(turn: &Turn, rule: &Rule, access: Access<'_>, lacking:
 }
 
 #[tokio::test]
-async fn it_looks_at_the_label_of_its_namespace() {
-    let turn = Turn::take().await;
-    let webhook = &turn.world.webhook;
-    let access = Access::to("get", "", "namespaces").within(SYSTEM_NAMESPACE).named(SYSTEM_NAMESPACE);
-    lacks(&turn, &rule("rukpak-webhooks", 1), access, async {
-        let said = webhook.log().len();
-        let target =
-            Target::cluster("admissionregistration.k8s.io/v1", "ValidatingWebhookConfiguration", CONFIGURATION);
-        let api = target.api(&turn.client).await.unwrap();
-        let before = api.get(CONFIGURATION).await.unwrap().data["webhooks"].as_array().cloned().unwrap_or_default();
-        let kept: Vec<_> =
-            before.into_iter().filter(|webhook| webhook["name"] != "vconfigmaps.core.rukpak.io").collect();
-        verbs::merge(&turn.client, &target, &json!({"webhooks": kept})).await.unwrap();
-        webhook.until_logged(said, "namespaces \\\"rukpak-system\\\" is forbidden: ").await.unwrap();
-    })
-    .await;
-}
-
-#[tokio::test]
 async fn the_webhook_may_do_no_more() {
     let turn = Turn::take().await;
     let client = turn.world.plane.as_account(WEBHOOK_ACCOUNT).await.unwrap();

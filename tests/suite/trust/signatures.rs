@@ -219,7 +219,7 @@ async fn a_registry_in_trouble_is_not_asked_at_every_look_at_what_is_unpacked() 
     let other = Cosign::new().unwrap();
     case.rule_for(&repository, require(&[("other", &other)])).await;
     let said = case.unknown("VerificationPending").await;
-    assert!(message(&said, "Verified").contains("BUSY"), "{said:?}");
+    assert!(message(&said, "Verified").contains("busy"), "{said:?}");
     case.touch().await;
     let status = said.data["status"].clone();
     let is_same = |object: Option<&DynamicObject>| object.is_some_and(|object| object.data["status"] == status);

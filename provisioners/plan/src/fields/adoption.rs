@@ -111,8 +111,14 @@ fn installed(set: &Value, uid: &str) -> Value {
     if let Some(metadata) = fields.get_mut("f:metadata").and_then(Value::as_object_mut) {
         metadata.remove("f:finalizers");
         let owners = metadata.remove("f:ownerReferences");
-        if let Some(own) = owners.as_ref().and_then(|owners| owners.get(&reference)) {
-            metadata.insert("f:ownerReferences".to_owned(), json!({reference: own}));
+        if let Some(owners) = owners
+            && let Some(own) = owners.get(&reference)
+        {
+            // The mark of the list itself stays with whoever has other entries in it.
+            let is_alone =
+                owners.as_object().is_some_and(|owners| owners.keys().all(|key| *key == reference || key == "."));
+            let moved = if is_alone { owners } else { json!({reference: own}) };
+            metadata.insert("f:ownerReferences".to_owned(), moved);
         }
         if metadata.is_empty()
             && let Some(all) = fields.as_object_mut()
