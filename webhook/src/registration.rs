@@ -104,7 +104,7 @@ impl Registrar {
         match self.register(&seen).await {
             Ok(()) => {}
             Err(kube::Error::Api(status)) if status.code == 409 => {
-                tracing::debug!("write conflict; reading the object again")
+                tracing::debug!("write conflict; reading the object again");
             }
             Err(error) => {
                 tracing::warn!(error = %Chain(&error), "cannot register the webhooks for ConfigMaps and BundleDeployments");
