@@ -144,7 +144,7 @@ impl ClusterCatalogSpec {
     /// The image of the source.
     ///
     /// # Errors
-    /// The first rule of the definition that the spec breaks: API servers before 1.25 do not check them.
+    /// The first rule of the definition that the spec breaks, for specs that were stored before the rule was.
     pub fn image(&self) -> Result<&CatalogImage, Violation> {
         let image = self.source.image.as_ref().ok_or(Violation::of(rules::CATALOG_SOURCE))?;
         rules::check(&rules::IMAGE_REFERENCE, &image.reference)?;

@@ -192,7 +192,7 @@ impl ClusterExtensionSpec {
     /// What is asked of the catalogs.
     ///
     /// # Errors
-    /// The first rule of the definition that the spec breaks: API servers before 1.25 do not check them.
+    /// The first rule of the definition that the spec breaks, for specs that were stored before the rule was.
     pub fn catalog(&self) -> Result<&CatalogFilter, Violation> {
         rules::check(&rules::NAMESPACE, &self.namespace)?;
         let catalog = self.source.catalog.as_ref().ok_or(Violation::of(rules::EXTENSION_SOURCE))?;

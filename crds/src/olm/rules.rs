@@ -1,6 +1,6 @@
 //! What the fields of OLM v1's kinds must be, beside their types: `x-kubernetes-validations` in the definitions.
 //!
-//! API servers before 1.25 drop these without a word, so the controller checks them too: a rule about a text is data, from which both
+//! The controller checks them too, for objects that were stored before a rule was: a rule about a text is data, from which both
 //! the CEL and the check in Rust are made. The messages are upstream's, to the letter.
 
 use std::sync::LazyLock;

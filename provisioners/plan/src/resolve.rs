@@ -123,8 +123,6 @@ pub struct Basis<'a> {
     pub why: Why,
     /// What the installed release declares, if it has the object.
     pub installed: Option<Value>,
-    /// What a release declares that was begun in place of the installed one and has not ended.
-    pub begun: Option<Value>,
     /// Fields that are left to others.
     pub relinquished: Option<&'a BTreeSet<Taken>>,
 }
@@ -177,11 +175,8 @@ pub fn resolve(key: &ObjectKey, body: &Value, live: Option<Live<'_>>, basis: &Ba
 }
 
 /// Replicas that were set through the `scale` subresource (an autoscaler, `kubectl scale`) are not ours, unless a new release
-/// declares another number than the one before.
-///
-/// Kubernetes since 1.22 lists the subresource among the managers: then the field is left out, so that nothing which the
-/// autoscaler does meanwhile is undone. Before, the field stays ours: a number that no manifest of ours declares tells the same,
-/// and is sent as it is.
+/// declares another number than the one before. The field is left out and not sent with its live value, which would undo what
+/// the autoscaler does meanwhile.
 fn leave_scaled(body: &mut Value, live: Live<'_>, basis: &Basis<'_>) {
     let (Some(ours), Some(current)) = (body.pointer(REPLICAS), live.body.pointer(REPLICAS)) else { return };
     let is_declared_anew = basis.why.policy().scales
@@ -189,17 +184,11 @@ fn leave_scaled(body: &mut Value, live: Live<'_>, basis: &Basis<'_>) {
     if ours == current || is_declared_anew {
         return;
     }
-    let Some(spec) = live_spec(body) else { return };
-    if is_scaled_by_subresource(live.metadata) {
+
+    if is_scaled_by_subresource(live.metadata)
+        && let Some(spec) = live_spec(body)
+    {
         spec.remove("replicas");
-        return;
-    }
-    let declares =
-        |declared: &Option<Value>| declared.as_ref().and_then(|body| body.pointer(REPLICAS)) == Some(current);
-    let own = fields::applied(live.metadata, FIELD_MANAGER);
-    let is_owned = own.is_some_and(|set| set.pointer("/f:spec/f:replicas").is_some());
-    if is_owned && !declares(&basis.installed) && !declares(&basis.begun) {
-        spec.insert("replicas".to_owned(), current.clone());
     }
 }
 
@@ -275,7 +264,7 @@ mod tests {
         json!({"spec": {"replicas": replicas}})
     }
 
-    /// Our manager owns the replicas; with `scaled`, an autoscaler has set them through the subresource.
+    /// Our manager owns the replicas; with `scaled`, an autoscaler has set them through the subresource, and owns them.
     fn metadata(scaled: bool) -> ObjectMeta {
         let set = json!({"f:spec": {"f:replicas": {}}});
         let entry = |manager: &str, operation: &str, sub: &str| json!({"manager": manager, "operation": operation, "fieldsType": "FieldsV1", "fieldsV1": set, "subresource": sub});
@@ -284,26 +273,21 @@ mod tests {
         serde_json::from_value(json!({"managedFields": entries})).unwrap()
     }
 
-    fn replicas(why: Why, ours: i64, live: i64, scaled: bool, installed: i64, begun: Option<i64>) -> Option<i64> {
-        let (metadata, live, installed, begun) =
-            (metadata(scaled), workload(live), workload(installed), begun.map(workload));
-        let basis = Basis { why, installed: Some(installed), begun, relinquished: None };
+    fn replicas(why: Why, ours: i64, live: i64, scaled: bool, installed: i64) -> Option<i64> {
+        let (metadata, live) = (metadata(scaled), workload(live));
+        let basis = Basis { why, installed: Some(workload(installed)), relinquished: None };
         let live = Live { metadata: &metadata, body: &live };
         resolve(&key("apps", "Deployment"), &workload(ours), Some(live), &basis).body.pointer(REPLICAS)?.as_i64()
     }
 
     #[test]
-    fn replicas_set_by_scaling_stay_and_those_of_a_failed_release_do_not() {
-        // Kubernetes before 1.22 does not list the subresource.
-        assert_eq!(replicas(Why::Repair, 2, 5, false, 2, None), Some(5));
-        assert_eq!(replicas(Why::Upgrade, 2, 5, false, 2, None), Some(5), "the release says what it said before");
-        assert_eq!(replicas(Why::Upgrade, 3, 5, false, 2, None), Some(3), "the release says something new");
-        assert_eq!(replicas(Why::WayBack, 2, 0, false, 2, Some(0)), Some(2), "the failed release said 0");
-        assert_eq!(replicas(Why::WayBack, 2, 7, false, 2, Some(0)), Some(7), "nobody but a user said 7");
-        // Since 1.22 it does: the field is left alone.
-        assert_eq!(replicas(Why::Repair, 2, 5, true, 2, None), None);
-        assert_eq!(replicas(Why::WayBack, 2, 5, true, 2, Some(0)), None);
-        assert_eq!(replicas(Why::Upgrade, 3, 5, true, 2, None), Some(3));
+    fn leaves_out_replicas_that_were_set_through_the_subresource() {
+        assert_eq!(replicas(Why::Repair, 2, 5, true, 2), None);
+        assert_eq!(replicas(Why::WayBack, 2, 5, true, 2), None);
+        assert_eq!(replicas(Why::Upgrade, 2, 5, true, 2), None, "the release says what it said before");
+        assert_eq!(replicas(Why::Upgrade, 3, 5, true, 2), Some(3), "the release says something new");
+        assert_eq!(replicas(Why::Repair, 2, 5, false, 2), Some(2), "nobody used the subresource");
+        assert_eq!(replicas(Why::WayBack, 2, 0, false, 2), Some(2), "the failed release said 0");
     }
 
     #[test]
@@ -328,7 +312,7 @@ mod tests {
             (Why::Renewal, Some("v2")),
             (Why::Repair, Some("v2")),
         ] {
-            let basis = Basis { why, installed: None, begun: None, relinquished: None };
+            let basis = Basis { why, installed: None, relinquished: None };
             let live = Live { metadata: &metadata, body: &live };
             let resolved = resolve(&key, &body, Some(live), &basis);
             assert_eq!(resolved.kept.is_some_and(|text| text.contains("v2")), kept.is_some(), "{why:?}");
@@ -341,7 +325,7 @@ mod tests {
     fn volumes_do_not_shrink_on_the_way_back() {
         let claim = |size: &str| json!({"spec": {"resources": {"requests": {"storage": size}}}});
         let (metadata, live) = (ObjectMeta::default(), claim("2Gi"));
-        let basis = Basis { why: Why::WayBack, installed: None, begun: None, relinquished: None };
+        let basis = Basis { why: Why::WayBack, installed: None, relinquished: None };
         let live = Live { metadata: &metadata, body: &live };
         let resolved = resolve(&key("", "PersistentVolumeClaim"), &claim("1Gi"), Some(live), &basis);
         assert_eq!(resolved.body, claim("2Gi"));

@@ -54,7 +54,7 @@ fn namespace(more: Value) -> Leaving {
 fn run(leaving: &[Leaving], is_patient: bool, mut answer: impl FnMut(&Order) -> Answer) -> (Vec<String>, Outcome) {
     let mut pass = Pass::new(owner(), leaving.to_vec(), is_patient);
     let (mut sent, mut ends) = (Vec::new(), BTreeMap::new());
-    while let Some(order) = pass.next() {
+    while let Some(order) = pass.next_order() {
         let verb = match &order.request {
             Request::Ask { going, .. } => format!("ask with {} going", going.len()),
             Request::Release { reason } => format!("release ({reason})"),
@@ -111,7 +111,7 @@ fn what_waits_for_a_finalizer_keeps_every_earlier_phase() {
     let held = json!({"deletionTimestamp": "2026-01-01T00:00:00Z", "finalizers": ["example.com/hold"]});
     let (sent, outcome) = run(&[workload(), resource()], true, |order| match &order.request {
         Request::Delete => Answer::Accepted,
-        Request::Look => Answer::Seen(Some(metadata("gadget", held.clone()))),
+        Request::Look => Answer::Seen(Some(Box::new(metadata("gadget", held.clone())))),
         _ => willing(order),
     });
     assert_eq!(sent, ["delete gadget", "look gadget"]);
@@ -184,7 +184,7 @@ fn an_object_that_changed_is_looked_at_and_decided_about_again() {
         Request::Delete => Answer::Conflict("another version".into()),
         Request::Look => {
             looks += 1;
-            Answer::Seen(Some(metadata("deployment", if looks == 1 { json!({}) } else { kept.clone() })))
+            Answer::Seen(Some(Box::new(metadata("deployment", if looks == 1 { json!({}) } else { kept.clone() }))))
         }
         _ => willing(order),
     });
@@ -197,7 +197,7 @@ fn an_object_that_changed_is_looked_at_and_decided_about_again() {
 fn an_object_that_changes_all_the_time_is_given_up_until_the_next_pass() {
     let (sent, outcome) = run(&[workload()], true, |order| match &order.request {
         Request::Delete => Answer::Conflict("another version".into()),
-        Request::Look => Answer::Seen(Some(metadata("deployment", json!({})))),
+        Request::Look => Answer::Seen(Some(Box::new(metadata("deployment", json!({}))))),
         _ => willing(order),
     });
     assert_eq!(sent.iter().filter(|line| line.starts_with("delete")).count(), 5);
@@ -209,7 +209,7 @@ fn what_is_not_ours_any_more_is_left() {
     for now in [json!({"ownerReferences": []}), json!({"uid": "another"})] {
         let (sent, outcome) = run(&[workload()], true, |order| match &order.request {
             Request::Delete => Answer::Conflict("another version".into()),
-            Request::Look => Answer::Seen(Some(metadata("deployment", now.clone()))),
+            Request::Look => Answer::Seen(Some(Box::new(metadata("deployment", now.clone())))),
             _ => willing(order),
         });
         assert_eq!(sent, ["delete deployment", "look deployment"], "{now}");
@@ -227,7 +227,7 @@ fn an_object_whose_version_ended_is_deleted_in_the_one_that_is_served() {
             if version == "v1" { Answer::Absent } else { Answer::Done }
         }
         Request::FollowVersion => Answer::Version(Some(object("example.com/v2", "Gadget", json!({})).identity)),
-        Request::Look => Answer::Seen(Some(metadata("gadget", json!({})))),
+        Request::Look => Answer::Seen(Some(Box::new(metadata("gadget", json!({}))))),
         _ => willing(order),
     });
     assert_eq!(deleted, ["v1", "v2"]);
@@ -237,10 +237,10 @@ fn an_object_whose_version_ended_is_deleted_in_the_one_that_is_served() {
 #[test]
 fn orders_of_one_phase_are_given_together() {
     let mut pass = Pass::new(owner(), [resource(), object("example.com/v1", "Widget", json!({})), workload()], true);
-    let (first, second) = (pass.next().unwrap(), pass.next().unwrap());
-    assert_eq!(pass.next(), None, "the next phase waits for both");
+    let (first, second) = (pass.next_order().unwrap(), pass.next_order().unwrap());
+    assert_eq!(pass.next_order(), None, "the next phase waits for both");
     assert!(pass.answer(second.id, Answer::Done).is_some());
-    assert_eq!(pass.next(), None);
+    assert_eq!(pass.next_order(), None);
     assert!(pass.answer(first.id, Answer::Done).is_some());
-    assert_eq!(pass.next().unwrap().object.identity.name, "deployment");
+    assert_eq!(pass.next_order().unwrap().object.identity.name, "deployment");
 }

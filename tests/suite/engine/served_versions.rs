@@ -44,7 +44,7 @@ async fn an_object_of_an_unserved_version_is_pruned() {
     let (crd, group) = definition("unserved");
     case.foreign(&with_versions(&crd, &[("v1alpha1", true, false), ("v1", true, true)])).await;
     for version in ["v1alpha1", "v1"] {
-        verbs::await_served(&case.client, &format!("{group}/{version}"), "Gadget", SOON).await.unwrap();
+        verbs::await_served(&case.client, &format!("{group}/{version}"), "Gadget", SOON).await.expect("it is served");
     }
     let a = case.config_map("a", json!({}));
     case.install(&[gadget_of("v1alpha1", &group, &case), a.clone()]).await;
@@ -130,10 +130,10 @@ async fn with_ended_version(case: &Case<'_>) -> String {
     let (crd, group) = definition("has");
     case.foreign(&with_versions(&crd, &[("v1alpha1", true, false), ("v1", true, true)])).await;
     for version in ["v1alpha1", "v1"] {
-        verbs::await_served(&case.client, &format!("{group}/{version}"), "Gadget", SOON).await.unwrap();
+        verbs::await_served(&case.client, &format!("{group}/{version}"), "Gadget", SOON).await.expect("it is served");
     }
     case.install(&[gadget_of("v1alpha1", &group, case), case.config_map("a", json!({"x": "1"}))]).await;
-    case.until_owned(&Target::of(&gadget_of("v1", &group, case)).unwrap()).await;
+    case.until_owned(&Target::of(&gadget_of("v1", &group, case)).expect("an object")).await;
     let ended = with_versions(&crd, &[("v1alpha1", false, false), ("v1", true, true)]);
     case.edit("admin", &definition_target(&group), json!({"spec": {"versions": ended["spec"]["versions"]}})).await;
     until_unserved(case, &format!("{group}/v1alpha1")).await;

@@ -63,7 +63,7 @@ impl Real {
             }
             Request::Create { key, version, body, manager } => {
                 let params = PostParams { field_manager: Some(manager.clone()), ..PostParams::default() };
-                let object = serde_json::from_value(body.clone()).unwrap();
+                let object = serde_json::from_value(body.clone()).expect("an object");
                 self.api(&key.kind, version).create(&params, &object).await.map(value)
             }
             Request::Apply { key, version, body, manager, is_trial } => {
@@ -91,7 +91,7 @@ impl Real {
 }
 
 fn value(object: DynamicObject) -> Value {
-    serde_json::to_value(object).unwrap()
+    serde_json::to_value(object).expect("JSON")
 }
 
 fn refusal(request: &Request, error: kube::Error) -> Refusal {
@@ -116,18 +116,20 @@ struct Both {
 
 impl Both {
     async fn new(client: &Client, group: &str) -> Self {
-        let namespace = verbs::namespace(client, "conformance").await.unwrap();
+        let namespace = verbs::namespace(client, "conformance").await.expect("a namespace");
         let real = Real { client: client.clone(), group: group.to_owned(), namespace };
         let view = View { group: group.to_owned(), ..View::default() };
         let mut both = Self { real, small: Server::default(), views: (view.clone(), view) };
         let crd = Key::new("CustomResourceDefinition", &format!("dbs.{group}"));
         let (version, manager) = ("v1".to_owned(), "test".to_owned());
-        both.small.answer(&Request::Create { key: crd, version, body: definition(group), manager }).unwrap();
+        both.small
+            .answer(&Request::Create { key: crd, version, body: definition(group), manager })
+            .expect("the definition is new");
         for owner in OWNERS {
             let (key, version, manager) = (Key::new("ConfigMap", owner), "v1".to_owned(), "test".to_owned());
             let body = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": owner}});
             let request = Request::Create { key, version, body, manager };
-            both.compare((request.clone(), request)).await.unwrap();
+            both.compare((request.clone(), request)).await.expect("both create the owner");
         }
         both
     }
@@ -159,7 +161,7 @@ impl Both {
 fn differ(what: &str, (real, small): (String, String)) -> Result<(), String> {
     let lines = |one: &str, other: &str| {
         let only = one.lines().filter(|line| !other.lines().any(|same| same == *line));
-        only.map(|line| format!("\n  {}", line.trim())).collect::<String>()
+        only.fold(String::new(), |all, line| all + "\n  " + line.trim())
     };
     if real == small {
         return Ok(());
@@ -188,7 +190,9 @@ async fn world(client: &Client, group: &str, seed: u64) -> Result<u64, String> {
             drop(both.real.answer(&Request::Patch { key, version, body, manager, is_status }).await);
         }
     }
-    verbs::delete(client, &Target::cluster("v1", "Namespace", &both.real.namespace)).await.unwrap();
+    verbs::delete(client, &Target::cluster("v1", "Namespace", &both.real.namespace))
+        .await
+        .expect("the namespace is there");
     result
 }
 

@@ -54,7 +54,7 @@ impl Platform {
 
     /// A world for one test, which is no OpenShift until that makes it one.
     pub async fn bare() -> Self {
-        Self::new(&[], "", async |_, _, _| Vec::new()).await
+        Self::new(&[], "", async |_, _, _| vec![default_catalog_source()]).await
     }
 
     /// One with OpenShift's definitions and a default catalog that is ready. `catalogs` gives the manager's flags, and `ca_pem`
@@ -151,10 +151,15 @@ async fn catalogs(registry: &Registry, web: &CatalogdServer, folder: &Path) -> V
         format!("--catalog=image=image:{image}"),
         format!("--catalog=web={}", web.url("all")),
         "--catalog-poll-interval=1s".to_owned(),
-        format!("--catalog-source={}/{}", DEFAULT_CATALOG.0, DEFAULT_CATALOG.1),
+        default_catalog_source(),
     ];
     arguments.extend(PRIVATE.map(|name| format!("--catalog-source={name}/catalog")));
     arguments
+}
+
+/// The flag that OpenShift's manifests have.
+fn default_catalog_source() -> String {
+    format!("--catalog-source={}/{}", DEFAULT_CATALOG.0, DEFAULT_CATALOG.1)
 }
 
 fn put_folder(folder: &Path, catalog: &Documents) {

@@ -124,7 +124,7 @@ pub fn shown(lines: &[String]) -> Vec<String> {
             (r"\b(\d{1,3}\.){3}\d{1,3}\b", "<address>"),
             (r"\b(\d+(s|m|h|d))+\b", "<age>"),
             // What kubectl and API servers have worded anew since the oldest that is tested.
-            (r#" deleted from \S+ namespace$"#, " deleted"),
+            (r" deleted from \S+ namespace$", " deleted"),
             (
                 r"v1\.LabelSelector\{MatchLabels:map\[string\]string(\{.*?\}), MatchExpressions:\[\]v1\.LabelSelectorRequirement\(nil\)\}",
                 "{\"matchLabels\":$1}",

@@ -162,9 +162,9 @@ mod tests {
             assert!(impersonated(&new, &new, CONTROLLER, false).is_empty(), "{name} was there");
         }
         let owner = |controller: Value| json!([{"apiVersion": "v1", "kind": "X", "name": "n", "uid": "u", "controller": controller}]);
-        let owned = with("ownerReferences", owner(json!(true)));
-        assert!(is_asked(&owned));
-        assert!(impersonated(&owned, &old, CONTROLLER, false).is_empty(), "the garbage collector removes owners");
+        let controlled = with("ownerReferences", owner(json!(true)));
+        assert!(is_asked(&controlled));
+        assert!(impersonated(&controlled, &old, CONTROLLER, false).is_empty(), "the garbage collector removes owners");
         for (field, value) in [
             ("annotations", json!({"core.rukpak.io/reconcile-requested-at": "now"})),
             ("labels", json!({"a": "b"})),

@@ -193,7 +193,7 @@ async fn change(
     put_in_certificates(step, &mut declared, &live.data);
     let relinquished = relinquished(target, &step.key);
     let installed = before(cluster, target, step, live).await;
-    let basis = Basis { why: target.why, installed, begun: None, relinquished: Some(&relinquished) };
+    let basis = Basis { why: target.why, installed, relinquished: Some(&relinquished) };
     let seen = Live { metadata: &live.metadata, body: &live.data };
     let resolved = resolve(&step.key, &declared, Some(seen), &basis);
     if let Some(stays) = resolved.kept {

@@ -11,8 +11,7 @@ use super::failure;
 use super::pin::Pinned;
 use super::steady::steady;
 
-/// Said while a Bundle's turn has not come. Upstream says nothing then; but an API server built with Go 1.18 or newer
-/// and a Kubernetes before 1.23 takes an empty string in a custom resource for null, and refuses the status.
+/// Says that a Bundle's turn has not come. Upstream's message is empty then, and no client of its compares it.
 const WAITING: &str = "Waiting for other Bundles to be fetched";
 
 /// Said once a client has uploaded something. Upstream's words.

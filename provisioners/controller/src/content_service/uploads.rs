@@ -90,12 +90,14 @@ impl Error {
                 let code = StatusCode::from_u16(source.code()).ok().filter(|code| !code.is_success());
                 code.unwrap_or(StatusCode::SERVICE_UNAVAILABLE)
             }
-            Self::Denied(Denied::Unavailable(_)) | Self::Owner(_) => StatusCode::SERVICE_UNAVAILABLE,
+            Self::Denied(Denied::Unavailable(_))
+            | Self::Owner(_)
+            | Self::Refused(Refused::Twice | Refused::Many(_))
+            | Self::Stopping => StatusCode::SERVICE_UNAVAILABLE,
             Self::Denied(_) => StatusCode::FORBIDDEN,
             Self::Type(_) | Self::Unpacked => StatusCode::CONFLICT,
             Self::Limit(_) => StatusCode::PAYLOAD_TOO_LARGE,
             Self::Refused(Refused::Late(_) | Refused::Slow(_) | Refused::Silent) => StatusCode::REQUEST_TIMEOUT,
-            Self::Refused(Refused::Twice | Refused::Many(_)) | Self::Stopping => StatusCode::SERVICE_UNAVAILABLE,
             Self::Full(_) => StatusCode::INSUFFICIENT_STORAGE,
             Self::Read(_) | Self::Store(_) | Self::Worker(_) => StatusCode::INTERNAL_SERVER_ERROR,
         }

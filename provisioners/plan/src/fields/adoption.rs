@@ -88,16 +88,20 @@ fn moved(meta: &ObjectMeta, entry: &ManagedFieldsEntry, installers: &BTreeSet<&s
     }
     let is_new = applied(meta, heir.manager).is_none();
     let is_of_olm = OLM_MANAGERS.contains(&manager) && (is_new || heir.replaces_olm);
-    match is_apply(entry) {
-        true if is_of_olm || (manager == BOOTSTRAP_MANAGER && is_new) => installed(all, heir.uid),
-        true => nothing,
-        false if manager == heir.manager => all.clone(),
-        false if is_of_olm || installers.contains(manager) => installed(all, heir.uid),
-        false if is_new && KUBECTL_MANAGERS.contains(&manager) => match last_applied(meta) {
-            Some(manifest) => within(&within(&installed(all, heir.uid), &manifest), heir.body),
-            None => nothing,
-        },
-        false => nothing,
+    if is_apply(entry) {
+        let is_installed = is_of_olm || (manager == BOOTSTRAP_MANAGER && is_new);
+        return if is_installed { installed(all, heir.uid) } else { nothing };
+    }
+
+    if manager == heir.manager {
+        return all.clone();
+    }
+    if is_of_olm || installers.contains(manager) {
+        return installed(all, heir.uid);
+    }
+    match last_applied(meta).filter(|_| is_new && KUBECTL_MANAGERS.contains(&manager)) {
+        Some(manifest) => within(&within(&installed(all, heir.uid), &manifest), heir.body),
+        None => nothing,
     }
 }
 

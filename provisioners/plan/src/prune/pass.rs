@@ -76,7 +76,7 @@ pub enum Answer {
         is_transient: bool,
     },
     /// The metadata; `None` if there is no such object.
-    Seen(Option<ObjectMeta>),
+    Seen(Option<Box<ObjectMeta>>),
     /// It is done; what was deleted is gone.
     Done,
     /// The deletion is accepted. Whether the object is gone is not known.
@@ -203,7 +203,7 @@ impl Pass {
     }
 
     /// What to send next. `None` if nothing is to be sent before another answer has come, or at all.
-    pub fn next(&mut self) -> Option<Order> {
+    pub fn next_order(&mut self) -> Option<Order> {
         while self.waiting.is_empty() {
             if self.under_way > 0 || !self.advance() {
                 return None;
@@ -330,14 +330,15 @@ impl Object {
             }
             (Request::Release { reason }, Answer::Done) => State::Ended(End::Released { reason }),
             (Request::HandOver, Answer::Done) => State::Ended(End::HandedOver),
-            (Request::Delete, Answer::Done) => State::Ended(End::Gone),
+            (Request::Delete, Answer::Done) | (Request::FollowVersion, Answer::Version(None)) => {
+                State::Ended(End::Gone)
+            }
             (Request::Delete, Answer::Accepted) => State::Wants(Request::Look),
             (Request::Look, Answer::Seen(seen)) => self.seen(owner, seen),
             (Request::FollowVersion, Answer::Version(Some(identity))) => {
                 self.leaving.identity = identity;
                 State::Wants(Request::Look)
             }
-            (Request::FollowVersion, Answer::Version(None)) => State::Ended(End::Gone),
             // The upgrade itself may have ended the version in which the object was listed.
             (write, Answer::Absent) if is_write(&write) => {
                 let may_have_moved = self.key.group.contains('.') && self.attempts < ATTEMPTS;
@@ -351,16 +352,17 @@ impl Object {
     }
 
     /// What is done about the object as it is now.
-    fn seen(&mut self, owner: &Owner, seen: Option<ObjectMeta>) -> State {
-        let is_same = |now: &ObjectMeta| now.uid == self.leaving.metadata.uid;
-        let Some(metadata) = seen.filter(is_same) else { return State::Ended(End::Gone) };
+    fn seen(&mut self, owner: &Owner, seen: Option<Box<ObjectMeta>>) -> State {
+        let Some(metadata) = seen.filter(|now| now.uid == self.leaving.metadata.uid) else {
+            return State::Ended(End::Gone);
+        };
         if metadata.deletion_timestamp.is_some() {
             return State::Ended(End::Waits { why: waits(&self.leaving.identity, &metadata) });
         }
         if !owner.is_controller(&metadata) && !owner.owns_fully(&metadata) {
             return State::Ended(End::Gone);
         }
-        self.leaving.metadata = Arc::new(metadata);
+        self.leaving.metadata = Arc::from(metadata);
         if self.attempts >= ATTEMPTS {
             return State::Ended(End::Failed { why: "it is still there".to_owned() });
         }

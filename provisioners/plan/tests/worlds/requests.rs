@@ -115,7 +115,7 @@ impl View {
     /// The request that `numbers` choose.
     pub fn request(&self, numbers: &mut Numbers) -> Request {
         let kind = *numbers.one(&["ConfigMap", "Db"]);
-        let key = Key::new(kind, *numbers.one(&["a", "b"]));
+        let key = Key::new(kind, numbers.one(&["a", "b"]));
         let version = if kind == "Db" { *numbers.one(&["v1", "v1", "v1alpha1"]) } else { "v1" }.to_owned();
         let manager = (*numbers.one(&MANAGERS)).to_owned();
         match numbers.below(20) {
@@ -176,7 +176,7 @@ impl View {
         match numbers.below(6) {
             0 => drop(metadata.insert("ownerReferences".to_owned(), json!([self.owner(0, true)]))),
             1 => {
-                drop(metadata.insert("ownerReferences".to_owned(), json!([self.owner(0, true), self.owner(1, false)])))
+                drop(metadata.insert("ownerReferences".to_owned(), json!([self.owner(0, true), self.owner(1, false)])));
             }
             2 => drop(metadata.insert("finalizers".to_owned(), json!(["example.com/c"]))),
             _ => {}

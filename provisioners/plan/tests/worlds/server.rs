@@ -286,7 +286,7 @@ impl Server {
         let mine = |other: &Manager| {
             other.operation == Operation::Apply && other.name == manager && other.subresource.is_empty()
         };
-        let set: Set = leaves(&config).into_iter().filter(|path| is_owned(path)).collect();
+        let set: Set = leaves(&config).into_iter().filter(is_owned).collect();
         let last = after.managers.iter().find(|(other, _)| mine(other)).map(|(_, owned)| owned.clone());
         after.managers.retain(|other, _| !mine(other));
         let others: Set = after.managers.values().flat_map(|owned| owned.set.iter()).chain(&set).cloned().collect();
@@ -295,14 +295,14 @@ impl Server {
         for path in last.iter().flat_map(|last| last.set.difference(&others)).filter(|path| !is_above(path)) {
             remove(&mut after.value, path, &others);
         }
-        let is_changed = self.take_from_others(&before, &mut after, None);
+        let is_changed = Self::take_from_others(&before, &mut after, None);
         let time = last.filter(|_| !is_changed).map_or_else(|| self.time.clone(), |last| last.time);
         after.managers.insert(us, Owned { set, time });
         self.replace(key, &before, after, is_new)
     }
 
     /// What a change of values takes from whoever owned them. Whether anything was changed.
-    fn take_from_others(&self, before: &Object, after: &mut Object, by: Option<&Manager>) -> bool {
+    fn take_from_others(before: &Object, after: &mut Object, by: Option<&Manager>) -> bool {
         let compared = compare(&before.value, &after.value);
         for (_, owned) in after.managers.iter_mut().filter(|(manager, _)| Some(*manager) != by) {
             let is_taken = |path: &values::Path| {
@@ -319,11 +319,11 @@ impl Server {
         let (name, subresource, version) = (manager.to_owned(), subresource.to_owned(), api.to_owned());
         let us = Manager { operation: Operation::Update, name, subresource, version };
         let old = Object { value: before.clone(), ..after.clone() };
-        self.take_from_others(&old, after, Some(&us));
+        Self::take_from_others(&old, after, Some(&us));
         let compared = compare(before, &after.value);
         let known = after.managers.remove(&us).unwrap_or(Owned { set: Set::new(), time: self.time.clone() });
         let kept = known.set.iter().filter(|path| !compared.removed.contains(*path)).cloned();
-        let new = compared.added.into_iter().chain(compared.modified).filter(|path| is_owned(path));
+        let new = compared.added.into_iter().chain(compared.modified).filter(is_owned);
         let set: Set = kept.chain(new).collect();
         if !set.is_empty() {
             let time = if set == known.set { known.time } else { self.time.clone() };
@@ -414,7 +414,9 @@ impl Server {
             let mut object = Object { is_terminating: true, ..(*live).clone() };
             object.generation = object.generation.map(|generation| generation + 1);
             self.store(key, object);
-            instances.iter().for_each(|instance| drop(self.delete(instance)));
+            for instance in &instances {
+                self.delete(instance);
+            }
         } else {
             self.go(key);
         }
@@ -429,7 +431,9 @@ impl Server {
         self.events.push(Event { key: key.clone(), object, is_gone: true });
         // The last instance of a CRD that terminates takes that along.
         let crds: Vec<Key> = self.objects.keys().filter(|other| other.kind == CRD).cloned().collect();
-        crds.iter().for_each(|crd| self.end(crd));
+        for crd in &crds {
+            self.end(crd);
+        }
     }
 
     /// The instances of a CRD, which it waits for.
@@ -460,7 +464,9 @@ impl Server {
         let is_garbage = |object: &Object| !owners(object).is_empty() && !owners(object).iter().any(lives);
         let garbage = self.objects.iter().filter(|(_, object)| !object.is_terminating && is_garbage(object));
         let garbage: Vec<Key> = garbage.map(|(key, _)| key.clone()).collect();
-        garbage.iter().for_each(|key| drop(self.delete(key)));
+        for key in &garbage {
+            self.delete(key);
+        }
         garbage
     }
 }

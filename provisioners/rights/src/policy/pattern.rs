@@ -53,9 +53,9 @@ pub(super) fn addresses() -> String {
     let (user, port) = ("[A-Za-z0-9._~+-]+@", "[1-9][0-9]*");
     let name = r"[A-Za-z0-9_][A-Za-z0-9_-]*";
     let names = format!(r"{name}(\.{name})*");
-    let part = r"(\.{0,2}[A-Za-z0-9_~+-][A-Za-z0-9._~+-]*|\.{3}[A-Za-z0-9._~+-]*)";
-    let url = format!(r"((https|http)://|ssh://({user})?)({names}|\[[0-9A-Fa-f:.]+\])(:{port})?(/{part})+");
-    let scp = format!("({user})?{names}:({port}:)?/?{part}(/{part})*");
+    let segment = r"(\.{0,2}[A-Za-z0-9_~+-][A-Za-z0-9._~+-]*|\.{3}[A-Za-z0-9._~+-]*)";
+    let url = format!(r"((https|http)://|ssh://({user})?)({names}|\[[0-9A-Fa-f:.]+\])(:{port})?(/{segment})+");
+    let scp = format!("({user})?{names}:({port}:)?/?{segment}(/{segment})*");
     format!("^({url}|{scp})/?$")
 }
 

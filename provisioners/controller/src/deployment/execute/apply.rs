@@ -128,7 +128,6 @@ impl Bases {
         Basis {
             why,
             installed: body(&self.installed),
-            begun: body(&self.begun),
             relinquished: run.memory.repairs.get(&step.key).map(rukpak_plan::conflict::Repairs::relinquished),
         }
     }

@@ -151,7 +151,7 @@ async fn pass(run: &mut Run, leaving: Vec<Leaving>, is_patient: bool) -> Outcome
     let mut under_way = FuturesUnordered::new();
     loop {
         while under_way.len() < PARALLEL {
-            let Some(order) = pass.next() else { break };
+            let Some(order) = pass.next_order() else { break };
             under_way.push(send(sender, order));
         }
         let Some((id, answer)) = under_way.next().await else { break };
@@ -193,7 +193,7 @@ async fn send(run: &Run, Order { id, object, request }: Order) -> (usize, Answer
     let answer = match request {
         Request::Ask { guard, going } => would_lose(run, identity, guard, &going).await,
         Request::Look => match run.context.cluster.reader.metadata(identity).await {
-            Ok(seen) => Answer::Seen(seen),
+            Ok(seen) => Answer::Seen(seen.map(Box::new)),
             Err(error) => refused(&error),
         },
         Request::Delete => match run.objects.delete(identity, metadata).await {

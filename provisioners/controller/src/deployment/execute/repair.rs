@@ -211,7 +211,7 @@ async fn one(run: &Run, step: &Step, live: Result<Option<Written>, put::Error>) 
         still_wanted(run, step).await?;
     }
     let relinquished = run.memory.repairs.get(&step.key).map(rukpak_plan::conflict::Repairs::relinquished);
-    let basis = Basis { why: Why::Repair, installed: Some(step.body()), begun: None, relinquished };
+    let basis = Basis { why: Why::Repair, installed: Some(step.body()), relinquished };
     match once_served(run, step, known, &basis).await? {
         Outcome::Applied(written, _) => {
             let is_other = live.is_none_or(|live| live.metadata.resource_version != written.metadata.resource_version);

@@ -55,8 +55,8 @@ async fn unnamed(run: &Run) -> Result<(), Problem> {
 /// Whether the BundleDeployment is that of a PlatformOperator or ClusterExtension. Anybody can write an owner reference, so that the
 /// owner has to be there, and the name be the one that `rukpak-platform` gives: no other BundleDeployment can have it.
 async fn is_made_by_platform(run: &Run) -> Result<bool, Error> {
-    let references = run.observed.deployment.owner_references().iter();
-    let Some(owner) = references.filter(|reference| reference.controller == Some(true)).next_back() else {
+    let mut references = run.observed.deployment.owner_references().iter();
+    let Some(owner) = references.rfind(|reference| reference.controller == Some(true)) else {
         return Ok(false);
     };
     let client = &run.context.client;

@@ -30,7 +30,6 @@ struct Step {
     #[serde(default)]
     metadata: ObjectMeta,
     installed: Option<Value>,
-    begun: Option<Value>,
     #[serde(default)]
     relinquished: Vec<String>,
 }
@@ -51,8 +50,7 @@ pub fn resolved(given: Value) -> Result<Value, Error> {
         .iter()
         .map(|field| Taken { manager: "other".into(), subresource: String::new(), path: path(field) })
         .collect();
-    let basis =
-        Basis { why, installed: step.installed.clone(), begun: step.begun.clone(), relinquished: Some(&relinquished) };
+    let basis = Basis { why, installed: step.installed.clone(), relinquished: Some(&relinquished) };
     let live = step.live.as_ref().map(|body| Live { metadata: &step.metadata, body });
     // Where it is not read, it does not count.
     let needs_live = needs_live(&key, &step.body, &basis);

@@ -38,7 +38,7 @@ pub fn tidy(value: &mut Value) {
         metadata.retain(|_, member| !is_empty(member));
     }
     if let Some(map) = value.as_object_mut() {
-        map.retain(|key, member| !(key == "data" && is_empty(member)) && !member.is_null());
+        map.retain(|key, member| !(member.is_null() || key == "data" && is_empty(member)));
     }
 }
 

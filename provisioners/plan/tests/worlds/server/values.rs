@@ -71,13 +71,13 @@ pub fn compare(before: &Value, after: &Value) -> Compared {
 fn walk_both(before: Option<&Value>, after: Option<&Value>, path: &[String], compared: &mut Compared) {
     let (one, other) = match (before, after) {
         (Some(before), Some(after)) if before == after => return,
-        (Some(before), Some(after)) => match (members(before, path), members(after, path)) {
-            (Some(one), Some(other)) => (one, other),
-            _ => {
+        (Some(before), Some(after)) => {
+            let (Some(one), Some(other)) = (members(before, path), members(after, path)) else {
                 compared.modified.insert(path.to_vec());
                 return;
-            }
-        },
+            };
+            (one, other)
+        }
         (None, None) => return,
         (None, Some(after)) => {
             compared.added.insert(path.to_vec());
@@ -166,15 +166,16 @@ pub fn write(set: &Set) -> Value {
         }
         at.insert(".".to_owned(), json!({}));
     }
-    // A dot says something only where others are below the same member.
-    fn tidy(map: &mut Map<String, Value>) {
-        if map.len() == 1 {
-            map.remove(".");
-        }
-        map.values_mut().filter_map(Value::as_object_mut).for_each(tidy);
-    }
-    root.values_mut().filter_map(Value::as_object_mut).for_each(tidy);
+    root.values_mut().filter_map(Value::as_object_mut).for_each(remove_lone_dots);
     Value::Object(root)
+}
+
+/// A dot says something only where others are below the same member.
+fn remove_lone_dots(map: &mut Map<String, Value>) {
+    if map.len() == 1 {
+        map.remove(".");
+    }
+    map.values_mut().filter_map(Value::as_object_mut).for_each(remove_lone_dots);
 }
 
 /// The set that FieldsV1 means.
