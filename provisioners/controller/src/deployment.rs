@@ -28,7 +28,7 @@ pub use execute::collect::gone;
 pub(crate) use execute::collect::{collector, contents, sweep};
 use observe::Run;
 pub(crate) use report::wake_dependents;
-pub use tracker::{Reaction, Tracker, Trackers};
+pub use tracker::{Tracker, Trackers};
 
 /// Why a reconcile ended early. The next one starts over from what is in the cluster.
 #[derive(Debug, thiserror::Error)]
