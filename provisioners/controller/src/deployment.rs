@@ -73,7 +73,7 @@ pub async fn reconcile(deployment: Arc<BundleDeployment>, context: Arc<Context>)
 }
 
 async fn converge(run: &mut Run) -> Result<Action, Error> {
-    let reread = execute::health::refresh(run).await;
+    execute::health::refresh(run).await;
     execute::released::look(run).await;
     let mut now = Timestamp::now();
     for _ in 0..DECISIONS {
@@ -85,7 +85,7 @@ async fn converge(run: &mut Run) -> Result<Action, Error> {
             decision => execute::execute(run, decision).await?,
         }
     }
-    report::report(run, reread, now).await
+    report::report(run, now).await
 }
 
 /// After a reconcile that could not report.

@@ -2,6 +2,7 @@
 //! reconcile empties it.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
 use jiff::Timestamp;
 use rukpak_plain::ObjectKey;
@@ -9,7 +10,15 @@ use rukpak_plain::ObjectKey;
 use crate::applied::{Objects, Tracked};
 use crate::fingerprint::Drift;
 use crate::health::{self, Health, State};
-use crate::{Fingerprint, Owner};
+use crate::memory::later;
+use crate::{Fingerprint, Identity, Owner};
+
+/// The least time between two reads of one object.
+const READ_INTERVAL: Duration = Duration::from_secs(1);
+/// Until an unhealthy workload is looked at again; each time twice as long.
+const FIRST_LOOK: Duration = Duration::from_secs(5);
+/// The longest time until then.
+const LAST_LOOK: Duration = Duration::from_mins(5);
 
 /// Holds what the watches and the reconciles of one deployment share.
 #[derive(Clone, Debug, Default)]
@@ -145,6 +154,74 @@ impl Inbox {
         self.drifted.extend(inherited);
     }
 
+    /// Takes out the objects whose health is to be read now: those that moved since they were read, and workloads whose Pods are looked
+    /// at again. What was read less than a second ago stays for the next time.
+    pub fn take_reads(&mut self, now: Timestamp) -> Vec<(ObjectKey, Identity)> {
+        let looked_at = self.looks.iter().filter(|(_, (_, due))| *due <= now).map(|(key, _)| key.clone());
+        let looked_at: BTreeSet<ObjectKey> = looked_at.collect();
+        let moved = std::mem::take(&mut self.unread);
+        // What moves by itself is not looked at more rarely for that.
+        self.looks.retain(|key, _| !moved.contains(key));
+        let unread: BTreeSet<ObjectKey> = moved.into_iter().chain(looked_at).collect();
+        let is_due = |key: &ObjectKey| {
+            // What was read later than now was read before the clock was put back.
+            let was_read_lately = |read_at| read_at <= now && later(read_at, READ_INTERVAL) > now;
+            self.objects.get(key).is_none_or(|object| !was_read_lately(object.read_at))
+        };
+        let (due, waiting): (BTreeSet<ObjectKey>, BTreeSet<ObjectKey>) = unread.into_iter().partition(is_due);
+        self.unread = waiting;
+        let identity = |key: &ObjectKey| Some(self.objects.get(key)?.identity.clone());
+        due.into_iter().filter_map(|key| identity(&key).map(|identity| (key, identity))).collect()
+    }
+
+    /// Notes the health of an object that was read at `now`; `None` if there was no answer, so that it is read again.
+    pub fn note_health(&mut self, key: &ObjectKey, health: Option<Health>, now: Timestamp) {
+        let Some(object) = self.objects.get_mut(key) else { return };
+        object.read_at = now;
+        match health {
+            Some(health) => {
+                (object.health, object.is_read) = (health.clone(), true);
+                self.look_again(key, &health, now);
+            }
+            None => drop(self.unread.insert(key.clone())),
+        }
+    }
+
+    /// Takes up an object that a watch shows after a restart, with its health; `None` if that could not be read.
+    pub fn adopt(
+        &mut self,
+        key: &ObjectKey,
+        (identity, fingerprint): (Identity, Fingerprint),
+        health: Option<Health>,
+        now: Timestamp,
+    ) -> Tracked {
+        let is_read = health.is_some();
+        let health = health.unwrap_or_else(|| {
+            self.unread.insert(key.clone());
+            Health::new(State::Unknown, "it was not read yet")
+        });
+        self.look_again(key, &health, now);
+        Tracked { identity, fingerprint, health, is_read, read_at: now }
+    }
+
+    /// Returns when the health of an object is to be read next, if it is.
+    pub fn next_read(&self, now: Timestamp) -> Option<Timestamp> {
+        let looks = self.looks.values().map(|(_, due)| *due);
+        let unread = (!self.unread.is_empty()).then(|| later(now, READ_INTERVAL));
+        looks.chain(unread).min()
+    }
+
+    /// Notes when an object that is not healthy is looked at again, if it has Pods.
+    fn look_again(&mut self, key: &ObjectKey, health: &Health, now: Timestamp) {
+        if health.is_healthy() || !health::has_pods(&key.group, &key.kind) {
+            self.looks.remove(key);
+            return;
+        }
+        let count = self.looks.get(key).map_or(0, |(count, _)| *count);
+        let pause = (FIRST_LOOK * 2_u32.saturating_pow(count.min(10))).min(LAST_LOOK);
+        self.looks.insert(key.clone(), (count.saturating_add(1), later(now, pause)));
+    }
+
     /// Returns the UIDs of all objects, by their keys.
     pub fn uids(&self) -> BTreeMap<ObjectKey, String> {
         self.objects.iter().map(|(key, tracked)| (key.clone(), tracked.fingerprint.uid.clone())).collect()
@@ -210,6 +287,21 @@ mod tests {
         assert_eq!(inbox.note_lost(&key(), "first"), Reaction::Enqueue);
         assert!(inbox.has_left);
         assert_eq!(inbox.note_lost(&key(), "first"), Reaction::None);
+    }
+
+    #[test]
+    fn reads_again_what_could_not_be_read_at_a_restart() {
+        let (mut inbox, now) = (Inbox::default(), Timestamp::UNIX_EPOCH);
+        let Tracked { identity, fingerprint, .. } = object("u");
+        let adopted = inbox.adopt(&key(), (identity, fingerprint), None, now);
+        assert!(!adopted.is_read && !adopted.health.is_healthy());
+        inbox.objects.insert(key(), adopted);
+        let next = inbox.next_read(now).unwrap();
+        assert!(next > now, "not at once");
+        assert_eq!(inbox.take_reads(next).len(), 1);
+        inbox.note_health(&key(), Some(Health::new(State::Current, "")), next);
+        assert!(inbox.objects[&key()].is_read);
+        assert_eq!(inbox.next_read(next), None);
     }
 
     #[test]
