@@ -28,7 +28,7 @@ pub use execute::collect::gone;
 pub(crate) use execute::collect::{collector, contents, sweep};
 use observe::Run;
 pub(crate) use report::wake_dependents;
-pub use tracker::{Reaction, Tracker, Trackers};
+pub use tracker::{Tracker, Trackers};
 
 /// Why a reconcile ended early. The next one starts over from what is in the cluster.
 #[derive(Debug, thiserror::Error)]
@@ -73,7 +73,7 @@ pub async fn reconcile(deployment: Arc<BundleDeployment>, context: Arc<Context>)
 }
 
 async fn converge(run: &mut Run) -> Result<Action, Error> {
-    let reread = execute::health::refresh(run).await;
+    execute::health::refresh(run).await;
     execute::released::look(run).await;
     let mut now = Timestamp::now();
     for _ in 0..DECISIONS {
@@ -85,7 +85,7 @@ async fn converge(run: &mut Run) -> Result<Action, Error> {
             decision => execute::execute(run, decision).await?,
         }
     }
-    report::report(run, reread, now).await
+    report::report(run, now).await
 }
 
 /// After a reconcile that could not report.

@@ -78,12 +78,13 @@ pub enum Held {
 
 /// What shall be in the cluster.
 pub fn target(observed: &Observed, memory: &Memory, now: Timestamp) -> Target {
-    let installed = observed.installed();
+    // What was applied as a whole is installed, though its report may have been lost.
+    let installed = memory.applied().cloned().or_else(|| observed.installed());
     let (wanted, is_rollback, held) = wanted(observed);
     let guard = |wanted, release, held| Target { release, wanted, is_rollback, held: Some(held) };
     let Some(wanted) = wanted else { return guard(None, installed, held.unwrap_or(Held::NotReady)) };
     if let Some(failure) = memory.held_upgrade(&wanted).filter(|failure| failure.is_held(now)) {
-        let release = instead(observed, failure);
+        let release = instead(observed, installed.clone(), failure);
         if release.is_some() {
             return guard(Some(wanted), release, Held::Failed);
         }
@@ -123,11 +124,10 @@ fn wanted(observed: &Observed) -> (Option<Release>, bool, Option<Held>) {
 
 /// What is guarded while a failed release waits: the installed one, or the last healthy one if it is the installed one that
 /// failed.
-fn instead(observed: &Observed, failure: &Failure) -> Option<Release> {
-    observed
-        .installed()
-        .filter(|installed| *installed != failure.release)
-        .or_else(|| observed.last_healthy(&failure.release))
+fn instead(observed: &Observed, installed: Option<Release>, failure: &Failure) -> Option<Release> {
+    let is_other = |release: &Release| *release != failure.release;
+    let installed = installed.filter(is_other).or_else(|| observed.installed().filter(is_other));
+    installed.or_else(|| observed.last_healthy(&failure.release))
 }
 
 /// What to do next.

@@ -13,6 +13,7 @@ pub mod fields;
 pub mod fingerprint;
 pub mod health;
 pub mod history;
+pub mod inbox;
 pub mod kind;
 pub mod memory;
 pub mod observed;

@@ -190,6 +190,19 @@ impl Owner {
     }
 }
 
+/// Returns the owner reference of the controller of an object, if it has one.
+pub fn controller(meta: &ObjectMeta) -> Option<&OwnerReference> {
+    meta.owner_references.iter().flatten().find(|owner| owner.controller == Some(true))
+}
+
+/// Returns whose its labels, and its owner reference or else the annotation, say that an object is.
+pub fn claimed(meta: &ObjectMeta) -> Owner {
+    let uid = controller(meta).map(|owner| owner.uid.as_str());
+    let uid = uid.or_else(|| text(meta.annotations.as_ref(), names::OWNER_UID)).unwrap_or_default();
+    let name = text(meta.labels.as_ref(), names::OWNER_NAME).unwrap_or_default();
+    Owner { name: name.to_owned(), uid: uid.to_owned() }
+}
+
 /// The BundleDeployments that share an object without controlling it.
 pub fn sharers(meta: &ObjectMeta) -> impl Iterator<Item = &OwnerReference> {
     meta.owner_references.iter().flatten().filter(|owner| is_deployment(owner) && owner.controller != Some(true))
@@ -219,10 +232,6 @@ fn was_installed_for(extension: &OwnerReference, meta: &ObjectMeta, controller: 
 
 fn is_of_olm(owner: &OwnerReference) -> bool {
     owner.api_version.split_once('/').is_some_and(|(group, _)| group == OLM_GROUP)
-}
-
-fn controller(meta: &ObjectMeta) -> Option<&OwnerReference> {
-    meta.owner_references.iter().flatten().find(|owner| owner.controller == Some(true))
 }
 
 fn text<'a>(map: Option<&'a BTreeMap<String, String>>, key: &str) -> Option<&'a str> {

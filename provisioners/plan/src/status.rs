@@ -147,6 +147,7 @@ impl Writer<'_> {
     fn installed(&mut self) {
         if let Installation::Applied { applied, pruning, .. } = &self.memory.installation {
             let inventory = self.status.inventory.get_or_insert_default();
+            let is_news = Release::installed(inventory).as_ref() != Some(applied.release());
             applied.write(inventory);
             inventory.certificates_renewal =
                 self.memory.certificates_due.and_then(|due| Timestamp::from_second(due.as_second()).ok());
@@ -154,9 +155,9 @@ impl Writer<'_> {
                 Pruning::Pending { unlisted, .. } => unlisted.clone(),
                 Pruning::Done | Pruning::Awaiting { .. } => Vec::new(),
             };
-            if let Some(bundle) = self.active(applied.release()) {
-                self.status.active_bundle = Some(bundle);
-            }
+            // If the report of an upgrade was lost, and the template has changed, nobody knows the name of its Bundle.
+            let active = self.active(applied.release());
+            self.status.active_bundle = active.or_else(|| self.status.active_bundle.take().filter(|_| !is_news));
         }
         let is_going_forward = |failure: &Failure| self.failed_upgrade().is_none() && is_interrupted(failure);
         let failure = self.failure().filter(|failure| !is_load_failure(failure) && !is_going_forward(failure)).cloned();

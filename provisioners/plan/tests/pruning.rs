@@ -1,10 +1,11 @@
 //! A pass of pruning, driven without a cluster.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::core::{ApiResource, GroupVersionKind};
+use rukpak_crds::InventoryKind;
 use rukpak_plan::prune::{Answer, Leaving, Order, Outcome, Pass, Request};
 use rukpak_plan::{Identity, Kind, Owner};
 use serde_json::{Value, json};
@@ -51,8 +52,11 @@ fn namespace(more: Value) -> Leaving {
 }
 
 /// Runs the pass with answers given one after the other. Returns what was sent, and the outcome.
-fn run(leaving: &[Leaving], is_patient: bool, mut answer: impl FnMut(&Order) -> Answer) -> (Vec<String>, Outcome) {
-    let mut pass = Pass::new(owner(), leaving.to_vec(), is_patient);
+fn run(leaving: &[Leaving], is_patient: bool, answer: impl FnMut(&Order) -> Answer) -> (Vec<String>, Outcome) {
+    drive(Pass::new(owner(), leaving.to_vec(), is_patient), answer)
+}
+
+fn drive(mut pass: Pass, mut answer: impl FnMut(&Order) -> Answer) -> (Vec<String>, Outcome) {
     let (mut sent, mut ends) = (Vec::new(), BTreeMap::new());
     while let Some(order) = pass.next_order() {
         let verb = match &order.request {
@@ -104,6 +108,34 @@ fn a_refused_deletion_keeps_every_earlier_phase() {
     });
     assert_eq!(sent, ["ask with 2 going customresourcedefinition", "delete gadget"]);
     assert_eq!(outcome.failed, ["Gadget \"gadget\": denied"]);
+}
+
+fn gadgets() -> InventoryKind {
+    InventoryKind { group: "example.com".into(), version: "v1".into(), kind: "Gadget".into() }
+}
+
+#[test]
+fn keeps_every_earlier_phase_when_a_kind_cannot_be_listed() {
+    let pass = Pass::new(owner(), [crd(), workload()], true).wait_for(&[gadgets()], &BTreeSet::new());
+    let (sent, outcome) = drive(pass, willing);
+    assert_eq!(sent, ["ask with 1 going customresourcedefinition"], "its operator may be what ends a Gadget");
+    assert!(outcome.is_unanswered, "it is counted");
+
+    let pass = Pass::new(owner(), [crd(), workload()], false).wait_for(&[gadgets()], &BTreeSet::new());
+    let (sent, outcome) = drive(pass, willing);
+    assert_eq!(sent.last().unwrap(), "delete customresourcedefinition", "it is not waited for without end: {sent:?}");
+    assert!(!outcome.is_unanswered);
+}
+
+#[test]
+fn keeps_every_earlier_phase_when_what_was_being_deleted_cannot_be_listed() {
+    let leaving = BTreeSet::from([resource().identity.key()]);
+    for is_patient in [true, false] {
+        let pass = Pass::new(owner(), [workload()], is_patient).wait_for(&[gadgets()], &leaving);
+        let (sent, outcome) = drive(pass, willing);
+        assert!(sent.is_empty(), "{sent:?}");
+        assert_eq!(outcome.waiting.into_iter().map(|(key, _)| key).collect::<BTreeSet<_>>(), leaving);
+    }
 }
 
 #[test]

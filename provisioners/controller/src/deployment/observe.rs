@@ -2,7 +2,7 @@
 
 mod bundles;
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use jiff::Timestamp;
@@ -12,8 +12,6 @@ use rukpak_crds::condition::{ConditionStatus, Conditions, READY};
 use rukpak_crds::{BundleDeployment, BundleDeploymentStatus};
 use rukpak_plain::ObjectKey;
 use rukpak_plan::applied::complaints;
-use rukpak_plan::fingerprint::Drift;
-use rukpak_plan::health::{Health, State};
 use rukpak_plan::memory::Memory;
 use rukpak_plan::observed::{Dependencies, DependencyGraph, Desired, Observed};
 use rukpak_plan::{Format, Owner};
@@ -92,40 +90,11 @@ impl Run {
     /// Takes what the watches have put into the inbox: objects that really differ from what was applied.
     pub fn look(&mut self) {
         let mut tracked = self.tracker.tracked();
-        // What went before is not what the next writes create.
-        tracked.gone = Some(HashSet::new());
-        let candidates = std::mem::take(&mut tracked.drifted);
-        for key in candidates.iter().filter(|key| self.context.dependents.get(key).is_none()) {
-            let ended = tracked.objects.get_mut(key).filter(|object| object.fingerprint.ends_by_itself(key));
-            if let Some(object) = ended {
-                (object.health, object.is_read) = (Health::new(State::Current, "it has finished, and is gone"), true);
-            }
-        }
-        tracked.drifted = candidates
-            .into_iter()
-            .filter(|key| {
-                let Some(applied) = tracked.objects.get(key) else { return false };
-                match self.context.dependents.get(key) {
-                    None => !applied.fingerprint.ends_by_itself(key),
-                    Some(seen) => {
-                        *seen.owner != self.owner || applied.fingerprint.drift(&seen.fingerprint) != Drift::None
-                    }
-                }
-            })
-            .collect();
-        // What is gone is not healthy, whether or not it can be repaired.
-        let gone: Vec<_> =
-            tracked.drifted.iter().filter(|key| self.context.dependents.get(key).is_none()).cloned().collect();
-        for key in gone {
-            if let Some(object) = tracked.objects.get_mut(&key) {
-                let health = Health::new(State::NotFound, format!("{} not found", object.identity));
-                (object.health, object.is_read) = (health, true);
-            }
-        }
-        let inherited = self.context.dependents.inherited(&self.owner).into_iter();
-        let is_new = |key: &ObjectKey| !tracked.objects.contains_key(key) && !tracked.declined.contains(key);
-        let inherited: Vec<_> = inherited.filter(is_new).collect();
-        tracked.drifted.extend(inherited);
+        let seen = |key: &ObjectKey| {
+            let seen = self.context.dependents.get(key)?;
+            Some(((*seen.owner).clone(), seen.fingerprint))
+        };
+        tracked.collect_drift(&self.owner, seen, self.context.dependents.inherited(&self.owner));
         self.observed.drifted = tracked.drifted.clone();
         // What could not be repaired stands as it was applied: the answer was lost, or somebody put it back.
         if tracked.drifted.is_empty() {

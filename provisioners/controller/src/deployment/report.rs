@@ -23,9 +23,8 @@ use crate::metrics;
 /// Queues do not take waits of years.
 const LONGEST_WAIT: Duration = Duration::from_hours(24);
 
-/// Writes the status. `reread`: when objects that moved a moment ago may be read again. `decided`: when it was decided that there
-/// is nothing to do; what became due since is not forgotten.
-pub(super) async fn report(run: &mut Run, reread: Option<Timestamp>, decided: Timestamp) -> Result<Action, Error> {
+/// Writes the status. `decided`: when it was decided that there is nothing to do; what became due since is not forgotten.
+pub(super) async fn report(run: &mut Run, decided: Timestamp) -> Result<Action, Error> {
     let now = Timestamp::now();
     if let Some(until) = run.memory.silent_until(&run.observed, now) {
         return Ok(Action::requeue(Duration::try_from(until.duration_since(now)).unwrap_or_default()));
@@ -43,7 +42,7 @@ pub(super) async fn report(run: &mut Run, reread: Option<Timestamp>, decided: Ti
         execute::delete_old(run).await.map_err(Error::OldBundles)?;
         execute::delete_helm_releases(run).await.map_err(Error::HelmReleases)?;
     }
-    Ok(schedule(run, reread, decided))
+    Ok(schedule(run, decided))
 }
 
 fn tell(run: &Run, before: &BundleDeploymentStatus) {
@@ -99,7 +98,7 @@ pub(crate) fn wake_dependents(context: &Context, name: &str) {
     }
 }
 
-fn schedule(run: &mut Run, reread: Option<Timestamp>, decided: Timestamp) -> Action {
+fn schedule(run: &mut Run, decided: Timestamp) -> Action {
     if run.memory.is_refetching {
         return Action::requeue(retry::delay(Class::Transient, run.context.failures.another(&run.owner.uid)));
     }
@@ -112,7 +111,7 @@ fn schedule(run: &mut Run, reread: Option<Timestamp>, decided: Timestamp) -> Act
         run.context.failures.clear(&run.owner.uid);
     }
     let now = Timestamp::now();
-    let next = next(&run.observed, &run.memory, decided).into_iter().chain(reread).min();
+    let next = next(&run.observed, &run.memory, decided).into_iter().chain(execute::health::next_read(run)).min();
     let wait = next.map(|next| Duration::try_from(next.duration_since(now)).unwrap_or_default());
     match wait.into_iter().chain(retry).min() {
         Some(wait) => Action::requeue(wait.min(LONGEST_WAIT)),

@@ -4,12 +4,11 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use jiff::Timestamp;
 use rukpak_plain::ObjectKey;
-use rukpak_plan::applied::{self, Objects};
-use rukpak_plan::fingerprint::Drift;
+use rukpak_plan::Owner;
+use rukpak_plan::applied::Objects;
+use rukpak_plan::inbox::Inbox;
 use rukpak_plan::memory::Memory;
-use rukpak_plan::{Fingerprint, Owner, health};
 
 /// Every tracker of this process.
 #[derive(Clone, Default)]
@@ -27,48 +26,8 @@ struct Shared {
 pub struct Tracker {
     /// Whose it is.
     pub owner: Owner,
-    tracked: Mutex<Tracked>,
+    tracked: Mutex<Inbox>,
     memory: Mutex<Memory>,
-}
-
-/// What is shared with the watches.
-#[derive(Default)]
-pub struct Tracked {
-    /// Every object that was applied.
-    pub objects: Objects,
-    /// Objects that may have drifted.
-    pub drifted: BTreeSet<ObjectKey>,
-    /// Shared objects that could be inherited, and that the installed release does not have.
-    pub declined: BTreeSet<ObjectKey>,
-    /// UIDs of objects of this deployment that a watch saw go since the last look, though nothing applied has them: an object may go
-    /// before the answer to its creation is here. `None` while no reconcile writes: then no answer is to come, and there may be many
-    /// that go, as operators copy labels.
-    pub gone: Option<HashSet<String>>,
-    /// Objects that left the bundle and are being deleted: the next ones go when these are gone.
-    pub leaving: BTreeSet<ObjectKey>,
-    /// One of them is gone, and no reconcile has seen it yet.
-    pub has_left: bool,
-    /// UIDs of old Bundles that were deleted, until the watch of Bundles has seen them go.
-    pub deleted_bundles: HashSet<String>,
-    /// Objects whose health is to be read again.
-    pub unread: BTreeSet<ObjectKey>,
-    /// Unhealthy workloads, whose Pods are looked at again: how often they were, and when it is time. Nothing tells of Pods.
-    pub looks: BTreeMap<ObjectKey, (u32, Timestamp)>,
-    /// API groups of kinds that were missing when last looked.
-    pub missing_groups: BTreeSet<String>,
-    /// Kinds, as group and kind, whose first list is waited for.
-    pub awaited_kinds: BTreeSet<(String, String)>,
-    /// Something came that was waited for, and no reconcile has seen it yet.
-    pub is_unblocked: bool,
-}
-
-/// What an event asks for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Reaction {
-    /// Nothing.
-    None,
-    /// A reconcile.
-    Enqueue,
 }
 
 impl Trackers {
@@ -205,7 +164,7 @@ impl Trackers {
 
 impl Tracker {
     /// What is shared, for a short look. Never held over an await.
-    pub fn tracked(&self) -> MutexGuard<'_, Tracked> {
+    pub fn tracked(&self) -> MutexGuard<'_, Inbox> {
         self.tracked.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -218,56 +177,6 @@ impl Tracker {
     pub fn put_memory(&self, memory: Memory) {
         *self.memory.lock().unwrap_or_else(PoisonError::into_inner) = memory;
         self.tracked().gone = None;
-    }
-
-    /// A watch saw the object with this owner and fingerprint.
-    pub fn seen(&self, key: &ObjectKey, owner: &Owner, fingerprint: &Fingerprint) -> Reaction {
-        let mut tracked = self.tracked();
-        let tracked = &mut *tracked;
-        let Some(applied) = tracked.objects.get_mut(key) else { return Reaction::None };
-        let drift = if *owner == self.owner { applied.fingerprint.drift(fingerprint) } else { Drift::Fields };
-        if drift != Drift::None {
-            tracked.drifted.insert(key.clone());
-            return Reaction::Enqueue;
-        }
-        let is_newer = fingerprint.version > applied.fingerprint.version;
-        if is_newer && health::has_rule(&key.group, &key.kind) {
-            applied.is_read = false;
-            tracked.unread.insert(key.clone());
-            return Reaction::Enqueue;
-        }
-        Reaction::None
-    }
-
-    /// A watch saw the object with this UID go, or lose its label.
-    pub fn lost(&self, key: &ObjectKey, uid: &str) -> Reaction {
-        let mut tracked = self.tracked();
-        let ours = tracked.objects.get(key).is_some_and(|applied| applied.fingerprint.uid == uid);
-        if ours {
-            tracked.drifted.insert(key.clone());
-            return Reaction::Enqueue;
-        }
-        if tracked.leaving.remove(key) {
-            tracked.has_left = true;
-            return Reaction::Enqueue;
-        }
-        if let Some(gone) = &mut tracked.gone {
-            gone.insert(uid.to_owned());
-        }
-        Reaction::None
-    }
-
-    /// The object was applied just now: it is as it should be, unless a watch saw it go while the answer was on its way.
-    pub fn applied(&self, key: &ObjectKey, object: applied::Tracked) -> Reaction {
-        let mut tracked = self.tracked();
-        let is_gone = tracked.gone.as_mut().is_some_and(|gone| gone.remove(&object.fingerprint.uid));
-        tracked.objects.insert(key.clone(), object);
-        if is_gone {
-            tracked.drifted.insert(key.clone());
-            return Reaction::Enqueue;
-        }
-        tracked.drifted.remove(key);
-        Reaction::None
     }
 }
 
@@ -284,15 +193,10 @@ fn kinds_of(objects: &Objects) -> impl Iterator<Item = (String, String)> {
     })
 }
 
-impl Tracked {
-    /// The UIDs of all objects, by their keys.
-    pub fn uids(&self) -> BTreeMap<ObjectKey, String> {
-        self.objects.iter().map(|(key, tracked)| (key.clone(), tracked.fingerprint.uid.clone())).collect()
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use rukpak_plan::{Fingerprint, health};
+
     use super::*;
 
     #[test]
@@ -337,50 +241,20 @@ mod tests {
     }
 
     #[test]
-    fn an_object_that_goes_before_the_answer_to_its_creation_is_drift() {
+    fn forgets_what_went_when_a_reconcile_ends() {
         let (all, owner) = (Trackers::default(), Owner { name: "a".into(), uid: "1".into() });
         let tracker = all.of(&owner);
-        let key = ObjectKey { group: String::new(), kind: "ConfigMap".into(), namespace: None, name: "c".into() };
-        tracker.tracked().gone = Some(HashSet::new());
-        assert_eq!(tracker.applied(&key, of_uid("first")), Reaction::None);
-        assert_eq!(tracker.lost(&key, "first"), Reaction::Enqueue);
-        assert_eq!(tracker.lost(&key, "second"), Reaction::None, "nobody knows of it yet");
-        assert_eq!(tracker.applied(&key, of_uid("second")), Reaction::Enqueue);
-        assert!(tracker.tracked().drifted.contains(&key));
-        assert_eq!(tracker.applied(&key, of_uid("third")), Reaction::None);
-        assert!(tracker.tracked().drifted.is_empty(), "this one is there");
-    }
-
-    /// Operators copy our labels to what they make, and delete it again, all day long.
-    #[test]
-    fn objects_that_go_while_nothing_is_written_are_not_remembered() {
-        let (all, owner) = (Trackers::default(), Owner { name: "a".into(), uid: "1".into() });
-        let tracker = all.of(&owner);
-        let key = ObjectKey { group: String::new(), kind: "ConfigMap".into(), namespace: None, name: "c".into() };
-        tracker.lost(&key, "copy");
-        assert_eq!(tracker.tracked().gone, None);
-        tracker.tracked().gone = Some(HashSet::new());
-        tracker.lost(&key, "copy");
+        tracker.tracked().gone = Some(BTreeSet::from(["copy".to_owned()]));
         tracker.put_memory(tracker.take_memory());
-        assert_eq!(tracker.tracked().gone, None, "the reconcile has ended");
+        assert_eq!(tracker.tracked().gone, None);
     }
 
     #[test]
-    fn the_end_of_an_object_that_leaves_is_news_once() {
+    fn keeps_watching_the_kind_of_an_object_that_leaves() {
         let (all, owner) = (Trackers::default(), Owner { name: "a".into(), uid: "1".into() });
-        let tracker = all.of(&owner);
         let key = ObjectKey { group: String::new(), kind: "ConfigMap".into(), namespace: None, name: "c".into() };
-        tracker.tracked().leaving.insert(key.clone());
-        assert!(all.kinds().contains(&(String::new(), "ConfigMap".into())), "its kind stays watched");
-        assert_eq!(tracker.lost(&key, "first"), Reaction::Enqueue);
-        assert!(tracker.tracked().has_left);
-        assert_eq!(tracker.lost(&key, "first"), Reaction::None);
-    }
-
-    fn of_uid(uid: &str) -> applied::Tracked {
-        let mut object = tracked();
-        object.fingerprint.uid = uid.to_owned();
-        object
+        all.of(&owner).tracked().leaving.insert(key);
+        assert!(all.kinds().contains(&(String::new(), "ConfigMap".into())));
     }
 
     #[test]

@@ -5,16 +5,17 @@ mod follow;
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::Client;
 use rukpak_crds::{InventoryKind, names};
 use rukpak_plain::ObjectKey;
-use rukpak_plan::owner::sharers;
+use rukpak_plan::inbox::{Inbox, Reaction};
+use rukpak_plan::owner::{claimed, controller, sharers};
 use rukpak_plan::{Fingerprint, Identity, Kind, Owner};
 use tokio::sync::mpsc::UnboundedSender;
 
 use crate::context::Wake;
-use crate::deployment::{Reaction, Tracker, Trackers};
+use crate::deployment::Trackers;
 use crate::watch::seen::ObservedObjects;
 
 type GroupKind = (String, String);
@@ -194,7 +195,7 @@ impl Hub {
     }
 
     fn seen(&self, id: &GroupKind, kind: &Kind, metadata: &ObjectMeta) -> ObjectKey {
-        let (key, owner) = (key(kind, metadata), owner(metadata));
+        let (key, owner) = (key(kind, metadata), claimed(metadata));
         let fingerprint = Fingerprint::of(metadata, &owner, names::FIELD_MANAGER);
         let observed = Observed { owner: Arc::new(owner), fingerprint, kind: kind.clone() };
         let before = self.lock().get_mut(id).and_then(|watched| {
@@ -205,7 +206,7 @@ impl Hub {
         let owners: HashSet<&str> =
             before.iter().map(|before| before.owner.name.as_str()).chain([observed.owner.name.as_str()]).collect();
         for name in owners {
-            self.react(name, |tracker| tracker.seen(&key, &observed.owner, &observed.fingerprint));
+            self.react(name, |us, inbox| inbox.note_seen(us, &key, &observed.owner, &observed.fingerprint));
         }
         self.shared(id, &key, metadata);
         let adopter = metadata.annotations.as_ref().and_then(|all| all.get(names::ADOPT_BY));
@@ -248,7 +249,7 @@ impl Hub {
             watched.index.remove(key)
         });
         if let Some(before) = before {
-            self.react(&before.owner.name, |tracker| tracker.lost(key, &before.fingerprint.uid));
+            self.react(&before.owner.name, |_, inbox| inbox.note_lost(key, &before.fingerprint.uid));
         }
         for waiting in self.trackers.cleared(key) {
             self.wake.deployment(&waiting.name);
@@ -291,9 +292,9 @@ impl Hub {
         }
     }
 
-    fn react(&self, name: &str, observe: impl FnOnce(&Tracker) -> Reaction) {
+    fn react(&self, name: &str, observe: impl FnOnce(&Owner, &mut Inbox) -> Reaction) {
         if let Some(tracker) = self.trackers.named(name)
-            && observe(&tracker) == Reaction::Enqueue
+            && observe(&tracker.owner, &mut tracker.tracked()) == Reaction::Enqueue
         {
             self.wake.deployment(name);
         }
@@ -311,19 +312,4 @@ fn key(kind: &Kind, metadata: &ObjectMeta) -> ObjectKey {
         namespace: metadata.namespace.clone(),
         name: metadata.name.clone().unwrap_or_default(),
     }
-}
-
-fn controller(metadata: &ObjectMeta) -> Option<&OwnerReference> {
-    metadata.owner_references.iter().flatten().find(|owner| owner.controller == Some(true))
-}
-
-/// Whose its labels, and its owner reference or else the annotation, say that an object is.
-fn owner(metadata: &ObjectMeta) -> Owner {
-    let text = |map: &Option<BTreeMap<String, String>>, key: &str| {
-        map.as_ref().and_then(|map| map.get(key)).cloned().unwrap_or_default()
-    };
-    let controller = controller(metadata);
-    let uid =
-        controller.map_or_else(|| text(&metadata.annotations, names::OWNER_UID), |controller| controller.uid.clone());
-    Owner { name: text(&metadata.labels, names::OWNER_NAME), uid }
 }

@@ -6,13 +6,14 @@
 //! phase by phase, in the reverse order of applying:
 //!     guarded: would anything be lost by now? -> release     the phases before may have taken minutes
 //!     delete -> look -> gone, or it waits for finalizers
-//! the next phase begins when everything of this one is gone, released or handed over
+//! the next phase begins when everything of this one is gone, released or handed over, as far as it could be listed
 //! ```
 
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use rukpak_crds::InventoryKind;
 use rukpak_plain::ObjectKey;
 
 use super::{Decision, Guard, decide, waits};
@@ -141,6 +142,10 @@ pub struct Pass {
     going: Arc<BTreeSet<ObjectKey>>,
     /// What is gone.
     gone: BTreeSet<ObjectKey>,
+    /// What is removed after this phase waits.
+    bar: Option<Phase>,
+    /// What was being deleted when its kind could be listed last.
+    unseen: BTreeSet<ObjectKey>,
     /// Whether a question without an answer is asked again in the next pass.
     is_patient: bool,
     is_unanswered: bool,
@@ -199,7 +204,21 @@ impl Pass {
         let going = objects.iter().filter(|_| !waiting.is_empty()).filter(is_going);
         let going = Arc::new(going.map(|object| object.key.clone()).collect());
         let (stage, under_way, gone) = (Stage::Asking, 0, BTreeSet::new());
-        Self { owner, objects, stage, waiting, under_way, going, gone, is_patient, is_unanswered: false }
+        let (bar, unseen, is_unanswered) = (None, BTreeSet::new(), false);
+        Self { owner, objects, stage, waiting, under_way, going, gone, bar, unseen, is_patient, is_unanswered }
+    }
+
+    /// Has what is removed after these kinds wait for them: they could not be listed, so nobody knows whether their objects are gone,
+    /// and who lets them go may be what is removed next. Without patience only the kinds count of which an object was being deleted
+    /// (`leaving`): that it is gone would have been seen.
+    #[must_use]
+    pub fn wait_for(mut self, unlisted: &[InventoryKind], leaving: &BTreeSet<ObjectKey>) -> Self {
+        let is_of = |key: &ObjectKey, kind: &InventoryKind| key.group == kind.group && key.kind == kind.kind;
+        let is_unlisted = |key: &&ObjectKey| unlisted.iter().any(|kind| is_of(key, kind));
+        self.unseen = leaving.iter().filter(is_unlisted).cloned().collect();
+        let barring = unlisted.iter().filter(|kind| self.is_patient || self.unseen.iter().any(|key| is_of(key, kind)));
+        self.bar = barring.map(|kind| Phase::of(&kind.group, &kind.kind)).max();
+        self
     }
 
     /// What to send next. `None` if nothing is to be sent before another answer has come, or at all.
@@ -246,7 +265,10 @@ impl Pass {
 
     /// What it has come to, when there is nothing to send any more.
     pub fn outcome(&self) -> Outcome {
-        let mut outcome = Outcome { is_unanswered: self.is_unanswered, ..Outcome::default() };
+        let unseen =
+            self.unseen.iter().map(|key| (key.clone(), format!("{} {:?} is being deleted", key.kind, key.name)));
+        let (failed, waiting) = (Vec::new(), unseen.collect());
+        let mut outcome = Outcome { failed, waiting, is_unanswered: self.is_unanswered };
         for object in &self.objects {
             match &object.state {
                 State::Ended(End::Failed { why }) => {
@@ -268,6 +290,11 @@ impl Pass {
             self.stage = Stage::Over;
             return false;
         };
+        if self.bar.is_some_and(|bar| phase < bar) {
+            self.is_unanswered |= self.is_patient;
+            self.stage = Stage::Over;
+            return false;
+        }
         self.stage = Stage::Removing(phase);
         for (id, object) in self.objects.iter_mut().enumerate() {
             if object.phase == phase && matches!(object.state, State::Resting) {

@@ -13,6 +13,7 @@ use kube::runtime::wait::await_condition;
 use rukpak_crds::names::FIELD_MANAGER;
 use rukpak_plain::ObjectKey;
 use rukpak_plan::applied::Tracked;
+use rukpak_plan::inbox::Reaction;
 use rukpak_plan::kind::is_crd;
 use rukpak_plan::resolve::{Basis, Why};
 use rukpak_plan::retry::Class;
@@ -25,7 +26,6 @@ use super::put::{self, Outcome, put};
 use super::{collision, fill};
 use crate::cluster::Written;
 use crate::deployment::observe::Run;
-use crate::deployment::tracker::Reaction;
 use crate::render_memory::Reservation;
 
 /// So many objects of one deployment are under way at once.
@@ -248,13 +248,9 @@ pub(super) fn note(run: &Run, step: &Step, written: &Written) {
     let fingerprint = Fingerprint::of(&written.metadata, &run.owner, FIELD_MANAGER);
     let health = health::assess(&super::health::whole(&step.identity, written), now);
     let tracked = Tracked { identity: step.identity.clone(), fingerprint, health, is_read: true, read_at: now };
-    let mut reaction = run.tracker.applied(&step.key, tracked);
-    // What a watch saw before this was noted, nobody was told of: drift, or a CRD that is established by now.
-    if let Some(seen) = run.context.dependents.get(&step.key).filter(|seen| *seen.owner == run.owner)
-        && reaction == Reaction::None
-    {
-        reaction = run.tracker.seen(&step.key, &seen.owner, &seen.fingerprint);
-    }
+    let seen = run.context.dependents.get(&step.key);
+    let seen = seen.as_ref().map(|seen| (&*seen.owner, &seen.fingerprint));
+    let reaction = run.tracker.tracked().note_applied(&run.owner, &step.key, tracked, seen);
     if reaction == Reaction::Enqueue {
         run.context.wake.deployment(&run.owner.name);
     }

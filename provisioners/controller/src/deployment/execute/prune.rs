@@ -7,7 +7,7 @@ use std::sync::Arc;
 use futures::StreamExt;
 use futures::stream::FuturesUnordered;
 use jiff::Timestamp;
-use rukpak_crds::ReleasedObject;
+use rukpak_crds::{InventoryKind, ReleasedObject};
 use rukpak_plan::applied::complaints;
 use rukpak_plan::declared::{self, Declared};
 use rukpak_plan::memory::{HEALTHY_WITHIN, Installation, Pruning, later};
@@ -112,7 +112,7 @@ async fn remove(run: &mut Run, leaving: Vec<Leaving>, mut failed: Vec<String>, m
         }
         _ => (1, 0),
     };
-    let outcome = pass(run, leaving, unanswered < QUESTIONS).await;
+    let outcome = pass(run, leaving, &members.unlisted, unanswered < QUESTIONS).await;
     failed.extend(outcome.failed);
     failed.extend(members.why);
     run.tracker.tracked().leaving = outcome.waiting.iter().map(|(key, _)| key.clone()).collect();
@@ -144,8 +144,9 @@ async fn remove(run: &mut Run, leaving: Vec<Leaving>, mut failed: Vec<String>, m
 }
 
 /// Sends what a pass asks for, and tells it what came of that.
-async fn pass(run: &mut Run, leaving: Vec<Leaving>, is_patient: bool) -> Outcome {
-    let mut pass = Pass::new(run.owner.clone(), leaving, is_patient);
+async fn pass(run: &mut Run, leaving: Vec<Leaving>, unlisted: &[InventoryKind], is_patient: bool) -> Outcome {
+    let before = run.tracker.tracked().leaving.clone();
+    let mut pass = Pass::new(run.owner.clone(), leaving, is_patient).wait_for(unlisted, &before);
     let mut released = Vec::new();
     let sender = &*run;
     let mut under_way = FuturesUnordered::new();

@@ -1,0 +1,270 @@
+//! What left: what the crate's pass asks for is sent, and it is told what came of that. As `execute/prune.rs` and
+//! `execute/guards.rs`.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use rukpak_crds::names::{self, FIELD_MANAGER};
+use rukpak_crds::{InventoryKind, ReleasedObject};
+use rukpak_plain::ObjectKey;
+use rukpak_plan::applied::complaints;
+use rukpak_plan::declared::{self, Declared};
+use rukpak_plan::memory::{HEALTHY_WITHIN, Installation, Pruning, later};
+use rukpak_plan::prune::NONE_SERVED;
+use rukpak_plan::prune::{
+    Answer, End, Guard, Leaving, Order, Outcome, Pass, Request as Wish, instances, would_be_lost,
+};
+use rukpak_plan::resolve::Why;
+use rukpak_plan::retry::{self, Class};
+use rukpak_plan::{Identity, Plan, Release};
+use serde_json::{Value, json};
+
+use super::install::{Bases, Members};
+use super::{Run, Stop, get, key_of};
+use crate::server::{Refusal, Request};
+use crate::world::{NAMESPACE, add, metadata};
+
+const QUESTIONS: u32 = 5;
+
+impl Run<'_> {
+    pub(super) fn prune(
+        &mut self,
+        mut members: Members,
+        bases: &Bases,
+        declared: &Declared,
+        why: Why,
+    ) -> Result<Pruning, Stop> {
+        let (mut failed, mut stripped) = (Vec::new(), Vec::new());
+        let plans: Vec<&Plan> = [&bases.installed, &bases.begun].into_iter().flatten().map(|plan| &**plan).collect();
+        for step in plans.iter().flat_map(|plan| plan.steps.values()) {
+            let is_unlisted =
+                members.unlisted.iter().any(|kind| kind.group == step.key.group && kind.kind == step.key.kind);
+            if declared.contains(&step.key) || members.objects.contains_key(&step.key) || is_unlisted {
+                continue;
+            }
+            match self.send(&get(&step.identity))? {
+                Ok(found) if self.owner.is_controller(&metadata(&found)) => {
+                    stripped.push(Leaving { identity: step.identity.clone(), metadata: Arc::new(metadata(&found)) });
+                }
+                Ok(_) | Err(Refusal::NotFound) => {}
+                Err(refusal) => failed.push(format!("{}: {refusal:?}", step.identity)),
+            }
+        }
+        let mut leaving = self.leaving(&mut members, declared);
+        leaving.extend(stripped);
+        let is_ill = !complaints(&self.inbox().objects).is_empty();
+        if !leaving.is_empty() && why != Why::WayBack && is_ill {
+            return Ok(Pruning::Awaiting { until: later(self.world.now, HEALTHY_WITHIN) });
+        }
+        self.remove(leaving, failed, members)
+    }
+
+    pub(super) fn prune_again(&mut self, release: &Release) -> Result<(), Stop> {
+        let kinds: BTreeSet<InventoryKind> = self.observed.inventory().kinds.into_iter().collect();
+        let mut members = self.list(&kinds)?;
+        let objects = self.inbox().objects.clone();
+        let Installation::Applied { applied, .. } = &self.memory.installation else { return Ok(()) };
+        let declared = declared::of_installed(&objects, applied.missing(), NAMESPACE);
+        let leaving = self.leaving(&mut members, &declared);
+        let pruned = self.remove(leaving, Vec::new(), members)?;
+        if let Installation::Applied { applied, pruning, .. } = &mut self.memory.installation
+            && applied.release() == release
+        {
+            *pruning = pruned;
+        }
+        Ok(())
+    }
+
+    fn leaving(&mut self, members: &mut Members, declared: &Declared) -> Vec<Leaving> {
+        let applied = self.inbox().objects.values().map(|object| object.fingerprint.uid.clone()).collect();
+        let found = members.objects.iter().map(|(key, member)| (key, &*member.metadata));
+        let leaving = declared::leaving(found, declared, &applied);
+        leaving.iter().filter_map(|key| members.objects.remove(key)).collect()
+    }
+
+    fn remove(&mut self, leaving: Vec<Leaving>, mut failed: Vec<String>, members: Members) -> Result<Pruning, Stop> {
+        let (attempts, unanswered) = match &self.memory.installation {
+            Installation::Applied { pruning: Pruning::Pending { attempts, unanswered, .. }, .. } => {
+                (attempts.saturating_add(1), *unanswered)
+            }
+            _ => (1, 0),
+        };
+        let outcome = self.pass(leaving, &members.unlisted, unanswered < QUESTIONS)?;
+        failed.extend(outcome.failed);
+        failed.extend(members.why);
+        self.inbox().leaving = outcome.waiting.iter().map(|(key, _)| key.clone()).collect();
+        if failed.is_empty() && outcome.waiting.is_empty() {
+            return Ok(Pruning::Done);
+        }
+        let waiting = outcome.waiting.into_iter().map(|(_, why)| why);
+        Ok(Pruning::Pending {
+            message: failed.iter().cloned().chain(waiting).collect::<Vec<_>>().join("; "),
+            is_failed: !failed.is_empty(),
+            unlisted: members.unlisted,
+            attempts,
+            unanswered: if outcome.is_unanswered { unanswered.saturating_add(1) } else { 0 },
+            until: later(self.world.now, retry::delay(Class::Transient, attempts)),
+        })
+    }
+
+    fn pass(&mut self, leaving: Vec<Leaving>, unlisted: &[InventoryKind], is_patient: bool) -> Result<Outcome, Stop> {
+        let before = self.inbox().leaving.clone();
+        let mut pass = Pass::new(self.owner.clone(), leaving, is_patient).wait_for(unlisted, &before);
+        while let Some(order) = pass.next() {
+            let id = order.id;
+            let answer = self.carry_out(order)?;
+            let Some((leaving, end)) = pass.answer(id, answer) else { continue };
+            self.inbox().objects.remove(&leaving.identity.key());
+            if let End::Released { reason } = end {
+                let object = released(&leaving.identity, reason);
+                // The controller does so when the pass is over.
+                self.memory.released.push(object.clone());
+                add(&mut self.observed.status.inventory.get_or_insert_default().released, [object]);
+            }
+        }
+        Ok(pass.outcome())
+    }
+
+    fn carry_out(&mut self, Order { object, request, .. }: Order) -> Result<Answer, Stop> {
+        let Leaving { identity, metadata: known } = &object;
+        Ok(match request {
+            Wish::Ask { guard, going } => self.would_lose(identity, guard, &going)?,
+            Wish::Look => match self.send(&get(identity))? {
+                Ok(found) => Answer::Seen(Some(metadata(&found))),
+                Err(Refusal::NotFound) => Answer::Seen(None),
+                Err(refusal) => refused(refusal),
+            },
+            Wish::Delete => {
+                let (key, version) = key_of(identity);
+                let (uid, resource_version) = (known.uid.clone(), known.resource_version.clone());
+                match self.send(&Request::Delete { key: key.clone(), version, uid, resource_version })? {
+                    Ok(_) if self.world.server.objects.contains_key(&key) => Answer::Accepted,
+                    Ok(_) => Answer::Done,
+                    Err(Refusal::NotFound) => Answer::Absent,
+                    Err(refusal) => refused(refusal),
+                }
+            }
+            Wish::Release { .. } => {
+                let change = self.unmarked(known);
+                written(self.patch(identity, &change, FIELD_MANAGER)?)
+            }
+            Wish::HandOver => {
+                let change = json!({"resourceVersion": known.resource_version,
+                    "annotations": {names::OWNER_UID: null}, "ownerReferences": self.others(known)});
+                written(self.patch(identity, &change, FIELD_MANAGER)?)
+            }
+            Wish::FollowVersion => {
+                let resource = &identity.kind.resource;
+                let found =
+                    self.world.kind(&resource.kind, "").filter(|kind| kind.resource.version != resource.version);
+                Answer::Version(found.map(|kind| Identity { kind, ..identity.clone() }))
+            }
+        })
+    }
+
+    fn would_lose(&mut self, identity: &Identity, guard: Guard, going: &BTreeSet<ObjectKey>) -> Result<Answer, Stop> {
+        let lost = match guard {
+            Guard::None | Guard::Data => return Ok(Answer::WouldLose(None)),
+            Guard::Instances => self.instances(identity, going)?,
+            Guard::Contents => self.contents(&identity.name, going)?,
+        };
+        Ok(match lost {
+            Ok(lost) => Answer::WouldLose(lost),
+            Err(refusal) => {
+                let is_transient = refusal == Refusal::Unavailable;
+                Answer::Unseen { why: format!("it cannot be seen what hangs on it: {refusal:?}"), is_transient }
+            }
+        })
+    }
+
+    fn instances(
+        &mut self,
+        crd: &Identity,
+        going: &BTreeSet<ObjectKey>,
+    ) -> Result<Result<Option<String>, Refusal>, Stop> {
+        let crd = match self.send(&get(crd))? {
+            Ok(crd) => crd,
+            Err(Refusal::NotFound) => return Ok(Ok(None)),
+            Err(refusal) => return Ok(Err(refusal)),
+        };
+        let Some(resource) = instances(&crd) else { return Ok(Ok(Some(NONE_SERVED.to_owned()))) };
+        self.living((&resource.group, &resource.kind, &resource.version), None, going)
+    }
+
+    fn contents(
+        &mut self,
+        namespace: &str,
+        going: &BTreeSet<ObjectKey>,
+    ) -> Result<Result<Option<String>, Refusal>, Stop> {
+        for kind in ["ConfigMap", "Db"] {
+            let Some(found) = self.world.kind(kind, "v1") else { continue };
+            let found = (found.resource.group.as_str(), kind, found.resource.version.as_str());
+            match self.living(found, Some(namespace), going)? {
+                Ok(None) => {}
+                other => return Ok(other),
+            }
+        }
+        Ok(Ok(None))
+    }
+
+    fn living(
+        &mut self,
+        (group, kind, version): (&str, &str, &str),
+        namespace: Option<&str>,
+        going: &BTreeSet<ObjectKey>,
+    ) -> Result<Result<Option<String>, Refusal>, Stop> {
+        let list = Request::List { kind: kind.to_owned(), version: version.to_owned(), labels: Vec::new() };
+        Ok(match self.send(&list)? {
+            Ok(list) => {
+                let all = list["items"].as_array().into_iter().flatten().map(metadata);
+                let mut all = all.filter(|object| namespace.is_none() || object.namespace.as_deref() == namespace);
+                let living = all.find(|object| would_be_lost(group, kind, object, namespace.is_some(), going));
+                Ok(living.map(|object| format!("{kind} {:?} hangs on it", object.name.unwrap_or_default())))
+            }
+            Err(Refusal::NotFound) => Ok(None),
+            Err(refusal) => Err(refusal),
+        })
+    }
+
+    fn others(&self, found: &ObjectMeta) -> Value {
+        let owners = found.owner_references.iter().flatten();
+        json!(owners.filter(|owner| owner.uid != self.owner.uid).collect::<Vec<_>>())
+    }
+
+    /// As `Writer::release`.
+    fn unmarked(&self, found: &ObjectMeta) -> Value {
+        json!({
+            "resourceVersion": found.resource_version,
+            "labels": {names::OWNER_KIND: null, names::OWNER_NAME: null},
+            "annotations": {names::OWNER_UID: null, names::PRIMARY_RESOURCE: null, names::PRIMARY_RESOURCE_TYPE: null,
+                names::ADOPT_BY: self.owner.name},
+            "ownerReferences": self.others(found),
+        })
+    }
+}
+
+fn written(sent: Result<Value, Refusal>) -> Answer {
+    match sent {
+        Ok(_) => Answer::Done,
+        Err(Refusal::NotFound) => Answer::Absent,
+        Err(refusal) => refused(refusal),
+    }
+}
+
+fn refused(refusal: Refusal) -> Answer {
+    let why = format!("{refusal:?}");
+    if refusal == Refusal::Conflict { Answer::Conflict(why) } else { Answer::Refused(why) }
+}
+
+fn released(identity: &Identity, reason: &str) -> ReleasedObject {
+    let kind = identity.kind.inventory();
+    ReleasedObject {
+        group: kind.group,
+        version: kind.version,
+        kind: kind.kind,
+        namespace: identity.namespace.clone().unwrap_or_default(),
+        name: identity.name.clone(),
+        reason: reason.to_owned(),
+    }
+}
