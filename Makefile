@@ -4,7 +4,7 @@
 SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help packages tools build check lint test soak conformance demo bench flames crds docs image manifests node-test node-check fuzz
+.PHONY: help packages tools build check lint test soak reproductions conformance demo bench flames crds docs image manifests node-test node-check fuzz
 
 # For the demo: CLUSTER=current, KEEP=1.
 export CLUSTER KEEP
@@ -38,11 +38,15 @@ test: packages ## Run every test against real servers (KUBERNETES=oldest or 1.33
 	@tests/tools/build.sh --bins
 	@RUST_TEST_THREADS=10 $(programs)/debug/run-tests $(SUITES) # of four programs at a time; most tests wait for something
 
-soak: tools ## Kill and disturb the controller at every write of every operation, and run what takes long (35 minutes)
+soak: tools ## Kill and disturb the controller at every write of every operation, search every small world, and run what takes long (45 minutes)
 	cargo build --workspace --bins
 	SWEEP=all cargo test --workspace --test suites sweep::
+	RUKPAK_WORLDS=1 cargo test --workspace --test worlds -- --nocapture --test-threads=2
 	RUKPAK_REQUESTS=100000 cargo test --workspace --test suites harness::conformance
 	cargo test --workspace --test suites -- --ignored
+
+reproductions: packages ## Run the tests of what must not happen again, those of tests/reproductions.md (5 minutes)
+	@$(MAKE) --no-print-directory test SUITES="$$(grep -o '`[a-z_0-9]*\(::[a-z_0-9]*\)\+`' tests/reproductions.md | tr -d '`' | sort -u | xargs)"
 
 conformance: ## Run every test on the newest and on the oldest Kubernetes, and write the table of docs/conformance.md
 	@for version in newest oldest; do $(MAKE) --no-print-directory test KUBERNETES=$$version || true; done

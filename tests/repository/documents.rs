@@ -224,3 +224,25 @@ fn the_readme_installs_as_the_page_about_installing_does() {
         assert!(page.lines().any(|line| line.starts_with(command)), "docs/install.md does not have {command:?}");
     }
 }
+
+/// `make reproductions` runs the tests that the page names, and its table says which small world finds the same.
+#[test]
+fn reproductions_name_tests_and_worlds_that_exist() {
+    let page = read("tests/reproductions.md");
+    let test = Regex::new(r"`(\w+(?:::\w+)+)`").expect("a good pattern");
+    let tests: Vec<&str> = test.captures_iter(&page).map(|found| found.extract::<1>().1[0]).collect();
+    assert!(tests.len() > 20, "{tests:?}");
+    for path in tests {
+        let (modules, name) = path.rsplit_once("::").expect("the pattern has it");
+        let source = read(&format!("tests/suite/{}.rs", modules.replace("::", "/")));
+        assert!(source.contains(&format!("fn {name}(")), "there is no test {path}");
+    }
+
+    let world = Regex::new(r"(?m)\| `(\w+)` \|$").expect("a good pattern");
+    let worlds: BTreeSet<&str> = world.captures_iter(&page).map(|found| found.extract::<1>().1[0]).collect();
+    assert!(worlds.len() > 5, "{worlds:?}");
+    let source = read("provisioners/plan/tests/worlds/small.rs");
+    for name in worlds {
+        assert!(source.contains(&format!("pub fn {name}(")), "there is no world {name}");
+    }
+}

@@ -102,6 +102,23 @@ async fn a_deadline_that_passed_while_the_controller_was_down_is_kept() {
     came_back(&case, &first).await;
 }
 
+/// Its time begins when it is set: the version may have run for a month.
+#[tokio::test]
+async fn counts_deadline_from_when_it_is_set() {
+    let case = Case::new("deadline-later").await;
+    case.install(&release(&case, "1", 0)).await;
+    let first = case.ready().await;
+    case.pivot("v2", &release(&case, "2", 1)).await;
+    tokio::time::sleep(Duration::from_secs(5)).await; // the very time that would be over
+
+    limit(&case, "5s").await;
+
+    let target = case.config_map_target("a");
+    let stays = |object: Option<&DynamicObject>| object.is_some_and(|object| object.data["data"]["x"] == "2");
+    verbs::holds_for(&case.client, &target, "the new version", Duration::from_secs(3), stays).await.unwrap();
+    came_back(&case, &first).await;
+}
+
 /// A first installation has nothing to go back to.
 #[tokio::test]
 async fn a_first_installation_that_is_not_healthy_in_time_stays_and_says_so() {

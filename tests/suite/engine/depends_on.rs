@@ -129,3 +129,20 @@ async fn a_dependency_that_falls_ill_later_undoes_nothing() {
     second.edit("intruder", &target, json!({"data": {"x": "drift"}})).await;
     second.until_value(&target, "/data/x", &json!("1")).await;
 }
+
+/// What was installed before waits for nobody: what it depends on may be ill because of what is to be undone.
+#[tokio::test]
+async fn rolls_back_although_dependency_is_ill() {
+    let first = Case::new("ill-at-rollback").await;
+    let second = first.sibling();
+    first.install(&[first.workload("w", 0)]).await;
+    first.ready().await;
+    create_after(&second, &[&first.name]).await;
+    second.ready().await;
+    second.pivot("v2", &release(&second, "2")).await;
+    first.change("v2", &[first.workload("w", 1)]).await;
+    until(&first.client, &first.name, Expected::is_false("Healthy", "Unhealthy")).await;
+    second.edit("user", &second.target(), json!({"spec": {"rollbackTo": 1}})).await;
+    second.until_value(&second.config_map_target(&second.name), "/data/x", &json!("1")).await;
+    second.installed().await;
+}

@@ -1,23 +1,35 @@
 //! What passes by itself is waited for: an upgrade goes on, and does not turn back at the first word.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use rukpak_tests::verbs::{Expected, Target};
+use rukpak_tests::world::SOON;
 use serde_json::{Value, json};
 
 use crate::engine::case::{Case, definition, definition_target, gadget};
 use crate::engine::hook::{Hook, Verdict};
+use crate::engine::worlds;
+
+const IMAGE: &str = "/spec/template/spec/containers/0/image";
+
+/// A definition, an object of it, and a Deployment that is written before that.
+fn release(case: &Case<'_>, crd: &Value, group: &str, number: i64) -> [Value; 3] {
+    let mut workload = case.workload("w", 0);
+    workload["spec"]["template"]["spec"]["containers"][0]["image"] = json!(image(number));
+    [crd.clone(), gadget(group, &case.namespace, "g", number), workload]
+}
+
+fn image(number: i64) -> String {
+    format!("example.com/none:{number}")
+}
 
 /// The webhook of an operator that is just being replaced: it refuses its first calls.
 #[tokio::test]
 async fn an_upgrade_goes_on_through_a_webhook_that_is_away_for_a_moment() {
     let case = Case::new("transient").await;
     let (crd, group) = definition("transient");
-    let version = |number: i64| {
-        let mut workload = case.workload("w", 0);
-        workload["spec"]["template"]["spec"]["containers"][0]["image"] = json!(format!("example.com/none:{number}"));
-        [crd.clone(), gadget(&group, &case.namespace, "g", number), workload]
-    };
+    let version = |number: i64| release(&case, &crd, &group, number);
     case.install(&version(1)).await;
     let target = case.in_namespace("apps/v1", "Deployment", "w");
     let before = case.get(&target).await.unwrap().metadata.generation.unwrap();
@@ -39,7 +51,7 @@ async fn an_upgrade_goes_on_through_a_webhook_that_is_away_for_a_moment() {
     let live = case.get(&g).await.unwrap();
     assert_eq!(live.data["spec"]["size"], 2, "{:#}", decided.data["status"]);
     let workload = case.get(&target).await.unwrap();
-    assert_eq!(workload.data["spec"]["template"]["spec"]["containers"][0]["image"], "example.com/none:2");
+    assert_eq!(workload.data.pointer(IMAGE), Some(&json!(image(2))));
     assert_eq!(workload.metadata.generation, Some(before + 1), "it went forward, and never back");
     case.installed().await;
     hook.end().await;
@@ -60,5 +72,66 @@ async fn an_installation_goes_on_through_a_webhook_that_is_away_for_a_moment() {
         json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "s", "namespace": case.namespace}});
     case.install(&[secret.clone(), case.config_map("a", json!({}))]).await;
     case.until_owned(&Target::of(&secret).unwrap()).await;
+    hook.end().await;
+}
+
+/// The mend of an upgrade that hangs follows it at once: the old version does not run for a moment between the two.
+#[tokio::test]
+async fn replaces_hanging_upgrade_without_going_back() {
+    let case = Case::new("mended").await;
+    let (crd, group) = definition("mended");
+    case.install(&release(&case, &crd, &group, 1)).await;
+    let target = case.in_namespace("apps/v1", "Deployment", "w");
+    let before = case.get(&target).await.unwrap().metadata.generation.unwrap();
+    let hook = Hook::start(&case, &[[group.as_str(), "gadgets"]], |request| {
+        if request.object["spec"]["size"] == 2 { Verdict::Fail } else { Verdict::Allow }
+    })
+    .await;
+
+    case.change("v2", &release(&case, &crd, &group, 2)).await;
+    case.until_value(&target, IMAGE, &json!(image(2))).await;
+    assert!(hook.judges(1, SOON).await, "it hangs");
+    case.change("v3", &release(&case, &crd, &group, 3)).await;
+
+    let workload = case.until_value(&target, IMAGE, &json!(image(3))).await;
+    assert_eq!(workload.metadata.generation, Some(before + 2), "the first version was there in between");
+    let g = Target::of(&gadget(&group, &case.namespace, "g", 3)).unwrap();
+    case.until_value(&g, "/spec/size", &json!(3)).await;
+    case.installed().await;
+    hook.end().await;
+}
+
+/// A node that was out for a while, and a webhook that starts at the same time as the controller.
+#[tokio::test]
+async fn continues_upgrade_after_long_interruption() {
+    let alone = worlds::alone().await;
+    let case = alone.case("interrupted").await;
+    let (crd, group) = definition("interrupted");
+    case.install(&release(&case, &crd, &group, 1)).await;
+    let target = case.in_namespace("apps/v1", "Deployment", "w");
+    let before = case.get(&target).await.unwrap().metadata.generation.unwrap();
+    let is_away = Arc::new(AtomicBool::new(true));
+    let asked = is_away.clone();
+    let hook = Hook::start(&case, &[[group.as_str(), "gadgets"]], move |_| {
+        if asked.load(Ordering::SeqCst) { Verdict::Fail } else { Verdict::Allow }
+    })
+    .await;
+    case.change("v2", &release(&case, &crd, &group, 2)).await;
+    case.until_value(&target, IMAGE, &json!(image(2))).await;
+    assert!(hook.judges(1, SOON).await, "it hangs");
+
+    alone.kill().await;
+    let judged = hook.judged();
+    let patch = json!({"status": {"inventory": {"pending": {"since": "2026-01-01T00:00:00Z"}}}});
+    case.edit_sub("status", "user", &case.target(), patch).await;
+    alone.start().await;
+
+    assert!(hook.judges(judged + 1, SOON).await, "it is tried again");
+    is_away.store(false, Ordering::SeqCst);
+    let g = Target::of(&gadget(&group, &case.namespace, "g", 2)).unwrap();
+    case.until_value(&g, "/spec/size", &json!(2)).await;
+    case.installed().await;
+    let workload = case.get(&target).await.unwrap();
+    assert_eq!(workload.metadata.generation, Some(before + 1), "it went forward, and never back");
     hook.end().await;
 }
