@@ -115,7 +115,8 @@ impl View {
     /// The request that `numbers` choose.
     pub fn request(&self, numbers: &mut Numbers) -> Request {
         let kind = *numbers.one(&["ConfigMap", "Db"]);
-        let key = Key::new(kind, numbers.one(&["a", "b"]));
+        let name = *numbers.one(&["a", "b"]);
+        let key = Key::new(kind, name);
         let version = if kind == "Db" { *numbers.one(&["v1", "v1", "v1alpha1"]) } else { "v1" }.to_owned();
         let manager = (*numbers.one(&MANAGERS)).to_owned();
         match numbers.below(20) {
