@@ -259,7 +259,7 @@ impl Run<'_> {
 
     fn basis(&self, bases: &Bases, step: &Step, why: Why) -> Basis<'static> {
         let body = |plan: &Option<Rc<Plan>>| plan.as_ref().and_then(|plan| plan.steps.get(&step.key)).map(Step::body);
-        Basis { why, installed: body(&bases.installed), begun: body(&bases.begun), relinquished: None }
+        Basis { why, installed: body(&bases.installed), relinquished: None }
     }
 
     pub(super) fn relinquished(&self, key: &ObjectKey) -> Option<BTreeSet<fields::Taken>> {

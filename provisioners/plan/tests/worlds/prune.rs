@@ -111,7 +111,7 @@ impl Run<'_> {
     fn pass(&mut self, leaving: Vec<Leaving>, unlisted: &[InventoryKind], is_patient: bool) -> Result<Outcome, Stop> {
         let before = self.inbox().leaving.clone();
         let mut pass = Pass::new(self.owner.clone(), leaving, is_patient).wait_for(unlisted, &before);
-        while let Some(order) = pass.next() {
+        while let Some(order) = pass.next_order() {
             let id = order.id;
             let answer = self.carry_out(order)?;
             let Some((leaving, end)) = pass.answer(id, answer) else { continue };
@@ -131,7 +131,7 @@ impl Run<'_> {
         Ok(match request {
             Wish::Ask { guard, going } => self.would_lose(identity, guard, &going)?,
             Wish::Look => match self.send(&get(identity))? {
-                Ok(found) => Answer::Seen(Some(metadata(&found))),
+                Ok(found) => Answer::Seen(Some(Box::new(metadata(&found)))),
                 Err(Refusal::NotFound) => Answer::Seen(None),
                 Err(refusal) => refused(refusal),
             },

@@ -145,8 +145,7 @@ impl Run<'_> {
             }
         }
         let relinquished = self.relinquished(&step.key);
-        let basis =
-            Basis { why: Why::Repair, installed: Some(step.body()), begun: None, relinquished: relinquished.as_ref() };
+        let basis = Basis { why: Why::Repair, installed: Some(step.body()), relinquished: relinquished.as_ref() };
         match self.put(step, known, &basis, false)? {
             Ok(put::Outcome::Applied(written, _)) => {
                 let version = metadata(&written).resource_version;
