@@ -23,7 +23,7 @@ fn metadata(name: &str, more: Value) -> ObjectMeta {
     if let (Some(all), Value::Object(more)) = (all.as_object_mut(), more) {
         all.extend(more);
     }
-    serde_json::from_value(all).unwrap()
+    serde_json::from_value(all).expect("it is metadata")
 }
 
 fn object(api_version: &str, kind: &str, more: Value) -> Leaving {

@@ -23,8 +23,10 @@ struct How {
 /// The object in the cluster: version 7 of the UID `u`.
 fn object(more: Value) -> ObjectMeta {
     let mut all = json!({"name": "a", "uid": "u", "resourceVersion": "7"});
-    all.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
-    serde_json::from_value(all).unwrap()
+    if let (Some(all), Value::Object(more)) = (all.as_object_mut(), more) {
+        all.extend(more);
+    }
+    serde_json::from_value(all).expect("it is metadata")
 }
 
 fn reference(name: &str, uid: &str) -> Value {
@@ -65,7 +67,7 @@ fn put(how: How, known: Option<Known>, mut answer: impl FnMut(&str) -> Reply) ->
             Request::Replace(_) => "replace".to_owned(),
         });
         assert!(sent.len() < 40, "it does not end: {sent:?}");
-        let reply = answer(sent.last().unwrap());
+        let reply = answer(sent.last().expect("a request was sent"));
         match put.next(request, reply) {
             Next::Send(next) => request = next,
             Next::End(end) => return (sent, end),
@@ -79,15 +81,15 @@ fn server(object: Option<ObjectMeta>) -> impl FnMut(&str) -> Reply {
         "create" if object.is_some() => Answer::Conflict("it exists"),
         "look" => Answer::Seen(object.clone().map(Box::new)),
         "ask" => Answer::Wanted(true),
-        "move" | "take over" => Answer::Moved(Box::new(object.clone().unwrap())),
+        "move" | "take over" => Answer::Moved(Box::new(object.clone().expect("there is an object"))),
         "share" => Answer::Shared,
         "replace" => Answer::Replaced(true),
         _ => Answer::Applied(()),
     }
 }
 
-fn known(uid: &str) -> Option<Known> {
-    Some(Known { uid: uid.into(), version: Some("6".into()) })
+fn known(uid: &str) -> Known {
+    Known { uid: uid.into(), version: Some("6".into()) }
 }
 
 #[test]
@@ -97,7 +99,7 @@ fn what_is_not_there_is_created_in_one_request() {
 
 #[test]
 fn what_is_known_is_updated_in_its_version() {
-    assert_eq!(put(How::default(), known("u"), server(None)).0, ["update u@6"]);
+    assert_eq!(put(How::default(), Some(known("u")), server(None)).0, ["update u@6"]);
 }
 
 #[test]
@@ -132,7 +134,7 @@ fn what_may_be_adopted_is_owned_only_if_the_deployment_is_to_have_objects() {
 fn what_lost_our_owner_reference_is_ours_only_where_it_was_known() {
     let lost = object(json!({"managedFields": applied()}));
     let mut others = server(Some(lost.clone()));
-    let (sent, _) = put(How::default(), known("u"), |request| match request {
+    let (sent, _) = put(How::default(), Some(known("u")), |request| match request {
         "update u@6" => Answer::Conflict("another version"),
         request => others(request),
     });
@@ -183,10 +185,10 @@ fn what_became_immutable_is_replaced_where_that_is_allowed() {
         _ => Answer::Applied(()),
     };
     let how = How { may_replace: true, ..How::default() };
-    assert_eq!(put(how, known("u"), &mut once).0, ["update u@6", "replace", "create"]);
-    let (sent, end) = put(How::default(), known("u"), |_| Answer::Invalid("it is immutable"));
+    assert_eq!(put(how, Some(known("u")), &mut once).0, ["update u@6", "replace", "create"]);
+    let (sent, end) = put(How::default(), Some(known("u")), |_| Answer::Invalid("it is immutable"));
     assert_eq!((sent.len(), end), (1, End::Refused("it is immutable")));
-    let (_, end) = put(how, known("u"), |request| match request {
+    let (_, end) = put(how, Some(known("u")), |request| match request {
         "replace" => Answer::Replaced(false),
         _ => Answer::Invalid("it is wrong"),
     });

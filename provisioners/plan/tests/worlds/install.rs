@@ -130,9 +130,9 @@ impl Run<'_> {
         let Some(other) = other.filter(|other| *other != plan.release) else { return bases };
         let prepared = Some(self.world.plan(&other, self.deployment, true));
         if why == Why::WayBack {
-            bases.begun = prepared
+            bases.begun = prepared;
         } else {
-            bases.installed = prepared
+            bases.installed = prepared;
         }
         bases
     }
@@ -184,20 +184,17 @@ impl Run<'_> {
                 [("core.rukpak.io/owner-kind", "BundleDeployment"), ("core.rukpak.io/owner-name", &self.owner.name)];
             let labels = labels.map(|(key, value)| (key.to_owned(), value.to_owned())).to_vec();
             let version = found.resource.version.clone();
-            match self.send(&Request::List { kind: kind.kind.clone(), version, labels })? {
-                Ok(list) => {
-                    let all = list["items"].as_array().into_iter().flatten().map(metadata);
-                    for metadata in all.filter(|metadata| self.owner.owns_fully(metadata)) {
-                        let name = metadata.name.clone().unwrap_or_default();
-                        let namespace = found.namespaced.then(|| NAMESPACE.to_owned());
-                        let identity = Identity { kind: found.clone(), namespace, name };
-                        members.objects.insert(identity.key(), Leaving { identity, metadata: Arc::new(metadata) });
-                    }
-                }
-                Err(_) => {
-                    members.why.get_or_insert_with(|| format!("{} cannot be listed", kind.kind));
-                    members.unlisted.push(kind.clone());
-                }
+            let Ok(list) = self.send(&Request::List { kind: kind.kind.clone(), version, labels })? else {
+                members.why.get_or_insert_with(|| format!("{} cannot be listed", kind.kind));
+                members.unlisted.push(kind.clone());
+                continue;
+            };
+            let all = list["items"].as_array().into_iter().flatten().map(metadata);
+            for metadata in all.filter(|metadata| self.owner.owns_fully(metadata)) {
+                let name = metadata.name.clone().unwrap_or_default();
+                let namespace = found.namespaced.then(|| NAMESPACE.to_owned());
+                let identity = Identity { kind: found.clone(), namespace, name };
+                members.objects.insert(identity.key(), Leaving { identity, metadata: Arc::new(metadata) });
             }
         }
         Ok(members)
@@ -235,10 +232,10 @@ impl Run<'_> {
     /// The dry run of what changes.
     fn try_out(&mut self, plan: &Plan, why: Why, members: &Members, bases: &Bases) -> Result<(), Stopped> {
         for step in plan.steps.values().filter(|step| bases.is_changed(step) && !step.defined_here) {
-            let basis = self.basis(bases, step, why);
+            let chosen = Self::basis(bases, step, why);
             let relinquished = self.relinquished(&step.key);
-            let basis = Basis { relinquished: relinquished.as_ref(), ..basis };
-            let tried = self.put(step, members.known(&step.key), &basis, true).map_err(Stopped::Early)?;
+            let chosen = Basis { relinquished: relinquished.as_ref(), ..chosen };
+            let tried = self.put(step, members.known(&step.key), &chosen, true).map_err(Stopped::Early)?;
             if let Err(refused) = tried
                 && !(is_crd(&step.key) && matches!(refused, put::Error::InTheWay(_)))
             {
@@ -257,7 +254,7 @@ impl Run<'_> {
         Ok(())
     }
 
-    fn basis(&self, bases: &Bases, step: &Step, why: Why) -> Basis<'static> {
+    fn basis(bases: &Bases, step: &Step, why: Why) -> Basis<'static> {
         let body = |plan: &Option<Rc<Plan>>| plan.as_ref().and_then(|plan| plan.steps.get(&step.key)).map(Step::body);
         Basis { why, installed: body(&bases.installed), relinquished: None }
     }
@@ -313,8 +310,8 @@ impl Run<'_> {
                     return Err(Stopped::Early(Stop::Superseded));
                 }
                 let relinquished = self.relinquished(&step.key);
-                let basis = Basis { relinquished: relinquished.as_ref(), ..self.basis(bases, step, why) };
-                match self.put(step, members.known(&step.key), &basis, false).map_err(Stopped::Early)? {
+                let chosen = Basis { relinquished: relinquished.as_ref(), ..Self::basis(bases, step, why) };
+                match self.put(step, members.known(&step.key), &chosen, false).map_err(Stopped::Early)? {
                     Ok(put::Outcome::Applied(written, keeps)) => {
                         kept.extend(keeps);
                         if let Some(set) = fields::applied(&metadata(&written), FIELD_MANAGER) {
@@ -334,13 +331,13 @@ impl Run<'_> {
             if !why.is_new() && failed.iter().all(put::Error::is_collision) {
                 collisions.append(&mut failed);
             }
-            self.refuse(failed, bases)?;
+            Self::refuse(&failed, bases)?;
         }
-        self.refuse(collisions, bases)?;
+        Self::refuse(&collisions, bases)?;
         Ok((used, kept))
     }
 
-    fn refuse(&self, failed: Vec<put::Error>, bases: &Bases) -> Result<(), Stopped> {
+    fn refuse(failed: &[put::Error], bases: &Bases) -> Result<(), Stopped> {
         if failed.is_empty() {
             return Ok(());
         }

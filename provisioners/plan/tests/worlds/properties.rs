@@ -30,7 +30,7 @@ pub fn of_write(
     (before, known): (&Objects, &Objects),
 ) -> Option<String> {
     let (was, is) = (before.get(key), world.server.objects.get(key));
-    let Some(was) = was.filter(|was| is.is_none_or(|is| is != *was)) else { return None };
+    let was = was.filter(|was| is.is_none_or(|is| is != *was))?;
     let is_end = is.is_none_or(|is| is.is_terminating && !was.is_terminating);
     if is_end {
         return of_deletion(world, (controller, deployment), is_wanted, (key, was), (before, known));
@@ -166,14 +166,11 @@ fn controlled_by(object: &Object) -> Option<&str> {
 /// It has our controller owner reference; or our annotation, and nobody else controls it.
 fn is_ours(object: &Object, uid: &str) -> bool {
     let metadata = &object.value["metadata"];
-    match controlled_by(object) {
-        Some(controller) => controller == uid,
-        None => {
-            let is_shared =
-                metadata["ownerReferences"].as_array().into_iter().flatten().any(|owner| owner["uid"] == uid);
-            metadata["annotations"][OWNER_UID] == uid || is_shared
-        }
+    if let Some(controller) = controlled_by(object) {
+        return controller == uid;
     }
+    let is_shared = metadata["ownerReferences"].as_array().into_iter().flatten().any(|owner| owner["uid"] == uid);
+    metadata["annotations"][OWNER_UID] == uid || is_shared
 }
 
 /// The number of the release that the status says is installed.

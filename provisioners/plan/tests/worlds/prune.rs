@@ -147,12 +147,12 @@ impl Run<'_> {
             }
             Wish::Release { .. } => {
                 let change = self.unmarked(known);
-                written(self.patch(identity, &change, FIELD_MANAGER)?)
+                written(&self.patch(identity, &change, FIELD_MANAGER)?)
             }
             Wish::HandOver => {
                 let change = json!({"resourceVersion": known.resource_version,
                     "annotations": {names::OWNER_UID: null}, "ownerReferences": self.others(known)});
-                written(self.patch(identity, &change, FIELD_MANAGER)?)
+                written(&self.patch(identity, &change, FIELD_MANAGER)?)
             }
             Wish::FollowVersion => {
                 let resource = &identity.kind.resource;
@@ -244,11 +244,11 @@ impl Run<'_> {
     }
 }
 
-fn written(sent: Result<Value, Refusal>) -> Answer {
+fn written(sent: &Result<Value, Refusal>) -> Answer {
     match sent {
         Ok(_) => Answer::Done,
         Err(Refusal::NotFound) => Answer::Absent,
-        Err(refusal) => refused(refusal),
+        Err(refusal) => refused(*refusal),
     }
 }
 

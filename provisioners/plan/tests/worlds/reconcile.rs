@@ -101,7 +101,7 @@ pub fn reconcile(
     let is_unblocked = observed.is_unblocked;
     let version = world.deployments[deployment].version;
     let mut run =
-        Run { is_unblocked, version, world, controller, deployment, owner, observed, memory, disturbance, ended };
+        Run { world, controller, deployment, owner, observed, memory, version, is_unblocked, disturbance, ended };
     let stopped = run.converge().err();
     let Run { memory, ended, world, .. } = run;
     let now = world.now;

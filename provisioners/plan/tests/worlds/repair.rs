@@ -38,9 +38,10 @@ impl Run<'_> {
         for (key, fingerprint) in seen {
             let Some(kind) = self.world.kind(&key.kind, "v1") else { continue };
             let identity = Identity { kind, namespace: key.namespace.clone(), name: key.name.clone() };
-            let health = match health::has_rule(&key.group, &key.kind) {
-                false => Some(Health::new(State::Current, "")),
-                true => self.read_health(&identity)?,
+            let health = if health::has_rule(&key.group, &key.kind) {
+                self.read_health(&identity)?
+            } else {
+                Some(Health::new(State::Current, ""))
             };
             let object = self.inbox().adopt(&key, (identity, fingerprint), health, now);
             objects.insert(key, object);

@@ -11,7 +11,7 @@ use rukpak_plan::memory::Memory;
 
 use crate::properties;
 use crate::reconcile::{Disturbance, Ended, reconcile};
-use crate::world::{Small, World};
+use crate::world::{Deployment, Small, World};
 
 /// With faults over, rest comes within so many reconciles.
 const REST: usize = 24;
@@ -95,8 +95,8 @@ pub fn search(small: Small, bounds: Bounds) -> Found {
 impl Search {
     /// What has the fewest disturbances, and of that the oldest.
     fn next(&mut self) -> Option<(u8, (World, u32, Quiet))> {
-        let levels = self.open.iter_mut().zip(0..);
-        levels.filter_map(|(open, level)| Some((level, open.pop_front()?))).next()
+        let mut levels = self.open.iter_mut().zip(0..);
+        levels.find_map(|(open, level)| Some((level, open.pop_front()?)))
     }
 
     fn expand(&mut self, world: &World, node: u32, used: u8, quiet: Quiet) {
@@ -309,26 +309,7 @@ fn canonical(world: &World) -> u64 {
     }
     (&world.server.undeletable, &world.server.refused).hash(&mut hasher);
     for this in &world.deployments {
-        let mut status = (*this.status).clone();
-        for condition in &mut status.conditions {
-            condition.last_transition_time = Timestamp::UNIX_EPOCH;
-            condition.observed_generation = None;
-        }
-        let status = relative(&format!("{status:?}"), world.now);
-        let spec = format!("{:?} {:?}", this.spec, this.annotations);
-        let current = Some(this.generation) == this.status.observed_generation;
-        (
-            this.has_dependencies,
-            this.template,
-            this.is_unpacked,
-            this.generation,
-            current,
-            this.is_deleted,
-            this.controller,
-            status,
-            spec,
-        )
-            .hash(&mut hasher);
+        hash_deployment(this, world.now, &mut hasher);
     }
     for controller in &world.controllers {
         for (key, seen) in &controller.seen {
@@ -356,6 +337,30 @@ fn canonical(world: &World) -> u64 {
     hasher.finish()
 }
 
+/// The deployment without when its conditions changed.
+fn hash_deployment(this: &Deployment, now: Timestamp, hasher: &mut DefaultHasher) {
+    let mut status = (*this.status).clone();
+    for condition in &mut status.conditions {
+        condition.last_transition_time = Timestamp::UNIX_EPOCH;
+        condition.observed_generation = None;
+    }
+    let status = relative(&format!("{status:?}"), now);
+    let spec = format!("{:?} {:?}", this.spec, this.annotations);
+    let current = Some(this.generation) == this.status.observed_generation;
+    (
+        this.has_dependencies,
+        this.template,
+        this.is_unpacked,
+        this.generation,
+        current,
+        this.is_deleted,
+        this.controller,
+        status,
+        spec,
+    )
+        .hash(hasher);
+}
+
 /// The text with every time in it as seconds from now; those that are long past are all the same.
 fn relative(text: &str, now: Timestamp) -> String {
     let mut told = String::with_capacity(text.len());
@@ -363,17 +368,14 @@ fn relative(text: &str, now: Timestamp) -> String {
     while let Some(at) = rest.find("20").filter(|at| rest[*at..].len() >= 20) {
         let end = rest[at..].find('Z').map(|end| at + end + 1).filter(|end| end - at <= 30);
         let time = end.and_then(|end| rest[at..end].parse::<Timestamp>().ok());
-        match (time, end) {
-            (Some(time), Some(end)) => {
-                told.push_str(&rest[..at]);
-                let seconds = time.duration_since(now).as_secs();
-                let _ = write!(told, "{}", if seconds < -600 { -601 } else { seconds });
-                rest = &rest[end..];
-            }
-            _ => {
-                told.push_str(&rest[..at + 2]);
-                rest = &rest[at + 2..];
-            }
+        if let (Some(time), Some(end)) = (time, end) {
+            told.push_str(&rest[..at]);
+            let seconds = time.duration_since(now).as_secs();
+            let _ = write!(told, "{}", if seconds < -600 { -601 } else { seconds });
+            rest = &rest[end..];
+        } else {
+            told.push_str(&rest[..at + 2]);
+            rest = &rest[at + 2..];
         }
     }
     told.push_str(rest);

@@ -72,7 +72,7 @@ pub fn served() -> Small {
                     "dbs.example.com",
                     "hand",
                     json!({"spec": {"versions": versions(false)}}),
-                )
+                );
             },
         },
         Hand {
@@ -110,7 +110,7 @@ pub fn definitions() -> Small {
         Hand {
             words: "the operator sets a finalizer on Db \"precious\"",
             act: |world| {
-                patch(world, "Db", "precious", "operator", json!({"metadata": {"finalizers": ["example.com/clean"]}}))
+                patch(world, "Db", "precious", "operator", json!({"metadata": {"finalizers": ["example.com/clean"]}}));
             },
         },
     ];
@@ -226,12 +226,14 @@ pub fn shards() -> Small {
     Small { controllers: 2, ..small("two controllers", vec![release("1"), release("2"), release("3")], hands) }
 }
 
+/// Has a webhook refuse ConfigMap "b" of release 2.
+fn webhook(world: &mut World, refusal: Refusal) {
+    world.server.refused = vec![(Key::new("ConfigMap", "b"), "2".to_owned(), refusal)];
+}
+
 /// An upgrade that a webhook refuses, or does not answer.
 pub fn upgrade() -> Small {
     let release = |x: &str| vec![config_map("a", &json!({"x": x})), config_map("b", &json!({"x": x}))];
-    fn webhook(world: &mut World, refusal: Refusal) {
-        world.server.refused = vec![(Key::new("ConfigMap", "b"), "2".to_owned(), refusal)];
-    }
     let hands = vec![
         RELEASE_2,
         Hand {

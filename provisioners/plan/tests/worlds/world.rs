@@ -133,7 +133,7 @@ impl Default for Known {
 impl World {
     pub fn new(small: Small) -> Self {
         let mut server = Server::default();
-        server.time = "2026-01-01T00:00:00Z".to_owned();
+        "2026-01-01T00:00:00Z".clone_into(&mut server.time);
         for body in &small.before {
             server.answer(&create(body, "somebody")).expect("because nothing is there yet");
         }

@@ -136,20 +136,7 @@ impl Event {
                 scene.applied(&world::release(&release), Pruning::Done, Differences::default(), Vec::new())?;
             }
             Self::AppliedBut(but) => but.happen(scene)?,
-            Self::Resumed(release) => {
-                let release = world::release(&release);
-                let objects = world::objects(&release, now);
-                let inventory = scene.observed.inventory();
-                let missing = inventory.missing.iter().map(|object| Missing::read(object, None)).collect();
-                let applied = Applied::resumed(&inventory, &release, world::RENDERER, &objects, missing);
-                let applied = applied.ok_or("it differs")?;
-                let policy = scene.observed.deployment.spec.deletion_policy.unwrap_or_default();
-                scene.objects = objects;
-                scene.memory.certificates_due = inventory.certificates_renewal;
-                scene.memory.learn_missing(release, applied.missing(), now);
-                let differences = Differences { policy, ..Differences::default() };
-                scene.memory.installation = Installation::Applied { applied, pruning: Pruning::Done, differences };
-            }
+            Self::Resumed(release) => resume(scene, &release)?,
             Self::Differs(release) => {
                 let release = world::release(&release);
                 // Somebody deleted one.
@@ -189,6 +176,23 @@ impl Event {
         scene.notice_deadline();
         Ok(())
     }
+}
+
+/// As `execute` finds the release after a restart.
+fn resume(scene: &mut Scene, release: &str) -> Result<(), Error> {
+    let release = world::release(release);
+    let objects = world::objects(&release, scene.now);
+    let inventory = scene.observed.inventory();
+    let missing = inventory.missing.iter().map(|object| Missing::read(object, None)).collect();
+    let applied = Applied::resumed(&inventory, &release, world::RENDERER, &objects, missing).ok_or("it differs")?;
+
+    let policy = scene.observed.deployment.spec.deletion_policy.unwrap_or_default();
+    scene.objects = objects;
+    scene.memory.certificates_due = inventory.certificates_renewal;
+    scene.memory.learn_missing(release, applied.missing(), scene.now);
+    let differences = Differences { policy, ..Differences::default() };
+    scene.memory.installation = Installation::Applied { applied, pruning: Pruning::Done, differences };
+    Ok(())
 }
 
 /// As `execute` writes ahead.
