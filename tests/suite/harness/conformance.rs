@@ -151,8 +151,9 @@ impl Both {
             let get = Request::Get { key: key.clone(), version: "v1".to_owned() };
             let found = (self.real.answer(&get).await, self.small.answer(&get));
             let found = (found.0.unwrap_or(Value::Null), found.1.unwrap_or(Value::Null));
+            let before = self.views.0.known.get(key).map(|(_, now)| now.to_string()).unwrap_or_default();
             let told = (self.views.0.take(key, &found.0), self.views.1.take(key, &found.1));
-            differ(&format!("after {to_small:?}"), told)?;
+            differ(&format!("after {to_small:?}\nof {before}\nto {}", found.0), told)?;
         }
         Ok(())
     }

@@ -301,7 +301,15 @@ fn canonical(world: &World) -> u64 {
         format!("{ranked:?}")
     };
     for (key, object) in &world.server.objects {
-        (key, rank(object.version), &object.uid, object.generation, object.is_terminating, &object.value)
+        (
+            key,
+            rank(object.version),
+            &object.uid,
+            object.generation,
+            object.is_terminating,
+            object.is_untidy,
+            &object.value,
+        )
             .hash(&mut hasher);
         for (manager, owned) in &object.managers {
             (manager, &owned.set).hash(&mut hasher);

@@ -17,7 +17,7 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use body::{is_owned, own, tidy, without};
+use body::{is_owned, is_untidy, own, tidy, without};
 use object::read_entry;
 pub use object::{Key, Manager, Object, Operation, Owned};
 use values::{Set, compare, leaves, merge, remove};
@@ -123,6 +123,7 @@ const FIRST: u64 = 100;
 /// Who owns what was there before the first apply.
 const BEFORE: &str = "before-first-apply";
 const CRD: &str = "CustomResourceDefinition";
+const BUILT_IN: [&str; 3] = ["ConfigMap", "Namespace", CRD];
 
 impl Request {
     /// The kind and version that are asked for.
@@ -246,6 +247,7 @@ impl Server {
             version: 0,
             generation: is_counted.then_some(1),
             is_terminating: false,
+            is_untidy: false,
             value: json!({}),
             managers: BTreeMap::new(),
         }
@@ -298,6 +300,9 @@ impl Server {
         let is_changed = Self::take_from_others(&before, &mut after, None);
         let time = last.filter(|_| !is_changed).map_or_else(|| self.time.clone(), |last| last.time);
         after.managers.insert(us, Owned { set, time });
+        // An object of a built-in kind is read into its type and written again. A custom resource is stored as the apply left it: a map
+        // that another manager has stays, though all that was in it is gone.
+        after.is_untidy = !BUILT_IN.contains(&key.kind.as_str()) && is_untidy(&after.value);
         self.replace(key, &before, after, is_new)
     }
 
@@ -365,6 +370,7 @@ impl Server {
             after.managers = entries.iter().map(|entry| read_entry(entry, &self.time)).collect();
         }
         tidy(&mut after.value);
+        after.is_untidy = false;
         let subresource = if is_status { "status" } else { "" };
         // Nobody begins to own fields by an update where nobody has any.
         if !after.managers.is_empty() {
@@ -411,7 +417,7 @@ impl Server {
         let Some(live) = self.objects.get(key).filter(|live| !live.is_terminating).cloned() else { return Value::Null };
         let instances = self.holds(key);
         if live.has_finalizers() || !instances.is_empty() {
-            let mut object = Object { is_terminating: true, ..(*live).clone() };
+            let mut object = Object { is_terminating: true, is_untidy: false, ..(*live).clone() };
             object.generation = object.generation.map(|generation| generation + 1);
             self.store(key, object);
             for instance in &instances {

@@ -27,13 +27,21 @@ pub fn without(value: &Value, keys: &[&str]) -> Value {
         .into()
 }
 
-/// Empty maps and lists that the server does not keep.
-pub fn tidy(value: &mut Value) {
-    let is_empty = |value: &Value| match value {
+fn is_empty(value: &Value) -> bool {
+    match value {
         Value::Object(map) => map.is_empty(),
         Value::Array(items) => items.is_empty(),
         other => other.is_null(),
-    };
+    }
+}
+
+/// Whether the metadata has a map or list that is empty.
+pub fn is_untidy(value: &Value) -> bool {
+    value["metadata"].as_object().is_some_and(|metadata| metadata.values().any(is_empty))
+}
+
+/// Empty maps and lists that the server does not keep.
+pub fn tidy(value: &mut Value) {
     if let Some(metadata) = value.get_mut("metadata").and_then(Value::as_object_mut) {
         metadata.retain(|_, member| !is_empty(member));
     }

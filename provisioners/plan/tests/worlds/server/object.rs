@@ -43,6 +43,8 @@ pub struct Object {
     /// Where the kind counts generations.
     pub generation: Option<u64>,
     pub is_terminating: bool,
+    /// Whether what is stored has an empty map or list in its metadata that nobody is shown. The next write is one, whatever it asks for.
+    pub is_untidy: bool,
     pub value: Value,
     pub managers: BTreeMap<Manager, Owned>,
 }

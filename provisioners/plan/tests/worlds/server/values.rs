@@ -112,15 +112,47 @@ fn merge_at(live: &mut Value, config: &Value, path: &[String]) {
         }
         (Value::Array(live), Value::Array(config)) if item_key(path).is_some() => {
             let Some(key) = item_key(path) else { return };
-            for item in config {
-                match live.iter_mut().find(|known| key(known) == key(item)) {
-                    Some(known) => known.clone_from(item),
-                    None => live.push(item.clone()),
-                }
-            }
+            *live = merge_lists(live, config, key);
         }
         (live, config) => live.clone_from(config),
     }
+}
+
+/// The items of both lists, each once, as an apply orders them: those of `config` in its order, and the others where they were among
+/// these. Of an item that both have, that of `config` is taken.
+fn merge_lists(live: &[Value], config: &[Value], key: fn(&Value) -> String) -> Vec<Value> {
+    let has = |items: &[Value], item: &Value| items.iter().any(|other| key(other) == key(item));
+    let mut shared = config.iter().filter(|item| has(live, item)).map(key).peekable();
+    let (mut left, mut right) = (live.iter().peekable(), config.iter().peekable());
+    let mut merged: Vec<Value> = Vec::new();
+    while left.peek().is_some() || right.peek().is_some() {
+        if let (Some(one), Some(other)) = (left.peek(), right.peek()) {
+            if key(one) == key(other) {
+                merged.extend(right.next().cloned());
+                left.next();
+                shared.next();
+                continue;
+            }
+            if has(config, one) && shared.peek().is_some_and(|next| *next != key(one)) {
+                left.next();
+                continue;
+            }
+        }
+        if let Some(one) = left.peek() {
+            if !has(config, one) {
+                merged.extend(left.next().cloned());
+                continue;
+            }
+            if has(&merged, one) {
+                left.next();
+            }
+        }
+        if let Some(other) = right.next() {
+            shared.next_if(|next| *next == key(other));
+            merged.push(other.clone());
+        }
+    }
+    merged
 }
 
 /// Takes the member that `path` names out of `value`, and every map and list above it that is empty then and not `owned`.
