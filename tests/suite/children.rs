@@ -1,5 +1,8 @@
 //! What the controller does in child processes, and what it does about Bundles that end it: each of them fails alone.
 
+mod confinement;
+mod zstd;
+
 use std::fs::File;
 use std::net::TcpListener;
 use std::path::PathBuf;

@@ -5,10 +5,14 @@ use std::process::ExitCode;
 
 use anyhow::Context as _;
 use rukpakctl::exit::Exit;
+use rukpak_source::decompress::confined;
 use rukpakctl::source::remote::GIT_CHILD;
 
 fn main() -> ExitCode {
     // Before flags and runtime: a child confines itself and must be the only thread.
+    if let Some(code) = confined::enter() {
+        return code;
+    }
     let mut arguments = std::env::args_os().skip(1);
     if arguments.next().is_some_and(|first| first == GIT_CHILD) {
         let confinement = arguments.next();

@@ -9,6 +9,7 @@ use std::process::ExitCode;
 
 use rukpak_runtime::error::Chain;
 use rukpak_sandbox::{Attempts, Findings};
+use rukpak_source::decompress::confined;
 use rukpak_source::git::{Auth, Fetcher, Reference, Request};
 use tokio::sync::Semaphore;
 
@@ -33,6 +34,9 @@ pub struct Children {
 
 /// Runs as a child, if that is what the arguments ask for. Call it first of all, while there is one thread.
 pub fn main() -> Option<ExitCode> {
+    if let Some(code) = confined::enter() {
+        return Some(code);
+    }
     let arguments: Vec<OsString> = std::env::args_os().collect();
     let argument = |place: usize| arguments.get(place).map(OsString::as_os_str);
     match argument(1).and_then(OsStr::to_str) {

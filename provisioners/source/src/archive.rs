@@ -11,6 +11,7 @@ use std::io::{self, Cursor, Read};
 
 use rukpak_content::{LimitExceeded, RelativePath};
 
+use crate::decompress::confined::Lost;
 use crate::stage;
 use crate::{Stage, Staged};
 use entry::Kind;
@@ -95,6 +96,18 @@ impl Error {
                 source.get_ref().is_none_or(|inner| !inner.is::<LimitExceeded>())
             }
             Self::Stage(stage::Error::Size { .. }) => true,
+            _ => false,
+        }
+    }
+
+    /// Whether the same bytes may be read later: the disk or the process that decompresses them failed, and nothing is known to be
+    /// wrong with the archive.
+    pub fn is_passing(&self) -> bool {
+        match self {
+            Self::Stage(stage::Error::Write { .. } | stage::Error::Create { .. }) => true,
+            Self::Read(source) | Self::Stage(stage::Error::Read { source, .. }) => {
+                source.get_ref().is_some_and(|inner| inner.is::<Lost>())
+            }
             _ => false,
         }
     }

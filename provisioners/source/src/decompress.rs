@@ -1,7 +1,11 @@
 //! Compressed streams, bounded.
 
+mod child;
+pub mod confined;
+
 use std::io::{self, BufRead, Chain, Cursor, Read};
 
+use confined::Confined;
 use flate2::bufread::MultiGzDecoder;
 use rukpak_content::{Limit, LimitExceeded, Limits};
 
@@ -80,6 +84,7 @@ enum Decoder<R: BufRead> {
     None(Counted<R>),
     Gzip(Box<MultiGzDecoder<Counted<R>>>),
     Zstd(Box<zstd::stream::read::Decoder<'static, Counted<R>>>),
+    Confined(Box<Confined<Counted<R>>>),
 }
 
 struct Bounds {
@@ -103,11 +108,14 @@ impl<R: BufRead> Decompressor<R> {
         let decoder = match compression {
             Compression::None => Decoder::None(source),
             Compression::Gzip => Decoder::Gzip(Box::new(MultiGzDecoder::new(source))),
-            Compression::Zstd => {
-                let mut decoder = zstd::stream::read::Decoder::with_buffer(source)?;
-                decoder.window_log_max(ZSTD_WINDOW_LOG)?;
-                Decoder::Zstd(Box::new(decoder))
-            }
+            Compression::Zstd => match confined::program() {
+                Some(program) => Decoder::Confined(Box::new(Confined::start(program, source)?)),
+                None => {
+                    let mut decoder = zstd::stream::read::Decoder::with_buffer(source)?;
+                    decoder.window_log_max(ZSTD_WINDOW_LOG)?;
+                    Decoder::Zstd(Box::new(decoder))
+                }
+            },
         };
         let most_bytes = limits.tree_bytes.saturating_add(limits.entries.saturating_mul(FRAMING_BYTES));
         let bounds = Bounds {
@@ -132,6 +140,7 @@ impl<R: BufRead> Read for Decompressor<R> {
             Decoder::None(source) => (source.read(into)?, source.consumed_bytes),
             Decoder::Gzip(decoder) => (decoder.read(into)?, decoder.get_ref().consumed_bytes),
             Decoder::Zstd(decoder) => (decoder.read(into)?, decoder.get_ref().consumed_bytes),
+            Decoder::Confined(decoder) => (decoder.read(into)?, decoder.get_ref().consumed_bytes),
         };
         self.bounds.check(count as u64, consumed_bytes).map_err(io::Error::other)?;
         Ok(count)

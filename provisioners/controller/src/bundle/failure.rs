@@ -198,6 +198,7 @@ impl Failure {
             Self::Git(source) if source.class() != git::Class::Terminal => Some(Class::Transient),
             Self::Http(source) if source.class() != http::Class::Terminal => Some(Class::Transient),
             Self::Upload(upload::Error::Stage(_) | upload::Error::Worker(_)) => Some(Class::Transient),
+            Self::Upload(upload::Error::Archive(source)) if source.is_passing() => Some(Class::Transient),
             // The spec stays what it is, and so does what was uploaded: the next upload wakes the Bundle. What is put aside waits
             // for its owner.
             Self::Spec(_)

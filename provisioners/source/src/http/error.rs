@@ -204,10 +204,8 @@ impl Error {
             | Self::Time { .. }
             | Self::Spool { .. }
             | Self::Worker { .. }
-            | Self::Stage(_)
-            | Self::Archive(archive::Error::Stage(stage::Error::Write { .. } | stage::Error::Create { .. })) => {
-                Class::Unavailable
-            }
+            | Self::Stage(_) => Class::Unavailable,
+            Self::Archive(source) if source.is_passing() => Class::Unavailable,
             _ => Class::Terminal,
         }
     }

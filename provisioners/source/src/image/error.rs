@@ -253,11 +253,8 @@ impl Error {
             | Self::Token { .. }
             | Self::Time(_)
             | Self::Worker { .. }
-            | Self::Stage(_)
-            | Self::Layer {
-                source: archive::Error::Stage(stage::Error::Write { .. } | stage::Error::Create { .. }),
-                ..
-            } => Class::Unavailable,
+            | Self::Stage(_) => Class::Unavailable,
+            Self::Layer { source, .. } if source.is_passing() => Class::Unavailable,
             _ => Class::Terminal,
         }
     }
