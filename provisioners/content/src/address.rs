@@ -5,7 +5,7 @@
 //!
 //! ```text
 //! URL  (https|http|ssh)://[LOGIN@]HOST[:PORT][/PATH][?QUERY][#FRAGMENT]
-//! scp  [USER@]HOST:[PORT:]PATH
+//! scp  [USER@]HOST:[PORT:]PATH            without USER, HOST is none of the three schemes
 //! HOST labels of letters, digits, - and _, or an IPv4 address of four numbers; in a URL also [IPv6]
 //! PATH parts of letters, digits and -._~!$&'()*+,;=:@, none of them . or ..; other bytes percent-encoded
 //! ```
@@ -39,6 +39,8 @@ pub enum Scheme {
     /// Secure shell.
     Ssh,
 }
+
+const SCHEMES: [(&str, Scheme); 3] = [("https", Scheme::Https), ("http", Scheme::Http), ("ssh", Scheme::Ssh)];
 
 /// Why a text is no [`Address`]. It shows nothing of the text, which may hold a password.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -81,8 +83,7 @@ impl<'a> Address<'a> {
     }
 
     fn of_url(scheme: &str, rest: &'a str) -> Result<Self, AddressError> {
-        let schemes = [("https", Scheme::Https), ("http", Scheme::Http), ("ssh", Scheme::Ssh)];
-        let known = schemes.into_iter().find(|(name, _)| scheme.eq_ignore_ascii_case(name));
+        let known = SCHEMES.into_iter().find(|(name, _)| scheme.eq_ignore_ascii_case(name));
         let (_, scheme) = known.ok_or(AddressError::Form)?;
 
         let rest = rest.split_once('#').map_or(rest, |(before, _)| before);
@@ -115,6 +116,10 @@ impl<'a> Address<'a> {
             _ => (None, text),
         };
         let (host, path) = rest.split_once(':').ok_or(AddressError::Form)?;
+        // Readers of URLs do without the slashes behind a scheme that they know.
+        if login.is_none() && SCHEMES.iter().any(|(name, _)| host.eq_ignore_ascii_case(name)) {
+            return Err(AddressError::Form);
+        }
         let (port, path) = match path.split_once(':') {
             Some((port, path)) => (Some(number(port)?), path),
             None => (None, path),
@@ -259,6 +264,9 @@ mod tests {
             ("https://h:0/r", Port),
             ("https://h:99999/r", Port),
             ("ftp://h/r", Form),
+            ("https:h/r", Form),
+            ("HTTP:/h/r", Form),
+            ("ssh:h/r", Form),
             ("/srv/repo", Form),
             ("ext::sh", Port),
             ("-u@h:r", Form),
