@@ -6,4 +6,5 @@ mod scene;
 mod git;
 mod keyless;
 mod policies;
+mod remembered;
 mod signatures;

@@ -106,7 +106,7 @@ enum Observed {
     New,
     /// It is unpacked, and its content is there.
     Kept(Pinned),
-    /// It was unpacked, and its content is gone.
+    /// It was unpacked, and its content is gone, or has to be confirmed.
     Lost(Pinned),
 }
 
@@ -181,6 +181,9 @@ async fn observe(bundle: &Bundle, context: &Context) -> Result<Observed, Failure
     let known = bundle.status.as_ref().and_then(|status| status.pin.clone());
     let Some(pin) = known.or_else(|| remembered_pin(bundle, context)) else { return Ok(Observed::New) };
     let pinned = Pinned::read(&pin, &bundle.spec.source).map_err(Failure::Pin)?;
+    if verify::has_unconfirmed_pin(bundle, context) {
+        return Ok(Observed::Lost(pinned));
+    }
     match seal::find(&bundle.name_any(), &pinned, context).await? {
         Kept::Whole => Ok(Observed::Kept(pinned)),
         Kept::Lost => Ok(Observed::Lost(pinned)),
@@ -399,7 +402,24 @@ mod tests {
     use rukpak_crds::Bundle;
     use serde_json::json;
 
-    use super::owner;
+    use super::{is_owning_deployment, owner};
+
+    #[test]
+    fn a_deployment_owns_only_by_its_kind_its_group_and_as_the_controller() {
+        let owns = |api_version: &str, kind: &str, controller: bool| {
+            let reference = json!({"apiVersion": api_version, "kind": kind, "name": "d", "uid": "u", "controller": controller});
+            is_owning_deployment(&serde_json::from_value(reference).unwrap())
+        };
+        assert!(owns("core.rukpak.io/v1alpha1", "BundleDeployment", true));
+        for (api_version, kind, controller) in [
+            ("core.rukpak.io/v1alpha1", "X", true),
+            ("example.com/v1", "BundleDeployment", true),
+            ("v1", "BundleDeployment", true),
+            ("core.rukpak.io/v1alpha1", "BundleDeployment", false),
+        ] {
+            assert!(!owns(api_version, kind, controller), "{api_version} {kind} {controller}: the webhook lets anybody write it");
+        }
+    }
 
     fn labelled(labels: &serde_json::Value) -> Bundle {
         serde_json::from_value(json!({

@@ -117,6 +117,13 @@ fn is_known(bundle: &Bundle, asked: &Digest, pinned: &Pinned) -> bool {
     })
 }
 
+/// Returns whether a signature is asked for by the policies of now, of a Bundle whose pin is that of an earlier one. The history of a
+/// BundleDeployment says then which content the signed image has: the image itself has to say so too.
+pub fn has_unconfirmed_pin(bundle: &Bundle, context: &Context) -> bool {
+    let Ok(source) = validate::source(&bundle.spec.source) else { return false };
+    !is_unpacked(bundle) && matches!(Check::by_policies(&source, context).asked, Asked::Signatures(_))
+}
+
 /// Whether it was ever unpacked itself.
 fn is_unpacked(bundle: &Bundle) -> bool {
     bundle.status.as_ref().is_some_and(|status| status.pin.is_some())
