@@ -1,6 +1,6 @@
 //! The content service, over real TLS: uploads and downloads, their status codes, and who may what.
 
-mod caller;
+pub mod caller;
 
 mod access;
 mod certificates;

@@ -7,7 +7,9 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
 
 use axum::http::{HeaderMap, Method, header};
-use k8s_openapi::api::authentication::v1::{TokenReview, TokenReviewSpec, TokenReviewStatus, UserInfo};
+use k8s_openapi::api::authentication::v1::{
+    SelfSubjectReview, TokenReview, TokenReviewSpec, TokenReviewStatus, UserInfo,
+};
 use k8s_openapi::api::authorization::v1::{
     NonResourceAttributes, ResourceAttributes, SubjectAccessReview, SubjectAccessReviewSpec,
 };
@@ -36,8 +38,19 @@ pub struct UploadOwner {
     pub resource: &'static str,
     /// The name of the object.
     pub name: String,
-    /// With whose rights the content is installed, if an account is named.
-    pub account: Option<ServiceAccountReference>,
+    /// With whose rights the content is installed.
+    pub installed_by: InstalledBy,
+}
+
+/// With whose rights the content of a Bundle is installed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum InstalledBy {
+    /// With those of the ServiceAccount that is named.
+    Account(ServiceAccountReference),
+    /// With those of this controller, which nobody gets unasked (`--require-service-account`).
+    Controller,
+    /// With nobody's, or with the controller's where that asks for nothing.
+    Unasked,
 }
 
 /// The other end of a connection, as far as its certificate tells.
@@ -164,14 +177,29 @@ impl Gate {
         if !may("update", GROUP, resource, None, name).await? && !may("patch", GROUP, resource, None, name).await? {
             return Err(foreign("update", format!("{resource}.{GROUP} {name:?}")));
         }
-        let Some(account) = &owner.account else { return Ok(()) };
-        if user.username.as_deref() == Some(&account.user_name()) {
+        let installer = match &owner.installed_by {
+            InstalledBy::Account(account) => account.user_name(),
+            InstalledBy::Controller => self.own_name().await?,
+            InstalledBy::Unasked => return Ok(()),
+        };
+        if user.username.as_ref() == Some(&installer) {
             return Ok(());
         }
-        if !may("impersonate", "", "serviceaccounts", Some(account.namespace.clone()), &account.name).await? {
-            return Err(foreign("impersonate", account.to_string()));
-        }
-        Ok(())
+        let (may, what) = match account_of(&installer) {
+            Some(account) => {
+                let (namespace, name) = (Some(account.namespace.clone()), &account.name);
+                (may("impersonate", "", "serviceaccounts", namespace, name).await?, account.to_string())
+            }
+            None => (may("impersonate", "", "users", None, &installer).await?, format!("user {installer:?}")),
+        };
+        if may { Ok(()) } else { Err(foreign("impersonate", what)) }
+    }
+
+    /// Asks the API server by which name it knows this process.
+    async fn own_name(&self) -> Result<String, Denied> {
+        let answer = self.ask(&SelfSubjectReview::default()).await?;
+        let user = answer.status.and_then(|status| status.user_info);
+        Ok(user.and_then(|user| user.username).unwrap_or_default())
     }
 
     async fn user_with(&self, token: &str) -> Result<UserInfo, Denied> {
@@ -220,6 +248,12 @@ impl Gate {
         let reviews: Api<K> = Api::all(self.client.clone());
         reviews.create(&PostParams::default(), review).await.map_err(|error| Denied::Unavailable(error.into()))
     }
+}
+
+/// The ServiceAccount of a user name, if it is one.
+fn account_of(user_name: &str) -> Option<ServiceAccountReference> {
+    let (namespace, name) = user_name.strip_prefix("system:serviceaccount:")?.split_once(':')?;
+    Some(ServiceAccountReference { name: name.to_owned(), namespace: namespace.to_owned() })
 }
 
 /// Whom the token is of. An API server that knows nothing of audiences does not repeat them: its word then says nothing.

@@ -26,7 +26,7 @@ use rukpak_runtime::reply::{self, Content};
 use tokio::task::{JoinError, spawn_blocking};
 use tokio::time::{Instant, timeout_at};
 
-use super::access::{Denied, UploadOwner};
+use super::access::{Denied, InstalledBy, UploadOwner};
 use super::depot::{self, Depot, Received, Receiving};
 use super::slots::{Pace, Refused};
 use super::{GZIP, Service};
@@ -216,12 +216,16 @@ async fn owner(bundle: &Bundle, context: &Context) -> Result<UploadOwner, Error>
     let references = bundle.owner_references().iter();
     let mut owners = references.filter(|reference| bundle::is_owning_deployment(reference));
     let Some(reference) = owners.next() else {
-        return Ok(UploadOwner { resource: "bundles", name: bundle.name_any(), account: None });
+        return Ok(UploadOwner { resource: "bundles", name: bundle.name_any(), installed_by: InstalledBy::Unasked });
     };
     let deployments: Api<BundleDeployment> = Api::all(context.client.clone());
     let found = deployments.get_opt(&reference.name).await.map_err(|error| Error::Owner(error.into()))?;
-    let account = found.and_then(|deployment| deployment.spec.service_account);
-    Ok(UploadOwner { resource: "bundledeployments", name: reference.name.clone(), account })
+    let installed_by = match found.and_then(|deployment| deployment.spec.service_account) {
+        Some(account) => InstalledBy::Account(account),
+        None if context.require_service_account => InstalledBy::Controller,
+        None => InstalledBy::Unasked,
+    };
+    Ok(UploadOwner { resource: "bundledeployments", name: reference.name.clone(), installed_by })
 }
 
 fn check_size(name: &str, size_bytes: u64, context: &Context) -> Result<(), Error> {

@@ -74,7 +74,11 @@ where
     K: kube::Resource<DynamicType = ()> + Clone + DeserializeOwned + std::fmt::Debug,
 {
     let objects: Api<K> = Api::all(client.clone());
-    let found = objects.get_metadata_opt(name).await?;
+    let found = match objects.get_metadata_opt(name).await {
+        // A kind that is not served: the answer is no object of the API.
+        Err(kube::Error::Api(status)) if status.code == 404 => None,
+        found => found?,
+    };
     Ok(found.and_then(|object| object.metadata.uid))
 }
 
