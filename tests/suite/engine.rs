@@ -1,6 +1,7 @@
 //! The apply engine, on a real API server: what is written, repaired, upgraded, brought back and pruned, and what is not.
 
 mod adoption;
+mod advice;
 mod audit;
 mod backoff;
 mod bundles_again;

@@ -69,26 +69,61 @@ fn listed(what: &[&str]) -> String {
     }
 }
 
-/// What to do about it. Nothing that loses data is advised.
+/// A way out. Who follows it loses nothing that is in the cluster: the suite `engine::advice` does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Advice<'a> {
+    /// One of the two bundles does without the object.
+    LeaveOutOfOne,
+    /// The same, where the other bundle is that of this PlatformOperator or ClusterExtension.
+    LeaveOutOrAsk(&'a str),
+    /// This BundleDeployment, which has the object, leaves behind what it installed.
+    GiveUp(&'a str),
+    /// The bundle does without the object, or its controller makes it no longer.
+    LeaveToController { kind: &'a str, name: &'a str },
+    /// This BundleDeployment takes the object over.
+    TakeOver(&'a str),
+}
+
+/// Returns what to do about a collision, in the order in which it is told.
+fn advice(collision: &Collision) -> Vec<Advice<'_>> {
+    match (&collision.foreign, &collision.keeper) {
+        // What makes the BundleDeployment would make it anew.
+        (ForeignOwner::Controller { is_deployment: true, .. }, Some(keeper)) => vec![Advice::LeaveOutOrAsk(keeper)],
+        (ForeignOwner::Controller { name, is_deployment: true, .. }, None) => {
+            vec![Advice::LeaveOutOfOne, Advice::GiveUp(name)]
+        }
+        (ForeignOwner::Controller { kind, name, .. }, _) => vec![Advice::LeaveToController { kind, name }],
+        _ => vec![Advice::TakeOver(&collision.owner)],
+    }
+}
+
 fn way_out(collision: &Collision, is_one: bool) -> String {
-    let Collision { foreign, keeper, owner, .. } = collision;
-    let (it, that) = if is_one { ("it", "the object") } else { ("them", "these objects") };
-    match (foreign, keeper) {
-        (ForeignOwner::Controller { is_deployment: true, .. }, Some(keeper)) => {
-            format!("Leave {that} out of one of the two bundles; the other one is that of {keeper}")
+    let advice = advice(collision).into_iter().map(|advice| advice.told(is_one));
+    advice.collect::<Vec<_>>().join(". ")
+}
+
+impl Advice<'_> {
+    /// Returns the advice in words, about one object or several.
+    fn told(self, is_one: bool) -> String {
+        let (it, that) = if is_one { ("it", "the object") } else { ("them", "these objects") };
+        match self {
+            Self::LeaveOutOfOne => format!("Leave {that} out of one of the two bundles"),
+            Self::LeaveOutOrAsk(keeper) => {
+                format!("Leave {that} out of one of the two bundles; the other one is that of {keeper}")
+            }
+            Self::GiveUp(name) => format!(
+                "To give BundleDeployment {name:?} up and keep what it installed, set its spec.deletionPolicy to Orphan and wait \
+                 until it is Ready before it is deleted"
+            ),
+            Self::LeaveToController { kind, name } => {
+                format!("Leave {that} out of the bundle, or have the {kind} {name:?} no longer make {it}")
+            }
+            Self::TakeOver(owner) => format!(
+                "Let this BundleDeployment take {it} over with the annotation core.rukpak.io/adopt-by={owner:?} on {}, or leave {it} \
+                 out of the bundle; this is looked at again within a minute",
+                if is_one { "it" } else { "each" }
+            ),
         }
-        (ForeignOwner::Controller { name, is_deployment: true, .. }, None) => format!(
-            "Leave {that} out of one of the two bundles. To give BundleDeployment {name:?} up and keep what it installed, set its \
-             spec.deletionPolicy to Orphan and wait until it is Ready before it is deleted"
-        ),
-        (ForeignOwner::Controller { kind, name, .. }, _) => {
-            format!("Leave {that} out of the bundle, or have the {kind} {name:?} no longer make {it}")
-        }
-        _ => format!(
-            "Let this BundleDeployment take {it} over with the annotation core.rukpak.io/adopt-by={owner:?} on {}, or leave {it} \
-             out of the bundle; this is looked at again within a minute",
-            if is_one { "it" } else { "each" }
-        ),
     }
 }
 
