@@ -338,6 +338,22 @@ async fn the_pin_is_the_controllers_and_for_ever() {
 }
 
 #[tokio::test]
+async fn reviews_that_name_many_config_maps_share_one_gate() {
+    let entries: Vec<_> = (0..1_000).map(|index| json!({"configMap": {"name": format!("c-{index}")}})).collect();
+    let body = json!({"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview",
+                      "request": request("CREATE", &Value::Null, &made_of("b", &json!(entries)))});
+    let known = Known::default();
+    let (log, reading, shared) = (known.log.clone(), known.reading.clone(), known.shared());
+    let calls = (0..16).map(|_| call(&shared, BUNDLE_PATH, "application/json", body.to_string()));
+    for (status, text) in futures::future::join_all(calls).await {
+        assert_eq!(status, StatusCode::OK, "{text}");
+    }
+    assert_eq!(log.lock().unwrap().len(), 16_000);
+    let most = reading.1.load(std::sync::atomic::Ordering::SeqCst);
+    assert!(most <= 8, "{most} at once, of a gate of 16 of which one peer has half");
+}
+
+#[tokio::test]
 async fn a_bundle_of_too_many_config_maps_is_refused_before_they_are_read() {
     let entries: Vec<_> = (0..1_001).map(|index| json!({"configMap": {"name": format!("c-{index}")}})).collect();
     let known = Known::default();

@@ -126,30 +126,54 @@ fn large(name: &str, rules: usize) -> String {
     format!("name: {name}\nrules:\n{}", (0..rules).map(rule).collect::<String>())
 }
 
-#[tokio::test]
-async fn a_policy_of_179_rules_limits_those_whom_it_names() {
+/// Whether the API server takes a policy of so many rules, and keeps somebody in the last one to it.
+async fn limits_whom_the_last_rule_names(name: &str, rules: usize) {
     let scene = Scene::shared().await;
-    let last = Subject { user: "ann", group: "team-178", says: "in the last rule" };
     let admin = scene.admin().await;
+    let team = format!("team-{}", rules - 1);
+    let last = Subject { user: "ann", group: team.clone().leak(), says: "in the last rule" };
     let role = json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding", "metadata": {"name": "ann"},
         "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "cluster-admin"},
         "subjects": [{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": "ann"}]});
     verbs::apply(&admin, &role).await.unwrap();
-    scene.apply_policy(&large("large", 179)).await;
+    scene.apply_policy(&large(name, rules)).await;
     in_force(scene, last, &kind("BundleDeployment").foreign("elsewhere")).await;
 
     let (deployments, _) = verbs::discover(&admin, "core.rukpak.io/v1alpha1", "BundleDeployment").await.unwrap();
+    let from = |team: &str| json!(format!("registry.example.com/{team}/web:v1"));
     let own = with(
         &kind("BundleDeployment").own(),
         &[
-            ("/metadata/name", json!("team-178-web")),
-            ("/spec/serviceAccount", json!({"namespace": "team-178", "name": "installer"})),
-            ("/spec/template/spec/source/image/ref", json!("registry.example.com/team-178/web:v1")),
+            ("/metadata/name", json!(format!("{team}-web"))),
+            ("/spec/serviceAccount", json!({"namespace": team, "name": "installer"})),
+            ("/spec/template/spec/source/image/ref", from(&team)),
         ],
     );
     assert!(is_allowed(scene, last, &deployments, &own).await);
-    let other = with(&own, &[("/spec/template/spec/source/image/ref", json!("registry.example.com/team-17/web:v1"))]);
+    let other = with(&own, &[("/spec/template/spec/source/image/ref", from("team-17"))]);
     assert!(!is_allowed(scene, last, &deployments, &other).await);
+}
+
+#[tokio::test]
+async fn a_policy_of_179_rules_limits_those_whom_it_names() {
+    limits_whom_the_last_rule_names("large", 179).await;
+}
+
+/// What is printed an API server takes, and `kubectl apply` with it.
+#[tokio::test]
+async fn the_largest_policy_that_is_printed_limits_those_whom_it_names() {
+    let (mut most, mut least_refused) = (179, 2_000);
+    while most + 1 < least_refused {
+        let rules = usize::midpoint(most, least_refused);
+        if print_policy(&large("largest", rules)).status.success() {
+            most = rules;
+        } else {
+            least_refused = rules;
+        }
+    }
+    let bytes = print_policy(&large("largest", most)).stdout.len();
+    println!("{most} rules are printed, in {bytes} bytes of YAML; {least_refused} are refused");
+    limits_whom_the_last_rule_names("largest", most).await;
 }
 
 #[tokio::test]

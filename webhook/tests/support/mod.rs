@@ -1,5 +1,6 @@
 //! A cluster that is known beforehand.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use futures::future::BoxFuture;
@@ -36,6 +37,8 @@ pub struct Known {
     pub is_silent: bool,
     /// What was read.
     pub log: Arc<Mutex<Vec<String>>>,
+    /// ConfigMaps that are being read, now and at most.
+    pub reading: Arc<(AtomicUsize, AtomicUsize)>,
 }
 
 impl Known {
@@ -70,7 +73,13 @@ impl Reads for Known {
     fn is_immutable<'a>(&'a self, config_map: &'a str) -> BoxFuture<'a, Result<Option<bool>, Error>> {
         self.note("configmap", config_map);
         let answer = self.asked(self.mutable.contains(&config_map).then_some(false));
-        Box::pin(async move { answer.map_err(|error| Error::ConfigMap(config_map.to_owned(), error)) })
+        Box::pin(async move {
+            let (now, most) = &*self.reading;
+            most.fetch_max(now.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
+            tokio::task::yield_now().await;
+            now.fetch_sub(1, Ordering::SeqCst);
+            answer.map_err(|error| Error::ConfigMap(config_map.to_owned(), error))
+        })
     }
 
     fn uses<'a>(&'a self, config_map: &'a str) -> BoxFuture<'a, Result<Vec<Use>, Error>> {
