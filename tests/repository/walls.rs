@@ -32,8 +32,14 @@ const WALLS: [Wall; 8] = [
                 "make the controller send credentials to hosts that they are not for",
                 &[
                     ("tests/suite/hostile/logins.rs", "a_secret_that_names_hosts_is_sent_to_these_only"),
-                    ("tests/suite/children.rs", "a_login_that_names_no_hosts_is_sent_nowhere_and_its_secret_is_told_of"),
-                    ("webhook/tests/manifests.rs", "every_controller_sends_logins_only_to_hosts_that_their_secrets_name"),
+                    (
+                        "tests/suite/children.rs",
+                        "a_login_that_names_no_hosts_is_sent_nowhere_and_its_secret_is_told_of",
+                    ),
+                    (
+                        "webhook/tests/manifests.rs",
+                        "every_controller_sends_logins_only_to_hosts_that_their_secrets_name",
+                    ),
                 ],
             ),
         ],

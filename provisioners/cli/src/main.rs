@@ -4,8 +4,8 @@ use std::io::{self, Write as _};
 use std::process::ExitCode;
 
 use anyhow::Context as _;
-use rukpakctl::exit::Exit;
 use rukpak_source::decompress::confined;
+use rukpakctl::exit::Exit;
 use rukpakctl::source::remote::GIT_CHILD;
 
 fn main() -> ExitCode {

@@ -407,7 +407,8 @@ mod tests {
     #[test]
     fn a_deployment_owns_only_by_its_kind_its_group_and_as_the_controller() {
         let owns = |api_version: &str, kind: &str, controller: bool| {
-            let reference = json!({"apiVersion": api_version, "kind": kind, "name": "d", "uid": "u", "controller": controller});
+            let reference =
+                json!({"apiVersion": api_version, "kind": kind, "name": "d", "uid": "u", "controller": controller});
             is_owning_deployment(&serde_json::from_value(reference).unwrap())
         };
         assert!(owns("core.rukpak.io/v1alpha1", "BundleDeployment", true));
@@ -417,7 +418,10 @@ mod tests {
             ("v1", "BundleDeployment", true),
             ("core.rukpak.io/v1alpha1", "BundleDeployment", false),
         ] {
-            assert!(!owns(api_version, kind, controller), "{api_version} {kind} {controller}: the webhook lets anybody write it");
+            assert!(
+                !owns(api_version, kind, controller),
+                "{api_version} {kind} {controller}: the webhook lets anybody write it"
+            );
         }
     }
 

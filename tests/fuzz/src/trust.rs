@@ -45,7 +45,8 @@ pub fn pattern(input: &[u8]) {
     let path = |text: &str| text.split_once('/').map_or("", |(_, path)| path).trim_matches('/').to_owned();
     assert!(path(location).starts_with(&path(scope)) || path(scope).is_empty(), "{scope:?} fits {location:?}");
     let without_port = |host: String| {
-        let name = host.rsplit_once(':').filter(|(_, port)| !port.contains(']')).map_or(host.as_str(), |(name, _)| name);
+        let name =
+            host.rsplit_once(':').filter(|(_, port)| !port.contains(']')).map_or(host.as_str(), |(name, _)| name);
         name.trim_end_matches('.').to_owned()
     };
     let (wanted, asked) = (without_port(host(scope)), without_port(host(location)));

@@ -103,7 +103,8 @@ async fn the_controller_decompresses_what_strangers_wrote_in_children() {
     // A layer that comes to a halt half-way: its child waits.
     let name = unique_name("halting");
     let text = format!("apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: {name}\n  namespace: default\n");
-    let noise: Vec<u8> = (0..1_000_000_u32).flat_map(|number| number.wrapping_mul(2_654_435_761).to_le_bytes()).collect();
+    let noise: Vec<u8> =
+        (0..1_000_000_u32).flat_map(|number| number.wrapping_mul(2_654_435_761).to_le_bytes()).collect();
     let files = [TarEntry::file("noise", noise), TarEntry::file("manifests/objects.yaml", text)];
     let good = ImageBuilder::new([Layer::new(files).compression(Compression::Zstd)]);
     scene.slow.add(Rule::on("/blobs/", Fault::StallAfter(MIB / 2)));

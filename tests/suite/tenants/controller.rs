@@ -44,9 +44,7 @@ fn with_account(mut deployment: Value, name: &str) -> Value {
 async fn nothing_is_installed_without_an_account_where_the_webhook_does_not_ask() {
     let world = world().await;
     let client = world.admin().await;
-    let bundle = |name: &str| {
-        rukpak_tests::ImageBuilder::of_files([("manifests/object.yaml", manifest(name))])
-    };
+    let bundle = |name: &str| rukpak_tests::ImageBuilder::of_files([("manifests/object.yaml", manifest(name))]);
     let (plain, forged, named) = (unique_name("plain"), unique_name("forged"), unique_name("named"));
     let mut objects = Vec::new();
     for name in [&plain, &forged, &named] {
@@ -75,15 +73,18 @@ async fn uploader(world: &World, deployment: &str, impersonates: &[(&str, &str)]
     create(&client, &json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": name, "namespace": SYSTEM_NAMESPACE}})).await;
     let mut rules = vec![json!({"nonResourceURLs": ["/uploads/*"], "verbs": ["update"]})];
     if !deployment.is_empty() {
-        rules.push(json!({"apiGroups": ["core.rukpak.io"], "resources": ["bundledeployments"], "resourceNames": [deployment],
-                          "verbs": ["update"]}));
+        rules.push(
+            json!({"apiGroups": ["core.rukpak.io"], "resources": ["bundledeployments"], "resourceNames": [deployment],
+                          "verbs": ["update"]}),
+        );
     }
     // Of whatever namespace: their names are of this test alone, but for the controller's.
     let accounts: Vec<&str> = impersonates.iter().map(|(_, name)| *name).collect();
     if !accounts.is_empty() {
         rules.push(json!({"apiGroups": [""], "resources": ["serviceaccounts"], "resourceNames": accounts, "verbs": ["impersonate"]}));
     }
-    create(&client, &json!({"apiVersion": RBAC, "kind": "ClusterRole", "metadata": {"name": name}, "rules": rules})).await;
+    create(&client, &json!({"apiVersion": RBAC, "kind": "ClusterRole", "metadata": {"name": name}, "rules": rules}))
+        .await;
     let binding = json!({"apiVersion": RBAC, "kind": "ClusterRoleBinding", "metadata": {"name": name},
         "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": name},
         "subjects": [{"kind": "ServiceAccount", "name": name, "namespace": SYSTEM_NAMESPACE}]});
