@@ -112,6 +112,11 @@ impl Repairs {
                 new.push(field);
             }
         }
+
+        // The fight ends with what was fought about: the next change by somebody is the first one again.
+        if !new.is_empty() {
+            self.repaired = None;
+        }
         new
     }
 
@@ -182,6 +187,18 @@ mod tests {
         assert!(repairs.count(vec![field.clone()], at(1)).is_empty());
         assert_eq!(repairs.count(vec![field.clone()], at(2)), vec![field.clone()]);
         assert!(repairs.count(vec![field], at(3)).is_empty(), "said once");
+    }
+
+    #[test]
+    fn counts_repairs_anew_once_a_field_is_relinquished() {
+        let (field, mut repairs) = (field(&["f:data", "f:a"]), Repairs::default());
+        for second in 0..3 {
+            repairs.count(vec![field.clone()], at(second));
+            repairs.repaired(true, None, at(second));
+        }
+        assert!(!repairs.relinquished().is_empty());
+        repairs.repaired(true, None, at(4));
+        assert!(!repairs.is_slowed(at(5)), "somebody changed another field, once");
     }
 
     #[test]
