@@ -5,7 +5,7 @@ use std::ops::Deref;
 use kube::api::DynamicObject;
 use rukpak_tests::installation::Installation;
 pub use rukpak_tests::installation::{installed, message};
-use rukpak_tests::verbs::{self, Target};
+use rukpak_tests::verbs::{self, Expected, Target};
 use rukpak_tests::world::{World, image};
 use rukpak_tests::{ImageBuilder, fixtures};
 use serde_json::{Value, json};
@@ -124,6 +124,12 @@ impl<'a> Case<'a> {
         let active = |object: &DynamicObject| object.data["status"]["activeBundle"].clone();
         let is_new = |object: &DynamicObject| active(object) != active(before) && installed().met_by(object);
         self.until_object(&self.target(), "another version", is_new).await
+    }
+
+    /// Waits until another Bundle than `active` is installed and healthy, and what it does not have is pruned.
+    pub async fn until_pruned(&self, before: &DynamicObject) -> DynamicObject {
+        self.until_upgraded(before).await;
+        self.until(Expected { kind: "Ready", status: "True", reason: None, message: "" }).await
     }
 
     /// Deletes the BundleDeployment.

@@ -79,7 +79,7 @@ async fn an_upgrade_that_needs_a_package_waits_for_the_users_word() {
     assert!(installed().met_by(&refused), "{:#}", refused.data);
     assert_eq!(case.owned("v1", "Service").await.len(), 2, "the installed version is whole");
     case.merge(&json!({"metadata": {"annotations": {"core.rukpak.io/ignore-dependencies": "true"}}})).await;
-    case.until_upgraded(&first).await;
+    case.until_pruned(&first).await;
     assert_eq!(case.owned("v1", "Service").await.len(), 0);
     case.until(Expected::is_true("HasValidBundle", "UnpackSuccessful")).await;
 }

@@ -46,7 +46,7 @@ async fn an_upgrade_changes_in_place_deletes_what_is_renamed_and_removes_what_is
     let first = case.install("mill/v1").await;
     let old = objects(&case).await;
     case.upgrade("v2", case.files("mill/v2")).await;
-    case.until_upgraded(&first).await;
+    case.until_pruned(&first).await;
     let new = objects(&case).await;
     let names = |objects: &BTreeMap<String, DynamicObject>| objects.keys().cloned().collect::<BTreeSet<_>>();
     let (old_names, new_names) = (names(&old), names(&new));
