@@ -60,7 +60,7 @@ impl Reader<'_> {
         };
         // Nothing here is told apart by its content.
         let release = Release::new(Digest::sha256(b""), format, None);
-        Ok(objects.plan(release, &served, &stamp, is_installed))
+        objects.plan(release, &served, &stamp, is_installed).map_err(|twice| Failure::no(twice.to_string()))
     }
 
     /// Renders a bundle.

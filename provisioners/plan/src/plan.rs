@@ -122,7 +122,16 @@ impl Objects<'_> {
     }
 
     /// The plan. `is_installed`: the objects are in the cluster already, so what they depend on is not asked for again.
-    pub fn plan(self, release: Release, served: &Served, stamp: &OwnerMetadata, is_installed: bool) -> Plan {
+    ///
+    /// # Errors
+    /// If two manifests of a release that is not installed turn out to be of one object, now that it is known where it is.
+    pub fn plan(
+        self,
+        release: Release,
+        served: &Served,
+        stamp: &OwnerMetadata,
+        is_installed: bool,
+    ) -> Result<Plan, DeclaredTwice> {
         let mut plan = Plan {
             release,
             certificates_due: None,
@@ -138,6 +147,11 @@ impl Objects<'_> {
             let found = served.get(&id).and_then(Option::as_ref);
             if let Some(kind) = own.or_else(|| found.filter(|found| found.resource.api_version == id.0)) {
                 let step = step(stamp, object, kind, own.is_some());
+                // What was installed by an earlier version, which took the last one, is guarded as it is.
+                if let Some(first) = plan.steps.get(&step.key).filter(|first| !is_installed && !first.is_same(&step)) {
+                    let (object, first, second) = (step.identity.to_string(), first.origin.clone(), step.origin);
+                    return Err(DeclaredTwice { object, first, second });
+                }
                 plan.steps.insert(step.key.clone(), step);
                 continue;
             }
@@ -146,7 +160,7 @@ impl Objects<'_> {
             let (api_version, kind) = id;
             plan.missing.push(Missing { kind: MissingKind { api_version, kind }, need, served: found.cloned() });
         }
-        plan
+        Ok(plan)
     }
 
     fn unmet(&self, served: &Served) -> Vec<Missing> {
@@ -161,6 +175,18 @@ impl Objects<'_> {
         }
         unmet
     }
+}
+
+/// Two manifests are of one object: one of them leaves out the namespace that the other one names, or names one where there is none.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{object} is declared twice with different content: {first} and {second}: remove one of them")]
+pub struct DeclaredTwice {
+    /// The object, with the namespace that it gets.
+    pub object: String,
+    /// Where it is declared.
+    pub first: String,
+    /// Where it is declared again.
+    pub second: String,
 }
 
 fn step(stamp: &OwnerMetadata, object: Object, kind: &Kind, defined_here: bool) -> Step {
@@ -319,7 +345,7 @@ mod tests {
         let (optional, required) = (BTreeSet::new(), BTreeSet::new());
         let objects = Objects { all: vec![object.clone()], optional: &optional, required: &required };
         let release = Release::new(Digest::sha256(b""), Format::Plain, None);
-        let plan = objects.plan(release, &served, &stamp, false);
+        let plan = objects.plan(release, &served, &stamp, false).unwrap();
         let (_, step) = plan.steps.first_key_value().unwrap();
         assert_eq!(step.body(), stamp.body(object, true));
         assert_eq!(step.body()["metadata"]["namespace"], "rukpak-system");

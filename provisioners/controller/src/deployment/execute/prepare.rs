@@ -8,7 +8,7 @@ use rukpak_content::Digest;
 use rukpak_crds::InventoryKind;
 use rukpak_plan::memory::{Problem, Stage};
 use rukpak_plan::owner_metadata::OwnerMetadata;
-use rukpak_plan::plan::{Objects, Served};
+use rukpak_plan::plan::{DeclaredTwice, Objects, Served};
 use rukpak_plan::resolve::Why;
 use rukpak_plan::retry::Class;
 use rukpak_plan::{Plan, Release};
@@ -26,6 +26,9 @@ pub(super) enum Unprepared {
     /// The release could not be loaded.
     #[error(transparent)]
     Load(load::Error),
+    /// Two manifests turned out to be of one object.
+    #[error(transparent)]
+    Twice(#[from] DeclaredTwice),
     /// The API server could not be asked for kinds.
     #[error(transparent)]
     Discovery(cluster::Error),
@@ -35,7 +38,7 @@ impl Unprepared {
     /// What is remembered of it.
     pub fn problem(&self) -> Problem {
         let (stage, class) = match self {
-            Self::Load(load::Error::Format(_)) => (Stage::Load, Class::Terminal),
+            Self::Load(load::Error::Format(_)) | Self::Twice(_) => (Stage::Load, Class::Terminal),
             Self::Load(load::Error::Store(_) | load::Error::Lost(_)) => (Stage::Load, Class::Transient),
             Self::Load(load::Error::Kubernetes(_) | load::Error::Certificates(_) | load::Error::Interrupted(_))
             | Self::Discovery(_) => (Stage::Ask, Class::Transient),
@@ -46,7 +49,7 @@ impl Unprepared {
 
     /// Whether the same may succeed in a moment.
     pub fn is_temporary(&self) -> bool {
-        !matches!(self, Self::Load(load::Error::Format(_) | load::Error::Lost(_)))
+        !matches!(self, Self::Load(load::Error::Format(_) | load::Error::Lost(_)) | Self::Twice(_))
     }
 }
 
@@ -68,7 +71,7 @@ pub(super) async fn plan(run: &Run, release: &Release, why: Why, purpose: Purpos
         default_namespace: run.context.system_namespace.clone(),
         policy: run.observed.deployment.spec.deletion_policy.unwrap_or_default(),
     };
-    let plan = objects.plan(release.clone(), &served, &stamp, !why.is_new());
+    let plan = objects.plan(release.clone(), &served, &stamp, !why.is_new())?;
     let plan = Plan { certificates_due, authorities, ..plan };
     Ok(Prepared { plan, memory })
 }

@@ -143,7 +143,10 @@ pub fn planned(given: Value) -> Result<Value, Error> {
         policy: DeletionPolicy::Delete,
     };
     let objects = Objects { all, optional: &optional, required: &required };
-    let plan = objects.plan(world::release("v1"), &served, &stamp, bundle.is_installed);
+    let plan = match objects.plan(world::release("v1"), &served, &stamp, bundle.is_installed) {
+        Ok(plan) => plan,
+        Err(refusal) => return Ok(json!({"refused": refusal.to_string()})),
+    };
     let steps: Vec<String> = rukpak_plan::Phase::ALL
         .into_iter()
         .flat_map(|phase| plan.phase(phase))
