@@ -35,6 +35,13 @@ pub fn address(input: &[u8]) {
 pub fn pattern(input: &[u8]) {
     let mut parts = parts(input).filter_map(|part| std::str::from_utf8(part).ok());
     let (Some(scope), Some(location)) = (parts.next(), parts.next()) else { return };
+    // The schema has a domain begin with a dot, and no source is at a port that is no number.
+    let is_scope = scope.strip_prefix('*').is_none_or(|rest| rest.is_empty() || rest.starts_with(['.', '/']));
+    let authority = location.split('/').next().unwrap_or_default();
+    let port = authority.rsplit_once(':').map_or("0", |(_, port)| port);
+    if !is_scope || !(port.contains(']') || port.bytes().all(|byte| byte.is_ascii_digit())) {
+        return;
+    }
     let fit = Scope::new(scope).fit(Some(location));
     assert_eq!(fit, Scope::new(scope).fit(Some(location)));
     if fit.is_none() {
