@@ -13,7 +13,9 @@ use rukpak_tests::world::{SOON, World, deployment, image, until};
 use serde_json::{Value, json};
 
 /// Garbage collection pauses for up to 30 s when kinds come and go, as they do here all the time.
-const PATIENCE: Duration = Duration::from_mins(1);
+///
+/// A list of a kind whose conversion is down is given up after 50 s, and an upgrade may need three of them.
+const PATIENCE: Duration = Duration::from_mins(4);
 /// Field manager of the engine.
 pub const OURS: &str = "rukpak-core";
 

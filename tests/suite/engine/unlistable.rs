@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use kube::api::DynamicObject;
 use rukpak_tests::verbs::{self, Expected, Target};
-use rukpak_tests::world::{SOON, until};
+use rukpak_tests::world::SOON;
 use serde_json::{Value, json};
 
 use crate::engine::case::{Case, definition_target, is_owned};
@@ -71,7 +71,9 @@ async fn an_upgrade_that_drops_an_object_of_an_unlistable_kind_is_made_and_prune
     case.install(&[g.clone(), case.config_map("a", json!({"x": "1"}))]).await;
     break_down(&case, &converter, &group).await;
     case.pivot("v2", &[case.config_map("a", json!({"x": "2"}))]).await;
-    let told = until(&case.client, &case.name, Expected::is_false("Ready", "PruneFailed")).await;
+    let failed = Expected::is_false("Ready", "PruneFailed");
+    let told = case.until(&case.target(), "PruneFailed", |object| object.is_some_and(|object| failed.met_by(object)));
+    let told = told.await.expect("it is there");
     let message = verbs::condition(&told, "Ready").and_then(|ready| ready["message"].as_str()).unwrap_or_default();
     assert!(message.contains("Gadget"), "{message}");
     converter.mend();
@@ -131,7 +133,8 @@ async fn a_kind_that_cannot_be_watched_has_a_condition() {
     break_down(&case, &converter, &group).await;
     alone.start().await;
     let text = "changes of objects of these kinds are not seen, and not repaired: Gadget: ";
-    until(&case.client, &case.name, Expected::is_true("Unwatched", "CreateDynamicWatchFailed").saying(text)).await;
+    let unwatched = Expected::is_true("Unwatched", "CreateDynamicWatchFailed").saying(text);
+    case.until(&case.target(), "Unwatched", |object| object.is_some_and(|object| unwatched.met_by(object))).await;
     converter.mend();
     let conditions =
         |object: &DynamicObject| object.data["status"]["conditions"].as_array().cloned().unwrap_or_default();

@@ -10,7 +10,7 @@ use rukpak_tests::verbs::{Expected, Target};
 
 use super::case::{Case, Remains, image_of, installed, version_of};
 use super::recording::images;
-use super::world::Platform;
+use super::world::{Platform, default_catalog_source};
 
 /// Versions of the package that is upgraded.
 const VERSIONS: [&str; 5] = ["1.0.0", "1.1.0", "1.2.0", "1.3.0", "1.4.0"];
@@ -93,7 +93,7 @@ async fn of_two_managers_one_writes_and_the_other_takes_over() {
     let mut replicas = Vec::new();
     for pod in ["one", "two"] {
         let environment = vec![("POD_NAME".to_owned(), pod.to_owned())];
-        let arguments = TIMES.map(str::to_owned).into();
+        let arguments = TIMES.map(str::to_owned).into_iter().chain([default_catalog_source()]).collect();
         let options = PlatformOptions { arguments, environment, ..PlatformOptions::default() };
         let replica = world.plane.start_platform(options).await.expect("the replica starts");
         replica.wait_ready().await.expect("who stands by is ready too");

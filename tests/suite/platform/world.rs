@@ -158,7 +158,7 @@ async fn catalogs(registry: &Registry, web: &CatalogdServer, folder: &Path) -> V
 }
 
 /// The flag that OpenShift's manifests have.
-fn default_catalog_source() -> String {
+pub fn default_catalog_source() -> String {
     format!("--catalog-source={}/{}", DEFAULT_CATALOG.0, DEFAULT_CATALOG.1)
 }
 
