@@ -72,8 +72,8 @@ async fn an_upgrade_that_drops_an_object_of_an_unlistable_kind_is_made_and_prune
     break_down(&case, &converter, &group).await;
     case.pivot("v2", &[case.config_map("a", json!({"x": "2"}))]).await;
     let failed = Expected::is_false("Ready", "PruneFailed");
-    let told = case.until(&case.target(), "PruneFailed", |object| object.is_some_and(|object| failed.met_by(object)));
-    let told = told.await.expect("it is there");
+    let has_failed = |object: Option<&DynamicObject>| object.is_some_and(|object| failed.met_by(object));
+    let told = case.until(&case.target(), "PruneFailed", has_failed).await.expect("it is there");
     let message = verbs::condition(&told, "Ready").and_then(|ready| ready["message"].as_str()).unwrap_or_default();
     assert!(message.contains("Gadget"), "{message}");
     converter.mend();
