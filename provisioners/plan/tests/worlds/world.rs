@@ -315,8 +315,7 @@ impl World {
         PLANS.with_borrow_mut(|plans| {
             let make = || {
                 let stamp = OwnerMetadata { owner: this.owner.clone(), default_namespace: NAMESPACE.into(), policy };
-                let plan =
-                    objects.plan(release.clone(), &served, &stamp, is_installed).expect("each object is declared once");
+                let plan = objects.plan(release.clone(), &served, &stamp, is_installed);
                 Rc::new(plan.expect("no object is declared twice"))
             };
             plans.entry(id).or_insert_with(make).clone()
