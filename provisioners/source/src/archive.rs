@@ -106,7 +106,7 @@ impl Error {
         match self {
             Self::Stage(stage::Error::Write { .. } | stage::Error::Create { .. }) => true,
             Self::Read(source) | Self::Stage(stage::Error::Read { source, .. }) => {
-                source.get_ref().is_some_and(|inner| inner.is::<Lost>())
+                source.get_ref().is_some_and(<dyn std::error::Error + Send + Sync>::is::<Lost>)
             }
             _ => false,
         }

@@ -108,14 +108,15 @@ impl<R: BufRead> Decompressor<R> {
         let decoder = match compression {
             Compression::None => Decoder::None(source),
             Compression::Gzip => Decoder::Gzip(Box::new(MultiGzDecoder::new(source))),
-            Compression::Zstd => match confined::program() {
-                Some(program) => Decoder::Confined(Box::new(Confined::start(program, source)?)),
-                None => {
+            Compression::Zstd => {
+                if let Some(program) = confined::program() {
+                    Decoder::Confined(Box::new(Confined::start(program, source)?))
+                } else {
                     let mut decoder = zstd::stream::read::Decoder::with_buffer(source)?;
                     decoder.window_log_max(ZSTD_WINDOW_LOG)?;
                     Decoder::Zstd(Box::new(decoder))
                 }
-            },
+            }
         };
         let most_bytes = limits.tree_bytes.saturating_add(limits.entries.saturating_mul(FRAMING_BYTES));
         let bounds = Bounds {
