@@ -236,13 +236,13 @@ mod tests {
     #[test]
     fn an_object_left_in_peace_is_not_slowed_any_more_though_a_field_stays_relinquished() {
         let (field, mut repairs) = (field(&["f:data", "f:a"]), Repairs::default());
-        for second in 0..5 {
+        for second in 0..6 {
             repairs.count(vec![field.clone()], at(second));
             repairs.repaired(true, None, at(second));
         }
-        assert!(repairs.is_slowed(at(5)));
-        assert_eq!(repairs.slowed_until(), Some(at(604)));
-        assert!(!repairs.is_slowed(at(604)) && !repairs.is_over(at(604)));
+        assert!(repairs.is_slowed(at(6)));
+        assert_eq!(repairs.slowed_until(), Some(at(605)));
+        assert!(!repairs.is_slowed(at(605)) && !repairs.is_over(at(605)));
     }
 
     #[test]
