@@ -24,6 +24,11 @@ pub enum Error {
 #[error("the API server did not answer within {0:?}")]
 pub(crate) struct Unanswered(pub Duration);
 
+/// Whether the API server left a request without an answer until our client gave it up.
+pub fn is_unanswered(error: &kube::Error) -> bool {
+    matches!(error, kube::Error::Service(error) if error.is::<Unanswered>())
+}
+
 impl Error {
     /// HTTP status code of a refusal; 0 if there was no answer.
     pub fn code(&self) -> u16 {

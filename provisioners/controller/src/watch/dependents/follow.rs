@@ -13,6 +13,7 @@ use kube::{Api, Client};
 use rukpak_crds::names;
 use rukpak_plain::ObjectKey;
 use rukpak_plan::Kind;
+use rukpak_runtime::api::is_unanswered;
 
 use super::{GroupKind, Hub};
 
@@ -66,6 +67,10 @@ async fn follow_until_refused(
                     // Tried again here: the end of a list that succeeds takes it back.
                     watcher::Error::InitialListFailed(kube::Error::Api(status)) if is_refusal(&status) => {
                         hub.refused(id, Some(status.message));
+                    }
+                    // Since 1.31 nobody answers a list of a kind whose conversion is down.
+                    watcher::Error::InitialListFailed(error) if is_unanswered(&error) => {
+                        hub.refused(id, Some(error.to_string()));
                     }
                     // That a watch succeeds is seen nowhere, so it has to be tried apart.
                     watcher::Error::WatchStartFailed(kube::Error::Api(status)) if is_refusal(&status) => {
