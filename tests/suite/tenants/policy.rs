@@ -135,11 +135,12 @@ async fn limits_whom_the_last_rule_names(name: &str, rules: usize) {
     let role = json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding", "metadata": {"name": "ann"},
         "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "cluster-admin"},
         "subjects": [{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": "ann"}]});
-    verbs::apply(&admin, &role).await.unwrap();
+    verbs::apply(&admin, &role).await.expect("the test's own hands may");
     scene.apply_policy(&large(name, rules)).await;
     in_force(scene, last, &kind("BundleDeployment").foreign("elsewhere")).await;
 
-    let (deployments, _) = verbs::discover(&admin, "core.rukpak.io/v1alpha1", "BundleDeployment").await.unwrap();
+    let (deployments, _) =
+        verbs::discover(&admin, "core.rukpak.io/v1alpha1", "BundleDeployment").await.expect("the test's own hands may");
     let from = |team: &str| json!(format!("registry.example.com/{team}/web:v1"));
     let own = with(
         &kind("BundleDeployment").own(),

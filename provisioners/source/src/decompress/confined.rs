@@ -276,10 +276,10 @@ mod tests {
     use super::*;
 
     /// This side, and a thread that does on the other what `child` does.
-    fn with<'a>(
-        packed: &'a [u8],
+    fn with(
+        packed: &[u8],
         child: impl FnOnce(UnixStream) + Send + 'static,
-    ) -> (Turns<BufReader<&'a [u8]>>, thread::JoinHandle<()>) {
+    ) -> (Turns<BufReader<&[u8]>>, thread::JoinHandle<()>) {
         let (ours, theirs) = UnixStream::pair().unwrap();
         // A few bytes at a time, as the worst network gives them.
         let source = BufReader::with_capacity(7, packed);
@@ -349,6 +349,6 @@ mod tests {
     #[test]
     fn a_program_that_cannot_be_started_is_no_fault_of_the_stream() {
         let Err(error) = Confined::start(Path::new("/nonexistent/program"), &b"x"[..]) else { panic!("it started") };
-        assert!(error.get_ref().is_some_and(|inner| inner.is::<Lost>()), "{error}");
+        assert!(error.get_ref().is_some_and(<dyn std::error::Error + Send + Sync>::is::<Lost>), "{error}");
     }
 }
