@@ -217,6 +217,13 @@ async fn a_job_that_its_time_to_live_removes_runs_once() {
     case.until_value(&a, "/data/x", &json!("1")).await;
     assert!(case.get(&target).await.is_none(), "it was made anew");
     case.ready().await;
+    alone.stop().await;
+    case.edit("intruder", &a, json!({"data": {"y": "2"}})).await;
+    alone.start().await;
+    case.edit("intruder", &a, json!({"data": {"x": "3"}})).await;
+    case.until_value(&a, "/data/x", &json!("1")).await;
+    assert!(case.get(&target).await.is_none(), "a restart has made it anew");
+    case.ready().await;
 }
 
 /// An autoscaler does nothing else: that an object has another generation is no change of what the bundle declares.
