@@ -150,7 +150,7 @@ pub fn decide(observed: &Observed, memory: &Memory, now: Timestamp) -> Decision 
         return Decision::Report;
     }
     match &memory.installation {
-        Installation::Unknown if can_resume(observed, &release) => match memory.awaits_lists_until {
+        Installation::Unknown if observed.was_applied(&release) => match memory.awaits_lists_until {
             None => Decision::Resume(release),
             Some(_) => Decision::Report,
         },
@@ -166,7 +166,7 @@ pub fn decide(observed: &Observed, memory: &Memory, now: Timestamp) -> Decision 
 /// What is suspended is looked at after a restart, and not written.
 fn look(observed: &Observed, memory: &Memory) -> Decision {
     let is_unknown = matches!(memory.installation, Installation::Unknown) && memory.awaits_lists_until.is_none();
-    let installed = observed.installed().filter(|installed| is_unknown && can_resume(observed, installed));
+    let installed = observed.installed().filter(|installed| is_unknown && observed.was_applied(installed));
     installed.map_or(Decision::Report, Decision::Resume)
 }
 
@@ -216,13 +216,6 @@ fn is_repair_held(memory: &Memory, key: &ObjectKey, now: Timestamp) -> bool {
 
 fn is_held(memory: &Memory, release: &Release, now: Timestamp) -> bool {
     memory.failure.as_ref().is_some_and(|failure| failure.release == *release && failure.is_held(now))
-}
-
-/// Whether the status says that everything of `release` was applied, and nothing else was begun.
-fn can_resume(observed: &Observed, release: &Release) -> bool {
-    let inventory = observed.status.inventory.as_ref();
-    inventory.is_some_and(|inventory| inventory.applied_digest.is_some() && inventory.pending.is_none())
-        && observed.installed().as_ref() == Some(release)
 }
 
 fn why(observed: &Observed, memory: &Memory, release: &Release, held: Option<&Held>) -> Why {

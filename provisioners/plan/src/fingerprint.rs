@@ -63,7 +63,7 @@ impl Fingerprint {
     /// Whether the object `key` goes by itself once its work is done: a Job with `ttlSecondsAfterFinished`. It is made when a release
     /// is applied, and not again because it is gone.
     pub fn ends_by_itself(&self, key: &ObjectKey) -> bool {
-        self.is_mortal && (key.group.as_str(), key.kind.as_str()) == ("batch", "Job")
+        self.is_mortal && is_job(key)
     }
 
     /// Whether the owner labels and the owner reference are there.
@@ -83,6 +83,11 @@ impl Fingerprint {
         }
         if self.generation == observed.generation { Drift::None } else { Drift::Generation }
     }
+}
+
+/// Whether the object is a Job.
+pub(crate) fn is_job(key: &ObjectKey) -> bool {
+    (key.group.as_str(), key.kind.as_str()) == ("batch", "Job")
 }
 
 /// One digest over everything that an installation consists of: equal exactly if the content, the renderer's version, the

@@ -172,6 +172,13 @@ impl Observed {
         Release::installed(self.status.inventory.as_ref()?)
     }
 
+    /// Whether the status says that everything of `release` was applied, and nothing else was begun.
+    pub fn was_applied(&self, release: &Release) -> bool {
+        let inventory = self.status.inventory.as_ref();
+        inventory.is_some_and(|inventory| inventory.applied_digest.is_some() && inventory.pending.is_none())
+            && self.installed().as_ref() == Some(release)
+    }
+
     /// The release that was begun in place of it and has not ended, and since when.
     pub fn pending(&self) -> Option<(Release, Timestamp)> {
         let pending = self.status.inventory.as_ref()?.pending.as_ref()?;

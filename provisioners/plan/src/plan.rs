@@ -12,7 +12,7 @@ use crate::builtin::{Builtin, builtin};
 use crate::kind::{Identity, Kind, MissingKind, defined_by};
 use crate::owner_metadata::OwnerMetadata;
 use crate::release::Release;
-use crate::{Phase, kind};
+use crate::{Phase, fingerprint, kind};
 
 /// One object to apply.
 #[derive(Clone, Debug)]
@@ -38,6 +38,11 @@ impl Step {
     /// Never: manifests may nest less deeply (`rukpak_plain::yaml::MAX_DEPTH`) than JSON that is read here.
     pub fn body(&self) -> Value {
         serde_json::from_str(&self.text).expect("because it was written from a value")
+    }
+
+    /// Whether the object goes by itself once its work is done.
+    fn ends_by_itself(&self) -> bool {
+        fingerprint::is_job(&self.key) && self.body().pointer("/spec/ttlSecondsAfterFinished").is_some()
     }
 
     /// Whether both declare the same.
@@ -227,6 +232,12 @@ impl Plan {
         self.steps.values().filter(move |step| step.phase == phase)
     }
 
+    /// Leaves out the objects that went by themselves once their work was done, and are not there any more. A release that was applied
+    /// as a whole has made them, and none of them runs twice.
+    pub fn leave_out_finished(&mut self, is_there: impl Fn(&ObjectKey) -> bool) {
+        self.steps.retain(|key, step| is_there(key) || !step.ends_by_itself());
+    }
+
     /// What must be served before the release can be whole.
     pub fn blocking(&self) -> Vec<&Missing> {
         self.missing.iter().filter(|missing| !missing.is_optional()).collect()
@@ -349,6 +360,28 @@ mod tests {
         let (_, step) = plan.steps.first_key_value().unwrap();
         assert_eq!(step.body(), stamp.body(object, true));
         assert_eq!(step.body()["metadata"]["namespace"], "rukpak-system");
+    }
+
+    #[test]
+    fn only_a_job_that_has_a_time_to_live_and_is_gone_is_left_out() {
+        let owner = Owner { name: "bd".into(), uid: "u".into() };
+        let stamp = OwnerMetadata { owner, default_namespace: "n".into(), policy: DeletionPolicy::Delete };
+        let resource = Arc::new(ApiResource::from_gvk(&GroupVersionKind::gvk("batch", "v1", "Job")));
+        let served =
+            Served::from([(("batch/v1".to_owned(), "Job".to_owned()), Some(Kind { resource, namespaced: true }))]);
+        let job = |name: &str, spec: Value| {
+            let job = json!({"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": name}, "spec": spec});
+            Object::new(job, Origin::made_from("a test")).unwrap()
+        };
+        let mortal = json!({"ttlSecondsAfterFinished": 1});
+        let all = vec![job("gone", mortal.clone()), job("there", mortal), job("lasting", json!({}))];
+        let (optional, required) = (BTreeSet::new(), BTreeSet::new());
+        let release = Release::new(Digest::sha256(b""), Format::Plain, None);
+        let objects = Objects { all, optional: &optional, required: &required };
+        let mut plan = objects.plan(release, &served, &stamp, true).unwrap();
+        plan.leave_out_finished(|key| key.name == "there");
+        let names: Vec<&str> = plan.steps.keys().map(|key| key.name.as_str()).collect();
+        assert_eq!(names, ["lasting", "there"]);
     }
 
     fn missing(group: &str, kind: &str) -> Missing {

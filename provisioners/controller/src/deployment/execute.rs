@@ -132,7 +132,7 @@ async fn install(run: &mut Run, release: Release, why: Why) -> Result<(), Error>
 /// Installs `release`, whatever is installed now.
 async fn attempt(run: &mut Run, release: &Release, why: Why) -> Result<(), Stopped> {
     still_missing(run, release, why).await?;
-    let Prepared { plan, memory: _memory } = match prepare::plan(run, release, why, Purpose::Install).await {
+    let Prepared { mut plan, memory: _memory } = match prepare::plan(run, release, why, Purpose::Install).await {
         Ok(prepared) => prepared,
         Err(error) => return Err(unprepared(run, &error, release).await),
     };
@@ -141,6 +141,9 @@ async fn attempt(run: &mut Run, release: &Release, why: Why) -> Result<(), Stopp
     let mut bases = bases(run, &plan, why).await?;
     let kinds = recorded_kinds(run);
     let members = members::before(run, &kinds, why, &plan).await;
+    if run.observed.was_applied(release) {
+        plan.leave_out_finished(|key| members.fingerprint(key, &run.owner).is_some());
+    }
     bases.settled = settled::settled(run, &plan, &members, &bases);
     rights::check(run, &plan, &members).await.map_err(Stopped::Failed)?;
     check::check(run, &plan, why, &members, &bases).await.map_err(Stopped::Failed)?;
