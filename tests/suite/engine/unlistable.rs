@@ -29,6 +29,9 @@ async fn foreign_kind(case: &Case<'_>, converter: &Converter) -> String {
     group
 }
 
+/// So long a list is waited for: an API server since 1.31 may leave it without any answer while it cannot fill its cache.
+const ANSWERED_WITHIN: Duration = Duration::from_secs(10);
+
 /// The objects of it cannot be listed any more. An API server since 1.31 lists them from its cache for as long as it has one, so it
 /// is made to begin anew, as after its next start.
 async fn break_down(case: &Case<'_>, converter: &Converter, group: &str) {
@@ -36,7 +39,9 @@ async fn break_down(case: &Case<'_>, converter: &Converter, group: &str) {
     let names = json!({"spec": {"names": {"categories": ["begun-anew"]}}});
     verbs::merge(&case.client, &definition_target(group), &names).await.expect("the definition is there");
     let end = tokio::time::Instant::now() + SOON;
-    while verbs::list(&case.client, &format!("{group}/v1"), "Gadget", "").await.is_ok() {
+    let version = format!("{group}/v1");
+    let list = || tokio::time::timeout(ANSWERED_WITHIN, verbs::list(&case.client, &version, "Gadget", ""));
+    while matches!(list().await, Ok(Ok(_))) {
         assert!(tokio::time::Instant::now() < end, "the conversion is down, and the list comes all the same");
         tokio::time::sleep(Duration::from_millis(100)).await; // nothing to watch: it is the watches that fail
     }

@@ -5,7 +5,7 @@ use rukpak_tests::verbs::{self, Expected, Target};
 use rukpak_tests::world::{self, image};
 use serde_json::json;
 
-use crate::trust::scene::{Case, PATIENCE, message};
+use crate::trust::scene::{Case, PATIENCE, Scene, message};
 
 async fn until(case: &Case, target: &Target, expected: Expected<'_>) -> DynamicObject {
     let found = verbs::await_condition(&case.client, target, expected, PATIENCE).await;
@@ -21,28 +21,31 @@ async fn bundle_of(case: &Case) -> String {
 
 #[tokio::test]
 async fn the_signature_of_an_image_does_not_count_for_content_that_a_status_names_beside_it() {
+    let scene = Scene::alone().await;
     // Content that is in the store, and nobody has signed.
-    let other = Case::new("unsigned").await;
+    let other = Case::in_scene(scene, "unsigned").await;
     other.rule(json!({"action": "Accept"})).await;
     other.create().await;
     let unsigned = other.until(Expected::is_true("Unpacked", "UnpackSuccessful")).await;
     let unsigned = unsigned.data["status"]["pin"]["contentDigest"].clone();
 
-    let (case, _key) = Case::signed("forged").await;
+    let (case, _key) = Case::signed_in(scene, "forged").await;
     verbs::create(&case.client, &world::deployment(&case.name, image(&case.pushed.reference))).await.unwrap();
     let bundle = bundle_of(&case).await;
 
-    let deployment = Target::bundle_deployment(&case.name);
-    let api = deployment.api(&case.client).await.unwrap();
+    // While the controller runs it writes the history anew, from a Bundle that is still there.
+    scene.world.controller.terminate().await.expect("the controller obeys");
+    let api = Target::bundle_deployment(&case.name).api(&case.client).await.unwrap();
     let mut history = api.get(&case.name).await.unwrap().data["status"]["history"].clone();
     history[0]["pin"]["contentDigest"] = unsigned;
     let forged = Patch::Merge(json!({"status": {"history": history}}));
     api.patch_status(&case.name, &PatchParams::default(), &forged).await.unwrap();
     verbs::delete(&case.client, &Target::bundle(&bundle)).await.unwrap();
+    scene.world.controller.restart().await.expect("the controller starts");
 
     let target = Target::bundle(&bundle);
     let refused = until(&case, &target, Expected::is_false("Unpacked", "UnpackFailed")).await;
-    assert!(message(&refused, "Unpacked").contains("pinned"), "{}", refused.data);
+    assert!(message(&refused, "Unpacked").contains("now holds other content"), "{}", refused.data);
     assert!(refused.data["status"]["pin"].is_null(), "{}", refused.data);
 }
 

@@ -31,10 +31,16 @@ pub struct Case {
 }
 
 static SCENE: OnceCell<Scene> = OnceCell::const_new();
+static ALONE: OnceCell<Scene> = OnceCell::const_new();
 
 impl Scene {
     pub async fn shared() -> &'static Self {
         SCENE.get_or_try_init(Self::start).await.unwrap_or_else(|error| panic!("the scene cannot be set: {error:#}"))
+    }
+
+    /// For the one test that stops the controller.
+    pub async fn alone() -> &'static Self {
+        ALONE.get_or_try_init(Self::start).await.unwrap_or_else(|error| panic!("the scene cannot be set: {error:#}"))
     }
 
     async fn start() -> anyhow::Result<Self> {
@@ -67,7 +73,10 @@ pub fn good(name: &str) -> ImageBuilder {
 impl Case {
     /// An image that nobody has signed yet.
     pub async fn new(prefix: &str) -> Self {
-        let scene = Scene::shared().await;
+        Self::in_scene(Scene::shared().await, prefix).await
+    }
+
+    pub async fn in_scene(scene: &'static Scene, prefix: &str) -> Self {
         let name = unique_name(prefix);
         let pushed = scene.world.registry.push(&name, "v1", &good(&name)).await.expect("the registry takes it");
         Self { scene, client: scene.world.admin().await, name, pushed }
@@ -92,7 +101,11 @@ impl Case {
 
     /// Signs the image with a new key, and has the policy ask for it.
     pub async fn signed(prefix: &str) -> (Self, Cosign) {
-        let (case, key) = (Self::new(prefix).await, Cosign::new().expect("a key can be made"));
+        Self::signed_in(Scene::shared().await, prefix).await
+    }
+
+    pub async fn signed_in(scene: &'static Scene, prefix: &str) -> (Self, Cosign) {
+        let (case, key) = (Self::in_scene(scene, prefix).await, Cosign::new().expect("a key can be made"));
         case.scene.world.registry.sign(&case.pushed, &key).await.expect("the registry takes it");
         case.rule(require(&[("release", &key)])).await;
         (case, key)

@@ -111,12 +111,12 @@ pub(super) async fn execute(run: &mut Run, decision: Decision) -> Result<(), Err
 }
 
 async fn install(run: &mut Run, release: Release, why: Why) -> Result<(), Error> {
-    let now = Timestamp::now();
     tracing::debug!(deployment = %run.owner.name, content = %release.content, ?why, "installing");
     match attempt(run, &release, why).await {
         Ok(()) => {}
         Err(Stopped::Failed(problem)) => {
-            run.memory.learn_failed(&run.observed, (release, why), problem, now);
+            // The wait for the next attempt begins now: an attempt may take longer than it.
+            run.memory.learn_failed(&run.observed, (release, why), problem, Timestamp::now());
         }
         Err(Stopped::Refetching) => run.memory.is_refetching = true,
         Err(Stopped::Superseded) => {
