@@ -4,7 +4,6 @@
 mod diagnose;
 mod rights;
 
-use std::cell::Cell;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
@@ -15,6 +14,8 @@ use kube::discovery::Scope;
 use kube::runtime::{WatchStreamExt, watcher};
 use kube::{Api, Client};
 use serde_json::{Value, json};
+use tokio::sync::Notify;
+use tokio::time::error::Elapsed;
 
 pub use self::diagnose::{diagnose, story};
 pub(crate) use self::diagnose::{hide_log, show_log};
@@ -273,7 +274,7 @@ pub async fn await_object(
     }
 }
 
-/// Watches an object for `period` and fails as soon as `allowed` does not hold, or if it was never seen.
+/// Watches an object for `period`, which begins when it is seen first, and fails as soon as `allowed` does not hold.
 pub async fn holds_for(
     client: &Client,
     target: &Target,
@@ -281,16 +282,22 @@ pub async fn holds_for(
     period: Duration,
     allowed: impl Fn(Option<&DynamicObject>) -> bool,
 ) -> Result<()> {
-    let is_seen = Cell::new(false);
+    let is_seen = Notify::new();
     let ends = watch_until(client, target, |object| {
-        is_seen.set(true);
+        is_seen.notify_one();
         !allowed(object)
     });
-    match tokio::time::timeout(period, ends).await {
-        Err(_) if is_seen.get() => Ok(()),
-        Err(_) => bail!("{target}: the watch delivered nothing for {period:?}"),
-        Ok(Err(error)) => Err(error),
-        Ok(Ok(_)) => bail!("{target}: {what} did not hold for {period:?}\n{}", diagnose(client, target).await),
+    let is_over = async {
+        tokio::time::timeout(PATIENCE, is_seen.notified()).await?;
+        tokio::time::sleep(period).await;
+        Ok::<_, Elapsed>(())
+    };
+    tokio::select! {
+        ended = ends => {
+            ended?;
+            bail!("{target}: {what} did not hold for {period:?}\n{}", diagnose(client, target).await)
+        }
+        over = is_over => over.with_context(|| format!("{target}: the watch delivered nothing for {PATIENCE:?}")),
     }
 }
 
