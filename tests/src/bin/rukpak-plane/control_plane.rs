@@ -120,6 +120,22 @@ impl ControlPlane {
         self.start_controller_manager()
     }
 
+    /// Returns when etcd or the API server has ended by itself: which, how, and the ends of the logs.
+    pub async fn until_broken(&mut self) -> anyhow::Error {
+        let apiserver = async {
+            match &mut self.apiserver {
+                Some(child) => child.wait().await,
+                None => std::future::pending().await,
+            }
+        };
+        let (name, status) = tokio::select! {
+            status = self.etcd.wait() => ("etcd", status),
+            status = apiserver => ("kube-apiserver", status),
+        };
+        let how = status.map_or_else(|error| format!("{error:#}"), |status| status.to_string());
+        anyhow::anyhow!("{name} ended by itself: {how}; the ends of the logs:\n{}", self.logs())
+    }
+
     /// Ends all of it and removes the folder.
     pub async fn end(mut self) {
         if let Some(controller_manager) = &mut self.controller_manager {

@@ -128,7 +128,18 @@ async fn keep_plane(options: Options, mut commands: mpsc::Receiver<String>) -> R
         }
     };
     say(&json!({ "ready": plane.describe() }));
-    while let Some(command) = commands.recv().await {
+    let mut is_whole = true;
+    loop {
+        let command = tokio::select! {
+            command = commands.recv() => command,
+            // Every test that uses the plane fails from now on, and none of them can say why.
+            error = plane.until_broken(), if is_whole => {
+                eprintln!("the control plane broke down: {error:#}");
+                is_whole = false;
+                continue;
+            }
+        };
+        let Some(command) = command else { break };
         let result = match command.as_str() {
             "restart-apiserver" => plane.restart_apiserver().await,
             "stop-apiserver" => plane.stop_apiserver().await,
