@@ -13,27 +13,68 @@ pub struct Field {
 pub fn fields(schema: &Value, current: Option<&Value>, path: &str) -> Vec<Field> {
     let properties = schema["properties"].as_object().filter(|properties| !properties.is_empty());
     let Some(properties) = properties else {
-        // There is no other value.
-        if current.is_some() && schema["enum"].as_array().is_some_and(|values| values.len() == 1) {
+        if current.is_some() && has_one_value(schema) {
             return Vec::new();
         }
-        let value = other(schema, current.unwrap_or(&Value::Null));
+        let name = path.rsplit('.').next().unwrap_or_default();
+        let value = other(name, schema, current.unwrap_or(&Value::Null));
         return vec![Field { path: path.to_owned(), patch: nested(path, value) }];
     };
     let mut all = Vec::new();
     for (name, property) in properties {
         let inner = fields(property, current.and_then(|current| current.get(name)), &format!("{path}.{name}"));
         all.extend(inner.into_iter().map(|mut field| {
+            let mut whole = nested(path, chosen(schema, name));
             // What is not there yet needs what belongs to it.
             if current.is_none() {
-                let mut whole = nested(path, required(schema));
-                merge(&mut whole, &field.patch);
-                field.patch = whole;
+                merge(&mut whole, &nested(path, required(schema)));
+                merge(&mut whole, &nested(path, chosen(schema, name)));
             }
+            merge(&mut whole, &field.patch);
+            field.patch = whole;
             field
         }));
     }
     all
+}
+
+/// Whether there is no other value: the only one of an enumeration, or an object without fields.
+fn has_one_value(schema: &Value) -> bool {
+    let is_empty = schema["type"] == "object"
+        && schema["properties"].is_null()
+        && schema["additionalProperties"].is_null()
+        && schema["x-kubernetes-preserve-unknown-fields"].is_null();
+    is_empty || schema["enum"].as_array().is_some_and(|values| values.len() == 1)
+}
+
+/// What has to stand beside the field `name`: of fields that exclude one another it is the only one, and their type names it.
+fn chosen(schema: &Value, name: &str) -> Value {
+    let properties = &schema["properties"];
+    let is_named = properties["type"]["type"] == "string" && properties["type"]["enum"].is_null();
+    let mut alternatives: Vec<&str> = schema["oneOf"]
+        .as_array()
+        .into_iter()
+        .flatten()
+        .filter_map(|one| one.pointer("/required/0")?.as_str())
+        .collect();
+    // Some schemas leave it to the webhook.
+    if alternatives.is_empty() && is_named {
+        let all = properties.as_object().into_iter().flatten();
+        alternatives = all.filter(|(_, one)| one["type"] == "object").map(|(name, _)| name.as_str()).collect();
+    }
+
+    let mut beside = Map::new();
+    if alternatives.contains(&name) {
+        let others = alternatives.iter().filter(|other| **other != name);
+        beside.extend(others.map(|other| ((*other).to_owned(), Value::Null)));
+        if is_named {
+            beside.insert("type".to_owned(), json!(name));
+        }
+    }
+    if name == "configType" {
+        beside.insert("inline".to_owned(), json!({"changed": "changed"}));
+    }
+    Value::Object(beside)
 }
 
 fn nested(path: &str, value: Value) -> Value {
@@ -54,39 +95,43 @@ fn merge(into: &mut Value, from: &Value) {
 /// The required fields of an object that is not there.
 fn required(schema: &Value) -> Value {
     let names = schema["required"].as_array().into_iter().flatten().filter_map(Value::as_str);
-    Value::Object(
-        names.map(|name| (name.to_owned(), other(&schema["properties"][name], &Value::Null))).collect::<Map<_, _>>(),
-    )
+    let value = |name: &str| other(name, &schema["properties"][name], &Value::Null);
+    Value::Object(names.map(|name| (name.to_owned(), value(name))).collect::<Map<_, _>>())
 }
 
-/// A value of the schema, and not this one.
-fn other(schema: &Value, current: &Value) -> Value {
+/// A value of the schema for the field `name`, and not this one.
+fn other(name: &str, schema: &Value, current: &Value) -> Value {
     if let Some(values) = schema["enum"].as_array() {
         return values.iter().find(|value| *value != current).cloned().unwrap_or_else(|| values[0].clone());
     }
     match schema["type"].as_str() {
         Some("boolean") => json!(current != &json!(true)),
         Some("integer" | "number") => json!(if current == &json!(3) { 4 } else { 3 }),
-        Some("array") => json!([other(&schema["items"], &Value::Null)]),
+        Some("array") => json!([other(name, &schema["items"], &Value::Null)]),
         Some("object") if schema["properties"].is_object() => {
             let mut value = required(schema);
             if value == json!({})
                 && let Some((name, property)) = schema["properties"].as_object().and_then(|all| all.iter().next())
             {
-                value = json!({name: other(property, &Value::Null)});
+                value = json!({name: other(name, property, &Value::Null)});
             }
             value
         }
-        Some("string") => json!(text(schema)),
+        Some("string") => json!(text(name, schema)),
         _ => json!({"changed": "changed"}),
     }
 }
 
-fn text(schema: &Value) -> &'static str {
+/// A text that the schema takes: what rules in CEL ask of a field is known by its name.
+fn text(name: &str, schema: &Value) -> String {
     let pattern = schema["pattern"].as_str().unwrap_or_default();
-    match schema["format"].as_str() {
-        Some("date-time") => "2026-01-01T00:00:00Z",
-        _ if pattern.contains("ms|s|m|h") => "7m",
-        _ => "changed",
+    match name {
+        _ if schema["format"] == "date-time" => "2026-01-01T00:00:00Z".to_owned(),
+        _ if pattern.contains("ms|s|m|h") => "7m".to_owned(),
+        _ if pattern.starts_with("^(/") => "/changed".to_owned(),
+        "version" => "9.9.9".to_owned(),
+        "ref" => format!("registry.example.com/changed@sha256:{}", "0".repeat(64)),
+        "base" => "https://changed.example.com".to_owned(),
+        _ => "changed".to_owned(),
     }
 }
