@@ -10,7 +10,7 @@ mod files;
 mod probe;
 mod resources;
 
-pub use probe::{Attempts, Findings};
+pub use probe::{Attempts, Findings, reads_nothing};
 pub use resources::no_more_threads;
 
 /// What a process may do from now on. Decided by the parent, handed over as an argument: the child needs it before it reads.

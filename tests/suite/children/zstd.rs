@@ -2,6 +2,7 @@
 
 use std::io::{self, BufReader, Read};
 use std::path::Path;
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use rukpak_source::decompress::confined::Confined;
@@ -9,6 +10,7 @@ use rukpak_tests::faulty::{Fault, Rule};
 use rukpak_tests::registry::{Compression, TarEntry};
 use rukpak_tests::verbs::{Expected, unique_name};
 use rukpak_tests::{ImageBuilder, Layer, tools};
+use serde_json::json;
 
 use super::{MIB, PATIENCE, Scene, children, message, resident};
 
@@ -50,6 +52,21 @@ fn decompress<R: Read>(program: &Path, source: R) -> Confined<BufReader<R>> {
 fn status(pid: u32, line: &str) -> String {
     let text = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
     text.lines().find_map(|one| one.strip_prefix(line)).unwrap_or_default().trim().to_owned()
+}
+
+/// As on a kernel that has neither landlock nor seccomp.
+#[test]
+fn a_child_that_is_not_confined_decompresses_nothing() {
+    let sandbox = json!({"calls": "Network", "writable": [], "readable": ["/"], "ports": [], "resources": {
+        "memory_bytes": 256 * MIB, "address_space_bytes": 512 * MIB, "file_bytes": 0, "processor_seconds": 10, "open_files": 16}});
+    for program in PROGRAMS {
+        let program = tools::workspace_binary(program).expect("it is built");
+        let child = Command::new(program).args(["zstd-child", &sandbox.to_string()]).stdin(Stdio::null()).output();
+        let child = child.expect("it can be started");
+        let complaint = String::from_utf8_lossy(&child.stderr);
+        assert!(!child.status.success() && complaint.contains("not confined by this kernel"), "{complaint}");
+        assert!(child.stdout.is_empty(), "it asks for the stream");
+    }
 }
 
 #[test]

@@ -22,11 +22,18 @@ pub(super) const MORE: u32 = 0;
 pub(super) const DONE: u32 = u32::MAX;
 pub(super) const FAILED: u32 = u32::MAX - 1;
 
+const UNCONFINED: &str = "is not confined by this kernel, which lacks seccomp and landlock (Linux 5.13): compress with gzip, or run on a \
+                          node that has one of them";
+
 /// Decodes the stream that comes on stdin, in this process, which confines itself as `sandbox` says before it reads. The
 /// process must have no other thread.
 pub(super) fn run(sandbox: Option<&OsStr>) -> ExitCode {
     if let Err(error) = Sandbox::read(sandbox).and_then(|sandbox| sandbox.enter()) {
         return complain(&chain(&error));
+    }
+    // It needs nothing, so no kernel is taken for good enough that keeps it from nothing.
+    if !rukpak_sandbox::reads_nothing() {
+        return complain(&UNCONFINED);
     }
     // Not stdout itself, which looks for ends of lines in what is written.
     let answered = io::stdout().as_fd().try_clone_to_owned().and_then(|output| answer(io::stdin(), File::from(output)));
