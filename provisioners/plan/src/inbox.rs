@@ -133,8 +133,7 @@ impl Inbox {
                 Some((owner, fingerprint)) => owner != *us || applied.fingerprint.drift(&fingerprint) != Drift::None,
                 // What has done its work goes by itself.
                 None if applied.fingerprint.ends_by_itself(&key) => {
-                    applied.health = Health::new(State::Current, "it has finished, and is gone");
-                    applied.is_read = true;
+                    (applied.health, applied.is_read) = (finished(), true);
                     false
                 }
                 // What is gone is not healthy, whether or not it can be repaired.
@@ -178,8 +177,11 @@ impl Inbox {
     pub fn note_health(&mut self, key: &ObjectKey, health: Option<Health>, now: Timestamp) {
         let Some(object) = self.objects.get_mut(key) else { return };
         object.read_at = now;
+        // A read may be answered after the watch has told that the object is gone.
+        let has_ended = |health: &Health| health.state == State::NotFound && object.fingerprint.ends_by_itself(key);
         match health {
             Some(health) => {
+                let health = if has_ended(&health) { finished() } else { health };
                 (object.health, object.is_read) = (health.clone(), true);
                 self.look_again(key, &health, now);
             }
@@ -226,6 +228,11 @@ impl Inbox {
     pub fn uids(&self) -> BTreeMap<ObjectKey, String> {
         self.objects.iter().map(|(key, tracked)| (key.clone(), tracked.fingerprint.uid.clone())).collect()
     }
+}
+
+/// The health of an object that goes by itself once its work is done, when it is gone.
+fn finished() -> Health {
+    Health::new(State::Current, "it has finished, and is gone")
 }
 
 #[cfg(test)]
@@ -302,6 +309,21 @@ mod tests {
         inbox.note_health(&key(), Some(Health::new(State::Current, "")), next);
         assert!(inbox.objects[&key()].is_read);
         assert_eq!(inbox.next_read(next), None);
+    }
+
+    #[test]
+    fn a_job_that_its_time_to_live_removes_before_it_is_read_is_healthy() {
+        let (mut inbox, now) = (Inbox::default(), Timestamp::UNIX_EPOCH);
+        let job = ObjectKey { group: "batch".into(), kind: "Job".into(), namespace: None, name: "j".into() };
+        let fields = serde_json::json!({"f:spec": {"f:ttlSecondsAfterFinished": {}}});
+        let metadata = serde_json::from_value(serde_json::json!({"uid": "u", "managedFields": [
+            {"manager": "m", "operation": "Apply", "fieldsType": "FieldsV1", "fieldsV1": fields}]}));
+        let fingerprint = Fingerprint::of(&metadata.unwrap(), &us(), "m");
+        for (key, state) in [(job, State::Current), (key(), State::NotFound)] {
+            inbox.objects.insert(key.clone(), Tracked { fingerprint: fingerprint.clone(), ..object("u") });
+            inbox.note_health(&key, Some(Health::new(State::NotFound, "not found")), now);
+            assert_eq!(inbox.objects[&key].health.state, state);
+        }
     }
 
     #[test]
