@@ -44,6 +44,13 @@ impl Shard {
         (!self.selector.is_empty()).then(digits)
     }
 
+    /// Whether a deployment with the labels `after` is in the same shard as with `before`, as far as can be told without the rules of
+    /// selectors: no label that the selector looks at has changed.
+    pub fn is_unmoved(&self, before: Option<&Labels>, after: Option<&Labels>) -> bool {
+        let value = |labels: Option<&Labels>, key: &String| labels.and_then(|labels| labels.get(key)).cloned();
+        self.keys.iter().all(|key| value(before, key) == value(after, key))
+    }
+
     /// Gives a generated Bundle what the selector asks of its BundleDeployment.
     pub fn hand_down(&self, deployment: Option<&Labels>, bundle: &mut Labels) {
         for key in &self.keys {
@@ -124,5 +131,17 @@ mod tests {
         let mut bundle = labels(&[("app", "a"), ("shard", "old"), ("special", "yes")]);
         shard.hand_down(Some(&labels(&[("shard", "one"), ("other", "x")])), &mut bundle);
         assert_eq!(bundle, labels(&[("app", "a"), ("shard", "one")]));
+    }
+
+    #[test]
+    fn moves_deployment_with_labels_of_its_selector_only() {
+        let shard: Shard = "shard=one,!special".parse().unwrap();
+        let before = labels(&[("shard", "one"), ("other", "x")]);
+        let is_unmoved = |after: &[(&str, &str)]| shard.is_unmoved(Some(&before), Some(&labels(after)));
+        assert!(is_unmoved(&[("shard", "one"), ("other", "y")]));
+        assert!(!is_unmoved(&[("shard", "two"), ("other", "x")]));
+        assert!(!is_unmoved(&[("shard", "one"), ("special", "")]));
+        assert!(!shard.is_unmoved(Some(&before), None));
+        assert!(Shard::default().is_unmoved(Some(&before), None));
     }
 }

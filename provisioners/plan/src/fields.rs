@@ -12,9 +12,17 @@ pub use self::adoption::{Heir, adopted};
 
 /// The set of `manager`'s applied fields; `None` if it applied none.
 pub fn applied<'a>(meta: &'a ObjectMeta, manager: &str) -> Option<&'a Value> {
-    entries(meta)
-        .find(|entry| entry.manager.as_deref() == Some(manager) && is_apply(entry) && !is_sub(entry))
-        .and_then(set)
+    entry(meta, manager).and_then(set)
+}
+
+/// Returns when an apply of `manager` changed anything last, in seconds: a value, or which fields it has. Writes of others leave that as
+/// it is, and so does an apply that changes nothing.
+pub fn applied_at(meta: &ObjectMeta, manager: &str) -> Option<i64> {
+    Some(entry(meta, manager)?.time.as_ref()?.0.as_second())
+}
+
+fn entry<'a>(meta: &'a ObjectMeta, manager: &str) -> Option<&'a ManagedFieldsEntry> {
+    entries(meta).find(|entry| entry.manager.as_deref() == Some(manager) && is_apply(entry) && !is_sub(entry))
 }
 
 fn entries(meta: &ObjectMeta) -> impl Iterator<Item = &ManagedFieldsEntry> {

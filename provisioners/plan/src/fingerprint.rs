@@ -1,8 +1,9 @@
 //! The fingerprint of an object: what must be the same for it to be as we applied it.
 //!
 //! A foreign change or removal of a field that we applied takes the field out of our set in `managedFields`; foreign
-//! additions, status writes and applies that change nothing leave the set as it is. So the set, the UID, our ownership
-//! metadata and, where a kind keeps one, the generation stand for the whole object.
+//! additions, status writes and applies that change nothing leave the set as it is. An apply in our own name, by another of our
+//! controllers or by hand, may change values and leave the set as it is too: that shows in the time of our entry. So the set, its time,
+//! the UID, our ownership metadata and, where a kind keeps one, the generation stand for the whole object.
 
 use std::fmt::Write as _;
 
@@ -25,6 +26,8 @@ pub struct Fingerprint {
     pub generation: Option<i64>,
     /// Hash of the set of fields that we applied.
     fields: [u8; 16],
+    /// When an apply in our name changed anything last, in seconds.
+    applied_at: Option<i64>,
     /// Whether the owner labels and the owner reference are there.
     owned: bool,
     /// Whether we say how long it may live after it has finished.
@@ -55,6 +58,7 @@ impl Fingerprint {
             version: meta.resource_version.as_deref().and_then(|version| version.parse().ok()),
             generation: meta.generation,
             fields,
+            applied_at: fields::applied_at(meta, manager),
             owned: owner.owns_fully(meta),
             is_mortal: set.pointer("/f:spec/f:ttlSecondsAfterFinished").is_some(),
         }
@@ -71,6 +75,12 @@ impl Fingerprint {
         self.owned
     }
 
+    /// Whether nobody has applied the object in our name since, as far as `observed` tells: the time has whole seconds, which the
+    /// generation makes up for where a kind keeps one.
+    pub fn is_of_same_apply(&self, observed: &Self) -> bool {
+        self.uid == observed.uid && self.applied_at == observed.applied_at && self.generation == observed.generation
+    }
+
     /// How `observed` differs from `self`, the fingerprint after the last apply. An observation known to be older is no difference.
     pub fn drift(&self, observed: &Self) -> Drift {
         if let (Some(ours), Some(theirs)) = (self.version, observed.version)
@@ -78,7 +88,8 @@ impl Fingerprint {
         {
             return Drift::None;
         }
-        if self.uid != observed.uid || self.fields != observed.fields || self.owned != observed.owned {
+        let is_applied_alike = self.fields == observed.fields && self.applied_at == observed.applied_at;
+        if self.uid != observed.uid || !is_applied_alike || self.owned != observed.owned {
             return Drift::Fields;
         }
         if self.generation == observed.generation { Drift::None } else { Drift::Generation }
@@ -115,6 +126,7 @@ pub fn digest<'a>(
         part(&fingerprint.generation.map(|generation| generation.to_string()).unwrap_or_default());
         part(if fingerprint.owned { "owned" } else { "" });
         part(&hex(&fingerprint.fields));
+        part(&fingerprint.applied_at.map(|seconds| seconds.to_string()).unwrap_or_default());
     }
     for Missing { kind, need, .. } in missing {
         let (Need::Object(key) | Need::Optional(key)) = need else { continue };
@@ -182,5 +194,25 @@ mod tests {
         assert_eq!(base.drift(&fingerprint("6", 2, &less, &labels)), Drift::Fields);
         assert_eq!(base.drift(&fingerprint("6", 1, &ours, &json!({}))), Drift::Fields);
         assert_eq!(base.drift(&fingerprint("4", 1, &less, &labels)), Drift::None, "an old event");
+    }
+
+    /// A set of fields says nothing of what is in them.
+    #[test]
+    fn an_apply_in_our_own_name_is_drift_although_the_fields_are_the_same() {
+        let applied = |version: &str, time: &str| {
+            let meta = serde_json::from_value(json!({
+                "uid": "u", "resourceVersion": version,
+                "managedFields": [
+                    {"manager": "us", "operation": "Apply", "time": time, "fieldsType": "FieldsV1",
+                        "fieldsV1": {"f:data": {"f:x": {}}}},
+                    {"manager": "other", "operation": "Update", "time": "2026-01-01T00:00:02Z", "fieldsType": "FieldsV1",
+                        "fieldsV1": {"f:data": {"f:y": {}}}}]}))
+            .unwrap();
+            Fingerprint::of(&meta, &Owner { name: "a".to_owned(), uid: "1".to_owned() }, "us")
+        };
+        let base = applied("5", "2026-01-01T00:00:00Z");
+        let (foreign, ours) = (applied("6", "2026-01-01T00:00:00Z"), applied("6", "2026-01-01T00:00:01Z"));
+        assert_eq!((base.drift(&foreign), base.is_of_same_apply(&foreign)), (Drift::None, true));
+        assert_eq!((base.drift(&ours), base.is_of_same_apply(&ours)), (Drift::Fields, false));
     }
 }

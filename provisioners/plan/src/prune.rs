@@ -1,5 +1,6 @@
 //! What may be deleted when it leaves a bundle, and in which order.
 
+mod order;
 mod pass;
 
 use std::collections::BTreeSet;
@@ -10,7 +11,8 @@ use rukpak_crds::names;
 use rukpak_plain::ObjectKey;
 use serde_json::Value;
 
-pub use self::pass::{Answer, End, Leaving, Order, Outcome, Pass, Request};
+pub use self::order::{Answer, End, Leaving, Order, Outcome, Request};
+pub use self::pass::Pass;
 use crate::{Identity, fields};
 
 /// What hangs on an object of some kind, so that deleting it may lose data.

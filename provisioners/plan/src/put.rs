@@ -46,8 +46,12 @@ pub enum Request<E> {
     Update(Known),
     /// Read the metadata.
     Look,
-    /// Ask the API server, not a cache, whether the deployment is to have objects: an owner reference that is added while the
-    /// deployment is deleted with `--cascade=orphan` would make garbage collection delete the object. If it is, this follows.
+    /// Ask the API server, not a cache, whether the deployment still asks for the object. If it does, this follows.
+    ///
+    /// An owner reference that is added while the deployment is deleted with `--cascade=orphan` would make garbage collection delete
+    /// the object. And an object of ours that was written since we saw it may have been written by another of our controllers, for a
+    /// newer spec. The order is what makes that safe: the object is looked at first, so who wrote it before is in the answer, and who
+    /// writes it later has the version changed.
     AskWanted(Box<Request<E>>),
     /// Make these the managers of its fields.
     MoveFields(Box<ObjectMeta>, Vec<ManagedFieldsEntry>),
@@ -76,7 +80,7 @@ pub enum Answer<W, E> {
     Refused(E),
     /// The metadata; `None` if there is no such object.
     Seen(Option<Box<ObjectMeta>>),
-    /// Whether the deployment is to have objects.
+    /// Whether the deployment still asks for the object.
     Wanted(bool),
     /// Whether the object was deleted.
     Replaced(bool),
@@ -98,7 +102,7 @@ pub enum End<W, E> {
     },
     /// It is somebody else's.
     Foreign(ForeignOwner),
-    /// The deployment is being deleted.
+    /// The deployment asks for something else by now, or is being deleted.
     Unwanted,
     /// The API server refuses it.
     Refused(E),
@@ -190,7 +194,8 @@ impl<'a> Put<'a> {
             Ownership::LeftBehind { uid } => Next::End(End::LeftBehind { uid }),
             Ownership::Ours => match self.adoption(&metadata).filter(|_| !is_trial) {
                 Some(adoption) => Next::Send(adoption),
-                None => self.write(Some(known)),
+                None if is_trial => self.write(Some(known)),
+                None => ask(Request::Update(known)),
             },
             // It was ours and lost our owner reference: by hand, or because the deployment is deleted and leaves its objects.
             Ownership::Foreign(foreign) if is_known && !matches!(foreign, ForeignOwner::Controller { .. }) => {

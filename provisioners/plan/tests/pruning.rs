@@ -79,6 +79,7 @@ fn willing(order: &Order) -> Answer {
         Request::Ask { .. } => Answer::WouldLose(None),
         Request::Look => Answer::Seen(None),
         Request::FollowVersion => Answer::Version(None),
+        Request::AskWanted => Answer::Wanted(true),
         Request::Delete | Request::Release { .. } | Request::HandOver => Answer::Done,
     }
 }
@@ -220,9 +221,32 @@ fn an_object_that_changed_is_looked_at_and_decided_about_again() {
         }
         _ => willing(order),
     });
-    let release = "release (its data would be lost) deployment";
-    assert_eq!(sent, ["delete deployment", "look deployment", "delete deployment", "look deployment", release]);
+    let once = ["delete deployment", "look deployment", "askwanted deployment"];
+    assert_eq!(sent[..3], once);
+    assert_eq!(sent[3..6], once);
+    assert_eq!(sent[6..], ["release (its data would be lost) deployment"]);
     assert_eq!(outcome, Outcome::default());
+}
+
+/// Another of our controllers has the deployment by now, and the release that it installs has the object.
+#[test]
+fn pruning_ends_at_an_object_that_changed_where_the_deployment_asks_for_something_else() {
+    let (sent, outcome) = run(&[workload(), resource()], true, |order| match &order.request {
+        Request::Delete => Answer::Conflict("another version".into()),
+        Request::Look => Answer::Seen(Some(Box::new(metadata("gadget", json!({}))))),
+        Request::AskWanted => Answer::Wanted(false),
+        _ => willing(order),
+    });
+    assert_eq!(sent, ["delete gadget", "look gadget", "askwanted gadget"]);
+    assert_eq!(outcome, Outcome { is_superseded: true, ..Outcome::default() });
+}
+
+#[test]
+fn nothing_more_of_a_phase_is_sent_once_the_deployment_asks_for_something_else() {
+    let leaving = [resource(), object("example.com/v1", "Widget", json!({})), workload()];
+    let (sent, outcome) = run(&leaving, true, |_| Answer::Wanted(false));
+    assert_eq!(sent, ["delete gadget"]);
+    assert!(outcome.is_superseded);
 }
 
 #[test]

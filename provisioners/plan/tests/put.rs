@@ -102,9 +102,19 @@ fn what_is_known_is_updated_in_its_version() {
     assert_eq!(put(How::default(), Some(known("u")), server(None)).0, ["update u@6"]);
 }
 
+/// Who wrote it may be another of our controllers, that knows a newer spec.
 #[test]
-fn what_is_ours_is_updated_in_the_version_that_was_looked_at() {
-    assert_eq!(put(How::default(), None, server(Some(ours()))).0, ["create", "look", "update u@7"]);
+fn what_is_ours_and_was_written_meanwhile_is_updated_in_the_version_looked_at_if_it_is_still_asked_for() {
+    assert_eq!(put(How::default(), None, server(Some(ours()))).0, ["create", "look", "ask", "update u@7"]);
+    let mut others = server(Some(ours()));
+    let (sent, end) = put(How::default(), known("u"), |request| match request {
+        "update u@6" => Answer::Conflict("another version"),
+        "ask" => Answer::Wanted(false),
+        request => others(request),
+    });
+    assert_eq!((sent, end), (["update u@6", "look", "ask"].map(str::to_owned).to_vec(), End::Unwanted));
+    let trial = How { is_trial: true, ..How::default() };
+    assert_eq!(put(trial, None, server(Some(ours()))).0, ["create", "look", "update u@any"]);
 }
 
 #[test]
@@ -199,7 +209,7 @@ fn what_became_immutable_is_replaced_where_that_is_allowed() {
 fn a_race_that_is_lost_again_and_again_is_given_up() {
     let mut others = server(Some(ours()));
     let (sent, end) = put(How::default(), None, |request| match request {
-        "create" | "look" => others(request),
+        "create" | "look" | "ask" => others(request),
         _ => Answer::Conflict("another version"),
     });
     assert_eq!(end, End::Refused("another version"));

@@ -226,3 +226,50 @@ async fn a_field_that_one_manager_keeps_retaking_is_left_to_it() {
     assert!(ours.fields_v1.as_ref().unwrap().0.pointer("/f:data/f:x").is_none());
     assert_eq!(case.events("FieldsLeftToOthers").await.len(), 1, "nothing new, no Event");
 }
+
+/// Applies the object as it is, but for its `data`, in the name of the controller: a stale one of ours, or somebody by hand. Its set of
+/// fields stays the same.
+async fn apply_as_ours(case: &Case<'_>, target: &Target, data: Value) {
+    let live = case.get(target).await.expect("it is there");
+    // The time of an entry in managedFields has whole seconds.
+    let entries = live.metadata.managed_fields.clone().unwrap_or_default();
+    let applied =
+        entries.iter().filter_map(|entry| entry.time.as_ref()).map(|time| time.0).max().expect("it was applied");
+    let now = || std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).expect("it is later").as_secs();
+    while i64::try_from(now()).expect("it fits") <= applied.as_second() {
+        tokio::time::sleep(Duration::from_millis(50)).await; // a clock cannot be watched
+    }
+    let mut body = json!(live);
+    let metadata = body["metadata"].as_object_mut().expect("it is an object");
+    metadata.retain(|key, _| ["name", "namespace", "labels", "annotations", "ownerReferences"].contains(&key.as_str()));
+    body["data"] = data;
+    let parameters = PatchParams::apply(OURS).force();
+    let api = target.api(&case.client).await.expect("the kind is served");
+    api.patch(&target.name, &parameters, &Patch::Apply(&body)).await.expect("the API server agrees");
+}
+
+#[tokio::test]
+async fn values_that_were_applied_in_our_own_name_are_repaired() {
+    let case = Case::new("namesake").await;
+    case.install(&[case.config_map("a", json!({"x": "1"}))]).await;
+    case.ready().await;
+    let target = case.config_map_target("a");
+    apply_as_ours(&case, &target, json!({"x": "2"})).await;
+    case.until_value(&target, "/data/x", &json!("1")).await;
+}
+
+#[tokio::test]
+async fn values_that_were_applied_in_our_own_name_while_we_were_away_are_repaired() {
+    let alone = crate::engine::worlds::alone().await;
+    let case = alone.case("namesake-away").await;
+    case.install(&[case.config_map("a", json!({"x": "1"})), case.config_map("b", json!({"x": "1"}))]).await;
+    case.ready().await;
+    alone.stop().await;
+    let (a, b) = (case.config_map_target("a"), case.config_map_target("b"));
+    apply_as_ours(&case, &a, json!({"x": "2"})).await;
+    let other = case.get(&b).await.unwrap().metadata.resource_version;
+    alone.start().await;
+    case.until_value(&a, "/data/x", &json!("1")).await;
+    case.ready().await;
+    assert_eq!(case.get(&b).await.unwrap().metadata.resource_version, other, "nothing else was written");
+}

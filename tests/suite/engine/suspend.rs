@@ -6,6 +6,7 @@ use rukpak_tests::world::until;
 use serde_json::json;
 
 use crate::engine::case::{Case, definition, gadget};
+use crate::engine::hook::{Hook, Verdict};
 use crate::engine::worlds;
 
 const REQUESTED: &str = "core.rukpak.io/reconcile-requested-at";
@@ -147,4 +148,27 @@ async fn a_suspended_deployment_is_not_ready_before_its_objects_have_its_deletio
     case.delete(&case.target()).await;
     case.until_gone(&case.target()).await;
     case.stays(&case.config_map_target("a"), std::time::Duration::from_secs(2)).await;
+}
+
+/// Not at the end of a phase, which may have thousands of objects.
+#[tokio::test]
+async fn a_deployment_that_is_suspended_in_the_middle_of_a_phase_stops_there() {
+    let case = Case::new("suspend-middle").await;
+    let hook = Hook::start(&case, &[["", "configmaps"]], |_| Verdict::AtGate).await;
+    case.create(&case.config_maps(100, "1")).await;
+    hook.until_at_gate().await;
+    suspend(&case, true).await;
+    // Another deployment shows that the watch is past it: the reconcile of this one stands at the gate.
+    let other = case.sibling();
+    let object = rukpak_tests::world::deployment(&other.name, rukpak_tests::world::image(&other.push("v1", &[]).await));
+    other.foreign(&object).await;
+    let seen = |object: Option<&DynamicObject>| object.is_some_and(|object| !object.data["status"].is_null());
+    other.until(&other.target(), "a status", seen).await;
+    hook.open_gate();
+    is_suspended(&case).await;
+    let judged = hook.judged();
+    assert!(judged < 50, "{judged} of 100 objects were written");
+    suspend(&case, false).await;
+    case.ready().await;
+    hook.end().await;
 }

@@ -1,5 +1,10 @@
 //! Two controllers that share the work by labels: `--watch-label-selector`.
 
+use std::time::{Duration, Instant};
+
+use k8s_openapi::api::core::v1::ConfigMap;
+use kube::Api;
+use kube::api::ListParams;
 use rukpak_tests::verbs::{self, Expected, Target, unique_name};
 use rukpak_tests::world::{SOON, deployment, image, until};
 use rukpak_tests::{ControllerOptions, ImageBuilder, Process};
@@ -82,4 +87,87 @@ async fn two_controllers_share_the_work_by_labels_and_a_deployment_moves_with_it
     let waiting = verbs::get(&stage.client, &Target::bundle_deployment(&nobodys.name)).await.expect("an answer");
     assert!(waiting.expect("it is there").data["status"].is_null());
     two.terminate().await.unwrap();
+}
+
+/// So many objects that the first shard is in the middle of them for a while.
+const MANY: usize = 600;
+
+impl Stage {
+    /// A bundle of many ConfigMaps in a namespace, all with this value.
+    async fn many(&self, name: &str, namespace: &str, version: &str) -> String {
+        let files = (0..MANY).map(|index| {
+            let object = json!({"apiVersion": "v1", "kind": "ConfigMap", "data": {"version": version},
+                "metadata": {"name": format!("many-{index:04}"), "namespace": namespace}});
+            (format!("manifests/{index:04}.yaml"), object.to_string())
+        });
+        let pushed = self.cluster.registry.push(name, version, &ImageBuilder::of_files(files)).await;
+        pushed.expect("the registry takes it").reference
+    }
+
+    /// How many of them have the value.
+    async fn with(&self, namespace: &str, version: &str) -> usize {
+        let api: Api<ConfigMap> = Api::namespaced(self.client.clone(), namespace);
+        let all = api.list(&ListParams::default()).await.expect("the API server agrees").items;
+        let has = |map: &&ConfigMap| {
+            map.data.as_ref().is_some_and(|data| data.get("version").is_some_and(|is| is == version))
+        };
+        all.iter().filter(has).count()
+    }
+}
+
+/// A paused machine, a throttled CPU, a slow webhook: the controller that had the deployment goes on when another one is done with a
+/// newer version. None of its writes may stay.
+#[tokio::test]
+async fn a_controller_that_was_stopped_in_the_middle_writes_nothing_once_another_one_has_the_deployment() {
+    let stage = Stage::set().await;
+    let (one, two) = (stage.shard("stopped").await, stage.shard("other").await);
+    let namespace = verbs::namespace(&stage.client, "stopped").await.expect("the API server agrees");
+    let name = unique_name("stopped");
+    let target = Target::bundle_deployment(&name);
+    let mut object = deployment(&name, image(&stage.many(&name, &namespace, "v1").await));
+    object["metadata"]["labels"] = json!({"shard": "stopped"});
+    verbs::create(&stage.client, &object).await.expect("created");
+    until(&stage.client, &name, Expected::is_true("Ready", "Succeeded")).await;
+
+    let template = |reference: &str| json!({"spec": {"template": {"spec": {"source": {"image": {"ref": reference}}}}}});
+    let v2 = stage.many(&name, &namespace, "v2").await;
+    verbs::merge(&stage.client, &target, &template(&v2)).await.expect("changed");
+    let begun = async {
+        // Among that many a watch would say no more than a list.
+        while stage.with(&namespace, "v2").await < 30 {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    };
+    tokio::time::timeout(SOON, begun).await.expect("the upgrade begins");
+    one.pause().unwrap();
+    let written = stage.with(&namespace, "v2").await;
+    assert!(written < MANY, "the upgrade was over before it could be stopped");
+
+    let mut change = template(&stage.many(&name, &namespace, "v3").await);
+    change["metadata"] = json!({"labels": {"shard": "other"}});
+    verbs::merge(&stage.client, &target, &change).await.expect("changed");
+    let generation = verbs::get(&stage.client, &target).await.unwrap().unwrap().metadata.generation;
+    let is_done = |object: Option<&kube::api::DynamicObject>| {
+        object.is_some_and(|object| {
+            object.data["status"]["observedGeneration"] == json!(generation)
+                && Expected::is_true("Ready", "Succeeded").met_by(object)
+        })
+    };
+    let done = verbs::await_object(&stage.client, &target, "the third version", Duration::from_mins(2), is_done).await;
+    done.unwrap_or_else(|error| panic!("{error:#}\n{}", two.log_tail(20)));
+    assert_eq!(stage.with(&namespace, "v3").await, MANY);
+
+    one.resume().unwrap();
+    // The first one has nothing to do any more when it has said so, or when it has had the time for all it had begun.
+    let end = Instant::now() + Duration::from_secs(15);
+    while Instant::now() < end {
+        let left = stage.with(&namespace, "v3").await;
+        assert!(left + 16 >= MANY, "{left} of {MANY} objects are of the third version");
+        tokio::time::sleep(Duration::from_millis(500)).await;
+    }
+    assert_eq!(stage.with(&namespace, "v3").await, MANY, "{}", one.log_tail(20));
+    verbs::delete(&stage.client, &target).await.expect("deleted");
+    // The first one may have ended by itself, as its Lease was over while it stood still.
+    one.end();
+    two.end();
 }

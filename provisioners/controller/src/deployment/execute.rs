@@ -26,6 +26,7 @@ mod repair;
 mod resume;
 mod rights;
 mod settled;
+mod stopped;
 
 use std::collections::BTreeSet;
 
@@ -53,18 +54,8 @@ use prepare::{Prepared, Unprepared};
 pub(super) use bundle::delete_old;
 pub(super) use helm_releases::delete_requested as delete_helm_releases;
 pub(super) use leftovers::leftovers;
-
-/// Why an installation did not end with everything applied.
-enum Stopped {
-    /// It failed.
-    Failed(Problem),
-    /// Content has to be fetched again first.
-    Refetching,
-    /// The deployment was changed or deleted meanwhile: the next reconcile knows more.
-    Superseded,
-    /// It could not be written down what is about to be done. Nothing else was written.
-    Unreported(Error),
-}
+pub(super) use stopped::Superseded;
+use stopped::{Stopped, unapplied};
 
 /// Has up to `most` futures under way, each made of an item when its turn has come: one that waits is some kilobytes, and a bundle
 /// may have ten thousands of objects.
@@ -101,10 +92,11 @@ pub(super) async fn execute(run: &mut Run, decision: Decision) -> Result<(), Err
         Decision::Repair { release, objects } => match repair::repair(run, &release, objects).await {
             repair::Ended::Done => Ok(()),
             repair::Ended::NeedsInstall(why) => install(run, release, why).await,
+            repair::Ended::Superseded => Err(Error::Superseded),
         },
         Decision::Discover(release) => discover(run, release).await,
         Decision::Prune(release) => {
-            prune::again(run, &release).await;
+            prune::again(run, &release).await?;
             Ok(())
         }
     }
@@ -121,7 +113,6 @@ async fn install(run: &mut Run, release: Release, why: Why) -> Result<(), Error>
         Err(Stopped::Refetching) => run.memory.is_refetching = true,
         Err(Stopped::Superseded) => {
             tracing::info!(deployment = %run.owner.name, "changed or deleted in the middle of an installation; starting over");
-            run.memory.installation = Installation::Partial { release };
             return Err(Error::Superseded);
         }
         Err(Stopped::Unreported(error)) => return Err(error),
@@ -146,9 +137,13 @@ async fn attempt(run: &mut Run, release: &Release, why: Why) -> Result<(), Stopp
     }
     bases.settled = settled::settled(run, &plan, &members, &bases);
     rights::check(run, &plan, &members).await.map_err(Stopped::Failed)?;
-    check::check(run, &plan, why, &members, &bases).await.map_err(Stopped::Failed)?;
+    check::check(run, &plan, why, &members, &bases).await?;
     let used: BTreeSet<InventoryKind> = kinds.into_iter().chain(plan.inventory()).collect();
-    intend(run, used, &plan).await.map_err(Stopped::Unreported)?;
+    // What was listed above may have been written for a newer spec by another controller. A status write fails if there is one, and
+    // who writes an object from now on changes its version.
+    if !intend(run, used, &plan).await.map_err(Stopped::Unreported)? {
+        run.confirm().await?;
+    }
     begin(run, &plan);
     let done = apply::apply(run, &plan, why, &members, &bases).await.map_err(|error| unapplied(error, &bases))?;
     run.context.dependents.ensure(&plan.kinds());
@@ -266,8 +261,8 @@ fn recorded_kinds(run: &Run) -> BTreeSet<InventoryKind> {
     run.observed.inventory().kinds.into_iter().collect()
 }
 
-/// Writes ahead: the kinds that will be used, and what is about to be installed in place of what is.
-async fn intend(run: &mut Run, kinds: BTreeSet<InventoryKind>, plan: &Plan) -> Result<(), Error> {
+/// Writes ahead: the kinds that will be used, and what is about to be installed in place of what is. Returns whether that was news.
+async fn intend(run: &mut Run, kinds: BTreeSet<InventoryKind>, plan: &Plan) -> Result<bool, Error> {
     let mut status = run.observed.status.clone();
     let inventory = status.inventory.get_or_insert_default();
     inventory.kinds = kinds.into_iter().collect();
@@ -296,26 +291,6 @@ fn begin(run: &mut Run, plan: &Plan) {
     tracked.declined.clear();
 }
 
-fn unapplied(error: apply::Error, bases: &Bases) -> Stopped {
-    match error {
-        apply::Error::Superseded => Stopped::Superseded,
-        apply::Error::Failed(failed) => {
-            let mut message = failed.message();
-            if failed.is_not_found() {
-                message.insert_str(0, "required resource not found: ");
-                message.push_str(&failed.hint());
-            }
-            Stopped::Failed(Problem {
-                stage: Stage::Apply,
-                message,
-                class: failed.class(),
-                is_definite: !failed.is_transient(),
-                can_go_back: bases.installed.is_some(),
-            })
-        }
-    }
-}
-
 /// Everything is applied: what is in no release any more goes.
 async fn finish(
     run: &mut Run,
@@ -327,7 +302,7 @@ async fn finish(
     run.tracker.tracked().objects.retain(|key, _| plan.steps.contains_key(key));
     let unlisted = members.unlisted.clone();
     let declared = plan.declared(&run.context.system_namespace);
-    let pruning = prune::prune(run, members, bases, &declared, why).await;
+    let pruning = prune::prune(run, members, bases, &declared, why).await?;
     note_taken_back(run, plan);
     forget_kinds(run, plan, &unlisted, &pruning);
     let renderer = run.renderer(&plan.release);

@@ -3,9 +3,11 @@
 mod bundles;
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::runtime::reflector::ObjectRef;
 use kube::{Resource, ResourceExt};
 use rukpak_crds::condition::{ConditionStatus, Conditions, READY};
@@ -17,9 +19,9 @@ use rukpak_plan::observed::{Dependencies, DependencyGraph, Desired, Observed};
 use rukpak_plan::{Format, Owner};
 use rukpak_runtime::status::StatusWriter;
 
-use super::execute::released;
+use super::execute::{Superseded, released};
 use super::{Error, Tracker};
-use crate::cluster::Writer;
+use crate::cluster::{self, Writer};
 use crate::context::Context;
 
 pub(crate) use bundles::{desired, found, generated, is_generated, owned};
@@ -34,7 +36,13 @@ pub(crate) struct Run {
     /// Every write to the objects of the bundle, with the rights that the deployment names.
     pub objects: Writer,
     writer: StatusWriter<BundleDeployment>,
+    /// When the deployment was last known to ask for what this reconcile is about.
+    confirmed: Mutex<Instant>,
 }
+
+/// So long it counts that the deployment asked for something. An answer costs one request, which is nothing in an installation that
+/// takes longer.
+const TRUSTED: Duration = Duration::from_secs(5);
 
 /// Looks whether the deployment is ours to work on, and gathers what a reconcile needs.
 #[expect(clippy::needless_pass_by_value, reason = "the run owns it, as it does the context")]
@@ -72,7 +80,7 @@ pub(crate) fn observe(deployment: Arc<BundleDeployment>, context: Arc<Context>) 
     }
     let writer = StatusWriter::new(&context.client, &*deployment, deployment.status.as_ref());
     let objects = context.cluster.writer(deployment.spec.service_account.as_ref());
-    Ok(Some(Run { owner, observed, memory, tracker, context, objects, writer }))
+    Ok(Some(Run { owner, observed, memory, tracker, context, objects, writer, confirmed: Mutex::new(Instant::now()) }))
 }
 
 impl Run {
@@ -119,11 +127,14 @@ impl Run {
         self.tracker.put_memory(std::mem::take(&mut self.memory));
     }
 
-    /// Makes `status` the status, if it is not already.
-    pub async fn write(&mut self, status: BundleDeploymentStatus) -> Result<(), Error> {
-        self.writer.write(&status, &self.context.written).await.map_err(Error::Status)?;
+    /// Makes `status` the status, if it is not already. Returns whether it was written.
+    ///
+    /// # Errors
+    /// A conflict if the deployment was changed meanwhile.
+    pub async fn write(&mut self, status: BundleDeploymentStatus) -> Result<bool, Error> {
+        let is_written = self.writer.write(&status, &self.context.written).await.map_err(Error::Status)?;
         self.observed.status = status;
-        Ok(())
+        Ok(is_written)
     }
 
     /// Whether the deployment is still there and not being deleted, as a watch saw it last.
@@ -137,10 +148,47 @@ impl Run {
     /// Whether the deployment, as a watch saw it last, still asks for what this reconcile is about.
     pub fn is_current(&self) -> bool {
         let now = self.context.deployments.get(&ObjectRef::new(&self.owner.name));
-        now.is_some_and(|now| {
-            let (now, then) = (&now.metadata, &self.observed.deployment.metadata);
-            now.uid == then.uid && now.generation == then.generation && now.deletion_timestamp.is_none()
-        })
+        now.is_some_and(|now| self.is_about(&now.metadata))
+    }
+
+    /// Asks the API server, not a cache, whether the deployment still asks for what this reconcile is about. A watch may have hung, and
+    /// this process with it.
+    ///
+    /// # Errors
+    /// If there is no answer.
+    pub async fn is_wanted(&self) -> Result<bool, cluster::Error> {
+        let live = self.context.cluster.deployment(&self.owner.name).await?;
+        let is_wanted = live.is_some_and(|live| self.is_about(&live));
+        if is_wanted {
+            *self.confirmed.lock().unwrap_or_else(PoisonError::into_inner) = Instant::now();
+        }
+        Ok(is_wanted)
+    }
+
+    /// Goes on only if the deployment still asks for what this reconcile is about. No answer counts as no: the next reconcile asks again.
+    pub async fn confirm(&self) -> Result<(), Superseded> {
+        match self.is_wanted().await {
+            Ok(true) => Ok(()),
+            Ok(false) => Err(Superseded),
+            Err(error) => {
+                tracing::debug!(deployment = %self.owner.name, %error, "cannot ask whether the BundleDeployment has changed");
+                Err(Superseded)
+            }
+        }
+    }
+
+    /// Whether it was asked so long ago, or this process stood still for so long, that it has to be asked again where nothing but the
+    /// answer prevents that an object is made for nobody.
+    pub fn is_doubtful(&self) -> bool {
+        self.confirmed.lock().unwrap_or_else(PoisonError::into_inner).elapsed() >= TRUSTED
+    }
+
+    /// Whether this reconcile is about the deployment with this metadata: nobody has changed its spec, deleted it, or given it to another
+    /// shard.
+    fn is_about(&self, now: &ObjectMeta) -> bool {
+        let then = &self.observed.deployment.metadata;
+        let is_same = now.uid == then.uid && now.generation == then.generation && now.deletion_timestamp.is_none();
+        is_same && self.context.shard.is_unmoved(then.labels.as_ref(), now.labels.as_ref())
     }
 }
 

@@ -6,6 +6,7 @@
 //! phase by phase, in the reverse order of applying:
 //!     guarded: would anything be lost by now? -> release     the phases before may have taken minutes
 //!     delete -> look -> gone, or it waits for finalizers
+//!     somebody wrote it meanwhile -> look -> is it still to go? -> delete
 //! the next phase begins when everything of this one is gone, released or handed over, as far as it could be listed
 //! ```
 
@@ -16,116 +17,8 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use rukpak_crds::InventoryKind;
 use rukpak_plain::ObjectKey;
 
-use super::{Decision, Guard, decide, waits};
-use crate::{Identity, Owner, Phase};
-
-/// An object that is in no release any more, as it was seen last.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Leaving {
-    /// Where it is.
-    pub identity: Identity,
-    /// Its metadata.
-    pub metadata: Arc<ObjectMeta>,
-}
-
-/// What is to be sent for one object.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Order {
-    /// By which the answer is given.
-    pub id: usize,
-    /// The object as it was seen last. Only this very object, in this very version, may be written.
-    pub object: Leaving,
-    /// What to send.
-    pub request: Request,
-}
-
-/// What the pass wants to know or to have done.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Request {
-    /// Look whether anything would be lost with the object.
-    Ask {
-        /// What hangs on it.
-        guard: Guard,
-        /// What is about to be deleted, or is gone: nothing is lost that only hangs on it.
-        going: Arc<BTreeSet<ObjectKey>>,
-    },
-    /// Read its metadata.
-    Look,
-    /// Delete it.
-    Delete,
-    /// Take our marks off: it stays in the cluster, nobody's.
-    Release {
-        /// Why.
-        reason: String,
-    },
-    /// Take our owner reference off: it is left to the BundleDeployments that share it.
-    HandOver,
-    /// Find the version that its kind is served in by now.
-    FollowVersion,
-}
-
-/// What came of a request.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Answer {
-    /// What would be lost, in words; `None` if nothing would.
-    WouldLose(Option<String>),
-    /// It cannot be seen whether anything would be lost.
-    Unseen {
-        /// In words.
-        why: String,
-        /// Whether it may be seen in a moment.
-        is_transient: bool,
-    },
-    /// The metadata; `None` if there is no such object.
-    Seen(Option<Box<ObjectMeta>>),
-    /// It is done; what was deleted is gone.
-    Done,
-    /// The deletion is accepted. Whether the object is gone is not known.
-    Accepted,
-    /// There is no such object, in this version of its kind.
-    Absent,
-    /// It is another object, or another version of it, by now.
-    Conflict(String),
-    /// It failed.
-    Refused(String),
-    /// Where it is in a version that is served; `None` if no other version is.
-    Version(Option<Identity>),
-}
-
-/// What became of an object in this pass.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum End {
-    /// It is not there any more, or not ours.
-    Gone,
-    /// It is left in the cluster, without an owner.
-    Released {
-        /// Why.
-        reason: String,
-    },
-    /// It belongs to those who share it.
-    HandedOver,
-    /// It is being deleted.
-    Waits {
-        /// What for, in words.
-        why: String,
-    },
-    /// It could not be deleted.
-    Failed {
-        /// Why.
-        why: String,
-    },
-}
-
-/// What a pass has come to.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Outcome {
-    /// What could not be deleted, a line an object.
-    pub failed: Vec<String>,
-    /// What is being deleted, with what it waits for.
-    pub waiting: Vec<(ObjectKey, String)>,
-    /// Whether a question got no answer that may be answered in a moment.
-    pub is_unanswered: bool,
-}
+use super::{Answer, Decision, End, Guard, Leaving, Order, Outcome, Request, decide, waits};
+use crate::{Owner, Phase};
 
 /// One pass over everything that leaves.
 #[derive(Clone, Debug)]
@@ -254,8 +147,13 @@ impl Pass {
                 None
             }
             State::Ended(end) => {
-                if *end == End::Gone {
-                    self.gone.insert(object.key.clone());
+                match end {
+                    End::Gone => drop(self.gone.insert(object.key.clone())),
+                    End::Unwanted => {
+                        self.stage = Stage::Over;
+                        self.waiting.clear();
+                    }
+                    _ => {}
                 }
                 Some((&object.leaving, end))
             }
@@ -268,13 +166,14 @@ impl Pass {
         let unseen =
             self.unseen.iter().map(|key| (key.clone(), format!("{} {:?} is being deleted", key.kind, key.name)));
         let (failed, waiting) = (Vec::new(), unseen.collect());
-        let mut outcome = Outcome { failed, waiting, is_unanswered: self.is_unanswered };
+        let mut outcome = Outcome { failed, waiting, is_unanswered: self.is_unanswered, is_superseded: false };
         for object in &self.objects {
             match &object.state {
                 State::Ended(End::Failed { why }) => {
                     outcome.failed.push(format!("{}: {why}", object.leaving.identity));
                 }
                 State::Ended(End::Waits { why }) => outcome.waiting.push((object.key.clone(), why.clone())),
+                State::Ended(End::Unwanted) => outcome.is_superseded = true,
                 _ => {}
             }
         }
@@ -366,6 +265,8 @@ impl Object {
                 self.leaving.identity = identity;
                 State::Wants(Request::Look)
             }
+            (Request::AskWanted, Answer::Wanted(true)) => State::Wants(self.open(owner)),
+            (_, Answer::Wanted(false)) => State::Ended(End::Unwanted),
             // The upgrade itself may have ended the version in which the object was listed.
             (write, Answer::Absent) if is_write(&write) => {
                 let may_have_moved = self.key.group.contains('.') && self.attempts < ATTEMPTS;
@@ -393,7 +294,7 @@ impl Object {
         if self.attempts >= ATTEMPTS {
             return State::Ended(End::Failed { why: "it is still there".to_owned() });
         }
-        State::Wants(self.open(owner))
+        State::Wants(Request::AskWanted)
     }
 }
 

@@ -70,10 +70,6 @@ impl Run<'_> {
                 }
                 Ok(())
             }
-            Err(Stopped::Early(Stop::Superseded)) => {
-                self.memory.installation = Installation::Partial { release: release.clone() };
-                Err(Stop::Superseded)
-            }
             Err(Stopped::Early(stop)) => Err(stop),
         }
     }
@@ -91,7 +87,9 @@ impl Run<'_> {
             self.try_out(&plan, why, &members, &bases)?;
         }
         let used = kinds.into_iter().chain(plan.inventory()).collect();
-        self.intend(used, &plan).map_err(Stopped::Early)?;
+        if !self.intend(used, &plan).map_err(Stopped::Early)? {
+            self.confirm().map_err(Stopped::Early)?;
+        }
         self.begin(&plan);
         let (used, kept) = self.apply(&plan, why, &members, &bases)?;
         self.finish(&plan, members, (&bases, why), &used, kept)
@@ -263,7 +261,7 @@ impl Run<'_> {
         self.memory.repairs.get(key).map(|repairs| repairs.relinquished().clone())
     }
 
-    fn intend(&mut self, kinds: BTreeSet<InventoryKind>, plan: &Plan) -> Result<(), Stop> {
+    fn intend(&mut self, kinds: BTreeSet<InventoryKind>, plan: &Plan) -> Result<bool, Stop> {
         let (mut status, now) = (self.observed.status.clone(), self.world.now);
         let is_begun = self.observed.pending().is_some_and(|(pending, _)| pending == plan.release);
         let inventory = status.inventory.get_or_insert_default();

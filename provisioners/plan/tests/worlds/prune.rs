@@ -52,10 +52,14 @@ impl Run<'_> {
             }
         }
         let mut leaving = self.leaving(&mut members, declared);
+        let has_stripped = !stripped.is_empty();
         leaving.extend(stripped);
         let is_ill = !complaints(&self.inbox().objects).is_empty();
         if !leaving.is_empty() && why != Why::WayBack && is_ill {
             return Ok(Pruning::Awaiting { until: later(self.world.now, HEALTHY_WITHIN) });
+        }
+        if has_stripped {
+            self.confirm()?;
         }
         self.remove(leaving, failed, members)
     }
@@ -67,6 +71,9 @@ impl Run<'_> {
         let Installation::Applied { applied, .. } = &self.memory.installation else { return Ok(()) };
         let declared = declared::of_installed(&objects, applied.missing(), NAMESPACE);
         let leaving = self.leaving(&mut members, &declared);
+        if !leaving.is_empty() {
+            self.confirm()?;
+        }
         let pruned = self.remove(leaving, Vec::new(), members)?;
         if let Installation::Applied { applied, pruning, .. } = &mut self.memory.installation
             && applied.release() == release
@@ -91,6 +98,9 @@ impl Run<'_> {
             _ => (1, 0),
         };
         let outcome = self.pass(leaving, &members.unlisted, unanswered < QUESTIONS)?;
+        if outcome.is_superseded {
+            return Err(Stop::Superseded);
+        }
         failed.extend(outcome.failed);
         failed.extend(members.why);
         self.inbox().leaving = outcome.waiting.iter().map(|(key, _)| key.clone()).collect();
@@ -133,6 +143,10 @@ impl Run<'_> {
             Wish::Look => match self.send(&get(identity))? {
                 Ok(found) => Answer::Seen(Some(Box::new(metadata(&found)))),
                 Err(Refusal::NotFound) => Answer::Seen(None),
+                Err(refusal) => refused(refusal),
+            },
+            Wish::AskWanted => match self.is_wanted()? {
+                Ok(is_wanted) => Answer::Wanted(is_wanted),
                 Err(refusal) => refused(refusal),
             },
             Wish::Delete => {

@@ -332,8 +332,10 @@ impl Run<'_> {
         self.world.kind(kind, version).is_some_and(|found| found.resource.version == version)
     }
 
-    fn write_status(&mut self, status: BundleDeploymentStatus) -> Result<(), Stop> {
-        if status != *self.world.deployments[self.deployment].status {
+    /// Returns whether there was anything to write.
+    fn write_status(&mut self, status: BundleDeploymentStatus) -> Result<bool, Stop> {
+        let is_news = status != *self.world.deployments[self.deployment].status;
+        if is_news {
             let text = properties::status_words(&status);
             let new = status.clone();
             let mut is_other = false;
@@ -354,14 +356,24 @@ impl Run<'_> {
             self.world.controllers[self.controller].known[self.deployment].is_touched = false;
         }
         self.observed.status = status;
-        Ok(())
+        Ok(is_news)
     }
 
-    /// Asks the API server whether the deployment is to have objects.
+    /// Asks the API server whether the deployment still asks for what this reconcile is about.
     fn is_wanted(&mut self) -> Result<Result<bool, Refusal>, Stop> {
         let is_answered = self.ask("ask for the deployment", |_| {})?;
-        let is_wanted = !self.world.deployments[self.deployment].is_deleted;
+        let now = &self.world.deployments[self.deployment];
+        let is_same = Some(now.generation) == self.observed.deployment.metadata.generation;
+        let is_wanted = is_same && !now.is_deleted && now.controller == self.controller;
         Ok(if is_answered { Ok(is_wanted) } else { Err(Refusal::Unavailable) })
+    }
+
+    /// Goes on only if it does.
+    fn confirm(&mut self) -> Result<(), Stop> {
+        match self.is_wanted()? {
+            Ok(true) => Ok(()),
+            Ok(false) | Err(_) => Err(Stop::Superseded),
+        }
     }
 
     /// Changes the metadata of an object.

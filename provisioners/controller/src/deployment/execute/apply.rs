@@ -65,6 +65,11 @@ impl Failed {
         }
     }
 
+    /// Whether the deployment asks for something else by now, or is being deleted.
+    pub fn is_superseded(&self) -> bool {
+        self.0.iter().any(|error| matches!(error, put::Error::Superseded))
+    }
+
     /// Whether it looks as if a kind, or something referred to, is missing.
     pub fn is_not_found(&self) -> bool {
         self.0.iter().any(put::Error::is_not_found)
@@ -157,9 +162,6 @@ pub(super) async fn apply(run: &Run, plan: &Plan, why: Why, members: &Members, b
         if steps.is_empty() {
             continue;
         }
-        if !run.is_current() {
-            return Err(Error::Superseded);
-        }
         let (mut waiting, mut writes) = (steps.iter(), FuturesUnordered::new());
         let mut failed = Vec::new();
         loop {
@@ -173,7 +175,7 @@ pub(super) async fn apply(run: &Run, plan: &Plan, why: Why, members: &Members, b
                     done.own.extend(set.map(|set| (key, set)));
                 }
                 Ok(Outcome::Used) => drop(done.used.insert(key)),
-                Err(put::Error::Deleted) => return Err(Error::Superseded),
+                Err(put::Error::Superseded) => return Err(Error::Superseded),
                 Err(error @ put::Error::InTheWay { .. }) if is_crd(&key) => {
                     ending.insert(key.name);
                     collisions.push(error);

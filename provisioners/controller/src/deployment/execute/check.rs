@@ -14,9 +14,9 @@ use rukpak_plan::{Phase, Plan, Step};
 use serde_json::Value;
 
 use super::apply::{Bases, Failed};
-use super::fill;
 use super::members::Members;
 use super::put::{self, Mode, put};
+use super::{Stopped, fill};
 use crate::deployment::observe::Run;
 
 /// So many dry runs are under way at once.
@@ -24,26 +24,29 @@ const PARALLEL: usize = 16;
 
 /// Checks a release that is new to the cluster.
 #[tracing::instrument(level = "debug", skip_all)]
-pub(super) async fn check(run: &Run, plan: &Plan, why: Why, members: &Members, bases: &Bases) -> Result<(), Problem> {
+pub(super) async fn check(run: &Run, plan: &Plan, why: Why, members: &Members, bases: &Bases) -> Result<(), Stopped> {
     if !why.is_new() {
         return Ok(());
     }
     // First, for it tells every finding; the API server would tell some of them.
-    crds::check(run, plan, bases).await?;
+    crds::check(run, plan, bases).await.map_err(Stopped::Failed)?;
     if why.is_tried_first() {
         dry_run(run, plan, why, members, bases).await.map_err(|failed| refused(&failed))?;
     }
     Ok(())
 }
 
-fn refused(failed: &Failed) -> Problem {
+fn refused(failed: &Failed) -> Stopped {
+    if failed.is_superseded() {
+        return Stopped::Superseded;
+    }
     // Nothing was written, so that an upgrade for which a quota has no room costs little when it is looked at again.
     let (class, is_definite) = match failed.class() {
         Class::Transient => (Class::Transient, false),
         Class::Blocked if failed.is_over_quota() => (Class::Blocked, false),
         _ => (Class::Terminal, true),
     };
-    Problem { stage: Stage::Check, message: failed.message(), class, is_definite, can_go_back: true }
+    Stopped::Failed(Problem { stage: Stage::Check, message: failed.message(), class, is_definite, can_go_back: true })
 }
 
 /// Sends every changed step with `dryRun=All`. What cannot be known before the bundle's own kinds and namespaces are there

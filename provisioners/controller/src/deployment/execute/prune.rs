@@ -20,7 +20,7 @@ use rukpak_runtime::error::Chain;
 use super::apply::Bases;
 use super::guards::would_lose;
 use super::members::{self, Members};
-use super::released;
+use super::{Superseded, released};
 use crate::cluster::{Deleted, Error};
 use crate::deployment::observe::Run;
 
@@ -40,7 +40,7 @@ pub(super) async fn prune(
     bases: &Bases,
     declared: &Declared,
     why: Why,
-) -> Pruning {
+) -> Result<Pruning, Superseded> {
     let mut failed = Vec::new();
     let mut stripped = Vec::new();
     for step in unmarked(bases, &members, declared) {
@@ -50,28 +50,37 @@ pub(super) async fn prune(
         }
     }
     let mut leaving = leaving(run, &mut members, declared);
+    let has_stripped = !stripped.is_empty();
     leaving.extend(stripped);
     if !leaving.is_empty() && why != Why::WayBack && is_ill(run) {
         tracing::debug!(deployment = %run.owner.name, objects = leaving.len(), "what left the bundle stays until the release is healthy");
-        return Pruning::Awaiting { until: later(Timestamp::now(), HEALTHY_WITHIN) };
+        return Ok(Pruning::Awaiting { until: later(Timestamp::now(), HEALTHY_WITHIN) });
+    }
+    // The others were listed before the first write, which made sure of that.
+    if has_stripped {
+        run.confirm().await?;
     }
     remove(run, leaving, failed, members).await
 }
 
 /// Prunes what waited for the health of the release, or could not be pruned when it was installed. Nothing is loaded or applied for it.
-pub(super) async fn again(run: &mut Run, release: &Release) {
+pub(super) async fn again(run: &mut Run, release: &Release) -> Result<(), Superseded> {
     let kinds = run.observed.inventory().kinds.into_iter().collect();
     let mut members = members::list(run, &kinds, Why::Resync).await;
-    let Installation::Applied { applied, .. } = &run.memory.installation else { return };
+    let Installation::Applied { applied, .. } = &run.memory.installation else { return Ok(()) };
     let system_namespace = &run.context.system_namespace;
     let declared = declared::of_installed(&run.tracker.tracked().objects, applied.missing(), system_namespace);
     let leaving = leaving(run, &mut members, &declared);
-    let pruned = remove(run, leaving, Vec::new(), members).await;
+    if !leaving.is_empty() {
+        run.confirm().await?;
+    }
+    let pruned = remove(run, leaving, Vec::new(), members).await?;
     if let Installation::Applied { applied, pruning, .. } = &mut run.memory.installation
         && applied.release() == release
     {
         *pruning = pruned;
     }
+    Ok(())
 }
 
 /// Whether it is known that the objects are not healthy.
@@ -105,7 +114,12 @@ async fn find(run: &Run, step: &Step) -> Result<Option<Leaving>, Error> {
 }
 
 /// Removes what leaves, as far as it goes now.
-async fn remove(run: &mut Run, leaving: Vec<Leaving>, mut failed: Vec<String>, members: Members) -> Pruning {
+async fn remove(
+    run: &mut Run,
+    leaving: Vec<Leaving>,
+    mut failed: Vec<String>,
+    members: Members,
+) -> Result<Pruning, Superseded> {
     let (attempts, unanswered) = match &run.memory.installation {
         Installation::Applied { pruning: Pruning::Pending { attempts, unanswered, .. }, .. } => {
             (attempts.saturating_add(1), *unanswered)
@@ -113,11 +127,14 @@ async fn remove(run: &mut Run, leaving: Vec<Leaving>, mut failed: Vec<String>, m
         _ => (1, 0),
     };
     let outcome = pass(run, leaving, &members.unlisted, unanswered < QUESTIONS).await;
+    if outcome.is_superseded {
+        return Err(Superseded);
+    }
     failed.extend(outcome.failed);
     failed.extend(members.why);
     run.tracker.tracked().leaving = outcome.waiting.iter().map(|(key, _)| key.clone()).collect();
     if failed.is_empty() && outcome.waiting.is_empty() {
-        return Pruning::Done;
+        return Ok(Pruning::Done);
     }
     let mut texts = Vec::new();
     if !failed.is_empty() {
@@ -133,14 +150,14 @@ async fn remove(run: &mut Run, leaving: Vec<Leaving>, mut failed: Vec<String>, m
             named.join("; ")
         ));
     }
-    Pruning::Pending {
+    Ok(Pruning::Pending {
         message: texts.join("; "),
         is_failed: !failed.is_empty(),
         unlisted: members.unlisted,
         attempts,
         unanswered: if outcome.is_unanswered { unanswered.saturating_add(1) } else { 0 },
         until: later(Timestamp::now(), retry::delay(Class::Transient, attempts)),
-    }
+    })
 }
 
 /// Sends what a pass asks for, and tells it what came of that.
@@ -191,6 +208,9 @@ fn told(identity: &Identity, reason: &str) -> ReleasedObject {
 /// Sends one request.
 async fn send(run: &Run, Order { id, object, request }: Order) -> (usize, Answer) {
     let Leaving { identity, metadata } = &object;
+    if !run.is_current() {
+        return (id, Answer::Wanted(false));
+    }
     let answer = match request {
         Request::Ask { guard, going } => would_lose(run, identity, guard, &going).await,
         Request::Look => match run.context.cluster.reader.metadata(identity).await {
@@ -221,6 +241,10 @@ async fn send(run: &Run, Order { id, object, request }: Order) -> (usize, Answer
             }
             handed_over
         }
+        Request::AskWanted => match run.is_wanted().await {
+            Ok(is_wanted) => Answer::Wanted(is_wanted),
+            Err(error) => refused(&error),
+        },
         Request::FollowVersion => match served(run, identity).await {
             Ok(found) => Answer::Version(found),
             Err(error) => refused(&error),

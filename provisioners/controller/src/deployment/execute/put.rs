@@ -34,9 +34,9 @@ pub(crate) enum Error {
         #[source]
         source: cluster::Error,
     },
-    /// The deployment is being deleted: its objects are not to be owned again.
-    #[error("the BundleDeployment is being deleted")]
-    Deleted,
+    /// The deployment asks for something else by now, or is being deleted: its objects are not to be written, nor owned again.
+    #[error("the BundleDeployment was changed or deleted meanwhile")]
+    Superseded,
 }
 
 impl Error {
@@ -77,7 +77,7 @@ impl Error {
     pub fn is_transient(&self) -> bool {
         match self {
             Self::Collision(_) => false,
-            Self::InTheWay { .. } | Self::Deleted => true,
+            Self::InTheWay { .. } | Self::Superseded => true,
             Self::Refused { source, .. } => source.is_transient() || source.is_conflict(),
         }
     }
@@ -125,6 +125,10 @@ pub(crate) async fn put(
     );
     let mut request = put.first();
     loop {
+        // Not at the end of a phase, which may have thousands of objects.
+        if !run.is_current() {
+            return Err(Error::Superseded);
+        }
         let answer = send(run, step, &request, basis, mode).await.unwrap_or_else(|error| {
             tracing::debug!(object = %step.identity, %error, "request refused");
             judge(error)
@@ -157,6 +161,12 @@ async fn send(
     mode: Mode,
 ) -> Result<Answer<Came, cluster::Error>, cluster::Error> {
     let (identity, writer, name) = (&step.identity, &run.objects, &run.owner.name);
+    // Every other write names a version of the object, and fails where another of our controllers was first. A process that goes on after
+    // it was stopped would create what a newer release does not have.
+    let is_creation = matches!(request, Request::Create) && mode == Mode::Real;
+    if is_creation && run.is_doubtful() && !run.is_wanted().await? {
+        return Ok(Answer::Wanted(false));
+    }
     Ok(match request {
         Request::Create => {
             let (body, kept) = body(run, step, None, basis).await;
@@ -169,7 +179,7 @@ async fn send(
             Answer::Applied((Box::new(writer.apply(identity, &body, mode == Mode::DryRun).await?), kept))
         }
         Request::Look => Answer::Seen(run.context.cluster.reader.metadata(identity).await?.map(Box::new)),
-        Request::AskWanted(_) => Answer::Wanted(is_wanted(run).await?),
+        Request::AskWanted(_) => Answer::Wanted(run.is_wanted().await?),
         Request::MoveFields(found, entries) => {
             tracing::info!(deployment = %name, object = %identity, "adopting object");
             Answer::Moved(Box::new(writer.move_fields(identity, found, entries).await?))
@@ -183,7 +193,7 @@ async fn send(
             writer.share(identity, found, &run.owner).await?;
             Answer::Shared
         }
-        Request::Replace(_) => Answer::Replaced(replace(run, step, basis).await?),
+        Request::Replace(_) => replace(run, step, basis).await?,
     })
 }
 
@@ -192,7 +202,7 @@ fn ended(run: &Run, step: &Step, end: End<Came, cluster::Error>) -> Result<Outco
     match end {
         End::Applied((written, kept)) => Ok(Outcome::Applied(written, kept)),
         End::Used => Ok(Outcome::Used),
-        End::Unwanted => Err(Error::Deleted),
+        End::Unwanted => Err(Error::Superseded),
         End::Terminating => {
             wait_for(run, step);
             Err(Error::InTheWay { what, why: "is being deleted".to_owned() })
@@ -225,28 +235,25 @@ async fn body(run: &Run, step: &Step, known: Option<&Known>, basis: &Basis<'_>) 
     (resolved.body, resolved.kept.map(|kept| format!("{} {kept}", step.identity)))
 }
 
-/// Deletes a ConfigMap or Secret that became immutable, so that it can be created again. Whether it did.
-async fn replace(run: &Run, step: &Step, basis: &Basis<'_>) -> Result<bool, cluster::Error> {
-    let Some(live) = run.context.cluster.reader.get(&step.identity).await? else { return Ok(false) };
+/// Deletes a ConfigMap or Secret that became immutable, so that it can be created again.
+async fn replace(run: &Run, step: &Step, basis: &Basis<'_>) -> Result<Answer<Came, cluster::Error>, cluster::Error> {
+    let Some(live) = run.context.cluster.reader.get(&step.identity).await? else { return Ok(Answer::Replaced(false)) };
     let is_ours = run.owner.owns_fully(&live.metadata);
     if !is_ours || !is_replaced(&step.key, Live { metadata: &live.metadata, body: &live.body }, basis.why) {
-        return Ok(false);
+        return Ok(Answer::Replaced(false));
+    }
+    if !run.is_wanted().await? {
+        return Ok(Answer::Wanted(false));
     }
     tracing::info!(deployment = %run.owner.name, object = %step.identity, "the object is immutable: deleting it to create it again");
     run.objects.delete(&step.identity, &live.metadata).await?;
-    Ok(true)
+    Ok(Answer::Replaced(true))
 }
 
-/// Asks the API server, not a cache, whether the deployment is to have objects.
-async fn is_wanted(run: &Run) -> Result<bool, cluster::Error> {
-    let live = run.context.cluster.deployment(&run.owner.name).await?;
-    Ok(live.is_some_and(|live| live.uid.as_ref() == Some(&run.owner.uid) && live.deletion_timestamp.is_none()))
-}
-
-/// Stops before an object is owned again if the deployment is not to have objects.
+/// Stops before an object is written, or owned again, that the deployment does not ask for any more.
 pub(crate) async fn still_wanted(run: &Run, step: &Step) -> Result<(), Error> {
-    let is_wanted = is_wanted(run).await.map_err(|error| refused(step, error))?;
-    if is_wanted { Ok(()) } else { Err(Error::Deleted) }
+    let is_wanted = run.is_wanted().await.map_err(|error| refused(step, error))?;
+    if is_wanted { Ok(()) } else { Err(Error::Superseded) }
 }
 
 /// If what is in the way is an installed object, of this or of another deployment, its end enqueues us; so does the annotation by

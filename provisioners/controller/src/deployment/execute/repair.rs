@@ -9,7 +9,7 @@ use rukpak_crds::names::FIELD_MANAGER;
 use rukpak_plain::ObjectKey;
 use rukpak_plan::memory::{Installation, Problem, Stage};
 use rukpak_plan::resolve::{Basis, Why};
-use rukpak_plan::{Phase, Plan, Release, Step, fields};
+use rukpak_plan::{Fingerprint, Phase, Plan, Release, Step, fields};
 use rukpak_runtime::events::{EventType, News};
 use serde_json::Value;
 
@@ -34,6 +34,8 @@ pub(super) enum Ended {
     Done,
     /// All objects have to be applied.
     NeedsInstall(Why),
+    /// The deployment was changed or deleted meanwhile: the next reconcile knows more.
+    Superseded,
 }
 
 /// Repairs `objects` of the installed release, in the order of applying: a namespace may have gone with all that was in it.
@@ -59,9 +61,13 @@ pub(super) async fn repair(run: &mut Run, release: &Release, objects: BTreeSet<O
         if steps.is_empty() {
             continue;
         }
-        let failed = repair_phase(run, &steps).await;
-        if !failed.is_empty() {
-            return give_up(run, &plan, &Failed(failed));
+        let failed = Failed(repair_phase(run, &steps).await);
+        if failed.is_superseded() {
+            refresh_proof(run, release);
+            return Ended::Superseded;
+        }
+        if !failed.0.is_empty() {
+            return give_up(run, &plan, &failed);
         }
         if phase == Phase::Crds {
             served(run, &steps).await;
@@ -200,14 +206,18 @@ fn tell(run: &Run, repaired: &[&Step]) {
 async fn one(run: &Run, step: &Step, live: Result<Option<Written>, put::Error>) -> Result<Repaired, put::Error> {
     let live = live?;
     let uid = live.as_ref().and_then(|live| live.metadata.uid.clone());
-    let tracked = run.tracker.tracked().objects.get(&step.key).map(|tracked| tracked.fingerprint.uid.clone());
+    let tracked = run.tracker.tracked().objects.get(&step.key).map(|tracked| tracked.fingerprint.clone());
     // The same object, whatever metadata it lost; another one of that name has to show whose it is.
     let known = live
         .as_ref()
-        .filter(|_| uid.is_some() && uid == tracked)
+        .filter(|_| uid.is_some() && uid.as_ref() == tracked.as_ref().map(|tracked| &tracked.uid))
         .map(|live| Known { uid: uid.clone().unwrap_or_default(), version: live.metadata.resource_version.clone() });
     let is_owned = live.as_ref().is_some_and(|live| run.owner.owns_fully(&live.metadata));
-    if live.is_some() && !is_owned || live.is_none() {
+    // What somebody applied in our name may be another of our controllers' that knows a newer spec.
+    let is_as_applied = live.as_ref().zip(tracked.as_ref()).is_some_and(|(live, tracked)| {
+        tracked.is_of_same_apply(&Fingerprint::of(&live.metadata, &run.owner, FIELD_MANAGER))
+    });
+    if !is_owned || !is_as_applied {
         still_wanted(run, step).await?;
     }
     let relinquished = run.memory.repairs.get(&step.key).map(rukpak_plan::conflict::Repairs::relinquished);
