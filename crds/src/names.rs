@@ -31,6 +31,9 @@ pub const PRIMARY_RESOURCE_TYPE: &str = "operator-sdk/primary-resource-type";
 /// UID of the BundleDeployment that applied a kept object (additive: a name alone can be reused).
 pub const OWNER_UID: &str = "core.rukpak.io/owner-uid";
 
+/// Annotation on a ControllerRevision, the record of a release: how the objects of that stand, as JSON (additive).
+pub const OBJECT_STATES: &str = "core.rukpak.io/object-states";
+
 /// Annotation on an existing object, by an administrator: the name of the BundleDeployment that may take it over.
 pub const ADOPT_BY: &str = "core.rukpak.io/adopt-by";
 /// Annotation on a guarded object (CustomResourceDefinition, Namespace, PersistentVolumeClaim), by an

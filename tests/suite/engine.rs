@@ -29,6 +29,7 @@ mod ownership;
 mod pivot;
 mod pruning;
 mod quiet;
+mod records;
 mod served_versions;
 mod stored_versions;
 mod suspend;

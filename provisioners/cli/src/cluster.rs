@@ -14,7 +14,8 @@ mod trial;
 use std::error::Error as StdError;
 use std::time::Duration;
 
-use k8s_openapi::api::core::v1::{Pod, Secret};
+use k8s_openapi::api::apps::v1::ControllerRevision;
+use k8s_openapi::api::core::v1::{Namespace, Pod, Secret};
 use kube::core::Status;
 use kube::{Api, Client, Config};
 use rukpak_crds::{Bundle, PlatformOperator};
@@ -120,6 +121,18 @@ impl Cluster {
     /// A Bundle.
     pub async fn bundle(&self, name: &str) -> Result<Bundle, Error> {
         Api::<Bundle>::all(self.client.clone()).get(name).await.map_err(|error| self.fault(error))
+    }
+
+    /// A ControllerRevision, which records a release.
+    pub async fn record(&self, namespace: &str, name: &str) -> Result<Option<ControllerRevision>, Error> {
+        let records: Api<ControllerRevision> = Api::namespaced(self.client.clone(), namespace);
+        records.get_opt(name).await.map_err(|error| self.fault(error))
+    }
+
+    /// Whether there is a Namespace of that name.
+    pub async fn has_namespace(&self, name: &str) -> Result<bool, Error> {
+        let namespaces: Api<Namespace> = Api::all(self.client.clone());
+        Ok(namespaces.get_metadata_opt(name).await.map_err(|error| self.fault(error))?.is_some())
     }
 
     /// A Secret.

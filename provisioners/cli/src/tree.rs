@@ -1,5 +1,7 @@
 //! `rukpakctl tree`: a BundleDeployment, its Bundles, and its objects with their health, by the rules of the controller.
 
+mod declared;
+
 use std::io::{self, Write};
 
 use jiff::Timestamp;
@@ -60,6 +62,9 @@ pub(crate) struct ObjectNode {
     health: String,
     #[serde(skip_serializing_if = "String::is_empty")]
     message: String,
+    /// Whether the installation is whole without it.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    is_optional: bool,
     #[serde(skip)]
     state: State,
 }
@@ -89,7 +94,12 @@ pub(crate) async fn gather(cluster: &Cluster, deployment: &BundleDeployment) -> 
             Err(error) => return Err(error.into()),
         }
     }
-    Ok(Tree::of(deployment, &bundles, &objects, unknown, Timestamp::now()))
+    let mut tree = Tree::of(deployment, &bundles, &objects, unknown, Timestamp::now());
+    if tree.unknown.is_empty() {
+        tree.objects.extend(declared::absent(cluster, deployment, &tree.objects).await);
+        tree.sort();
+    }
+    Ok(tree)
 }
 
 fn called(kind: &InventoryKind) -> String {
@@ -116,16 +126,22 @@ impl Tree {
             is_active: active == Some(&bundle.name_any()),
             source: source(&bundle.spec.source),
         };
-        let mut objects: Vec<ObjectNode> = objects.iter().map(|object| ObjectNode::of(object, now)).collect();
-        objects.sort_by(|a, b| (&a.kind, &a.namespace, &a.name).cmp(&(&b.kind, &b.namespace, &b.name)));
+        let objects = objects.iter().map(|object| ObjectNode::of(object, now)).collect();
         let bundles = bundles.iter().map(bundle).collect();
-        Self { name: deployment.name_any(), ready, message: one_line(&message), bundles, objects, unknown }
+        let mut tree =
+            Self { name: deployment.name_any(), ready, message: one_line(&message), bundles, objects, unknown };
+        tree.sort();
+        tree
+    }
+
+    fn sort(&mut self) {
+        self.objects.sort_by(|a, b| (&a.kind, &a.namespace, &a.name).cmp(&(&b.kind, &b.namespace, &b.name)));
     }
 
     fn print(&self, form: OutputForm) -> Exit {
         let exit = if !self.unknown.is_empty() {
             Exit::Unknown
-        } else if self.ready && self.objects.iter().all(|object| object.state == State::Current) {
+        } else if self.ready && self.objects.iter().all(|object| object.state == State::Current || object.is_optional) {
             Exit::Yes
         } else {
             Exit::No
@@ -206,6 +222,7 @@ impl ObjectNode {
             name: object.name_any(),
             health: health.state.to_string(),
             message: one_line(&health.message),
+            is_optional: false,
             state: health.state,
         }
     }

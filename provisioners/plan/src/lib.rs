@@ -23,6 +23,7 @@ pub mod phase;
 pub mod plan;
 pub mod prune;
 pub mod put;
+pub mod record;
 pub mod release;
 pub mod resolve;
 pub mod retry;

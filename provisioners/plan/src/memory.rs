@@ -16,6 +16,7 @@ use crate::conflict::Repairs;
 use crate::fields::Taken;
 use crate::observed::Observed;
 use crate::plan::{Missing, missing_text};
+use crate::record::{DeclaredObject, Recorded};
 use crate::resolve::Why;
 use crate::retry::{self, Class};
 use crate::{Release, decide};
@@ -59,6 +60,10 @@ pub struct Memory {
     /// A release that was refused because nobody serves these kinds: its content need not be loaded to find that they are still
     /// missing.
     pub waits_for_kinds: Option<(Release, Vec<Missing>)>,
+    /// What a release declares, until its record is written.
+    pub declared: Option<(Release, Vec<DeclaredObject>)>,
+    /// What changes in the records of releases, as it was written last, by their names.
+    pub recorded: BTreeMap<String, Recorded>,
 }
 
 /// How the cluster stands to a release.

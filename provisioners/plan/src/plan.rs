@@ -29,6 +29,8 @@ pub struct Step {
     pub origin: String,
     /// Whether a CRD of this very bundle defines the kind.
     pub defined_here: bool,
+    /// Whether it may be left out where its kind is not served.
+    pub is_optional: bool,
 }
 
 impl Step {
@@ -151,7 +153,8 @@ impl Objects<'_> {
             let own = defined.get(&id);
             let found = served.get(&id).and_then(Option::as_ref);
             if let Some(kind) = own.or_else(|| found.filter(|found| found.resource.api_version == id.0)) {
-                let step = step(stamp, object, kind, own.is_some());
+                let is_optional = optional.contains(&object.key());
+                let step = Step { is_optional, ..step(stamp, object, kind, own.is_some()) };
                 // What was installed by an earlier version, which took the last one, is guarded as it is.
                 if let Some(first) = plan.steps.get(&step.key).filter(|first| !is_installed && !first.is_same(&step)) {
                     let (object, first, second) = (step.identity.to_string(), first.origin.clone(), step.origin);
@@ -203,6 +206,7 @@ fn step(stamp: &OwnerMetadata, object: Object, kind: &Kind, defined_here: bool) 
         key,
         origin: object.origin().to_string(),
         defined_here,
+        is_optional: false,
         text: stamp.body(object, kind.namespaced).to_string().into(),
     }
 }

@@ -127,6 +127,7 @@ async fn attempt(run: &mut Run, release: &Release, why: Why) -> Result<(), Stopp
         Ok(prepared) => prepared,
         Err(error) => return Err(unprepared(run, &error, release).await),
     };
+    run.memory.declare(&run.owner.name, &plan);
     run.tracker.tracked().missing_groups = plan.missing_groups();
     refuse_missing(run, &plan, why)?;
     let mut bases = bases(run, &plan, why).await?;

@@ -16,7 +16,7 @@ use rukpak_runtime::events::News;
 use rukpak_runtime::traces;
 
 use super::observe::{Run, is_ready};
-use super::{Error, execute, news};
+use super::{Error, execute, news, record};
 use crate::context::Context;
 use crate::metrics;
 
@@ -38,6 +38,7 @@ pub(super) async fn report(run: &mut Run, decided: Timestamp) -> Result<Action, 
     run.write(status).await?;
     run.memory.released.clear();
     tell(run, &before);
+    record::write(run, &before).await;
     if is_settled {
         execute::delete_old(run).await.map_err(Error::OldBundles)?;
         execute::delete_helm_releases(run).await.map_err(Error::HelmReleases)?;
