@@ -1,5 +1,7 @@
 //! BundleDeployment: a bundle, installed.
 
+mod rules;
+
 use std::collections::BTreeMap;
 use std::fmt;
 
@@ -9,6 +11,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
+pub use self::rules::{HealthCheck, HealthProbe, IgnoredDifference};
 use crate::{BundleSource, BundleSpec, Condition, Pin};
 
 /// BundleDeploymentSpec defines the desired state of BundleDeployment.
@@ -59,7 +62,9 @@ pub struct BundleDeploymentSpec {
     #[schemars(regex(pattern = r"^([0-9]+(\.[0-9]+)?(ms|s|m|h))+$"))]
     pub progress_deadline: Option<String>,
     /// DeletionPolicy says what becomes of the objects when the BundleDeployment is deleted. Delete (the default) deletes them,
-    /// Orphan leaves them all in the cluster, KeepCRDs leaves the CustomResourceDefinitions and with them their instances.
+    /// Orphan leaves them all in the cluster, KeepCRDs leaves the CustomResourceDefinitions and with them their instances, InOrder
+    /// deletes them in the reverse order of applying, each phase when the one before is gone, once no BundleDeployment depends on this
+    /// one any more.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub deletion_policy: Option<DeletionPolicy>,
     /// DependsOn names BundleDeployments that must be Ready before this one is installed or upgraded.
@@ -73,6 +78,15 @@ pub struct BundleDeploymentSpec {
     /// may do anything. Whoever sets it, or changes a spec that has it, must be allowed to impersonate it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub service_account: Option<ServiceAccountReference>,
+    /// IgnoreDifferences names fields of objects that are left to others: they are written when the object is created, and never
+    /// again.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 100))]
+    pub ignore_differences: Vec<IgnoredDifference>,
+    /// HealthChecks say when objects are healthy whose kind does not tell by the usual conditions. The first that names an object counts.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 100))]
+    pub health_checks: Vec<HealthCheck>,
 }
 
 /// A ServiceAccount. BundleDeployments are in no namespace, so that its own is part of it.
@@ -122,6 +136,9 @@ pub enum DeletionPolicy {
     Orphan,
     /// CustomResourceDefinitions stay, and so do their instances; all else is deleted.
     KeepCRDs,
+    /// The controller deletes them in the reverse order of applying, and waits for each phase. A finalizer keeps the BundleDeployment
+    /// until then.
+    InOrder,
 }
 
 /// A BundleDeployment that another one needs.
@@ -320,6 +337,25 @@ pub struct Inventory {
     /// the first 100 of them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub missing: Vec<MissingObject>,
+    /// Objects that the installed bundle declares and that are left as they are, because their annotation core.rukpak.io/reconcile says
+    /// "disabled"; the first 100 of them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub paused: Vec<PausedObject>,
+}
+
+/// An object that is left as it is on request.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
+pub struct PausedObject {
+    /// API group; empty for the core group.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub group: String,
+    /// Kind.
+    pub kind: String,
+    /// Namespace; empty for cluster-scoped objects.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub namespace: String,
+    /// Name.
+    pub name: String,
 }
 
 /// An object that cannot be applied, because its kind is not served.

@@ -13,6 +13,8 @@ pub const OWNER_NAME: &str = "core.rukpak.io/owner-name";
 pub const TEMPLATE_HASH: &str = "core.rukpak.io/bundle-template-hash";
 /// The value of [`OWNER_KIND`] on what a BundleDeployment owns.
 pub const OWNER_KIND_VALUE: &str = "BundleDeployment";
+/// Finalizer of a BundleDeployment whose objects are deleted in order: it is there as long as its deletion policy says so.
+pub const DELETION_IN_ORDER: &str = "core.rukpak.io/deletion-in-order";
 /// Finalizer that RukPak v0.16 put on Bundles. We add none and remove this one.
 pub const UPSTREAM_FINALIZER: &str = "core.rukpak.io/delete-cached-bundle";
 
@@ -39,6 +41,17 @@ pub const ADOPT_BY: &str = "core.rukpak.io/adopt-by";
 /// Annotation on a guarded object (CustomResourceDefinition, Namespace, PersistentVolumeClaim), by an
 /// administrator: `"true"` lets a pivot delete it together with the data that hangs on it.
 pub const ALLOW_DELETION: &str = "core.rukpak.io/allow-deletion";
+
+/// Annotation on an object of a bundle, in the manifest or on the object in the cluster: [`DISABLED`] has the object left as it is,
+/// neither applied nor repaired nor pruned.
+pub const RECONCILE: &str = "core.rukpak.io/reconcile";
+/// The value of [`RECONCILE`] that has an effect.
+pub const DISABLED: &str = "disabled";
+
+/// Annotation on an object in a bundle: `enabled` has the object deleted and created again where a field cannot be changed.
+pub const FORCE: &str = "core.rukpak.io/force";
+/// The value of [`FORCE`] that has an effect.
+pub const ENABLED: &str = "enabled";
 
 /// Annotation on a Secret of the system namespace: the hosts that its login may be sent to, separated by commas.
 pub const SECRET_HOSTS: &str = "core.rukpak.io/hosts";

@@ -1,6 +1,7 @@
 //! `rukpakctl delete`: a BundleDeployment and all that it installed, with what holds that up.
 
-use rukpak_crds::{BundleDeployment, Conditions as _};
+use kube::api::DeleteParams;
+use rukpak_crds::{BundleDeployment, Conditions as _, DeletionPolicy};
 
 use crate::answer::changed;
 use crate::args::WaitingArgs;
@@ -12,7 +13,7 @@ use crate::wait::{self, Step, Wait};
 /// The condition that names what is waited for.
 const DELETING: &str = "Deleting";
 
-/// Asks for the deletion in the foreground, and waits until everything is gone.
+/// Asks for the deletion, and waits until everything is gone.
 pub async fn run(arguments: &WaitingArgs) -> Exit {
     ended(delete(arguments).await)
 }
@@ -22,7 +23,10 @@ async fn delete(arguments: &WaitingArgs) -> Result<Exit, Failure> {
     let cluster = Cluster::connect(&arguments.cluster).await?;
     let existing = cluster.existing(name).await?;
     let uid = existing.metadata.uid.as_deref();
-    match cluster.delete(name).await {
+    // In the foreground, garbage collection would delete everything at once.
+    let is_in_order = existing.spec.deletion_policy == Some(DeletionPolicy::InOrder);
+    let params = if is_in_order { DeleteParams::background() } else { DeleteParams::foreground() };
+    match cluster.delete(name, &params).await {
         // Somebody else was faster.
         Err(cluster::Error::Refused(status)) if status.code == 404 => {}
         deleted => deleted?,

@@ -8,7 +8,8 @@ use jiff::Timestamp;
 use kube::ResourceExt as _;
 use kube::api::DynamicObject;
 use rukpak_crds::{Bundle, BundleDeployment, InventoryKind};
-use rukpak_plan::health::{State, assess};
+use rukpak_plain::ObjectKey;
+use rukpak_plan::health::{State, assess_by, check_of};
 use serde::Serialize;
 use serde_json::json;
 
@@ -126,7 +127,7 @@ impl Tree {
             is_active: active == Some(&bundle.name_any()),
             source: source(&bundle.spec.source),
         };
-        let objects = objects.iter().map(|object| ObjectNode::of(object, now)).collect();
+        let objects = objects.iter().map(|object| ObjectNode::of(object, Some(deployment), now)).collect();
         let bundles = bundles.iter().map(bundle).collect();
         let mut tree =
             Self { name: deployment.name_any(), ready, message: one_line(&message), bundles, objects, unknown };
@@ -203,8 +204,8 @@ fn phase(bundle: &Bundle) -> String {
 }
 
 impl ObjectNode {
-    /// What an object is called, and how healthy it is.
-    pub(crate) fn of(object: &DynamicObject, now: Timestamp) -> Self {
+    /// What an object is called, and how healthy it is, by the checks of whom it belongs to.
+    pub(crate) fn of(object: &DynamicObject, owner: Option<&BundleDeployment>, now: Timestamp) -> Self {
         let types = object.types.clone().unwrap_or_default();
         let mut whole = object.data.clone();
         if whole.is_null() {
@@ -213,8 +214,10 @@ impl ObjectNode {
         whole["apiVersion"] = json!(types.api_version);
         whole["kind"] = json!(types.kind);
         whole["metadata"] = serde_json::to_value(&object.metadata).unwrap_or_default();
-        let health = assess(&whole, now);
         let group = types.api_version.split_once('/').map_or("", |(group, _)| group).to_owned();
+        let (namespace, name) = (object.metadata.namespace.clone(), object.name_any());
+        let key = ObjectKey { group: group.clone(), kind: types.kind.clone(), namespace, name };
+        let health = assess_by(&whole, owner.and_then(|owner| check_of(&owner.spec.health_checks, &key)), now);
         Self {
             group,
             kind: types.kind,

@@ -140,7 +140,7 @@ impl Why {
         let owner = deployment.filter(|_| foreign.is_none());
         let status = owner.and_then(|owner| owner.status.as_ref());
         let contested = status.and_then(|status| status.inventory.as_ref());
-        let node = ObjectNode::of(object, now);
+        let node = ObjectNode::of(object, owner, now);
         let contested = contested.map_or(&[][..], |inventory| &inventory.contested);
         let fields = held(&object.metadata, |taken| contested.iter().any(|field| is_of(field, &node, taken)));
         Self {

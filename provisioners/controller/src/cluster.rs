@@ -19,7 +19,7 @@ use door::Door;
 pub use kinds::Kinds;
 pub use reader::Reader;
 pub use rukpak_runtime::api::Error;
-pub use writer::{Deleted, Writer};
+pub use writer::{Deleted, Propagation, Writer};
 
 /// An object as the API server answered it.
 pub struct Written {

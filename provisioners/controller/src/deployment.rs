@@ -28,7 +28,7 @@ use crate::metrics;
 pub use execute::collect::gone;
 pub(crate) use execute::collect::{collector, contents, sweep};
 use observe::Run;
-pub(crate) use report::wake_dependents;
+pub(crate) use report::{wake_dependencies, wake_dependents};
 pub use tracker::{Tracker, Trackers};
 
 /// Why a reconcile ended early. The next one starts over from what is in the cluster.
@@ -49,6 +49,9 @@ pub enum Error {
     /// Old Bundles could not be deleted.
     #[error("failed to delete old bundles")]
     OldBundles(#[source] cluster::Error),
+    /// The finalizer of a deletion in order could not be set, or taken off.
+    #[error("cannot write the finalizer")]
+    Finalizer(#[source] cluster::Error),
     /// Helm's releases could not be deleted.
     #[error("failed to delete Helm's releases")]
     HelmReleases(#[source] cluster::Error),
@@ -64,13 +67,32 @@ const DECISIONS: usize = 8;
 pub async fn reconcile(deployment: Arc<BundleDeployment>, context: Arc<Context>) -> Result<Action, Error> {
     let Some(mut run) = observe::observe(deployment, context)? else { return Ok(Action::await_change()) };
     if run.is_deleted() {
-        let result = report::deletion(&mut run).await;
+        let result = end(&mut run).await;
         run.remember();
         return result;
+    }
+    let followed = execute::follow_policy(&run).await.map_err(Error::Finalizer);
+    if !matches!(followed, Ok(false)) {
+        run.give_back();
+        return followed.map(|_| Action::await_change());
     }
     let result = converge(&mut run).await;
     run.remember();
     result
+}
+
+/// What is left to do about a deployment that is being deleted.
+async fn end(run: &mut Run) -> Result<Action, Error> {
+    let left = match decide(&run.observed, &run.memory, Timestamp::now()) {
+        Decision::LetGo => Vec::new(),
+        Decision::Remove => execute::remove(run).await?,
+        _ => return report::deletion(run, None).await,
+    };
+    if !left.is_empty() {
+        return report::deletion(run, Some(left)).await;
+    }
+    execute::let_go(run).await.map_err(Error::Finalizer)?;
+    Ok(Action::await_change())
 }
 
 async fn converge(run: &mut Run) -> Result<Action, Error> {
@@ -92,7 +114,7 @@ async fn converge(run: &mut Run) -> Result<Action, Error> {
 /// After a reconcile that could not report.
 pub fn error_policy(deployment: &BundleDeployment, error: &Error, context: &Context) -> Action {
     let class = match error {
-        Error::Status(error) | Error::OldBundles(error) | Error::HelmReleases(error)
+        Error::Status(error) | Error::Finalizer(error) | Error::OldBundles(error) | Error::HelmReleases(error)
             if error.is_conflict() || error.is_not_found() =>
         {
             Class::Conflict

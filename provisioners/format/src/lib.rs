@@ -121,7 +121,7 @@ pub fn renderer(release: &Release, certificates: Certificates, policy: DeletionP
         }
     };
     match policy {
-        DeletionPolicy::Delete => renderer,
+        DeletionPolicy::Delete | DeletionPolicy::InOrder => renderer,
         DeletionPolicy::Orphan | DeletionPolicy::KeepCRDs => format!("{renderer} {policy:?}"),
     }
 }

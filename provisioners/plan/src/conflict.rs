@@ -87,6 +87,12 @@ impl Repairs {
         self.retaken.retain(|field, _| !BTreeSet::contains(&ours, field));
     }
 
+    /// Fields that a rule leaves to others are no conflict any more.
+    pub fn forget(&mut self, is_ignored: impl Fn(&[String]) -> bool) {
+        self.relinquished.retain(|field| !is_ignored(&field.path));
+        self.retaken.retain(|field, _| !is_ignored(&field.path));
+    }
+
     /// The clock was put back: so are all times.
     pub fn put_back(&mut self, back: impl Fn(&mut Timestamp)) {
         let repaired = self.repaired.iter_mut().map(|(_, last)| last);

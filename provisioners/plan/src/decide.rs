@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use jiff::Timestamp;
+use rukpak_crds::{DeletionPolicy, names};
 use rukpak_plain::ObjectKey;
 
 use crate::Release;
@@ -11,6 +12,9 @@ use crate::conflict::Repairs;
 use crate::memory::{Failure, Installation, Memory, Stage, deadline, later};
 use crate::observed::{Dependencies, Desired, Observed};
 use crate::resolve::Why;
+
+/// The finalizer by which Kubernetes orphans what an object owns (`--cascade=orphan`).
+const ORPHAN: &str = "orphan";
 
 /// What was begun is left half done for so long at most while the Bundle of another template is unpacked.
 const BUNDLE_WAIT: Duration = Duration::from_mins(5);
@@ -48,6 +52,10 @@ pub enum Decision {
     Discover(Release),
     /// Delete what is in no release any more.
     Prune(Release),
+    /// Delete everything, in the reverse order of applying: the deployment is being deleted.
+    Remove,
+    /// Take our finalizer off the deployment, which is being deleted: what is left to do is not ours.
+    LetGo,
 }
 
 /// What shall be in the cluster, and what keeps the desired release from it.
@@ -134,7 +142,7 @@ fn instead(observed: &Observed, installed: Option<Release>, failure: &Failure) -
 pub fn decide(observed: &Observed, memory: &Memory, now: Timestamp) -> Decision {
     // What is being deleted may be orphaning its objects: whatever took them back would delete them.
     if observed.deployment.metadata.deletion_timestamp.is_some() {
-        return Decision::Report;
+        return end(observed);
     }
     if observed.deployment.spec.suspend {
         return look(observed, memory);
@@ -161,6 +169,21 @@ pub fn decide(observed: &Observed, memory: &Memory, now: Timestamp) -> Decision 
             Decision::Install { release, why }
         }
     }
+}
+
+/// What is left to do about a deployment that is being deleted. Without our finalizer, which is there on request, nothing.
+fn end(observed: &Observed) -> Decision {
+    let finalizers = observed.deployment.metadata.finalizers.as_deref().unwrap_or_default();
+    let has = |name: &str| finalizers.iter().any(|finalizer| finalizer == name);
+    if !has(names::DELETION_IN_ORDER) {
+        return Decision::Report;
+    }
+    let is_in_order = observed.deployment.spec.deletion_policy == Some(DeletionPolicy::InOrder);
+    // Whoever deletes it without its objects wins over the policy.
+    if !is_in_order || has(ORPHAN) {
+        return Decision::LetGo;
+    }
+    if observed.dependants.is_empty() { Decision::Remove } else { Decision::Report }
 }
 
 /// What is suspended is looked at after a restart, and not written.

@@ -132,6 +132,81 @@ fn members(set: &Value) -> Option<&Map<String, Value>> {
     set.as_object()
 }
 
+/// What an apply by `manager` has to send at a place so that it changes nothing there: what is its own, or else what belongs to a list
+/// or map that managers have as a whole. `None` if it is to send nothing.
+///
+/// The place is told by a pointer into the body that was declared: the items of lists are counted there, and known by their keys in
+/// the cluster.
+pub fn unchanged_at(
+    meta: &ObjectMeta,
+    manager: &str,
+    (declared, live): (&Value, &Value),
+    pointer: &[String],
+) -> Option<Value> {
+    let own = applied(meta, manager).and_then(|own| held_at(own, (declared, live), pointer, true));
+    let mut sets = entries(meta).filter_map(set);
+    own.or_else(|| sets.find_map(|set| held_at(set, (declared, live), pointer, false)))
+}
+
+fn held_at(set: &Value, (declared, live): (&Value, &Value), pointer: &[String], is_own: bool) -> Option<Value> {
+    let Some((token, rest)) = pointer.split_first() else { return held(set, live).filter(|_| is_own) };
+    if is_empty(set) {
+        return within_whole(live, pointer).cloned();
+    }
+    match declared {
+        Value::Object(map) => {
+            held_at(set.get(format!("f:{token}"))?, (map.get(token)?, live.get(token)?), rest, is_own)
+        }
+        Value::Array(items) => {
+            let item = items.get(token.parse::<usize>().ok()?)?;
+            let (key, below) = members(set)?.iter().find(|(key, _)| is_item(key, item))?;
+            let live = live.as_array()?.iter().find(|item| is_item(key, item))?;
+            held_at(below, (item, live), rest, is_own)
+        }
+        _ => None,
+    }
+}
+
+fn within_whole<'a>(live: &'a Value, pointer: &[String]) -> Option<&'a Value> {
+    pointer.iter().try_fold(live, |value, token| match value {
+        Value::Array(items) => items.get(token.parse::<usize>().ok()?),
+        other => other.get(token),
+    })
+}
+
+/// The part of a live value that is in the set. A set without members stands for the whole.
+fn held(set: &Value, live: &Value) -> Option<Value> {
+    if is_empty(set) {
+        return Some(live.clone());
+    }
+    let set = members(set)?;
+    match live {
+        Value::Object(map) => {
+            let own = set.iter().filter_map(|(key, below)| {
+                let name = key.strip_prefix("f:")?;
+                Some((name.to_owned(), held(below, map.get(name)?)?))
+            });
+            let own: Map<String, Value> = own.collect();
+            (!own.is_empty() || set.contains_key(".")).then_some(Value::Object(own))
+        }
+        Value::Array(items) => {
+            let own = items.iter().filter_map(|item| {
+                let (_, below) = set.iter().find(|(key, _)| is_item(key, item))?;
+                held(below, item)
+            });
+            let own: Vec<Value> = own.collect();
+            (!own.is_empty() || set.contains_key(".")).then_some(Value::Array(own))
+        }
+        other => Some(other.clone()),
+    }
+}
+
+/// Whether a member of a set stands for the item of a list.
+pub fn is_item(key: &str, item: &Value) -> bool {
+    let Some(("k" | "v", inner)) = key.split_once(':') else { return false };
+    serde_json::from_str::<Value>(inner).is_ok_and(|wanted| matches_item(item, &wanted))
+}
+
 /// A field that another manager has taken from us.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Taken {

@@ -13,7 +13,7 @@ use serde_json::Value;
 use sha2::{Digest as _, Sha256};
 
 use crate::plan::{Missing, Need};
-use crate::{Owner, fields};
+use crate::{Owner, fields, paused};
 
 /// The fingerprint of one object: 64 bytes or so, held instead of the object.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -32,6 +32,8 @@ pub struct Fingerprint {
     owned: bool,
     /// Whether we say how long it may live after it has finished.
     is_mortal: bool,
+    /// Whether its annotation says that it is left as it is.
+    is_paused: bool,
 }
 
 /// How an observed fingerprint differs from the one that was expected.
@@ -61,6 +63,7 @@ impl Fingerprint {
             applied_at: fields::applied_at(meta, manager),
             owned: owner.owns_fully(meta),
             is_mortal: set.pointer("/f:spec/f:ttlSecondsAfterFinished").is_some(),
+            is_paused: paused::is_paused(meta),
         }
     }
 
@@ -81,12 +84,24 @@ impl Fingerprint {
         self.uid == observed.uid && self.applied_at == observed.applied_at && self.generation == observed.generation
     }
 
+    /// Whether its annotation says that it is left as it is.
+    pub fn is_paused(&self) -> bool {
+        self.is_paused
+    }
+
     /// How `observed` differs from `self`, the fingerprint after the last apply. An observation known to be older is no difference.
     pub fn drift(&self, observed: &Self) -> Drift {
         if let (Some(ours), Some(theirs)) = (self.version, observed.version)
             && theirs < ours
         {
             return Drift::None;
+        }
+        // Whatever is done to an object that is left as it is, is no drift.
+        if self.uid == observed.uid && self.is_paused && observed.is_paused {
+            return Drift::None;
+        }
+        if self.is_paused != observed.is_paused {
+            return Drift::Fields;
         }
         let is_applied_alike = self.fields == observed.fields && self.applied_at == observed.applied_at;
         if self.uid != observed.uid || !is_applied_alike || self.owned != observed.owned {
@@ -123,6 +138,11 @@ pub fn digest<'a>(
         part(key.namespace.as_deref().unwrap_or_default());
         part(&key.name);
         part(&fingerprint.uid);
+        // Others may do with it what they want, while nobody looks, too.
+        if fingerprint.is_paused {
+            part("paused");
+            continue;
+        }
         part(&fingerprint.generation.map(|generation| generation.to_string()).unwrap_or_default());
         part(if fingerprint.owned { "owned" } else { "" });
         part(&hex(&fingerprint.fields));

@@ -5,15 +5,17 @@
 //! 1. `apiregistration.k8s.io/v1` APIService: its `Available` condition alone (kstatus has no rule for it).
 //! 2. `metadata.deletionTimestamp` is set: [`State::Terminating`].
 //! 3. `metadata.generation` and `status.observedGeneration` are both there and differ: [`State::InProgress`].
-//! 4. A condition `Reconciling` is True: [`State::InProgress`]; `Stalled` is True: [`State::Failed`].
-//! 5. The rule of the kind, where it has one.
-//! 6. A condition `Ready`: True is [`State::Current`]; False and Unknown are [`State::InProgress`].
-//! 7. [`State::Current`].
+//! 4. The check of the BundleDeployment (`spec.healthChecks`), where one names the object and says something of it.
+//! 5. A condition `Reconciling` is True: [`State::InProgress`]; `Stalled` is True: [`State::Failed`].
+//! 6. The rule of the kind, where it has one.
+//! 7. A condition `Ready`: True is [`State::Current`]; False and Unknown are [`State::InProgress`].
+//! 8. [`State::Current`].
 //!
 //! Source of the rules and of the messages' wording: `pkg/kstatus/status` of kubernetes-sigs/cli-utils. An object that
 //! does not have the shape these rules read (a `status.conditions` that is no list, say) is [`State::Unknown`], which
 //! is never healthy.
 
+mod check;
 mod cluster;
 mod object;
 mod pod;
@@ -25,8 +27,10 @@ mod workloads;
 use std::fmt;
 
 use jiff::Timestamp;
+use rukpak_crds::HealthCheck;
 use serde_json::Value;
 
+pub use check::check_of;
 use object::{Condition, Error, Object};
 pub use trouble::trouble;
 
@@ -98,7 +102,12 @@ impl fmt::Display for State {
 /// The time matters to one rule only: a Pod has 15 seconds after its creation to be scheduled. Any JSON is accepted;
 /// one without `apiVersion` and `kind` (as the items of a list come) is [`State::Unknown`]: no rule can be chosen.
 pub fn assess(object: &Value, now: Timestamp) -> Health {
-    compute(object, now).unwrap_or_else(|error| Health::new(State::Unknown, error.to_string()))
+    assess_by(object, None, now)
+}
+
+/// The same, where a BundleDeployment has a check for the object.
+pub fn assess_by(object: &Value, check: Option<&HealthCheck>, now: Timestamp) -> Health {
+    compute(object, check, now).unwrap_or_else(|error| Health::new(State::Unknown, error.to_string()))
 }
 
 /// Whether the body of an object of this kind can change its health.
@@ -152,8 +161,8 @@ pub fn line(group: &str, version: &str, kind: &str, namespace: Option<&str>, nam
     if message_only { format!("{key}: {message}") } else { format!("{key}: object {state}: {message}") }
 }
 
-fn compute(object: &Value, now: Timestamp) -> Result<Health, Error> {
-    let object = Object::new(object)?;
+fn compute(body: &Value, check: Option<&HealthCheck>, now: Timestamp) -> Result<Health, Error> {
+    let object = Object::new(body)?;
     if cluster::is_api_service(object.group, object.version, object.kind) {
         return Ok(cluster::api_service(&object.conditions()?));
     }
@@ -164,6 +173,9 @@ fn compute(object: &Value, now: Timestamp) -> Result<Health, Error> {
         return Ok(health);
     }
     let conditions = object.conditions()?;
+    if let Some(health) = check.and_then(|check| check::judge(check, body, &conditions)) {
+        return Ok(health);
+    }
     Ok(standard_conditions(&conditions)
         .or_else(|| by_kind(&object, &conditions, now))
         .or_else(|| ready(&conditions))
@@ -179,7 +191,7 @@ fn generation(object: &Object<'_>) -> Result<Option<Health>, Error> {
     }))
 }
 
-/// Step 4, in the order of the list.
+/// Step 5, in the order of the list.
 fn standard_conditions(conditions: &[Condition<'_>]) -> Option<Health> {
     conditions.iter().filter(|condition| condition.is_true()).find_map(|condition| match condition.name {
         "Reconciling" => Some(Health::in_progress(condition.message)),
@@ -188,7 +200,7 @@ fn standard_conditions(conditions: &[Condition<'_>]) -> Option<Health> {
     })
 }
 
-/// Step 5.
+/// Step 6.
 fn by_kind(object: &Object<'_>, conditions: &[Condition<'_>], now: Timestamp) -> Option<Health> {
     Some(match (object.group, object.kind) {
         ("", "ConfigMap" | "Secret") | ("batch", "CronJob") => Health::current("Resource is always ready"),
@@ -207,7 +219,7 @@ fn by_kind(object: &Object<'_>, conditions: &[Condition<'_>], now: Timestamp) ->
     })
 }
 
-/// Step 6. A status that is none of the three says nothing.
+/// Step 7. A status that is none of the three says nothing.
 fn ready(conditions: &[Condition<'_>]) -> Option<Health> {
     conditions.iter().filter(|condition| condition.name == "Ready").find_map(|condition| match condition.status {
         "True" => Some(Health::current("Resource is Ready")),

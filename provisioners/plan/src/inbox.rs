@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use jiff::Timestamp;
+use rukpak_crds::HealthCheck;
 use rukpak_plain::ObjectKey;
 
 use crate::applied::{Objects, Tracked};
@@ -35,12 +36,16 @@ pub struct Inbox {
     pub gone: Option<BTreeSet<String>>,
     /// Objects that left the bundle and are being deleted: the next ones go when these are gone.
     pub leaving: BTreeSet<ObjectKey>,
-    /// One of them is gone, and no reconcile has seen it yet.
+    /// Objects that left the bundle and are left as they are, because they say so.
+    pub held: BTreeSet<ObjectKey>,
+    /// One that leaves is gone, or one that was held may go, and no reconcile has seen it yet.
     pub has_left: bool,
     /// UIDs of old Bundles that were deleted, until the watch of Bundles has seen them go.
     pub deleted_bundles: BTreeSet<String>,
     /// Objects whose health is to be read again.
     pub unread: BTreeSet<ObjectKey>,
+    /// By which their health was read.
+    pub checks: Vec<HealthCheck>,
     /// Unhealthy workloads, whose Pods are looked at again: how often they were, and when it is time. Nothing tells of Pods.
     pub looks: BTreeMap<ObjectKey, (u32, Timestamp)>,
     /// API groups of kinds that were missing when last looked.
@@ -63,6 +68,10 @@ pub enum Reaction {
 impl Inbox {
     /// Notes that a watch saw the object `key` of deployment `us` with this owner and fingerprint.
     pub fn note_seen(&mut self, us: &Owner, key: &ObjectKey, owner: &Owner, fingerprint: &Fingerprint) -> Reaction {
+        if !fingerprint.is_paused() && self.held.remove(key) {
+            self.has_left = true;
+            return Reaction::Enqueue;
+        }
         let Some(applied) = self.objects.get_mut(key) else { return Reaction::None };
         let drift = if owner == us { applied.fingerprint.drift(fingerprint) } else { Drift::Fields };
         if drift != Drift::None {
@@ -70,7 +79,8 @@ impl Inbox {
             return Reaction::Enqueue;
         }
         let is_newer = fingerprint.version > applied.fingerprint.version;
-        if is_newer && health::has_rule(&key.group, &key.kind) {
+        let is_judged = || health::has_rule(&key.group, &key.kind) || health::check_of(&self.checks, key).is_some();
+        if is_newer && is_judged() {
             applied.is_read = false;
             self.unread.insert(key.clone());
             return Reaction::Enqueue;
@@ -85,7 +95,7 @@ impl Inbox {
             self.drifted.insert(key.clone());
             return Reaction::Enqueue;
         }
-        if self.leaving.remove(key) {
+        if self.leaving.remove(key) || self.held.remove(key) {
             self.has_left = true;
             return Reaction::Enqueue;
         }
@@ -151,6 +161,20 @@ impl Inbox {
         let is_new = |key: &ObjectKey| !self.objects.contains_key(key) && !self.declined.contains(key);
         let inherited: Vec<ObjectKey> = inherited.into_iter().filter(is_new).collect();
         self.drifted.extend(inherited);
+    }
+
+    /// Has the health of what other checks are about now, or were about, read by these.
+    pub fn judge_by(&mut self, checks: &[HealthCheck]) {
+        if self.checks == checks {
+            return;
+        }
+        let before = std::mem::replace(&mut self.checks, checks.to_vec());
+        for (key, object) in &mut self.objects {
+            if health::check_of(&before, key) != health::check_of(checks, key) {
+                object.is_read = false;
+                self.unread.insert(key.clone());
+            }
+        }
     }
 
     /// Takes out the objects whose health is to be read now: those that moved since they were read, and workloads whose Pods are looked

@@ -2,18 +2,20 @@
 
 mod deadline;
 mod failure;
+mod pruning;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use jiff::Timestamp;
 use rukpak_content::Digest;
-use rukpak_crds::{BundleDeploymentSpec, DeletionPolicy, InventoryKind, ReleasedObject, ServiceAccountReference};
+use rukpak_crds::{BundleDeploymentSpec, DeletionPolicy, IgnoredDifference, ReleasedObject, ServiceAccountReference};
 use rukpak_plain::ObjectKey;
 
 use crate::applied::Applied;
 use crate::conflict::Repairs;
 use crate::fields::Taken;
+use crate::ignored::Ignored;
 use crate::observed::Observed;
 use crate::plan::{Missing, missing_text};
 use crate::record::{DeclaredObject, Recorded};
@@ -23,6 +25,7 @@ use crate::{Release, decide};
 
 pub use self::deadline::deadline;
 pub use self::failure::{Asked, Failure, Problem, Reason, Stage};
+pub use self::pruning::{HEALTHY_WITHIN, Pruning};
 
 /// Owned by the reconcile that runs.
 #[derive(Clone, Debug, Default)]
@@ -79,7 +82,7 @@ pub enum Installation {
         /// Whether what had to go is gone.
         pruning: Pruning,
         /// What is otherwise than the release asks for.
-        differences: Differences,
+        differences: Box<Differences>,
     },
     /// Some objects of the release may have been written.
     Partial {
@@ -95,10 +98,14 @@ pub struct Differences {
     pub used: Vec<String>,
     /// What stays as it is in the cluster, a line an object.
     pub kept: Vec<String>,
+    /// What is left as it is because it says so.
+    pub paused: BTreeSet<ObjectKey>,
     /// What becomes of the objects when the deployment is deleted.
     pub policy: DeletionPolicy,
     /// Whose rights they were applied with, if not the controller's.
     pub account: Option<Box<ServiceAccountReference>>,
+    /// What was left to others by rule.
+    pub ignored: Vec<IgnoredDifference>,
 }
 
 impl Differences {
@@ -109,51 +116,14 @@ impl Differences {
     pub fn unapplied(&self, spec: &BundleDeploymentSpec) -> Vec<&'static str> {
         let is_other_policy = spec.deletion_policy.unwrap_or_default() != self.policy;
         let is_other_account = spec.service_account.as_ref() != self.account.as_deref();
-        let fields = [("spec.deletionPolicy", is_other_policy), ("spec.serviceAccount", is_other_account)];
+        let fields = [
+            ("spec.deletionPolicy", is_other_policy),
+            ("spec.serviceAccount", is_other_account),
+            ("spec.ignoreDifferences", spec.ignore_differences != self.ignored),
+        ];
         fields.into_iter().filter(|(_, is_other)| *is_other).map(|(field, _)| field).collect()
     }
 }
-
-/// Whether the objects that are in no release any more are gone.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub enum Pruning {
-    /// They are.
-    #[default]
-    Done,
-    /// They go when the release is healthy: what they do, such as holding an address, is done until then.
-    Awaiting {
-        /// When they go even if it is not: they may be what keeps it from becoming healthy.
-        until: Timestamp,
-    },
-    /// Some are not; it is tried again.
-    Pending {
-        /// Why not.
-        message: String,
-        /// Whether something went wrong: otherwise what was deleted is just not gone yet.
-        is_failed: bool,
-        /// Kinds that could not be listed.
-        unlisted: Vec<InventoryKind>,
-        /// How often they were not all gone, in a row.
-        attempts: u32,
-        /// How often a question of what would be lost had no answer, in a row.
-        unanswered: u32,
-        /// When it is tried again.
-        until: Timestamp,
-    },
-}
-
-impl Pruning {
-    /// When objects are to be deleted next, if some are to be.
-    pub fn due(&self) -> Option<Timestamp> {
-        match self {
-            Self::Done => None,
-            Self::Awaiting { until } | Self::Pending { until, .. } => Some(*until),
-        }
-    }
-}
-
-/// What left the bundle is deleted at last after so long, however ill the new release is: as long as Kubernetes gives a Deployment.
-pub const HEALTHY_WITHIN: Duration = Duration::from_mins(10);
 
 /// An upgrade that meets what may pass is continued for so long before the release before comes back, from the first such answer in
 /// a row on: how long it was interrupted, or the API server away, is no reason to go back.
@@ -187,9 +157,19 @@ impl Memory {
         if matches!(self.installation, Installation::Unknown) && self.failed_upgrade.is_none() {
             self.failed_upgrade = failure::recorded(observed, now);
         }
+        self.forget_ignored(observed);
         self.repairs.retain(|_, repairs| !repairs.is_over(now));
         if matches!(self.installation, Installation::Unknown) && self.repairs.is_empty() {
             self.recall_contested(observed);
+            self.forget_ignored(observed);
+        }
+    }
+
+    /// What a rule leaves to others is contested no more.
+    fn forget_ignored(&mut self, observed: &Observed) {
+        for (key, repairs) in &mut self.repairs {
+            let ignored = Ignored::of(&observed.deployment.spec, key);
+            repairs.forget(|path| ignored.covers(path, None));
         }
     }
 
@@ -253,7 +233,7 @@ impl Memory {
         }
         self.learn_missing(applied.release().clone(), applied.missing(), now);
         self.is_refetching = false;
-        self.installation = Installation::Applied { applied, pruning, differences };
+        self.installation = Installation::Applied { applied, pruning, differences: Box::new(differences) };
     }
 
     /// These kinds of the installed release are not served.
@@ -287,10 +267,14 @@ impl Memory {
         }
     }
 
-    /// An object that was waited for is gone: the others may follow.
+    /// An object that was waited for is gone, or one that was left as it is may go: the others may follow.
     pub fn learn_gone(&mut self, now: Timestamp) {
-        if let Installation::Applied { pruning: Pruning::Pending { until, .. }, .. } = &mut self.installation {
-            *until = now.min(*until);
+        match &mut self.installation {
+            Installation::Applied { pruning: Pruning::Pending { until, .. }, .. } => *until = now.min(*until),
+            Installation::Applied { pruning: pruning @ Pruning::Held { .. }, .. } => {
+                *pruning = Pruning::Awaiting { until: now };
+            }
+            _ => {}
         }
     }
 

@@ -25,6 +25,8 @@ pub struct Observed {
     pub desired: Desired,
     /// The BundleDeployments that must be ready first.
     pub dependencies: Dependencies,
+    /// The BundleDeployments that depend on this one, and that it does not depend on in turn.
+    pub dependants: Vec<String>,
     /// Bundles that claim to be generated for the deployment and are not.
     pub foreign_bundles: Vec<String>,
     /// Objects that may have drifted, by the watches.

@@ -24,7 +24,7 @@ impl OwnerMetadata {
     pub fn body(&self, object: Object, namespaced: bool) -> Value {
         let keep = object.annotation(names::RESOURCE_POLICY) == Some("keep")
             || match self.policy {
-                DeletionPolicy::Delete => false,
+                DeletionPolicy::Delete | DeletionPolicy::InOrder => false,
                 DeletionPolicy::Orphan => true,
                 DeletionPolicy::KeepCRDs => is_crd(&object.key()),
             };

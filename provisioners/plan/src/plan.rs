@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::SystemTime;
 
 use rukpak_content::Digest;
-use rukpak_crds::InventoryKind;
+use rukpak_crds::{InventoryKind, names};
 use rukpak_plain::{Gvk, Object, ObjectKey};
 use serde_json::Value;
 
@@ -16,6 +16,7 @@ use crate::{Phase, fingerprint, kind};
 
 /// One object to apply.
 #[derive(Clone, Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a question of its own")]
 pub struct Step {
     /// The object, whatever its version.
     pub key: ObjectKey,
@@ -31,6 +32,10 @@ pub struct Step {
     pub defined_here: bool,
     /// Whether it may be left out where its kind is not served.
     pub is_optional: bool,
+    /// Whether the manifest says that the object is left as it is.
+    pub is_paused: bool,
+    /// Whether the manifest asks for a replacement where a field cannot be changed.
+    pub is_forced: bool,
 }
 
 impl Step {
@@ -207,6 +212,8 @@ fn step(stamp: &OwnerMetadata, object: Object, kind: &Kind, defined_here: bool) 
         origin: object.origin().to_string(),
         defined_here,
         is_optional: false,
+        is_paused: object.annotation(names::RECONCILE) == Some(names::DISABLED),
+        is_forced: object.annotation(names::FORCE) == Some(names::ENABLED),
         text: stamp.body(object, kind.namespaced).to_string().into(),
     }
 }

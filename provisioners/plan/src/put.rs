@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use crate::fields::{self, Heir};
 use crate::owner::{ForeignOwner, Predecessors};
-use crate::{Owner, Ownership};
+use crate::{Owner, Ownership, paused};
 
 /// An object of ours as it was seen last.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -33,7 +33,7 @@ pub struct Task<'a> {
     pub is_namespace: bool,
     /// Whether nothing is to be stored.
     pub is_trial: bool,
-    /// Whether an object that became immutable may be deleted, to be made anew.
+    /// Whether an object that cannot be changed may be deleted, to be made anew.
     pub may_replace: bool,
 }
 
@@ -59,7 +59,8 @@ pub enum Request<E> {
     TakeOver(Box<ObjectMeta>, Option<Vec<ManagedFieldsEntry>>),
     /// Add the owner as one that is no controller.
     Share(Box<ObjectMeta>),
-    /// Delete the object if it is ours and became immutable, which may be why it was refused so.
+    /// Delete the object if it is ours and cannot be changed, which may be why it was refused so. In a trial: see whether that would be
+    /// done.
     Replace(E),
 }
 
@@ -82,17 +83,21 @@ pub enum Answer<W, E> {
     Seen(Option<Box<ObjectMeta>>),
     /// Whether the deployment still asks for the object.
     Wanted(bool),
-    /// Whether the object was deleted.
+    /// Whether the object was deleted, or in a trial would be.
     Replaced(bool),
 }
 
 /// What became of the object.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub enum End<W, E> {
     /// It stands as declared.
     Applied(W),
     /// It is somebody else's, and used as it is.
     Used,
+    /// It would be deleted and created again. The end of a trial.
+    Replaceable,
+    /// It is left as it is, for its annotation says so.
+    Paused(Box<ObjectMeta>),
     /// It is being deleted.
     Terminating,
     /// It belongs to an earlier BundleDeployment of this name and is about to be garbage collected.
@@ -167,11 +172,10 @@ impl<'a> Put<'a> {
                 self.races += 1;
                 Next::Send(Request::Look)
             }
-            (_, Answer::Invalid(refusal)) if is_write && !self.task.is_trial && self.task.may_replace => {
-                Next::Send(Request::Replace(refusal))
-            }
+            (_, Answer::Invalid(refusal)) if is_write && self.task.may_replace => Next::Send(Request::Replace(refusal)),
             (_, Answer::Conflict(refusal) | Answer::Invalid(refusal) | Answer::Refused(refusal))
             | (Request::Replace(refusal), Answer::Replaced(false)) => Next::End(End::Refused(refusal)),
+            (_, Answer::Replaced(true)) if self.task.is_trial => Next::End(End::Replaceable),
             (_, Answer::Seen(Some(metadata))) => self.found(metadata),
             (_, Answer::Seen(None) | Answer::Replaced(true)) => self.write(None),
             (_, Answer::Moved(metadata)) => self.write(Some(known(&metadata))),
@@ -189,7 +193,17 @@ impl<'a> Put<'a> {
         let is_known = self.had.as_ref().is_some_and(|had| metadata.uid.as_ref() == Some(had));
         let is_trial = self.task.is_trial;
         let known = known(&metadata);
-        match self.task.owner.ownership(&metadata, self.task.predecessors) {
+        let ownership = self.task.owner.ownership(&metadata, self.task.predecessors);
+        let is_lost = |foreign: &ForeignOwner| is_known && !matches!(foreign, ForeignOwner::Controller { .. });
+        let is_written = match &ownership {
+            Ownership::Terminating | Ownership::LeftBehind { .. } => false,
+            Ownership::Foreign(foreign) => is_lost(foreign),
+            _ => true,
+        };
+        if is_written && paused::is_paused(&metadata) {
+            return Next::End(End::Paused(metadata));
+        }
+        match ownership {
             Ownership::Terminating => Next::End(End::Terminating),
             Ownership::LeftBehind { uid } => Next::End(End::LeftBehind { uid }),
             Ownership::Ours => match self.adoption(&metadata).filter(|_| !is_trial) {
@@ -198,9 +212,7 @@ impl<'a> Put<'a> {
                 None => ask(Request::Update(known)),
             },
             // It was ours and lost our owner reference: by hand, or because the deployment is deleted and leaves its objects.
-            Ownership::Foreign(foreign) if is_known && !matches!(foreign, ForeignOwner::Controller { .. }) => {
-                ask(Request::Update(known))
-            }
+            Ownership::Foreign(foreign) if is_lost(&foreign) => ask(Request::Update(known)),
             Ownership::HelmRelease | Ownership::AdoptionAllowed | Ownership::Inherited if is_trial => {
                 self.write(Some(known))
             }

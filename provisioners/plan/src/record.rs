@@ -127,6 +127,9 @@ pub struct Standing {
     /// Objects of which some fields are left to others that keep changing them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub contested: Vec<DeclaredObject>,
+    /// Objects that are left as they are on request. They need not be there.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub paused: Vec<DeclaredObject>,
     /// What stays as it is in the cluster although the release says otherwise, in words.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub kept: Vec<String>,
@@ -152,18 +155,20 @@ impl Standing {
         let Installation::Applied { applied, differences, .. } = &memory.installation else { return None };
         let is_contested =
             |key: &&ObjectKey| memory.repairs.get(*key).is_some_and(|repairs| !repairs.relinquished().is_empty());
-        let contested: Vec<DeclaredObject> =
-            objects.keys().filter(is_contested).map(|key| DeclaredObject::of(key, false)).collect();
+        let is_paused = |key: &&ObjectKey| differences.paused.contains(*key);
+        let contested = objects.keys().filter(|key| is_contested(key) && !is_paused(key));
         let mut standing = Self {
-            current: objects.len() - contested.len(),
+            current: objects.keys().filter(|key| !is_contested(key) && !is_paused(key)).count(),
             missing: missing_objects(applied.missing()).collect(),
-            contested,
+            contested: contested.map(|key| DeclaredObject::of(key, false)).collect(),
+            paused: differences.paused.iter().map(|key| DeclaredObject::of(key, false)).collect(),
             kept: differences.kept.clone(),
             used: differences.used.clone(),
             omitted: 0,
         };
         standing.omitted = cut(&mut standing.missing)
             + cut(&mut standing.contested)
+            + cut(&mut standing.paused)
             + cut(&mut standing.kept)
             + cut(&mut standing.used);
         Some(standing)

@@ -9,6 +9,7 @@ use rukpak_plain::ObjectKey;
 use serde_json::{Value, json};
 
 use crate::fields::{self, Taken};
+use crate::ignored::Ignored;
 use crate::kind::is_crd;
 
 /// Why objects are applied.
@@ -123,8 +124,19 @@ pub struct Basis<'a> {
     pub why: Why,
     /// What the installed release declares, if it has the object.
     pub installed: Option<Value>,
-    /// Fields that are left to others.
+    /// Fields that are left to others who insist on them.
     pub relinquished: Option<&'a BTreeSet<Taken>>,
+    /// Fields that are left to others by rule.
+    pub ignored: Ignored,
+    /// Whether the release that is taken back asks for a replacement where a field cannot be changed.
+    pub is_forced: bool,
+}
+
+impl Basis<'_> {
+    /// Where nothing is left to others.
+    pub fn plain(why: Why, installed: Option<Value>) -> Self {
+        Self { why, installed, relinquished: None, ignored: Ignored::default(), is_forced: false }
+    }
 }
 
 /// What to send.
@@ -142,6 +154,7 @@ pub fn needs_live(key: &ObjectKey, body: &Value, basis: &Basis<'_>) -> bool {
     body.pointer(REPLICAS).is_some()
         || is_claim(key)
         || is_left
+        || !basis.ignored.is_empty()
         || (basis.why.policy().keeps_stored_versions && is_crd(key))
 }
 
@@ -161,6 +174,7 @@ pub fn resolve(key: &ObjectKey, body: &Value, live: Option<Live<'_>>, basis: &Ba
     for field in relinquished.filter(|field| fields::is_of_another(&field.path, live.metadata, FIELD_MANAGER)) {
         fields::remove(&mut resolved.body, &field.path);
     }
+    basis.ignored.leave(&mut resolved.body, live);
     leave_scaled(&mut resolved.body, live, basis);
     if is_claim(key) && !is_size_declared_anew(&resolved.body, basis) {
         resolved.kept = keep_size(&mut resolved.body, live);
@@ -246,12 +260,6 @@ fn keep_stored_versions(body: &mut Value, live: Live<'_>) -> Vec<String> {
     kept
 }
 
-/// What is to be done about an object whose update was refused as invalid.
-pub fn is_replaced(key: &ObjectKey, live: Live<'_>, why: Why) -> bool {
-    let is_data = key.group.is_empty() && matches!(key.kind.as_str(), "ConfigMap" | "Secret");
-    is_data && why.replaces_immutable() && live.body["immutable"] == true
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -275,7 +283,7 @@ mod tests {
 
     fn replicas(why: Why, ours: i64, live: i64, scaled: bool, installed: i64) -> Option<i64> {
         let (metadata, live) = (metadata(scaled), workload(live));
-        let basis = Basis { why, installed: Some(workload(installed)), relinquished: None };
+        let basis = Basis::plain(why, Some(workload(installed)));
         let live = Live { metadata: &metadata, body: &live };
         resolve(&key("apps", "Deployment"), &workload(ours), Some(live), &basis).body.pointer(REPLICAS)?.as_i64()
     }
@@ -312,7 +320,7 @@ mod tests {
             (Why::Renewal, Some("v2")),
             (Why::Repair, Some("v2")),
         ] {
-            let basis = Basis { why, installed: None, relinquished: None };
+            let basis = Basis::plain(why, None);
             let live = Live { metadata: &metadata, body: &live };
             let resolved = resolve(&key, &body, Some(live), &basis);
             assert_eq!(resolved.kept.is_some_and(|text| text.contains("v2")), kept.is_some(), "{why:?}");
@@ -325,18 +333,9 @@ mod tests {
     fn volumes_do_not_shrink_on_the_way_back() {
         let claim = |size: &str| json!({"spec": {"resources": {"requests": {"storage": size}}}});
         let (metadata, live) = (ObjectMeta::default(), claim("2Gi"));
-        let basis = Basis { why: Why::WayBack, installed: None, relinquished: None };
+        let basis = Basis::plain(Why::WayBack, None);
         let live = Live { metadata: &metadata, body: &live };
         let resolved = resolve(&key("", "PersistentVolumeClaim"), &claim("1Gi"), Some(live), &basis);
         assert_eq!(resolved.body, claim("2Gi"));
-    }
-
-    #[test]
-    fn what_became_immutable_is_replaced_but_not_by_an_upgrade() {
-        let (metadata, live) = (ObjectMeta::default(), json!({"immutable": true}));
-        let live = Live { metadata: &metadata, body: &live };
-        assert!(is_replaced(&key("", "ConfigMap"), live, Why::WayBack));
-        assert!(!is_replaced(&key("", "ConfigMap"), live, Why::Upgrade));
-        assert!(!is_replaced(&key("apps", "Deployment"), live, Why::WayBack));
     }
 }

@@ -13,7 +13,7 @@ use crate::applied::{Objects, are_healthy, complaints, known_complaints};
 use crate::decide::{Target, is_load_failure, target};
 use crate::memory::{Failure, Installation, Memory, Pruning, Reason};
 use crate::observed::{Desired, Observed};
-use crate::{Release, history};
+use crate::{Release, history, paused};
 
 /// Fields or objects that others keep changing (additive).
 pub const CONTESTED: &str = "Contested";
@@ -145,15 +145,16 @@ impl Writer<'_> {
 
     /// `Installed`, `activeBundle` and what is installed; they keep their values while there is nothing new to say.
     fn installed(&mut self) {
-        if let Installation::Applied { applied, pruning, .. } = &self.memory.installation {
+        if let Installation::Applied { applied, pruning, differences } = &self.memory.installation {
             let inventory = self.status.inventory.get_or_insert_default();
             let is_news = Release::installed(inventory).as_ref() != Some(applied.release());
             applied.write(inventory);
+            paused::write(&differences.paused, inventory);
             inventory.certificates_renewal =
                 self.memory.certificates_due.and_then(|due| Timestamp::from_second(due.as_second()).ok());
             inventory.unlisted = match pruning {
                 Pruning::Pending { unlisted, .. } => unlisted.clone(),
-                Pruning::Done | Pruning::Awaiting { .. } => Vec::new(),
+                Pruning::Done | Pruning::Awaiting { .. } | Pruning::Held { .. } => Vec::new(),
             };
             // If the report of an upgrade was lost, and the template has changed, nobody knows the name of its Bundle.
             let active = self.active(applied.release());

@@ -55,7 +55,7 @@ fn sent(metadata: &ObjectMeta, why: Why, declared: i64, before: i64) -> Option<i
     let key = ObjectKey { group: "apps".into(), kind: "Deployment".into(), namespace: None, name: "pump".into() };
     let (_, live) = scaled();
     let (body, installed) = (json!({"spec": {"replicas": declared}}), json!({"spec": {"replicas": before}}));
-    let basis = Basis { why, installed: Some(installed), relinquished: None };
+    let basis = Basis::plain(why, Some(installed));
     let resolved = resolve(&key, &body, Some(Live { metadata, body: &live }), &basis);
     resolved.body["spec"].get("replicas").map(|replicas| replicas.as_i64().expect("a number"))
 }

@@ -102,6 +102,30 @@ fn objects_leave_phase_by_phase_and_what_is_guarded_is_asked_about_twice() {
 }
 
 #[test]
+fn what_is_left_as_it_is_on_request_stays_and_holds_nobody_up() {
+    let annotations = json!({"annotations": {"core.rukpak.io/reconcile": "disabled"}});
+    let held = object("example.com/v1", "Gadget", annotations.clone());
+    let (sent, outcome) = run(&[workload(), held.clone()], true, willing);
+    assert_eq!(sent, ["delete deployment"]);
+    assert_eq!(outcome.paused, [held.identity.key()].into());
+    assert!(outcome.failed.is_empty() && outcome.waiting.is_empty());
+    // It says so only since it was listed.
+    let (sent, outcome) = run(&[resource()], true, |order| match &order.request {
+        Request::Delete => Answer::Conflict("another version".into()),
+        Request::Look => Answer::Seen(Some(Box::new(metadata("gadget", annotations.clone())))),
+        _ => willing(order),
+    });
+    assert_eq!(sent, ["delete gadget", "look gadget"]);
+    assert_eq!(outcome.paused.len(), 1);
+    // What hangs on a definition keeps that.
+    let (sent, _) = run(&[crd(), held], true, |order| match &order.request {
+        Request::Ask { going, .. } => Answer::WouldLose(going.is_empty().then(|| "it has instances".into())),
+        _ => willing(order),
+    });
+    assert_eq!(sent.last().unwrap(), "release (it has instances) customresourcedefinition");
+}
+
+#[test]
 fn a_refused_deletion_keeps_every_earlier_phase() {
     let (sent, outcome) = run(&[crd(), workload(), resource()], true, |order| match &order.request {
         Request::Delete if order.object.identity.name == "gadget" => Answer::Refused("denied".into()),
@@ -299,4 +323,51 @@ fn orders_of_one_phase_are_given_together() {
     assert_eq!(pass.next_order(), None);
     assert!(pass.answer(first.id, Answer::Done).is_some());
     assert_eq!(pass.next_order().unwrap().object.identity.name, "deployment");
+}
+
+#[test]
+fn a_deployment_that_is_deleted_takes_its_data_along_phase_by_phase() {
+    let claim = object("v1", "PersistentVolumeClaim", json!({"annotations": {"core.rukpak.io/reconcile": "disabled"}}));
+    let all = [namespace(json!({})), crd(), claim, workload(), resource()];
+    let (sent, outcome) = drive(Pass::whole(owner(), all.clone()), willing);
+    let expected = [
+        "ask with 4 going customresourcedefinition",
+        "delete gadget",
+        "delete deployment",
+        "delete persistentvolumeclaim",
+        "ask with 3 going customresourcedefinition",
+        "delete customresourcedefinition",
+        "delete namespace",
+    ];
+    assert_eq!(sent, expected);
+    assert_eq!(outcome, Outcome::default());
+    // As long as there is an instance that somebody has to finalize, nobody goes who may do that.
+    let (sent, outcome) = drive(Pass::whole(owner(), all.clone()), |order| match &order.request {
+        Request::Ask { .. } => Answer::WouldLose(Some("it has instances".into())),
+        _ => willing(order),
+    });
+    assert_eq!(sent, expected[..1]);
+    assert!(outcome.waiting[0].1.contains("stays, for it has instances; delete"), "{outcome:?}");
+    // And each phase waits for the one before.
+    let going = metadata("gadget", json!({"deletionTimestamp": "2026-01-01T00:00:00Z", "finalizers": ["a/b"]}));
+    let (sent, outcome) = drive(Pass::whole(owner(), all), |order| match &order.request {
+        Request::Delete => Answer::Accepted,
+        Request::Look => Answer::Seen(Some(Box::new(going.clone()))),
+        _ => willing(order),
+    });
+    assert_eq!(sent.last().unwrap(), "look gadget");
+    assert_eq!(outcome.waiting.len(), 1);
+}
+
+/// Its objects may be to stay by now, or another of our controllers may have the deployment.
+#[test]
+fn a_deployment_that_is_deleted_takes_nothing_more_along_once_somebody_has_changed_it() {
+    let (sent, outcome) = drive(Pass::whole(owner(), [workload(), resource()]), |order| match &order.request {
+        Request::Delete => Answer::Conflict("another version".into()),
+        Request::Look => Answer::Seen(Some(Box::new(metadata("gadget", json!({}))))),
+        Request::AskWanted => Answer::Wanted(false),
+        _ => willing(order),
+    });
+    assert_eq!(sent, ["delete gadget", "look gadget", "askwanted gadget"]);
+    assert_eq!(outcome, Outcome { is_superseded: true, ..Outcome::default() });
 }

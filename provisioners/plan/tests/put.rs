@@ -6,6 +6,7 @@ use rukpak_plan::owner::{ForeignOwner, Predecessors};
 use rukpak_plan::put::{Answer, End, Known, Next, Put, Request, Task};
 use serde_json::{Value, json};
 
+type Annotations = std::collections::BTreeMap<String, String>;
 type Reply = Answer<(), &'static str>;
 
 fn owner() -> Owner {
@@ -107,7 +108,7 @@ fn what_is_known_is_updated_in_its_version() {
 fn what_is_ours_and_was_written_meanwhile_is_updated_in_the_version_looked_at_if_it_is_still_asked_for() {
     assert_eq!(put(How::default(), None, server(Some(ours()))).0, ["create", "look", "ask", "update u@7"]);
     let mut others = server(Some(ours()));
-    let (sent, end) = put(How::default(), known("u"), |request| match request {
+    let (sent, end) = put(How::default(), Some(known("u")), |request| match request {
         "update u@6" => Answer::Conflict("another version"),
         "ask" => Answer::Wanted(false),
         request => others(request),
@@ -187,6 +188,35 @@ fn a_namespace_whose_owner_is_gone_is_inherited_in_its_version() {
 }
 
 #[test]
+fn what_is_ours_and_left_as_it_is_on_request_is_not_written() {
+    let paused = json!({"core.rukpak.io/reconcile": "disabled"});
+    let paused = |more: Value| {
+        let mut object = object(more);
+        object
+            .annotations
+            .get_or_insert_default()
+            .extend(serde_json::from_value::<Annotations>(paused.clone()).unwrap());
+        object
+    };
+    let ours = paused(json!({"ownerReferences": reference("app", "1"), "managedFields": applied()}));
+    let looked = ["create", "look"].map(str::to_owned).to_vec();
+    assert_eq!(put(How::default(), None, server(Some(ours.clone()))), (looked, End::Paused(Box::new(ours.clone()))));
+    let trial = How { is_trial: true, ..How::default() };
+    assert_eq!(put(trial, None, server(Some(ours.clone()))).1, End::Paused(Box::new(ours.clone())));
+    // It said so after it was seen last.
+    let mut others = server(Some(ours.clone()));
+    let (sent, end) = put(How::default(), Some(known("u")), |request| match request {
+        "update u@6" => Answer::Conflict("another version"),
+        request => others(request),
+    });
+    assert_eq!((sent.len(), end), (2, End::Paused(Box::new(ours))), "{sent:?}");
+    let adoptable = paused(json!({"annotations": {"core.rukpak.io/adopt-by": "app"}}));
+    assert_eq!(put(How::default(), None, server(Some(adoptable.clone()))).1, End::Paused(Box::new(adoptable)));
+    let others = paused(json!({"ownerReferences": reference("other", "2")}));
+    assert!(matches!(put(How::default(), None, server(Some(others))).1, End::Foreign(_)), "it is in the way");
+}
+
+#[test]
 fn what_became_immutable_is_replaced_where_that_is_allowed() {
     let mut refused = false;
     let mut once = |request: &str| match request {
@@ -196,6 +226,12 @@ fn what_became_immutable_is_replaced_where_that_is_allowed() {
     };
     let how = How { may_replace: true, ..How::default() };
     assert_eq!(put(how, Some(known("u")), &mut once).0, ["update u@6", "replace", "create"]);
+    let trial = How { is_trial: true, ..how };
+    let (sent, end) = put(trial, Some(known("u")), |request| match request {
+        "replace" => Answer::Replaced(true),
+        _ => Answer::Invalid("it is immutable"),
+    });
+    assert_eq!((sent.len(), end), (2, End::Replaceable), "nothing is deleted: {sent:?}");
     let (sent, end) = put(How::default(), Some(known("u")), |_| Answer::Invalid("it is immutable"));
     assert_eq!((sent.len(), end), (1, End::Refused("it is immutable")));
     let (_, end) = put(how, Some(known("u")), |request| match request {

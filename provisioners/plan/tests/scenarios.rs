@@ -61,6 +61,7 @@ fn outcome(name: &str, scenario: &Scenario) -> Value {
         Some("ownership") => notation::objects::owned(given),
         Some("drift") => notation::objects::drifted(given),
         Some("plan") => notation::objects::planned(given),
+        Some("probes") => notation::objects::judged(given),
         _ => notation::deployment::outcome(given, &scenario.after),
     };
     outcome.unwrap_or_else(|error| panic!("{name}: {error}"))
@@ -101,7 +102,7 @@ fn scenarios_are_many_and_all_different() {
     let mut known: BTreeMap<String, String> = BTreeMap::new();
     for (name, (_, scenario)) in all {
         let group = name.split('/').next().unwrap_or_default();
-        let is_object = matches!(group, "resolve" | "ownership" | "drift" | "plan");
+        let is_object = matches!(group, "resolve" | "ownership" | "drift" | "plan" | "probes");
         let kind = if is_object { group } else { "deployment" };
         let asked = serde_json::to_string(&(kind, &scenario.given, &scenario.after)).unwrap();
         assert!(!scenario.why.is_empty() && !scenario.expect.is_null(), "{name}");

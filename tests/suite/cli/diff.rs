@@ -128,7 +128,10 @@ async fn drift_is_what_the_controller_would_repair() {
     assert_eq!(did.code, Some(1), "{did:?}");
     let fields =
         "  - .data.other: \"stays\"\n  - .data.value: \"by hand\"\n  + .data.value: \"one\"\n  - .immutable: true\n";
-    assert!(did.out.contains(fields) && did.err.contains("is immutable: it is deleted and created again"), "{did:?}");
+    assert!(
+        did.out.contains(fields) && did.err.contains("cannot be changed: it is deleted and created again"),
+        "{did:?}"
+    );
     verbs::delete(&hands.client, &config_map(&name)).await.expect("it is deleted");
     let wanted = format!("create    ConfigMap default/{name}\n1 to create, 0 unchanged\n");
     assert_said(&hands.run(&["diff", &name]).await, 1, &wanted);

@@ -9,7 +9,7 @@ use crate::engine::case::{Case, definition, definition_target, gadget};
 use crate::engine::worlds::{self, until_collected};
 
 /// Creates the deployment with a policy, and waits until it is installed.
-async fn install_with(case: &Case<'_>, policy: &str, objects: &[Value]) {
+pub async fn install_with(case: &Case<'_>, policy: &str, objects: &[Value]) {
     let reference = case.push("v1", objects).await;
     let mut object = deployment(&case.name, image(&reference));
     object["spec"]["deletionPolicy"] = json!(policy);

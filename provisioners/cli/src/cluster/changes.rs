@@ -25,8 +25,8 @@ impl Cluster {
     }
 
     /// Asks for the deletion of a BundleDeployment, which is there until its objects are gone.
-    pub async fn delete(&self, name: &str) -> Result<(), Error> {
-        let deleted = self.deployments().delete(name, &DeleteParams::foreground()).await;
+    pub async fn delete(&self, name: &str, params: &DeleteParams) -> Result<(), Error> {
+        let deleted = self.deployments().delete(name, params).await;
         deleted.map(drop).map_err(|error| self.fault(error))
     }
 

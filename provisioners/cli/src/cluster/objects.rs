@@ -4,7 +4,7 @@ use kube::api::{ApiResource, DynamicObject, ListParams, TypeMeta};
 use kube::core::GroupVersionKind;
 use kube::discovery::{Discovery, Scope, pinned_kind};
 use kube::{Api, ResourceExt as _};
-use rukpak_crds::{BundleDeployment, InventoryKind};
+use rukpak_crds::{BundleDeployment, HealthCheck, InventoryKind};
 use rukpak_plan::Owner;
 use rukpak_plan::health::has_rule;
 
@@ -37,7 +37,10 @@ impl Cluster {
         let owner = Owner { name: deployment.name_any(), uid: deployment.uid().unwrap_or_default() };
         let parameters = ListParams::default().labels(&owner_labels(&owner.name));
         let api: Api<DynamicObject> = Api::all_with(self.client.clone(), &resource);
-        let listed = if has_rule(&kind.group, &kind.kind) {
+        let is_checked = |check: &HealthCheck| {
+            (check.group.as_str(), check.kind.as_str()) == (kind.group.as_str(), kind.kind.as_str())
+        };
+        let listed = if has_rule(&kind.group, &kind.kind) || deployment.spec.health_checks.iter().any(is_checked) {
             api.list(&parameters).await.map(|list| list.items)
         } else {
             api.list_metadata(&parameters).await.map(|list| list.items.into_iter().map(metadata_alone).collect())

@@ -4,15 +4,17 @@ use std::collections::BTreeSet;
 
 use futures::StreamExt as _;
 use kube::api::DynamicObject;
-use rukpak_crds::names::FIELD_MANAGER;
+use rukpak_crds::names::{DISABLED, FIELD_MANAGER, RECONCILE};
 use rukpak_plain::ObjectKey;
 use rukpak_plan::fields::{Taken, applied};
+use rukpak_plan::ignored::Ignored;
 use rukpak_plan::kind::is_crd;
 use rukpak_plan::owner::{self, Predecessors};
 use rukpak_plan::owner_metadata::updating;
 use rukpak_plan::plan::Need;
-use rukpak_plan::resolve::{Basis, Live, is_replaced, resolve};
-use rukpak_plan::{Identity, Ownership, Step};
+use rukpak_plan::replace::{Replacement, replacement};
+use rukpak_plan::resolve::{Basis, Live, resolve};
+use rukpak_plan::{Identity, Ownership, Step, paused};
 use rukpak_registry::render::PLACEHOLDER;
 use serde_json::Value;
 
@@ -139,6 +141,11 @@ fn note(report: &mut Report, step: &Step, outcome: Outcome) {
 async fn one(cluster: &Cluster, target: &Target<'_>, step: &Step, means: Means) -> Comparison {
     let (mut remark, mut is_taken_over) = (None, false);
     let live = match cluster.live(&step.identity).await {
+        Ok(live) if is_paused(target, step, live.as_ref()) => {
+            let stays = if live.is_some() { "left as it is" } else { "not created" };
+            remark = Some(format!("{} is {stays}: its annotation {RECONCILE} says {DISABLED:?}", step.identity));
+            return Comparison { outcome: Outcome::Same, remark, is_taken_over };
+        }
         Ok(Some(live)) => live,
         Ok(None) => return Comparison { outcome: create(cluster, target, step).await, remark, is_taken_over },
         Err(error) => return Comparison { outcome: Outcome::Unknown(chain(&error)), remark, is_taken_over },
@@ -169,6 +176,12 @@ async fn one(cluster: &Cluster, target: &Target<'_>, step: &Step, means: Means) 
     Comparison { outcome, remark, is_taken_over }
 }
 
+/// Whether the controller leaves the object as it is.
+fn is_paused(target: &Target<'_>, step: &Step, live: Option<&DynamicObject>) -> bool {
+    let says = |live: &DynamicObject| target.owner.owns_fully(&live.metadata) && paused::is_paused(&live.metadata);
+    step.is_paused || live.is_some_and(says)
+}
+
 async fn create(cluster: &Cluster, target: &Target<'_>, step: &Step) -> Outcome {
     if step.defined_here {
         // Its CRD may not be there yet.
@@ -193,7 +206,8 @@ async fn change(
     put_in_certificates(step, &mut declared, &live.data);
     let relinquished = relinquished(target, &step.key);
     let installed = before(cluster, target, step, live).await;
-    let basis = Basis { why: target.why, installed, relinquished: Some(&relinquished) };
+    let ignored = target.deployment.map(|deployment| Ignored::of(&deployment.spec, &step.key)).unwrap_or_default();
+    let basis = Basis { why: target.why, installed, relinquished: Some(&relinquished), ignored, is_forced: false };
     let seen = Live { metadata: &live.metadata, body: &live.data };
     let resolved = resolve(&step.key, &declared, Some(seen), &basis);
     if let Some(stays) = resolved.kept {
@@ -201,14 +215,14 @@ async fn change(
     }
     let before = fields::declared(live);
     let trial = match means {
-        Means::DryRun => trial(cluster, target, step, live, &resolved.body).await,
+        Means::DryRun => trial(cluster, target, step, live, (&resolved.body, &basis)).await,
         Means::Overlay => Trial::Overlay,
     };
     let after = match trial {
         Trial::Applied(after) => fields::declared(&after),
         Trial::Overlay => fields::overlaid(&before, &bare(&resolved.body, &live.data)),
         Trial::Replace => {
-            *remark = Some(format!("{} is immutable: it is deleted and created again", step.identity));
+            *remark = Some(format!("{} cannot be changed: it is deleted and created again", step.identity));
             fields::declared_in(&step.body())
         }
         Trial::Ended(outcome) => return outcome,
@@ -249,7 +263,13 @@ enum Trial {
     Ended(Outcome),
 }
 
-async fn trial(cluster: &Cluster, target: &Target<'_>, step: &Step, live: &DynamicObject, body: &Value) -> Trial {
+async fn trial(
+    cluster: &Cluster,
+    target: &Target<'_>,
+    step: &Step,
+    live: &DynamicObject,
+    (body, basis): (&Value, &Basis<'_>),
+) -> Trial {
     let uid = live.metadata.uid.clone().unwrap_or_default();
     let seen = Live { metadata: &live.metadata, body: &live.data };
     match cluster.dry_run(&step.identity, &updating(body.clone(), &uid, None)).await {
@@ -258,7 +278,7 @@ async fn trial(cluster: &Cluster, target: &Target<'_>, step: &Step, live: &Dynam
         Err(cluster::Error::Refused(status))
             if status.code == 422
                 && target.owner.owns_fully(&live.metadata)
-                && is_replaced(&step.key, seen, target.why) =>
+                && replacement(&step.key, &step.body(), seen, basis, &status) == Replacement::Replace =>
         {
             Trial::Replace
         }

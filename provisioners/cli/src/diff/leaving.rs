@@ -4,9 +4,10 @@ use std::collections::BTreeSet;
 
 use kube::ResourceExt as _;
 use kube::api::{ApiResource, DynamicObject, ListParams};
+use rukpak_crds::names::{DISABLED, RECONCILE};
 use rukpak_plain::ObjectKey;
-use rukpak_plan::Phase;
 use rukpak_plan::prune::{Decision, Guard, NONE_SERVED, decide, instances as instances_of, would_be_lost};
+use rukpak_plan::{Phase, paused};
 
 use super::report::{Action, Change, Report};
 use super::target::Target;
@@ -34,6 +35,12 @@ pub(super) async fn all(cluster: &Cluster, target: &Target<'_>, report: &mut Rep
     leaving.sort_by(|(a, _), (b, _)| phase(b).cmp(&phase(a)).then_with(|| a.cmp(b)));
     let mut going = BTreeSet::new();
     for (key, object) in leaving {
+        if paused::is_paused(&object.metadata) {
+            report
+                .remarks
+                .push(format!("{key} left the bundle and stays: its annotation {RECONCILE} says {DISABLED:?}"));
+            continue;
+        }
         match reason_to_keep(cluster, &key, &object, &going).await {
             Ok(None) => {
                 report.changes.push(Change::of_key(&key, Action::Delete));

@@ -14,6 +14,8 @@ use crate::cluster::Cluster;
 /// Where the manifests install the controller.
 const SYSTEM_NAMESPACE: &str = "rukpak-system";
 const ABSENT: &str = "the bundle declares it, and this BundleDeployment has no such object";
+const PAUSED: &str =
+    "the bundle declares it, and it is left as it is on request: this BundleDeployment has no such object";
 const UNSERVED: &str = "the bundle declares it, and its kind is not served";
 
 /// Returns the objects that are declared and not `present`. There are none where there is no record: of what an earlier version has
@@ -51,10 +53,12 @@ fn lacking(declared: &[DeclaredObject], standing: &Standing, present: &[ObjectNo
         present.contains(&(&object.group, &object.kind, object.namespace.as_ref(), &object.name))
     };
     let lacking = declared.iter().filter(|object| !is_present(object));
-    lacking.map(|object| node(object, standing.missing.contains(object))).collect()
+    lacking.map(|object| node(object, standing)).collect()
 }
 
-fn node(object: &DeclaredObject, is_unserved: bool) -> ObjectNode {
+fn node(object: &DeclaredObject, standing: &Standing) -> ObjectNode {
+    let is_same = |other: &DeclaredObject| DeclaredObject { optional: object.optional, ..other.clone() } == *object;
+    let (is_unserved, is_paused) = (standing.missing.contains(object), standing.paused.iter().any(is_same));
     let DeclaredObject { group, kind, namespace, name, optional } = object.clone();
     ObjectNode {
         group,
@@ -62,9 +66,16 @@ fn node(object: &DeclaredObject, is_unserved: bool) -> ObjectNode {
         namespace,
         name,
         health: State::NotFound.to_string(),
-        message: if is_unserved { UNSERVED } else { ABSENT }.to_owned(),
+        message: (if is_unserved {
+            UNSERVED
+        } else if is_paused {
+            PAUSED
+        } else {
+            ABSENT
+        })
+        .to_owned(),
         // The installation is whole without it.
-        is_optional: optional && is_unserved,
+        is_optional: optional && is_unserved || is_paused,
         state: State::NotFound,
     }
 }
@@ -81,11 +92,13 @@ mod tests {
     #[test]
     fn tells_declared_objects_that_are_absent_and_why() {
         let (there, unserved, gone) = (object("ConfigMap", false), object("Monitor", true), object("Secret", false));
-        let standing = Standing { missing: vec![unserved.clone()], ..Standing::default() };
-        let present = [node(&there, false)];
-        let absent = lacking(&[there, unserved, gone], &standing, &present);
+        let left = object("Service", true);
+        let paused = vec![object("Service", false)];
+        let standing = Standing { missing: vec![unserved.clone()], paused, ..Standing::default() };
+        let present = [node(&there, &standing)];
+        let absent = lacking(&[there, unserved, gone, left], &standing, &present);
         let told: Vec<(&str, &str, bool)> =
             absent.iter().map(|node| (node.kind.as_str(), node.message.as_str(), node.is_optional)).collect();
-        assert_eq!(told, [("Monitor", UNSERVED, true), ("Secret", ABSENT, false)]);
+        assert_eq!(told, [("Monitor", UNSERVED, true), ("Secret", ABSENT, false), ("Service", PAUSED, true)]);
     }
 }

@@ -24,6 +24,15 @@ pub enum Deleted {
     Absent,
 }
 
+/// What becomes of the objects that hang on one that is deleted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Propagation {
+    /// They go after it.
+    Background,
+    /// They go before it.
+    Foreground,
+}
+
 /// Sends writes, a bounded number at once, whoever they are for.
 pub struct Writer {
     door: Door,
@@ -57,14 +66,23 @@ impl Writer {
     }
 
     /// Deletes exactly the object that was looked at: other UID or other version, and it stays. Gone already is fine.
-    pub async fn delete(&self, identity: &Identity, metadata: &ObjectMeta) -> Result<Deleted, Error> {
+    pub async fn delete(
+        &self,
+        identity: &Identity,
+        metadata: &ObjectMeta,
+        propagation: Propagation,
+    ) -> Result<Deleted, Error> {
         let _permit = self.permit().await;
+        let params = match propagation {
+            Propagation::Background => DeleteParams::background(),
+            Propagation::Foreground => DeleteParams::foreground(),
+        };
         let params = DeleteParams {
             preconditions: Some(Preconditions {
                 uid: metadata.uid.clone(),
                 resource_version: metadata.resource_version.clone(),
             }),
-            ..DeleteParams::background()
+            ..params
         };
         match self.api(identity).delete(&identity.name, &params).await.map_err(Error::from) {
             Ok(answer) if answer.is_right() => Ok(Deleted::Gone),

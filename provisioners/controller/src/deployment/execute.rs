@@ -22,6 +22,7 @@ mod prepare;
 mod prune;
 mod put;
 pub(crate) mod released;
+mod remove;
 mod repair;
 mod resume;
 mod rights;
@@ -54,6 +55,7 @@ use prepare::{Prepared, Unprepared};
 pub(super) use bundle::delete_old;
 pub(super) use helm_releases::delete_requested as delete_helm_releases;
 pub(super) use leftovers::leftovers;
+pub(super) use remove::{follow_policy, let_go, remove};
 pub(super) use stopped::Superseded;
 use stopped::{Stopped, unapplied};
 
@@ -77,7 +79,8 @@ fn fill<T, F: Future>(
 /// Only if the status that has to be written first cannot be written.
 pub(super) async fn execute(run: &mut Run, decision: Decision) -> Result<(), Error> {
     match decision {
-        Decision::Report => Ok(()),
+        // What is being deleted is not converged.
+        Decision::Report | Decision::Remove | Decision::LetGo => Ok(()),
         Decision::CreateBundle { name, hash } => {
             let desired = bundle::create(run, &name, &hash).await;
             run.set_desired(desired);
@@ -307,7 +310,7 @@ async fn finish(
     note_taken_back(run, plan);
     forget_kinds(run, plan, &unlisted, &pruning);
     let renderer = run.renderer(&plan.release);
-    let applied = Applied::by(plan, &renderer, &run.tracker.tracked().objects, |key| done.used.contains(key));
+    let applied = Applied::by(plan, &renderer, &run.tracker.tracked().objects, |key| done.is_left(key));
     for (key, set) in &done.own {
         run.memory.repairs.entry(key.clone()).and_modify(|repairs| repairs.own(set));
     }
@@ -321,8 +324,10 @@ async fn finish(
             let differences = Differences {
                 used: done.used.iter().map(used_name).collect(),
                 kept: done.kept,
+                paused: done.paused,
                 policy: run.observed.deployment.spec.deletion_policy.unwrap_or_default(),
                 account: run.observed.deployment.spec.service_account.clone().map(Box::new),
+                ignored: run.observed.deployment.spec.ignore_differences.clone(),
             };
             run.memory.learn_applied(applied, pruning, differences, Timestamp::now());
             Ok(())

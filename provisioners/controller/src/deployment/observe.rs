@@ -10,6 +10,7 @@ use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::runtime::reflector::ObjectRef;
 use kube::{Resource, ResourceExt};
+use rukpak_content::Digest;
 use rukpak_crds::condition::{ConditionStatus, Conditions, READY};
 use rukpak_crds::{BundleDeployment, BundleDeploymentStatus};
 use rukpak_plain::ObjectKey;
@@ -18,6 +19,7 @@ use rukpak_plan::memory::Memory;
 use rukpak_plan::observed::{Dependencies, DependencyGraph, Desired, Observed};
 use rukpak_plan::{Format, Owner};
 use rukpak_runtime::status::StatusWriter;
+use serde_json::json;
 
 use super::execute::{Superseded, released};
 use super::{Error, Tracker};
@@ -67,6 +69,7 @@ pub(crate) fn observe(deployment: Arc<BundleDeployment>, context: Arc<Context>) 
         status,
         desired: desired(&context, &owner, &deployment),
         dependencies: dependencies(&context, &deployment),
+        dependants: dependants(&context, &owner.name),
         foreign_bundles: bundles::foreign(&context, &owner, &deployment),
         drifted: std::collections::BTreeSet::new(),
         is_touched,
@@ -92,7 +95,14 @@ impl Run {
     /// What makes the objects of `release`, and whose they are.
     pub fn renderer(&self, release: &rukpak_plan::Release) -> String {
         let policy = self.observed.deployment.spec.deletion_policy.unwrap_or_default();
-        rukpak_format::renderer(release, self.context.bundle_certificates, policy)
+        let renderer = rukpak_format::renderer(release, self.context.bundle_certificates, policy);
+        let rules = &self.observed.deployment.spec.ignore_differences;
+        if rules.is_empty() {
+            return renderer;
+        }
+        // Else nobody knew after a restart that they have changed.
+        let rules = Digest::sha256(json!(rules).to_string().as_bytes());
+        format!("{renderer} ignoring {rules}")
     }
 
     /// Takes what the watches have put into the inbox: objects that really differ from what was applied.
@@ -120,6 +130,12 @@ impl Run {
         if is_late {
             tracing::warn!(deployment = %self.owner.name, "progress deadline exceeded; rolling back to the revision before");
         }
+    }
+
+    /// Puts the memory back, and the news that nobody has acted upon.
+    pub fn give_back(&mut self) {
+        self.tracker.tracked().is_unblocked |= self.observed.is_unblocked;
+        self.remember();
     }
 
     /// Puts the memory back for the next reconcile.
@@ -184,10 +200,14 @@ impl Run {
     }
 
     /// Whether this reconcile is about the deployment with this metadata: nobody has changed its spec, deleted it, or given it to another
-    /// shard.
+    /// shard. Of one that was being deleted already, nobody has changed what becomes of its objects: a finalizer may say that they stay.
     fn is_about(&self, now: &ObjectMeta) -> bool {
         let then = &self.observed.deployment.metadata;
-        let is_same = now.uid == then.uid && now.generation == then.generation && now.deletion_timestamp.is_none();
+        let is_ending_alike = match then.deletion_timestamp {
+            None => now.deletion_timestamp.is_none(),
+            Some(_) => now.finalizers == then.finalizers,
+        };
+        let is_same = now.uid == then.uid && now.generation == then.generation && is_ending_alike;
         is_same && self.context.shard.is_unmoved(then.labels.as_ref(), now.labels.as_ref())
     }
 }
@@ -206,6 +226,17 @@ fn dependencies(context: &Context, deployment: &BundleDeployment) -> Dependencie
         })
         .collect();
     Dependencies::of(&deployment.name_any(), &graph)
+}
+
+/// The deployments that depend on this one. Where they do so in a circle nobody would go first.
+fn dependants(context: &Context, name: &str) -> Vec<String> {
+    let is_there = |other: &String| context.deployments.get(&ObjectRef::new(other)).is_some();
+    let is_in_circle = |other: &String| context.index.dependants_of(other).contains_key(name);
+    let direct = context.index.dependants_of(name).into_iter().filter(|(_, is_direct)| *is_direct);
+    let mut names: Vec<String> = direct.map(|(other, _)| other).collect();
+    names.retain(|other| other != name && is_there(other) && !is_in_circle(other));
+    names.sort();
+    names
 }
 
 /// The deployment and all that it depends on, at any distance, by name.

@@ -8,7 +8,8 @@ use kube::Resource;
 use kube::runtime::controller::Action;
 use kube::runtime::reflector::ObjectRef;
 use rukpak_crds::condition::{Conditions, NewCondition, READY, reason};
-use rukpak_crds::{BundleDeploymentStatus, Condition, ConditionStatus};
+use rukpak_crds::names::DELETION_IN_ORDER;
+use rukpak_crds::{BundleDeployment, BundleDeploymentStatus, Condition, ConditionStatus};
 use rukpak_plan::decide::next;
 use rukpak_plan::retry::{self, Class};
 use rukpak_plan::status::{Report, status};
@@ -99,6 +100,13 @@ pub(crate) fn wake_dependents(context: &Context, name: &str) {
     }
 }
 
+/// Those that the deployment depended on may go now, if they wait for that.
+pub(crate) fn wake_dependencies(context: &Context, gone: &BundleDeployment) {
+    for dependency in &gone.spec.depends_on {
+        context.wake.deployment(&dependency.name);
+    }
+}
+
 fn schedule(run: &mut Run, decided: Timestamp) -> Action {
     if run.memory.is_refetching {
         return Action::requeue(retry::delay(Class::Transient, run.context.failures.another(&run.owner.uid)));
@@ -123,19 +131,29 @@ fn schedule(run: &mut Run, decided: Timestamp) -> Action {
 /// How often a deletion that takes its time is looked at.
 const DELETION_INTERVAL: Duration = Duration::from_secs(15);
 
-/// A deployment that is being deleted in the foreground: what is waited for, in words. Nothing else is written for it.
-pub(super) async fn deletion(run: &mut Run) -> Result<Action, Error> {
-    let left = execute::leftovers(run).await;
-    let mut status = run.observed.status.clone();
+/// A deployment that is being deleted: what is waited for, in words. `removed`: what the controller itself has deleted and waits for,
+/// where it deletes in order.
+pub(super) async fn deletion(run: &mut Run, removed: Option<Vec<String>>) -> Result<Action, Error> {
     let finalizers = run.observed.deployment.meta().finalizers.clone().unwrap_or_default();
     if finalizers.is_empty() {
         return Ok(Action::await_change());
     }
-    let message = if left.is_empty() {
-        format!("waiting for the finalizers of the BundleDeployment: {}", finalizers.join(", "))
+    let dependants = &run.observed.dependants;
+    let is_held = finalizers.iter().any(|finalizer| finalizer == DELETION_IN_ORDER) && !dependants.is_empty();
+    let message = if is_held {
+        format!("waiting until the BundleDeployments that depend on it are gone: {}", dependants.join(", "))
     } else {
-        format!("waiting until these objects are gone: {}", left.join("; "))
+        let left = match removed {
+            Some(left) => left,
+            None => execute::leftovers(run).await,
+        };
+        if left.is_empty() {
+            format!("waiting for the finalizers of the BundleDeployment: {}", finalizers.join(", "))
+        } else {
+            format!("waiting until these objects are gone: {}", left.join("; "))
+        }
     };
+    let mut status = run.observed.status.clone();
     let new = NewCondition { type_: "Deleting", status: ConditionStatus::True, reason: "Deleting", message: &message };
     status.conditions.set(new, run.observed.deployment.meta().generation, Timestamp::now());
     run.write(status).await?;

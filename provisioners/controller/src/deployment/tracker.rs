@@ -155,7 +155,7 @@ impl Trackers {
         for one in self.lock().values() {
             let tracked = one.tracked();
             kinds.extend(tracked.awaited_kinds.iter().cloned());
-            kinds.extend(tracked.leaving.iter().map(|key| (key.group.clone(), key.kind.clone())));
+            kinds.extend(tracked.leaving.iter().chain(&tracked.held).map(|key| (key.group.clone(), key.kind.clone())));
             kinds.extend(kinds_of(&tracked.objects));
         }
         kinds

@@ -85,6 +85,7 @@ pub(super) async fn deployments(streams: Streams<BundleDeployment>, context: &Ar
                 context.index.deployment_gone(&object.name_any());
                 forget(context, &object);
                 crate::deployment::wake_dependents(context, &object.name_any());
+                crate::deployment::wake_dependencies(context, &object);
             }
             Change::Listed { since } => {
                 let all = context.deployments.state();

@@ -99,6 +99,8 @@ pub enum End {
     },
     /// It belongs to those who share it.
     HandedOver,
+    /// It is left as it is, for its annotation says so.
+    Paused,
     /// It is being deleted.
     Waits {
         /// What for, in words.
@@ -120,6 +122,8 @@ pub struct Outcome {
     pub failed: Vec<String>,
     /// What is being deleted, with what it waits for.
     pub waiting: Vec<(ObjectKey, String)>,
+    /// What is left as it is because it says so.
+    pub paused: BTreeSet<ObjectKey>,
     /// Whether a question got no answer that may be answered in a moment.
     pub is_unanswered: bool,
     /// Whether the deployment asks for something else by now. The rest of the pass was not carried out.

@@ -14,11 +14,11 @@ use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use rukpak_crds::InventoryKind;
+use rukpak_crds::{InventoryKind, names};
 use rukpak_plain::ObjectKey;
 
 use super::{Answer, Decision, End, Guard, Leaving, Order, Outcome, Request, decide, waits};
-use crate::{Owner, Phase};
+use crate::{Owner, Phase, paused};
 
 /// One pass over everything that leaves.
 #[derive(Clone, Debug)]
@@ -49,11 +49,21 @@ struct Object {
     leaving: Leaving,
     key: ObjectKey,
     phase: Phase,
+    extent: Extent,
     /// Why it is not deleted, if it is not.
     keep: Option<String>,
     /// Writes that were sent.
     attempts: usize,
     state: State,
+}
+
+/// What goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Extent {
+    /// What left the bundle.
+    Left,
+    /// All that there is.
+    Whole,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -80,11 +90,23 @@ impl Pass {
     /// Begins a pass. With `is_patient`, a question that gets no answer ends it, to be asked again in the next one; otherwise what
     /// cannot be found out counts as data.
     pub fn new(owner: Owner, leaving: impl IntoIterator<Item = Leaving>, is_patient: bool) -> Self {
+        Self::of(owner, leaving, is_patient, Extent::Left)
+    }
+
+    /// Begins a pass over everything that the owner has, which is being deleted. Data goes as it would by garbage collection; but
+    /// instances of CRDs that are not among what goes are waited for, as long as those are there who finalize them.
+    pub fn whole(owner: Owner, objects: impl IntoIterator<Item = Leaving>) -> Self {
+        Self::of(owner, objects, false, Extent::Whole)
+    }
+
+    fn of(owner: Owner, leaving: impl IntoIterator<Item = Leaving>, is_patient: bool, extent: Extent) -> Self {
         let object = |leaving: Leaving| {
             let key = leaving.identity.key();
             let phase = Phase::of(&key.group, &key.kind);
-            let mut object = Object { leaving, key, phase, keep: None, attempts: 0, state: State::Resting };
-            if let Some(guard) = object.guard(&owner) {
+            let mut object = Object { leaving, key, phase, extent, keep: None, attempts: 0, state: State::Resting };
+            if object.is_paused() {
+                object.state = State::Ended(End::Paused);
+            } else if let Some(guard) = object.guard(&owner) {
                 object.state = State::Wants(Request::Ask { guard, going: Arc::default() });
             }
             object
@@ -93,7 +115,8 @@ impl Pass {
         objects.sort_by(|a, b| b.phase.cmp(&a.phase).then_with(|| a.key.cmp(&b.key)));
         let wants = |(id, object): (usize, &Object)| matches!(object.state, State::Wants(_)).then_some(id);
         let waiting: VecDeque<usize> = objects.iter().enumerate().filter_map(wants).collect();
-        let is_going = |object: &&Object| object.guard(&owner).is_none() && !object.is_released();
+        let is_going =
+            |object: &&Object| object.guard(&owner).is_none() && !object.is_released() && !object.is_paused();
         let going = objects.iter().filter(|_| !waiting.is_empty()).filter(is_going);
         let going = Arc::new(going.map(|object| object.key.clone()).collect());
         let (stage, under_way, gone) = (Stage::Asking, 0, BTreeSet::new());
@@ -166,12 +189,14 @@ impl Pass {
         let unseen =
             self.unseen.iter().map(|key| (key.clone(), format!("{} {:?} is being deleted", key.kind, key.name)));
         let (failed, waiting) = (Vec::new(), unseen.collect());
-        let mut outcome = Outcome { failed, waiting, is_unanswered: self.is_unanswered, is_superseded: false };
+        let (paused, is_unanswered) = (BTreeSet::new(), self.is_unanswered);
+        let mut outcome = Outcome { failed, waiting, paused, is_unanswered, is_superseded: false };
         for object in &self.objects {
             match &object.state {
                 State::Ended(End::Failed { why }) => {
                     outcome.failed.push(format!("{}: {why}", object.leaving.identity));
                 }
+                State::Ended(End::Paused) => drop(outcome.paused.insert(object.key.clone())),
                 State::Ended(End::Waits { why }) => outcome.waiting.push((object.key.clone(), why.clone())),
                 State::Ended(End::Unwanted) => outcome.is_superseded = true,
                 _ => {}
@@ -213,13 +238,21 @@ impl Object {
             return None;
         }
         match decide(&self.key.group, &self.key.kind, metadata) {
-            Decision::DeleteUnless(guard @ (Guard::Instances | Guard::Contents)) => Some(guard),
+            Decision::DeleteUnless(Guard::Instances) => Some(Guard::Instances),
+            Decision::DeleteUnless(Guard::Contents) if self.extent == Extent::Left => Some(Guard::Contents),
             _ => None,
         }
     }
 
+    /// Whether it is left as it is. What is being deleted goes whatever it says.
+    fn is_paused(&self) -> bool {
+        let metadata = &self.leaving.metadata;
+        self.extent == Extent::Left && metadata.deletion_timestamp.is_none() && paused::is_paused(metadata)
+    }
+
     fn is_released(&self) -> bool {
-        decide(&self.key.group, &self.key.kind, &self.leaving.metadata) == Decision::Release
+        self.extent == Extent::Left
+            && decide(&self.key.group, &self.key.kind, &self.leaving.metadata) == Decision::Release
     }
 
     /// The first request when its turn has come, and the next one when it has changed meanwhile.
@@ -249,6 +282,15 @@ impl Object {
             (Request::Ask { .. }, Answer::WouldLose(None)) if stage == Stage::Asking => State::Resting,
             (Request::Ask { .. }, Answer::WouldLose(None)) => State::Wants(Request::Delete),
             (Request::Ask { .. }, Answer::Unseen { why, is_transient: true }) if is_patient => failed(&why),
+            (Request::Ask { .. }, Answer::WouldLose(Some(why)) | Answer::Unseen { why, .. })
+                if self.extent == Extent::Whole =>
+            {
+                let (identity, allow) = (&self.leaving.identity, names::ALLOW_DELETION);
+                let why = format!(
+                    "{identity} stays, for {why}; delete what is to be finalized, or allow the loss with the annotation {allow}=\"true\" on it"
+                );
+                State::Ended(End::Waits { why })
+            }
             // What cannot be found out is as good as data.
             (Request::Ask { .. }, Answer::WouldLose(Some(why)) | Answer::Unseen { why, .. }) => {
                 self.keep = Some(why);
@@ -291,6 +333,9 @@ impl Object {
             return State::Ended(End::Gone);
         }
         self.leaving.metadata = Arc::from(metadata);
+        if self.is_paused() {
+            return State::Ended(End::Paused);
+        }
         if self.attempts >= ATTEMPTS {
             return State::Ended(End::Failed { why: "it is still there".to_owned() });
         }

@@ -224,6 +224,18 @@ impl Writer<'_> {
         }
     }
 
+    /// What is left as it is because it says so, of the release and of what left it.
+    fn paused(&self) -> Vec<String> {
+        let Installation::Applied { pruning, differences, .. } = &self.memory.installation else { return Vec::new() };
+        let declared = differences.paused.iter().map(ToString::to_string);
+        let held = match pruning {
+            Pruning::Held { objects } => Some(objects),
+            _ => None,
+        };
+        let leaving = held.into_iter().flatten().map(|key| format!("{key} (which left the bundle)"));
+        declared.chain(leaving).collect()
+    }
+
     fn ready_message(&self) -> String {
         let default = Inventory::default();
         let inventory = self.status.inventory.as_ref().unwrap_or(&default);
@@ -241,6 +253,11 @@ impl Writer<'_> {
         {
             message.push_str("; used as they are, and not changed: ");
             message.push_str(&bounded(&differences.used, ", "));
+        }
+        let paused = self.paused();
+        if !paused.is_empty() {
+            message.push_str("; left as they are, for their annotation core.rukpak.io/reconcile says \"disabled\": ");
+            message.push_str(&bounded(&paused, ", "));
         }
         if let Some(kept) = self.kept() {
             message.push_str("; ");

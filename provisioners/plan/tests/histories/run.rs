@@ -131,7 +131,7 @@ impl Run<'_> {
 
     fn execute(&mut self, decision: Decision) -> Result<(), Stop> {
         match decision {
-            Decision::Report => {}
+            Decision::Report | Decision::Remove | Decision::LetGo => {}
             Decision::CreateBundle { .. } => {
                 if self.world.bundle == Bundle::Absent {
                     self.world.bundle = Bundle::Waiting;

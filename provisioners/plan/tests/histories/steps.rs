@@ -159,7 +159,7 @@ impl Run<'_> {
             match Applied::resumed(&self.observed.inventory(), release, RENDERER, &objects, Vec::new()) {
                 Some(applied) => {
                     world.objects = objects;
-                    Installation::Applied { applied, pruning: Pruning::Done, differences: Differences::default() }
+                    Installation::Applied { applied, pruning: Pruning::Done, differences: Box::default() }
                 }
                 None => Installation::Partial { release: release.clone() },
             };

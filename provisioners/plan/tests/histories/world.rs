@@ -219,6 +219,7 @@ impl World {
             status: self.status.clone(),
             desired: self.desired(),
             dependencies: Dependencies::Ready,
+            dependants: Vec::new(),
             foreign_bundles: Vec::new(),
             drifted: BTreeSet::new(),
             is_touched: self.is_touched,

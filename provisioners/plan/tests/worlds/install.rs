@@ -254,7 +254,7 @@ impl Run<'_> {
 
     fn basis(bases: &Bases, step: &Step, why: Why) -> Basis<'static> {
         let body = |plan: &Option<Rc<Plan>>| plan.as_ref().and_then(|plan| plan.steps.get(&step.key)).map(Step::body);
-        Basis { why, installed: body(&bases.installed), relinquished: None }
+        Basis::plain(why, body(&bases.installed))
     }
 
     pub(super) fn relinquished(&self, key: &ObjectKey) -> Option<BTreeSet<fields::Taken>> {
@@ -404,6 +404,7 @@ impl Run<'_> {
             kept,
             policy: spec.deletion_policy.unwrap_or_default(),
             account: spec.service_account.clone().map(Box::new),
+            ..Differences::default()
         };
         self.memory.learn_applied(applied, pruning, differences, self.world.now);
         Ok(())

@@ -306,7 +306,7 @@ fn policy_differs(world: &World, deployment: usize, body: &Value) -> Option<Stri
     let this = &world.deployments[deployment];
     let live = world.server.objects.get(&key).filter(|live| is_ours(live, &this.owner.uid))?;
     let goes = match this.spec.deletion_policy.unwrap_or_default() {
-        DeletionPolicy::Delete => true,
+        DeletionPolicy::Delete | DeletionPolicy::InOrder => true,
         DeletionPolicy::Orphan => false,
         DeletionPolicy::KeepCRDs => key.kind != "CustomResourceDefinition",
     };

@@ -305,7 +305,7 @@ impl Run<'_> {
 
     fn execute(&mut self, decision: Decision) -> Result<(), Stop> {
         match decision {
-            Decision::Report | Decision::CreateBundle { .. } => Ok(()),
+            Decision::Report | Decision::CreateBundle { .. } | Decision::Remove | Decision::LetGo => Ok(()),
             Decision::Resume(release) => self.resume(&release),
             Decision::Install { release, why } => self.install(&release, why),
             Decision::Repair { release, objects } => self.repair(&release, objects),

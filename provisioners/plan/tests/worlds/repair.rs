@@ -55,7 +55,8 @@ impl Run<'_> {
         self.memory.installation = match resumed {
             Some(applied) => {
                 let (policy, account) = (spec.deletion_policy.unwrap_or_default(), spec.service_account.clone());
-                let differences = Differences { policy, account: account.map(Box::new), ..Differences::default() };
+                let differences =
+                    Box::new(Differences { policy, account: account.map(Box::new), ..Differences::default() });
                 self.memory.learn_missing(release.clone(), applied.missing(), now);
                 Installation::Applied { applied, pruning: Pruning::Done, differences }
             }
@@ -146,7 +147,7 @@ impl Run<'_> {
             }
         }
         let relinquished = self.relinquished(&step.key);
-        let basis = Basis { why: Why::Repair, installed: Some(step.body()), relinquished: relinquished.as_ref() };
+        let basis = Basis { relinquished: relinquished.as_ref(), ..Basis::plain(Why::Repair, Some(step.body())) };
         match self.put(step, known, &basis, false)? {
             Ok(put::Outcome::Applied(written, _)) => {
                 let version = metadata(&written).resource_version;

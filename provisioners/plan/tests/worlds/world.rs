@@ -277,6 +277,7 @@ impl World {
             } else {
                 Dependencies::NotReady("another is not ready".to_owned())
             },
+            dependants: Vec::new(),
             foreign_bundles: Vec::new(),
             drifted: BTreeSet::new(),
             is_touched: known.is_touched,

@@ -13,7 +13,7 @@ use super::{Package, Rule, Source, Subject};
 type Made = Result<String, (String, Fault)>;
 
 /// Fields of specs, by where they stand. What is in none is not allowed.
-pub(super) const DEPLOYMENT_FIELDS: [&str; 10] = [
+pub(super) const DEPLOYMENT_FIELDS: [&str; 12] = [
     "provisionerClassName",
     "template",
     "config",
@@ -24,6 +24,8 @@ pub(super) const DEPLOYMENT_FIELDS: [&str; 10] = [
     "dependsOn",
     "revisionHistoryLimit",
     "serviceAccount",
+    "ignoreDifferences",
+    "healthChecks",
 ];
 pub(super) const OPERATOR_FIELDS: [&str; 2] = ["package", "upgradePolicy"];
 pub(super) const OPERATOR_PACKAGE_FIELDS: [&str; 4] = ["name", "channel", "version", "catalog"];

@@ -1,6 +1,7 @@
 //! Applying a plan, phase by phase.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures::StreamExt;
@@ -13,6 +14,7 @@ use kube::runtime::wait::await_condition;
 use rukpak_crds::names::FIELD_MANAGER;
 use rukpak_plain::ObjectKey;
 use rukpak_plan::applied::Tracked;
+use rukpak_plan::ignored::Ignored;
 use rukpak_plan::inbox::Reaction;
 use rukpak_plan::kind::is_crd;
 use rukpak_plan::resolve::{Basis, Why};
@@ -27,6 +29,7 @@ use super::{collision, fill};
 use crate::cluster::Written;
 use crate::deployment::observe::Run;
 use crate::render_memory::Reservation;
+use crate::watch::Observed;
 
 /// So many objects of one deployment are under way at once.
 const PARALLEL: usize = 16;
@@ -130,10 +133,17 @@ impl Bases {
     /// What else decides about the body of an object.
     pub fn of<'a>(&'a self, run: &'a Run, step: &Step, why: Why) -> Basis<'a> {
         let body = |plan: &Option<Plan>| plan.as_ref().and_then(|plan| plan.steps.get(&step.key)).map(Step::body);
+        let taken_back = match why {
+            Why::WayBack => self.begun.as_ref(),
+            Why::Rollback => self.installed.as_ref(),
+            _ => None,
+        };
         Basis {
             why,
             installed: body(&self.installed),
             relinquished: run.memory.repairs.get(&step.key).map(rukpak_plan::conflict::Repairs::relinquished),
+            ignored: Ignored::of(&run.observed.deployment.spec, &step.key),
+            is_forced: taken_back.and_then(|plan| plan.steps.get(&step.key)).is_some_and(|step| step.is_forced),
         }
     }
 }
@@ -143,10 +153,19 @@ impl Bases {
 pub(super) struct Done {
     /// Namespaces of others that are used as they are.
     pub used: BTreeSet<ObjectKey>,
+    /// Objects that are left as they are on request.
+    pub paused: BTreeSet<ObjectKey>,
     /// What stays as it is in the cluster, a line an object.
     pub kept: Vec<String>,
     /// The fields that are ours of objects of which some were left to others.
     pub own: Vec<(ObjectKey, Value)>,
+}
+
+impl Done {
+    /// Whether the object was not written, and need not be.
+    pub fn is_left(&self, key: &ObjectKey) -> bool {
+        self.used.contains(key) || self.paused.contains(key)
+    }
 }
 
 /// Applies every step that is not settled, and notes the fingerprint of each object as soon as it is written.
@@ -175,6 +194,8 @@ pub(super) async fn apply(run: &Run, plan: &Plan, why: Why, members: &Members, b
                     done.own.extend(set.map(|set| (key, set)));
                 }
                 Ok(Outcome::Used) => drop(done.used.insert(key)),
+                Ok(Outcome::Replaceable) => {}
+                Ok(Outcome::Paused(_)) => drop(done.paused.insert(key)),
                 Err(put::Error::Superseded) => return Err(Error::Superseded),
                 Err(error @ put::Error::InTheWay { .. }) if is_crd(&key) => {
                     ending.insert(key.name);
@@ -215,10 +236,16 @@ async fn one(
     members: &Members,
     bases: &Bases,
 ) -> (ObjectKey, Result<Outcome, put::Error>) {
-    let decided_by = bases.of(run, step, why);
-    let outcome = once_served(run, step, members.known(&step.key), &decided_by).await;
-    if let Ok(Outcome::Applied(written, _)) = &outcome {
-        note(run, step, written);
+    let outcome = if members.is_paused(step) {
+        Ok(Outcome::Paused(members.fingerprint(&step.key, &run.owner)))
+    } else {
+        let decided_by = bases.of(run, step, why);
+        once_served(run, step, members.known(&step.key), &decided_by).await
+    };
+    match &outcome {
+        Ok(Outcome::Applied(written, _)) => note(run, step, written),
+        Ok(Outcome::Paused(fingerprint)) => note_paused(run, step, fingerprint.clone()).await,
+        Ok(Outcome::Used | Outcome::Replaceable) | Err(_) => {}
     }
     (step.key.clone(), outcome)
 }
@@ -248,11 +275,32 @@ pub(super) async fn once_served(
 pub(super) fn note(run: &Run, step: &Step, written: &Written) {
     let now = Timestamp::now();
     let fingerprint = Fingerprint::of(&written.metadata, &run.owner, FIELD_MANAGER);
-    let health = health::assess(&super::health::whole(&step.identity, written), now);
+    let check = health::check_of(&run.observed.deployment.spec.health_checks, &step.key);
+    let health = health::assess_by(&super::health::whole(&step.identity, written), check, now);
     let tracked = Tracked { identity: step.identity.clone(), fingerprint, health, is_read: true, read_at: now };
-    let seen = run.context.dependents.get(&step.key);
+    track(run, &step.key, tracked);
+}
+
+/// Notes an object that is left as it is, as it was seen; `None` if it is not there.
+pub(super) async fn note_paused(run: &Run, step: &Step, fingerprint: Option<Fingerprint>) {
+    tracing::debug!(deployment = %run.owner.name, object = %step.identity, "object left as it is on request");
+    let Some(fingerprint) = fingerprint else {
+        let mut tracked = run.tracker.tracked();
+        tracked.objects.remove(&step.key);
+        tracked.drifted.remove(&step.key);
+        return;
+    };
+    let kind = step.identity.kind.clone();
+    let seen = Observed { owner: Arc::new(run.owner.clone()), fingerprint, kind };
+    for (key, tracked) in super::health::adopt(run, [(step.key.clone(), seen)].into()).await {
+        track(run, &key, tracked);
+    }
+}
+
+fn track(run: &Run, key: &ObjectKey, tracked: Tracked) {
+    let seen = run.context.dependents.get(key);
     let seen = seen.as_ref().map(|seen| (&*seen.owner, &seen.fingerprint));
-    let reaction = run.tracker.tracked().note_applied(&run.owner, &step.key, tracked, seen);
+    let reaction = run.tracker.tracked().note_applied(&run.owner, key, tracked, seen);
     if reaction == Reaction::Enqueue {
         run.context.wake.deployment(&run.owner.name);
     }

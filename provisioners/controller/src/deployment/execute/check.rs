@@ -57,7 +57,8 @@ async fn dry_run(run: &Run, plan: &Plan, why: Why, members: &Members, bases: &Ba
         let group = step.key.group.as_str();
         !step.defined_here || !changed_crds.contains(&(group.to_owned(), step.key.kind.clone()))
     };
-    let changed: Vec<_> = plan.steps.values().filter(|step| bases.is_changed(step)).filter(is_known).collect();
+    let is_written = |step: &&Step| bases.is_changed(step) && !members.is_paused(step);
+    let changed: Vec<_> = plan.steps.values().filter(is_written).filter(is_known).collect();
     let (mut waiting, mut tries, mut failed) = (changed.into_iter(), FuturesUnordered::new(), Vec::new());
     loop {
         fill(&mut tries, PARALLEL, &mut waiting, |step| try_one(run, plan, step, why, members, bases));

@@ -34,6 +34,7 @@ fn is_asked_for(run: &Run) -> bool {
 pub(crate) async fn refresh(run: &Run) {
     let due: Vec<(ObjectKey, Identity)> = {
         let mut tracked = run.tracker.tracked();
+        tracked.judge_by(&run.observed.deployment.spec.health_checks);
         if !is_asked_for(run) {
             // What moves meanwhile is read once somebody asks.
             tracked.looks.clear();
@@ -69,7 +70,8 @@ async fn read(run: &Run, identity: &Identity) -> Option<Health> {
     match run.context.cluster.reader.get(identity).await {
         Ok(Some(live)) => {
             let object = whole(identity, &live);
-            let mut health = health::assess(&object, Timestamp::now());
+            let check = health::check_of(&run.observed.deployment.spec.health_checks, &identity.key());
+            let mut health = health::assess_by(&object, check, Timestamp::now());
             if !health.is_healthy()
                 && let Some(why) = trouble(run, identity, &object).await
             {
@@ -106,7 +108,9 @@ pub(super) async fn adopt(run: &Run, observed: BTreeMap<ObjectKey, Observed>) ->
     let now = Timestamp::now();
     loop {
         fill(&mut reads, PARALLEL, &mut waiting, |(key, observed)| async move {
-            let health = match health::has_rule(&key.group, &key.kind) {
+            let checks = &run.observed.deployment.spec.health_checks;
+            let is_judged = health::has_rule(&key.group, &key.kind) || health::check_of(checks, &key).is_some();
+            let health = match is_judged {
                 false => Some(Health::new(State::Current, "")),
                 true if is_asked_for(run) => read(run, &observed.identity(&key)).await,
                 true => None,

@@ -8,7 +8,7 @@ use rukpak_plan::Identity;
 use rukpak_plan::memory::{Installation, Pruning};
 use rukpak_runtime::events::{EventType, News};
 
-use crate::cluster::{self, Deleted};
+use crate::cluster::{self, Deleted, Propagation};
 use crate::deployment::observe::Run;
 
 /// Reason of the Event that names what was deleted.
@@ -52,7 +52,7 @@ async fn delete(run: &Run) -> Result<Vec<String>, cluster::Error> {
         let name = release.name_any();
         let identity = Identity { kind: secrets.clone(), namespace: Some(namespace.clone()), name: name.clone() };
         // With the rights of the deployment's ServiceAccount, if it names one.
-        if run.objects.delete(&identity, &release.metadata).await? != Deleted::Absent {
+        if run.objects.delete(&identity, &release.metadata, Propagation::Background).await? != Deleted::Absent {
             deleted.push(name);
         }
     }

@@ -12,7 +12,7 @@ use rukpak_plain::ObjectKey;
 use rukpak_plan::memory::{Installation, Pruning};
 use rukpak_plan::prune::Leaving;
 use rukpak_plan::resolve::Why;
-use rukpak_plan::{Fingerprint, Identity, Kind, Owner, Plan, fields};
+use rukpak_plan::{Fingerprint, Identity, Kind, Owner, Plan, Step, fields, paused};
 use rukpak_runtime::error::Chain;
 
 use super::put::Known;
@@ -52,6 +52,14 @@ impl Members {
         let Leaving { metadata, .. } = self.objects.get(key)?;
         let is_leaving = metadata.deletion_timestamp.is_some();
         (!is_leaving).then(|| Fingerprint::of(metadata, owner, names::FIELD_MANAGER))
+    }
+
+    /// Whether the object is left as it is: its manifest says so, or the object that is there.
+    pub fn is_paused(&self, step: &Step) -> bool {
+        let is_live = |object: &Leaving| object.metadata.deletion_timestamp.is_none();
+        step.is_paused
+            || self.watched.get(&step.key).is_some_and(Fingerprint::is_paused)
+            || self.objects.get(&step.key).is_some_and(|object| is_live(object) && paused::is_paused(&object.metadata))
     }
 }
 

@@ -3,11 +3,13 @@
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures::StreamExt;
 use futures::stream::FuturesUnordered;
 use jiff::Timestamp;
-use rukpak_crds::{InventoryKind, ReleasedObject};
+use rukpak_crds::ReleasedObject;
+use rukpak_plain::ObjectKey;
 use rukpak_plan::applied::complaints;
 use rukpak_plan::declared::{self, Declared};
 use rukpak_plan::memory::{HEALTHY_WITHIN, Installation, Pruning, later};
@@ -21,13 +23,15 @@ use super::apply::Bases;
 use super::guards::would_lose;
 use super::members::{self, Members};
 use super::{Superseded, released};
-use crate::cluster::{Deleted, Error};
+use crate::cluster::{Deleted, Error, Propagation};
 use crate::deployment::observe::Run;
 
 /// So many objects of a phase are removed at once.
 const PARALLEL: usize = 16;
 /// So often it is asked again what hangs on an object before it is left in the cluster for want of an answer: some 15 s.
 const QUESTIONS: u32 = 5;
+/// A watch that is late shows by then what a list has shown.
+const LOOK_AGAIN: Duration = Duration::from_secs(1);
 /// So many objects are named that are waited for.
 const NAMED: usize = 5;
 
@@ -67,9 +71,10 @@ pub(super) async fn prune(
 pub(super) async fn again(run: &mut Run, release: &Release) -> Result<(), Superseded> {
     let kinds = run.observed.inventory().kinds.into_iter().collect();
     let mut members = members::list(run, &kinds, Why::Resync).await;
-    let Installation::Applied { applied, .. } = &run.memory.installation else { return Ok(()) };
+    let Installation::Applied { applied, differences, .. } = &run.memory.installation else { return Ok(()) };
     let system_namespace = &run.context.system_namespace;
-    let declared = declared::of_installed(&run.tracker.tracked().objects, applied.missing(), system_namespace);
+    let mut declared = declared::of_installed(&run.tracker.tracked().objects, applied.missing(), system_namespace);
+    declared.extend(differences.paused.iter().cloned());
     let leaving = leaving(run, &mut members, &declared);
     if !leaving.is_empty() {
         run.confirm().await?;
@@ -126,15 +131,21 @@ async fn remove(
         }
         _ => (1, 0),
     };
-    let outcome = pass(run, leaving, &members.unlisted, unanswered < QUESTIONS).await;
+    let before = run.tracker.tracked().leaving.clone();
+    let begun = Pass::new(run.owner.clone(), leaving, unanswered < QUESTIONS).wait_for(&members.unlisted, &before);
+    let outcome = pass(run, begun).await;
     if outcome.is_superseded {
         return Err(Superseded);
     }
     failed.extend(outcome.failed);
     failed.extend(members.why);
-    run.tracker.tracked().leaving = outcome.waiting.iter().map(|(key, _)| key.clone()).collect();
+    {
+        let mut tracked = run.tracker.tracked();
+        tracked.leaving = outcome.waiting.iter().map(|(key, _)| key.clone()).collect();
+        tracked.held.clone_from(&outcome.paused);
+    }
     if failed.is_empty() && outcome.waiting.is_empty() {
-        return Ok(Pruning::Done);
+        return Ok(if outcome.paused.is_empty() { Pruning::Done } else { held(run, outcome.paused) });
     }
     let mut texts = Vec::new();
     if !failed.is_empty() {
@@ -160,10 +171,17 @@ async fn remove(
     })
 }
 
+/// Objects that stay because they say so. One that said it no more before it was noted would tell nobody.
+fn held(run: &Run, objects: BTreeSet<ObjectKey>) -> Pruning {
+    let says = |key: &ObjectKey| run.context.dependents.get(key).is_none_or(|seen| seen.fingerprint.is_paused());
+    if objects.iter().all(says) {
+        return Pruning::Held { objects };
+    }
+    Pruning::Awaiting { until: later(Timestamp::now(), LOOK_AGAIN) }
+}
+
 /// Sends what a pass asks for, and tells it what came of that.
-async fn pass(run: &mut Run, leaving: Vec<Leaving>, unlisted: &[InventoryKind], is_patient: bool) -> Outcome {
-    let before = run.tracker.tracked().leaving.clone();
-    let mut pass = Pass::new(run.owner.clone(), leaving, is_patient).wait_for(unlisted, &before);
+pub(super) async fn pass(run: &mut Run, mut pass: Pass) -> Outcome {
     let mut released = Vec::new();
     let sender = &*run;
     let mut under_way = FuturesUnordered::new();
@@ -217,7 +235,7 @@ async fn send(run: &Run, Order { id, object, request }: Order) -> (usize, Answer
             Ok(seen) => Answer::Seen(seen.map(Box::new)),
             Err(error) => refused(&error),
         },
-        Request::Delete => match run.objects.delete(identity, metadata).await {
+        Request::Delete => match run.objects.delete(identity, metadata, Propagation::Background).await {
             Ok(Deleted::Absent) => Answer::Absent,
             Ok(deleted) => {
                 tracing::info!(deployment = %run.owner.name, object = %identity, "object pruned");

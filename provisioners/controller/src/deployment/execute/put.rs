@@ -1,21 +1,29 @@
 //! One object: created, updated, taken over, replaced, or refused. The only function that applies an object of a bundle. What is sent
 //! next is decided by [`Put`].
 
+use std::time::Duration;
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::runtime::reflector::ObjectRef;
+use rukpak_crds::names::{FIELD_MANAGER, FORCE};
 use rukpak_plain::ObjectKey;
-use rukpak_plan::Step;
 use rukpak_plan::owner::{self, ForeignOwner, Predecessors};
 use rukpak_plan::owner_metadata::{creating, updating};
 use rukpak_plan::put::{Answer, End, Next, Put, Request, Task};
-use rukpak_plan::resolve::{Basis, Live, is_replaced, needs_live, resolve};
+use rukpak_plan::replace::{Replacement, has_dependents, may_be_replaced, replacement};
+use rukpak_plan::resolve::{Basis, Live, needs_live, resolve};
 use rukpak_plan::retry::Class;
+use rukpak_plan::{Fingerprint, Step};
 use serde_json::Value;
 
 pub(crate) use rukpak_plan::put::Known;
 
 use super::collision::Collision;
-use crate::cluster::{self, Written};
+use crate::cluster::{self, Deleted, Propagation, Written};
 use crate::deployment::observe::Run;
+
+/// An object that is deleted to be created again is mostly gone by then.
+const GONE_WITHIN: Duration = Duration::from_secs(30);
 
 /// Why an object could not be applied.
 #[derive(Debug, thiserror::Error)]
@@ -89,6 +97,10 @@ pub(crate) enum Outcome {
     Applied(Box<Written>, Option<String>),
     /// It is a Namespace of somebody else: used as it is.
     Used,
+    /// A trial says that it would be deleted and created again.
+    Replaceable,
+    /// It is left as it is on request. The fingerprint, if it is there.
+    Paused(Option<Fingerprint>),
 }
 
 /// How to write.
@@ -119,7 +131,7 @@ pub(crate) async fn put(
             body: &body,
             is_namespace: is_namespace(&step.key),
             is_trial: mode == Mode::DryRun,
-            may_replace: basis.why.replaces_immutable(),
+            may_replace: may_be_replaced(&body, basis),
         },
         known,
     );
@@ -135,6 +147,7 @@ pub(crate) async fn put(
         });
         match put.next(request, answer) {
             Next::Send(next) => request = next,
+            Next::End(End::Refused(error)) => return Err(refused(step, basis, error)),
             Next::End(end) => return ended(run, step, end),
         }
     }
@@ -169,13 +182,13 @@ async fn send(
     }
     Ok(match request {
         Request::Create => {
-            let (body, kept) = body(run, step, None, basis).await;
+            let Sent { body, kept, .. } = body(run, step, None, basis).await?;
             let written = writer.apply(identity, &creating(body), mode == Mode::DryRun).await?;
             Answer::Applied((Box::new(written), kept))
         }
         Request::Update(known) => {
-            let (body, kept) = body(run, step, Some(known), basis).await;
-            let body = updating(body, &known.uid, known.version.as_deref());
+            let Sent { body, kept, version } = body(run, step, Some(known), basis).await?;
+            let body = updating(body, &known.uid, known.version.as_deref().or(version.as_deref()));
             Answer::Applied((Box::new(writer.apply(identity, &body, mode == Mode::DryRun).await?), kept))
         }
         Request::Look => Answer::Seen(run.context.cluster.reader.metadata(identity).await?.map(Box::new)),
@@ -193,7 +206,7 @@ async fn send(
             writer.share(identity, found, &run.owner).await?;
             Answer::Shared
         }
-        Request::Replace(_) => replace(run, step, basis).await?,
+        Request::Replace(refusal) => replace(run, step, basis, refusal, mode).await?,
     })
 }
 
@@ -202,6 +215,8 @@ fn ended(run: &Run, step: &Step, end: End<Came, cluster::Error>) -> Result<Outco
     match end {
         End::Applied((written, kept)) => Ok(Outcome::Applied(written, kept)),
         End::Used => Ok(Outcome::Used),
+        End::Replaceable => Ok(Outcome::Replaceable),
+        End::Paused(metadata) => Ok(Outcome::Paused(Some(Fingerprint::of(&metadata, &run.owner, FIELD_MANAGER)))),
         End::Unwanted => Err(Error::Superseded),
         End::Terminating => {
             wait_for(run, step);
@@ -218,41 +233,82 @@ fn ended(run: &Run, step: &Step, end: End<Came, cluster::Error>) -> Result<Outco
             wait_for(run, step);
             Err(collision(run, step, foreign))
         }
-        End::Refused(error) => Err(refused(step, error)),
+        End::Refused(error) => Err(unexplained(step, error)),
     }
 }
 
-/// What to send, given what is in the cluster. The object is only read where that decides anything.
-async fn body(run: &Run, step: &Step, known: Option<&Known>, basis: &Basis<'_>) -> (Value, Option<String>) {
-    let declared = step.body();
-    let live = match known.filter(|_| needs_live(&step.key, &declared, basis)) {
-        // Where it cannot be read, the write that follows will tell what is wrong.
-        Some(_) => run.context.cluster.reader.get(&step.identity).await.ok().flatten(),
-        None => None,
-    };
-    let live = live.as_ref().map(|live| Live { metadata: &live.metadata, body: &live.body });
-    let resolved = resolve(&step.key, &declared, live, basis);
-    (resolved.body, resolved.kept.map(|kept| format!("{} {kept}", step.identity)))
+/// What to send.
+struct Sent {
+    body: Value,
+    /// What stays as it is in the cluster, in words.
+    kept: Option<String>,
+    /// The version of the object that values were taken from: in another one they may be others by now.
+    version: Option<String>,
 }
 
-/// Deletes a ConfigMap or Secret that became immutable, so that it can be created again.
-async fn replace(run: &Run, step: &Step, basis: &Basis<'_>) -> Result<Answer<Came, cluster::Error>, cluster::Error> {
+/// What to send, given what is in the cluster. The object is only read where that decides anything.
+async fn body(run: &Run, step: &Step, known: Option<&Known>, basis: &Basis<'_>) -> Result<Sent, cluster::Error> {
+    let declared = step.body();
+    let live = match known.filter(|_| needs_live(&step.key, &declared, basis)) {
+        Some(_) => run.context.cluster.reader.get(&step.identity).await?,
+        None => None,
+    };
+    let seen = live.as_ref().map(|live| Live { metadata: &live.metadata, body: &live.body });
+    let resolved = resolve(&step.key, &declared, seen, basis);
+    let kept = resolved.kept.map(|kept| format!("{} {kept}", step.identity));
+    let version = live.filter(|_| !basis.ignored.is_empty()).and_then(|live| live.metadata.resource_version);
+    Ok(Sent { body: resolved.body, kept, version })
+}
+
+/// Deletes an object that cannot be changed, so that it can be created again, and waits until it is gone. Answers whether it did, or in
+/// a trial would.
+async fn replace(
+    run: &Run,
+    step: &Step,
+    basis: &Basis<'_>,
+    refusal: &cluster::Error,
+    mode: Mode,
+) -> Result<Answer<Came, cluster::Error>, cluster::Error> {
+    let cluster::Error::Refused(status) = refusal else { return Ok(Answer::Replaced(false)) };
     let Some(live) = run.context.cluster.reader.get(&step.identity).await? else { return Ok(Answer::Replaced(false)) };
     let is_ours = run.owner.owns_fully(&live.metadata);
-    if !is_ours || !is_replaced(&step.key, Live { metadata: &live.metadata, body: &live.body }, basis.why) {
+    let seen = Live { metadata: &live.metadata, body: &live.body };
+    if !is_ours || replacement(&step.key, &step.body(), seen, basis, status) != Replacement::Replace {
         return Ok(Answer::Replaced(false));
+    }
+    if mode == Mode::DryRun {
+        return Ok(Answer::Replaced(true));
     }
     if !run.is_wanted().await? {
         return Ok(Answer::Wanted(false));
     }
-    tracing::info!(deployment = %run.owner.name, object = %step.identity, "the object is immutable: deleting it to create it again");
-    run.objects.delete(&step.identity, &live.metadata).await?;
+    tracing::info!(deployment = %run.owner.name, object = %step.identity, "the object cannot be changed: deleting it to create it again");
+    let propagation = if has_dependents(&step.key) { Propagation::Foreground } else { Propagation::Background };
+    if run.objects.delete(&step.identity, &live.metadata, propagation).await? == Deleted::Accepted {
+        until_gone(run, step, live.metadata.uid.as_deref()).await?;
+    }
     Ok(Answer::Replaced(true))
+}
+
+/// Waits until the object is gone, or for so long that the phase is not held up any longer: its end is waited for then as that of any
+/// object that is in the way.
+async fn until_gone(run: &Run, step: &Step, uid: Option<&str>) -> Result<(), cluster::Error> {
+    let mut waited = Duration::ZERO;
+    while waited < GONE_WITHIN {
+        let found = run.context.cluster.reader.metadata(&step.identity).await?;
+        if found.is_none_or(|found| found.uid.as_deref() != uid) {
+            break;
+        }
+        let pause = (waited / 2).clamp(Duration::from_millis(20), Duration::from_secs(1));
+        tokio::time::sleep(pause).await;
+        waited += pause;
+    }
+    Ok(())
 }
 
 /// Stops before an object is written, or owned again, that the deployment does not ask for any more.
 pub(crate) async fn still_wanted(run: &Run, step: &Step) -> Result<(), Error> {
-    let is_wanted = run.is_wanted().await.map_err(|error| refused(step, error))?;
+    let is_wanted = run.is_wanted().await.map_err(|error| unexplained(step, error))?;
     if is_wanted { Ok(()) } else { Err(Error::Superseded) }
 }
 
@@ -291,6 +347,21 @@ pub(super) fn is_namespace(key: &ObjectKey) -> bool {
     key.group.is_empty() && key.kind == "Namespace"
 }
 
-fn refused(step: &Step, source: cluster::Error) -> Error {
+/// Says why an object is not replaced although its manifest asks for that.
+fn refused(step: &Step, basis: &Basis<'_>, source: cluster::Error) -> Error {
+    let nothing = (ObjectMeta::default(), Value::Null);
+    let live = Live { metadata: &nothing.0, body: &nothing.1 };
+    let replacement = match &source {
+        cluster::Error::Refused(status) => replacement(&step.key, &step.body(), live, basis, status),
+        _ => Replacement::No,
+    };
+    let mut error = unexplained(step, source);
+    if let (Replacement::Never { why }, Error::Refused { what, .. }) = (replacement, &mut error) {
+        *what = format!("{what} is not replaced, whatever its annotation {FORCE} says, for {why}");
+    }
+    error
+}
+
+fn unexplained(step: &Step, source: cluster::Error) -> Error {
     Error::Refused { what: step.identity.to_string(), origin: step.origin.clone(), source }
 }

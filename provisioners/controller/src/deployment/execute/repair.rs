@@ -7,13 +7,14 @@ use jiff::Timestamp;
 use kube::Resource;
 use rukpak_crds::names::FIELD_MANAGER;
 use rukpak_plain::ObjectKey;
+use rukpak_plan::ignored::Ignored;
 use rukpak_plan::memory::{Installation, Problem, Stage};
 use rukpak_plan::resolve::{Basis, Why};
-use rukpak_plan::{Fingerprint, Phase, Plan, Release, Step, fields};
+use rukpak_plan::{Fingerprint, Phase, Plan, Release, Step, fields, paused};
 use rukpak_runtime::events::{EventType, News};
 use serde_json::Value;
 
-use super::apply::{Failed, note, once_served, served};
+use super::apply::{Failed, note, note_paused, once_served, served};
 use super::prepare::{self, Prepared};
 use super::put::{self, Known, Outcome, is_namespace, still_wanted};
 use super::{rights, used_name};
@@ -135,7 +136,9 @@ async fn repair_phase(run: &mut Run, steps: &[&Step]) -> Vec<put::Error> {
     let reads: Vec<_> = steps.iter().map(|step| read(run, step)).collect();
     let live = futures::stream::iter(reads).buffered(PARALLEL).collect::<Vec<_>>().await;
     for (step, live) in steps.iter().zip(&live) {
-        if let Ok(Some(live)) = live {
+        if let Ok(Some(live)) = live
+            && !is_paused(run, step, Some(live))
+        {
             count(run, step, live);
         }
     }
@@ -143,9 +146,16 @@ async fn repair_phase(run: &mut Run, steps: &[&Step]) -> Vec<put::Error> {
     let results = futures::stream::iter(writes).buffered(PARALLEL).collect::<Vec<_>>().await;
     let (mut failed, mut put_back, now) = (Vec::new(), Vec::new(), Timestamp::now());
     for (step, result) in steps.iter().zip(results) {
+        if let (Ok(repaired), Installation::Applied { differences, .. }) = (&result, &mut run.memory.installation) {
+            if repaired.is_paused {
+                differences.paused.insert(step.key.clone());
+            } else {
+                differences.paused.remove(&step.key);
+            }
+        }
         let repairs = run.memory.repairs.entry(step.key.clone()).or_default();
         match result {
-            Ok(Repaired { is_changed, set }) => {
+            Ok(Repaired { is_changed, set, .. }) => {
                 repairs.repaired(is_changed, set, now);
                 if is_changed {
                     metrics::count_repair(metrics::Outcome::Succeeded);
@@ -172,11 +182,22 @@ async fn read(run: &Run, step: &Step) -> Result<Option<Written>, put::Error> {
 fn count(run: &mut Run, step: &Step, live: &Written) {
     let repairs = run.memory.repairs.entry(step.key.clone()).or_default();
     let Some(set) = repairs.set().cloned() else { return };
-    let taken = fields::taken(&set, &live.metadata, FIELD_MANAGER);
+    let mut taken = fields::taken(&set, &live.metadata, FIELD_MANAGER);
+    let ignored = Ignored::of(&run.observed.deployment.spec, &step.key);
+    if !ignored.is_empty() {
+        let body = step.body();
+        taken.retain(|field| !ignored.covers(&field.path, Some(&body)));
+    }
     for field in repairs.count(taken, Timestamp::now()) {
         tracing::warn!(deployment = %run.owner.name, object = %step.identity, field = %field.words(),
             manager = %field.manager, "field relinquished: another manager keeps changing it");
     }
+}
+
+/// Whether the object is left as it is: its manifest says so, or the object that is ours.
+fn is_paused(run: &Run, step: &Step, live: Option<&Written>) -> bool {
+    let says = |live: &Written| run.owner.owns_fully(&live.metadata) && paused::is_paused(&live.metadata);
+    step.is_paused || live.is_some_and(says)
 }
 
 /// What came of one object.
@@ -185,6 +206,8 @@ struct Repaired {
     is_changed: bool,
     /// Our set of fields afterwards.
     set: Option<Value>,
+    /// Whether it is left as it is on request.
+    is_paused: bool,
 }
 
 /// Tells of the objects that were restored.
@@ -205,6 +228,12 @@ fn tell(run: &Run, repaired: &[&Step]) {
 /// Repairs one object.
 async fn one(run: &Run, step: &Step, live: Result<Option<Written>, put::Error>) -> Result<Repaired, put::Error> {
     let live = live?;
+    if is_paused(run, step, live.as_ref()) {
+        let owned = live.filter(|live| run.owner.owns_fully(&live.metadata));
+        let fingerprint = owned.map(|live| Fingerprint::of(&live.metadata, &run.owner, FIELD_MANAGER));
+        note_paused(run, step, fingerprint).await;
+        return Ok(Repaired { is_changed: false, set: None, is_paused: true });
+    }
     let uid = live.as_ref().and_then(|live| live.metadata.uid.clone());
     let tracked = run.tracker.tracked().objects.get(&step.key).map(|tracked| tracked.fingerprint.clone());
     // The same object, whatever metadata it lost; another one of that name has to show whose it is.
@@ -221,7 +250,8 @@ async fn one(run: &Run, step: &Step, live: Result<Option<Written>, put::Error>) 
         still_wanted(run, step).await?;
     }
     let relinquished = run.memory.repairs.get(&step.key).map(rukpak_plan::conflict::Repairs::relinquished);
-    let basis = Basis { why: Why::Repair, installed: Some(step.body()), relinquished };
+    let ignored = Ignored::of(&run.observed.deployment.spec, &step.key);
+    let basis = Basis { why: Why::Repair, installed: Some(step.body()), relinquished, ignored, is_forced: false };
     match once_served(run, step, known, &basis).await? {
         Outcome::Applied(written, _) => {
             let is_other = live.is_none_or(|live| live.metadata.resource_version != written.metadata.resource_version);
@@ -231,11 +261,16 @@ async fn one(run: &Run, step: &Step, live: Result<Option<Written>, put::Error>) 
                 tracing::info!(deployment = %run.owner.name, object = %step.identity, "drift repaired");
             }
             note(run, step, &written);
-            Ok(Repaired { is_changed, set: fields::applied(&written.metadata, FIELD_MANAGER).cloned() })
+            let set = fields::applied(&written.metadata, FIELD_MANAGER).cloned();
+            Ok(Repaired { is_changed, set, is_paused: false })
         }
-        Outcome::Used => {
+        Outcome::Paused(fingerprint) => {
+            note_paused(run, step, fingerprint).await;
+            Ok(Repaired { is_changed: false, set: None, is_paused: true })
+        }
+        Outcome::Used | Outcome::Replaceable => {
             run.tracker.tracked().drifted.remove(&step.key);
-            Ok(Repaired { is_changed: false, set: None })
+            Ok(Repaired { is_changed: false, set: None, is_paused: false })
         }
     }
 }

@@ -35,10 +35,11 @@ pub(super) fn settled(run: &Run, plan: &Plan, members: &Members, bases: &Bases) 
         let (Some(now), Some(applied)) = (members.fingerprint(key, &run.owner), tracked.objects.get(key)) else {
             return false;
         };
-        applied.fingerprint.drift(&now) == Drift::None
+        applied.fingerprint.drift(&now) == Drift::None && !now.is_paused()
     };
     let is_contested =
         |key: &ObjectKey| run.memory.repairs.get(key).is_some_and(|repairs| !repairs.relinquished().is_empty());
-    let unchanged = plan.steps.values().filter(|step| !bases.is_changed(step)).map(|step| &step.key);
+    // What is left as it is has to be told again, too.
+    let unchanged = plan.steps.values().filter(|step| !bases.is_changed(step) && !step.is_paused).map(|step| &step.key);
     unchanged.filter(|key| stands(key) && !is_contested(key)).cloned().collect()
 }

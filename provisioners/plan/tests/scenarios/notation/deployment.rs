@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 use rukpak_crds::{
-    BundleDeployment, BundleDeploymentSpec, BundleDeploymentStatus, ContestedField, DeletionPolicy, Inventory, Pending,
-    Pin, Progress, ReleasedObject, Revision, RevisionResult, ServiceAccountReference,
+    BundleDeployment, BundleDeploymentSpec, BundleDeploymentStatus, ContestedField, DeletionPolicy, IgnoredDifference,
+    Inventory, Pending, Pin, Progress, ReleasedObject, Revision, RevisionResult, ServiceAccountReference,
 };
 use rukpak_plan::Release;
 use rukpak_plan::applied::{Applied, Objects};
@@ -37,8 +37,12 @@ pub struct Given {
     /// The name of a ServiceAccount.
     service_account: Option<String>,
     history_limit: Option<i64>,
+    ignore_differences: Option<Vec<IgnoredDifference>>,
     annotations: Option<BTreeMap<String, String>>,
     is_deleted: bool,
+    /// Of the BundleDeployment.
+    finalizers: Vec<String>,
+    dependants: Vec<String>,
     /// The release that was installed and reported an hour ago.
     installed: Option<String>,
     /// `2 v2 Failed -5m: why`, the newest first.
@@ -95,6 +99,7 @@ impl Scene {
             status: BundleDeploymentStatus::default(),
             desired: desired("v1")?,
             dependencies: Dependencies::Ready,
+            dependants: Vec::new(),
             foreign_bundles: Vec::new(),
             drifted: BTreeSet::new(),
             is_touched: false,
@@ -180,6 +185,7 @@ impl Scene {
         };
         self.observed.drifted = given.drifted.iter().map(|name| world::key(name)).collect();
         (self.observed.is_touched, self.observed.is_unblocked) = (given.is_touched, given.is_unblocked);
+        self.observed.dependants.clone_from(&given.dependants);
         self.observed.foreign_bundles.clone_from(&given.foreign_bundles);
         self.observed.unwatched.clone_from(&given.unwatched);
         self.observed.health_gate = given.health_gate.unwrap_or(self.observed.health_gate);
@@ -206,6 +212,7 @@ impl Scene {
             let annotations = annotations.iter().map(|(key, value)| (name(key), value.clone()));
             metadata.annotations = Some(annotations.collect());
         }
+        metadata.finalizers = Some(given.finalizers.clone());
         if given.is_deleted {
             metadata.deletion_timestamp = Some(serde_json::from_value(Value::from(self.now.to_string()))?);
         }
@@ -216,6 +223,8 @@ impl Scene {
         let account =
             given.service_account.clone().map(|name| ServiceAccountReference { name, namespace: "ns".into() });
         spec.service_account = account.or(spec.service_account.take());
+        spec.ignore_differences =
+            given.ignore_differences.clone().unwrap_or(std::mem::take(&mut spec.ignore_differences));
         spec.revision_history_limit = given.history_limit.or(spec.revision_history_limit);
         self.observed.deployment = Arc::new(deployment);
         Ok(())

@@ -3,13 +3,13 @@
 use std::collections::BTreeMap;
 
 use jiff::Timestamp;
-use rukpak_crds::{DeletionPolicy, InventoryKind, Pending, ServiceAccountReference};
-use rukpak_plan::MissingKind;
+use rukpak_crds::{DeletionPolicy, IgnoredDifference, InventoryKind, Pending, ServiceAccountReference};
 use rukpak_plan::applied::{Applied, Objects};
 use rukpak_plan::fields::Taken;
 use rukpak_plan::memory::{Differences, Installation, Memory, Problem, Pruning, Stage, later};
 use rukpak_plan::plan::{Missing, Need};
 use rukpak_plan::resolve::Why;
+use rukpak_plan::{MissingKind, paused};
 use serde::Deserialize;
 
 use super::deployment::{Given, Scene, class, path, released};
@@ -50,6 +50,8 @@ pub enum Event {
     Unrepaired(Unrepaired),
     /// A field of a repaired object was taken by somebody.
     Taken(Theirs),
+    /// A watch has seen that something which was to go is gone, or may go.
+    Gone,
     /// Objects left the bundle and were not deleted.
     Released(Vec<String>),
     /// These objects are not healthy.
@@ -89,10 +91,18 @@ pub struct But {
     used: Vec<String>,
     #[serde(default)]
     kept: Vec<String>,
+    /// What is left as it is because it says so.
+    #[serde(default)]
+    paused: Vec<String>,
+    /// The same of what left the bundle.
+    #[serde(default)]
+    held: Vec<String>,
     #[serde(default)]
     policy: DeletionPolicy,
     /// The name of the ServiceAccount whose rights were used.
     account: Option<String>,
+    #[serde(default)]
+    ignore_differences: Vec<IgnoredDifference>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -159,6 +169,7 @@ impl Event {
                 let taken = Taken { manager, subresource: String::new(), path: path(&field) };
                 scene.memory.repairs.entry(world::key(&object)).or_default().count(vec![taken], now);
             }
+            Self::Gone => scene.memory.learn_gone(now),
             Self::Released(lines) => {
                 for line in &lines {
                     let released = released(line)?;
@@ -190,7 +201,9 @@ fn resume(scene: &mut Scene, release: &str) -> Result<(), Error> {
     scene.objects = objects;
     scene.memory.certificates_due = inventory.certificates_renewal;
     scene.memory.learn_missing(release, applied.missing(), scene.now);
-    let differences = Differences { policy, ..Differences::default() };
+    let paused = paused::read(&inventory);
+    let ignored = scene.observed.deployment.spec.ignore_differences.clone();
+    let differences = Box::new(Differences { policy, paused, ignored, ..Differences::default() });
     scene.memory.installation = Installation::Applied { applied, pruning: Pruning::Done, differences };
     Ok(())
 }
@@ -239,7 +252,8 @@ impl But {
                 .collect()
         };
         let pruning = match &self.pruning {
-            None => Pruning::Done,
+            None if self.held.is_empty() => Pruning::Done,
+            None => Pruning::Held { objects: self.held.iter().map(|name| world::key(name)).collect() },
             Some((message, attempts, until)) => Pruning::Pending {
                 message: message.clone(),
                 is_failed: true,
@@ -263,7 +277,14 @@ impl But {
         let optional = self.missing_optional.iter().map(|name| missing(name, Need::Optional));
         let missing = needed.chain(optional).collect();
         let account = self.account.map(|name| Box::new(ServiceAccountReference { name, namespace: "ns".into() }));
-        let differences = Differences { used: self.used, kept: self.kept, policy: self.policy, account };
+        let differences = Differences {
+            used: self.used,
+            kept: self.kept,
+            paused: self.paused.iter().map(|name| world::key(name)).collect(),
+            policy: self.policy,
+            account,
+            ignored: self.ignore_differences,
+        };
         scene.applied(&world::release(&self.release), pruning, differences, missing)
     }
 }

@@ -4,14 +4,17 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::core::{ApiResource, GroupVersionKind};
-use rukpak_crds::DeletionPolicy;
 use rukpak_crds::names::FIELD_MANAGER;
+use rukpak_crds::{BundleDeploymentSpec, DeletionPolicy, HealthCheck, IgnoredDifference};
 use rukpak_plain::{Gvk, Object, ObjectKey, Origin};
 use rukpak_plan::fields::Taken;
+use rukpak_plan::health::assess_by;
+use rukpak_plan::ignored::Ignored;
 use rukpak_plan::owner::Predecessors;
 use rukpak_plan::owner_metadata::OwnerMetadata;
 use rukpak_plan::plan::{Need, Objects, missing_text};
-use rukpak_plan::resolve::{Basis, Live, Why, is_replaced, needs_live, resolve};
+use rukpak_plan::replace::replacement;
+use rukpak_plan::resolve::{Basis, Live, Why, needs_live, resolve};
 use rukpak_plan::{Fingerprint, Kind, prune};
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -32,6 +35,14 @@ struct Step {
     installed: Option<Value>,
     #[serde(default)]
     relinquished: Vec<String>,
+    /// JSON pointers.
+    #[serde(default)]
+    ignored: Vec<String>,
+    /// The manifest of the release that is taken back asks for a replacement.
+    #[serde(default)]
+    takes_back_forced: bool,
+    /// What the API server says of a field, if it refuses the update; by default that it cannot be changed.
+    refusal: Option<String>,
 }
 
 fn key(kind: &str) -> ObjectKey {
@@ -50,7 +61,18 @@ pub fn resolved(given: Value) -> Result<Value, Error> {
         .iter()
         .map(|field| Taken { manager: "other".into(), subresource: String::new(), path: path(field) })
         .collect();
-    let basis = Basis { why, installed: step.installed.clone(), relinquished: Some(&relinquished) };
+    let (group, kind) = (key.group.clone(), key.kind.clone());
+    let rule = IgnoredDifference { group, kind, json_pointers: step.ignored.clone(), ..Default::default() };
+    let spec = BundleDeploymentSpec { ignore_differences: vec![rule], ..Default::default() };
+    let basis = Basis {
+        why,
+        installed: step.installed.clone(),
+        relinquished: Some(&relinquished),
+        ignored: Ignored::of(&spec, &key),
+        is_forced: step.takes_back_forced,
+    };
+    let complaint = step.refusal.as_deref().unwrap_or("field is immutable");
+    let refusal = serde_json::from_value(json!({"code": 422, "details": {"causes": [{"message": complaint}]}}))?;
     let live = step.live.as_ref().map(|body| Live { metadata: &step.metadata, body });
     // Where it is not read, it does not count.
     let needs_live = needs_live(&key, &step.body, &basis);
@@ -58,7 +80,7 @@ pub fn resolved(given: Value) -> Result<Value, Error> {
     Ok(json!({
         "sent": resolved.body,
         "kept": resolved.kept,
-        "isReplacedIfRefused": live.is_some_and(|live| is_replaced(&key, live, why)),
+        "ifRefused": live.map(|live| format!("{:?}", replacement(&key, &step.body, live, &basis, &refusal))),
     }))
 }
 
@@ -93,6 +115,23 @@ pub fn drifted(given: Value) -> Result<Value, Error> {
     let Seen { applied, seen } = serde_json::from_value(given)?;
     let print = |metadata: &ObjectMeta| Fingerprint::of(metadata, &world::owner(), FIELD_MANAGER);
     Ok(json!({"drift": format!("{:?}", print(&applied).drift(&print(&seen)))}))
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+struct Judged {
+    check: HealthCheck,
+    status: Value,
+}
+
+/// How healthy an object is by a check.
+pub fn judged(given: Value) -> Result<Value, Error> {
+    let Judged { check, status } = serde_json::from_value(given)?;
+    let api_version = format!("{}/v1", check.group);
+    let object =
+        json!({"apiVersion": api_version, "kind": check.kind, "metadata": {"generation": 2}, "status": status});
+    let health = assess_by(&object, Some(&check), world::now());
+    Ok(json!({"health": format!("{}: {}", health.state, health.message)}))
 }
 
 #[derive(Debug, Deserialize)]

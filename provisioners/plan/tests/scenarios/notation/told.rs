@@ -48,6 +48,8 @@ fn decision(decision: &Decision) -> String {
             format!("Repair {}: {}", world::name(release), names.join(", "))
         }
         Decision::Discover(release) => format!("Discover {}", world::name(release)),
+        Decision::Remove => "Remove".to_owned(),
+        Decision::LetGo => "LetGo".to_owned(),
         Decision::Prune(release) => format!("Prune {}", world::name(release)),
     }
 }
@@ -133,7 +135,14 @@ fn inventory_told(inventory: &Inventory, now: Timestamp) -> Value {
         .iter()
         .map(|one| format!("{} {}{}", one.kind, one.name, if one.optional { " (optional)" } else { "" }))
         .collect();
-    let all = [("released", released), ("contested", contested), ("unlisted", unlisted), ("missing", missing)];
+    let paused = inventory.paused.iter().map(|one| one.name.clone()).collect();
+    let all = [
+        ("released", released),
+        ("contested", contested),
+        ("unlisted", unlisted),
+        ("missing", missing),
+        ("paused", paused),
+    ];
     for (key, lines) in all {
         if !lines.is_empty() {
             told.insert(key.into(), json!(lines));

@@ -46,7 +46,7 @@ pub(super) async fn check(run: &Run, plan: &Plan, bases: &Bases) -> Result<(), P
     if run.observed.annotation(SAFE_UPGRADE_ANNOTATION) == Some("false") {
         return Ok(());
     }
-    let new = plan.steps.values().filter(|step| is_crd(&step.key) && bases.is_changed(step));
+    let new = plan.steps.values().filter(|step| is_crd(&step.key) && bases.is_changed(step) && !step.is_paused);
     let looks: Vec<_> = new.map(|step| async move { (&step.key.name, one(run, step).await) }).collect();
     let mut found = futures::stream::iter(looks).buffer_unordered(PARALLEL).collect::<Vec<_>>().await;
     found.sort_by_key(|(name, _)| *name);

@@ -1,0 +1,71 @@
+//! What a BundleDeployment says of some of its objects: when they are healthy, and which of their fields are left to others.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// When some objects are healthy.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct HealthCheck {
+    /// API group of the objects; empty for the core group.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub group: String,
+    /// Kind of the objects.
+    #[schemars(length(min = 1))]
+    pub kind: String,
+    /// Namespace of the objects; without one those in every namespace, and those in none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub namespace: Option<String>,
+    /// Name of the object; without one all of the kind.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+    /// What has to hold, all of it, for an object to be healthy. Without any, the usual rules say when it is.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 20))]
+    pub current: Vec<HealthProbe>,
+    /// What tells, any of it, that an object will not become healthy by itself.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 20))]
+    pub failed: Vec<HealthProbe>,
+}
+
+/// A value of an object that is looked at.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+#[schemars(extend("oneOf" = [{"required": ["condition"]}, {"required": ["jsonPointer"]}]))]
+pub struct HealthProbe {
+    /// Type of a condition in status.conditions, whose status is looked at.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 316))]
+    pub condition: Option<String>,
+    /// A field, as JSON pointer (RFC 6901): /status/phase.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 1024), regex(pattern = r"^(/([^/~]|~[01])+)+$"))]
+    pub json_pointer: Option<String>,
+    /// The values of which it has to have one; numbers and booleans are written as text. Without any, a condition has to be True, and a
+    /// field has to be there.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 20), inner(length(max = 256)))]
+    pub values: Vec<String>,
+}
+
+/// Fields of some objects that are left to others.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct IgnoredDifference {
+    /// API group of the objects; empty for the core group.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub group: String,
+    /// Kind of the objects.
+    #[schemars(length(min = 1))]
+    pub kind: String,
+    /// Namespace of the objects; without one those in every namespace, and those in none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub namespace: Option<String>,
+    /// Name of the object; without one all of the kind.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+    /// The fields and all that is below them, as JSON pointers (RFC 6901): /spec/template/spec/containers/0/image. Items of lists are
+    /// counted as in the manifest.
+    #[schemars(length(min = 1, max = 50), inner(length(max = 1024), regex(pattern = r"^(/([^/~]|~[01])+)+$")))]
+    pub json_pointers: Vec<String>,
+}

@@ -1,0 +1,146 @@
+//! Fields that a BundleDeployment leaves to others by rule: sent when an object is created, and never after.
+//!
+//! An apply that leaves out a field which is ours removes it. So what is still ours is sent as it is in the cluster, and so is what lies
+//! in a list or map that managers have as a whole. What else is another's, or nobody's, is left out.
+
+use std::cmp::Reverse;
+
+use rukpak_crds::names::{FIELD_MANAGER, OWNER_KIND, OWNER_NAME, OWNER_UID, PRIMARY_RESOURCE, PRIMARY_RESOURCE_TYPE};
+use rukpak_crds::{BundleDeploymentSpec, IgnoredDifference};
+use rukpak_plain::ObjectKey;
+use serde_json::{Map, Value, json};
+
+use crate::fields;
+use crate::resolve::Live;
+
+/// A field of a manifest: the keys from the root, and the indices of items.
+type Pointer = Vec<String>;
+
+/// The fields of one object that are left to others.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Ignored(Vec<Pointer>);
+
+impl Ignored {
+    /// What the rules of a BundleDeployment say of an object.
+    pub fn of(spec: &BundleDeploymentSpec, key: &ObjectKey) -> Self {
+        let rules = spec.ignore_differences.iter().filter(|rule| is_about(rule, key));
+        Self(rules.flat_map(|rule| &rule.json_pointers).map(|pointer| tokens(pointer)).collect())
+    }
+
+    /// Whether nothing is.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Takes out of a body what is left to others, given what is in the cluster. What tells whose an object is stays.
+    pub fn leave(&self, body: &mut Value, live: Live<'_>) {
+        if self.is_empty() {
+            return;
+        }
+        let declared = body.clone();
+        let live_object = whole(live);
+        let mut left_out = Vec::new();
+        for pointer in &self.0 {
+            let stays = fields::unchanged_at(live.metadata, FIELD_MANAGER, (&declared, &live_object), pointer);
+            match (at(body, pointer), stays) {
+                (Some(field), Some(value)) => *field = value,
+                (Some(_), None) => left_out.push(pointer),
+                (None, _) => {}
+            }
+        }
+        // The last item of a list first: the others would be counted anew.
+        left_out.sort_by_key(|pointer| Reverse(pointer.last().and_then(|index| index.parse::<usize>().ok())));
+        for pointer in left_out {
+            remove(body, pointer);
+        }
+        restore_identity(body, &declared);
+    }
+
+    /// Whether a field, as managedFields writes it, is left to others. Without the body of the object every item of a list counts.
+    pub fn covers(&self, path: &[String], body: Option<&Value>) -> bool {
+        self.0.iter().any(|pointer| is_covered(pointer, path, body))
+    }
+}
+
+fn is_about(rule: &IgnoredDifference, key: &ObjectKey) -> bool {
+    let is_named = rule.name.as_ref().is_none_or(|name| *name == key.name);
+    let is_there = rule.namespace.is_none() || rule.namespace == key.namespace;
+    rule.group == key.group && rule.kind == key.kind && is_named && is_there
+}
+
+fn tokens(pointer: &str) -> Pointer {
+    pointer.split('/').skip(1).map(|token| token.replace("~1", "/").replace("~0", "~")).collect()
+}
+
+fn is_covered(pointer: &[String], path: &[String], body: Option<&Value>) -> bool {
+    let Some((token, rest)) = pointer.split_first() else { return true };
+    let Some((key, below)) = path.split_first() else { return false };
+    match (key.split_once(':'), body) {
+        (Some(("f", name)), _) => name == token && is_covered(rest, below, body.and_then(|body| body.get(name))),
+        (Some(("k" | "v" | "i", _)), None) => token.parse::<usize>().is_ok() && is_covered(rest, below, None),
+        (Some(("k" | "v", _)), Some(body)) => {
+            let item = token.parse::<usize>().ok().and_then(|index| body.get(index));
+            item.is_some_and(|item| fields::is_item(key, item) && is_covered(rest, below, Some(item)))
+        }
+        _ => false,
+    }
+}
+
+/// The object with its metadata.
+fn whole(live: Live<'_>) -> Value {
+    let mut object = live.body.clone();
+    if let (Some(object), Ok(metadata)) = (object.as_object_mut(), serde_json::to_value(live.metadata)) {
+        object.insert("metadata".to_owned(), metadata);
+    }
+    object
+}
+
+fn at<'a>(value: &'a mut Value, pointer: &[String]) -> Option<&'a mut Value> {
+    pointer.iter().try_fold(value, |value, token| match value {
+        Value::Object(map) => map.get_mut(token),
+        Value::Array(items) => items.get_mut(token.parse::<usize>().ok()?),
+        _ => None,
+    })
+}
+
+fn remove(value: &mut Value, pointer: &[String]) {
+    let Some((last, parents)) = pointer.split_last() else { return };
+    match (at(value, parents), last.parse::<usize>()) {
+        (Some(Value::Object(map)), _) => drop(map.remove(last)),
+        (Some(Value::Array(items)), Ok(index)) if index < items.len() => drop(items.remove(index)),
+        _ => {}
+    }
+}
+
+/// Puts back what names the object, and what tells whose it is: no rule is about that.
+fn restore_identity(body: &mut Value, declared: &Value) {
+    let fields = [
+        &["apiVersion"][..],
+        &["kind"],
+        &["metadata", "name"],
+        &["metadata", "namespace"],
+        &["metadata", "ownerReferences"],
+        &["metadata", "labels", OWNER_KIND],
+        &["metadata", "labels", OWNER_NAME],
+        &["metadata", "annotations", OWNER_UID],
+        &["metadata", "annotations", PRIMARY_RESOURCE],
+        &["metadata", "annotations", PRIMARY_RESOURCE_TYPE],
+    ];
+    for field in fields {
+        let value = field.iter().try_fold(declared, |value, key| value.get(key));
+        let (Some(value), Some((last, parents))) = (value, field.split_last()) else { continue };
+        let parent =
+            parents.iter().fold(&mut *body, |value, key| map_of(value).entry(*key).or_insert_with(|| json!({})));
+        map_of(parent).insert((*last).to_owned(), value.clone());
+    }
+}
+
+fn map_of(value: &mut Value) -> &mut Map<String, Value> {
+    if !value.is_object() {
+        *value = json!({});
+    }
+    match value {
+        Value::Object(map) => map,
+        _ => unreachable!("it was made an object above"),
+    }
+}
