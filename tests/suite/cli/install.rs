@@ -96,10 +96,10 @@ async fn what_will_not_be_installed_ends_the_wait_with_why() {
     assert!(did.err.ends_with(&format!("\nhint: rukpakctl status {name}\n")), "{did:?}");
 
     let late = unique_name("late");
-    let did = hands.run_alone(&["install", &late, "localhost:1/nothing:v1", "--timeout=2s"]).await;
+    let did = hands.run_alone(&["install", &late, "localhost:1/nothing:v1", "--timeout=10s"]).await;
     assert_said(&did, 2, "");
     let words = format!(
-        "error: bundledeployment {late:?} is not installed and healthy after 2 s: UnpackPending: Waiting for the {late}-"
+        "error: bundledeployment {late:?} is not installed and healthy after 10 s: UnpackPending: Waiting for the {late}-"
     );
     assert!(did.err.contains(&words), "{did:?}");
     let did = hands.run_alone(&["upgrade", &late, "localhost:1/nothing:v2", "--wait=false"]).await;
