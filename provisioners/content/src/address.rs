@@ -186,10 +186,11 @@ fn is_unreserved(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || b"-._~".contains(&byte)
 }
 
-/// Whether a part of `path` is `.` or `..`, as it stands or once percent-encoding is undone: servers resolve these.
+/// Whether a part of `path` is `.` or `..`, as it stands or once percent-encoding is undone: servers resolve these. So is one with
+/// `.git` behind it, which is no part of the name of a repository.
 fn climbs(path: &str) -> bool {
     let path = path.to_ascii_lowercase().replace("%2e", ".").replace("%2f", "/").replace("%5c", "\\");
-    path.split(['/', '\\']).any(|part| matches!(part, "." | ".."))
+    path.split(['/', '\\']).any(|part| matches!(part.strip_suffix(".git").unwrap_or(part), "." | ".."))
 }
 
 #[cfg(test)]
@@ -231,6 +232,7 @@ mod tests {
             ("https://git.example.com/shop/.%2E/other", Climbs),
             ("https://git.example.com/shop/x%2f..%2f..%2fother", Climbs),
             ("https://git.example.com/shop/.", Climbs),
+            ("https://git.example.com/shop/...git", Climbs),
             ("git@h:shop/../other", Climbs),
             (r"https://git.example.com/shop/..\other\repo.git", Characters),
             (r"https://evil.com\.example.com/x/y.git", Characters),
