@@ -45,7 +45,7 @@ soak: tools ## Kill and disturb the controller at every write of every operation
 	RUKPAK_REQUESTS=100000 cargo test --workspace --test suites harness::conformance
 	cargo test --workspace --test suites -- --ignored
 
-reproductions: packages ## Run the tests of what must not happen again, those of tests/reproductions.md (5 minutes)
+reproductions: packages ## Run the tests of what must not happen again, those of tests/reproductions.md (2 minutes)
 	@$(MAKE) --no-print-directory test SUITES="$$(grep -o '`[a-z_0-9]*\(::[a-z_0-9]*\)\+`' tests/reproductions.md | tr -d '`' | sort -u | xargs)"
 
 conformance: ## Run every test on the newest and on the oldest Kubernetes, and write the table of docs/conformance.md
