@@ -109,6 +109,7 @@ impl Layout<'_> {
             settings["containerRuntimeEndpoint"] = json!(format!("unix://{CONTAINERD}"));
         }
         if minor >= 31 {
+            // From 1.35 on it would refuse cgroups of version 1.
             settings["failCgroupV1"] = json!(false);
         }
         settings
