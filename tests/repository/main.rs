@@ -2,4 +2,5 @@
 
 mod architecture;
 mod documents;
+mod scripts;
 mod walls;

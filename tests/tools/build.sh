@@ -4,8 +4,13 @@ set -euo pipefail
 
 "$(dirname "$0")/control-plane.sh" >/dev/null &
 kubernetes=$!
-trap 'kill "$kubernetes" 2>/dev/null || true' EXIT
 echo "building the programs: 10 to 20 minutes on 2 cores the first time, seconds later" >&2
-cargo build --workspace "$@"
+cargo build --workspace "$@" &
+cargo=$!
+trap 'kill "$kubernetes" "$cargo" 2>/dev/null || true' EXIT
+# Whichever fails ends the other: what is wrong is the last line, and not that of 20 minutes ago.
+wait -n || true
+kill -0 "$kubernetes" 2>/dev/null || wait "$kubernetes"
+wait "$cargo"
 wait "$kubernetes"
 trap - EXIT

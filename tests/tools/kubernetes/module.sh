@@ -14,7 +14,11 @@ version=v${2#v}
 export GOWORK=off GOFLAGS=-mod=mod
 
 # Its own go.mod names the versions of all it needs, but its staging modules by folders of its repository: they are published too.
-theirs=$(go mod download -json "k8s.io/kubernetes@$version" | sed -n 's/^\t"GoMod": "\(.*\)",*$/\1/p')
+answer=$(go mod download -json "k8s.io/kubernetes@$version") || {
+  sed -n 's/\\"/"/g; s/\\[nt]/ /g; s/^\t"Error": "\(.*\)",*$/\1/p' <<<"$answer" >&2 # all on stdout, whatever happens
+  exit 1
+}
+theirs=$(sed -n 's/^\t"GoMod": "\(.*\)",*$/\1/p' <<<"$answer")
 etcd=$(sed -n 's|.*go.etcd.io/etcd/client/v3 \(v[^ ]*\).*|\1|p' "$theirs" | head -n 1)
 {
   echo "module rukpak-rs/tests/tools/kubernetes"
