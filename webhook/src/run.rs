@@ -71,7 +71,7 @@ pub async fn run(options: Options) -> Result<(), Error> {
     look_after(&mut process, &options, &client, &namespace, &installed);
     let tls = Arc::new(server_config(Arc::clone(&installed.serving)).map_err(Error::Tls)?);
     let connections = Connections::new(serve::CONNECTION_LIMIT);
-    let events = Events::new(client.clone(), "rukpak-webhook").at_most(denials::EVENTS);
+    let events = Events::new(client.clone(), "rukpak-webhook", "Admit").at_most(denials::EVENTS);
     let routes = router(&Shared {
         metrics: Arc::clone(&installed.metrics),
         reads: Arc::new(Cluster::new(client, &namespace)),

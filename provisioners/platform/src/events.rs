@@ -16,7 +16,7 @@ pub(crate) struct Events(events::Events);
 impl Events {
     /// In the name of this program.
     pub fn new(client: Client) -> Self {
-        Self(events::Events::new(client, COMPONENT))
+        Self(events::Events::new(client, COMPONENT, "Reconcile"))
     }
 
     /// Tells of the change from `before` to `after`, if `Installed` is another one.

@@ -1,23 +1,30 @@
 //! Kubernetes Events: what happened to an object, for `kubectl describe`.
 //!
-//! Of the older form (`v1`): API servers before 1.22 refuse the newer one for objects without a namespace, unless it names
-//! one, and then `kubectl describe` does not find it.
+//! Not by kube's `Recorder`: a second message with the same reason is lost to it for six minutes, and its table has no bound,
+//! though strangers make denials; it needs the right to patch, and its caller waits for the request.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
-use k8s_openapi::api::core::v1::{Event, EventSource, ObjectReference};
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
+use k8s_openapi::api::core::v1::ObjectReference;
+use k8s_openapi::api::events::v1::{Event, EventSeries};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{MicroTime, ObjectMeta};
 use kube::api::PostParams;
 pub use kube::runtime::events::EventType;
 use kube::{Api, Client};
 use rukpak_crds::condition::printable;
 use tokio::sync::mpsc;
 
+use crate::process::leader;
+
 /// Longest message that the API takes, in bytes.
 const MESSAGE_MAX: usize = 1024;
+/// Longest name of a process that the API takes, in bytes.
+const INSTANCE_MAX: usize = 128;
+/// So much of an object's name is in that of its Event, in bytes: the API takes 253, and a dot and the time follow.
+const NAME_MAX: usize = 253 - 17;
 /// Where events of objects without a namespace are.
 const NAMESPACE: &str = "default";
 /// So many Events wait to be written at most. Past it the newest is lost: whoever has more to say than the API server takes is not
@@ -32,6 +39,10 @@ const REMEMBERED: usize = 1024;
 pub struct Events {
     queue: mpsc::Sender<Event>,
     component: &'static str,
+    /// What the component does to objects, in one word.
+    action: &'static str,
+    /// Name of this process.
+    instance: String,
     /// What is said seldom, by UID of the object, reason and message.
     said: Mutex<HashMap<(String, String, String), Said>>,
     remembered: usize,
@@ -57,11 +68,18 @@ pub struct News {
 }
 
 impl Events {
-    /// In the name of `component`, a program. Within a runtime: the task that writes starts here, and ends with the last sender.
-    pub fn new(client: Client, component: &'static str) -> Self {
+    /// In the name of `component`, a program, which does `action` to objects. Within a runtime: the task that writes starts here, and
+    /// ends with the last sender.
+    pub fn new(client: Client, component: &'static str, action: &'static str) -> Self {
         let (queue, events) = mpsc::channel(QUEUE);
         tokio::spawn(write(client, events));
-        Self { queue, component, said: Mutex::default(), remembered: REMEMBERED, again_after: SELDOM }
+        Self::sending(queue, component, action)
+    }
+
+    fn sending(queue: mpsc::Sender<Event>, component: &'static str, action: &'static str) -> Self {
+        let instance = leader::identity().ok().filter(|name| name.len() <= INSTANCE_MAX);
+        let instance = instance.unwrap_or_else(|| component.to_owned());
+        Self { queue, component, action, instance, said: Mutex::default(), remembered: REMEMBERED, again_after: SELDOM }
     }
 
     /// The same, and [`Self::tell_seldom`] tells no more than `count` different ones within ten minutes.
@@ -72,7 +90,7 @@ impl Events {
 
     /// Tells that something happened to `about`. Returns at once.
     pub fn tell(&self, about: ObjectReference, news: &News) {
-        self.send(event(about, self.component, news, Timestamp::now()));
+        self.send(self.event(about, news, Timestamp::now()));
     }
 
     /// [`Self::tell`], unless the same was told within the last ten minutes, or 1,024 others were. What was not told is counted
@@ -96,18 +114,42 @@ impl Events {
             }
             said.insert(key, Said { at: now, unsaid: None }).and_then(|before| before.unsaid)
         };
-        let mut event = event(about, self.component, news, time);
+        let mut event = self.event(about, news, time);
         if let Some((count, since)) = unsaid {
-            event.count = Some(count.saturating_add(1));
-            event.first_timestamp = Some(Time(since));
+            event.event_time = Some(MicroTime(since));
+            event.series = Some(EventSeries { count: count.saturating_add(1), last_observed_time: MicroTime(time) });
         }
         self.send(event);
     }
 
+    /// All that the API server asks for, and nothing of what it refuses: the fields of the older form.
+    fn event(&self, about: ObjectReference, news: &News, now: Timestamp) -> Event {
+        let type_ = if news.type_ == EventType::Warning { "Warning" } else { "Normal" };
+        let name = about.name.as_deref().unwrap_or(self.component);
+        let name = name[..name.floor_char_boundary(NAME_MAX)].trim_end_matches(['-', '.']);
+        let namespace = about.namespace.clone().unwrap_or_else(|| NAMESPACE.to_owned());
+        Event {
+            metadata: ObjectMeta {
+                name: Some(format!("{name}.{:x}", now.as_nanosecond())),
+                namespace: Some(namespace),
+                ..ObjectMeta::default()
+            },
+            regarding: Some(about),
+            type_: Some(type_.to_owned()),
+            reason: Some(news.reason.clone()),
+            note: Some(shortened(&printable(&news.message))),
+            action: Some(self.action.to_owned()),
+            reporting_controller: Some(self.component.to_owned()),
+            reporting_instance: Some(self.instance.clone()),
+            event_time: Some(MicroTime(now)),
+            ..Event::default()
+        }
+    }
+
     fn send(&self, event: Event) {
         if let Err(error) = self.queue.try_send(event) {
-            let Event { involved_object, reason, .. } = error.into_inner();
-            let (object, reason) = (involved_object.name, reason);
+            let Event { regarding, reason, .. } = error.into_inner();
+            let object = regarding.and_then(|object| object.name);
             tracing::warn!(object, reason, "Event dropped: too many are waiting to be written");
         }
     }
@@ -118,27 +160,10 @@ async fn write(client: Client, mut events: mpsc::Receiver<Event>) {
     while let Some(event) = events.recv().await {
         let api: Api<Event> = Api::namespaced(client.clone(), event.metadata.namespace.as_deref().unwrap_or(NAMESPACE));
         if let Err(error) = api.create(&PostParams::default(), &event).await {
-            let Event { involved_object, reason, .. } = event;
-            tracing::warn!(object = involved_object.name, reason, %error, "cannot write an Event");
+            let Event { regarding, reason, .. } = event;
+            let object = regarding.and_then(|object| object.name);
+            tracing::warn!(object, reason, %error, "cannot write an Event");
         }
-    }
-}
-
-fn event(about: ObjectReference, component: &str, news: &News, now: Timestamp) -> Event {
-    let type_ = if news.type_ == EventType::Warning { "Warning" } else { "Normal" };
-    let name = format!("{}.{:x}", about.name.as_deref().unwrap_or_default(), now.as_nanosecond());
-    let namespace = about.namespace.clone().unwrap_or_else(|| NAMESPACE.to_owned());
-    Event {
-        metadata: ObjectMeta { name: Some(name), namespace: Some(namespace), ..ObjectMeta::default() },
-        involved_object: about,
-        type_: Some(type_.to_owned()),
-        reason: Some(news.reason.clone()),
-        message: Some(shortened(&printable(&news.message))),
-        source: Some(EventSource { component: Some(component.to_owned()), host: None }),
-        first_timestamp: Some(Time(now)),
-        last_timestamp: Some(Time(now)),
-        count: Some(1),
-        ..Event::default()
     }
 }
 
@@ -164,11 +189,52 @@ mod tests {
 
     fn events(count: usize) -> (Events, mpsc::Receiver<Event>) {
         let (queue, told) = mpsc::channel(QUEUE);
-        (Events { queue, component: "c", said: Mutex::default(), remembered: count, again_after: SELDOM }, told)
+        (Events::sending(queue, "c", "Test").at_most(count), told)
     }
 
     fn about(uid: &str) -> ObjectReference {
         ObjectReference { uid: Some(uid.to_owned()), namespace: Some("n".to_owned()), ..ObjectReference::default() }
+    }
+
+    #[test]
+    fn an_event_has_what_the_api_server_asks_for_and_no_more() {
+        let (events, mut told) = events(1);
+        let news = News { type_: EventType::Normal, reason: "R".to_owned(), message: "m".to_owned() };
+        let regarding = ObjectReference { name: Some("o".to_owned()), ..ObjectReference::default() };
+        events.tell(regarding.clone(), &news);
+        let told = told.try_recv().expect("an Event");
+        let (name, instance) = (told.metadata.name.clone(), told.reporting_instance.clone());
+        assert!(name.is_some_and(|name| name.starts_with("o.")));
+        assert!(instance.is_some_and(|name| !name.is_empty() && name.len() <= INSTANCE_MAX));
+        assert!(told.event_time.is_some());
+        let text = |text: &str| Some(text.to_owned());
+        let expected = Event {
+            metadata: ObjectMeta {
+                name: told.metadata.name.clone(),
+                namespace: text("default"),
+                ..ObjectMeta::default()
+            },
+            regarding: Some(regarding),
+            type_: text("Normal"),
+            reason: text("R"),
+            note: text("m"),
+            action: text("Test"),
+            reporting_controller: text("c"),
+            reporting_instance: told.reporting_instance.clone(),
+            event_time: told.event_time.clone(),
+            ..Event::default()
+        };
+        assert_eq!(told, expected);
+    }
+
+    #[test]
+    fn the_name_of_an_event_is_that_of_an_object() {
+        let (events, _told) = events(1);
+        let news = News { type_: EventType::Normal, reason: "R".to_owned(), message: "m".to_owned() };
+        let name = format!("{}-.{}", "a".repeat(NAME_MAX - 2), "b".repeat(15));
+        let about = ObjectReference { name: Some(name), ..ObjectReference::default() };
+        let name = events.event(about, &news, Timestamp::now()).metadata.name.expect("a name");
+        assert!(name.len() <= 253 && name.contains("aa.1"), "{name}");
     }
 
     #[test]
@@ -178,19 +244,21 @@ mod tests {
         for _ in 0..3 {
             events.tell_seldom(about("1"), &news);
         }
-        assert_eq!(told.try_recv().expect("the first").count, Some(1));
+        assert_eq!(told.try_recv().expect("the first").series, None);
         assert!(told.try_recv().is_err());
         events.again_after = Duration::ZERO;
         events.tell_seldom(about("1"), &news);
         events.again_after = SELDOM;
         let again = told.try_recv().expect("after ten minutes");
-        assert_eq!((again.count, again.metadata.namespace.as_deref()), (Some(3), Some("n")));
-        assert!(again.first_timestamp < again.last_timestamp);
+        let series = again.series.expect("a series");
+        assert_eq!((series.count, again.metadata.namespace.as_deref()), (3, Some("n")));
+        assert!(again.event_time < Some(series.last_observed_time), "since when, and when last");
         // No more than two within ten minutes.
         for uid in ["2", "3"] {
             events.tell_seldom(about(uid), &news);
         }
-        assert_eq!(told.try_recv().expect("the second").involved_object.uid.as_deref(), Some("2"));
+        let second = told.try_recv().expect("the second").regarding.and_then(|object| object.uid);
+        assert_eq!(second.as_deref(), Some("2"));
         assert!(told.try_recv().is_err());
     }
 }

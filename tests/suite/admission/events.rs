@@ -49,7 +49,10 @@ async fn a_denial_is_an_event_about_the_object_that_was_not_changed() {
     let (event, count) = told(&client, "default", &denied_uid).await;
     assert_eq!((event.type_.as_deref(), event.reason.as_deref()), (Some("Warning"), Some("AdmissionDenied")));
     assert_eq!(event.message.as_deref(), Some("update denied: bundle.spec is immutable"));
-    assert_eq!(event.source.and_then(|source| source.component).as_deref(), Some("rukpak-webhook"));
+    assert_eq!(
+        (event.reporting_component.as_deref(), event.action.as_deref()),
+        (Some("rukpak-webhook"), Some("Admit"))
+    );
     assert_eq!(event.involved_object.kind.as_deref(), Some("Bundle"));
     assert_eq!(count, 1, "the same is told once");
     // They are written in the order of the denials: those before it were not told.

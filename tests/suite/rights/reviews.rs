@@ -152,7 +152,7 @@ async fn it_creates_events() {
                         "spec": {"provisionerClassName": "nobody", "source": source}});
     verbs::create(&turn.client, &bundle).await.unwrap();
     let change = json!({"spec": {"source": {"image": {"ref": "registry.example.com/other:1"}}}});
-    lacks(&turn, &cluster_rule(5), Access::to("create", "", "events"), async {
+    lacks(&turn, &cluster_rule(5), Access::to("create", "events.k8s.io", "events"), async {
         let said = turn.world.webhook.log().len();
         let denial = verbs::merge_expecting_denial(&turn.client, &target, &change).await.unwrap();
         assert_eq!(denial.code, 403, "the answer is the same: {denial:?}");

@@ -144,7 +144,7 @@ async fn the_webhook_may_do_no_more() {
         ("core.rukpak.io", "bundledeployments", None, vec!["get"]),
         ("authorization.k8s.io", "subjectaccessreviews", None, vec!["create"]),
         (REGISTRATION, "validatingwebhookconfigurations", Some(CONFIGURATION), vec!["list", "watch", "patch"]),
-        ("", "events", None, vec!["create"]),
+        ("events.k8s.io", "events", None, vec!["create"]),
         ("", "configmaps", None, vec!["get"]),
         ("", "secrets", Some(SECRET), vec!["list", "watch", "create", "patch"]),
     ];

@@ -1,6 +1,9 @@
 //! Events of a BundleDeployment, and that something has changed.
 
+use std::cmp::Reverse;
+
 use futures::{Stream, StreamExt as _, future, stream};
+use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Event;
 use kube::api::ListParams;
 use kube::core::{ClusterResourceScope, PartialObjectMeta};
@@ -40,9 +43,9 @@ impl Cluster {
         let selected = format!("involvedObject.kind=BundleDeployment,involvedObject.name={deployment}");
         let all: Api<Event> = Api::all(self.client.clone());
         let listed = all.list(&ListParams::default().fields(&selected)).await.map_err(|error| self.fault(error))?;
-        let mut events: Vec<EventLine> = listed.items.into_iter().map(line).collect();
-        events.sort_by(|a, b| b.time.cmp(&a.time));
-        Ok(events)
+        let mut events = listed.items;
+        events.sort_by_key(|event| Reverse(last_seen(event)));
+        Ok(events.into_iter().map(line).collect())
     }
 
     /// An item whenever a BundleDeployment, a Bundle, a PlatformOperator or a ClusterExtension has changed. Never ends; after an
@@ -75,13 +78,43 @@ where
     })
 }
 
+/// An Event of `events.k8s.io/v1` has its times in other fields than one of `v1`.
+fn last_seen(event: &Event) -> Option<Timestamp> {
+    let of_series = event.series.as_ref().and_then(|series| series.last_observed_time.as_ref());
+    let newer = of_series.or(event.event_time.as_ref()).map(|time| time.0);
+    newer.or_else(|| event.last_timestamp.as_ref().or(event.first_timestamp.as_ref()).map(|time| time.0))
+}
+
 fn line(event: Event) -> EventLine {
-    let time = event.last_timestamp.or(event.first_timestamp).map(|time| time.0.to_string());
-    let time = time.or_else(|| event.event_time.map(|time| time.0.to_string()));
     EventLine {
-        time: time.unwrap_or_default(),
+        time: last_seen(&event).map(|time| format!("{time:.0}")).unwrap_or_default(),
+        count: event.series.and_then(|series| series.count).or(event.count).unwrap_or(1),
         reason: event.reason.unwrap_or_default(),
-        count: event.count.unwrap_or(1),
         message: event.message.unwrap_or_default(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    #[test]
+    fn both_forms_of_events_say_when_they_were_seen_last_and_how_often() {
+        let read = |fields: Value| {
+            let mut event = json!({"metadata": {}, "involvedObject": {}});
+            event.as_object_mut().unwrap().extend(fields.as_object().unwrap().clone());
+            let line = line(serde_json::from_value(event).unwrap());
+            (line.time, line.count)
+        };
+        let (first, last) = ("2026-01-01T00:00:01.123456Z", "2026-01-01T00:00:02.123456Z");
+        let once = json!({"eventTime": first, "firstTimestamp": null, "lastTimestamp": null});
+        assert_eq!(read(once), ("2026-01-01T00:00:01Z".to_owned(), 1));
+        let series = json!({"eventTime": first, "series": {"count": 3, "lastObservedTime": last}});
+        assert_eq!(read(series), ("2026-01-01T00:00:02Z".to_owned(), 3));
+        let old =
+            json!({"firstTimestamp": "2026-01-01T00:00:01Z", "lastTimestamp": "2026-01-01T00:00:02Z", "count": 2});
+        assert_eq!(read(old), ("2026-01-01T00:00:02Z".to_owned(), 2));
     }
 }

@@ -91,7 +91,7 @@ pub(super) async fn assemble(options: &Options) -> Result<Parts, Error> {
         refs: RwLock::new(()),
         failures: Failures::default(),
         written: WrittenVersions::default(),
-        events: Events::new(client.clone(), "rukpak-controller"),
+        events: Events::new(client.clone(), "rukpak-controller", "Reconcile"),
         passes: Semaphore::new(options.concurrency),
         render_memory: RenderMemory::default(),
         fetches: Fetches::new(options.concurrency),

@@ -85,17 +85,20 @@ struct Seen {
     not_before: Instant,
 }
 
+/// The name of this process: that of its Pod; where it is not told that, of the host and the process, so that two on one host are two.
+pub(crate) fn identity() -> std::io::Result<String> {
+    if let Some(name) = std::env::var(POD_NAME).ok().filter(|name| !name.is_empty()) {
+        return Ok(name);
+    }
+    let host = std::fs::read_to_string("/proc/sys/kernel/hostname")?;
+    Ok(format!("{}_{}", host.trim(), std::process::id()))
+}
+
 impl Candidate {
-    /// Named after the Pod; outside of one after the host and the process, so that two on one host are two.
+    /// Named as this process.
     pub(crate) fn new(client: Client, namespace: &str, lease: &str, times: LeaderElection) -> Result<Self, Error> {
         check(times)?;
-        let identity = match std::env::var(POD_NAME) {
-            Ok(name) if !name.is_empty() => name,
-            _ => {
-                let host = std::fs::read_to_string("/proc/sys/kernel/hostname").map_err(Error::Identity)?;
-                format!("{}_{}", host.trim(), std::process::id())
-            }
-        };
+        let identity = identity().map_err(Error::Identity)?;
         Ok(Self { api: Api::namespaced(client, namespace), lease: lease.to_owned(), identity, times })
     }
 
