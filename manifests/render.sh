@@ -1,6 +1,6 @@
 #!/bin/sh
 # Writes what is rendered from the overlays: install.yaml, install-platform.yaml, install-olm.yaml, and openshift/ with one object a file.
-# Needs kustomize, or kubectl of Kubernetes 1.21 or newer; tests compare the result, so nothing else does.
+# Needs kustomize or kubectl; tests compare the result, so nothing else does.
 set -eu
 cd "$(dirname "$0")"
 build() {

@@ -7,7 +7,7 @@
 //! cluster_catalog    an image with a catalog of packages
 //! cluster_extension  a package, installed from the catalogs
 //! selection          which catalogs an extension is looked up in
-//! rules              what the fields must be: CEL in the definitions, and the same in Rust for API servers that do not know CEL
+//! rules              what the fields must be: CEL in the definitions, and the same in Rust for objects that were stored before a rule was
 //! ```
 
 use sha2::{Digest as _, Sha256};

@@ -93,14 +93,13 @@ fn leave_to_others(group: &str, kind: &str, body: &mut Value) {
         ("apiregistration.k8s.io", "APIService") => drop_empty_bundle(body.get_mut("spec")),
         ("apiextensions.k8s.io", "CustomResourceDefinition") => {
             drop_empty_bundle(body.pointer_mut("/spec/conversion/webhook/clientConfig"));
-            drop_empty_bundle(body.pointer_mut("/spec/conversion/webhookClientConfig"));
         }
         _ => {}
     }
 }
 
-/// Defaults that have to be said. Ports are merged by port *and* protocol: an API server before 1.21 refuses to apply a list
-/// item that leaves the protocol to its default, and nearly every published manifest does.
+/// Defaults that have to be said. Ports are merged by port *and* protocol, and nearly every published manifest leaves the protocol to
+/// its default: without both keys, fields that are left to others would be taken out of port 53 of TCP in place of that of UDP.
 fn fill_in_defaults(group: &str, kind: &str, body: &mut Value) {
     match (group, kind) {
         ("", "Service") => default_protocol(body.pointer_mut("/spec/ports")),
@@ -110,16 +109,14 @@ fn fill_in_defaults(group: &str, kind: &str, body: &mut Value) {
             default_container_ports(body.pointer_mut("/spec/jobTemplate/spec/template/spec"));
         }
         ("" | "apps" | "batch", _) => default_container_ports(body.pointer_mut("/spec/template/spec")),
-        ("apiextensions.k8s.io", "CustomResourceDefinition") => default_preservation(body),
+        ("apiextensions.k8s.io", "CustomResourceDefinition") => default_preservation(body.get_mut("spec")),
         _ => {}
     }
 }
 
 /// A CRD that was v1beta1 once keeps its `true` where nobody says `false`, and v1 refuses most of what goes with that.
-fn default_preservation(body: &mut Value) {
-    if body["apiVersion"] == "apiextensions.k8s.io/v1"
-        && let Some(spec) = body.get_mut("spec").and_then(Value::as_object_mut)
-    {
+fn default_preservation(spec: Option<&mut Value>) {
+    if let Some(spec) = spec.and_then(Value::as_object_mut) {
         spec.entry("preserveUnknownFields").or_insert(json!(false));
     }
 }
@@ -176,6 +173,7 @@ mod tests {
     use rukpak_plain::Origin;
 
     use super::*;
+    use crate::fields;
 
     fn body(object: Value, namespaced: bool) -> Value {
         let owner = Owner { name: "bd".to_owned(), uid: "u".to_owned() };
@@ -226,17 +224,9 @@ mod tests {
 
     #[test]
     fn definitions_say_that_unknown_fields_are_not_kept() {
-        let definition = |version: &str| {
-            let api_version = format!("apiextensions.k8s.io/{version}");
-            json!({"apiVersion": api_version, "kind": "CustomResourceDefinition", "metadata": {"name": "a.b"}, "spec": {}})
-        };
-        let value = |version: &str| {
-            let mut body = definition(version);
-            fill_in_defaults("apiextensions.k8s.io", "CustomResourceDefinition", &mut body);
-            body["spec"].get("preserveUnknownFields").cloned()
-        };
-        assert_eq!(value("v1"), Some(json!(false)));
-        assert_eq!(value("v1beta1"), None, "there the default is true");
+        let definition = json!({"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+            "metadata": {"name": "a.b"}, "spec": {}});
+        assert_eq!(body(definition, false)["spec"], json!({"preserveUnknownFields": false}));
     }
 
     #[test]
@@ -249,5 +239,16 @@ mod tests {
             "spec": {"template": {"spec": {"containers": [{"name": "c", "ports": [{"containerPort": 1}]}]}}}});
         let made = body(deployment, true);
         assert_eq!(made.pointer("/spec/template/spec/containers/0/ports/0/protocol"), Some(&json!("TCP")));
+    }
+
+    #[test]
+    fn a_port_is_told_from_that_of_another_protocol() {
+        let service = json!({"apiVersion": "v1", "kind": "Service", "metadata": {"name": "a"},
+            "spec": {"ports": [{"port": 53, "name": "tcp"}, {"port": 53, "name": "udp", "protocol": "UDP"}]}});
+        let mut made = body(service, true);
+        let path = ["f:spec", "f:ports", r#"k:{"port":53,"protocol":"UDP"}"#, "f:name"].map(str::to_owned);
+        fields::remove(&mut made, &path);
+        let ports = json!([{"port": 53, "name": "tcp", "protocol": "TCP"}, {"port": 53, "protocol": "UDP"}]);
+        assert_eq!(made["spec"]["ports"], ports);
     }
 }

@@ -1,4 +1,4 @@
-//! What is made of `managedFields` as Kubernetes 1.22 and later list them: writes through a subresource have entries of their own.
+//! What is made of `managedFields` as Kubernetes lists them: writes through a subresource have entries of their own.
 //!
 //! `managed_fields/deployment.json` is a Deployment in the form of Kubernetes 1.30: we applied it with two replicas, its status was
 //! written, and an autoscaler made them five.

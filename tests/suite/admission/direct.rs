@@ -54,8 +54,6 @@ pub async fn answer(review: &Value) -> Value {
 }
 
 /// The webhook's words on the creation of a Bundle with this source; none where it is admitted.
-///
-/// For sources with empty texts: kube-apiserver 1.20 built with a later Go takes any empty text for null, and refuses it itself.
 pub async fn words_on_creation(source: &Value) -> Option<String> {
     words(&review("CREATE", &Value::Null, &bundle("b", source))).await
 }

@@ -23,11 +23,10 @@ fn assert_invalid(denial: &Denial, text: &str) {
     assert!(denial.message.contains(text), "{}", denial.message);
 }
 
-/// Kubernetes has worded it anew twice: 1.20, up to about 1.31, and since.
+/// Kubernetes has worded it anew after about 1.31.
 fn assert_too_long(denial: &Denial, limit: usize) {
     assert_eq!((denial.code, denial.reason.as_str()), (422, "Invalid"), "{denial:?}");
     let wordings = [
-        format!("metadata.name in body should be at most {limit} chars long"),
         format!("metadata.name: Too long: may not be longer than {limit}"),
         format!("metadata.name: Too long: may not be more than {limit}"),
     ];

@@ -153,14 +153,10 @@ async fn replicas_that_were_scaled_are_left_to_the_scaler_and_not_written() {
     let live = case.until_value(&target, pointer, &json!("example.com/none:1")).await;
     assert_eq!(live.data["spec"]["replicas"], 3);
     let entries: Vec<_> = live.metadata.managed_fields.iter().flatten().collect();
-    // Before 1.21 nobody is told through which subresource a field was written.
-    if entries.iter().any(|entry| entry.subresource.as_deref() == Some("scale")) {
-        let ours = entries.iter().find(|entry| entry.manager.as_deref() == Some(crate::engine::case::OURS)).unwrap();
-        let set = &ours.fields_v1.as_ref().unwrap().0;
-        assert!(set.pointer("/f:spec/f:replicas").is_none(), "{set}");
-    } else {
-        assert!(entries.iter().all(|entry| entry.subresource.is_none()), "{entries:?}");
-    }
+    assert!(entries.iter().any(|entry| entry.subresource.as_deref() == Some("scale")), "{entries:?}");
+    let ours = entries.iter().find(|entry| entry.manager.as_deref() == Some(crate::engine::case::OURS)).unwrap();
+    let set = &ours.fields_v1.as_ref().unwrap().0;
+    assert!(set.pointer("/f:spec/f:replicas").is_none(), "{set}");
 }
 
 /// There is nobody to whom a field of a new object could be left, and without some fields there is no object.

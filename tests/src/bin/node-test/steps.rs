@@ -52,8 +52,7 @@ async fn install(node: &Node, clock: &Clock) -> Result<()> {
 /// The manifests of a folder, and Pods that are ready: the kubelet has asked their probes.
 pub async fn apply(node: &Node, manifests: &Path, clock: &Clock) -> Result<()> {
     let began = Instant::now();
-    // kubectl does not know the rules of the definitions where the API server is older than 1.25.
-    node.hands.kubectl(&format!("apply --validate=false -f {}/install-olm.yaml", manifests.display())).await?;
+    node.hands.kubectl(&format!("apply -f {}/install-olm.yaml", manifests.display())).await?;
     for (deployment, ..) in DEPLOYMENTS {
         rollout(node, deployment).await?;
         clock.say(&format!(
