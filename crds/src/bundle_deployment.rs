@@ -11,7 +11,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-pub use self::rules::{HealthCheck, HealthProbe, IgnoredDifference};
+pub use self::rules::{HealthCheck, HealthProbe, IgnoredDifference, ObjectSelector};
 use crate::{BundleSource, BundleSpec, Condition, Pin};
 
 /// BundleDeploymentSpec defines the desired state of BundleDeployment.

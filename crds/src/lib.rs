@@ -19,8 +19,8 @@ pub mod validate;
 pub use bundle::{Bundle, BundlePhase, BundleSpec, BundleStatus, Pin};
 pub use bundle_deployment::{
     BundleDeployment, BundleDeploymentSpec, BundleDeploymentStatus, BundleTemplate, ContestedField, DeletionPolicy,
-    Dependency, HealthCheck, HealthProbe, IgnoredDifference, Inventory, InventoryKind, MissingObject, PausedObject,
-    Pending, Progress, ReleaseRecord, ReleasedObject, Revision, RevisionResult, ServiceAccountReference,
+    Dependency, HealthCheck, HealthProbe, IgnoredDifference, Inventory, InventoryKind, MissingObject, ObjectSelector,
+    PausedObject, Pending, Progress, ReleaseRecord, ReleasedObject, Revision, RevisionResult, ServiceAccountReference,
     TemplateMetadata,
 };
 pub use condition::{Condition, ConditionStatus, Conditions};

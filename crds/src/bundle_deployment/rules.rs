@@ -3,9 +3,9 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// When some objects are healthy.
+/// Objects of a BundleDeployment.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct HealthCheck {
+pub struct ObjectSelector {
     /// API group of the objects; empty for the core group.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub group: String,
@@ -18,6 +18,28 @@ pub struct HealthCheck {
     /// Name of the object; without one all of the kind.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
+}
+
+impl ObjectSelector {
+    /// Whether an object is selected, without a namespace if its kind has none.
+    pub fn selects(&self, group: &str, kind: &str, namespace: Option<&str>, name: &str) -> bool {
+        self.is_of_kind(group, kind)
+            && self.name.as_ref().is_none_or(|wanted| wanted == name)
+            && self.namespace.as_ref().is_none_or(|wanted| Some(wanted.as_str()) == namespace)
+    }
+
+    /// Whether some objects of a kind may be selected.
+    pub fn is_of_kind(&self, group: &str, kind: &str) -> bool {
+        (self.group.as_str(), self.kind.as_str()) == (group, kind)
+    }
+}
+
+/// When some objects are healthy.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct HealthCheck {
+    /// The objects that it is about.
+    #[serde(flatten)]
+    pub objects: ObjectSelector,
     /// What has to hold, all of it, for an object to be healthy. Without any, the usual rules say when it is.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 20))]
@@ -52,18 +74,9 @@ pub struct HealthProbe {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct IgnoredDifference {
-    /// API group of the objects; empty for the core group.
-    #[serde(default, skip_serializing_if = "String::is_empty")]
-    pub group: String,
-    /// Kind of the objects.
-    #[schemars(length(min = 1))]
-    pub kind: String,
-    /// Namespace of the objects; without one those in every namespace, and those in none.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub namespace: Option<String>,
-    /// Name of the object; without one all of the kind.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub name: Option<String>,
+    /// The objects that it is about.
+    #[serde(flatten)]
+    pub objects: ObjectSelector,
     /// The fields and all that is below them, as JSON pointers (RFC 6901): /spec/template/spec/containers/0/image. Items of lists are
     /// counted as in the manifest.
     #[schemars(length(min = 1, max = 50), inner(length(max = 1024), regex(pattern = r"^(/([^/~]|~[01])+)+$")))]

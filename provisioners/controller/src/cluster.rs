@@ -1,7 +1,6 @@
 //! The one door to the API server for the objects of bundles: which kinds it serves, every read of them and every write.
 
 mod account;
-mod door;
 mod kinds;
 mod reader;
 mod writer;
@@ -9,13 +8,15 @@ mod writer;
 use std::sync::Arc;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use kube::api::DynamicObject;
+use kube::core::ApiResource;
 use kube::{Api, Client};
 use rukpak_crds::{BundleDeployment, ServiceAccountReference};
+use rukpak_plan::Identity;
 use serde_json::Value;
-use tokio::sync::Semaphore;
+use tokio::sync::{Semaphore, SemaphorePermit};
 
 pub use account::Account;
-use door::Door;
 pub use kinds::Kinds;
 pub use reader::Reader;
 pub use rukpak_runtime::api::Error;
@@ -57,5 +58,31 @@ impl Cluster {
     /// The metadata of a BundleDeployment as the API server has it now, not a watch.
     pub async fn deployment(&self, name: &str) -> Result<Option<ObjectMeta>, Error> {
         Ok(self.deployments.get_metadata_opt(name).await?.map(|found| found.metadata))
+    }
+}
+
+/// A way to the API server, with the rights of its client.
+#[derive(Clone)]
+pub(super) struct Door {
+    pub client: Client,
+    pub permits: Arc<Semaphore>,
+}
+
+impl Door {
+    pub fn api(&self, identity: &Identity) -> Api<DynamicObject> {
+        self.scoped(&identity.kind.resource, identity.namespace.as_deref())
+    }
+
+    /// The API of one kind, in one namespace or all.
+    pub fn scoped(&self, resource: &ApiResource, namespace: Option<&str>) -> Api<DynamicObject> {
+        match namespace {
+            Some(namespace) => Api::namespaced_with(self.client.clone(), namespace, resource),
+            None => Api::all_with(self.client.clone(), resource),
+        }
+    }
+
+    pub async fn permit(&self) -> Option<SemaphorePermit<'_>> {
+        // The semaphore is never closed; without a permit the request goes out all the same.
+        self.permits.acquire().await.ok()
     }
 }

@@ -97,7 +97,7 @@ async fn end(run: &mut Run) -> Result<Action, Error> {
 
 async fn converge(run: &mut Run) -> Result<Action, Error> {
     execute::health::refresh(run).await;
-    execute::released::look(run).await;
+    execute::look_at_released(run).await;
     let mut now = Timestamp::now();
     for _ in 0..DECISIONS {
         run.look();

@@ -13,7 +13,7 @@ use serde_json::Value;
 use sha2::{Digest as _, Sha256};
 
 use crate::plan::{Missing, Need};
-use crate::{Owner, fields, paused};
+use crate::{Owner, fields, opt_out};
 
 /// The fingerprint of one object: 64 bytes or so, held instead of the object.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -63,7 +63,7 @@ impl Fingerprint {
             applied_at: fields::applied_at(meta, manager),
             owned: owner.owns_fully(meta),
             is_mortal: set.pointer("/f:spec/f:ttlSecondsAfterFinished").is_some(),
-            is_paused: paused::is_paused(meta),
+            is_paused: opt_out::is_paused(meta),
         }
     }
 

@@ -2,7 +2,6 @@
 
 mod deadline;
 mod failure;
-mod pruning;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -15,9 +14,10 @@ use rukpak_plain::ObjectKey;
 use crate::applied::Applied;
 use crate::conflict::Repairs;
 use crate::fields::Taken;
-use crate::ignored::Ignored;
 use crate::observed::Observed;
+use crate::opt_out::Ignored;
 use crate::plan::{Missing, missing_text};
+use crate::prune::Pruning;
 use crate::record::{DeclaredObject, Recorded};
 use crate::resolve::Why;
 use crate::retry::{self, Class};
@@ -25,7 +25,6 @@ use crate::{Release, decide};
 
 pub use self::deadline::deadline;
 pub use self::failure::{Asked, Failure, Problem, Reason, Stage};
-pub use self::pruning::{HEALTHY_WITHIN, Pruning};
 
 /// Owned by the reconcile that runs.
 #[derive(Clone, Debug, Default)]

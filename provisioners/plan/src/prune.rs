@@ -1,19 +1,21 @@
 //! What may be deleted when it leaves a bundle, and in which order.
 
-mod order;
 mod pass;
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
 
+use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::core::{ApiResource, GroupVersionKind};
-use rukpak_crds::names;
+use rukpak_crds::{InventoryKind, ReleasedObject, names};
 use rukpak_plain::ObjectKey;
 use serde_json::Value;
 
-pub use self::order::{Answer, End, Leaving, Order, Outcome, Request};
-pub use self::pass::Pass;
 use crate::{Identity, fields};
+
+pub use self::pass::Pass;
 
 /// What hangs on an object of some kind, so that deleting it may lose data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -146,6 +148,199 @@ fn is_in_every_namespace(group: &str, kind: &str, name: &str) -> bool {
         ("", "Event" | "Endpoints") | ("events.k8s.io" | "discovery.k8s.io" | "coordination.k8s.io", _) => true,
         _ => false,
     }
+}
+
+/// An object that was left in the cluster without an owner, as the status lists it.
+pub fn released(identity: &Identity, reason: &str) -> ReleasedObject {
+    let kind = identity.kind.inventory();
+    ReleasedObject {
+        group: kind.group,
+        version: kind.version,
+        kind: kind.kind,
+        namespace: identity.namespace.clone().unwrap_or_default(),
+        name: identity.name.clone(),
+        reason: reason.to_owned(),
+    }
+}
+
+/// Adds such objects to a list, each once.
+pub fn add_released(list: &mut Vec<ReleasedObject>, new: impl IntoIterator<Item = ReleasedObject>) {
+    for object in new {
+        list.retain(|known| !is_same_object(known, &object));
+        list.push(object);
+    }
+}
+
+/// Whether both entries are about one object.
+pub fn is_same_object(a: &ReleasedObject, b: &ReleasedObject) -> bool {
+    (&a.group, &a.kind, &a.namespace, &a.name) == (&b.group, &b.kind, &b.namespace, &b.name)
+}
+
+/// Whether the objects that are in no release any more are gone.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Pruning {
+    /// They are.
+    #[default]
+    Done,
+    /// They go when the release is healthy: what they do, such as holding an address, is done until then.
+    Awaiting {
+        /// When they go even if it is not: they may be what keeps it from becoming healthy.
+        until: Timestamp,
+    },
+    /// They are, but for some that are left as they are because they say so. They go when they say so no more.
+    Held {
+        /// Which.
+        objects: BTreeSet<ObjectKey>,
+    },
+    /// Some are not; it is tried again.
+    Pending {
+        /// Why not.
+        message: String,
+        /// Whether something went wrong: otherwise what was deleted is just not gone yet.
+        is_failed: bool,
+        /// Kinds that could not be listed.
+        unlisted: Vec<InventoryKind>,
+        /// How often they were not all gone, in a row.
+        attempts: u32,
+        /// How often a question of what would be lost had no answer, in a row.
+        unanswered: u32,
+        /// When it is tried again.
+        until: Timestamp,
+    },
+}
+
+impl Pruning {
+    /// When objects are to be deleted next, if some are to be.
+    pub fn due(&self) -> Option<Timestamp> {
+        match self {
+            Self::Done | Self::Held { .. } => None,
+            Self::Awaiting { until } | Self::Pending { until, .. } => Some(*until),
+        }
+    }
+}
+
+/// What left the bundle is deleted at last after so long, however ill the new release is: as long as Kubernetes gives a Deployment.
+pub const HEALTHY_WITHIN: Duration = Duration::from_mins(10);
+
+/// An object that is in no release any more, as it was seen last.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Leaving {
+    /// Where it is.
+    pub identity: Identity,
+    /// Its metadata.
+    pub metadata: Arc<ObjectMeta>,
+}
+
+/// What is to be sent for one object.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Order {
+    /// By which the answer is given.
+    pub id: usize,
+    /// The object as it was seen last. Only this very object, in this very version, may be written.
+    pub object: Leaving,
+    /// What to send.
+    pub request: Request,
+}
+
+/// What the pass wants to know or to have done.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Request {
+    /// Look whether anything would be lost with the object.
+    Ask {
+        /// What hangs on it.
+        guard: Guard,
+        /// What is about to be deleted, or is gone: nothing is lost that only hangs on it.
+        going: Arc<BTreeSet<ObjectKey>>,
+    },
+    /// Read its metadata.
+    Look,
+    /// Delete it.
+    Delete,
+    /// Take our marks off: it stays in the cluster, nobody's.
+    Release {
+        /// Why.
+        reason: String,
+    },
+    /// Take our owner reference off: it is left to the BundleDeployments that share it.
+    HandOver,
+    /// Find the version that its kind is served in by now.
+    FollowVersion,
+    /// Ask the API server, not a cache, whether the deployment still asks for what this pass does: who wrote the object meanwhile may be
+    /// another of our controllers, that installs a release which has it.
+    AskWanted,
+}
+
+/// What came of a request.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Answer {
+    /// What would be lost, in words; `None` if nothing would.
+    WouldLose(Option<String>),
+    /// It cannot be seen whether anything would be lost.
+    Unseen {
+        /// In words.
+        why: String,
+        /// Whether it may be seen in a moment.
+        is_transient: bool,
+    },
+    /// The metadata; `None` if there is no such object.
+    Seen(Option<Box<ObjectMeta>>),
+    /// It is done; what was deleted is gone.
+    Done,
+    /// The deletion is accepted. Whether the object is gone is not known.
+    Accepted,
+    /// There is no such object, in this version of its kind.
+    Absent,
+    /// It is another object, or another version of it, by now.
+    Conflict(String),
+    /// It failed.
+    Refused(String),
+    /// Where it is in a version that is served; `None` if no other version is.
+    Version(Option<Identity>),
+    /// Whether the deployment still asks for what this pass does.
+    Wanted(bool),
+}
+
+/// What became of an object in this pass.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum End {
+    /// It is not there any more, or not ours.
+    Gone,
+    /// It is left in the cluster, without an owner.
+    Released {
+        /// Why.
+        reason: String,
+    },
+    /// It belongs to those who share it.
+    HandedOver,
+    /// It is left as it is, for its annotation says so.
+    Paused,
+    /// It is being deleted.
+    Waits {
+        /// What for, in words.
+        why: String,
+    },
+    /// It could not be deleted.
+    Failed {
+        /// Why.
+        why: String,
+    },
+    /// The deployment asks for something else by now: it may stay.
+    Unwanted,
+}
+
+/// What a pass has come to.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Outcome {
+    /// What could not be deleted, a line an object.
+    pub failed: Vec<String>,
+    /// What is being deleted, with what it waits for.
+    pub waiting: Vec<(ObjectKey, String)>,
+    /// What is left as it is because it says so.
+    pub paused: BTreeSet<ObjectKey>,
+    /// Whether a question got no answer that may be answered in a moment.
+    pub is_unanswered: bool,
+    /// Whether the deployment asks for something else by now. The rest of the pass was not carried out.
+    pub is_superseded: bool,
 }
 
 #[cfg(test)]

@@ -9,8 +9,8 @@ use rukpak_plain::ObjectKey;
 use serde_json::{Value, json};
 
 use crate::fields::{self, Taken};
-use crate::ignored::Ignored;
 use crate::kind::is_crd;
+use crate::opt_out::Ignored;
 
 /// Why objects are applied.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -11,9 +11,10 @@ use rukpak_crds::{BundleDeploymentStatus, Condition, ContestedField, Progress, R
 use self::summary::{Summary, unpack_failure, wait};
 use crate::applied::{Objects, are_healthy, complaints, known_complaints};
 use crate::decide::{Target, is_load_failure, target};
-use crate::memory::{Failure, Installation, Memory, Pruning, Reason};
+use crate::memory::{Failure, Installation, Memory, Reason};
 use crate::observed::{Desired, Observed};
-use crate::{Release, history, paused};
+use crate::prune::Pruning;
+use crate::{Release, history, opt_out};
 
 /// Fields or objects that others keep changing (additive).
 pub const CONTESTED: &str = "Contested";
@@ -149,7 +150,7 @@ impl Writer<'_> {
             let inventory = self.status.inventory.get_or_insert_default();
             let is_news = Release::installed(inventory).as_ref() != Some(applied.release());
             applied.write(inventory);
-            paused::write(&differences.paused, inventory);
+            opt_out::write(&differences.paused, inventory);
             inventory.certificates_renewal =
                 self.memory.certificates_due.and_then(|due| Timestamp::from_second(due.as_second()).ok());
             inventory.unlisted = match pruning {

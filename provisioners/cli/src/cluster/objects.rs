@@ -37,9 +37,7 @@ impl Cluster {
         let owner = Owner { name: deployment.name_any(), uid: deployment.uid().unwrap_or_default() };
         let parameters = ListParams::default().labels(&owner_labels(&owner.name));
         let api: Api<DynamicObject> = Api::all_with(self.client.clone(), &resource);
-        let is_checked = |check: &HealthCheck| {
-            (check.group.as_str(), check.kind.as_str()) == (kind.group.as_str(), kind.kind.as_str())
-        };
+        let is_checked = |check: &HealthCheck| check.objects.is_of_kind(&kind.group, &kind.kind);
         let listed = if has_rule(&kind.group, &kind.kind) || deployment.spec.health_checks.iter().any(is_checked) {
             api.list(&parameters).await.map(|list| list.items)
         } else {

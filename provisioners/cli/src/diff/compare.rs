@@ -7,14 +7,14 @@ use kube::api::DynamicObject;
 use rukpak_crds::names::{DISABLED, FIELD_MANAGER, RECONCILE};
 use rukpak_plain::ObjectKey;
 use rukpak_plan::fields::{Taken, applied};
-use rukpak_plan::ignored::Ignored;
 use rukpak_plan::kind::is_crd;
+use rukpak_plan::opt_out::Ignored;
 use rukpak_plan::owner::{self, Predecessors};
 use rukpak_plan::owner_metadata::updating;
 use rukpak_plan::plan::Need;
-use rukpak_plan::replace::{Replacement, replacement};
+use rukpak_plan::put::{Replacement, replacement};
 use rukpak_plan::resolve::{Basis, Live, resolve};
-use rukpak_plan::{Identity, Ownership, Step, paused};
+use rukpak_plan::{Identity, Ownership, Step, opt_out};
 use rukpak_registry::render::PLACEHOLDER;
 use serde_json::Value;
 
@@ -178,7 +178,7 @@ async fn one(cluster: &Cluster, target: &Target<'_>, step: &Step, means: Means) 
 
 /// Whether the controller leaves the object as it is.
 fn is_paused(target: &Target<'_>, step: &Step, live: Option<&DynamicObject>) -> bool {
-    let says = |live: &DynamicObject| target.owner.owns_fully(&live.metadata) && paused::is_paused(&live.metadata);
+    let says = |live: &DynamicObject| target.owner.owns_fully(&live.metadata) && opt_out::is_paused(&live.metadata);
     step.is_paused || live.is_some_and(says)
 }
 

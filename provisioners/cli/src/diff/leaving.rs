@@ -7,7 +7,7 @@ use kube::api::{ApiResource, DynamicObject, ListParams};
 use rukpak_crds::names::{DISABLED, RECONCILE};
 use rukpak_plain::ObjectKey;
 use rukpak_plan::prune::{Decision, Guard, NONE_SERVED, decide, instances as instances_of, would_be_lost};
-use rukpak_plan::{Phase, paused};
+use rukpak_plan::{Phase, opt_out};
 
 use super::report::{Action, Change, Report};
 use super::target::Target;
@@ -35,7 +35,7 @@ pub(super) async fn all(cluster: &Cluster, target: &Target<'_>, report: &mut Rep
     leaving.sort_by(|(a, _), (b, _)| phase(b).cmp(&phase(a)).then_with(|| a.cmp(b)));
     let mut going = BTreeSet::new();
     for (key, object) in leaving {
-        if paused::is_paused(&object.metadata) {
+        if opt_out::is_paused(&object.metadata) {
             report
                 .remarks
                 .push(format!("{key} left the bundle and stays: its annotation {RECONCILE} says {DISABLED:?}"));

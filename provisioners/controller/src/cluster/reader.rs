@@ -5,7 +5,7 @@ use kube::api::{DynamicObject, ListParams, ObjectList};
 use kube::core::{ApiResource, PartialObjectMeta};
 use rukpak_plan::Identity;
 
-use super::door::Door;
+use super::Door;
 use super::{Error, Written};
 
 /// Metadata of a page of objects.

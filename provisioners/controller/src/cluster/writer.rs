@@ -9,8 +9,8 @@ use rukpak_crds::names::{FIELD_MANAGER, SHARING_MANAGER};
 use rukpak_plan::{Identity, Owner};
 use serde_json::{Value, json};
 
+use super::Door;
 use super::account::Account;
-use super::door::Door;
 use super::{Error, Written};
 
 /// What came of a deletion.

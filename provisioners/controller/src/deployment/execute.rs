@@ -12,34 +12,32 @@ mod certificates;
 mod check;
 pub(crate) mod collect;
 mod collision;
-mod guards;
 pub(super) mod health;
 mod helm_releases;
-mod leftovers;
-mod load;
 mod members;
 mod prepare;
 mod prune;
 mod put;
-pub(crate) mod released;
 mod remove;
 mod repair;
 mod resume;
 mod rights;
-mod settled;
-mod stopped;
 
 use std::collections::BTreeSet;
 
+use apply::Bases;
 use futures::stream::FuturesUnordered;
 use jiff::Timestamp;
+use members::Members;
+use prepare::{Prepared, Unprepared};
 use rukpak_crds::{InventoryKind, Pending};
 use rukpak_plain::ObjectKey;
 use rukpak_plan::applied::Applied;
 use rukpak_plan::decide::Decision;
 use rukpak_plan::kind::MissingKind;
-use rukpak_plan::memory::{Differences, Installation, Problem, Pruning, Stage};
+use rukpak_plan::memory::{Differences, Installation, Problem, Stage};
 use rukpak_plan::plan::{Missing, missing_text};
+use rukpak_plan::prune::Pruning;
 use rukpak_plan::resolve::Why;
 use rukpak_plan::retry::Class;
 use rukpak_plan::{Plan, Release};
@@ -48,16 +46,11 @@ use rukpak_runtime::error::Chain;
 use super::Error;
 use super::observe::{Run, can_refetch};
 use crate::render_memory::Purpose;
-use apply::Bases;
-use members::Members;
-use prepare::{Prepared, Unprepared};
 
 pub(super) use bundle::delete_old;
 pub(super) use helm_releases::delete_requested as delete_helm_releases;
-pub(super) use leftovers::leftovers;
-pub(super) use remove::{follow_policy, let_go, remove};
-pub(super) use stopped::Superseded;
-use stopped::{Stopped, unapplied};
+pub(super) use prune::look_at_released;
+pub(super) use remove::{follow_policy, leftovers, let_go, remove};
 
 /// Has up to `most` futures under way, each made of an item when its turn has come: one that waits is some kilobytes, and a bundle
 /// may have ten thousands of objects.
@@ -70,6 +63,33 @@ fn fill<T, F: Future>(
     while under_way.len() < most {
         let Some(item) = items.next() else { break };
         under_way.push(make(item));
+    }
+}
+
+/// Why an installation did not end with everything applied.
+pub(super) enum Stopped {
+    /// It failed.
+    Failed(Problem),
+    /// Content has to be fetched again first.
+    Refetching,
+    /// The deployment was changed or deleted meanwhile: the next reconcile knows more.
+    Superseded,
+    /// It could not be written down what is about to be done. Nothing else was written.
+    Unreported(Error),
+}
+
+/// The deployment was changed, deleted or given to another controller meanwhile.
+pub(crate) struct Superseded;
+
+impl From<Superseded> for Stopped {
+    fn from(Superseded: Superseded) -> Self {
+        Self::Superseded
+    }
+}
+
+impl From<Superseded> for Error {
+    fn from(Superseded: Superseded) -> Self {
+        Self::Superseded
     }
 }
 
@@ -139,7 +159,7 @@ async fn attempt(run: &mut Run, release: &Release, why: Why) -> Result<(), Stopp
     if run.observed.was_applied(release) {
         plan.leave_out_finished(|key| members.fingerprint(key, &run.owner).is_some());
     }
-    bases.settled = settled::settled(run, &plan, &members, &bases);
+    bases.settled = members::settled(run, &plan, &members, &bases);
     rights::check(run, &plan, &members).await.map_err(Stopped::Failed)?;
     check::check(run, &plan, why, &members, &bases).await?;
     let used: BTreeSet<InventoryKind> = kinds.into_iter().chain(plan.inventory()).collect();
@@ -212,14 +232,13 @@ fn refusal(missing: &[Missing], why: Why) -> Stopped {
 }
 
 async fn unprepared(run: &Run, error: &Unprepared, release: &Release) -> Stopped {
-    if let Unprepared::Load(load::Error::Lost(why)) = error
+    if let Unprepared::Lost(why) = error
         && can_refetch(run, &release.content)
     {
         prepare::refetch(run, &release.content, why).await;
         return Stopped::Refetching;
     }
-    if matches!(error, Unprepared::Load(load::Error::Lost(_))) && prepare::refetch_revision(run, &release.content).await
-    {
+    if matches!(error, Unprepared::Lost(_)) && prepare::refetch_revision(run, &release.content).await {
         return Stopped::Refetching;
     }
     Stopped::Failed(error.problem())
@@ -246,7 +265,7 @@ async fn bases(run: &Run, plan: &Plan, why: Why) -> Result<Bases, Stopped> {
         // Nothing tells what the failed release said.
         (Err(_), Why::WayBack) => {}
         (Ok(plan), _) => bases.installed = Some(plan),
-        (Err(Unprepared::Load(load::Error::Lost(why))), _) if can_refetch(run, &other.content) => {
+        (Err(Unprepared::Lost(why)), _) if can_refetch(run, &other.content) => {
             prepare::refetch(run, &other.content, &why).await;
             return Err(Stopped::Refetching);
         }
@@ -374,5 +393,26 @@ fn forget_kinds(run: &mut Run, plan: &Plan, unlisted: &[InventoryKind], pruning:
     };
     if let Some(inventory) = &mut run.observed.status.inventory {
         inventory.kinds.retain(|kind| used.contains(kind) || unlisted.contains(kind) || is_missing(kind));
+    }
+}
+
+/// Returns what ended the installation where its objects could not be applied.
+fn unapplied(error: apply::Error, bases: &Bases) -> Stopped {
+    match error {
+        apply::Error::Superseded => Stopped::Superseded,
+        apply::Error::Failed(failed) => {
+            let mut message = failed.message();
+            if failed.is_not_found() {
+                message.insert_str(0, "required resource not found: ");
+                message.push_str(&failed.hint());
+            }
+            Stopped::Failed(Problem {
+                stage: Stage::Apply,
+                message,
+                class: failed.class(),
+                is_definite: !failed.is_transient(),
+                can_go_back: bases.installed.is_some(),
+            })
+        }
     }
 }

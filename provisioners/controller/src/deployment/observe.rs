@@ -21,10 +21,11 @@ use rukpak_plan::{Format, Owner};
 use rukpak_runtime::status::StatusWriter;
 use serde_json::json;
 
-use super::execute::{Superseded, released};
+use super::execute::Superseded;
 use super::{Error, Tracker};
 use crate::cluster::{self, Writer};
 use crate::context::Context;
+use rukpak_plan::prune::add_released;
 
 pub(crate) use bundles::{desired, found, generated, is_generated, owned};
 
@@ -59,7 +60,7 @@ pub(crate) fn observe(deployment: Arc<BundleDeployment>, context: Arc<Context>) 
     let mut status = deployment.status.clone().unwrap_or_default();
     if !memory.released.is_empty() {
         let inventory = status.inventory.get_or_insert_default();
-        released::add(&mut inventory.released, memory.released.iter().cloned());
+        add_released(&mut inventory.released, memory.released.iter().cloned());
     }
     let is_touched = !context.written.is_last(&*deployment);
     let is_unblocked = std::mem::take(&mut tracker.tracked().is_unblocked);

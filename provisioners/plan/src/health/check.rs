@@ -10,14 +10,11 @@ use serde_json::Value;
 
 use super::Health;
 use super::object::Condition;
+use crate::kind::is_selected;
 
 /// The first check that names an object.
 pub fn check_of<'a>(checks: &'a [HealthCheck], key: &ObjectKey) -> Option<&'a HealthCheck> {
-    checks.iter().find(|check| {
-        let is_named = check.name.as_ref().is_none_or(|name| *name == key.name);
-        let is_there = check.namespace.is_none() || check.namespace == key.namespace;
-        check.group == key.group && check.kind == key.kind && is_named && is_there
-    })
+    checks.iter().find(|check| is_selected(&check.objects, key))
 }
 
 /// What a check says of an object; `None` if it leaves that to the usual rules.

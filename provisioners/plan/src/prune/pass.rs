@@ -18,7 +18,7 @@ use rukpak_crds::{InventoryKind, names};
 use rukpak_plain::ObjectKey;
 
 use super::{Answer, Decision, End, Guard, Leaving, Order, Outcome, Request, decide, waits};
-use crate::{Owner, Phase, paused};
+use crate::{Owner, Phase, opt_out};
 
 /// One pass over everything that leaves.
 #[derive(Clone, Debug)]
@@ -247,7 +247,7 @@ impl Object {
     /// Whether it is left as it is. What is being deleted goes whatever it says.
     fn is_paused(&self) -> bool {
         let metadata = &self.leaving.metadata;
-        self.extent == Extent::Left && metadata.deletion_timestamp.is_none() && paused::is_paused(metadata)
+        self.extent == Extent::Left && metadata.deletion_timestamp.is_none() && opt_out::is_paused(metadata)
     }
 
     fn is_released(&self) -> bool {

@@ -5,8 +5,9 @@ use rukpak_crds::condition::{ConditionStatus, Conditions, READY, RECONCILING, ST
 
 use super::{SUSPENDED, Writer, bounded, released_text};
 use crate::decide::{Held, is_load_failure};
-use crate::memory::{Failure, Installation, Pruning, Reason, Stage, deadline};
+use crate::memory::{Failure, Installation, Reason, Stage, deadline};
 use crate::observed::{Dependencies, Desired};
+use crate::prune::Pruning;
 use crate::retry::Class;
 
 /// What is deleted is mostly gone after so many looks: some seconds.

@@ -1,4 +1,4 @@
-//! Installing a release, as `execute.rs`, `execute/members.rs`, `execute/settled.rs` and `execute/apply.rs` do it.
+//! Installing a release, as `execute.rs`, `execute/members.rs` and `execute/apply.rs` do it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
@@ -9,16 +9,15 @@ use rukpak_crds::{InventoryKind, Pending, ReleasedObject};
 use rukpak_plain::ObjectKey;
 use rukpak_plan::applied::{self, Applied};
 use rukpak_plan::fingerprint::Drift;
-use rukpak_plan::health;
 use rukpak_plan::inbox::Reaction;
 use rukpak_plan::kind::is_crd;
-use rukpak_plan::memory::{Differences, FORWARD_FOR, Installation, Problem, Pruning, Stage, later};
+use rukpak_plan::memory::{Differences, FORWARD_FOR, Installation, Problem, Stage, later};
 use rukpak_plan::plan::{Missing, missing_text};
-use rukpak_plan::prune::Leaving;
+use rukpak_plan::prune::{Leaving, Pruning};
 use rukpak_plan::put::Known;
 use rukpak_plan::resolve::{Basis, Why};
 use rukpak_plan::retry::Class;
-use rukpak_plan::{Fingerprint, Identity, Owner, Phase, Plan, Release, Step, fields};
+use rukpak_plan::{Fingerprint, Identity, Owner, Phase, Plan, Release, Step, fields, health};
 use serde_json::Value;
 
 use super::{RENDERER, Run, Stop, put};

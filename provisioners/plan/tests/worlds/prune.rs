@@ -1,19 +1,19 @@
 //! What left: what the crate's pass asks for is sent, and it is told what came of that. As `execute/prune.rs` and
-//! `execute/guards.rs`.
+//! `execute/prune.rs`.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use rukpak_crds::InventoryKind;
 use rukpak_crds::names::{self, FIELD_MANAGER};
-use rukpak_crds::{InventoryKind, ReleasedObject};
 use rukpak_plain::ObjectKey;
 use rukpak_plan::applied::complaints;
 use rukpak_plan::declared::{self, Declared};
-use rukpak_plan::memory::{HEALTHY_WITHIN, Installation, Pruning, later};
-use rukpak_plan::prune::NONE_SERVED;
+use rukpak_plan::memory::{Installation, later};
 use rukpak_plan::prune::{
-    Answer, End, Guard, Leaving, Order, Outcome, Pass, Request as Wish, instances, would_be_lost,
+    Answer, End, Guard, HEALTHY_WITHIN, Leaving, NONE_SERVED, Order, Outcome, Pass, Pruning, Request as Wish,
+    add_released, instances, released, would_be_lost,
 };
 use rukpak_plan::resolve::Why;
 use rukpak_plan::retry::{self, Class};
@@ -23,7 +23,7 @@ use serde_json::{Value, json};
 use super::install::{Bases, Members};
 use super::{Run, Stop, get, key_of};
 use crate::server::{Refusal, Request};
-use crate::world::{NAMESPACE, add, metadata};
+use crate::world::{NAMESPACE, metadata};
 
 const QUESTIONS: u32 = 5;
 
@@ -130,7 +130,7 @@ impl Run<'_> {
                 let object = released(&leaving.identity, reason);
                 // The controller does so when the pass is over.
                 self.memory.released.push(object.clone());
-                add(&mut self.observed.status.inventory.get_or_insert_default().released, [object]);
+                add_released(&mut self.observed.status.inventory.get_or_insert_default().released, [object]);
             }
         }
         Ok(pass.outcome())
@@ -269,16 +269,4 @@ fn written(sent: &Result<Value, Refusal>) -> Answer {
 fn refused(refusal: Refusal) -> Answer {
     let why = format!("{refusal:?}");
     if refusal == Refusal::Conflict { Answer::Conflict(why) } else { Answer::Refused(why) }
-}
-
-fn released(identity: &Identity, reason: &str) -> ReleasedObject {
-    let kind = identity.kind.inventory();
-    ReleasedObject {
-        group: kind.group,
-        version: kind.version,
-        kind: kind.kind,
-        namespace: identity.namespace.clone().unwrap_or_default(),
-        name: identity.name.clone(),
-        reason: reason.to_owned(),
-    }
 }

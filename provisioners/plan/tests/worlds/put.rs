@@ -4,7 +4,7 @@ use rukpak_crds::names::{FIELD_MANAGER, SHARING_MANAGER};
 use rukpak_plan::owner::{ForeignOwner, Predecessors};
 use rukpak_plan::owner_metadata::{creating, updating};
 use rukpak_plan::put::{Answer, End, Known, Next, Put, Request as Wish, Task};
-use rukpak_plan::replace::{Replacement, replacement};
+use rukpak_plan::put::{Replacement, replacement};
 use rukpak_plan::resolve::{Basis, Live, needs_live, resolve};
 use rukpak_plan::retry::Class;
 use rukpak_plan::{Owner, Step};

@@ -22,6 +22,7 @@ use rukpak_plan::health::{self, Health, State};
 use rukpak_plan::inbox::Inbox;
 use rukpak_plan::memory::{Installation, Memory, later};
 use rukpak_plan::observed::Observed;
+use rukpak_plan::prune::is_same_object;
 use rukpak_plan::resolve::Why;
 use rukpak_plan::retry::{self, Class};
 use rukpak_plan::status::status;
@@ -29,7 +30,7 @@ use rukpak_plan::{Identity, MissingKind, Owner, Release};
 
 use crate::properties;
 use crate::server::{Answer, Key, Refusal, Request};
-use crate::world::{Known, World, is_same, metadata};
+use crate::world::{Known, World, metadata};
 
 /// As the controller's.
 const DECISIONS: usize = 8;
@@ -268,7 +269,7 @@ impl Run<'_> {
         })
     }
 
-    /// Takes off the list what was left without an owner and is gone, or somebody's. As `execute/released.rs`.
+    /// Takes off the list what was left without an owner and is gone, or somebody's. As `execute/prune.rs`.
     fn look_at_released(&mut self) -> Result<(), Stop> {
         for object in self.observed.inventory().released {
             let Some(kind) = self.world.kind(&object.kind, &object.version) else { continue };
@@ -281,9 +282,9 @@ impl Run<'_> {
                 Err(_) => true,
             };
             if !is_left {
-                self.memory.released.retain(|known| !is_same(known, &object));
+                self.memory.released.retain(|known| !is_same_object(known, &object));
                 let inventory = self.observed.status.inventory.get_or_insert_default();
-                inventory.released.retain(|known| !is_same(known, &object));
+                inventory.released.retain(|known| !is_same_object(known, &object));
             }
         }
         Ok(())

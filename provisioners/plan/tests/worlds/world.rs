@@ -10,15 +10,16 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::core::{ApiResource, GroupVersionKind};
 use rukpak_content::Digest;
 use rukpak_crds::names::{self, FIELD_MANAGER};
-use rukpak_crds::{BundleDeployment, BundleDeploymentSpec, BundleDeploymentStatus, Pin, ReleasedObject};
+use rukpak_crds::{BundleDeployment, BundleDeploymentSpec, BundleDeploymentStatus, Pin};
 use rukpak_plain::{Object, ObjectKey, Origin};
 use rukpak_plan::inbox::{Inbox, Reaction};
 use rukpak_plan::memory::Memory;
 use rukpak_plan::observed::{Dependencies, Desired, Observed};
 use rukpak_plan::owner::{claimed, controller, sharers};
 use rukpak_plan::owner_metadata::OwnerMetadata;
-use rukpak_plan::plan::Served;
-use rukpak_plan::{Fingerprint, Format, Kind, Owner, Plan, Release, plan};
+use rukpak_plan::plan::{self, Served};
+use rukpak_plan::prune::add_released;
+use rukpak_plan::{Fingerprint, Format, Kind, Owner, Plan, Release};
 use serde_json::Value;
 
 use crate::server::{Event, Key, Request, Server};
@@ -259,7 +260,7 @@ impl World {
         object.metadata.annotations = Some(this.annotations.clone()).filter(|all| !all.is_empty());
         let mut status = (*this.status).clone();
         if !known.memory.released.is_empty() {
-            add(&mut status.inventory.get_or_insert_default().released, known.memory.released.iter().cloned());
+            add_released(&mut status.inventory.get_or_insert_default().released, known.memory.released.iter().cloned());
         }
         let (bundle, hash) = (format!("{}-{}", this.owner.name, this.template), this.template.to_string());
         let release = self.release(this.template);
@@ -387,19 +388,6 @@ impl Controller {
             }
         }
     }
-}
-
-/// Adds what was left without an owner to the list, each object once. As `execute/released.rs`.
-pub fn add(list: &mut Vec<ReleasedObject>, new: impl IntoIterator<Item = ReleasedObject>) {
-    for object in new {
-        list.retain(|known| !is_same(known, &object));
-        list.push(object);
-    }
-}
-
-/// Whether both are about one object.
-pub fn is_same(a: &ReleasedObject, b: &ReleasedObject) -> bool {
-    (&a.group, &a.kind, &a.namespace, &a.name) == (&b.group, &b.kind, &b.namespace, &b.name)
 }
 
 /// A request that creates `body`.

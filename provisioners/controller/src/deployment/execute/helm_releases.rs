@@ -5,7 +5,8 @@ use kube::api::ListParams;
 use kube::{Resource, ResourceExt};
 use rukpak_crds::names::DELETE_HELM_RELEASES;
 use rukpak_plan::Identity;
-use rukpak_plan::memory::{Installation, Pruning};
+use rukpak_plan::memory::Installation;
+use rukpak_plan::prune::Pruning;
 use rukpak_runtime::events::{EventType, News};
 
 use crate::cluster::{self, Deleted, Propagation};

@@ -9,12 +9,14 @@ use kube::api::{DynamicObject, ListParams, VersionMatch};
 use kube::core::PartialObjectMeta;
 use rukpak_crds::{InventoryKind, names};
 use rukpak_plain::ObjectKey;
-use rukpak_plan::memory::{Installation, Pruning};
-use rukpak_plan::prune::Leaving;
+use rukpak_plan::fingerprint::Drift;
+use rukpak_plan::memory::Installation;
+use rukpak_plan::prune::{Leaving, Pruning};
 use rukpak_plan::resolve::Why;
-use rukpak_plan::{Fingerprint, Identity, Kind, Owner, Plan, Step, fields, paused};
+use rukpak_plan::{Fingerprint, Identity, Kind, Owner, Plan, Step, fields, opt_out};
 use rukpak_runtime::error::Chain;
 
+use super::apply::Bases;
 use super::put::Known;
 use crate::cluster::Error;
 use crate::deployment::observe::Run;
@@ -59,7 +61,7 @@ impl Members {
         let is_live = |object: &Leaving| object.metadata.deletion_timestamp.is_none();
         step.is_paused
             || self.watched.get(&step.key).is_some_and(Fingerprint::is_paused)
-            || self.objects.get(&step.key).is_some_and(|object| is_live(object) && paused::is_paused(&object.metadata))
+            || self.objects.get(&step.key).is_some_and(|object| is_live(object) && opt_out::is_paused(&object.metadata))
     }
 }
 
@@ -261,4 +263,37 @@ async fn all_kinds(run: &Run) -> BTreeSet<InventoryKind> {
             BTreeSet::new()
         }
     }
+}
+
+/// The objects of `plan` that need no write: the installed release declares them alike, and they stand as they were applied.
+///
+/// Without the proof that the installed release was applied, as it would be applied now, there are none: what was begun and not
+/// finished is applied whole.
+pub(super) fn settled(run: &Run, plan: &Plan, members: &Members, bases: &Bases) -> BTreeSet<ObjectKey> {
+    let (Some(installed), Installation::Applied { applied, differences, .. }) =
+        (&bases.installed, &run.memory.installation)
+    else {
+        return BTreeSet::new();
+    };
+    let tracked = run.tracker.tracked();
+    let renderer = run.renderer(&installed.release);
+    let is_proven = *applied.release() == installed.release
+        && applied.again(&renderer, &tracked.objects) == *applied
+        && run.renderer(&plan.release) == renderer
+        // What stays as it is has to be told again, which takes a write.
+        && differences.kept.is_empty();
+    if !is_proven {
+        return BTreeSet::new();
+    }
+    let stands = |key: &ObjectKey| {
+        let (Some(now), Some(applied)) = (members.fingerprint(key, &run.owner), tracked.objects.get(key)) else {
+            return false;
+        };
+        applied.fingerprint.drift(&now) == Drift::None && !now.is_paused()
+    };
+    let is_contested =
+        |key: &ObjectKey| run.memory.repairs.get(key).is_some_and(|repairs| !repairs.relinquished().is_empty());
+    // What is left as it is has to be told again, too.
+    let unchanged = plan.steps.values().filter(|step| !bases.is_changed(step) && !step.is_paused).map(|step| &step.key);
+    unchanged.filter(|key| stands(key) && !is_contested(key)).cloned().collect()
 }

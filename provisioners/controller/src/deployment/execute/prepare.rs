@@ -1,11 +1,13 @@
 //! From a release to a plan: the content loaded and rendered, every kind looked up. Reads the store, discovery and the Secrets of
-//! webhooks; writes nothing.
+//! webhooks; writes nothing. Rendering runs off the runtime.
 
 use std::collections::BTreeSet;
 
 use kube::ResourceExt;
 use rukpak_content::Digest;
 use rukpak_crds::InventoryKind;
+use rukpak_crds::names::IGNORE_DEPENDENCIES;
+use rukpak_format::{BundleFormat as _, Format, Rendered, Settings};
 use rukpak_plan::memory::{Problem, Stage};
 use rukpak_plan::owner_metadata::OwnerMetadata;
 use rukpak_plan::plan::{DeclaredTwice, Objects, Served};
@@ -14,18 +16,32 @@ use rukpak_plan::retry::Class;
 use rukpak_plan::{Plan, Release};
 use rukpak_runtime::error::Chain;
 
-use super::load;
+use super::certificates;
 use crate::cluster;
 use crate::deployment::observe::{Run, owned};
 use crate::render_memory::{Purpose, Reservation};
-use rukpak_format::Rendered;
 
 /// Why there is no plan.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum Unprepared {
-    /// The release could not be loaded.
+    /// The store does not have the content, or has it damaged: it can be fetched again by the Bundle's pin.
+    #[error("the content is not in the store")]
+    Lost(#[source] rukpak_store::Error),
+    /// The store cannot be read.
+    #[error("the store cannot be read")]
+    Store(#[source] rukpak_store::Error),
+    /// The content is not of the format, or does not go with the settings.
     #[error(transparent)]
-    Load(load::Error),
+    Format(Box<rukpak_format::Error>),
+    /// The API server did not say its version.
+    #[error("ask for the version of Kubernetes")]
+    Kubernetes(#[source] Box<kube::Error>),
+    /// The certificates of webhooks could not be read or made.
+    #[error(transparent)]
+    Certificates(certificates::Error),
+    /// The task that loaded it ended without a result.
+    #[error("loading was interrupted")]
+    Interrupted(#[source] tokio::task::JoinError),
     /// Two manifests turned out to be of one object.
     #[error(transparent)]
     Twice(#[from] DeclaredTwice),
@@ -38,10 +54,11 @@ impl Unprepared {
     /// What is remembered of it.
     pub fn problem(&self) -> Problem {
         let (stage, class) = match self {
-            Self::Load(load::Error::Format(_)) | Self::Twice(_) => (Stage::Load, Class::Terminal),
-            Self::Load(load::Error::Store(_) | load::Error::Lost(_)) => (Stage::Load, Class::Transient),
-            Self::Load(load::Error::Kubernetes(_) | load::Error::Certificates(_) | load::Error::Interrupted(_))
-            | Self::Discovery(_) => (Stage::Ask, Class::Transient),
+            Self::Format(_) | Self::Twice(_) => (Stage::Load, Class::Terminal),
+            Self::Store(_) | Self::Lost(_) => (Stage::Load, Class::Transient),
+            Self::Kubernetes(_) | Self::Certificates(_) | Self::Interrupted(_) | Self::Discovery(_) => {
+                (Stage::Ask, Class::Transient)
+            }
         };
         let is_definite = class == Class::Terminal;
         Problem { stage, message: Chain(self).to_string(), class, is_definite, can_go_back: true }
@@ -49,7 +66,7 @@ impl Unprepared {
 
     /// Whether the same may succeed in a moment.
     pub fn is_temporary(&self) -> bool {
-        !matches!(self, Self::Load(load::Error::Format(_) | load::Error::Lost(_)) | Self::Twice(_))
+        !matches!(self, Self::Format(_) | Self::Lost(_) | Self::Twice(_))
     }
 }
 
@@ -62,7 +79,7 @@ pub(super) struct Prepared {
 /// Plans the objects of `release`.
 #[tracing::instrument(level = "debug", name = "prepare", skip_all)]
 pub(super) async fn plan(run: &Run, release: &Release, why: Why, purpose: Purpose) -> Result<Prepared, Unprepared> {
-    let (rendered, memory) = load::load(run, release, why, purpose).await.map_err(Unprepared::Load)?;
+    let (rendered, memory) = load(run, release, why, purpose).await?;
     let Rendered { objects, optional, required, certificates_due, authorities, .. } = rendered;
     let objects = Objects { all: objects, optional: &optional, required: &required };
     let served = served(run, &objects).await.map_err(Unprepared::Discovery)?;
@@ -85,6 +102,45 @@ async fn served(run: &Run, objects: &Objects<'_>) -> Result<Served, cluster::Err
         served.insert((api_version, kind), found);
     }
     Ok(served)
+}
+
+/// Loads and verifies the content of `release`, and renders its objects as they are to be applied. They may stay in memory as long
+/// as the reservation is kept.
+async fn load(run: &Run, release: &Release, why: Why, purpose: Purpose) -> Result<(Rendered, Reservation), Unprepared> {
+    let context = &run.context;
+    // What is installed is guarded, whatever it depends on.
+    let ignores_dependencies = !why.policy().heeds_dependencies
+        || run.observed.annotation(IGNORE_DEPENDENCIES).is_some_and(|value| value == "true");
+    let kubernetes = match release.format {
+        Format::Registry if !ignores_dependencies => Some(kubernetes(run).await?),
+        _ => None,
+    };
+    let reservation = context.render_memory.reserve(&release.content, purpose).await;
+    let settings = Settings {
+        config: release.config.clone(),
+        certificates: context.bundle_certificates,
+        ignores_dependencies,
+        kubernetes,
+    };
+    let is_published = run.memory.applied() == Some(release) && run.observed.drifted.is_empty();
+    let (store, limits, digest) = (context.store.clone(), context.limits.clone(), release.content.clone());
+    let format = release.format;
+    let work = move || {
+        let tree = store.load(&digest, &|path| format.has_part(path), &limits).map_err(|error| {
+            if error.mended_by_refill() { Unprepared::Lost(error) } else { Unprepared::Store(error) }
+        })?;
+        format.render(&tree, &limits, &settings).map_err(|error| Unprepared::Format(Box::new(error)))
+    };
+    let rendered = tokio::task::spawn_blocking(work).await.map_err(Unprepared::Interrupted)??;
+    let reservation = context.render_memory.settle(&release.content, &rendered.objects, reservation);
+    let rendered = certificates::put_in(run, rendered, is_published).await.map_err(Unprepared::Certificates)?;
+    Ok((rendered, reservation))
+}
+
+/// The API server's version. It is asked each time: clusters are upgraded while we run.
+async fn kubernetes(run: &Run) -> Result<String, Unprepared> {
+    let version = run.context.client.apiserver_version().await;
+    version.map(|version| version.git_version).map_err(|error| Unprepared::Kubernetes(Box::new(error)))
 }
 
 /// Fetches lost content again by a revision of the history, where no Bundle has it any more. Whether it did.

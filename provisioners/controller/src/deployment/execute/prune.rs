@@ -8,21 +8,24 @@ use std::time::Duration;
 use futures::StreamExt;
 use futures::stream::FuturesUnordered;
 use jiff::Timestamp;
+use kube::ResourceExt;
+use kube::api::{DynamicObject, ListParams};
+use kube::core::ApiResource;
 use rukpak_crds::ReleasedObject;
+use rukpak_crds::names::ADOPT_BY;
 use rukpak_plain::ObjectKey;
 use rukpak_plan::applied::complaints;
 use rukpak_plan::declared::{self, Declared};
-use rukpak_plan::memory::{HEALTHY_WITHIN, Installation, Pruning, later};
-use rukpak_plan::prune::{Answer, End, Leaving, Order, Outcome, Pass, Request};
+use rukpak_plan::memory::{Installation, later};
+use rukpak_plan::prune::{self, Answer, End, Guard, HEALTHY_WITHIN, Leaving, Order, Outcome, Pass, Pruning, Request};
 use rukpak_plan::resolve::Why;
 use rukpak_plan::retry::{self, Class};
-use rukpak_plan::{Identity, Plan, Release, Step};
+use rukpak_plan::{Identity, Kind, Plan, Release, Step};
 use rukpak_runtime::error::Chain;
 
+use super::Superseded;
 use super::apply::Bases;
-use super::guards::would_lose;
 use super::members::{self, Members};
-use super::{Superseded, released};
 use crate::cluster::{Deleted, Error, Propagation};
 use crate::deployment::observe::Run;
 
@@ -194,7 +197,7 @@ pub(super) async fn pass(run: &mut Run, mut pass: Pass) -> Outcome {
         let Some((leaving, end)) = pass.answer(id, answer) else { continue };
         sender.tracker.tracked().objects.remove(&leaving.identity.key());
         if let End::Released { reason } = end {
-            released.push(told(&leaving.identity, reason));
+            released.push(prune::released(&leaving.identity, reason));
         }
     }
     drop(under_way);
@@ -207,19 +210,7 @@ fn note(run: &mut Run, released: Vec<ReleasedObject>) {
     if !released.is_empty() {
         run.memory.released.extend(released.iter().cloned());
         let inventory = run.observed.status.inventory.get_or_insert_default();
-        released::add(&mut inventory.released, released);
-    }
-}
-
-fn told(identity: &Identity, reason: &str) -> ReleasedObject {
-    let kind = identity.kind.inventory();
-    ReleasedObject {
-        group: kind.group,
-        version: kind.version,
-        kind: kind.kind,
-        namespace: identity.namespace.clone().unwrap_or_default(),
-        name: identity.name.clone(),
-        reason: reason.to_owned(),
+        prune::add_released(&mut inventory.released, released);
     }
 }
 
@@ -291,4 +282,100 @@ async fn served(run: &Run, identity: &Identity) -> Result<Option<Identity>, Erro
     let unserved = BTreeSet::from([kind.version.clone()]);
     let served = run.context.cluster.kinds.any_version(&kind, &unserved).await?;
     Ok(served.map(|kind| Identity { kind, ..identity.clone() }))
+}
+
+/// Whether anything would be lost with an object. `going`: objects that are about to be deleted, or are.
+async fn would_lose(run: &Run, identity: &Identity, guard: Guard, going: &BTreeSet<ObjectKey>) -> Answer {
+    let (what, lost) = match guard {
+        Guard::None | Guard::Data => return Answer::WouldLose(None),
+        Guard::Instances => ("it has instances", instances(run, identity, going).await),
+        // An API that does not answer (of a broken APIService) may hold the one object that counts.
+        Guard::Contents => ("it is empty", contents(run, &identity.name, going).await),
+    };
+    match lost {
+        Ok(lost) => Answer::WouldLose(lost),
+        Err(error) => Answer::Unseen {
+            why: format!("it cannot be seen whether {what}: {}", Chain(&error)),
+            is_transient: error.is_transient(),
+        },
+    }
+}
+
+/// Whether a CRD has instances, in words.
+async fn instances(run: &Run, crd: &Identity, going: &BTreeSet<ObjectKey>) -> Result<Option<String>, Error> {
+    let Some(crd) = run.context.cluster.reader.get(crd).await? else { return Ok(None) };
+    let Some(resource) = prune::instances(&crd.body) else { return Ok(Some(prune::NONE_SERVED.to_owned())) };
+    let found = living(run, &resource, None, going).await?;
+    Ok(found.map(|name| format!("it has instances, {name} among them")))
+}
+
+/// Whether a namespace holds anything that would be lost with it, in words.
+async fn contents(run: &Run, namespace: &str, going: &BTreeSet<ObjectKey>) -> Result<Option<String>, Error> {
+    for kind in run.context.cluster.kinds.listable().await?.iter().filter(|kind| kind.namespaced) {
+        if let Some(name) = living(run, &kind.resource, Some(namespace), going).await? {
+            return Ok(Some(format!("it is not empty: {name} is in it")));
+        }
+    }
+    Ok(None)
+}
+
+/// The first object that is not being deleted, is not derived from another, and is not there in every namespace.
+async fn living(
+    run: &Run,
+    resource: &ApiResource,
+    namespace: Option<&str>,
+    going: &BTreeSet<ObjectKey>,
+) -> Result<Option<String>, Error> {
+    let mut page = ListParams::default().limit(500);
+    loop {
+        let list = match run.context.cluster.reader.list_metadata_in(resource, namespace, &page).await {
+            Ok(list) => list,
+            Err(error) if matches!(error.code(), 404 | 405) => return Ok(None),
+            Err(error) => return Err(error),
+        };
+        let living = list.items.into_iter().find(|object: &kube::core::PartialObjectMeta<DynamicObject>| {
+            prune::would_be_lost(&resource.group, &resource.kind, &object.metadata, namespace.is_some(), going)
+        });
+        if let Some(object) = living {
+            return Ok(Some(format!("{} {:?}", resource.kind, object.name_any())));
+        }
+        match list.metadata.continue_.filter(|token| !token.is_empty()) {
+            Some(token) => page = page.continue_token(&token),
+            None => return Ok(None),
+        }
+    }
+}
+
+/// Takes off the list what was deleted, or has become somebody's, meanwhile. What cannot be seen stays on it.
+pub(crate) async fn look_at_released(run: &mut Run) {
+    let listed = run.observed.inventory().released;
+    for object in listed {
+        if !is_left(run, &object).await {
+            run.memory.released.retain(|known| !prune::is_same_object(known, &object));
+            if let Some(inventory) = &mut run.observed.status.inventory {
+                inventory.released.retain(|known| !prune::is_same_object(known, &object));
+            }
+        }
+    }
+}
+
+/// Whether the object is there as we left it: with the annotation by which we may have it again.
+async fn is_left(run: &Run, object: &ReleasedObject) -> bool {
+    let found = async {
+        let Some(kind) = kind(run, object).await? else { return Ok(None) };
+        let namespace = Some(object.namespace.clone()).filter(|namespace| !namespace.is_empty());
+        let identity = Identity { kind, namespace, name: object.name.clone() };
+        run.context.cluster.reader.metadata(&identity).await
+    };
+    match found.await {
+        Ok(Some(metadata)) => metadata.annotations.is_some_and(|all| all.get(ADOPT_BY) == Some(&run.owner.name)),
+        Ok(None) => false,
+        Err(_) => true,
+    }
+}
+
+async fn kind(run: &Run, object: &ReleasedObject) -> Result<Option<Kind>, crate::cluster::Error> {
+    let ReleasedObject { group, version, kind, .. } = object;
+    let kind = rukpak_crds::InventoryKind { group: group.clone(), version: version.clone(), kind: kind.clone() };
+    run.context.cluster.kinds.any_version(&kind, &std::collections::BTreeSet::new()).await
 }

@@ -10,7 +10,7 @@ use rukpak_plain::ObjectKey;
 use rukpak_plan::owner::{self, ForeignOwner, Predecessors};
 use rukpak_plan::owner_metadata::{creating, updating};
 use rukpak_plan::put::{Answer, End, Next, Put, Request, Task};
-use rukpak_plan::replace::{Replacement, has_dependents, may_be_replaced, replacement};
+use rukpak_plan::put::{Replacement, has_dependents, may_be_replaced, replacement};
 use rukpak_plan::resolve::{Basis, Live, needs_live, resolve};
 use rukpak_plan::retry::Class;
 use rukpak_plan::{Fingerprint, Step};

@@ -7,10 +7,10 @@ use jiff::Timestamp;
 use kube::Resource;
 use rukpak_crds::names::FIELD_MANAGER;
 use rukpak_plain::ObjectKey;
-use rukpak_plan::ignored::Ignored;
 use rukpak_plan::memory::{Installation, Problem, Stage};
+use rukpak_plan::opt_out::Ignored;
 use rukpak_plan::resolve::{Basis, Why};
-use rukpak_plan::{Fingerprint, Phase, Plan, Release, Step, fields, paused};
+use rukpak_plan::{Fingerprint, Phase, Plan, Release, Step, fields, opt_out};
 use rukpak_runtime::events::{EventType, News};
 use serde_json::Value;
 
@@ -196,7 +196,7 @@ fn count(run: &mut Run, step: &Step, live: &Written) {
 
 /// Whether the object is left as it is: its manifest says so, or the object that is ours.
 fn is_paused(run: &Run, step: &Step, live: Option<&Written>) -> bool {
-    let says = |live: &Written| run.owner.owns_fully(&live.metadata) && paused::is_paused(&live.metadata);
+    let says = |live: &Written| run.owner.owns_fully(&live.metadata) && opt_out::is_paused(&live.metadata);
     step.is_paused || live.is_some_and(says)
 }
 

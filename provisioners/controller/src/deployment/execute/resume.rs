@@ -6,9 +6,10 @@ use std::time::Duration;
 use jiff::Timestamp;
 use rukpak_crds::{Inventory, InventoryKind};
 use rukpak_plan::applied::Applied;
-use rukpak_plan::memory::{Differences, Installation, Pruning, later};
+use rukpak_plan::memory::{Differences, Installation, later};
 use rukpak_plan::plan::Missing;
-use rukpak_plan::{Release, paused};
+use rukpak_plan::prune::Pruning;
+use rukpak_plan::{Release, opt_out};
 
 use super::health;
 use crate::deployment::observe::Run;
@@ -61,7 +62,7 @@ pub(super) async fn resume(run: &mut Run, release: &Release) {
         Some(applied) => {
             let policy = run.observed.deployment.spec.deletion_policy.unwrap_or_default();
             let account = run.observed.deployment.spec.service_account.clone().map(Box::new);
-            let paused = paused::read(&inventory);
+            let paused = opt_out::read(&inventory);
             let ignored = run.observed.deployment.spec.ignore_differences.clone();
             let differences = Box::new(Differences { policy, account, paused, ignored, ..Differences::default() });
             run.memory.learn_missing(release.clone(), applied.missing(), now);

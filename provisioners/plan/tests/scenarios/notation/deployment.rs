@@ -11,9 +11,10 @@ use rukpak_crds::{
 use rukpak_plan::Release;
 use rukpak_plan::applied::{Applied, Objects};
 use rukpak_plan::health::{Health, State};
-use rukpak_plan::memory::{Differences, Memory, Pruning};
+use rukpak_plan::memory::{Differences, Memory};
 use rukpak_plan::observed::{Dependencies, Desired, Observed};
 use rukpak_plan::plan::{Missing, Plan};
+use rukpak_plan::prune::Pruning;
 use rukpak_plan::retry::Class;
 use serde::Deserialize;
 use serde_json::Value;

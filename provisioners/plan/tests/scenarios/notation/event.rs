@@ -6,10 +6,11 @@ use jiff::Timestamp;
 use rukpak_crds::{DeletionPolicy, IgnoredDifference, InventoryKind, Pending, ServiceAccountReference};
 use rukpak_plan::applied::{Applied, Objects};
 use rukpak_plan::fields::Taken;
-use rukpak_plan::memory::{Differences, Installation, Memory, Problem, Pruning, Stage, later};
+use rukpak_plan::memory::{Differences, Installation, Memory, Problem, Stage, later};
 use rukpak_plan::plan::{Missing, Need};
+use rukpak_plan::prune::Pruning;
 use rukpak_plan::resolve::Why;
-use rukpak_plan::{MissingKind, paused};
+use rukpak_plan::{MissingKind, opt_out};
 use serde::Deserialize;
 
 use super::deployment::{Given, Scene, class, path, released};
@@ -201,7 +202,7 @@ fn resume(scene: &mut Scene, release: &str) -> Result<(), Error> {
     scene.objects = objects;
     scene.memory.certificates_due = inventory.certificates_renewal;
     scene.memory.learn_missing(release, applied.missing(), scene.now);
-    let paused = paused::read(&inventory);
+    let paused = opt_out::read(&inventory);
     let ignored = scene.observed.deployment.spec.ignore_differences.clone();
     let differences = Box::new(Differences { policy, paused, ignored, ..Differences::default() });
     scene.memory.installation = Installation::Applied { applied, pruning: Pruning::Done, differences };

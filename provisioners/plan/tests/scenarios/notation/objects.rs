@@ -5,15 +5,15 @@ use std::collections::{BTreeMap, BTreeSet};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::core::{ApiResource, GroupVersionKind};
 use rukpak_crds::names::FIELD_MANAGER;
-use rukpak_crds::{BundleDeploymentSpec, DeletionPolicy, HealthCheck, IgnoredDifference};
+use rukpak_crds::{BundleDeploymentSpec, DeletionPolicy, HealthCheck, IgnoredDifference, ObjectSelector};
 use rukpak_plain::{Gvk, Object, ObjectKey, Origin};
 use rukpak_plan::fields::Taken;
 use rukpak_plan::health::assess_by;
-use rukpak_plan::ignored::Ignored;
+use rukpak_plan::opt_out::Ignored;
 use rukpak_plan::owner::Predecessors;
 use rukpak_plan::owner_metadata::OwnerMetadata;
 use rukpak_plan::plan::{Need, Objects, missing_text};
-use rukpak_plan::replace::replacement;
+use rukpak_plan::put::replacement;
 use rukpak_plan::resolve::{Basis, Live, Why, needs_live, resolve};
 use rukpak_plan::{Fingerprint, Kind, prune};
 use serde::Deserialize;
@@ -62,7 +62,8 @@ pub fn resolved(given: Value) -> Result<Value, Error> {
         .map(|field| Taken { manager: "other".into(), subresource: String::new(), path: path(field) })
         .collect();
     let (group, kind) = (key.group.clone(), key.kind.clone());
-    let rule = IgnoredDifference { group, kind, json_pointers: step.ignored.clone(), ..Default::default() };
+    let objects = ObjectSelector { group, kind, ..Default::default() };
+    let rule = IgnoredDifference { objects, json_pointers: step.ignored.clone() };
     let spec = BundleDeploymentSpec { ignore_differences: vec![rule], ..Default::default() };
     let basis = Basis {
         why,
@@ -127,9 +128,9 @@ struct Judged {
 /// How healthy an object is by a check.
 pub fn judged(given: Value) -> Result<Value, Error> {
     let Judged { check, status } = serde_json::from_value(given)?;
-    let api_version = format!("{}/v1", check.group);
+    let api_version = format!("{}/v1", check.objects.group);
     let object =
-        json!({"apiVersion": api_version, "kind": check.kind, "metadata": {"generation": 2}, "status": status});
+        json!({"apiVersion": api_version, "kind": check.objects.kind, "metadata": {"generation": 2}, "status": status});
     let health = assess_by(&object, Some(&check), world::now());
     Ok(json!({"health": format!("{}: {}", health.state, health.message)}))
 }

@@ -1,16 +1,25 @@
-//! Fields that a BundleDeployment leaves to others by rule: sent when an object is created, and never after.
+//! What is left alone on request: whole objects, by their annotation, and single fields, by a rule of the BundleDeployment.
 //!
-//! An apply that leaves out a field which is ours removes it. So what is still ours is sent as it is in the cluster, and so is what lies
-//! in a list or map that managers have as a whole. What else is another's, or nobody's, is left out.
+//! An object whose annotation `core.rukpak.io/reconcile` says `disabled`, in the manifest or in the cluster, is neither applied nor
+//! repaired nor pruned for as long as it says so. Such an object is declared all the same: it does not leave.
+//!
+//! A field of `spec.ignoreDifferences` is sent when its object is created, and never after. An apply that leaves out a field which is
+//! ours removes it. So what is still ours is sent as it is in the cluster, and so is what lies in a list or map that managers have as a
+//! whole. What else is another's, or nobody's, is left out.
 
 use std::cmp::Reverse;
+use std::collections::BTreeSet;
 
-use rukpak_crds::names::{FIELD_MANAGER, OWNER_KIND, OWNER_NAME, OWNER_UID, PRIMARY_RESOURCE, PRIMARY_RESOURCE_TYPE};
-use rukpak_crds::{BundleDeploymentSpec, IgnoredDifference};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use rukpak_crds::names::{
+    self, FIELD_MANAGER, OWNER_KIND, OWNER_NAME, OWNER_UID, PRIMARY_RESOURCE, PRIMARY_RESOURCE_TYPE,
+};
+use rukpak_crds::{BundleDeploymentSpec, Inventory, PausedObject};
 use rukpak_plain::ObjectKey;
 use serde_json::{Map, Value, json};
 
 use crate::fields;
+use crate::kind::is_selected;
 use crate::resolve::Live;
 
 /// A field of a manifest: the keys from the root, and the indices of items.
@@ -23,7 +32,7 @@ pub struct Ignored(Vec<Pointer>);
 impl Ignored {
     /// What the rules of a BundleDeployment say of an object.
     pub fn of(spec: &BundleDeploymentSpec, key: &ObjectKey) -> Self {
-        let rules = spec.ignore_differences.iter().filter(|rule| is_about(rule, key));
+        let rules = spec.ignore_differences.iter().filter(|rule| is_selected(&rule.objects, key));
         Self(rules.flat_map(|rule| &rule.json_pointers).map(|pointer| tokens(pointer)).collect())
     }
 
@@ -60,12 +69,6 @@ impl Ignored {
     pub fn covers(&self, path: &[String], body: Option<&Value>) -> bool {
         self.0.iter().any(|pointer| is_covered(pointer, path, body))
     }
-}
-
-fn is_about(rule: &IgnoredDifference, key: &ObjectKey) -> bool {
-    let is_named = rule.name.as_ref().is_none_or(|name| *name == key.name);
-    let is_there = rule.namespace.is_none() || rule.namespace == key.namespace;
-    rule.group == key.group && rule.kind == key.kind && is_named && is_there
 }
 
 fn tokens(pointer: &str) -> Pointer {
@@ -143,4 +146,34 @@ fn map_of(value: &mut Value) -> &mut Map<String, Value> {
         Value::Object(map) => map,
         _ => unreachable!("it was made an object above"),
     }
+}
+
+/// The status lists so many of them.
+const LISTED: usize = 100;
+
+/// Whether the object in the cluster says that it is left as it is.
+pub fn is_paused(meta: &ObjectMeta) -> bool {
+    meta.annotations.as_ref().and_then(|all| all.get(names::RECONCILE)).is_some_and(|value| value == names::DISABLED)
+}
+
+/// Says in an inventory which objects of the release are left as they are.
+pub fn write(paused: &BTreeSet<ObjectKey>, inventory: &mut Inventory) {
+    let objects = paused.iter().map(|key| PausedObject {
+        group: key.group.clone(),
+        kind: key.kind.clone(),
+        namespace: key.namespace.clone().unwrap_or_default(),
+        name: key.name.clone(),
+    });
+    inventory.paused = objects.take(LISTED).collect();
+}
+
+/// What an inventory says of them.
+pub fn read(inventory: &Inventory) -> BTreeSet<ObjectKey> {
+    let key = |object: &PausedObject| ObjectKey {
+        group: object.group.clone(),
+        kind: object.kind.clone(),
+        namespace: Some(object.namespace.clone()).filter(|namespace| !namespace.is_empty()),
+        name: object.name.clone(),
+    };
+    inventory.paused.iter().map(key).collect()
 }
