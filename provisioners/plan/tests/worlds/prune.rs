@@ -1,5 +1,4 @@
-//! What left: what the crate's pass asks for is sent, and it is told what came of that. As `execute/prune.rs` and
-//! `execute/prune.rs`.
+//! What left: what the crate's pass asks for is sent, and it is told what came of that. As `execute/prune.rs`.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
