@@ -11,7 +11,8 @@ struct Wall {
     must_not: &'static [(&'static str, &'static [(&'static str, &'static str)])],
 }
 
-const BENCH: (&str, &str) = ("tests/suite/tenants/bench.rs", "whatever_a_tenant_tries_is_refused_or_harmless");
+const BENCH: (&str, &str) =
+    ("tests/suite/tenants/bench.rs", "whatever_a_tenant_tries_under_an_install_policy_is_refused_or_harmless");
 const OTHERS_GO_ON: (&str, &str) =
     ("tests/suite/children.rs", "a_bundle_that_takes_too_much_memory_to_check_fails_alone");
 const TURNS: (&str, &str) =

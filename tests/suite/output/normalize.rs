@@ -14,6 +14,15 @@ const PATTERNS: &[(&str, &str)] = &[
     (r"loading sha256:[0-9a-f]{12}:", "loading <blob>:"),
     (r"\b\d+ bytes\b", "<number> bytes"),
     (r#"("bundleDigest": )"[0-9a-f]{32}""#, r#"$1"<digest>""#),
+    // Older API servers print a selector in Go's notation: here in text, and in JSON.
+    (
+        r#"v1\.LabelSelector\{MatchLabels:map\[string\]string\{("[^}]*)\}, MatchExpressions:\[\]v1\.LabelSelectorRequirement\(nil\)\}"#,
+        r#"{"matchLabels":{$1}}"#,
+    ),
+    (
+        r#"v1\.LabelSelector\{MatchLabels:map\[string\]string\{(\\"[^}]*)\}, MatchExpressions:\[\]v1\.LabelSelectorRequirement\(nil\)\}"#,
+        r#"{\"matchLabels\":{$1}}"#,
+    ),
 ];
 /// Patterns whose matches are replaced by a word and a number, the same for the same text.
 const NUMBERED: &[(&str, &str)] =
@@ -113,4 +122,14 @@ fn what_differs_is_replaced_and_tables_stay_tables() {
     assert_eq!(normalizer.normalize(&text), golden);
     let waits = "2> 2026-11-23T08:00:01Z a\n2> 2026-11-23T08:00:02Z b\ndone\n";
     assert_eq!(normalizer.normalize(waits), "done\n");
+}
+
+#[test]
+fn a_selector_is_printed_as_newer_api_servers_do() {
+    let normalizer = Normalizer::new(Vec::new());
+    let older = r#"v1.LabelSelector{MatchLabels:map[string]string{"app":"p"}, MatchExpressions:[]v1.LabelSelectorRequirement(nil)}: no"#;
+    let newer = r#"{"matchLabels":{"app":"p"}}: no"#;
+    assert_eq!(normalizer.normalize(older), format!("{newer}\n"));
+    let in_json = |text: &str| text.replace('"', "\\\"");
+    assert_eq!(normalizer.normalize(&in_json(older)), format!("{}\n", in_json(newer)));
 }

@@ -9,7 +9,7 @@ use rukpak_tests::plane::yaml;
 use rukpak_tests::{tools, verbs};
 use serde_json::{Value, json};
 
-use super::policy::bench_policy;
+use super::install_policy::bench_policy;
 use super::scene::{DEVELOPER, JANE, Scene, Subject, UNNAMED, try_create};
 use super::schema::fields;
 
@@ -330,7 +330,7 @@ fn reason(subject: Subject, kind: &Kind, is_own: bool, way: &str) -> Option<&'st
 }
 
 #[tokio::test]
-async fn whatever_a_tenant_tries_is_refused_or_harmless() {
+async fn whatever_a_tenant_tries_under_an_install_policy_is_refused_or_harmless() {
     let scene = Scene::shared().await;
     bench_policy(scene).await;
     let (mut table, mut harmful, mut untried) = (String::new(), Vec::new(), Vec::new());

@@ -33,6 +33,11 @@ impl Ground {
         self.cluster.as_ref().map(|cluster| &*cluster.kubernetes)
     }
 
+    /// Its minor version, such as `37`.
+    pub fn minor(&self) -> Option<u32> {
+        self.kubernetes()?.split('.').nth(1)?.parse().ok()
+    }
+
     /// What is tested.
     pub fn revision(&self) -> &str {
         &self.revision

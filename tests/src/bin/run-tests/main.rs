@@ -68,7 +68,7 @@ fn main() -> Result<ExitCode> {
     let ground = Ground::find(arguments.no_cluster)?;
     println!("{ground}");
     let chosen = programs::build(&arguments.names, arguments.no_cluster)?;
-    let absent = needs::absent(&chosen, &arguments.require)?;
+    let absent = needs::absent(&chosen, &arguments.require, &ground)?;
     let (chosen, not_run) = needs::without(chosen, &absent);
 
     let start = Instant::now();

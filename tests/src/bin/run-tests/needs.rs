@@ -1,10 +1,12 @@
-//! What some tests need and not every machine has. A test says so by its name, or that of its module or program.
+//! What some tests need and not every machine, or not every version of Kubernetes, has. A test says so by its name, or that of its
+//! module or program.
 
 use clap::ValueEnum;
 use rukpak_tests::tools;
 
 use anyhow::{Result, bail};
 
+use crate::ground::Ground;
 use crate::programs::Program;
 
 /// What may be missing.
@@ -14,6 +16,10 @@ pub enum Need {
     Corpus,
     /// Chromium
     Browser,
+    /// ValidatingAdmissionPolicies, which InstallPolicies are printed as: Kubernetes 1.30
+    Policies,
+    /// An API server that the small one of the planner's tests is like: Kubernetes 1.31
+    Likeness,
 }
 
 impl Need {
@@ -22,27 +28,35 @@ impl Need {
         match self {
             Self::Corpus => "corpus",
             Self::Browser => "browser",
+            Self::Policies => "install_policy",
+            Self::Likeness => "small_server",
         }
     }
 
     /// Why it is not there, if it is not.
-    fn problem(self) -> Option<String> {
+    fn problem(self, ground: &Ground) -> Option<String> {
+        let since = |minor: u32| {
+            let is_older = ground.minor().is_some_and(|present| present < minor);
+            is_older.then(|| format!("Kubernetes is older than 1.{minor}"))
+        };
         match self {
             Self::Corpus if tools::corpus().is_some() => None,
             Self::Corpus => Some("no published bundles in $CORPUS or ../shared/corpus".to_owned()),
             Self::Browser => tools::browser().err().map(|error| format!("no Chromium ({error:#})")),
+            Self::Policies => since(30),
+            Self::Likeness => since(31),
         }
     }
 }
 
 /// What some of these programs need and this machine lacks, and why.
-pub fn absent(programs: &[Program], required: &[Need]) -> Result<Vec<(Need, String)>> {
+pub fn absent(programs: &[Program], required: &[Need], ground: &Ground) -> Result<Vec<(Need, String)>> {
     let mut absent = Vec::new();
     for need in Need::value_variants() {
         if !programs.iter().any(|program| program.tests_with(need.word()) > 0) {
             continue;
         }
-        let Some(problem) = need.problem() else { continue };
+        let Some(problem) = need.problem(ground) else { continue };
         if required.contains(need) {
             bail!("{problem}, and REQUIRE names it: {}", need.word());
         }
