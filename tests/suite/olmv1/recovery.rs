@@ -103,6 +103,8 @@ async fn nothing_is_written_while_nothing_changes() {
     let case = Case::new("quiet").await;
     case.install(&["1.0.0"], json!({})).await;
     case.until(Expected::is_true("Ready", "Succeeded")).await;
+    // The extension tells of its health last, after the BundleDeployment.
+    case.until_at(&case.extension(), Expected::is_true("Available", "ProbesSucceeded")).await;
     let before = [case.get(&case.extension()).await, case.get(&case.target()).await];
     case.merge_into(&catalog(&case.name), &json!({"metadata": {"annotations": {"a": "b"}}})).await;
     for (target, before) in [case.extension(), case.target()].iter().zip(&before) {
