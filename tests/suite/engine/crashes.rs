@@ -17,7 +17,7 @@ use crate::engine::case::{Case, definition, definition_target, gadget};
 use crate::engine::worlds::alone;
 
 const MANY: usize = 300;
-const LONG: Duration = Duration::from_mins(1);
+const LONG: Duration = Duration::from_mins(3);
 
 /// Waits until `count` of the deployment's ConfigMaps are there with `version`, by a watch.
 async fn until_count(case: &Case<'_>, version: &str, count: usize) {
