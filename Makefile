@@ -42,7 +42,7 @@ soak: tools ## Kill and disturb the controller at every write of every operation
 	cargo build --workspace --bins
 	SWEEP=all cargo test --workspace --test suites sweep::
 	RUKPAK_WORLDS=1 cargo test --workspace --test worlds -- --nocapture --test-threads=2
-	RUKPAK_REQUESTS=100000 cargo test --workspace --test suites harness::conformance
+	RUKPAK_SEED=$$(date +%s)000 RUKPAK_REQUESTS=100000 cargo test --workspace --test suites harness::conformance
 	cargo test --workspace --test suites -- --ignored
 
 reproductions: packages ## Run the tests of what must not happen again, those of tests/reproductions.md (2 minutes)

@@ -208,8 +208,8 @@ async fn the_small_server_answers_as_the_real_one() {
     }
     let number = |name: &str| std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
     let requests = number("RUKPAK_REQUESTS").unwrap_or(REQUESTS);
-    let clock = std::time::UNIX_EPOCH.elapsed().map_or(0, |since| since.as_secs());
-    let seed = number("RUKPAK_SEED").unwrap_or(clock * 1_000);
+    // The same each time: what a test of everybody's change finds is not to depend on the hour. `make soak` looks for new ones.
+    let seed = number("RUKPAK_SEED").unwrap_or(1);
     let (mut next, mut made, mut wrong) = (seed, 0, Vec::new());
     while made < requests && wrong.len() < 5 {
         let worlds = (next..next + PARALLEL).map(|seed| world(&client, &group, seed));
