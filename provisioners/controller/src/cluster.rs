@@ -63,7 +63,7 @@ impl Cluster {
 
 /// A way to the API server, with the rights of its client.
 #[derive(Clone)]
-pub(super) struct Door {
+struct Door {
     pub client: Client,
     pub permits: Arc<Semaphore>,
 }

@@ -14,7 +14,7 @@ const PATTERNS: &[(&str, &str)] = &[
     (r"loading sha256:[0-9a-f]{12}:", "loading <blob>:"),
     (r"\b\d+ bytes\b", "<number> bytes"),
     (r#"("bundleDigest": )"[0-9a-f]{32}""#, r#"$1"<digest>""#),
-    // API servers print a selector as JSON since 1.29 or so, and in Go's notation before, in which it is long enough to be cut.
+    // Kubernetes 1.37 prints a selector as JSON, and 1.28 in Go's notation, so long that messages are cut in the middle of it.
     (
         r#"(spec\.selector: Invalid value: )(\{\\?"matchLabels.*?\}\}|v1\.LabelSelector\{.*?(\(nil\)\}|LabelSelecto\b))(: field is immutable)?"#,
         "$1<selector>",

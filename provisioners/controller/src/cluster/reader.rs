@@ -5,8 +5,7 @@ use kube::api::{DynamicObject, ListParams, ObjectList};
 use kube::core::{ApiResource, PartialObjectMeta};
 use rukpak_plan::Identity;
 
-use super::Door;
-use super::{Error, Written};
+use super::{Door, Error, Written};
 
 /// Metadata of a page of objects.
 pub type Metadata = ObjectList<PartialObjectMeta<DynamicObject>>;

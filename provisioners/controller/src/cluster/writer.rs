@@ -9,9 +9,8 @@ use rukpak_crds::names::{FIELD_MANAGER, SHARING_MANAGER};
 use rukpak_plan::{Identity, Owner};
 use serde_json::{Value, json};
 
-use super::Door;
 use super::account::Account;
-use super::{Error, Written};
+use super::{Door, Error, Written};
 
 /// What came of a deletion.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
