@@ -14,6 +14,9 @@ Durations are Go's (`1m30s`, `500ms`, `2160h`), and days (`90d`). Addresses are 
 `--help` of each program says the same. [Flags worth knowing](install.md#flags-worth-knowing) has those that administrators change.
 ";
 
+/// In so many sections a flag has to be for its row to stand above them, once.
+const SEVERAL: usize = 3;
+
 /// The page.
 pub fn page() -> String {
     let mut page = HEAD.to_owned();
@@ -22,35 +25,75 @@ pub fn page() -> String {
         rukpak_webhook::options::Options::command(),
         rukpak_platform::args::command(),
     ];
-    for program in servers {
-        section(&mut page, &program, program.get_name(), "##");
-    }
-    let program = rukpakctl::args::command();
-    section(&mut page, &program, program.get_name(), "##");
-    verbs(&mut page, &program, program.get_name());
+    let sections: Vec<Section> = servers.iter().map(|program| Section::of(program, program.get_name())).collect();
+    chapter(&mut page, "Servers", "Flags of all three servers", &sections);
+    let mut sections = Vec::new();
+    verbs(&mut sections, &rukpakctl::args::command(), "rukpakctl");
+    chapter(&mut page, "rukpakctl", "Flags of several verbs", &sections);
     page
 }
 
-fn verbs(page: &mut String, command: &Command, path: &str) {
-    for verb in command.get_subcommands().filter(|verb| !verb.is_hide_set() && verb.get_name() != "help") {
-        let path = format!("{path} {}", verb.get_name());
-        section(page, verb, &path, "###");
-        verbs(page, verb, &path);
+/// A program, or a verb of one.
+struct Section {
+    path: String,
+    about: String,
+    /// The name of each flag, and its row.
+    rows: Vec<(String, String)>,
+}
+
+impl Section {
+    fn of(command: &Command, path: &str) -> Self {
+        let about = command.get_about().map(ToString::to_string).unwrap_or_default();
+        let about = about.lines().next().unwrap_or_default().trim_end_matches('.');
+        let arguments = command.get_arguments().filter(|argument| is_shown(argument));
+        let row = |argument: &Arg| {
+            let short = argument.get_long().map_or_else(|| name(argument), |long| format!("`--{long}`"));
+            (short, format!("| {} | {} | {} |\n", name(argument), default(argument), cell(&meaning(argument))))
+        };
+        Self { path: path.to_owned(), about: cell(about), rows: arguments.map(row).collect() }
     }
 }
 
-/// A heading, what it is for, and a table of flags, if there are any.
-fn section(page: &mut String, command: &Command, path: &str, level: &str) {
-    let about = command.get_about().map(ToString::to_string).unwrap_or_default();
-    let about = about.lines().next().unwrap_or_default().trim_end_matches('.');
-    _ = write!(page, "\n{level} {path}\n\n{}.\n", cell(about));
-    let arguments: Vec<&Arg> = command.get_arguments().filter(|argument| is_shown(argument)).collect();
-    if arguments.is_empty() {
+fn verbs(sections: &mut Vec<Section>, command: &Command, path: &str) {
+    for verb in command.get_subcommands().filter(|verb| !verb.is_hide_set() && verb.get_name() != "help") {
+        let path = format!("{path} {}", verb.get_name());
+        sections.push(Section::of(verb, &path));
+        verbs(sections, verb, &path);
+    }
+}
+
+/// A heading for each section, what it is for, and a table of its flags. Those that several sections have stand above, once.
+fn chapter(page: &mut String, title: &str, shared_title: &str, sections: &[Section]) {
+    let mut shared: Vec<&(String, String)> = Vec::new();
+    for row in sections.iter().flat_map(|section| &section.rows) {
+        let having = sections.iter().filter(|section| section.rows.contains(row)).count();
+        if having >= SEVERAL && !shared.contains(&row) {
+            shared.push(row);
+        }
+    }
+
+    _ = write!(page, "\n## {title}\n\n### {shared_title}\n");
+    table(page, &shared);
+    let anchor = shared_title.to_lowercase().replace(' ', "-");
+    for section in sections {
+        _ = write!(page, "\n### {}\n\n{}.\n", section.path, section.about);
+        let own: Vec<_> = section.rows.iter().filter(|row| !shared.contains(row)).collect();
+        table(page, &own);
+        let others: Vec<&str> =
+            section.rows.iter().filter(|row| shared.contains(row)).map(|(name, _)| name.as_str()).collect();
+        if !others.is_empty() {
+            _ = write!(page, "\n[Also](#{anchor}) {}.\n", others.join(", "));
+        }
+    }
+}
+
+fn table(page: &mut String, rows: &[&(String, String)]) {
+    if rows.is_empty() {
         return;
     }
     page.push_str("\n| flag | default | |\n|---|---|---|\n");
-    for argument in arguments {
-        _ = writeln!(page, "| {} | {} | {} |", name(argument), default(argument), cell(&meaning(argument)));
+    for (_, row) in rows {
+        page.push_str(row);
     }
 }
 
