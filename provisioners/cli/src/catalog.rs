@@ -26,7 +26,6 @@ use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::output::{chain, to_stderr};
 use crate::table::one_line;
-pub use location::{CatalogLocation, Error as CatalogLocationError};
 use open::Opened;
 
 /// Does what is asked of a catalog.

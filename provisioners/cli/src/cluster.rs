@@ -50,7 +50,6 @@ pub enum Error {
     Unavailable {
         /// The API server and who named it.
         cluster: String,
-        /// Why.
         source: Box<dyn StdError + Send + Sync>,
     },
     /// Somebody else wrote it meanwhile, time and again.
@@ -62,7 +61,6 @@ pub enum Error {
     /// No Bundle will come for a BundleDeployment as it is.
     #[error("bundledeployment {name:?} makes no Bundle: {message}")]
     Stalled {
-        /// The BundleDeployment.
         name: String,
         /// Its condition of this type.
         message: String,
@@ -70,7 +68,6 @@ pub enum Error {
     /// The Bundle of a BundleDeployment did not come in time.
     #[error("no Bundle came for bundledeployment {name:?} within {} s: {why}", .patience.as_secs())]
     NoBundle {
-        /// The BundleDeployment.
         name: String,
         /// How long it was waited for.
         patience: Duration,
@@ -118,7 +115,6 @@ impl Cluster {
         fault(&self.name, error)
     }
 
-    /// A Bundle.
     pub async fn bundle(&self, name: &str) -> Result<Bundle, Error> {
         Api::<Bundle>::all(self.client.clone()).get(name).await.map_err(|error| self.fault(error))
     }
@@ -135,7 +131,6 @@ impl Cluster {
         Ok(namespaces.get_metadata_opt(name).await.map_err(|error| self.fault(error))?.is_some())
     }
 
-    /// A Secret.
     pub async fn secret(&self, namespace: &str, name: &str) -> Result<Secret, Error> {
         let secrets: Api<Secret> = Api::namespaced(self.client.clone(), namespace);
         secrets.get(name).await.map_err(|error| self.fault(error))

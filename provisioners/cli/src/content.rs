@@ -20,7 +20,6 @@ use crate::service::{self, Service};
 /// Why it is not shown. Print the whole chain.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Error {
-    /// The API server.
     #[error(transparent)]
     Cluster(#[from] cluster::Error),
     /// The Bundle is not unpacked. The words are upstream's.
@@ -29,7 +28,6 @@ pub(crate) enum Error {
     /// The Bundle says where, but nobody can read it.
     #[error("contentURL {0:?} is no URL")]
     Url(String),
-    /// The content service.
     #[error(transparent)]
     Service(#[from] service::Error),
     /// What came is no archive that a bundle could be.
@@ -61,7 +59,6 @@ impl Error {
     }
 }
 
-/// Lists, or extracts.
 pub async fn run(arguments: &ContentArgs) -> Exit {
     match show(arguments).await {
         Ok(exit) => exit,

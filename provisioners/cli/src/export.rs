@@ -43,12 +43,10 @@ struct Answer {
     images: Vec<Copied>,
 }
 
-/// Writes a layout.
 pub async fn run(arguments: &ExportArgs) -> Exit {
     ended(interruptible(Box::pin(export(arguments)), "what was fetched stays in the layout").await)
 }
 
-/// Reads a layout.
 pub async fn run_import(arguments: &ImportArgs) -> Exit {
     ended(interruptible(Box::pin(import(arguments)), "what was sent stays in the registry").await)
 }

@@ -17,7 +17,6 @@ pub enum Format {
     /// OLM's: manifests with a ClusterServiceVersion, and metadata
     #[value(name = "registry+v1")]
     Registry,
-    /// Static manifests
     #[value(name = "plain+v0")]
     Plain,
 }
@@ -25,7 +24,6 @@ pub enum Format {
 /// A format and how it was found out.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Detected {
-    /// The format.
     pub format: Format,
     /// Why this one, as the end of a sentence.
     pub why: String,

@@ -29,12 +29,7 @@ pub enum Error {
     Cluster(#[from] cluster::Error),
     /// The Service leads nowhere.
     #[error("service {namespace}/{service} leads to no ready Pod with a port {PORT}; is the controller running?")]
-    NoPod {
-        /// Its namespace.
-        namespace: String,
-        /// Its name.
-        service: String,
-    },
+    NoPod { namespace: String, service: String },
     /// No port of this machine.
     #[error("listen on a port of this machine")]
     Listen(#[source] io::Error),

@@ -25,7 +25,6 @@ struct History<'a> {
     revisions: &'a [Revision],
 }
 
-/// Asks the cluster.
 pub async fn run(arguments: &DeploymentArgs) -> Exit {
     ended(history(arguments).await)
 }

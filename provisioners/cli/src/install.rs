@@ -31,7 +31,6 @@ struct Asked {
     source: BundleSource,
     /// That of the Bundle; `None` leaves it as it is.
     class: Option<String>,
-    /// Content to upload.
     packed: Option<Packed>,
 }
 

@@ -37,53 +37,55 @@
 //! The formats are read by the crates that the controller reads them with, and bundles are chosen by the crate that the
 //! manager chooses them with, so they cannot disagree. stdout is data, stderr is for people.
 
-pub mod answer;
+mod answer;
 pub mod args;
-pub mod catalog;
-pub mod cluster;
-pub mod colour;
-pub mod content;
-pub mod delete;
-pub mod diff;
-pub mod examine;
-pub mod exit;
-pub mod export;
-pub mod extension;
-pub mod failure;
-pub mod finding;
-pub mod format;
-pub mod forward;
-pub mod history;
-pub mod install;
-pub mod live;
-pub mod migrate;
-pub mod oci;
-pub mod output;
-pub mod package;
-pub mod policy;
+mod catalog;
+mod cluster;
+mod colour;
+mod content;
+mod delete;
+mod diff;
+mod examine;
+mod exit;
+mod export;
+mod extension;
+mod failure;
+mod finding;
+mod format;
+mod forward;
+mod history;
+mod install;
+mod live;
+mod migrate;
+mod oci;
+mod output;
+mod package;
+mod policy;
 mod progress;
-pub mod reconcile;
-pub mod registries;
+mod reconcile;
+mod registries;
 mod release;
-pub mod render;
-pub mod rights;
-pub mod rollback;
-pub mod run;
-pub mod service;
-pub mod shell;
-pub mod source;
-pub mod status;
-pub mod suspend;
+mod render;
+mod rights;
+mod rollback;
+mod run;
+mod service;
+mod shell;
+mod source;
+mod status;
+mod suspend;
 mod table;
-pub mod tree;
-pub mod ui;
-pub mod upload;
-pub mod validate;
-pub mod wait;
-pub mod why;
+mod tree;
+mod ui;
+mod upload;
+mod validate;
+mod wait;
+mod why;
 
 use args::Command;
-use exit::Exit;
+
+pub use exit::Exit;
+pub use source::remote::GIT_CHILD;
 
 /// Does what the command line asks for, with what it says on stdout and stderr.
 pub async fn run(command: &Command) -> Exit {

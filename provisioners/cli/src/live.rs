@@ -21,7 +21,6 @@ pub struct Live {
 }
 
 impl Live {
-    /// Begins to tell.
     pub fn start() -> Self {
         Self { is_terminal: io::stderr().is_terminal(), started: Instant::now(), last: None }
     }

@@ -5,8 +5,7 @@ use std::process::ExitCode;
 
 use anyhow::Context as _;
 use rukpak_source::decompress::confined;
-use rukpakctl::exit::Exit;
-use rukpakctl::source::remote::GIT_CHILD;
+use rukpakctl::{Exit, GIT_CHILD};
 
 fn main() -> ExitCode {
     // Before flags and runtime: a child confines itself and must be the only thread.

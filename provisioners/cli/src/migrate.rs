@@ -31,7 +31,6 @@ struct Plan {
     deployment: BundleDeployment,
     /// What shall have it; nothing if it is to stand alone.
     made: Option<(ApiResource, DynamicObject)>,
-    /// What has it.
     left: Option<(ApiResource, OwnerReference)>,
 }
 

@@ -45,7 +45,6 @@ pub enum Error {
     Reference {
         /// As it was given.
         reference: String,
-        /// Why.
         source: oci_client::ParseError,
     },
     /// No registry can be asked.
@@ -59,7 +58,6 @@ pub enum Error {
     Registry {
         /// What was asked for, and where.
         what: String,
-        /// Why not.
         source: Box<oci_client::errors::OciDistributionError>,
     },
     /// A digest is none.
@@ -67,15 +65,12 @@ pub enum Error {
     Digest {
         /// As it stands there.
         text: String,
-        /// Why.
         source: DigestError,
     },
     /// What came is not what the digest names.
     #[error("{what} has the digest {found}, not {wanted}")]
     Mismatch {
-        /// What was read.
         what: String,
-        /// Its digest.
         found: Digest,
         /// What it should be.
         wanted: Digest,
@@ -94,9 +89,7 @@ pub enum Error {
     File {
         /// `read` or `write`.
         what: &'static str,
-        /// The file.
         path: String,
-        /// Why.
         source: io::Error,
     },
 }
@@ -116,16 +109,13 @@ impl From<Error> for Failure {
 /// What a manifest says of another blob.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Descriptor {
-    /// What it is.
     pub media_type: String,
-    /// Its digest.
     pub digest: Digest,
     /// How long it is.
     pub size_bytes: u64,
 }
 
 impl Descriptor {
-    /// As JSON.
     pub fn value(&self) -> Value {
         json!({"mediaType": self.media_type, "digest": self.digest.to_string(), "size": self.size_bytes})
     }
@@ -148,7 +138,6 @@ impl Descriptor {
 /// A manifest or an index: its bytes, and what it leads to.
 #[derive(Clone, Debug)]
 pub struct Manifest {
-    /// What it is.
     pub descriptor: Descriptor,
     /// Its bytes, of which `descriptor` has the digest.
     pub bytes: Vec<u8>,

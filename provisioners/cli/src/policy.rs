@@ -13,7 +13,6 @@ use crate::failure::{Failure, ended};
 use crate::output::chain;
 use crate::rights::written;
 
-/// Prints the policies.
 pub fn run(arguments: &PolicyArgs) -> Exit {
     ended(print(arguments))
 }

@@ -22,7 +22,6 @@ pub use credentials::Error as CredentialsError;
 
 /// What images are pulled with.
 pub struct Registries {
-    /// Does it.
     pub puller: Arc<Puller>,
     /// The certificates that the flags name, one after the other.
     pub extra_ca_pem: Vec<u8>,
@@ -36,12 +35,7 @@ pub struct Registries {
 pub enum Error {
     /// A file with certificates cannot be read.
     #[error("read {path}")]
-    Read {
-        /// The file.
-        path: String,
-        /// Why.
-        source: io::Error,
-    },
+    Read { path: String, source: io::Error },
     /// The logins cannot be read.
     #[error("read logins for registries")]
     Credentials(#[from] CredentialsError),
@@ -80,7 +74,6 @@ impl Registries {
         Ok(Self { puller, extra_ca_pem, logins, failed_helper: None })
     }
 
-    /// The logins.
     pub fn credentials(&self) -> &image::Credentials {
         &self.logins.credentials
     }

@@ -24,7 +24,6 @@ const NO_UID: &str = "00000000-0000-0000-0000-000000000000";
 pub struct Reader<'a> {
     /// The BundleDeployment, if it is there.
     pub deployment: Option<&'a BundleDeployment>,
-    /// Its name.
     pub name: &'a str,
     /// Where RukPak runs: the namespace of objects that name none.
     pub system_namespace: &'a str,
@@ -63,7 +62,6 @@ impl Reader<'_> {
         objects.plan(release, &served, &stamp, is_installed).map_err(|twice| Failure::no(twice.to_string()))
     }
 
-    /// Renders a bundle.
     pub async fn render(
         &self,
         cluster: &Cluster,

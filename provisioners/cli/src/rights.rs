@@ -24,7 +24,6 @@ use crate::render::detect;
 use crate::service::Service;
 use crate::source;
 
-/// Prints the roles.
 pub async fn run(arguments: &RightsArgs) -> Exit {
     ended(print(arguments).await)
 }

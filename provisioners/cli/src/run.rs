@@ -23,7 +23,6 @@ use crate::wait::{self, Wait};
 /// So often somebody else may write what is about to be applied: a status is written, too.
 const ATTEMPTS: usize = 20;
 
-/// Applies and uploads.
 pub async fn run(arguments: &RunArgs) -> Exit {
     ended(install(arguments).await)
 }

@@ -43,7 +43,6 @@ pub struct Service {
 /// What became of an upload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Uploaded {
-    /// It was taken.
     New,
     /// These very bytes were there already.
     Known,
@@ -60,7 +59,6 @@ pub enum Error {
         "secrets {name:?} not found: is RukPak installed in namespace {namespace:?}? Another one is named by --system-namespace"
     )]
     NoSecret {
-        /// The Secret.
         name: String,
         /// Where it was looked for.
         namespace: String,
@@ -82,22 +80,10 @@ pub enum Error {
     Client(#[source] reqwest::Error),
     /// No answer, or half of one.
     #[error("{method} {url}")]
-    Send {
-        /// What was asked.
-        method: Method,
-        /// Where.
-        url: Url,
-        /// Why.
-        source: reqwest::Error,
-    },
+    Send { method: Method, url: Url, source: reqwest::Error },
     /// The service says no, in words of its own.
     #[error("{text}")]
-    Answer {
-        /// The status code.
-        status: StatusCode,
-        /// The body.
-        text: String,
-    },
+    Answer { status: StatusCode, text: String },
     /// It is too large.
     #[error(transparent)]
     Limit(#[from] LimitExceeded),

@@ -68,36 +68,16 @@ pub enum Error {
     Registries(#[from] registries::Error),
     /// A file or folder cannot be read.
     #[error("read {path}")]
-    Read {
-        /// The path.
-        path: String,
-        /// Why.
-        source: io::Error,
-    },
+    Read { path: String, source: io::Error },
     /// The content is refused, or the file is damaged or no archive.
     #[error("{path}")]
-    File {
-        /// The archive.
-        path: String,
-        /// Why.
-        source: tarball::Error,
-    },
+    File { path: String, source: tarball::Error },
     /// The content is refused.
     #[error("{path}")]
-    Archive {
-        /// The folder.
-        path: String,
-        /// Why.
-        source: rukpak_source::archive::Error,
-    },
+    Archive { path: String, source: rukpak_source::archive::Error },
     /// What the formats look at is too large, or cannot be read.
     #[error("{path}")]
-    Content {
-        /// What was read.
-        path: String,
-        /// Why.
-        source: CollectError,
-    },
+    Content { path: String, source: CollectError },
     /// Files cannot be kept for a moment.
     #[error("set {0} aside")]
     Stage(String, #[source] stage::Error),

@@ -89,7 +89,6 @@ struct Note<'a> {
     message: &'a str,
 }
 
-/// Asks the cluster.
 pub async fn run(arguments: &StatusArgs) -> Exit {
     match &arguments.name {
         Some(name) => deployment::run(name, arguments).await,

@@ -4,7 +4,6 @@ use std::io::{self, Write};
 
 use crate::colour::Palette;
 
-/// Between two columns.
 const GAP: usize = 3;
 /// In a cell where there is nothing.
 const NOTHING: &str = "-";

@@ -41,7 +41,6 @@ struct Site {
     certificates: Option<CertProvider>,
 }
 
-/// Serves until Ctrl-C.
 pub async fn run(arguments: &UiArgs) -> Exit {
     ended(serve(arguments).await)
 }

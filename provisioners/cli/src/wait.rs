@@ -24,12 +24,7 @@ pub enum Progress {
     /// Work goes on, or something is waited for.
     Working(String),
     /// It stays as it is until somebody changes something.
-    Stalled {
-        /// One word.
-        reason: String,
-        /// A sentence.
-        message: String,
-    },
+    Stalled { reason: String, message: String },
 }
 
 /// What to do after a look at the object.
@@ -46,9 +41,7 @@ pub enum Step {
 /// What is waited for.
 #[derive(Clone, Copy, Debug)]
 pub struct Wait<'a> {
-    /// The BundleDeployment.
     pub name: &'a str,
-    /// How long.
     pub timeout: Duration,
     /// What it should become, as the end of "is not ...".
     pub goal: &'a str,

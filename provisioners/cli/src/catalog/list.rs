@@ -28,10 +28,8 @@ struct PackageLine<'a> {
     /// What a PlatformOperator gets that names nothing but the package.
     #[serde(skip_serializing_if = "Option::is_none")]
     bundle: Option<&'a str>,
-    /// Of that bundle.
     #[serde(skip_serializing_if = "Option::is_none")]
     version: Option<&'a str>,
-    /// Of that bundle.
     #[serde(skip_serializing_if = "Option::is_none")]
     channel: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -39,7 +37,6 @@ struct PackageLine<'a> {
     /// Of the default channel.
     #[serde(skip_serializing_if = "Option::is_none")]
     head: Option<&'a str>,
-    /// Of the head.
     #[serde(skip_serializing_if = "Option::is_none")]
     head_version: Option<&'a str>,
     channels: usize,

@@ -10,9 +10,7 @@ use rukpak_catalog::origin::{Origin, ParseError};
 
 /// A running catalog of OLM.
 const GRPC: &str = "grpc:";
-/// A ClusterCatalog.
 const CLUSTER: &str = "cluster:";
-/// How origins begin.
 const SCHEMES: [&str; 4] = ["image:", "dir:", "https://", "http://"];
 
 /// Where a catalog is.
@@ -20,7 +18,6 @@ const SCHEMES: [&str; 4] = ["image:", "dir:", "https://", "http://"];
 pub enum CatalogLocation {
     /// An image, a folder, or catalogd.
     Origin(Origin),
-    /// A single file.
     File(PathBuf),
     /// A running catalog: `host:port`.
     Grpc(String),
@@ -39,12 +36,7 @@ pub enum Error {
     Missing(String),
     /// It cannot be looked at.
     #[error("look at {path}")]
-    Look {
-        /// The path.
-        path: String,
-        /// Why.
-        source: io::Error,
-    },
+    Look { path: String, source: io::Error },
     /// There is no address.
     #[error("{0}: write grpc:HOST:PORT, and no login")]
     Address(String),

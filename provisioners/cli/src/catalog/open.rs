@@ -28,7 +28,6 @@ const AT_ONCE: usize = 8;
 /// A catalog and where it came from.
 pub(super) struct Opened {
     pub(super) catalog: Catalog,
-    /// For people.
     pub(super) from: String,
     /// A running catalog knows more than it lists.
     client: Option<registry::Client>,
@@ -52,20 +51,10 @@ pub(super) enum Error {
     Registries(#[from] registries::Error),
     /// It cannot be loaded.
     #[error("{place}")]
-    Load {
-        /// Where it is.
-        place: String,
-        /// Why.
-        source: Box<origin::Error>,
-    },
+    Load { place: String, source: Box<origin::Error> },
     /// A single file cannot be read.
     #[error("read {path}")]
-    File {
-        /// The file.
-        path: String,
-        /// Why.
-        source: io::Error,
-    },
+    File { path: String, source: io::Error },
     /// A single file is no catalog.
     #[error(transparent)]
     Read(#[from] read::Error),

@@ -26,7 +26,6 @@ const ANSWER_TIME: Duration = Duration::from_mins(5);
 /// Why there is no content. Print the whole chain.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Error {
-    /// The API server.
     #[error(transparent)]
     Cluster(#[from] cluster::Error),
     /// Its status names no URL.
@@ -35,7 +34,6 @@ pub(crate) enum Error {
     /// What it names is none that can be asked.
     #[error("clustercatalog {name:?} is served at {url:?}, which is no https URL")]
     Url {
-        /// The catalog.
         name: String,
         /// What its status says.
         url: String,

@@ -19,7 +19,6 @@ use crate::table::count;
 /// Why there is no bundle to show: the catalog was asked.
 #[derive(Debug, thiserror::Error)]
 enum No {
-    /// Nothing fits.
     #[error(transparent)]
     Choice(#[from] choose::Error),
     /// Neither the name of a bundle nor a version.
@@ -38,7 +37,6 @@ enum No {
     Channel { bundle: String, channel: String, others: String },
 }
 
-/// What is shown.
 struct Selection<'a> {
     request: Request,
     choice: Choice<'a>,
@@ -48,7 +46,6 @@ struct Selection<'a> {
     from: Option<Start>,
 }
 
-/// Prints a bundle.
 pub(super) async fn run(arguments: &ShowArgs) -> Exit {
     let opened = match Opened::new(&arguments.place, Scope::Package(&arguments.package)).await {
         Ok(opened) => opened,

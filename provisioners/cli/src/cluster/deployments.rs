@@ -162,7 +162,6 @@ mod tests {
 
     use super::*;
 
-    /// Queries and bodies.
     type Sent = Arc<Mutex<Vec<(String, Value)>>>;
 
     /// A cluster that answers with this, and what it is sent.

@@ -20,11 +20,9 @@ use super::{Cluster, Error};
 pub struct EventLine {
     /// When it was seen last.
     pub time: String,
-    /// One word.
     pub reason: String,
     /// How often it was seen.
     pub count: i32,
-    /// A sentence.
     pub message: String,
 }
 
@@ -33,7 +31,6 @@ pub struct EventLine {
 pub enum Change {
     /// All objects of a kind were listed: at first, and after a time without a watch.
     Listed,
-    /// One has changed.
     Changed,
 }
 

@@ -34,7 +34,6 @@ pub enum Error {
     /// The kubeconfig is not there, or is none.
     #[error("the kubeconfig {place} cannot be used: {problem}; name another by --kubeconfig PATH or in $KUBECONFIG")]
     Unusable {
-        /// Which.
         place: String,
         /// What is wrong with it.
         problem: String,
@@ -42,9 +41,7 @@ pub enum Error {
     /// It has no such context.
     #[error("the kubeconfig {place} {problem}; {known}")]
     Context {
-        /// Which.
         place: String,
-        /// What is missing.
         problem: String,
         /// What can be chosen.
         known: String,

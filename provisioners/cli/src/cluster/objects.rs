@@ -13,7 +13,6 @@ use super::{Cluster, Error, owner_labels};
 /// A kind of objects that the cluster serves.
 #[derive(Clone, Debug)]
 pub struct Served {
-    /// Its names.
     pub resource: ApiResource,
     /// Whether its objects are in namespaces.
     pub is_namespaced: bool,

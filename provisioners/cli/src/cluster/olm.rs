@@ -10,7 +10,6 @@ use serde::de::DeserializeOwned;
 use super::{Cluster, Error, changes};
 
 impl Cluster {
-    /// A ClusterCatalog.
     pub async fn catalog(&self, name: &str) -> Result<ClusterCatalog, Error> {
         self.all().get(name).await.map_err(|error| self.fault(error))
     }
@@ -20,7 +19,6 @@ impl Cluster {
         self.listed(None).await
     }
 
-    /// A ClusterExtension.
     pub async fn extension(&self, name: &str) -> Result<ClusterExtension, Error> {
         self.all().get(name).await.map_err(|error| self.fault(error))
     }

@@ -10,7 +10,6 @@ use super::deployments::FIELD_MANAGER;
 use super::{Cluster, Error};
 
 impl Cluster {
-    /// A PlatformOperator.
     pub async fn platform_operator(&self, name: &str) -> Result<PlatformOperator, Error> {
         Api::all(self.client.clone()).get(name).await.map_err(|error| self.fault(error))
     }

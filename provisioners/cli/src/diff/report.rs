@@ -64,7 +64,6 @@ pub(super) struct Change {
 pub(super) enum Action {
     /// It is not there.
     Create,
-    /// Fields differ.
     Change,
     /// It left the bundle.
     Delete,

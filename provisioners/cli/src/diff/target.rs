@@ -26,13 +26,11 @@ pub(super) struct Target<'a> {
     pub from: String,
     /// Whom its objects belong to.
     pub owner: Owner,
-    /// Its objects.
     pub plan: Plan,
     /// Why they would be applied.
     pub why: Why,
     /// The BundleDeployment as it is, if it is there.
     pub deployment: Option<&'a BundleDeployment>,
-    /// Where RukPak runs.
     pub system_namespace: &'a str,
     /// The plan of what is installed, once it was needed; `None` if it cannot be had.
     pub installed: OnceCell<Option<Plan>>,

@@ -15,7 +15,6 @@ use crate::source::is_path;
 pub(crate) enum Given {
     /// A folder or archive of this machine.
     Local(PathBuf),
-    /// Somewhere else.
     Remote(Box<BundleSource>),
 }
 

@@ -19,9 +19,7 @@ const LAYER: &str = "application/vnd.oci.image.layer.v1.tar+gzip";
 /// An image that was made here.
 #[derive(Debug)]
 pub struct Image {
-    /// Its manifest.
     pub manifest: Manifest,
-    /// Its config.
     pub config: (Descriptor, Vec<u8>),
     /// Its layer, at the first byte.
     pub layer: (Descriptor, File),

@@ -9,7 +9,6 @@ use super::Error;
 /// A place for images.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Destination {
-    /// A registry.
     Registry(Box<Reference>),
     /// `oci:FOLDER[:NAME]`, an image layout, and what the image is called in it.
     Layout(PathBuf, Option<String>),
@@ -18,7 +17,6 @@ pub enum Destination {
 }
 
 impl Destination {
-    /// Reads it.
     pub fn read(text: &str) -> Result<Self, Error> {
         // The name begins at the first colon: a path has none.
         let parts = |text: &str| match text.split_once(':') {

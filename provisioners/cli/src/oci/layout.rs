@@ -66,7 +66,6 @@ impl Layout {
         Ok(layout)
     }
 
-    /// Opens a layout.
     pub fn open(folder: &Path) -> Result<Self, Error> {
         if folder.join(VERSION_FILE).is_file() {
             return Ok(Self { folder: folder.to_owned() });
@@ -123,7 +122,6 @@ impl Layout {
         Manifest::read(bytes, &blob.media_type)
     }
 
-    /// Keeps a manifest.
     pub fn put_manifest(&self, manifest: &Manifest) -> Result<(), Error> {
         let mut file = self.spool()?;
         file.write_all(&manifest.bytes).map_err(failed("write", &self.folder))?;

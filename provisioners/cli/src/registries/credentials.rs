@@ -22,20 +22,10 @@ pub(super) struct Logins {
 pub enum Error {
     /// The file cannot be read.
     #[error("{path}")]
-    Read {
-        /// The file.
-        path: String,
-        /// Why.
-        source: io::Error,
-    },
+    Read { path: String, source: io::Error },
     /// The file is not what Docker writes.
     #[error("{path}")]
-    Content {
-        /// The file.
-        path: String,
-        /// Why.
-        source: PullSecretError,
-    },
+    Content { path: String, source: PullSecretError },
 }
 
 /// Reads `$DOCKER_CONFIG/config.json`, else `~/.docker/config.json`.

@@ -13,23 +13,14 @@ const TYPE: &str = "type";
 pub enum Error {
     /// Its content comes from elsewhere.
     #[error("bundledeployment {name:?} already exists with {what}, not {UPLOAD}: nothing was changed; {way_out}")]
-    Source {
-        /// The BundleDeployment.
-        name: String,
-        /// What it has.
-        what: String,
-        /// What to do.
-        way_out: String,
-    },
+    Source { name: String, what: String, way_out: String },
     /// Somebody else provides it.
     #[error(
         "bundledeployment {name:?} already exists with provisioner class {class:?}, not {asked:?}: nothing was changed; \
          choose another name, or --bundle-deployment-provisioner-class={class}"
     )]
     Class {
-        /// The BundleDeployment.
         name: String,
-        /// Its class.
         class: String,
         /// The one that was asked for.
         asked: String,

@@ -31,10 +31,8 @@ pub enum RemoteError {
     /// This program does not find itself.
     #[error("start a process to read the repository in")]
     Program(#[source] io::Error),
-    /// The repository.
     #[error(transparent)]
     Git(#[from] git::Error),
-    /// The archive.
     #[error(transparent)]
     Http(#[from] http::Error),
 }

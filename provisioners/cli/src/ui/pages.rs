@@ -64,7 +64,6 @@ fn extension_row(line: &Value) -> Vec<Cell> {
     ]
 }
 
-/// One BundleDeployment.
 pub(super) async fn deployment(cluster: &Cluster, name: &str) -> Result<String, Failure> {
     let deployment = cluster.existing(name).await?;
     let tree = serde_json::to_value(tree::gather(cluster, &deployment).await?).unwrap_or_default();

@@ -12,7 +12,6 @@ use crate::args::ShowArgs;
 use crate::catalog::open::Opened;
 use crate::output::to_stderr;
 
-/// What is installed.
 pub(super) struct Start {
     name: String,
     version: Option<Version>,
@@ -50,7 +49,6 @@ struct Way {
     is_default: bool,
 }
 
-/// One upgrade.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Step {
@@ -159,7 +157,6 @@ fn channels_of<'a>(package: &'a Package, request: &Request, from: &Start, follow
 }
 
 impl Upgrades {
-    /// For people.
     pub(super) fn lines(&self) -> Vec<String> {
         if self.channels.is_empty() {
             return vec![format!("none from {}: no channel holds it or leads on from it", self.from)];

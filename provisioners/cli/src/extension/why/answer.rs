@@ -27,7 +27,6 @@ pub(crate) struct Answer {
     /// Name of the installed bundle.
     #[serde(skip_serializing_if = "Option::is_none")]
     installed: Option<String>,
-    /// What is chosen.
     #[serde(skip_serializing_if = "Option::is_none")]
     chosen: Option<Chosen>,
     /// Why nothing is chosen, in the words of the condition Progressing.
