@@ -36,7 +36,6 @@ const LISTED: i32 = 0;
 /// Which catalogs are asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Wanted<'a> {
-    /// All of them.
     Any,
     /// Those that a PlatformOperator means by this name.
     Named(&'a str),
@@ -64,7 +63,6 @@ enum Held {
     Alone(Arc<Package>),
 }
 
-/// All catalogs.
 pub(crate) struct Catalogs {
     configured: Vec<Configured>,
     sources: Sources,
@@ -83,7 +81,6 @@ struct Configured {
 }
 
 impl Catalogs {
-    /// Asks nobody yet.
     pub fn new(
         configured: Vec<ConfiguredCatalog>,
         (sources, authorities): (Vec<CatalogSourceName>, Authorities),
@@ -128,7 +125,6 @@ impl Catalogs {
         &self.sources
     }
 
-    /// ClusterCatalogs.
     pub fn cluster(&self) -> &ClusterCatalogs {
         &self.cluster
     }
@@ -202,7 +198,6 @@ impl Catalogs {
         Found { catalog, package, server: None, requires_digest: self.require_digests }
     }
 
-    /// Keeps the metric.
     pub fn count(&self) {
         let configured = self.configured.iter().filter_map(|configured| configured.cached.is_loaded());
         let (loaded, failing): (Vec<_>, Vec<_>) =
@@ -310,7 +305,6 @@ impl Catalogs {
 }
 
 impl Found {
-    /// The package.
     pub fn package(&self) -> &Package {
         match &self.package {
             Held::InCatalog(catalog, name) => &catalog.packages[name], // it was found there

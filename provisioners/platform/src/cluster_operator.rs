@@ -22,7 +22,6 @@ use super::foreign::{CLUSTER_OPERATORS, ClusterOperator};
 use super::metrics;
 use super::served::while_defined;
 
-/// Its name.
 const NAME: &str = "platform-operators-aggregated";
 /// Who writes its status.
 const FIELD_MANAGER: &str = "platformoperator";

@@ -33,7 +33,6 @@ pub(crate) struct Context {
     pub filled: CancellationToken,
     /// Where packages come from.
     pub catalogs: Arc<Catalogs>,
-    /// Asks for passes.
     pub wake: Wake,
     /// Failures in a row, per object.
     pub failures: Failures,
@@ -144,7 +143,6 @@ impl Unseen {
     }
 }
 
-/// Asks for passes.
 #[derive(Clone)]
 pub(crate) struct Wake {
     pub operators: UnboundedSender<ObjectRef<PlatformOperator>>,
@@ -152,7 +150,6 @@ pub(crate) struct Wake {
     pub cluster_operator: Arc<Notify>,
     /// A count of them.
     pub counted: Arc<Notify>,
-    /// Reconciles of ClusterExtensions.
     pub extensions: cluster_extension::Wake,
 }
 

@@ -7,10 +7,8 @@ use rukpak_crds::olm::{self, PROGRESSING};
 use rukpak_crds::{Condition, ConditionStatus, PlatformOperator, PlatformOperatorStatus};
 use rukpak_runtime::events::{self, EventType, News};
 
-/// Who writes them.
 const COMPONENT: &str = "rukpak-platform";
 
-/// Writes Events.
 pub(crate) struct Events(events::Events);
 
 impl Events {

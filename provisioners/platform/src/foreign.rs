@@ -52,7 +52,6 @@ pub struct ConnectionState {
     /// `READY`, or what gRPC calls the states of a connection besides.
     #[serde(default)]
     pub last_observed_state: String,
-    /// Since when.
     #[serde(default)]
     pub last_connect: Option<String>,
 }
@@ -81,10 +80,8 @@ pub struct ClusterOperatorSpec {}
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ClusterOperatorStatus {
-    /// Available, Progressing, Degraded.
     #[serde(default)]
     pub conditions: Vec<ClusterCondition>,
-    /// What runs.
     #[serde(default)]
     pub versions: Vec<OperandVersion>,
     /// What to look at, for people and for `oc adm inspect`.
@@ -96,17 +93,12 @@ pub struct ClusterOperatorStatus {
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ClusterCondition {
-    /// Its type.
     #[serde(rename = "type")]
     pub type_: String,
-    /// Its truth.
     pub status: ConditionStatus,
-    /// Since when.
     pub last_transition_time: Timestamp,
-    /// One word.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub reason: String,
-    /// A sentence.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub message: String,
 }
@@ -114,9 +106,7 @@ pub struct ClusterCondition {
 /// A version of something that runs.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
 pub struct OperandVersion {
-    /// What.
     pub name: String,
-    /// Its version.
     pub version: String,
 }
 
@@ -125,7 +115,6 @@ pub struct OperandVersion {
 pub struct RelatedObject {
     /// API group; empty for the core group.
     pub group: String,
-    /// The kind's plural.
     pub resource: String,
     /// Empty for all of them.
     pub name: String,

@@ -16,9 +16,7 @@ pub enum Error {
     /// It is not what it should be.
     #[error("{} (--registry-auth-file) cannot be used", path.display())]
     Parse {
-        /// Its path.
         path: PathBuf,
-        /// Why.
         #[source]
         source: PullSecretError,
     },
@@ -37,7 +35,6 @@ impl Logins {
         Ok(Self { path, last: Mutex::new(first) })
     }
 
-    /// Reads it again.
     pub async fn current(&self) -> Credentials {
         let Some(path) = self.path.clone() else { return self.last().clone() };
         match tokio::task::spawn_blocking(move || read(&path)).await {

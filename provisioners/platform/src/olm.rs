@@ -80,7 +80,6 @@ pub(crate) fn error_policy<K: Resource<DynamicType = ()>>(object: &K, error: &Er
 }
 
 impl Extensions {
-    /// Asks nobody yet.
     pub fn new(client: Client) -> Self {
         let followed = Optional::new(client.clone(), cluster_extension::DEFINITION);
         let catalogs = Optional::new(client, cluster_catalog::DEFINITION);
@@ -103,7 +102,6 @@ impl Extensions {
         ClusterCatalogs::new(self.catalogs.store.clone(), content, known)
     }
 
-    /// Asks for reconciles.
     pub fn wake(&self) -> Wake {
         self.wake.clone()
     }

@@ -31,8 +31,11 @@ pub(crate) enum Verified {
     Unlooked,
     /// Nothing: no rule is for the image.
     Uncovered,
-    /// This.
-    Said { status: ConditionStatus, reason: String, message: String },
+    Said {
+        status: ConditionStatus,
+        reason: String,
+        message: String,
+    },
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]

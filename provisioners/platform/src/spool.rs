@@ -34,7 +34,6 @@ impl Spool {
         Ok(Self { folder, _lock: lock })
     }
 
-    /// Its path.
     pub fn path(&self) -> &Path {
         self.folder.path()
     }

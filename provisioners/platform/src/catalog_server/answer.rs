@@ -139,7 +139,6 @@ fn takes_gzip(headers: &HeaderMap) -> bool {
     })
 }
 
-/// Kubernetes' own words.
 const NOT_A_SUBDOMAIN: &str = "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must \
                                start and end with an alphanumeric character (e.g. 'example.com', regex used for validation is \
                                '[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')";

@@ -13,7 +13,6 @@ pub(crate) enum Error {
     /// No catalog has the package.
     #[error("failed to find candidate olm.bundles from the {package} package")]
     NoPackage {
-        /// Its name.
         package: String,
         /// The catalogs that were asked.
         asked: Vec<String>,
@@ -23,12 +22,7 @@ pub(crate) enum Error {
     NoCatalog(String),
     /// The PlatformOperator names a catalog that nobody knows.
     #[error("spec.package.catalog: there is no catalog {name:?}; there are {}", .known.join(", "))]
-    UnknownCatalog {
-        /// As given.
-        name: String,
-        /// The others.
-        known: Vec<String>,
-    },
+    UnknownCatalog { name: String, known: Vec<String> },
     /// The catalog that something was installed from is not among those that are asked any more.
     #[error(
         "the catalog {name:?} that it was installed from is not asked any more; there are {}: name one in spec.package.catalog",
@@ -37,7 +31,6 @@ pub(crate) enum Error {
     Left {
         /// As the status has it.
         name: String,
-        /// The others.
         known: Vec<String>,
     },
     /// A ClusterCatalog has nothing to show.
@@ -45,12 +38,7 @@ pub(crate) enum Error {
         "ClusterCatalog {name}: {why}; to do without it, name another catalog in spec.package.catalog, or set its \
          spec.availabilityMode to Unavailable"
     )]
-    Unserved {
-        /// Its name.
-        name: String,
-        /// Why.
-        why: String,
-    },
+    Unserved { name: String, why: String },
     /// Several catalogs have the package, and none goes before the others.
     #[error(
         "package {package:?} is in several catalogs of the same priority, {priority}: {}; name one of them in spec.package.catalog, or \
@@ -58,9 +46,7 @@ pub(crate) enum Error {
         .catalogs.join(", ")
     )]
     Tie {
-        /// Its name.
         package: String,
-        /// Of the catalogs.
         priority: i32,
         /// What a status calls them.
         catalogs: Vec<String>,
@@ -68,11 +54,8 @@ pub(crate) enum Error {
     /// A configured catalog cannot be loaded.
     #[error("catalog {name} ({origin})")]
     Load {
-        /// Its name.
         name: String,
-        /// Where it is.
         origin: String,
-        /// Why.
         #[source]
         source: Arc<origin::Error>,
     },

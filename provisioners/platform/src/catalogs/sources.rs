@@ -32,18 +32,10 @@ pub(crate) enum NotReady {
     NoOlm(String),
     /// It is not there.
     #[error("catalogsources.operators.coreos.com {name:?} not found in namespace {namespace:?}")]
-    Missing {
-        /// Its namespace.
-        namespace: String,
-        /// Its name.
-        name: String,
-    },
-    /// Nobody knows.
+    Missing { namespace: String, name: String },
     #[error("the CatalogSource {namespace}/{name} cannot be looked at: {trouble}")]
     Unwatched {
-        /// Its namespace.
         namespace: String,
-        /// Its name.
         name: String,
         /// What the API server says.
         trouble: String,
@@ -51,9 +43,7 @@ pub(crate) enum NotReady {
     /// OLM has no connection to it.
     #[error("the CatalogSource {namespace}/{name} is not ready: {state}; waiting until its connection is {READY}")]
     Connection {
-        /// Its namespace.
         namespace: String,
-        /// Its name.
         name: String,
         /// What it says instead.
         state: String,

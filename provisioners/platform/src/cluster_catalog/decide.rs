@@ -15,7 +15,6 @@ pub(crate) struct Unpacked {
     pub at: Instant,
 }
 
-/// What is next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Next {
     /// What is stored is what the spec asks for.

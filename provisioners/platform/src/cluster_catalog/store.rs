@@ -27,21 +27,16 @@ const STAGE: &str = "stage-";
 /// Why content cannot be stored or removed.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// Of the disk.
     #[error("cannot write {}", path.display())]
     Write {
-        /// What.
         path: PathBuf,
-        /// Why.
         #[source]
         source: io::Error,
     },
-    /// The process ends.
     #[error("the worker thread ended early")]
     Worker(#[source] tokio::task::JoinError),
 }
 
-/// All stored catalogs.
 pub(crate) struct CatalogStore {
     root: PathBuf,
     catalogs: RwLock<HashMap<String, Arc<Stored>>>,
@@ -172,7 +167,6 @@ impl Stored {
         Ok(Self { digest, modified, served: Some(served), catalog: tokio::sync::Mutex::new(catalog) })
     }
 
-    /// Its files.
     pub fn served(&self) -> io::Result<&Served> {
         self.served.as_ref().ok_or_else(|| io::ErrorKind::NotFound.into())
     }
@@ -200,7 +194,6 @@ impl Stored {
         Ok(catalog)
     }
 
-    /// One without files.
     #[cfg(test)]
     pub fn for_test(digest: &str) -> Self {
         let modified = SystemTime::UNIX_EPOCH;

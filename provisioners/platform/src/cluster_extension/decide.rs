@@ -9,11 +9,11 @@ use super::installed::Identity;
 /// What the catalogs say.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Resolution {
-    /// A bundle.
-    Found { bundle: Identity, data: Deprecations },
-    /// None.
+    Found {
+        bundle: Identity,
+        data: Deprecations,
+    },
     Failed {
-        /// Why.
         message: String,
         /// Whether there is a catalog that could say more another time.
         has_catalog: bool,
@@ -23,24 +23,17 @@ pub(super) enum Resolution {
 /// What a catalog advises against. What has no message is not deprecated.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Deprecations {
-    /// The package.
     pub package: Option<String>,
-    /// Channels by name.
     pub channels: BTreeMap<String, String>,
-    /// Bundles by name.
     pub bundles: BTreeMap<String, String>,
 }
 
-/// What is next.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Next {
     /// The BundleDeployment installs this bundle.
     Apply(Identity),
     /// It stays as it is, if it is there: what is installed is kept in order all the same.
-    Leave {
-        /// Why.
-        message: String,
-    },
+    Leave { message: String },
 }
 
 impl Resolution {

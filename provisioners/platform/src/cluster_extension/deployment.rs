@@ -25,7 +25,6 @@ const SUBDOMAIN_MAX: usize = 253;
 
 /// What has the name of the BundleDeployment.
 pub(super) enum Existing {
-    /// None.
     Nothing,
     /// The one that was made for this extension.
     Ours(Arc<BundleDeployment>),

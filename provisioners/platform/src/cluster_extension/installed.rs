@@ -29,7 +29,6 @@ pub(crate) struct Identity {
 }
 
 impl Identity {
-    /// As annotations.
     pub fn annotations(&self) -> BTreeMap<String, String> {
         let pairs = [
             (PACKAGE_NAME, &self.package),
@@ -60,9 +59,7 @@ impl Identity {
 /// What a BundleDeployment has installed.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Installed {
-    /// Nothing.
     Nothing,
-    /// This bundle.
     Bundle(Identity),
     /// Something, and nobody says what. Holds the name of its Bundle.
     Unknown(String),

@@ -137,7 +137,6 @@ fn name(deployment: &BundleDeployment) -> &str {
     deployment.metadata.name.as_deref().unwrap_or_default()
 }
 
-/// The status.
 pub(super) fn status(
     old: &ClusterExtensionStatus,
     generation: Option<i64>,

@@ -17,7 +17,6 @@ use crate::follow::Optional;
 use crate::metrics;
 use crate::olm::error_policy;
 
-/// Reconciles at once.
 const CONCURRENCY: u16 = 32;
 
 /// Asks for reconciles of ClusterExtensions.

@@ -13,7 +13,6 @@ use crate::policies::Verified;
 
 /// No bundle could be chosen.
 const SOURCE_FAILED: &str = "SourceFailed";
-/// Installed.
 const INSTALL_SUCCESSFUL: &str = "InstallSuccessful";
 /// Another PlatformOperator has the package (additive).
 pub(crate) const PACKAGE_NOT_UNIQUE: &str = "PackageNotUnique";

@@ -21,7 +21,6 @@ pub(super) enum Error {
     /// The range of versions is none.
     #[error("spec.package.version")]
     Range(#[from] version::Error),
-    /// Nothing fits.
     #[error(transparent)]
     Choice(#[from] choose::Error),
     /// The catalog lets somebody else say what is installed.
