@@ -4,6 +4,7 @@ use kube::CustomResource;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::condition::{ConditionStatus, Conditions as _, READY, UNPACKED, reason};
 use crate::{BundleSource, Condition, Verification};
 
 /// BundleSpec defines the desired state of Bundle. It never changes once the Bundle exists.
@@ -103,6 +104,20 @@ impl BundlePhase {
             Self::Unpacked => "Unpacked",
             Self::Failing => "Failing",
         }
+    }
+}
+
+impl BundleStatus {
+    /// Why the last attempt to unpack failed; `None` if none has failed since the Bundle was unpacked, or its content received.
+    ///
+    /// It is read from `Ready`, which says more than `Unpacked`; other provisioners write `Unpacked` alone.
+    pub fn failure(&self) -> Option<&str> {
+        let condition = match self.conditions.find(READY) {
+            Some(ready) if ready.reason == reason::PROGRESSING || ready.status == ConditionStatus::True => return None,
+            Some(ready) => ready,
+            None => self.conditions.find(UNPACKED).filter(|unpacked| unpacked.reason == reason::UNPACK_FAILED)?,
+        };
+        Some(&condition.message)
     }
 }
 

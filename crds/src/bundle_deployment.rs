@@ -6,7 +6,8 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use jiff::Timestamp;
-use kube::CustomResource;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
+use kube::{CustomResource, Resource as _};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -104,6 +105,13 @@ pub struct ServiceAccountReference {
 }
 
 impl BundleDeployment {
+    /// Whether an owner reference says that a BundleDeployment controls the object. Of other kinds the webhook lets anybody write
+    /// them.
+    pub fn is_controller(reference: &OwnerReference) -> bool {
+        let group = reference.api_version.split_once('/').map(|(group, _)| group);
+        reference.controller == Some(true) && reference.kind == Self::kind(&()) && group == Some(&Self::group(&()))
+    }
+
     /// Kind and name of the object that controls this one: it writes the spec, and makes the BundleDeployment anew when it is
     /// deleted.
     pub fn keeper(&self) -> Option<(&str, &str)> {
@@ -439,4 +447,32 @@ pub struct InventoryKind {
     pub version: String,
     /// Kind.
     pub kind: String,
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_deployment_controls_only_by_its_kind_its_group_and_as_the_controller() {
+        let owns = |api_version: &str, kind: &str, controller: bool| {
+            let reference =
+                json!({"apiVersion": api_version, "kind": kind, "name": "d", "uid": "u", "controller": controller});
+            BundleDeployment::is_controller(&serde_json::from_value(reference).unwrap())
+        };
+        assert!(owns("core.rukpak.io/v1alpha1", "BundleDeployment", true));
+        for (api_version, kind, controller) in [
+            ("core.rukpak.io/v1alpha1", "X", true),
+            ("example.com/v1", "BundleDeployment", true),
+            ("v1", "BundleDeployment", true),
+            ("core.rukpak.io/v1alpha1", "BundleDeployment", false),
+        ] {
+            assert!(
+                !owns(api_version, kind, controller),
+                "{api_version} {kind} {controller}: the webhook lets anybody write it"
+            );
+        }
+    }
 }

@@ -98,7 +98,7 @@ const WALLS: [Wall; 8] = [
             ),
             (
                 "fill the disk",
-                &[("provisioners/controller/src/content_service/depot.rs", "all_archives_together_have_a_quota")],
+                &[("provisioners/unpack/src/content_service/depot.rs", "all_archives_together_have_a_quota")],
             ),
             (
                 "hold up others",

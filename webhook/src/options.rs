@@ -50,7 +50,7 @@ pub struct Options {
     #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "true", default_value = "false", action = ArgAction::Set)]
     pub require_service_account: bool,
     /// Accepted for compatibility, without effect: the webhook speaks HTTP/1.1 only
-    #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "true", default_value = "false", action = ArgAction::Set)]
+    #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "true", default_value = "false", action = ArgAction::Set, hide = true)]
     pub enable_http2: bool,
     #[command(flatten)]
     shared: SharedArgs,

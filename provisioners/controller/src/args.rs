@@ -21,13 +21,13 @@ use limits::LimitArgs;
 use storage::StorageArgs;
 use uploads::UploadArgs;
 
-use crate::content_service::slots::UploadLimits;
+use rukpak_unpack::content_service::UploadLimits;
 use sources::SourceArgs;
 
-use crate::context::SourcePolicy;
 use crate::run::LEASE;
-use crate::shard::Shard;
 use rukpak_format::Certificates;
+use rukpak_install::Shard;
+use rukpak_unpack::SourcePolicy;
 
 pub use feature_gates::{FeatureGates, FeatureGatesError};
 
@@ -90,12 +90,6 @@ pub struct Options {
     pub shard: Shard,
     /// Objects of one kind that are reconciled at once, and bundles that are fetched at once. At least 1.
     pub concurrency: usize,
-    /// Git repositories that are fetched at once, each by a child process. At least 1.
-    pub git_concurrency: usize,
-    /// Bundles that are checked at once, each by a child process. At least 1.
-    pub check_concurrency: usize,
-    /// Writes to the API server that are under way at once. At least 1.
-    pub requests_in_flight: usize,
 }
 
 /// Who keeps the Secret with the content service's certificate.
@@ -138,16 +132,16 @@ struct Args {
     #[arg(long, value_name = "AUDIENCE", value_delimiter = ',')]
     content_audiences: Vec<String>,
     /// Accepted and unused: uploads are read where they lie
-    #[arg(long, value_name = "URL", default_value = "", hide_default_value = true)]
+    #[arg(long, value_name = "URL", hide = true, default_value = "")]
     base_upload_manager_url: String,
     /// Accepted and unused: content is read where it lies
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", hide = true)]
     bundle_ca_file: Option<PathBuf>,
     /// Namespace of Secrets, and of objects that name none [default: the Pod's namespace, else rukpak-system]
     #[arg(long, value_name = "NAMESPACE", default_value = "", hide_default_value = true)]
     system_namespace: String,
     /// Accepted and unused: images are pulled by this process, no unpack Pod is started
-    #[arg(long, value_name = "IMAGE", default_value = "", hide_default_value = true)]
+    #[arg(long, value_name = "IMAGE", hide = true, default_value = "")]
     unpack_image: String,
     /// Folder of the content store
     #[arg(long, value_name = "DIR", default_value = "/var/cache/bundles")]
@@ -183,15 +177,6 @@ struct Args {
     /// Objects of one kind that are reconciled at once, and bundles that are fetched at once
     #[arg(long, value_name = "COUNT", default_value_t = 8, value_parser = count)]
     concurrency: usize,
-    /// Git repositories that are fetched at once, each by a child process
-    #[arg(long, value_name = "COUNT", default_value_t = 4, value_parser = count)]
-    git_concurrency: usize,
-    /// Bundles that are checked at once, each by a child process
-    #[arg(long, value_name = "COUNT", default_value_t = 2, value_parser = count)]
-    check_concurrency: usize,
-    /// Writes to the API server that are under way at once
-    #[arg(long, value_name = "COUNT", default_value_t = 48, value_parser = count)]
-    requests_in_flight: usize,
     #[command(flatten)]
     shared: SharedArgs,
     #[command(flatten)]
@@ -249,9 +234,6 @@ impl From<Args> for Options {
             sources: args.sources.into(),
             limits: args.limits.into(),
             concurrency: args.concurrency,
-            git_concurrency: args.git_concurrency,
-            check_concurrency: args.check_concurrency,
-            requests_in_flight: args.requests_in_flight,
         }
     }
 }

@@ -2,9 +2,9 @@
 
 use std::process::ExitCode;
 
-use rukpak_controller::args::Options;
-use rukpak_controller::{child, run};
+use rukpak_controller::{args::Options, run};
 use rukpak_runtime::process::{self, Threads};
+use rukpak_unpack::child;
 
 fn main() -> ExitCode {
     // Before flags and runtime: a child confines itself and must be the only thread.
@@ -12,5 +12,5 @@ fn main() -> ExitCode {
         return code;
     }
     let options = Options::parse();
-    process::main(env!("CARGO_BIN_NAME"), &options.shared.clone(), Threads::RECONCILERS, run::run(options))
+    process::main(env!("CARGO_BIN_NAME"), &options.shared.clone(), Threads::RECONCILERS, run(options))
 }

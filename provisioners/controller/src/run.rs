@@ -1,25 +1,26 @@
-//! The process: opens the store, builds the context, runs watches, queues and probes until it is told to stop.
+//! The process: opens the store, builds what reconciles are handed, runs watches, queues and probes until it is told to stop.
 
 mod assemble;
-mod config_maps;
 mod events;
-mod policies;
 mod storage;
+mod unpacker;
 mod webhook_role;
 
 use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use rukpak_runtime::metrics::router as metrics_router;
+use prometheus_client::registry::Registry;
+use rukpak_install::{deployment, watch};
+use rukpak_runtime::metrics;
 use rukpak_runtime::probes::{self, Readiness, WithFolder};
 use rukpak_runtime::process::{self, Process, leader};
 use rukpak_runtime::queue::{Requests, drain};
 use rukpak_source::registries;
+use rukpak_unpack::watch::{config_maps, policies};
+use rukpak_unpack::{bundle, child, content_service};
 
-use crate::args::Options;
-use crate::context::Context;
-use crate::{bundle, child, content_service, deployment, metrics, watch};
+use crate::args::{ContentCertificates, Options};
 
 /// Name of the Lease that whoever writes holds.
 pub(crate) const LEASE: &str = "core.rukpak.io";
@@ -96,88 +97,95 @@ pub enum Error {
 pub async fn run(options: Options) -> Result<(), Error> {
     let mut process = Process::start()?;
     let parts = assemble::assemble(&options).await?;
+    let client = parts.unpack.client.clone();
+
     let readiness = Arc::new(Readiness::new());
-    let checks = WithFolder::new(readiness.clone(), "store", parts.context.store.stage_dir().to_owned());
+    let checks = WithFolder::new(readiness.clone(), "store", parts.unpack.store.stage_dir().to_owned());
     let health = probes::router(Arc::new(checks));
     process.serve_plainly("--health-probe-bind-address", &options.shared.probe_address, health).await?;
-    let shown = metrics_router(metrics::registry(&parts.context));
+    let shown = metrics::router(registry(&parts));
     process.serve_plainly("--http-bind-address", &options.http_address, shown).await?;
-    process.spawn(events::readiness(parts.context.clone(), readiness.clone()));
+    process.spawn(events::readiness(parts.unpack.clone(), readiness.clone()));
+
     if options.sources.require_confinement {
-        let findings = child::report(&parts.context.git, &parts.context.children.program).await;
+        let findings = child::report(&parts.unpack.sources.git, &parts.unpack.children.program).await;
         if !findings.keeps_secrets() {
             return Err(Error::Unconfined);
         }
     } else {
-        process.spawn(report_children(parts.context.clone()));
+        process.spawn(report_children(parts.unpack.clone()));
     }
+
+    // A store in a bucket is everybody's, and so every replica serves it; a folder is the leader's.
     let mut process = process;
-    if parts.context.is_shared() {
+    let is_shared = parts.unpack.store.is_shared();
+    if is_shared {
         serve_content(&mut process, &parts, &options, &readiness).await?;
     }
     let lease = options.shard.named(LEASE);
     let lease = (options.system_namespace.as_str(), lease.as_str());
     let election = options.leader_election;
-    let Some(mut process) = process.lead(parts.context.client.clone(), lease, election, &readiness).await? else {
+    let Some(mut process) = process.lead(client.clone(), lease, election, &readiness).await? else {
         return Ok(());
     };
-    if !parts.context.is_shared() {
+    if !is_shared {
         serve_content(&mut process, &parts, &options, &readiness).await?;
     }
+
     let leads = options.shard.id().unwrap_or_else(|| leader::TRUE.to_owned());
-    process.spawn(leader::label(parts.context.client.clone(), options.system_namespace.clone(), leads));
-    process.spawn(webhook_role::follow(options.webhook_objects_role.clone(), Arc::clone(&parts.context)));
+    process.spawn(leader::label(client.clone(), options.system_namespace.clone(), leads));
+    process.spawn(webhook_role::follow(options.webhook_objects_role.clone(), client));
     work(&mut process, parts, options.concurrency);
     Ok(process.go_on().await?)
 }
 
-async fn report_children(context: Arc<Context>) -> &'static str {
-    let _ = child::report(&context.git, &context.children.program).await;
+/// All that `/metrics` shows.
+fn registry(parts: &assemble::Parts) -> Registry {
+    let mut registry = metrics::registry();
+    metrics::add_reconciles(&mut registry);
+    metrics::add_outcomes(&mut registry, &["Bundle", "BundleDeployment"]);
+    rukpak_unpack::metrics::register(&mut registry);
+    rukpak_install::metrics::register(&mut registry, &parts.install);
+    registry
+}
+
+async fn report_children(context: Arc<rukpak_unpack::Context>) -> &'static str {
+    let _ = child::report(&context.sources.git, &context.children.program).await;
     ""
 }
 
 /// Starts the watches and the queues.
 fn work(process: &mut Process, parts: assemble::Parts, concurrency: usize) {
-    let assemble::Parts { context, bundles, deployments, policies, bundle_queue, deployment_queue, unserved } = parts;
+    let assemble::Parts { unpack, install, streams, queues, unserved } = parts;
     let concurrency = u16::try_from(concurrency).unwrap_or(u16::MAX);
-    let (context_1, context_2, context_3) = (context.clone(), context.clone(), context.clone());
+
+    process.spawn(events::bundles(streams.bundles, unpack.clone(), install.clone()));
+    process.spawn(events::deployments(streams.deployments, install.clone()));
+    process.spawn(policies::follow(streams.policies, unpack.clone()));
+    process.spawn(watch::definitions(install.clone()));
+    process.spawn(watch::unserved(unserved, install.clone()));
+    let collected = install.clone();
     process.spawn(async move {
-        events::bundles(bundles, &context_1).await;
-        "the watch over Bundles"
-    });
-    process.spawn(async move {
-        events::deployments(deployments, &context_2).await;
-        "the watch over BundleDeployments"
-    });
-    process.spawn(policies::follow(policies, context.clone()));
-    process.spawn(async move {
-        watch::definitions(context_3.client.clone(), context_3).await;
-        "the watch over CustomResourceDefinitions"
-    });
-    let (context_4, context_5) = (context.clone(), context.clone());
-    process.spawn(async move {
-        watch::unserved(unserved, context_5).await;
-        "the search for served versions"
-    });
-    process.spawn(async move {
-        deployment::collector(context_4).await;
+        deployment::collector(collected).await;
         "the collection of the store"
     });
-    process.spawn(events::filled(context.clone()));
-    process.spawn(config_maps::follow(context.clone()));
-    let (store, filled) = (context.bundles.clone(), context.filled.clone());
-    let requests = Requests { objects: bundle_queue, filled, tasks: process.reconciles() };
-    // Bounded by the permits that passes take: some wait for a server.
-    let queue = drain(requests, store, context.clone(), 0, bundle::reconcile, |object, error, context| {
+    process.spawn(events::filled(unpack.clone(), install.clone()));
+    process.spawn(config_maps::follow(unpack.clone()));
+
+    let (store, filled) = (unpack.bundles.clone(), unpack.filled.clone());
+    let requests = Requests { objects: queues.bundles, filled, tasks: process.reconciles() };
+    // Bounded by the permits that reconciles take: some wait for a server.
+    let queue = drain(requests, store, unpack, 0, bundle::reconcile, |object, error, context| {
         bundle::error_policy(&object, error, &context)
     });
     process.spawn(async move {
         queue.await;
         "the queue of Bundles"
     });
-    let (store, filled) = (context.deployments.clone(), context.filled.clone());
-    let requests = Requests { objects: deployment_queue, filled, tasks: process.reconciles() };
-    let queue = drain(requests, store, context, concurrency, deployment::reconcile, |object, error, context| {
+
+    let (store, filled) = (install.reads.deployments.clone(), install.filled.clone());
+    let requests = Requests { objects: queues.deployments, filled, tasks: process.reconciles() };
+    let queue = drain(requests, store, install, concurrency, deployment::reconcile, |object, error, context| {
         deployment::error_policy(&object, error, &context)
     });
     process.spawn(async move {
@@ -186,18 +194,28 @@ fn work(process: &mut Process, parts: assemble::Parts, concurrency: usize) {
     });
 }
 
-/// Starts the content service. Where the store is a folder, only who leads has content; a bucket is everybody's.
+/// Starts the content service, unless it is off.
 async fn serve_content(
     process: &mut Process,
     parts: &assemble::Parts,
     options: &Options,
     readiness: &Arc<Readiness>,
 ) -> Result<(), Error> {
-    let context = Arc::clone(&parts.context);
+    let context = Arc::clone(&parts.unpack);
     let listener = process::listen("--content-bind-address", &options.content_address).await?;
     let (Some(listener), Some(depot)) = (listener, context.uploads.clone()) else { return Ok(()) };
+    let service = content_service::Options {
+        certificate_secret: options.content_certificate_secret.clone(),
+        authority_secret: options.shard.named(content_service::AUTHORITY_SECRET),
+        certificate_lifetime: options.content_certificate_lifetime,
+        is_external: options.content_certificates == ContentCertificates::External,
+        audiences: options.content_audiences.clone(),
+        uploads: options.uploads,
+        sweep_interval: options.upload_sync_interval,
+    };
+
     let states = (Arc::clone(readiness), process.stop());
-    let (looked_after, served) = content_service::start(listener, depot, options, context, states);
+    let (looked_after, served) = content_service::start(listener, depot, service, context, states);
     process.spawn(async move {
         Box::pin(looked_after).await;
         "the content service's certificate"

@@ -8,7 +8,9 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use rukpak_content::Digest;
-use rukpak_crds::{BundleDeploymentSpec, DeletionPolicy, IgnoredDifference, ReleasedObject, ServiceAccountReference};
+use rukpak_crds::{
+    BundleDeploymentSpec, DeletionPolicy, IgnoredDifference, ReleasedObject, ServiceAccountReference, names,
+};
 use rukpak_plain::ObjectKey;
 
 use crate::applied::Applied;
@@ -162,6 +164,18 @@ impl Memory {
             self.recall_contested(observed);
             self.forget_ignored(observed);
         }
+    }
+
+    /// Whether the releases of Helm are to be deleted now: the deployment's annotation asks for it, they may be there, and all that Helm
+    /// installed is taken over, so everything is applied and what left the bundle is gone.
+    pub fn deletes_helm_releases(&mut self, observed: &Observed) -> bool {
+        let is_requested = observed.annotation(names::DELETE_HELM_RELEASES) == Some("true");
+        self.has_no_helm_releases &= is_requested;
+        let is_complete = match &self.installation {
+            Installation::Applied { applied, pruning, .. } => *pruning == Pruning::Done && applied.missing().is_empty(),
+            Installation::Unknown | Installation::Partial { .. } => false,
+        };
+        is_requested && is_complete && !self.has_no_helm_releases
     }
 
     /// What a rule leaves to others is contested no more.

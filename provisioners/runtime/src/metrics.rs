@@ -3,6 +3,7 @@
 //! Labels take their values from enums and kinds, never from objects: the number of series is fixed. What a program counts lives
 //! in statics, because reconcilers run wherever they are called; a [`Registry`] only names it.
 
+mod outcome;
 mod requests;
 mod work;
 
@@ -19,6 +20,7 @@ use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::metrics::info::Info;
 use prometheus_client::registry::Registry;
 
+pub use outcome::{Outcome, add_outcomes, count_reconcile};
 pub(crate) use requests::{Counted, is_watch};
 pub(crate) use work::{Running, Waiting};
 

@@ -11,7 +11,7 @@ use futures::StreamExt as _;
 use kube::Resource;
 use kube::runtime::controller::{self, Action, Config, ReconcileRequest, applier};
 use kube::runtime::reflector::{ObjectRef, Store};
-use tokio::sync::mpsc::UnboundedReceiver;
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::{AbortOnDropHandle, TaskTracker};
 use tracing::{Instrument as _, Span};
@@ -21,6 +21,29 @@ use crate::traces;
 
 /// Wait after a reconcile that panicked; a change of the object ends it.
 const PANIC_PAUSE: Duration = Duration::from_mins(1);
+
+/// Asks for reconciles of the objects of one kind. Cheap to clone.
+pub struct Queue<K: Resource<DynamicType = ()>>(UnboundedSender<ObjectRef<K>>);
+
+impl<K: Resource<DynamicType = ()>> Clone for Queue<K> {
+    fn clone(&self) -> Self {
+        Self(self.0.clone())
+    }
+}
+
+impl<K: Resource<DynamicType = ()>> Queue<K> {
+    /// An empty queue, and the end at which its requests come out.
+    pub fn new() -> (Self, UnboundedReceiver<ObjectRef<K>>) {
+        let (sender, receiver) = unbounded_channel();
+        (Self(sender), receiver)
+    }
+
+    /// Asks for a reconcile of the object `name`, which has no namespace.
+    pub fn add(&self, name: &str) {
+        // The receiver is dropped only when the process ends.
+        let _ = self.0.send(ObjectRef::new(name));
+    }
+}
 
 /// Requests for reconciles.
 pub struct Requests<K: Resource<DynamicType = ()>> {

@@ -175,6 +175,11 @@ impl Store {
         self.shared.as_ref().map(|shared| Arc::clone(&shared.bucket))
     }
 
+    /// Whether other processes read and write the same contents.
+    pub fn is_shared(&self) -> bool {
+        self.shared.is_some()
+    }
+
     /// How old content has to be to be removed from the bucket; `None` where there is none, and content goes at once.
     pub fn grace(&self) -> Option<Duration> {
         self.shared.as_ref().map(|shared| shared.grace)

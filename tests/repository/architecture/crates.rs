@@ -26,10 +26,26 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("rukpak-source", &["rukpak-content", "rukpak-pack", "rukpak-sandbox"]),
     ("rukpak-trust", &["rukpak-content", "rukpak-crds"]),
     ("rukpak-webhook", &["rukpak-certificates", "rukpak-crds", "rukpak-plan", "rukpak-runtime"]),
+    // Neither of the two reconcilers may know the other.
     (
-        "rukpak-controller",
+        "rukpak-unpack",
         &[
-            "rukpak-bucket",
+            "rukpak-certificates",
+            "rukpak-content",
+            "rukpak-crds",
+            "rukpak-format",
+            "rukpak-plain",
+            "rukpak-plan",
+            "rukpak-runtime",
+            "rukpak-sandbox",
+            "rukpak-source",
+            "rukpak-store",
+            "rukpak-trust",
+        ],
+    ),
+    (
+        "rukpak-install",
+        &[
             "rukpak-certificates",
             "rukpak-content",
             "rukpak-crds",
@@ -39,10 +55,22 @@ const ARROWS: &[(&str, &[&str])] = &[
             "rukpak-registry",
             "rukpak-rights",
             "rukpak-runtime",
-            "rukpak-sandbox",
+            "rukpak-store",
+        ],
+    ),
+    (
+        "rukpak-controller",
+        &[
+            "rukpak-bucket",
+            "rukpak-content",
+            "rukpak-crds",
+            "rukpak-format",
+            "rukpak-install",
+            "rukpak-plan",
+            "rukpak-runtime",
             "rukpak-source",
             "rukpak-store",
-            "rukpak-trust",
+            "rukpak-unpack",
         ],
     ),
     (
@@ -124,7 +152,8 @@ const IMPURE_DEPENDENCIES: &[&str] =
     &["kube-client", "kube-runtime", "tokio", "hyper", "reqwest", "rustls", "axum", "git2", "tempfile"];
 /// What the program that installs packages by name has no use for, however indirectly: it writes BundleDeployments and statuses. What
 /// holds bundles, reads them or writes their objects is another program's.
-const NOT_OF_PLATFORM: &[&str] = &["rukpak-controller", "rukpak-store", "rukpak-registry"];
+const NOT_OF_PLATFORM: &[&str] =
+    &["rukpak-controller", "rukpak-install", "rukpak-unpack", "rukpak-store", "rukpak-registry"];
 /// The file system, the clock, the environment, the network, other processes.
 const IMPURE_CALLS: &[&str] = &[
     "std::fs",

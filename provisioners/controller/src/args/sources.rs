@@ -2,7 +2,7 @@
 
 use clap::{ArgAction, Args};
 
-use crate::context::SourcePolicy;
+use rukpak_unpack::SourcePolicy;
 
 /// [`SourcePolicy`] as flags.
 #[derive(Args, Clone, Debug)]

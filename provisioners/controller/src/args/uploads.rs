@@ -5,7 +5,7 @@ use std::time::Duration;
 use clap::Args;
 
 use super::count;
-use crate::content_service::slots::UploadLimits;
+use rukpak_unpack::content_service::UploadLimits;
 
 /// [`UploadLimits`] as flags.
 #[derive(Args, Clone, Debug)]

@@ -1,76 +1,169 @@
-//! Builds the context from the options.
+//! Builds what reconciles are handed from the options.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use kube::Client;
+use kube::runtime::reflector::ObjectRef;
 use rukpak_crds::{Bundle, BundleDeployment, ContentPolicy, InventoryKind};
+use rukpak_install::cluster::Cluster;
+use rukpak_install::deployment::Trackers;
+use rukpak_install::watch::{Dependents, Index};
+use rukpak_install::{Reads, RenderMemory, Settings};
 use rukpak_runtime::args::Address;
 use rukpak_runtime::events::Events;
 use rukpak_runtime::failures::Failures;
 use rukpak_runtime::process;
+use rukpak_runtime::queue::Queue;
 use rukpak_runtime::status::WrittenVersions;
 use rukpak_runtime::watch::Streams;
 use rukpak_source::Egress;
 use rukpak_source::git::{Fetcher, FetcherOptions};
 use rukpak_source::http;
-use rukpak_source::image::Puller;
 use rukpak_store::Store;
+use rukpak_unpack::bundle::{Attempts, Fetches, Images};
+use rukpak_unpack::child::{self, Children};
+use rukpak_unpack::content_service::Depot;
+use rukpak_unpack::{Permits, Sources};
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 use tokio::sync::{Notify, RwLock, Semaphore};
 use tokio_util::sync::CancellationToken;
 
+use super::unpacker::Own;
 use super::{Error, storage};
 use crate::args::Options;
-use crate::bundle::{Attempts, Fetches, Images};
-use crate::child::{self, Children};
-use crate::cluster::Cluster;
-use crate::content_service::Depot;
-use crate::context::{Context, Wake};
-use crate::deployment::Trackers;
-use crate::render_memory::RenderMemory;
-use crate::watch::{Dependents, Index};
 
-type Names<K> = UnboundedReceiver<kube::runtime::reflector::ObjectRef<K>>;
+/// Writes to objects of bundles that are under way at once. More do not make a large bundle faster: the API server works one off after
+/// the other.
+const WRITES: usize = 48;
+/// Git repositories that are fetched at once. Each takes a child process with up to `--limit-child-bytes`.
+const GIT_FETCHES: usize = 4;
+/// Bundles that are checked at once, each by such a child.
+const CHECKS: usize = 2;
 
-/// The context and what feeds it.
+/// What the two reconcilers are handed, and what feeds them.
 pub(super) struct Parts {
-    pub context: Arc<Context>,
-    pub bundles: Streams<Bundle>,
-    pub deployments: Streams<BundleDeployment>,
-    pub policies: Streams<ContentPolicy>,
-    pub bundle_queue: Names<Bundle>,
-    pub deployment_queue: Names<BundleDeployment>,
+    pub unpack: Arc<rukpak_unpack::Context>,
+    pub install: Arc<rukpak_install::Context>,
+    pub streams: Followed,
+    pub queues: Queues,
     /// Kinds whose watched version is not served.
     pub unserved: UnboundedReceiver<InventoryKind>,
 }
 
+/// The kinds that are watched.
+pub(super) struct Followed {
+    pub bundles: Streams<Bundle>,
+    pub deployments: Streams<BundleDeployment>,
+    pub policies: Streams<ContentPolicy>,
+}
+
+/// What is to be reconciled.
+pub(super) struct Queues {
+    pub bundles: UnboundedReceiver<ObjectRef<Bundle>>,
+    pub deployments: UnboundedReceiver<ObjectRef<BundleDeployment>>,
+}
+
+/// What both reconcilers have.
+struct Shared {
+    client: Client,
+    store: Arc<Store>,
+    filled: CancellationToken,
+    collect: Arc<Notify>,
+}
+
 pub(super) async fn assemble(options: &Options) -> Result<Parts, Error> {
-    let store = storage::open(options).await?;
-    let attempts = attempts(options)?;
+    let store = Arc::new(storage::open(options).await?);
     let program = std::env::current_exe().map_err(Error::Program)?;
     let config = process::config(options.shared.kubeconfig.as_deref()).await?;
     let egress = options.registries.egress(&config.cluster_url).await;
-    let Sources { images, git, http } = sources(options, &egress, &store, &program)?;
-    let is_serving = options.content_address != Address::Disabled;
+    let sources = sources(options, &egress, &store, &program)?;
     let client = process::client(config)?;
-    let (bundle_sender, bundle_queue) = unbounded_channel();
-    let (deployment_sender, deployment_queue) = unbounded_channel();
-    let wake = Wake { bundles: bundle_sender, deployments: deployment_sender };
+    let streams = Followed {
+        bundles: Streams::selected(client.clone(), options.shard.selector()),
+        deployments: Streams::selected(client.clone(), options.shard.selector()),
+        policies: Streams::new(client.clone()),
+    };
+    let shared = Shared { client, store, filled: CancellationToken::new(), collect: Arc::default() };
+
+    let ((bundle_queue, bundles), (deployment_queue, deployments)) = (Queue::new(), Queue::new());
+    let queues = (bundle_queue, deployment_queue.clone());
+    let unpack = Arc::new(unpack(options, &shared, (sources, program), (&streams, queues))?);
     let (unserved_sender, unserved) = unbounded_channel();
+    let unpacker = Box::new(Own(Arc::clone(&unpack)));
     let trackers = Trackers::default();
-    let bundles = Streams::selected(client.clone(), options.shard.selector());
-    let deployments = Streams::selected(client.clone(), options.shard.selector());
-    let policies = Streams::new(client.clone());
-    let context = Context {
-        cluster: Cluster::new(client.clone(), options.requests_in_flight),
-        images,
-        git,
-        http,
-        uploads: is_serving.then(|| uploads(options, &store)).transpose()?,
-        store: Arc::new(store),
+    let cluster = Cluster::new(shared.client.clone(), WRITES);
+    let reads = Reads {
+        reader: cluster.reader(),
+        kinds: cluster.kinds(),
+        store: shared.store,
+        settings: settings(options),
+        bundles: streams.bundles.store.clone(),
+        deployments: streams.deployments.store.clone(),
+        index: Index::default(),
+        dependents: Dependents::new(shared.client.clone(), trackers.clone(), deployment_queue.clone(), unserved_sender),
+        trackers,
+        render_memory: RenderMemory::default(),
+    };
+    let install = rukpak_install::Context {
+        reads: Arc::new(reads),
+        cluster,
+        unpacker,
+        deployment_queue,
+        refs: RwLock::new(()),
+        failures: Failures::default(),
+        written: WrittenVersions::default(),
+        events: Events::new(shared.client.clone(), "rukpak-controller", "Reconcile"),
+        client: shared.client,
+        filled: shared.filled,
+        collect: shared.collect,
+    };
+    let queues = Queues { bundles, deployments };
+    Ok(Parts { unpack, install: Arc::new(install), streams, queues, unserved })
+}
+
+/// What the unpacker is handed.
+fn unpack(
+    options: &Options,
+    shared: &Shared,
+    (sources, program): (Sources, PathBuf),
+    (streams, queues): (&Followed, (Queue<Bundle>, Queue<BundleDeployment>)),
+) -> Result<rukpak_unpack::Context, Error> {
+    let is_serving = options.content_address != Address::Disabled;
+    Ok(rukpak_unpack::Context {
+        uploads: is_serving.then(|| uploads(options, &shared.store)).transpose()?,
         content_base_url: is_serving.then(|| options.external_url.trim_end_matches('/').to_owned()),
         config_maps: Notify::new(),
-        sources: options.sources,
+        sources,
+        limits: options.limits.clone(),
+        system_namespace: options.system_namespace.clone(),
+        bundle_certificates: options.bundle_certificates,
+        require_service_account: options.require_service_account,
+        bundles: streams.bundles.store.clone(),
+        deployments: streams.deployments.store.clone(),
+        policies: streams.policies.store.clone(),
+        bundle_queue: queues.0,
+        deployment_queue: queues.1,
+        failures: Failures::default(),
+        written: WrittenVersions::default(),
+        events: Events::new(shared.client.clone(), "rukpak-controller", "Reconcile"),
+        permits: Permits {
+            reconciles: Semaphore::new(options.concurrency),
+            fetches: Fetches::new(options.concurrency),
+            git_fetches: Fetches::new(GIT_FETCHES),
+        },
+        images_fetched: Images::default(),
+        attempts: attempts(options)?,
+        children: Children { program, checks: Semaphore::new(CHECKS) },
+        client: shared.client.clone(),
+        store: Arc::clone(&shared.store),
+        filled: shared.filled.clone(),
+        collect: Arc::clone(&shared.collect),
+    })
+}
+
+fn settings(options: &Options) -> Settings {
+    Settings {
         limits: options.limits.clone(),
         crd_upgrades: rukpak_plan::crd_upgrade::Options { strict: options.strict_crd_upgrades },
         bundle_certificates: options.bundle_certificates,
@@ -79,35 +172,7 @@ pub(super) async fn assemble(options: &Options) -> Result<Parts, Error> {
         shard: options.shard.clone(),
         require_service_account: options.require_service_account,
         health_gate: options.feature_gates.bundle_deployment_health,
-        bundles: bundles.store.clone(),
-        deployments: deployments.store.clone(),
-        policies: policies.store.clone(),
-        dependents: Dependents::new(client.clone(), trackers.clone(), wake.clone(), unserved_sender),
-        index: Index::default(),
-        filled: CancellationToken::new(),
-        wake,
-        trackers,
-        collect: Notify::new(),
-        refs: RwLock::new(()),
-        failures: Failures::default(),
-        written: WrittenVersions::default(),
-        events: Events::new(client.clone(), "rukpak-controller", "Reconcile"),
-        passes: Semaphore::new(options.concurrency),
-        render_memory: RenderMemory::default(),
-        fetches: Fetches::new(options.concurrency),
-        images_fetched: Images::default(),
-        git_fetches: Fetches::new(options.git_concurrency),
-        attempts,
-        children: Children { program, checks: Semaphore::new(options.check_concurrency) },
-        client,
-    };
-    Ok(Parts { context: Arc::new(context), bundles, deployments, policies, bundle_queue, deployment_queue, unserved })
-}
-
-struct Sources {
-    images: Puller,
-    git: Fetcher,
-    http: http::Fetcher,
+    }
 }
 
 fn uploads(options: &Options, store: &Store) -> Result<Arc<Depot>, Error> {
@@ -142,5 +207,6 @@ fn sources(options: &Options, egress: &Egress, store: &Store, program: &Path) ->
         images,
         git: Fetcher::new(git),
         http: http::Fetcher::new(web).map_err(|error| Error::Http(Box::new(error)))?,
+        policy: options.sources,
     })
 }

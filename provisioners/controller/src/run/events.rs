@@ -7,119 +7,122 @@ use std::sync::Arc;
 use futures::StreamExt;
 use kube::{Api, ResourceExt};
 use rukpak_crds::{Bundle, BundleDeployment, ContentPolicy, names};
+use rukpak_install::deployment;
 use rukpak_runtime::probes::{self, Readiness};
 use rukpak_runtime::watch::{Change, Streams};
+use rukpak_unpack::bundle;
+use rukpak_unpack::watch::config_maps;
 
-use super::config_maps;
-use crate::bundle;
-use crate::context::Context;
-
-/// Follows Bundles: each change is news for the Bundle and for the deployment that it was generated for.
-pub(super) async fn bundles(streams: Streams<Bundle>, context: &Arc<Context>) {
+/// Follows Bundles, endlessly: each change is for the Bundle and for the BundleDeployment that it was generated for.
+pub(super) async fn bundles(
+    streams: Streams<Bundle>,
+    unpack: Arc<rukpak_unpack::Context>,
+    install: Arc<rukpak_install::Context>,
+) -> &'static str {
     let mut changes = pin!(streams.changes());
     while let Some(change) = changes.next().await {
         match change {
             Change::Present(object) => {
-                context.index.bundle(&object);
-                context.wake.bundle(&object.name_any());
-                config_maps::tell(&object, context);
-                wake_owner(&object, context);
+                install.reads.index.bundle(&object);
+                unpack.bundle_queue.add(&object.name_any());
+                config_maps::on_change(&object, &unpack);
+                enqueue_owner(&object, &install);
             }
             Change::Gone(object) => {
-                context.index.bundle_gone(&object.name_any());
-                config_maps::tell(&object, context);
+                install.reads.index.bundle_gone(&object.name_any());
+                config_maps::on_change(&object, &unpack);
                 let uid = object.uid().unwrap_or_default();
-                bundle::gone(&object.name_any(), &uid, context).await;
-                wake_owner(&object, context);
+                bundle::on_deleted(&object.name_any(), &uid, &unpack).await;
+                enqueue_owner(&object, &install);
             }
             Change::Listed { since } => {
-                let all = context.bundles.state();
-                context.written.listed(since, &all);
-                context.failures.keep(&known(context));
-                context.index.bundles(&all);
+                let all = unpack.bundles.state();
+                unpack.written.listed(since, &all);
+                unpack.failures.keep(&all.iter().filter_map(|object| object.uid()).collect());
+                install.reads.index.bundles(&all);
+
                 let names: HashSet<String> = all.iter().map(|object| object.name_any()).collect();
                 for name in &names {
-                    context.wake.bundle(name);
+                    unpack.bundle_queue.add(name);
                 }
-                context.config_maps.notify_one();
-                bundle::sweep(names, context).await;
-                for deployment in context.deployments.state() {
-                    context.wake.deployment(&deployment.name_any());
+                unpack.config_maps.notify_one();
+                bundle::sweep(names, &unpack).await;
+                for deployment in install.reads.deployments.state() {
+                    install.deployment_queue.add(&deployment.name_any());
                 }
             }
         }
     }
+    "the watch over Bundles"
 }
 
-/// The UIDs of all objects that are reconciled.
-fn known(context: &Context) -> HashSet<String> {
-    let (bundles, deployments) = (context.bundles.state(), context.deployments.state());
-    let bundles = bundles.iter().filter_map(|object| object.uid());
-    bundles.chain(deployments.iter().filter_map(|object| object.uid())).collect()
-}
-
-fn wake_owner(bundle: &Bundle, context: &Context) {
+fn enqueue_owner(bundle: &Bundle, install: &rukpak_install::Context) {
     for owner in bundle.owner_references().iter().filter(|owner| owner.kind == names::OWNER_KIND_VALUE) {
-        context.wake.deployment(&owner.name);
+        install.deployment_queue.add(&owner.name);
     }
 }
 
-/// Follows BundleDeployments.
-pub(super) async fn deployments(streams: Streams<BundleDeployment>, context: &Arc<Context>) {
+/// Follows BundleDeployments, endlessly.
+pub(super) async fn deployments(
+    streams: Streams<BundleDeployment>,
+    context: Arc<rukpak_install::Context>,
+) -> &'static str {
     let mut changes = pin!(streams.changes());
     while let Some(change) = changes.next().await {
         match change {
             Change::Present(object) => {
                 tracing::debug!(deployment = %object.name_any(), "BundleDeployment changed");
-                context.index.deployment(&object);
-                context.wake.deployment(&object.name_any());
-                crate::deployment::wake_dependents(context, &object.name_any());
+                context.reads.index.deployment(&object);
+                context.deployment_queue.add(&object.name_any());
+                deployment::enqueue_dependents(&context, &object.name_any());
             }
             Change::Gone(object) => {
-                let word = if context.shard.id().is_some() {
+                let word = if context.reads.settings.shard.id().is_some() {
                     "BundleDeployment deleted, or of another shard"
                 } else {
                     "BundleDeployment deleted"
                 };
                 tracing::info!(deployment = %object.name_any(), "{word}");
-                context.index.deployment_gone(&object.name_any());
-                forget(context, &object);
-                crate::deployment::wake_dependents(context, &object.name_any());
-                crate::deployment::wake_dependencies(context, &object);
+                context.reads.index.deployment_gone(&object.name_any());
+                forget(&context, &object);
+                deployment::enqueue_dependents(&context, &object.name_any());
+                deployment::enqueue_dependencies(&context, &object);
             }
             Change::Listed { since } => {
-                let all = context.deployments.state();
+                let all = context.reads.deployments.state();
                 context.written.listed(since, &all);
-                context.failures.keep(&known(context));
-                context.index.deployments(&all);
+                context.failures.keep(&all.iter().filter_map(|object| object.uid()).collect());
+                context.reads.index.deployments(&all);
+
                 let names: BTreeSet<String> = all.iter().map(|object| object.name_any()).collect();
                 for name in &names {
-                    context.wake.deployment(name);
+                    context.deployment_queue.add(name);
                 }
-                crate::deployment::sweep(context, &names);
+                deployment::sweep(&context, &names);
             }
         }
     }
+    "the watch over BundleDeployments"
 }
 
-fn forget(context: &Arc<Context>, object: &BundleDeployment) {
+fn forget(context: &Arc<rukpak_install::Context>, object: &BundleDeployment) {
     let uid = object.uid().unwrap_or_default();
     context.written.forget(&uid);
     context.failures.clear(&uid);
-    crate::deployment::gone(context, &object.name_any());
+    deployment::gone(context, &object.name_any());
 }
 
 /// Tells all who wait when the stores, and the index over them, are filled.
-pub(super) async fn filled(context: Arc<Context>) -> &'static str {
-    context.index.listed().await;
+pub(super) async fn filled(unpack: Arc<rukpak_unpack::Context>, install: Arc<rukpak_install::Context>) -> &'static str {
+    install.reads.index.listed().await;
     // Nothing is unpacked before it is known what is asked of it. The writer lives as long as the process.
-    let _ = context.policies.wait_until_ready().await;
-    context.filled.cancel();
+    let _ = unpack.policies.wait_until_ready().await;
+    unpack.filled.cancel();
     ""
 }
 
 /// Finds out whether the API types are served and the watches filled, for the readiness probe.
-pub(super) async fn readiness(context: Arc<Context>, readiness: Arc<Readiness>) -> &'static str {
+pub(super) async fn readiness(context: Arc<rukpak_unpack::Context>, readiness: Arc<Readiness>) -> &'static str {
     const HINT: &str = "apply the CustomResourceDefinitions: kubectl apply -f manifests/install.yaml";
     let ask = || async {
         let bundles: Api<Bundle> = Api::all(context.client.clone());

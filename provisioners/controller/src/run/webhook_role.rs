@@ -6,7 +6,6 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::pin::pin;
-use std::sync::Arc;
 
 use futures::StreamExt;
 use k8s_openapi::api::rbac::v1::{ClusterRole, PolicyRule};
@@ -15,11 +14,9 @@ use kube::api::{Patch, PatchParams};
 use kube::core::PartialObjectMeta;
 use kube::runtime::WatchStreamExt;
 use kube::runtime::watcher::{self, Event};
-use kube::{Api, ResourceExt};
+use kube::{Api, Client, ResourceExt};
 use rukpak_crds::names::{FIELD_MANAGER, OWNER_KIND, OWNER_KIND_VALUE};
 use serde_json::json;
-
-use crate::context::Context;
 
 /// API groups with a dot that Kubernetes serves itself. A CRD cannot take them over; a rule would grant what it is not about.
 const BUILT_IN: [&str; 19] = [
@@ -48,9 +45,9 @@ const BUILT_IN: [&str; 19] = [
 type Names = BTreeSet<String>;
 
 /// Keeps the rules, endlessly.
-pub(super) async fn follow(role: String, context: Arc<Context>) -> &'static str {
-    let definitions: Api<PartialObjectMeta<CustomResourceDefinition>> = Api::all(context.client.clone());
-    let roles: Api<ClusterRole> = Api::all(context.client.clone());
+pub(super) async fn follow(role: String, client: Client) -> &'static str {
+    let definitions: Api<PartialObjectMeta<CustomResourceDefinition>> = Api::all(client.clone());
+    let roles: Api<ClusterRole> = Api::all(client);
     let owned = watcher::Config::default().labels(&format!("{OWNER_KIND}={OWNER_KIND_VALUE}"));
     let mut events = pin!(watcher::watcher(definitions, owned).default_backoff());
     let mut sights = pin!(watcher::watch_object(roles.clone(), &role).default_backoff());

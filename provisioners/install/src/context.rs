@@ -1,0 +1,106 @@
+//! What every reconcile of a BundleDeployment is handed.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use kube::Client;
+use kube::runtime::reflector::Store;
+use rukpak_content::{Digest, Limits};
+use rukpak_crds::{Bundle, BundleDeployment};
+use rukpak_format::Certificates;
+use rukpak_plan::crd_upgrade;
+use rukpak_runtime::events::Events;
+use rukpak_runtime::failures::Failures;
+use rukpak_runtime::queue::Queue;
+use rukpak_runtime::status::WrittenVersions;
+use tokio::sync::{Notify, RwLock};
+use tokio_util::sync::CancellationToken;
+
+use crate::cluster::{Cluster, Kinds, Reader};
+use crate::deployment::{self, Trackers};
+use crate::render_memory::RenderMemory;
+use crate::shard::Shard;
+use crate::unpacker::Unpacker;
+use crate::watch::{Dependents, Index};
+
+/// What a reconcile may read: caches, the content store, the API server. Nothing in it writes to the cluster.
+pub struct Reads {
+    /// Every read of an object of a bundle.
+    pub reader: Reader,
+    /// Which kinds are served.
+    pub kinds: Kinds,
+    /// The content store. Its calls block: use [`tokio::task::spawn_blocking`].
+    pub store: Arc<rukpak_store::Store>,
+    /// What the flags say.
+    pub settings: Settings,
+    /// All Bundles, as last seen.
+    pub bundles: Store<Bundle>,
+    /// All BundleDeployments, as last seen.
+    pub deployments: Store<BundleDeployment>,
+    /// Who refers to whom among Bundles and BundleDeployments.
+    pub index: Index,
+    /// What the deployments have installed, as far as this process knows.
+    pub trackers: Trackers,
+    /// Watches over the objects that are installed.
+    pub dependents: Dependents,
+    /// Bounds the memory of releases that are rendered to be applied.
+    pub render_memory: RenderMemory,
+}
+
+/// Handed to every reconcile of a BundleDeployment. It holds no object bodies.
+pub struct Context {
+    /// What may be read.
+    pub reads: Arc<Reads>,
+    /// For BundleDeployments, their Bundles, and what they refer to in the system namespace.
+    pub client: Client,
+    /// Makes the writers of objects of bundles.
+    pub cluster: Cluster,
+    /// Who unpacks Bundles.
+    pub unpacker: Box<dyn Unpacker>,
+    /// Cancelled when the caches have been filled for the first time.
+    pub filled: CancellationToken,
+    /// Asks for reconciles of BundleDeployments.
+    pub deployment_queue: Queue<BundleDeployment>,
+    /// Asks for a collection of the store.
+    pub collect: Arc<Notify>,
+    /// Shared by those who give contents of the store to BundleDeployments, exclusive to whoever takes them from one that is gone.
+    pub refs: RwLock<()>,
+    /// Failures in a row, per BundleDeployment.
+    pub failures: Failures,
+    /// Resource versions of our own status writes, per BundleDeployment.
+    pub written: WrittenVersions,
+    /// Writes Events.
+    pub events: Events,
+}
+
+/// What the flags say about installations.
+pub struct Settings {
+    /// Upper bounds on content.
+    pub limits: Limits,
+    /// Who makes the certificates that webhooks of bundles serve with.
+    pub bundle_certificates: Certificates,
+    /// How long a certificate lives that is made for a bundle.
+    pub bundle_certificate_lifetime: Duration,
+    /// How strictly new versions of CRDs are compared to those in the cluster.
+    pub crd_upgrades: crd_upgrade::Options,
+    /// Where Secrets are read, and where objects without a namespace go.
+    pub system_namespace: String,
+    /// Which BundleDeployments this process works on.
+    pub shard: Shard,
+    /// Whether nothing is written for a BundleDeployment that names no ServiceAccount.
+    pub require_service_account: bool,
+    /// Whether `Healthy` is reported, and old Bundles wait for it.
+    pub health_gate: bool,
+}
+
+impl Reads {
+    /// The contents that the cluster names.
+    pub fn named_contents(&self) -> HashSet<Digest> {
+        let (bundles, deployments) = (self.bundles.state(), self.deployments.state());
+        let pins =
+            bundles.iter().filter_map(|bundle| bundle.status.as_ref()?.pin.as_ref()?.content_digest.parse().ok());
+        let releases = deployments.iter().filter_map(|deployment| deployment.status.as_ref());
+        pins.chain(releases.flat_map(deployment::contents)).collect()
+    }
+}

@@ -1,0 +1,417 @@
+//! Doing what was decided. Every write to the cluster for a deployment, but for its status, is made below this folder.
+//!
+//! ```text
+//! install   prepare -> members -> rights -> check -> (intent) -> apply -> prune -> Applied
+//! repair    prepare ------------> rights -------------------> apply            again
+//! resume    watches -----------------------------------------------------------> Applied
+//! ```
+
+mod apply;
+mod bundle;
+mod certificates;
+mod check;
+pub(crate) mod collect;
+mod collision;
+pub(super) mod health;
+mod helm_releases;
+mod members;
+mod prepare;
+mod prune;
+mod put;
+mod remove;
+mod repair;
+mod resume;
+mod rights;
+
+use std::collections::BTreeSet;
+
+use apply::Bases;
+use futures::stream::FuturesUnordered;
+use jiff::Timestamp;
+use members::Members;
+use prepare::{Prepared, Unprepared};
+use rukpak_crds::{InventoryKind, Pending};
+use rukpak_plain::ObjectKey;
+use rukpak_plan::applied::Applied;
+use rukpak_plan::decide::Decision;
+use rukpak_plan::kind::MissingKind;
+use rukpak_plan::memory::{Differences, Installation, Problem, Stage};
+use rukpak_plan::plan::{Missing, missing_text};
+use rukpak_plan::prune::Pruning;
+use rukpak_plan::resolve::Why;
+use rukpak_plan::retry::Class;
+use rukpak_plan::{Plan, Release};
+use rukpak_runtime::error::Chain;
+
+use super::Error;
+use super::observe::{Run, View, can_refetch};
+use crate::render_memory::Purpose;
+
+pub(super) use bundle::delete_old;
+pub(super) use helm_releases::delete_all as delete_helm_releases;
+pub(super) use prune::look_at_released;
+pub(super) use remove::{follow_policy, leftovers, let_go, remove};
+
+/// Has up to `most` futures under way, each made of an item when its turn has come: one that waits is some kilobytes, and a bundle
+/// may have ten thousands of objects.
+fn fill<T, F: Future>(
+    under_way: &mut FuturesUnordered<F>,
+    most: usize,
+    items: &mut impl Iterator<Item = T>,
+    make: impl Fn(T) -> F,
+) {
+    while under_way.len() < most {
+        let Some(item) = items.next() else { break };
+        under_way.push(make(item));
+    }
+}
+
+/// Why an installation did not end with everything applied.
+pub(super) enum Stopped {
+    Failed(Problem),
+    /// Content has to be fetched again first.
+    Refetching,
+    /// The deployment was changed or deleted meanwhile: the next reconcile knows more.
+    Superseded,
+    /// It could not be written down what is about to be done. Nothing else was written.
+    Unreported(Error),
+}
+
+/// The deployment was changed, deleted or given to another controller meanwhile.
+pub(crate) struct Superseded;
+
+impl From<Superseded> for Stopped {
+    fn from(Superseded: Superseded) -> Self {
+        Self::Superseded
+    }
+}
+
+impl From<Superseded> for Error {
+    fn from(Superseded: Superseded) -> Self {
+        Self::Superseded
+    }
+}
+
+/// Does what was decided. What came of it is in the run's memory afterwards.
+///
+/// # Errors
+/// Only if the status that has to be written first cannot be written.
+pub(super) async fn execute(run: &mut Run, decision: Decision) -> Result<(), Error> {
+    match decision {
+        // What is being deleted is not converged.
+        Decision::Report | Decision::Remove | Decision::LetGo => Ok(()),
+        Decision::CreateBundle { name, hash } => {
+            let desired = bundle::create(run, &name, &hash).await;
+            run.view.set_desired(desired);
+            run.view.memory.created_bundle = Some((name, Timestamp::now()));
+            Ok(())
+        }
+        Decision::Resume(release) => {
+            resume::resume(&mut run.view, &release).await;
+            Ok(())
+        }
+        Decision::Install { release, why } => install(run, release, why).await,
+        Decision::Repair { release, objects } => match repair::repair(run, &release, objects).await {
+            repair::Ended::Done => Ok(()),
+            repair::Ended::NeedsInstall(why) => install(run, release, why).await,
+            repair::Ended::Superseded => Err(Error::Superseded),
+        },
+        Decision::Discover(release) => discover(run, release).await,
+        Decision::Prune(release) => {
+            prune::again(run, &release).await?;
+            Ok(())
+        }
+    }
+}
+
+async fn install(run: &mut Run, release: Release, why: Why) -> Result<(), Error> {
+    tracing::debug!(deployment = %run.view.owner.name, content = %release.content, ?why, "installing");
+    match attempt(run, &release, why).await {
+        Ok(()) => {}
+        Err(Stopped::Failed(problem)) => {
+            // The wait for the next attempt begins now: an attempt may take longer than it.
+            run.view.memory.learn_failed(&run.view.observed, (release, why), problem, Timestamp::now());
+        }
+        Err(Stopped::Refetching) => run.view.memory.is_refetching = true,
+        Err(Stopped::Superseded) => {
+            tracing::info!(deployment = %run.view.owner.name, "changed or deleted in the middle of an installation; starting over");
+            return Err(Error::Superseded);
+        }
+        Err(Stopped::Unreported(error)) => return Err(error),
+    }
+    Ok(())
+}
+
+/// Installs `release`, whatever is installed now.
+async fn attempt(run: &mut Run, release: &Release, why: Why) -> Result<(), Stopped> {
+    still_missing(&mut run.view, release, why).await?;
+    let Prepared { mut plan, memory: _memory } = match prepare::plan(run, release, why, Purpose::Install).await {
+        Ok(prepared) => prepared,
+        Err(error) => return Err(unprepared(run, &error, release).await),
+    };
+    run.view.memory.declare(&run.view.owner.name, &plan);
+    run.view.tracker.tracked().missing_groups = plan.missing_groups();
+    refuse_missing(&mut run.view, &plan, why)?;
+    let mut bases = bases(run, &plan, why).await?;
+    let kinds = recorded_kinds(&run.view);
+    let members = members::before(&run.view, &kinds, why, &plan).await;
+    if run.view.observed.was_applied(release) {
+        plan.leave_out_finished(|key| members.fingerprint(key, &run.view.owner).is_some());
+    }
+    bases.settled = members::settled(&run.view, &plan, &members, &bases);
+    rights::check(run, &plan, &members).await.map_err(Stopped::Failed)?;
+    check::check(run, &plan, why, &members, &bases).await?;
+    let used: BTreeSet<InventoryKind> = kinds.into_iter().chain(plan.inventory()).collect();
+    // What was listed above may have been written for a newer spec by another controller. A status write fails if there is one, and
+    // who writes an object from now on changes its version.
+    if !intend(run, used, &plan).await.map_err(Stopped::Unreported)? {
+        run.confirm().await?;
+    }
+    begin(&mut run.view, &plan);
+    let done = apply::apply(run, &plan, why, &members, &bases).await.map_err(|error| unapplied(error, &bases))?;
+    run.view.reads.dependents.ensure(&plan.kinds());
+    finish(run, &plan, members, (&bases, why), done).await
+}
+
+/// A release that waits for kinds is not loaded, rendered and planned again each time that somebody looks whether they are served.
+async fn still_missing(view: &mut View, release: &Release, why: Why) -> Result<(), Stopped> {
+    let Some((_, missing)) = view.memory.waits_for_kinds.take_if(|(waiting, _)| waiting == release && why.is_new())
+    else {
+        return Ok(());
+    };
+    for MissingKind { api_version, kind } in missing.iter().map(|missing| &missing.kind) {
+        // Without an answer the installation asks again, and tells of it.
+        if let Ok(None) = view.reads.kinds.get(api_version, kind).await {
+            let refusal = refusal(&missing, why);
+            view.memory.waits_for_kinds = Some((release.clone(), missing));
+            return Err(refusal);
+        }
+    }
+    Ok(())
+}
+
+/// Applies everything again once a kind that was missing is served, and not before: a release may have thousands of objects.
+async fn discover(run: &mut Run, release: Release) -> Result<(), Error> {
+    let missing = match &run.view.memory.installation {
+        Installation::Applied { applied, .. } => applied.missing().to_vec(),
+        Installation::Unknown | Installation::Partial { .. } => Vec::new(),
+    };
+    for MissingKind { api_version, kind } in missing.iter().map(|missing| &missing.kind) {
+        // Without an answer it is as it was, and is asked again.
+        if let Ok(Some(_)) = run.view.reads.kinds.get(api_version, kind).await {
+            return install(run, release, Why::Resync).await;
+        }
+    }
+    run.view.memory.learn_missing(release, &missing, Timestamp::now());
+    Ok(())
+}
+
+/// A new release waits for every kind; what was installed before is guarded as far as it can be.
+fn refuse_missing(view: &mut View, plan: &Plan, why: Why) -> Result<(), Stopped> {
+    let blocking: Vec<Missing> = plan.blocking().into_iter().cloned().collect();
+    if blocking.is_empty() || !why.is_new() {
+        return Ok(());
+    }
+    let refusal = refusal(&blocking, why);
+    view.memory.waits_for_kinds = Some((plan.release.clone(), blocking));
+    Err(refusal)
+}
+
+fn refusal(missing: &[Missing], why: Why) -> Stopped {
+    let text = missing_text(&missing.iter().collect::<Vec<_>>());
+    let message = if why == Why::First { format!("required resource not found: {text}") } else { text };
+    // A CRD that is there but not served yet says nothing when it is; look again soon, then ever less often.
+    Stopped::Failed(Problem {
+        stage: Stage::Check,
+        message,
+        class: Class::Transient,
+        is_definite: false,
+        can_go_back: true,
+    })
+}
+
+async fn unprepared(run: &Run, error: &Unprepared, release: &Release) -> Stopped {
+    if let Unprepared::Lost(why) = error
+        && can_refetch(run, &release.content)
+    {
+        prepare::refetch(run, &release.content, why).await;
+        return Stopped::Refetching;
+    }
+    if matches!(error, Unprepared::Lost(_)) && prepare::refetch_revision(run, &release.content).await {
+        return Stopped::Refetching;
+    }
+    Stopped::Failed(error.problem())
+}
+
+/// What else decides about the bodies: what is installed, and what was begun in place of it.
+async fn bases(run: &Run, plan: &Plan, why: Why) -> Result<Bases, Stopped> {
+    let mut bases = Bases::default();
+    let other = match why {
+        Why::Upgrade | Why::Rollback => run.view.observed.installed(),
+        Why::WayBack => {
+            let failed = run.view.memory.failed_upgrade.as_ref().map(|failure| failure.release.clone());
+            run.view.observed.pending().map(|(release, _)| release).or(failed)
+        }
+        _ => None,
+    };
+    let Some(other) = other.filter(|other| *other != plan.release) else { return Ok(bases) };
+    let prepared = prepare::plan(run, &other, Why::Resync, Purpose::Basis).await.map(|prepared| {
+        bases.memory = prepared.memory;
+        prepared.plan
+    });
+    match (prepared, why) {
+        (Ok(plan), Why::WayBack) => bases.begun = Some(plan),
+        // Nothing tells what the failed release said.
+        (Err(_), Why::WayBack) => {}
+        (Ok(plan), _) => bases.installed = Some(plan),
+        (Err(Unprepared::Lost(why)), _) if can_refetch(run, &other.content) => {
+            prepare::refetch(run, &other.content, &why).await;
+            return Err(Stopped::Refetching);
+        }
+        (Err(error), _) if error.is_temporary() => {
+            return Err(Stopped::Failed(Problem { stage: Stage::Ask, ..error.problem() }));
+        }
+        (Err(error), _) => {
+            tracing::warn!(deployment = %run.view.owner.name, error = %Chain(&error),
+                "cannot load the installed content: this upgrade cannot be rolled back");
+        }
+    }
+    Ok(bases)
+}
+
+fn recorded_kinds(view: &View) -> BTreeSet<InventoryKind> {
+    view.observed.inventory().kinds.into_iter().collect()
+}
+
+/// Writes ahead: the kinds that will be used, and what is about to be installed in place of what is. Returns whether that was news.
+async fn intend(run: &mut Run, kinds: BTreeSet<InventoryKind>, plan: &Plan) -> Result<bool, Error> {
+    let mut status = run.view.observed.status.clone();
+    let inventory = status.inventory.get_or_insert_default();
+    inventory.kinds = kinds.into_iter().collect();
+    let is_begun = run.view.observed.pending().is_some_and(|(pending, _)| pending == plan.release);
+    if Release::installed(inventory).as_ref() != Some(&plan.release) && !is_begun {
+        let since = Timestamp::now();
+        let since = Timestamp::from_second(since.as_second()).unwrap_or(since);
+        inventory.pending = Some(Pending { release: plan.release.record(), since });
+    }
+    run.write(status).await
+}
+
+fn begin(view: &mut View, plan: &Plan) {
+    // What came has been used: what is missing still is not asked for again in this reconcile.
+    view.observed.is_unblocked = false;
+    if view.memory.applied().is_none_or(|applied| *applied != plan.release)
+        && view.observed.installed().as_ref() != Some(&plan.release)
+    {
+        view.memory.repairs.clear();
+    }
+    view.memory.certificates_due = plan.certificates_due.and_then(|due| Timestamp::try_from(due).ok());
+    view.memory.authorities.clone_from(&plan.authorities);
+    view.memory.installation = Installation::Partial { release: plan.release.clone() };
+    let mut tracked = view.tracker.tracked();
+    tracked.drifted.clear();
+    tracked.declined.clear();
+}
+
+/// Everything is applied: what is in no release any more goes.
+async fn finish(
+    run: &mut Run,
+    plan: &Plan,
+    members: Members,
+    (bases, why): (&Bases, Why),
+    done: apply::Done,
+) -> Result<(), Stopped> {
+    run.view.tracker.tracked().objects.retain(|key, _| plan.steps.contains_key(key));
+    let unlisted = members.unlisted.clone();
+    let declared = plan.declared(&run.view.reads.settings.system_namespace);
+    let pruning = prune::prune(run, members, bases, &declared, why).await?;
+    note_taken_back(&mut run.view, plan);
+    forget_kinds(&mut run.view, plan, &unlisted, &pruning);
+    let renderer = run.view.renderer(&plan.release);
+    let applied = Applied::by(plan, &renderer, &run.view.tracker.tracked().objects, |key| done.is_left(key));
+    for (key, set) in &done.own {
+        run.view.memory.repairs.entry(key.clone()).and_modify(|repairs| repairs.own(set));
+    }
+    match applied {
+        Some(applied) => {
+            run.view.reads.trackers.unblock(&run.view.owner.name);
+            // The end of what is used is drift.
+            for key in &done.used {
+                run.view.reads.trackers.block(&run.view.owner.name, key);
+            }
+            let differences = Differences {
+                used: done.used.iter().map(used_name).collect(),
+                kept: done.kept,
+                paused: done.paused,
+                policy: run.view.observed.deployment.spec.deletion_policy.unwrap_or_default(),
+                account: run.view.observed.deployment.spec.service_account.clone().map(Box::new),
+                ignored: run.view.observed.deployment.spec.ignore_differences.clone(),
+            };
+            run.view.memory.learn_applied(applied, pruning, differences, Timestamp::now());
+            Ok(())
+        }
+        // Every write was answered; this would be a mistake of this program, and must not be reported as installed.
+        None => Err(Stopped::Failed(Problem {
+            stage: Stage::Apply,
+            message: "not every object was applied".to_owned(),
+            class: Class::Transient,
+            is_definite: false,
+            can_go_back: bases.installed.is_some(),
+        })),
+    }
+}
+
+/// How a Namespace of somebody else is told of.
+fn used_name(key: &ObjectKey) -> String {
+    format!("Namespace {:?}", key.name)
+}
+
+/// What the release has taken back is not left in the cluster unowned.
+fn note_taken_back(view: &mut View, plan: &Plan) {
+    let is_back = |object: &rukpak_crds::ReleasedObject| {
+        plan.steps.keys().any(|key| {
+            (key.group.as_str(), key.kind.as_str(), key.name.as_str())
+                == (object.group.as_str(), object.kind.as_str(), object.name.as_str())
+                && key.namespace.as_deref().unwrap_or_default() == object.namespace
+        })
+    };
+    view.memory.released.retain(|object| !is_back(object));
+    if let Some(inventory) = &mut view.observed.status.inventory {
+        inventory.released.retain(|object| !is_back(object));
+    }
+}
+
+/// Kinds of which nothing is left are not asked for again. What is declared and could not be planned is left.
+fn forget_kinds(view: &mut View, plan: &Plan, unlisted: &[InventoryKind], pruning: &Pruning) {
+    if *pruning != Pruning::Done {
+        return;
+    }
+    let used = plan.inventory();
+    let is_missing = |kind: &InventoryKind| {
+        plan.missing.iter().any(|missing| missing.kind.group() == kind.group && missing.kind.kind == kind.kind)
+    };
+    if let Some(inventory) = &mut view.observed.status.inventory {
+        inventory.kinds.retain(|kind| used.contains(kind) || unlisted.contains(kind) || is_missing(kind));
+    }
+}
+
+/// Returns what ended the installation where its objects could not be applied.
+fn unapplied(error: apply::Error, bases: &Bases) -> Stopped {
+    match error {
+        apply::Error::Superseded => Stopped::Superseded,
+        apply::Error::Failed(failed) => {
+            let mut message = failed.message();
+            if failed.is_not_found() {
+                message.insert_str(0, "required resource not found: ");
+                message.push_str(&failed.hint());
+            }
+            Stopped::Failed(Problem {
+                stage: Stage::Apply,
+                message,
+                class: failed.class(),
+                is_definite: !failed.is_transient(),
+                can_go_back: bases.installed.is_some(),
+            })
+        }
+    }
+}

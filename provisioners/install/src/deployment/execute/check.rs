@@ -1,0 +1,105 @@
+//! Before the first write: would stored data or existing objects break, and does the API server accept what changes? Reads, and
+//! writes dry runs.
+
+mod crds;
+
+use std::collections::BTreeSet;
+
+use futures::StreamExt;
+use futures::stream::FuturesUnordered;
+use rukpak_plan::memory::{Problem, Stage};
+use rukpak_plan::resolve::Why;
+use rukpak_plan::retry::Class;
+use rukpak_plan::{Phase, Plan, Step};
+use serde_json::Value;
+
+use super::apply::{Bases, Failed};
+use super::members::Members;
+use super::put::{self, Mode, put};
+use super::{Stopped, fill};
+use crate::deployment::observe::Run;
+
+/// So many dry runs are under way at once.
+const PARALLEL: usize = 16;
+
+/// Checks a release that is new to the cluster.
+#[tracing::instrument(level = "debug", skip_all)]
+pub(super) async fn check(run: &Run, plan: &Plan, why: Why, members: &Members, bases: &Bases) -> Result<(), Stopped> {
+    if !why.is_new() {
+        return Ok(());
+    }
+    // First, for it tells every finding; the API server would tell some of them.
+    crds::check(&run.view, plan, bases).await.map_err(Stopped::Failed)?;
+    if why.is_tried_first() {
+        dry_run(run, plan, why, members, bases).await.map_err(|failed| refused(&failed))?;
+    }
+    Ok(())
+}
+
+fn refused(failed: &Failed) -> Stopped {
+    if failed.is_superseded() {
+        return Stopped::Superseded;
+    }
+    // Nothing was written, so that an upgrade for which a quota has no room costs little when it is looked at again.
+    let (class, is_definite) = match failed.class() {
+        Class::Transient => (Class::Transient, false),
+        Class::Blocked if failed.is_over_quota() => (Class::Blocked, false),
+        _ => (Class::Terminal, true),
+    };
+    Stopped::Failed(Problem { stage: Stage::Check, message: failed.message(), class, is_definite, can_go_back: true })
+}
+
+/// Sends every changed step with `dryRun=All`. What cannot be known before the bundle's own kinds and namespaces are there
+/// is passed over.
+async fn dry_run(run: &Run, plan: &Plan, why: Why, members: &Members, bases: &Bases) -> Result<(), Failed> {
+    let changed_crds = changed_crds(plan, bases);
+    let is_known = |step: &&Step| {
+        let group = step.key.group.as_str();
+        !step.defined_here || !changed_crds.contains(&(group.to_owned(), step.key.kind.clone()))
+    };
+    let is_written = |step: &&Step| bases.is_changed(step) && !members.is_paused(step);
+    let changed: Vec<_> = plan.steps.values().filter(is_written).filter(is_known).collect();
+    let (mut waiting, mut tries, mut failed) = (changed.into_iter(), FuturesUnordered::new(), Vec::new());
+    loop {
+        fill(&mut tries, PARALLEL, &mut waiting, |step| try_one(run, plan, step, why, members, bases));
+        let Some(result) = tries.next().await else { break };
+        failed.extend(result.err());
+    }
+    if failed.is_empty() { Ok(()) } else { Err(Failed(failed)) }
+}
+
+/// The kinds, as group and kind, whose CRD in the bundle is not the installed one: nothing can be tried of them yet.
+fn changed_crds(plan: &Plan, bases: &Bases) -> BTreeSet<(String, String)> {
+    let changed = plan.steps.values().filter(|step| rukpak_plan::kind::is_crd(&step.key) && bases.is_changed(step));
+    let text = |body: &Value, pointer: &str| body.pointer(pointer).and_then(Value::as_str).map(str::to_owned);
+    let bodies = changed.map(Step::body);
+    bodies.filter_map(|body| Some((text(&body, "/spec/group")?, text(&body, "/spec/names/kind")?))).collect()
+}
+
+async fn try_one(
+    run: &Run,
+    plan: &Plan,
+    step: &Step,
+    why: Why,
+    members: &Members,
+    bases: &Bases,
+) -> Result<(), put::Error> {
+    let decided_by = bases.of(run, step, why);
+    match put(run, step, members.known(&step.key), &decided_by, Mode::DryRun).await {
+        // The others go ahead: what ends the objects of a definition that is being deleted may be among them.
+        Err(put::Error::InTheWay { .. }) if rukpak_plan::kind::is_crd(&step.key) => Ok(()),
+        Err(error) if !is_premature(plan, step, &error) => Err(error),
+        _ => Ok(()),
+    }
+}
+
+/// Whether a dry run failed only because it comes before the phases that the real run has behind it.
+fn is_premature(plan: &Plan, step: &Step, error: &put::Error) -> bool {
+    let put::Error::Refused { source, .. } = error else { return false };
+    let brings_namespace = step.key.namespace.as_ref().is_some_and(|namespace| {
+        plan.steps.keys().any(|key| key.group.is_empty() && key.kind == "Namespace" && key.name == *namespace)
+    });
+    // A binding is tried before its role.
+    (source.is_not_found() && (brings_namespace || step.defined_here || step.phase == Phase::Bindings))
+        || source.to_string().contains("does not support dry run")
+}

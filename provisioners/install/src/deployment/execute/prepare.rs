@@ -1,0 +1,182 @@
+//! From a release to a plan: the content loaded and rendered, every kind looked up. Reads the store, discovery and the Secrets of
+//! webhooks; writes nothing. Rendering runs off the runtime.
+
+use std::collections::BTreeSet;
+
+use kube::ResourceExt;
+use rukpak_content::Digest;
+use rukpak_crds::InventoryKind;
+use rukpak_crds::names::IGNORE_DEPENDENCIES;
+use rukpak_format::{BundleFormat as _, Format, Rendered, Settings};
+use rukpak_plan::memory::{Problem, Stage};
+use rukpak_plan::owner_metadata::OwnerMetadata;
+use rukpak_plan::plan::{DeclaredTwice, Objects, Served};
+use rukpak_plan::resolve::Why;
+use rukpak_plan::retry::Class;
+use rukpak_plan::{Plan, Release};
+use rukpak_runtime::error::Chain;
+
+use super::certificates;
+use crate::cluster;
+use crate::deployment::observe::{Run, View, owned};
+use crate::render_memory::{Purpose, Reservation};
+
+/// Why there is no plan.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum Unprepared {
+    /// The store does not have the content, or has it damaged: it can be fetched again by the Bundle's pin.
+    #[error("the content is not in the store")]
+    Lost(#[source] rukpak_store::Error),
+    /// The store cannot be read.
+    #[error("the store cannot be read")]
+    Store(#[source] rukpak_store::Error),
+    /// The content is not of the format, or does not go with the settings.
+    #[error(transparent)]
+    Format(Box<rukpak_format::Error>),
+    /// The API server did not say its version.
+    #[error("ask for the version of Kubernetes")]
+    Kubernetes(#[source] Box<kube::Error>),
+    /// The certificates of webhooks could not be read or made.
+    #[error(transparent)]
+    Certificates(certificates::Error),
+    /// The task that loaded it ended without a result.
+    #[error("loading was interrupted")]
+    Interrupted(#[source] tokio::task::JoinError),
+    /// Two manifests turned out to be of one object.
+    #[error(transparent)]
+    Twice(#[from] DeclaredTwice),
+    /// The API server could not be asked for kinds.
+    #[error(transparent)]
+    Discovery(cluster::Error),
+}
+
+impl Unprepared {
+    /// What is remembered of it.
+    pub fn problem(&self) -> Problem {
+        let (stage, class) = match self {
+            Self::Format(_) | Self::Twice(_) => (Stage::Load, Class::Terminal),
+            Self::Store(_) | Self::Lost(_) => (Stage::Load, Class::Transient),
+            Self::Kubernetes(_) | Self::Certificates(_) | Self::Interrupted(_) | Self::Discovery(_) => {
+                (Stage::Ask, Class::Transient)
+            }
+        };
+        let is_definite = class == Class::Terminal;
+        Problem { stage, message: Chain(self).to_string(), class, is_definite, can_go_back: true }
+    }
+
+    /// Whether the same may succeed in a moment.
+    pub fn is_temporary(&self) -> bool {
+        !matches!(self, Self::Format(_) | Self::Lost(_) | Self::Twice(_))
+    }
+}
+
+/// A plan, and the memory that it may take.
+pub(super) struct Prepared {
+    pub plan: Plan,
+    pub memory: Reservation,
+}
+
+/// Plans the objects of `release`.
+#[tracing::instrument(level = "debug", name = "prepare", skip_all)]
+pub(super) async fn plan(run: &Run, release: &Release, why: Why, purpose: Purpose) -> Result<Prepared, Unprepared> {
+    let (rendered, memory) = load(run, release, why, purpose).await?;
+    let Rendered { objects, optional, required, certificates_due, authorities, .. } = rendered;
+    let objects = Objects { all: objects, optional: &optional, required: &required };
+    let served = served(&run.view, &objects).await.map_err(Unprepared::Discovery)?;
+    let stamp = OwnerMetadata {
+        owner: run.view.owner.clone(),
+        default_namespace: run.view.reads.settings.system_namespace.clone(),
+        policy: run.view.observed.deployment.spec.deletion_policy.unwrap_or_default(),
+    };
+    let plan = objects.plan(release.clone(), &served, &stamp, !why.is_new())?;
+    let plan = Plan { certificates_due, authorities, ..plan };
+    Ok(Prepared { plan, memory })
+}
+
+async fn served(view: &View, objects: &Objects<'_>) -> Result<Served, cluster::Error> {
+    let mut served = Served::new();
+    for (api_version, kind) in objects.kinds() {
+        let (group, version) = api_version.split_once('/').unwrap_or(("", &api_version));
+        let asked = InventoryKind { group: group.to_owned(), version: version.to_owned(), kind: kind.clone() };
+        let found = view.reads.kinds.any_version(&asked, &BTreeSet::new()).await?;
+        served.insert((api_version, kind), found);
+    }
+    Ok(served)
+}
+
+/// Loads and verifies the content of `release`, and renders its objects as they are to be applied. They may stay in memory as long
+/// as the reservation is kept.
+async fn load(run: &Run, release: &Release, why: Why, purpose: Purpose) -> Result<(Rendered, Reservation), Unprepared> {
+    let context = &run.context;
+    // What is installed is guarded, whatever it depends on.
+    let ignores_dependencies = !why.policy().heeds_dependencies
+        || run.view.observed.annotation(IGNORE_DEPENDENCIES).is_some_and(|value| value == "true");
+    let kubernetes = match release.format {
+        Format::Registry if !ignores_dependencies => Some(kubernetes(run).await?),
+        _ => None,
+    };
+    let reservation = context.reads.render_memory.reserve(&release.content, purpose).await;
+    let settings = Settings {
+        config: release.config.clone(),
+        certificates: context.reads.settings.bundle_certificates,
+        ignores_dependencies,
+        kubernetes,
+    };
+    let is_published = run.view.memory.applied() == Some(release) && run.view.observed.drifted.is_empty();
+    let (store, limits, digest) =
+        (context.reads.store.clone(), context.reads.settings.limits.clone(), release.content.clone());
+    let format = release.format;
+    let work = move || {
+        let tree = store.load(&digest, &|path| format.has_part(path), &limits).map_err(|error| {
+            if error.mended_by_refill() { Unprepared::Lost(error) } else { Unprepared::Store(error) }
+        })?;
+        format.render(&tree, &limits, &settings).map_err(|error| Unprepared::Format(Box::new(error)))
+    };
+    let rendered = tokio::task::spawn_blocking(work).await.map_err(Unprepared::Interrupted)??;
+    let reservation = context.reads.render_memory.settle(&release.content, &rendered.objects, reservation);
+    let rendered = certificates::put_in(&run.view, rendered, is_published).await.map_err(Unprepared::Certificates)?;
+    Ok((rendered, reservation))
+}
+
+/// The API server's version. It is asked each time: clusters are upgraded while we run.
+async fn kubernetes(run: &Run) -> Result<String, Unprepared> {
+    let version = run.context.client.apiserver_version().await;
+    version.map(|version| version.git_version).map_err(|error| Unprepared::Kubernetes(Box::new(error)))
+}
+
+/// Fetches lost content again by a revision of the history, where no Bundle has it any more. Whether it did.
+pub(super) async fn refetch_revision(run: &Run, content: &Digest) -> bool {
+    let content = content.to_string();
+    let history = &run.view.observed.status.history;
+    let Some(revision) = history.iter().find(|revision| revision.release.content_digest == content) else {
+        return false;
+    };
+    // Its content goes with a deployment, and is not to come back when one is deleted in the middle of a reconcile.
+    if !run.view.is_there() {
+        return false;
+    }
+    tracing::warn!(deployment = %run.view.owner.name, revision = revision.revision, "fetching the content of a revision again");
+    match run.context.unpacker.fetch_revision(revision).await {
+        Ok(()) if run.view.is_there() => true,
+        Ok(()) => {
+            run.context.unpacker.release(revision.bundle.as_deref().unwrap_or_default()).await;
+            false
+        }
+        Err(error) => {
+            tracing::warn!(deployment = %run.view.owner.name, revision = revision.revision, error, "cannot fetch the content of a revision again");
+            false
+        }
+    }
+}
+
+/// Has lost or damaged content fetched again by the pin of a Bundle. It enqueues us when it is there.
+pub(super) async fn refetch(run: &Run, content: &Digest, why: &rukpak_store::Error) {
+    tracing::warn!(deployment = %run.view.owner.name, error = %Chain(why), "fetching the installed content again");
+    let content = content.to_string();
+    for bundle in owned(&run.view.reads, &run.view.owner, &run.view.observed.deployment) {
+        let pin = bundle.status.as_ref().and_then(|status| status.pin.as_ref());
+        if pin.is_some_and(|pin| pin.content_digest == content) {
+            run.context.unpacker.verify_content(&bundle.name_any()).await;
+        }
+    }
+}

@@ -1,0 +1,275 @@
+//! Applying drifted objects again, without a conflict over fields that somebody insists on.
+
+use std::collections::BTreeSet;
+
+use futures::StreamExt;
+use jiff::Timestamp;
+use kube::Resource;
+use rukpak_crds::names::FIELD_MANAGER;
+use rukpak_plain::ObjectKey;
+use rukpak_plan::memory::{Installation, Problem, Stage};
+use rukpak_plan::opt_out::Ignored;
+use rukpak_plan::resolve::{Basis, Why};
+use rukpak_plan::{Fingerprint, Phase, Plan, Release, Step, fields, opt_out};
+use rukpak_runtime::events::{EventType, News};
+use serde_json::Value;
+
+use super::apply::{Failed, note, note_paused, once_served, served};
+use super::prepare::{self, Prepared};
+use super::put::{self, Known, Outcome, is_namespace, still_wanted};
+use super::{rights, used_name};
+use crate::cluster::Written;
+use crate::deployment::observe::{Run, View};
+use crate::metrics;
+use crate::render_memory::Purpose;
+
+/// So many objects are repaired at once.
+const PARALLEL: usize = 16;
+/// Reason of the Event about them, which names so many.
+const DRIFT_REPAIRED: &str = "DriftRepaired";
+const NAMED: usize = 3;
+
+pub(super) enum Ended {
+    /// What could be repaired is; the memory knows what could not.
+    Done,
+    /// All objects have to be applied.
+    NeedsInstall(Why),
+    /// The deployment was changed or deleted meanwhile: the next reconcile knows more.
+    Superseded,
+}
+
+/// Repairs `objects` of the installed release, in the order of applying: a namespace may have gone with all that was in it.
+#[tracing::instrument(level = "debug", skip_all, fields(rukpak.objects = objects.len()))]
+pub(super) async fn repair(run: &mut Run, release: &Release, objects: BTreeSet<ObjectKey>) -> Ended {
+    let Ok(Prepared { plan, memory: _memory }) = prepare::plan(run, release, Why::Repair, Purpose::Install).await
+    else {
+        // What is wrong with the content is told by an installation, which fetches it again where that helps.
+        return Ended::NeedsInstall(Why::Resync);
+    };
+    run.view.tracker.tracked().missing_groups = plan.missing_groups();
+    // A certificate whose Secret was lost is made again, and then whatever trusts it has to be applied as well.
+    if plan.authorities != run.view.memory.authorities && run.view.memory.authorities.is_some() {
+        return Ended::NeedsInstall(Why::Renewal);
+    }
+    let drifted = plan.steps.values().filter(|step| objects.contains(&step.key));
+    if let Err(problem) = rights::check_some(run, drifted).await {
+        return refuse(&mut run.view, &plan, objects, problem);
+    }
+    let mut left = objects;
+    for phase in Phase::ALL {
+        let steps: Vec<&Step> = plan.phase(phase).filter(|step| left.remove(&step.key)).collect();
+        if steps.is_empty() {
+            continue;
+        }
+        let failed = Failed(repair_phase(run, &steps).await);
+        if failed.is_superseded() {
+            refresh_proof(&mut run.view, release);
+            return Ended::Superseded;
+        }
+        if !failed.0.is_empty() {
+            return give_up(&mut run.view, &plan, &failed);
+        }
+        if phase == Phase::Crds {
+            served(run, &steps).await;
+        }
+    }
+    // What the plan does not have cannot be repaired: its kind is not served.
+    let is_missing = {
+        let mut tracked = run.view.tracker.tracked();
+        tracked.drifted.retain(|key| !left.contains(key));
+        let (missing, declined): (Vec<_>, Vec<_>) = left.into_iter().partition(|key| tracked.objects.contains_key(key));
+        tracked.declined.extend(declined);
+        !missing.is_empty()
+    };
+    if is_missing {
+        run.view.memory.learn_missing(release.clone(), &plan.missing, Timestamp::now());
+    }
+    refresh_proof(&mut run.view, release);
+    Ended::Done
+}
+
+/// Nothing was written: every object keeps its back-off.
+fn refuse(view: &mut View, plan: &Plan, objects: BTreeSet<ObjectKey>, problem: Problem) -> Ended {
+    let now = Timestamp::now();
+    for key in objects {
+        view.memory.repairs.entry(key).or_default().failed(problem.class, now);
+    }
+    view.memory.learn_unrepaired(&view.observed, plan.release.clone(), problem, now);
+    Ended::Done
+}
+
+/// Objects stay drifted that could not be repaired, and are looked at again after their back-off.
+fn give_up(view: &mut View, plan: &Plan, failed: &Failed) -> Ended {
+    // Something that is not ours, and that no watch shows, went with it: all has to be applied.
+    if failed.is_not_found() {
+        return Ended::NeedsInstall(Why::Resync);
+    }
+    let problem = Problem {
+        stage: Stage::Repair,
+        message: failed.message(),
+        class: failed.class(),
+        is_definite: false,
+        can_go_back: false,
+    };
+    refresh_proof(view, &plan.release);
+    view.memory.learn_unrepaired(&view.observed, plan.release.clone(), problem, Timestamp::now());
+    Ended::Done
+}
+
+/// Fingerprints of repaired objects are new, and the digest over them.
+fn refresh_proof(view: &mut View, release: &Release) {
+    let renderer = view.renderer(release);
+    if let Installation::Applied { applied, differences, .. } = &mut view.memory.installation {
+        let tracked = view.tracker.tracked();
+        *applied = applied.again(&renderer, &tracked.objects);
+        // What was inherited is no Namespace of somebody else any more.
+        let own: BTreeSet<String> = tracked.objects.keys().filter(|key| is_namespace(key)).map(used_name).collect();
+        differences.used.retain(|used| !own.contains(used));
+    }
+    if view.tracker.tracked().drifted.is_empty() {
+        view.memory.learn_repaired();
+    }
+}
+
+async fn repair_phase(run: &mut Run, steps: &[&Step]) -> Vec<put::Error> {
+    let reads: Vec<_> = steps.iter().map(|step| read(&run.view, step)).collect();
+    let live = futures::stream::iter(reads).buffered(PARALLEL).collect::<Vec<_>>().await;
+    for (step, live) in steps.iter().zip(&live) {
+        if let Ok(Some(live)) = live
+            && !is_paused(&run.view, step, Some(live))
+        {
+            count(&mut run.view, step, live);
+        }
+    }
+    let writes: Vec<_> = steps.iter().zip(live).map(|(step, live)| one(run, step, live)).collect();
+    let results = futures::stream::iter(writes).buffered(PARALLEL).collect::<Vec<_>>().await;
+    let (mut failed, mut put_back, now) = (Vec::new(), Vec::new(), Timestamp::now());
+    for (step, result) in steps.iter().zip(results) {
+        if let (Ok(repaired), Installation::Applied { differences, .. }) = (&result, &mut run.view.memory.installation)
+        {
+            if repaired.is_paused {
+                differences.paused.insert(step.key.clone());
+            } else {
+                differences.paused.remove(&step.key);
+            }
+        }
+        let repairs = run.view.memory.repairs.entry(step.key.clone()).or_default();
+        match result {
+            Ok(Repaired { is_changed, set, .. }) => {
+                repairs.repaired(is_changed, set, now);
+                if is_changed {
+                    metrics::count_repair(rukpak_runtime::metrics::Outcome::Succeeded);
+                    put_back.push(*step);
+                }
+            }
+            Err(error) => {
+                metrics::count_repair(rukpak_runtime::metrics::Outcome::Failed);
+                repairs.failed(error.class(), now);
+                failed.push(error);
+            }
+        }
+    }
+    tell(run, &put_back);
+    failed
+}
+
+async fn read(view: &View, step: &Step) -> Result<Option<Written>, put::Error> {
+    let live = view.reads.reader.get(&step.identity).await;
+    live.map_err(|source| put::Error::Refused { what: step.identity.to_string(), origin: step.origin.clone(), source })
+}
+
+/// Counts the fields that others took; those taken too often are relinquished.
+fn count(view: &mut View, step: &Step, live: &Written) {
+    let repairs = view.memory.repairs.entry(step.key.clone()).or_default();
+    let Some(set) = repairs.set().cloned() else { return };
+    let mut taken = fields::taken(&set, &live.metadata, FIELD_MANAGER);
+    let ignored = Ignored::of(&view.observed.deployment.spec, &step.key);
+    if !ignored.is_empty() {
+        let body = step.body();
+        taken.retain(|field| !ignored.covers(&field.path, Some(&body)));
+    }
+    for field in repairs.count(taken, Timestamp::now()) {
+        tracing::warn!(deployment = %view.owner.name, object = %step.identity, field = %field.words(),
+            manager = %field.manager, "field relinquished: another manager keeps changing it");
+    }
+}
+
+/// Whether the object is left as it is: its manifest says so, or the object that is ours.
+fn is_paused(view: &View, step: &Step, live: Option<&Written>) -> bool {
+    let says = |live: &Written| view.owner.owns_fully(&live.metadata) && opt_out::is_paused(&live.metadata);
+    step.is_paused || live.is_some_and(says)
+}
+
+/// What came of one object.
+struct Repaired {
+    /// Whether it was not as it should be.
+    is_changed: bool,
+    /// Our set of fields afterwards.
+    set: Option<Value>,
+    /// Whether it is left as it is on request.
+    is_paused: bool,
+}
+
+/// Tells of the objects that were restored.
+fn tell(run: &Run, repaired: &[&Step]) {
+    let named: Vec<String> = repaired.iter().take(NAMED).map(|step| step.identity.to_string()).collect();
+    if named.is_empty() {
+        return;
+    }
+    let more = match repaired.len() - named.len() {
+        0 => String::new(),
+        more => format!(" and {more} more"),
+    };
+    let message = format!("Changed or deleted by others, and repaired: {}{more}", named.join(", "));
+    let news = News { type_: EventType::Normal, reason: DRIFT_REPAIRED.to_owned(), message };
+    run.context.events.tell_seldom(run.view.observed.deployment.object_ref(&()), &news);
+}
+
+async fn one(run: &Run, step: &Step, live: Result<Option<Written>, put::Error>) -> Result<Repaired, put::Error> {
+    let live = live?;
+    if is_paused(&run.view, step, live.as_ref()) {
+        let owned = live.filter(|live| run.view.owner.owns_fully(&live.metadata));
+        let fingerprint = owned.map(|live| Fingerprint::of(&live.metadata, &run.view.owner, FIELD_MANAGER));
+        note_paused(run, step, fingerprint).await;
+        return Ok(Repaired { is_changed: false, set: None, is_paused: true });
+    }
+    let uid = live.as_ref().and_then(|live| live.metadata.uid.clone());
+    let tracked = run.view.tracker.tracked().objects.get(&step.key).map(|tracked| tracked.fingerprint.clone());
+    // The same object, whatever metadata it lost; another one of that name has to show whose it is.
+    let known = live
+        .as_ref()
+        .filter(|_| uid.is_some() && uid.as_ref() == tracked.as_ref().map(|tracked| &tracked.uid))
+        .map(|live| Known { uid: uid.clone().unwrap_or_default(), version: live.metadata.resource_version.clone() });
+    let is_owned = live.as_ref().is_some_and(|live| run.view.owner.owns_fully(&live.metadata));
+    // What somebody applied in our name may be another of our controllers' that knows a newer spec.
+    let is_as_applied = live.as_ref().zip(tracked.as_ref()).is_some_and(|(live, tracked)| {
+        tracked.is_of_same_apply(&Fingerprint::of(&live.metadata, &run.view.owner, FIELD_MANAGER))
+    });
+    if !is_owned || !is_as_applied {
+        still_wanted(run, step).await?;
+    }
+    let relinquished = run.view.memory.repairs.get(&step.key).map(rukpak_plan::conflict::Repairs::relinquished);
+    let ignored = Ignored::of(&run.view.observed.deployment.spec, &step.key);
+    let basis = Basis { why: Why::Repair, installed: Some(step.body()), relinquished, ignored, is_forced: false };
+    match once_served(run, step, known, &basis).await? {
+        Outcome::Applied(written, _) => {
+            let is_other = live.is_none_or(|live| live.metadata.resource_version != written.metadata.resource_version);
+            // What is inherited was not ours before, and has not drifted.
+            let is_changed = is_other && tracked.is_some();
+            if is_changed {
+                tracing::info!(deployment = %run.view.owner.name, object = %step.identity, "drift repaired");
+            }
+            note(run, step, &written);
+            let set = fields::applied(&written.metadata, FIELD_MANAGER).cloned();
+            Ok(Repaired { is_changed, set, is_paused: false })
+        }
+        Outcome::Paused(fingerprint) => {
+            note_paused(run, step, fingerprint).await;
+            Ok(Repaired { is_changed: false, set: None, is_paused: true })
+        }
+        Outcome::Used | Outcome::Replaceable => {
+            run.view.tracker.tracked().drifted.remove(&step.key);
+            Ok(Repaired { is_changed: false, set: None, is_paused: false })
+        }
+    }
+}

@@ -1,0 +1,120 @@
+//! Before the first write with the rights of a ServiceAccount: is there such an account, and may it do all that is to be done? So that
+//! nothing is half applied, and everything that lacks is told at once. Asks the API server, writes nothing.
+
+use kube::{Api, Client, ResourceExt as _};
+use rukpak_crds::PlatformOperator;
+use rukpak_crds::olm::{ClusterExtension, deployment_name};
+use rukpak_plan::memory::{Problem, Stage};
+use rukpak_plan::retry::Class;
+use rukpak_plan::{Plan, Step};
+use rukpak_rights::{RBAC, Rights, needed, of_object, rules, text};
+use rukpak_runtime::error::Chain;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+
+use super::members::Members;
+use crate::cluster::{Account, Error};
+use crate::deployment::observe::{Run, View};
+
+/// Whether everything in `plan` can be installed and upgraded, and what leaves with it deleted or orphaned.
+pub(super) async fn check(run: &Run, plan: &Plan, members: &Members) -> Result<(), Problem> {
+    let Some(account) = run.objects.account() else { return unnamed(run).await };
+    let mut rights = needed_for(&run.view, plan.steps.values());
+    let leaving = members.objects.iter().filter(|(key, _)| !plan.steps.contains_key(key));
+    rights.extend(leaving.flat_map(|(_, member)| ["delete", "patch"].map(|verb| of_object(&member.identity, verb))));
+    held(&run.view, account, &rights).await
+}
+
+/// Whether these objects can be applied again.
+pub(super) async fn check_some(run: &Run, steps: impl Iterator<Item = &Step>) -> Result<(), Problem> {
+    let Some(account) = run.objects.account() else { return unnamed(run).await };
+    held(&run.view, account, &needed_for(&run.view, steps)).await
+}
+
+/// Whether it may be installed with the controller's own rights. The webhook asks who wants that; here is what holds while its entry is
+/// not there.
+async fn unnamed(run: &Run) -> Result<(), Problem> {
+    if !run.view.reads.settings.require_service_account {
+        return Ok(());
+    }
+    let problem = |stage, message, class| Problem { stage, message, class, is_definite: false, can_go_back: true };
+    match is_made_by_platform(run).await {
+        Ok(true) => Ok(()),
+        Ok(false) => {
+            let message = "spec.serviceAccount is missing, and this controller runs with --require-service-account: name a \
+                           ServiceAccount that the bundle is installed with; who may impersonate the controller's may name that";
+            Err(problem(Stage::Unnamed, message.to_owned(), Class::Blocked))
+        }
+        Err(error) => {
+            let message = format!("it cannot be found out who owns this BundleDeployment: {}", Chain(&error));
+            Err(problem(Stage::Ask, message, Class::Transient))
+        }
+    }
+}
+
+/// Whether the BundleDeployment is that of a PlatformOperator or ClusterExtension. Anybody can write an owner reference, so that the
+/// owner has to be there, and the name be the one that `rukpak-platform` gives: no other BundleDeployment can have it.
+async fn is_made_by_platform(run: &Run) -> Result<bool, Error> {
+    let mut references = run.view.observed.deployment.owner_references().iter();
+    let Some(owner) = references.rfind(|reference| reference.controller == Some(true)) else {
+        return Ok(false);
+    };
+    let client = &run.context.client;
+    let (name, found) = match owner.kind.as_str() {
+        "PlatformOperator" => (owner.name.clone(), uid_of::<PlatformOperator>(client, &owner.name).await?),
+        "ClusterExtension" => (deployment_name(&owner.name), uid_of::<ClusterExtension>(client, &owner.name).await?),
+        _ => return Ok(false),
+    };
+    Ok(found.as_ref() == Some(&owner.uid) && name == run.view.owner.name)
+}
+
+/// Reads the UID of a cluster-scoped object. `None` too where its kind is not served.
+async fn uid_of<K>(client: &Client, name: &str) -> Result<Option<String>, Error>
+where
+    K: kube::Resource<DynamicType = ()> + Clone + DeserializeOwned + std::fmt::Debug,
+{
+    let objects: Api<K> = Api::all(client.clone());
+    let found = match objects.get_metadata_opt(name).await {
+        // A kind that is not served: the answer is no object of the API.
+        Err(kube::Error::Api(status)) if status.code == 404 => None,
+        found => found?,
+    };
+    Ok(found.and_then(|object| object.metadata.uid))
+}
+
+fn needed_for<'a>(view: &View, steps: impl Iterator<Item = &'a Step>) -> Rights {
+    // Of objects that are no roles and no bindings the body says nothing of rights.
+    let body = |step: &Step| if step.key.group == RBAC { step.body() } else { Value::Null };
+    let bodies: Vec<_> = steps.map(|step| (&step.identity, body(step))).collect();
+    needed(bodies.iter().map(|(identity, body)| (*identity, body)), Some(&view.owner.name))
+}
+
+async fn held(view: &View, account: &Account, rights: &Rights) -> Result<(), Problem> {
+    let who = &account.reference;
+    // Nobody tells when an account is made or bound to a role, so that it is looked at again within a minute.
+    let refused =
+        |stage, message| Problem { stage, message, class: Class::Blocked, is_definite: false, can_go_back: true };
+    let unknown = |error: Error| Problem {
+        stage: Stage::Ask,
+        message: format!("it cannot be found out what {who} may do: {}", Chain(&error)),
+        class: Class::Transient,
+        is_definite: false,
+        can_go_back: true,
+    };
+    if !account.exists().await.map_err(unknown)? {
+        let message = format!("{who} does not exist; create it, or name another one in spec.serviceAccount");
+        return Err(refused(Stage::Account, message));
+    }
+    let lacks = account.lacks(rights).await.map_err(unknown)?;
+    if lacks.is_empty() {
+        return Ok(());
+    }
+    let name = &view.owner.name;
+    tracing::debug!(deployment = %name, account = %who, rights = lacks.len(), "the ServiceAccount lacks rights");
+    let message = format!(
+        "{who} lacks rights: {}; grant them (rukpakctl rights bundledeployment/{name} prints the roles); this \
+         BundleDeployment continues by itself",
+        text(&rules(&lacks)).join("; ")
+    );
+    Err(refused(Stage::Rights, message))
+}

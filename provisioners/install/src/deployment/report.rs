@@ -1,0 +1,167 @@
+//! What is known becomes the status, if it differs; and what follows from it: Events, a line in the log, old Bundles, the next
+//! reconcile.
+
+use std::time::Duration;
+
+use jiff::Timestamp;
+use kube::Resource;
+use kube::runtime::controller::Action;
+use kube::runtime::reflector::ObjectRef;
+use rukpak_crds::condition::{Conditions, NewCondition, READY, reason};
+use rukpak_crds::names::DELETION_IN_ORDER;
+use rukpak_crds::{BundleDeployment, BundleDeploymentStatus, Condition, ConditionStatus};
+use rukpak_plan::decide::next;
+use rukpak_plan::retry::{self, Class};
+use rukpak_plan::status::{Report, status};
+use rukpak_runtime::events::News;
+use rukpak_runtime::traces;
+
+use super::observe::{Run, is_ready};
+use super::{Error, execute, news, record};
+use crate::context::Context;
+use rukpak_runtime::metrics::{Outcome, count_reconcile};
+
+/// Queues do not take waits of years.
+const LONGEST_WAIT: Duration = Duration::from_hours(24);
+
+/// Writes the status. `decided`: when it was decided that there is nothing to do; what became due since is not forgotten.
+pub(super) async fn report(run: &mut Run, decided: Timestamp) -> Result<Action, Error> {
+    let now = Timestamp::now();
+    if let Some(until) = run.view.memory.silent_until(&run.view.observed, now) {
+        return Ok(Action::requeue(Duration::try_from(until.duration_since(now)).unwrap_or_default()));
+    }
+    let before = run.view.observed.deployment.status.clone().unwrap_or_default();
+    let Report { status, is_settled } = {
+        let tracked = run.view.tracker.tracked();
+        status(&run.view.observed, &run.view.memory, &tracked.objects, Timestamp::now())
+    };
+    execute::collect::keep(run, &status).await.map_err(Error::Store)?;
+    run.write(status).await?;
+    run.view.memory.released.clear();
+    tell(run, &before);
+    record::write(run, &before).await;
+    if is_settled {
+        execute::delete_old(run).await.map_err(Error::OldBundles)?;
+    }
+    if is_settled && run.view.memory.deletes_helm_releases(&run.view.observed) {
+        execute::delete_helm_releases(run).await.map_err(Error::HelmReleases)?;
+    }
+    Ok(schedule(run, decided))
+}
+
+fn tell(run: &Run, before: &BundleDeploymentStatus) {
+    let after = &run.view.observed.status;
+    let said = |status: &BundleDeploymentStatus| {
+        status.conditions.find(READY).map(|ready| (ready.status, ready.message.clone()))
+    };
+    let ready = after.conditions.find(READY).filter(|_| said(before) != said(after));
+    let outcome = Outcome::of(ready);
+    count_reconcile(super::KIND, outcome);
+    let failed = ready.filter(|_| outcome == Outcome::Failed);
+    traces::outcome(outcome.name(), failed.map(|ready| ready.message.as_str()));
+    if let Some(ready) = ready {
+        log(&run.view.owner.name, ready);
+    }
+    let is_rollback = run.view.observed.rollback_to().is_some();
+    for news in news::news(before, after, is_rollback) {
+        log_success(&run.view.owner.name, before, &news);
+        run.context.events.tell(run.view.observed.deployment.object_ref(&()), &news);
+    }
+}
+
+/// Says what became of a deployment, once.
+fn log(deployment: &str, Condition { status, reason, message, .. }: &Condition) {
+    match status {
+        ConditionStatus::True => tracing::info!(deployment, detail = message, "BundleDeployment is ready"),
+        ConditionStatus::False => tracing::warn!(deployment, reason, detail = message, "BundleDeployment is not ready"),
+        ConditionStatus::Unknown => {
+            tracing::debug!(deployment, reason, detail = message, "BundleDeployment is in progress");
+        }
+    }
+}
+
+/// Says what was installed in the place of what. What failed stands in the line that says "not ready".
+fn log_success(deployment: &str, before: &BundleDeploymentStatus, news: &News) {
+    let (reason, detail) = (&news.reason, &news.message);
+    let from = before.active_bundle.as_deref();
+    match news.reason.as_str() {
+        reason::INSTALLATION_SUCCEEDED => tracing::info!(deployment, detail, "BundleDeployment installed"),
+        news::UPGRADE_SUCCEEDED => tracing::info!(deployment, from, detail, "BundleDeployment upgraded"),
+        news::ROLLBACK_SUCCEEDED => tracing::info!(deployment, from, detail, "BundleDeployment rolled back"),
+        _ => tracing::debug!(deployment, reason, detail, "Event written"),
+    }
+}
+
+/// The deployments that depend on `name`, or wait for it in a circle, look whether they can go on.
+pub fn enqueue_dependents(context: &Context, name: &str) {
+    for (other, is_direct) in context.reads.index.dependants_of(name) {
+        let is_waiting =
+            || context.reads.deployments.get(&ObjectRef::new(&other)).is_some_and(|other| !is_ready(&other));
+        if other != name && (is_direct || is_waiting()) {
+            context.deployment_queue.add(&other);
+        }
+    }
+}
+
+/// Those that the deployment depended on may go now, if they wait for that.
+pub fn enqueue_dependencies(context: &Context, gone: &BundleDeployment) {
+    for dependency in &gone.spec.depends_on {
+        context.deployment_queue.add(&dependency.name);
+    }
+}
+
+fn schedule(run: &mut Run, decided: Timestamp) -> Action {
+    if run.view.memory.is_refetching {
+        return Action::requeue(retry::delay(Class::Transient, run.context.failures.another(&run.view.owner.uid)));
+    }
+    let class = match &run.view.observed.desired {
+        rukpak_plan::observed::Desired::Unknown { class, .. } => Some(*class),
+        _ => None,
+    };
+    let retry = class.map(|class| retry::delay(class, run.context.failures.another(&run.view.owner.uid)));
+    if retry.is_none() {
+        run.context.failures.clear(&run.view.owner.uid);
+    }
+    let now = Timestamp::now();
+    let next = next(&run.view.observed, &run.view.memory, decided)
+        .into_iter()
+        .chain(execute::health::next_read(&run.view))
+        .min();
+    let wait = next.map(|next| Duration::try_from(next.duration_since(now)).unwrap_or_default());
+    match wait.into_iter().chain(retry).min() {
+        Some(wait) => Action::requeue(wait.min(LONGEST_WAIT)),
+        None => Action::await_change(),
+    }
+}
+
+/// How often a deletion that takes its time is looked at.
+const DELETION_INTERVAL: Duration = Duration::from_secs(15);
+
+/// A deployment that is being deleted: what is waited for, in words. `removed`: what the controller itself has deleted and waits for,
+/// where it deletes in order.
+pub(super) async fn deletion(run: &mut Run, removed: Option<Vec<String>>) -> Result<Action, Error> {
+    let finalizers = run.view.observed.deployment.meta().finalizers.clone().unwrap_or_default();
+    if finalizers.is_empty() {
+        return Ok(Action::await_change());
+    }
+    let dependants = &run.view.observed.dependants;
+    let is_held = finalizers.iter().any(|finalizer| finalizer == DELETION_IN_ORDER) && !dependants.is_empty();
+    let message = if is_held {
+        format!("waiting until the BundleDeployments that depend on it are gone: {}", dependants.join(", "))
+    } else {
+        let left = match removed {
+            Some(left) => left,
+            None => execute::leftovers(&run.view).await,
+        };
+        if left.is_empty() {
+            format!("waiting for the finalizers of the BundleDeployment: {}", finalizers.join(", "))
+        } else {
+            format!("waiting until these objects are gone: {}", left.join("; "))
+        }
+    };
+    let mut status = run.view.observed.status.clone();
+    let new = NewCondition { type_: "Deleting", status: ConditionStatus::True, reason: "Deleting", message: &message };
+    status.conditions.set(new, run.view.observed.deployment.meta().generation, Timestamp::now());
+    run.write(status).await?;
+    Ok(Action::requeue(DELETION_INTERVAL))
+}

@@ -1,0 +1,19 @@
+//! The BundleDeployment reconciler: applies what a Bundle holds, keeps it applied, upgrades, rolls back and removes it.
+//!
+//! The only crate that writes the objects of bundles. [`deployment`] reconciles: what it decides is decided by the pure crates below.
+//! [`cluster`] is the one way to the objects of bundles, and [`watch`] tells which of them changed. Who unpacks Bundles is handed in as
+//! an [`Unpacker`].
+
+pub mod cluster;
+mod context;
+pub mod deployment;
+pub mod metrics;
+mod render_memory;
+mod shard;
+mod unpacker;
+pub mod watch;
+
+pub use context::{Context, Reads, Settings};
+pub use render_memory::RenderMemory;
+pub use shard::{Malformed, Shard};
+pub use unpacker::Unpacker;
