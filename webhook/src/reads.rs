@@ -15,7 +15,7 @@ use k8s_openapi::api::core::v1::ConfigMap;
 use kube::api::{ApiResource, DynamicObject, ListParams, PostParams};
 use kube::core::{GroupVersionKind, PartialObjectMeta};
 use kube::{Api, Client, Resource as _};
-use rukpak_plan::crd_upgrade::{ObjectCheck, SAFE_UPGRADE_ANNOTATION};
+use rukpak_crd_upgrade::{ObjectCheck, SAFE_UPGRADE_ANNOTATION};
 use serde::Deserialize;
 use serde_json::Value;
 use serde_json::value::RawValue;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use rukpak_content::Limits;
 use rukpak_plain::{Budget, yaml};
-use rukpak_rights::policy::{InstallPolicy, objects};
+use rukpak_plan::rights::policy::{InstallPolicy, objects};
 
 use crate::args::PolicyArgs;
 use crate::exit::Exit;

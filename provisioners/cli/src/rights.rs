@@ -1,7 +1,7 @@
 //! `rukpakctl rights`: the roles that a ServiceAccount needs to install a bundle.
 //!
 //! ```text
-//! bundle, BundleDeployment --objects--> kinds --rukpak_rights--> Role, ClusterRole, bindings
+//! bundle, BundleDeployment --objects--> kinds --rukpak_plan::rights--> Role, ClusterRole, bindings
 //! ```
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use rukpak_crds::{Bundle, BundleDeployment, BundlePhase};
 use rukpak_plain::{Object, ObjectKey};
 use rukpak_plan::{Identity, Kind, builtin, kind};
-use rukpak_rights::{Rules, needed, powerful, roles, rules};
+use rukpak_plan::rights::{Rules, needed, powerful, roles, rules};
 use serde_json::{Value, json};
 
 use crate::args::{RightsArgs, RoleForm};

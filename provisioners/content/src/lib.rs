@@ -7,6 +7,7 @@ mod address;
 mod attachment;
 mod digest;
 mod limits;
+pub mod pack;
 mod path;
 mod reference;
 mod tree;

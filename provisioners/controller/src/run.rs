@@ -45,7 +45,7 @@ pub enum Error {
     },
     /// The bucket cannot be used.
     #[error("cannot use the bucket (--store)")]
-    Bucket(#[source] rukpak_bucket::LocationError),
+    Bucket(#[source] rukpak_store::s3::LocationError),
     /// The bucket was refused to us, or its server is not fit for it.
     #[error("cannot use the bucket (--store)")]
     Probe(#[source] rukpak_store::Error),

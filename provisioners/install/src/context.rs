@@ -9,7 +9,7 @@ use kube::runtime::reflector::Store;
 use rukpak_content::{Digest, Limits};
 use rukpak_crds::{Bundle, BundleDeployment};
 use rukpak_format::Certificates;
-use rukpak_plan::crd_upgrade;
+use rukpak_crd_upgrade as crd_upgrade;
 use rukpak_runtime::events::Events;
 use rukpak_runtime::failures::Failures;
 use rukpak_runtime::queue::Queue;

@@ -6,7 +6,6 @@
 pub mod applied;
 pub mod builtin;
 pub mod conflict;
-pub mod crd_upgrade;
 pub mod decide;
 pub mod declared;
 pub mod fields;
@@ -27,6 +26,7 @@ pub mod record;
 pub mod release;
 pub mod resolve;
 pub mod retry;
+pub mod rights;
 pub mod status;
 
 pub use fingerprint::Fingerprint;

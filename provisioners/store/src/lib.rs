@@ -12,6 +12,7 @@ mod lock;
 mod members;
 mod publish;
 mod refs;
+pub mod s3;
 mod shared;
 mod store;
 

@@ -7,7 +7,7 @@ use std::sync::mpsc::{self, Receiver};
 use rukpak_content::{RelativePath, Tree};
 
 use crate::canonical::Sink;
-use rukpak_pack::{BODY_BYTES, CHUNK_BYTES, Compressor, Workers};
+use rukpak_content::pack::{BODY_BYTES, CHUNK_BYTES, Compressor, Workers};
 
 /// Chunks of this size and more are worth a thread's attention.
 const HANDED_BYTES: usize = 4 * 1024;

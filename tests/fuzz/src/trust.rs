@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use rukpak_content::Address;
 use rukpak_crds::{ContentPolicy, ContentPolicySpec, SourceType};
-use rukpak_rights::policy::{InstallPolicy, objects};
+use rukpak_plan::rights::policy::{InstallPolicy, objects};
 use rukpak_source::{git, http};
 use rukpak_trust::{Credential, Decision, Place, Policies, Scope};
 

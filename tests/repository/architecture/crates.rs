@@ -9,23 +9,21 @@ use super::workspace::{built_with, code, folder, list, members, metadata, rust_f
 
 /// Which crates of the workspace a crate may use. A new crate gets a line here, and in the README of its folder.
 const ARROWS: &[(&str, &[&str])] = &[
-    ("rukpak-bucket", &["rukpak-store"]),
     ("rukpak-catalog", &["rukpak-content", "rukpak-plain", "rukpak-source"]),
     ("rukpak-certificates", &[]),
     ("rukpak-content", &[]),
     ("rukpak-format", &["rukpak-content", "rukpak-crds", "rukpak-plain", "rukpak-plan", "rukpak-registry"]),
     ("rukpak-crds", &[]),
-    ("rukpak-pack", &[]),
+    ("rukpak-crd-upgrade", &["rukpak-crds"]),
     ("rukpak-plain", &["rukpak-content"]),
     ("rukpak-registry", &["rukpak-content", "rukpak-plain"]),
     ("rukpak-plan", &["rukpak-content", "rukpak-crds", "rukpak-plain"]),
-    ("rukpak-rights", &["rukpak-content", "rukpak-crds", "rukpak-plan"]),
-    ("rukpak-store", &["rukpak-content", "rukpak-pack"]),
+    ("rukpak-store", &["rukpak-content"]),
     ("rukpak-runtime", &["rukpak-certificates", "rukpak-crds", "rukpak-sandbox"]),
     ("rukpak-sandbox", &[]),
-    ("rukpak-source", &["rukpak-content", "rukpak-pack", "rukpak-sandbox"]),
+    ("rukpak-source", &["rukpak-content", "rukpak-sandbox"]),
     ("rukpak-trust", &["rukpak-content", "rukpak-crds"]),
-    ("rukpak-webhook", &["rukpak-certificates", "rukpak-crds", "rukpak-plan", "rukpak-runtime"]),
+    ("rukpak-webhook", &["rukpak-certificates", "rukpak-crd-upgrade", "rukpak-crds", "rukpak-runtime"]),
     // Neither of the two reconcilers may know the other.
     (
         "rukpak-unpack",
@@ -48,12 +46,12 @@ const ARROWS: &[(&str, &[&str])] = &[
         &[
             "rukpak-certificates",
             "rukpak-content",
+            "rukpak-crd-upgrade",
             "rukpak-crds",
             "rukpak-format",
             "rukpak-plain",
             "rukpak-plan",
             "rukpak-registry",
-            "rukpak-rights",
             "rukpak-runtime",
             "rukpak-store",
         ],
@@ -61,8 +59,8 @@ const ARROWS: &[(&str, &[&str])] = &[
     (
         "rukpak-controller",
         &[
-            "rukpak-bucket",
             "rukpak-content",
+            "rukpak-crd-upgrade",
             "rukpak-crds",
             "rukpak-format",
             "rukpak-install",
@@ -89,15 +87,14 @@ const ARROWS: &[(&str, &[&str])] = &[
     (
         "rukpakctl",
         &[
-            "rukpak-bucket",
             "rukpak-catalog",
             "rukpak-content",
+            "rukpak-crd-upgrade",
             "rukpak-crds",
             "rukpak-format",
             "rukpak-plain",
             "rukpak-plan",
             "rukpak-registry",
-            "rukpak-rights",
             "rukpak-source",
             "rukpak-store",
         ],
@@ -106,7 +103,6 @@ const ARROWS: &[(&str, &[&str])] = &[
     (
         "rukpak-tests",
         &[
-            "rukpak-bucket",
             "rukpak-catalog",
             "rukpak-content",
             "rukpak-plain",
@@ -124,11 +120,11 @@ const ARROWS: &[(&str, &[&str])] = &[
         &[
             "rukpak-catalog",
             "rukpak-content",
+            "rukpak-crd-upgrade",
             "rukpak-crds",
             "rukpak-plain",
             "rukpak-plan",
             "rukpak-registry",
-            "rukpak-rights",
             "rukpak-source",
             "rukpak-store",
             "rukpak-trust",
@@ -142,7 +138,7 @@ const PURE: &[&str] = &[
     "rukpak-content",
     "rukpak-plain",
     "rukpak-registry",
-    "rukpak-rights",
+    "rukpak-crd-upgrade",
     "rukpak-plan",
     "rukpak-format",
     "rukpak-trust",
@@ -166,12 +162,12 @@ const IMPURE_CALLS: &[&str] = &[
     "Timestamp::now",
     "Zoned::now",
 ];
+/// Gzip members are made by a few threads; what they make does not depend on these.
+const EXCEPTED: &[(&str, &str)] = &[("content/src/pack.rs", "std::thread")];
 /// Crates that know nothing of Kubernetes.
 const WITHOUT_KUBERNETES: &[&str] = &[
-    "rukpak-bucket",
     "rukpak-catalog",
     "rukpak-content",
-    "rukpak-pack",
     "rukpak-plain",
     "rukpak-sandbox",
     "rukpak-source",
@@ -231,7 +227,9 @@ fn pure_crates_touch_nothing_outside() {
     for name in PURE {
         for path in rust_files(&folder(members[name]).join("src")) {
             let code = code(&path);
-            let touched: Vec<_> = IMPURE_CALLS.iter().filter(|call| code.contains(**call)).collect();
+            let is_excepted = |call: &str| EXCEPTED.iter().any(|(file, known)| path.ends_with(file) && *known == call);
+            let touched: Vec<_> =
+                IMPURE_CALLS.iter().filter(|call| code.contains(**call) && !is_excepted(call)).collect();
             assert!(touched.is_empty(), "{}: {touched:?}", path.display());
         }
     }

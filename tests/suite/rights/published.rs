@@ -8,7 +8,7 @@ use futures::StreamExt;
 use k8s_openapi::api::rbac::v1::PolicyRule;
 use kube::Client;
 use rukpak_crds::ServiceAccountReference;
-use rukpak_rights::{Right, Rights, Rules, Scope, rules, text};
+use rukpak_plan::rights::{Right, Rights, Rules, Scope, rules, text};
 use rukpak_tests::plane::Plane;
 use rukpak_tests::verbs::{self, Expected, Target, unique_name};
 use rukpak_tests::world::{SOON, deployment, image, until};
@@ -211,7 +211,7 @@ async fn bundles_of_the_corpus_are_installed_under_exactly_the_rules_that_are_pr
 
 /// What is missing of `all` where `fewer` are held.
 fn lacking(all: &Rules, fewer: &Rules) -> Rules {
-    let mut held = rukpak_rights::Held::default();
+    let mut held = rukpak_plan::rights::Held::default();
     for (scope, rules) in fewer {
         held.add(scope, rules);
     }

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use rukpak_bucket::{Location, ObjectBucket};
+use rukpak_store::s3::{Location, ObjectBucket};
 use rukpak_content::{BundleTree, Digest, Limits, RelativePath};
 use rukpak_store::{Error, Ref, RefKind, Sealed, Sharing, Store};
 use rukpak_tests::verbs::unique_name;

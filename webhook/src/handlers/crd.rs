@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use rukpak_plan::crd_upgrade::{Effort, ObjectCheck, ObjectValidator, UnsafeChange, schema_of};
+use rukpak_crd_upgrade::{Effort, ObjectCheck, ObjectValidator, UnsafeChange, schema_of};
 use rukpak_runtime::error::Chain;
 use serde_json::{Value, json};
 use tokio::sync::mpsc;

@@ -1,12 +1,13 @@
 //! CRDs that a bundle brought: a new version loses no stored data and breaks no object.
 //!
-//! The rules are `rukpak_plan::crd_upgrade`'s, those that the controller asks before it applies a bundle.
+//! The rules are `rukpak_crd_upgrade`'s, those that the controller asks before it applies a bundle.
 
 use rukpak_crds::names::{OWNER_KIND, OWNER_KIND_VALUE, OWNER_NAME};
-use rukpak_plan::crd_upgrade::{self, Effort, Location, ObjectCheck, Options, Report, Rule, Severity, UnsafeChange};
+use rukpak_crd_upgrade as crd_upgrade;
+use rukpak_crd_upgrade::{Effort, Location, ObjectCheck, Options, Report, Rule, Severity, UnsafeChange};
 use serde_json::Value;
 
-pub use rukpak_plan::crd_upgrade::Error;
+pub use rukpak_crd_upgrade::Error;
 
 /// What the two CRDs alone say.
 #[derive(Debug, PartialEq, Eq)]

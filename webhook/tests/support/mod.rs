@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use futures::future::BoxFuture;
-use rukpak_plan::crd_upgrade::ObjectCheck;
+use rukpak_crd_upgrade::ObjectCheck;
 use rukpak_webhook::connections::Connections;
 use rukpak_webhook::reads::{Error, Next, Page, Reads};
 use rukpak_webhook::review::UserInfo;

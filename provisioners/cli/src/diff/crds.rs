@@ -1,10 +1,11 @@
-//! Whether a CRD may replace the one in the cluster, by the rules of `rukpak_plan::crd_upgrade`. Reads the objects that would have to
+//! Whether a CRD may replace the one in the cluster, by the rules of `rukpak_crd_upgrade`. Reads the objects that would have to
 //! stay valid.
 
 use kube::api::{ApiResource, DynamicObject, ListParams};
 use kube::core::GroupVersionKind;
 use rukpak_plan::Step;
-use rukpak_plan::crd_upgrade::{self, ObjectCheck, ObjectValidator, Options, UnsafeChange};
+use rukpak_crd_upgrade as crd_upgrade;
+use rukpak_crd_upgrade::{ObjectCheck, ObjectValidator, Options, UnsafeChange};
 use serde_json::{Value, json};
 
 use super::target::Target;

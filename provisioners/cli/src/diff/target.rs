@@ -3,7 +3,7 @@
 use rukpak_crds::names::CLASS_PLAIN;
 use rukpak_crds::{BundleDeployment, ContestedField, InventoryKind};
 use rukpak_format::Format;
-use rukpak_plan::crd_upgrade::SAFE_UPGRADE_ANNOTATION;
+use rukpak_crd_upgrade::SAFE_UPGRADE_ANNOTATION;
 use rukpak_plan::resolve::Why;
 use rukpak_plan::{Owner, Plan};
 use tokio::sync::OnceCell;

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
-use rukpak_bucket::Location;
+use rukpak_store::s3::Location;
 use rukpak_runtime::args::duration;
 
 /// A bucket, as flags.

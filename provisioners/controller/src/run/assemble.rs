@@ -165,7 +165,7 @@ fn unpack(
 fn settings(options: &Options) -> Settings {
     Settings {
         limits: options.limits.clone(),
-        crd_upgrades: rukpak_plan::crd_upgrade::Options { strict: options.strict_crd_upgrades },
+        crd_upgrades: rukpak_crd_upgrade::Options { strict: options.strict_crd_upgrades },
         bundle_certificates: options.bundle_certificates,
         bundle_certificate_lifetime: options.bundle_certificate_lifetime,
         system_namespace: options.system_namespace.clone(),

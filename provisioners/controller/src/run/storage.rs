@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use rukpak_bucket::ObjectBucket;
+use rukpak_store::s3::ObjectBucket;
 use rukpak_runtime::error::Chain;
 use rukpak_runtime::process;
 use rukpak_store::{Sharing, Store};

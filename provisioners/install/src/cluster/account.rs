@@ -14,7 +14,7 @@ use kube::api::PostParams;
 use kube::client::Body;
 use kube::{Api, Client};
 use rukpak_crds::ServiceAccountReference;
-use rukpak_rights::{Held, Right, Rights, Scope};
+use rukpak_plan::rights::{Held, Right, Rights, Scope};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 

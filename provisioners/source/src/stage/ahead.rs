@@ -10,7 +10,7 @@ use std::os::unix::fs::FileExt as _;
 use std::path::Path;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
-use rukpak_pack::{BODY_BYTES, CHUNK_BYTES, Compressor, Workers};
+use rukpak_content::pack::{BODY_BYTES, CHUNK_BYTES, Compressor, Workers};
 
 /// Compresses ranges of a spool file into a second nameless file.
 #[derive(Debug)]

@@ -8,7 +8,7 @@ use std::os::unix::fs::FileExt as _;
 use std::path::Path;
 use std::sync::Arc;
 
-use rukpak_pack::{BODY_BYTES, CHUNK_BYTES};
+use rukpak_content::pack::{BODY_BYTES, CHUNK_BYTES};
 
 use super::ahead::Ahead;
 

@@ -1,6 +1,6 @@
 use std::cell::Cell;
 
-use rukpak_plan::crd_upgrade::CheckReason;
+use rukpak_crd_upgrade::CheckReason;
 use serde_json::value::to_raw_value;
 
 use super::*;

@@ -7,7 +7,7 @@ use rukpak_crds::olm::{ClusterExtension, deployment_name};
 use rukpak_plan::memory::{Problem, Stage};
 use rukpak_plan::retry::Class;
 use rukpak_plan::{Plan, Step};
-use rukpak_rights::{RBAC, Rights, needed, of_object, rules, text};
+use rukpak_plan::rights::{RBAC, Rights, needed, of_object, rules, text};
 use rukpak_runtime::error::Chain;
 use serde::de::DeserializeOwned;
 use serde_json::Value;

@@ -1,10 +1,11 @@
 //! Before CRDs are replaced: would stored data or existing objects break? Reads CRDs and their objects, writes
-//! nothing. The rules are `rukpak_plan::crd_upgrade`'s.
+//! nothing. The rules are `rukpak_crd_upgrade`'s.
 
 use futures::StreamExt;
 use kube::api::{ApiResource, DynamicObject, ListParams};
 use kube::core::GroupVersionKind;
-use rukpak_plan::crd_upgrade::{self, ObjectCheck, ObjectValidator, SAFE_UPGRADE_ANNOTATION, UnsafeChange};
+use rukpak_crd_upgrade as crd_upgrade;
+use rukpak_crd_upgrade::{ObjectCheck, ObjectValidator, SAFE_UPGRADE_ANNOTATION, UnsafeChange};
 use rukpak_plan::kind::is_crd;
 use rukpak_plan::memory::{Problem, Stage};
 use rukpak_plan::retry::Class;

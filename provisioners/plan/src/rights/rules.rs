@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use k8s_openapi::api::rbac::v1::PolicyRule;
 
-use crate::held::is_broad;
-use crate::right::{Right, Rights, Scope};
+use crate::rights::held::is_broad;
+use crate::rights::right::{Right, Rights, Scope};
 
 /// Rules, by where they count.
 pub type Rules = BTreeMap<Scope, Vec<PolicyRule>>;

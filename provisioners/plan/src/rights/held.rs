@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use k8s_openapi::api::rbac::v1::PolicyRule;
 
-use crate::right::{Right, Rights, Scope};
+use crate::rights::right::{Right, Rights, Scope};
 
 /// The rights of an account, as far as it was asked for them.
 #[derive(Clone, Debug, Default)]

@@ -5,7 +5,7 @@
 
 use std::path::{Path, PathBuf};
 
-use rukpak_plan::crd_upgrade::{Options, Rule, check, refusal};
+use rukpak_crd_upgrade::{Options, Rule, check, refusal};
 use serde_json::Value;
 
 struct Case {

@@ -4,7 +4,7 @@
 
 use std::collections::HashMap;
 
-use rukpak_rights::policy::{InstallPolicy, Source, Subject, objects};
+use rukpak_plan::rights::policy::{InstallPolicy, Source, Subject, objects};
 use serde_json::{Value, json};
 
 fn policy() -> InstallPolicy {

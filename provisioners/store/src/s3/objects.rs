@@ -11,10 +11,10 @@ use object_store::path::Path;
 use object_store::{
     Error, ObjectMeta, ObjectStore, ObjectStoreExt as _, PutMode, PutOptions, PutPayload, UpdateVersion,
 };
-use rukpak_store::{Bucket, BucketError, Condition, Entry, Version};
+use crate::{Bucket, BucketError, Condition, Entry, Version};
 use tokio::runtime::Handle;
 
-use crate::{Location, LocationError};
+use super::{Location, LocationError};
 
 /// Longest time of one call, tries included.
 const DEADLINE: Duration = Duration::from_mins(15);

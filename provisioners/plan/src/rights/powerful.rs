@@ -2,8 +2,8 @@
 
 use k8s_openapi::api::rbac::v1::PolicyRule;
 
-use crate::right::{ANY, Scope};
-use crate::rules::Rules;
+use crate::rights::right::{ANY, Scope};
+use crate::rights::rules::Rules;
 
 /// Verbs with which somebody takes rights that they were not given.
 const TAKING: [&str; 3] = ["bind", "escalate", "impersonate"];

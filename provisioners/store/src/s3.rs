@@ -1,4 +1,4 @@
-#![doc = include_str!("../README.md")]
+//! Buckets of S3 and of servers that speak its protocol. [What is asked of them](../S3.md).
 
 mod location;
 mod objects;

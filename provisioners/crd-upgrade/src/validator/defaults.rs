@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use crate::crd_upgrade::effort::Effort;
+use crate::effort::Effort;
 
 /// What defaults may add to one object, in bytes of text and 32 for each value: a list may have many items, and each of them gets
 /// its own.

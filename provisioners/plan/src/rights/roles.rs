@@ -3,8 +3,8 @@
 use rukpak_crds::ServiceAccountReference;
 use serde_json::{Value, json};
 
-use crate::right::Scope;
-use crate::rules::Rules;
+use crate::rights::right::Scope;
+use crate::rights::rules::Rules;
 
 const API_VERSION: &str = "rbac.authorization.k8s.io/v1";
 

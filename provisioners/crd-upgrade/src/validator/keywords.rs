@@ -6,9 +6,9 @@ use std::fmt::Write as _;
 use serde_json::{Map, Value};
 
 use super::{MAX_VIOLATIONS, Violation, format};
-use crate::crd_upgrade::effort::Effort;
-use crate::crd_upgrade::pattern::Patterns;
-use crate::crd_upgrade::text;
+use crate::effort::Effort;
+use crate::pattern::Patterns;
+use crate::text;
 
 /// So many allowed values are told.
 const MAX_ALLOWED: usize = 50;

@@ -12,10 +12,10 @@
 use std::collections::BTreeSet;
 
 use k8s_openapi::api::rbac::v1::PolicyRule;
-use rukpak_plan::Identity;
+use crate::Identity;
 use serde_json::Value;
 
-use crate::right::{Right, Rights, Scope};
+use crate::rights::right::{Right, Rights, Scope};
 
 /// The API group of roles and bindings, the only objects whose bodies say which rights they hand on.
 pub const RBAC: &str = "rbac.authorization.k8s.io";
