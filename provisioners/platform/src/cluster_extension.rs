@@ -6,6 +6,7 @@
 //! installed   which bundle that one has installed                   API server
 //! takeover    which bundle operator-controller has installed before  pure
 //! decide      what the BundleDeployment is to be                    pure
+//! progress    how far the BundleDeployment is                        pure
 //! report      what is known to a status                             pure
 //! ```
 //!
@@ -16,6 +17,7 @@ mod decide;
 mod deployment;
 mod installed;
 mod offers;
+mod progress;
 mod report;
 mod start;
 mod takeover;
@@ -39,7 +41,7 @@ use rukpak_runtime::status::{StatusWriter, WrittenVersions};
 use self::decide::{Next, decide};
 use self::deployment::Existing;
 use self::installed::{Identity, Installed};
-use self::report::Progress;
+use self::progress::{Progress, progress};
 use super::cluster_catalog::changed;
 use super::cluster_catalog::store::CatalogStore;
 use super::events::Events;
@@ -192,7 +194,7 @@ async fn apply(
         return (Progress::InvalidConfiguration(wanted.wrapped(&message)), None);
     }
     match deployment::apply(extension, wanted, live, context).await {
-        Ok(deployment) => (report::progress(&deployment, wanted, installed), None),
+        Ok(deployment) => (progress(&deployment, wanted, installed), None),
         Err(error) => {
             let class = if error.is_transient() || error.is_conflict() { Class::Transient } else { Class::Terminal };
             (Progress::Retrying(wanted.wrapped(&Chain(&error).to_string())), Some(class))
