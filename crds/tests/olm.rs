@@ -254,6 +254,9 @@ fn the_definitions_are_those_of_upstream() {
     assert_eq!(field(&extensions, "spec.source.catalog.selector")["x-kubernetes-map-type"], json!("atomic"));
     assert_eq!(field(&extensions, "spec.serviceAccount")["minProperties"], json!(1));
     assert_eq!(field(&extensions, "spec.config.inline")["x-kubernetes-preserve-unknown-fields"], json!(true));
+    let deadline = field(&extensions, "spec.progressDeadlineMinutes");
+    assert_eq!((&deadline["type"], &deadline["format"]), (&json!("integer"), &json!("int32")));
+    assert_eq!(["minimum", "maximum"].map(|key| deadline[key].as_f64()), [Some(10.0), Some(720.0)]);
     assert!(field(&extensions, "spec.install.preflight.crdUpgradeSafety.enforcement").get("default").is_none());
     let enforcement = field(&extensions, "spec.install.preflight.crdUpgradeSafety.enforcement");
     assert_eq!(enforcement["enum"], json!(["None", "Strict"]));

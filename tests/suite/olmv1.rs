@@ -12,6 +12,7 @@ mod operators;
 mod recovery;
 mod resolution;
 mod rights;
+mod rollout;
 mod takeover;
 mod updates;
 mod walk_through;

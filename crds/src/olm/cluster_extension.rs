@@ -42,6 +42,11 @@ pub struct ClusterExtensionSpec {
     /// Config is the configuration of the bundle.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub config: Option<ExtensionConfig>,
+    /// ProgressDeadlineMinutes is how long a rollout may take until all objects are healthy. When it is over, the extension says so, and
+    /// the last version that was healthy is installed again. Without it a rollout may take any time.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 10, max = 720))]
+    pub progress_deadline_minutes: Option<i32>,
 }
 
 /// The name of a ServiceAccount.

@@ -6,7 +6,7 @@ use rukpak_tests::verbs::{self, Expected, Target};
 use serde_json::{Value, json};
 
 use super::case::{Case, is_observed, rolled_out};
-use crate::platform::packages::{self, ALL, Files, OWN};
+use crate::platform::packages::{ALL, DEPLOYMENT, OWN, bundle, with_deployment};
 
 fn invalid(message: &str) -> Expected<'_> {
     Expected::is_false("Progressing", "InvalidConfiguration").saying(message)
@@ -16,30 +16,13 @@ fn inline(config: &Value) -> Value {
     json!({"config": {"configType": "Inline", "inline": config}})
 }
 
-/// A bundle with a Deployment.
-fn with_deployment(package: &str, mode: &str) -> Files {
-    let mut files = packages::bundle(package, "1.0.0", mode);
-    let template = json!({
-        "metadata": {"labels": {"app": "pump"}},
-        "spec": {"containers": [{"name": "pump", "image": "registry.example/pump:v1"}]},
-    });
-    let deployment = json!({
-        "name": "pump",
-        "spec": {"replicas": 1, "selector": {"matchLabels": {"app": "pump"}}, "template": template},
-    });
-    for (_, text) in &mut files {
-        *text = text.replace("\"deployments\":[]", &format!("\"deployments\":[{deployment}]"));
-    }
-    files
-}
-
 async fn offer(case: &Case<'_>, mode: &str) {
-    let image = case.push("1.0.0", with_deployment(&case.name, mode)).await;
+    let image = case.push("1.0.0", with_deployment(bundle(&case.name, "1.0.0", mode))).await;
     case.serve(Documents::package(&case.name, &[("1.0.0", &image)])).await;
 }
 
 fn deployment(case: &Case<'_>) -> Target {
-    Target::namespaced("apps/v1", "Deployment", &case.space(), "pump")
+    Target::namespaced("apps/v1", "Deployment", &case.space(), DEPLOYMENT)
 }
 
 /// 5, 6, 8: what may be watched follows from what the bundle supports.

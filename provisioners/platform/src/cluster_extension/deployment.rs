@@ -160,7 +160,12 @@ fn desired(extension: &ClusterExtension, bundle: &Identity) -> Value {
     config.insert(config::INSTALL_NAMESPACE.to_owned(), json!(extension.spec.namespace));
     let labels = BTreeMap::from([(OWNER_KIND_LABEL, "ClusterExtension"), (OWNER_NAME_LABEL, name_of_owner.as_str())]);
     config.insert(config::OBJECT_LABELS.to_owned(), json!(labels));
-    json!({
+    let optional = optional_fields(&extension.spec);
+    if !optional.is_empty() {
+        let names: Vec<&str> = optional.keys().map(String::as_str).collect();
+        annotations.insert(names::EXTENSION_FIELDS.to_owned(), names.join(","));
+    }
+    let mut body = json!({
         "apiVersion": BundleDeployment::api_version(&()),
         "kind": BundleDeployment::kind(&()),
         "metadata": {
@@ -187,7 +192,21 @@ fn desired(extension: &ClusterExtension, bundle: &Identity) -> Value {
                 },
             },
         },
-    })
+    });
+    for (field, value) in optional {
+        body["spec"][field] = value;
+    }
+    body
+}
+
+/// The fields of the BundleDeployment's spec that are set only where the extension says something of them: without that they are other
+/// people's.
+fn optional_fields(spec: &ClusterExtensionSpec) -> Map<String, Value> {
+    let mut fields = Map::new();
+    if let Some(minutes) = spec.progress_deadline_minutes {
+        fields.insert("progressDeadline".to_owned(), json!(format!("{minutes}m")));
+    }
+    fields
 }
 
 /// Whether the BundleDeployment says all that is written; what others added to it does not count.
@@ -195,7 +214,11 @@ fn is_applied(body: &Value, live: &BundleDeployment) -> bool {
     let Ok(spec) = serde_json::to_value(&live.spec) else { return false };
     let annotations = live.annotations();
     let has = |(key, value): (&String, &Value)| annotations.get(key).map(String::as_str) == value.as_str();
-    ["provisionerClassName", "config", "template"].iter().all(|field| spec[field] == body["spec"][field])
+    // A field that the extension sets no more is known by this alone: the watch does not keep whose it is.
+    let has_no_more = annotations.contains_key(names::EXTENSION_FIELDS)
+        && body["metadata"]["annotations"].get(names::EXTENSION_FIELDS).is_none();
+    !has_no_more
+        && body["spec"].as_object().is_some_and(|wanted| wanted.iter().all(|(field, value)| spec[field] == *value))
         && body["metadata"]["annotations"].as_object().is_some_and(|wanted| wanted.iter().all(has))
 }
 
@@ -272,6 +295,22 @@ mod tests {
         assert!(!is_applied(&desired(&self::extension(&Value::Null), &bundle()), &live), "a key that is gone");
         let renamed = Identity { name: "p.v1".to_owned(), ..bundle() };
         assert!(!is_applied(&desired(&extension, &renamed), &live), "the same content by another name");
+    }
+
+    #[test]
+    fn takes_back_what_the_extension_sets_no_more_and_nothing_else() {
+        let plain = extension(&Value::Null);
+        let mut limited = plain.clone();
+        limited.spec.progress_deadline_minutes = Some(10);
+        let body = desired(&limited, &bundle());
+        assert_eq!(body["spec"]["progressDeadline"], "10m");
+        let mut live: BundleDeployment = serde_json::from_value(desired(&plain, &bundle())).unwrap();
+        assert!(!is_applied(&body, &live));
+        live.spec.progress_deadline = Some("3m".to_owned());
+        assert!(is_applied(&desired(&plain, &bundle()), &live), "somebody else's");
+        let live: BundleDeployment = serde_json::from_value(body.clone()).unwrap();
+        assert!(is_applied(&body, &live));
+        assert!(!is_applied(&desired(&plain, &bundle()), &live), "it is not set any more");
     }
 
     #[test]

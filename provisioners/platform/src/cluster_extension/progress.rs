@@ -17,6 +17,8 @@ pub(super) enum Progress {
     RollingOut(String),
     /// It failed, and is tried again.
     Retrying(String),
+    /// It was not healthy in time. What was healthy before is installed again, if there was something.
+    DeadlineExceeded(String),
     /// The configuration has to be changed.
     InvalidConfiguration(String),
     /// The spec has to be changed.
@@ -40,6 +42,14 @@ pub(super) fn progress(deployment: &BundleDeployment, wanted: &Identity, install
         condition.status == ConditionStatus::False
             || (condition.type_ == HAS_VALID_BUNDLE && condition.status == ConditionStatus::Unknown)
     };
+    let is_late = |ready: &&Condition| {
+        ready.status == ConditionStatus::False && ready.reason == of_deployment::PROGRESS_DEADLINE_EXCEEDED
+    };
+    if let Some(late) = ready.filter(is_late) {
+        // What was healthy before is back, or about to be; the message says what held the new version up.
+        let last = if installed == Some(wanted) { rolling_out(&wanted.version) } else { late.message.clone() };
+        return Progress::DeadlineExceeded(deadline_exceeded(deployment, &last));
+    }
     let failed = [HAS_VALID_BUNDLE, INSTALLED].into_iter().filter_map(find).find(is_failed);
     if let Some(failed) = failed.filter(|_| !is_working) {
         return failure(failed, wanted);
@@ -76,6 +86,20 @@ fn failure(failed: &Condition, wanted: &Identity) -> Progress {
         }
         None => Progress::Retrying(wanted.wrapped(&failed.message)),
     }
+}
+
+/// What upstream says of a revision that is rolled out now.
+fn rolling_out(version: &str) -> String {
+    format!("Revision {version} is rolling out.")
+}
+
+/// What upstream says of a revision that was not rolled out in time; its tests compare the text.
+fn deadline_exceeded(deployment: &BundleDeployment, last: &str) -> String {
+    let limit = deployment.spec.progress_deadline.as_deref().unwrap_or_default();
+    let minutes = limit.strip_suffix('m').filter(|number| number.bytes().all(|digit| digit.is_ascii_digit()));
+    // On the BundleDeployment itself people may have set another one, in other units.
+    let time = minutes.map_or_else(|| limit.to_owned(), |minutes| format!("{minutes} minute(s)"));
+    format!("Revision has not rolled out for {time}. Last status: {last}")
 }
 
 fn name(deployment: &BundleDeployment) -> &str {

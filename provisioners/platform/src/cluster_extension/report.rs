@@ -28,6 +28,7 @@ const RECONCILING: &str = "Reconciling";
 const FAILED: &str = "Failed";
 const ABSENT: &str = "Absent";
 const ROLLING_OUT: &str = "RollingOut";
+const PROGRESS_DEADLINE_EXCEEDED: &str = "ProgressDeadlineExceeded";
 const INVALID_CONFIGURATION: &str = "InvalidConfiguration";
 const NOT_DEPRECATED: &str = "NotDeprecated";
 const DEPRECATION_STATUS_UNKNOWN: &str = "DeprecationStatusUnknown";
@@ -102,6 +103,7 @@ impl Writer {
             Progress::RollingOut(message) => (True, ROLLING_OUT, message.as_str()),
             Progress::Retrying(message) => (True, reason::RETRYING, message.as_str()),
             Progress::Unreadable(_) => (True, reason::RETRYING, "retrying to get installed bundle"),
+            Progress::DeadlineExceeded(message) => (False, PROGRESS_DEADLINE_EXCEEDED, message.as_str()),
             Progress::InvalidConfiguration(message) => (False, INVALID_CONFIGURATION, message.as_str()),
             Progress::Blocked(message) => (False, reason::BLOCKED, message.as_str()),
         };
@@ -122,7 +124,8 @@ impl Writer {
                 self.status.install = Some(InstallStatus { bundle });
             }
             (None, progress) => {
-                let reason = if matches!(progress, Progress::RollingOut(_)) { ABSENT } else { FAILED };
+                let is_under_way = matches!(progress, Progress::RollingOut(_) | Progress::DeadlineExceeded(_));
+                let reason = if is_under_way { ABSENT } else { FAILED };
                 self.set(INSTALLED, False, reason, "No bundle installed");
                 self.status.install = None;
             }

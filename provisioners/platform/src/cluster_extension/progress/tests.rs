@@ -115,3 +115,24 @@ fn a_bundle_deployment_that_failed_is_retried() {
         ),
     ]);
 }
+
+#[test]
+fn a_bundle_deployment_that_was_not_healthy_in_time_says_so_in_upstreams_words() {
+    let (old, new) = (identity("1.0.0"), identity("2.0.0"));
+    let late = ("Ready", "False", "ProgressDeadlineExceeded", "Deployment d: 0 of 1; e-1 is installed again");
+    let found = |conditions: &[Said<'_>], limit: &str, installed: &Identity| {
+        let mut deployment = deployment(2, conditions);
+        deployment.spec.progress_deadline = Some(limit.to_owned());
+        progress(&deployment, &new, Some(installed))
+    };
+    let exceeded = |text: &str| Progress::DeadlineExceeded(format!("Revision has not rolled out for {text}"));
+    // There is nothing to go back to.
+    let first = exceeded("10 minute(s). Last status: Revision 2.0.0 is rolling out.");
+    assert_eq!(found(&[VALID, DONE, late], "10m", &new), first);
+    // The version before is back.
+    let failed = ("Installed", "False", "UpgradeFailed", "progress deadline exceeded");
+    let back = "10 minute(s). Last status: Deployment d: 0 of 1; e-1 is installed again";
+    assert_eq!(found(&[VALID, failed, late], "10m", &old), exceeded(back));
+    let units = "1h30m. Last status: Revision 2.0.0 is rolling out.";
+    assert_eq!(found(&[VALID, DONE, late], "1h30m", &new), exceeded(units));
+}

@@ -1,0 +1,85 @@
+//! How a rollout goes and ends: deadlines, revisions, health. The numbers are those of operator-controller's scenarios.
+
+use kube::api::DynamicObject;
+use rukpak_tests::Documents;
+use rukpak_tests::installation::message;
+use rukpak_tests::verbs::{self, Expected};
+use serde_json::json;
+
+use super::case::{Case, installed, text};
+use crate::platform::packages::{ALL, bundle, with_deployment};
+
+fn late(message: &str) -> Expected<'_> {
+    Expected::is_false("Progressing", "ProgressDeadlineExceeded").saying(message)
+}
+
+/// Pushes bundles, the last of which has a Deployment that nobody runs; returns the catalog in which each replaces the one before.
+async fn stuck(case: &Case<'_>, versions: &[&str]) -> Documents {
+    let last = versions.last().expect("there is one");
+    let mut images = Vec::new();
+    for version in versions {
+        let files = bundle(&case.name, version, ALL);
+        images.push(case.push(version, if version == last { with_deployment(files) } else { files }).await);
+    }
+    let pairs: Vec<(&str, &str)> = versions.iter().copied().zip(images.iter().map(String::as_str)).collect();
+    Documents::package(&case.name, &pairs)
+}
+
+/// 10, 11: the first installation has nothing to go back to. The minute is said on the BundleDeployment: an extension asks for ten.
+#[tokio::test]
+async fn a_first_rollout_that_takes_too_long_is_told_in_upstreams_words() {
+    let case = Case::new("late").await;
+    case.serve(stuck(&case, &["1.0.2"]).await).await;
+    case.extend(json!({}), json!({})).await;
+    case.until_at(&case.extension(), installed()).await;
+    case.merge(&json!({"spec": {"progressDeadline": "1m"}})).await;
+    let words = "Revision has not rolled out for 1 minute(s). Last status: Revision 1.0.2 is rolling out.";
+    let told = case.until_at(&case.extension(), late(words)).await;
+    assert_eq!(message(&told, "Progressing"), words);
+    assert!(installed().met_by(&told), "its objects are there: {:#}", told.data);
+}
+
+/// The version before is back, and stays installed all the while for whoever asks.
+#[tokio::test]
+async fn an_upgrade_that_takes_too_long_is_taken_back_and_says_what_held_it_up() {
+    let case = Case::new("too-long").await;
+    case.serve(stuck(&case, &["1.0.0", "1.1.0"]).await).await;
+    case.extend(json!({"version": "1.0.0"}), json!({})).await;
+    case.until_version("1.0.0").await;
+    // Shorter than an extension can say.
+    case.merge(&json!({"spec": {"progressDeadline": "5s"}})).await;
+    case.ask(json!({"version": "1.1.0"})).await;
+    let told = case.until_at(&case.extension(), late("Revision has not rolled out for 5s. Last status: ")).await;
+    let message = message(&told, "Progressing");
+    assert!(message.contains("/pump"), "what held it up is named: {message}");
+    let is_back = |object: &DynamicObject| {
+        text(object, "/status/install/bundle/version") == "1.0.0" && installed().met_by(object)
+    };
+    case.until_object(&case.extension(), "version 1.0.0", is_back).await;
+    assert_eq!(case.get(&case.settings()).await.data["data"]["version"], "1.0.0");
+}
+
+#[tokio::test]
+async fn a_deadline_reaches_the_bundle_deployment_and_is_taken_back() {
+    let case = Case::new("deadline").await;
+    case.offer(&["1.0.0"]).await;
+    let denial = case.object(&json!({}), &json!({"progressDeadlineMinutes": 721}));
+    let denial = verbs::create_expecting_denial(&case.client, &denial).await.expect("it is refused");
+    assert!(denial.message.contains("spec.progressDeadlineMinutes"), "{denial:?}");
+    case.extend(json!({}), json!({"progressDeadlineMinutes": 30})).await;
+    case.until_version("1.0.0").await;
+    let is = |wanted: &'static str| move |object: &DynamicObject| text(object, "/spec/progressDeadline") == wanted;
+    case.until_object(&case.target(), "the deadline", is("30m")).await;
+    case.merge_into(&case.extension(), &json!({"spec": {"progressDeadlineMinutes": null}})).await;
+    case.until_object(&case.target(), "no deadline", is("")).await;
+    // What people set there is left to them.
+    case.merge(&json!({"spec": {"progressDeadline": "2h"}})).await;
+    let none = json!({"preflight": {"crdUpgradeSafety": {"enforcement": "None"}}});
+    case.merge_into(&case.extension(), &json!({"spec": {"install": none}})).await;
+    let is_written = |object: &DynamicObject| {
+        let annotations = object.metadata.annotations.clone().unwrap_or_default();
+        annotations.get("core.rukpak.io/safe-crd-upgrade-validation").is_some_and(|safety| safety == "false")
+    };
+    let object = case.until_object(&case.target(), "another write", is_written).await;
+    assert_eq!(text(&object, "/spec/progressDeadline"), "2h");
+}
