@@ -7,6 +7,7 @@
 //! takeover    which bundle operator-controller has installed before  pure
 //! decide      what the BundleDeployment is to be                    pure
 //! progress    how far the BundleDeployment is                        pure
+//! revisions   which of its revisions are there                       pure
 //! report      what is known to a status                             pure
 //! ```
 //!
@@ -19,6 +20,7 @@ mod installed;
 mod offers;
 mod progress;
 mod report;
+mod revisions;
 mod start;
 mod takeover;
 

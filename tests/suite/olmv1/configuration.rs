@@ -2,6 +2,7 @@
 
 use kube::api::DynamicObject;
 use rukpak_tests::Documents;
+use rukpak_tests::kubelet::Kubelet;
 use rukpak_tests::verbs::{self, Expected, Target};
 use serde_json::{Value, json};
 
@@ -29,6 +30,7 @@ fn deployment(case: &Case<'_>) -> Target {
 #[tokio::test]
 async fn the_namespace_to_watch_is_asked_for_where_a_bundle_needs_it() {
     let case = Case::new("own").await;
+    let _kubelet = Kubelet::play(case.client.clone(), &case.space());
     offer(&case, OWN).await;
     case.extend(json!({}), json!({})).await;
     let prefix = format!(
@@ -81,6 +83,7 @@ async fn keys_that_a_bundle_does_not_know_are_refused() {
 #[tokio::test]
 async fn the_deployment_is_configured_reconfigured_and_left_alone_again() {
     let case = Case::new("deployed").await;
+    let _kubelet = Kubelet::play(case.client.clone(), &case.space());
     offer(&case, ALL).await;
     case.extend(json!({}), inline(&json!({"deploymentConfig": {"nodeSelector": {"disk": "ssd"}}}))).await;
     case.until_at(&case.extension(), rolled_out()).await;

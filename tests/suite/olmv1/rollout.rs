@@ -3,11 +3,12 @@
 use kube::api::DynamicObject;
 use rukpak_tests::Documents;
 use rukpak_tests::installation::message;
-use rukpak_tests::verbs::{self, Expected};
+use rukpak_tests::kubelet::Kubelet;
+use rukpak_tests::verbs::{self, Expected, Target};
 use serde_json::json;
 
-use super::case::{Case, installed, text};
-use crate::platform::packages::{ALL, bundle, with_deployment};
+use super::case::{Case, installed, rolled_out, text};
+use crate::platform::packages::{ALL, DEPLOYMENT, bundle, with_deployment};
 
 fn late(message: &str) -> Expected<'_> {
     Expected::is_false("Progressing", "ProgressDeadlineExceeded").saying(message)
@@ -57,6 +58,37 @@ async fn an_upgrade_that_takes_too_long_is_taken_back_and_says_what_held_it_up()
     };
     case.until_object(&case.extension(), "version 1.0.0", is_back).await;
     assert_eq!(case.get(&case.settings()).await.data["data"]["version"], "1.0.0");
+}
+
+/// 27, 44, 45: `Installed` says that the objects are there, and nothing else says that they work before they do.
+#[tokio::test]
+async fn a_version_whose_pods_never_start_is_rolling_out() {
+    let case = Case::new("stuck").await;
+    case.serve(stuck(&case, &["1.0.0", "1.1.0"]).await).await;
+    case.extend(json!({"version": "1.0.0"}), json!({})).await;
+    case.until_version("1.0.0").await;
+    case.ask(json!({"version": "1.1.0"})).await;
+    let rolling = Expected::is_true("Progressing", "RollingOut").saying("Revision 1.1.0 is rolling out.");
+    let ill = Expected::is_false("Available", "ProbeFailure").saying("/pump");
+    let is_stuck = |object: &DynamicObject| rolling.met_by(object) && ill.met_by(object);
+    let object = case.until_object(&case.extension(), "a rollout that goes nowhere", is_stuck).await;
+    assert_eq!(text(&object, "/status/install/bundle/version"), "1.1.0", "as upstream's default has it");
+    assert!(installed().met_by(&object), "{:#}", object.data);
+
+    let kubelet = Kubelet::play(case.client.clone(), &case.space());
+    case.until_version("1.1.0").await;
+    case.until_at(&case.extension(), Expected::is_true("Available", "ProbesSucceeded")).await;
+    // What falls ill later was rolled out all the same.
+    drop(kubelet);
+    let pods = format!("app={DEPLOYMENT}");
+    for pod in verbs::list(&case.client, "v1", "Pod", &pods).await.expect("they are listed") {
+        let name = pod.metadata.name.as_deref().filter(|_| pod.metadata.namespace == Some(case.space()));
+        if let Some(name) = name {
+            case.delete(&Target::namespaced("v1", "Pod", &case.space(), name)).await;
+        }
+    }
+    let object = case.until_at(&case.extension(), Expected::is_false("Available", "ProbeFailure")).await;
+    assert!(rolled_out().met_by(&object), "{:#}", object.data);
 }
 
 #[tokio::test]

@@ -7,6 +7,7 @@ use rukpak_crds::config::REFUSED;
 use rukpak_crds::{BundleDeployment, Condition, ConditionStatus};
 
 use super::installed::Identity;
+use super::revisions::{is_rolled_out, rolling_out};
 
 /// What `Progressing` says.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -54,11 +55,12 @@ pub(super) fn progress(deployment: &BundleDeployment, wanted: &Identity, install
     if let Some(failed) = failed.filter(|_| !is_working) {
         return failure(failed, wanted);
     }
-    if installed == Some(wanted)
-        && find(INSTALLED).is_some_and(|now| now.status == ConditionStatus::True)
-        && !is_working
-    {
-        return Progress::Succeeded;
+    let is_there =
+        installed == Some(wanted) && find(INSTALLED).is_some_and(|now| now.status == ConditionStatus::True);
+    let is_unhealthy = ready.is_some_and(|ready| ready.reason == of_deployment::UNHEALTHY);
+    if is_there && (!is_working || is_unhealthy) {
+        let is_rolled_out = is_rolled_out(deployment);
+        return if is_rolled_out { Progress::Succeeded } else { Progress::RollingOut(rolling_out(&wanted.version)) };
     }
     if let Some(revision) = deployment.spec.rollback_to.filter(|_| installed != Some(wanted)) {
         return Progress::RollingOut(format!(
@@ -71,8 +73,6 @@ pub(super) fn progress(deployment: &BundleDeployment, wanted: &Identity, install
         Some(ready) if let Some((_, why)) = ready.message.split_once(BACK_OFF_PULLING) => {
             Progress::Retrying(wanted.wrapped(&format!("{BACK_OFF_PULLING}{why}")))
         }
-        // A workload that is not ready yet is installed all the same, as upstream sees it.
-        Some(ready) if ready.reason == of_deployment::UNHEALTHY && installed == Some(wanted) => Progress::Succeeded,
         Some(ready) if is_working => Progress::RollingOut(ready.message.clone()),
         _ => waiting(),
     }
@@ -86,11 +86,6 @@ fn failure(failed: &Condition, wanted: &Identity) -> Progress {
         }
         None => Progress::Retrying(wanted.wrapped(&failed.message)),
     }
-}
-
-/// What upstream says of a revision that is rolled out now.
-fn rolling_out(version: &str) -> String {
-    format!("Revision {version} is rolling out.")
 }
 
 /// What upstream says of a revision that was not rolled out in time; its tests compare the text.

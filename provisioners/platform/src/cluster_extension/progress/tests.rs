@@ -71,14 +71,25 @@ fn a_bundle_deployment_on_its_way_is_rolling_out() {
         ),
         ("the old one is there still", 2, &[VALID, DONE, READY_NOW], Some(&old), waiting()),
         ("it is installed", 2, &[VALID, DONE, READY_NOW], Some(&new), Progress::Succeeded),
-        (
-            "its workloads are not ready",
-            2,
-            &[VALID, DONE, ("Ready", "Unknown", "Unhealthy", "u")],
-            Some(&new),
-            Progress::Succeeded,
-        ),
     ]);
+}
+
+/// As upstream's revisions: a version is on its way until all of it was healthy once.
+#[test]
+fn a_version_that_was_never_healthy_is_rolling_out() {
+    let new = identity("2.0.0");
+    let found = |result: &str| {
+        let ill = ("Healthy", "False", "Unhealthy", "u");
+        let mut deployment = deployment(2, &[VALID, DONE, ill, ("Ready", "Unknown", "Unhealthy", "u")]);
+        let status = deployment.status.as_mut().unwrap();
+        status.active_bundle = Some("e-2".to_owned());
+        let revision = json!({"revision": 2, "bundle": "e-2", "contentDigest": "sha256:0a", "result": result,
+                              "time": "2026-01-01T00:00:00Z"});
+        status.history = vec![serde_json::from_value(revision).unwrap()];
+        progress(&deployment, &new, Some(&new))
+    };
+    assert_eq!(found("Installed"), Progress::RollingOut("Revision 2.0.0 is rolling out.".to_owned()));
+    assert_eq!(found("Healthy"), Progress::Succeeded, "it fell ill later");
 }
 
 #[test]
