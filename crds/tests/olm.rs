@@ -254,6 +254,10 @@ fn the_definitions_are_those_of_upstream() {
     assert_eq!(field(&extensions, "spec.source.catalog.selector")["x-kubernetes-map-type"], json!("atomic"));
     assert_eq!(field(&extensions, "spec.serviceAccount")["minProperties"], json!(1));
     assert_eq!(field(&extensions, "spec.config.inline")["x-kubernetes-preserve-unknown-fields"], json!(true));
+    let revisions = field(&extensions, "status.activeRevisions");
+    assert_eq!(revisions["x-kubernetes-list-map-keys"], json!(["name"]));
+    assert_eq!(revisions["items"]["properties"]["conditions"]["x-kubernetes-list-map-keys"], json!(["type"]));
+    assert_eq!(revisions["items"]["required"], json!(["name"]));
     let deadline = field(&extensions, "spec.progressDeadlineMinutes");
     assert_eq!((&deadline["type"], &deadline["format"]), (&json!("integer"), &json!("int32")));
     assert_eq!(["minimum", "maximum"].map(|key| deadline[key].as_f64()), [Some(10.0), Some(720.0)]);

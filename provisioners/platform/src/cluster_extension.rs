@@ -86,9 +86,8 @@ pub(crate) async fn reconcile(extension: Arc<ClusterExtension>, context: Arc<Con
         return Ok(Action::await_change());
     }
     let Outcome { report, retry, is_taken_over } = outcome(&extension, &context).await;
-    let old = extension.status.clone().unwrap_or_default();
-    let status = report::status(&old, extension.meta().generation, &extension.spec, &report, Timestamp::now());
-    write(&extension, &old, &status, &context).await?;
+    let status = report::status(&extension, &report, Timestamp::now());
+    write(&extension, &status, &context).await?;
     if is_taken_over {
         finalizers::strip(&context.client, &*extension).await.map_err(Error::Metadata)?;
         tracing::info!(extension = %extension.name_any(), "taken over from operator-controller");
@@ -149,11 +148,13 @@ async fn towards(
     // What operator-controller has installed is in the cluster all the while.
     let left = takeover::left(extension).filter(|_| installed.is_none());
     let health = deployment.as_deref().and_then(report::health);
+    let revisions = deployment.as_deref().map(revisions::active).unwrap_or_default();
     let report = |progress, catalog| report::Report {
         progress,
         installed: installed.clone().or(left.clone()),
         catalog,
         health: health.clone(),
+        revisions: revisions.clone(),
     };
     let filter = match extension.spec.catalog() {
         Ok(filter) => filter,
@@ -207,7 +208,6 @@ async fn apply(
 /// Writes the status, and tells of conditions that are others.
 async fn write(
     extension: &ClusterExtension,
-    old: &ClusterExtensionStatus,
     status: &ClusterExtensionStatus,
     context: &Context,
 ) -> Result<(), Error> {
@@ -217,7 +217,8 @@ async fn write(
     if !is_written {
         return Ok(());
     }
-    for (before, now) in changed(&old.conditions, &status.conditions) {
+    let old = extension.status.as_ref().map(|old| old.conditions.as_slice()).unwrap_or_default();
+    for (before, now) in changed(old, &status.conditions) {
         if ![INSTALLED, PROGRESSING].contains(&now.type_.as_str()) {
             continue;
         }

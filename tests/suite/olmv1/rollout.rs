@@ -5,7 +5,7 @@ use rukpak_tests::Documents;
 use rukpak_tests::installation::message;
 use rukpak_tests::kubelet::Kubelet;
 use rukpak_tests::verbs::{self, Expected, Target};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::case::{Case, installed, rolled_out, text};
 use crate::platform::packages::{ALL, DEPLOYMENT, bundle, with_deployment};
@@ -60,7 +60,7 @@ async fn an_upgrade_that_takes_too_long_is_taken_back_and_says_what_held_it_up()
     assert_eq!(case.get(&case.settings()).await.data["data"]["version"], "1.0.0");
 }
 
-/// 27, 44, 45: `Installed` says that the objects are there, and nothing else says that they work before they do.
+/// 26, 27, 44, 45: `Installed` says that the objects are there, and nothing else says that they work before they do.
 #[tokio::test]
 async fn a_version_whose_pods_never_start_is_rolling_out() {
     let case = Case::new("stuck").await;
@@ -74,10 +74,24 @@ async fn a_version_whose_pods_never_start_is_rolling_out() {
     let object = case.until_object(&case.extension(), "a rollout that goes nowhere", is_stuck).await;
     assert_eq!(text(&object, "/status/install/bundle/version"), "1.1.0", "as upstream's default has it");
     assert!(installed().met_by(&object), "{:#}", object.data);
+    let [first, second] = [1, 2].map(|number| format!("{}-{number}", case.name));
+    let revisions = &object.data["status"]["activeRevisions"];
+    assert_eq!(revisions[0], json!({"name": first}), "what would come back: {revisions:#}");
+    assert_eq!(revisions[1]["name"], json!(second), "{revisions:#}");
+    let reasons = |revision: &Value| -> Vec<String> {
+        let conditions = revision["conditions"].as_array().cloned().unwrap_or_default();
+        conditions.iter().map(|one| format!("{} {} {}", one["type"], one["status"], one["reason"]).replace('"', "")).collect()
+    };
+    assert_eq!(reasons(&revisions[1]), ["Available False ProbeFailure", "Progressing True RollingOut"]);
 
     let kubelet = Kubelet::play(case.client.clone(), &case.space());
     case.until_version("1.1.0").await;
-    case.until_at(&case.extension(), Expected::is_true("Available", "ProbesSucceeded")).await;
+    let object = case.until_at(&case.extension(), Expected::is_true("Available", "ProbesSucceeded")).await;
+    // 26: the one before is history.
+    let revisions = &object.data["status"]["activeRevisions"];
+    assert_eq!(revisions.as_array().map(Vec::len), Some(1), "{revisions:#}");
+    assert_eq!(revisions[0]["name"], json!(second));
+    assert_eq!(reasons(&revisions[0]), ["Available True ProbesSucceeded", "Progressing True Succeeded"]);
     // What falls ill later was rolled out all the same.
     drop(kubelet);
     let pods = format!("app={DEPLOYMENT}");

@@ -1,16 +1,18 @@
 //! From what is known to the status. Pure; the words are operator-controller's.
 
 use jiff::Timestamp;
+use kube::ResourceExt;
 use rukpak_crds::condition::{Conditions as _, HEALTHY, INSTALLED, NewCondition};
 use rukpak_crds::olm::cluster_extension::{
-    BundleMetadata, ClusterExtensionSpec, ClusterExtensionStatus, InstallStatus,
+    BundleMetadata, ClusterExtensionStatus, InstallStatus, RevisionStatus,
 };
-use rukpak_crds::olm::{PROGRESSING, reason};
+use rukpak_crds::olm::{ClusterExtension, PROGRESSING, reason};
 use rukpak_crds::{BundleDeployment, Condition, ConditionStatus};
 
 use super::decide::Deprecations;
 use super::installed::Identity;
 use super::progress::Progress;
+use super::revisions::{ActiveRevision, Stage, rolled_out, rolling_out};
 
 const AVAILABLE: &str = "Available";
 const DEPRECATED: &str = "Deprecated";
@@ -47,12 +49,15 @@ pub(super) struct Report {
     pub catalog: Option<Deprecations>,
     /// What the BundleDeployment says of the health of its objects.
     pub health: Option<Condition>,
+    /// Its revisions that are there, the newest last.
+    pub revisions: Vec<ActiveRevision>,
 }
 
 impl Report {
     /// What is installed could not be found out.
     pub fn unreadable(error: &str) -> Self {
-        Self { progress: Progress::Unreadable(error.to_owned()), installed: None, catalog: None, health: None }
+        let progress = Progress::Unreadable(error.to_owned());
+        Self { progress, installed: None, catalog: None, health: None, revisions: Vec::new() }
     }
 }
 
@@ -62,26 +67,51 @@ pub(super) fn health(deployment: &BundleDeployment) -> Option<Condition> {
 }
 
 /// The status.
-pub(super) fn status(
-    old: &ClusterExtensionStatus,
-    generation: Option<i64>,
-    spec: &ClusterExtensionSpec,
-    report: &Report,
-    now: Timestamp,
-) -> ClusterExtensionStatus {
-    let mut writer = Writer { status: old.clone(), generation, now };
+pub(super) fn status(extension: &ClusterExtension, report: &Report, now: Timestamp) -> ClusterExtensionStatus {
+    let old = extension.status.clone().unwrap_or_default();
+    let mut writer = Writer { status: old, generation: extension.metadata.generation, now };
     writer.status.conditions.retain(|condition| OURS.contains(&condition.type_.as_str()));
     writer.progressing(&report.progress);
     writer.installed(report);
     writer.available(report);
+    if !matches!(report.progress, Progress::Unreadable(_)) {
+        writer.revisions(&extension.name_any(), report);
+    }
     // Nothing is said of deprecations before the catalogs were asked for the first time.
     let is_asked = !matches!(report.progress, Progress::Blocked(_) | Progress::Unreadable(_));
     if is_asked {
         let installed = report.installed.as_ref();
-        let channels = spec.source.catalog.as_ref().map(|catalog| catalog.channels.as_slice()).unwrap_or_default();
+        let channels = extension.spec.source.catalog.as_ref().map(|catalog| catalog.channels.as_slice()).unwrap_or_default();
         writer.deprecations(channels, report.catalog.as_ref(), installed);
     }
     writer.status
+}
+
+/// What a condition says: its status, reason and message.
+type Said = (ConditionStatus, &'static str, String);
+
+fn of_progress(progress: &Progress) -> Said {
+    use ConditionStatus::{False, True};
+    let (status, reason, message) = match progress {
+        Progress::Succeeded => (True, reason::SUCCEEDED, "Desired state reached"),
+        Progress::RollingOut(message) => (True, ROLLING_OUT, message.as_str()),
+        Progress::Retrying(message) => (True, reason::RETRYING, message.as_str()),
+        Progress::Unreadable(_) => (True, reason::RETRYING, "retrying to get installed bundle"),
+        Progress::DeadlineExceeded(message) => (False, PROGRESS_DEADLINE_EXCEEDED, message.as_str()),
+        Progress::InvalidConfiguration(message) => (False, INVALID_CONFIGURATION, message.as_str()),
+        Progress::Blocked(message) => (False, reason::BLOCKED, message.as_str()),
+    };
+    (status, reason, message.to_owned())
+}
+
+/// As upstream says it of revisions.
+fn of_health(health: &Condition) -> Said {
+    use ConditionStatus::{False, True, Unknown};
+    match health.status {
+        True => (True, PROBES_SUCCEEDED, "Objects are available and pass all probes.".to_owned()),
+        False => (False, PROBE_FAILURE, health.message.clone()),
+        Unknown => (Unknown, RECONCILING, health.message.clone()),
+    }
 }
 
 struct Writer {
@@ -97,17 +127,8 @@ impl Writer {
     }
 
     fn progressing(&mut self, progress: &Progress) {
-        use ConditionStatus::{False, True};
-        let (status, reason, message) = match progress {
-            Progress::Succeeded => (True, reason::SUCCEEDED, "Desired state reached"),
-            Progress::RollingOut(message) => (True, ROLLING_OUT, message.as_str()),
-            Progress::Retrying(message) => (True, reason::RETRYING, message.as_str()),
-            Progress::Unreadable(_) => (True, reason::RETRYING, "retrying to get installed bundle"),
-            Progress::DeadlineExceeded(message) => (False, PROGRESS_DEADLINE_EXCEEDED, message.as_str()),
-            Progress::InvalidConfiguration(message) => (False, INVALID_CONFIGURATION, message.as_str()),
-            Progress::Blocked(message) => (False, reason::BLOCKED, message.as_str()),
-        };
-        self.set(PROGRESSING, status, reason, message);
+        let (status, reason, message) = of_progress(progress);
+        self.set(PROGRESSING, status, reason, &message);
     }
 
     fn installed(&mut self, report: &Report) {
@@ -132,16 +153,31 @@ impl Writer {
         }
     }
 
-    /// As upstream says it of revisions. Nothing is said where nobody has looked.
+    /// Nothing is said where nobody has looked.
     fn available(&mut self, report: &Report) {
-        use ConditionStatus::{False, True, Unknown};
-        match report.health.as_ref().filter(|_| report.installed.is_some()) {
+        match report.health.as_ref().filter(|_| report.installed.is_some()).map(of_health) {
             None => self.status.conditions.drop_type(AVAILABLE),
-            Some(health) if health.status == True => {
-                self.set(AVAILABLE, True, PROBES_SUCCEEDED, "Objects are available and pass all probes.");
+            Some((status, reason, message)) => self.set(AVAILABLE, status, reason, &message),
+        }
+    }
+
+    /// The active revisions, by the names that upstream gives them.
+    fn revisions(&mut self, extension: &str, report: &Report) {
+        let old = std::mem::take(&mut self.status.active_revisions);
+        for revision in &report.revisions {
+            let name = format!("{extension}-{}", revision.number);
+            let known = old.iter().find(|known| known.name == name);
+            let mut conditions = known.map(|known| known.conditions.clone()).unwrap_or_default();
+            for (type_, said) in [(AVAILABLE, availability(revision, report)), (PROGRESSING, rollout(revision, report))] {
+                match said {
+                    None => conditions.drop_type(type_),
+                    Some((status, reason, message)) => {
+                        let new = NewCondition { type_, status, reason, message: &truncated(&message) };
+                        conditions.set(new, self.generation, self.now);
+                    }
+                }
             }
-            Some(health) if health.status == False => self.set(AVAILABLE, False, PROBE_FAILURE, &health.message),
-            Some(health) => self.set(AVAILABLE, Unknown, RECONCILING, &health.message),
+            self.status.active_revisions.push(RevisionStatus { name, conditions });
         }
     }
 
@@ -185,6 +221,30 @@ impl Writer {
         } else {
             self.set(type_, ConditionStatus::True, DEPRECATED, &messages.join("\n"));
         }
+    }
+}
+
+/// What `Available` of a revision says.
+fn availability(revision: &ActiveRevision, report: &Report) -> Option<Said> {
+    match revision.stage {
+        Stage::Replaced => None,
+        Stage::Applied | Stage::RolledOut => report.health.as_ref().map(of_health),
+        Stage::Begun => Some((ConditionStatus::False, ROLLING_OUT, rolling_out(&revision.version))),
+    }
+}
+
+/// What `Progressing` of a revision says.
+fn rollout(revision: &ActiveRevision, report: &Report) -> Option<Said> {
+    let is_begun = |revision: &ActiveRevision| revision.stage == Stage::Begun;
+    // What the extension says is about what was begun last.
+    let is_told = is_begun(revision) || !report.revisions.iter().any(is_begun);
+    match revision.stage {
+        Stage::Replaced => None,
+        Stage::RolledOut => Some((ConditionStatus::True, reason::SUCCEEDED, rolled_out(&revision.version))),
+        Stage::Applied | Stage::Begun => Some(match &report.progress {
+            told @ (Progress::Retrying(_) | Progress::DeadlineExceeded(_)) if is_told => of_progress(told),
+            _ => (ConditionStatus::True, ROLLING_OUT, rolling_out(&revision.version)),
+        }),
     }
 }
 

@@ -9,14 +9,28 @@ fn identity(version: &str) -> Identity {
     Identity { package: "p".to_owned(), name, version: version.to_owned(), reference }
 }
 
-fn said(report: &Report, channels: &[&str]) -> Vec<(String, ConditionStatus, String, String)> {
-    let spec: ClusterExtensionSpec = serde_json::from_value(json!({
-        "namespace": "ns",
-        "source": {"sourceType": "Catalog", "catalog": {"packageName": "p", "channels": channels}},
+fn extension(channels: &[&str], status: ClusterExtensionStatus) -> ClusterExtension {
+    let mut extension: ClusterExtension = serde_json::from_value(json!({
+        "apiVersion": "olm.operatorframework.io/v1", "kind": "ClusterExtension", "metadata": {"name": "e", "generation": 3},
+        "spec": {"namespace": "ns",
+                 "source": {"sourceType": "Catalog", "catalog": {"packageName": "p", "channels": channels}}},
     }))
     .unwrap();
-    let now = Timestamp::from_second(1).unwrap();
-    let status = status(&ClusterExtensionStatus::default(), Some(3), &spec, report, now);
+    extension.status = Some(status);
+    extension
+}
+
+fn at(second: i64) -> Timestamp {
+    Timestamp::from_second(second).unwrap()
+}
+
+/// A report of an extension of which nothing else is known.
+fn report(progress: Progress, installed: Option<Identity>) -> Report {
+    Report { progress, installed, catalog: None, health: None, revisions: Vec::new() }
+}
+
+fn said(report: &Report, channels: &[&str]) -> Vec<(String, ConditionStatus, String, String)> {
+    let status = status(&extension(channels, ClusterExtensionStatus::default()), report, at(1));
     assert!(status.conditions.iter().all(|condition| condition.observed_generation == Some(3)));
     let installed = report.installed.as_ref();
     let bundle = status.install.map(|install| (install.bundle.name, install.bundle.version));
@@ -53,7 +67,7 @@ fn what_is_said_of_each_situation() {
         ),
     ];
     for (progress, installed, progressing, expected) in table {
-        let report = Report { progress, installed, catalog: None, health: None };
+        let report = report(progress, installed);
         let said = said(&report, &[]);
         let find = |type_: &str| {
             let found = said.iter().find(|condition| condition.0 == type_);
@@ -79,13 +93,10 @@ fn conditions_of_a_former_owner_are_dropped() {
         condition("Succeeded", "True", "Succeeded", "Revision 1.0.0 has rolled out."),
     ];
     let old = ClusterExtensionStatus { conditions: stale.to_vec(), ..ClusterExtensionStatus::default() };
-    let spec: ClusterExtensionSpec = serde_json::from_value(json!({
-        "namespace": "ns", "source": {"sourceType": "Catalog", "catalog": {"packageName": "p"}},
-    }))
-    .unwrap();
+    let old = extension(&[], old);
     let said = |installed: Option<Identity>, health: Option<Condition>| {
-        let report = Report { progress: Progress::Succeeded, installed, catalog: None, health };
-        let status = status(&old, Some(3), &spec, &report, Timestamp::from_second(1).unwrap());
+        let report = Report { health, ..report(Progress::Succeeded, installed) };
+        let status = status(&old, &report, at(1));
         assert!(status.conditions.find("Succeeded").is_none());
         let found = status.conditions.find("Available");
         found.map(|found| (found.status, found.reason.clone(), found.message.clone()))
@@ -108,7 +119,7 @@ fn conditions_of_a_former_owner_are_dropped() {
 fn deprecations_are_those_of_the_package_its_channels_and_what_is_installed() {
     use ConditionStatus::{False, True, Unknown};
     let of = |catalog: Option<Deprecations>, installed: Option<Identity>, channels: &[&str]| {
-        let report = Report { progress: Progress::Succeeded, installed, catalog, health: None };
+        let report = Report { catalog, ..report(Progress::Succeeded, installed) };
         let said = said(&report, channels);
         ["Deprecated", "PackageDeprecated", "ChannelDeprecated", "BundleDeprecated"].map(|type_| {
             let (_, status, reason, message) = said.iter().find(|condition| condition.0 == type_).unwrap();
@@ -145,6 +156,44 @@ fn deprecations_are_those_of_the_package_its_channels_and_what_is_installed() {
     let beta = [(True, "Deprecated: P\nB"), (True, "Deprecated: P"), (True, "Deprecated: B"), none[3]];
     assert_eq!(of(Some(all.clone()), Some(identity("3.0.0")), &["beta"]), beta.map(text));
     assert_eq!(of(Some(all), None, &["stable"])[2..], [none[2], absent].map(text));
+}
+
+/// By upstream's names and in its words; what is not news keeps its time.
+#[test]
+fn revisions_say_how_their_rollout_goes() {
+    use Stage::{Applied, Begun, Replaced, RolledOut};
+    let revision = |number: i64, stage| ActiveRevision { number, version: format!("{number}.0.0"), stage };
+    let tell = |old: ClusterExtensionStatus, progress: Progress, revisions: &[ActiveRevision], second: i64| {
+        let health = Some(condition("Healthy", "False", "Unhealthy", "0 of 1"));
+        let report = Report { health, revisions: revisions.to_vec(), ..report(progress, Some(identity("2.0.0"))) };
+        status(&extension(&[], old), &report, at(second))
+    };
+    let texts = |status: &ClusterExtensionStatus| -> Vec<(String, Vec<String>)> {
+        let line = |one: &Condition| format!("{} {:?} {}: {}", one.type_, one.status, one.reason, one.message);
+        let all = status.active_revisions.iter();
+        all.map(|revision| (revision.name.clone(), revision.conditions.iter().map(line).collect())).collect()
+    };
+    let named = |name: &str, lines: &[&str]| (name.to_owned(), lines.iter().map(|line| (*line).to_owned()).collect());
+
+    let under_way = Progress::RollingOut("Revision 2.0.0 is rolling out.".to_owned());
+    let first = tell(ClusterExtensionStatus::default(), under_way, &[revision(1, Replaced), revision(2, Applied)], 1);
+    let ill = "Available False ProbeFailure: 0 of 1";
+    let rolling = "Progressing True RollingOut: Revision 2.0.0 is rolling out.";
+    assert_eq!(texts(&first), [named("e-1", &[]), named("e-2", &[ill, rolling])]);
+    let late = Progress::DeadlineExceeded("too late".to_owned());
+    let second = tell(first, late, &[revision(2, Applied)], 2);
+    let over = "Progressing False ProgressDeadlineExceeded: too late";
+    assert_eq!(texts(&second), [named("e-2", &[ill, over])]);
+    let times = second.active_revisions[0].conditions.iter().map(|one| one.last_transition_time);
+    assert_eq!(times.collect::<Vec<_>>(), [at(1), at(2)]);
+    let retried = Progress::Retrying("no".to_owned());
+    let third = tell(second, retried, &[revision(2, RolledOut), revision(3, Begun)], 3);
+    let begun = ["Available False RollingOut: Revision 3.0.0 is rolling out.", "Progressing True Retrying: no"];
+    let done = "Progressing True Succeeded: Revision 2.0.0 has rolled out.";
+    assert_eq!(texts(&third), [named("e-2", &[ill, done]), named("e-3", &begun)]);
+    // What cannot be read stays as it was.
+    let unread = Report::unreadable("no answer");
+    assert_eq!(status(&extension(&[], third.clone()), &unread, at(4)).active_revisions, third.active_revisions);
 }
 
 #[test]
