@@ -130,6 +130,19 @@ fn the_status_of_a_catalog_names_a_digest_and_a_url() {
 }
 
 #[test]
+fn the_status_of_an_extension_names_a_version_and_a_release() {
+    let definition = definition::cluster_extension().unwrap();
+    let status = |release: &str| json!({"status": {"install": {"bundle": {"name": "p", "version": "1.0.0", "release": release}}}});
+    for release in ["", "1", "1.2.3", "a-b.0", "01a"] {
+        assert_eq!(broken(&definition, &status(release), None), Vec::<String>::new(), "{release}");
+    }
+    for release in ["01", "1..2", "1.", "a_b", "1+2"] {
+        let found = broken(&definition, &status(release), None);
+        assert!(found.len() == 1 && found[0].starts_with("release must be empty or consist of"), "{release}: {found:?}");
+    }
+}
+
+#[test]
 fn version_expressions() {
     let good = [
         "1.2.3",

@@ -208,6 +208,10 @@ pub struct BundleMetadata {
     pub name: String,
     /// Version of the bundle.
     pub version: String,
+    /// Release of the packaging of that version, if the catalog tells one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 20))]
+    pub release: Option<String>,
 }
 
 impl ClusterExtensionSpec {

@@ -49,6 +49,8 @@ pub struct Installed<'a> {
     pub name: &'a str,
     /// Its version as the catalog wrote it.
     pub version: &'a str,
+    /// Its release, if it was noted.
+    pub release: Option<&'a str>,
 }
 
 /// What was found.

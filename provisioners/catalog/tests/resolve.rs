@@ -158,7 +158,7 @@ fn upgrades_follow_edges_unless_somebody_knows_better() {
     let package = upstream();
     let offers = [offer("c", 0, &package)];
     let from = |version: &'static str, name: &'static str| Request {
-        installed: Some(Installed { name, version }),
+        installed: Some(Installed { name, version, release: None }),
         ..request()
     };
     assert_eq!(found(&offers, from("1.0.0", "p.v1.0.0")), Ok("1.0.1".to_owned()), "one step");
@@ -194,7 +194,7 @@ fn skips_and_skip_ranges_are_edges_too() {
     )]);
     let offers = [offer("c", 0, &package)];
     let from = |version: &'static str, name: &'static str| Request {
-        installed: Some(Installed { name, version }),
+        installed: Some(Installed { name, version, release: None }),
         ..request()
     };
     assert_eq!(found(&offers, from("1.0.0", "p.v1.0.0")), Ok("1.2.0".to_owned()));
@@ -245,11 +245,34 @@ fn a_version_counts_with_its_release() {
         package(vec![("stable", vec![entry("1.0.0+1", "", &[], ""), entry("1.0.0+2", "1.0.0+1", &[], "")])]);
     let offers = [offer("c", 0, &package)];
     assert_eq!(found(&offers, request()), Ok("1.0.0+2".to_owned()));
-    let from = Request { installed: Some(Installed { name: "p.v1.0.0+1", version: "1.0.0+1" }), ..request() };
+    let from = Request { installed: Some(Installed { name: "p.v1.0.0+1", version: "1.0.0+1", release: None }), ..request() };
     assert_eq!(found(&offers, from), Ok("1.0.0+2".to_owned()));
     // Nothing can be fetched without an image.
     package.bundles.get_mut("p.v1.0.0+2").unwrap().image = None;
     assert_eq!(found(&[offer("c", 0, &package)], request()), Ok("1.0.0+1".to_owned()));
+}
+
+/// Of one version in two releases an edge leads from one to the other; where it was not noted which is installed, none does.
+#[test]
+fn another_release_of_the_same_version_is_an_upgrade() {
+    let name = |release: &str| format!("p.v1.0.0-r{release}");
+    let mut package = package(vec![("stable", vec![])]);
+    for release in ["1", "2"] {
+        let version = Version::with_release("1.0.0", release).ok();
+        let version_text = "1.0.0".to_owned();
+        let bundle = Bundle { name: name(release), version, version_text, image: Some(name(release)), ..Bundle::default() };
+        package.bundles.insert(name(release), bundle);
+    }
+    let chosen = |package: &Package, release: Option<&str>| {
+        let installed = Some(Installed { name: "p.v1.0.0-r1", version: "1.0.0", release });
+        resolve(&[offer("c", 0, package)], Request { installed, ..request() }).map(|found| found.bundle.name.clone())
+    };
+    assert_eq!(chosen(&package, Some("1")), Ok(name("1")), "no edge");
+    assert_eq!(chosen(&package, None), Ok(name("2")), "both may be what is installed");
+    let edge = Entry { name: name("2"), replaces: Some(name("1")), ..Entry::default() };
+    package.channels.get_mut("stable").unwrap().entries.push(edge);
+    assert_eq!(chosen(&package, Some("1")), Ok(name("2")));
+    assert!(chosen(&package, Some("3")).is_ok_and(|found| found == name("2")), "its name leads on");
 }
 
 /// Each bundle with the reason that it is not chosen for; `catalog/version: reason`.
@@ -274,7 +297,7 @@ fn every_bundle_is_told_why_it_is_not_chosen() {
 
     let range = Constraint::parse("1.0.x").unwrap();
     let channels = ["beta".to_owned()];
-    let installed = Some(Installed { name: "p.v1.0.0", version: "1.0.0" });
+    let installed = Some(Installed { name: "p.v1.0.0", version: "1.0.0", release: None });
     let asked = Request { version: Some(&range), channels: &channels, installed, ..request() };
     assert_eq!(
         reasons(&one, asked),

@@ -242,7 +242,7 @@ mod tests {
 
     fn bundle() -> Identity {
         let [package, name, version, reference] = ["p", "p.v1.0.0", "1.0.0", "r.example/p:1"].map(str::to_owned);
-        Identity { package, name, version, reference }
+        Identity { package, name, version, reference, release: None }
     }
 
     #[test]
@@ -295,6 +295,8 @@ mod tests {
         assert!(!is_applied(&desired(&self::extension(&Value::Null), &bundle()), &live), "a key that is gone");
         let renamed = Identity { name: "p.v1".to_owned(), ..bundle() };
         assert!(!is_applied(&desired(&extension, &renamed), &live), "the same content by another name");
+        let packed = Identity { release: Some("2".to_owned()), ..bundle() };
+        assert!(!is_applied(&desired(&extension, &packed), &live), "the same version in another release");
     }
 
     #[test]

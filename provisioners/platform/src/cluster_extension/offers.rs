@@ -65,7 +65,11 @@ pub(super) async fn resolve(
         package: &filter.package_name,
         version: range.as_ref(),
         channels: &filter.channels,
-        installed: installed.map(|installed| Installed { name: &installed.name, version: &installed.version }),
+        installed: installed.map(|installed| Installed {
+            name: &installed.name,
+            version: &installed.version,
+            release: installed.release.as_deref(),
+        }),
         is_self_certified: filter.upgrade_constraint_policy == UpgradeConstraintPolicy::SelfCertified,
         ignores_dependencies,
     };
@@ -92,6 +96,7 @@ fn found(asked: &[Asked], request: Request<'_>, requires_digests: bool) -> Resul
         name: resolved.bundle.name.clone(),
         version: resolved.bundle.version_text.clone(),
         reference: resolved.bundle.image.clone().unwrap_or_default(),
+        release: resolved.bundle.version.as_ref().and_then(|version| version.release()).map(str::to_owned),
     };
     let said = |message: &Option<String>| message.clone().filter(|message| !message.is_empty());
     let package = resolved.package;

@@ -141,7 +141,8 @@ impl Writer {
             (Some(installed), _) => {
                 let message = format!("Installed bundle {} successfully", installed.reference);
                 self.set(INSTALLED, True, reason::SUCCEEDED, &message);
-                let bundle = BundleMetadata { name: installed.name.clone(), version: installed.version.clone() };
+                let Identity { name, version, release, .. } = installed.clone();
+                let bundle = BundleMetadata { name, version, release };
                 self.status.install = Some(InstallStatus { bundle });
             }
             (None, progress) => {

@@ -124,7 +124,8 @@ mod tests {
 
     fn annotations(version: &str) -> BTreeMap<String, String> {
         let (name, reference) = (format!("p.v{version}"), format!("r.example/p:{version}"));
-        Identity { package: "p".to_owned(), name, version: version.to_owned(), reference }.annotations()
+        let identity = Identity { package: "p".to_owned(), name, version: version.to_owned(), reference, release: None };
+        identity.annotations()
     }
 
     fn digest(number: i64) -> String {

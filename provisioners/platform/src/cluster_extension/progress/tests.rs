@@ -4,7 +4,7 @@ use super::*;
 
 fn identity(version: &str) -> Identity {
     let (name, reference) = (format!("p.v{version}"), format!("r.example/p:{version}"));
-    Identity { package: "p".to_owned(), name, version: version.to_owned(), reference }
+    Identity { package: "p".to_owned(), name, version: version.to_owned(), reference, release: None }
 }
 
 /// A BundleDeployment of generation 2 with these conditions, about that generation or the one before.
