@@ -5,6 +5,7 @@
 
 mod considered;
 mod explain;
+mod newer;
 
 use std::cmp::Ordering;
 
@@ -13,6 +14,7 @@ use crate::{Bundle, Package};
 use considered::Considered;
 
 pub use explain::{Candidate, Explanation, Reason, explain};
+pub use newer::{Needs, Newer, newer};
 
 /// What a catalog has of the package.
 #[derive(Clone, Copy, Debug)]

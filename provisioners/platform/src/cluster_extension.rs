@@ -1,14 +1,15 @@
 //! The ClusterExtension reconciler: observe -> resolve -> decide (pure) -> apply -> report (pure).
 //!
 //! ```text
-//! offers      what the ClusterCatalogs have of the package          memory, disk
-//! deployment  its BundleDeployment: found, whose it is, written     API server
-//! installed   which bundle that one has installed                   API server
+//! offers      what the ClusterCatalogs have of the package           memory, disk
+//! deployment  its BundleDeployment: found, whose it is, written      API server
+//! installed   which bundle that one has installed                    API server
 //! takeover    which bundle operator-controller has installed before  pure
-//! decide      what the BundleDeployment is to be                    pure
+//! upgrade     which newer version is left out, and by what           pure
+//! decide      what the BundleDeployment is to be                     pure
 //! progress    how far the BundleDeployment is                        pure
 //! revisions   which of its revisions are there                       pure
-//! report      what is known to a status                             pure
+//! report      what is known to a status                              pure
 //! ```
 //!
 //! One BundleDeployment for each extension; the provisioner does the rest, and needs no catalog for it. No finalizer: deletion is garbage
@@ -23,6 +24,7 @@ mod report;
 mod revisions;
 mod start;
 mod takeover;
+mod upgrade;
 
 use std::sync::Arc;
 
@@ -43,6 +45,7 @@ use rukpak_runtime::status::{StatusWriter, WrittenVersions};
 use self::decide::{Next, decide};
 use self::deployment::Existing;
 use self::installed::{Identity, Installed};
+use self::offers::Answer;
 use self::progress::{Progress, progress};
 use super::cluster_catalog::changed;
 use super::cluster_catalog::store::CatalogStore;
@@ -149,37 +152,35 @@ async fn towards(
     let left = takeover::left(extension).filter(|_| installed.is_none());
     let health = deployment.as_deref().and_then(report::health);
     let revisions = deployment.as_deref().map(revisions::active).unwrap_or_default();
-    let report = |progress, catalog| report::Report {
-        progress,
+    let report = |progress| report::Report {
         installed: installed.clone().or(left.clone()),
-        catalog,
         health: health.clone(),
         revisions: revisions.clone(),
+        ..report::Report::of(progress)
     };
     let filter = match extension.spec.catalog() {
         Ok(filter) => filter,
-        Err(violation) => return (report(Progress::Blocked(violation.to_string()), None), None),
+        Err(violation) => return (report(Progress::Blocked(violation.to_string())), None),
     };
     match found {
-        Err(error) => return (report(Progress::Retrying(Chain(&error).to_string()), None), Some(Class::Transient)),
-        Ok(Existing::Leaving(message)) => return (report(Progress::RollingOut(message), None), None),
-        Ok(Existing::Foreign(message)) => return (report(Progress::Retrying(message), None), None),
+        Err(error) => return (report(Progress::Retrying(Chain(&error).to_string())), Some(Class::Transient)),
+        Ok(Existing::Leaving(message)) => return (report(Progress::RollingOut(message)), None),
+        Ok(Existing::Foreign(message)) => return (report(Progress::Retrying(message)), None),
         Ok(Existing::Ours(_) | Existing::Nothing) => {}
     }
     if let Some(left) = &left {
         let (progress, class) = apply(extension, left, deployment.as_deref(), None, context).await;
-        return (report(progress, None), class);
+        return (report(progress), class);
     }
     let ignores_dependencies =
         extension.annotations().get(names::IGNORE_DEPENDENCIES).is_some_and(|said| said == "true");
-    let resolution = offers::resolve(filter, installed.as_ref(), ignores_dependencies, context).await;
-    let catalog = resolution.data();
-    let wanted = match decide(filter, installed.as_ref(), &resolution) {
-        Next::Leave { message } => return (report(Progress::Retrying(message), catalog), None),
-        Next::Apply(wanted) => wanted,
+    let Answer { resolution, upgrade } =
+        offers::resolve(filter, installed.as_ref(), ignores_dependencies, context).await;
+    let (progress, class) = match decide(filter, installed.as_ref(), &resolution) {
+        Next::Leave { message } => (Progress::Retrying(message), None),
+        Next::Apply(wanted) => apply(extension, &wanted, deployment.as_deref(), installed.as_ref(), context).await,
     };
-    let (progress, class) = apply(extension, &wanted, deployment.as_deref(), installed.as_ref(), context).await;
-    (report(progress, catalog), class)
+    (report::Report { catalog: resolution.data(), upgrade, ..report(progress) }, class)
 }
 
 /// Makes the BundleDeployment install `wanted`; how far it is, and when to try again if nobody tells us.

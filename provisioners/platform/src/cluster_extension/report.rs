@@ -7,12 +7,14 @@ use rukpak_crds::olm::cluster_extension::{
     BundleMetadata, ClusterExtensionStatus, InstallStatus, RevisionStatus,
 };
 use rukpak_crds::olm::{ClusterExtension, PROGRESSING, reason};
+use rukpak_crds::platform_operator::UPGRADE_AVAILABLE;
 use rukpak_crds::{BundleDeployment, Condition, ConditionStatus};
 
 use super::decide::Deprecations;
 use super::installed::Identity;
 use super::progress::Progress;
 use super::revisions::{ActiveRevision, Stage, rolled_out, rolling_out};
+use super::upgrade::Upgrade;
 
 const AVAILABLE: &str = "Available";
 const DEPRECATED: &str = "Deprecated";
@@ -21,8 +23,16 @@ const CHANNEL_DEPRECATED: &str = "ChannelDeprecated";
 const BUNDLE_DEPRECATED: &str = "BundleDeprecated";
 
 /// The conditions that are written here. Others are of whoever kept the extension before, and nobody keeps them true any more.
-const OURS: [&str; 7] =
-    [PROGRESSING, INSTALLED, AVAILABLE, DEPRECATED, PACKAGE_DEPRECATED, CHANNEL_DEPRECATED, BUNDLE_DEPRECATED];
+const OURS: [&str; 8] = [
+    PROGRESSING,
+    INSTALLED,
+    AVAILABLE,
+    UPGRADE_AVAILABLE,
+    DEPRECATED,
+    PACKAGE_DEPRECATED,
+    CHANNEL_DEPRECATED,
+    BUNDLE_DEPRECATED,
+];
 
 const PROBES_SUCCEEDED: &str = "ProbesSucceeded";
 const PROBE_FAILURE: &str = "ProbeFailure";
@@ -51,13 +61,20 @@ pub(super) struct Report {
     pub health: Option<Condition>,
     /// Its revisions that are there, the newest last.
     pub revisions: Vec<ActiveRevision>,
+    /// What the catalogs have that is newer.
+    pub upgrade: Upgrade,
 }
 
 impl Report {
+    /// Nothing else is known.
+    pub fn of(progress: Progress) -> Self {
+        let upgrade = Upgrade::Unlooked;
+        Self { progress, installed: None, catalog: None, health: None, revisions: Vec::new(), upgrade }
+    }
+
     /// What is installed could not be found out.
     pub fn unreadable(error: &str) -> Self {
-        let progress = Progress::Unreadable(error.to_owned());
-        Self { progress, installed: None, catalog: None, health: None, revisions: Vec::new() }
+        Self::of(Progress::Unreadable(error.to_owned()))
     }
 }
 
@@ -77,6 +94,7 @@ pub(super) fn status(extension: &ClusterExtension, report: &Report, now: Timesta
     if !matches!(report.progress, Progress::Unreadable(_)) {
         writer.revisions(&extension.name_any(), report);
     }
+    writer.upgrade(report);
     // Nothing is said of deprecations before the catalogs were asked for the first time.
     let is_asked = !matches!(report.progress, Progress::Blocked(_) | Progress::Unreadable(_));
     if is_asked {
@@ -159,6 +177,17 @@ impl Writer {
         match report.health.as_ref().filter(|_| report.installed.is_some()).map(of_health) {
             None => self.status.conditions.drop_type(AVAILABLE),
             Some((status, reason, message)) => self.set(AVAILABLE, status, reason, &message),
+        }
+    }
+
+    /// Additive: absent where nothing newer is left out.
+    fn upgrade(&mut self, report: &Report) {
+        match &report.upgrade {
+            Upgrade::Unlooked if report.installed.is_some() || matches!(report.progress, Progress::Unreadable(_)) => {}
+            Upgrade::Unlooked | Upgrade::Nothing => self.status.conditions.drop_type(UPGRADE_AVAILABLE),
+            Upgrade::Available { reason, message } => {
+                self.set(UPGRADE_AVAILABLE, ConditionStatus::True, reason, message);
+            }
         }
     }
 

@@ -26,7 +26,7 @@ fn at(second: i64) -> Timestamp {
 
 /// A report of an extension of which nothing else is known.
 fn report(progress: Progress, installed: Option<Identity>) -> Report {
-    Report { progress, installed, catalog: None, health: None, revisions: Vec::new() }
+    Report { installed, ..Report::of(progress) }
 }
 
 fn said(report: &Report, channels: &[&str]) -> Vec<(String, ConditionStatus, String, String)> {
@@ -194,6 +194,25 @@ fn revisions_say_how_their_rollout_goes() {
     // What cannot be read stays as it was.
     let unread = Report::unreadable("no answer");
     assert_eq!(status(&extension(&[], third.clone()), &unread, at(4)).active_revisions, third.active_revisions);
+}
+
+#[test]
+fn a_newer_version_is_told_until_somebody_has_looked_and_found_none() {
+    let tell = |old: &ClusterExtensionStatus, installed: Option<Identity>, upgrade: Upgrade| {
+        let report = Report { upgrade, ..report(Progress::Succeeded, installed) };
+        status(&extension(&[], old.clone()), &report, at(1))
+    };
+    let told = |status: &ClusterExtensionStatus| {
+        let found = status.conditions.find("UpgradeAvailable");
+        found.map(|found| (found.status, format!("{}: {}", found.reason, found.message)))
+    };
+    let (one, new) = (|| Some(identity("1.0.0")), ClusterExtensionStatus::default());
+    let available = Upgrade::Available { reason: "VersionConstraint", message: "2.0.0".to_owned() };
+    let with = tell(&new, one(), available);
+    assert_eq!(told(&with), Some((ConditionStatus::True, "VersionConstraint: 2.0.0".to_owned())));
+    assert_eq!(told(&tell(&with, one(), Upgrade::Unlooked)), told(&with), "no catalog was asked");
+    assert_eq!(told(&tell(&with, one(), Upgrade::Nothing)), None);
+    assert_eq!(told(&tell(&with, None, Upgrade::Unlooked)), None, "nothing is installed any more");
 }
 
 #[test]
