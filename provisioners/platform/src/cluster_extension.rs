@@ -7,6 +7,7 @@
 //! takeover    which bundle operator-controller has installed before  pure
 //! upgrade     which newer version is left out, and by what           pure
 //! decide      what the BundleDeployment is to be                     pure
+//! optional    what else it asks of the BundleDeployment, if anything pure
 //! progress    how far the BundleDeployment is                        pure
 //! revisions   which of its revisions are there                       pure
 //! report      what is known to a status                              pure
@@ -19,6 +20,7 @@ mod decide;
 mod deployment;
 mod installed;
 mod offers;
+mod optional;
 mod progress;
 mod report;
 mod revisions;
@@ -177,10 +179,35 @@ async fn towards(
     let Answer { resolution, upgrade } =
         offers::resolve(filter, installed.as_ref(), ignores_dependencies, context).await;
     let (progress, class) = match decide(filter, installed.as_ref(), &resolution) {
-        Next::Leave { message } => (Progress::Retrying(message), None),
+        Next::Leave { message } => leave(extension, message, deployment.as_deref(), context).await,
         Next::Apply(wanted) => apply(extension, &wanted, deployment.as_deref(), installed.as_ref(), context).await,
     };
     (report::Report { catalog: resolution.data(), upgrade, ..report(progress) }, class)
+}
+
+/// Leaves the BundleDeployment at what it installs, for the reason `message`; what else is asked of it is done all the same.
+async fn leave(
+    extension: &ClusterExtension,
+    message: String,
+    live: Option<&BundleDeployment>,
+    context: &Context,
+) -> (Progress, Option<Class>) {
+    let optional = match optional::fields(extension) {
+        Ok(optional) => optional,
+        Err(fault) => return (Progress::InvalidConfiguration(fault), None),
+    };
+    let Some(live) = live else { return (Progress::Retrying(message), None) };
+    match deployment::keep(extension, optional, live, context).await {
+        Ok(()) => (Progress::Retrying(message), None),
+        Err(error) => {
+            let class = class(&error);
+            (Progress::Retrying(format!("{message}; the BundleDeployment cannot be written: {}", Chain(&error))), Some(class))
+        }
+    }
+}
+
+fn class(error: &api::Error) -> Class {
+    if error.is_transient() || error.is_conflict() { Class::Transient } else { Class::Terminal }
 }
 
 /// Makes the BundleDeployment install `wanted`; how far it is, and when to try again if nobody tells us.
@@ -197,11 +224,14 @@ async fn apply(
     if let Err(message) = deployment::check_config(&extension.spec) {
         return (Progress::InvalidConfiguration(wanted.wrapped(&message)), None);
     }
-    match deployment::apply(extension, wanted, live, context).await {
+    let optional = match optional::fields(extension) {
+        Ok(optional) => optional,
+        Err(fault) => return (Progress::InvalidConfiguration(fault), None),
+    };
+    match deployment::apply(extension, wanted, optional, live, context).await {
         Ok(deployment) => (progress(&deployment, wanted, installed), None),
         Err(error) => {
-            let class = if error.is_transient() || error.is_conflict() { Class::Transient } else { Class::Terminal };
-            (Progress::Retrying(wanted.wrapped(&Chain(&error).to_string())), Some(class))
+            (Progress::Retrying(wanted.wrapped(&Chain(&error).to_string())), Some(class(&error)))
         }
     }
 }

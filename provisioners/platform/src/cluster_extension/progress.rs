@@ -62,6 +62,12 @@ pub(super) fn progress(deployment: &BundleDeployment, wanted: &Identity, install
         let is_rolled_out = is_rolled_out(deployment);
         return if is_rolled_out { Progress::Succeeded } else { Progress::RollingOut(rolling_out(&wanted.version)) };
     }
+    if deployment.spec.suspend && installed != Some(wanted) {
+        return Progress::RollingOut(format!(
+            "BundleDeployment {:?} is suspended: nothing is installed, upgraded or repaired as long as its spec.suspend is true",
+            name(deployment)
+        ));
+    }
     if let Some(revision) = deployment.spec.rollback_to.filter(|_| installed != Some(wanted)) {
         return Progress::RollingOut(format!(
             "BundleDeployment {:?} stays at revision {revision} as long as its spec.rollbackTo is set",

@@ -25,6 +25,15 @@ fn deployment(observed: i64, conditions: &[(&str, &str, &str, &str)]) -> BundleD
 }
 
 #[test]
+fn a_bundle_deployment_that_is_suspended_says_so() {
+    let mut held = deployment(2, &[VALID, DONE, ("Ready", "False", "Suspended", "s")]);
+    held.spec.suspend = true;
+    let Progress::RollingOut(text) = progress(&held, &identity("2.0.0"), Some(&identity("1.0.0"))) else { panic!() };
+    assert!(text.starts_with("BundleDeployment \"e\" is suspended: "), "{text}");
+    assert_eq!(progress(&held, &identity("2.0.0"), Some(&identity("2.0.0"))), Progress::Succeeded);
+}
+
+#[test]
 fn a_bundle_deployment_that_is_kept_at_a_revision_says_so() {
     let mut kept = deployment(2, &[VALID, DONE, READY_NOW]);
     kept.spec.rollback_to = Some(1);
