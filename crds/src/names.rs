@@ -68,6 +68,13 @@ pub const SAFE_CRD_UPGRADE: &str = "core.rukpak.io/safe-crd-upgrade-validation";
 /// Annotation on a BundleDeployment, by its owner: `"true"` has the releases that RukPak v0.16 kept for it (Secrets) deleted, once
 /// everything is taken over (additive).
 pub const DELETE_HELM_RELEASES: &str = "core.rukpak.io/delete-helm-releases";
+/// Annotation on a ClusterExtension, by its owner: `"true"` suspends its BundleDeployment (additive).
+pub const SUSPEND: &str = "core.rukpak.io/suspend";
+/// Annotation on a ClusterExtension, by its owner: the deletion policy of its BundleDeployment (additive).
+pub const DELETION_POLICY: &str = "core.rukpak.io/deletion-policy";
+/// Annotation on a BundleDeployment of a ClusterExtension: the fields of its spec that the extension sets now and may set no more later,
+/// with commas between them. What others set is left to them (additive).
+pub const EXTENSION_FIELDS: &str = "core.rukpak.io/extension-fields";
 /// Names a revision of the status history that is to be installed in place of the template.
 pub const ROLLBACK_TO: &str = "core.rukpak.io/rollback-to";
 /// Any new value asks for a reconcile, whatever back-off holds; the status echoes it.

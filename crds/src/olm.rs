@@ -1,7 +1,8 @@
 //! The API of OLM v1: `olm.operatorframework.io/v1`, kinds ClusterCatalog and ClusterExtension.
 //!
 //! Source of the shapes, rules and messages: operator-controller 1.11 (the standard set of definitions) and, of its experimental set,
-//! `spec.config`, which would otherwise be pruned without a word.
+//! `spec.config` and `spec.progressDeadlineMinutes`, which would otherwise be pruned without a word,
+//! `status.activeRevisions` and `status.install.bundle.release`.
 //!
 //! ```text
 //! cluster_catalog    an image with a catalog of packages

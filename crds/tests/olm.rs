@@ -130,6 +130,19 @@ fn the_status_of_a_catalog_names_a_digest_and_a_url() {
 }
 
 #[test]
+fn the_status_of_an_extension_names_a_version_and_a_release() {
+    let definition = definition::cluster_extension().unwrap();
+    let status = |release: &str| json!({"status": {"install": {"bundle": {"name": "p", "version": "1.0.0", "release": release}}}});
+    for release in ["", "1", "1.2.3", "a-b.0", "01a"] {
+        assert_eq!(broken(&definition, &status(release), None), Vec::<String>::new(), "{release}");
+    }
+    for release in ["01", "1..2", "1.", "a_b", "1+2"] {
+        let found = broken(&definition, &status(release), None);
+        assert!(found.len() == 1 && found[0].starts_with("release must be empty or consist of"), "{release}: {found:?}");
+    }
+}
+
+#[test]
 fn version_expressions() {
     let good = [
         "1.2.3",
@@ -254,6 +267,13 @@ fn the_definitions_are_those_of_upstream() {
     assert_eq!(field(&extensions, "spec.source.catalog.selector")["x-kubernetes-map-type"], json!("atomic"));
     assert_eq!(field(&extensions, "spec.serviceAccount")["minProperties"], json!(1));
     assert_eq!(field(&extensions, "spec.config.inline")["x-kubernetes-preserve-unknown-fields"], json!(true));
+    let revisions = field(&extensions, "status.activeRevisions");
+    assert_eq!(revisions["x-kubernetes-list-map-keys"], json!(["name"]));
+    assert_eq!(revisions["items"]["properties"]["conditions"]["x-kubernetes-list-map-keys"], json!(["type"]));
+    assert_eq!(revisions["items"]["required"], json!(["name"]));
+    let deadline = field(&extensions, "spec.progressDeadlineMinutes");
+    assert_eq!((&deadline["type"], &deadline["format"]), (&json!("integer"), &json!("int32")));
+    assert_eq!(["minimum", "maximum"].map(|key| deadline[key].as_f64()), [Some(10.0), Some(720.0)]);
     assert!(field(&extensions, "spec.install.preflight.crdUpgradeSafety.enforcement").get("default").is_none());
     let enforcement = field(&extensions, "spec.install.preflight.crdUpgradeSafety.enforcement");
     assert_eq!(enforcement["enum"], json!(["None", "Strict"]));

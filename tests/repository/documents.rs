@@ -225,18 +225,28 @@ fn the_readme_installs_as_the_page_about_installing_does() {
     }
 }
 
-/// `make reproductions` runs the tests that the page names, and its table says which small world finds the same.
-#[test]
-fn reproductions_name_tests_and_worlds_that_exist() {
-    let page = read("tests/reproductions.md");
+/// The tests that a page names are there.
+fn assert_tests_exist(page: &str) {
     let test = Regex::new(r"`(\w+(?:::\w+)+)`").expect("a good pattern");
-    let tests: Vec<&str> = test.captures_iter(&page).map(|found| found.extract::<1>().1[0]).collect();
+    let tests: Vec<&str> = test.captures_iter(page).map(|found| found.extract::<1>().1[0]).collect();
     assert!(tests.len() > 20, "{tests:?}");
     for path in tests {
         let (modules, name) = path.rsplit_once("::").expect("the pattern has it");
         let source = read(&format!("tests/suite/{}.rs", modules.replace("::", "/")));
         assert!(source.contains(&format!("fn {name}(")), "there is no test {path}");
     }
+}
+
+#[test]
+fn the_page_of_olm_v1_names_tests_that_exist() {
+    assert_tests_exist(&read("docs/olmv1.md"));
+}
+
+/// `make reproductions` runs the tests that the page names, and its table says which small world finds the same.
+#[test]
+fn reproductions_name_tests_and_worlds_that_exist() {
+    let page = read("tests/reproductions.md");
+    assert_tests_exist(&page);
 
     let world = Regex::new(r"(?m)\| `(\w+)` \|$").expect("a good pattern");
     let worlds: BTreeSet<&str> = world.captures_iter(&page).map(|found| found.extract::<1>().1[0]).collect();

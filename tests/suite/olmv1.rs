@@ -1,6 +1,7 @@
 //! OLM v1's API: ClusterCatalogs, their content over HTTP, and ClusterExtensions. One world, in which tests do not meet: each has
 //! packages, catalogs and extensions of its own names, and chooses its catalogs by a selector.
 
+mod annotations;
 mod case;
 mod catalogs;
 mod commands;
@@ -12,6 +13,7 @@ mod operators;
 mod recovery;
 mod resolution;
 mod rights;
+mod rollout;
 mod takeover;
 mod updates;
 mod walk_through;

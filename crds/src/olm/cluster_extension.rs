@@ -42,6 +42,11 @@ pub struct ClusterExtensionSpec {
     /// Config is the configuration of the bundle.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub config: Option<ExtensionConfig>,
+    /// ProgressDeadlineMinutes is how long a rollout may take until all objects are healthy. When it is over, the extension says so, and
+    /// the last version that was healthy is installed again. Without it a rollout may take any time.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 10, max = 720))]
+    pub progress_deadline_minutes: Option<i32>,
 }
 
 /// The name of a ServiceAccount.
@@ -162,6 +167,7 @@ pub enum ExtensionConfigType {
 
 /// ClusterExtensionStatus defines the observed state of ClusterExtension.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
 pub struct ClusterExtensionStatus {
     /// Conditions: Installed, Progressing, Deprecated, PackageDeprecated, ChannelDeprecated, BundleDeprecated.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -170,6 +176,22 @@ pub struct ClusterExtensionStatus {
     /// Install is what is installed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub install: Option<InstallStatus>,
+    /// ActiveRevisions are the revisions whose objects are in the cluster, the newest last: the one that is installed and, as long as a
+    /// rollout goes on, the one that was healthy last.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["name"]))]
+    pub active_revisions: Vec<RevisionStatus>,
+}
+
+/// RevisionStatus defines the observed state of a revision.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct RevisionStatus {
+    /// Name of the revision: that of the extension, and the number of the revision in the history of its BundleDeployment.
+    pub name: String,
+    /// Conditions: Available and Progressing. A revision in whose place another one is rolled out has none.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["type"]))]
+    pub conditions: Vec<Condition>,
 }
 
 /// What is installed.
@@ -186,6 +208,10 @@ pub struct BundleMetadata {
     pub name: String,
     /// Version of the bundle.
     pub version: String,
+    /// Release of the packaging of that version, if the catalog tells one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 20))]
+    pub release: Option<String>,
 }
 
 impl ClusterExtensionSpec {

@@ -153,6 +153,13 @@ pub static VERSION: [TextRule; 1] = [text_rule!(
 pub static BUNDLE_VERSION: [TextRule; 1] =
     [text_rule!(Always, r"^(0|[1-9][0-9]*)\.(0|[1-9][0-9]*)\.(0|[1-9][0-9]*)", "version must be well-formed semver")];
 
+/// `status.install.bundle.release`.
+static BUNDLE_RELEASE: [TextRule; 1] = [text_rule!(
+    Always,
+    r"^((0|[1-9][0-9]*|[0-9]*[A-Za-z-][0-9A-Za-z-]*)(\.(0|[1-9][0-9]*|[0-9]*[A-Za-z-][0-9A-Za-z-]*))*)?$",
+    "release must be empty or consist of dot-separated identifiers (numeric without leading zeros, or alphanumeric)"
+)];
+
 /// The source of a catalog, and that of its status.
 pub const CATALOG_SOURCE: Rule = Rule {
     cel: "self.type == 'Image' ? has(self.image) : !has(self.image)",
@@ -248,6 +255,7 @@ pub(crate) fn of_cluster_extension(schema: &mut Value) {
     add(schema, "spec.config", &[CONFIG]);
     texts(schema, "status.install.bundle.name", &PACKAGE_NAME);
     texts(schema, "status.install.bundle.version", &BUNDLE_VERSION);
+    texts(schema, "status.install.bundle.release", &BUNDLE_RELEASE);
 }
 
 fn texts(schema: &mut Value, path: &str, rules: &[TextRule]) {

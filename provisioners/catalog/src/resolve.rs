@@ -5,6 +5,7 @@
 
 mod considered;
 mod explain;
+mod newer;
 
 use std::cmp::Ordering;
 
@@ -13,6 +14,7 @@ use crate::{Bundle, Package};
 use considered::Considered;
 
 pub use explain::{Candidate, Explanation, Reason, explain};
+pub use newer::{Needs, Newer, newer};
 
 /// What a catalog has of the package.
 #[derive(Clone, Copy, Debug)]
@@ -49,6 +51,8 @@ pub struct Installed<'a> {
     pub name: &'a str,
     /// Its version as the catalog wrote it.
     pub version: &'a str,
+    /// Its release, if it was noted.
+    pub release: Option<&'a str>,
 }
 
 /// What was found.

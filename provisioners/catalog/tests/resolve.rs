@@ -2,7 +2,7 @@
 
 #![allow(clippy::unwrap_used)] // helpers of tests are tests
 
-use rukpak_catalog::resolve::{Error, Installed, Offer, Reason, Request, explain, resolve};
+use rukpak_catalog::resolve::{Error, Installed, Needs, Offer, Reason, Request, explain, newer, resolve};
 use rukpak_catalog::version::Constraint;
 use rukpak_catalog::{Bundle, Channel, Entry, Package, Version};
 
@@ -158,7 +158,7 @@ fn upgrades_follow_edges_unless_somebody_knows_better() {
     let package = upstream();
     let offers = [offer("c", 0, &package)];
     let from = |version: &'static str, name: &'static str| Request {
-        installed: Some(Installed { name, version }),
+        installed: Some(Installed { name, version, release: None }),
         ..request()
     };
     assert_eq!(found(&offers, from("1.0.0", "p.v1.0.0")), Ok("1.0.1".to_owned()), "one step");
@@ -194,7 +194,7 @@ fn skips_and_skip_ranges_are_edges_too() {
     )]);
     let offers = [offer("c", 0, &package)];
     let from = |version: &'static str, name: &'static str| Request {
-        installed: Some(Installed { name, version }),
+        installed: Some(Installed { name, version, release: None }),
         ..request()
     };
     assert_eq!(found(&offers, from("1.0.0", "p.v1.0.0")), Ok("1.2.0".to_owned()));
@@ -245,11 +245,71 @@ fn a_version_counts_with_its_release() {
         package(vec![("stable", vec![entry("1.0.0+1", "", &[], ""), entry("1.0.0+2", "1.0.0+1", &[], "")])]);
     let offers = [offer("c", 0, &package)];
     assert_eq!(found(&offers, request()), Ok("1.0.0+2".to_owned()));
-    let from = Request { installed: Some(Installed { name: "p.v1.0.0+1", version: "1.0.0+1" }), ..request() };
+    let from = Request { installed: Some(Installed { name: "p.v1.0.0+1", version: "1.0.0+1", release: None }), ..request() };
     assert_eq!(found(&offers, from), Ok("1.0.0+2".to_owned()));
     // Nothing can be fetched without an image.
     package.bundles.get_mut("p.v1.0.0+2").unwrap().image = None;
     assert_eq!(found(&[offer("c", 0, &package)], request()), Ok("1.0.0+1".to_owned()));
+}
+
+/// Of one version in two releases an edge leads from one to the other; where it was not noted which is installed, none does.
+#[test]
+fn another_release_of_the_same_version_is_an_upgrade() {
+    let name = |release: &str| format!("p.v1.0.0-r{release}");
+    let mut package = package(vec![("stable", vec![])]);
+    for release in ["1", "2"] {
+        let version = Version::with_release("1.0.0", release).ok();
+        let version_text = "1.0.0".to_owned();
+        let bundle = Bundle { name: name(release), version, version_text, image: Some(name(release)), ..Bundle::default() };
+        package.bundles.insert(name(release), bundle);
+    }
+    let chosen = |package: &Package, release: Option<&str>| {
+        let installed = Some(Installed { name: "p.v1.0.0-r1", version: "1.0.0", release });
+        resolve(&[offer("c", 0, package)], Request { installed, ..request() }).map(|found| found.bundle.name.clone())
+    };
+    assert_eq!(chosen(&package, Some("1")), Ok(name("1")), "no edge");
+    assert_eq!(chosen(&package, None), Ok(name("2")), "both may be what is installed");
+    let edge = Entry { name: name("2"), replaces: Some(name("1")), ..Entry::default() };
+    package.channels.get_mut("stable").unwrap().entries.push(edge);
+    assert_eq!(chosen(&package, Some("1")), Ok(name("2")));
+    assert!(chosen(&package, Some("3")).is_ok_and(|found| found == name("2")), "its name leads on");
+}
+
+#[test]
+fn names_the_newer_version_that_is_left_out_and_what_it_takes() {
+    let mut package = upstream();
+    let far = entry("3.0.0", "", &[], "");
+    package.bundles.insert(far.name.clone(), bundle("3.0.0"));
+    package.channels.insert("far".to_owned(), Channel { name: "far".to_owned(), entries: vec![far], deprecation: None });
+    let offers = [offer("c", 0, &package)];
+    let from = |version: &'static str, name: &'static str| Request {
+        installed: Some(Installed { name, version, release: None }),
+        ..request()
+    };
+    let told = |request: Request<'_>| {
+        let found = newer(&offers, request)?;
+        Some((found.bundle.version_text.as_str(), found.needs, found.is_out_of_range, found.is_out_of_channels))
+    };
+    let pin = Constraint::parse("1.0.0").unwrap();
+    let (alpha, beta) = (["alpha".to_owned()], ["beta".to_owned()]);
+    let first = from("1.0.0", "p.v1.0.0");
+    let pinned = Request { version: Some(&pin), ..first };
+    assert_eq!(told(pinned), Some(("1.0.1", Needs::Version, true, false)), "one step");
+    assert_eq!(told(Request { channels: &beta, ..pinned }), Some(("1.0.1", Needs::Version, true, false)));
+    assert_eq!(told(Request { channels: &alpha, ..pinned }), Some(("1.0.1", Needs::Channels, true, true)));
+    assert_eq!(told(Request { channels: &alpha, ..first }), Some(("1.0.1", Needs::Channels, false, true)));
+    // No edge leads to 3.0.0.
+    let last = from("1.2.0", "p.v1.2.0");
+    assert_eq!(told(last), Some(("3.0.0", Needs::SelfCertification, false, false)));
+    assert_eq!(told(Request { channels: &beta, ..last }), Some(("3.0.0", Needs::SelfCertification, false, true)));
+    let certified = Request { is_self_certified: true, version: Some(&pin), ..first };
+    assert_eq!(told(certified), Some(("3.0.0", Needs::Version, true, false)));
+    assert_eq!(told(from("3.0.0", "p.v3.0.0")), None, "it is the newest");
+    assert_eq!(told(from("9.0.0", "gone")), None, "what is installed is newer than all");
+    assert_eq!(told(request()), None, "nothing is installed");
+    // What cannot be installed is nothing that could be had.
+    package.bundles.get_mut("p.v3.0.0").unwrap().facts.constraints.push("{}".to_owned());
+    assert_eq!(newer(&[offer("c", 0, &package)], last), None);
 }
 
 /// Each bundle with the reason that it is not chosen for; `catalog/version: reason`.
@@ -274,7 +334,7 @@ fn every_bundle_is_told_why_it_is_not_chosen() {
 
     let range = Constraint::parse("1.0.x").unwrap();
     let channels = ["beta".to_owned()];
-    let installed = Some(Installed { name: "p.v1.0.0", version: "1.0.0" });
+    let installed = Some(Installed { name: "p.v1.0.0", version: "1.0.0", release: None });
     let asked = Request { version: Some(&range), channels: &channels, installed, ..request() };
     assert_eq!(
         reasons(&one, asked),

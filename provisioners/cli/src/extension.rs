@@ -60,6 +60,9 @@ struct Line<'a> {
 pub(crate) struct Installed<'a> {
     pub(crate) bundle: &'a str,
     pub(crate) version: &'a str,
+    /// The release of its packaging.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) release: Option<&'a str>,
 }
 
 /// The extensions as `list --output json` has them.
@@ -90,7 +93,7 @@ impl<'a> Line<'a> {
 /// What its status says to be installed.
 pub(crate) fn installed(extension: &ClusterExtension) -> Option<Installed<'_>> {
     let bundle = &extension.status.as_ref()?.install.as_ref()?.bundle;
-    Some(Installed { bundle: &bundle.name, version: &bundle.version })
+    Some(Installed { bundle: &bundle.name, version: &bundle.version, release: bundle.release.as_deref() })
 }
 
 fn find<'a>(extension: &'a ClusterExtension, type_: &str) -> Option<&'a Condition> {

@@ -231,6 +231,7 @@ fn extensions_are_bounded_in_all_that_decides_what_runs() {
         (vec![], true),
         (vec![("/install", safety("Strict"))], true),
         (vec![("/serviceAccount", json!({"name": "ignored"}))], true),
+        (vec![("/progressDeadlineMinutes", json!(10))], true),
         (vec![("/namespace", json!("kube-system"))], false),
         (vec![("/namespace", json!("pumps"))], false),
         (vec![("/config", config.clone())], false),

@@ -1,12 +1,16 @@
 //! The ClusterExtension reconciler: observe -> resolve -> decide (pure) -> apply -> report (pure).
 //!
 //! ```text
-//! offers      what the ClusterCatalogs have of the package          memory, disk
-//! deployment  its BundleDeployment: found, whose it is, written     API server
-//! installed   which bundle that one has installed                   API server
+//! offers      what the ClusterCatalogs have of the package           memory, disk
+//! deployment  its BundleDeployment: found, whose it is, written      API server
+//! installed   which bundle that one has installed                    API server
 //! takeover    which bundle operator-controller has installed before  pure
-//! decide      what the BundleDeployment is to be                    pure
-//! report      what is known to a status                             pure
+//! upgrade     which newer version is left out, and by what           pure
+//! decide      what the BundleDeployment is to be                     pure
+//! optional    what else it asks of the BundleDeployment, if anything pure
+//! progress    how far the BundleDeployment is                        pure
+//! revisions   which of its revisions are there                       pure
+//! report      what is known to a status                              pure
 //! ```
 //!
 //! One BundleDeployment for each extension; the provisioner does the rest, and needs no catalog for it. No finalizer: deletion is garbage
@@ -16,9 +20,13 @@ mod decide;
 mod deployment;
 mod installed;
 mod offers;
+mod optional;
+mod progress;
 mod report;
+mod revisions;
 mod start;
 mod takeover;
+mod upgrade;
 
 use std::sync::Arc;
 
@@ -39,7 +47,8 @@ use rukpak_runtime::status::{StatusWriter, WrittenVersions};
 use self::decide::{Next, decide};
 use self::deployment::Existing;
 use self::installed::{Identity, Installed};
-use self::report::Progress;
+use self::offers::Answer;
+use self::progress::{Progress, progress};
 use super::cluster_catalog::changed;
 use super::cluster_catalog::store::CatalogStore;
 use super::events::Events;
@@ -82,9 +91,8 @@ pub(crate) async fn reconcile(extension: Arc<ClusterExtension>, context: Arc<Con
         return Ok(Action::await_change());
     }
     let Outcome { report, retry, is_taken_over } = outcome(&extension, &context).await;
-    let old = extension.status.clone().unwrap_or_default();
-    let status = report::status(&old, extension.meta().generation, &extension.spec, &report, Timestamp::now());
-    write(&extension, &old, &status, &context).await?;
+    let status = report::status(&extension, &report, Timestamp::now());
+    write(&extension, &status, &context).await?;
     if is_taken_over {
         finalizers::strip(&context.client, &*extension).await.map_err(Error::Metadata)?;
         tracing::info!(extension = %extension.name_any(), "taken over from operator-controller");
@@ -145,36 +153,61 @@ async fn towards(
     // What operator-controller has installed is in the cluster all the while.
     let left = takeover::left(extension).filter(|_| installed.is_none());
     let health = deployment.as_deref().and_then(report::health);
-    let report = |progress, catalog| report::Report {
-        progress,
+    let revisions = deployment.as_deref().map(revisions::active).unwrap_or_default();
+    let report = |progress| report::Report {
         installed: installed.clone().or(left.clone()),
-        catalog,
         health: health.clone(),
+        revisions: revisions.clone(),
+        ..report::Report::of(progress)
     };
     let filter = match extension.spec.catalog() {
         Ok(filter) => filter,
-        Err(violation) => return (report(Progress::Blocked(violation.to_string()), None), None),
+        Err(violation) => return (report(Progress::Blocked(violation.to_string())), None),
     };
     match found {
-        Err(error) => return (report(Progress::Retrying(Chain(&error).to_string()), None), Some(Class::Transient)),
-        Ok(Existing::Leaving(message)) => return (report(Progress::RollingOut(message), None), None),
-        Ok(Existing::Foreign(message)) => return (report(Progress::Retrying(message), None), None),
+        Err(error) => return (report(Progress::Retrying(Chain(&error).to_string())), Some(Class::Transient)),
+        Ok(Existing::Leaving(message)) => return (report(Progress::RollingOut(message)), None),
+        Ok(Existing::Foreign(message)) => return (report(Progress::Retrying(message)), None),
         Ok(Existing::Ours(_) | Existing::Nothing) => {}
     }
     if let Some(left) = &left {
         let (progress, class) = apply(extension, left, deployment.as_deref(), None, context).await;
-        return (report(progress, None), class);
+        return (report(progress), class);
     }
     let ignores_dependencies =
         extension.annotations().get(names::IGNORE_DEPENDENCIES).is_some_and(|said| said == "true");
-    let resolution = offers::resolve(filter, installed.as_ref(), ignores_dependencies, context).await;
-    let catalog = resolution.data();
-    let wanted = match decide(filter, installed.as_ref(), &resolution) {
-        Next::Leave { message } => return (report(Progress::Retrying(message), catalog), None),
-        Next::Apply(wanted) => wanted,
+    let Answer { resolution, upgrade } =
+        offers::resolve(filter, installed.as_ref(), ignores_dependencies, context).await;
+    let (progress, class) = match decide(filter, installed.as_ref(), &resolution) {
+        Next::Leave { message } => leave(extension, message, deployment.as_deref(), context).await,
+        Next::Apply(wanted) => apply(extension, &wanted, deployment.as_deref(), installed.as_ref(), context).await,
     };
-    let (progress, class) = apply(extension, &wanted, deployment.as_deref(), installed.as_ref(), context).await;
-    (report(progress, catalog), class)
+    (report::Report { catalog: resolution.data(), upgrade, ..report(progress) }, class)
+}
+
+/// Leaves the BundleDeployment at what it installs, for the reason `message`; what else is asked of it is done all the same.
+async fn leave(
+    extension: &ClusterExtension,
+    message: String,
+    live: Option<&BundleDeployment>,
+    context: &Context,
+) -> (Progress, Option<Class>) {
+    let optional = match optional::fields(extension) {
+        Ok(optional) => optional,
+        Err(fault) => return (Progress::InvalidConfiguration(fault), None),
+    };
+    let Some(live) = live else { return (Progress::Retrying(message), None) };
+    match deployment::keep(extension, optional, live, context).await {
+        Ok(()) => (Progress::Retrying(message), None),
+        Err(error) => {
+            let class = class(&error);
+            (Progress::Retrying(format!("{message}; the BundleDeployment cannot be written: {}", Chain(&error))), Some(class))
+        }
+    }
+}
+
+fn class(error: &api::Error) -> Class {
+    if error.is_transient() || error.is_conflict() { Class::Transient } else { Class::Terminal }
 }
 
 /// Makes the BundleDeployment install `wanted`; how far it is, and when to try again if nobody tells us.
@@ -191,11 +224,14 @@ async fn apply(
     if let Err(message) = deployment::check_config(&extension.spec) {
         return (Progress::InvalidConfiguration(wanted.wrapped(&message)), None);
     }
-    match deployment::apply(extension, wanted, live, context).await {
-        Ok(deployment) => (report::progress(&deployment, wanted, installed), None),
+    let optional = match optional::fields(extension) {
+        Ok(optional) => optional,
+        Err(fault) => return (Progress::InvalidConfiguration(fault), None),
+    };
+    match deployment::apply(extension, wanted, optional, live, context).await {
+        Ok(deployment) => (progress(&deployment, wanted, installed), None),
         Err(error) => {
-            let class = if error.is_transient() || error.is_conflict() { Class::Transient } else { Class::Terminal };
-            (Progress::Retrying(wanted.wrapped(&Chain(&error).to_string())), Some(class))
+            (Progress::Retrying(wanted.wrapped(&Chain(&error).to_string())), Some(class(&error)))
         }
     }
 }
@@ -203,7 +239,6 @@ async fn apply(
 /// Writes the status, and tells of conditions that are others.
 async fn write(
     extension: &ClusterExtension,
-    old: &ClusterExtensionStatus,
     status: &ClusterExtensionStatus,
     context: &Context,
 ) -> Result<(), Error> {
@@ -213,7 +248,8 @@ async fn write(
     if !is_written {
         return Ok(());
     }
-    for (before, now) in changed(&old.conditions, &status.conditions) {
+    let old = extension.status.as_ref().map(|old| old.conditions.as_slice()).unwrap_or_default();
+    for (before, now) in changed(old, &status.conditions) {
         if ![INSTALLED, PROGRESSING].contains(&now.type_.as_str()) {
             continue;
         }

@@ -2,11 +2,12 @@
 
 use kube::api::DynamicObject;
 use rukpak_tests::Documents;
+use rukpak_tests::kubelet::Kubelet;
 use rukpak_tests::verbs::{self, Expected, Target};
 use serde_json::{Value, json};
 
 use super::case::{Case, is_observed, rolled_out};
-use crate::platform::packages::{self, ALL, Files, OWN};
+use crate::platform::packages::{ALL, DEPLOYMENT, OWN, bundle, with_deployment};
 
 fn invalid(message: &str) -> Expected<'_> {
     Expected::is_false("Progressing", "InvalidConfiguration").saying(message)
@@ -16,36 +17,20 @@ fn inline(config: &Value) -> Value {
     json!({"config": {"configType": "Inline", "inline": config}})
 }
 
-/// A bundle with a Deployment.
-fn with_deployment(package: &str, mode: &str) -> Files {
-    let mut files = packages::bundle(package, "1.0.0", mode);
-    let template = json!({
-        "metadata": {"labels": {"app": "pump"}},
-        "spec": {"containers": [{"name": "pump", "image": "registry.example/pump:v1"}]},
-    });
-    let deployment = json!({
-        "name": "pump",
-        "spec": {"replicas": 1, "selector": {"matchLabels": {"app": "pump"}}, "template": template},
-    });
-    for (_, text) in &mut files {
-        *text = text.replace("\"deployments\":[]", &format!("\"deployments\":[{deployment}]"));
-    }
-    files
-}
-
 async fn offer(case: &Case<'_>, mode: &str) {
-    let image = case.push("1.0.0", with_deployment(&case.name, mode)).await;
+    let image = case.push("1.0.0", with_deployment(bundle(&case.name, "1.0.0", mode))).await;
     case.serve(Documents::package(&case.name, &[("1.0.0", &image)])).await;
 }
 
 fn deployment(case: &Case<'_>) -> Target {
-    Target::namespaced("apps/v1", "Deployment", &case.space(), "pump")
+    Target::namespaced("apps/v1", "Deployment", &case.space(), DEPLOYMENT)
 }
 
 /// 5, 6, 8: what may be watched follows from what the bundle supports.
 #[tokio::test]
 async fn the_namespace_to_watch_is_asked_for_where_a_bundle_needs_it() {
     let case = Case::new("own").await;
+    let _kubelet = Kubelet::play(case.client.clone(), &case.space());
     offer(&case, OWN).await;
     case.extend(json!({}), json!({})).await;
     let prefix = format!(
@@ -98,6 +83,7 @@ async fn keys_that_a_bundle_does_not_know_are_refused() {
 #[tokio::test]
 async fn the_deployment_is_configured_reconfigured_and_left_alone_again() {
     let case = Case::new("deployed").await;
+    let _kubelet = Kubelet::play(case.client.clone(), &case.space());
     offer(&case, ALL).await;
     case.extend(json!({}), inline(&json!({"deploymentConfig": {"nodeSelector": {"disk": "ssd"}}}))).await;
     case.until_at(&case.extension(), rolled_out()).await;

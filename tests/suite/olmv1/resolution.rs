@@ -1,7 +1,8 @@
 //! Which bundle is chosen, and why none is. The numbers are those of operator-controller's scenarios.
 
+use kube::api::DynamicObject;
 use rukpak_tests::Documents;
-use rukpak_tests::verbs::Expected;
+use rukpak_tests::verbs::{self, Expected};
 use serde_json::{Value, json};
 
 use super::case::{Case, catalog, installed, retrying, rolled_out, serving};
@@ -70,6 +71,27 @@ async fn a_selected_catalog_that_is_not_served_blocks_and_one_that_is_switched_o
     case.until_at(&case.extension(), retrying(&text)).await;
     case.merge_into(&catalog(&sick), &json!({"spec": {"availabilityMode": "Unavailable"}})).await;
     case.until_version("1.0.0").await;
+}
+
+/// A pinned version stays, and whoever looks at the extension sees that there is a newer one.
+#[tokio::test]
+async fn a_newer_version_that_is_left_out_is_told_with_what_leaves_it_out() {
+    let case = Case::new("newer").await;
+    case.install(&["1.0.0", "1.1.0"], json!({"version": "1.0.0"})).await;
+    let told = |reason| Expected::is_true("UpgradeAvailable", reason);
+    let text = format!(
+        "Version 1.1.0 ({}.v1.1.0) of catalog \"{}\" can replace version 1.0.0; spec.source.catalog.version \"1.0.0\" leaves it out",
+        case.name, case.name
+    );
+    case.until_at(&case.extension(), told("VersionConstraint").saying(&text)).await;
+    case.ask(json!({"channels": ["beta"]})).await;
+    let object = case.until_at(&case.extension(), told("ChannelConstraint").saying("channels [beta]")).await;
+    assert!(installed().met_by(&object), "{:#}", object.data);
+    case.ask(json!({"channels": null, "version": null})).await;
+    let is_newest =
+        |object: &DynamicObject| rolled_out().met_by(object) && verbs::condition(object, "UpgradeAvailable").is_none();
+    let object = case.until_object(&case.extension(), "the newest version", is_newest).await;
+    assert_eq!(super::case::text(&object, "/status/install/bundle/version"), "1.1.0");
 }
 
 /// 77: what nobody resolves is refused, unless it is taken care of.

@@ -5,7 +5,7 @@ use rukpak_tests::verbs::Expected;
 use rukpak_tests::{Documents, ImageBuilder};
 use serde_json::json;
 
-use super::case::{Case, installed, retrying, text};
+use super::case::{Case, installed, retrying, rolled_out, text};
 use crate::platform::packages::{self, ALL, broken, channel, entry, package};
 
 /// 19, 20, 21: 1.0.0 -> 1.0.1 -> 1.2.0.
@@ -53,6 +53,37 @@ async fn identical_content_of_another_version_is_installed() {
     let documents = Documents::package(&case.name, &[("1.0.0", &image), ("1.0.1", &image)]);
     case.renew("v2", documents).await;
     case.until_version("1.0.1").await;
+}
+
+/// A catalog may pack the same version once more: its release tells them apart.
+#[tokio::test]
+async fn another_release_of_the_same_version_is_followed_and_told() {
+    let case = Case::new("release").await;
+    let (_, images) = case.chain(&["1.0.0"]).await;
+    let name = |release: &str| format!("{}.v1.0.0-{release}", case.name);
+    let packed = |release: &str| {
+        let mut document = entry(&case.name, "1.0.0", &images[0], Some(ALL), &[]);
+        document["name"] = json!(name(release));
+        document["properties"][0]["value"]["release"] = json!(release);
+        document
+    };
+    let documents = Documents::default().with(package(&case.name, "stable")).with(packed("1"));
+    let edges = json!([{"name": name("1")}]);
+    case.serve(documents.clone().with(channel(&case.name, "stable", edges))).await;
+    case.extend(json!({}), json!({})).await;
+    let is = |release: &'static str| {
+        move |object: &DynamicObject| {
+            text(object, "/status/install/bundle/release") == release && rolled_out().met_by(object)
+        }
+    };
+    let object = case.until_object(&case.extension(), "release 1", is("1")).await;
+    let bundle = json!({"name": name("1"), "version": "1.0.0", "release": "1"});
+    assert_eq!(object.data["status"]["install"]["bundle"], bundle);
+
+    let edges = json!([{"name": name("1")}, {"name": name("2"), "replaces": name("1")}]);
+    case.renew("v2", documents.with(packed("2")).with(channel(&case.name, "stable", edges))).await;
+    let object = case.until_object(&case.extension(), "release 2", is("2")).await;
+    assert_eq!(text(&object, "/status/install/bundle/name"), name("2"));
 }
 
 /// A tag that moves changes nothing of what is installed, nor of what is healed.

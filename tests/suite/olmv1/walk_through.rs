@@ -1,5 +1,6 @@
 //! The walk-through of docs/olmv1.md, and what docs/rukpakctl.md says of ClusterExtensions, typed with the real programs.
 
+use rukpak_tests::kubelet::Kubelet;
 use rukpak_tests::{CatalogImage, fixtures};
 
 use super::world::World;
@@ -17,7 +18,7 @@ kind: ClusterExtension
 metadata: {name: pump-operator}
 spec: {namespace: pumps, source: {sourceType: Catalog, catalog: {packageName: pump-operator, version: 1.0.x}}}
 EOF
-kubectl wait --for=condition=Installed clusterextension/pump-operator";
+kubectl wait --for=condition=Available clusterextension/pump-operator";
 
 #[tokio::test]
 async fn the_walk_through_is_true() {
@@ -29,6 +30,7 @@ async fn the_walk_through_is_true() {
     image.push(&world.registry, "catalogs/pumps", "v1").await.expect("the registry takes it");
     let registry = images[0].split('/').next().expect("a reference has a host");
     let names = [("registry.example.com", registry.to_owned())];
+    let _kubelet = Kubelet::play(world.admin().await, "pumps");
     let session = Session::start(&world.plane, &world.controller, &names, &world.registry.ca_pem()).await;
     session.follow("docs/olmv1.md", &[]).await;
     session

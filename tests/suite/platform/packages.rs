@@ -89,6 +89,25 @@ pub fn bundle(package: &str, version: &str, mode: &str) -> Files {
     .into()
 }
 
+/// The Deployment of [`with_deployment`].
+pub const DEPLOYMENT: &str = "pump";
+
+/// The same bundle with a Deployment, which is not available before somebody plays the kubelet.
+pub fn with_deployment(mut files: Files) -> Files {
+    let template = json!({
+        "metadata": {"labels": {"app": DEPLOYMENT}},
+        "spec": {"containers": [{"name": "pump", "image": "registry.example/pump:v1"}]},
+    });
+    let deployment = json!({
+        "name": DEPLOYMENT,
+        "spec": {"replicas": 1, "selector": {"matchLabels": {"app": DEPLOYMENT}}, "template": template},
+    });
+    for (_, text) in &mut files {
+        *text = text.replace("\"deployments\":[]", &format!("\"deployments\":[{deployment}]"));
+    }
+    files
+}
+
 /// A bundle whose ConfigMap no API server takes.
 pub fn broken(package: &str, version: &str) -> Files {
     let mut files = bundle(package, version, ALL);

@@ -51,12 +51,11 @@ impl<'a> Considered<'a> {
         (!is_successor && !self.is_same(bundle, from)).then(|| Reason::NoUpgrade { from: from.name.to_owned() })
     }
 
-    /// The same version is no upgrade, whatever its name.
+    /// The same version is no upgrade, whatever its name; in another release it is one. Which release is installed may not be known.
     fn is_same(&self, bundle: &Bundle, from: Installed<'_>) -> bool {
-        match (&bundle.version, &self.installed) {
-            (Some(version), Some(installed)) => bundle.version_text == from.version || version == installed,
-            _ => false,
-        }
+        let (Some(version), Some(installed)) = (&bundle.version, &self.installed) else { return false };
+        let is_release = from.release.is_none_or(|release| version.release() == Some(release));
+        is_release && (bundle.version_text == from.version || version.semver() == installed.semver())
     }
 }
 

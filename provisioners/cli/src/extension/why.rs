@@ -122,7 +122,11 @@ pub(crate) fn answer(
         package: &filter.package_name,
         version: range.as_ref(),
         channels: &filter.channels,
-        installed: installed.map(|installed| Installed { name: installed.bundle, version: installed.version }),
+        installed: installed.map(|installed| Installed {
+            name: installed.bundle,
+            version: installed.version,
+            release: installed.release,
+        }),
         is_self_certified: filter.upgrade_constraint_policy == UpgradeConstraintPolicy::SelfCertified,
         ignores_dependencies: extension
             .annotations()

@@ -69,7 +69,7 @@ mod tests {
 
     fn identity(version: &str) -> Identity {
         let (name, reference) = (format!("p.v{version}"), format!("r.example/p:{version}"));
-        Identity { package: "p".to_owned(), name, version: version.to_owned(), reference }
+        Identity { package: "p".to_owned(), name, version: version.to_owned(), reference, release: None }
     }
 
     #[test]

@@ -111,38 +111,78 @@ pub(super) fn check_bundle(bundle: &Identity) -> Result<(), String> {
     rules::check(&rules::BUNDLE_VERSION, version).map_err(|violation| format!("{violation}: {version:?}"))
 }
 
-/// Makes the BundleDeployment install `bundle`, as the extension configures it. Writes nothing if it does already.
+/// Makes the BundleDeployment install `bundle`, as the extension configures it, with the `optional` fields of its spec. Writes nothing if
+/// it does already.
 #[tracing::instrument(level = "debug", skip_all)]
 pub(super) async fn apply(
     extension: &ClusterExtension,
     bundle: &Identity,
+    optional: Map<String, Value>,
     live: Option<&BundleDeployment>,
     context: &Context,
 ) -> Result<Arc<BundleDeployment>, Error> {
-    let mut body = desired(extension, bundle);
-    if let Some(live) = live {
-        if is_applied(&body, live) {
-            return Ok(Arc::new(live.clone()));
-        }
-        // Not another one of that name.
-        body["metadata"]["uid"] = json!(live.uid());
-    } else {
-        // Creates, or conflicts with one that the watch has not shown yet.
-        body["metadata"]["resourceVersion"] = json!("1");
+    let body = desired(extension, bundle, optional);
+    if let Some(live) = live.filter(|live| is_applied(&body, live)) {
+        return Ok(Arc::new(live.clone()));
     }
-    let api: Api<BundleDeployment> = Api::all(context.client.clone());
-    let params = PatchParams::apply(FIELD_MANAGER).force();
-    let name = deployment_name(&extension.name_any());
-    let written = api.patch(&name, &params, &Patch::Apply(body)).await.map_err(Error::from)?;
-    context.written.record(&written);
+    let written = write(extension, body, live, context).await?;
     let extension = extension.name_any();
     tracing::info!(extension, bundle = bundle.name, version = bundle.version, "applied");
     warn_of_tag(("ClusterExtension", &extension), None, &bundle.name, &bundle.reference);
     Ok(Arc::new(written))
 }
 
+/// Sets the `optional` fields alone: it is not known now which bundle is to be installed, and what is stays.
+#[tracing::instrument(level = "debug", skip_all)]
+pub(super) async fn keep(
+    extension: &ClusterExtension,
+    optional: Map<String, Value>,
+    live: &BundleDeployment,
+    context: &Context,
+) -> Result<(), Error> {
+    let Some(bundle) = Identity::read(live.annotations()) else { return Ok(()) };
+    let body = kept(desired(extension, &bundle, optional), live);
+    if !is_applied(&body, live) {
+        write(extension, body, Some(live), context).await?;
+    }
+    Ok(())
+}
+
+/// The same with what `live` says of the bundle, of its settings and of what is checked.
+fn kept(mut body: Value, live: &BundleDeployment) -> Value {
+    body["spec"]["config"] = json!(live.spec.config);
+    body["spec"]["template"] = json!(live.spec.template);
+    if let Some(annotations) = body["metadata"]["annotations"].as_object_mut() {
+        for key in [SAFE_CRD_UPGRADE, names::IGNORE_DEPENDENCIES] {
+            annotations.remove(key);
+            annotations.extend(live.annotations().get(key).map(|value| (key.to_owned(), json!(value))));
+        }
+    }
+    body
+}
+
+async fn write(
+    extension: &ClusterExtension,
+    mut body: Value,
+    live: Option<&BundleDeployment>,
+    context: &Context,
+) -> Result<BundleDeployment, Error> {
+    match live {
+        // Not another one of that name.
+        Some(live) => body["metadata"]["uid"] = json!(live.uid()),
+        // Creates, or conflicts with one that the watch has not shown yet.
+        None => body["metadata"]["resourceVersion"] = json!("1"),
+    }
+    let api: Api<BundleDeployment> = Api::all(context.client.clone());
+    let params = PatchParams::apply(FIELD_MANAGER).force();
+    let name = deployment_name(&extension.name_any());
+    let written = api.patch(&name, &params, &Patch::Apply(body)).await.map_err(Error::from)?;
+    context.written.record(&written);
+    Ok(written)
+}
+
 /// What is written. Pure.
-fn desired(extension: &ClusterExtension, bundle: &Identity) -> Value {
+fn desired(extension: &ClusterExtension, bundle: &Identity, optional: Map<String, Value>) -> Value {
     let name_of_owner = extension.name_any();
     let mut annotations = bundle.annotations();
     let safety = match extension.spec.crd_upgrade_safety() {
@@ -159,7 +199,11 @@ fn desired(extension: &ClusterExtension, bundle: &Identity) -> Value {
     config.insert(config::INSTALL_NAMESPACE.to_owned(), json!(extension.spec.namespace));
     let labels = BTreeMap::from([(OWNER_KIND_LABEL, "ClusterExtension"), (OWNER_NAME_LABEL, name_of_owner.as_str())]);
     config.insert(config::OBJECT_LABELS.to_owned(), json!(labels));
-    json!({
+    if !optional.is_empty() {
+        let names: Vec<&str> = optional.keys().map(String::as_str).collect();
+        annotations.insert(names::EXTENSION_FIELDS.to_owned(), names.join(","));
+    }
+    let mut body = json!({
         "apiVersion": BundleDeployment::api_version(&()),
         "kind": BundleDeployment::kind(&()),
         "metadata": {
@@ -186,7 +230,11 @@ fn desired(extension: &ClusterExtension, bundle: &Identity) -> Value {
                 },
             },
         },
-    })
+    });
+    for (field, value) in optional {
+        body["spec"][field] = value;
+    }
+    body
 }
 
 /// Whether the BundleDeployment says all that is written; what others added to it does not count.
@@ -194,7 +242,11 @@ fn is_applied(body: &Value, live: &BundleDeployment) -> bool {
     let Ok(spec) = serde_json::to_value(&live.spec) else { return false };
     let annotations = live.annotations();
     let has = |(key, value): (&String, &Value)| annotations.get(key).map(String::as_str) == value.as_str();
-    ["provisionerClassName", "config", "template"].iter().all(|field| spec[field] == body["spec"][field])
+    // A field that the extension sets no more is known by this alone: the watch does not keep whose it is.
+    let has_no_more = annotations.contains_key(names::EXTENSION_FIELDS)
+        && body["metadata"]["annotations"].get(names::EXTENSION_FIELDS).is_none();
+    !has_no_more
+        && body["spec"].as_object().is_some_and(|wanted| wanted.iter().all(|(field, value)| spec[field] == *value))
         && body["metadata"]["annotations"].as_object().is_some_and(|wanted| wanted.iter().all(has))
 }
 
@@ -218,7 +270,7 @@ mod tests {
 
     fn bundle() -> Identity {
         let [package, name, version, reference] = ["p", "p.v1.0.0", "1.0.0", "r.example/p:1"].map(str::to_owned);
-        Identity { package, name, version, reference }
+        Identity { package, name, version, reference, release: None }
     }
 
     #[test]
@@ -256,7 +308,7 @@ mod tests {
     #[test]
     fn what_is_written_is_recognised() {
         let extension = extension(&json!({"watchNamespace": "w"}));
-        let body = desired(&extension, &bundle());
+        let body = desired(&extension, &bundle(), Map::new());
         assert_eq!(body["spec"]["config"]["installNamespace"], "ns");
         assert_eq!(body["spec"]["config"]["watchNamespace"], "w");
         let labels = &body["spec"]["config"]["objectLabels"];
@@ -267,10 +319,43 @@ mod tests {
         live.spec.suspend = true;
         assert!(is_applied(&body, &live), "what others say is theirs");
         let other = Identity { reference: "r.example/p:2".to_owned(), ..bundle() };
-        assert!(!is_applied(&desired(&extension, &other), &live));
-        assert!(!is_applied(&desired(&self::extension(&Value::Null), &bundle()), &live), "a key that is gone");
+        assert!(!is_applied(&desired(&extension, &other, Map::new()), &live));
+        assert!(!is_applied(&desired(&self::extension(&Value::Null), &bundle(), Map::new()), &live), "a key that is gone");
         let renamed = Identity { name: "p.v1".to_owned(), ..bundle() };
-        assert!(!is_applied(&desired(&extension, &renamed), &live), "the same content by another name");
+        assert!(!is_applied(&desired(&extension, &renamed, Map::new()), &live), "the same content by another name");
+        let packed = Identity { release: Some("2".to_owned()), ..bundle() };
+        assert!(!is_applied(&desired(&extension, &packed, Map::new()), &live), "the same version in another release");
+    }
+
+    #[test]
+    fn takes_back_what_the_extension_sets_no_more_and_nothing_else() {
+        let extension = extension(&Value::Null);
+        let plain = || desired(&extension, &bundle(), Map::new());
+        let optional = json!({"progressDeadline": "10m", "suspend": true}).as_object().cloned().unwrap_or_default();
+        let body = desired(&extension, &bundle(), optional);
+        assert_eq!((&body["spec"]["progressDeadline"], &body["spec"]["suspend"]), (&json!("10m"), &json!(true)));
+        let mut live: BundleDeployment = serde_json::from_value(plain()).unwrap();
+        assert!(!is_applied(&body, &live));
+        live.spec.progress_deadline = Some("3m".to_owned());
+        assert!(is_applied(&plain(), &live), "somebody else's");
+        let live: BundleDeployment = serde_json::from_value(body.clone()).unwrap();
+        assert!(is_applied(&body, &live));
+        assert!(!is_applied(&plain(), &live), "they are not set any more");
+        let one = json!({"suspend": true}).as_object().cloned().unwrap_or_default();
+        assert!(!is_applied(&desired(&extension, &bundle(), one), &live), "one of them is not set any more");
+    }
+
+    #[test]
+    fn keeps_the_bundle_and_its_settings_while_none_is_chosen() {
+        let live: BundleDeployment =
+            serde_json::from_value(desired(&extension(&json!({"watchNamespace": "w"})), &bundle(), Map::new())).unwrap();
+        let mut changed = extension(&json!({"watchNamespace": "other"}));
+        changed.annotations_mut().insert(names::IGNORE_DEPENDENCIES.to_owned(), "true".to_owned());
+        let body = |optional: Map<String, Value>| kept(desired(&changed, &bundle(), optional), &live);
+        assert!(is_applied(&body(Map::new()), &live), "{:#}", body(Map::new()));
+        let optional = json!({"suspend": true}).as_object().cloned().unwrap_or_default();
+        assert_eq!(body(optional.clone())["spec"]["config"]["watchNamespace"], "w");
+        assert!(!is_applied(&body(optional), &live));
     }
 
     #[test]

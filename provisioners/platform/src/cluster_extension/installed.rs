@@ -12,6 +12,8 @@ pub(super) const PACKAGE_NAME: &str = "olm.operatorframework.io/package-name";
 pub(super) const BUNDLE_NAME: &str = "olm.operatorframework.io/bundle-name";
 /// Annotation: version of the bundle.
 pub(super) const BUNDLE_VERSION: &str = "olm.operatorframework.io/bundle-version";
+/// Annotation: release of the bundle; only where the catalog tells one.
+pub(super) const BUNDLE_RELEASE: &str = "olm.operatorframework.io/bundle-release";
 /// Annotation: image of the bundle, as the catalog names it.
 pub(super) const BUNDLE_REFERENCE: &str = "olm.operatorframework.io/bundle-reference";
 
@@ -26,6 +28,8 @@ pub(crate) struct Identity {
     pub version: String,
     /// Its image, as the catalog names it.
     pub reference: String,
+    /// The release of its packaging, if the catalog tells one.
+    pub release: Option<String>,
 }
 
 impl Identity {
@@ -36,10 +40,11 @@ impl Identity {
             (BUNDLE_VERSION, &self.version),
             (BUNDLE_REFERENCE, &self.reference),
         ];
-        pairs.into_iter().map(|(key, value)| (key.to_owned(), value.clone())).collect()
+        let release = self.release.iter().map(|release| (BUNDLE_RELEASE, release));
+        pairs.into_iter().chain(release).map(|(key, value)| (key.to_owned(), value.clone())).collect()
     }
 
-    /// From annotations; `None` if one is missing.
+    /// From annotations; `None` if one is missing that every bundle has.
     pub fn read(annotations: &BTreeMap<String, String>) -> Option<Self> {
         let text = |key: &str| annotations.get(key).cloned();
         Some(Self {
@@ -47,6 +52,7 @@ impl Identity {
             name: text(BUNDLE_NAME)?,
             version: text(BUNDLE_VERSION)?,
             reference: text(BUNDLE_REFERENCE)?,
+            release: text(BUNDLE_RELEASE),
         })
     }
 
@@ -98,7 +104,8 @@ mod tests {
     fn the_history_tells_which_bundle_is_installed() {
         let identity = |version: &str| {
             let (name, reference) = (format!("p.v{version}"), format!("r.example/p:{version}"));
-            Identity { package: "p".to_owned(), name, version: version.to_owned(), reference }
+            let release = (version == "2.0.0").then(|| "3".to_owned());
+            Identity { package: "p".to_owned(), name, version: version.to_owned(), reference, release }
         };
         let revision = |number: u8, bundle: &str, identity: Option<Identity>| {
             json!({"revision": number, "bundle": bundle, "contentDigest": "sha256:0a", "result": "Installed",

@@ -14,8 +14,17 @@ use rukpak_crds::olm::selection::BadSelector;
 use super::Context;
 use super::decide::{Deprecations, Resolution};
 use super::installed::Identity;
+use super::upgrade::{self, Upgrade};
 use crate::cluster_catalog::content::{content, progress};
 use crate::image;
+
+/// What the catalogs say.
+pub(super) struct Answer {
+    /// The bundle that is to be installed.
+    pub resolution: Resolution,
+    /// A newer version that is not to be.
+    pub upgrade: Upgrade,
+}
 
 /// A catalog that is asked.
 struct Asked {
@@ -30,18 +39,21 @@ pub(super) async fn resolve(
     installed: Option<&Identity>,
     ignores_dependencies: bool,
     context: &Context,
-) -> Resolution {
-    let failed = |message: String, has_catalog| Resolution::Failed { message, has_catalog };
+) -> Answer {
+    let unasked = |message: String| Answer {
+        resolution: Resolution::Failed { message, has_catalog: true },
+        upgrade: Upgrade::Unlooked,
+    };
     let range = match filter.version.as_deref().filter(|text| !text.is_empty()).map(Constraint::parse).transpose() {
         Ok(range) => range,
         Err(error) => {
             let text = filter.version.as_deref().unwrap_or_default();
-            return failed(format!("desired version range {text:?} is invalid: {error}"), true);
+            return unasked(format!("desired version range {text:?} is invalid: {error}"));
         }
     };
     let selected = match selected(filter, context) {
         Ok(selected) => selected,
-        Err(error) => return failed(error.to_string(), true),
+        Err(error) => return unasked(error.to_string()),
     };
     let has_catalog = !selected.is_empty();
     let mut asked = Vec::new();
@@ -57,7 +69,7 @@ pub(super) async fn resolve(
                      leave it out by spec.source.catalog.selector, or set its spec.availabilityMode to Unavailable",
                     progress(catalog)
                 );
-                return failed(message, true);
+                return unasked(message);
             }
         }
     }
@@ -65,15 +77,25 @@ pub(super) async fn resolve(
         package: &filter.package_name,
         version: range.as_ref(),
         channels: &filter.channels,
-        installed: installed.map(|installed| Installed { name: &installed.name, version: &installed.version }),
+        installed: installed.map(|installed| Installed {
+            name: &installed.name,
+            version: &installed.version,
+            release: installed.release.as_deref(),
+        }),
         is_self_certified: filter.upgrade_constraint_policy == UpgradeConstraintPolicy::SelfCertified,
         ignores_dependencies,
     };
-    found(&asked, request, context.requires_digests).unwrap_or_else(|message| failed(message, has_catalog))
+    answer(&asked, request, installed, context.requires_digests, has_catalog)
 }
 
-/// The bundle that the catalogs make of the request; or why none may be installed, in words.
-fn found(asked: &[Asked], request: Request<'_>, requires_digests: bool) -> Result<Resolution, String> {
+/// What comes of the request. Pure.
+fn answer(
+    asked: &[Asked],
+    request: Request<'_>,
+    installed: Option<&Identity>,
+    requires_digests: bool,
+    has_catalog: bool,
+) -> Answer {
     let offers: Vec<Offer<'_>> = asked
         .iter()
         .filter_map(|asked| {
@@ -81,7 +103,20 @@ fn found(asked: &[Asked], request: Request<'_>, requires_digests: bool) -> Resul
             Some(Offer { catalog: &asked.name, priority: asked.priority, package })
         })
         .collect();
-    let resolved = resolve::resolve(&offers, request).map_err(|error| error.to_string())?;
+    let resolution = found(&offers, request, requires_digests)
+        .unwrap_or_else(|message| Resolution::Failed { message, has_catalog });
+    // What is on its way is told by Progressing, and from where it leads further is not known before it is there.
+    let stays = installed.filter(|installed| match &resolution {
+        Resolution::Found { bundle, .. } => bundle == *installed,
+        Resolution::Failed { .. } => true,
+    });
+    let upgrade = stays.map_or(Upgrade::Nothing, |installed| upgrade::look(&offers, request, installed, requires_digests));
+    Answer { resolution, upgrade }
+}
+
+/// The bundle that the catalogs make of the request; or why none may be installed, in words.
+fn found(offers: &[Offer<'_>], request: Request<'_>, requires_digests: bool) -> Result<Resolution, String> {
+    let resolved = resolve::resolve(offers, request).map_err(|error| error.to_string())?;
     let (bundle, image) = (&resolved.bundle.name, resolved.bundle.image.as_deref());
     if requires_digests {
         image::require_digest(resolved.catalog, bundle, image).map_err(|error| error.to_string())?;
@@ -92,6 +127,7 @@ fn found(asked: &[Asked], request: Request<'_>, requires_digests: bool) -> Resul
         name: resolved.bundle.name.clone(),
         version: resolved.bundle.version_text.clone(),
         reference: resolved.bundle.image.clone().unwrap_or_default(),
+        release: resolved.bundle.version.as_ref().and_then(|version| version.release()).map(str::to_owned),
     };
     let said = |message: &Option<String>| message.clone().filter(|message| !message.is_empty());
     let package = resolved.package;
@@ -152,10 +188,11 @@ mod tests {
             ignores_dependencies: false,
         };
         let tag = catalog("r.example/p:v1");
-        assert!(matches!(found(&tag, request, false), Ok(Resolution::Found { .. })));
-        let refusal = found(&tag, request, true).unwrap_err();
-        assert!(refusal.contains("the catalog c names its image by a tag") && refusal.contains("p.v1"), "{refusal}");
+        let resolution = |asked: &[Asked], required| answer(asked, request, None, required, true).resolution;
+        assert!(matches!(resolution(&tag, false), Resolution::Found { .. }));
+        let Resolution::Failed { message, .. } = resolution(&tag, true) else { panic!("it is refused") };
+        assert!(message.contains("the catalog c names its image by a tag") && message.contains("p.v1"), "{message}");
         let pinned = catalog(&format!("r.example/p@sha256:{}", "0".repeat(64)));
-        assert!(matches!(found(&pinned, request, true), Ok(Resolution::Found { .. })));
+        assert!(matches!(resolution(&pinned, true), Resolution::Found { .. }));
     }
 }

@@ -1,19 +1,20 @@
 //! From what is known to the status. Pure; the words are operator-controller's.
 
 use jiff::Timestamp;
-use rukpak_crds::condition::{
-    BACK_OFF_PULLING, Conditions as _, HAS_VALID_BUNDLE, HEALTHY, INSTALLED, NewCondition, READY,
-    reason as of_deployment,
-};
-use rukpak_crds::config::REFUSED;
+use kube::ResourceExt;
+use rukpak_crds::condition::{Conditions as _, HEALTHY, INSTALLED, NewCondition};
 use rukpak_crds::olm::cluster_extension::{
-    BundleMetadata, ClusterExtensionSpec, ClusterExtensionStatus, InstallStatus,
+    BundleMetadata, ClusterExtensionStatus, InstallStatus, RevisionStatus,
 };
-use rukpak_crds::olm::{PROGRESSING, reason};
+use rukpak_crds::olm::{ClusterExtension, PROGRESSING, reason};
+use rukpak_crds::platform_operator::UPGRADE_AVAILABLE;
 use rukpak_crds::{BundleDeployment, Condition, ConditionStatus};
 
 use super::decide::Deprecations;
 use super::installed::Identity;
+use super::progress::Progress;
+use super::revisions::{ActiveRevision, Stage, rolled_out, rolling_out};
+use super::upgrade::Upgrade;
 
 const AVAILABLE: &str = "Available";
 const DEPRECATED: &str = "Deprecated";
@@ -22,8 +23,16 @@ const CHANNEL_DEPRECATED: &str = "ChannelDeprecated";
 const BUNDLE_DEPRECATED: &str = "BundleDeprecated";
 
 /// The conditions that are written here. Others are of whoever kept the extension before, and nobody keeps them true any more.
-const OURS: [&str; 7] =
-    [PROGRESSING, INSTALLED, AVAILABLE, DEPRECATED, PACKAGE_DEPRECATED, CHANNEL_DEPRECATED, BUNDLE_DEPRECATED];
+const OURS: [&str; 8] = [
+    PROGRESSING,
+    INSTALLED,
+    AVAILABLE,
+    UPGRADE_AVAILABLE,
+    DEPRECATED,
+    PACKAGE_DEPRECATED,
+    CHANNEL_DEPRECATED,
+    BUNDLE_DEPRECATED,
+];
 
 const PROBES_SUCCEEDED: &str = "ProbesSucceeded";
 const PROBE_FAILURE: &str = "ProbeFailure";
@@ -31,6 +40,7 @@ const RECONCILING: &str = "Reconciling";
 const FAILED: &str = "Failed";
 const ABSENT: &str = "Absent";
 const ROLLING_OUT: &str = "RollingOut";
+const PROGRESS_DEADLINE_EXCEEDED: &str = "ProgressDeadlineExceeded";
 const INVALID_CONFIGURATION: &str = "InvalidConfiguration";
 const NOT_DEPRECATED: &str = "NotDeprecated";
 const DEPRECATION_STATUS_UNKNOWN: &str = "DeprecationStatusUnknown";
@@ -49,29 +59,22 @@ pub(super) struct Report {
     pub catalog: Option<Deprecations>,
     /// What the BundleDeployment says of the health of its objects.
     pub health: Option<Condition>,
-}
-
-/// What `Progressing` says.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Progress {
-    /// All is as it is asked for.
-    Succeeded,
-    /// It goes on by itself.
-    RollingOut(String),
-    /// It failed, and is tried again.
-    Retrying(String),
-    /// The configuration has to be changed.
-    InvalidConfiguration(String),
-    /// The spec has to be changed.
-    Blocked(String),
-    /// What is installed cannot be read.
-    Unreadable(String),
+    /// Its revisions that are there, the newest last.
+    pub revisions: Vec<ActiveRevision>,
+    /// What the catalogs have that is newer.
+    pub upgrade: Upgrade,
 }
 
 impl Report {
+    /// Nothing else is known.
+    pub fn of(progress: Progress) -> Self {
+        let upgrade = Upgrade::Unlooked;
+        Self { progress, installed: None, catalog: None, health: None, revisions: Vec::new(), upgrade }
+    }
+
     /// What is installed could not be found out.
     pub fn unreadable(error: &str) -> Self {
-        Self { progress: Progress::Unreadable(error.to_owned()), installed: None, catalog: None, health: None }
+        Self::of(Progress::Unreadable(error.to_owned()))
     }
 }
 
@@ -80,83 +83,53 @@ pub(super) fn health(deployment: &BundleDeployment) -> Option<Condition> {
     deployment.status.as_ref()?.conditions.find(HEALTHY).cloned()
 }
 
-/// How far the BundleDeployment is on its way to `wanted`.
-pub(super) fn progress(deployment: &BundleDeployment, wanted: &Identity, installed: Option<&Identity>) -> Progress {
-    let waiting = || Progress::RollingOut(format!("Waiting for the BundleDeployment {}", name(deployment)));
-    let Some(status) = &deployment.status else { return waiting() };
-    if status.observed_generation < deployment.metadata.generation {
-        return waiting();
-    }
-    let find = |type_| status.conditions.find(type_);
-    let ready = find(READY);
-    // While it works, what it said before is not about what it does now.
-    let is_working = ready.is_some_and(|ready| ready.status == ConditionStatus::Unknown);
-    let is_failed = |condition: &&Condition| {
-        condition.status == ConditionStatus::False
-            || (condition.type_ == HAS_VALID_BUNDLE && condition.status == ConditionStatus::Unknown)
-    };
-    let failed = [HAS_VALID_BUNDLE, INSTALLED].into_iter().filter_map(find).find(is_failed);
-    if let Some(failed) = failed.filter(|_| !is_working) {
-        return failure(failed, wanted);
-    }
-    if installed == Some(wanted)
-        && find(INSTALLED).is_some_and(|now| now.status == ConditionStatus::True)
-        && !is_working
-    {
-        return Progress::Succeeded;
-    }
-    if let Some(revision) = deployment.spec.rollback_to.filter(|_| installed != Some(wanted)) {
-        return Progress::RollingOut(format!(
-            "BundleDeployment {:?} stays at revision {revision} as long as its spec.rollbackTo is set",
-            name(deployment)
-        ));
-    }
-    match ready {
-        // The provisioner waits for an image; upstream calls that a failure.
-        Some(ready) if let Some((_, why)) = ready.message.split_once(BACK_OFF_PULLING) => {
-            Progress::Retrying(wanted.wrapped(&format!("{BACK_OFF_PULLING}{why}")))
-        }
-        // A workload that is not ready yet is installed all the same, as upstream sees it.
-        Some(ready) if ready.reason == of_deployment::UNHEALTHY && installed == Some(wanted) => Progress::Succeeded,
-        Some(ready) if is_working => Progress::RollingOut(ready.message.clone()),
-        _ => waiting(),
-    }
-}
-
-fn failure(failed: &Condition, wanted: &Identity) -> Progress {
-    match failed.message.split_once(REFUSED) {
-        Some((_, problem)) => {
-            let message = format!("invalid ClusterExtension configuration{problem}");
-            Progress::InvalidConfiguration(wanted.wrapped(&message))
-        }
-        None => Progress::Retrying(wanted.wrapped(&failed.message)),
-    }
-}
-
-fn name(deployment: &BundleDeployment) -> &str {
-    deployment.metadata.name.as_deref().unwrap_or_default()
-}
-
-pub(super) fn status(
-    old: &ClusterExtensionStatus,
-    generation: Option<i64>,
-    spec: &ClusterExtensionSpec,
-    report: &Report,
-    now: Timestamp,
-) -> ClusterExtensionStatus {
-    let mut writer = Writer { status: old.clone(), generation, now };
+/// The status.
+pub(super) fn status(extension: &ClusterExtension, report: &Report, now: Timestamp) -> ClusterExtensionStatus {
+    let old = extension.status.clone().unwrap_or_default();
+    let mut writer = Writer { status: old, generation: extension.metadata.generation, now };
     writer.status.conditions.retain(|condition| OURS.contains(&condition.type_.as_str()));
     writer.progressing(&report.progress);
     writer.installed(report);
     writer.available(report);
+    if !matches!(report.progress, Progress::Unreadable(_)) {
+        writer.revisions(&extension.name_any(), report);
+    }
+    writer.upgrade(report);
     // Nothing is said of deprecations before the catalogs were asked for the first time.
     let is_asked = !matches!(report.progress, Progress::Blocked(_) | Progress::Unreadable(_));
     if is_asked {
         let installed = report.installed.as_ref();
-        let channels = spec.source.catalog.as_ref().map(|catalog| catalog.channels.as_slice()).unwrap_or_default();
+        let channels = extension.spec.source.catalog.as_ref().map(|catalog| catalog.channels.as_slice()).unwrap_or_default();
         writer.deprecations(channels, report.catalog.as_ref(), installed);
     }
     writer.status
+}
+
+/// What a condition says: its status, reason and message.
+type Said = (ConditionStatus, &'static str, String);
+
+fn of_progress(progress: &Progress) -> Said {
+    use ConditionStatus::{False, True};
+    let (status, reason, message) = match progress {
+        Progress::Succeeded => (True, reason::SUCCEEDED, "Desired state reached"),
+        Progress::RollingOut(message) => (True, ROLLING_OUT, message.as_str()),
+        Progress::Retrying(message) => (True, reason::RETRYING, message.as_str()),
+        Progress::Unreadable(_) => (True, reason::RETRYING, "retrying to get installed bundle"),
+        Progress::DeadlineExceeded(message) => (False, PROGRESS_DEADLINE_EXCEEDED, message.as_str()),
+        Progress::InvalidConfiguration(message) => (False, INVALID_CONFIGURATION, message.as_str()),
+        Progress::Blocked(message) => (False, reason::BLOCKED, message.as_str()),
+    };
+    (status, reason, message.to_owned())
+}
+
+/// As upstream says it of revisions.
+fn of_health(health: &Condition) -> Said {
+    use ConditionStatus::{False, True, Unknown};
+    match health.status {
+        True => (True, PROBES_SUCCEEDED, "Objects are available and pass all probes.".to_owned()),
+        False => (False, PROBE_FAILURE, health.message.clone()),
+        Unknown => (Unknown, RECONCILING, health.message.clone()),
+    }
 }
 
 struct Writer {
@@ -172,16 +145,8 @@ impl Writer {
     }
 
     fn progressing(&mut self, progress: &Progress) {
-        use ConditionStatus::{False, True};
-        let (status, reason, message) = match progress {
-            Progress::Succeeded => (True, reason::SUCCEEDED, "Desired state reached"),
-            Progress::RollingOut(message) => (True, ROLLING_OUT, message.as_str()),
-            Progress::Retrying(message) => (True, reason::RETRYING, message.as_str()),
-            Progress::Unreadable(_) => (True, reason::RETRYING, "retrying to get installed bundle"),
-            Progress::InvalidConfiguration(message) => (False, INVALID_CONFIGURATION, message.as_str()),
-            Progress::Blocked(message) => (False, reason::BLOCKED, message.as_str()),
-        };
-        self.set(PROGRESSING, status, reason, message);
+        let (status, reason, message) = of_progress(progress);
+        self.set(PROGRESSING, status, reason, &message);
     }
 
     fn installed(&mut self, report: &Report) {
@@ -194,27 +159,55 @@ impl Writer {
             (Some(installed), _) => {
                 let message = format!("Installed bundle {} successfully", installed.reference);
                 self.set(INSTALLED, True, reason::SUCCEEDED, &message);
-                let bundle = BundleMetadata { name: installed.name.clone(), version: installed.version.clone() };
+                let Identity { name, version, release, .. } = installed.clone();
+                let bundle = BundleMetadata { name, version, release };
                 self.status.install = Some(InstallStatus { bundle });
             }
             (None, progress) => {
-                let reason = if matches!(progress, Progress::RollingOut(_)) { ABSENT } else { FAILED };
+                let is_under_way = matches!(progress, Progress::RollingOut(_) | Progress::DeadlineExceeded(_));
+                let reason = if is_under_way { ABSENT } else { FAILED };
                 self.set(INSTALLED, False, reason, "No bundle installed");
                 self.status.install = None;
             }
         }
     }
 
-    /// As upstream says it of revisions. Nothing is said where nobody has looked.
+    /// Nothing is said where nobody has looked.
     fn available(&mut self, report: &Report) {
-        use ConditionStatus::{False, True, Unknown};
-        match report.health.as_ref().filter(|_| report.installed.is_some()) {
+        match report.health.as_ref().filter(|_| report.installed.is_some()).map(of_health) {
             None => self.status.conditions.drop_type(AVAILABLE),
-            Some(health) if health.status == True => {
-                self.set(AVAILABLE, True, PROBES_SUCCEEDED, "Objects are available and pass all probes.");
+            Some((status, reason, message)) => self.set(AVAILABLE, status, reason, &message),
+        }
+    }
+
+    /// Additive: absent where nothing newer is left out.
+    fn upgrade(&mut self, report: &Report) {
+        match &report.upgrade {
+            Upgrade::Unlooked if report.installed.is_some() || matches!(report.progress, Progress::Unreadable(_)) => {}
+            Upgrade::Unlooked | Upgrade::Nothing => self.status.conditions.drop_type(UPGRADE_AVAILABLE),
+            Upgrade::Available { reason, message } => {
+                self.set(UPGRADE_AVAILABLE, ConditionStatus::True, reason, message);
             }
-            Some(health) if health.status == False => self.set(AVAILABLE, False, PROBE_FAILURE, &health.message),
-            Some(health) => self.set(AVAILABLE, Unknown, RECONCILING, &health.message),
+        }
+    }
+
+    /// The active revisions, by the names that upstream gives them.
+    fn revisions(&mut self, extension: &str, report: &Report) {
+        let old = std::mem::take(&mut self.status.active_revisions);
+        for revision in &report.revisions {
+            let name = format!("{extension}-{}", revision.number);
+            let known = old.iter().find(|known| known.name == name);
+            let mut conditions = known.map(|known| known.conditions.clone()).unwrap_or_default();
+            for (type_, said) in [(AVAILABLE, availability(revision, report)), (PROGRESSING, rollout(revision, report))] {
+                match said {
+                    None => conditions.drop_type(type_),
+                    Some((status, reason, message)) => {
+                        let new = NewCondition { type_, status, reason, message: &truncated(&message) };
+                        conditions.set(new, self.generation, self.now);
+                    }
+                }
+            }
+            self.status.active_revisions.push(RevisionStatus { name, conditions });
         }
     }
 
@@ -258,6 +251,30 @@ impl Writer {
         } else {
             self.set(type_, ConditionStatus::True, DEPRECATED, &messages.join("\n"));
         }
+    }
+}
+
+/// What `Available` of a revision says.
+fn availability(revision: &ActiveRevision, report: &Report) -> Option<Said> {
+    match revision.stage {
+        Stage::Replaced => None,
+        Stage::Applied | Stage::RolledOut => report.health.as_ref().map(of_health),
+        Stage::Begun => Some((ConditionStatus::False, ROLLING_OUT, rolling_out(&revision.version))),
+    }
+}
+
+/// What `Progressing` of a revision says.
+fn rollout(revision: &ActiveRevision, report: &Report) -> Option<Said> {
+    let is_begun = |revision: &ActiveRevision| revision.stage == Stage::Begun;
+    // What the extension says is about what was begun last.
+    let is_told = is_begun(revision) || !report.revisions.iter().any(is_begun);
+    match revision.stage {
+        Stage::Replaced => None,
+        Stage::RolledOut => Some((ConditionStatus::True, reason::SUCCEEDED, rolled_out(&revision.version))),
+        Stage::Applied | Stage::Begun => Some(match &report.progress {
+            told @ (Progress::Retrying(_) | Progress::DeadlineExceeded(_)) if is_told => of_progress(told),
+            _ => (ConditionStatus::True, ROLLING_OUT, rolling_out(&revision.version)),
+        }),
     }
 }
 

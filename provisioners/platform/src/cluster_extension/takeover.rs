@@ -26,6 +26,7 @@ pub(super) fn left(extension: &ClusterExtension) -> Option<Identity> {
         name: bundle.name.clone(),
         version: bundle.version.clone(),
         reference: reference.to_owned(),
+        release: bundle.release.clone(),
     })
 }
 
@@ -63,7 +64,8 @@ mod tests {
         let good = status("True", "Installed bundle r.example/p@sha256:0a successfully");
         let [package, name, version, reference] =
             ["p", "p.v1.0.0", "1.0.0", "r.example/p@sha256:0a"].map(str::to_owned);
-        assert_eq!(left(&extension(&marks, &good)), Some(Identity { package, name, version, reference }));
+        let identity = Identity { package, name, version, reference, release: None };
+        assert_eq!(left(&extension(&marks, &good)), Some(identity));
         assert_eq!(left(&extension(&json!([]), &good)), None, "ours");
         assert_eq!(left(&extension(&json!(["example.com/hold"]), &good)), None, "somebody's finalizer");
         assert_eq!(left(&extension(&marks, &status("False", "No bundle installed"))), None);

@@ -29,7 +29,8 @@ pub(super) const DEPLOYMENT_FIELDS: [&str; 12] = [
 ];
 pub(super) const OPERATOR_FIELDS: [&str; 2] = ["package", "upgradePolicy"];
 pub(super) const OPERATOR_PACKAGE_FIELDS: [&str; 4] = ["name", "channel", "version", "catalog"];
-pub(super) const EXTENSION_FIELDS: [&str; 5] = ["namespace", "serviceAccount", "source", "install", "config"];
+pub(super) const EXTENSION_FIELDS: [&str; 6] =
+    ["namespace", "serviceAccount", "source", "install", "config", "progressDeadlineMinutes"];
 pub(super) const EXTENSION_CATALOG_FIELDS: [&str; 5] =
     ["packageName", "version", "channels", "selector", "upgradeConstraintPolicy"];
 

@@ -1,22 +1,36 @@
 use std::collections::BTreeMap;
 
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::*;
 
 fn identity(version: &str) -> Identity {
     let (name, reference) = (format!("p.v{version}"), format!("r.example/p:{version}"));
-    Identity { package: "p".to_owned(), name, version: version.to_owned(), reference }
+    Identity { package: "p".to_owned(), name, version: version.to_owned(), reference, release: None }
+}
+
+fn extension(channels: &[&str], status: ClusterExtensionStatus) -> ClusterExtension {
+    let mut extension: ClusterExtension = serde_json::from_value(json!({
+        "apiVersion": "olm.operatorframework.io/v1", "kind": "ClusterExtension", "metadata": {"name": "e", "generation": 3},
+        "spec": {"namespace": "ns",
+                 "source": {"sourceType": "Catalog", "catalog": {"packageName": "p", "channels": channels}}},
+    }))
+    .unwrap();
+    extension.status = Some(status);
+    extension
+}
+
+fn at(second: i64) -> Timestamp {
+    Timestamp::from_second(second).unwrap()
+}
+
+/// A report of an extension of which nothing else is known.
+fn report(progress: Progress, installed: Option<Identity>) -> Report {
+    Report { installed, ..Report::of(progress) }
 }
 
 fn said(report: &Report, channels: &[&str]) -> Vec<(String, ConditionStatus, String, String)> {
-    let spec: ClusterExtensionSpec = serde_json::from_value(json!({
-        "namespace": "ns",
-        "source": {"sourceType": "Catalog", "catalog": {"packageName": "p", "channels": channels}},
-    }))
-    .unwrap();
-    let now = Timestamp::from_second(1).unwrap();
-    let status = status(&ClusterExtensionStatus::default(), Some(3), &spec, report, now);
+    let status = status(&extension(channels, ClusterExtensionStatus::default()), report, at(1));
     assert!(status.conditions.iter().all(|condition| condition.observed_generation == Some(3)));
     let installed = report.installed.as_ref();
     let bundle = status.install.map(|install| (install.bundle.name, install.bundle.version));
@@ -41,6 +55,8 @@ fn what_is_said_of_each_situation() {
         (Progress::Blocked(message()), None, (False, "Blocked", "m"), no),
         (Progress::RollingOut(message()), None, (True, "RollingOut", "m"), (False, "Absent", no.2)),
         (Progress::RollingOut(message()), one.clone(), (True, "RollingOut", "m"), yes),
+        (Progress::DeadlineExceeded(message()), None, (False, "ProgressDeadlineExceeded", "m"), (False, "Absent", no.2)),
+        (Progress::DeadlineExceeded(message()), one.clone(), (False, "ProgressDeadlineExceeded", "m"), yes),
         (Progress::Succeeded, one, (True, "Succeeded", "Desired state reached"), yes),
         // What is installed cannot be read.
         (
@@ -51,7 +67,7 @@ fn what_is_said_of_each_situation() {
         ),
     ];
     for (progress, installed, progressing, expected) in table {
-        let report = Report { progress, installed, catalog: None, health: None };
+        let report = report(progress, installed);
         let said = said(&report, &[]);
         let find = |type_: &str| {
             let found = said.iter().find(|condition| condition.0 == type_);
@@ -77,13 +93,10 @@ fn conditions_of_a_former_owner_are_dropped() {
         condition("Succeeded", "True", "Succeeded", "Revision 1.0.0 has rolled out."),
     ];
     let old = ClusterExtensionStatus { conditions: stale.to_vec(), ..ClusterExtensionStatus::default() };
-    let spec: ClusterExtensionSpec = serde_json::from_value(json!({
-        "namespace": "ns", "source": {"sourceType": "Catalog", "catalog": {"packageName": "p"}},
-    }))
-    .unwrap();
+    let old = extension(&[], old);
     let said = |installed: Option<Identity>, health: Option<Condition>| {
-        let report = Report { progress: Progress::Succeeded, installed, catalog: None, health };
-        let status = status(&old, Some(3), &spec, &report, Timestamp::from_second(1).unwrap());
+        let report = Report { health, ..report(Progress::Succeeded, installed) };
+        let status = status(&old, &report, at(1));
         assert!(status.conditions.find("Succeeded").is_none());
         let found = status.conditions.find("Available");
         found.map(|found| (found.status, found.reason.clone(), found.message.clone()))
@@ -106,7 +119,7 @@ fn conditions_of_a_former_owner_are_dropped() {
 fn deprecations_are_those_of_the_package_its_channels_and_what_is_installed() {
     use ConditionStatus::{False, True, Unknown};
     let of = |catalog: Option<Deprecations>, installed: Option<Identity>, channels: &[&str]| {
-        let report = Report { progress: Progress::Succeeded, installed, catalog, health: None };
+        let report = Report { catalog, ..report(Progress::Succeeded, installed) };
         let said = said(&report, channels);
         ["Deprecated", "PackageDeprecated", "ChannelDeprecated", "BundleDeprecated"].map(|type_| {
             let (_, status, reason, message) = said.iter().find(|condition| condition.0 == type_).unwrap();
@@ -145,113 +158,61 @@ fn deprecations_are_those_of_the_package_its_channels_and_what_is_installed() {
     assert_eq!(of(Some(all), None, &["stable"])[2..], [none[2], absent].map(text));
 }
 
-/// A BundleDeployment of generation 2 with these conditions, about that generation or the one before.
-fn deployment(observed: i64, conditions: &[(&str, &str, &str, &str)]) -> BundleDeployment {
-    let conditions: Vec<Value> = conditions
-        .iter()
-        .map(|(type_, status, reason, message)| {
-            json!({"type": type_, "status": status, "reason": reason, "message": message,
-                   "lastTransitionTime": "2026-01-01T00:00:00Z"})
-        })
-        .collect();
-    serde_json::from_value(json!({
-        "metadata": {"name": "e", "generation": 2},
-        "spec": {"provisionerClassName": "c", "template": {"spec": {"provisionerClassName": "c", "source": {"type": "image"}}}},
-        "status": {"observedGeneration": observed, "conditions": conditions},
-    }))
-    .unwrap()
+/// By upstream's names and in its words; what is not news keeps its time.
+#[test]
+fn revisions_say_how_their_rollout_goes() {
+    use Stage::{Applied, Begun, Replaced, RolledOut};
+    let revision = |number: i64, stage| ActiveRevision { number, version: format!("{number}.0.0"), stage };
+    let tell = |old: ClusterExtensionStatus, progress: Progress, revisions: &[ActiveRevision], second: i64| {
+        let health = Some(condition("Healthy", "False", "Unhealthy", "0 of 1"));
+        let report = Report { health, revisions: revisions.to_vec(), ..report(progress, Some(identity("2.0.0"))) };
+        status(&extension(&[], old), &report, at(second))
+    };
+    let texts = |status: &ClusterExtensionStatus| -> Vec<(String, Vec<String>)> {
+        let line = |one: &Condition| format!("{} {:?} {}: {}", one.type_, one.status, one.reason, one.message);
+        let all = status.active_revisions.iter();
+        all.map(|revision| (revision.name.clone(), revision.conditions.iter().map(line).collect())).collect()
+    };
+    let named = |name: &str, lines: &[&str]| (name.to_owned(), lines.iter().map(|line| (*line).to_owned()).collect());
+
+    let under_way = Progress::RollingOut("Revision 2.0.0 is rolling out.".to_owned());
+    let first = tell(ClusterExtensionStatus::default(), under_way, &[revision(1, Replaced), revision(2, Applied)], 1);
+    let ill = "Available False ProbeFailure: 0 of 1";
+    let rolling = "Progressing True RollingOut: Revision 2.0.0 is rolling out.";
+    assert_eq!(texts(&first), [named("e-1", &[]), named("e-2", &[ill, rolling])]);
+    let late = Progress::DeadlineExceeded("too late".to_owned());
+    let second = tell(first, late, &[revision(2, Applied)], 2);
+    let over = "Progressing False ProgressDeadlineExceeded: too late";
+    assert_eq!(texts(&second), [named("e-2", &[ill, over])]);
+    let times = second.active_revisions[0].conditions.iter().map(|one| one.last_transition_time);
+    assert_eq!(times.collect::<Vec<_>>(), [at(1), at(2)]);
+    let retried = Progress::Retrying("no".to_owned());
+    let third = tell(second, retried, &[revision(2, RolledOut), revision(3, Begun)], 3);
+    let begun = ["Available False RollingOut: Revision 3.0.0 is rolling out.", "Progressing True Retrying: no"];
+    let done = "Progressing True Succeeded: Revision 2.0.0 has rolled out.";
+    assert_eq!(texts(&third), [named("e-2", &[ill, done]), named("e-3", &begun)]);
+    // What cannot be read stays as it was.
+    let unread = Report::unreadable("no answer");
+    assert_eq!(status(&extension(&[], third.clone()), &unread, at(4)).active_revisions, third.active_revisions);
 }
 
 #[test]
-fn a_bundle_deployment_that_is_kept_at_a_revision_says_so() {
-    let mut kept = deployment(2, &[VALID, DONE, READY_NOW]);
-    kept.spec.rollback_to = Some(1);
-    let found = progress(&kept, &identity("2.0.0"), Some(&identity("1.0.0")));
-    let text = "BundleDeployment \"e\" stays at revision 1 as long as its spec.rollbackTo is set";
-    assert_eq!(found, Progress::RollingOut(text.to_owned()));
-    assert_eq!(progress(&kept, &identity("2.0.0"), Some(&identity("2.0.0"))), Progress::Succeeded);
-}
-
-type Said<'a> = (&'a str, &'a str, &'a str, &'a str);
-
-const VALID: Said<'_> = ("HasValidBundle", "True", "UnpackSuccessful", "");
-const PENDING: Said<'_> = ("HasValidBundle", "True", "UnpackPending", "w");
-const DONE: Said<'_> = ("Installed", "True", "InstallationSucceeded", "");
-const READY_NOW: Said<'_> = ("Ready", "True", "Succeeded", "");
-const NOT_READY: Said<'_> = ("Ready", "False", "x", "");
-
-/// What it is about, the generation that the conditions are of, the conditions, what is installed, and what comes of it.
-type Case<'a> = (&'a str, i64, &'a [Said<'a>], Option<&'a Identity>, Progress);
-
-fn assert_translated(table: &[Case<'_>]) {
-    for (what, observed, conditions, installed, expected) in table {
-        let found = progress(&deployment(*observed, conditions), &identity("2.0.0"), *installed);
-        assert_eq!(found, *expected, "{what}");
-    }
-}
-
-#[test]
-fn a_bundle_deployment_on_its_way_is_rolling_out() {
-    let (old, new) = (identity("1.0.0"), identity("2.0.0"));
-    let waiting = || Progress::RollingOut("Waiting for the BundleDeployment e".to_owned());
-    let working = |text: &str| Progress::RollingOut(text.to_owned());
-    let failed = ("Installed", "False", "UpgradeFailed", "no");
-    assert_translated(&[
-        ("the old spec", 1, &[VALID, DONE, READY_NOW], Some(&new), waiting()),
-        ("nothing yet", 2, &[], None, waiting()),
-        ("the image is fetched", 2, &[PENDING, ("Ready", "Unknown", "UnpackPending", "w")], None, working("w")),
-        (
-            "another one is tried after a failure",
-            2,
-            &[VALID, failed, ("Ready", "Unknown", "Progressing", "p")],
-            Some(&old),
-            working("p"),
-        ),
-        ("the old one is there still", 2, &[VALID, DONE, READY_NOW], Some(&old), waiting()),
-        ("it is installed", 2, &[VALID, DONE, READY_NOW], Some(&new), Progress::Succeeded),
-        (
-            "its workloads are not ready",
-            2,
-            &[VALID, DONE, ("Ready", "Unknown", "Unhealthy", "u")],
-            Some(&new),
-            Progress::Succeeded,
-        ),
-    ]);
-}
-
-#[test]
-fn a_bundle_deployment_that_failed_is_retried() {
-    let old = identity("1.0.0");
-    let wrapped = |text: &str| format!("error for resolved bundle \"p.v2.0.0\" with version \"2.0.0\": {text}");
-    let retrying = |text: &str| Progress::Retrying(wrapped(text));
-    let refused = "c: invalid BundleDeployment configuration (spec.config): invalid configuration: unknown field \"x\"";
-    let config = wrapped("invalid ClusterExtension configuration: invalid configuration: unknown field \"x\"");
-    let pulling = ("Ready", "Unknown", "UnpackPending", "w: Back-off pulling image \"i\": 404");
-    assert_translated(&[
-        (
-            "the registry has no such image",
-            2,
-            &[PENDING, pulling],
-            Some(&old),
-            retrying("Back-off pulling image \"i\": 404"),
-        ),
-        ("no bundle", 2, &[("HasValidBundle", "False", "UnpackFailed", "no"), NOT_READY], None, retrying("no")),
-        (
-            "the configuration does not fit",
-            2,
-            &[("HasValidBundle", "False", "BundleLoadFailed", refused), NOT_READY],
-            None,
-            Progress::InvalidConfiguration(config),
-        ),
-        ("the first", 2, &[VALID, ("Installed", "False", "InstallFailed", "no"), NOT_READY], None, retrying("no")),
-        (
-            "an upgrade, and the old one runs",
-            2,
-            &[VALID, ("Installed", "False", "UpgradeFailed", "no"), NOT_READY],
-            Some(&old),
-            retrying("no"),
-        ),
-    ]);
+fn a_newer_version_is_told_until_somebody_has_looked_and_found_none() {
+    let tell = |old: &ClusterExtensionStatus, installed: Option<Identity>, upgrade: Upgrade| {
+        let report = Report { upgrade, ..report(Progress::Succeeded, installed) };
+        status(&extension(&[], old.clone()), &report, at(1))
+    };
+    let told = |status: &ClusterExtensionStatus| {
+        let found = status.conditions.find("UpgradeAvailable");
+        found.map(|found| (found.status, format!("{}: {}", found.reason, found.message)))
+    };
+    let (one, new) = (|| Some(identity("1.0.0")), ClusterExtensionStatus::default());
+    let available = Upgrade::Available { reason: "VersionConstraint", message: "2.0.0".to_owned() };
+    let with = tell(&new, one(), available);
+    assert_eq!(told(&with), Some((ConditionStatus::True, "VersionConstraint: 2.0.0".to_owned())));
+    assert_eq!(told(&tell(&with, one(), Upgrade::Unlooked)), told(&with), "no catalog was asked");
+    assert_eq!(told(&tell(&with, one(), Upgrade::Nothing)), None);
+    assert_eq!(told(&tell(&with, None, Upgrade::Unlooked)), None, "nothing is installed any more");
 }
 
 #[test]

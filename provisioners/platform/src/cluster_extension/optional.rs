@@ -1,0 +1,59 @@
+//! The fields of a BundleDeployment that an extension sets only where it says something of them: by its spec, or by annotations, as
+//! the kind is upstream's. Without that they are other people's. Pure.
+
+use kube::ResourceExt;
+use rukpak_crds::DeletionPolicy;
+use rukpak_crds::names::{DELETION_POLICY, SUSPEND};
+use rukpak_crds::olm::ClusterExtension;
+use serde_json::{Map, Value, json};
+
+/// The fields and their values; in words what is wrong with an annotation.
+pub(super) fn fields(extension: &ClusterExtension) -> Result<Map<String, Value>, String> {
+    let annotations = extension.annotations();
+    let mut fields = Map::new();
+    if let Some(minutes) = extension.spec.progress_deadline_minutes {
+        fields.insert("progressDeadline".to_owned(), json!(format!("{minutes}m")));
+    }
+    match annotations.get(SUSPEND).map(String::as_str) {
+        None | Some("false") => {}
+        Some("true") => drop(fields.insert("suspend".to_owned(), json!(true))),
+        Some(other) => return Err(format!("annotation {SUSPEND}: {other:?} is neither \"true\" nor \"false\"")),
+    }
+    if let Some(said) = annotations.get(DELETION_POLICY) {
+        let policy: DeletionPolicy = serde_json::from_value(json!(said)).map_err(|_| {
+            format!("annotation {DELETION_POLICY}: {said:?} is none of Delete, Orphan, KeepCRDs and InOrder")
+        })?;
+        fields.insert("deletionPolicy".to_owned(), json!(policy));
+    }
+    Ok(fields)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(annotations: &Value) -> Result<Value, String> {
+        let extension = serde_json::from_value(json!({
+            "apiVersion": "olm.operatorframework.io/v1", "kind": "ClusterExtension",
+            "metadata": {"name": "e", "annotations": annotations},
+            "spec": {"namespace": "ns", "progressDeadlineMinutes": 30,
+                     "source": {"sourceType": "Catalog", "catalog": {"packageName": "p"}}},
+        }));
+        fields(&extension.unwrap()).map(Value::Object)
+    }
+
+    #[test]
+    fn annotations_stand_for_fields_and_without_them_nothing_is_said() {
+        let deadline = json!({"progressDeadline": "30m"});
+        assert_eq!(of(&json!({})), Ok(deadline.clone()));
+        assert_eq!(of(&json!({SUSPEND: "false", "core.rukpak.io/other": "x"})), Ok(deadline));
+        for policy in ["Delete", "Orphan", "KeepCRDs", "InOrder"] {
+            let expected = json!({"progressDeadline": "30m", "suspend": true, "deletionPolicy": policy});
+            assert_eq!(of(&json!({SUSPEND: "true", DELETION_POLICY: policy})), Ok(expected));
+        }
+        let wrong = "annotation core.rukpak.io/suspend: \"yes\" is neither \"true\" nor \"false\"";
+        assert_eq!(of(&json!({SUSPEND: "yes"})), Err(wrong.to_owned()));
+        let wrong = "annotation core.rukpak.io/deletion-policy: \"keep\" is none of Delete, Orphan, KeepCRDs and InOrder";
+        assert_eq!(of(&json!({DELETION_POLICY: "keep"})), Err(wrong.to_owned()));
+    }
+}
