@@ -22,7 +22,7 @@ pub const BODY_BYTES: u64 = 16 * 1024;
 /// The most a member holds, uncompressed. Larger ones compress no better, and each thread holds one.
 pub const CHUNK_BYTES: usize = 256 * 1024;
 
-/// The fastest that compresses. README, Choices, has the figures.
+/// The fastest that compresses. The README of rukpak-store, Choices, has the figures.
 const LEVEL: u32 = 1;
 
 /// deflate, no name, no time, fastest, system not told.
