@@ -15,3 +15,4 @@ mod replicas;
 mod reviews;
 mod schema;
 mod sources;
+mod warning_policy;
