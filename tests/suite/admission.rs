@@ -6,6 +6,7 @@ mod definitions;
 mod direct;
 mod elsewhere;
 mod events;
+mod fields;
 mod helpers;
 mod immutability;
 mod outage;
