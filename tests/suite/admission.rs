@@ -12,6 +12,7 @@ mod immutability;
 mod outage;
 mod pair;
 mod private;
+mod ratcheting;
 mod replicas;
 mod reviews;
 mod schema;
