@@ -38,6 +38,7 @@ mod records;
 mod served_versions;
 mod stored_versions;
 mod suspend;
+mod throttled;
 mod transient;
 mod unlistable;
 mod upstream;

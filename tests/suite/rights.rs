@@ -9,6 +9,7 @@ mod network;
 mod platform;
 mod published;
 mod reviews;
+mod tokens;
 mod users;
 mod webhook;
 

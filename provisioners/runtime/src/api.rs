@@ -66,8 +66,10 @@ impl Error {
     }
 
     /// Whether the same request may succeed later without anybody changing anything.
+    ///
+    /// 401 is about our token, never about the object: the client reads the next one from its file within a minute.
     pub fn is_transient(&self) -> bool {
-        let is_passing = matches!(self.code(), 0 | 408 | 429 | 500 | 502 | 503 | 504) && !self.is_malformed();
+        let is_passing = matches!(self.code(), 0 | 401 | 408 | 429 | 500 | 502 | 503 | 504) && !self.is_malformed();
         is_passing || self.is_termination() || self.is_new_owner()
     }
 
@@ -111,5 +113,20 @@ impl From<kube::Error> for Error {
             },
             other => Self::Unavailable(Box::new(other)),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn refused(code: u16) -> Error {
+        Error::Refused(Box::new(Status { code, ..Status::default() }))
+    }
+
+    #[test]
+    fn token_that_counts_no_more_is_transient_and_missing_right_is_not() {
+        assert!(refused(401).is_transient());
+        assert!(!refused(403).is_transient() && !refused(422).is_transient());
     }
 }

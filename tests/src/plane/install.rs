@@ -29,6 +29,8 @@ pub const WEBHOOK_ACCOUNT: &str = "rukpak-webhooks-admin";
 const WEBHOOK_SERVICE: &str = "rukpak-webhook-service";
 /// Life of a ServiceAccount's token; longer than any test run.
 const TOKEN_SECONDS: i64 = 24 * 3600;
+/// Shortest life of a token that the API server grants.
+const BOUND_TOKEN_SECONDS: i64 = 600;
 /// Longest wait for a CRD to be served.
 const ESTABLISHED_DEADLINE: Duration = Duration::from_mins(2);
 
@@ -164,9 +166,21 @@ impl Plane {
 
 /// A token of a ServiceAccount, by the TokenRequest API.
 pub async fn token(client: &Client, namespace: &str, account: &str) -> Result<String> {
+    let spec = json!({ "audiences": [], "expirationSeconds": TOKEN_SECONDS });
+    requested_token(client, namespace, account, spec).await
+}
+
+/// A token of a ServiceAccount that counts as long as a Pod is there, and no longer than the shortest time that is granted: as the kubelet
+/// asks for it.
+pub async fn token_of_pod(client: &Client, namespace: &str, account: &str, pod: &DynamicObject) -> Result<String> {
+    let bound = json!({ "apiVersion": "v1", "kind": "Pod", "name": pod.metadata.name, "uid": pod.metadata.uid });
+    let spec = json!({ "audiences": [], "expirationSeconds": BOUND_TOKEN_SECONDS, "boundObjectRef": bound });
+    requested_token(client, namespace, account, spec).await
+}
+
+async fn requested_token(client: &Client, namespace: &str, account: &str, spec: Value) -> Result<String> {
     let accounts: Api<ServiceAccount> = Api::namespaced(client.clone(), namespace);
-    let request: TokenRequest =
-        serde_json::from_value(json!({ "spec": { "audiences": [], "expirationSeconds": TOKEN_SECONDS } }))?;
+    let request: TokenRequest = serde_json::from_value(json!({ "spec": spec }))?;
     let answer = accounts.create_token_request(account, &PostParams::default(), &request).await;
     let answer = answer.with_context(|| format!("ask for a token of ServiceAccount {namespace}/{account}"))?;
     answer.status.and_then(|status| status.token).context("the answer holds no token")

@@ -18,6 +18,8 @@ pub enum Credential<'a> {
     },
     /// A bearer token, as a ServiceAccount has.
     Token(&'a str),
+    /// A file with a bearer token, which clients read again.
+    TokenFile(&'a Path),
 }
 
 /// Writes a kubeconfig with one cluster, one user, and `namespace` as the default.
@@ -34,6 +36,7 @@ pub fn write_kubeconfig(
             "client-key-data": BASE64_STANDARD.encode(key_pem),
         }),
         Credential::Token(token) => json!({ "token": token }),
+        Credential::TokenFile(path) => json!({ "tokenFile": path }),
     };
     let kubeconfig = json!({
         "apiVersion": "v1", "kind": "Config", "current-context": "plane",

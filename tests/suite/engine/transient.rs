@@ -3,8 +3,10 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
+use axum::http::{Method, StatusCode};
 use rukpak_tests::verbs::{Expected, Target};
 use rukpak_tests::world::SOON;
+use rukpak_tests::{Fault, Rule};
 use serde_json::{Value, json};
 
 use crate::engine::case::{Case, definition, definition_target, gadget};
@@ -73,6 +75,37 @@ async fn an_installation_goes_on_through_a_webhook_that_is_away_for_a_moment() {
     case.install(&[secret.clone(), case.config_map("a", json!({}))]).await;
     case.until_owned(&Target::of(&secret).unwrap()).await;
     hook.end().await;
+}
+
+/// A token that counts no more, before the next one is read from its file: the API server does not know the controller for a moment.
+#[tokio::test]
+async fn an_upgrade_goes_on_when_the_controller_is_unknown_for_a_moment() {
+    let (world, proxy) = (worlds::troubled().await, worlds::proxy().await);
+    let case = Case::in_world(world, "unknown").await;
+    let (crd, group) = definition("unknown");
+    case.install(&release(&case, &crd, &group, 1)).await;
+    let target = case.in_namespace("apps/v1", "Deployment", "w");
+    let before = case.get(&target).await.unwrap().metadata.generation.unwrap();
+    let refusal = json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure",
+        "message": "Unauthorized", "reason": "Unauthorized", "code": 401});
+    let headers = vec![("content-type", "application/json".to_owned())];
+    let unknown = Fault::Answer(StatusCode::UNAUTHORIZED, headers, refusal.to_string().into_bytes());
+    let turn = worlds::PROXY.lock().await;
+    let gadgets = format!("/namespaces/{}/gadgets/g", case.namespace);
+    proxy.forget();
+    // The first asks whether the API server would take it.
+    proxy.add(Rule::on(&gadgets, unknown).method(Method::PATCH).skip(1).times(2));
+    case.change("v2", &release(&case, &crd, &group, 2)).await;
+    let g = Target::of(&gadget(&group, &case.namespace, "g", 2)).unwrap();
+    case.until_value(&g, "/spec/size", &json!(2)).await;
+    case.installed().await;
+    let asked = proxy.count(&gadgets);
+    proxy.mend();
+    drop(turn);
+    assert!(asked > 3, "it was refused twice: {asked}");
+    let workload = case.get(&target).await.unwrap();
+    assert_eq!(workload.data.pointer(IMAGE), Some(&json!(image(2))));
+    assert_eq!(workload.metadata.generation, Some(before + 1), "it went forward, and never back");
 }
 
 /// The mend of an upgrade that hangs follows it at once: the old version does not run for a moment between the two.

@@ -1,4 +1,4 @@
-//! Policies that warn, for newer API servers than those of the tests: their CEL, evaluated here.
+//! Policies that warn: their CEL, evaluated without an API server. A real one judges them in the suite `admission::warning_policy`.
 
 use std::collections::HashMap;
 

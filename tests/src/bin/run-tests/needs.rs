@@ -18,18 +18,21 @@ pub enum Need {
     Browser,
     /// ValidatingAdmissionPolicies, which InstallPolicies are printed as: Kubernetes 1.30
     Policies,
+    /// An API server that keeps what a CRD has come to refuse (`CRDValidationRatcheting`): Kubernetes 1.30
+    Ratcheting,
     /// An API server that the small one of the planner's tests is like: Kubernetes 1.31
     Likeness,
 }
 
 impl Need {
-    /// What is in the names of the tests that need it.
-    fn word(self) -> &'static str {
+    /// What is in the names of the tests that need it: one of these words.
+    fn words(self) -> &'static [&'static str] {
         match self {
-            Self::Corpus => "corpus",
-            Self::Browser => "browser",
-            Self::Policies => "install_policy",
-            Self::Likeness => "small_server",
+            Self::Corpus => &["corpus"],
+            Self::Browser => &["browser"],
+            Self::Policies => &["install_policy", "warning_policy"],
+            Self::Ratcheting => &["ratcheting"],
+            Self::Likeness => &["small_server"],
         }
     }
 
@@ -43,7 +46,7 @@ impl Need {
             Self::Corpus if tools::corpus().is_some() => None,
             Self::Corpus => Some("no published bundles in $CORPUS or ../shared/corpus".to_owned()),
             Self::Browser => tools::browser().err().map(|error| format!("no Chromium ({error:#})")),
-            Self::Policies => since(30),
+            Self::Policies | Self::Ratcheting => since(30),
             Self::Likeness => since(31),
         }
     }
@@ -53,12 +56,13 @@ impl Need {
 pub fn absent(programs: &[Program], required: &[Need], ground: &Ground) -> Result<Vec<(Need, String)>> {
     let mut absent = Vec::new();
     for need in Need::value_variants() {
-        if !programs.iter().any(|program| program.tests_with(need.word()) > 0) {
+        let is_needed = |program: &Program| need.words().iter().any(|word| program.tests_with(word) > 0);
+        if !programs.iter().any(is_needed) {
             continue;
         }
         let Some(problem) = need.problem(ground) else { continue };
         if required.contains(need) {
-            bail!("{problem}, and REQUIRE names it: {}", need.word());
+            bail!("{problem}, and REQUIRE names it: {}", need.words().join(", "));
         }
         absent.push((*need, problem));
     }
@@ -68,9 +72,9 @@ pub fn absent(programs: &[Program], required: &[Need], ground: &Ground) -> Resul
 /// The programs without the tests that need what is absent, and how many tests these are.
 pub fn without(programs: Vec<Program>, absent: &[(Need, String)]) -> (Vec<Program>, usize) {
     let (mut left, mut not_run) = (programs, 0);
-    for (need, _) in absent {
-        not_run += left.iter().map(|program| program.tests_with(need.word())).sum::<usize>();
-        left = left.into_iter().filter_map(|program| program.without(need.word())).collect();
+    for word in absent.iter().flat_map(|(need, _)| need.words()) {
+        not_run += left.iter().map(|program| program.tests_with(word)).sum::<usize>();
+        left = left.into_iter().filter_map(|program| program.without(word)).collect();
     }
     (left, not_run)
 }
@@ -80,7 +84,8 @@ pub fn told(absent: &[(Need, String)], not_run: usize) -> String {
     if not_run == 0 {
         return String::new();
     }
-    let problems: Vec<&str> = absent.iter().map(|(_, problem)| &**problem).collect();
+    let mut problems: Vec<&str> = absent.iter().map(|(_, problem)| &**problem).collect();
+    problems.dedup();
     format!("; {not_run} tests not run: {}", problems.join(", "))
 }
 
@@ -101,6 +106,8 @@ mod tests {
         let left: Vec<_> = left.iter().map(|program| (&*program.name, program.tests.len())).collect();
         assert_eq!((left, not_run), (vec![("plan-crd_upgrade", 1), ("engine", 1)], 3));
         assert_eq!(told(&[(Need::Corpus, "none".to_owned())], 3), "; 3 tests not run: none");
+        let older = [Need::Policies, Need::Ratcheting].map(|need| (need, "older".to_owned()));
+        assert_eq!(told(&older, 2), "; 2 tests not run: older");
         assert_eq!(told(&[], 0), "");
     }
 }
