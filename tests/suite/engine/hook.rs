@@ -106,20 +106,24 @@ impl<'a> Hook<'a> {
         case.foreign(&configuration).await;
         let configuration = Target::of(&configuration).expect("it has a name");
         let hook = Self { case, configuration, shared, _served: served };
-        hook.until_known().await;
+        hook.until_called(true).await;
         hook
     }
 
-    /// The API server learns of webhooks by a watch of its own: asked by dry runs until one arrives.
-    async fn until_known(&self) {
+    /// Waits until the API server calls the webhook, or until it calls it no more: it learns that by a watch of its own.
+    async fn until_called(&self, is_called: bool) {
         let probe = self.case.config_map(PROBE, json!({}));
         let target = Target::of(&probe).expect("it has a name");
         let probe: DynamicObject = serde_json::from_value(probe).expect("it is an object");
         let api = target.api(&self.case.client).await.expect("the kind is served");
         let end = tokio::time::Instant::now() + SOON;
-        while !*self.shared.probed.lock().expect("nobody panicked") {
-            assert!(tokio::time::Instant::now() < end, "the API server does not learn of the webhook");
+        loop {
+            assert!(tokio::time::Instant::now() < end, "the API server does not learn of the webhook, or of its end");
+            *self.shared.probed.lock().expect("nobody panicked") = false;
             api.create(&PostParams { dry_run: true, ..PostParams::default() }, &probe).await.expect("it passes");
+            if *self.shared.probed.lock().expect("nobody panicked") == is_called {
+                return;
+            }
         }
     }
 
@@ -145,10 +149,11 @@ impl<'a> Hook<'a> {
         self.shared.gate.send_replace(true);
     }
 
-    /// Takes the webhook out of the API server.
+    /// Takes the webhook out of the API server, and goes on answering until that calls it no more.
     pub async fn end(self) {
         self.open_gate();
         self.case.delete(&self.configuration).await;
+        self.until_called(false).await;
     }
 }
 
