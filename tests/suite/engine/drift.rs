@@ -181,8 +181,7 @@ async fn aggregated_rules_and_injected_bundles_stay() {
     );
     let parameters = PatchParams { field_manager: Some("cainjector".to_owned()), ..PatchParams::default() };
     hook_target.api(&case.client).await.unwrap().patch(&hook_target.name, &parameters, &patch).await.unwrap();
-    // The apply that the new generation costs may move a timestamp: 1.20 defaults items of the atomic list of rules after it
-    // has compared.
+    // The new generation costs an apply, which may move a timestamp.
     let injected = |object: Option<&kube::api::DynamicObject>| {
         object.is_some_and(|object| object.data["webhooks"][0]["clientConfig"]["caBundle"] == "QUJD")
     };

@@ -147,7 +147,7 @@ impl Scene {
         let api: Api<DynamicObject> = Api::all_with(tenant, &resource);
         let new = serde_json::from_value(new).expect("an object");
         let answer = api.create(&PostParams { dry_run: true, ..PostParams::default() }, &new).await;
-        let Err(kube::Error::Api(refusal)) = answer else { panic!("it is not refused: {answer:?}") };
+        let Err(kube::Error::Api(refusal)) = &answer else { panic!("it is not refused: {answer:?}") };
         let grant = "which takes verb impersonate on serviceaccounts \"installer\"";
         assert!(refusal.message.contains(grant), "{refusal:?}");
     }

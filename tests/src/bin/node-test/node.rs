@@ -153,7 +153,7 @@ pub async fn until<F: Future<Output = Result<()>>>(what: &str, ask: impl Fn() ->
     Ok(())
 }
 
-/// The 20 of `Kubernetes v1.20.2`.
+/// The 37 of `Kubernetes v1.37.2`.
 async fn minor_version(hands: &Hands, program: &Path) -> Result<u32> {
     let text = hands.run(program, ["--version"]).await?;
     let minor = text.split('.').nth(1).and_then(|minor| minor.parse().ok());
