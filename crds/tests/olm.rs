@@ -138,7 +138,10 @@ fn the_status_of_an_extension_names_a_version_and_a_release() {
     }
     for release in ["01", "1..2", "1.", "a_b", "1+2"] {
         let found = broken(&definition, &status(release), None);
-        assert!(found.len() == 1 && found[0].starts_with("release must be empty or consist of"), "{release}: {found:?}");
+        assert!(
+            found.len() == 1 && found[0].starts_with("release must be empty or consist of"),
+            "{release}: {found:?}"
+        );
     }
 }
 

@@ -169,7 +169,8 @@ pub enum ExtensionConfigType {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ClusterExtensionStatus {
-    /// Conditions: Installed, Progressing, Deprecated, PackageDeprecated, ChannelDeprecated, BundleDeprecated.
+    /// Conditions: Installed, Progressing, Available, Deprecated, PackageDeprecated, ChannelDeprecated, BundleDeprecated; beside them
+    /// UpgradeAvailable, where a newer version is left out. (Not in OLM v1.)
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["type"]))]
     pub conditions: Vec<Condition>,

@@ -245,7 +245,8 @@ fn a_version_counts_with_its_release() {
         package(vec![("stable", vec![entry("1.0.0+1", "", &[], ""), entry("1.0.0+2", "1.0.0+1", &[], "")])]);
     let offers = [offer("c", 0, &package)];
     assert_eq!(found(&offers, request()), Ok("1.0.0+2".to_owned()));
-    let from = Request { installed: Some(Installed { name: "p.v1.0.0+1", version: "1.0.0+1", release: None }), ..request() };
+    let from =
+        Request { installed: Some(Installed { name: "p.v1.0.0+1", version: "1.0.0+1", release: None }), ..request() };
     assert_eq!(found(&offers, from), Ok("1.0.0+2".to_owned()));
     // Nothing can be fetched without an image.
     package.bundles.get_mut("p.v1.0.0+2").unwrap().image = None;
@@ -260,7 +261,8 @@ fn another_release_of_the_same_version_is_an_upgrade() {
     for release in ["1", "2"] {
         let version = Version::with_release("1.0.0", release).ok();
         let version_text = "1.0.0".to_owned();
-        let bundle = Bundle { name: name(release), version, version_text, image: Some(name(release)), ..Bundle::default() };
+        let bundle =
+            Bundle { name: name(release), version, version_text, image: Some(name(release)), ..Bundle::default() };
         package.bundles.insert(name(release), bundle);
     }
     let chosen = |package: &Package, release: Option<&str>| {
@@ -280,7 +282,9 @@ fn names_the_newer_version_that_is_left_out_and_what_it_takes() {
     let mut package = upstream();
     let far = entry("3.0.0", "", &[], "");
     package.bundles.insert(far.name.clone(), bundle("3.0.0"));
-    package.channels.insert("far".to_owned(), Channel { name: "far".to_owned(), entries: vec![far], deprecation: None });
+    package
+        .channels
+        .insert("far".to_owned(), Channel { name: "far".to_owned(), entries: vec![far], deprecation: None });
     let offers = [offer("c", 0, &package)];
     let from = |version: &'static str, name: &'static str| Request {
         installed: Some(Installed { name, version, release: None }),

@@ -8,8 +8,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use rukpak_crds::{Bundle, BundleDeployment, BundlePhase};
 use rukpak_plain::{Object, ObjectKey};
-use rukpak_plan::{Identity, Kind, builtin, kind};
 use rukpak_plan::rights::{Rules, needed, powerful, roles, rules};
+use rukpak_plan::{Identity, Kind, builtin, kind};
 use serde_json::{Value, json};
 
 use crate::args::{RightsArgs, RoleForm};

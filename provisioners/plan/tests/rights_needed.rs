@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use kube::core::{ApiResource, GroupVersionKind};
 use rukpak_crds::ServiceAccountReference;
-use rukpak_plan::{Identity, Kind};
 use rukpak_plan::rights::{Held, Rights, Rules, Scope, needed, roles, rules, text};
+use rukpak_plan::{Identity, Kind};
 use serde_json::{Value, json};
 
 const RBAC: &str = "rbac.authorization.k8s.io";

@@ -201,7 +201,10 @@ async fn leave(
         Ok(()) => (Progress::Retrying(message), None),
         Err(error) => {
             let class = class(&error);
-            (Progress::Retrying(format!("{message}; the BundleDeployment cannot be written: {}", Chain(&error))), Some(class))
+            (
+                Progress::Retrying(format!("{message}; the BundleDeployment cannot be written: {}", Chain(&error))),
+                Some(class),
+            )
         }
     }
 }
@@ -230,18 +233,12 @@ async fn apply(
     };
     match deployment::apply(extension, wanted, optional, live, context).await {
         Ok(deployment) => (progress(&deployment, wanted, installed), None),
-        Err(error) => {
-            (Progress::Retrying(wanted.wrapped(&Chain(&error).to_string())), Some(class(&error)))
-        }
+        Err(error) => (Progress::Retrying(wanted.wrapped(&Chain(&error).to_string())), Some(class(&error))),
     }
 }
 
 /// Writes the status, and tells of conditions that are others.
-async fn write(
-    extension: &ClusterExtension,
-    status: &ClusterExtensionStatus,
-    context: &Context,
-) -> Result<(), Error> {
+async fn write(extension: &ClusterExtension, status: &ClusterExtensionStatus, context: &Context) -> Result<(), Error> {
     let mut writer = StatusWriter::new(&context.client, extension, extension.status.as_ref());
     let is_written = writer.write(status, &context.written).await.map_err(Error::Status)?;
     crate::outcome::of_progress(&status.conditions, is_written);

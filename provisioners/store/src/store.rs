@@ -115,7 +115,8 @@ impl Store {
     fn write(&self, tree: &dyn Tree) -> Result<(NamedTempFile, u64), Error> {
         let stage = self.stage_dir();
         let file = NamedTempFile::new_in(stage).map_err(write(stage))?;
-        let mut members = Members::new(tree, BufWriter::with_capacity(BUFFER_BYTES, file), rukpak_content::pack::threads());
+        let mut members =
+            Members::new(tree, BufWriter::with_capacity(BUFFER_BYTES, file), rukpak_content::pack::threads());
         let size_bytes = match canonical::write(tree, &mut members) {
             Ok(size_bytes) => size_bytes,
             Err(source) if members.failed() => return Err(write(stage)(source)),

@@ -165,14 +165,8 @@ const IMPURE_CALLS: &[&str] = &[
 /// Gzip members are made by a few threads; what they make does not depend on these.
 const EXCEPTED: &[(&str, &str)] = &[("content/src/pack.rs", "std::thread")];
 /// Crates that know nothing of Kubernetes.
-const WITHOUT_KUBERNETES: &[&str] = &[
-    "rukpak-catalog",
-    "rukpak-content",
-    "rukpak-plain",
-    "rukpak-sandbox",
-    "rukpak-source",
-    "rukpak-store",
-];
+const WITHOUT_KUBERNETES: &[&str] =
+    &["rukpak-catalog", "rukpak-content", "rukpak-plain", "rukpak-sandbox", "rukpak-source", "rukpak-store"];
 
 #[test]
 fn arrows_point_one_way() {

@@ -80,7 +80,10 @@ async fn a_version_whose_pods_never_start_is_rolling_out() {
     assert_eq!(revisions[1]["name"], json!(second), "{revisions:#}");
     let reasons = |revision: &Value| -> Vec<String> {
         let conditions = revision["conditions"].as_array().cloned().unwrap_or_default();
-        conditions.iter().map(|one| format!("{} {} {}", one["type"], one["status"], one["reason"]).replace('"', "")).collect()
+        conditions
+            .iter()
+            .map(|one| format!("{} {} {}", one["type"], one["status"], one["reason"]).replace('"', ""))
+            .collect()
     };
     assert_eq!(reasons(&revisions[1]), ["Available False ProbeFailure", "Progressing True RollingOut"]);
 

@@ -4,8 +4,8 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use rukpak_store::s3::{Location, ObjectBucket};
 use rukpak_content::{BundleTree, Digest, Limits, RelativePath};
+use rukpak_store::s3::{Location, ObjectBucket};
 use rukpak_store::{Error, Ref, RefKind, Sealed, Sharing, Store};
 use rukpak_tests::verbs::unique_name;
 use rukpak_tests::{BucketServer, FaultyServer, TestCa};

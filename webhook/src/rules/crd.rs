@@ -2,9 +2,9 @@
 //!
 //! The rules are `rukpak_crd_upgrade`'s, those that the controller asks before it applies a bundle.
 
-use rukpak_crds::names::{OWNER_KIND, OWNER_KIND_VALUE, OWNER_NAME};
 use rukpak_crd_upgrade as crd_upgrade;
 use rukpak_crd_upgrade::{Effort, Location, ObjectCheck, Options, Report, Rule, Severity, UnsafeChange};
+use rukpak_crds::names::{OWNER_KIND, OWNER_KIND_VALUE, OWNER_NAME};
 use serde_json::Value;
 
 pub use rukpak_crd_upgrade::Error;

@@ -38,9 +38,8 @@ pub fn newer<'a>(offers: &[Offer<'a>], request: Request<'_>) -> Option<Newer<'a>
     let installed = request.installed?;
     let version = Version::with_release(installed.version, installed.release.unwrap_or_default()).ok()?;
     // The same version in a release is newer only if it is known which release is installed.
-    let is_newer = |other: &Version| {
-        *other > version && (installed.release.is_some() || other.semver() != version.semver())
-    };
+    let is_newer =
+        |other: &Version| *other > version && (installed.release.is_some() || other.semver() != version.semver());
 
     let any_version = Request { version: None, ..request };
     let any_channel = Request { channels: &[], ..any_version };
@@ -55,7 +54,10 @@ pub fn newer<'a>(offers: &[Offer<'a>], request: Request<'_>) -> Option<Newer<'a>
             bundle: found.bundle,
             needs,
             is_out_of_range: request.version.is_some_and(|range| !range.contains(other)),
-            is_out_of_channels: !found.package.channels_of(&found.bundle.name).any(|channel| is_asked_for(&channel.name)),
+            is_out_of_channels: !found
+                .package
+                .channels_of(&found.bundle.name)
+                .any(|channel| is_asked_for(&channel.name)),
         })
     })
 }

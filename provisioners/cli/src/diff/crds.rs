@@ -3,9 +3,9 @@
 
 use kube::api::{ApiResource, DynamicObject, ListParams};
 use kube::core::GroupVersionKind;
-use rukpak_plan::Step;
 use rukpak_crd_upgrade as crd_upgrade;
 use rukpak_crd_upgrade::{ObjectCheck, ObjectValidator, Options, UnsafeChange};
+use rukpak_plan::Step;
 use serde_json::{Value, json};
 
 use super::target::Target;

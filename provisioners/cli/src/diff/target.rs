@@ -1,9 +1,9 @@
 //! What is compared with the cluster: the bundle that would be installed, or the one that is, as a plan.
 
+use rukpak_crd_upgrade::SAFE_UPGRADE_ANNOTATION;
 use rukpak_crds::names::CLASS_PLAIN;
 use rukpak_crds::{BundleDeployment, ContestedField, InventoryKind};
 use rukpak_format::Format;
-use rukpak_crd_upgrade::SAFE_UPGRADE_ANNOTATION;
 use rukpak_plan::resolve::Why;
 use rukpak_plan::{Owner, Plan};
 use tokio::sync::OnceCell;

@@ -4,8 +4,8 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
-use rukpak_store::s3::Location;
 use rukpak_runtime::args::duration;
+use rukpak_store::s3::Location;
 
 /// A bucket, as flags.
 #[derive(Args, Clone, Debug)]

@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use rukpak_store::s3::ObjectBucket;
 use rukpak_runtime::error::Chain;
 use rukpak_runtime::process;
+use rukpak_store::s3::ObjectBucket;
 use rukpak_store::{Sharing, Store};
 use tokio::runtime::Handle;
 use tokio::task::spawn_blocking;

@@ -11,8 +11,8 @@
 
 use std::collections::BTreeSet;
 
-use k8s_openapi::api::rbac::v1::PolicyRule;
 use crate::Identity;
+use k8s_openapi::api::rbac::v1::PolicyRule;
 use serde_json::Value;
 
 use crate::rights::right::{Right, Rights, Scope};

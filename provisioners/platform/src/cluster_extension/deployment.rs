@@ -320,7 +320,10 @@ mod tests {
         assert!(is_applied(&body, &live), "what others say is theirs");
         let other = Identity { reference: "r.example/p:2".to_owned(), ..bundle() };
         assert!(!is_applied(&desired(&extension, &other, Map::new()), &live));
-        assert!(!is_applied(&desired(&self::extension(&Value::Null), &bundle(), Map::new()), &live), "a key that is gone");
+        assert!(
+            !is_applied(&desired(&self::extension(&Value::Null), &bundle(), Map::new()), &live),
+            "a key that is gone"
+        );
         let renamed = Identity { name: "p.v1".to_owned(), ..bundle() };
         assert!(!is_applied(&desired(&extension, &renamed, Map::new()), &live), "the same content by another name");
         let packed = Identity { release: Some("2".to_owned()), ..bundle() };
@@ -348,7 +351,8 @@ mod tests {
     #[test]
     fn keeps_the_bundle_and_its_settings_while_none_is_chosen() {
         let live: BundleDeployment =
-            serde_json::from_value(desired(&extension(&json!({"watchNamespace": "w"})), &bundle(), Map::new())).unwrap();
+            serde_json::from_value(desired(&extension(&json!({"watchNamespace": "w"})), &bundle(), Map::new()))
+                .unwrap();
         let mut changed = extension(&json!({"watchNamespace": "other"}));
         changed.annotations_mut().insert(names::IGNORE_DEPENDENCIES.to_owned(), "true".to_owned());
         let body = |optional: Map<String, Value>| kept(desired(&changed, &bundle(), optional), &live);

@@ -103,14 +103,15 @@ fn answer(
             Some(Offer { catalog: &asked.name, priority: asked.priority, package })
         })
         .collect();
-    let resolution = found(&offers, request, requires_digests)
-        .unwrap_or_else(|message| Resolution::Failed { message, has_catalog });
+    let resolution =
+        found(&offers, request, requires_digests).unwrap_or_else(|message| Resolution::Failed { message, has_catalog });
     // What is on its way is told by Progressing, and from where it leads further is not known before it is there.
     let stays = installed.filter(|installed| match &resolution {
         Resolution::Found { bundle, .. } => bundle == *installed,
         Resolution::Failed { .. } => true,
     });
-    let upgrade = stays.map_or(Upgrade::Nothing, |installed| upgrade::look(&offers, request, installed, requires_digests));
+    let upgrade =
+        stays.map_or(Upgrade::Nothing, |installed| upgrade::look(&offers, request, installed, requires_digests));
     Answer { resolution, upgrade }
 }
 

@@ -53,7 +53,8 @@ mod tests {
         }
         let wrong = "annotation core.rukpak.io/suspend: \"yes\" is neither \"true\" nor \"false\"";
         assert_eq!(of(&json!({SUSPEND: "yes"})), Err(wrong.to_owned()));
-        let wrong = "annotation core.rukpak.io/deletion-policy: \"keep\" is none of Delete, Orphan, KeepCRDs and InOrder";
+        let wrong =
+            "annotation core.rukpak.io/deletion-policy: \"keep\" is none of Delete, Orphan, KeepCRDs and InOrder";
         assert_eq!(of(&json!({DELETION_POLICY: "keep"})), Err(wrong.to_owned()));
     }
 }

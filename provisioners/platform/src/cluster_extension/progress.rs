@@ -47,16 +47,16 @@ pub(super) fn progress(deployment: &BundleDeployment, wanted: &Identity, install
         ready.status == ConditionStatus::False && ready.reason == of_deployment::PROGRESS_DEADLINE_EXCEEDED
     };
     if let Some(late) = ready.filter(is_late) {
-        // What was healthy before is back, or about to be; the message says what held the new version up.
-        let last = if installed == Some(wanted) { rolling_out(&wanted.version) } else { late.message.clone() };
+        // Where there is something to go back to, the upgrade has failed, and the message says what held it up.
+        let is_taken_back = find(INSTALLED).is_some_and(|now| now.status == ConditionStatus::False);
+        let last = if is_taken_back { late.message.clone() } else { rolling_out(&wanted.version) };
         return Progress::DeadlineExceeded(deadline_exceeded(deployment, &last));
     }
     let failed = [HAS_VALID_BUNDLE, INSTALLED].into_iter().filter_map(find).find(is_failed);
     if let Some(failed) = failed.filter(|_| !is_working) {
         return failure(failed, wanted);
     }
-    let is_there =
-        installed == Some(wanted) && find(INSTALLED).is_some_and(|now| now.status == ConditionStatus::True);
+    let is_there = installed == Some(wanted) && find(INSTALLED).is_some_and(|now| now.status == ConditionStatus::True);
     let is_unhealthy = ready.is_some_and(|ready| ready.reason == of_deployment::UNHEALTHY);
     if is_there && (!is_working || is_unhealthy) {
         let is_rolled_out = is_rolled_out(deployment);

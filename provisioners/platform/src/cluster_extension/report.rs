@@ -3,9 +3,7 @@
 use jiff::Timestamp;
 use kube::ResourceExt;
 use rukpak_crds::condition::{Conditions as _, HEALTHY, INSTALLED, NewCondition};
-use rukpak_crds::olm::cluster_extension::{
-    BundleMetadata, ClusterExtensionStatus, InstallStatus, RevisionStatus,
-};
+use rukpak_crds::olm::cluster_extension::{BundleMetadata, ClusterExtensionStatus, InstallStatus, RevisionStatus};
 use rukpak_crds::olm::{ClusterExtension, PROGRESSING, reason};
 use rukpak_crds::platform_operator::UPGRADE_AVAILABLE;
 use rukpak_crds::{BundleDeployment, Condition, ConditionStatus};
@@ -99,7 +97,8 @@ pub(super) fn status(extension: &ClusterExtension, report: &Report, now: Timesta
     let is_asked = !matches!(report.progress, Progress::Blocked(_) | Progress::Unreadable(_));
     if is_asked {
         let installed = report.installed.as_ref();
-        let channels = extension.spec.source.catalog.as_ref().map(|catalog| catalog.channels.as_slice()).unwrap_or_default();
+        let channels =
+            extension.spec.source.catalog.as_ref().map(|catalog| catalog.channels.as_slice()).unwrap_or_default();
         writer.deprecations(channels, report.catalog.as_ref(), installed);
     }
     writer.status
@@ -198,7 +197,8 @@ impl Writer {
             let name = format!("{extension}-{}", revision.number);
             let known = old.iter().find(|known| known.name == name);
             let mut conditions = known.map(|known| known.conditions.clone()).unwrap_or_default();
-            for (type_, said) in [(AVAILABLE, availability(revision, report)), (PROGRESSING, rollout(revision, report))] {
+            for (type_, said) in [(AVAILABLE, availability(revision, report)), (PROGRESSING, rollout(revision, report))]
+            {
                 match said {
                     None => conditions.drop_type(type_),
                     Some((status, reason, message)) => {

@@ -44,7 +44,8 @@ pub(super) fn active(deployment: &BundleDeployment) -> Vec<ActiveRevision> {
     let healthy = |revision: &&Revision| revision.result == RevisionResult::Healthy;
     // The one that comes back if the new one does not become healthy in time.
     let replaced = in_place.filter(|_| stage == Stage::Applied).and_then(|_| status.history.iter().find(healthy));
-    let mut active: Vec<ActiveRevision> = replaced.map(|revision| found(revision, Stage::Replaced)).into_iter().collect();
+    let mut active: Vec<ActiveRevision> =
+        replaced.map(|revision| found(revision, Stage::Replaced)).into_iter().collect();
     active.extend(in_place.map(|revision| found(revision, stage)));
     active.extend(begun(deployment, status, in_place));
     active.sort_by_key(|revision| revision.number);
@@ -63,9 +64,7 @@ fn begun(
     }
     let known = status.history.iter().enumerate().find(|(_, revision)| revision.release == *release);
     // A number stays with what was tried last, and with what is asked for by it.
-    let kept = known.filter(|(index, revision)| {
-        *index == 0 || deployment.spec.rollback_to == Some(revision.revision)
-    });
+    let kept = known.filter(|(index, revision)| *index == 0 || deployment.spec.rollback_to == Some(revision.revision));
     let newest = status.history.iter().map(|revision| revision.revision).max().unwrap_or_default();
     let number = kept.map_or(newest + 1, |(_, revision)| revision.revision);
     let template = deployment.spec.template.metadata.as_ref().and_then(|metadata| metadata.annotations.as_ref());
@@ -124,7 +123,8 @@ mod tests {
 
     fn annotations(version: &str) -> BTreeMap<String, String> {
         let (name, reference) = (format!("p.v{version}"), format!("r.example/p:{version}"));
-        let identity = Identity { package: "p".to_owned(), name, version: version.to_owned(), reference, release: None };
+        let identity =
+            Identity { package: "p".to_owned(), name, version: version.to_owned(), reference, release: None };
         identity.annotations()
     }
 
@@ -144,7 +144,8 @@ mod tests {
                           "lastTransitionTime": "2026-01-01T00:00:00Z"}]);
         let mut deployment = deployment(history, &ill);
         deployment.spec.rollback_to = rollback_to;
-        deployment.spec.template.metadata = serde_json::from_value(json!({"annotations": annotations("9.0.0")})).unwrap();
+        deployment.spec.template.metadata =
+            serde_json::from_value(json!({"annotations": annotations("9.0.0")})).unwrap();
         let since = "2026-01-01T00:00:00Z";
         let pending = pending.map(|number| json!({"pending": {"contentDigest": digest(number), "since": since}}));
         deployment.status.as_mut().unwrap().inventory = serde_json::from_value(json!(pending)).unwrap();

@@ -43,9 +43,8 @@ pub(super) fn look(
         Needs::SelfCertification => {
             let more = if left_out.is_empty() { String::new() } else { format!("; {left_out}") };
             let message = format!(
-                "{which} is newer than version {}, and no upgrade of the catalog leads to it from {}: with \
-                 spec.source.catalog.upgradeConstraintPolicy SelfCertified it could be had, and whether that goes well nobody \
-                 has said{more}",
+                "{which} is newer than version {}, and no upgrade of the catalog leads to it from {}: it takes \
+                 spec.source.catalog.upgradeConstraintPolicy SelfCertified, on your own authority{more}",
                 installed.version, installed.name
             );
             (POLICY, message)
@@ -58,7 +57,8 @@ pub(super) fn look(
 fn left_out(newer: &Newer<'_>, request: Request<'_>) -> String {
     let version = request.version.filter(|_| newer.is_out_of_range);
     let version = version.map(|range| format!("spec.source.catalog.version {:?}", range.as_str()));
-    let channels = newer.is_out_of_channels.then(|| format!("spec.source.catalog.channels [{}]", request.channels.join(" ")));
+    let channels =
+        newer.is_out_of_channels.then(|| format!("spec.source.catalog.channels [{}]", request.channels.join(" ")));
     match (version, channels) {
         (None, None) => String::new(),
         (Some(one), None) | (None, Some(one)) => format!("{one} leaves it out"),
@@ -82,8 +82,13 @@ mod tests {
         {
             let name = format!("p.v{version}");
             let image = Some(format!("r.example/p:{version}"));
-            let bundle =
-                Bundle { name: name.clone(), image, version: version.parse().ok(), version_text: version.to_owned(), ..Bundle::default() };
+            let bundle = Bundle {
+                name: name.clone(),
+                image,
+                version: version.parse().ok(),
+                version_text: version.to_owned(),
+                ..Bundle::default()
+            };
             package.bundles.insert(name.clone(), bundle);
             let entry = Entry { name, replaces: replaces.map(str::to_owned), ..Entry::default() };
             let new = || Channel { name: channel.to_owned(), ..Channel::default() };
@@ -97,7 +102,7 @@ mod tests {
         let package = package();
         let offers = [Offer { catalog: "c", priority: 0, package: &package }];
         let pin = Constraint::parse("1.0.0").unwrap();
-        let (none, fast) = ([], ["fast".to_owned()]);
+        let (none, fast): ([String; 0], _) = ([], ["fast".to_owned()]);
         let told = |version: &str, pin: Option<&Constraint>, channels: &[String], requires_digests: bool| {
             let (name, reference) = (format!("p.v{version}"), format!("r.example/p:{version}"));
             let installed =

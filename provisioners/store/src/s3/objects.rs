@@ -5,13 +5,13 @@ use std::io::{Read, Write};
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::{Bucket, BucketError, Condition, Entry, Version};
 use bytes::Bytes;
 use futures::{StreamExt as _, TryStreamExt as _};
 use object_store::path::Path;
 use object_store::{
     Error, ObjectMeta, ObjectStore, ObjectStoreExt as _, PutMode, PutOptions, PutPayload, UpdateVersion,
 };
-use crate::{Bucket, BucketError, Condition, Entry, Version};
 use tokio::runtime::Handle;
 
 use super::{Location, LocationError};

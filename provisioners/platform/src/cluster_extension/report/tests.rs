@@ -55,7 +55,12 @@ fn what_is_said_of_each_situation() {
         (Progress::Blocked(message()), None, (False, "Blocked", "m"), no),
         (Progress::RollingOut(message()), None, (True, "RollingOut", "m"), (False, "Absent", no.2)),
         (Progress::RollingOut(message()), one.clone(), (True, "RollingOut", "m"), yes),
-        (Progress::DeadlineExceeded(message()), None, (False, "ProgressDeadlineExceeded", "m"), (False, "Absent", no.2)),
+        (
+            Progress::DeadlineExceeded(message()),
+            None,
+            (False, "ProgressDeadlineExceeded", "m"),
+            (False, "Absent", no.2),
+        ),
         (Progress::DeadlineExceeded(message()), one.clone(), (False, "ProgressDeadlineExceeded", "m"), yes),
         (Progress::Succeeded, one, (True, "Succeeded", "Desired state reached"), yes),
         // What is installed cannot be read.
