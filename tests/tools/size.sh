@@ -34,7 +34,7 @@ tests in and beside crates   $(($(count inline "${product[@]}") + $(count beside
 test harness, suites         $(cat "${harness[@]}" | wc -l), $(cat "${suites[@]}" | wc -l)
 words of documents           $(git ls-files -- '*.md' | xargs cat | wc -w)
 packages in Cargo.lock       $(grep -c '^\[\[package\]\]' Cargo.lock)
-flags of the servers         $(awk '/^## / { on = /rukpak-(controller|webhook|platform)/ } on && /^\| `--/ { n++ } END { print n + 0 }' docs/flags.md)
+flags of the servers         $(awk '/^## / { on = /Servers/ } on && /^\| `--/ { n++ } END { print n + 0 }' docs/flags.md)
 
 END
 

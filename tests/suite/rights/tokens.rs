@@ -78,10 +78,10 @@ impl Scene {
     }
 
     /// A kubeconfig that names the file of the account.
-    fn kubeconfig(&self, account: &str) -> Option<PathBuf> {
+    fn kubeconfig(&self, account: &str) -> PathBuf {
         let path = self.plane.folder().join(format!("{account}-file.kubeconfig"));
         self.write_kubeconfig(&path, &Credential::TokenFile(&self.token_file(account)));
-        Some(path)
+        path
     }
 
     fn write_kubeconfig(&self, path: &Path, credential: &Credential<'_>) {
@@ -96,7 +96,7 @@ impl Scene {
         let options = ControllerOptions {
             arguments,
             environment: vec![("POD_NAME".to_owned(), "controller".to_owned())],
-            kubeconfig: self.kubeconfig(CONTROLLER_ACCOUNT),
+            kubeconfig: Some(self.kubeconfig(CONTROLLER_ACCOUNT)),
             ..ControllerOptions::default()
         };
         ready(self.plane.start_controller(options).await.expect("the controller starts")).await
@@ -106,10 +106,11 @@ impl Scene {
         let options = PlatformOptions {
             arguments: vec!["--leader-elect".to_owned()],
             environment: vec![("POD_NAME".to_owned(), "platform".to_owned())],
-            kubeconfig: self.kubeconfig(PLATFORM_ACCOUNT),
+            kubeconfig: Some(self.kubeconfig(PLATFORM_ACCOUNT)),
         };
         let platform = self.plane.start_platform(options).await.expect("the manager starts");
-        let options = WebhookOptions { kubeconfig: self.kubeconfig(WEBHOOK_ACCOUNT), ..WebhookOptions::default() };
+        let options =
+            WebhookOptions { kubeconfig: Some(self.kubeconfig(WEBHOOK_ACCOUNT)), ..WebhookOptions::default() };
         let webhook = self.plane.start_webhook(options).await.expect("the webhook starts");
         [ready(platform).await, ready(webhook).await]
     }

@@ -149,7 +149,15 @@ const HARMLESS: &[Harmless] = &[
         who: JANE,
         kind: "ClusterExtension",
         own: true,
-        ways: &["create", "delete", "deletecollection", "metadata.", "spec.serviceAccount", "spec.install"],
+        ways: &[
+            "create",
+            "delete",
+            "deletecollection",
+            "metadata.",
+            "spec.serviceAccount",
+            "spec.install",
+            "spec.progressDeadlineMinutes",
+        ],
         why: "the package, the channel, the versions and the namespace of the rule",
     },
     Harmless {

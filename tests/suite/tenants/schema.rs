@@ -106,7 +106,12 @@ fn other(name: &str, schema: &Value, current: &Value) -> Value {
     }
     match schema["type"].as_str() {
         Some("boolean") => json!(current != &json!(true)),
-        Some("integer" | "number") => json!(if current == &json!(3) { 4 } else { 3 }),
+        Some("integer" | "number") => {
+            // A schema has its numbers as floats.
+            let least = schema["minimum"].as_f64().map(|least| format!("{least:.0}"));
+            let least = least.and_then(|least| least.parse().ok()).unwrap_or(3_i64);
+            json!(if current == &json!(least) { least + 1 } else { least })
+        }
         Some("array") => json!([other(name, &schema["items"], &Value::Null)]),
         Some("object") if schema["properties"].is_object() => {
             let mut value = required(schema);

@@ -114,9 +114,9 @@ fn saying_the_same_again_changes_nothing() {
 #[test]
 fn a_failure_is_remembered_until_there_is_success_or_a_first_attempt() {
     let after = |report| status(&bundle(), &BundleStatus::default(), &report, None, BASE, at(1));
-    assert!(!BundleStatus::default().failure().is_some());
-    assert!(!after(Report::Waiting).failure().is_some());
-    assert!(!after(Report::Unpacking).failure().is_some());
+    assert_eq!(BundleStatus::default().failure(), None);
+    assert_eq!(after(Report::Waiting).failure(), None);
+    assert_eq!(after(Report::Unpacking).failure(), None);
     assert!(after(failed(None)).failure().is_some());
 }
 
