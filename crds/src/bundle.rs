@@ -127,3 +127,32 @@ impl Bundle {
         self.status.as_ref().and_then(|status| status.phase.as_deref()) == Some(phase.as_str())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn failure(conditions: &[(&str, &str, &str, &str)]) -> Option<String> {
+        let condition = |(type_, status, reason, message): &(&str, &str, &str, &str)| {
+            json!({"type": type_, "status": status, "reason": reason, "message": message,
+                   "lastTransitionTime": "2026-01-01T00:00:00Z"})
+        };
+        let conditions: Vec<_> = conditions.iter().map(condition).collect();
+        let status: BundleStatus = serde_json::from_value(json!({"conditions": conditions})).unwrap();
+        status.failure().map(str::to_owned)
+    }
+
+    #[test]
+    fn reads_failure_from_ready_and_without_it_from_unpacked() {
+        let failed = ("Unpacked", "False", "UnpackFailed", "short");
+        assert_eq!(failure(&[]), None);
+        assert_eq!(failure(&[failed, ("Ready", "False", "UnpackFailed", "whole")]).as_deref(), Some("whole"));
+        assert_eq!(failure(&[failed, ("Ready", "False", "Progressing", "again")]), None);
+        assert_eq!(failure(&[("Unpacked", "True", "UnpackSuccessful", ""), ("Ready", "True", "Succeeded", "")]), None);
+        // As other provisioners write it.
+        assert_eq!(failure(&[failed]).as_deref(), Some("short"));
+        assert_eq!(failure(&[("Unpacked", "False", "UnpackPending", "waits")]), None);
+    }
+}

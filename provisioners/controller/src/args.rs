@@ -11,11 +11,14 @@ use std::time::Duration;
 
 use clap::{ArgAction, Command, CommandFactory as _, Parser, ValueEnum};
 use rukpak_content::Limits;
+use rukpak_format::Certificates;
+use rukpak_install::Shard;
 use rukpak_runtime::args::{
     Address, LeaderElection, LeaderElectionArgs, Shared, SharedArgs, certificate_lifetime, duration, leader_elect_help,
     system_namespace,
 };
 use rukpak_source::Registries;
+use rukpak_unpack::SourcePolicy;
 
 use limits::LimitArgs;
 use storage::StorageArgs;
@@ -25,9 +28,6 @@ use rukpak_unpack::content_service::UploadLimits;
 use sources::SourceArgs;
 
 use crate::run::LEASE;
-use rukpak_format::Certificates;
-use rukpak_install::Shard;
-use rukpak_unpack::SourcePolicy;
 
 pub use feature_gates::{FeatureGates, FeatureGatesError};
 

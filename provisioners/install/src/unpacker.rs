@@ -5,11 +5,12 @@ use rukpak_crds::{Bundle, Revision};
 
 /// Unpacks Bundles into the store that the installer reads.
 pub trait Unpacker: Send + Sync {
-    /// Retries a Bundle now that failed: what it failed of is not so any more.
+    /// Retries a failed Bundle now: the cause of the failure is gone.
     fn retry(&self, bundle: &Bundle);
 
-    /// Verifies the content of the Bundle `name`, and fetches it again if it is lost or damaged. Call it where loading the content said
-    /// [`mended_by_refill`](rukpak_store::Error::mended_by_refill). The Bundle's status is written when the content is there.
+    /// Verifies the content of the Bundle `name`, and fetches it again if it is lost or damaged. Call it if loading the content failed with
+    /// an error that is [`mended_by_refill`](rukpak_store::Error::mended_by_refill). The BundleDeployment that
+    /// owns the Bundle is enqueued when the content is there.
     fn verify_content<'a>(&'a self, name: &'a str) -> BoxFuture<'a, ()>;
 
     /// Fetches the content of a revision again, by its pin and without a Bundle. The error says why it cannot be fetched.

@@ -50,7 +50,9 @@ use kube::ResourceExt;
 use kube::runtime::controller::Action;
 use kube::runtime::reflector::ObjectRef;
 use rukpak_crds::{Bundle, BundlePhase, BundleSpec, Pin, Revision, names, validate};
+use rukpak_format::Format;
 use rukpak_plan::retry::{self, Class};
+use rukpak_runtime::api;
 use rukpak_runtime::error::Chain;
 use rukpak_runtime::metrics::{Outcome, count_reconcile};
 use rukpak_store::Sealed;
@@ -65,8 +67,6 @@ use pin::Pinned;
 use report::Report;
 use reporter::Reporter;
 use resolve::Resolved;
-use rukpak_format::Format;
-use rukpak_runtime::api;
 use seal::Kept;
 
 pub use attempts::Attempts;

@@ -64,7 +64,6 @@ const ARROWS: &[(&str, &[&str])] = &[
             "rukpak-crds",
             "rukpak-format",
             "rukpak-install",
-            "rukpak-plan",
             "rukpak-runtime",
             "rukpak-source",
             "rukpak-store",

@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use clap::Args;
+use rukpak_unpack::content_service::UploadLimits;
 
 use super::count;
-use rukpak_unpack::content_service::UploadLimits;
 
 /// [`UploadLimits`] as flags.
 #[derive(Args, Clone, Debug)]

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use kube::Client;
-use kube::runtime::reflector::ObjectRef;
+use kube::runtime::reflector::{ObjectRef, Store as Cached};
 use rukpak_crds::{Bundle, BundleDeployment, ContentPolicy, InventoryKind};
 use rukpak_install::cluster::Cluster;
 use rukpak_install::deployment::Trackers;
@@ -25,11 +25,11 @@ use rukpak_unpack::bundle::{Attempts, Fetches, Images};
 use rukpak_unpack::child::{self, Children};
 use rukpak_unpack::content_service::Depot;
 use rukpak_unpack::{Permits, Sources};
-use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::sync::{Notify, RwLock, Semaphore};
 use tokio_util::sync::CancellationToken;
 
-use super::unpacker::Own;
+use super::unpacker::InProcess;
 use super::{Error, storage};
 use crate::args::Options;
 
@@ -64,10 +64,15 @@ pub(super) struct Queues {
     pub deployments: UnboundedReceiver<ObjectRef<BundleDeployment>>,
 }
 
-/// What both reconcilers have.
+/// What both reconcilers are made from.
 struct Shared {
     client: Client,
     store: Arc<Store>,
+    bundles: Cached<Bundle>,
+    deployments: Cached<BundleDeployment>,
+    policies: Cached<ContentPolicy>,
+    bundle_queue: Queue<Bundle>,
+    deployment_queue: Queue<BundleDeployment>,
     filled: CancellationToken,
     collect: Arc<Notify>,
 }
@@ -79,55 +84,37 @@ pub(super) async fn assemble(options: &Options) -> Result<Parts, Error> {
     let egress = options.registries.egress(&config.cluster_url).await;
     let sources = sources(options, &egress, &store, &program)?;
     let client = process::client(config)?;
+
     let streams = Followed {
         bundles: Streams::selected(client.clone(), options.shard.selector()),
         deployments: Streams::selected(client.clone(), options.shard.selector()),
         policies: Streams::new(client.clone()),
     };
-    let shared = Shared { client, store, filled: CancellationToken::new(), collect: Arc::default() };
-
     let ((bundle_queue, bundles), (deployment_queue, deployments)) = (Queue::new(), Queue::new());
-    let queues = (bundle_queue, deployment_queue.clone());
-    let unpack = Arc::new(unpack(options, &shared, (sources, program), (&streams, queues))?);
-    let (unserved_sender, unserved) = unbounded_channel();
-    let unpacker = Box::new(Own(Arc::clone(&unpack)));
-    let trackers = Trackers::default();
-    let cluster = Cluster::new(shared.client.clone(), WRITES);
-    let reads = Reads {
-        reader: cluster.reader(),
-        kinds: cluster.kinds(),
-        store: shared.store,
-        settings: settings(options),
+    let shared = Shared {
+        client,
+        store,
         bundles: streams.bundles.store.clone(),
         deployments: streams.deployments.store.clone(),
-        index: Index::default(),
-        dependents: Dependents::new(shared.client.clone(), trackers.clone(), deployment_queue.clone(), unserved_sender),
-        trackers,
-        render_memory: RenderMemory::default(),
-    };
-    let install = rukpak_install::Context {
-        reads: Arc::new(reads),
-        cluster,
-        unpacker,
+        policies: streams.policies.store.clone(),
+        bundle_queue,
         deployment_queue,
-        refs: RwLock::new(()),
-        failures: Failures::default(),
-        written: WrittenVersions::default(),
-        events: Events::new(shared.client.clone(), "rukpak-controller", "Reconcile"),
-        client: shared.client,
-        filled: shared.filled,
-        collect: shared.collect,
+        filled: CancellationToken::new(),
+        collect: Arc::default(),
     };
-    let queues = Queues { bundles, deployments };
-    Ok(Parts { unpack, install: Arc::new(install), streams, queues, unserved })
+
+    let unpack = Arc::new(unpack(options, &shared, sources, program)?);
+    let (unserved_sender, unserved) = unbounded_channel();
+    let install = Arc::new(install(options, shared, InProcess(Arc::clone(&unpack)), unserved_sender));
+    Ok(Parts { unpack, install, streams, queues: Queues { bundles, deployments }, unserved })
 }
 
 /// What the unpacker is handed.
 fn unpack(
     options: &Options,
     shared: &Shared,
-    (sources, program): (Sources, PathBuf),
-    (streams, queues): (&Followed, (Queue<Bundle>, Queue<BundleDeployment>)),
+    sources: Sources,
+    program: PathBuf,
 ) -> Result<rukpak_unpack::Context, Error> {
     let is_serving = options.content_address != Address::Disabled;
     Ok(rukpak_unpack::Context {
@@ -139,11 +126,6 @@ fn unpack(
         system_namespace: options.system_namespace.clone(),
         bundle_certificates: options.bundle_certificates,
         require_service_account: options.require_service_account,
-        bundles: streams.bundles.store.clone(),
-        deployments: streams.deployments.store.clone(),
-        policies: streams.policies.store.clone(),
-        bundle_queue: queues.0,
-        deployment_queue: queues.1,
         failures: Failures::default(),
         written: WrittenVersions::default(),
         events: Events::new(shared.client.clone(), "rukpak-controller", "Reconcile"),
@@ -156,10 +138,53 @@ fn unpack(
         attempts: attempts(options)?,
         children: Children { program, checks: Semaphore::new(CHECKS) },
         client: shared.client.clone(),
-        store: Arc::clone(&shared.store),
+        store: shared.store.clone(),
+        bundles: shared.bundles.clone(),
+        deployments: shared.deployments.clone(),
+        policies: shared.policies.clone(),
+        bundle_queue: shared.bundle_queue.clone(),
+        deployment_queue: shared.deployment_queue.clone(),
         filled: shared.filled.clone(),
-        collect: Arc::clone(&shared.collect),
+        collect: shared.collect.clone(),
     })
+}
+
+/// What the installer is handed. Kinds whose watched version is not served any more are sent to `unserved`.
+fn install(
+    options: &Options,
+    shared: Shared,
+    unpacker: InProcess,
+    unserved: UnboundedSender<InventoryKind>,
+) -> rukpak_install::Context {
+    let Shared { client, store, bundles, deployments, deployment_queue, filled, collect, .. } = shared;
+    let trackers = Trackers::default();
+    let cluster = Cluster::new(client.clone(), WRITES);
+    let reads = Reads {
+        reader: cluster.reader(),
+        kinds: cluster.kinds(),
+        store,
+        settings: settings(options),
+        bundles,
+        deployments,
+        index: Index::default(),
+        dependents: Dependents::new(client.clone(), trackers.clone(), deployment_queue.clone(), unserved),
+        trackers,
+        render_memory: RenderMemory::default(),
+    };
+
+    rukpak_install::Context {
+        reads: Arc::new(reads),
+        cluster,
+        unpacker: Box::new(unpacker),
+        deployment_queue,
+        refs: RwLock::new(()),
+        failures: Failures::default(),
+        written: WrittenVersions::default(),
+        events: Events::new(client.clone(), "rukpak-controller", "Reconcile"),
+        client,
+        filled,
+        collect,
+    }
 }
 
 fn settings(options: &Options) -> Settings {

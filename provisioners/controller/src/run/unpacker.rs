@@ -1,4 +1,4 @@
-//! What joins the two reconcilers: the installer asks for content by this, and the unpacker is behind it.
+//! Joins the two reconcilers: gives the installer the unpacker of this process.
 
 use std::sync::Arc;
 
@@ -9,9 +9,9 @@ use rukpak_install::Unpacker;
 use rukpak_unpack::{Context, bundle};
 
 /// The Bundle reconciler of this process.
-pub(super) struct Own(pub Arc<Context>);
+pub(super) struct InProcess(pub Arc<Context>);
 
-impl Unpacker for Own {
+impl Unpacker for InProcess {
     fn retry(&self, bundle: &Bundle) {
         bundle::retry(bundle, &self.0);
     }

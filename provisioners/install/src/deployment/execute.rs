@@ -149,9 +149,11 @@ async fn attempt(run: &mut Run, release: &Release, why: Why) -> Result<(), Stopp
         Ok(prepared) => prepared,
         Err(error) => return Err(unprepared(run, &error, release).await),
     };
+
     run.view.memory.declare(&run.view.owner.name, &plan);
     run.view.tracker.tracked().missing_groups = plan.missing_groups();
     refuse_missing(&mut run.view, &plan, why)?;
+
     let mut bases = bases(run, &plan, why).await?;
     let kinds = recorded_kinds(&run.view);
     let members = members::before(&run.view, &kinds, why, &plan).await;
@@ -159,14 +161,17 @@ async fn attempt(run: &mut Run, release: &Release, why: Why) -> Result<(), Stopp
         plan.leave_out_finished(|key| members.fingerprint(key, &run.view.owner).is_some());
     }
     bases.settled = members::settled(&run.view, &plan, &members, &bases);
+
     rights::check(run, &plan, &members).await.map_err(Stopped::Failed)?;
     check::check(run, &plan, why, &members, &bases).await?;
+
     let used: BTreeSet<InventoryKind> = kinds.into_iter().chain(plan.inventory()).collect();
     // What was listed above may have been written for a newer spec by another controller. A status write fails if there is one, and
     // who writes an object from now on changes its version.
     if !intend(run, used, &plan).await.map_err(Stopped::Unreported)? {
         run.confirm().await?;
     }
+
     begin(&mut run.view, &plan);
     let done = apply::apply(run, &plan, why, &members, &bases).await.map_err(|error| unapplied(error, &bases))?;
     run.view.reads.dependents.ensure(&plan.kinds());

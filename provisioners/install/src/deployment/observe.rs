@@ -17,6 +17,7 @@ use rukpak_plain::ObjectKey;
 use rukpak_plan::applied::complaints;
 use rukpak_plan::memory::Memory;
 use rukpak_plan::observed::{Dependencies, DependencyGraph, Desired, Observed};
+use rukpak_plan::prune::add_released;
 use rukpak_plan::{Format, Owner};
 use rukpak_runtime::status::StatusWriter;
 use serde_json::json;
@@ -25,7 +26,6 @@ use super::execute::Superseded;
 use super::{Error, Tracker};
 use crate::cluster::{self, Writer};
 use crate::context::{Context, Reads};
-use rukpak_plan::prune::add_released;
 
 pub(crate) use bundles::{desired, found, generated, is_generated, owned};
 
@@ -61,6 +61,7 @@ pub(crate) fn observe(deployment: Arc<BundleDeployment>, context: Arc<Context>) 
         return Ok(None);
     }
     let owner = Owner { name: deployment.name_any(), uid: deployment.uid().ok_or(Error::NoUid)? };
+
     let tracker = context.reads.trackers.of(&owner);
     let mut memory = tracker.take_memory();
     let mut status = deployment.status.clone().unwrap_or_default();
@@ -68,6 +69,7 @@ pub(crate) fn observe(deployment: Arc<BundleDeployment>, context: Arc<Context>) 
         let inventory = status.inventory.get_or_insert_default();
         add_released(&mut inventory.released, memory.released.iter().cloned());
     }
+
     let is_touched = !context.written.is_last(&*deployment);
     let is_unblocked = std::mem::take(&mut tracker.tracked().is_unblocked);
     let kinds = status.inventory.iter().flat_map(|inventory| &inventory.kinds);
@@ -84,10 +86,12 @@ pub(crate) fn observe(deployment: Arc<BundleDeployment>, context: Arc<Context>) 
         health_gate: context.reads.settings.health_gate,
         deployment: deployment.clone(),
     };
+
     memory.refresh(&observed, Timestamp::now());
     if std::mem::take(&mut tracker.tracked().has_left) {
         memory.learn_gone(Timestamp::now());
     }
+
     let writer = StatusWriter::new(&context.client, &*deployment, deployment.status.as_ref());
     let objects = context.cluster.writer(deployment.spec.service_account.as_ref());
     let view = View { owner, observed, memory, tracker, reads: context.reads.clone() };

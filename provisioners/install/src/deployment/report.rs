@@ -14,12 +14,12 @@ use rukpak_plan::decide::next;
 use rukpak_plan::retry::{self, Class};
 use rukpak_plan::status::{Report, status};
 use rukpak_runtime::events::News;
+use rukpak_runtime::metrics::{Outcome, count_reconcile};
 use rukpak_runtime::traces;
 
 use super::observe::{Run, is_ready};
 use super::{Error, execute, news, record};
 use crate::context::Context;
-use rukpak_runtime::metrics::{Outcome, count_reconcile};
 
 /// Queues do not take waits of years.
 const LONGEST_WAIT: Duration = Duration::from_hours(24);

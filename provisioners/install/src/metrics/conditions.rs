@@ -8,12 +8,12 @@ use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric as _};
 use prometheus_client::metrics::MetricType;
 use rukpak_crds::condition::{Conditions as _, HAS_VALID_BUNDLE, HEALTHY, INSTALLED, READY, RECONCILING, STALLED};
 use rukpak_crds::{BundleDeployment, ConditionStatus};
+use rukpak_format::Format;
 use rukpak_plan::status::{CONTESTED, FOREIGN_BUNDLES, SUSPENDED};
 use rukpak_runtime::metrics::Gauges;
 use tokio_util::sync::CancellationToken;
 
 use crate::context::Context;
-use rukpak_format::Format;
 
 /// Those that are counted.
 const TYPES: [&str; 9] =

@@ -7,17 +7,16 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::Client;
-use rukpak_crds::{InventoryKind, names};
+use rukpak_crds::{BundleDeployment, InventoryKind, names};
 use rukpak_plain::ObjectKey;
 use rukpak_plan::inbox::{Inbox, Reaction};
 use rukpak_plan::owner::{claimed, controller, sharers};
 use rukpak_plan::{Fingerprint, Identity, Kind, Owner};
+use rukpak_runtime::queue::Queue;
 use tokio::sync::mpsc::UnboundedSender;
 
 use crate::deployment::Trackers;
 use crate::watch::seen::ObservedObjects;
-use rukpak_crds::BundleDeployment;
-use rukpak_runtime::queue::Queue;
 
 type GroupKind = (String, String);
 

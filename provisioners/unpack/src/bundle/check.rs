@@ -10,6 +10,7 @@ use std::path::PathBuf;
 use std::process::{ExitStatus, Stdio};
 
 use rukpak_content::{Digest, Limit, LimitExceeded, Limits};
+use rukpak_format::Format;
 use rukpak_sandbox::{Calls, Resources, Sandbox};
 use rustix::process::Signal;
 use serde::{Deserialize, Serialize};
@@ -20,7 +21,6 @@ use tokio::task::spawn_blocking;
 use super::failure::Failure;
 use crate::child::CHECK;
 use crate::context::Context;
-use rukpak_format::Format;
 
 pub use child::main;
 

@@ -6,6 +6,7 @@ use rukpak_crds::condition::{Conditions, UNPACKED, VERIFIED, reason};
 use rukpak_crds::{Bundle, ConditionStatus};
 use rukpak_plan::retry;
 use rukpak_runtime::events::{EventType, News};
+use rukpak_runtime::metrics::{Outcome, count_reconcile};
 use rukpak_runtime::traces;
 use rukpak_trust::Verdict;
 
@@ -15,7 +16,6 @@ use super::report::Report;
 use super::reporter::Reporter;
 use super::{Error, backoff, on_deleted, verify};
 use crate::context::Context;
-use rukpak_runtime::metrics::{Outcome, count_reconcile};
 
 /// Reason of the Event about an upload that is gone.
 const CONTENT_LOST: &str = "ContentLost";

@@ -8,10 +8,10 @@ use kube::Api;
 use rukpak_content::{Limit, LimitExceeded};
 use rukpak_crds::ConfigMapSource;
 use rukpak_plan::retry::Class;
+use rukpak_runtime::api;
 use rukpak_source::files::{self, FileSet};
 
 use crate::context::Context;
-use rukpak_runtime::api;
 
 /// Why ConfigMaps give no content. The texts are upstream's where it has them.
 #[derive(Debug, thiserror::Error)]

@@ -7,6 +7,7 @@ use k8s_openapi::api::core::v1::{Secret, ServiceAccount};
 use kube::{Api, Resource as _};
 use rukpak_crds::condition::reason;
 use rukpak_crds::{Authorization, names};
+use rukpak_runtime::api;
 use rukpak_runtime::events::{EventType, News};
 use rukpak_source::git::{self, Auth};
 use rukpak_source::hosts::{HostsError, Server};
@@ -15,7 +16,6 @@ use rukpak_source::image::{Credentials, PullSecretError};
 
 use crate::context::Context;
 use grant::{Grant, Use};
-use rukpak_runtime::api;
 
 const USERNAME: &str = "username";
 const PASSWORD: &str = "password";

@@ -8,12 +8,12 @@ use rukpak_crds::condition::{BACK_OFF_PULLING, reason};
 use rukpak_crds::names::RECONCILE_REQUESTED_AT;
 use rukpak_crds::validate::Findings;
 use rukpak_plan::retry::Class;
+use rukpak_runtime::api;
 use rukpak_runtime::error::Chain;
 use rukpak_source::{git, http, image, upload};
 use tokio::task::JoinError;
 
 use super::{check, config_maps, credentials, pin};
-use rukpak_runtime::api;
 
 /// Why content is not there. The beginnings of the texts are upstream's.
 #[derive(Debug, thiserror::Error)]

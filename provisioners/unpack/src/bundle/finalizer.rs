@@ -4,10 +4,10 @@ use kube::api::{Patch, PatchParams};
 use kube::{Api, ResourceExt};
 use rukpak_crds::Bundle;
 use rukpak_crds::names::{FIELD_MANAGER, UPSTREAM_FINALIZER};
+use rukpak_runtime::api;
 use serde_json::json;
 
 use crate::context::Context;
-use rukpak_runtime::api;
 
 /// Whether upstream's finalizer is on the Bundle.
 pub fn is_there(bundle: &Bundle) -> bool {

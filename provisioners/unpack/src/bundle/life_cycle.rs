@@ -7,6 +7,7 @@ use std::sync::Arc;
 use kube::ResourceExt;
 use kube::runtime::reflector::ObjectRef;
 use rukpak_crds::Bundle;
+use rukpak_runtime::api;
 use rukpak_runtime::error::Chain;
 use tokio::task::spawn_blocking;
 
@@ -14,10 +15,9 @@ use super::report::Report;
 use super::reporter::Reporter;
 use super::{backoff, seal};
 use crate::context::Context;
-use rukpak_runtime::api;
 
-/// Has the content of the Bundle `name` verified, and fetched again if it is damaged. Call it where loading the content said
-/// [`mended_by_refill`](rukpak_store::Error::mended_by_refill). The owning BundleDeployment is enqueued when the content is there.
+/// Verifies the content of the Bundle `name`, and fetches it again if it is damaged. Call it if loading the content failed with an error
+/// that is [`mended_by_refill`](rukpak_store::Error::mended_by_refill). The owning BundleDeployment is enqueued when the content is there.
 pub async fn verify_content(name: &str, context: &Context) {
     if let Err(failure) = seal::forget(name, context).await {
         tracing::warn!(bundle = name, error = %Chain(&failure), "cannot remove the reference of a Bundle from the store");
@@ -25,7 +25,7 @@ pub async fn verify_content(name: &str, context: &Context) {
     context.bundle_queue.add(name);
 }
 
-/// Has a Bundle that failed tried again now: what it failed of is not so any more.
+/// Retries a failed Bundle now: the cause of the failure is gone.
 pub fn retry(bundle: &Bundle, context: &Context) {
     let uid = bundle.uid().unwrap_or_default();
     context.failures.clear(&uid);
@@ -33,7 +33,7 @@ pub fn retry(bundle: &Bundle, context: &Context) {
     context.bundle_queue.add(&bundle.name_any());
 }
 
-/// Says that a client has uploaded the content of a Bundle, and has it unpacked. Call it in the Bundle's turn at the depot.
+/// Reports that a client has uploaded the content of a Bundle, and enqueues the Bundle. Call it in the Bundle's turn at the depot.
 ///
 /// # Errors
 /// The status could not be written; the Bundle is looked at all the same.
@@ -43,7 +43,7 @@ pub async fn on_upload(bundle: &Arc<Bundle>, context: &Arc<Context>) -> Result<(
     written.map(|_| ())
 }
 
-/// A Bundle is gone: what only it named leaves the store.
+/// Forgets a deleted Bundle: what only it named leaves the store.
 pub async fn on_deleted(name: &str, uid: &str, context: &Context) {
     context.failures.clear(uid);
     context.written.forget(uid);

@@ -5,12 +5,12 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use kube::{Api, ResourceExt};
 use rukpak_crds::{Bundle, BundleStatus};
+use rukpak_runtime::api;
 use rukpak_runtime::status::StatusWriter;
 use rukpak_trust::Verdict;
 
 use super::report::{self, Report};
 use crate::context::Context;
-use rukpak_runtime::api;
 
 /// The status of one Bundle during a reconcile.
 pub struct Reporter {

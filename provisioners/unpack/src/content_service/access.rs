@@ -16,12 +16,12 @@ use k8s_openapi::api::authorization::v1::{
 use kube::api::PostParams;
 use kube::{Api, Client};
 use rukpak_crds::ServiceAccountReference;
+use rukpak_runtime::api;
 use rustls::pki_types::CertificateDer;
 use tokio::sync::Semaphore;
 use x509_parser::prelude::{AttributeTypeAndValue, FromDer as _, X509Certificate};
 
 use super::tokens::{self, Refused};
-use rukpak_runtime::api;
 
 /// Every user that is known at all is in this group.
 const AUTHENTICATED: &str = "system:authenticated";

@@ -13,7 +13,9 @@ use flate2::write::GzEncoder;
 use kube::Api;
 use rukpak_content::Digest;
 use rukpak_crds::Bundle;
+use rukpak_format::{self as format, BundleFormat as _, Format, Settings};
 use rukpak_plain::Object;
+use rukpak_runtime::api;
 use rukpak_runtime::error::Chain;
 use rukpak_runtime::reply::{self, Content};
 use rukpak_store::{RefKind, Store};
@@ -23,8 +25,6 @@ use tokio::task::{JoinError, spawn_blocking};
 use super::uploads::RETRY_AFTER;
 use super::{GZIP, Service};
 use crate::context::Context;
-use rukpak_format::{self as format, BundleFormat as _, Format, Settings};
-use rukpak_runtime::api;
 
 /// The one file of a rendered bundle, as upstream names it.
 const MANIFEST: &str = "manifests/manifest.yaml";

@@ -21,6 +21,7 @@ use k8s_openapi::api::authentication::v1::UserInfo;
 use kube::{Api, ResourceExt as _};
 use rukpak_content::{Digest, Limit, LimitExceeded};
 use rukpak_crds::{Bundle, BundleDeployment, BundlePhase};
+use rukpak_runtime::api;
 use rukpak_runtime::error::Chain;
 use rukpak_runtime::reply::{self, Content};
 use tokio::task::{JoinError, spawn_blocking};
@@ -32,7 +33,6 @@ use super::slots::{Pace, Refused};
 use super::{GZIP, Service};
 use crate::bundle;
 use crate::context::Context;
-use rukpak_runtime::api;
 
 const TYPE: &str = "upload";
 /// What is gathered of a body before it is written.

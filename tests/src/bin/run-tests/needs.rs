@@ -99,12 +99,12 @@ mod tests {
             |name: &str, tests: &[&str]| Program::of(name, tests.iter().map(|&test| test.to_owned()).collect());
         let programs = vec![
             program("registry-corpus", &["a", "b"]),
-            program("plan-crd_upgrade", &["pairs_of_the_corpus_are_judged_alike", "c"]),
+            program("crd-upgrade-crd_upgrade", &["pairs_of_the_corpus_are_judged_alike", "c"]),
             program("engine", &["engine::d"]),
         ];
         let (left, not_run) = without(programs, &[(Need::Corpus, "none".to_owned())]);
         let left: Vec<_> = left.iter().map(|program| (&*program.name, program.tests.len())).collect();
-        assert_eq!((left, not_run), (vec![("plan-crd_upgrade", 1), ("engine", 1)], 3));
+        assert_eq!((left, not_run), (vec![("crd-upgrade-crd_upgrade", 1), ("engine", 1)], 3));
         assert_eq!(told(&[(Need::Corpus, "none".to_owned())], 3), "; 3 tests not run: none");
         let older = [Need::Policies, Need::Ratcheting].map(|need| (need, "older".to_owned()));
         assert_eq!(told(&older, 2), "; 2 tests not run: older");

@@ -55,7 +55,7 @@ async fn make_room(run: &Run, api: &Api<Bundle>) -> Result<(), Error> {
         is_active || pin.is_some_and(|pin| needed.iter().flatten().any(|content| *content == pin.content_digest))
     };
     for bundle in own.iter().filter(|bundle| !is_needed(bundle)).take(surplus) {
-        delete(&run.view, api, bundle).await?;
+        delete(run, api, bundle).await?;
     }
     Ok(())
 }
@@ -126,20 +126,20 @@ pub(in crate::deployment) async fn delete_old(run: &Run) -> Result<(), cluster::
         if run.view.tracker.tracked().deleted_bundles.contains(&uid) {
             continue;
         }
-        delete(&run.view, &api, &bundle).await?;
+        delete(run, &api, &bundle).await?;
     }
     Ok(())
 }
 
-async fn delete(view: &View, api: &Api<Bundle>, bundle: &Bundle) -> Result<(), Error> {
+async fn delete(run: &Run, api: &Api<Bundle>, bundle: &Bundle) -> Result<(), Error> {
     let params = DeleteParams {
         preconditions: Some(Preconditions { uid: bundle.uid(), resource_version: None }),
         ..DeleteParams::background()
     };
     match api.delete(&bundle.name_any(), &params).await.map_err(Error::from) {
         Ok(_) => {
-            tracing::info!(deployment = %view.owner.name, bundle = %bundle.name_any(), "old Bundle deleted");
-            view.tracker.tracked().deleted_bundles.extend(bundle.uid());
+            tracing::info!(deployment = %run.view.owner.name, bundle = %bundle.name_any(), "old Bundle deleted");
+            run.view.tracker.tracked().deleted_bundles.extend(bundle.uid());
             Ok(())
         }
         Err(error) if error.is_not_found() || error.is_conflict() => Ok(()),

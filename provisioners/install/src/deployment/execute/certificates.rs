@@ -10,6 +10,7 @@ use k8s_openapi::ByteString;
 use rukpak_certificates::authority;
 use rukpak_certificates::renewal::{Held, Wanted, advance};
 use rukpak_content::Digest;
+use rukpak_format::Rendered;
 use rukpak_plain::{Object, object};
 use rukpak_plan::Identity;
 use rukpak_registry::render::{CA_ANNOTATION, PLACEHOLDER, ServingCertificate};
@@ -17,7 +18,6 @@ use serde_json::{Value, json};
 
 use crate::cluster;
 use crate::deployment::observe::View;
-use rukpak_format::Rendered;
 
 /// Why the certificates of a bundle are not to be had.
 #[derive(Debug, thiserror::Error)]

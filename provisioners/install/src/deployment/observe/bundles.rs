@@ -7,13 +7,13 @@ use kube::{Resource, ResourceExt};
 use rukpak_crds::condition::{ConditionStatus, Conditions, STALLED, UNPACKED};
 use rukpak_crds::template_hash::{generated_bundle_name, template_hash};
 use rukpak_crds::{Bundle, BundleDeployment, BundlePhase, BundleSpec, BundleStatus, names};
+use rukpak_format as format;
 use rukpak_plan::observed::Desired;
 use rukpak_plan::retry::Class;
 use rukpak_plan::{Format, Owner, Release};
 use serde_json::Value;
 
 use crate::context::{Context, Reads};
-use rukpak_format as format;
 
 /// How far the Bundle of the template is.
 pub(crate) fn desired(context: &Context, owner: &Owner, deployment: &BundleDeployment) -> Desired {

@@ -7,12 +7,12 @@ use std::os::fd::{AsFd as _, OwnedFd};
 use std::process::ExitCode;
 
 use rukpak_content::{BundleTree, Limits};
+use rukpak_format::BundleFormat as _;
 use rukpak_runtime::error::Chain;
 use rukpak_sandbox::Sandbox;
 use rukpak_store::read_content;
 
 use super::{Expected, Reply, Task};
-use rukpak_format::BundleFormat as _;
 
 /// Of a refusal, and of each warning.
 const TEXT_BYTES: usize = 32 * 1024;

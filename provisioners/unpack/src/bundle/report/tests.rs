@@ -1,9 +1,9 @@
 use rukpak_content::Digest;
+use rukpak_crds::SourceType;
+use rukpak_trust::Place;
 use serde_json::json;
 
 use super::super::pin::Revision;
-use rukpak_crds::SourceType;
-use rukpak_trust::Place;
 
 use super::*;
 
