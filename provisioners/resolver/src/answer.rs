@@ -15,8 +15,8 @@ pub struct Answer {
     pub steps: Vec<Step>,
     /// Requests that cannot be met. They hold back no others; what is installed for them stays.
     pub refusals: Vec<Refusal>,
-    /// What excludes each other among the things that are installed already. It is taken as it is.
-    pub broken: Vec<Fact>,
+    /// Needs of installed bundles that cannot be met, each with the facts that exclude it. They are taken as they are.
+    pub broken: Vec<Vec<Fact>>,
     /// Channels that were left out because they have no order. Sorted.
     pub remarks: Vec<String>,
 }
@@ -95,8 +95,6 @@ pub enum Fact {
     Asked {
         /// The request.
         request: String,
-        /// Its package.
-        package: String,
     },
     /// Only these bundles meet the request.
     Accepts {
@@ -177,17 +175,22 @@ impl Refusal {
         format!("constraints not satisfiable: {}", texts.into_iter().collect::<Vec<_>>().join(", "))
     }
 
-    /// In sentences, the cause first.
+    /// In sentences.
     pub fn explanation(&self) -> String {
-        self.facts.iter().filter_map(Fact::sentence).collect::<Vec<_>>().join(" ")
+        explain(&self.facts)
     }
+}
+
+/// Facts that exclude each other, in sentences.
+pub fn explain(facts: &[Fact]) -> String {
+    facts.iter().filter_map(Fact::sentence).collect::<Vec<_>>().join(" ")
 }
 
 impl Fact {
     /// The texts of OLM v0's constraints that the fact stands for.
     pub fn constraints(&self) -> Vec<String> {
         match self {
-            Self::Asked { request, .. } => vec![format!("subscription {request} exists")],
+            Self::Asked { request } => vec![format!("subscription {request} exists")],
             Self::Accepts { request, candidates } => {
                 let least = if candidates.len() > 1 { "at least one of " } else { "" };
                 vec![format!("subscription {request} requires {least}{}", listed(candidates, "or"))]
@@ -247,10 +250,10 @@ impl BundleId {
     /// For people: `pump.v1.2.0 (package pump, channel stable of catalog community)`.
     pub fn described(&self) -> String {
         match &self.catalog {
-            Some(catalog) => format!(
-                "{} (package {}, channel {} of catalog {})",
-                self.name, self.package, self.channel, catalog.name
-            ),
+            Some(catalog) => {
+                let of = if catalog.name.is_empty() { String::new() } else { format!(" of catalog {}", catalog.name) };
+                format!("{} (package {}, channel {}{of})", self.name, self.package, self.channel)
+            }
             None => format!("{} (installed)", self.name),
         }
     }

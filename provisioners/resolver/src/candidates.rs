@@ -4,7 +4,7 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::answer::Missing;
-use crate::world::{CatalogName, Nodes, Place};
+use crate::world::{CatalogName, Node, Nodes, Place};
 use crate::{Constraint, Request};
 
 /// A channel of a package of a catalog, in the order in which they are looked at.
@@ -33,32 +33,35 @@ pub(crate) fn of_request(
         return Err(Missing::Package);
     }
 
-    let (mut sorted, mut has_channel, mut last_problem) = (Vec::new(), false, None);
+    let installed = request.installed.as_deref().and_then(|name| nodes.installed(name));
+    let starting = request.starting.as_deref().filter(|_| installed.is_none());
+    let (mut found, mut has_channel, mut last_problem) = (Vec::new(), false, None);
     for (catalog, package) in offered {
         let mut channels: Vec<&String> = package.channels.keys().collect();
         channels.sort_by_key(|name| (Some(*name) != package.default_channel.as_ref(), *name));
         for channel in channels.into_iter().filter(|name| request.channel.as_ref().is_none_or(|asked| asked == *name)) {
             has_channel = true;
-            let group = (catalog, nodes_name(nodes, catalog, &request.package), channel.as_str());
+            let group = (catalog, request.package.as_str(), channel.as_str());
+            // A bundle that is named needs no order, and may be one that the channel skips.
+            if let Some(starting) = starting {
+                found.extend(members(nodes, group).filter(|index| nodes.all[*index].name == starting));
+                continue;
+            }
             match ordered(nodes, group) {
-                Ok(order) => sorted.extend(order),
+                Ok(order) => found.extend(order),
                 Err(problem) if request.channel.is_some() => return Err(Missing::Order(problem)),
                 Err(problem) => last_problem = Some(problem),
             }
         }
     }
     match last_problem {
-        Some(problem) if sorted.is_empty() => return Err(Missing::Order(problem)),
+        Some(problem) if found.is_empty() => return Err(Missing::Order(problem)),
         problem => remarks.extend(problem),
     }
-    if !has_channel {
-        return Err(Missing::Channel);
+    if !has_channel || found.is_empty() {
+        return Err(if has_channel && starting.is_some() { Missing::Name } else { Missing::Channel });
     }
-    narrow(nodes, request, sorted)
-}
 
-/// Applies what the request says of the bundle itself.
-fn narrow(nodes: &Nodes<'_>, request: &Request, mut found: Vec<usize>) -> Result<Vec<usize>, Missing> {
     if let Some(range) = &request.range {
         let is_in =
             |index: &usize| nodes.all[*index].facts.version.as_ref().is_some_and(|version| range.contains(version));
@@ -67,30 +70,11 @@ fn narrow(nodes: &Nodes<'_>, request: &Request, mut found: Vec<usize>) -> Result
             return Err(Missing::Version);
         }
     }
-    if let Some(name) = request.installed.as_deref()
-        && let Some(installed) = nodes.installed(name)
-    {
-        let version = nodes.all[installed].facts.version.as_ref();
-        found.retain(|index| nodes.all[*index].replaces(name, version));
-        return Ok(deprecated_last(nodes, found));
+    if let Some(installed) = installed {
+        let Node { name, facts, .. } = nodes.all[installed];
+        found.retain(|index| nodes.all[*index].replaces(name, facts.version.as_ref()));
     }
-    if let Some(starting) = request.starting.as_deref() {
-        // An entry that the channel skips may be named: it is not in the order of the channel.
-        let is_asked = |index: &usize| nodes.all[*index].name == starting;
-        let all = (0..nodes.all.len()).filter(is_asked).filter(|index| is_of(nodes, *index, request));
-        found = all.collect();
-        if found.is_empty() {
-            return Err(Missing::Name);
-        }
-    }
-    if found.is_empty() { Err(Missing::Channel) } else { Ok(deprecated_last(nodes, found)) }
-}
-
-fn is_of(nodes: &Nodes<'_>, index: usize, request: &Request) -> bool {
-    let Place::Offered { catalog, package, channel, .. } = nodes.all[index].place else { return false };
-    package == request.package
-        && request.channel.as_ref().is_none_or(|asked| asked == channel)
-        && request.catalog.as_ref().is_none_or(|name| *name == nodes.world.catalogs[catalog].name)
+    Ok(deprecated_last(nodes, found))
 }
 
 /// The nodes that meet a constraint of a bundle from `own`: what is installed, then the own catalog, then the others.
@@ -159,6 +143,15 @@ fn narrowest<'a>(nodes: &'a Nodes<'_>, constraint: &Constraint) -> Option<&'a [u
     }
 }
 
+/// The nodes of a channel, in no order.
+fn members(nodes: &Nodes<'_>, (catalog, package, channel): Group<'_>) -> impl Iterator<Item = usize> {
+    let is_member = move |index: &usize| {
+        matches!(nodes.all[*index].place, Place::Offered { catalog: other, package: of, channel: in_channel, .. }
+            if (other, of, in_channel) == (catalog, package, channel))
+    };
+    (0..nodes.all.len()).filter(is_member)
+}
+
 /// The nodes of a channel, newest first.
 fn ordered<'a>(nodes: &'a Nodes<'a>, group: Group<'a>) -> Result<&'a [usize], String> {
     match nodes.channels.get(&group) {
@@ -177,9 +170,4 @@ fn by_preference(nodes: &Nodes<'_>, own: Option<&CatalogName>) -> Vec<usize> {
         (own != Some(&catalog.name), Reverse(catalog.priority), !is_near, &catalog.name)
     });
     order
-}
-
-/// The catalog's own text of a name, which lives as long as the nodes.
-fn nodes_name<'w>(nodes: &Nodes<'w>, catalog: usize, package: &str) -> &'w str {
-    nodes.world.catalogs[catalog].packages.get_key_value(package).map_or("", |(name, _)| name)
 }

@@ -28,6 +28,10 @@ const FUNCTIONS: [&str; 16] = [
     "type",
     "uint",
 ];
+/// The longest rule, in bytes, and how deep its parts may lie in each other: parser and interpreter call themselves for each level,
+/// and a catalog must not exhaust the stack.
+const MAX_RULE_BYTES: usize = 4096;
+const MAX_DEPTH: u32 = 100;
 /// How deep `exists`, `all`, `map` and their like may lie in each other: each level multiplies by the number of properties.
 const MAX_NESTING: u32 = 2;
 /// Most steps of the innermost level. A bundle with more properties than that permits does not meet the rule.
@@ -45,13 +49,20 @@ impl Rule {
     /// Compiles a rule.
     ///
     /// # Errors
-    /// It is no expression, calls an unknown function, or nests loops deeper than two.
+    /// It is no expression, calls an unknown function, is longer or deeper than anybody needs, or nests loops deeper than two.
     pub(crate) fn compile(text: &str) -> Result<Self, String> {
-        let program = Program::compile(text).map_err(|error| format!("rule {text:?}: {error}"))?;
-        let mut nesting = 0;
-        inspect(program.expression(), 0, &mut nesting).map_err(|problem| format!("rule {text:?}: {problem}"))?;
+        let length = text.len();
+        if length > MAX_RULE_BYTES {
+            return Err(format!("a rule of {length} bytes, and at most {MAX_RULE_BYTES} are allowed"));
+        }
+        let fault = |problem: String| format!("rule {text:?}: {problem}");
+        let program = Program::compile(text).map_err(|error| fault(error.to_string()))?;
+
+        let mut found = Inspection::default();
+        found.inspect(program.expression(), 0, 0).map_err(fault)?;
+        let nesting = found.nesting;
         if nesting > MAX_NESTING {
-            return Err(format!("rule {text:?}: {nesting} loops in each other, and at most {MAX_NESTING} are allowed"));
+            return Err(fault(format!("{nesting} loops in each other, and at most {MAX_NESTING} are allowed")));
         }
         Ok(Self { text: text.to_owned(), program: Arc::new(program), nesting })
     }
@@ -114,32 +125,44 @@ fn parse_tolerant(text: &str) -> Option<semver::Version> {
     semver::Version::parse(&format!("{}{rest}", parts.join("."))).ok()
 }
 
-/// Finds unknown functions, and how deep loops lie in each other.
-fn inspect(node: &IdedExpr, depth: u32, deepest: &mut u32) -> Result<(), String> {
-    let mut each = |nodes: &[&IdedExpr]| nodes.iter().try_for_each(|node| inspect(node, depth, deepest));
-    match &node.expr {
-        Expr::Call(call) => {
-            // Operators have names that no identifier can have.
-            let is_operator = !call.func_name.starts_with(|first: char| first.is_ascii_alphabetic());
-            if !is_operator && !FUNCTIONS.contains(&call.func_name.as_str()) {
-                return Err(format!("undeclared reference to {:?}", call.func_name));
+/// What is found out about a rule before it is evaluated.
+#[derive(Default)]
+struct Inspection {
+    /// How deep loops lie in each other.
+    nesting: u32,
+}
+
+impl Inspection {
+    /// Looks for unknown functions and for parts that lie too deep. `depth` counts parts, `loops` the loops around this one.
+    fn inspect(&mut self, node: &IdedExpr, depth: u32, loops: u32) -> Result<(), String> {
+        if depth > MAX_DEPTH {
+            return Err(format!("its parts lie in each other more than {MAX_DEPTH} deep"));
+        }
+        let mut each = |nodes: &[&IdedExpr]| nodes.iter().try_for_each(|node| self.inspect(node, depth + 1, loops));
+        match &node.expr {
+            Expr::Call(call) => {
+                // Operators have names that no identifier can have.
+                let is_operator = !call.func_name.starts_with(|first: char| first.is_ascii_alphabetic());
+                if !is_operator && !FUNCTIONS.contains(&call.func_name.as_str()) {
+                    return Err(format!("undeclared reference to {:?}", call.func_name));
+                }
+                each(&call.target.iter().map(AsRef::as_ref).chain(&call.args).collect::<Vec<_>>())
             }
-            each(&call.target.iter().map(AsRef::as_ref).chain(&call.args).collect::<Vec<_>>())
+            Expr::Comprehension(part) => {
+                each(&[&part.iter_range, &part.accu_init, &part.result])?;
+                self.nesting = self.nesting.max(loops + 1);
+                self.inspect(&part.loop_cond, depth + 1, loops + 1)?;
+                self.inspect(&part.loop_step, depth + 1, loops + 1)
+            }
+            Expr::List(list) => each(&list.elements.iter().collect::<Vec<_>>()),
+            Expr::Select(select) => each(&[&select.operand]),
+            Expr::Map(map) => map.entries.iter().try_for_each(|entry| match &entry.expr {
+                EntryExpr::MapEntry(entry) => each(&[&entry.key, &entry.value]),
+                EntryExpr::StructField(field) => each(&[&field.value]),
+            }),
+            Expr::Struct(_) => Err("messages are not supported".to_owned()),
+            Expr::Unspecified | Expr::Ident(_) | Expr::Literal(_) => Ok(()),
         }
-        Expr::Comprehension(part) => {
-            each(&[&part.iter_range, &part.accu_init, &part.result])?;
-            *deepest = (*deepest).max(depth + 1);
-            inspect(&part.loop_cond, depth + 1, deepest)?;
-            inspect(&part.loop_step, depth + 1, deepest)
-        }
-        Expr::List(list) => each(&list.elements.iter().collect::<Vec<_>>()),
-        Expr::Select(select) => each(&[&select.operand]),
-        Expr::Map(map) => map.entries.iter().try_for_each(|entry| match &entry.expr {
-            EntryExpr::MapEntry(entry) => each(&[&entry.key, &entry.value]),
-            EntryExpr::StructField(field) => each(&[&field.value]),
-        }),
-        Expr::Struct(_) => Err("messages are not supported".to_owned()),
-        Expr::Unspecified | Expr::Ident(_) | Expr::Literal(_) => Ok(()),
     }
 }
 
@@ -169,5 +192,24 @@ mod tests {
         let rule = Rule::compile("properties.all(a, properties.all(b, a.type == b.type))").unwrap();
         assert!(rule.holds(&many[..100]));
         assert!(!rule.holds(&many), "160,000 steps");
+    }
+
+    #[test]
+    fn refuses_rules_that_would_exhaust_the_stack() {
+        let half = MAX_RULE_BYTES / 2;
+        let deep = [
+            format!("{}true{}", "(".repeat(half - 2), ")".repeat(half - 2)),
+            format!("{}{}", "[".repeat(half), "]".repeat(half)),
+            format!("properties{}", ".a".repeat(half - 5)),
+            format!("1{} == 1", "+1".repeat(half - 3)),
+            "true?true:".repeat(400) + "true",
+        ];
+        for rule in deep {
+            assert!(Rule::compile(&rule).is_err(), "{rule}");
+        }
+        assert!(Rule::compile(&"x".repeat(MAX_RULE_BYTES + 1)).unwrap_err().contains("4097 bytes"));
+
+        let any = vec!["properties.exists(p, p.type == 'x')"; 50].join(" || ");
+        assert!(Rule::compile(&any).is_ok(), "a long rule that is not deep");
     }
 }

@@ -67,15 +67,6 @@ impl Facts {
         Ok(facts)
     }
 
-    /// Adds `olm.package` for bundles whose properties do not have it.
-    #[must_use]
-    pub fn of_package(mut self, package: &str) -> Self {
-        if self.packages.is_empty() {
-            self.packages.push((package.to_owned(), self.version.clone()));
-        }
-        self
-    }
-
     fn add(&mut self, Property { kind, value }: &Property) -> Result<(), Unreadable> {
         let fault = |problem: String| Unreadable::Form { kind: kind.clone(), problem };
         let text = |name: &str| field(value, name).map_err(fault);

@@ -23,7 +23,7 @@ mod resolve;
 mod rules;
 mod world;
 
-pub use answer::{Answer, BundleId, Fact, Need, Refusal, Step};
+pub use answer::{Answer, BundleId, Fact, Missing, Need, Refusal, Step, explain};
 pub use constraint::{Constraint, MAX_CONSTRAINT_BYTES};
 pub use facts::{Facts, Property, Unreadable};
 pub use order::newest_first;

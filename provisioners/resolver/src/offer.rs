@@ -9,11 +9,11 @@ use serde_json::{Value, json};
 use crate::{Catalog, CatalogName, Entry, Facts, Package, Property};
 
 impl Catalog {
-    /// The catalog `name`, and a sentence about each bundle that was left out because what it requires cannot be read.
+    /// The catalog `name`, and of each bundle that was left out what of its requirements cannot be read, by the bundle's name.
     ///
     /// Rules in CEL see of the properties what the catalog's model keeps: packages and APIs.
-    pub fn of(name: CatalogName, priority: i32, catalog: &rukpak_catalog::Catalog) -> (Self, Vec<String>) {
-        let mut remarks = Vec::new();
+    pub fn of(name: CatalogName, priority: i32, catalog: &rukpak_catalog::Catalog) -> (Self, BTreeMap<String, String>) {
+        let mut left_out = BTreeMap::new();
         let packages = catalog.packages.values().map(|package| {
             let mut facts: BTreeMap<&str, Arc<Facts>> = BTreeMap::new();
             for bundle in package.bundles.values() {
@@ -21,7 +21,9 @@ impl Catalog {
                     Ok(read) => {
                         facts.insert(&bundle.name, Arc::new(read));
                     }
-                    Err(problem) => remarks.push(format!("bundle {:?} is left out: {problem}", bundle.name)),
+                    Err(problem) => {
+                        left_out.insert(bundle.name.clone(), problem);
+                    }
                 }
             }
             let channels = package.channels.values().map(|channel| {
@@ -43,7 +45,7 @@ impl Catalog {
             (package.name.clone(), offered)
         });
         let packages = packages.collect();
-        (Self { name, priority, packages }, remarks)
+        (Self { name, priority, packages }, left_out)
     }
 }
 

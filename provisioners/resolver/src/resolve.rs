@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeSet, HashSet, VecDeque};
 
-use crate::answer::{Answer, Need, Refusal, Step};
+use crate::answer::{Answer, Fact, Need, Refusal, Step};
 use crate::oracle::RuleId;
 use crate::rules::{Rules, Source};
 use crate::world::{Nodes, Place};
@@ -33,30 +33,35 @@ struct Search<'w> {
     rules: Rules<'w>,
     /// By number of the request.
     is_active: Vec<bool>,
-    /// Rules that do not count, because what is installed breaks them.
+    /// Needs that do not count, because what is installed breaks them.
     ignored: BTreeSet<RuleId>,
+    /// The conflict that each of them is in.
+    broken: Vec<Vec<Fact>>,
     refusals: Vec<Refusal>,
 }
 
 impl<'w> Search<'w> {
     fn new(rules: Rules<'w>) -> Self {
         let is_active = vec![true; rules.requests.len()];
-        Self { rules, is_active, ignored: BTreeSet::new(), refusals: Vec::new() }
+        Self { rules, is_active, ignored: BTreeSet::new(), broken: Vec::new(), refusals: Vec::new() }
     }
 
-    /// What is installed may contradict itself already, for example because somebody deleted what it needs.
+    /// Ignores the needs of installed bundles that nothing can meet, for example because somebody deleted what met them. Each conflict
+    /// without a request has one: rules that exclude bundles never speak of two installed ones.
     fn accept_what_is_broken(&mut self) {
+        let installed = self.rules.nodes.world.installed.len();
         loop {
             let rules = self.counting(|_| false, |_| true);
             let core = self.rules.oracle.smallest_conflict(&rules);
-            if core.is_empty() {
+            let is_need_of_installed =
+                |rule: &&RuleId| matches!(self.rules.sources[**rule], Source::Needs { node, .. } if node < installed);
+            let needs: Vec<RuleId> = core.iter().filter(is_need_of_installed).copied().collect();
+            if needs.is_empty() {
+                debug_assert!(core.is_empty(), "only needs can break what is installed");
                 return;
             }
-            let is_need = |rule: &&RuleId| matches!(self.rules.sources[**rule], Source::Needs { .. });
-            let is_installed = |rule: &&RuleId| matches!(self.rules.sources[**rule], Source::Stays(_));
-            let needs: Vec<RuleId> = core.iter().filter(is_need).copied().collect();
-            let others = core.iter().filter(|rule| !is_installed(rule)).copied();
-            self.ignored.extend(if needs.is_empty() { others.collect() } else { needs });
+            self.broken.push(core.iter().map(|rule| self.rules.fact(*rule)).collect());
+            self.ignored.extend(needs);
         }
     }
 
@@ -67,10 +72,9 @@ impl<'w> Search<'w> {
 
     /// Refuses each request that could not be met even if nobody else asked for anything.
     fn refuse_what_cannot_be(&mut self) {
+        let followed = self.followed();
         for request in 0..self.rules.requests.len() {
-            let own: BTreeSet<usize> =
-                (0..self.rules.requests.len()).filter_map(|of| self.rules.installed_of(of)).collect();
-            let rules = self.counting(|of| of == request, |node| !own.contains(&node));
+            let rules = self.counting(|of| of == request, |node| !followed.contains(&node));
             let core = self.rules.oracle.smallest_conflict(&rules);
             if !core.is_empty() {
                 self.refuse(&core);
@@ -135,7 +139,7 @@ impl<'w> Search<'w> {
     /// what it finds is the same: if the whole can hold, so can each of its beginnings.
     fn choose(&mut self) -> BTreeSet<usize> {
         let rules = self.active_rules();
-        self.rules.settle(&rules);
+        self.rules.oracle.settle(&rules);
         let first = self.choose_by(|rules, chosen, candidate| !rules.excludes(chosen, candidate));
         if let Some(first) = first
             && self.rules.can_hold(&first)
@@ -195,8 +199,12 @@ impl<'w> Search<'w> {
         let is_new = |node: &&usize| matches!(self.rules.nodes.all[**node].place, Place::Offered { .. });
         let mut steps: Vec<Step> = chosen.iter().filter(is_new).map(|node| self.step(*node, chosen)).collect();
         steps.sort_by(|one, other| one.bundle.name.cmp(&other.bundle.name));
-        let broken = self.ignored.iter().map(|rule| self.rules.fact(*rule)).collect();
-        Answer { steps, refusals: self.refusals, broken, remarks: self.rules.remarks.into_iter().collect() }
+        Answer {
+            steps,
+            refusals: self.refusals,
+            broken: self.broken,
+            remarks: self.rules.remarks.into_iter().collect(),
+        }
     }
 
     fn step(&self, node: usize, chosen: &BTreeSet<usize>) -> Step {

@@ -74,11 +74,6 @@ impl<'w> Rules<'w> {
         self.nodes.installed(self.requests[request].installed.as_deref()?)
     }
 
-    /// Turns rules on for good. They can hold together, as the caller has found out.
-    pub fn settle(&mut self, rules: &[RuleId]) {
-        self.oracle.settle(rules);
-    }
-
     /// Whether some choice that holds `nodes` obeys the rules that are on for good.
     pub fn can_hold(&mut self, nodes: &[usize]) -> bool {
         let variables: Vec<usize> = nodes.iter().map(|node| self.variable(*node)).collect();
@@ -87,13 +82,17 @@ impl<'w> Rules<'w> {
 
     /// Whether a candidate may not be installed, or not beside one that is chosen, as can be seen without a search.
     pub fn excludes(&self, chosen: &[usize], candidate: usize) -> bool {
+        let count = self.nodes.world.installed.len();
         let facts = self.nodes.all[candidate].facts;
-        let is_rival = |other: &usize| {
-            let other = self.nodes.all[*other].facts;
+        let is_rival = |other: &&usize| {
+            let other = self.nodes.all[**other].facts;
             let same_package = |(package, _): &(String, _)| other.packages.iter().any(|(name, _)| name == package);
             facts.packages.iter().any(same_package) || facts.provides.iter().any(|gvk| other.provides.contains(gvk))
         };
-        facts.is_prohibited || chosen.iter().any(is_rival)
+        // Two installed bundles are not for us to judge.
+        let is_installed = candidate < count;
+        let mut others = chosen.iter().filter(|other| !is_installed || **other >= count);
+        (facts.is_prohibited && !is_installed) || others.any(|other| is_rival(&other))
     }
 
     fn add_request(&mut self, request: usize) {
@@ -110,9 +109,9 @@ impl<'w> Rules<'w> {
             }
         };
         if let Some(installed) = self.installed_of(request) {
-            let new = self.variable(installed);
+            let old = self.variable(installed);
             for node in found.clone() {
-                let old = self.variable(node);
+                let new = self.variable(node);
                 let id = self.oracle.at_most_one(&[new, old]);
                 self.note(id, Source::Replaces { node, installed });
             }
@@ -132,7 +131,8 @@ impl<'w> Rules<'w> {
 
     fn add_needs(&mut self, node: usize) {
         let (facts, variable) = (self.nodes.all[node].facts, self.variable(node));
-        if facts.is_prohibited {
+        let is_installed = matches!(self.nodes.all[node].place, Place::Installed);
+        if facts.is_prohibited && !is_installed {
             let id = self.oracle.prohibit(variable);
             self.note(id, Source::Prohibited(node));
         }
@@ -149,7 +149,8 @@ impl<'w> Rules<'w> {
         }
     }
 
-    /// Adds that a package is installed once, and that an API has one provider.
+    /// Adds that a package is installed once, and that an API has one provider. That two installed bundles exclude each other is for
+    /// whoever installed them: nothing may join them.
     fn add_exclusions(&mut self) {
         let mut packages: BTreeMap<&'w str, BTreeSet<usize>> = BTreeMap::new();
         let mut apis: BTreeMap<&'w Gvk, BTreeSet<usize>> = BTreeMap::new();
@@ -162,20 +163,28 @@ impl<'w> Rules<'w> {
                 apis.entry(gvk).or_default().insert(node);
             }
         }
-        for (package, nodes) in packages.into_iter().filter(|(_, nodes)| nodes.len() > 1) {
-            let nodes: Vec<usize> = nodes.into_iter().collect();
-            self.exclude(Source::OnePerPackage(package.to_owned(), nodes.clone()), &nodes);
+
+        for (package, nodes) in packages {
+            self.exclude(nodes, |nodes| Source::OnePerPackage(package.to_owned(), nodes));
         }
-        for (gvk, nodes) in apis.into_iter().filter(|(_, nodes)| nodes.len() > 1) {
-            let nodes: Vec<usize> = nodes.into_iter().collect();
-            self.exclude(Source::OneProvider(gvk.clone(), nodes.clone()), &nodes);
+        for (gvk, nodes) in apis {
+            self.exclude(nodes, |nodes| Source::OneProvider(gvk.clone(), nodes));
         }
     }
 
-    fn exclude(&mut self, source: Source, nodes: &[usize]) {
-        let variables: Vec<usize> = nodes.iter().map(|node| self.variable(*node)).collect();
-        let id = self.oracle.at_most_one(&variables);
-        self.note(id, source);
+    /// Adds a rule for each installed bundle among `nodes` with all that are offered, or one for these alone.
+    fn exclude(&mut self, nodes: BTreeSet<usize>, source: impl Fn(Vec<usize>) -> Source) {
+        let count = self.nodes.world.installed.len();
+        let (installed, offered): (Vec<usize>, Vec<usize>) = nodes.into_iter().partition(|node| *node < count);
+        let groups: Vec<Vec<usize>> = match installed.as_slice() {
+            [] => vec![offered],
+            some => some.iter().map(|node| [&[*node], offered.as_slice()].concat()).collect(),
+        };
+        for group in groups.into_iter().filter(|group| group.len() > 1) {
+            let variables: Vec<usize> = group.iter().map(|node| self.variable(*node)).collect();
+            let id = self.oracle.at_most_one(&variables);
+            self.note(id, source(group));
+        }
     }
 
     fn variable(&mut self, node: usize) -> usize {
@@ -200,9 +209,7 @@ impl<'w> Rules<'w> {
     pub fn fact(&self, rule: RuleId) -> Fact {
         let request = |index: usize| self.requests[index].name.clone();
         match &self.sources[rule] {
-            Source::Asked(index) => {
-                Fact::Asked { request: request(*index), package: self.requests[*index].package.clone() }
-            }
+            Source::Asked(index) => Fact::Asked { request: request(*index) },
             Source::Accepts(index, found) => Fact::Accepts { request: request(*index), candidates: self.ids(found) },
             Source::NotFound(index, missing) => {
                 Fact::NotFound { request: Box::new(self.requests[*index].clone()), missing: missing.clone() }

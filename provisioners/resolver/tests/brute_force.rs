@@ -242,13 +242,17 @@ impl<'a> Reference<'a> {
     fn is_solution(&self, set: u32, demands: &[Vec<Vec<usize>>]) -> bool {
         let chosen: Vec<usize> = (0..self.keys.len()).filter(|index| set & (1 << index) != 0).collect();
         let holds = |index: &usize| set & (1 << index) != 0;
-        let (mut packages, mut apis) = (BTreeSet::new(), BTreeSet::new());
         chosen.iter().all(|index| {
-            packages.insert(self.keys[*index].1)
-                && self.provides(*index).iter().all(|api| apis.insert(*api))
-                && !self.seed(*index).is_some_and(|seed| seed.is_prohibited)
+            !self.seed(*index).is_some_and(|seed| seed.is_prohibited)
                 && demands[*index].iter().all(|candidates| candidates.iter().any(holds))
+                && chosen.iter().all(|other| index == other || !self.are_rivals(*index, *other))
         })
+    }
+
+    /// Whether two bundles exclude each other. That two installed ones do is for whoever installed them.
+    fn are_rivals(&self, one: usize, other: usize) -> bool {
+        (self.seed(one).is_some() || self.seed(other).is_some())
+            && (self.keys[one].1 == self.keys[other].1 || !self.provides(one).is_disjoint(self.provides(other)))
     }
 }
 
@@ -300,13 +304,15 @@ fn key(id: &BundleId) -> Key {
 fn check(case: &Case) -> Result<(), String> {
     let (world, requests) = world(case);
     let answer = resolve(&world, &requests);
-    if let Some(problem) = answer.refusals.iter().find_map(|refusal| minimal(&refusal.facts).err()) {
+    let conflicts = answer.refusals.iter().map(|refusal| &refusal.facts).chain(&answer.broken);
+    if let Some(problem) = conflicts.into_iter().find_map(|facts| minimal(facts).err()) {
         return Err(format!("{problem}\n{answer:#?}"));
     }
-    if !answer.broken.is_empty() {
-        return Ok(()); // the reference takes nothing for granted
-    }
     let reference = Reference::of(case);
+    steps_are_whole(&reference, &world, &answer)?;
+    if !answer.broken.is_empty() {
+        return Ok(()); // trying everything takes nothing for granted
+    }
     match try_everything(case, &world) {
         None if answer.refusals.is_empty() => Err(format!("nothing can be found, and this was:\n{answer:#?}")),
         None => Ok(()),
@@ -318,6 +324,23 @@ fn check(case: &Case) -> Result<(), String> {
             if keys == found { Ok(()) } else { Err(format!("{found:?} instead of {keys:?}")) }
         }
     }
+}
+
+/// Checks that what is installed anew has all that it needs, whatever is broken among the rest, and comes in no other's place.
+fn steps_are_whole(reference: &Reference<'_>, world: &World, answer: &Answer) -> Result<(), String> {
+    let index = |id: &BundleId| reference.keys.iter().position(|other| *other == key(id)).expect("one of the world's");
+    let steps: Vec<usize> = answer.steps.iter().map(|step| index(&step.bundle)).collect();
+    let replaced = |package: usize| steps.iter().any(|step| reference.keys[*step].1 == package);
+    let staying = (0..reference.case.installed.len()).filter(|index| !replaced(reference.keys[*index].1));
+    let all: BTreeSet<usize> = steps.iter().copied().chain(staying).collect();
+    for step in &steps {
+        let is_met = reference.demands(world, *step).iter().all(|demand| demand.iter().any(|one| all.contains(one)));
+        let has_rival = all.iter().any(|other| other != step && reference.are_rivals(*step, *other));
+        if !is_met || has_rival {
+            return Err(format!("{:?} lacks something or has a rival\n{answer:#?}", reference.keys[*step]));
+        }
+    }
+    Ok(())
 }
 
 /// Checks that the facts exclude each other, and that none can be left out.
@@ -350,7 +373,7 @@ fn can_hold<'a>(facts: impl Iterator<Item = &'a Fact>) -> bool {
     };
     for fact in facts {
         clauses.push(match fact {
-            Fact::Asked { request, .. } => (0, bit(request.clone()), None),
+            Fact::Asked { request } => (0, bit(request.clone()), None),
             Fact::Accepts { request, candidates } => (bit(request.clone()), union(candidates, &mut bit), None),
             Fact::NotFound { request, .. } => (bit(request.name.clone()), 0, None),
             Fact::Stays { bundle } => (0, bit(bundle.to_string()), None),

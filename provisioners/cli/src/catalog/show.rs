@@ -162,9 +162,10 @@ async fn answer<'a>(
         Some(from) => Some(upgrades::of(opened, package, arguments, &request, from).await?),
         None => None,
     };
+    let dependencies = dependencies::of(&opened.catalog, package, &choice, &bundle.facts);
     let mut answer = Answer::new(package, &choice, bundle, why, upgrades);
     answer.refuse(refusal);
-    answer.dependencies = dependencies::of(&opened.catalog, package, &choice);
+    answer.dependencies = dependencies;
     Ok(answer)
 }
 
