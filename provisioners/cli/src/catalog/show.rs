@@ -1,6 +1,7 @@
 //! `rukpakctl catalog show`: the bundle that the manager would take, by the code that it takes it by.
 
 mod answer;
+mod dependencies;
 mod upgrades;
 
 use rukpak_catalog::check::{self, Refusal};
@@ -163,6 +164,7 @@ async fn answer<'a>(
     };
     let mut answer = Answer::new(package, &choice, bundle, why, upgrades);
     answer.refuse(refusal);
+    answer.dependencies = dependencies::of(&opened.catalog, package, &choice);
     Ok(answer)
 }
 

@@ -7,6 +7,7 @@ use rukpak_catalog::model::{Facts, Gvk, RequiredPackage};
 use rukpak_catalog::{Bundle, Package};
 use serde::Serialize;
 
+use super::dependencies::Dependencies;
 use super::upgrades::Upgrades;
 use crate::table;
 
@@ -36,6 +37,9 @@ pub(super) struct Answer {
     deprecations: Vec<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     facts: Option<FactLines>,
+    /// What has to be installed with it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) dependencies: Option<Dependencies>,
     #[serde(skip_serializing_if = "Option::is_none")]
     upgrades: Option<Upgrades>,
 }
@@ -98,6 +102,7 @@ impl Answer {
             refusal: None,
             deprecations: choice.deprecations.clone(),
             facts: Some(FactLines::of(bundle.facts)),
+            dependencies: None,
             upgrades,
         }
     }
@@ -125,6 +130,7 @@ impl Answer {
             ("deprecated", self.deprecations.clone()),
         ];
         facts.extend(self.facts.as_ref().map(FactLines::lines).unwrap_or_default());
+        facts.extend(self.dependencies.as_ref().map(|found| ("dependencies", found.lines())));
         facts.extend(self.upgrades.as_ref().map(|upgrades| ("upgrades", upgrades.lines())));
         table::facts(out, &facts)
     }

@@ -1,0 +1,31 @@
+//! Which bundles have to be installed together, and why a request cannot be met. Pure.
+//!
+//! ```text
+//! facts       properties of a bundle -> what it is, provides and requires
+//! constraint  `olm.constraint` and the older forms -> whether a bundle meets it       cel   its rules in CEL
+//! world       catalogs and what is installed -> the nodes that a resolution looks at   order   newest first, in a channel
+//! offer       a catalog as it was read -> one of the world
+//! candidates  a request or a constraint -> the nodes that meet it, by preference
+//! rules       what holds for every solution, as clauses
+//! oracle      whether some rules can hold together (a SAT solver), and the fewest that cannot
+//! resolve     the preferred solution                                                   answer   its steps, or an explanation
+//! ```
+
+mod answer;
+mod candidates;
+mod cel;
+mod constraint;
+mod facts;
+mod offer;
+mod oracle;
+mod order;
+mod resolve;
+mod rules;
+mod world;
+
+pub use answer::{Answer, BundleId, Fact, Need, Refusal, Step};
+pub use constraint::{Constraint, MAX_CONSTRAINT_BYTES};
+pub use facts::{Facts, Property, Unreadable};
+pub use order::newest_first;
+pub use resolve::resolve;
+pub use world::{Catalog, CatalogName, Entry, Installed, Package, Request, World};

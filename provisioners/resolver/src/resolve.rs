@@ -1,0 +1,206 @@
+//! The preferred solution.
+
+use std::collections::{BTreeSet, VecDeque};
+
+use crate::answer::{Answer, Need, Refusal, Step};
+use crate::oracle::RuleId;
+use crate::rules::{Rules, Source};
+use crate::world::{Nodes, Place};
+use crate::{Request, World};
+
+/// Finds what has to be installed so that all requests are met that can be, and why the others cannot.
+///
+/// Choices are made in the order in which they arise: first each request, by name, then what the chosen bundles need, one after
+/// the other. Each takes its first candidate with which all rules can still hold; a choice that an earlier one meets already adds
+/// nothing. So early choices win over small results, as in OLM v0, and nothing is left to chance.
+///
+/// Requests that exclude each other are all refused, and hold back no others. What is installed and breaks a rule by itself is
+/// taken as it is. Nothing is ever removed but for its successor.
+pub fn resolve(world: &World, requests: &[Request]) -> Answer {
+    let mut sorted = requests.to_vec();
+    sorted.sort_by(|one, other| one.name.cmp(&other.name));
+    let mut search = Search::new(Rules::of(Nodes::of(world), &sorted));
+    search.accept_what_is_broken();
+    search.refuse_what_cannot_be();
+    search.refuse_what_excludes_each_other();
+    let chosen = search.choose();
+    search.answer(&chosen)
+}
+
+struct Search<'w> {
+    rules: Rules<'w>,
+    /// By number of the request.
+    is_active: Vec<bool>,
+    /// Rules that do not count, because what is installed breaks them.
+    ignored: BTreeSet<RuleId>,
+    refusals: Vec<Refusal>,
+}
+
+impl<'w> Search<'w> {
+    fn new(rules: Rules<'w>) -> Self {
+        let is_active = vec![true; rules.requests.len()];
+        Self { rules, is_active, ignored: BTreeSet::new(), refusals: Vec::new() }
+    }
+
+    /// What is installed may contradict itself already, for example because somebody deleted what it needs.
+    fn accept_what_is_broken(&mut self) {
+        loop {
+            let rules = self.counting(|_| false, |_| true);
+            let core = self.rules.oracle.smallest_conflict(&rules);
+            if core.is_empty() {
+                return;
+            }
+            let is_need = |rule: &&RuleId| matches!(self.rules.sources[**rule], Source::Needs { .. });
+            let is_installed = |rule: &&RuleId| matches!(self.rules.sources[**rule], Source::Stays(_));
+            let needs: Vec<RuleId> = core.iter().filter(is_need).copied().collect();
+            let others = core.iter().filter(|rule| !is_installed(rule)).copied();
+            self.ignored.extend(if needs.is_empty() { others.collect() } else { needs });
+        }
+    }
+
+    /// Refuses each request that could not be met even if nobody else asked for anything.
+    fn refuse_what_cannot_be(&mut self) {
+        for request in 0..self.rules.requests.len() {
+            let own: BTreeSet<usize> =
+                (0..self.rules.requests.len()).filter_map(|of| self.rules.installed_of(of)).collect();
+            let rules = self.counting(|of| of == request, |node| !own.contains(&node));
+            let core = self.rules.oracle.smallest_conflict(&rules);
+            if !core.is_empty() {
+                self.refuse(&core);
+            }
+        }
+    }
+
+    fn refuse_what_excludes_each_other(&mut self) {
+        loop {
+            let rules = self.active_rules();
+            let core = self.rules.oracle.smallest_conflict(&rules);
+            if core.is_empty() {
+                return;
+            }
+            self.refuse(&core);
+        }
+    }
+
+    /// Gives up the requests that a conflict speaks of.
+    fn refuse(&mut self, core: &[RuleId]) {
+        let asked = |rule: &RuleId| match self.rules.sources[*rule] {
+            Source::Asked(request) => Some(request),
+            _ => None,
+        };
+        let blamed: Vec<usize> = core.iter().filter_map(asked).collect();
+        debug_assert!(!blamed.is_empty(), "what is installed does not contradict itself");
+        let names = blamed.iter().map(|request| self.rules.requests[*request].name.clone()).collect();
+        let facts = core.iter().map(|rule| self.rules.fact(*rule)).collect();
+        self.refusals.push(Refusal { requests: names, facts });
+        for request in blamed {
+            self.is_active[request] = false;
+        }
+    }
+
+    /// The rules that count once it is known which requests are met.
+    fn active_rules(&self) -> Vec<RuleId> {
+        let followed = self.followed();
+        let is_active = self.is_active.clone();
+        self.counting(move |request| is_active[request], move |node| !followed.contains(&node))
+    }
+
+    /// Installed bundles of the requests that are met: a successor may take their place.
+    fn followed(&self) -> BTreeSet<usize> {
+        (0..self.rules.requests.len())
+            .filter(|request| self.is_active[*request])
+            .filter_map(|request| self.rules.installed_of(request))
+            .collect()
+    }
+
+    fn counting(&self, is_asked: impl Fn(usize) -> bool, does_stay: impl Fn(usize) -> bool) -> Vec<RuleId> {
+        let counts = |rule: &RuleId| match &self.rules.sources[*rule] {
+            Source::Asked(request) => is_asked(*request),
+            Source::Stays(node) => does_stay(*node),
+            _ => !self.ignored.contains(rule),
+        };
+        (0..self.rules.sources.len()).filter(counts).collect()
+    }
+
+    /// Makes the choices; see [`resolve`].
+    fn choose(&mut self) -> BTreeSet<usize> {
+        let rules = self.active_rules();
+        let followed = self.followed();
+        let mut open: VecDeque<Vec<usize>> = VecDeque::new();
+        for source in &self.rules.sources {
+            if let Source::Accepts(request, found) = source
+                && self.is_active[*request]
+            {
+                open.push_back(found.clone());
+            }
+        }
+        let staying: Vec<usize> = self.rules.stays.keys().copied().filter(|node| !followed.contains(node)).collect();
+        let mut chosen: Vec<usize> = Vec::new();
+        for node in staying {
+            open.extend(self.needs_of(node));
+            chosen.push(node);
+        }
+        while let Some(candidates) = open.pop_front() {
+            if candidates.iter().any(|candidate| chosen.contains(candidate)) {
+                continue;
+            }
+            for candidate in candidates {
+                chosen.push(candidate);
+                if self.rules.is_possible(&rules, &chosen) {
+                    open.extend(self.needs_of(candidate));
+                    break;
+                }
+                chosen.pop();
+            }
+        }
+        chosen.into_iter().collect()
+    }
+
+    fn needs_of(&self, node: usize) -> Vec<Vec<usize>> {
+        let rules = self.rules.needs.get(&node).into_iter().flatten();
+        let counting = rules.filter(|rule| !self.ignored.contains(rule));
+        counting
+            .filter_map(|rule| match &self.rules.sources[*rule] {
+                Source::Needs { candidates, .. } => Some(candidates.clone()),
+                _ => None,
+            })
+            .collect()
+    }
+
+    fn answer(self, chosen: &BTreeSet<usize>) -> Answer {
+        let is_new = |node: &&usize| matches!(self.rules.nodes.all[**node].place, Place::Offered { .. });
+        let mut steps: Vec<Step> = chosen.iter().filter(is_new).map(|node| self.step(*node, chosen)).collect();
+        steps.sort_by(|one, other| one.bundle.name.cmp(&other.bundle.name));
+        let broken = self.ignored.iter().map(|rule| self.rules.fact(*rule)).collect();
+        Answer { steps, refusals: self.refusals, broken, remarks: self.rules.remarks.into_iter().collect() }
+    }
+
+    fn step(&self, node: usize, chosen: &BTreeSet<usize>) -> Step {
+        let (mut requests, mut needed_by, mut replaced) = (BTreeSet::new(), BTreeSet::new(), None);
+        for source in &self.rules.sources {
+            match source {
+                Source::Accepts(request, found) if self.is_active[*request] && found.contains(&node) => {
+                    requests.insert(self.rules.requests[*request].name.clone());
+                    replaced = replaced.or(self.rules.installed_of(*request));
+                }
+                Source::Needs { node: needing, constraint, candidates }
+                    if chosen.contains(needing) && *needing != node && candidates.contains(&node) =>
+                {
+                    let bundle = self.rules.nodes.all[*needing].name.to_owned();
+                    needed_by.insert(Need { bundle, what: self.rules.what(*needing, *constraint) });
+                }
+                _ => {}
+            }
+        }
+        let replaced = replaced.map(|installed| self.rules.nodes.all[installed].name.to_owned());
+        let Place::Offered { entry, .. } = self.rules.nodes.all[node].place else {
+            unreachable!("only new bundles are steps")
+        };
+        Step {
+            bundle: self.rules.id(node),
+            replaces: replaced.or_else(|| entry.replaces.clone()),
+            requests: requests.into_iter().collect(),
+            needed_by: needed_by.into_iter().collect(),
+        }
+    }
+}
