@@ -19,8 +19,9 @@ pub const RIGHT_WITHIN: Duration = Duration::from_secs(40);
 const TRACED_WITHIN: Duration = Duration::from_secs(15);
 /// Nothing is written for so long: the operation is over.
 const QUIET: Duration = Duration::from_millis(400);
-/// What nobody needs is collected as soon as the last ref is gone.
-const COLLECTED_WITHIN: Duration = Duration::from_secs(10);
+/// What nobody needs is collected when the last ref is gone, and once the collector has rested: nine times as long as its last
+/// collection took, which may be a second and more on a busy machine.
+const COLLECTED_WITHIN: Duration = Duration::from_mins(1);
 /// A failed upgrade is tried again after a minute, and fails again.
 const AGAIN_WITHIN: Duration = Duration::from_secs(10);
 /// Deployments that are prepared at once.
