@@ -37,7 +37,7 @@ use kube::ResourceExt as _;
 use rukpak_certificates::service_names;
 use rukpak_runtime::error::Chain;
 use rukpak_runtime::probes::Readiness;
-use rukpak_runtime::server::{self, Bounds, Connection};
+use rukpak_runtime::server::{self, Bounds, Connection, Phase};
 use rukpak_runtime::serving::{ClientChain, Keeper, OverTls, Serving, Tls};
 use tokio::net::TcpListener;
 use tokio::task::spawn_blocking;
@@ -62,7 +62,7 @@ const CHECK: &str = "content";
 const BOUNDS: Bounds = Bounds {
     connections: 256,
     strangers_per_address: 64,
-    handshake: Duration::from_secs(10),
+    first_call: Duration::from_secs(10),
     headers: Duration::from_secs(15),
     connection: Duration::from_mins(15),
 };
@@ -218,7 +218,7 @@ async fn answer(
             return refusal(&denied);
         }
     };
-    connection.admit();
+    connection.enter(Phase::Admitted);
     let Some(place) = Route::read(path) else { return not_found() };
     match (place, method) {
         (Route::Bundle(name), &Method::GET | &Method::HEAD) => {
