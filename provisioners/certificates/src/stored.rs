@@ -154,9 +154,17 @@ impl fmt::Debug for Stored {
     }
 }
 
+/// Those that are valid still, each once, and not more than are kept.
 fn valid(authorities: &[CertificateDer<'static>], now: SystemTime) -> Vec<CertificateDer<'static>> {
-    let is_valid = |authority: &&CertificateDer<'_>| Validity::of(authority).is_ok_and(|validity| validity.until > now);
-    authorities.iter().filter(is_valid).take(AUTHORITIES_MAX - 1).cloned().collect()
+    let mut valid = Vec::new();
+    for authority in authorities {
+        let is_valid = Validity::of(authority).is_ok_and(|validity| validity.until > now);
+        if is_valid && !valid.contains(authority) {
+            valid.push(authority.clone());
+        }
+    }
+    valid.truncate(AUTHORITIES_MAX - 1);
+    valid
 }
 
 fn third(span: Duration) -> Duration {
