@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::answer::Missing;
 use crate::world::{CatalogName, Nodes, Place};
-use crate::{Constraint, Entry, Request, newest_first};
+use crate::{Constraint, Request};
 
 /// A channel of a package of a catalog, in the order in which they are looked at.
 type Group<'w> = (usize, &'w str, &'w str);
@@ -123,7 +123,7 @@ pub(crate) fn of_constraint(
         of.sort_by_key(|(group, is_default)| (!is_default, *group));
         for (group, _) in of {
             match ordered(nodes, group) {
-                Ok(sorted) => found.extend(sorted.into_iter().filter(|index| meeting.binary_search(index).is_ok())),
+                Ok(sorted) => found.extend(sorted.iter().filter(|index| meeting.binary_search(index).is_ok())),
                 Err(problem) => {
                     remarks.insert(problem);
                 }
@@ -160,19 +160,12 @@ fn narrowest<'a>(nodes: &'a Nodes<'_>, constraint: &Constraint) -> Option<&'a [u
 }
 
 /// The nodes of a channel, newest first.
-fn ordered(nodes: &Nodes<'_>, (catalog, package, channel): Group<'_>) -> Result<Vec<usize>, String> {
-    let Some(entries) = nodes.world.catalogs[catalog].packages.get(package).and_then(|of| of.channels.get(channel))
-    else {
-        return Ok(Vec::new());
-    };
-    let Some(first) = nodes.channels.get(&(catalog, package, channel)).and_then(|of| of.first()) else {
-        return Ok(Vec::new());
-    };
-    let position = |entry: &Entry| entries.iter().position(|other| std::ptr::eq(other, entry));
-    Ok(newest_first(package, channel, entries)?
-        .into_iter()
-        .filter_map(|entry| position(entry).map(|place| first + place))
-        .collect())
+fn ordered<'a>(nodes: &'a Nodes<'a>, group: Group<'a>) -> Result<&'a [usize], String> {
+    match nodes.channels.get(&group) {
+        Some(Ok(order)) => Ok(order),
+        Some(Err(problem)) => Err(problem.clone()),
+        None => Ok(&[]),
+    }
 }
 
 /// All catalogs: the own one, then by priority, then those of the namespace, then by name.

@@ -47,7 +47,6 @@ impl Rule {
     /// # Errors
     /// It is no expression, calls an unknown function, or nests loops deeper than two.
     pub(crate) fn compile(text: &str) -> Result<Self, String> {
-        // A hook of the parser may panic on input that it does not expect: catalogs are not trusted.
         let program = Program::compile(text).map_err(|error| format!("rule {text:?}: {error}"))?;
         let mut nesting = 0;
         inspect(program.expression(), 0, &mut nesting).map_err(|problem| format!("rule {text:?}: {problem}"))?;
@@ -82,6 +81,7 @@ impl Rule {
 }
 
 /// `semver_compare`: -1, 0 or 1; an error for texts that are no versions.
+#[expect(clippy::needless_pass_by_value, reason = "the form that the interpreter calls")]
 fn compare(one: Arc<String>, other: Arc<String>) -> Result<i64, cel::ExecutionError> {
     let read = |text: &str| {
         parse_tolerant(text).ok_or_else(|| cel::ExecutionError::function_error("semver_compare", "not a version"))

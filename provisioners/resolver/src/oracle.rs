@@ -78,6 +78,13 @@ impl Oracle {
         self.solver.solve_limited(&assumed) == lbool::TRUE
     }
 
+    /// Turns rules on for good. Afterwards only nodes are assumed, of which there are few.
+    pub fn settle(&mut self, rules: &[RuleId]) {
+        for rule in rules {
+            self.solver.add_clause_reuse(&mut vec![Lit::new(self.switches[*rule], true)]);
+        }
+    }
+
     /// A set of rules that exclude each other, none of which can be left out. Empty if all can hold.
     pub fn smallest_conflict(&mut self, rules: &[RuleId]) -> Vec<RuleId> {
         if self.is_possible(rules, &[]) {

@@ -1,6 +1,6 @@
 //! The preferred solution.
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::{BTreeSet, HashSet, VecDeque};
 
 use crate::answer::{Answer, Need, Refusal, Step};
 use crate::oracle::RuleId;
@@ -21,8 +21,10 @@ pub fn resolve(world: &World, requests: &[Request]) -> Answer {
     sorted.sort_by(|one, other| one.name.cmp(&other.name));
     let mut search = Search::new(Rules::of(Nodes::of(world), &sorted));
     search.accept_what_is_broken();
-    search.refuse_what_cannot_be();
-    search.refuse_what_excludes_each_other();
+    if !search.can_meet_all() {
+        search.refuse_what_cannot_be();
+        search.refuse_what_excludes_each_other();
+    }
     let chosen = search.choose();
     search.answer(&chosen)
 }
@@ -56,6 +58,11 @@ impl<'w> Search<'w> {
             let others = core.iter().filter(|rule| !is_installed(rule)).copied();
             self.ignored.extend(if needs.is_empty() { others.collect() } else { needs });
         }
+    }
+
+    fn can_meet_all(&mut self) -> bool {
+        let rules = self.active_rules();
+        self.rules.oracle.is_possible(&rules, &[])
     }
 
     /// Refuses each request that could not be met even if nobody else asked for anything.
@@ -123,8 +130,28 @@ impl<'w> Search<'w> {
     }
 
     /// Makes the choices; see [`resolve`].
+    ///
+    /// Nearly always each choice can have its first candidate that no earlier one excludes. That takes one question to the solver, and
+    /// what it finds is the same: if the whole can hold, so can each of its beginnings.
     fn choose(&mut self) -> BTreeSet<usize> {
         let rules = self.active_rules();
+        self.rules.settle(&rules);
+        let first = self.choose_by(|rules, chosen, candidate| !rules.excludes(chosen, candidate));
+        if let Some(first) = first
+            && self.rules.can_hold(&first)
+        {
+            return first.into_iter().collect();
+        }
+        let exact = self.choose_by(|rules, chosen, candidate| {
+            let all: Vec<usize> = chosen.iter().copied().chain([candidate]).collect();
+            rules.can_hold(&all)
+        });
+        debug_assert!(exact.is_some(), "the rules can hold, so each choice has a candidate");
+        exact.unwrap_or_default().into_iter().collect()
+    }
+
+    /// Makes each choice by its first candidate that `can_join` those that are chosen. `None` if one has none.
+    fn choose_by(&mut self, mut can_join: impl FnMut(&mut Rules<'w>, &[usize], usize) -> bool) -> Option<Vec<usize>> {
         let followed = self.followed();
         let mut open: VecDeque<Vec<usize>> = VecDeque::new();
         for source in &self.rules.sources {
@@ -134,26 +161,23 @@ impl<'w> Search<'w> {
                 open.push_back(found.clone());
             }
         }
+        let (mut chosen, mut is_chosen) = (Vec::new(), HashSet::new());
         let staying: Vec<usize> = self.rules.stays.keys().copied().filter(|node| !followed.contains(node)).collect();
-        let mut chosen: Vec<usize> = Vec::new();
         for node in staying {
             open.extend(self.needs_of(node));
             chosen.push(node);
+            is_chosen.insert(node);
         }
         while let Some(candidates) = open.pop_front() {
-            if candidates.iter().any(|candidate| chosen.contains(candidate)) {
+            if candidates.iter().any(|candidate| is_chosen.contains(candidate)) {
                 continue;
             }
-            for candidate in candidates {
-                chosen.push(candidate);
-                if self.rules.is_possible(&rules, &chosen) {
-                    open.extend(self.needs_of(candidate));
-                    break;
-                }
-                chosen.pop();
-            }
+            let candidate = candidates.into_iter().find(|candidate| can_join(&mut self.rules, &chosen, *candidate))?;
+            chosen.push(candidate);
+            is_chosen.insert(candidate);
+            open.extend(self.needs_of(candidate));
         }
-        chosen.into_iter().collect()
+        Some(chosen)
     }
 
     fn needs_of(&self, node: usize) -> Vec<Vec<usize>> {

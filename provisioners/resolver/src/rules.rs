@@ -1,6 +1,6 @@
 //! What holds for every solution: rules over the bundles that a resolution can reach, each with the fact that it comes from.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 
 use rukpak_catalog::model::Gvk;
 
@@ -33,6 +33,8 @@ pub(crate) struct Rules<'w> {
     pub sources: Vec<Source>,
     /// The variable of each node that can be reached, and of each request after them.
     variables: HashMap<usize, usize>,
+    /// Nodes that were reached and whose needs are not known yet.
+    fresh: VecDeque<usize>,
     pub remarks: BTreeSet<String>,
     /// The rule by which each installed bundle stays, by node.
     pub stays: BTreeMap<usize, RuleId>,
@@ -48,6 +50,7 @@ impl<'w> Rules<'w> {
             oracle: Oracle::default(),
             sources: Vec::new(),
             variables: HashMap::new(),
+            fresh: VecDeque::new(),
             remarks: BTreeSet::new(),
             stays: BTreeMap::new(),
             needs: HashMap::new(),
@@ -71,10 +74,26 @@ impl<'w> Rules<'w> {
         self.nodes.installed(self.requests[request].installed.as_deref()?)
     }
 
-    /// Whether some choice that holds `nodes` obeys the rules.
-    pub fn is_possible(&mut self, rules: &[RuleId], nodes: &[usize]) -> bool {
+    /// Turns rules on for good. They can hold together, as the caller has found out.
+    pub fn settle(&mut self, rules: &[RuleId]) {
+        self.oracle.settle(rules);
+    }
+
+    /// Whether some choice that holds `nodes` obeys the rules that are on for good.
+    pub fn can_hold(&mut self, nodes: &[usize]) -> bool {
         let variables: Vec<usize> = nodes.iter().map(|node| self.variable(*node)).collect();
-        self.oracle.is_possible(rules, &variables)
+        self.oracle.is_possible(&[], &variables)
+    }
+
+    /// Whether a candidate may not be installed, or not beside one that is chosen, as can be seen without a search.
+    pub fn excludes(&self, chosen: &[usize], candidate: usize) -> bool {
+        let facts = self.nodes.all[candidate].facts;
+        let is_rival = |other: &usize| {
+            let other = self.nodes.all[*other].facts;
+            let same_package = |(package, _): &(String, _)| other.packages.iter().any(|(name, _)| name == package);
+            facts.packages.iter().any(same_package) || facts.provides.iter().any(|gvk| other.provides.contains(gvk))
+        };
+        facts.is_prohibited || chosen.iter().any(is_rival)
     }
 
     fn add_request(&mut self, request: usize) {
@@ -106,17 +125,8 @@ impl<'w> Rules<'w> {
 
     /// Adds what each reachable bundle needs; what meets it can be reached as well.
     fn add_dependencies(&mut self) {
-        let mut done: BTreeSet<usize> = BTreeSet::new();
-        loop {
-            let reached = self.variables.keys().copied().filter(|node| *node < self.nodes.all.len());
-            let open: BTreeSet<usize> = reached.filter(|node| !done.contains(node)).collect();
-            if open.is_empty() {
-                return;
-            }
-            for node in open {
-                done.insert(node);
-                self.add_needs(node);
-            }
+        while let Some(node) = self.fresh.pop_front() {
+            self.add_needs(node);
         }
     }
 
@@ -169,9 +179,15 @@ impl<'w> Rules<'w> {
     }
 
     fn variable(&mut self, node: usize) -> usize {
-        let next = self.variables.len();
-        let variable = *self.variables.entry(node).or_insert(next);
-        self.oracle.reserve(self.variables.len());
+        if let Some(variable) = self.variables.get(&node) {
+            return *variable;
+        }
+        let variable = self.variables.len();
+        self.variables.insert(node, variable);
+        self.oracle.reserve(variable + 1);
+        if node < self.nodes.all.len() {
+            self.fresh.push_back(node);
+        }
         variable
     }
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use rukpak_catalog::model::Gvk;
 use rukpak_catalog::{Range, Version};
 
-use crate::Facts;
+use crate::{Facts, newest_first};
 
 /// Everything that there is.
 #[derive(Clone, Debug, Default)]
@@ -114,8 +114,8 @@ pub(crate) struct Nodes<'w> {
     pub all: Vec<Node<'w>>,
     pub by_package: HashMap<&'w str, Vec<usize>>,
     pub by_gvk: BTreeMap<&'w Gvk, Vec<usize>>,
-    /// Nodes of a channel, by catalog, package and channel.
-    pub channels: BTreeMap<(usize, &'w str, &'w str), Vec<usize>>,
+    /// Nodes of a channel newest first, or why there is no order, by catalog, package and channel.
+    pub channels: BTreeMap<(usize, &'w str, &'w str), Result<Vec<usize>, String>>,
 }
 
 impl<'w> Nodes<'w> {
@@ -139,7 +139,12 @@ impl<'w> Nodes<'w> {
                         let place = Place::Offered { catalog, package, channel, is_default, entry };
                         nodes.add(Node { name: &entry.name, facts: &entry.facts, place });
                     }
-                    nodes.channels.insert((catalog, package, channel), (first..nodes.all.len()).collect());
+                    let places: HashMap<&str, usize> =
+                        entries.iter().zip(first..).map(|(entry, place)| (entry.name.as_str(), place)).collect();
+                    let order = newest_first(package, channel, entries).map(|order| {
+                        order.iter().filter_map(|entry| places.get(entry.name.as_str()).copied()).collect()
+                    });
+                    nodes.channels.insert((catalog, package, channel), order);
                 }
             }
         }

@@ -56,10 +56,10 @@ fn cases() -> impl Strategy<Value = Case> {
         prop::collection::vec(request, 1..=3),
     );
     all.prop_map(|(mut seeds, mut installed, requests)| {
-        let mut seen = BTreeSet::new();
-        seeds.retain(|seed| seen.insert((seed.catalog, seed.package, seed.channel, seed.number)));
-        let mut seen = BTreeSet::new();
-        installed.retain(|(package, ..)| seen.insert(*package));
+        let mut known = BTreeSet::new();
+        seeds.retain(|seed| known.insert((seed.catalog, seed.package, seed.channel, seed.number)));
+        let mut known = BTreeSet::new();
+        installed.retain(|(package, ..)| known.insert(*package));
         Case { seeds, installed, requests }
     })
 }
@@ -333,6 +333,9 @@ fn minimal(facts: &[Fact]) -> Result<(), String> {
     Ok(())
 }
 
+/// Where all of the first are, some of the second are; of the third at most one.
+type Clause = (u32, u32, Option<u32>);
+
 /// Whether some set of bundles and requests obeys all facts.
 fn can_hold<'a>(facts: impl Iterator<Item = &'a Fact>) -> bool {
     let facts: Vec<&Fact> = facts.collect();
@@ -341,8 +344,6 @@ fn can_hold<'a>(facts: impl Iterator<Item = &'a Fact>) -> bool {
         let next = u32::try_from(names.len()).expect("few names");
         1_u32 << *names.entry(name).or_insert(next)
     };
-    /// Where all of the first are, some of the second are; of the third at most one.
-    type Clause = (u32, u32, Option<u32>);
     let mut clauses: Vec<Clause> = Vec::new();
     let union = |bundles: &[BundleId], bit: &mut dyn FnMut(String) -> u32| {
         bundles.iter().fold(0, |bits, bundle| bits | bit(bundle.to_string()))

@@ -354,24 +354,21 @@ fn installed(case: &InstalledCase, subscriptions: &[SubscriptionCase]) -> Instal
         kind: kind.to_owned(),
         value: json!({"group": api.group, "version": api.version, "kind": api.kind}),
     };
-    let properties = match &case.properties {
-        Some(given) => {
-            given.iter().map(|case| Property { kind: case.kind.clone(), value: case.value.clone() }).collect()
-        }
-        None => {
-            let owned = case.owned.iter().map(|one| api("olm.gvk", one));
-            let required = case.required.iter().map(|one| api("olm.gvk.required", one));
-            let packages: BTreeSet<&str> = subscriptions
-                .iter()
-                .filter(|one| one.installed.as_deref() == Some(case.name.as_str()) && case.infer_package)
-                .map(|one| one.package.as_str())
-                .collect();
-            let package = (packages.len() == 1).then(|| Property {
-                kind: "olm.package".to_owned(),
-                value: json!({"packageName": packages.first(), "version": case.version}),
-            });
-            owned.chain(required).chain(package).collect()
-        }
+    let properties = if let Some(given) = &case.properties {
+        given.iter().map(|case| Property { kind: case.kind.clone(), value: case.value.clone() }).collect()
+    } else {
+        let owned = case.owned.iter().map(|one| api("olm.gvk", one));
+        let required = case.required.iter().map(|one| api("olm.gvk.required", one));
+        let packages: BTreeSet<&str> = subscriptions
+            .iter()
+            .filter(|one| one.installed.as_deref() == Some(case.name.as_str()) && case.infer_package)
+            .map(|one| one.package.as_str())
+            .collect();
+        let package = (packages.len() == 1).then(|| Property {
+            kind: "olm.package".to_owned(),
+            value: json!({"packageName": packages.first(), "version": case.version}),
+        });
+        owned.chain(required).chain(package).collect()
     };
     let facts = Facts::read(version, properties).expect("the cases have readable properties");
     Installed { name: case.name.clone(), facts: Arc::new(facts) }
