@@ -2,8 +2,9 @@
 
 use std::fmt;
 
+use jiff::Timestamp;
 use rukpak_content::Digest;
-use rukpak_crds::{Inventory, ReleaseRecord, names};
+use rukpak_crds::{Inventory, Pending, ReleaseRecord, names};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
@@ -103,6 +104,14 @@ impl Release {
         inventory.content_digest = Some(content_digest);
         inventory.format = format.filter(|_| self.format != Format::Plain);
         inventory.config = config;
+    }
+
+    /// Says in an inventory that this is being installed in place of what is, unless it says so already.
+    pub fn begin_in(&self, inventory: &mut Inventory, since: Timestamp) {
+        let begun = inventory.pending.as_ref().and_then(|pending| Self::read(&pending.release));
+        if Self::installed(inventory).as_ref() != Some(self) && begun.as_ref() != Some(self) {
+            inventory.pending = Some(Pending { release: self.record(), since });
+        }
     }
 }
 

@@ -122,7 +122,7 @@ async fn load(run: &Run, release: &Release, why: Why, purpose: Purpose) -> Resul
         ignores_dependencies,
         kubernetes,
     };
-    let is_published = run.view.memory.applied() == Some(release) && run.view.observed.drifted.is_empty();
+    let is_published = run.view.memory.has_published(&run.view.observed, release);
     let (store, limits, digest) =
         (context.reads.store.clone(), context.reads.settings.limits.clone(), release.content.clone());
     let format = release.format;
