@@ -4,6 +4,7 @@ mod catalog;
 mod cluster;
 mod deployment;
 mod diff;
+mod examples;
 mod extension;
 mod image;
 mod install;
@@ -31,6 +32,7 @@ pub use catalog::{
 pub use cluster::{ClusterArgs, ContentArgs, ServiceArgs, StatusArgs};
 pub use deployment::{DeploymentArgs, RollbackArgs, WaitingArgs, WhyArgs};
 pub use diff::DiffArgs;
+pub use examples::ExamplesArgs;
 pub use extension::{ExtensionArgs, ExtensionCommand, ListExtensionsArgs, WhyExtensionArgs};
 pub use image::{ExportArgs, ImageForm, ImportArgs, PackageArgs, PackageChoiceArgs, PullArgs};
 pub use install::{GitArgs, InstallArgs, RunArgs};
@@ -98,6 +100,14 @@ pub enum Command {
         "rukpakctl rights bundledeployment/shop          # bound to its spec.serviceAccount"
     ))]
     Rights(RightsArgs),
+    /// Print objects of an operator's kinds, as its bundle shows them in alm-examples
+    #[command(after_help = examples!(
+        "rukpakctl examples pump-operator                # of what is installed"
+        "rukpakctl examples pump-operator pump | kubectl apply -f -"
+        "rukpakctl examples registry.example.com/pump-operator:v1.0.0"
+        "rukpakctl examples ./pump-operator"
+    ))]
+    Examples(ExamplesArgs),
     /// Print the admission policies that keep tenants to what an InstallPolicy allows them
     #[command(after_help = examples!("rukpakctl policy shop.yaml | kubectl apply -f -"))]
     Policy(PolicyArgs),
@@ -306,6 +316,18 @@ impl SourceArgs {
     /// How much a bundle may hold.
     pub fn limits(&self) -> Limits {
         self.limits.to_limits()
+    }
+
+    /// The name in bundledeployment/NAME, where no file or folder is called so.
+    pub fn deployment(&self) -> Option<&str> {
+        let (kind, name) = self.bundle.to_str()?.split_once('/')?;
+        let is_deployment = matches!(kind, "bundledeployment" | "bundledeployments" | "bd");
+        (is_deployment && !name.is_empty() && !self.exists()).then_some(name)
+    }
+
+    /// Whether a file or folder has this name: it wins over an image and a BundleDeployment.
+    pub fn exists(&self) -> bool {
+        Path::new(&self.bundle).exists()
     }
 }
 

@@ -14,6 +14,7 @@
 //!
 //! install   an image, repository, folder or archive  ->  a BundleDeployment; upgrade: another one in its place
 //! rights    a bundle or BundleDeployment  ->  the roles that installing it takes
+//! examples  a bundle or BundleDeployment  ->  objects of its kinds, as its author shows them
 //! policy    what tenants may install  ->  admission policies
 //! run       a folder  ->  a BundleDeployment and an upload
 //! upload    looks at content, and sends it for the Bundle that the cluster makes
@@ -46,6 +47,7 @@ mod content;
 mod delete;
 mod diff;
 mod examine;
+mod examples;
 mod exit;
 mod export;
 mod extension;
@@ -93,6 +95,7 @@ pub async fn run(command: &Command) -> Exit {
         Command::Render(arguments) => render::run(arguments).await,
         Command::Validate(arguments) => validate::run(arguments).await,
         Command::Rights(arguments) => rights::run(arguments).await,
+        Command::Examples(arguments) => examples::run(arguments).await,
         Command::Policy(arguments) => policy::run(arguments),
         Command::Install(arguments) => install::run(arguments).await,
         Command::Upgrade(arguments) => install::run_upgrade(arguments).await,

@@ -29,7 +29,7 @@ pub async fn run(arguments: &RightsArgs) -> Exit {
 }
 
 async fn print(arguments: &RightsArgs) -> Result<Exit, Failure> {
-    let (objects, deployment) = match arguments.deployment() {
+    let (objects, deployment) = match arguments.source.deployment() {
         Some(name) => {
             let cluster = Cluster::connect(&arguments.cluster).await?;
             let deployment = cluster.existing(name).await?;
