@@ -9,6 +9,7 @@ mod content;
 mod deployments;
 mod engine;
 mod harness;
+mod helm;
 mod hostile;
 mod image;
 mod install_order;

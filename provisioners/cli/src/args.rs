@@ -20,7 +20,7 @@ mod ui;
 mod wait;
 
 use std::ffi::OsString;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use clap::{Args, CommandFactory as _, FromArgMatches as _, Parser, Subcommand, ValueEnum};
 use rukpak_content::Limits;
@@ -299,12 +299,15 @@ pub enum FindingForm {
 /// Where a bundle is and how it is read.
 #[derive(Args, Debug)]
 pub struct SourceArgs {
-    /// A folder with manifests/ in it, an archive of one (.tar, .tar.gz, .tgz, .tar.zst), or an image such as
+    /// A folder with manifests/ or a chart in it, an archive of one (.tar, .tar.gz, .tgz, .tar.zst), or an image such as
     /// registry.example.com/pump-operator:v1.0.0. What exists here wins over an image
     pub bundle: OsString,
-    /// Format of the bundle [default: registry+v1 if it has metadata/, else plain+v0]
+    /// Format of the bundle [default: helm+v3 if it is a chart, registry+v1 if it has metadata/, else plain+v0]
     #[arg(long, value_name = "FORMAT")]
     pub format: Option<Format>,
+    /// How a chart is rendered.
+    #[command(flatten)]
+    pub chart: ChartArgs,
     /// How its registry is spoken to.
     #[command(flatten)]
     pub trust: TrustArgs,
@@ -329,6 +332,21 @@ impl SourceArgs {
     pub fn exists(&self) -> bool {
         Path::new(&self.bundle).exists()
     }
+}
+
+/// How a chart is rendered.
+#[derive(Args, Debug)]
+#[command(next_help_heading = "Rendering of helm+v3 bundles")]
+pub struct ChartArgs {
+    /// File with values in place of those of the chart, in YAML
+    #[arg(long, value_name = "FILE")]
+    pub values: Option<PathBuf>,
+    /// Name of the release, which is that of the BundleDeployment
+    #[arg(long, value_name = "NAME", default_value = "release-name")]
+    pub release_name: String,
+    /// Helm 3, linked statically [default: helm beside this program, else in PATH]
+    #[arg(long, value_name = "FILE")]
+    pub helm: Option<PathBuf>,
 }
 
 /// How a registry+v1 bundle is rendered.

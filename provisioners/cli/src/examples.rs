@@ -52,8 +52,8 @@ async fn print(arguments: &ExamplesArgs) -> Result<Exit, Failure> {
         }
     };
     let refused = |problem: String| Failure::no(format!("{}: {problem}", content.from));
-    if format == Format::Plain {
-        return Err(refused("a plain+v0 bundle has no examples, only registry+v1 bundles have".to_owned()));
+    if format != Format::Registry {
+        return Err(refused("only registry+v1 bundles have examples".to_owned()));
     }
 
     let bundle = rukpak_registry::load(&content.tree, &limits).map_err(|error| refused(chain(&error)))?;
@@ -96,6 +96,7 @@ async fn installed(name: &str, arguments: &ExamplesArgs, limits: &Limits) -> Res
     let format = match format {
         rukpak_format::Format::Plain => Format::Plain,
         rukpak_format::Format::Registry => Format::Registry,
+        rukpak_format::Format::Helm => Format::Helm,
     };
     Ok((content, format))
 }

@@ -5,6 +5,7 @@
 //! args      the flags                       source      folder, archive or image  ->  a tree of files
 //! format    which format a tree has         examine     a tree  ->  objects, findings, warnings
 //! render    objects to stdout               validate    findings to stdout
+//! chart     a chart  ->  what Helm makes of it
 //! catalog   packages and their upgrades     registries  logins and certificates
 //! package   a folder  ->  an image of a bundle; pull: the way back
 //! export    a bundle and the images that it names  ->  an image layout; import: to another registry
@@ -41,6 +42,7 @@
 mod answer;
 pub mod args;
 mod catalog;
+mod chart;
 mod cluster;
 mod colour;
 mod content;

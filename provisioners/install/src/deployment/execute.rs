@@ -19,6 +19,7 @@ mod prepare;
 mod prune;
 mod put;
 mod remove;
+mod rendering;
 mod repair;
 mod resume;
 mod rights;
@@ -130,6 +131,7 @@ async fn install(run: &mut Run, release: Release, why: Why) -> Result<(), Error>
         Ok(()) => {}
         Err(Stopped::Failed(problem)) => {
             // The wait for the next attempt begins now: an attempt may take longer than it.
+            let release = release.rendered_in(&run.view.observed.status);
             run.view.memory.learn_failed(&run.view.observed, (release, why), problem, Timestamp::now());
         }
         Err(Stopped::Refetching) => run.view.memory.is_refetching = true,
