@@ -14,6 +14,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Debug;
+use std::mem;
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -35,6 +36,7 @@ use tokio::time::Instant;
 use super::tls::{self, Tls};
 use crate::api;
 use crate::error::Chain;
+use crate::warn_first;
 
 /// Until the next look after a failure.
 const PAUSE: Duration = Duration::from_secs(2);
@@ -163,6 +165,7 @@ impl<B: TrustBundle> Keeper<B> {
         let mut certificates = pin!(watcher::watch_object(self.secrets.clone(), &secret).default_backoff());
         let mut published = pin!(watcher::watch_object(self.bundle.api(), &bundle).default_backoff());
         let mut due = SystemTime::UNIX_EPOCH;
+        let mut is_failing = false;
         loop {
             let wait = due.duration_since(SystemTime::now()).unwrap_or(PAUSE).min(LONGEST_WAIT);
             tokio::select! {
@@ -177,14 +180,18 @@ impl<B: TrustBundle> Keeper<B> {
                 continue;
             }
             due = match self.step(&tls).await {
-                Ok(next) => next,
+                Ok(next) => {
+                    is_failing = false;
+                    next
+                }
                 // The watch shows what it is now.
                 Err(Error::Write(name, source)) if source.is_conflict() => {
                     tracing::debug!(object = name, "write conflict; reading the object again");
                     SystemTime::now() + PAUSE
                 }
                 Err(error) => {
-                    tracing::warn!(error = %Chain(&error), "the certificate that is served could not be looked after");
+                    let is_first = !mem::replace(&mut is_failing, true);
+                    warn_first!(is_first, error = %Chain(&error), "the certificate that is served could not be looked after");
                     SystemTime::now() + PAUSE
                 }
             };
