@@ -5,8 +5,10 @@ use std::process::Command;
 use rukpak_content::Limits;
 use rukpak_plain::{Budget, Object, manifests};
 use rukpak_tests::plane::install::SYSTEM_NAMESPACE;
+use rukpak_tests::plane::yaml;
 use rukpak_tests::tools;
 use rukpak_tests::verbs::Target;
+use rukpak_tests::world::image;
 use serde_json::{Value, json};
 
 use super::case::{Chart, Charts as _, of_image, world};
@@ -120,6 +122,17 @@ async fn takes_chart_in_the_only_folder() {
     let reference = case.push_chart("v1", &Chart::new(), "pump/").await;
     case.foreign(&of_image(&case.name, &reference, json!({}))).await;
     case.until_size("1").await;
+}
+
+#[tokio::test]
+async fn installs_the_example() {
+    let case = Case::in_world(world().await, "chart-example").await;
+    let file = tools::workspace_folder().join("examples/chart.yaml");
+    let mut example = serde_json::to_value(yaml::objects_of_file(&file).unwrap().remove(0)).unwrap();
+    example["metadata"]["name"] = json!(case.name);
+    example["spec"]["template"]["spec"]["source"] = image(&case.push_chart("v1", &Chart::new(), "").await);
+    case.foreign(&example).await;
+    case.until_size("2").await;
 }
 
 /// A chart in a registry as Helm puts it there.

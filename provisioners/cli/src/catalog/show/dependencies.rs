@@ -72,7 +72,7 @@ impl Dependencies {
         let line = |dependency: &Dependency| {
             let Dependency { package, channel, bundle, needed_by, .. } = dependency;
             let reasons =
-                needed_by.iter().map(|Reason { bundle, constraint }| format!("{bundle} needs it {constraint}"));
+                needed_by.iter().map(|Reason { bundle, constraint }| format!("required by {bundle} ({constraint})"));
             format!("{bundle} (package {package}, channel {channel}): {}", reasons.collect::<Vec<_>>().join("; "))
         };
         let unmet = self.unmet.iter().map(|unmet| format!("not met by this catalog: {unmet}"));
