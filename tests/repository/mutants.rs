@@ -1,11 +1,11 @@
 //! `tests/mutants`: each defect can still be seeded, and the test that has to notice it is still there.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::Command;
 
 use rukpak_tests::tools::{listing, workspace_folder};
 
-use crate::architecture::workspace::{list, members, metadata, rust_files, text};
+use crate::architecture::workspace::{list, members, metadata, rust_files};
 
 /// There are no fewer.
 const LEAST: usize = 32;

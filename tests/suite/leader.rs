@@ -14,7 +14,7 @@ use kube::Client;
 use kube::api::DynamicObject;
 use rukpak_tests::plane::install::{CONTROLLER_ACCOUNT, SYSTEM_NAMESPACE};
 use rukpak_tests::verbs::{self, Expected, Target, unique_name};
-use rukpak_tests::world::{SOON, deployment, image, until};
+use rukpak_tests::world::{deployment, image, until};
 use rukpak_tests::{
     ControllerOptions, Fault, FaultyServer, ImageBuilder, InstallOptions, Plane, Process, Registry, RegistryOptions,
     Rule, TestCa,

@@ -104,7 +104,8 @@ impl Config {
             Value::Null => {}
             Value::Bool(value) => config.api_roles = *value,
             other => {
-                problems.push(format!("invalid type for field \"{API_ROLES}\": got {}, want boolean", json_type(other)))
+                problems
+                    .push(format!("invalid type for field \"{API_ROLES}\": got {}, want boolean", json_type(other)));
             }
         }
         match deployment_config(fields.get(DEPLOYMENT_CONFIG)) {

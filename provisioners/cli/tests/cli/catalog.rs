@@ -206,7 +206,8 @@ fn what_the_manager_refuses_is_shown_and_is_a_no() {
     assert!(answer.out.contains("why:           the highest version of 5 bundles\n"), "{}", answer.out);
     let refusal = "bundle \"pump.v2.0.0\" has a dependency declared via property \"olm.package.required\" which is currently not supported: valve >=3.0.0;";
     assert!(answer.out.contains(&format!("installable:   no: {refusal}")), "{}", answer.out);
-    let dependency = "dependencies:  valve.v3.1.0 (package valve, channel stable): required by pump.v2.0.0 (with package: valve";
+    let dependency =
+        "dependencies:  valve.v3.1.0 (package valve, channel stable): required by pump.v2.0.0 (with package: valve";
     assert!(answer.out.contains(dependency), "{}", answer.out);
     let from = catalog("show", &["pumps", "pump", "1.2.0", "--from", "pump.v1.2.0", "--channel", "candidate"]);
     let none = "upgrades:      candidate: none from pump.v1.2.0\n";
