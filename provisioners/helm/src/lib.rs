@@ -32,7 +32,7 @@ pub struct Helm {
     /// This program, which the child is at first.
     program: PathBuf,
     /// Helm; `None` if it was not found.
-    helm: Option<PathBuf>,
+    executable: Option<PathBuf>,
     turns: Semaphore,
 }
 
@@ -124,7 +124,7 @@ impl Helm {
         let helm = helm.or_else(|| beside.into_iter().chain(in_path).find(|file| file.is_file()));
         // The child runs in a folder of its own.
         let helm = helm.map(|helm| std::path::absolute(&helm).unwrap_or(helm));
-        Self { program, helm, turns: Semaphore::new(AT_ONCE) }
+        Self { program, executable: helm, turns: Semaphore::new(AT_ONCE) }
     }
 
     /// Renders the chart in `folder` of `tree`. The child's own folder is made in `stage`. See [`Limits::child_bytes`],
@@ -140,7 +140,7 @@ impl Helm {
         stage: &Path,
         limits: &Limits,
     ) -> Result<Rendered, Error> {
-        let helm = self.helm.as_ref().ok_or_else(|| Error::NoHelm(self.program.clone()))?;
+        let helm = self.executable.as_ref().ok_or_else(|| Error::NoHelm(self.program.clone()))?;
         // Never closed.
         let _turn = self.turns.acquire().await.ok();
         let (stage, values) = (stage.to_owned(), request.values.clone().unwrap_or_default());
