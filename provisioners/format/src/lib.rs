@@ -86,8 +86,7 @@ pub trait BundleFormat {
 impl BundleFormat for Format {
     fn has_part(self, path: &RelativePath) -> bool {
         match (self, path.components().next()) {
-            (Self::Helm, _) => true,
-            (_, Some(manifests::FOLDER)) => true,
+            (Self::Helm, _) | (_, Some(manifests::FOLDER)) => true,
             (Self::Registry, Some(first)) => first == registry::METADATA,
             _ => false,
         }

@@ -144,11 +144,21 @@ impl<K> Look<K> {
     fn update(&mut self, event: Result<Option<K>, watcher::Error>, name: &str) {
         match event {
             Ok(object) => *self = Self::found(object),
-            Err(error) if self.is_taken => tracing::debug!(%error, "watch over {name} interrupted; resuming"),
-            // It may never come: a right that is lacking, most of all.
+            Err(error) if self.is_taken && !is_refused(&error) => {
+                tracing::debug!(%error, "watch over {name} interrupted; resuming");
+            }
+            // Nothing may ever come: a right that is lacking, most of all, if only the one to watch what can be listed.
             Err(error) => tracing::warn!(error = %Chain(&error), "cannot watch {name}"),
         }
     }
+}
+
+fn is_refused(error: &watcher::Error) -> bool {
+    matches!(
+        error,
+        watcher::Error::InitialListFailed(kube::Error::Api(status)) | watcher::Error::WatchStartFailed(kube::Error::Api(status))
+            if status.code == 403
+    )
 }
 
 impl<B: TrustBundle> Keeper<B> {
