@@ -4,7 +4,7 @@
 SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help packages tools build check lint test soak reproductions conformance demo bench flames crds docs image manifests node-test node-check fuzz
+.PHONY: help packages tools build check lint test soak reproductions conformance demo bench flames crds docs image manifests node-test node-check fuzz mutants mutants-all
 
 # For the demo: CLUSTER=current, KEEP=1.
 export CLUSTER KEEP
@@ -99,3 +99,9 @@ node-test: node-check image ## Run image and manifests on a real node: container
 
 fuzz: packages ## Fuzz the readers of what strangers write (SECONDS=60 for each, TARGET=yaml for one)
 	@tests/tools/fuzz.sh "$(or $(SECONDS),60)" $(TARGET)
+
+mutants: ## Seed the defects of tests/mutants, one at a time: each has a test that has to fail (SUITES=1: also with a cluster)
+	@tests/tools/mutants.sh
+
+mutants-all: ## Have cargo-mutants change every function of the pure crates, or of FILE="provisioners/plan/src/put.rs" (hours)
+	@tests/tools/cargo-mutants.sh $(FILE)

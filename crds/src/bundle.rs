@@ -30,7 +30,7 @@ use crate::{BundleSource, Condition, Verification};
 #[serde(rename_all = "camelCase")]
 pub struct BundleSpec {
     /// ProvisionerClassName sets the format of the content, and with it who unpacks it: core-rukpak-io-plain for plain+v0,
-    /// core-rukpak-io-registry for registry+v1. Other values are for other provisioners.
+    /// core-rukpak-io-registry for registry+v1, core-rukpak-io-helm for helm+v3. Other values are for other provisioners.
     #[schemars(regex(pattern = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$"))]
     pub provisioner_class_name: String,
     /// Source defines the configuration for the underlying Bundle content.

@@ -42,14 +42,14 @@ use crate::BundleSpec;
 )]
 #[serde(rename_all = "camelCase")]
 pub struct BundleDeploymentSpec {
-    /// ProvisionerClassName sets who installs the bundle: core-rukpak-io-plain, or core-rukpak-io-registry, which means the
-    /// same. Other values are for other provisioners.
+    /// ProvisionerClassName sets who installs the bundle: core-rukpak-io-plain, or core-rukpak-io-registry or
+    /// core-rukpak-io-helm, which mean the same. Other values are for other provisioners.
     #[schemars(regex(pattern = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$"))]
     pub provisioner_class_name: String,
     /// Template describes the Bundle that should be installed.
     pub template: BundleTemplate,
-    /// Config has the settings of a registry+v1 bundle: watchNamespace, watchNamespaces, deploymentConfig. A plain+v0 bundle has
-    /// none.
+    /// Config has the settings of a registry+v1 bundle: watchNamespace, watchNamespaces, deploymentConfig. Of a helm+v3 bundle:
+    /// values, as YAML in a string or as a mapping. A plain+v0 bundle has none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("x-kubernetes-preserve-unknown-fields" = true))]
     pub config: Option<Map<String, Value>>,

@@ -4,6 +4,10 @@
 pub const CLASS_PLAIN: &str = "core-rukpak-io-plain";
 /// Provisioner class of `registry+v1` bundles, and (additive) of BundleDeployments.
 pub const CLASS_REGISTRY: &str = "core-rukpak-io-registry";
+/// Provisioner class of `helm+v3`.
+pub const CLASS_HELM: &str = "core-rukpak-io-helm";
+/// Key of `spec.config` with the values of a chart.
+pub const VALUES: &str = "values";
 
 /// Label: the kind of the owner, `BundleDeployment`. On generated Bundles and on every applied object.
 pub const OWNER_KIND: &str = "core.rukpak.io/owner-kind";

@@ -4,6 +4,7 @@
 #   manifests/image/build.sh PROGRAMS FOLDER [NAME]
 #
 # PROGRAMS is the folder of rukpak-controller, rukpak-platform and rukpak-webhook (target/image/build/release with make image).
+# Helm, which renders charts, is that of tests/tools/helm.sh.
 # FOLDER gets oci/ (an OCI layout), rukpak.tar (the same as an archive, for ctr, podman and docker), sbom.spdx.json, and
 # reference (NAME by digest). NAME is the image's name, with or without a tag: localhost/rukpak when left out.
 set -euo pipefail
@@ -15,7 +16,7 @@ readonly here sources="$here/../.."
 
 fail() { echo "error: $*" >&2; exit 2; }
 
-(($# == 2 || $# == 3)) || { sed -n '2,8s/^# \{0,1\}//p' "$0" >&2; exit 2; }
+(($# == 2 || $# == 3)) || { sed -n '2,9s/^# \{0,1\}//p' "$0" >&2; exit 2; }
 from=$1 folder=$2 name=${3:-localhost/rukpak}
 [[ $name != *@* ]] || fail "'$name' names a digest, and the digest is what comes out: leave it away"
 tag=latest
@@ -26,6 +27,8 @@ done
 for tool in jq ldd dpkg-query; do
   command -v "$tool" >/dev/null || fail "there is no $tool: tests/tools/apt-packages.sh installs it (libraries are those of a Debian)"
 done
+
+helm=$("$sources/tests/tools/helm.sh")
 
 # All times are one: that of the commit, unless SOURCE_DATE_EPOCH says otherwise.
 epoch=${SOURCE_DATE_EPOCH:-$(git -C "$sources" log -1 --format=%ct 2>/dev/null || true)}
@@ -87,6 +90,7 @@ system_layer() {
 programs_layer() {
   local root=$1 program
   for program in "${programs[@]}"; do install -m 755 "$from/$program" "$root/$program"; done
+  install -m 755 "$helm" "$root/helm"
 }
 
 # Puts a file among the blobs and prints "DIGEST SIZE".
@@ -154,7 +158,7 @@ jq -ncS --arg config "$config_digest" --arg system "$system_digest" --arg own "$
 (cd "$work/archive" && find . -type f -printf '%P\0' | sort -z |
   tar --create --format=ustar --null --files-from=- --mtime="@$epoch" --owner=0 --group=0 --numeric-owner --mode=a=r,u+w) >"$work/rukpak.tar"
 
-"$here/sbom.sh" "$name" "$version" "$digest" "$created" "$work/packages" >"$work/sbom.spdx.json"
+"$here/sbom.sh" "$name" "$version" "$digest" "$created" "$work/packages" "$helm" >"$work/sbom.spdx.json"
 
 rm -rf "$folder/oci"
 mv "$work/oci" "$work/rukpak.tar" "$work/sbom.spdx.json" "$folder/"

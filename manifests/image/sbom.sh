@@ -1,12 +1,13 @@
 #!/usr/bin/env bash
-# Prints what is in the image, as SPDX 2.3: the crates that are compiled into the programs, and the Debian packages.
+# Prints what is in the image, as SPDX 2.3: the crates that are compiled into the programs, the Go modules that Helm is made of, and the
+# Debian packages.
 #
-#   manifests/image/sbom.sh NAME VERSION DIGEST TIME PACKAGES
+#   manifests/image/sbom.sh NAME VERSION DIGEST TIME PACKAGES HELM
 #
-# PACKAGES is a file with the names of Debian packages, one a line. Called by build.sh.
+# PACKAGES is a file with the names of Debian packages, one a line, and HELM the program. Called by build.sh.
 set -euo pipefail
 
-readonly name=$1 version=$2 digest=$3 created=$4 packages=$5
+readonly name=$1 version=$2 digest=$3 created=$4 packages=$5 helm=$6
 sources="$(cd "$(dirname "$0")/../.." && pwd)"
 readonly sources
 
@@ -43,6 +44,11 @@ checksums() {
     $1 == "checksum" { print name "|" version "|" $2 }' "$sources/Cargo.lock"
 }
 
+# Lines MODULE|VERSION, as Go writes them into a program; only Go reads them.
+modules() {
+  PATH="$PATH:/usr/local/go/bin:/usr/lib/go/bin" go version -m "$helm" | awk '$1 == "dep" { print $2 "|" $3 }' | LC_ALL=C sort
+}
+
 debian() {
   local package
   while read -r package; do
@@ -54,7 +60,8 @@ debian() {
 rows() { jq -R 'split("|")' | jq -cs .; }
 
 jq -n --arg name "$name" --arg version "$version" --arg digest "$digest" --arg created "$created" \
-  --argjson crates "$(crates | rows)" --argjson sums "$(checksums | rows)" --argjson debian "$(debian | rows)" '
+  --argjson crates "$(crates | rows)" --argjson sums "$(checksums | rows)" --argjson debian "$(debian | rows)" \
+  --argjson modules "$(modules | rows)" '
   ($sums | map({ key: "\(.[0]) \(.[1])", value: .[2] }) | from_entries) as $sum
   | def id: gsub("[^A-Za-z0-9.-]"; "-");
     def about($id; $name; $version; $licence; $purl): {
@@ -70,6 +77,9 @@ jq -n --arg name "$name" --arg version "$version" --arg digest "$digest" --arg c
           (if $licence == "" then "NOASSERTION" else $licence | gsub(" */ *"; " OR ") end); "pkg:cargo/\($crate)@\($at | @uri)")
         + (if $sum["\($crate) \($at)"] then { checksums: [{ algorithm: "SHA256", checksumValue: $sum["\($crate) \($at)"] }] } else {} end)]
     as $crates
+  | [$modules[] | . as [$module, $at]
+      | about("SPDXRef-go-\("\($module)-\($at)" | id)"; $module; $at; "NOASSERTION"; "pkg:golang/\($module)@\($at | @uri)")]
+    as $modules
   | [$debian[] | . as [$package, $at, $architecture, $source]
       | about("SPDXRef-deb-\($package | id)"; $package; $at; "NOASSERTION";
           "pkg:deb/debian/\($package)@\($at | @uri)?arch=\($architecture)")
@@ -79,7 +89,7 @@ jq -n --arg name "$name" --arg version "$version" --arg digest "$digest" --arg c
       spdxVersion: "SPDX-2.3", dataLicense: "CC0-1.0", SPDXID: "SPDXRef-DOCUMENT", name: "rukpak-\($version)",
       documentNamespace: "https://spdx.org/spdxdocs/rukpak-\($version)-\($digest | sub("sha256:"; ""))",
       creationInfo: { created: $created, creators: ["Tool: manifests/image/sbom.sh"] },
-      packages: ([$image] + $crates + $libraries),
+      packages: ([$image] + $crates + $modules + $libraries),
       relationships: ([{ spdxElementId: "SPDXRef-DOCUMENT", relationshipType: "DESCRIBES", relatedSpdxElement: "SPDXRef-image" }]
-        + [($crates + $libraries)[] | { spdxElementId: "SPDXRef-image", relationshipType: "CONTAINS", relatedSpdxElement: .SPDXID }])
+        + [($crates + $modules + $libraries)[] | { spdxElementId: "SPDXRef-image", relationshipType: "CONTAINS", relatedSpdxElement: .SPDXID }])
     }'

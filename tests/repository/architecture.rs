@@ -2,4 +2,4 @@
 
 mod crates;
 mod files;
-mod workspace;
+pub(crate) mod workspace;

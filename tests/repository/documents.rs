@@ -187,12 +187,12 @@ fn every_reason_that_the_programs_write_is_explained() {
     let written: BTreeSet<String> = REASONS.iter().flat_map(|path| camel_cased(path)).collect();
     let written: BTreeSet<&str> =
         written.iter().map(String::as_str).filter(|word| !NOT_REASONS.contains(word)).collect();
-    let text = read("docs/troubleshooting.md");
+    let text = read("docs/status.md");
     let table = text.split("## By reason").nth(1).expect("the page has the section");
     let row = Regex::new(r"(?m)^\| `([A-Za-z]+)` \|").expect("a good pattern");
     let explained: BTreeSet<&str> = row.captures_iter(table).map(|found| found.extract::<1>().1[0]).collect();
     assert!(written.len() > 30, "{written:?}");
-    assert_eq!(written.difference(&explained).collect::<Vec<_>>(), Vec::<&&str>::new(), "not in troubleshooting.md");
+    assert_eq!(written.difference(&explained).collect::<Vec<_>>(), Vec::<&&str>::new(), "not in status.md");
     assert_eq!(explained.difference(&written).collect::<Vec<_>>(), Vec::<&&str>::new(), "nothing writes these");
 }
 

@@ -2,5 +2,6 @@
 
 mod architecture;
 mod documents;
+mod mutants;
 mod scripts;
 mod walls;

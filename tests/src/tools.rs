@@ -153,6 +153,11 @@ pub fn kubectl() -> Result<PathBuf> {
     printed_by("kubectl.sh")
 }
 
+/// Helm, which is built once, or `$HELM`.
+pub fn helm() -> Result<PathBuf> {
+    printed_by("helm.sh")
+}
+
 /// SeaweedFS, which is fetched once.
 pub fn seaweedfs() -> Result<PathBuf> {
     printed_by("seaweedfs.sh")

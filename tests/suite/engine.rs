@@ -5,7 +5,7 @@ mod advice;
 mod audit;
 mod backoff;
 mod bundles_again;
-mod case;
+pub mod case;
 mod conversion;
 mod costs;
 mod crashes;

@@ -150,13 +150,17 @@ fn the_image_is_the_same_each_time_and_holds_what_is_needed() {
         let version = format!("{program} {}", env!("CARGO_PKG_VERSION"));
         assert!(output.status.success() && said.contains(&version), "{program}: {output:?}");
     }
+    // Which flags it has tells which program it is, and needs nothing either.
+    let helm = start(&root, "helm");
+    assert!(String::from_utf8_lossy(&helm.stderr).contains("unknown flag: --version"), "{helm:?}");
 }
 
 /// Exactly the files that are expected, and no surprise in their modes, owners and times.
 fn contents(image: &Image) {
     let [system, own] = image.layers.as_slice() else { panic!("not two layers: {:?}", image.layers) };
     let own = files(own);
-    assert_eq!(own.keys().map(String::as_str).collect::<Vec<_>>(), PROGRAMS);
+    let names: Vec<&str> = own.keys().map(String::as_str).collect();
+    assert_eq!(names, [&["helm"], &PROGRAMS[..]].concat());
     let system = files(system);
     for (path, file) in system.iter().chain(&own) {
         assert_eq!(file.owner, (0, 0), "{path}");
@@ -217,6 +221,7 @@ fn bill_of_materials(image: &Image) {
         of_kind.map(|package| package["name"].as_str().unwrap()).collect()
     };
     assert_eq!(names("SPDXRef-deb-"), PACKAGES.into());
+    assert!(names("SPDXRef-go-").contains("github.com/Masterminds/sprig/v3"), "a module of Helm is missing");
     let crates = names("SPDXRef-crate-");
     for inside in [
         "rukpak-controller",

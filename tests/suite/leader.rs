@@ -3,6 +3,7 @@
 mod alone;
 mod clients;
 mod endpoints;
+mod lost;
 mod replicas;
 mod shards;
 
@@ -13,7 +14,7 @@ use kube::Client;
 use kube::api::DynamicObject;
 use rukpak_tests::plane::install::{CONTROLLER_ACCOUNT, SYSTEM_NAMESPACE};
 use rukpak_tests::verbs::{self, Expected, Target, unique_name};
-use rukpak_tests::world::{SOON, deployment, image, until};
+use rukpak_tests::world::{deployment, image, until};
 use rukpak_tests::{
     ControllerOptions, Fault, FaultyServer, ImageBuilder, InstallOptions, Plane, Process, Registry, RegistryOptions,
     Rule, TestCa,
@@ -70,16 +71,35 @@ impl Stage {
         Self { cluster, client }
     }
 
+    /// A server before the API server, whose faults are ours to set.
+    fn proxy(&self) -> FaultyServer {
+        let plane = &self.cluster.plane;
+        let authority = std::fs::read_to_string(plane.certificate_authority_path()).expect("the API server's CA");
+        let proxy = FaultyServer::before(&TestCa::new("proxy").expect("an authority"), plane.server(), &authority);
+        proxy.expect("a proxy")
+    }
+
     /// A controller in the Pod of this name.
     async fn start(&self, pod: &str, times: [&str; 3]) -> Process {
+        let process = self.begin(pod, times, None).await;
+        process.wait_ready().await.unwrap_or_else(|error| panic!("{pod}: {error:#}"));
+        process
+    }
+
+    /// The same, which may not be ready yet, and reaches the API server by way of a proxy.
+    async fn begin(&self, pod: &str, times: [&str; 3], proxy: Option<&FaultyServer>) -> Process {
+        let plane = &self.cluster.plane;
         let mut arguments = vec!["--leader-elect".to_owned()];
         arguments.push(format!("--source-ca-file={}", self.cluster.folder.path().join("ca.pem").display()));
         arguments.extend(times.map(str::to_owned));
         let environment = vec![("POD_NAME".to_owned(), pod.to_owned())];
-        let options = ControllerOptions { arguments, environment, ..ControllerOptions::default() };
-        let process = self.cluster.plane.start_controller(options).await.expect("the controller starts");
-        process.wait_ready().await.unwrap_or_else(|error| panic!("{pod}: {error:#}"));
-        process
+        let mut kubeconfig = None;
+        if let Some(proxy) = proxy {
+            let through = plane.kubeconfig_through(CONTROLLER_ACCOUNT, &proxy.url(), proxy.ca_pem()).await;
+            kubeconfig = Some(through.expect("a kubeconfig"));
+        }
+        let options = ControllerOptions { arguments, environment, kubeconfig, ..ControllerOptions::default() };
+        plane.start_controller(options).await.expect("the controller starts")
     }
 
     /// Waits until the Lease names the Pod; returns the Lease.
@@ -91,14 +111,20 @@ impl Stage {
 
     /// Installs a bundle and checks in whose store its content is.
     async fn installs(&self, by: &Process) {
+        let before = contents(by);
+        let name = self.deploy().await;
+        until(&self.client, &name, Expected::is_true("Installed", "InstallationSucceeded")).await;
+        assert!(contents(by) > before, "another process has unpacked {name}");
+    }
+
+    /// Creates a BundleDeployment of one Namespace, and returns its name.
+    async fn deploy(&self) -> String {
         let name = unique_name("led");
         let manifest = format!("apiVersion: v1\nkind: Namespace\nmetadata:\n  name: {name}\n");
         let bundle = ImageBuilder::of_files([("manifests/namespace.yaml", manifest)]);
-        let before = contents(by);
         let pushed = self.cluster.registry.push(&name, "v1", &bundle).await.expect("the registry takes it");
         verbs::create(&self.client, &deployment(&name, image(&pushed.reference))).await.expect("created");
-        until(&self.client, &name, Expected::is_true("Installed", "InstallationSucceeded")).await;
-        assert!(contents(by) > before, "another process has unpacked {name}");
+        name
     }
 }
 
@@ -136,13 +162,13 @@ async fn one_of_two_controllers_writes_and_the_other_takes_over() {
     assert_eq!(transitions(&lease), 1);
     stage.installs(&second).await;
 
-    // One that hung past its deadline finds out before it goes on, and ends.
+    // One that hung past its deadline finds out before it goes on, and stands by.
+    let begin = first.log().len();
     first.resume().unwrap();
-    assert_eq!(ended(&first).await, "exit status: 1");
-    let log = first.log_tail(5);
-    assert!(log.contains("could not be renewed for 10s (--leader-elect-renew-deadline)"), "{log}");
+    first.until_logged(begin, "could not be renewed for 10s (--leader-elect-renew-deadline)").await.unwrap();
+    lost::stands_by_again(&first, begin).await;
     let lease = stage.held_by("second").await;
-    assert_eq!(transitions(&lease), 1, "the end of the first does not free the Lease");
+    assert_eq!(transitions(&lease), 1, "the first does not free the Lease");
 
     // A restarted container goes on at once, though its promise is one of minutes.
     let restarted = Instant::now();
@@ -154,8 +180,6 @@ async fn one_of_two_controllers_writes_and_the_other_takes_over() {
     assert_eq!(transitions(&stage.held_by("second").await), transitions(&lease), "the same holder");
 
     // Told to end, it gives the Lease back when it can write no more.
-    first.restart().await.unwrap();
-    first.wait_ready().await.unwrap();
     let told = Instant::now();
     assert_eq!(second.terminate().await.unwrap(), "exit status: 0");
     stage.held_by("first").await;
@@ -168,32 +192,9 @@ async fn one_of_two_controllers_writes_and_the_other_takes_over() {
 #[tokio::test]
 async fn a_candidate_whose_request_for_the_lease_gets_no_answer_asks_again() {
     let stage = Stage::set().await;
-    let plane = &stage.cluster.plane;
-    let authority = std::fs::read_to_string(plane.certificate_authority_path()).expect("the API server's CA");
-    let proxy = FaultyServer::before(&TestCa::new("proxy").expect("an authority"), plane.server(), &authority);
-    let proxy = proxy.expect("a proxy");
+    let proxy = stage.proxy();
     proxy.add(Rule::on("/leases", Fault::Hang).method(Method::POST).times(1));
-    let kubeconfig = plane.kubeconfig_through(CONTROLLER_ACCOUNT, &proxy.url(), proxy.ca_pem()).await;
-    let environment = vec![("POD_NAME".to_owned(), "unheard".to_owned())];
-    let arguments = ["--leader-elect"].into_iter().chain(SHORT).map(str::to_owned).collect();
-    let kubeconfig = Some(kubeconfig.expect("a kubeconfig"));
-    let options = ControllerOptions { arguments, environment, kubeconfig, ..ControllerOptions::default() };
-    let process = plane.start_controller(options).await.expect("the controller starts");
+    let process = stage.begin("unheard", SHORT, Some(&proxy)).await;
     stage.held_by("unheard").await;
     process.terminate().await.expect("it obeys");
-}
-
-/// Waits for a process to end by itself.
-async fn ended(process: &Process) -> String {
-    let wait = async {
-        loop {
-            if let Some(status) = process.exit_status().expect("a keeper") {
-                return status;
-            }
-            // The end of a process that is not awaited cannot be watched.
-            tokio::time::sleep(Duration::from_millis(25)).await;
-        }
-    };
-    let ended = tokio::time::timeout(SOON, wait).await;
-    ended.unwrap_or_else(|_| panic!("it does not end; its log:\n{}", process.log_tail(20)))
 }

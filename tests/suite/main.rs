@@ -1,4 +1,4 @@
-//! The suites: real programs on a real control plane. `tests/README.md` says what each is about.
+//! The suites: real programs on a real control plane. The first line of each says what it is about.
 
 mod admission;
 mod bundles;
@@ -9,6 +9,7 @@ mod content;
 mod deployments;
 mod engine;
 mod harness;
+mod helm;
 mod hostile;
 mod image;
 mod install_order;

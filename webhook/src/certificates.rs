@@ -1,61 +1,67 @@
-//! Where the serving certificate comes from, and who sees that the API server trusts it.
-//!
-//! Either *files* ([`files`]): somebody else (cert-manager, OpenShift's service-ca) writes them, and puts the authority
-//! into the webhook configuration. They are read again when they change.
-//!
-//! Or *self-made* ([`manager`]): a Secret holds the authority's certificate, the serving certificate and its key. Every
-//! replica watches the Secret and the webhook configuration and takes the same [`rotation::next_step`], so any replica
-//! may do any step, and one that dies is not missed. Writes carry the resourceVersion they were decided on: of several
-//! replicas one wins, the others see what it wrote.
-//!
-//! ```text
-//! 1 issue     a new authority and certificate are written to the Secret; the old authority stays beside the new
-//! 2 publish   caBundle := both authorities; the API server now trusts old and new
-//! 3 settle    wait until that has been in the configuration for a while: API servers watch it, each with its own lag
-//! 4 serve     each replica hands new connections the new certificate
-//! 5 prune     a third of a lifetime later the old authority leaves the Secret and caBundle (2 again)
-//! ```
-//!
-//! No call is refused on the way: what is served is trusted at every moment. The authority's private key is never stored:
-//! it signs one certificate and is forgotten, so nobody who reads the Secret can make a second one.
+//! From where the API server takes the authorities that it trusts: `caBundle` of our entries in the webhook configuration.
 
 use std::sync::Arc;
-use std::time::Duration;
 
-use rukpak_certificates::Identity;
-use rukpak_certificates::identity::since_epoch;
+use k8s_openapi::ByteString;
+use k8s_openapi::api::admissionregistration::v1::{ValidatingWebhook, ValidatingWebhookConfiguration};
+use kube::api::{Patch, PatchParams};
+use kube::{Api, Client};
+use rukpak_runtime::serving::TrustBundle;
+use serde_json::json;
 
 use crate::health::Readiness;
-use crate::metrics::Metrics;
-use crate::tls::Serving;
+use crate::{FIELD_MANAGER, WEBHOOKS};
 
-pub mod files;
-pub mod manager;
-pub mod rotation;
-
-pub use rukpak_certificates::service_names;
-
-/// Where a certificate is put to be used: the listener, with readiness and metrics told.
-#[derive(Debug)]
-pub struct Installed {
-    /// The listener's certificate.
-    pub serving: Arc<Serving>,
-    /// What `/readyz` knows.
-    pub readiness: Arc<Readiness>,
-    /// What `/metrics` knows.
-    pub metrics: Arc<Metrics>,
+/// The webhook configuration. It takes the rights to list, watch and patch this one object.
+pub(crate) struct CaBundles {
+    configurations: Api<ValidatingWebhookConfiguration>,
+    name: String,
+    readiness: Arc<Readiness>,
 }
 
-impl Installed {
-    /// Hands the certificate to new connections.
-    pub fn install(&self, identity: &Identity) {
-        let until = identity.validity().until;
-        self.serving.set(identity.key());
-        self.readiness.certificate_until(until);
-        self.metrics.set_certificate_expiry(since_epoch(until).as_secs());
+impl CaBundles {
+    /// Takes the entries of the configuration of this name.
+    pub(crate) fn new(client: Client, name: String, readiness: Arc<Readiness>) -> Self {
+        Self { configurations: Api::all(client), name, readiness }
     }
 }
 
-/// How long the configuration must have held the new authority before the new certificate is served; shorter for
-/// lifetimes of minutes, see [`rotation::Policy`].
-pub const SETTLE: Duration = Duration::from_secs(10);
+impl TrustBundle for CaBundles {
+    type Object = ValidatingWebhookConfiguration;
+
+    fn api(&self) -> Api<ValidatingWebhookConfiguration> {
+        self.configurations.clone()
+    }
+
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn parts<'o>(&self, configuration: Option<&'o ValidatingWebhookConfiguration>) -> Vec<&'o [u8]> {
+        let bundles = ours(configuration).map(|webhook| webhook.client_config.ca_bundle.as_ref());
+        bundles.map(|bundle| bundle.map_or(&[][..], |bundle| &bundle.0)).collect()
+    }
+
+    /// Writes our entries' `caBundle`, by their names, and nothing else of the configuration.
+    async fn publish(
+        &self,
+        seen: Option<&ValidatingWebhookConfiguration>,
+        authorities: Vec<u8>,
+    ) -> Result<ValidatingWebhookConfiguration, kube::Error> {
+        let bundle = ByteString(authorities);
+        let entry = |webhook: &ValidatingWebhook| json!({"name": webhook.name, "clientConfig": {"caBundle": bundle}});
+        let patch = json!({"webhooks": ours(seen).map(entry).collect::<Vec<_>>()});
+        let parameters = PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() };
+        self.configurations.patch(&self.name, &parameters, &Patch::Strategic(patch)).await
+    }
+
+    fn report_trust(&self, trust: Result<(), &'static str>) {
+        self.readiness.trust(trust.map_err(|why| format!("{} {why}", self.name)));
+    }
+}
+
+/// Returns the entries that lead here.
+fn ours(configuration: Option<&ValidatingWebhookConfiguration>) -> impl Iterator<Item = &ValidatingWebhook> {
+    let webhooks = configuration.and_then(|configuration| configuration.webhooks.as_ref()).into_iter().flatten();
+    webhooks.filter(|webhook| WEBHOOKS.contains(&webhook.name.as_str()))
+}

@@ -65,12 +65,9 @@ impl Asked {
 fn about(request: &Request) -> Option<ObjectReference> {
     let metadata = request.old_object.get("metadata")?;
     let text = |field: &str| metadata.get(field).and_then(|value| value.as_str()).map(str::to_owned);
-    let kind = &request.kind;
-    let api_version =
-        if kind.group.is_empty() { kind.version.clone() } else { format!("{}/{}", kind.group, kind.version) };
     Some(ObjectReference {
-        api_version: Some(api_version),
-        kind: Some(kind.kind.clone()),
+        api_version: Some(request.kind.api_version()),
+        kind: Some(request.kind.kind.clone()),
         name: Some(text("name")?),
         namespace: text("namespace"),
         uid: Some(text("uid")?),

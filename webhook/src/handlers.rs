@@ -14,7 +14,8 @@ const READS: Duration = Duration::from_secs(8);
 
 /// The refusal of a kind that does not belong here.
 fn other_kind(request: Request, expected: &str) -> Response {
-    let text = format!("this webhook answers for {expected}, not for {}", request.kind);
+    let (kind, api_version) = (&request.kind.kind, request.kind.api_version());
+    let text = format!("this webhook answers for {expected}, not for {kind} of {api_version}");
     Response::deny(request.uid, 400, &text)
 }
 

@@ -5,17 +5,6 @@ use std::time::SystemTime;
 use rukpak_runtime::probes::{Checks, Verdict};
 use tokio::sync::watch;
 
-/// Whether the API server trusts the certificate we serve.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Trust {
-    /// Someone else sees to it (`--cert-dir`).
-    NotOurs,
-    /// The webhook configuration in the cluster holds the authority of the certificate we serve.
-    Established,
-    /// It does not; why.
-    Missing(String),
-}
-
 /// What this process has and lacks to answer the API server.
 #[derive(Debug)]
 pub struct Readiness {
@@ -31,12 +20,12 @@ struct Facts {
     listening: bool,
     draining: bool,
     certificate_until: Option<SystemTime>,
-    trust: Trust,
+    trust: Result<(), String>,
 }
 
 impl Readiness {
-    /// Nothing is there yet.
-    pub fn new(trust: Trust) -> Self {
+    /// Nothing is there yet; `trust` says whether the API server trusts the certificate that will be served, and if not, why.
+    pub fn new(trust: Result<(), String>) -> Self {
         let state = Facts { listening: false, draining: false, certificate_until: None, trust };
         Self { state: watch::Sender::new(state) }
     }
@@ -56,8 +45,8 @@ impl Readiness {
         self.state.send_modify(|facts| facts.certificate_until = Some(expiry));
     }
 
-    /// Whether the API server trusts it.
-    pub fn trust(&self, trust: Trust) {
+    /// Whether the API server trusts it; if not, why.
+    pub fn trust(&self, trust: Result<(), String>) {
         self.state.send_if_modified(|facts| {
             let is_new = facts.trust != trust;
             facts.trust = trust;
@@ -73,15 +62,11 @@ impl Readiness {
             Some(expiry) if expiry <= now => Err("the serving certificate has expired".to_owned()),
             Some(_) => Ok(()),
         };
-        let trust = match &facts.trust {
-            Trust::NotOurs | Trust::Established => Ok(()),
-            Trust::Missing(why) => Err(why.clone()),
-        };
         [
             ("running", if facts.draining { Err("shutting down".to_owned()) } else { Ok(()) }),
             ("listener", if facts.listening { Ok(()) } else { Err("the listener is not bound yet".to_owned()) }),
             ("certificate", certificate),
-            ("trust", trust),
+            ("trust", facts.trust.clone()),
         ]
     }
 
@@ -124,12 +109,12 @@ mod tests {
     #[test]
     fn readiness_needs_everything() {
         let now = SystemTime::UNIX_EPOCH;
-        let readiness = Readiness::new(Trust::Missing("no caBundle".to_owned()));
+        let readiness = Readiness::new(Err("no caBundle".to_owned()));
         assert_eq!(failing(&readiness, now), ["listener", "certificate", "trust"]);
         readiness.listening();
         readiness.certificate_until(now + Duration::from_secs(1));
         assert_eq!(failing(&readiness, now), ["trust"]);
-        readiness.trust(Trust::Established);
+        readiness.trust(Ok(()));
         assert_eq!(failing(&readiness, now), [] as [&str; 0]);
         assert_eq!(failing(&readiness, now + Duration::from_secs(1)), ["certificate"]);
         readiness.draining();

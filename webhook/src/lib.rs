@@ -2,11 +2,10 @@
 //! they are, a new version of a CRD breaks no object, and nobody installs with the rights of others.
 //!
 //! [`router::router`] answers the API server; [`rules`] decide and do no I/O; [`reads`] finds out what they need to know;
-//! [`certificates`] keeps the serving certificate current; [`registration`] tells the API server about the webhook that must
+//! [`certificates`] has the API server trust the serving certificate; [`registration`] tells the API server about the webhook that must
 //! not be asked before it is ready; [`run::run`] puts them together.
 
-pub mod certificates;
-pub mod connections;
+mod certificates;
 mod denials;
 pub mod gates;
 mod handlers;
@@ -19,8 +18,6 @@ pub mod review;
 pub mod router;
 pub mod rules;
 pub mod run;
-pub mod serve;
-pub mod tls;
 
 /// Where the API server posts Bundles.
 pub const BUNDLE_PATH: &str = "/validate-core-rukpak-io-v1alpha1-bundle";

@@ -22,7 +22,6 @@ use kube::{Api, Client};
 use rukpak_runtime::error::Chain;
 use serde_json::Value;
 use tokio::time::{Instant, sleep_until};
-use tokio_util::sync::CancellationToken;
 
 pub mod entry;
 
@@ -63,8 +62,8 @@ impl Registrar {
         }
     }
 
-    /// Runs until `stop`.
-    pub async fn run(mut self, stop: CancellationToken) {
+    /// Runs endlessly.
+    pub async fn run(mut self) {
         let mut changes = self.readiness.changes();
         let seen = watcher::watch_object(self.configurations.clone(), &self.configuration).default_backoff();
         let mut seen = std::pin::pin!(seen);
@@ -74,7 +73,6 @@ impl Registrar {
                 self.step().await;
             }
             tokio::select! {
-                () = stop.cancelled() => return,
                 () = changes.next() => {}
                 () = sleep_until(self.not_before), if is_due => {}
                 Some(object) = seen.next() => match object {

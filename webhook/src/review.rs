@@ -1,10 +1,11 @@
 //! AdmissionReview v1, as the API server sends it and expects it back.
 //!
-//! Objects stay raw JSON: what a rule compares must be what the API server has, not what our types kept of it.
+//! Objects stay raw JSON: what a rule compares must be what the API server has, not what our types kept of it. kube's AdmissionReview
+//! reads an object's metadata into types, and refuses a review where they do not fit.
 
 use std::collections::BTreeMap;
-use std::fmt;
 
+use kube::core::{GroupVersionKind, Status};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -24,7 +25,7 @@ pub struct Request {
     /// Echoed in the answer.
     pub uid: String,
     /// The kind of the object, converted to the version that the webhook registered for.
-    pub kind: Kind,
+    pub kind: GroupVersionKind,
     /// The namespace of the object; empty for kinds without.
     #[serde(default)]
     pub namespace: String,
@@ -67,28 +68,6 @@ pub struct UserInfo {
     pub extra: BTreeMap<String, Vec<String>>,
 }
 
-/// A kind with its group and version.
-#[derive(Debug, PartialEq, Eq, Deserialize)]
-pub struct Kind {
-    /// API group.
-    pub group: String,
-    /// API version.
-    pub version: String,
-    /// Kind.
-    pub kind: String,
-}
-
-impl fmt::Display for Kind {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { group, version, kind } = self;
-        if group.is_empty() {
-            write!(formatter, "{kind} of {version}")
-        } else {
-            write!(formatter, "{kind} of {group}/{version}")
-        }
-    }
-}
-
 /// The answer, serialised as an AdmissionReview.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -104,15 +83,7 @@ struct Body {
     uid: String,
     allowed: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
-    status: Option<Failure>,
-}
-
-#[derive(Debug, Serialize)]
-struct Failure {
-    status: &'static str,
-    message: String,
-    reason: String,
-    code: u16,
+    status: Option<Status>,
 }
 
 /// Why a body is not an AdmissionReview that can be answered.
@@ -189,7 +160,7 @@ impl Response {
     /// Refuses with the HTTP status that the user's client shall see. The text goes into `reason` too, because
     /// `kubectl` prints `Error from server (<reason>): <message>`, and users of RukPak know that line.
     pub fn deny(uid: String, code: u16, text: &str) -> Self {
-        Self::new(uid, Some(Failure { status: "Failure", message: text.to_owned(), reason: text.to_owned(), code }))
+        Self::new(uid, Some(Status::failure(text, text).with_code(code)))
     }
 
     /// Whether it admits.
@@ -202,7 +173,7 @@ impl Response {
         self.body.status.as_ref().map(|failure| (failure.code, failure.message.as_str()))
     }
 
-    fn new(uid: String, status: Option<Failure>) -> Self {
+    fn new(uid: String, status: Option<Status>) -> Self {
         let body = Body { uid, allowed: status.is_none(), status };
         Self { api_version: API_VERSION, kind: KIND, body }
     }

@@ -1,6 +1,5 @@
 //! The HTTP face: a path for each kind, JSON in, JSON out.
 
-use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -15,11 +14,11 @@ use http_body_util::BodyExt as _;
 use k8s_openapi::api::core::v1::ObjectReference;
 use rukpak_runtime::error::Chain;
 use rukpak_runtime::events::News;
+use rukpak_runtime::server::{Connection, Phase};
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::Instant;
 use tracing::{Instrument as _, Span, field};
 
-use crate::connections::{Connection, Connections, Phase};
 use crate::denials::Asked;
 use crate::gates::{Gate, Gates, Pass};
 use crate::metrics::{Metrics, Operation, Verdict};
@@ -59,8 +58,6 @@ pub struct Shared {
     pub requires_account: bool,
     /// What calls may take.
     pub gates: Arc<Gates>,
-    /// Who is connected.
-    pub connections: Arc<Connections>,
     /// Writes Events about objects, and does not make anybody wait for it.
     pub tell: Tell,
 }
@@ -80,22 +77,18 @@ enum Subject {
 /// A call that was read.
 pub(crate) struct Call {
     pub request: review::Request,
-    /// Who asks.
-    pub peer: IpAddr,
     /// Whether judging it takes long.
     pub is_large: bool,
-    connection: Option<Arc<Connection>>,
+    connection: Connection,
     _memory: Pass,
 }
 
 impl Call {
     /// Waits for its turn. While it does it holds a place that a new connection may need more.
     pub(crate) async fn turn(&self, gate: &Gate) -> Pass {
-        let pass = gate.pass(self.peer, 1);
-        let Some(connection) = &self.connection else { return pass.await };
-        connection.enter(Phase::Waiting);
-        let pass = pass.await;
-        connection.enter(Phase::Answering);
+        self.connection.enter(Phase::Waiting);
+        let pass = gate.pass(self.connection.address(), 1).await;
+        self.connection.enter(Phase::Admitted);
         pass
     }
 }
@@ -131,9 +124,23 @@ enum Refusal {
 }
 
 async fn answer(State((shared, path, subject)): State<(Shared, &'static str, Subject)>, call: Request) -> Response {
+    // Without a listener, as in tests, there is none.
+    let connection = call.extensions().get::<Connection>().cloned().unwrap_or_default();
+    connection.enter(Phase::Waiting);
+    let answer = review(&shared, path, subject, call, connection.clone()).await;
+    connection.enter(Phase::Idle);
+    answer
+}
+
+async fn review(
+    shared: &Shared,
+    path: &'static str,
+    subject: Subject,
+    call: Request,
+    connection: Connection,
+) -> Response {
     let begun = Instant::now();
-    let connection = call.extensions().get::<Arc<Connection>>().cloned();
-    let call = match read(call, &shared, connection).await {
+    let call = match read(call, shared, connection).await {
         Ok(call) => call,
         Err(refusal) => {
             shared.metrics.count(path, Operation::Other, Verdict::Invalid, begun.elapsed());
@@ -145,10 +152,10 @@ async fn answer(State((shared, path, subject)): State<(Shared, &'static str, Sub
     let (span, asked, name) = (span(&call.request), Asked::of(&call.request), call.request.name.clone());
     let response = async {
         match subject {
-            Subject::Bundle => handlers::bundle::answer(call, &shared).await,
-            Subject::ConfigMap => handlers::config_map::answer(call, &shared).await,
-            Subject::Crd => handlers::crd::answer(call, &shared).await,
-            Subject::Deployment => handlers::deployment::answer(call, &shared).await,
+            Subject::Bundle => handlers::bundle::answer(call, shared).await,
+            Subject::ConfigMap => handlers::config_map::answer(call, shared).await,
+            Subject::Crd => handlers::crd::answer(call, shared).await,
+            Subject::Deployment => handlers::deployment::answer(call, shared).await,
         }
     };
     let response = response.instrument(span.clone()).await;
@@ -175,32 +182,33 @@ fn span(request: &review::Request) -> Span {
     )
 }
 
-async fn read(call: Request, shared: &Shared, connection: Option<Arc<Connection>>) -> Result<Call, Refusal> {
+async fn read(call: Request, shared: &Shared, connection: Connection) -> Result<Call, Refusal> {
     let content_type = call.headers().get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
     let media_type = content_type.split(';').next().unwrap_or_default().trim();
     if !media_type.eq_ignore_ascii_case("application/json") {
         return Err(Refusal::ContentType);
     }
     let deadline = Instant::now() + BODY_TIMEOUT;
-    let body = tokio::time::timeout_at(deadline, body(call.into_body(), shared)).await;
+    let body = tokio::time::timeout_at(deadline, body(call.into_body(), shared, &connection)).await;
     let (body, _in_transit) = body.map_err(|_| Refusal::Timeout)??;
-    let peer = connection.as_ref().map_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED), |connection| connection.peer);
     let (is_large, text_bytes) = (body.len() > LARGE_BYTES, body.len());
     let gate = if is_large { &shared.gates.large } else { &shared.gates.small };
     let most = u32::try_from(text_bytes * GROWTH).unwrap_or(u32::MAX);
-    let memory = tokio::time::timeout_at(deadline, gate.pass(peer, most)).await;
+    let memory = tokio::time::timeout_at(deadline, gate.pass(connection.address(), most)).await;
     let mut memory = memory.map_err(|_| Refusal::Busy)?;
-    if let Some(connection) = &connection {
-        connection.enter(Phase::Answering);
-    }
+    connection.enter(Phase::Admitted);
     let decoded = handlers::apart(is_large, move || review::Request::decode_counted(&body)).await;
     let (request, values) = decoded?;
     memory.keep(text_bytes + values * VALUE_BYTES);
-    Ok(Call { request, peer, is_large, connection, _memory: memory })
+    Ok(Call { request, is_large, connection, _memory: memory })
 }
 
 /// The whole body, and its part of the memory for bodies on their way.
-async fn body(mut body: Body, shared: &Shared) -> Result<(Vec<u8>, Option<OwnedSemaphorePermit>), Refusal> {
+async fn body(
+    mut body: Body,
+    shared: &Shared,
+    connection: &Connection,
+) -> Result<(Vec<u8>, Option<OwnedSemaphorePermit>), Refusal> {
     let announced = usize::try_from(body.size_hint().lower()).unwrap_or(usize::MAX);
     if announced > BODY_LIMIT_BYTES {
         return Err(Refusal::TooLarge);
@@ -221,7 +229,7 @@ async fn body(mut body: Body, shared: &Shared) -> Result<(Vec<u8>, Option<OwnedS
             };
             let step = step.max(data.len());
             covered += step;
-            let more = room(shared, step).await;
+            let more = room(shared, step, connection).await;
             match &mut memory {
                 None => memory = more,
                 Some(memory) => more.into_iter().for_each(|more| memory.merge(more)),
@@ -233,14 +241,14 @@ async fn body(mut body: Body, shared: &Shared) -> Result<(Vec<u8>, Option<OwnedS
 }
 
 /// Memory for so many bytes of bodies. Who is slow gives way to who waits for it.
-async fn room(shared: &Shared, bytes: usize) -> Option<OwnedSemaphorePermit> {
+async fn room(shared: &Shared, bytes: usize, connection: &Connection) -> Option<OwnedSemaphorePermit> {
     let bytes = u32::try_from(bytes).unwrap_or(u32::MAX);
     let mut acquired = std::pin::pin!(Arc::clone(&shared.gates.bodies).acquire_many_owned(bytes));
     loop {
         match tokio::time::timeout(SHORT_PAUSE, &mut acquired).await {
             // A semaphore that is never closed.
             Ok(permit) => return permit.ok(),
-            Err(_) => shared.connections.displace_waiting(PROMPT),
+            Err(_) => connection.close_slowest(PROMPT),
         }
     }
 }

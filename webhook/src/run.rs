@@ -1,30 +1,40 @@
 //! The process: listeners up, certificate kept, and an orderly end.
 
-use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
 use kube::Client;
+use rukpak_certificates::identity::since_epoch;
+use rukpak_certificates::service_names;
 use rukpak_runtime::events::Events;
 use rukpak_runtime::metrics::router as metrics_router;
 use rukpak_runtime::probes;
 use rukpak_runtime::process::{self, Process};
+use rukpak_runtime::server::{Bounds, serve};
+use rukpak_runtime::serving::{Keeper, OverTls, Serving, Tls, folder};
 use tokio_util::sync::CancellationToken;
 
-use crate::certificates::files;
-use crate::certificates::manager::{CertificateManager, Settings};
-use crate::certificates::{Installed, service_names};
-use crate::connections::Connections;
-use crate::health::{Readiness, Trust};
+use crate::certificates::CaBundles;
+use crate::health::Readiness;
 use crate::metrics::Metrics;
 use crate::options::Options;
 use crate::reads::Cluster;
 use crate::registration::Registrar;
 use crate::registration::entry::Asked;
 use crate::router::{Shared, router};
-use crate::tls::{Serving, server_config};
-use crate::{SERVICE, denials, serve};
+use crate::{FIELD_MANAGER, SERVICE, denials};
 
+/// What the listener allows.
+///
+/// A limit of connections a peer would keep the API server out: it opens as many as it has calls, and behind a node's address
+/// translation everybody has one address. It gives up an idle one after 90 seconds: were we first, a call on its way would be lost.
+const BOUNDS: Bounds = Bounds {
+    connections: 1024,
+    strangers_per_address: 512,
+    first_call: Duration::from_secs(5),
+    headers: Duration::from_mins(2),
+    connection: Duration::MAX,
+};
 /// Longest wait for calls in flight at the end. The configuration lets the API server wait for 20 seconds at most.
 const DRAIN_DEADLINE: Duration = Duration::from_secs(20);
 
@@ -37,9 +47,6 @@ pub enum Error {
     /// The webhook was told not to listen.
     #[error("--webhook-bind-address must name an address")]
     NoAddress,
-    /// TLS could not be set up.
-    #[error("cannot set up TLS")]
-    Tls(#[source] rustls::Error),
 }
 
 /// Runs the webhook until SIGTERM or SIGINT.
@@ -48,53 +55,53 @@ pub enum Error {
 /// What keeps it from starting, or from going on.
 pub async fn run(options: Options) -> Result<(), Error> {
     let mut process = Process::start()?;
-    let installed = Arc::new(Installed {
-        serving: Arc::new(Serving::default()),
-        readiness: Arc::new(Readiness::new(match options.cert_dir {
-            Some(_) => Trust::NotOurs,
-            None => Trust::Missing("the webhook configuration was not seen yet".to_owned()),
-        })),
-        metrics: Arc::new(Metrics::default()),
-    });
-    let (readiness, metrics) = (Arc::clone(&installed.readiness), &installed.metrics);
+    let metrics = Arc::new(Metrics::default());
+    let readiness = Arc::new(Readiness::new(match options.cert_dir {
+        // Somebody else sees to it.
+        Some(_) => Ok(()),
+        None => Err("the webhook configuration was not seen yet".to_owned()),
+    }));
     let shared = options.shared();
-    let health = probes::router(readiness);
+    let health = probes::router(Arc::clone(&readiness));
     process.serve_plainly("--health-probe-bind-address", &shared.probe_address, health).await?;
-    let metrics = metrics_router(metrics.registry());
-    process.serve_plainly("--metrics-bind-address", &options.metrics_bind_address, metrics).await?;
+    let shown = metrics_router(metrics.registry());
+    process.serve_plainly("--metrics-bind-address", &options.metrics_bind_address, shown).await?;
     let listener = process::listen("--webhook-bind-address", &options.webhook_bind_address).await?;
     let listener = listener.ok_or(Error::NoAddress)?;
-    installed.readiness.listening();
+    readiness.listening();
 
     let client = process::client(process::config(shared.kubeconfig.as_deref()).await?)?;
     let namespace = options.system_namespace();
-    look_after(&mut process, &options, &client, &namespace, &installed);
-    let tls = Arc::new(server_config(Arc::clone(&installed.serving)).map_err(Error::Tls)?);
-    let connections = Connections::new(serve::CONNECTION_LIMIT);
+    let tls = tls(&readiness, &metrics);
+    look_after(&mut process, &options, &client, &namespace, (&tls, &readiness));
     let events = Events::new(client.clone(), "rukpak-webhook", "Admit").at_most(denials::EVENTS);
     let routes = router(&Shared {
-        metrics: Arc::clone(&installed.metrics),
+        metrics,
         reads: Arc::new(Cluster::new(client, &namespace)),
         namespace: namespace.into(),
         controller: options.controller_username().into(),
         requires_account: options.require_service_account,
         gates: Arc::default(),
-        connections: Arc::clone(&connections),
         tell: Arc::new(move |about, news| events.tell_seldom(about, news)),
     });
     let close = CancellationToken::new();
-    let served = serve::serve(listener, tls, routes, connections, close.clone(), DRAIN_DEADLINE);
-    let leave = leave(process.stop(), Arc::clone(&installed.readiness), options.drain_delay, close);
+    let served = serve(listener, OverTls(tls), routes, BOUNDS, (close.clone(), DRAIN_DEADLINE));
+    let leave = leave(process.stop(), readiness, options.drain_delay, close);
     process.spawn_server(async move {
-        let mut served = pin!(served);
-        tokio::select! {
-            () = &mut served => {}
-            () = leave => served.await,
-        }
+        tokio::join!(served, leave);
         "the listener"
     });
     tracing::info!(address = %options.webhook_bind_address, "answering admission reviews");
     Ok(process.go_on().await?)
+}
+
+/// Returns TLS without a certificate yet. Probes and metrics receive of each when it expires.
+fn tls(readiness: &Arc<Readiness>, metrics: &Arc<Metrics>) -> Arc<Tls> {
+    let (readiness, metrics) = (Arc::clone(readiness), Arc::clone(metrics));
+    Arc::new(Tls::observed(move |until| {
+        readiness.certificate_until(until);
+        metrics.set_certificate_expiry(since_epoch(until).as_secs());
+    }))
 }
 
 /// Closes the listener some time after `stop`: until then the Service may still send calls here.
@@ -106,36 +113,43 @@ async fn leave(stop: CancellationToken, readiness: Arc<Readiness>, delay: Durati
 }
 
 /// Starts what keeps the certificate, and the entries that are not in the manifests.
-fn look_after(process: &mut Process, options: &Options, client: &Client, namespace: &str, installed: &Arc<Installed>) {
-    let (stop, installed) = (process.stop(), Arc::clone(installed));
-    let (configuration, readiness) = (options.webhook_configuration.clone(), Arc::clone(&installed.readiness));
+fn look_after(
+    process: &mut Process,
+    options: &Options,
+    client: &Client,
+    namespace: &str,
+    (tls, readiness): (&Arc<Tls>, &Arc<Readiness>),
+) {
+    let (configuration, tls) = (&options.webhook_configuration, Arc::clone(tls));
     let asked = Asked {
         namespace: namespace.to_owned(),
         every_deployment: options.require_service_account,
         controller: options.controller_username(),
     };
-    let registrar = Registrar::new(client.clone(), configuration, asked, readiness).run(stop.clone());
+    let registrar = Registrar::new(client.clone(), configuration.clone(), asked, Arc::clone(readiness)).run();
     process.spawn(async move {
         registrar.await;
         "the registration of the webhooks"
     });
-    if let Some(folder) = options.cert_dir.clone() {
+    if let Some(volume) = options.cert_dir.clone() {
         process.spawn(async move {
-            files::keep(&folder, installed, files::INTERVAL, stop).await;
+            folder::follow(&volume, &tls, folder::INTERVAL).await;
             "the look at the certificate's files"
         });
         return;
     }
-    let settings = Settings {
-        names: service_names(SERVICE, namespace),
+    let serving = Serving {
         namespace: namespace.to_owned(),
         secret: options.certificate_secret.clone(),
-        configuration: options.webhook_configuration.clone(),
+        names: service_names(SERVICE, namespace),
         lifetime: options.certificate_lifetime,
+        is_external: false,
+        field_manager: FIELD_MANAGER,
     };
-    let manager = CertificateManager::new(client.clone(), settings, installed).run(stop);
+    let bundles = CaBundles::new(client.clone(), configuration.clone(), Arc::clone(readiness));
+    let keeper = Keeper::new(client.clone(), serving, bundles).keep(tls);
     process.spawn(async move {
-        manager.await;
-        "the certificate manager"
+        keeper.await;
+        "the certificate's keeper"
     });
 }

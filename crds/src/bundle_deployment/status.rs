@@ -53,13 +53,16 @@ pub struct Progress {
 pub struct ReleaseRecord {
     /// Digest of the content, as the store names it.
     pub content_digest: String,
-    /// Format of the content: plain+v0 (also where it is absent) or registry+v1.
+    /// Format of the content: plain+v0 (also where it is absent), registry+v1 or helm+v3.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub format: Option<String>,
     /// The spec.config that the objects are rendered with, if their format has a use for one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("x-kubernetes-preserve-unknown-fields" = true))]
     pub config: Option<Map<String, Value>>,
+    /// Digest of what Helm rendered, as the store names it, if the content is a chart. It stays what it is while content and config do.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rendering: Option<String>,
 }
 
 /// One revision of a BundleDeployment.
@@ -135,6 +138,9 @@ pub struct Inventory {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("x-kubernetes-preserve-unknown-fields" = true))]
     pub config: Option<Map<String, Value>>,
+    /// Digest of what Helm rendered, as the store names it, if the content is a chart. It stays what it is while content and config do.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rendering: Option<String>,
     /// What was begun to be installed in place of it and has not ended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pending: Option<Pending>,

@@ -20,6 +20,7 @@ mod sieve;
 mod tests;
 mod typed;
 
+pub(crate) use csv::add_metadata;
 pub(crate) use fields::{check_name, excerpt};
 pub(crate) use properties::MAX_CONSTRAINT;
 use root::{Root, RootSeed};

@@ -99,6 +99,12 @@ pub struct Facts {
     pub max_openshift_version: Option<String>,
     /// Its name for people.
     pub display_name: Option<String>,
+    /// Processors that it says it runs on, such as `arm64`: of those that operators are built for.
+    pub architectures: Vec<&'static str>,
+    /// Operating systems that it says it runs on, such as `linux`.
+    pub operating_systems: Vec<&'static str>,
+    /// What it says it can do, such as `disconnected`: of the features that OpenShift names.
+    pub features: Vec<&'static str>,
 }
 
 /// An API.

@@ -4,7 +4,7 @@
 //! authority   an authority and the one certificate that it signs; its key is dropped on return
 //! identity    a certificate chain with its key, ready to be served
 //! stored      what a Secret holds: read, checked as a client would, written
-//! renewal     the next state of a Secret that others serve from: stage, then promote
+//! renewal     the next state of the Secret: stage, then promote
 //! ```
 
 pub mod authority;

@@ -1,4 +1,4 @@
-//! Renewal of a certificate that somebody else serves: a program that reads it from a mounted Secret, sooner or later.
+//! Renewal of a certificate in a Secret. Who serves it may read the Secret sooner or later, such as a program that mounts it.
 //!
 //! ```text
 //! 1 stage     a new authority and certificate go to entries of their own; both authorities are to be trusted
@@ -12,6 +12,7 @@ use std::collections::BTreeMap;
 use std::time::{Duration, SystemTime};
 
 use k8s_openapi::ByteString;
+use rustls::pki_types::CertificateDer;
 
 use crate::authority::{self, Issued, issue};
 use crate::identity::certificates;
@@ -23,8 +24,7 @@ pub const NEXT_AUTHORITY: &str = "next-ca.crt";
 pub const NEXT_CERTIFICATE: &str = "next-tls.crt";
 /// Key of its private key.
 pub const NEXT_KEY: &str = "next-tls.key";
-/// How long a new authority is trusted before its certificate is served: API servers watch their configuration, each with
-/// its own lag. Shorter for short lifetimes.
+/// How long a new authority is trusted before its certificate is served, see [`settle`].
 pub const SETTLE: Duration = Duration::from_secs(30);
 
 /// What is to be in the Secret, and who is to be trusted.
@@ -44,6 +44,14 @@ pub struct Wanted<'a> {
     pub names: &'a [String],
     /// How long a certificate lives; it is renewed after two thirds of that.
     pub lifetime: Duration,
+    /// Authorities of what may still be served; they stay trusted where the Secret says no more which they are.
+    pub beside: &'a [CertificateDer<'static>],
+}
+
+/// How long a new authority is trusted before its certificate is served: API servers watch their configuration, each with its own
+/// lag. A twentieth of short lifetimes.
+pub fn settle(lifetime: Duration) -> Duration {
+    SETTLE.min(lifetime / 20)
 }
 
 /// The next state of the Secret, from what it holds now. `is_published` says that the authorities of a state with a staged
@@ -62,7 +70,8 @@ pub fn advance(
     let Ok(current) = Stored::read(live, wanted.names, now) else {
         let issued = issue(wanted.names, wanted.lifetime, now)?;
         // A program may still serve what was good before the Secret was spoilt.
-        let beside = live.get(AUTHORITIES).and_then(|text| certificates(&text.0).ok()).unwrap_or_default();
+        let known = live.get(AUTHORITIES).and_then(|text| certificates(&text.0).ok()).unwrap_or_default();
+        let beside = [wanted.beside, &known].concat();
         return Ok(fresh(Data::new(issued, &beside, now), wanted, now));
     };
     if now < current.renewal() {
@@ -72,7 +81,7 @@ pub fn advance(
             entries: own(live, &[AUTHORITIES, CERTIFICATE, KEY]),
         });
     }
-    let settle = SETTLE.min(wanted.lifetime / 20);
+    let settle = settle(wanted.lifetime);
     let Some(next) = staged(live, wanted, now) else { return stage(&current, live, wanted, now) };
     let settled = next.identity().validity().made() + settle;
     if is_published && now >= settled {
@@ -100,7 +109,7 @@ fn stage(
     for (name, text) in [(NEXT_AUTHORITY, authority), (NEXT_CERTIFICATE, certificate), (NEXT_KEY, key)] {
         entries.insert(name.to_owned(), ByteString(text.into_bytes()));
     }
-    Ok(Held { entries, authorities, due: now + SETTLE.min(wanted.lifetime / 20) })
+    Ok(Held { entries, authorities, due: now + settle(wanted.lifetime) })
 }
 
 /// The staged certificate, if it is whole.
@@ -134,7 +143,7 @@ mod tests {
 
     fn step(live: Option<&Held>, now: SystemTime, is_published: bool) -> Held {
         let names = names();
-        let wanted = Wanted { names: &names, lifetime: LIFETIME };
+        let wanted = Wanted { names: &names, lifetime: LIFETIME, beside: &[] };
         advance(live.map(|held| &held.entries), wanted, now, is_published).unwrap()
     }
 
@@ -197,5 +206,19 @@ mod tests {
         half.entries.remove(NEXT_KEY);
         let again = step(Some(&half), one.due, true);
         assert!(again.entries.contains_key(NEXT_KEY), "staged anew");
+    }
+
+    #[test]
+    fn authorities_of_what_is_served_stay_trusted_where_the_secret_is_lost() {
+        let now = SystemTime::now();
+        let (served, known) = (step(None, now, true), step(None, now, true));
+        let of = |held: &Held| certificates(&held.authorities).unwrap();
+        let (names, beside) = (names(), of(&served));
+        let spoilt = BTreeMap::from([(AUTHORITIES.to_owned(), known.entries[AUTHORITIES].clone())]);
+        let wanted = Wanted { names: &names, lifetime: LIFETIME, beside: &beside };
+        for (live, older) in [(None, vec![of(&served)]), (Some(&spoilt), vec![of(&served), of(&known)])] {
+            let held = advance(live, wanted, now, false).unwrap();
+            assert_eq!(of(&held)[1..], older.concat());
+        }
     }
 }

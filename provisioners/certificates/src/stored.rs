@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::time::{Duration, SystemTime};
+use std::time::SystemTime;
 
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
@@ -40,9 +40,6 @@ pub struct Data {
 /// Why the Secret's content is not used.
 #[derive(Debug, thiserror::Error)]
 pub enum Unusable {
-    /// There is no Secret.
-    #[error("there is no Secret yet")]
-    Absent,
     /// An entry is missing, or no text.
     #[error("{0} is missing or no text")]
     Entry(&'static str),
@@ -103,25 +100,13 @@ impl Stored {
     /// When the certificate is due for renewal: after two thirds of its time.
     pub fn renewal(&self) -> SystemTime {
         let Validity { from, until } = self.identity.validity();
-        from + third(until.duration_since(from).unwrap_or_default()) * 2
-    }
-
-    /// When older authorities are dropped: a third of a lifetime after the certificate was made.
-    pub fn pruning(&self) -> SystemTime {
-        let validity = self.identity.validity();
-        validity.from + third(validity.span())
+        from + until.duration_since(from).unwrap_or_default() / 3 * 2
     }
 
     /// The content with those authorities `beside` it that are valid still.
     pub fn beside(&self, beside: &[CertificateDer<'static>], now: SystemTime) -> Data {
         let newest = self.authorities.get(..1).unwrap_or_default();
         Data { authorities: pem(newest) + &pem(&valid(beside, now)), ..self.data.clone() }
-    }
-
-    /// The content without older authorities.
-    pub fn pruned(&self) -> Data {
-        let newest = self.authorities.get(..1).unwrap_or_default();
-        Data { authorities: pem(newest), ..self.data.clone() }
     }
 }
 
@@ -154,13 +139,17 @@ impl fmt::Debug for Stored {
     }
 }
 
+/// Those that are valid still, each once, and not more than are kept.
 fn valid(authorities: &[CertificateDer<'static>], now: SystemTime) -> Vec<CertificateDer<'static>> {
-    let is_valid = |authority: &&CertificateDer<'_>| Validity::of(authority).is_ok_and(|validity| validity.until > now);
-    authorities.iter().filter(is_valid).take(AUTHORITIES_MAX - 1).cloned().collect()
-}
-
-fn third(span: Duration) -> Duration {
-    span / 3
+    let mut valid = Vec::new();
+    for authority in authorities {
+        let is_valid = Validity::of(authority).is_ok_and(|validity| validity.until > now);
+        if is_valid && !valid.contains(authority) {
+            valid.push(authority.clone());
+        }
+    }
+    valid.truncate(AUTHORITIES_MAX - 1);
+    valid
 }
 
 fn pem(certificates: &[CertificateDer<'static>]) -> String {
@@ -180,6 +169,8 @@ fn to_pem(der: &[u8]) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
     use crate::authority::issue;
 
@@ -198,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rotation_keeps_the_old_authority_and_pruning_drops_it() {
+    fn a_rotation_keeps_the_old_authority_for_as_long_as_it_is_valid() {
         let start = SystemTime::now();
         let first = read(&Data::new(issued(start), &[], start).entries(), start).unwrap();
         assert!((start + HOUR / 2..start + HOUR * 2 / 3).contains(&first.renewal()));
@@ -209,10 +200,6 @@ mod tests {
         assert_eq!(second.authorities()[1], first.authorities()[0]);
         assert!(first.identity().is_trusted(second.authorities(), "svc.ns.svc", renewal));
         assert!(!second.identity().is(first.identity()));
-
-        let pruned = read(&second.pruned().entries(), renewal).unwrap();
-        assert_eq!(pruned.authorities(), &second.authorities()[..1]);
-        assert!(pruned.identity().is(second.identity()));
 
         let late = start + HOUR * 2;
         assert_eq!(

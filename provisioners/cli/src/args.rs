@@ -4,6 +4,7 @@ mod catalog;
 mod cluster;
 mod deployment;
 mod diff;
+mod examples;
 mod extension;
 mod image;
 mod install;
@@ -19,7 +20,7 @@ mod ui;
 mod wait;
 
 use std::ffi::OsString;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use clap::{Args, CommandFactory as _, FromArgMatches as _, Parser, Subcommand, ValueEnum};
 use rukpak_content::Limits;
@@ -31,6 +32,7 @@ pub use catalog::{
 pub use cluster::{ClusterArgs, ContentArgs, ServiceArgs, StatusArgs};
 pub use deployment::{DeploymentArgs, RollbackArgs, WaitingArgs, WhyArgs};
 pub use diff::DiffArgs;
+pub use examples::ExamplesArgs;
 pub use extension::{ExtensionArgs, ExtensionCommand, ListExtensionsArgs, WhyExtensionArgs};
 pub use image::{ExportArgs, ImageForm, ImportArgs, PackageArgs, PackageChoiceArgs, PullArgs};
 pub use install::{GitArgs, InstallArgs, RunArgs};
@@ -98,6 +100,14 @@ pub enum Command {
         "rukpakctl rights bundledeployment/shop          # bound to its spec.serviceAccount"
     ))]
     Rights(RightsArgs),
+    /// Print objects of an operator's kinds, as its bundle shows them in alm-examples
+    #[command(after_help = examples!(
+        "rukpakctl examples pump-operator                # of what is installed"
+        "rukpakctl examples pump-operator pump | kubectl apply -f -"
+        "rukpakctl examples registry.example.com/pump-operator:v1.0.0"
+        "rukpakctl examples ./pump-operator"
+    ))]
+    Examples(ExamplesArgs),
     /// Print the admission policies that keep tenants to what an InstallPolicy allows them
     #[command(after_help = examples!("rukpakctl policy shop.yaml | kubectl apply -f -"))]
     Policy(PolicyArgs),
@@ -289,12 +299,15 @@ pub enum FindingForm {
 /// Where a bundle is and how it is read.
 #[derive(Args, Debug)]
 pub struct SourceArgs {
-    /// A folder with manifests/ in it, an archive of one (.tar, .tar.gz, .tgz, .tar.zst), or an image such as
+    /// A folder with manifests/ or a chart in it, an archive of one (.tar, .tar.gz, .tgz, .tar.zst), or an image such as
     /// registry.example.com/pump-operator:v1.0.0. What exists here wins over an image
     pub bundle: OsString,
-    /// Format of the bundle [default: registry+v1 if it has metadata/, else plain+v0]
+    /// Format of the bundle [default: helm+v3 if it is a chart, registry+v1 if it has metadata/, else plain+v0]
     #[arg(long, value_name = "FORMAT")]
     pub format: Option<Format>,
+    /// How a chart is rendered.
+    #[command(flatten)]
+    pub chart: ChartArgs,
     /// How its registry is spoken to.
     #[command(flatten)]
     pub trust: TrustArgs,
@@ -307,6 +320,33 @@ impl SourceArgs {
     pub fn limits(&self) -> Limits {
         self.limits.to_limits()
     }
+
+    /// The name in bundledeployment/NAME, where no file or folder is called so.
+    pub fn deployment(&self) -> Option<&str> {
+        let (kind, name) = self.bundle.to_str()?.split_once('/')?;
+        let is_deployment = matches!(kind, "bundledeployment" | "bundledeployments" | "bd");
+        (is_deployment && !name.is_empty() && !self.exists()).then_some(name)
+    }
+
+    /// Whether a file or folder has this name: it wins over an image and a BundleDeployment.
+    pub fn exists(&self) -> bool {
+        Path::new(&self.bundle).exists()
+    }
+}
+
+/// How a chart is rendered.
+#[derive(Args, Debug)]
+#[command(next_help_heading = "Rendering of helm+v3 bundles")]
+pub struct ChartArgs {
+    /// File with values in place of those of the chart, in YAML
+    #[arg(long, value_name = "FILE")]
+    pub values: Option<PathBuf>,
+    /// Name of the release, which is that of the BundleDeployment
+    #[arg(long, value_name = "NAME", default_value = "release-name")]
+    pub release_name: String,
+    /// Helm 3, linked statically [default: helm beside this program, else in PATH]
+    #[arg(long, value_name = "FILE")]
+    pub helm: Option<PathBuf>,
 }
 
 /// How a registry+v1 bundle is rendered.

@@ -7,7 +7,8 @@ mod registry;
 use rukpak_content::{BundleTree, Limits};
 use rukpak_plain::{Few, Object};
 
-use crate::args::RegistryArgs;
+use crate::args::{RegistryArgs, SourceArgs};
+use crate::chart;
 use crate::failure::Failure;
 use crate::finding::Finding;
 use crate::format::{Detected, Format};
@@ -56,16 +57,41 @@ impl Examined {
         let count = count(self.findings.len(), "finding");
         let flag = if detected.format == format { String::new() } else { format!("--format {format} ") };
         let text = format!("{from}: refused as a {format} bundle: {count}; {consequence}");
-        Err(Failure::no(text).hint(format!("rukpakctl validate {flag}{from}")))
+        let failure = Failure::no(text);
+        // Without values, a chart that cannot be rendered may be valid.
+        Err(if format == Format::Helm { failure } else { failure.hint(format!("rukpakctl validate {flag}{from}")) })
     }
 }
 
-/// Reads, validates and renders a bundle.
+/// Reads, validates and renders a bundle. A chart is rendered where its values are known, and else checked alone.
+///
+/// # Errors
+/// Helm, or a file of values, is not there.
+pub async fn examine_with(
+    tree: &BundleTree,
+    format: Format,
+    purpose: Purpose<'_>,
+    arguments: &SourceArgs,
+) -> Result<Examined, Failure> {
+    let (limits, chart) = (arguments.limits(), &arguments.chart);
+    let is_rendered = matches!(purpose, Purpose::Render(_)) || chart.values.is_some();
+    if format == Format::Helm && is_rendered {
+        return Ok(finish(chart::examine(tree, chart, &limits).await?));
+    }
+    Ok(examine(tree, format, purpose, &limits))
+}
+
+/// Reads, validates and renders a bundle; a chart is only checked.
 pub fn examine(tree: &BundleTree, format: Format, purpose: Purpose<'_>, limits: &Limits) -> Examined {
-    let mut examined = match format {
+    finish(match format {
         Format::Plain => plain::examine(tree, limits),
         Format::Registry => registry::examine(tree, purpose, limits),
-    };
+        Format::Helm => chart::check(tree, limits),
+    })
+}
+
+/// Adds the warnings that objects of every format may deserve.
+fn finish(mut examined: Examined) -> Examined {
     examined.warnings.extend(builtin::warnings(&examined.objects).lines());
     let mut dropped = Vec::new();
     for object in &mut examined.objects {

@@ -8,9 +8,9 @@ use rukpak_catalog::choose::Request;
 use rukpak_content::Digest;
 use serde::Serialize;
 
-use crate::args::{ExportArgs, ImageForm, ImportArgs};
+use crate::args::{ExportArgs, ImageForm, ImportArgs, RegistryArgs};
 use crate::catalog::choice::{self, Chosen};
-use crate::examine::{Purpose, examine};
+use crate::examine::{Purpose, examine_with};
 use crate::exit::Exit;
 use crate::failure::{Failure, ended};
 use crate::format::Format;
@@ -69,7 +69,10 @@ async fn export(arguments: &ExportArgs) -> Result<Exit, Failure> {
         None => source::read(&arguments.source).await?,
     };
     let format = detect(&content, arguments.source.format, &limits).format;
-    let examined = examine(&content.tree, format, Purpose::Validate, &limits);
+    // The images of a chart are those that it names with its own values, unless others are given.
+    let registry = RegistryArgs::default();
+    let purpose = if format == Format::Helm { Purpose::Render(&registry) } else { Purpose::Validate };
+    let examined = examine_with(&content.tree, format, purpose, &arguments.source).await?;
     examined.refuse_findings(&content.from, &Format::detect(&content.tree, &limits), format, "nothing was exported")?;
     // What lies on this machine is no image yet. What was examined is copied, wherever its tag points by now.
     let called = chosen

@@ -4,7 +4,9 @@ use std::fmt;
 
 use clap::ValueEnum;
 use rukpak_content::{BundleTree, Entry, Limits};
+use rukpak_format::helm;
 use rukpak_plain::Budget;
+use rukpak_plain::manifests::FOLDER as MANIFESTS;
 use rukpak_registry::metadata::Metadata;
 
 /// The annotation of `metadata/annotations.yaml` that names the format.
@@ -19,6 +21,9 @@ pub enum Format {
     Registry,
     #[value(name = "plain+v0")]
     Plain,
+    /// A chart, which Helm renders
+    #[value(name = "helm+v3")]
+    Helm,
 }
 
 /// A format and how it was found out.
@@ -30,10 +35,14 @@ pub struct Detected {
 }
 
 impl Format {
-    /// The format of a tree: what its annotations say; without any, registry+v1 if there is a folder `metadata`.
+    /// The format of a tree: helm+v3 if it is a chart; else what its annotations say; without any, registry+v1 if there is a folder
+    /// `metadata`.
     ///
     /// A media type that is neither is taken for registry+v1, whose readers ignore it.
     pub fn detect(tree: &BundleTree, limits: &Limits) -> Detected {
+        if let Some(chart) = chart(tree) {
+            return Detected { format: Self::Helm, why: format!("it has a {chart}") };
+        }
         if !matches!(tree.get(METADATA), Some(Entry::Directory)) {
             return Detected { format: Self::Plain, why: "it has no folder metadata".to_owned() };
         }
@@ -54,8 +63,17 @@ impl fmt::Display for Format {
         formatter.write_str(match self {
             Self::Registry => "registry+v1",
             Self::Plain => "plain+v0",
+            Self::Helm => "helm+v3",
         })
     }
+}
+
+/// Where a chart says what it is, if the tree is one. A folder `manifests` makes it a bundle that has a chart beside it.
+fn chart(tree: &BundleTree) -> Option<String> {
+    let folder = helm::chart_folder(tree);
+    let path = if folder.is_empty() { helm::CHART.to_owned() } else { format!("{folder}/{}", helm::CHART) };
+    let is_chart = matches!(tree.get(&path), Some(Entry::File { .. })) && tree.get(MANIFESTS).is_none();
+    is_chart.then_some(path)
 }
 
 #[cfg(test)]
@@ -77,6 +95,9 @@ mod tests {
     fn the_media_type_decides_then_the_folder() {
         const FILE: &str = "metadata/annotations.yaml";
         assert_eq!(detect(&[("manifests/a.yaml", "")]), Format::Plain);
+        assert_eq!(detect(&[("Chart.yaml", ""), ("templates/a.yaml", "")]), Format::Helm);
+        assert_eq!(detect(&[("pump/Chart.yaml", "")]), Format::Helm);
+        assert_eq!(detect(&[("Chart.yaml", ""), ("manifests/a.yaml", "")]), Format::Plain);
         assert_eq!(detect(&[(FILE, "annotations: {}")]), Format::Registry);
         assert_eq!(detect(&[("metadata/properties.yaml", "")]), Format::Registry);
         assert_eq!(detect(&[(FILE, "a: [")]), Format::Registry);

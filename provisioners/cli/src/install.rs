@@ -6,12 +6,15 @@ pub(crate) mod given;
 pub(crate) mod patch;
 
 use kube::ResourceExt as _;
-use rukpak_crds::names::CLASS_PLAIN;
+use rukpak_crds::names::{CLASS_HELM, CLASS_PLAIN, VALUES};
 use rukpak_crds::{BundleDeployment, BundleDeploymentSpec, BundleSource, BundleSpec, BundleTemplate, TemplateMetadata};
+
+use serde_json::{Map, json};
 
 use self::given::Given;
 use crate::answer::changed;
 use crate::args::InstallArgs;
+use crate::chart;
 use crate::cluster::{self, Cluster};
 use crate::exit::Exit;
 use crate::failure::{Failure, ended};
@@ -32,6 +35,8 @@ struct Asked {
     /// That of the Bundle; `None` leaves it as it is.
     class: Option<String>,
     packed: Option<Packed>,
+    /// Values of a chart; `None` leaves them as they are.
+    values: Option<String>,
 }
 
 /// What was there before and what is there now.
@@ -80,10 +85,11 @@ async fn put(arguments: &InstallArgs, is_upgrade: bool) -> Result<Exit, Failure>
 
 /// Reads what lies on this machine, and refuses what the cluster would refuse.
 fn asked(arguments: &InstallArgs) -> Result<Asked, Failure> {
+    let values = chart::values(arguments.values.as_ref())?;
     let path = match given::read(&arguments.source, &arguments.git, arguments.secret.as_deref())? {
         Given::Remote(source) => {
             let class = arguments.format.map(|format| upload::class_of(format).to_owned());
-            return Ok(Asked { source: *source, class, packed: None });
+            return Ok(Asked { source: *source, class, packed: None, values });
         }
         Given::Local(path) => path,
     };
@@ -95,16 +101,18 @@ fn asked(arguments: &InstallArgs) -> Result<Asked, Failure> {
     if arguments.check.validate {
         upload::validate(&packed, class, &path.display().to_string(), &arguments.limits())?;
     }
-    Ok(Asked { source: upload::source(), class: Some(class.to_owned()), packed: Some(packed) })
+    Ok(Asked { source: upload::source(), class: Some(class.to_owned()), packed: Some(packed), values })
 }
 
 async fn create(cluster: &Cluster, name: &str, asked: &Asked) -> Result<Written, Failure> {
     let class = asked.class.clone().unwrap_or_else(|| CLASS_PLAIN.to_owned());
     let labels = asked.packed.as_ref().map(|packed| upload::labels(name, packed));
     let metadata = labels.map(|labels| TemplateMetadata { labels: Some(labels), ..TemplateMetadata::default() });
+    let provisioner_class_name = if class == CLASS_HELM { CLASS_HELM } else { CLASS_PLAIN }.to_owned();
     let spec = BundleSpec { provisioner_class_name: class, source: asked.source.clone() };
     let spec = BundleDeploymentSpec {
-        provisioner_class_name: CLASS_PLAIN.to_owned(),
+        provisioner_class_name,
+        config: asked.values.as_ref().map(|values| Map::from_iter([(VALUES.to_owned(), json!(values))])),
         template: BundleTemplate { metadata, spec },
         ..BundleDeploymentSpec::default()
     };

@@ -5,6 +5,7 @@
 //! args      the flags                       source      folder, archive or image  ->  a tree of files
 //! format    which format a tree has         examine     a tree  ->  objects, findings, warnings
 //! render    objects to stdout               validate    findings to stdout
+//! chart     a chart  ->  what Helm makes of it
 //! catalog   packages and their upgrades     registries  logins and certificates
 //! package   a folder  ->  an image of a bundle; pull: the way back
 //! export    a bundle and the images that it names  ->  an image layout; import: to another registry
@@ -14,6 +15,7 @@
 //!
 //! install   an image, repository, folder or archive  ->  a BundleDeployment; upgrade: another one in its place
 //! rights    a bundle or BundleDeployment  ->  the roles that installing it takes
+//! examples  a bundle or BundleDeployment  ->  objects of its kinds, as its author shows them
 //! policy    what tenants may install  ->  admission policies
 //! run       a folder  ->  a BundleDeployment and an upload
 //! upload    looks at content, and sends it for the Bundle that the cluster makes
@@ -40,12 +42,14 @@
 mod answer;
 pub mod args;
 mod catalog;
+mod chart;
 mod cluster;
 mod colour;
 mod content;
 mod delete;
 mod diff;
 mod examine;
+mod examples;
 mod exit;
 mod export;
 mod extension;
@@ -93,6 +97,7 @@ pub async fn run(command: &Command) -> Exit {
         Command::Render(arguments) => render::run(arguments).await,
         Command::Validate(arguments) => validate::run(arguments).await,
         Command::Rights(arguments) => rights::run(arguments).await,
+        Command::Examples(arguments) => examples::run(arguments).await,
         Command::Policy(arguments) => policy::run(arguments),
         Command::Install(arguments) => install::run(arguments).await,
         Command::Upgrade(arguments) => install::run_upgrade(arguments).await,

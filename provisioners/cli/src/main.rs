@@ -9,7 +9,7 @@ use rukpakctl::{Exit, GIT_CHILD};
 
 fn main() -> ExitCode {
     // Before flags and runtime: a child confines itself and must be the only thread.
-    if let Some(code) = confined::enter() {
+    if let Some(code) = confined::enter().or_else(rukpak_helm::enter) {
         return code;
     }
     let mut arguments = std::env::args_os().skip(1);

@@ -97,10 +97,10 @@ fn validate(content: &Content, format: Format, limits: &Limits) -> Result<(), Fa
 /// What says of an image that it is a bundle: the annotations of its metadata, as `opm` makes labels of them; of a plain+v0 bundle,
 /// which has no metadata, its format and its folder.
 fn labels(tree: &BundleTree, format: Format, limits: &Limits) -> BTreeMap<String, String> {
-    let mut labels = BTreeMap::from([
-        (format!("{LABELS}mediatype.v1"), format.to_string()),
-        (format!("{LABELS}manifests.v1"), "manifests/".to_owned()),
-    ]);
+    let mut labels = BTreeMap::from([(format!("{LABELS}mediatype.v1"), format.to_string())]);
+    if format != Format::Helm {
+        labels.insert(format!("{LABELS}manifests.v1"), "manifests/".to_owned());
+    }
     if format == Format::Registry {
         labels.insert(format!("{LABELS}metadata.v1"), "metadata/".to_owned());
     }

@@ -10,6 +10,7 @@ use rukpak_plan::plan::Objects;
 use rukpak_plan::{Owner, Plan, Release};
 
 use crate::args::CertProvider;
+use crate::chart;
 use crate::cluster::Cluster;
 use crate::content::unpack;
 use crate::failure::Failure;
@@ -72,17 +73,27 @@ impl Reader<'_> {
         let annotations = self.deployment.and_then(|deployment| deployment.metadata.annotations.as_ref());
         let ignores_dependencies = is_installed
             || annotations.and_then(|all| all.get(IGNORE_DEPENDENCIES)).is_some_and(|value| value == "true");
+        let config = self.deployment.and_then(|deployment| deployment.spec.config.as_ref());
+        let chart = match format {
+            Format::Helm => {
+                let release = (self.name, self.system_namespace);
+                Some(chart::render_for(cluster, tree, release, config, &self.limits).await?)
+            }
+            Format::Plain | Format::Registry => None,
+        };
         let kubernetes = match format {
             Format::Registry if !ignores_dependencies => Some(cluster.kubernetes().await?),
             _ => None,
         };
         let settings = Settings {
-            config: self.deployment.and_then(|deployment| deployment.spec.config.clone()),
+            config: config.cloned(),
             certificates: certificates(self.certificates),
             ignores_dependencies,
             kubernetes,
         };
-        format.render(tree, &self.limits, &settings).map_err(|error| Failure::no(chain(&error)))
+        format
+            .render(chart.as_ref().unwrap_or(tree), &self.limits, &settings)
+            .map_err(|error| Failure::no(chain(&error)))
     }
 
     /// The files of the Bundle that is installed, and their format.

@@ -1,7 +1,7 @@
 //! `rukpakctl render`.
 
 use crate::args::{CertProvider, ObjectForm, RenderArgs};
-use crate::examine::{Purpose, examine};
+use crate::examine::{Purpose, examine_with};
 use crate::exit::Exit;
 use crate::format::{Detected, Format};
 use crate::output::{chain, counted, json, to_stderr, to_stdout, to_stdout_raw, yaml};
@@ -21,13 +21,16 @@ pub async fn run(arguments: &RenderArgs) -> Exit {
         ("--target-namespaces", flags.target_namespaces.is_some()),
         ("--cert-provider", flags.cert_provider.is_some()),
     ];
-    if format == Format::Plain
+    if format != Format::Registry
         && let Some((flag, _)) = unused.iter().find(|(_, is_set)| *is_set)
     {
-        to_stderr(&format!("error: {flag} is for registry+v1 bundles; {} is a plain+v0 bundle: {why}", content.from));
+        to_stderr(&format!("error: {flag} is for registry+v1 bundles; {} is a {format} bundle: {why}", content.from));
         return Exit::Unknown;
     }
-    let examined = examine(&content.tree, format, Purpose::Render(flags), &limits);
+    let examined = match examine_with(&content.tree, format, Purpose::Render(flags), &arguments.source).await {
+        Ok(examined) => examined,
+        Err(failure) => return failure.report(),
+    };
     for warning in content.remarks.iter().chain(&examined.warnings) {
         to_stderr(&format!("warning: {warning}"));
     }

@@ -29,7 +29,7 @@ pub async fn run(arguments: &RightsArgs) -> Exit {
 }
 
 async fn print(arguments: &RightsArgs) -> Result<Exit, Failure> {
-    let (objects, deployment) = match arguments.deployment() {
+    let (objects, deployment) = match arguments.source.deployment() {
         Some(name) => {
             let cluster = Cluster::connect(&arguments.cluster).await?;
             let deployment = cluster.existing(name).await?;
@@ -88,7 +88,8 @@ async fn of_bundle(arguments: &RightsArgs) -> Result<Objects, Failure> {
     let content = source::read(&arguments.source).await?;
     let limits = arguments.source.limits();
     let format::Detected { format, why } = detect(&content, arguments.source.format, &limits);
-    let examined = examine::examine(&content.tree, format, Purpose::Render(&arguments.registry), &limits);
+    let examined =
+        examine::examine_with(&content.tree, format, Purpose::Render(&arguments.registry), &arguments.source).await?;
     for warning in content.remarks.iter().chain(&examined.warnings) {
         to_stderr(&format!("warning: {warning}"));
     }

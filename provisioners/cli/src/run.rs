@@ -7,7 +7,7 @@ mod taken;
 use std::collections::BTreeMap;
 
 use kube::ResourceExt as _;
-use rukpak_crds::names::{CLASS_PLAIN, CLASS_REGISTRY};
+use rukpak_crds::names::{CLASS_HELM, CLASS_PLAIN, CLASS_REGISTRY};
 use rukpak_crds::{BundleDeployment, BundleDeploymentSpec, BundleSpec, BundleTemplate, TemplateMetadata};
 
 use crate::args::RunArgs;
@@ -84,9 +84,9 @@ fn bundle_class<'a>(arguments: &'a RunArgs, packed: &Packed) -> &'a str {
     let of_format = upload::class_of(packed.detected.format);
     let class = arguments.bundle_provisioner_class.as_deref().unwrap_or(of_format);
     let what = format!("a {} bundle ({})", packed.detected.format, packed.detected.why);
-    if class != of_format && [CLASS_PLAIN, CLASS_REGISTRY].contains(&class) {
+    if class != of_format && [CLASS_PLAIN, CLASS_REGISTRY, CLASS_HELM].contains(&class) {
         to_stderr(&format!("warning: {what}, which is for class {of_format}: class {class} reads it otherwise"));
-    } else if class == CLASS_REGISTRY {
+    } else if class != CLASS_PLAIN {
         to_stderr(&format!("{what}: class {class}"));
     }
     class

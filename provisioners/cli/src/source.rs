@@ -12,6 +12,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use rukpak_content::{BundleTree, CollectError, Limits, RelativePath, Tree as _};
+use rukpak_format::helm;
 use rukpak_source::{Stage, stage, tarball};
 
 use crate::args::{SourceArgs, TrustArgs};
@@ -27,7 +28,7 @@ const ARCHIVES: [&str; 5] = [".tar", ".tar.gz", ".tgz", ".tar.zst", ".tzst"];
 /// The files of a bundle.
 #[derive(Debug)]
 pub struct Content {
-    /// What lies below `manifests/` and `metadata/`.
+    /// What lies below `manifests/` and `metadata/`; of a chart, everything.
     pub tree: BundleTree,
     /// What it was read from, for people.
     pub from: String,
@@ -183,6 +184,26 @@ fn new_stage(name: &Path, limits: &Limits) -> Result<Stage, Error> {
     Stage::new_in(&env::temp_dir(), limits).map_err(|source| Error::Stage(name.display().to_string(), source))
 }
 
+/// Whether it is a chart, of which every file counts: `Chart.yaml` is at the root, or in the only folder there.
+fn is_chart(stage: &Stage) -> io::Result<bool> {
+    let (mut tops, mut places) = (Vec::new(), Vec::new());
+    stage.walk(&mut |path, _| {
+        if path.parent().is_none() {
+            tops.push(path.clone());
+        }
+        if path.name() == helm::CHART && path.depth() <= 2 {
+            places.push(path.parent());
+        }
+        Ok(())
+    })?;
+    let is_bundle = tops.iter().any(|top| top.as_str() == CONTENT[0]);
+    let is_only = |place: &Option<RelativePath>| match place {
+        None => true,
+        Some(folder) => tops.as_slice() == [folder.clone()],
+    };
+    Ok(!is_bundle && places.iter().any(is_only))
+}
+
 /// What the formats look at.
 pub(crate) fn content(
     stage: &Stage,
@@ -190,7 +211,9 @@ pub(crate) fn content(
     mut remarks: Vec<String>,
     limits: &Limits,
 ) -> Result<Content, Error> {
-    let is_content = |path: &RelativePath| path.components().next().is_some_and(|first| CONTENT.contains(&first));
+    let is_chart = is_chart(stage).map_err(|source| Error::Read { path: from.clone(), source })?;
+    let is_content =
+        |path: &RelativePath| is_chart || path.components().next().is_some_and(|first| CONTENT.contains(&first));
     let tree = BundleTree::collect(stage, &is_content, limits);
     let tree = tree.map_err(|source| Error::Content { path: from.clone(), source })?;
     let mut nested = None;

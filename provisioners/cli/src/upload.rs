@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use rukpak_content::Limits;
-use rukpak_crds::names::{CLASS_PLAIN, CLASS_REGISTRY};
+use rukpak_crds::names::{CLASS_HELM, CLASS_PLAIN, CLASS_REGISTRY};
 use rukpak_crds::source::UploadSource;
 use rukpak_crds::{BundleDeployment, BundleSource};
 
@@ -38,6 +38,7 @@ pub fn class_of(format: Format) -> &'static str {
     match format {
         Format::Plain => CLASS_PLAIN,
         Format::Registry => CLASS_REGISTRY,
+        Format::Helm => CLASS_HELM,
     }
 }
 
@@ -46,6 +47,7 @@ pub fn validate(packed: &Packed, class: &str, from: &str, limits: &Limits) -> Re
     let format = match class {
         CLASS_PLAIN => Format::Plain,
         CLASS_REGISTRY => Format::Registry,
+        CLASS_HELM => Format::Helm,
         _ => return Ok(()),
     };
     let examined = examine(&packed.tree, format, Purpose::Validate, limits);

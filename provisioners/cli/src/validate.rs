@@ -5,7 +5,7 @@ use std::io::{self, Write};
 use serde::Serialize;
 
 use crate::args::{FindingForm, ValidateArgs};
-use crate::examine::{Examined, Purpose, examine};
+use crate::examine::{Examined, Purpose, examine_with};
 use crate::exit::Exit;
 use crate::finding::Finding;
 use crate::format::Detected;
@@ -36,9 +36,14 @@ pub async fn run(arguments: &ValidateArgs) -> Exit {
     let limits = arguments.source.limits();
     let Detected { format, why } = detect(&content, arguments.source.format, &limits);
     let Content { tree, from, remarks: mut warnings, image: _ } = content;
-    let Examined { objects, findings, warnings: more } = examine(&tree, format, Purpose::Validate, &limits);
+    let examined = examine_with(&tree, format, Purpose::Validate, &arguments.source).await;
+    let Examined { objects, findings, warnings: more } = match examined {
+        Ok(examined) => examined,
+        Err(failure) => return failure.report(),
+    };
     warnings.extend(more);
     let verdict = match findings.len() {
+        0 if objects.is_empty() => "valid".to_owned(),
         0 => format!("valid, {}", counted(objects.len())),
         1 => "1 finding".to_owned(),
         count => format!("{count} findings"),

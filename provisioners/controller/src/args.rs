@@ -68,6 +68,8 @@ pub struct Options {
     pub strict_crd_upgrades: bool,
     /// Whether nothing is written for a BundleDeployment that names no ServiceAccount.
     pub require_service_account: bool,
+    /// The program that renders charts; `None`: the one beside this program, or in `PATH`.
+    pub helm: Option<PathBuf>,
     /// ClusterRole of the webhook whose rules are kept.
     pub webhook_objects_role: String,
     /// Where Secrets are read, and where objects without a namespace go.
@@ -168,6 +170,9 @@ struct Args {
     /// it to the webhook too
     #[arg(long, num_args = 0..=1, require_equals = true, default_value_t = false, default_missing_value = "true", action = ArgAction::Set)]
     require_service_account: bool,
+    /// Helm 3, linked statically, which renders charts [default: helm beside this program, else in PATH]
+    #[arg(long, value_name = "FILE")]
+    helm: Option<PathBuf>,
     /// ClusterRole of the webhook whose rules are kept: list of what CRDs of BundleDeployments define
     #[arg(long, value_name = "NAME", default_value = "rukpak-webhook-objects")]
     webhook_objects_role: String,
@@ -223,6 +228,7 @@ impl From<Args> for Options {
             bundle_certificate_lifetime: args.bundle_cert_lifetime,
             strict_crd_upgrades: args.strict_crd_upgrade_safety,
             require_service_account: args.require_service_account,
+            helm: args.helm,
             webhook_objects_role: args.webhook_objects_role,
             system_namespace: system_namespace(Some(args.system_namespace), DEFAULT_NAMESPACE),
             shard: args.watch_label_selector,

@@ -8,7 +8,7 @@ use rukpak_unpack::child;
 
 fn main() -> ExitCode {
     // Before flags and runtime: a child confines itself and must be the only thread.
-    if let Some(code) = child::main() {
+    if let Some(code) = rukpak_helm::enter().or_else(child::main) {
         return code;
     }
     let options = Options::parse();

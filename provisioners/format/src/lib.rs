@@ -1,6 +1,7 @@
 //! The formats of bundles: what of a tree belongs to one, whether a tree is one, and which objects it means.
 //!
-//! The one place that knows both `plain+v0` and `registry+v1`. CPU only; a tree is handed in, objects come out.
+//! The one place that knows `plain+v0`, `registry+v1` and `helm+v3`. CPU only; a tree is handed in, objects come out. Of a chart the tree
+//! is what Helm rendered ([`helm::rendering`]).
 
 use std::collections::BTreeSet;
 use std::time::SystemTime;
@@ -13,6 +14,7 @@ use rukpak_plan::Release;
 use rukpak_registry::render::ServingCertificate;
 use serde_json::{Map, Value};
 
+pub mod helm;
 mod registry;
 
 pub use registry::Certificates;
@@ -56,6 +58,9 @@ pub enum Error {
     /// It is not a `registry+v1` bundle that can be installed. The text is upstream's.
     #[error("convert registry+v1 bundle to plain+v0 bundle")]
     Registry(#[from] registry::Error),
+    /// It is not a `helm+v3` bundle that can be installed, or not with these values.
+    #[error(transparent)]
+    Helm(#[from] helm::Error),
     /// Settings for a format that has none. Holds their names.
     #[error("spec.config: unknown field{} {}: a plain+v0 bundle takes no settings; remove spec.config", if .0.len() == 1 { "" } else { "s" }, .0.join(", "))]
     NoSettings(Vec<String>),
@@ -73,7 +78,7 @@ pub trait BundleFormat {
     #[expect(clippy::result_large_err, reason = "made once a bundle, and boxed by whoever keeps it")]
     fn check(self, tree: &BundleTree, limits: &Limits, watches_namespace: bool) -> Result<Vec<String>, Error>;
 
-    /// Renders the objects.
+    /// Renders the objects. The tree of a chart is what Helm rendered.
     #[expect(clippy::result_large_err, reason = "made once a bundle, and boxed by whoever keeps it")]
     fn render(self, tree: &BundleTree, limits: &Limits, settings: &Settings) -> Result<Rendered, Error>;
 }
@@ -81,7 +86,7 @@ pub trait BundleFormat {
 impl BundleFormat for Format {
     fn has_part(self, path: &RelativePath) -> bool {
         match (self, path.components().next()) {
-            (_, Some(manifests::FOLDER)) => true,
+            (Self::Helm, _) | (_, Some(manifests::FOLDER)) => true,
             (Self::Registry, Some(first)) => first == registry::METADATA,
             _ => false,
         }
@@ -91,6 +96,7 @@ impl BundleFormat for Format {
         match self {
             Self::Plain => Ok(rukpak_plain::load(tree, limits)?.warnings.lines()),
             Self::Registry => Ok(registry::check(tree, limits, watches_namespace)?),
+            Self::Helm => Ok(helm::check(tree, limits).map(|()| Vec::new())?),
         }
     }
 
@@ -105,6 +111,7 @@ impl BundleFormat for Format {
                 Ok(Rendered { objects: rukpak_plain::load(tree, limits)?.objects, ..Rendered::default() })
             }
             Self::Registry => Ok(registry::render(tree, limits, settings)?),
+            Self::Helm => Ok(Rendered { objects: helm::render(tree, limits)?, ..Rendered::default() }),
         }
     }
 }
@@ -115,6 +122,11 @@ pub fn renderer(release: &Release, certificates: Certificates, policy: DeletionP
     let renderer = match (release.format, &release.config) {
         (Format::Plain, _) => release.format.renderer().to_owned(),
         (Format::Registry, None) => format!("{} {certificates:?}", release.format.renderer()),
+        // What was rendered changes with the release alone.
+        (Format::Helm, config) => {
+            let digest = Digest::sha256(Value::Object(config.clone().unwrap_or_default()).to_string().as_bytes());
+            format!("{} {digest}", release.format.renderer())
+        }
         (Format::Registry, Some(config)) => {
             let digest = Digest::sha256(Value::Object(config.clone()).to_string().as_bytes());
             format!("{} {certificates:?} {digest}", release.format.renderer())

@@ -95,6 +95,7 @@ pub(super) fn render(tree: &BundleTree, limits: &Limits, settings: &Settings) ->
     options.target_namespaces = config.target_namespaces;
     options.deployment_config = config.deployment;
     options.object_labels = config.object_labels;
+    options.api_roles = config.api_roles;
     let objects = rukpak_registry::render(&bundle, &options)?;
     let made_here = settings.certificates == Certificates::SelfManaged;
     Ok(Rendered {

@@ -92,3 +92,6 @@ impl Door {
         self.permits.acquire().await.ok()
     }
 }
+
+#[cfg(test)]
+mod tests;

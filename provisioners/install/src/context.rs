@@ -10,6 +10,7 @@ use rukpak_content::{Digest, Limits};
 use rukpak_crd_upgrade as crd_upgrade;
 use rukpak_crds::{Bundle, BundleDeployment};
 use rukpak_format::Certificates;
+use rukpak_helm::Helm;
 use rukpak_runtime::events::Events;
 use rukpak_runtime::failures::Failures;
 use rukpak_runtime::queue::Queue;
@@ -56,6 +57,8 @@ pub struct Context {
     pub client: Client,
     /// Makes the writers of objects of bundles.
     pub cluster: Cluster,
+    /// Who renders charts.
+    pub helm: Helm,
     /// Who unpacks Bundles.
     pub unpacker: Box<dyn Unpacker>,
     /// Cancelled when the caches have been filled for the first time.

@@ -21,6 +21,7 @@ use rukpak_plan::decide::{Decision, decide};
 use rukpak_plan::retry::{self, Class};
 use rukpak_runtime::error::Chain;
 use rukpak_runtime::metrics::{Outcome, count_reconcile};
+use rukpak_runtime::warn_first;
 
 use crate::cluster;
 use crate::context::Context;
@@ -126,12 +127,14 @@ pub fn error_policy(deployment: &BundleDeployment, error: &Error, context: &Cont
         Error::Superseded => Class::Conflict,
         _ => Class::Transient,
     };
-    let delay = retry::delay(class, context.failures.another(&deployment.uid().unwrap_or_default()));
+    let uid = deployment.uid().unwrap_or_default();
+    let delay = retry::delay(class, context.failures.another(&uid));
     count_reconcile(KIND, Outcome::Error);
     if class == Class::Conflict {
         tracing::debug!(deployment = %deployment.name_any(), error = %Chain(error), "reconcile ended early; it runs again");
     } else {
-        tracing::warn!(deployment = %deployment.name_any(), error = %Chain(error), ?delay, "reconcile failed; will retry");
+        let (is_first, deployment) = (context.failures.is_first(&uid), deployment.name_any());
+        warn_first!(is_first, deployment, error = %Chain(error), ?delay, "reconcile failed; will retry");
     }
     Action::requeue(delay)
 }

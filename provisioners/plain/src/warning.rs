@@ -40,6 +40,13 @@ pub enum Warning {
         /// The field's path.
         field: String,
     },
+    /// A manifest has no `apiVersion`, and its kind says which is meant.
+    AssumedVersion {
+        /// The manifest.
+        origin: Origin,
+        /// The one that it is read with.
+        api_version: &'static str,
+    },
     /// The same object, word for word, stands in the bundle twice; one is used.
     RepeatedObject {
         /// The object.
@@ -165,6 +172,9 @@ impl fmt::Display for Warning {
             }
             Self::UnknownField { origin, field } => {
                 write!(formatter, "{origin}, {field}: Kubernetes does not know this field: it is left out")
+            }
+            Self::AssumedVersion { origin, api_version } => {
+                write!(formatter, "{origin}: apiVersion is missing: read as {api_version}, as OLM reads this kind")
             }
             Self::RepeatedObject { key, first, second } => {
                 write!(formatter, "{second}: {key} is in the bundle already, with the same content ({first})")

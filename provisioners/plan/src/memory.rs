@@ -2,6 +2,7 @@
 
 mod deadline;
 mod failure;
+mod installation;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;

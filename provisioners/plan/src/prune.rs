@@ -54,6 +54,7 @@ pub fn guard(group: &str, kind: &str) -> Guard {
 /// Decides about an object of ours that the new content does not have.
 pub fn decide(group: &str, kind: &str, meta: &ObjectMeta) -> Decision {
     let annotation = |key: &str| meta.annotations.as_ref().and_then(|map| map.get(key)).map(String::as_str);
+    // Before the permission to delete: an orphan can still be deleted by hand, and what is deleted does not come back.
     if annotation(names::RESOURCE_POLICY) == Some("keep") {
         return Decision::Release;
     }
@@ -351,11 +352,14 @@ mod tests {
 
     #[test]
     fn data_is_kept_unless_an_administrator_says_otherwise() {
+        let with = |annotations| ObjectMeta {
+            annotations: serde_json::from_value(annotations).unwrap(),
+            ..ObjectMeta::default()
+        };
         let plain = ObjectMeta::default();
-        let allowed: ObjectMeta =
-            serde_json::from_value(json!({"annotations": {"core.rukpak.io/allow-deletion": "true"}})).unwrap();
-        let kept: ObjectMeta =
-            serde_json::from_value(json!({"annotations": {"helm.sh/resource-policy": "keep"}})).unwrap();
+        let allowed = with(json!({"core.rukpak.io/allow-deletion": "true"}));
+        let kept = with(json!({"helm.sh/resource-policy": "keep"}));
+        let both = with(json!({"core.rukpak.io/allow-deletion": "true", "helm.sh/resource-policy": "keep"}));
         let crd = ("apiextensions.k8s.io", "CustomResourceDefinition");
         assert_eq!(decide(crd.0, crd.1, &plain), Decision::DeleteUnless(Guard::Instances));
         assert_eq!(decide(crd.0, crd.1, &allowed), Decision::Delete);
@@ -363,6 +367,9 @@ mod tests {
         assert_eq!(decide("", "PersistentVolumeClaim", &plain), Decision::Release);
         assert_eq!(decide("", "ConfigMap", &plain), Decision::Delete);
         assert_eq!(decide("", "ConfigMap", &kept), Decision::Release);
+        for kind in ["ConfigMap", "Namespace", "PersistentVolumeClaim"] {
+            assert_eq!(decide("", kind, &both), Decision::Release, "what is deleted does not come back");
+        }
     }
 
     #[test]

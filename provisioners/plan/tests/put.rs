@@ -155,6 +155,20 @@ fn what_lost_our_owner_reference_is_ours_only_where_it_was_known() {
 }
 
 #[test]
+fn leaves_object_alone_that_another_controller_took_since_it_was_known() {
+    let taken = object(json!({"ownerReferences": reference("other", "2"), "managedFields": applied()}));
+    let mut others = server(Some(taken));
+    let (sent, end) = put(How::default(), Some(known("u")), |request| match request {
+        "update u@6" => Answer::Conflict("another version"),
+        request => others(request),
+    });
+    assert_eq!(sent, ["update u@6", "look"]);
+    let of_other =
+        ForeignOwner::Controller { kind: "BundleDeployment".into(), name: "other".into(), is_deployment: true };
+    assert_eq!(end, End::Foreign(of_other));
+}
+
+#[test]
 fn what_is_somebody_elses_is_not_written() {
     let of = |name: &str, uid: &str| object(json!({"ownerReferences": reference(name, uid)}));
     let (sent, end) = put(How::default(), None, server(Some(of("other", "2"))));

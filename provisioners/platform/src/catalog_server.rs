@@ -20,8 +20,9 @@ use axum::http::StatusCode;
 use axum::response::{IntoResponse as _, Response};
 use kube::Client;
 use rukpak_certificates::service_names;
+use rukpak_crds::names::FIELD_MANAGER;
 use rukpak_runtime::server::{self, Bounds};
-use rukpak_runtime::serving::{Keeper, OverTls, Serving, Tls};
+use rukpak_runtime::serving::{AuthoritySecret, Keeper, OverTls, Serving, Tls};
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
@@ -40,7 +41,7 @@ const BOUNDS: Bounds = Bounds {
     connections: 256,
     // All are strangers here, and those of a node or a load balancer share an address.
     strangers_per_address: 256,
-    handshake: Duration::from_secs(10),
+    first_call: Duration::from_secs(10),
     headers: Duration::from_secs(15),
     connection: Duration::from_mins(5),
 };
@@ -60,13 +61,14 @@ pub(crate) fn start(
     tls.looked_for();
     let serving = Serving {
         namespace: namespace.to_owned(),
-        certificate_secret: CERTIFICATE_SECRET.to_owned(),
-        authority_secret: AUTHORITY_SECRET.to_owned(),
+        secret: CERTIFICATE_SECRET.to_owned(),
         names: service_names(SERVICE, namespace),
         lifetime: CERTIFICATE_LIFETIME,
         is_external: false,
+        field_manager: FIELD_MANAGER,
     };
-    let keeper = Keeper::new(client, serving);
+    let authorities = AuthoritySecret::new(client.clone(), namespace, AUTHORITY_SECRET.to_owned(), FIELD_MANAGER);
+    let keeper = Keeper::new(client, serving, authorities);
     let served = server::serve(listener, OverTls(Arc::clone(&tls)), router(content), BOUNDS, (stop, DRAIN_DEADLINE));
     (keeper.keep(tls), served)
 }

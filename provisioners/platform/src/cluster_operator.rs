@@ -13,6 +13,7 @@ use kube::api::{Patch, PatchParams};
 use kube::runtime::WatchStreamExt;
 use kube::runtime::watcher::watch_object;
 use kube::{Api, ResourceExt};
+use rukpak_runtime::warn_first;
 use serde_json::json;
 use tokio::time::{Instant, sleep_until};
 
@@ -87,14 +88,14 @@ async fn follow(context: &Context, about: &About) {
             () = context.wake.cluster_operator.notified() => {}
             () = again => {}
         }
-        retry = None;
+        let is_first = retry.take().is_none();
         if let Some(seen) = &object {
             match write(&api, seen, context, about).await {
                 Ok(written) => object = written.or(object),
                 // The watch shows the newer one.
                 Err(kube::Error::Api(status)) if status.code == 409 || status.code == 404 => {}
                 Err(error) => {
-                    tracing::warn!(%error, "cannot write the status of the ClusterOperator; will retry");
+                    warn_first!(is_first, %error, "cannot write the status of the ClusterOperator; will retry");
                     retry = Some(Instant::now() + RETRY);
                 }
             }

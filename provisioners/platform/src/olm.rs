@@ -14,6 +14,7 @@ use rukpak_runtime::error::Chain;
 use rukpak_runtime::failures::Failures;
 use rukpak_runtime::process::Process;
 use rukpak_runtime::status::WrittenVersions;
+use rukpak_runtime::warn_first;
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 use tokio_util::sync::CancellationToken;
 
@@ -71,10 +72,11 @@ pub(crate) fn error_policy<K: Resource<DynamicType = ()>>(object: &K, error: &Er
     let (Error::Status(source) | Error::Metadata(source)) = error;
     let is_conflict = source.is_conflict() || source.is_not_found();
     let class = if is_conflict { Class::Conflict } else { Class::Transient };
-    let delay = retry::delay(class, failures.another(&object.uid().unwrap_or_default()));
+    let uid = object.uid().unwrap_or_default();
+    let delay = retry::delay(class, failures.another(&uid));
     if !is_conflict {
         let (kind, name) = (K::kind(&()), object.name_any());
-        tracing::warn!(%kind, name, error = %Chain(error), ?delay, "reconcile failed; will retry");
+        warn_first!(failures.is_first(&uid), %kind, name, error = %Chain(error), ?delay, "reconcile failed; will retry");
     }
     Action::requeue(delay)
 }

@@ -18,6 +18,7 @@ use rukpak_plan::retry::{self, Class};
 use rukpak_runtime::api;
 use rukpak_runtime::error::Chain;
 use rukpak_runtime::status::StatusWriter;
+use rukpak_runtime::warn_first;
 
 use self::deployment::Existing;
 use super::context::Context;
@@ -120,11 +121,13 @@ pub(super) fn error_policy(operator: &PlatformOperator, error: &Error, context: 
         Error::Status(error) | Error::Upgrade(error) if error.is_conflict() || error.is_not_found() => Class::Conflict,
         _ => Class::Transient,
     };
-    let delay = retry::delay(class, context.failures.another(&operator.uid().unwrap_or_default()));
+    let uid = operator.uid().unwrap_or_default();
+    let delay = retry::delay(class, context.failures.another(&uid));
     if class == Class::Conflict {
         tracing::debug!(operator = %operator.name_any(), error = %Chain(error), "reconcile ended early; it runs again");
     } else {
-        tracing::warn!(operator = %operator.name_any(), error = %Chain(error), ?delay, "reconcile failed; will retry");
+        let (is_first, operator) = (context.failures.is_first(&uid), operator.name_any());
+        warn_first!(is_first, operator, error = %Chain(error), ?delay, "reconcile failed; will retry");
     }
     Action::requeue(delay)
 }

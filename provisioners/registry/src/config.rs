@@ -19,6 +19,7 @@ const DEPLOYMENT_CONFIG: &str = "deploymentConfig";
 pub const INSTALL_NAMESPACE: &str = "installNamespace";
 /// Key of the labels of all objects.
 pub const OBJECT_LABELS: &str = "objectLabels";
+const API_ROLES: &str = "apiRoles";
 /// The longest name of a namespace, in bytes.
 const NAMESPACE_BYTES: usize = 63;
 const NAMESPACE_PATTERN: &str = "^[a-z0-9]([-a-z0-9]*[a-z0-9])?$";
@@ -32,6 +33,8 @@ pub struct Config {
     pub deployment: Option<DeploymentConfig>,
     /// Labels of all objects, beside their own.
     pub object_labels: BTreeMap<String, String>,
+    /// Whether who has `admin`, `edit` or `view` in a namespace may use the bundle's APIs there.
+    pub api_roles: bool,
 }
 
 /// Changes to all Deployments of a bundle and, where not said otherwise, to all their containers.
@@ -97,6 +100,14 @@ impl Config {
             Ok(labels) => config.object_labels = labels,
             Err(problem) => problems.push(problem),
         }
+        match fields.get(API_ROLES).unwrap_or(&Value::Null) {
+            Value::Null => {}
+            Value::Bool(value) => config.api_roles = *value,
+            other => {
+                problems
+                    .push(format!("invalid type for field \"{API_ROLES}\": got {}, want boolean", json_type(other)));
+            }
+        }
         match deployment_config(fields.get(DEPLOYMENT_CONFIG)) {
             Ok(deployment) => config.deployment = deployment,
             Err(problem) => problems.push(problem),
@@ -131,7 +142,7 @@ fn is_known(csv: &Csv, key: &str) -> bool {
     match key {
         WATCH_NAMESPACE => takes_namespace(csv),
         WATCH_NAMESPACES => supports(csv, MULTI),
-        DEPLOYMENT_CONFIG | INSTALL_NAMESPACE | OBJECT_LABELS => true,
+        API_ROLES | DEPLOYMENT_CONFIG | INSTALL_NAMESPACE | OBJECT_LABELS => true,
         _ => false,
     }
 }

@@ -187,9 +187,10 @@ fn read_file(
 }
 
 impl ManifestFiles {
-    fn add(&mut self, value: Value, origin: Origin, budget: &mut Budget<'_>) -> Result<(), ObjectsError> {
+    fn add(&mut self, mut value: Value, origin: Origin, budget: &mut Budget<'_>) -> Result<(), ObjectsError> {
         let text = |path: &str| value.pointer(path).and_then(Value::as_str).unwrap_or_default().to_owned();
-        let kind = text("/kind");
+        let (kind, name) = (text("/kind"), text("/metadata/name"));
+        documents::complete_version(&mut value, &kind, &origin, budget)?;
         match kind.as_str() {
             "ClusterServiceVersion" => {
                 count_typed(&value, &origin, budget)?;
@@ -204,7 +205,6 @@ impl ManifestFiles {
                 self.crds.push(crd);
             }
             _ => {
-                let name = text("/metadata/name");
                 let object = Object::new(value, origin.clone()).map_err(Arc::new);
                 self.others.push(Manifest { kind, name, origin, object });
             }
@@ -262,11 +262,14 @@ impl Bundle {
                 });
             }
         }
-        let replaced = crate::render::additional::Replaced::of(self);
-        for manifest in self.others.iter().filter(|manifest| replaced.has(manifest)) {
+        let merged = crate::render::additional::WebhookServices::of(self);
+        for manifest in self.others.iter().filter(|manifest| merged.has(manifest)) {
             remarks.push_with(|| {
                 let Manifest { origin, name, .. } = manifest;
-                format!("{origin}: the Service {name} is generated for the webhooks: this one is left out")
+                format!(
+                    "{origin}: the Service {name} is generated for the webhooks: its ports and its selector replace \
+                     those written here"
+                )
             });
         }
         if let Some(problem) = &self.metadata.dependencies_problem {

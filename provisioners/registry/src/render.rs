@@ -12,6 +12,7 @@ use crate::validate::{Findings, validate};
 use crate::{Bundle, DeploymentConfig, install_mode};
 
 pub(crate) mod additional;
+mod api_roles;
 mod certificates;
 mod crds;
 mod deployments;
@@ -38,6 +39,8 @@ pub struct RenderOptions {
     pub deployment_config: Option<DeploymentConfig>,
     /// Labels of all objects, beside their own, and in place of those of the same name.
     pub object_labels: BTreeMap<String, String>,
+    /// Whether there are aggregated ClusterRoles for the owned APIs, as in OLM v0.
+    pub api_roles: bool,
 }
 
 /// Who makes the certificates that webhooks serve with.
@@ -117,6 +120,7 @@ impl RenderOptions {
             certificates,
             deployment_config: None,
             object_labels: BTreeMap::new(),
+            api_roles: false,
         }
     }
 
@@ -129,15 +133,16 @@ impl RenderOptions {
             certificates,
             deployment_config: None,
             object_labels: BTreeMap::new(),
+            api_roles: false,
         }
     }
 }
 
-/// Renders a bundle: Namespace (if asked), service accounts, roles, cluster roles, CRDs, other manifests,
-/// Deployments, validating and mutating webhooks, Services, certificates. The order is the reference's.
+/// Renders a bundle: Namespace (if asked), service accounts, roles, cluster roles (those for APIs if asked),
+/// CRDs, other manifests, Deployments, validating and mutating webhooks, Services, certificates. The order is the reference's.
 ///
 /// An object that would stand there twice with the same content is rendered once; a service account that the bundle
-/// ships takes the place of the generated one.
+/// ships takes the place of the generated one, and a webhook Service that it ships is merged with the generated one.
 pub fn render(bundle: &Bundle, options: &RenderOptions) -> Result<Vec<Object>, Error> {
     validate(bundle).map_err(Error::Invalid)?;
     let targets = targets(bundle, options)?;
@@ -150,6 +155,7 @@ pub fn render(bundle: &Bundle, options: &RenderOptions) -> Result<Vec<Object>, E
     rbac::service_accounts(&mut context)?;
     rbac::roles(&mut context)?;
     rbac::cluster_roles(&mut context)?;
+    api_roles::generate(&mut context)?;
     crds::generate(&mut context)?;
     additional::generate(&mut context)?;
     deployments::generate(&mut context)?;
@@ -208,7 +214,11 @@ impl Context<'_> {
 
     /// Adds an object, and counts it, that comes from `field` of the CSV.
     fn push(&mut self, value: Value, field: &str) -> Result<(), Error> {
-        let origin = self.bundle.origin_of(field);
+        self.push_from(value, self.bundle.origin_of(field))
+    }
+
+    /// Adds an object, and counts it, that comes from `origin`.
+    fn push_from(&mut self, value: Value, origin: Origin) -> Result<(), Error> {
         self.budget.add_copies(&value, 1, || origin.to_string())?;
         let object = Object::new(value, origin.clone()).map_err(|source| Error::Object { origin, source })?;
         self.share(object)

@@ -59,6 +59,7 @@ fn options() -> RenderOptions {
         certificates: Certificates::CertManager,
         deployment_config: None,
         object_labels: std::collections::BTreeMap::new(),
+        api_roles: false,
     }
 }
 

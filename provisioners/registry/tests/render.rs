@@ -25,6 +25,7 @@ fn options(certificates: Certificates) -> RenderOptions {
         certificates,
         deployment_config: None,
         object_labels: std::collections::BTreeMap::new(),
+        api_roles: false,
     }
 }
 
@@ -96,6 +97,35 @@ fn permissions_become_cluster_roles_when_all_namespaces_are_watched() {
     for (role, binding) in roles.iter().zip(&bindings) {
         assert_eq!(binding.as_value()["roleRef"]["name"], role.name());
     }
+}
+
+#[test]
+fn roles_for_the_apis_are_those_of_olm_v0_and_only_on_request() {
+    let (bundle, mut options) = (bundle(&[]), options(Certificates::CertManager));
+    let without = rendered(&bundle, &options);
+    let config = Config::read(&bundle.csv, "sky", &json!({"apiRoles": true})).unwrap();
+    options.api_roles = config.api_roles;
+    let with = rendered(&bundle, &options);
+    let added: Vec<Value> = with.iter().filter(|object| !without.contains(object)).map(Object::as_value).collect();
+    assert_eq!(with.len(), without.len() + added.len());
+
+    let role = |name: &str, into: &str, rule: Value| {
+        let labels = json!({format!("rbac.authorization.k8s.io/aggregate-to-{into}"): "true"});
+        json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole",
+            "metadata": {"name": format!("kites.sky.example.org-v1-{name}"), "labels": labels}, "rules": [rule]})
+    };
+    let of_kites = |verbs: &[&str]| json!({"verbs": verbs, "apiGroups": ["sky.example.org"], "resources": ["kites"]});
+    let definition = json!({"verbs": ["get"], "apiGroups": ["apiextensions.k8s.io"],
+        "resources": ["customresourcedefinitions"], "resourceNames": ["kites.sky.example.org"]});
+    assert_eq!(
+        added,
+        [
+            role("admin", "admin", of_kites(&["*"])),
+            role("edit", "edit", of_kites(&["create", "update", "patch", "delete"])),
+            role("view", "view", of_kites(&["get", "list", "watch"])),
+            role("crdview", "view", definition),
+        ]
+    );
 }
 
 #[test]
@@ -212,13 +242,70 @@ fn a_shipped_service_account_takes_the_place_of_the_generated_one() {
 }
 
 #[test]
-fn a_shipped_service_gives_way_to_the_generated_one() {
-    let service = "apiVersion: v1\nkind: Service\nmetadata: {name: kite-manager-service}\nspec: {ports: [{port: 1}]}\n";
-    let bundle = bundle(&[("manifests/service.yaml", service)]);
+fn the_generated_service_is_merged_into_a_shipped_one_of_its_name() {
+    let shipped = r#"
+apiVersion: v1
+kind: Service
+metadata:
+  name: kite-manager-service
+  namespace: elsewhere
+  labels: {team: sky}
+  annotations: {service.beta.openshift.io/serving-cert-secret-name: metrics-cert}
+spec:
+  type: NodePort
+  selector: {app: other, tier: web}
+  ports:
+    - {name: metrics, port: 8443, targetPort: https}
+    - {name: webhook, port: 443, protocol: TCP, targetPort: 1, appProtocol: https}
+    - {port: 443, protocol: UDP}
+    - {port: 9000}
+"#;
+    let bundle = bundle(&[("manifests/service.yaml", shipped)]);
     let objects = rendered(&bundle, &options(Certificates::CertManager));
     let services = find(&objects, "Service");
-    assert_eq!((services.len(), &services[0].as_value()["spec"]["ports"][0]["port"]), (1, &json!(443)));
-    assert!(bundle.remarks()[0].contains("this one is left out"), "{:?}", bundle.remarks());
+    assert_eq!(services.len(), 1);
+    let annotations = json!({"service.beta.openshift.io/serving-cert-secret-name": "metrics-cert"});
+    let metadata = json!({"name": "kite-manager-service", "namespace": "sky", "labels": {"team": "sky"},
+        "annotations": annotations});
+    let ports = json!([
+        {"name": "metrics", "port": 8443, "targetPort": "https"},
+        {"name": "443", "port": 443, "protocol": "TCP", "targetPort": 9443, "appProtocol": "https"},
+        {"name": "udp-443", "port": 443, "protocol": "UDP"},
+        {"name": "tcp-9000", "port": 9000},
+        {"name": "444", "port": 444, "targetPort": "convert"},
+    ]);
+    let spec = json!({"type": "NodePort", "selector": {"app": "kite"}, "ports": ports});
+    let service = services[0].as_value();
+    assert_eq!((&service["metadata"], &service["spec"]), (&metadata, &spec));
+    assert_eq!(
+        bundle.remarks(),
+        [
+            "manifests/service.yaml, document 1 (line 2): the Service kite-manager-service is generated for the webhooks: \
+          its ports and its selector replace those written here"
+        ]
+    );
+    // The service CA is asked for the certificate that the webhooks serve with.
+    let objects = rendered(&bundle, &options(Certificates::ServiceCa));
+    let asked = find(&objects, "Service")[0].annotation("service.beta.openshift.io/serving-cert-secret-name");
+    assert_eq!(asked, Some("kite-manager-service-cert"));
+}
+
+#[test]
+fn a_service_of_another_api_is_not_merged_with_the_one_for_webhooks() {
+    let knative = "apiVersion: serving.knative.dev/v1\nkind: Service\nmetadata: {name: kite-manager-service}\nspec: {template: {}}\n";
+    let bundle = bundle(&[("manifests/service.yaml", knative)]);
+    let objects = rendered(&bundle, &options(Certificates::CertManager));
+    let versions: Vec<_> = find(&objects, "Service").iter().map(|service| service.api_version().to_owned()).collect();
+    assert_eq!((versions, bundle.remarks()), (vec!["serving.knative.dev/v1".to_owned(), "v1".to_owned()], vec![]));
+}
+
+#[test]
+fn a_shipped_webhook_service_without_ports_or_twice_is_one_service() {
+    let bare = "apiVersion: v1\nkind: Service\nmetadata: {name: kite-manager-service}\n";
+    let twice = bundle(&[("manifests/a.yaml", bare), ("manifests/b.yaml", bare)]);
+    let objects = rendered(&twice, &options(Certificates::CertManager));
+    let generated = rendered(&bundle(&[]), &options(Certificates::CertManager));
+    assert_eq!(find(&objects, "Service"), find(&generated, "Service"));
 }
 
 #[test]
@@ -229,6 +316,42 @@ fn one_object_twice_is_refused_if_it_differs() {
     let other = same.replace("strong", "weak");
     let error = render(&bundle(&[("manifests/other.yaml", &other)]), &options(Certificates::CertManager)).unwrap_err();
     assert!(chain(&error).contains("ConfigMap \"sky/kite-settings\" is declared twice"), "{}", chain(&error));
+}
+
+#[test]
+fn kinds_that_olm_reads_by_name_need_no_version() {
+    let more = r#"
+kind: List
+items:
+  - {kind: ClusterRole, metadata: {name: kite-reader}, rules: []}
+  - {kind: ConfigMap, apiVersion: "", metadata: {name: kite-colours}}
+  - {kind: Service, metadata: {name: kite-manager-service}}
+"#;
+    let csv = csv_with("apiVersion: operators.coreos.com/v1alpha1\n", "");
+    let bundle = bundle(&[(CSV, &csv), ("manifests/z.yaml", more)]);
+    let objects = rendered(&bundle, &options(Certificates::CertManager));
+    let version_of =
+        |name: &str| objects.iter().find(|object| object.name() == name).map(|object| object.api_version().to_owned());
+    assert_eq!(version_of("kite-reader").as_deref(), Some("rbac.authorization.k8s.io/v1"));
+    assert_eq!(version_of("kite-colours").as_deref(), Some("v1"));
+    assert_eq!(find(&objects, "Service").len(), 1);
+    let place = "manifests/z.yaml, document 1 (line 2), items[0]";
+    let remark =
+        format!("{place}: apiVersion is missing: read as rbac.authorization.k8s.io/v1, as OLM reads this kind");
+    assert_eq!(bundle.remarks()[1], remark, "{:?}", bundle.remarks());
+}
+
+#[test]
+fn one_object_in_two_versions_of_its_api_is_refused() {
+    let role = "apiVersion: rbac.authorization.k8s.io/v1\nkind: ClusterRole\nmetadata: {name: kite-reader}\n";
+    let old = role.replace("/v1", "/v1beta1");
+    let bundle = bundle(&[("manifests/new.yaml", role), ("manifests/old.yaml", &old)]);
+    let error = chain(&render(&bundle, &options(Certificates::CertManager)).unwrap_err());
+    assert_eq!(
+        error,
+        "render the bundle: ClusterRole.rbac.authorization.k8s.io \"kite-reader\" is declared twice with different content: \
+         manifests/new.yaml, document 1 (line 1) and manifests/old.yaml, document 1 (line 1): remove one of them"
+    );
 }
 
 #[test]

@@ -4,6 +4,7 @@
 //! though strangers make denials; it needs the right to patch, and its caller waits for the request.
 
 use std::collections::HashMap;
+use std::mem;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -18,6 +19,7 @@ use rukpak_crds::condition::printable;
 use tokio::sync::mpsc;
 
 use crate::process::leader;
+use crate::warn_first;
 
 /// Longest message that the API takes, in bytes.
 const MESSAGE_MAX: usize = 1024;
@@ -157,12 +159,15 @@ impl Events {
 
 /// That an Event cannot be written holds nothing up.
 async fn write(client: Client, mut events: mpsc::Receiver<Event>) {
+    let mut is_failing = false;
     while let Some(event) = events.recv().await {
         let api: Api<Event> = Api::namespaced(client.clone(), event.metadata.namespace.as_deref().unwrap_or(NAMESPACE));
-        if let Err(error) = api.create(&PostParams::default(), &event).await {
+        let written = api.create(&PostParams::default(), &event).await;
+        let is_first = !mem::replace(&mut is_failing, written.is_err());
+        if let Err(error) = written {
             let Event { regarding, reason, .. } = event;
             let object = regarding.and_then(|object| object.name);
-            tracing::warn!(object, reason, %error, "cannot write an Event");
+            warn_first!(is_first, object, reason, %error, "cannot write an Event");
         }
     }
 }

@@ -4,10 +4,12 @@ mod client;
 pub mod leader;
 mod logging;
 
+use std::env;
 use std::future::Future;
 use std::io;
+use std::os::unix::process::CommandExt as _;
 use std::path::PathBuf;
-use std::process::ExitCode;
+use std::process::{Command, ExitCode};
 use std::time::Duration;
 
 use kube::Client;
@@ -25,7 +27,7 @@ use crate::probes::Readiness;
 use crate::server::{self, Bounds, Plain};
 pub(crate) use client::watches;
 pub use client::{client, config};
-use leader::{Candidate, Leader};
+use leader::{Candidate, Leader, Lost};
 
 /// Why a process cannot run.
 #[derive(Debug, thiserror::Error)]
@@ -55,9 +57,12 @@ pub enum Error {
         #[source]
         source: io::Error,
     },
-    /// Leader election cannot begin, or this process leads no more.
+    /// Leader election cannot begin.
     #[error("leader election")]
     Leader(#[from] leader::Error),
+    /// Leadership is lost, and the program cannot take its own place to stand by.
+    #[error("cannot start this program again to stand by")]
+    Again(#[source] io::Error),
     /// Two libraries brought a TLS provider.
     #[error("a second TLS provider is installed")]
     TlsProvider,
@@ -81,7 +86,7 @@ const END_DEADLINE: Duration = Duration::from_secs(2);
 const PROBES: Bounds = Bounds {
     connections: 64,
     strangers_per_address: 32,
-    handshake: Duration::from_secs(1),
+    first_call: Duration::from_secs(10),
     headers: Duration::from_secs(10),
     connection: Duration::from_secs(30),
 };
@@ -246,19 +251,39 @@ impl Process {
         self.end(ended).await.map(|()| None)
     }
 
-    /// Goes on until a signal, the end of a task that must go on, or the loss of leadership.
+    /// Goes on until a signal, or the end of a task that must go on. When leadership is lost, the program begins anew in the same
+    /// process, and stands by.
     ///
     /// # Errors
-    /// [`Error::Ended`], or [`Error::Leader`].
+    /// [`Error::Ended`], or [`Error::Again`].
     pub async fn go_on(mut self) -> Result<(), Error> {
         let ended = tokio::select! {
             ended = ended(&mut self.tasks, &mut self.servers, &self.stop) => ended,
-            lost = lost(&mut self.leader) => {
+            (leader, lost) = lost(&mut self.leader) => {
+                let time = leader.time_to_stop(&lost);
                 self.leader = None;
-                Err(lost)
+                tracing::warn!(error = %Chain(&lost), "leading no more; standing by");
+                self.begin_anew(time).await
             }
         };
         self.end(ended).await
+    }
+
+    /// Ends all work within `time`, and has this program take its own place (execve); returns if it cannot, or is to stop.
+    ///
+    /// That stops threads that block and tasks that nobody waits for, which nothing else in this process could, as surely as its end
+    /// would. But the end of a container counts as a crash, and after some the kubelet waits for minutes before it starts another.
+    async fn begin_anew(&mut self, time: Duration) -> Result<(), Error> {
+        // Children are ended, and of attempts under way it is noted that they were no crashes.
+        let _ = tokio::time::timeout(END_DEADLINE.min(time), self.end_work()).await;
+        if self.stop.is_cancelled() { Ok(()) } else { Err(Error::Again(start_again())) }
+    }
+
+    /// Aborts all tasks and reconciles; returns when none runs any more.
+    async fn end_work(&mut self) {
+        self.tasks.shutdown().await;
+        self.reconciles.close();
+        self.reconciles.wait().await;
     }
 
     /// Every write is one request that the next process finds in the cluster; so stopping is simply stopping. The Lease is
@@ -266,12 +291,7 @@ impl Process {
     async fn end(mut self, ended: Result<(), Error>) -> Result<(), Error> {
         tracing::info!("stopping");
         self.stop.cancel();
-        let ends = async {
-            self.tasks.shutdown().await;
-            self.reconciles.close();
-            self.reconciles.wait().await;
-        };
-        let still = tokio::time::timeout(END_DEADLINE, ends).await;
+        let still = tokio::time::timeout(END_DEADLINE, self.end_work()).await;
         match self.leader {
             Some(leader) if still.is_ok() => leader.release().await,
             Some(_) => tracing::warn!("a reconcile does not end; the Lease runs out by itself"),
@@ -334,11 +354,21 @@ async fn ended(tasks: &mut Tasks, servers: &mut Tasks, stop: &CancellationToken)
 }
 
 /// Returns when leadership is lost: never, without leader election.
-async fn lost(leader: &mut Option<Leader>) -> Error {
-    match leader {
-        Some(leader) => Error::Leader(leader.keep().await),
-        None => std::future::pending().await,
-    }
+async fn lost(leader: &mut Option<Leader>) -> (&Leader, Lost) {
+    let Some(leader) = leader else { return std::future::pending().await };
+    let lost = leader.keep().await;
+    (leader, lost)
+}
+
+/// Has this program, with the same arguments, take its own place; returns only why it did not.
+fn start_again() -> io::Error {
+    let mut arguments = env::args_os();
+    let program = match env::current_exe() {
+        Ok(program) => program,
+        Err(error) => return error,
+    };
+    let name = arguments.next().unwrap_or_else(|| program.clone().into());
+    Command::new(program).arg0(name).args(arguments).exec()
 }
 
 #[cfg(test)]

@@ -1,52 +1,70 @@
 //! HTTP servers with bounds: on connections, on those of one peer that has shown no right yet, on the time that each takes, and
 //! on the time that calls in flight get at the end.
 //!
-//! A connection is *admitted* once a call on it was allowed ([`Connection::admit`]). One that is not admitted is closed when its
-//! place is needed for a new one, the oldest first: whoever opens connections and shows no right keeps nobody out.
+//! Anything in the cluster can connect, so places run out when somebody wants them to. Then a connection gives way to a new one:
+//! that which has kept us waiting longest, and idle ones last. One whose call was allowed stays ([`Connection::enter`]). So
+//! whoever holds places and shows no right keeps nobody out.
 
 use std::collections::BTreeMap;
 use std::io;
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use axum::{Extension, Router};
+use axum::Router;
+use axum::http::Request;
+use hyper::body::Incoming;
 use hyper::server::conn::http1;
+use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::graceful::{GracefulShutdown, Watcher};
-use hyper_util::service::TowerToHyperService;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Notify;
 use tokio::task::JoinSet;
-use tokio::time::timeout;
+use tokio::time::{Instant, sleep, timeout};
 use tokio_util::sync::CancellationToken;
+use tower::Service as _;
 
 /// Wait after the kernel could not hand over a connection (no file descriptors, most of all).
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
-/// Line and headers of one call, at most.
-const HEADER_BYTES: usize = 64 * 1024;
+/// Line and headers of one call, at most; a body on its way takes as much.
+const BUFFER_BYTES: usize = 64 * 1024;
 
 /// What a server allows.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub struct Bounds {
     /// Open connections. With as many admitted ones, more wait in the kernel's queue.
     pub connections: usize,
-    /// Connections of one address that are not admitted.
+    /// Connections of one address that are [strangers](Phase::Stranger).
     pub strangers_per_address: usize,
-    /// Until the handshake is done.
-    pub handshake: Duration,
-    /// Until the headers of a call are there, the idle time before it included.
+    /// Until the handshake is done, and then again until the first call is there.
+    pub first_call: Duration,
+    /// Until the headers of a further call are there, the idle time before it included.
     pub headers: Duration,
     /// Until the connection ends, whatever goes on.
     pub connection: Duration,
+}
+
+/// What a connection does, as far as its place depends on it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Phase {
+    /// It has not said what it wants, or may not have it. So is every connection at first.
+    Stranger,
+    /// Its call is on its way, or waits for its turn.
+    Waiting,
+    /// Its call is allowed: it is not closed for the sake of another one.
+    Admitted,
+    /// It was answered, and says no more for now. It gives way last.
+    Idle,
 }
 
 /// What comes before HTTP on a new connection.
 pub trait Handshake: Clone + Send + Sync + 'static {
     /// What HTTP is spoken over.
     type Stream: AsyncRead + AsyncWrite + Unpin + Send + 'static;
-    /// What is known of the other end; an [`Extension`] of its calls.
+    /// What is known of the other end; an [extension](axum::Extension) of its calls.
     type Peer: Clone + Send + Sync + 'static;
 
     /// Does it.
@@ -66,18 +84,45 @@ impl Handshake for Plain {
     }
 }
 
-/// The connection of a call; an [`Extension`] of it.
+/// The connection of a call; an [extension](axum::Extension) of it.
 #[derive(Clone)]
 pub struct Connection {
     table: Arc<Table>,
     number: u64,
+    address: IpAddr,
+}
+
+impl Default for Connection {
+    /// Returns one that no listener accepted, such as that of a call in a test.
+    fn default() -> Self {
+        Self { table: Arc::default(), number: 0, address: IpAddr::V4(Ipv4Addr::UNSPECIFIED) }
+    }
 }
 
 impl Connection {
-    /// A call was allowed: the connection is not closed for the sake of another one any more.
-    pub fn admit(&self) {
+    /// Notes what it does from now on.
+    pub fn enter(&self, phase: Phase) {
         if let Some(entry) = self.table.entries().get_mut(&self.number) {
-            entry.is_admitted = true;
+            (entry.phase, entry.since) = (phase, Instant::now());
+        }
+        if phase != Phase::Admitted {
+            self.table.freed.notify_one();
+        }
+    }
+
+    /// Returns the address of the other end.
+    pub fn address(&self) -> IpAddr {
+        self.address
+    }
+
+    /// Closes the connection of this server whose call has been on its way longest, if it has for so long: what it holds is wanted.
+    pub fn close_slowest(&self, at_least: Duration) {
+        let entries = self.table.entries();
+        let waiting = entries.values().filter(|entry| entry.phase == Phase::Waiting);
+        if let Some(slowest) = waiting.min_by_key(|entry| entry.since)
+            && slowest.since.elapsed() >= at_least
+        {
+            slowest.evicted.cancel();
         }
     }
 }
@@ -90,7 +135,7 @@ pub async fn serve<H: Handshake>(
     bounds: Bounds,
     (stop, drain): (CancellationToken, Duration),
 ) {
-    let table = Arc::new(Table { bounds, entries: Mutex::default(), freed: Notify::new() });
+    let table = Arc::new(Table { bounds, ..Table::default() });
     let graceful = GracefulShutdown::new();
     let mut connections = JoinSet::new();
     let mut number = 0;
@@ -114,7 +159,7 @@ pub async fn serve<H: Handshake>(
             }
             Err(error) => {
                 tracing::warn!(%error, "cannot accept a connection");
-                tokio::time::sleep(ACCEPT_PAUSE).await;
+                sleep(ACCEPT_PAUSE).await;
             }
         }
     }
@@ -136,32 +181,50 @@ async fn connection<H: Handshake>(
     let served = async {
         let shaken = tokio::select! {
             () = stop.cancelled() => return,
-            shaken = timeout(bounds.handshake, handshake.shake(stream)) => shaken,
+            shaken = timeout(bounds.first_call, handshake.shake(stream)) => shaken,
         };
         let (stream, peer) = match shaken {
             Ok(Ok(shaken)) => shaken,
             Ok(Err(error)) => return tracing::debug!(%error, "a handshake failed"),
             Err(_) => return tracing::debug!("a handshake took too long"),
         };
-        let router = router.layer(Extension(peer)).layer(Extension(place.connection.clone()));
-        let connection = http1::Builder::new()
+        let has_called = AtomicBool::new(false);
+        let answer = service_fn(|mut call: Request<Incoming>| {
+            has_called.store(true, Ordering::Relaxed);
+            call.extensions_mut().insert(peer.clone());
+            call.extensions_mut().insert(place.connection.clone());
+            router.clone().call(call)
+        });
+        let calls = http1::Builder::new()
             .timer(TokioTimer::new())
             .header_read_timeout(bounds.headers)
-            .max_buf_size(HEADER_BYTES)
-            .serve_connection(TokioIo::new(stream), TowerToHyperService::new(router));
-        match timeout(bounds.connection, watcher.watch(connection)).await {
-            Ok(Ok(())) => {}
-            Ok(Err(error)) => tracing::debug!(%error, "a connection ended early"),
-            Err(_) => tracing::debug!(longest = ?bounds.connection, "a connection was closed at its deadline"),
+            .max_buf_size(BUFFER_BYTES)
+            .serve_connection(TokioIo::new(stream), answer);
+        let silence = async {
+            sleep(bounds.first_call).await;
+            if has_called.load(Ordering::Relaxed) {
+                std::future::pending::<()>().await;
+            }
+        };
+        tokio::select! {
+            served = timeout(bounds.connection, watcher.watch(calls)) => match served {
+                Ok(Ok(())) => {}
+                Ok(Err(error)) => tracing::debug!(%error, "a connection ended early"),
+                Err(_) => tracing::debug!(longest = ?bounds.connection, "a connection was closed at its deadline"),
+            },
+            () = silence => tracing::debug!("a connection sent no call in time"),
         }
     };
     tokio::select! {
         () = served => {}
-        () = evicted.cancelled() => tracing::debug!("an unauthorized connection was closed in favour of a new one"),
+        () = evicted.cancelled() => {
+            tracing::debug!(address = %place.connection.address, "a connection was closed in favour of another one");
+        }
     }
 }
 
 /// The open connections, the oldest first.
+#[derive(Default)]
 struct Table {
     bounds: Bounds,
     entries: Mutex<BTreeMap<u64, Entry>>,
@@ -171,7 +234,9 @@ struct Table {
 
 struct Entry {
     address: IpAddr,
-    is_admitted: bool,
+    phase: Phase,
+    /// Since when it is in this phase.
+    since: Instant,
     evicted: CancellationToken,
 }
 
@@ -192,7 +257,7 @@ impl Table {
             let freed = self.freed.notified();
             let has_room = {
                 let entries = self.entries();
-                entries.len() < self.bounds.connections || entries.values().any(|entry| !entry.is_admitted)
+                entries.len() < self.bounds.connections || entries.values().any(|entry| entry.phase != Phase::Admitted)
             };
             if has_room {
                 return;
@@ -201,17 +266,17 @@ impl Table {
         }
     }
 
-    /// Takes a place, if need be from the oldest stranger: of the same address where that has its share, else of all.
+    /// Takes a place, if need be from another: from the oldest stranger of an address that has its share, else from whoever has
+    /// kept us waiting longest. Idle ones come last: a client that sends its next call meanwhile loses it.
     fn enter(self: &Arc<Self>, number: u64, address: IpAddr) -> Place {
         let mut entries = self.entries();
-        let strangers = |of: Option<IpAddr>| {
-            move |(_, entry): &(&u64, &Entry)| !entry.is_admitted && of.is_none_or(|of| entry.address == of)
-        };
-        let share = entries.iter().filter(strangers(Some(address))).count();
+        let is_stranger = |entry: &Entry| entry.phase == Phase::Stranger && entry.address == address;
+        let share = entries.values().filter(|entry| is_stranger(entry)).count();
         let leaves = if share >= self.bounds.strangers_per_address {
-            entries.iter().find(strangers(Some(address)))
+            entries.iter().find(|(_, entry)| is_stranger(entry))
         } else if entries.len() >= self.bounds.connections {
-            entries.iter().find(strangers(None))
+            let others = entries.iter().filter(|(_, entry)| entry.phase != Phase::Admitted);
+            others.min_by_key(|(_, entry)| (entry.phase == Phase::Idle, entry.since))
         } else {
             None
         };
@@ -219,8 +284,9 @@ impl Table {
             leaving.evicted.cancel();
         }
         let evicted = CancellationToken::new();
-        entries.insert(number, Entry { address, is_admitted: false, evicted: evicted.clone() });
-        Place { connection: Connection { table: Arc::clone(self), number }, evicted }
+        let entry = Entry { address, phase: Phase::Stranger, since: Instant::now(), evicted: evicted.clone() };
+        entries.insert(number, entry);
+        Place { connection: Connection { table: Arc::clone(self), number, address }, evicted }
     }
 }
 

@@ -53,11 +53,9 @@ const COMPUTE: &[c_long] = &[
     libc::SYS_writev,
 ];
 
-/// What libgit2, OpenSSL, libssh2 and the C library's resolver need beside that. Landlock says which files and ports.
-const NETWORK: &[c_long] = &[
-    libc::SYS_bind,
+/// What a process needs beside that which opens files and starts threads. Landlock says which files.
+const FILES: &[c_long] = &[
     libc::SYS_clock_nanosleep,
-    libc::SYS_connect,
     libc::SYS_dup,
     libc::SYS_dup3,
     libc::SYS_faccessat,
@@ -75,10 +73,7 @@ const NETWORK: &[c_long] = &[
     libc::SYS_getegid,
     libc::SYS_geteuid,
     libc::SYS_getgid,
-    libc::SYS_getpeername,
     libc::SYS_getppid,
-    libc::SYS_getsockname,
-    libc::SYS_getsockopt,
     libc::SYS_getuid,
     libc::SYS_linkat,
     libc::SYS_mkdirat,
@@ -94,22 +89,43 @@ const NETWORK: &[c_long] = &[
     libc::SYS_pwrite64,
     libc::SYS_pwritev,
     libc::SYS_readlinkat,
-    libc::SYS_recvfrom,
-    libc::SYS_recvmmsg,
-    libc::SYS_recvmsg,
     libc::SYS_renameat,
     libc::SYS_renameat2,
-    libc::SYS_sendmmsg,
-    libc::SYS_sendmsg,
-    libc::SYS_sendto,
-    libc::SYS_setsockopt,
-    libc::SYS_shutdown,
     libc::SYS_statfs,
     libc::SYS_symlinkat,
     libc::SYS_times,
     libc::SYS_umask,
     libc::SYS_unlinkat,
     libc::SYS_utimensat,
+];
+
+/// What libgit2, OpenSSL, libssh2 and the C library's resolver need beside that. Landlock says which ports.
+const SOCKETS: &[c_long] = &[
+    libc::SYS_bind,
+    libc::SYS_connect,
+    libc::SYS_getpeername,
+    libc::SYS_getsockname,
+    libc::SYS_getsockopt,
+    libc::SYS_recvfrom,
+    libc::SYS_recvmmsg,
+    libc::SYS_recvmsg,
+    libc::SYS_sendmmsg,
+    libc::SYS_sendmsg,
+    libc::SYS_sendto,
+    libc::SYS_setsockopt,
+    libc::SYS_shutdown,
+];
+
+/// What Go's runtime needs beside files: it waits for its threads and pipes so, and has no C library to do without. `execve` makes the
+/// process that program; landlock says which.
+const PROGRAM: &[c_long] = &[
+    libc::SYS_epoll_create1,
+    libc::SYS_epoll_ctl,
+    libc::SYS_epoll_pwait,
+    libc::SYS_eventfd2,
+    libc::SYS_execve,
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_arch_prctl,
 ];
 
 /// What younger architectures have only in the form above.
@@ -171,17 +187,27 @@ fn rules(calls: Calls) -> seccompiler::Result<Rules> {
             }
         }
         Calls::Network => {
-            rules.extend(NETWORK.iter().chain(OLD_FORMS).map(|call| (*call, Vec::new())));
-            // A thread, no process. `clone3` hides its flags in memory: the C library does without.
-            let thread = number(libc::CLONE_THREAD);
-            rules.insert(libc::SYS_clone, vec![rule(vec![(0, MaskedEq(thread), thread)])?]);
-            // The name of a thread.
-            rules.insert(libc::SYS_prctl, one_of(0, [number(libc::PR_SET_NAME)])?);
+            rules.extend(FILES.iter().chain(OLD_FORMS).chain(SOCKETS).map(|call| (*call, Vec::new())));
+            rules.extend(threads()?);
             rules.insert(libc::SYS_socket, sockets()?);
             rules.insert(libc::SYS_socketpair, one_of(0, [number(libc::AF_UNIX)])?);
         }
+        Calls::Program => {
+            rules.extend(FILES.iter().chain(OLD_FORMS).chain(PROGRAM).map(|call| (*call, Vec::new())));
+            rules.extend(threads()?);
+        }
     }
     Ok(rules)
+}
+
+/// Threads, no processes, and their names.
+fn threads() -> Result<[(c_long, Vec<SeccompRule>); 2], seccompiler::BackendError> {
+    // `clone3` hides its flags in memory: the C library does without.
+    let thread = number(libc::CLONE_THREAD);
+    Ok([
+        (libc::SYS_clone, vec![rule(vec![(0, MaskedEq(thread), thread)])?]),
+        (libc::SYS_prctl, one_of(0, [number(libc::PR_SET_NAME)])?),
+    ])
 }
 
 /// TCP and UDP over IP, and the question to the kernel which addresses this host has: the C library's resolver asks it.

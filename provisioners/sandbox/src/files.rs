@@ -21,6 +21,7 @@ pub(crate) fn confine(sandbox: &Sandbox) -> Result<(), RulesetError> {
         .create()?
         .add_rules(path_beneath_rules(&sandbox.readable, AccessFs::ReadFile | AccessFs::ReadDir))?
         .add_rules(path_beneath_rules(&sandbox.writable, writing()))?
+        .add_rules(path_beneath_rules(&sandbox.executable, AccessFs::ReadFile | AccessFs::Execute))?
         .add_rules(ports)?
         .restrict_self()
         .map(|_| ())

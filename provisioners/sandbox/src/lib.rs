@@ -22,6 +22,8 @@ pub struct Sandbox {
     pub writable: Vec<PathBuf>,
     /// Files and folders that may be read. What is not there is passed over.
     pub readable: Vec<PathBuf>,
+    /// Programs that this process may become. It must be linked statically: nothing else of the system is run.
+    pub executable: Vec<PathBuf>,
     /// TCP ports that may be connected to, of whatever host. Landlock's ABI 4 (Linux 6.7).
     pub ports: Vec<u16>,
     /// Upper bounds.
@@ -35,6 +37,8 @@ pub enum Calls {
     Compute,
     /// Opens files, connects to servers, starts threads.
     Network,
+    /// Becomes another program, which opens files and starts threads, and reaches no server.
+    Program,
 }
 
 /// Upper bounds that the kernel keeps.

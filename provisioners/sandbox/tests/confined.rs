@@ -3,7 +3,7 @@
 use std::fs;
 use std::io::{Read, Seek, Write};
 use std::net::TcpListener;
-use std::os::unix::process::ExitStatusExt;
+use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
@@ -20,6 +20,7 @@ fn sandbox(calls: Calls) -> Sandbox {
         calls,
         writable: Vec::new(),
         readable: Vec::new(),
+        executable: Vec::new(),
         ports: Vec::new(),
         resources: Resources {
             memory_bytes: 64 * MIB,
@@ -66,6 +67,7 @@ fn child() {
             println!("\n{text} {}", numbers.iter().sum::<u64>());
         }
         "thread" => println!("\n{}", std::thread::Builder::new().spawn(|| 1).is_ok()),
+        "become" => println!("\n{:?}", Command::new(&attempts).exec().kind()),
         "write" => println!("\n{}", fs::write(&attempts, "written").is_ok()),
         "grow" => println!("\n{}", vec![1_u8; usize::try_from(128 * MIB).expect("the test can do it")].len()),
         "burn" => while std::hint::black_box(true) {},
@@ -130,6 +132,17 @@ fn who_fetches_reaches_what_is_named_and_nothing_else() {
     assert_eq!(probe(&below, &attempts), Findings { files: false, ..findings });
     let connected = Sandbox { ports: vec![attempts.address.port()], ..nothing };
     assert_eq!(probe(&connected, &attempts), Findings { ports: false, ..findings });
+}
+
+/// Whether it becomes what it may become is seen with Helm, in the suite `helm`.
+#[test]
+fn who_becomes_a_program_becomes_no_other_and_reaches_no_file_and_no_server() {
+    let world = World::new();
+    let program = sandbox(Calls::Program);
+    let findings = probe(&program, &world.attempts());
+    assert!(findings.files && findings.memory && findings.ports, "{findings:?}");
+    assert_eq!(said(&play("thread", &program, "")), "true");
+    assert_eq!(said(&play("become", &program, "/bin/true")), "PermissionDenied");
 }
 
 #[test]

@@ -132,14 +132,16 @@ mod tests {
 
     #[tokio::test]
     async fn sources_are_kept_from_the_api_server_in_whatever_form() {
+        let registries = Registries { allowed: vec![network("127.0.0.0/8").unwrap()], ..Registries::default() };
         for (url, ours, other) in [
             ("https://10.96.0.1:443", "10.96.0.1", "10.96.0.2"),
             ("https://[fd00::1]:6443/", "fd00::1", "fd00::2"),
             ("https://10.96.0.1", "::ffff:10.96.0.1", "::ffff:10.96.0.2"),
         ] {
-            let egress = Egress::default().denying(addresses(&url.parse().unwrap()).await);
+            let egress = registries.egress(&url.parse().unwrap()).await;
             assert!(!egress.permits(ours.parse().unwrap()), "{url}");
             assert!(egress.permits(other.parse().unwrap()), "{url}");
+            assert!(egress.permits("127.0.0.1".parse().unwrap()), "what the flag opens");
         }
         let local = addresses(&"https://localhost:6443".parse().unwrap()).await;
         assert!(local.contains(&"127.0.0.1".parse().unwrap()), "{local:?}");

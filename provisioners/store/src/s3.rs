@@ -1,4 +1,4 @@
-//! Buckets of S3 and of servers that speak its protocol. [What is asked of them](../S3.md).
+//! Buckets of S3 and of servers that speak its protocol. `README.md` says what is asked of them.
 
 mod location;
 mod objects;

@@ -88,3 +88,6 @@ impl Sharing {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -160,16 +160,13 @@ fn collection_keeps_what_refs_and_living_guards_name() {
     let (root, store) = store();
     let other = Store::open(root.path()).unwrap();
     let bundle = store.seal(&tree("bundle")).unwrap().digest;
-    let (named, guarded, abroad) = (
-        store.seal(&tree("deployment")).unwrap(),
-        store.seal(&tree("guarded")).unwrap(),
-        other.seal(&tree("abroad")).unwrap(),
-    );
+    let named = store.seal(&tree("deployment")).unwrap().digest;
+    let (guarded, abroad) = (store.seal(&tree("guarded")).unwrap(), other.seal(&tree("abroad")).unwrap());
     store.set_ref(RefKind::Bundle, "b", &reference(&bundle)).unwrap();
-    store.set_ref(RefKind::Deployment, "d", &reference(&named.digest)).unwrap();
+    store.set_ref(RefKind::Deployment, "d", &reference(&named)).unwrap();
     let gone = store.seal(&tree("gone")).unwrap().digest;
     let freed_bytes = fs::metadata(content_file(root.path(), &gone)).unwrap().len();
-    let kept = [&bundle, &named.digest, &guarded.digest, &abroad.digest];
+    let kept = [&bundle, &named, &guarded.digest, &abroad.digest];
     let kept_bytes = kept.iter().map(|kept| fs::metadata(content_file(root.path(), kept)).unwrap().len()).sum();
     assert_eq!(
         store.collect(&nothing()).unwrap(),
@@ -179,11 +176,11 @@ fn collection_keeps_what_refs_and_living_guards_name() {
         assert!(store.contains(kept).unwrap());
     }
     assert!(matches!(load_all(&store, &gone), Err(Error::Missing { .. })));
-    let (named_digest, guarded_digest) = (named.digest.clone(), guarded.digest.clone());
-    drop((named, guarded, abroad));
+    let guarded_digest = guarded.digest.clone();
+    drop((guarded, abroad));
     assert!(store.remove_ref(RefKind::Deployment, "d").unwrap());
     assert_eq!(store.collect(&nothing()).unwrap().removed, 3);
-    assert!(!store.contains(&named_digest).unwrap() && !store.contains(&guarded_digest).unwrap());
+    assert!(!store.contains(&named).unwrap() && !store.contains(&guarded_digest).unwrap());
     assert!(store.contains(&bundle).unwrap());
 }
 

@@ -186,7 +186,34 @@ fn matches(pattern: &str, text: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::matches;
+    use std::time::SystemTime;
+
+    use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, ExtendedKeyUsagePurpose, IsCa, KeyPair};
+
+    use super::*;
+
+    /// One authority may sign servers and code.
+    #[test]
+    fn refuses_certificate_that_is_not_for_signing_code() {
+        let mut authority = CertificateParams::default();
+        authority.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        let authority = CertifiedIssuer::self_signed(authority, KeyPair::generate().unwrap()).unwrap();
+        let log = include_str!("../tests/vectors/keyless/rekor.pub");
+        let keyless = Keyless::new(&authority.pem(), log, "issuer", "*").unwrap();
+        let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap().as_secs();
+        let checked = |purposes: &[ExtendedKeyUsagePurpose]| {
+            let mut leaf = CertificateParams::default();
+            leaf.extended_key_usages = purposes.to_vec();
+            let leaf = leaf.signed_by(&KeyPair::generate().unwrap(), &authority).unwrap();
+            let material = Material { certificate: leaf.der().to_vec(), chain: Vec::new(), entry: None };
+            keyless.check_certificate(&material, now)
+        };
+        assert_eq!(checked(&[ExtendedKeyUsagePurpose::CodeSigning]), Ok(()));
+        for other in [&[][..], &[ExtendedKeyUsagePurpose::ServerAuth]] {
+            let refusal = checked(other).unwrap_err();
+            assert!(refusal.starts_with("its certificate cannot be used ("), "{other:?}: {refusal}");
+        }
+    }
 
     #[test]
     fn a_star_stands_for_anything() {

@@ -7,8 +7,9 @@ use base64::engine::general_purpose::STANDARD;
 use rukpak_content::{Attachment, Digest};
 use rukpak_trust::attachment::SIMPLE_SIGNING;
 use rukpak_trust::key::KeyError;
+use rukpak_trust::log::Entry;
 use rukpak_trust::{Examination, Keyless, PublicKey, Requirement, RuleName, Signature, Subject};
-use serde_json::json;
+use serde_json::{Value, json};
 
 const REPOSITORY: &str = "registry.example.com/pump";
 
@@ -184,6 +185,30 @@ fn another_root_vouches_for_nobody() {
     let text = Keyless::new(&format!("{other}{damaged}"), &rekor, ISSUER, PIPELINE).unwrap_err().to_string();
     assert_eq!(text, "certificateAuthority holds a block of PEM that is damaged");
     assert!(Keyless::new("", &rekor, ISSUER, PIPELINE).unwrap_err().to_string().contains("no certificate"));
+}
+
+/// Each alone: an entry of the signer's own that is about something else proves nothing of this.
+#[test]
+fn an_entry_is_about_one_payload_one_signature_and_one_certificate() {
+    let signature = Signature::of(&keyless()).unwrap();
+    let (material, payload) = (signature.material.clone().unwrap(), Digest::sha256(&signature.payload));
+    let (certificate, simple) = (material.certificate, material.entry.unwrap());
+    let logged: Value = serde_json::from_slice(&simple.body).unwrap();
+    let logged = &logged["spec"]["signature"];
+    let dsse = json!({"kind": "dsse", "spec": {
+        "payloadHash": {"algorithm": "sha256", "value": payload.hex()},
+        "signatures": [{"signature": logged["content"], "verifier": logged["publicKey"]["content"]}],
+    }});
+    let dsse = Entry { body: dsse.to_string().into_bytes(), ..simple.clone() };
+    let mut other = signature.clone();
+    other.signature.push(0);
+    for entry in [simple, dsse] {
+        assert_eq!(entry.check(&signature, &payload, &certificate), Ok(()));
+        let another = Err("its entry in the log is about another signature".to_owned());
+        assert_eq!(entry.check(&signature, &Digest::sha256(b"other"), &certificate), another, "payload");
+        assert_eq!(entry.check(&other, &payload, &certificate), another, "signature");
+        assert_eq!(entry.check(&signature, &payload, &certificate[1..]), another, "certificate");
+    }
 }
 
 #[test]

@@ -55,6 +55,7 @@ use rukpak_plan::retry::{self, Class};
 use rukpak_runtime::api;
 use rukpak_runtime::error::Chain;
 use rukpak_runtime::metrics::{Outcome, count_reconcile};
+use rukpak_runtime::warn_first;
 use rukpak_store::Sealed;
 use rukpak_trust::Verdict;
 use tokio::sync::SemaphorePermit;
@@ -160,13 +161,14 @@ pub async fn reconcile(bundle: Arc<Bundle>, context: Arc<Context>) -> Result<Act
 pub fn error_policy(bundle: &Bundle, error: &Error, context: &Context) -> Action {
     let (Error::Status(source) | Error::Finalizer(source)) = error;
     let class = if source.is_conflict() { Class::Conflict } else { Class::Transient };
-    let delay = retry::delay(class, context.failures.another(&bundle.uid().unwrap_or_default()));
+    let uid = bundle.uid().unwrap_or_default();
+    let delay = retry::delay(class, context.failures.another(&uid));
     count_reconcile(KIND, Outcome::Error);
     let (bundle, error) = (bundle.name_any(), Chain(error));
     if class == Class::Conflict {
         tracing::debug!(bundle, %error, "reconcile ended early; it runs again");
     } else {
-        tracing::warn!(bundle, %error, ?delay, "reconcile failed; will retry");
+        warn_first!(context.failures.is_first(&uid), bundle, %error, ?delay, "reconcile failed; will retry");
     }
     Action::requeue(delay)
 }

@@ -35,10 +35,11 @@ use axum::{Extension, Router};
 use futures::StreamExt as _;
 use kube::ResourceExt as _;
 use rukpak_certificates::service_names;
+use rukpak_crds::names::FIELD_MANAGER;
 use rukpak_runtime::error::Chain;
 use rukpak_runtime::probes::Readiness;
-use rukpak_runtime::server::{self, Bounds, Connection};
-use rukpak_runtime::serving::{ClientChain, Keeper, OverTls, Serving, Tls};
+use rukpak_runtime::server::{self, Bounds, Connection, Phase};
+use rukpak_runtime::serving::{AuthoritySecret, ClientChain, Keeper, OverTls, Serving, Tls};
 use tokio::net::TcpListener;
 use tokio::task::spawn_blocking;
 use tokio_util::sync::CancellationToken;
@@ -62,7 +63,7 @@ const CHECK: &str = "content";
 const BOUNDS: Bounds = Bounds {
     connections: 256,
     strangers_per_address: 64,
-    handshake: Duration::from_secs(10),
+    first_call: Duration::from_secs(10),
     headers: Duration::from_secs(15),
     connection: Duration::from_mins(15),
 };
@@ -141,13 +142,15 @@ async fn look_after(
 ) {
     let serving = Serving {
         namespace: context.system_namespace.clone(),
-        certificate_secret: options.certificate_secret,
-        authority_secret: options.authority_secret,
+        secret: options.certificate_secret,
         names: service_names(SERVICE, &context.system_namespace),
         lifetime: options.certificate_lifetime,
         is_external: options.is_external,
+        field_manager: FIELD_MANAGER,
     };
-    let keeper = Keeper::new(context.client.clone(), serving);
+    let (namespace, secret) = (&context.system_namespace, options.authority_secret);
+    let authorities = AuthoritySecret::new(context.client.clone(), namespace, secret, FIELD_MANAGER);
+    let keeper = Keeper::new(context.client.clone(), serving, authorities);
     let complete = async {
         tls.complete().await;
         readiness.set(CHECK, Ok(()));
@@ -218,7 +221,7 @@ async fn answer(
             return refusal(&denied);
         }
     };
-    connection.admit();
+    connection.enter(Phase::Admitted);
     let Some(place) = Route::read(path) else { return not_found() };
     match (place, method) {
         (Route::Bundle(name), &Method::GET | &Method::HEAD) => {

@@ -13,6 +13,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("rukpak-certificates", &[]),
     ("rukpak-content", &[]),
     ("rukpak-format", &["rukpak-content", "rukpak-crds", "rukpak-plain", "rukpak-plan", "rukpak-registry"]),
+    ("rukpak-helm", &["rukpak-content", "rukpak-sandbox"]),
     ("rukpak-crds", &[]),
     ("rukpak-crd-upgrade", &["rukpak-crds"]),
     ("rukpak-plain", &["rukpak-content"]),
@@ -50,6 +51,7 @@ const ARROWS: &[(&str, &[&str])] = &[
             "rukpak-crd-upgrade",
             "rukpak-crds",
             "rukpak-format",
+            "rukpak-helm",
             "rukpak-plain",
             "rukpak-plan",
             "rukpak-registry",
@@ -64,6 +66,7 @@ const ARROWS: &[(&str, &[&str])] = &[
             "rukpak-crd-upgrade",
             "rukpak-crds",
             "rukpak-format",
+            "rukpak-helm",
             "rukpak-install",
             "rukpak-runtime",
             "rukpak-source",
@@ -92,6 +95,7 @@ const ARROWS: &[(&str, &[&str])] = &[
             "rukpak-crd-upgrade",
             "rukpak-crds",
             "rukpak-format",
+            "rukpak-helm",
             "rukpak-plain",
             "rukpak-plan",
             "rukpak-registry",
@@ -166,8 +170,15 @@ const IMPURE_CALLS: &[&str] = &[
 /// Gzip members are made by a few threads; what they make does not depend on these.
 const EXCEPTED: &[(&str, &str)] = &[("content/src/pack.rs", "std::thread")];
 /// Crates that know nothing of Kubernetes.
-const WITHOUT_KUBERNETES: &[&str] =
-    &["rukpak-catalog", "rukpak-content", "rukpak-plain", "rukpak-sandbox", "rukpak-source", "rukpak-store"];
+const WITHOUT_KUBERNETES: &[&str] = &[
+    "rukpak-catalog",
+    "rukpak-content",
+    "rukpak-helm",
+    "rukpak-plain",
+    "rukpak-sandbox",
+    "rukpak-source",
+    "rukpak-store",
+];
 
 #[test]
 fn arrows_point_one_way() {

@@ -146,7 +146,7 @@ async fn rotation_refuses_no_call() {
     let (refused, answered) = (refused.concat(), answered.into_inner());
     assert!(refused.is_empty(), "{} of {answered} calls were refused: {refused:#?}", refused.len());
     assert_eq!(certificates, 5);
-    // Each is written once by one of the two, and once more without the authority before it.
+    // Each is written once by one of the two, and once more with the next one staged beside it.
     assert_eq!(secrets.assert_none_comes_back(2), certificates + 1, "and the garbage");
     bundles.assert_none_comes_back(4);
 }

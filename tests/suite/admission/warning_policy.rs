@@ -139,13 +139,13 @@ async fn policies_have_no_mistakes_of_types() {
 #[tokio::test]
 async fn warns_of_class_that_nobody_serves() {
     let client = admin(plane().await).await;
-    let (plain, helm) = ("core-rukpak-io-plain", "core-rukpak-io-helm");
-    for object in [bundle(helm), deployment(helm, plain), deployment(plain, helm)] {
+    let (plain, unserved) = ("core-rukpak-io-plain", "core-rukpak-io-cue");
+    for object in [bundle(unserved), deployment(unserved, plain), deployment(plain, unserved)] {
         let warning = until_warned(&client, &object).await;
         assert!(warning.contains(CLASS), "{warning}");
-        assert!(warning.contains("core-rukpak-io-plain and core-rukpak-io-registry are served"), "{warning}");
+        assert!(warning.contains("core-rukpak-io-registry and core-rukpak-io-helm are served"), "{warning}");
     }
-    for class in [plain, "core-rukpak-io-registry", "provisioner-example-com"] {
+    for class in [plain, "core-rukpak-io-registry", "core-rukpak-io-helm", "provisioner-example-com"] {
         for object in [bundle(class), deployment(class, class)] {
             assert_eq!(warnings(&client, &object).await, Vec::<String>::new(), "{object}");
         }
@@ -155,10 +155,10 @@ async fn warns_of_class_that_nobody_serves() {
 #[tokio::test]
 async fn shows_warning_to_whoever_uses_kubectl() {
     let plane = plane().await;
-    let helm = "core-rukpak-io-helm";
-    until_warned(&admin(plane).await, &bundle(helm)).await;
+    let unserved = "core-rukpak-io-cue";
+    until_warned(&admin(plane).await, &bundle(unserved)).await;
     let terminal = Terminal::new(plane.kubeconfig_path()).unwrap_or_else(|error| panic!("{error:#}"));
-    for class in [helm, "provisioner-example-com"] {
+    for class in [unserved, "provisioner-example-com"] {
         let (mut object, name) = (deployment(class, class), unique_name("kubectl"));
         object["metadata"]["name"] = json!(name);
         let printed = terminal.enter(&format!("kubectl apply -f - <<'END'\n{object}\nEND")).await;
@@ -167,7 +167,7 @@ async fn shows_warning_to_whoever_uses_kubectl() {
         let expected =
             format!("Warning: Validation failed for ValidatingAdmissionPolicy '{CLASS}' with binding '{CLASS}': ");
         let is_warned = lines.len() == 1 && lines[0].starts_with(&expected);
-        assert!(if class == helm { is_warned } else { lines.is_empty() }, "{class}: {lines:?}");
+        assert!(if class == unserved { is_warned } else { lines.is_empty() }, "{class}: {lines:?}");
     }
 }
 

@@ -186,30 +186,15 @@ async fn what_is_not_an_image_is_refused() {
     const INDEX: &str = "application/vnd.oci.image.index.v1+json";
     let scene = Scene::shared().await;
     let registry = &scene.world.registry;
-    let mut cases = Vec::new();
-    for (config, layer, text) in [
-        (
-            "application/vnd.cncf.helm.config.v1+json",
-            "application/vnd.cncf.helm.chart.content.v1.tar+gzip",
-            "a Helm chart",
-        ),
-        (
-            "application/vnd.oci.empty.v1+json",
-            "application/vnd.in-toto+json",
-            "application/vnd.in-toto+json, no tar archive",
-        ),
-    ] {
-        let case = Case::new(text);
-        let blob = registry.put_blob(&case.name, case.name.as_bytes()).await.unwrap();
-        let entry = |kind: &str| json!({"mediaType": kind, "digest": blob, "size": case.name.len()});
-        let text = json!({"schemaVersion": 2, "mediaType": OCI, "config": entry(config), "layers": [entry(layer)]});
-        put(registry, &case, OCI, &text).await;
-        cases.push(case);
-    }
+    let case = Case::new("application/vnd.in-toto+json, no tar archive");
+    let blob = registry.put_blob(&case.name, case.name.as_bytes()).await.unwrap();
+    let entry = |kind: &str| json!({"mediaType": kind, "digest": blob, "size": case.name.len()});
+    let (config, layer) = (entry("application/vnd.oci.empty.v1+json"), entry("application/vnd.in-toto+json"));
+    let text = json!({"schemaVersion": 2, "mediaType": OCI, "config": config, "layers": [layer]});
+    put(registry, &case, OCI, &text).await;
     let empty = Case::new("no image for linux/");
     put(registry, &empty, INDEX, &json!({"schemaVersion": 2, "mediaType": INDEX, "manifests": []})).await;
-    cases.push(empty);
-    refused_and_healed(&cases).await;
+    refused_and_healed(&[case, empty]).await;
 }
 
 async fn put(registry: &Registry, case: &Case, media_type: &str, text: &Value) {

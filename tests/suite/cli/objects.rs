@@ -141,3 +141,27 @@ async fn a_deletion_is_waited_for_and_says_what_holds_it_up() {
         format!("error: bundledeployments.core.rukpak.io {name:?} not found\nhint: rukpakctl status\n")
     );
 }
+
+#[tokio::test]
+async fn examples_are_those_of_the_bundle_that_is_installed() {
+    let hands = Hands::admin().await;
+    let name = unique_name("examples");
+    let example = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name, "namespace": "default"}});
+    let csv = json!({
+        "apiVersion": "operators.coreos.com/v1alpha1",
+        "kind": "ClusterServiceVersion",
+        "metadata": {"name": name, "annotations": {"alm-examples": json!([example]).to_string()}},
+        "spec": {"installModes": [{"type": "AllNamespaces", "supported": true}],
+            "install": {"strategy": "deployment", "spec": {"deployments": []}}},
+    });
+    let annotations = format!("annotations: {{operators.operatorframework.io.bundle.package.v1: {name}}}\n");
+    let folder = folder(&[("metadata/annotations.yaml", annotations), ("manifests/csv.json", csv.to_string())]);
+    let missing = hands.run(&["examples", &name]).await;
+    assert_said(&missing, 1, "");
+    hands.install(&name, folder.path()).await;
+    until(&hands.client, &name, Expected::is_true("Ready", "Succeeded")).await;
+
+    let did = hands.run(&["examples", &name, "configmap", "-ojson"]).await;
+    assert_eq!((did.code, json(&did)), (Some(0), json!([example])), "{did:?}");
+    assert!(did.err.ends_with(": 1 example\n"), "{did:?}");
+}

@@ -13,7 +13,7 @@ use crate::output::goldens::Goldens;
 use crate::output::session::{Cluster, Form, Session};
 
 /// The folders of bundles that are typed of.
-const FOLDERS: [&str; 5] = ["pump-v1", "pump-v2", "pump-v3", "broken", "valve"];
+const FOLDERS: [&str; 6] = ["pump-v1", "pump-v2", "pump-v3", "pump-operator", "broken", "valve"];
 
 /// Types everything in one form.
 pub async fn tell(cluster: &Cluster, form: Form, goldens: &mut Goldens) {
@@ -73,6 +73,9 @@ async fn bundles(session: &mut Session<'_>) {
     session.enter("render ./broken").await;
     session.enter("rights ./pump-v1 --name pump --service-account pumps/installer").await;
     session.enter("policy rights/install-policy.yaml").await;
+    session.enter("examples ./pump-operator").await;
+    session.enter("examples ./pump-operator pump").await;
+    session.enter("examples ./pump-operator valve").await;
 }
 
 /// Registries and layouts.

@@ -1,4 +1,4 @@
-//! Each fault of the network or the server, and what a store does then. `docs/storage.md` has the table.
+//! Each fault of the network or the server, and what a store does then. `docs/storage.md` has what is seen of them.
 
 use std::time::{Duration, Instant};
 

@@ -53,7 +53,8 @@ fn classes_that_nobody_serves_are_warned_of_and_those_of_others_are_not() {
     for (class, expected) in [
         ("core-rukpak-io-plain", false),
         ("core-rukpak-io-registry", false),
-        ("core-rukpak-io-helm", true),
+        ("core-rukpak-io-helm", false),
+        ("core-rukpak-io-cue", true),
         ("core-rukpak-io-plan", true),
         ("provisioner-example-com", false),
     ] {

@@ -5,13 +5,11 @@ use std::sync::{Arc, Mutex};
 
 use futures::future::BoxFuture;
 use rukpak_crd_upgrade::ObjectCheck;
-use rukpak_webhook::connections::Connections;
 use rukpak_webhook::reads::{Error, Next, Page, Reads};
 use rukpak_webhook::review::UserInfo;
 use rukpak_webhook::router::Shared;
 use rukpak_webhook::rules::account::Identity;
 use rukpak_webhook::rules::config_map::{Use, use_of};
-use rukpak_webhook::serve::CONNECTION_LIMIT;
 use serde_json::Value;
 use serde_json::value::to_raw_value;
 
@@ -51,7 +49,6 @@ impl Known {
             controller: CONTROLLER.into(),
             requires_account: false,
             gates: Arc::default(),
-            connections: Connections::new(CONNECTION_LIMIT),
             tell: Arc::new(|_, _| {}),
         }
     }

@@ -17,31 +17,70 @@ use crate::model::Facts;
 const KIND: &str = "ClusterServiceVersion";
 const MAX_OPENSHIFT: &str = "olm.maxOpenShiftVersion";
 
-const ANNOTATIONS: Keep = Keep::Fields(&[("olm.properties", Keep::TEXT)]);
+const ARCHITECTURE: &str = "operatorframework.io/arch.";
+const OPERATING_SYSTEM: &str = "operatorframework.io/os.";
+const FEATURE: &str = "features.operators.openshift.io/";
+
+/// Whole names: what is kept of a bundle is bounded, whatever it makes up behind these prefixes.
+const LABELS: &[(&str, Keep)] = &[
+    ("operatorframework.io/arch.386", Keep::TEXT),
+    ("operatorframework.io/arch.amd64", Keep::TEXT),
+    ("operatorframework.io/arch.arm", Keep::TEXT),
+    ("operatorframework.io/arch.arm64", Keep::TEXT),
+    ("operatorframework.io/arch.ppc64le", Keep::TEXT),
+    ("operatorframework.io/arch.riscv64", Keep::TEXT),
+    ("operatorframework.io/arch.s390x", Keep::TEXT),
+    ("operatorframework.io/os.linux", Keep::TEXT),
+    ("operatorframework.io/os.windows", Keep::TEXT),
+    ("operatorframework.io/os.zos", Keep::TEXT),
+];
+const ANNOTATIONS: &[(&str, Keep)] = &[
+    ("features.operators.openshift.io/cnf", Keep::TEXT),
+    ("features.operators.openshift.io/cni", Keep::TEXT),
+    ("features.operators.openshift.io/csi", Keep::TEXT),
+    ("features.operators.openshift.io/disconnected", Keep::TEXT),
+    ("features.operators.openshift.io/fips-compliant", Keep::TEXT),
+    ("features.operators.openshift.io/proxy-aware", Keep::TEXT),
+    ("features.operators.openshift.io/tls-profiles", Keep::TEXT),
+    ("features.operators.openshift.io/token-auth-aws", Keep::TEXT),
+    ("features.operators.openshift.io/token-auth-azure", Keep::TEXT),
+    ("features.operators.openshift.io/token-auth-gcp", Keep::TEXT),
+    ("olm.properties", Keep::TEXT),
+];
 const MODES: Keep = Keep::Items(&Keep::Fields(&[("type", Keep::TEXT), ("supported", Keep::TEXT)]));
 const OWNED: Keep = Keep::Items(&Keep::Fields(&[("name", Keep::TEXT), ("group", Keep::TEXT), ("version", Keep::TEXT)]));
 const SERVICES: Keep = Keep::Fields(&[("owned", OWNED)]);
 
 /// What is kept of `olm.csv.metadata`.
 pub(super) const METADATA: Keep = Keep::Fields(&[
-    ("annotations", ANNOTATIONS),
+    ("annotations", Keep::Fields(ANNOTATIONS)),
     ("apiServiceDefinitions", SERVICES),
     ("displayName", Keep::TEXT),
     ("installModes", MODES),
+    ("labels", Keep::Fields(LABELS)),
     ("minKubeVersion", Keep::TEXT),
 ]);
 
+const OBJECT_METADATA: Keep =
+    Keep::Fields(&[("annotations", Keep::Fields(ANNOTATIONS)), ("labels", Keep::Fields(LABELS))]);
+
 /// What is kept of a manifest.
-const MANIFEST: Keep = Keep::Fields(&[
-    ("kind", Keep::TEXT),
-    ("metadata", Keep::Fields(&[("annotations", ANNOTATIONS)])),
-    ("spec", METADATA),
-]);
+const MANIFEST: Keep = Keep::Fields(&[("kind", Keep::TEXT), ("metadata", OBJECT_METADATA), ("spec", METADATA)]);
 
 /// Takes the facts from an `olm.csv.metadata`.
 pub(super) fn metadata(facts: &mut Facts, fields: &Fields<'_>) -> Result<(), String> {
     describe(facts, fields)?;
-    annotations(facts, fields);
+    read_metadata(facts, fields);
+    Ok(())
+}
+
+/// Takes from a whole ClusterServiceVersion in JSON what its labels and annotations say.
+pub(crate) fn add_metadata(facts: &mut Facts, json: &str) -> Result<(), serde_json::Error> {
+    const DOCUMENT: Keep = Keep::Fields(&[("metadata", OBJECT_METADATA)]);
+    let value = Sieve(DOCUMENT).deserialize(&mut serde_json::Deserializer::from_str(json))?;
+    if let Ok(fields) = Fields::at("metadata".to_owned(), &value["metadata"]) {
+        read_metadata(facts, &fields);
+    }
     Ok(())
 }
 
@@ -71,7 +110,7 @@ fn manifest(facts: &mut Facts, bytes: &[u8]) -> Result<(), String> {
         return Ok(());
     }
     if let Some(metadata) = fields.object("metadata")? {
-        annotations(facts, &metadata);
+        read_metadata(facts, &metadata);
     }
     if let Some(spec) = fields.object("spec")? {
         describe(facts, &spec)?;
@@ -112,14 +151,33 @@ fn service_name(fields: &Fields<'_>) -> Result<String, String> {
     if version.is_empty() || group.is_empty() { fields.text("name") } else { Ok(format!("{version}.{group}")) }
 }
 
-/// The annotation `olm.properties`, a list of properties as JSON text: of these only the newest OpenShift is read. It is not
-/// the catalog's own, so one that cannot be read says nothing.
-fn annotations(facts: &mut Facts, fields: &Fields<'_>) {
-    let annotation = fields.object("annotations").ok().flatten();
-    let text = annotation.and_then(|annotations| annotations.text("olm.properties").ok()).unwrap_or_default();
+/// Reads labels and annotations. They are not the catalog's own, so those that cannot be read say nothing.
+///
+/// The annotation `olm.properties` is a list of properties as JSON text; of these only the newest OpenShift is read.
+fn read_metadata(facts: &mut Facts, fields: &Fields<'_>) {
+    if let Ok(Some(labels)) = fields.object("labels") {
+        let is_supported = |prefix| known(LABELS, prefix, &labels, "supported");
+        fill(&mut facts.architectures, is_supported(ARCHITECTURE));
+        fill(&mut facts.operating_systems, is_supported(OPERATING_SYSTEM));
+    }
+    let Ok(Some(annotations)) = fields.object("annotations") else { return };
+    fill(&mut facts.features, known(ANNOTATIONS, FEATURE, &annotations, "true"));
+    let text = annotations.text("olm.properties").unwrap_or_default();
     let Ok(Value::Array(properties)) = serde_json::from_str(&text) else { return };
     if let Some(item) = properties.iter().find(|item| item["type"] == MAX_OPENSHIFT) {
         max_openshift_version(facts, &item["value"]);
+    }
+}
+
+/// Returns what follows `prefix` in the names of those fields that have this value.
+fn known(names: &[(&'static str, Keep)], prefix: &str, fields: &Fields<'_>, wanted: &str) -> Vec<&'static str> {
+    let has = |name: &str| fields.get(name).and_then(Value::as_str) == Some(wanted);
+    names.iter().filter(|(name, _)| has(name)).filter_map(|(name, _)| name.strip_prefix(prefix)).collect()
+}
+
+fn fill(slot: &mut Vec<&'static str>, found: Vec<&'static str>) {
+    if slot.is_empty() {
+        *slot = found;
     }
 }
 

@@ -150,7 +150,13 @@ fn facts_are_collected_from_properties() {
         {"type": "olm.constraint", "value": {"failureMessage": "no", "cel": {"rule": "true"}}},
         {"type": "olm.GVK", "value": "types are compared exactly"},
         {"type": "olm.csv.metadata", "value": {
-            "annotations": {"olm.properties": "[{\"type\": \"olm.maxOpenShiftVersion\", \"value\": \"4.9\"}]", "b": {}},
+            "annotations": {"olm.properties": "[{\"type\": \"olm.maxOpenShiftVersion\", \"value\": \"4.9\"}]", "b": {},
+                "features.operators.openshift.io/disconnected": "true", "features.operators.openshift.io/cnf": "false",
+                "features.operators.openshift.io/fips-compliant": "true", "features.operators.openshift.io/mine": "true",
+                "features.operators.openshift.io/csi": true},
+            "labels": {"operatorframework.io/arch.s390x": "supported", "operatorframework.io/arch.amd64": "supported",
+                "operatorframework.io/arch.arm64": "unsupported", "operatorframework.io/os.linux": "supported",
+                "operatorframework.io/arch.abacus": "supported"},
             "apiServiceDefinitions": {"owned": [{"group": "g", "version": "v1", "kind": "K", "name": "ks"}]},
             "displayName": "A", "description": "long", "minKubeVersion": "1.20.0",
             "installModes": [{"type": "OwnNamespace", "supported": true}, {"type": "AllNamespaces", "supported": true},
@@ -171,19 +177,24 @@ fn facts_are_collected_from_properties() {
     assert_eq!(facts.min_kube_version.as_deref(), Some("1.20.0"));
     assert_eq!(facts.max_openshift_version.as_deref(), Some("4.9"));
     assert_eq!(facts.display_name.as_deref(), Some("A"));
+    assert_eq!(facts.architectures, ["amd64", "s390x"]);
+    assert_eq!(facts.operating_systems, ["linux"]);
+    assert_eq!(facts.features, ["disconnected", "fips-compliant"]);
 }
 
 #[test]
 fn a_csv_in_the_catalog_says_the_same() {
     use base64::Engine;
     let encode = |text: &str| base64::engine::general_purpose::STANDARD.encode(text);
-    let csv = json!({"kind": "ClusterServiceVersion", "metadata": {"annotations": {"olm.properties":
+    let csv = json!({"kind": "ClusterServiceVersion", "metadata": {"labels": {"operatorframework.io/os.zos": "supported"},
+        "annotations": {"features.operators.openshift.io/cni": "true", "olm.properties":
         "[{\"type\": \"x\"}, {\"type\": \"olm.maxOpenShiftVersion\", \"value\": 4.10}]"}},
         "spec": {"displayName": "A", "minKubeVersion": "1.19.0", "apiservicedefinitions": {"owned": [{"name": "svc"}]},
                  "installModes": [{"type": "AllNamespaces", "supported": true}]}});
     let yaml = "kind: ClusterServiceVersion\nspec:\n  displayName: A\n  minKubeVersion: 1.19.0\n  installModes:\n  - \
                 {type: AllNamespaces, supported: true}\n  apiservicedefinitions: {owned: [{name: svc}]}\nmetadata:\n  \
-                annotations:\n    olm.properties: '[{\"type\": \"olm.maxOpenShiftVersion\", \"value\": 4.1}]'\n";
+                labels: {operatorframework.io/os.zos: supported}\n  \
+                annotations:\n    features.operators.openshift.io/cni: 'true'\n    olm.properties: '[{\"type\": \"olm.maxOpenShiftVersion\", \"value\": 4.1}]'\n";
     let mut broken = encode(yaml);
     broken.insert_str(10, "\r\n");
     for data in [encode(&csv.to_string()), encode(yaml), broken] {
@@ -199,6 +210,7 @@ fn a_csv_in_the_catalog_says_the_same() {
         assert_eq!(facts.min_kube_version.as_deref(), Some("1.19.0"));
         assert_eq!(facts.display_name.as_deref(), Some("A"));
         assert_eq!(facts.max_openshift_version.as_deref(), Some("4.1"), "the last zero of a number is lost");
+        assert_eq!((facts.operating_systems, facts.features), (vec!["zos"], vec!["cni"]));
     }
     let silent = encode(r#"{"kind": "ClusterServiceVersion", "spec": {}}"#);
     let document = bundle_with(json!([{"type": "olm.bundle.object", "value": {"data": silent}}]));

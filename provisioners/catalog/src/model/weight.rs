@@ -62,7 +62,8 @@ fn facts_of(facts: &Facts) -> u64 {
     let packages = facts.requires_packages.iter();
     let packages: u64 = packages.map(|of| items::<RequiredPackage>(1) + text(&of.name) + text(&of.range)).sum();
     let single = [&facts.min_kube_version, &facts.max_openshift_version, &facts.display_name];
-    lists + apis + packages + single.iter().map(|text| optional(text.as_ref())).sum::<u64>()
+    let known = facts.architectures.len() + facts.operating_systems.len() + facts.features.len();
+    lists + apis + packages + items::<&str>(known) + single.iter().map(|text| optional(text.as_ref())).sum::<u64>()
 }
 
 fn optional(given: Option<&String>) -> u64 {

@@ -6,7 +6,7 @@ use std::marker::PhantomData;
 use serde::Deserialize;
 use serde::de::{Deserializer, Error as _, SeqAccess, Visitor};
 
-use crate::document::MAX_ITEMS;
+use crate::document::{self, MAX_ITEMS};
 use crate::model::Facts;
 
 #[derive(Deserialize)]
@@ -109,5 +109,5 @@ pub(super) fn add(json: &str, facts: &mut Facts) -> Result<(), serde_json::Error
     let said = |text: Option<String>| text.filter(|text| !text.is_empty());
     facts.min_kube_version = said(spec.min_kube_version);
     facts.display_name = said(spec.display_name);
-    Ok(())
+    document::add_metadata(facts, json)
 }

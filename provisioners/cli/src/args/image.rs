@@ -30,7 +30,7 @@ pub struct PackageArgs {
     /// Where the image goes: a registry (registry.example.com/pump:v1), an image layout (oci:FOLDER[:NAME]), or an archive of one
     /// (oci-archive:FILE[:NAME]); NAME is what the image is called there
     pub image: String,
-    /// Format of the bundle [default: registry+v1 if it has metadata/, else plain+v0]
+    /// Format of the bundle [default: helm+v3 if it is a chart, registry+v1 if it has metadata/, else plain+v0]
     #[arg(long, value_name = "FORMAT")]
     pub format: Option<Format>,
     /// Label of the image, as KEY=VALUE, beside those of the format; may be repeated

@@ -26,6 +26,9 @@ pub struct InstallArgs {
     /// plain+v0]
     #[arg(long, value_name = "FORMAT")]
     pub format: Option<Format>,
+    /// File with values for a chart, in YAML, which become spec.config.values
+    #[arg(long, value_name = "FILE")]
+    pub values: Option<PathBuf>,
     /// Secret in RukPak's namespace with the login for registry, repository or server
     #[arg(long, value_name = "SECRET")]
     pub secret: Option<String>,
@@ -96,7 +99,7 @@ pub struct RunArgs {
     #[arg(long, value_name = "CLASS", default_value = CLASS_PLAIN)]
     pub bundle_deployment_provisioner_class: String,
     /// Provisioner of its Bundle [default: that of its format, as validate finds it: core-rukpak-io-registry for registry+v1,
-    /// else core-rukpak-io-plain]
+    /// core-rukpak-io-helm for helm+v3, else core-rukpak-io-plain]
     #[arg(long, value_name = "CLASS")]
     pub bundle_provisioner_class: Option<String>,
     /// Whether it is looked at first.

@@ -1,7 +1,5 @@
 //! Flags of `rights`.
 
-use std::ffi::OsStr;
-
 use clap::{Args, ValueEnum};
 use rukpak_crds::ServiceAccountReference;
 
@@ -46,20 +44,6 @@ pub enum RoleForm {
     Json,
     /// Their names, a line each
     Name,
-}
-
-impl RightsArgs {
-    /// The name of the BundleDeployment that is asked about; `None` if it is a bundle.
-    pub fn deployment(&self) -> Option<&str> {
-        let (kind, name) = self.source.bundle.as_os_str().to_str()?.split_once('/')?;
-        let is_deployment = matches!(kind, "bundledeployment" | "bundledeployments" | "bd");
-        (is_deployment && !name.is_empty() && !exists(&self.source.bundle)).then_some(name)
-    }
-}
-
-/// What exists here wins, as it does over an image.
-fn exists(path: &OsStr) -> bool {
-    std::path::Path::new(path).exists()
 }
 
 fn account(text: &str) -> Result<ServiceAccountReference, String> {

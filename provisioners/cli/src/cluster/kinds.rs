@@ -44,6 +44,21 @@ impl Cluster {
         Ok(listed.map(|(resource, _)| Kind { resource: Arc::new(resource), namespaced: true }).collect())
     }
 
+    /// What is served, as charts ask for it: `apps/v1`, `apps/v1/Deployment`.
+    pub async fn api_versions(&self) -> Result<BTreeSet<String>, Error> {
+        let discovery = Discovery::new(self.client.clone()).run().await.map_err(|error| self.fault(error))?;
+        let mut all = BTreeSet::new();
+        for group in discovery.groups() {
+            for version in group.versions() {
+                for (resource, _) in group.versioned_resources(version) {
+                    all.insert(format!("{}/{}", resource.api_version, resource.kind));
+                    all.insert(resource.api_version);
+                }
+            }
+        }
+        Ok(all)
+    }
+
     /// `gitVersion` of the API server.
     pub async fn kubernetes(&self) -> Result<String, Error> {
         let version = self.client.apiserver_version().await;

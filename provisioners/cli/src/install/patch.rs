@@ -1,6 +1,6 @@
 //! The merge patch that makes a BundleDeployment install something else.
 
-use rukpak_crds::names::ROLLBACK_TO;
+use rukpak_crds::names::{ROLLBACK_TO, VALUES};
 use rukpak_crds::{BundleDeployment, BundleSource};
 use serde_json::{Map, Value, json};
 
@@ -29,7 +29,11 @@ pub(super) fn of(existing: &BundleDeployment, asked: &Asked) -> Value {
     if existing.metadata.annotations.as_ref().is_some_and(|all| all.contains_key(ROLLBACK_TO)) {
         metadata["annotations"] = json!({ROLLBACK_TO: null});
     }
-    json!({"metadata": metadata, "spec": {"rollbackTo": null, "template": template}})
+    let mut spec = json!({"rollbackTo": null, "template": template});
+    if let Some(values) = &asked.values {
+        spec["config"] = json!({VALUES: values});
+    }
+    json!({"metadata": metadata, "spec": spec})
 }
 
 /// The login and the folder of a source of the same type, where none is given.
@@ -75,7 +79,7 @@ mod tests {
     }
 
     fn asked(source: &Value) -> Asked {
-        Asked { source: serde_json::from_value(source.clone()).unwrap(), class: None, packed: None }
+        Asked { source: serde_json::from_value(source.clone()).unwrap(), class: None, packed: None, values: None }
     }
 
     #[test]

@@ -5,6 +5,7 @@ use std::io::{self, BufReader, BufWriter, Seek as _, Write};
 use std::path::Path;
 
 use rukpak_content::Limits;
+use rukpak_format::helm;
 use rukpak_source::Stage;
 use rukpak_source::archive::{Dialect, read_tar};
 
@@ -13,10 +14,13 @@ use super::{CONTENT, Error, new_stage};
 /// What git keeps for itself changes with every look at it.
 const REPOSITORY: &str = ".git";
 
-/// Reads `manifests/` and `metadata/`: packed as `tar` would pack them and unpacked as a cluster would, so that a folder and
+/// Reads `manifests/` and `metadata/`, or the whole of a chart: packed as `tar` would pack them and unpacked as a cluster would, so that a folder and
 /// an archive of it are never judged differently.
 pub(super) fn stage(folder: &Path, limits: &Limits, remarks: &mut Vec<String>) -> Result<Stage, Error> {
-    staged(folder, limits, |archive| pack(folder, archive, remarks))
+    staged(folder, limits, |archive| match is_chart(folder)? {
+        true => pack_whole(folder, archive, remarks),
+        false => pack(folder, archive, remarks),
+    })
 }
 
 /// Reads all that is in it but `.git`, by the same rules.
@@ -33,6 +37,22 @@ fn staged(folder: &Path, limits: &Limits, pack: impl FnOnce(&File) -> io::Result
     read_tar(&mut BufReader::new(&mut archive), &mut stage, Dialect::Plain)
         .map_err(|source| Error::Archive { path: folder.display().to_string(), source })?;
     Ok(stage)
+}
+
+/// Whether it is a chart, or has nothing but one in it.
+fn is_chart(folder: &Path) -> io::Result<bool> {
+    if folder.join(CONTENT[0]).exists() {
+        return Ok(false);
+    }
+    if folder.join(helm::CHART).is_file() {
+        return Ok(true);
+    }
+    let entries = fs::read_dir(folder)?.collect::<io::Result<Vec<_>>>()?;
+    let mut entries = entries.iter().filter(|entry| entry.file_name() != REPOSITORY);
+    Ok(match (entries.next(), entries.next()) {
+        (Some(only), None) => only.path().join(helm::CHART).is_file(),
+        _ => false,
+    })
 }
 
 fn pack(folder: &Path, archive: &File, remarks: &mut Vec<String>) -> io::Result<()> {

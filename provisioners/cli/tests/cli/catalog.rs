@@ -177,11 +177,20 @@ display name:  Pump
 install modes: AllNamespaces, OwnNamespace
 needs:         Kubernetes 1.20.0 or newer
 provides:      pump.example.com/v1 Pump
+architectures: amd64, arm64
+systems:       linux
+features:      disconnected
 upgrades:      stable (default): pump.v1.0.0 -> pump.v1.1.0 -> pump.v1.2.0
 ";
     let shown = catalog("show", &["pumps", "pump", "--channel=stable", "--from=pump.v1.0.0"]);
     assert_eq!(shown.out, facts);
     assert_eq!((shown.code, shown.err.as_str()), (0, ""));
+    let facts = catalog("show", &["pumps", "pump", "--channel=stable", "-ojson"]).json()["facts"].clone();
+    let told = json!({"architectures": facts["architectures"], "operatingSystems": facts["operatingSystems"],
+        "features": facts["features"]});
+    let known =
+        json!({"architectures": ["amd64", "arm64"], "operatingSystems": ["linux"], "features": ["disconnected"]});
+    assert_eq!(told, known);
     let deprecated = catalog("show", &["pumps", "pump", "1.0.0"]);
     let line = "deprecated:    bundle \"pump.v1.0.0\" is deprecated: It leaks. Use 1.1.0 or newer.";
     assert!(deprecated.lines().contains(&line), "{}", deprecated.out);

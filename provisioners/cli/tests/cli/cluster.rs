@@ -16,7 +16,14 @@ fn run_in(home: &Folder, kubeconfig: Option<&str>, arguments: &[&str]) -> Answer
 #[track_caller]
 fn assert_said(home: &Folder, kubeconfig: Option<&str>, flags: &[&str], texts: &[&str]) {
     let bundle = home.join("bundle");
-    for verb in [&["status"][..], &["content", "pump"], &["run", "pump", &bundle]] {
+    let verbs = [
+        &["status"][..],
+        &["content", "pump"],
+        &["run", "pump", &bundle],
+        &["examples", "pump"],
+        &["examples", "bd/pump"],
+    ];
+    for verb in verbs {
         let answer = run_in(home, kubeconfig, &[verb, flags].concat());
         assert_eq!((answer.code, answer.out.as_str()), (2, ""), "{verb:?}: {}", answer.err);
         for text in texts {

@@ -4,6 +4,7 @@ mod catalog;
 mod cluster;
 mod corpus;
 mod documentation;
+mod examples;
 mod refusals;
 mod render;
 mod rights;

@@ -3,7 +3,8 @@
 use crate::support::{Folder, command, run};
 
 /// Every verb with what its examples have to show.
-const VERBS: [&str; 12] = [
+const VERBS: [&str; 13] = [
+    "examples",
     "install",
     "upgrade",
     "run",

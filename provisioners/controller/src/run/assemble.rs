@@ -6,6 +6,7 @@ use std::sync::Arc;
 use kube::Client;
 use kube::runtime::reflector::{ObjectRef, Store as Cached};
 use rukpak_crds::{Bundle, BundleDeployment, ContentPolicy, InventoryKind};
+use rukpak_helm::Helm;
 use rukpak_install::cluster::Cluster;
 use rukpak_install::deployment::Trackers;
 use rukpak_install::watch::{Dependents, Index};
@@ -103,9 +104,10 @@ pub(super) async fn assemble(options: &Options) -> Result<Parts, Error> {
         collect: Arc::default(),
     };
 
+    let helm = Helm::find(program.clone(), options.helm.clone());
     let unpack = Arc::new(unpack(options, &shared, sources, program)?);
     let (unserved_sender, unserved) = unbounded_channel();
-    let install = Arc::new(install(options, shared, InProcess(Arc::clone(&unpack)), unserved_sender));
+    let install = Arc::new(install(options, shared, helm, InProcess(Arc::clone(&unpack)), unserved_sender));
     Ok(Parts { unpack, install, streams, queues: Queues { bundles, deployments }, unserved })
 }
 
@@ -153,6 +155,7 @@ fn unpack(
 fn install(
     options: &Options,
     shared: Shared,
+    helm: Helm,
     unpacker: InProcess,
     unserved: UnboundedSender<InventoryKind>,
 ) -> rukpak_install::Context {
@@ -175,6 +178,7 @@ fn install(
     rukpak_install::Context {
         reads: Arc::new(reads),
         cluster,
+        helm,
         unpacker: Box::new(unpacker),
         deployment_queue,
         refs: RwLock::new(()),

@@ -16,6 +16,8 @@ use kube::runtime::WatchStreamExt;
 use kube::runtime::watcher::{self, Event};
 use kube::{Api, Client, ResourceExt};
 use rukpak_crds::names::{FIELD_MANAGER, OWNER_KIND, OWNER_KIND_VALUE};
+use rukpak_runtime::api;
+use rukpak_runtime::status::WrittenVersions;
 use serde_json::json;
 
 /// API groups with a dot that Kubernetes serves itself. A CRD cannot take them over; a rule would grant what it is not about.
@@ -45,13 +47,14 @@ const BUILT_IN: [&str; 19] = [
 type Names = BTreeSet<String>;
 
 /// Keeps the rules, endlessly.
-pub(super) async fn follow(role: String, client: Client) -> &'static str {
+pub(super) async fn follow(name: String, client: Client) -> &'static str {
     let definitions: Api<PartialObjectMeta<CustomResourceDefinition>> = Api::all(client.clone());
     let roles: Api<ClusterRole> = Api::all(client);
     let owned = watcher::Config::default().labels(&format!("{OWNER_KIND}={OWNER_KIND_VALUE}"));
     let mut events = pin!(watcher::watcher(definitions, owned).default_backoff());
-    let mut sights = pin!(watcher::watch_object(roles.clone(), &role).default_backoff());
-    let (mut names, mut listed, mut seen) = (None::<Names>, Names::new(), None);
+    let mut sights = pin!(watcher::watch_object(roles.clone(), &name).default_backoff());
+    let (mut names, mut listed, mut role) =
+        (None::<Names>, Names::new(), Role { name: name.clone(), ..Role::default() });
     loop {
         tokio::select! {
             Some(event) = events.next() => match event {
@@ -69,40 +72,71 @@ pub(super) async fn follow(role: String, client: Client) -> &'static str {
                 Err(error) => tracing::debug!(%error, "watch over CustomResourceDefinitions interrupted; resuming"),
             },
             Some(sight) = sights.next() => match sight {
-                Ok(role) => seen = role,
+                Ok(sight) => role.see(sight),
                 Err(error) => tracing::debug!(%error, "watch over the webhook's ClusterRole interrupted; resuming"),
             },
         }
-        if let (Some(names), Some(role)) = (&names, &seen)
-            && let Some(written) = write(&roles, role, rules(names)).await
-        {
-            seen = Some(written);
+        if let Some(names) = &names {
+            role.keep(&roles, &rules(names)).await;
         }
     }
 }
 
-/// Writes the rules where they are others; the role as it is then.
-async fn write(api: &Api<ClusterRole>, role: &ClusterRole, rules: Vec<PolicyRule>) -> Option<ClusterRole> {
-    if role.rules.as_ref().unwrap_or(&Vec::new()) == &rules {
-        return None;
+/// The role, as the newest answer of the API server has it: the watch lags behind our writes.
+#[derive(Default)]
+struct Role {
+    name: String,
+    known: Option<ClusterRole>,
+    /// Our last write, until the watch shows it.
+    written: WrittenVersions,
+}
+
+impl Role {
+    /// What the watch shows.
+    fn see(&mut self, sight: Option<ClusterRole>) {
+        if !sight.as_ref().is_some_and(|role| self.written.is_stale(role)) {
+            self.know(sight);
+        }
     }
-    let name = role.name_any();
-    let patch = json!({"metadata": {"resourceVersion": role.resource_version()}, "rules": rules});
-    let parameters = PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() };
-    match api.patch(&name, &parameters, &Patch::Merge(patch)).await {
-        Ok(written) => {
-            tracing::info!(
-                role = name,
-                kinds = rules.len(),
-                "the webhook may list the objects of the CRDs of BundleDeployments"
-            );
-            Some(written)
+
+    fn know(&mut self, role: Option<ClusterRole>) {
+        self.known = role;
+        self.written = WrittenVersions::default();
+    }
+
+    fn wrote(&mut self, role: ClusterRole) {
+        self.written.record(&role);
+        self.known = Some(role);
+    }
+
+    /// Writes the rules where they are others. What fails is tried again when something changes.
+    async fn keep(&mut self, roles: &Api<ClusterRole>, rules: &[PolicyRule]) {
+        let mut done = self.write(roles, rules).await;
+        if done.as_ref().is_err_and(api::Error::is_conflict) {
+            tracing::debug!(role = self.name, "write conflict; reading the object again");
+            done = self.rewrite(roles, rules).await;
         }
-        // Whoever was first is seen next; and what fails otherwise is tried again when something changes.
-        Err(error) => {
-            tracing::warn!(role = name, %error, "cannot write the rules of the webhook's ClusterRole");
-            None
+        if let Err(error) = done {
+            tracing::warn!(role = self.name, %error, "cannot write the rules of the webhook's ClusterRole");
         }
+    }
+
+    async fn rewrite(&mut self, roles: &Api<ClusterRole>, rules: &[PolicyRule]) -> Result<(), api::Error> {
+        self.know(roles.get_opt(&self.name).await?);
+        self.write(roles, rules).await
+    }
+
+    async fn write(&mut self, roles: &Api<ClusterRole>, rules: &[PolicyRule]) -> Result<(), api::Error> {
+        let Some(role) = self.known.as_ref().filter(|role| role.rules.as_deref().unwrap_or_default() != rules) else {
+            return Ok(());
+        };
+        let patch = json!({"metadata": {"resourceVersion": role.resource_version()}, "rules": rules});
+        let parameters = PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() };
+        let written = roles.patch(&self.name, &parameters, &Patch::Merge(patch)).await?;
+        let (role, kinds) = (&self.name, rules.len());
+        tracing::info!(role, kinds, "the webhook may list the objects of the CRDs of BundleDeployments");
+        self.wrote(written);
+        Ok(())
     }
 }
 
@@ -140,6 +174,30 @@ mod tests {
                 r#"{"apiGroups":["example.com"],"resources":["pumps","valves"],"verbs":["list"]}"#
             ]
         );
+    }
+
+    #[test]
+    fn an_answer_from_before_our_write_changes_nothing() {
+        let role = |uid: &str, version: u64| -> ClusterRole {
+            let metadata = json!({"name": "r", "uid": uid, "resourceVersion": version.to_string()});
+            serde_json::from_value(json!({"metadata": metadata})).expect("a ClusterRole")
+        };
+        let mut ours = Role::default();
+        let version = |ours: &Role| ours.known.as_ref().and_then(ResourceExt::resource_version).unwrap_or_default();
+        ours.see(Some(role("a", 5)));
+        ours.wrote(role("a", 9));
+        // What others wrote before us, and our own write.
+        for late in [5, 7, 9] {
+            ours.see(Some(role("a", late)));
+            assert_eq!(version(&ours), "9", "{late}");
+        }
+        ours.see(Some(role("a", 8)));
+        assert_eq!(version(&ours), "8", "ours was shown: now it is the cluster that went back, to a backup");
+        ours.wrote(role("a", 10));
+        ours.see(Some(role("b", 3)));
+        assert_eq!(version(&ours), "3", "another role of that name");
+        ours.see(None);
+        assert!(ours.known.is_none());
     }
 
     #[test]

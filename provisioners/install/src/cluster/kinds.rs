@@ -64,6 +64,28 @@ impl Kinds {
         Ok(None)
     }
 
+    /// What is served, as charts ask for it: `v1`, `v1/Pod`, `apps/v1`, `apps/v1/Deployment`. A version whose server does not answer is
+    /// not among them; who needs a kind of it waits for it anyway.
+    pub async fn api_versions(&self) -> Result<BTreeSet<String>, Error> {
+        let groups = self.client.list_api_groups().await?.groups;
+        let versions = groups.into_iter().flat_map(|group| group.versions).map(|version| version.group_version);
+        let mut all = BTreeSet::new();
+        for version in std::iter::once("v1".to_owned()).chain(versions) {
+            let list = match self.fetch(&version).await {
+                Ok(list) => list,
+                Err(error) if error.is_not_found() || error.is_unavailable() => {
+                    tracing::warn!(version, %error, "cannot ask what is served; charts are rendered without it");
+                    continue;
+                }
+                Err(error) => return Err(error),
+            };
+            let is_kind = |resource: &&APIResource| !resource.name.contains('/');
+            all.extend(list.resources.iter().filter(is_kind).map(|resource| format!("{version}/{}", resource.kind)));
+            all.insert(version);
+        }
+        Ok(all)
+    }
+
     /// Every kind whose objects can be listed and deleted, in one version of it: what cannot be deleted (measurements, offers of
     /// catalogs) is made of other objects. A group that goes away meanwhile has none.
     pub async fn listable(&self) -> Result<Vec<Kind>, Error> {

@@ -177,3 +177,53 @@ impl Writer {
         Ok(object.metadata)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use kube::core::{ApiResource, GroupVersionKind};
+    use rukpak_plan::Kind;
+    use tokio::sync::Semaphore;
+
+    use super::*;
+    use crate::cluster::tests::client;
+
+    /// What somebody disowned or took since it was looked at is in another version, and stays as it is.
+    #[tokio::test]
+    async fn every_write_but_an_apply_names_the_object_and_the_version_that_was_looked_at() {
+        let (client, asked) = client(|asked| match asked.what.split(' ').next() {
+            Some("DELETE") => json!({"kind": "Status", "apiVersion": "v1", "status": "Success"}),
+            _ => json!({"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": {"name": "a"}}),
+        });
+        let writer = Writer::new(Door { client, permits: Arc::new(Semaphore::new(1)) }, None);
+        let resource = Arc::new(ApiResource::from_gvk(&GroupVersionKind::gvk("", "v1", "ConfigMap")));
+        let kind = Kind { resource, namespaced: true };
+        let identity = Identity { kind, namespace: Some("ns".to_owned()), name: "a".to_owned() };
+        let metadata: ObjectMeta =
+            serde_json::from_value(json!({"name": "a", "uid": "u", "resourceVersion": "7"})).unwrap();
+        let owner = Owner { name: "app".to_owned(), uid: "1".to_owned() };
+
+        for propagation in [Propagation::Background, Propagation::Foreground] {
+            assert_eq!(writer.delete(&identity, &metadata, propagation).await.unwrap(), Deleted::Gone);
+        }
+        writer.release(&identity, &metadata, &owner).await.unwrap();
+        writer.hand_over(&identity, &metadata, &owner).await.unwrap();
+        writer.share(&identity, &metadata, &owner).await.unwrap();
+        writer.take_over(&identity, &metadata, None, &owner).await.unwrap();
+        writer.move_fields(&identity, &metadata, &[]).await.unwrap();
+
+        let asked = asked.lock().unwrap();
+        let (deletions, patches) = asked.split_at(2);
+        for (deletion, policy) in deletions.iter().zip(["Background", "Foreground"]) {
+            assert_eq!(deletion.what, "DELETE /api/v1/namespaces/ns/configmaps/a");
+            assert_eq!(deletion.body["preconditions"], json!({"uid": "u", "resourceVersion": "7"}));
+            assert_eq!(deletion.body["propagationPolicy"], policy);
+        }
+        assert_eq!(patches.len(), 5);
+        for patch in patches {
+            assert_eq!(patch.what, "PATCH /api/v1/namespaces/ns/configmaps/a");
+            assert_eq!(patch.body["metadata"]["resourceVersion"], "7", "{patch:?}");
+        }
+    }
+}

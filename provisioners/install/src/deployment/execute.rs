@@ -19,6 +19,7 @@ mod prepare;
 mod prune;
 mod put;
 mod remove;
+mod rendering;
 mod repair;
 mod resume;
 mod rights;
@@ -30,7 +31,7 @@ use futures::stream::FuturesUnordered;
 use jiff::Timestamp;
 use members::Members;
 use prepare::{Prepared, Unprepared};
-use rukpak_crds::{InventoryKind, Pending};
+use rukpak_crds::InventoryKind;
 use rukpak_plain::ObjectKey;
 use rukpak_plan::applied::Applied;
 use rukpak_plan::decide::Decision;
@@ -130,6 +131,7 @@ async fn install(run: &mut Run, release: Release, why: Why) -> Result<(), Error>
         Ok(()) => {}
         Err(Stopped::Failed(problem)) => {
             // The wait for the next attempt begins now: an attempt may take longer than it.
+            let release = release.rendered_in(&run.view.observed.status);
             run.view.memory.learn_failed(&run.view.observed, (release, why), problem, Timestamp::now());
         }
         Err(Stopped::Refetching) => run.view.memory.is_refetching = true,
@@ -251,15 +253,9 @@ async fn unprepared(run: &Run, error: &Unprepared, release: &Release) -> Stopped
 /// What else decides about the bodies: what is installed, and what was begun in place of it.
 async fn bases(run: &Run, plan: &Plan, why: Why) -> Result<Bases, Stopped> {
     let mut bases = Bases::default();
-    let other = match why {
-        Why::Upgrade | Why::Rollback => run.view.observed.installed(),
-        Why::WayBack => {
-            let failed = run.view.memory.failed_upgrade.as_ref().map(|failure| failure.release.clone());
-            run.view.observed.pending().map(|(release, _)| release).or(failed)
-        }
-        _ => None,
+    let Some(other) = run.view.memory.release_before(&run.view.observed, &plan.release, why) else {
+        return Ok(bases);
     };
-    let Some(other) = other.filter(|other| *other != plan.release) else { return Ok(bases) };
     let prepared = prepare::plan(run, &other, Why::Resync, Purpose::Basis).await.map(|prepared| {
         bases.memory = prepared.memory;
         prepared.plan
@@ -293,26 +289,13 @@ async fn intend(run: &mut Run, kinds: BTreeSet<InventoryKind>, plan: &Plan) -> R
     let mut status = run.view.observed.status.clone();
     let inventory = status.inventory.get_or_insert_default();
     inventory.kinds = kinds.into_iter().collect();
-    let is_begun = run.view.observed.pending().is_some_and(|(pending, _)| pending == plan.release);
-    if Release::installed(inventory).as_ref() != Some(&plan.release) && !is_begun {
-        let since = Timestamp::now();
-        let since = Timestamp::from_second(since.as_second()).unwrap_or(since);
-        inventory.pending = Some(Pending { release: plan.release.record(), since });
-    }
+    let since = Timestamp::now();
+    plan.release.begin_in(inventory, Timestamp::from_second(since.as_second()).unwrap_or(since));
     run.write(status).await
 }
 
 fn begin(view: &mut View, plan: &Plan) {
-    // What came has been used: what is missing still is not asked for again in this reconcile.
-    view.observed.is_unblocked = false;
-    if view.memory.applied().is_none_or(|applied| *applied != plan.release)
-        && view.observed.installed().as_ref() != Some(&plan.release)
-    {
-        view.memory.repairs.clear();
-    }
-    view.memory.certificates_due = plan.certificates_due.and_then(|due| Timestamp::try_from(due).ok());
-    view.memory.authorities.clone_from(&plan.authorities);
-    view.memory.installation = Installation::Partial { release: plan.release.clone() };
+    view.memory.learn_begun(&mut view.observed, plan);
     let mut tracked = view.tracker.tracked();
     tracked.drifted.clear();
     tracked.declined.clear();

@@ -2,7 +2,6 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use rukpak_crds::Pending;
 use rukpak_crds::names::FIELD_MANAGER;
 use rukpak_plain::ObjectKey;
 use rukpak_plan::applied::{Applied, Objects};
@@ -58,18 +57,9 @@ impl Run<'_> {
     fn intend(&mut self, release: &Release) -> Result<(), Stop> {
         let mut status = self.observed.status.clone();
         let inventory = status.inventory.get_or_insert_default();
-        let is_begun = self.observed.pending().is_some_and(|(pending, _)| pending == *release);
-        if Release::installed(inventory).as_ref() != Some(release) && !is_begun {
-            inventory.pending = Some(Pending { release: release.record(), since: self.world.now });
-        }
+        release.begin_in(inventory, self.world.now);
         self.write_status(status)?;
-        let memory = &mut self.world.memory;
-        if memory.applied().is_none_or(|applied| applied != release)
-            && self.observed.installed().as_ref() != Some(release)
-        {
-            memory.repairs.clear();
-        }
-        memory.installation = Installation::Partial { release: release.clone() };
+        self.world.memory.learn_begun(&mut self.observed, &plan(release));
         self.observed.drifted.clear();
         Ok(())
     }
@@ -156,14 +146,13 @@ impl Run<'_> {
             .iter()
             .map(|(name, live)| (key(name), tracked(name, live, world.is_cured, world.now)))
             .collect();
-        world.memory.installation =
-            match Applied::resumed(&self.observed.inventory(), release, RENDERER, &objects, Vec::new()) {
-                Some(applied) => {
-                    world.objects = objects;
-                    Installation::Applied { applied, pruning: Pruning::Done, differences: Box::default() }
-                }
-                None => Installation::Partial { release: release.clone() },
-            };
+        match Applied::resumed(&self.observed.inventory(), release, RENDERER, &objects, Vec::new()) {
+            Some(applied) => {
+                world.objects = objects;
+                world.memory.learn_resumed(&self.observed, applied, world.now);
+            }
+            None => world.memory.installation = Installation::Partial { release: release.clone() },
+        }
     }
 
     pub(super) fn repair(&mut self, release: &Release, objects: &BTreeSet<ObjectKey>) -> Result<(), Stop> {

@@ -5,7 +5,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use rukpak_crds::names::FIELD_MANAGER;
-use rukpak_crds::{InventoryKind, Pending, ReleasedObject};
+use rukpak_crds::{InventoryKind, ReleasedObject};
 use rukpak_plain::ObjectKey;
 use rukpak_plan::applied::{self, Applied};
 use rukpak_plan::fingerprint::Drift;
@@ -117,14 +117,8 @@ impl Run<'_> {
     }
 
     fn bases(&self, plan: &Plan, why: Why) -> Bases {
-        let failed = || self.memory.failed_upgrade.as_ref().map(|failure| failure.release.clone());
-        let other = match why {
-            Why::Upgrade | Why::Rollback => self.observed.installed(),
-            Why::WayBack => self.observed.pending().map(|(release, _)| release).or_else(failed),
-            _ => None,
-        };
         let mut bases = Bases::default();
-        let Some(other) = other.filter(|other| *other != plan.release) else { return bases };
+        let Some(other) = self.memory.release_before(&self.observed, &plan.release, why) else { return bases };
         let prepared = Some(self.world.plan(&other, self.deployment, true));
         if why == Why::WayBack {
             bases.begun = prepared;
@@ -262,23 +256,14 @@ impl Run<'_> {
 
     fn intend(&mut self, kinds: BTreeSet<InventoryKind>, plan: &Plan) -> Result<bool, Stop> {
         let (mut status, now) = (self.observed.status.clone(), self.world.now);
-        let is_begun = self.observed.pending().is_some_and(|(pending, _)| pending == plan.release);
         let inventory = status.inventory.get_or_insert_default();
         inventory.kinds = kinds.into_iter().collect();
-        if Release::installed(inventory).as_ref() != Some(&plan.release) && !is_begun {
-            inventory.pending = Some(Pending { release: plan.release.record(), since: now });
-        }
+        plan.release.begin_in(inventory, now);
         self.write_status(status)
     }
 
     fn begin(&mut self, plan: &Plan) {
-        self.observed.is_unblocked = false;
-        if self.memory.applied().is_none_or(|applied| *applied != plan.release)
-            && self.observed.installed().as_ref() != Some(&plan.release)
-        {
-            self.memory.repairs.clear();
-        }
-        self.memory.installation = Installation::Partial { release: plan.release.clone() };
+        self.memory.learn_begun(&mut self.observed, plan);
         let inbox = self.inbox();
         inbox.drifted.clear();
         inbox.declined.clear();

@@ -8,9 +8,8 @@ use rukpak_crds::names::FIELD_MANAGER;
 use rukpak_plain::ObjectKey;
 use rukpak_plan::applied::{self, Applied};
 use rukpak_plan::health::{self, Health, State};
-use rukpak_plan::memory::{Differences, Installation, Problem, Stage};
+use rukpak_plan::memory::{Installation, Problem, Stage};
 use rukpak_plan::plan::Missing;
-use rukpak_plan::prune::Pruning;
 use rukpak_plan::put::Known;
 use rukpak_plan::resolve::{Basis, Why};
 use rukpak_plan::{Fingerprint, Identity, Phase, Release, Step, fields};
@@ -52,17 +51,10 @@ impl Run<'_> {
         }
         let resumed = Applied::resumed(&inventory, release, &self.renderer(), &objects, missing);
         self.inbox().objects = objects;
-        let spec = &self.observed.deployment.spec;
-        self.memory.installation = match resumed {
-            Some(applied) => {
-                let (policy, account) = (spec.deletion_policy.unwrap_or_default(), spec.service_account.clone());
-                let differences =
-                    Box::new(Differences { policy, account: account.map(Box::new), ..Differences::default() });
-                self.memory.learn_missing(release.clone(), applied.missing(), now);
-                Installation::Applied { applied, pruning: Pruning::Done, differences }
-            }
-            None => Installation::Partial { release: release.clone() },
-        };
+        match resumed {
+            Some(applied) => self.memory.learn_resumed(&self.observed, applied, now),
+            None => self.memory.installation = Installation::Partial { release: release.clone() },
+        }
         Ok(())
     }
 

@@ -59,6 +59,15 @@ fn where_the_objects_go_and_what_they_are_labelled_with() {
 }
 
 #[test]
+fn roles_for_the_apis_are_asked_for_by_a_boolean() {
+    let read = |value: Value| Config::read(&csv(&[ALL]), "ns", &json!({"apiRoles": value}));
+    let asked = |value: Value| read(value).unwrap().api_roles;
+    assert_eq!((asked(json!(true)), asked(json!(false)), asked(Value::Null)), (true, false, false));
+    let error = read(json!("yes")).unwrap_err().to_string();
+    assert_eq!(error, "invalid configuration: invalid type for field \"apiRoles\": got string, want boolean");
+}
+
+#[test]
 fn several_namespaces_need_multi_namespace() {
     let several = json!({"watchNamespaces": ["a", "b"]});
     assert_eq!(read(&[MULTI], &several), Ok(Some(vec!["a".into(), "b".into()])));

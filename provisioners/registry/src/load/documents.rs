@@ -1,9 +1,9 @@
-//! A document to objects: Lists are flattened, everything has a kind and a version.
+//! A document to objects: Lists are flattened, everything has a kind.
 
 use std::sync::Arc;
 
-use rukpak_plain::Origin;
-use serde_json::Value;
+use rukpak_plain::{Budget, Origin, Warning};
+use serde_json::{Map, Value};
 
 use super::{ObjectsError, found};
 
@@ -16,10 +16,8 @@ pub(super) fn flatten(
     let Value::Object(map) = &mut value else {
         return Err(ObjectsError::NotAnObject { found: found(&value), origin });
     };
-    for (field, name) in [("kind", "Kind"), ("apiVersion", "apiVersion")] {
-        if map.get(field).and_then(Value::as_str).is_none_or(str::is_empty) {
-            return Err(ObjectsError::Missing { origin, field: name });
-        }
+    if is_missing(map, "kind") {
+        return Err(ObjectsError::Missing { origin, field: "Kind" });
     }
     let is_list = map.get("kind").and_then(Value::as_str).is_some_and(|kind| kind.ends_with("List"));
     if !is_list || !map.contains_key("items") {
@@ -38,4 +36,28 @@ pub(super) fn flatten(
         flatten(item, Origin { item: Some(Arc::from(path)), ..origin.clone() }, add)?;
     }
     Ok(())
+}
+
+/// Gives an object without an apiVersion the one that OLM installs its kind with, and says which. Fails for other kinds.
+pub(super) fn complete_version(
+    value: &mut Value,
+    kind: &str,
+    origin: &Origin,
+    budget: &mut Budget<'_>,
+) -> Result<(), ObjectsError> {
+    let Some(map) = value.as_object_mut().filter(|map| is_missing(map, "apiVersion")) else { return Ok(()) };
+    // OLM reads these by their kind alone, into the types that it was built with.
+    let api_version = match kind {
+        "ClusterServiceVersion" => "operators.coreos.com/v1alpha1",
+        "ClusterRole" | "ClusterRoleBinding" | "Role" | "RoleBinding" => "rbac.authorization.k8s.io/v1",
+        "ConfigMap" | "Secret" | "Service" | "ServiceAccount" => "v1",
+        _ => return Err(ObjectsError::Missing { origin: origin.clone(), field: "apiVersion" }),
+    };
+    map.insert("apiVersion".to_owned(), Value::from(api_version));
+    budget.warn(|| Warning::AssumedVersion { origin: origin.clone(), api_version });
+    Ok(())
+}
+
+fn is_missing(map: &Map<String, Value>, field: &str) -> bool {
+    map.get(field).and_then(Value::as_str).is_none_or(str::is_empty)
 }

@@ -6,6 +6,7 @@ use rukpak_plain::Object;
 use serde_json::Value;
 
 use super::certificates::webhook_services;
+use super::services::is_service;
 use super::{Context, Error};
 use crate::Bundle;
 use crate::load::Manifest;
@@ -13,16 +14,16 @@ use crate::validate::is_namespaced;
 
 /// As they are; what lies in a namespace goes to the install namespace, wherever it wanted to go.
 ///
-/// A Service that has the name of the one we generate for webhooks is left out: ours leads to the ports that the webhook
-/// CRDs name, and has the certificate.
+/// A Service that has the name of the one we generate for webhooks becomes part of that one: see
+/// [`services`](super::services).
 pub(super) fn generate(context: &mut Context<'_>) -> Result<(), Error> {
-    let replaced = Replaced::of(context.bundle);
+    let merged = WebhookServices::of(context.bundle);
     for manifest in &context.bundle.others {
-        if replaced.has(manifest) {
-            continue;
-        }
         // Validation has refused the others.
         let Ok(object) = &manifest.object else { continue };
+        if merged.has(manifest) {
+            continue;
+        }
         if !is_namespaced(&manifest.kind) || object.namespace() == Some(context.namespace()) {
             context.share(object.clone())?;
             continue;
@@ -37,16 +38,16 @@ pub(super) fn generate(context: &mut Context<'_>) -> Result<(), Error> {
     Ok(())
 }
 
-/// The Services that are generated for webhooks, in whose place no manifest stands.
-pub(crate) struct Replaced(HashSet<String>);
+/// The names of the Services that are generated for webhooks.
+pub(crate) struct WebhookServices(HashSet<String>);
 
-impl Replaced {
+impl WebhookServices {
     pub(crate) fn of(bundle: &Bundle) -> Self {
         Self(webhook_services(bundle).collect())
     }
 
-    /// Whether a generated Service takes the place of this manifest.
+    /// Whether this manifest and a generated Service are one object.
     pub(crate) fn has(&self, manifest: &Manifest) -> bool {
-        manifest.kind == "Service" && self.0.contains(&manifest.name)
+        manifest.object.as_ref().is_ok_and(is_service) && self.0.contains(&manifest.name)
     }
 }

@@ -117,7 +117,8 @@ where
 
         Box::pin(async move {
             let Ok(answer) = timeout(within, answer).await else {
-                tracing::warn!(%method, path, "the API server did not answer within {within:?}");
+                // Whoever asked says what that means, once.
+                tracing::debug!(%method, path, "the API server did not answer within {within:?}");
                 start.into_iter().for_each(Starting::give_up);
                 return Err(Unanswered(within).into());
             };
@@ -209,15 +210,21 @@ impl Drop for Starting {
 #[cfg(test)]
 mod tests {
     use std::convert::Infallible;
+    use std::net::Ipv4Addr;
+    use std::sync::atomic::{AtomicUsize, Ordering};
 
-    use axum::body;
-    use axum::http::Method;
+    use axum::http::{Method, StatusCode, header};
+    use axum::{Router, body};
     use futures::{StreamExt as _, stream};
     use kube::client::Body as KubeBody;
+    use tokio::net::TcpListener;
+    use tokio_util::sync::CancellationToken;
     use tower::{ServiceExt as _, service_fn};
 
     use super::*;
     use crate::api;
+    use crate::process::PROBES;
+    use crate::server::{self, Plain};
 
     fn get(uri: &str) -> Request<KubeBody> {
         Request::builder().method(Method::GET).uri(uri).body(KubeBody::empty()).expect("a request")
@@ -244,6 +251,27 @@ mod tests {
             let error = api::Error::from(client().request_text(request).await.expect_err("no answer"));
             assert!(matches!(error, api::Error::TimedOut(SHORT)), "{uri}: {error}");
         }
+    }
+
+    #[tokio::test]
+    async fn a_request_that_was_refused_for_a_while_is_sent_again_after_it() {
+        static ASKED: AtomicUsize = AtomicUsize::new(0);
+        let answer = async |body: String| match ASKED.fetch_add(1, Ordering::Relaxed) {
+            0 => (StatusCode::TOO_MANY_REQUESTS, [(header::RETRY_AFTER, "1")], String::new()),
+            _ => (StatusCode::OK, [(header::RETRY_AFTER, "0")], body),
+        };
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
+        let config = Config::new(format!("http://{}", listener.local_addr().unwrap()).parse().unwrap());
+        let router = Router::new().fallback(answer);
+        let never = (CancellationToken::new(), Duration::ZERO);
+        let server = tokio::spawn(server::serve(listener, Plain, router, PROBES, never));
+
+        let begun = Instant::now();
+        let request = Request::patch("/api/v1/namespaces/n").body(b"what is written".to_vec()).unwrap();
+        let answer = super::client(config).unwrap().request_text(request).await.unwrap();
+        assert_eq!((answer.as_str(), ASKED.load(Ordering::Relaxed)), ("what is written", 2));
+        assert!(begun.elapsed() >= Duration::from_secs(1), "{:?}", begun.elapsed());
+        server.abort();
     }
 
     #[tokio::test]

@@ -3,10 +3,17 @@
 //! A candidate watches the Lease, so that a released one is taken at once; it does not poll. The leader renews it, and
 //! has lost it when that did not work for the renew deadline, which is shorter than what the Lease promises to others.
 //! Every write of the Lease names the version that was seen: of two writers one fails.
+//!
+//! The leader counts from when it *sent* the last renewal that was answered; others count, from when they *saw* it, the
+//! whole duration, which is written rounded up. So what is between deadline and duration is the leader's time to stop,
+//! whatever the clocks show. Both count by a monotonic clock, which goes on while a process stands still: one that was
+//! paused finds out before it renews.
 
 mod lease;
 mod pod;
 
+use std::future::Future;
+use std::mem;
 use std::pin::pin;
 use std::time::Duration;
 
@@ -24,13 +31,15 @@ use self::lease::Holder;
 pub use self::pod::{TRUE, label};
 use crate::api;
 use crate::args::LeaderElection;
+use crate::error::Chain;
+use crate::warn_first;
 
 /// Where a Pod is told its name (by the downward API, in the manifests).
 const POD_NAME: &str = "POD_NAME";
 /// Longest wait for the Lease to be given back at the end.
 const RELEASE_DEADLINE: Duration = Duration::from_secs(2);
 
-/// Why this process does not lead, or no longer.
+/// Why this process cannot be a candidate.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The flags contradict each other.
@@ -42,14 +51,14 @@ pub enum Error {
     /// There is no name to write into the Lease.
     #[error("cannot find a name for leader election: set {POD_NAME} to the name of the Pod")]
     Identity(#[source] std::io::Error),
-    /// Another process has the Lease.
-    #[error("{holder} took the Lease {lease} over")]
-    TakenOver {
-        /// Its name.
-        holder: String,
-        /// Name of the Lease.
-        lease: String,
-    },
+}
+
+/// Why this process leads no more.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum Lost {
+    /// Another process, of this name, has the Lease.
+    #[error("{0} took the Lease over")]
+    TakenOver(String),
     /// The API server did not take a renewal in time.
     #[error("the Lease could not be renewed for {0:?} (--leader-elect-renew-deadline)")]
     Expired(Duration, #[source] Option<api::Error>),
@@ -108,29 +117,36 @@ impl Candidate {
         let mut changes = pin!(watcher::watch_object(self.api.clone(), &self.lease).default_backoff());
         let now = Instant::now();
         let mut seen = Seen { known: false, lease: None, since: now, not_before: now };
+        let mut is_failing = false;
         loop {
             let turn = self.turn(&seen);
             tokio::select! {
                 Some(change) = changes.next() => match change {
-                    Ok(lease) => seen.update(lease),
-                    Err(error) => tracing::warn!(%error, "cannot watch the Lease {}", self.lease),
+                    Ok(lease) => {
+                        is_failing = false;
+                        seen.update(lease);
+                    }
+                    Err(error) => {
+                        let is_first = !mem::replace(&mut is_failing, true);
+                        warn_first!(is_first, error = %Chain(&error), "cannot watch the Lease {}", self.lease);
+                    }
                 },
                 () = sleep_until(turn.unwrap_or(now)), if turn.is_some() => {
                     let sent = Instant::now();
                     // An answer that comes later than that is of a Lease that may have run out meanwhile.
                     let within = self.times.renew_deadline / 2;
-                    match timeout(within, self.write(seen.lease.as_ref())).await {
-                        Ok(Ok(lease)) => {
+                    match answered(within, self.write(seen.lease.as_ref())).await {
+                        Ok(lease) => {
                             tracing::info!(identity = self.identity, "leading");
                             return Leader { candidate: self, lease, renewed: sent };
                         }
-                        Ok(Err(error)) if error.is_conflict() => {
+                        Err(error) if error.is_conflict() => {
                             tracing::debug!("another process took the Lease first");
                         }
-                        Ok(Err(error)) => tracing::warn!(%error, "cannot take the Lease {}", self.lease),
-                        Err(_) => tracing::warn!(
-                            "the API server did not answer within {within:?}; the Lease {} is not taken", self.lease
-                        ),
+                        Err(error) => {
+                            let is_first = !mem::replace(&mut is_failing, true);
+                            warn_first!(is_first, error = %Chain(&error), "cannot take the Lease {}", self.lease);
+                        }
                     }
                     seen.not_before = Instant::now() + self.times.retry_period;
                 }
@@ -166,50 +182,56 @@ impl Candidate {
 
 impl Leader {
     /// Renews the Lease until that fails for good; says why.
-    pub(crate) async fn keep(&mut self) -> Error {
+    pub(super) async fn keep(&mut self) -> Lost {
         let deadline = self.candidate.times.renew_deadline;
         let mut last = None;
         loop {
-            tokio::time::sleep(self.candidate.times.retry_period.min(self.left())).await;
+            tokio::time::sleep(self.candidate.times.retry_period.min(self.left(deadline))).await;
             // Also after a stop of the whole process: what it does not know it must not assume.
-            if self.left().is_zero() {
-                return Error::Expired(deadline, last);
+            if self.left(deadline).is_zero() {
+                return Lost::Expired(deadline, last);
             }
-            let attempt = self.left().min(deadline / 2);
-            match timeout(attempt, self.renew()).await {
-                Ok(Ok(())) => last = None,
-                Ok(Err(Error::Expired(_, cause))) => {
-                    tracing::warn!(error = cause.as_ref().map(tracing::field::display), "cannot renew the Lease");
-                    last = cause;
+            match answered(self.left(deadline).min(deadline / 2), self.renew()).await {
+                Ok(None) => last = None,
+                Ok(Some(holder)) => return Lost::TakenOver(holder),
+                Err(error) => {
+                    let is_first = last.is_none();
+                    warn_first!(is_first, error = %Chain(&error), "cannot renew the Lease {}", self.candidate.lease);
+                    last = Some(error);
                 }
-                Ok(Err(error)) => return error,
-                Err(_) => tracing::warn!("the API server did not answer within {attempt:?}; the Lease is not renewed"),
             }
         }
     }
 
-    fn left(&self) -> Duration {
-        self.candidate.times.renew_deadline.saturating_sub(self.renewed.elapsed())
+    /// How long nobody else leads, now that this process does not.
+    pub(super) fn time_to_stop(&self, lost: &Lost) -> Duration {
+        match lost {
+            Lost::TakenOver(_) => Duration::ZERO,
+            Lost::Expired(..) => self.left(self.candidate.times.lease_duration),
+        }
     }
 
-    async fn renew(&mut self) -> Result<(), Error> {
+    fn left(&self, term: Duration) -> Duration {
+        left(term, self.renewed, Instant::now())
+    }
+
+    /// Renews the Lease, or returns who has it.
+    async fn renew(&mut self) -> Result<Option<String>, api::Error> {
         let sent = Instant::now();
-        let failed = |error| Error::Expired(self.candidate.times.renew_deadline, Some(error));
         self.lease = match self.candidate.write(Some(&self.lease)).await {
             Ok(lease) => lease,
             // Somebody wrote to it or deleted it: ours still, unless it names another.
             Err(error) if error.is_conflict() || error.is_not_found() => {
-                let found =
-                    self.candidate.api.get_opt(&self.candidate.lease).await.map_err(|error| failed(error.into()))?;
+                let found = self.candidate.api.get_opt(&self.candidate.lease).await?;
                 if let Holder::Other(name) = lease::holder(found.as_ref(), &self.candidate.identity) {
-                    return Err(Error::TakenOver { holder: name.to_owned(), lease: self.candidate.lease.clone() });
+                    return Ok(Some(name.to_owned()));
                 }
-                self.candidate.write(found.as_ref()).await.map_err(failed)?
+                self.candidate.write(found.as_ref()).await?
             }
-            Err(error) => return Err(failed(error)),
+            Err(error) => return Err(error),
         };
         self.renewed = sent;
-        Ok(())
+        Ok(None)
     }
 
     /// Lets another replica take over now. Nothing may be written any more.
@@ -242,6 +264,16 @@ impl Seen {
     }
 }
 
+/// What comes of a request, which is given up after a while.
+async fn answered<T>(within: Duration, request: impl Future<Output = Result<T, api::Error>>) -> Result<T, api::Error> {
+    timeout(within, request).await.unwrap_or(Err(api::Error::TimedOut(within)))
+}
+
+/// What is left at `now` of a term that began with the request that renewed the Lease.
+fn left(term: Duration, renewed: Instant, now: Instant) -> Duration {
+    term.saturating_sub(now.saturating_duration_since(renewed))
+}
+
 fn check(times: LeaderElection) -> Result<(), Error> {
     let LeaderElection { lease_duration, renew_deadline, retry_period } = times;
     let fits = lease_duration > renew_deadline && renew_deadline > retry_period && !retry_period.is_zero();
@@ -267,6 +299,16 @@ mod tests {
         );
         assert!(check(times(15, 2, 2)).is_err());
         assert!(check(times(15, 10, 0)).is_err());
+    }
+
+    #[test]
+    fn a_leader_is_to_stop_in_the_time_between_its_deadline_and_the_end_of_its_lease() {
+        let (deadline, duration) = (Duration::from_secs(10), Duration::from_secs(15));
+        let renewed = Instant::now();
+        let left_after = |seconds, term| left(term, renewed, renewed + Duration::from_secs(seconds)).as_secs();
+        assert_eq!((left_after(9, deadline), left_after(9, duration)), (1, 6), "it leads");
+        assert_eq!((left_after(10, deadline), left_after(10, duration)), (0, 5), "it has to stop");
+        assert_eq!((left_after(60, deadline), left_after(60, duration)), (0, 0), "it stood still: another may lead");
     }
 
     #[test]

@@ -1,15 +1,16 @@
 use std::net::SocketAddr;
 
+use axum::Extension;
 use axum::body::Body;
 use axum::routing::get;
-use futures::StreamExt as _;
+use futures::{FutureExt as _, StreamExt as _};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
 use super::*;
 
 const LONG: Duration = Duration::from_mins(1);
 const BOUNDS: Bounds =
-    Bounds { connections: 4, strangers_per_address: 4, handshake: LONG, headers: LONG, connection: LONG };
+    Bounds { connections: 4, strangers_per_address: 4, first_call: LONG, headers: LONG, connection: LONG };
 
 /// A server on loopback; `/` admits, `/slow` sends its second half when told.
 struct Server {
@@ -29,7 +30,7 @@ impl Server {
             .route(
                 "/",
                 get(async |Extension(connection): Extension<Connection>| {
-                    connection.admit();
+                    connection.enter(Phase::Admitted);
                     "yes"
                 }),
             )
@@ -136,10 +137,20 @@ async fn headers_that_do_not_come_end_the_connection() {
 }
 
 #[tokio::test]
+async fn a_connection_without_a_first_call_is_closed_and_one_with_a_call_is_not() {
+    let server = Server::start(Bounds { first_call: Duration::from_secs(1), ..BOUNDS }, LONG).await;
+    let mut caller = server.connect().await;
+    server.call(&mut caller).await;
+    let mut silent = server.connect().await;
+    assert!(is_closed(&mut silent).await);
+    assert!(server.call(&mut caller).await.ends_with("yes"), "it is older, and has until the headers' time is over");
+}
+
+#[tokio::test]
 async fn headers_without_end_are_refused() {
     let server = Server::start(BOUNDS, LONG).await;
     let mut endless = server.connect().await;
-    let head = format!("GET / HTTP/1.1\r\nx: {}\r\n\r\n", "x".repeat(2 * HEADER_BYTES));
+    let head = format!("GET / HTTP/1.1\r\nx: {}\r\n\r\n", "x".repeat(2 * BUFFER_BYTES));
     // It may be closed before all is sent.
     let _ = endless.write_all(head.as_bytes()).await;
     let mut answer = Vec::new();
@@ -181,4 +192,44 @@ async fn at_the_deadline_of_the_end_a_call_in_flight_is_cut_off() {
     server.stop.cancel();
     timeout(LONG, server.task).await.unwrap().unwrap();
     assert!(is_closed(&mut slow).await);
+}
+
+fn table() -> Arc<Table> {
+    Arc::new(Table { bounds: BOUNDS, ..Table::default() })
+}
+
+fn enter(table: &Arc<Table>, number: u64, phase: Phase) -> Place {
+    let place = table.enter(number, IpAddr::V4(std::net::Ipv4Addr::LOCALHOST));
+    place.connection.enter(phase);
+    place
+}
+
+#[test]
+fn whoever_waits_longest_gives_way_and_idle_ones_last() {
+    let table = table();
+    let phases = [Phase::Idle, Phase::Admitted, Phase::Waiting, Phase::Stranger];
+    let places: Vec<Place> = phases.into_iter().zip(1..).map(|(phase, number)| enter(&table, number, phase)).collect();
+    let evicted = || places.iter().map(|place| place.evicted.is_cancelled()).collect::<Vec<_>>();
+    assert_eq!(evicted(), [false; 4]);
+    let mut admitted = Vec::new();
+    for (number, expected) in
+        [(5, [false, false, true, false]), (6, [false, false, true, true]), (7, [true, false, true, true])]
+    {
+        admitted.push(enter(&table, number, Phase::Admitted));
+        assert_eq!(evicted(), expected);
+    }
+    assert!(table.room().now_or_never().is_none(), "whose call is allowed stays");
+    admitted[0].connection.enter(Phase::Idle);
+    assert!(table.room().now_or_never().is_some());
+}
+
+#[test]
+fn a_slow_call_gives_way_to_whoever_wants_what_it_holds() {
+    let table = table();
+    let [slow, quick] = [1, 2].map(|number| enter(&table, number, Phase::Waiting));
+    let evicted = || [&slow, &quick].map(|place| place.evicted.is_cancelled());
+    quick.connection.close_slowest(LONG);
+    assert_eq!(evicted(), [false, false]);
+    quick.connection.close_slowest(Duration::ZERO);
+    assert_eq!(evicted(), [true, false]);
 }

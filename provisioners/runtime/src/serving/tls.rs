@@ -2,6 +2,7 @@
 
 use std::io;
 use std::sync::{Arc, PoisonError, RwLock, RwLockWriteGuard};
+use std::time::SystemTime;
 
 use rukpak_certificates::{Identity, identity};
 use rustls::crypto::ring;
@@ -23,6 +24,8 @@ pub struct Tls {
     state: RwLock<State>,
     /// Cancelled when there is a certificate, and the authorities of clients have been looked for.
     complete: CancellationToken,
+    /// Receives of each new certificate when it expires.
+    on_certificate: Option<Box<dyn Fn(SystemTime) + Send + Sync>>,
 }
 
 #[derive(Default)]
@@ -50,6 +53,11 @@ pub enum Error {
 }
 
 impl Tls {
+    /// Serves nothing yet; `on_certificate` receives of each certificate when it expires.
+    pub fn observed(on_certificate: impl Fn(SystemTime) + Send + Sync + 'static) -> Self {
+        Self { on_certificate: Some(Box::new(on_certificate)), ..Self::default() }
+    }
+
     /// Serves new connections with this certificate.
     ///
     /// # Errors
@@ -62,6 +70,9 @@ impl Tls {
         }
         state.config = Some(config(&key, &state.authorities)?);
         state.key = Some(key);
+        if let Some(on_certificate) = &self.on_certificate {
+            on_certificate(identity.validity().until);
+        }
         self.tell(&state);
         Ok(())
     }

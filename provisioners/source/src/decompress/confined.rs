@@ -154,6 +154,7 @@ fn sandbox() -> Sandbox {
         calls: Calls::Compute,
         writable: Vec::new(),
         readable: Vec::new(),
+        executable: Vec::new(),
         ports: Vec::new(),
         resources: Resources {
             memory_bytes: MEMORY_BYTES,

@@ -48,6 +48,7 @@ pub(super) fn sandbox(address: &Address, folder: &Path, roots: &Path, proxies: &
         calls: Calls::Network,
         writable: vec![folder.to_owned()],
         readable,
+        executable: Vec::new(),
         ports: ports(address, proxies),
         resources: Resources {
             memory_bytes: limits.child_bytes,

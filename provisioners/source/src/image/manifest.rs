@@ -121,15 +121,14 @@ pub(super) fn read(body: &[u8], content_type: Option<&str>, what: &str) -> Resul
     }
 }
 
+/// The signature of a chart, as `helm push` sends it.
+const CHART_PROVENANCE: &str = "application/vnd.cncf.helm.chart.provenance.v1.prov";
+
 /// The layers in the order in which they are applied. One that is listed several times counts where it comes last: what it
 /// brings or takes away before that, it does again.
 pub(super) fn layers(manifest: &OciImageManifest, maximum: u64, what: &str) -> Result<Vec<Layer>, Error> {
     Limit::Layers.check(manifest.layers.len() as u64, maximum, || what.to_owned())?;
     let not_an_image = |found: String| Error::NotAnImage { what: what.to_owned(), found };
-    // Charts are gzipped tar archives too, and yet not what anyone means by a bundle image.
-    if manifest.config.media_type.starts_with("application/vnd.cncf.helm.") {
-        return Err(not_an_image("a Helm chart".into()));
-    }
     let layer = |layer: &OciDescriptor| {
         if Compression::of_media_type(&layer.media_type).is_none() {
             let kind = crate::stage::shortened(&layer.media_type);
@@ -138,7 +137,9 @@ pub(super) fn layers(manifest: &OciImageManifest, maximum: u64, what: &str) -> R
         let (digest, size_bytes) = descriptor(&layer.digest, layer.size, what)?;
         Ok(Layer { digest, size_bytes })
     };
-    let layers = manifest.layers.iter().map(layer).collect::<Result<Vec<_>, _>>()?;
+    // Beside the chart that `helm push` sends, which is a layer like others, may lie its signature.
+    let read = manifest.layers.iter().filter(|layer| layer.media_type != CHART_PROVENANCE);
+    let layers = read.map(layer).collect::<Result<Vec<_>, _>>()?;
     let mut seen = HashSet::new();
     let mut last: Vec<_> = layers.into_iter().rev().filter(|layer| seen.insert(layer.digest.clone())).collect();
     last.reverse();
@@ -277,7 +278,7 @@ mod tests {
                 "application/vnd.cncf.helm.config.v1+json",
                 "application/vnd.cncf.helm.chart.content.v1.tar+gzip",
                 1,
-                Some("Helm chart"),
+                None,
             ),
             ("application/vnd.oci.empty.v1+json", "application/vnd.oci.empty.v1+json", 2, Some("no tar archive")),
             (
@@ -299,6 +300,18 @@ mod tests {
                 (found, _) => panic!("{layer}: {found:?}"),
             }
         }
+    }
+
+    #[test]
+    fn signature_of_a_chart_is_no_layer() {
+        let json = format!(
+            r#"{{"schemaVersion":2,"config":{{"mediaType":"application/vnd.cncf.helm.config.v1+json","digest":"{DIGEST}","size":2}},
+                 "layers":[{{"mediaType":"application/vnd.cncf.helm.chart.content.v1.tar+gzip","digest":"{DIGEST}","size":1}},
+                           {{"mediaType":"{CHART_PROVENANCE}","digest":"{DIGEST}","size":2}}]}}"#
+        );
+        let manifest = serde_json::from_str(&json).unwrap();
+        let sizes: Vec<u64> = layers(&manifest, 2, "m").unwrap().iter().map(|layer| layer.size_bytes).collect();
+        assert_eq!(sizes, [1]);
     }
 
     #[test]

@@ -135,6 +135,7 @@ fn sandbox(limits: &Limits) -> Sandbox {
         calls: Calls::Compute,
         writable: Vec::new(),
         readable: Vec::new(),
+        executable: Vec::new(),
         ports: Vec::new(),
         resources: Resources {
             memory_bytes: limits.child_bytes,

@@ -274,7 +274,13 @@ fn verb(method: &Method) -> &'static str {
 
 #[cfg(test)]
 mod tests {
+    use std::convert::Infallible;
+    use std::future::ready;
+
+    use http::{Request, Response};
+    use kube::client::Body;
     use rcgen::{DistinguishedName, DnType, DnValue};
+    use serde_json::{Value, json};
 
     use super::*;
 
@@ -354,5 +360,31 @@ mod tests {
             assert!(accepted(refused, &ours).is_none());
         }
         assert!(accepted(status(false, None), &[]).is_none());
+    }
+
+    /// An API server that knows whom every token is of, and says this about what they may.
+    fn gate(may: Value) -> Gate {
+        let service = tower::service_fn(move |request: Request<Body>| {
+            let is_about_token = request.uri().path().ends_with("/tokenreviews");
+            let known = json!({"authenticated": true, "user": {"username": "u"}});
+            let answer = json!({"spec": {}, "status": if is_about_token { &known } else { &may }});
+            ready(Ok::<_, Infallible>(Response::new(Body::from(answer.to_string().into_bytes()))))
+        });
+        Gate::new(Client::new(service, "default"), Vec::new())
+    }
+
+    #[tokio::test]
+    async fn a_token_without_the_right_is_forbidden() {
+        let headers = HeaderMap::from_iter([(header::AUTHORIZATION, "Bearer abc".parse().unwrap())]);
+        let forbidden = "Forbidden: user \"u\" cannot get path \"/bundles/b.tgz\"";
+        for (may, expected) in [
+            (json!({"allowed": true}), Ok("u")),
+            (json!({"allowed": false}), Err(forbidden)),
+            (json!({"allowed": true, "denied": true}), Err(forbidden)),
+        ] {
+            let answer = gate(may.clone()).check(&Peer::default(), &Method::GET, "/bundles/b.tgz", &headers).await;
+            let answer = answer.map(|user| user.username.unwrap_or_default()).map_err(|denied| denied.to_string());
+            assert_eq!(answer.as_deref().map_err(String::as_str), expected, "{may}");
+        }
     }
 }

@@ -1,6 +1,6 @@
 //! `GET /bundles/<name>.tgz`: the content of a Bundle as a `plain+v0` bundle. A plain Bundle's is sent as it lies in the store; of
-//! a `registry+v1` Bundle, what it renders to without any settings; with `?form=source` as it lies in the store, too. Reads the disk, and the Bundle as it is now: another one may
-//! have had its name.
+//! a `registry+v1` Bundle, what it renders to without any settings; with `?form=source` as it lies in the store, too. A chart is always
+//! sent as it lies in the store. Reads the disk, and the Bundle as it is now: another one may have had its name.
 
 use std::fs::File;
 use std::io::{self, Seek as _, Write};
@@ -103,7 +103,7 @@ async fn answer(
             let context = Arc::clone(context);
             service.renders.get(&tag, move || rendered(&digest, &context)).await??
         }
-        Format::Plain | Format::Registry => open(digest, context).await?,
+        Format::Plain | Format::Registry | Format::Helm => open(digest, context).await?,
     };
     let file = opened.ok_or(Error::Missing)?;
     reply::file(Content { file, tag, media_type: GZIP, modified: None }, method, headers)

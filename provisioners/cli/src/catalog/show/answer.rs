@@ -62,6 +62,12 @@ struct FactLines {
     min_kube_version: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     max_openshift_version: Option<String>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    architectures: Vec<&'static str>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    operating_systems: Vec<&'static str>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    features: Vec<&'static str>,
 }
 
 #[derive(Debug, Serialize)]
@@ -150,6 +156,9 @@ impl FactLines {
             constraints: facts.constraints,
             min_kube_version: facts.min_kube_version,
             max_openshift_version: facts.max_openshift_version,
+            architectures: facts.architectures,
+            operating_systems: facts.operating_systems,
+            features: facts.features,
         }
     }
 
@@ -160,6 +169,7 @@ impl FactLines {
                 [] => "none".to_owned(),
                 modes => modes.join(", "),
             });
+        let joined = |all: &[&str]| if all.is_empty() { Vec::new() } else { vec![all.join(", ")] };
         let packages = self.requires_packages.iter();
         let packages = packages.map(|required| format!("package {} {}", required.package, required.range));
         let kubernetes = self.min_kube_version.iter().map(|version| format!("Kubernetes {version} or newer"));
@@ -171,6 +181,9 @@ impl FactLines {
             ("needs", needs.chain(kubernetes).chain(openshift).collect()),
             ("provides", apis(&self.provides)),
             ("api services", self.owned_api_services.clone()),
+            ("architectures", joined(&self.architectures)),
+            ("systems", joined(&self.operating_systems)),
+            ("features", joined(&self.features)),
         ]
     }
 }

@@ -44,8 +44,8 @@ pub(crate) async fn put_in(view: &View, mut rendered: Rendered, is_published: bo
     let mut authorities = Vec::new();
     for certificate in std::mem::take(&mut rendered.certificates) {
         let live = secret(view, &certificate).await?;
-        let wanted =
-            Wanted { names: &certificate.dns_names, lifetime: view.reads.settings.bundle_certificate_lifetime };
+        let lifetime = view.reads.settings.bundle_certificate_lifetime;
+        let wanted = Wanted { names: &certificate.dns_names, lifetime, beside: &[] };
         let held = advance(live.as_ref(), wanted, now, is_published).map_err(Error::Make)?;
         let objects = std::mem::take(&mut rendered.objects);
         rendered.objects = objects

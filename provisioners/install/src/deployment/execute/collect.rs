@@ -36,32 +36,45 @@ pub(in crate::deployment) async fn keep(
     if run.view.memory.kept_contents.as_ref() == Some(&wanted) {
         return Ok(());
     }
-    let (store, name, contents) = (run.view.reads.store.clone(), run.view.owner.name.clone(), wanted.clone());
+    if set_refs(run, wanted.clone()).await? {
+        run.view.memory.kept_contents = Some(wanted);
+    }
+    Ok(())
+}
+
+/// Makes the store keep `content` as well, until a status names it.
+pub(super) async fn keep_also(run: &Run, content: &Digest) -> Result<(), rukpak_store::Error> {
+    let mut wanted = contents(&run.view.observed.status);
+    wanted.insert(content.clone());
+    set_refs(run, wanted).await.map(|_| ())
+}
+
+/// Makes `contents` those that are kept for the deployment. Returns whether it did: not if the process ends.
+async fn set_refs(run: &Run, contents: BTreeSet<Digest>) -> Result<bool, rukpak_store::Error> {
+    let (store, name) = (run.view.reads.store.clone(), run.view.owner.name.clone());
     let kept = {
         let _shared = run.context.refs.read().await;
         tokio::task::spawn_blocking(move || keep_all(&store, &name, &contents)).await
     };
-    match kept {
-        Ok(result) => result?,
-        // The task was cancelled: the process ends.
-        Err(_) => return Ok(()),
-    }
-    run.view.memory.kept_contents = Some(wanted);
+    let Ok(kept) = kept else { return Ok(false) };
+    kept?;
     if run.view.reads.deployments.get(&ObjectRef::new(&run.view.owner.name)).is_none() {
         // It was deleted while this was written, and the event that lets its content go may have been before.
         forget_refs_of(&run.context, run.view.owner.name.clone()).await;
     }
     run.context.collect.notify_one();
-    Ok(())
+    Ok(true)
 }
 
 /// What the status says is installed, begun, or may be installed again.
 pub(crate) fn contents(status: &BundleDeploymentStatus) -> BTreeSet<Digest> {
     let inventory = status.inventory.as_ref();
-    let installed = inventory.and_then(|inventory| inventory.content_digest.as_ref());
-    let pending = inventory.and_then(|inventory| Some(&inventory.pending.as_ref()?.release.content_digest));
-    let history = status.history.iter().map(|revision| &revision.release.content_digest);
-    installed.into_iter().chain(pending).chain(history).filter_map(|text| text.parse().ok()).collect()
+    let installed = inventory.map(|inventory| [inventory.content_digest.as_ref(), inventory.rendering.as_ref()]);
+    let pending = inventory.and_then(|inventory| inventory.pending.as_ref()).map(|pending| &pending.release);
+    let history = status.history.iter().map(|revision| &revision.release);
+    let releases = pending.into_iter().chain(history);
+    let recorded = releases.map(|release| [Some(&release.content_digest), release.rendering.as_ref()]);
+    installed.into_iter().chain(recorded).flatten().flatten().filter_map(|text| text.parse().ok()).collect()
 }
 
 /// One ref for each content. What the store does not have any more cannot be kept: it is fetched again when it is needed.

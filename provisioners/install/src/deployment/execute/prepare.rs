@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 
 use kube::ResourceExt;
-use rukpak_content::Digest;
+use rukpak_content::{BundleTree, Digest};
 use rukpak_crds::InventoryKind;
 use rukpak_crds::names::IGNORE_DEPENDENCIES;
 use rukpak_format::{BundleFormat as _, Format, Rendered, Settings};
@@ -17,6 +17,7 @@ use rukpak_plan::{Plan, Release};
 use rukpak_runtime::error::Chain;
 
 use super::certificates;
+use super::rendering::{self, Rendering};
 use crate::cluster;
 use crate::deployment::observe::{Run, View, owned};
 use crate::render_memory::{Purpose, Reservation};
@@ -33,6 +34,16 @@ pub(super) enum Unprepared {
     /// The content is not of the format, or does not go with the settings.
     #[error(transparent)]
     Format(Box<rukpak_format::Error>),
+    /// Helm does not render the chart.
+    #[error(transparent)]
+    Helm(Box<rukpak_helm::Error>),
+    /// What Helm renders now is not what was rendered, and that is lost.
+    #[error(
+        "what Helm rendered for this release is lost with the store, and it renders something else now (values of its own making, such as \
+         passwords, or other API versions of the cluster): what is installed is left as it is, and not repaired; to install what it \
+         renders now, change spec.config.values, be it by a comment"
+    )]
+    Rendering,
     /// The API server did not say its version.
     #[error("ask for the version of Kubernetes")]
     Kubernetes(#[source] Box<kube::Error>),
@@ -54,7 +65,9 @@ impl Unprepared {
     /// What is remembered of it.
     pub fn problem(&self) -> Problem {
         let (stage, class) = match self {
-            Self::Format(_) | Self::Twice(_) => (Stage::Load, Class::Terminal),
+            Self::Format(_) | Self::Twice(_) | Self::Rendering => (Stage::Load, Class::Terminal),
+            Self::Helm(error) if error.is_refusal() => (Stage::Load, Class::Terminal),
+            Self::Helm(_) => (Stage::Load, Class::Transient),
             Self::Store(_) | Self::Lost(_) => (Stage::Load, Class::Transient),
             Self::Kubernetes(_) | Self::Certificates(_) | Self::Interrupted(_) | Self::Discovery(_) => {
                 (Stage::Ask, Class::Transient)
@@ -66,7 +79,10 @@ impl Unprepared {
 
     /// Whether the same may succeed in a moment.
     pub fn is_temporary(&self) -> bool {
-        !matches!(self, Self::Format(_) | Self::Lost(_) | Self::Twice(_))
+        match self {
+            Self::Helm(error) => !error.is_refusal(),
+            _ => !matches!(self, Self::Format(_) | Self::Lost(_) | Self::Twice(_) | Self::Rendering),
+        }
     }
 }
 
@@ -79,7 +95,7 @@ pub(super) struct Prepared {
 /// Plans the objects of `release`.
 #[tracing::instrument(level = "debug", name = "prepare", skip_all)]
 pub(super) async fn plan(run: &Run, release: &Release, why: Why, purpose: Purpose) -> Result<Prepared, Unprepared> {
-    let (rendered, memory) = load(run, release, why, purpose).await?;
+    let (release, rendered, memory) = load(run, release, why, purpose).await?;
     let Rendered { objects, optional, required, certificates_due, authorities, .. } = rendered;
     let objects = Objects { all: objects, optional: &optional, required: &required };
     let served = served(&run.view, &objects).await.map_err(Unprepared::Discovery)?;
@@ -88,7 +104,7 @@ pub(super) async fn plan(run: &Run, release: &Release, why: Why, purpose: Purpos
         default_namespace: run.view.reads.settings.system_namespace.clone(),
         policy: run.view.observed.deployment.spec.deletion_policy.unwrap_or_default(),
     };
-    let plan = objects.plan(release.clone(), &served, &stamp, !why.is_new())?;
+    let plan = objects.plan(release, &served, &stamp, !why.is_new())?;
     let plan = Plan { certificates_due, authorities, ..plan };
     Ok(Prepared { plan, memory })
 }
@@ -106,7 +122,12 @@ async fn served(view: &View, objects: &Objects<'_>) -> Result<Served, cluster::E
 
 /// Loads and verifies the content of `release`, and renders its objects as they are to be applied. They may stay in memory as long
 /// as the reservation is kept.
-async fn load(run: &Run, release: &Release, why: Why, purpose: Purpose) -> Result<(Rendered, Reservation), Unprepared> {
+async fn load(
+    run: &Run,
+    release: &Release,
+    why: Why,
+    purpose: Purpose,
+) -> Result<(Release, Rendered, Reservation), Unprepared> {
     let context = &run.context;
     // What is installed is guarded, whatever it depends on.
     let ignores_dependencies = !why.policy().heeds_dependencies
@@ -115,31 +136,51 @@ async fn load(run: &Run, release: &Release, why: Why, purpose: Purpose) -> Resul
         Format::Registry if !ignores_dependencies => Some(kubernetes(run).await?),
         _ => None,
     };
-    let reservation = context.reads.render_memory.reserve(&release.content, purpose).await;
+    let release = release.clone().rendered_in(&run.view.observed.status);
+    let reservation =
+        context.reads.render_memory.reserve(release.rendering.as_ref().unwrap_or(&release.content), purpose).await;
     let settings = Settings {
         config: release.config.clone(),
         certificates: context.reads.settings.bundle_certificates,
         ignores_dependencies,
         kubernetes,
     };
-    let is_published = run.view.memory.applied() == Some(release) && run.view.observed.drifted.is_empty();
-    let (store, limits, digest) =
-        (context.reads.store.clone(), context.reads.settings.limits.clone(), release.content.clone());
+    let is_published = run.view.memory.has_published(&run.view.observed, &release);
     let format = release.format;
-    let work = move || {
-        let tree = store.load(&digest, &|path| format.has_part(path), &limits).map_err(|error| {
-            if error.mended_by_refill() { Unprepared::Lost(error) } else { Unprepared::Store(error) }
-        })?;
-        format.render(&tree, &limits, &settings).map_err(|error| Unprepared::Format(Box::new(error)))
+    let (tree, is_new) = match format {
+        Format::Plain | Format::Registry => (content(run, &release.content, format).await?, false),
+        Format::Helm => {
+            let Rendering { tree, is_new } = rendering::find_or_render(run, &release).await?;
+            (tree, is_new)
+        }
     };
-    let rendered = tokio::task::spawn_blocking(work).await.map_err(Unprepared::Interrupted)??;
-    let reservation = context.reads.render_memory.settle(&release.content, &rendered.objects, reservation);
+    let limits = context.reads.settings.limits.clone();
+    let work = move || {
+        let rendered = format.render(&tree, &limits, &settings).map_err(|error| Unprepared::Format(Box::new(error)))?;
+        Ok::<_, Unprepared>((rendered, tree))
+    };
+    let (rendered, tree) = tokio::task::spawn_blocking(work).await.map_err(Unprepared::Interrupted)??;
+    let release = if is_new { rendering::keep(run, release, tree).await? } else { release };
+    let key = release.rendering.as_ref().unwrap_or(&release.content);
+    let reservation = context.reads.render_memory.settle(key, &rendered.objects, reservation);
     let rendered = certificates::put_in(&run.view, rendered, is_published).await.map_err(Unprepared::Certificates)?;
-    Ok((rendered, reservation))
+    Ok((release, rendered, reservation))
+}
+
+/// Loads and verifies what the store has under `digest`, as far as the format has a use for it.
+pub(super) async fn content(run: &Run, digest: &Digest, format: Format) -> Result<BundleTree, Unprepared> {
+    let reads = &run.view.reads;
+    let (store, limits, digest) = (reads.store.clone(), reads.settings.limits.clone(), digest.clone());
+    let work = move || {
+        store
+            .load(&digest, &|path| format.has_part(path), &limits)
+            .map_err(|error| if error.mended_by_refill() { Unprepared::Lost(error) } else { Unprepared::Store(error) })
+    };
+    tokio::task::spawn_blocking(work).await.map_err(Unprepared::Interrupted)?
 }
 
 /// The API server's version. It is asked each time: clusters are upgraded while we run.
-async fn kubernetes(run: &Run) -> Result<String, Unprepared> {
+pub(super) async fn kubernetes(run: &Run) -> Result<String, Unprepared> {
     let version = run.context.client.apiserver_version().await;
     version.map(|version| version.git_version).map_err(|error| Unprepared::Kubernetes(Box::new(error)))
 }

@@ -5,11 +5,10 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use rukpak_crds::{Inventory, InventoryKind};
+use rukpak_plan::Release;
 use rukpak_plan::applied::Applied;
-use rukpak_plan::memory::{Differences, Installation, later};
+use rukpak_plan::memory::{Installation, later};
 use rukpak_plan::plan::Missing;
-use rukpak_plan::prune::Pruning;
-use rukpak_plan::{Release, opt_out};
 
 use super::health;
 use crate::deployment::observe::View;
@@ -59,16 +58,7 @@ pub(super) async fn resume(view: &mut View, release: &Release) {
     // What is there is looked at, even if it is not as it was left, and the content to repair it is missing.
     view.tracker.tracked().objects = objects;
     match resumed {
-        Some(applied) => {
-            let policy = view.observed.deployment.spec.deletion_policy.unwrap_or_default();
-            let account = view.observed.deployment.spec.service_account.clone().map(Box::new);
-            let paused = opt_out::read(&inventory);
-            let ignored = view.observed.deployment.spec.ignore_differences.clone();
-            let differences = Box::new(Differences { policy, account, paused, ignored, ..Differences::default() });
-            view.memory.learn_missing(release.clone(), applied.missing(), now);
-            view.memory.certificates_due = inventory.certificates_renewal;
-            view.memory.installation = Installation::Applied { applied, pruning: Pruning::Done, differences };
-        }
+        Some(applied) => view.memory.learn_resumed(&view.observed, applied, now),
         None => differs(view, release),
     }
 }

@@ -6,7 +6,7 @@ use kube::runtime::reflector::ObjectRef;
 use kube::{Resource, ResourceExt};
 use rukpak_crds::condition::{ConditionStatus, Conditions, STALLED, UNPACKED};
 use rukpak_crds::template_hash::{generated_bundle_name, template_hash};
-use rukpak_crds::{Bundle, BundleDeployment, BundlePhase, BundleSpec, BundleStatus, names};
+use rukpak_crds::{Bundle, BundleDeployment, BundleDeploymentStatus, BundlePhase, BundleSpec, BundleStatus, names};
 use rukpak_format as format;
 use rukpak_plan::observed::Desired;
 use rukpak_plan::retry::Class;
@@ -120,7 +120,8 @@ pub(crate) fn found(context: &Context, deployment: &BundleDeployment, bundle: &B
     let digest = unpacked.as_ref().and_then(|(pin, _)| pin.content_digest.parse().ok());
     match digest.zip(unpacked) {
         Some((digest, (pin, format))) => {
-            let release = Release::new(digest, format, config);
+            let release = Release::new(digest, format, config)
+                .rendered_in(deployment.status.as_ref().unwrap_or(&BundleDeploymentStatus::default()));
             Desired::Ready { bundle: name, hash: hash.to_owned(), pin, release }
         }
         None => Desired::Waiting { bundle: name, why, is_stalled },
@@ -132,7 +133,7 @@ fn unserved(bundle: &Bundle) -> Option<String> {
     let class = &bundle.spec.provisioner_class_name;
     let is_untouched = bundle.status.as_ref().is_none_or(|status| *status == BundleStatus::default());
     (Format::of_class(class).is_none() && is_untouched).then(|| {
-        let served = [names::CLASS_PLAIN, names::CLASS_REGISTRY].join(" and ");
+        let served = [names::CLASS_PLAIN, names::CLASS_REGISTRY, names::CLASS_HELM].join(", ");
         format!("no provisioner has taken it up: spec.template.spec.provisionerClassName is {class:?}, and this controller serves {served}")
     })
 }
@@ -168,9 +169,9 @@ mod tests {
                 "spec": {"provisionerClassName": class, "source": {"type": "upload", "upload": {}}}}))
             .unwrap()
         };
-        let why = unserved(&bundle("core-rukpak-io-helm", Value::Null)).unwrap();
-        assert!(why.contains("\"core-rukpak-io-helm\"") && why.contains(names::CLASS_REGISTRY), "{why}");
-        assert_eq!(unserved(&bundle("core-rukpak-io-helm", json!({"phase": "Unpacking"}))), None, "somebody does");
+        let why = unserved(&bundle("core-rukpak-io-cue", Value::Null)).unwrap();
+        assert!(why.contains("\"core-rukpak-io-cue\"") && why.contains(names::CLASS_HELM), "{why}");
+        assert_eq!(unserved(&bundle("core-rukpak-io-cue", json!({"phase": "Unpacking"}))), None, "somebody does");
         assert_eq!(unserved(&bundle(names::CLASS_PLAIN, Value::Null)), None);
     }
 

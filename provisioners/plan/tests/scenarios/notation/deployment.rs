@@ -13,7 +13,7 @@ use rukpak_plan::applied::{Applied, Objects};
 use rukpak_plan::health::{Health, State};
 use rukpak_plan::memory::{Differences, Memory};
 use rukpak_plan::observed::{Dependencies, Desired, Observed};
-use rukpak_plan::plan::{Missing, Plan};
+use rukpak_plan::plan::Missing;
 use rukpak_plan::prune::Pruning;
 use rukpak_plan::retry::Class;
 use serde::Deserialize;
@@ -252,13 +252,7 @@ impl Scene {
         missing: Vec<Missing>,
     ) -> Result<(), Error> {
         self.objects = world::objects(release, self.now);
-        let plan = Plan {
-            release: release.clone(),
-            certificates_due: None,
-            authorities: None,
-            steps: BTreeMap::new(),
-            missing,
-        };
+        let plan = world::plan(release, missing);
         let applied = Applied::by(&plan, world::RENDERER, &self.objects, |_| false).ok_or("not whole")?;
         self.memory.learn_applied(applied, pruning, differences, self.now);
         Ok(())

@@ -3,14 +3,14 @@
 use std::collections::BTreeMap;
 
 use jiff::Timestamp;
-use rukpak_crds::{DeletionPolicy, IgnoredDifference, InventoryKind, Pending, ServiceAccountReference};
+use rukpak_crds::{DeletionPolicy, IgnoredDifference, InventoryKind, ServiceAccountReference};
+use rukpak_plan::MissingKind;
 use rukpak_plan::applied::{Applied, Objects};
 use rukpak_plan::fields::Taken;
 use rukpak_plan::memory::{Differences, Installation, Memory, Problem, Stage, later};
 use rukpak_plan::plan::{Missing, Need};
 use rukpak_plan::prune::Pruning;
 use rukpak_plan::resolve::Why;
-use rukpak_plan::{MissingKind, opt_out};
 use serde::Deserialize;
 
 use super::deployment::{Given, Scene, class, path, released};
@@ -198,27 +198,17 @@ fn resume(scene: &mut Scene, release: &str) -> Result<(), Error> {
     let missing = inventory.missing.iter().map(|object| Missing::read(object, None)).collect();
     let applied = Applied::resumed(&inventory, &release, world::RENDERER, &objects, missing).ok_or("it differs")?;
 
-    let policy = scene.observed.deployment.spec.deletion_policy.unwrap_or_default();
     scene.objects = objects;
-    scene.memory.certificates_due = inventory.certificates_renewal;
-    scene.memory.learn_missing(release, applied.missing(), scene.now);
-    let paused = opt_out::read(&inventory);
-    let ignored = scene.observed.deployment.spec.ignore_differences.clone();
-    let differences = Box::new(Differences { policy, paused, ignored, ..Differences::default() });
-    scene.memory.installation = Installation::Applied { applied, pruning: Pruning::Done, differences };
+    scene.memory.learn_resumed(&scene.observed, applied, scene.now);
     Ok(())
 }
 
 /// As `execute` writes ahead.
 fn begin(scene: &mut Scene, release: &str) {
-    let (release, since) = (world::release(release), scene.now);
-    let is_begun = scene.observed.pending().is_some_and(|(pending, _)| pending == release);
-    if scene.observed.installed().as_ref() != Some(&release) && !is_begun {
-        scene.inventory().pending = Some(Pending { release: release.record(), since });
-    }
+    let (plan, since) = (world::plan(&world::release(release), Vec::new()), scene.now);
+    plan.release.begin_in(scene.inventory(), since);
+    scene.memory.learn_begun(&mut scene.observed, &plan);
     scene.observed.drifted.clear();
-    scene.observed.is_unblocked = false;
-    scene.memory.installation = Installation::Partial { release };
 }
 
 impl Failed {

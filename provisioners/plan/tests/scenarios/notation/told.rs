@@ -7,6 +7,7 @@ use rukpak_crds::{BundleDeploymentStatus, Condition, Inventory, Revision};
 use rukpak_plan::Release;
 use rukpak_plan::decide::{Decision, decide, next};
 use rukpak_plan::observed::Observed;
+use rukpak_plan::resolve::Why;
 use rukpak_plan::status::status;
 use serde_json::{Map, Value, json};
 
@@ -18,7 +19,7 @@ pub fn outcome(scene: &Scene) -> Value {
     let Scene { observed, memory, objects, now } = scene;
     let mut told = Map::new();
     let decided = decide(observed, memory, *now);
-    told.insert("decision".into(), decision(&decided).into());
+    told.insert("decision".into(), decision(&decided, scene).into());
     if decided != Decision::Report {
         return Value::Object(told);
     }
@@ -37,12 +38,14 @@ pub fn outcome(scene: &Scene) -> Value {
     Value::Object(told)
 }
 
-fn decision(decision: &Decision) -> String {
+fn decision(decision: &Decision, scene: &Scene) -> String {
     match decision {
         Decision::Report => "Report".to_owned(),
         Decision::CreateBundle { name, hash } => format!("CreateBundle {name} of {hash}"),
         Decision::Resume(release) => format!("Resume {}", world::name(release)),
-        Decision::Install { release, why } => format!("Install {} ({why:?})", world::name(release)),
+        Decision::Install { release, why } => {
+            format!("Install {} ({why:?}{})", world::name(release), circumstances(scene, release, *why))
+        }
         Decision::Repair { release, objects } => {
             let names: Vec<&str> = objects.iter().map(|key| key.name.as_str()).collect();
             format!("Repair {}: {}", world::name(release), names.join(", "))
@@ -51,6 +54,16 @@ fn decision(decision: &Decision) -> String {
         Decision::Remove => "Remove".to_owned(),
         Decision::LetGo => "LetGo".to_owned(),
         Decision::Prune(release) => format!("Prune {}", world::name(release)),
+    }
+}
+
+/// What else decides about the objects: what the way back leads from, and whether clients trust what is to be served next.
+fn circumstances(scene: &Scene, release: &Release, why: Why) -> String {
+    let Scene { observed, memory, .. } = scene;
+    match (why, memory.release_before(observed, release, why)) {
+        (Why::WayBack, Some(begun)) => format!(" from {}", world::name(&begun)),
+        (Why::Renewal, _) if memory.has_published(observed, release) => ", authorities published".to_owned(),
+        _ => String::new(),
     }
 }
 
@@ -101,8 +114,9 @@ fn status_told(status: &BundleDeploymentStatus, generation: Option<i64>, now: Ti
 fn condition(told: &Condition, generation: Option<i64>) -> String {
     let Condition { status, reason, message, observed_generation, .. } = told;
     let old = match observed_generation {
-        Some(of) if *observed_generation != generation => format!(" (of generation {of})"),
-        _ => String::new(),
+        Some(_) if *observed_generation == generation => String::new(),
+        Some(of) => format!(" (of generation {of})"),
+        None => " (of no generation)".to_owned(),
     };
     format!("{status:?} {reason}{old}: {message}")
 }

@@ -1,6 +1,7 @@
 //! Releases by their names, and objects as they are after an apply. `v1` is a plain release; `v1@a` is one of the other format
 //! whose settings say `a`.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
@@ -11,7 +12,8 @@ use rukpak_crds::names::FIELD_MANAGER;
 use rukpak_plain::ObjectKey;
 use rukpak_plan::applied::{Objects, Tracked};
 use rukpak_plan::health::{Health, State};
-use rukpak_plan::{Fingerprint, Format, Identity, Kind, Owner, Release};
+use rukpak_plan::plan::Missing;
+use rukpak_plan::{Fingerprint, Format, Identity, Kind, Owner, Plan, Release};
 use serde_json::{Map, Value, json};
 
 use super::Error;
@@ -77,6 +79,11 @@ pub fn objects(of: &Release, now: Timestamp) -> Objects {
         _ => vec!["a".to_owned(), "b".to_owned(), "Deployment c".to_owned()],
     };
     names.iter().map(|name| (key(name), tracked(&key(name), of, now))).collect()
+}
+
+/// Which objects it has is the scenario's to know.
+pub fn plan(of: &Release, missing: Vec<Missing>) -> Plan {
+    Plan { release: of.clone(), certificates_due: None, authorities: None, steps: BTreeMap::new(), missing }
 }
 
 fn tracked(key: &ObjectKey, of: &Release, read_at: Timestamp) -> Tracked {

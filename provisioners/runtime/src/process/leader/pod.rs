@@ -13,7 +13,7 @@ use rukpak_crds::names::{FIELD_MANAGER, LEADER};
 use serde_json::json;
 
 use super::POD_NAME;
-use crate::api;
+use crate::{api, warn_first};
 
 /// The usual value of the label.
 pub const TRUE: &str = "true";
@@ -23,6 +23,7 @@ pub const TRUE: &str = "true";
 pub async fn label(client: Client, namespace: String, value: String) -> &'static str {
     let Some(own) = std::env::var(POD_NAME).ok().filter(|name| !name.is_empty()) else { return "" };
     let pods = Pods { api: Api::namespaced(client, &namespace), own, value };
+    let mut is_first = true;
     for pause in DefaultBackoff::default() {
         match pods.keep().await {
             Ok(()) => {
@@ -30,7 +31,9 @@ pub async fn label(client: Client, namespace: String, value: String) -> &'static
                 return "";
             }
             Err(error) => {
-                tracing::warn!(namespace, pod = pods.own, %error, "the label {LEADER} was not written; trying again");
+                let pod = &pods.own;
+                warn_first!(is_first, namespace, pod, %error, "the label {LEADER} was not written; trying again");
+                is_first = false;
                 tokio::time::sleep(pause).await;
             }
         }

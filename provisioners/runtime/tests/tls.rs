@@ -1,0 +1,107 @@
+//! Over real TLS: the certificate changes, and no call is refused.
+
+#![allow(clippy::unwrap_used)] // helpers of tests are tests
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use axum::Router;
+use axum::routing::get;
+use rukpak_certificates::identity::{Identity, certificates};
+use rukpak_certificates::{Issued, issue};
+use rukpak_runtime::server::{Bounds, serve};
+use rukpak_runtime::serving::{OverTls, Tls};
+use rustls::pki_types::{CertificateDer, ServerName};
+use rustls::{ClientConfig, RootCertStore};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::{TcpListener, TcpStream};
+use tokio_rustls::TlsConnector;
+use tokio_rustls::client::TlsStream;
+use tokio_util::sync::CancellationToken;
+
+const NAME: &str = "localhost";
+const LONG: Duration = Duration::from_mins(1);
+const BOUNDS: Bounds =
+    Bounds { connections: 64, strangers_per_address: 64, first_call: LONG, headers: LONG, connection: LONG };
+
+fn issued() -> Issued {
+    issue(&[NAME.to_owned()], Duration::from_hours(1), SystemTime::now()).unwrap()
+}
+
+fn identity(issued: &Issued) -> Identity {
+    Identity::from_pem(issued.certificate.as_bytes(), issued.key.as_bytes()).unwrap()
+}
+
+/// A client that trusts these authorities and would rather speak HTTP/2.
+async fn connect(address: SocketAddr, authorities: &str) -> std::io::Result<TlsStream<TcpStream>> {
+    let mut roots = RootCertStore::empty();
+    roots.add_parsable_certificates(certificates(authorities.as_bytes()).unwrap());
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let mut config = ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_root_certificates(roots)
+        .with_no_client_auth();
+    config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+    let stream = TcpStream::connect(address).await?;
+    TlsConnector::from(Arc::new(config)).connect(ServerName::try_from(NAME).unwrap(), stream).await
+}
+
+fn served(stream: &TlsStream<TcpStream>) -> CertificateDer<'static> {
+    stream.get_ref().1.peer_certificates().unwrap()[0].clone().into_owned()
+}
+
+async fn call(stream: &mut TlsStream<TcpStream>) {
+    stream.write_all(b"GET / HTTP/1.1\r\nhost: x\r\n\r\n").await.unwrap();
+    let mut text = String::new();
+    while !text.ends_with("yes") {
+        let mut chunk = [0; 4096];
+        let length = stream.read(&mut chunk).await.unwrap();
+        assert!(length > 0, "closed after {text:?}");
+        text.push_str(std::str::from_utf8(&chunk[..length]).unwrap());
+    }
+    assert!(text.starts_with("HTTP/1.1 200 "), "{text}");
+}
+
+#[tokio::test]
+async fn a_changed_certificate_costs_no_call() {
+    let [old, new] = [issued(), issued()];
+    let both = old.authority.clone() + &new.authority;
+    let tls = Arc::new(Tls::default());
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let (stop, router) = (CancellationToken::new(), Router::new().route("/", get(async || "yes")));
+    let server = tokio::spawn(serve(listener, OverTls(Arc::clone(&tls)), router, BOUNDS, (stop.clone(), LONG)));
+    assert!(connect(address, &both).await.is_err(), "there is no certificate yet");
+
+    tls.serve(&identity(&old)).unwrap();
+    let mut open = connect(address, &both).await.unwrap();
+    assert_eq!(open.get_ref().1.alpn_protocol(), Some(b"http/1.1".as_slice()));
+    call(&mut open).await;
+
+    let enough = CancellationToken::new();
+    let client = {
+        let (enough, both) = (enough.clone(), both.clone());
+        tokio::spawn(async move {
+            let mut calls = 0;
+            while !enough.is_cancelled() {
+                let mut stream = connect(address, &both).await.expect("because it trusts old and new");
+                call(&mut stream).await;
+                calls += 1;
+            }
+            calls
+        })
+    };
+    for issued in [&new, &old, &new] {
+        tls.serve(&identity(issued)).unwrap();
+        let stream = connect(address, &issued.authority).await.unwrap();
+        assert_eq!(served(&stream), certificates(issued.certificate.as_bytes()).unwrap()[0]);
+    }
+    enough.cancel();
+    assert!(client.await.unwrap() > 0);
+    assert!(connect(address, &old.authority).await.is_err(), "the old authority does not vouch for the new");
+    call(&mut open).await; // a connection outlives its certificate
+    stop.cancel();
+    tokio::time::timeout(LONG, server).await.unwrap().unwrap();
+}

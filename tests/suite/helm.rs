@@ -1,0 +1,7 @@
+//! Charts, on a real API server and with the real Helm: what is installed is what `helm template` prints, once for a release.
+
+mod case;
+mod hostile;
+mod install;
+mod refusals;
+mod rendering;

@@ -1,0 +1,57 @@
+//! Charts that want more than a chart may have. Each is refused by name, and the controller goes on.
+
+use serde_json::json;
+
+use super::case::{Chart, Charts as _, world};
+use crate::engine::case::Case;
+
+async fn refused(name: &str, template: &str, text: &str) {
+    let case = Case::in_world(world().await, name).await;
+    case.deploy_chart(&Chart::new().with("templates/evil.yaml", template), json!({})).await;
+    case.invalid("BundleLoadFailed", text).await;
+    // The next one has its turn.
+    let next = case.sibling();
+    next.deploy_chart(&Chart::new(), json!({})).await;
+    next.until_size("1").await;
+}
+
+#[tokio::test]
+async fn ends_templates_that_do_not_end() {
+    let text = "{{ range until 1000000 }}{{ range until 1000000 }}{{ end }}{{ end }}";
+    refused("chart-loop", text, "its templates: more than the limit of 20 seconds").await;
+}
+
+#[tokio::test]
+async fn ends_templates_that_call_themselves() {
+    let text = r#"{{ define "a" }}{{ include "a" . }}{{ end }}{{ include "a" . }}"#;
+    refused("chart-recursion", text, "nested reference").await;
+}
+
+#[tokio::test]
+async fn ends_templates_that_print_a_gibibyte() {
+    let object = r#"{apiVersion: v1, kind: ConfigMap, metadata: {name: a}, data: {a: "{{ repeat 1073741824 "a" }}"}}"#;
+    refused("chart-repeat", object, "its templates: more than the limit of").await;
+    let object = "{{ range until 1024 }}\n---\n{apiVersion: v1, kind: ConfigMap, metadata: {name: a{{ . }}}, data: {a: \"{{ repeat 1048576 \"a\" }}\"}}{{ end }}";
+    refused("chart-range", object, "its templates: more than the limit of").await;
+}
+
+/// Of what a template can name, only the chart is there.
+#[tokio::test]
+async fn shows_templates_no_file_and_no_host_of_the_node() {
+    let case = Case::in_world(world().await, "chart-files").await;
+    let text = r#"
+apiVersion: v1
+kind: ConfigMap
+metadata:
+  name: {{ .Release.Name }}-seen
+data:
+  outside: {{ .Files.Get "../../../../../../../etc/passwd" | quote }}
+  absolute: {{ .Files.Get "/etc/passwd" | quote }}
+  host: {{ getHostByName "localhost" | quote }}
+  object: {{ lookup "v1" "Namespace" "" "default" | toJson | quote }}
+"#;
+    case.deploy_chart(&Chart::new().with("templates/seen.yaml", text), json!({})).await;
+    case.until_size("1").await;
+    let seen = case.get(&case.system("ConfigMap", "seen")).await.unwrap().data["data"].clone();
+    assert_eq!(seen, json!({"outside": "", "absolute": "", "host": "", "object": "{}"}));
+}
