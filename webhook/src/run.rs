@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use kube::Client;
-use rukpak_certificates::identity::since_epoch;
-use rukpak_certificates::service_names;
+use rukpak_runtime::certificates::identity::since_epoch;
+use rukpak_runtime::certificates::service_names;
 use rukpak_runtime::events::Events;
 use rukpak_runtime::metrics::router as metrics_router;
 use rukpak_runtime::probes;

@@ -22,8 +22,8 @@ mod warnings;
 use std::path::PathBuf;
 
 use build::{Objects, build, documents, folder, get, keyed, manager, options, overlays};
-use rukpak_certificates::service_names;
 use rukpak_crds::names::LEADER;
+use rukpak_runtime::certificates::service_names;
 use rukpak_webhook::{BUNDLE_PATH, BUNDLE_WEBHOOK, CONFIGURATION, CRD_PATH, DEFINITION_WEBHOOK, SERVICE};
 use serde_json::{Value, json};
 

@@ -4,7 +4,7 @@
 //! args       addresses, durations, logging, --kubeconfig, leader election: the flags that all have, and their grammar
 //! process    signals, logging, tasks that must go on, leader election, the end
 //! queue      from requests for a reconcile to reconciles
-//! server     HTTP listeners with bounds    serving    HTTPS, and the certificate for it
+//! server     HTTP listeners with bounds    serving    HTTPS, and the certificate for it      certificates    made and renewed, without I/O
 //! reply      a file as an answer, whole or in part
 //! probes     /healthz, /readyz          metrics    /metrics
 //! api        why a request failed, how long an answer is waited for
@@ -17,6 +17,7 @@
 
 pub mod api;
 pub mod args;
+pub mod certificates;
 pub mod error;
 pub mod events;
 pub mod failures;

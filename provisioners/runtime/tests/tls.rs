@@ -8,8 +8,8 @@ use std::time::{Duration, SystemTime};
 
 use axum::Router;
 use axum::routing::get;
-use rukpak_certificates::identity::{Identity, certificates};
-use rukpak_certificates::{Issued, issue};
+use rukpak_runtime::certificates::identity::{Identity, certificates};
+use rukpak_runtime::certificates::{Issued, issue};
 use rukpak_runtime::server::{Bounds, serve};
 use rukpak_runtime::serving::{OverTls, Tls};
 use rustls::pki_types::{CertificateDer, ServerName};

@@ -10,7 +10,6 @@ use super::workspace::{built_with, code, folder, list, members, metadata, rust_f
 /// Which crates of the workspace a crate may use. A new crate gets a line here, and in the README of its folder.
 const ARROWS: &[(&str, &[&str])] = &[
     ("rukpak-catalog", &["rukpak-content", "rukpak-plain", "rukpak-source"]),
-    ("rukpak-certificates", &[]),
     ("rukpak-content", &[]),
     ("rukpak-format", &["rukpak-content", "rukpak-crds", "rukpak-plain", "rukpak-plan", "rukpak-registry"]),
     ("rukpak-helm", &["rukpak-content", "rukpak-sandbox"]),
@@ -21,16 +20,15 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("rukpak-resolver", &["rukpak-catalog", "rukpak-content", "rukpak-plain"]),
     ("rukpak-plan", &["rukpak-content", "rukpak-crds", "rukpak-plain"]),
     ("rukpak-store", &["rukpak-content"]),
-    ("rukpak-runtime", &["rukpak-certificates", "rukpak-crds", "rukpak-sandbox"]),
+    ("rukpak-runtime", &["rukpak-crds", "rukpak-sandbox"]),
     ("rukpak-sandbox", &[]),
     ("rukpak-source", &["rukpak-content", "rukpak-sandbox"]),
     ("rukpak-trust", &["rukpak-content", "rukpak-crds"]),
-    ("rukpak-webhook", &["rukpak-certificates", "rukpak-crd-upgrade", "rukpak-crds", "rukpak-runtime"]),
+    ("rukpak-webhook", &["rukpak-crd-upgrade", "rukpak-crds", "rukpak-runtime"]),
     // Neither of the two reconcilers may know the other.
     (
         "rukpak-unpack",
         &[
-            "rukpak-certificates",
             "rukpak-content",
             "rukpak-crds",
             "rukpak-format",
@@ -46,7 +44,6 @@ const ARROWS: &[(&str, &[&str])] = &[
     (
         "rukpak-install",
         &[
-            "rukpak-certificates",
             "rukpak-content",
             "rukpak-crd-upgrade",
             "rukpak-crds",
@@ -78,7 +75,6 @@ const ARROWS: &[(&str, &[&str])] = &[
         "rukpak-platform",
         &[
             "rukpak-catalog",
-            "rukpak-certificates",
             "rukpak-content",
             "rukpak-crds",
             "rukpak-plan",
@@ -223,7 +219,7 @@ fn the_program_that_installs_packages_by_name_cannot_write_the_objects_of_bundle
     // And what all programs share knows no bundle.
     let shared = built_with("rukpak-runtime");
     let own: Vec<_> = shared.iter().filter(|name| name.starts_with("rukpak-")).collect();
-    assert_eq!(own, ["rukpak-certificates", "rukpak-crds", "rukpak-runtime", "rukpak-sandbox"]);
+    assert_eq!(own, ["rukpak-crds", "rukpak-runtime", "rukpak-sandbox"]);
 }
 
 #[test]

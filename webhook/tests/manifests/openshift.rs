@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use rukpak_certificates::service_names;
+use rukpak_runtime::certificates::service_names;
 use serde_json::{Value, json};
 
 use super::build::{Objects, build, documents, folder, get, keyed, manager, options};

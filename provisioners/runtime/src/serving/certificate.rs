@@ -25,9 +25,6 @@ use k8s_openapi::api::core::v1::Secret;
 use kube::api::{Patch, PatchParams};
 use kube::runtime::{WatchStreamExt as _, watcher};
 use kube::{Api, Client, ResourceExt as _};
-use rukpak_certificates::renewal::{self, NEXT_AUTHORITY, NEXT_CERTIFICATE, NEXT_KEY, Wanted, settle};
-use rukpak_certificates::stored::{AUTHORITIES, CERTIFICATE, KEY, Stored};
-use rukpak_certificates::{Identity, authority, identity};
 use rustls::pki_types::CertificateDer;
 use serde::de::DeserializeOwned;
 use serde_json::json;
@@ -35,6 +32,9 @@ use tokio::time::Instant;
 
 use super::tls::{self, Tls};
 use crate::api;
+use crate::certificates::renewal::{self, ENTRIES, NEXT_CERTIFICATE, Wanted, settle};
+use crate::certificates::stored::{AUTHORITIES, CERTIFICATE, KEY, Stored};
+use crate::certificates::{Identity, authority, identity};
 use crate::error::Chain;
 use crate::warn_first;
 
@@ -42,8 +42,6 @@ use crate::warn_first;
 const PAUSE: Duration = Duration::from_secs(2);
 /// Longest wait without a look: clocks jump, machines sleep.
 const LONGEST_WAIT: Duration = Duration::from_hours(1);
-/// Everything of ours in the Secret with the certificate.
-const ENTRIES: [&str; 6] = [AUTHORITIES, CERTIFICATE, KEY, NEXT_AUTHORITY, NEXT_CERTIFICATE, NEXT_KEY];
 
 type Entries = BTreeMap<String, ByteString>;
 
@@ -218,7 +216,8 @@ impl<B: TrustBundle> Keeper<B> {
             return Ok(SystemTime::now() + LONGEST_WAIT);
         }
         self.look();
-        let live = own(self.certificate.object.as_ref());
+        let data = self.certificate.object.as_ref().and_then(|secret| secret.data.as_ref());
+        let live = data.map(|data| renewal::own(data, &ENTRIES)).unwrap_or_default();
         let now = SystemTime::now();
         let held = self.advance(&live, now)?;
         if held.entries != live {
@@ -380,13 +379,6 @@ async fn apply(
     let body = json!({"apiVersion": "v1", "kind": "Secret", "type": type_, "data": entries,
                       "metadata": {"name": name, "resourceVersion": version}});
     secrets.patch(name, &PatchParams::apply(field_manager).force(), &Patch::Apply(body)).await
-}
-
-/// Our entries of a Secret.
-fn own(secret: Option<&Secret>) -> Entries {
-    let data = secret.and_then(|secret| secret.data.as_ref()).into_iter().flatten();
-    let ours = data.filter(|(key, _)| ENTRIES.contains(&key.as_str()));
-    ours.map(|(key, value)| (key.clone(), value.clone())).collect()
 }
 
 fn identity_of(entries: &Entries) -> Result<Identity, Error> {

@@ -7,9 +7,8 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use rukpak_certificates::identity::{self, Identity};
-
 use super::tls::{self, Tls};
+use crate::certificates::identity::{self, Identity};
 use crate::error::Chain;
 
 /// Time between two looks at the files.
@@ -85,7 +84,7 @@ mod tests {
     use std::sync::{Arc, Mutex};
     use std::time::SystemTime;
 
-    use rukpak_certificates::{Issued, issue};
+    use crate::certificates::{Issued, issue};
 
     use super::*;
 

@@ -4,7 +4,6 @@ use std::io;
 use std::sync::{Arc, PoisonError, RwLock, RwLockWriteGuard};
 use std::time::SystemTime;
 
-use rukpak_certificates::{Identity, identity};
 use rustls::crypto::ring;
 use rustls::pki_types::CertificateDer;
 use rustls::server::danger::ClientCertVerifier;
@@ -16,6 +15,7 @@ use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 use tokio_util::sync::CancellationToken;
 
+use crate::certificates::{Identity, identity};
 use crate::server::Handshake;
 
 /// What new connections are served with. Handshakes are refused while there is no certificate.

@@ -7,13 +7,13 @@ use std::collections::BTreeMap;
 use std::time::SystemTime;
 
 use k8s_openapi::ByteString;
-use rukpak_certificates::authority;
-use rukpak_certificates::renewal::{Held, Wanted, advance};
 use rukpak_content::Digest;
 use rukpak_format::Rendered;
 use rukpak_plain::{Object, object};
 use rukpak_plan::Identity;
 use rukpak_registry::render::{CA_ANNOTATION, PLACEHOLDER, ServingCertificate};
+use rukpak_runtime::certificates::authority;
+use rukpak_runtime::certificates::renewal::{Held, Wanted, advance};
 use serde_json::{Value, json};
 
 use crate::cluster;

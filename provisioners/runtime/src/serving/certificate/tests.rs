@@ -1,4 +1,4 @@
-use rukpak_certificates::renewal::Held;
+use crate::certificates::renewal::Held;
 
 use super::*;
 

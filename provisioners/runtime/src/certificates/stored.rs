@@ -9,21 +9,21 @@ use base64::prelude::BASE64_STANDARD;
 use k8s_openapi::ByteString;
 use rustls::pki_types::CertificateDer;
 
-use crate::authority::Issued;
-use crate::identity::{self, Identity, Validity};
+use super::authority::Issued;
+use super::identity::{self, Identity, Validity};
 
 /// Key of the authorities' certificates, newest first.
-pub const AUTHORITIES: &str = "ca.crt";
+pub(crate) const AUTHORITIES: &str = "ca.crt";
 /// Key of the serving certificate.
-pub const CERTIFICATE: &str = "tls.crt";
+pub(crate) const CERTIFICATE: &str = "tls.crt";
 /// Key of its private key.
-pub const KEY: &str = "tls.key";
+pub(crate) const KEY: &str = "tls.key";
 /// Authorities kept at most. Two are enough for a rotation; a third, should one be cut short and begun again.
-pub const AUTHORITIES_MAX: usize = 3;
+pub(crate) const AUTHORITIES_MAX: usize = 3;
 
 /// The content of the Secret, checked: the newest authority signed the certificate, and the key is the certificate's.
 #[derive(Clone)]
-pub struct Stored {
+pub(crate) struct Stored {
     authorities: Vec<CertificateDer<'static>>,
     identity: Identity,
     data: Data,
@@ -31,7 +31,7 @@ pub struct Stored {
 
 /// The Secret's content as it is written.
 #[derive(Clone, PartialEq, Eq)]
-pub struct Data {
+pub(crate) struct Data {
     authorities: String,
     certificate: String,
     key: String,
@@ -39,7 +39,7 @@ pub struct Data {
 
 /// Why the Secret's content is not used.
 #[derive(Debug, thiserror::Error)]
-pub enum Unusable {
+pub(crate) enum Unusable {
     /// An entry is missing, or no text.
     #[error("{0} is missing or no text")]
     Entry(&'static str),
@@ -65,7 +65,11 @@ impl Stored {
     ///
     /// # Errors
     /// Why it is not used. Whatever the bytes are, this does not panic.
-    pub fn read(data: &BTreeMap<String, ByteString>, names: &[String], now: SystemTime) -> Result<Self, Unusable> {
+    pub(crate) fn read(
+        data: &BTreeMap<String, ByteString>,
+        names: &[String],
+        now: SystemTime,
+    ) -> Result<Self, Unusable> {
         let text = |entry| -> Result<String, Unusable> {
             let bytes = data.get(entry).filter(|bytes| !bytes.0.is_empty()).ok_or(Unusable::Entry(entry))?;
             String::from_utf8(bytes.0.clone()).map_err(|_| Unusable::Entry(entry))
@@ -83,28 +87,28 @@ impl Stored {
     }
 
     /// What is to be served.
-    pub fn identity(&self) -> &Identity {
+    pub(crate) fn identity(&self) -> &Identity {
         &self.identity
     }
 
     /// The authorities, newest first.
-    pub fn authorities(&self) -> &[CertificateDer<'static>] {
+    pub(crate) fn authorities(&self) -> &[CertificateDer<'static>] {
         &self.authorities
     }
 
     /// What the API server shall trust: the bytes of `caBundle`.
-    pub fn bundle(&self) -> &[u8] {
+    pub(crate) fn bundle(&self) -> &[u8] {
         self.data.authorities.as_bytes()
     }
 
     /// When the certificate is due for renewal: after two thirds of its time.
-    pub fn renewal(&self) -> SystemTime {
+    pub(crate) fn renewal(&self) -> SystemTime {
         let Validity { from, until } = self.identity.validity();
         from + until.duration_since(from).unwrap_or_default() / 3 * 2
     }
 
     /// The content with those authorities `beside` it that are valid still.
-    pub fn beside(&self, beside: &[CertificateDer<'static>], now: SystemTime) -> Data {
+    pub(crate) fn beside(&self, beside: &[CertificateDer<'static>], now: SystemTime) -> Data {
         let newest = self.authorities.get(..1).unwrap_or_default();
         Data { authorities: pem(newest) + &pem(&valid(beside, now)), ..self.data.clone() }
     }
@@ -112,7 +116,7 @@ impl Stored {
 
 impl Data {
     /// What was issued, with those authorities beside it that are valid still.
-    pub fn new(issued: Issued, beside: &[CertificateDer<'static>], now: SystemTime) -> Self {
+    pub(crate) fn new(issued: Issued, beside: &[CertificateDer<'static>], now: SystemTime) -> Self {
         Self {
             authorities: issued.authority + &pem(&valid(beside, now)),
             certificate: issued.certificate,
@@ -121,7 +125,7 @@ impl Data {
     }
 
     /// The entries of the Secret.
-    pub fn entries(self) -> BTreeMap<String, ByteString> {
+    pub(crate) fn entries(self) -> BTreeMap<String, ByteString> {
         [(AUTHORITIES, self.authorities), (CERTIFICATE, self.certificate), (KEY, self.key)]
             .into_iter()
             .map(|(name, text)| (name.to_owned(), ByteString(text.into_bytes())))
@@ -172,13 +176,9 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::authority::issue;
+    use crate::certificates::{issue, service_names};
 
     const HOUR: Duration = Duration::from_hours(1);
-
-    fn service_names(service: &str, namespace: &str) -> Vec<String> {
-        vec![format!("{service}.{namespace}.svc"), format!("{service}.{namespace}")]
-    }
 
     fn read(entries: &BTreeMap<String, ByteString>, now: SystemTime) -> Result<Stored, Unusable> {
         Stored::read(entries, &service_names("svc", "ns"), now)

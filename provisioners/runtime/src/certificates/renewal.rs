@@ -14,18 +14,20 @@ use std::time::{Duration, SystemTime};
 use k8s_openapi::ByteString;
 use rustls::pki_types::CertificateDer;
 
-use crate::authority::{self, Issued, issue};
-use crate::identity::certificates;
-use crate::stored::{AUTHORITIES, CERTIFICATE, Data, KEY, Stored};
+use super::authority::{self, Issued, issue};
+use super::identity::certificates;
+use super::stored::{AUTHORITIES, CERTIFICATE, Data, KEY, Stored};
 
 /// Key of the staged certificate's authority.
-pub const NEXT_AUTHORITY: &str = "next-ca.crt";
+pub(crate) const NEXT_AUTHORITY: &str = "next-ca.crt";
 /// Key of the staged certificate.
-pub const NEXT_CERTIFICATE: &str = "next-tls.crt";
+pub(crate) const NEXT_CERTIFICATE: &str = "next-tls.crt";
 /// Key of its private key.
-pub const NEXT_KEY: &str = "next-tls.key";
+pub(crate) const NEXT_KEY: &str = "next-tls.key";
+/// Everything of ours in the Secret.
+pub(crate) const ENTRIES: [&str; 6] = [AUTHORITIES, CERTIFICATE, KEY, NEXT_AUTHORITY, NEXT_CERTIFICATE, NEXT_KEY];
 /// How long a new authority is trusted before its certificate is served, see [`settle`].
-pub const SETTLE: Duration = Duration::from_secs(30);
+const SETTLE: Duration = Duration::from_secs(30);
 
 /// What is to be in the Secret, and who is to be trusted.
 pub struct Held {
@@ -50,7 +52,7 @@ pub struct Wanted<'a> {
 
 /// How long a new authority is trusted before its certificate is served: API servers watch their configuration, each with its own
 /// lag. A twentieth of short lifetimes.
-pub fn settle(lifetime: Duration) -> Duration {
+pub(crate) fn settle(lifetime: Duration) -> Duration {
     SETTLE.min(lifetime / 20)
 }
 
@@ -87,7 +89,7 @@ pub fn advance(
     if is_published && now >= settled {
         return Ok(fresh(next.beside(current.authorities(), now), wanted, now));
     }
-    let entries = own(live, &[AUTHORITIES, CERTIFICATE, KEY, NEXT_AUTHORITY, NEXT_CERTIFICATE, NEXT_KEY]);
+    let entries = own(live, &ENTRIES);
     Ok(Held { authorities: both(current.bundle(), next.bundle()), due: settled.max(now + settle / 2), entries })
 }
 
@@ -120,7 +122,8 @@ fn staged(live: &BTreeMap<String, ByteString>, wanted: Wanted<'_>, now: SystemTi
     Stored::read(&renamed.collect::<Option<_>>()?, wanted.names, now).ok()
 }
 
-fn own(live: &BTreeMap<String, ByteString>, keys: &[&str]) -> BTreeMap<String, ByteString> {
+/// Returns the entries of the Secret with these keys.
+pub(crate) fn own(live: &BTreeMap<String, ByteString>, keys: &[&str]) -> BTreeMap<String, ByteString> {
     live.iter()
         .filter(|(key, _)| keys.contains(&key.as_str()))
         .map(|(key, value)| (key.clone(), value.clone()))

@@ -1,4 +1,4 @@
-//! Serving certificates that we make ourselves. No I/O: who uses this reads and writes the Secret, and says what time it is.
+//! Serving certificates that we make ourselves. No I/O: the caller reads and writes the Secret, and says what time it is.
 //!
 //! ```text
 //! authority   an authority and the one certificate that it signs; its key is dropped on return
@@ -10,11 +10,10 @@
 pub mod authority;
 pub mod identity;
 pub mod renewal;
-pub mod stored;
+pub(crate) mod stored;
 
 pub use authority::{Issued, issue};
-pub use identity::{Identity, Validity};
-pub use stored::{Data, Stored, Unusable};
+pub use identity::Identity;
 
 /// The names that a Service is called by in its cluster, and `localhost`; the first is the one that the API server uses.
 pub fn service_names(service: &str, namespace: &str) -> Vec<String> {

@@ -8,7 +8,7 @@ use rcgen::{
 };
 use time::OffsetDateTime;
 
-use crate::identity::since_epoch;
+use super::identity::since_epoch;
 
 /// Clocks of API servers may be this much behind ours, or a tenth of the lifetime if that is less.
 pub(crate) const CLOCK_SKEW: Duration = Duration::from_mins(5);
@@ -79,7 +79,7 @@ fn moment(time: SystemTime) -> Result<OffsetDateTime, Error> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::identity::{Identity, certificates};
+    use crate::certificates::identity::{Identity, certificates};
 
     #[test]
     fn what_is_issued_is_trusted_by_its_authority_alone() {
