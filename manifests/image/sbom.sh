@@ -77,8 +77,8 @@ jq -n --arg name "$name" --arg version "$version" --arg digest "$digest" --arg c
           (if $licence == "" then "NOASSERTION" else $licence | gsub(" */ *"; " OR ") end); "pkg:cargo/\($crate)@\($at | @uri)")
         + (if $sum["\($crate) \($at)"] then { checksums: [{ algorithm: "SHA256", checksumValue: $sum["\($crate) \($at)"] }] } else {} end)]
     as $crates
-  | [$modules[] | . as [$module, $at]
-      | about("SPDXRef-go-\("\($module)-\($at)" | id)"; $module; $at; "NOASSERTION"; "pkg:golang/\($module)@\($at | @uri)")]
+  | [$modules[] | . as [$path, $at]
+      | about("SPDXRef-go-\("\($path)-\($at)" | id)"; $path; $at; "NOASSERTION"; "pkg:golang/\($path)@\($at | @uri)")]
     as $modules
   | [$debian[] | . as [$package, $at, $architecture, $source]
       | about("SPDXRef-deb-\($package | id)"; $package; $at; "NOASSERTION";

@@ -19,9 +19,9 @@ struct Mutant {
 
 impl Mutant {
     fn read(path: PathBuf) -> Self {
-        let text = std::fs::read_to_string(&path).expect("patches can be read");
+        let content = std::fs::read_to_string(&path).expect("patches can be read");
         let line = |number: usize, key: &str| {
-            let line = text.lines().nth(number).and_then(|line| line.strip_prefix(key)).unwrap_or_default();
+            let line = content.lines().nth(number).and_then(|line| line.strip_prefix(key)).unwrap_or_default();
             assert!(!line.is_empty(), "{}: line {} is to begin with {key:?}", path.display(), number + 1);
             line.to_owned()
         };

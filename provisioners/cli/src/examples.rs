@@ -43,13 +43,12 @@ pub async fn run(arguments: &ExamplesArgs) -> Exit {
 
 async fn print(arguments: &ExamplesArgs) -> Result<Exit, Failure> {
     let limits = arguments.source.limits();
-    let (content, format) = match deployment(arguments) {
-        Some(name) => installed(name, arguments, &limits).await?,
-        None => {
-            let content = source::read(&arguments.source).await?;
-            let format = detect(&content, arguments.source.format, &limits).format;
-            (content, format)
-        }
+    let (content, format) = if let Some(name) = deployment(arguments) {
+        installed(name, arguments, &limits).await?
+    } else {
+        let content = source::read(&arguments.source).await?;
+        let format = detect(&content, arguments.source.format, &limits).format;
+        (content, format)
     };
     let refused = |problem: String| Failure::no(format!("{}: {problem}", content.from));
     if format != Format::Registry {
@@ -119,14 +118,14 @@ impl Examples {
             };
             for (index, item) in items.into_iter().enumerate() {
                 let item_of = Some(Arc::from(format!("metadata.annotations[{annotation:?}][{index}]")));
-                found.add(item, Origin { item: item_of, ..bundle.csv_origin.clone() });
+                found.add(item, &Origin { item: item_of, ..bundle.csv_origin.clone() });
             }
         }
         Ok(found)
     }
 
     /// Adds an example, unless it is the object to begin with once more.
-    fn add(&mut self, value: Value, origin: Origin) {
+    fn add(&mut self, value: Value, origin: &Origin) {
         let object = match Object::new(value, origin.clone()) {
             Ok(object) => object,
             Err(error) => return self.warnings.push(format!("{origin}: left out: {}", chain(&error))),

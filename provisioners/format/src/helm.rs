@@ -328,7 +328,7 @@ mod tests {
         let error = rendered(&text).unwrap_err();
         assert!(
             error.starts_with(
-                "Pod \"b\" (manifests/manifest.yaml, document 2 (line 3)) is a hook (helm.sh/hook: test,post-install)"
+                "Pod \"b\" (manifests/manifest.yaml, document 2 (line 4)) is a hook (helm.sh/hook: test,post-install)"
             ),
             "{error}"
         );

@@ -243,7 +243,7 @@ fn a_shipped_service_account_takes_the_place_of_the_generated_one() {
 
 #[test]
 fn the_generated_service_is_merged_into_a_shipped_one_of_its_name() {
-    let shipped = r#"
+    let shipped = r"
 apiVersion: v1
 kind: Service
 metadata:
@@ -259,7 +259,7 @@ spec:
     - {name: webhook, port: 443, protocol: TCP, targetPort: 1, appProtocol: https}
     - {port: 443, protocol: UDP}
     - {port: 9000}
-"#;
+";
     let bundle = bundle(&[("manifests/service.yaml", shipped)]);
     let objects = rendered(&bundle, &options(Certificates::CertManager));
     let services = find(&objects, "Service");

@@ -57,7 +57,7 @@ fn status(pid: u32, line: &str) -> String {
 /// As on a kernel that has neither landlock nor seccomp.
 #[test]
 fn a_child_that_is_not_confined_decompresses_nothing() {
-    let sandbox = json!({"calls": "Network", "writable": [], "readable": ["/"], "ports": [], "resources": {
+    let sandbox = json!({"calls": "Network", "writable": [], "readable": ["/"], "executable": [], "ports": [], "resources": {
         "memory_bytes": 256 * MIB, "address_space_bytes": 512 * MIB, "file_bytes": 0, "processor_seconds": 10, "open_files": 16}});
     for program in PROGRAMS {
         let program = tools::workspace_binary(program).expect("it is built");

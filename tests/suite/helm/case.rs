@@ -65,14 +65,14 @@ data:
 
     /// The same with a Secret of a password that nobody knows.
     pub fn with_password(self) -> Self {
-        let secret = r#"
+        let secret = r"
 apiVersion: v1
 kind: Secret
 metadata:
   name: {{ .Release.Name }}-password
 stringData:
   password: {{ randAlphaNum 24 }}
-"#;
+";
         self.with("templates/password.yaml", secret)
     }
 
@@ -106,7 +106,7 @@ impl Charts for Case<'_> {
     /// Creates the BundleDeployment of a chart, in the form that RukPak has; waits for nothing.
     async fn deploy_chart(&self, chart: &Chart, config: Value) {
         let reference = self.push_chart("v1", chart, "").await;
-        self.foreign(&of_image(&self.name, &reference, config)).await;
+        self.foreign(&of_image(&self.name, &reference, &config)).await;
     }
 
     /// Changes the chart; waits for nothing.
@@ -151,7 +151,7 @@ impl Charts for Case<'_> {
 }
 
 /// A BundleDeployment of a chart.
-pub fn of_image(name: &str, reference: &str, config: Value) -> Value {
+pub fn of_image(name: &str, reference: &str, config: &Value) -> Value {
     let class = "core-rukpak-io-helm";
     json!({"apiVersion": "core.rukpak.io/v1alpha1", "kind": "BundleDeployment", "metadata": {"name": name},
         "spec": {"provisionerClassName": class, "config": config,

@@ -15,27 +15,32 @@ use super::case::{Chart, Charts as _, of_image, world};
 use crate::engine::case::{Case, definition, definition_target, gadget};
 
 /// A hook that nobody runs here.
-const TEST: &str = r#"
+const TEST: &str = r"
 apiVersion: v1
 kind: Pod
 metadata:
   name: {{ .Release.Name }}-test
   annotations: {helm.sh/hook: test}
 spec: {containers: [{name: main, image: example.com/none}]}
-"#;
+";
 
 /// What Helm prints, run as a user would in the folder of a chart.
 fn helm(chart: &Chart, arguments: &[&[&str]]) -> Vec<u8> {
-    let folder = tools::temp_folder("chart").unwrap();
+    let folder = tools::temp_folder("chart").expect("a folder can be made");
     for (path, text) in chart.files("chart/") {
         let path = folder.path().join(path);
-        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
-        std::fs::write(path, text).unwrap();
+        std::fs::create_dir_all(path.parent().expect("it is in a folder")).expect("a folder can be made");
+        std::fs::write(path, text).expect("a file can be written");
     }
     let mut last = Vec::new();
     for arguments in arguments {
-        let mut helm = Command::new(tools::helm().unwrap());
-        let output = helm.args(*arguments).env("HOME", folder.path()).current_dir(folder.path()).output().unwrap();
+        let mut helm = Command::new(tools::helm().expect("Helm is built"));
+        let output = helm
+            .args(*arguments)
+            .env("HOME", folder.path())
+            .current_dir(folder.path())
+            .output()
+            .expect("Helm can be started");
         assert!(output.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
         last = output.stdout;
     }
@@ -49,7 +54,8 @@ fn template(case: &Case<'_>, chart: &Chart, kubernetes: &str) -> Vec<Object> {
     arguments.extend(["--kube-version", kubernetes, "--api-versions", "core.rukpak.io/v1alpha1/BundleDeployment"]);
     let (limits, mut objects) = (Limits::default(), Vec::new());
     let printed = helm(chart, &[&arguments]);
-    manifests::read_file("manifest.yaml", &printed, &mut Budget::new(&limits), &mut objects).unwrap();
+    manifests::read_file("manifest.yaml", &printed, &mut Budget::new(&limits), &mut objects)
+        .expect("Helm prints manifests");
     objects
 }
 
@@ -120,7 +126,7 @@ async fn upgrades_to_other_values_and_to_another_chart() {
 async fn takes_chart_in_the_only_folder() {
     let case = Case::in_world(world().await, "chart-folder").await;
     let reference = case.push_chart("v1", &Chart::new(), "pump/").await;
-    case.foreign(&of_image(&case.name, &reference, json!({}))).await;
+    case.foreign(&of_image(&case.name, &reference, &json!({}))).await;
     case.until_size("1").await;
 }
 
@@ -147,7 +153,7 @@ async fn takes_chart_that_helm_has_pushed() {
     let (archive, target) = (format!("{name}-1.0.0.tgz"), format!("oci://{}/charts", registry.host()));
     let push = ["push", &archive, &target, "--ca-file", ca_file.to_str().unwrap()];
     helm(&chart, &[&["package", "chart"], &push]);
-    case.foreign(&of_image(name, &format!("{}/charts/{name}:1.0.0", registry.host()), json!({}))).await;
+    case.foreign(&of_image(name, &format!("{}/charts/{name}:1.0.0", registry.host()), &json!({}))).await;
     case.until_size("1").await;
 }
 

@@ -37,8 +37,7 @@ async fn refuses_values_that_the_schema_of_the_chart_refuses_and_takes_others_th
 
 #[tokio::test]
 async fn refuses_settings_and_templates_in_words_that_name_the_place() {
-    let hook =
-        r#"{apiVersion: v1, kind: ConfigMap, metadata: {name: first, annotations: {helm.sh/hook: pre-install}}}"#;
+    let hook = r"{apiVersion: v1, kind: ConfigMap, metadata: {name: first, annotations: {helm.sh/hook: pre-install}}}";
     let cases = [
         (Chart::new(), json!({"values": [1]}), "parse deployment config: spec.config.values is a list"),
         (Chart::new(), json!({"value": "a: 1"}), "unknown field \"value\" in spec.config"),

@@ -17,9 +17,8 @@ const REPOSITORY: &str = ".git";
 /// Reads `manifests/` and `metadata/`, or the whole of a chart: packed as `tar` would pack them and unpacked as a cluster would, so that a folder and
 /// an archive of it are never judged differently.
 pub(super) fn stage(folder: &Path, limits: &Limits, remarks: &mut Vec<String>) -> Result<Stage, Error> {
-    staged(folder, limits, |archive| match is_chart(folder)? {
-        true => pack_whole(folder, archive, remarks),
-        false => pack(folder, archive, remarks),
+    staged(folder, limits, |archive| {
+        if is_chart(folder)? { pack_whole(folder, archive, remarks) } else { pack(folder, archive, remarks) }
     })
 }
 

@@ -49,10 +49,10 @@ type Names = BTreeSet<String>;
 /// Keeps the rules, endlessly.
 pub(super) async fn follow(name: String, client: Client) -> &'static str {
     let definitions: Api<PartialObjectMeta<CustomResourceDefinition>> = Api::all(client.clone());
-    let roles: Api<ClusterRole> = Api::all(client);
+    let cluster_roles: Api<ClusterRole> = Api::all(client);
     let owned = watcher::Config::default().labels(&format!("{OWNER_KIND}={OWNER_KIND_VALUE}"));
     let mut events = pin!(watcher::watcher(definitions, owned).default_backoff());
-    let mut sights = pin!(watcher::watch_object(roles.clone(), &name).default_backoff());
+    let mut sights = pin!(watcher::watch_object(cluster_roles.clone(), &name).default_backoff());
     let (mut names, mut listed, mut role) =
         (None::<Names>, Names::new(), Role { name: name.clone(), ..Role::default() });
     loop {
@@ -77,7 +77,7 @@ pub(super) async fn follow(name: String, client: Client) -> &'static str {
             },
         }
         if let Some(names) = &names {
-            role.keep(&roles, &rules(names)).await;
+            role.keep(&cluster_roles, &rules(names)).await;
         }
     }
 }
@@ -110,29 +110,29 @@ impl Role {
     }
 
     /// Writes the rules where they are others. What fails is tried again when something changes.
-    async fn keep(&mut self, roles: &Api<ClusterRole>, rules: &[PolicyRule]) {
-        let mut done = self.write(roles, rules).await;
+    async fn keep(&mut self, cluster_roles: &Api<ClusterRole>, rules: &[PolicyRule]) {
+        let mut done = self.write(cluster_roles, rules).await;
         if done.as_ref().is_err_and(api::Error::is_conflict) {
             tracing::debug!(role = self.name, "write conflict; reading the object again");
-            done = self.rewrite(roles, rules).await;
+            done = self.rewrite(cluster_roles, rules).await;
         }
         if let Err(error) = done {
             tracing::warn!(role = self.name, %error, "cannot write the rules of the webhook's ClusterRole");
         }
     }
 
-    async fn rewrite(&mut self, roles: &Api<ClusterRole>, rules: &[PolicyRule]) -> Result<(), api::Error> {
-        self.know(roles.get_opt(&self.name).await?);
-        self.write(roles, rules).await
+    async fn rewrite(&mut self, cluster_roles: &Api<ClusterRole>, rules: &[PolicyRule]) -> Result<(), api::Error> {
+        self.know(cluster_roles.get_opt(&self.name).await?);
+        self.write(cluster_roles, rules).await
     }
 
-    async fn write(&mut self, roles: &Api<ClusterRole>, rules: &[PolicyRule]) -> Result<(), api::Error> {
+    async fn write(&mut self, cluster_roles: &Api<ClusterRole>, rules: &[PolicyRule]) -> Result<(), api::Error> {
         let Some(role) = self.known.as_ref().filter(|role| role.rules.as_deref().unwrap_or_default() != rules) else {
             return Ok(());
         };
         let patch = json!({"metadata": {"resourceVersion": role.resource_version()}, "rules": rules});
         let parameters = PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() };
-        let written = roles.patch(&self.name, &parameters, &Patch::Merge(patch)).await?;
+        let written = cluster_roles.patch(&self.name, &parameters, &Patch::Merge(patch)).await?;
         let (role, kinds) = (&self.name, rules.len());
         tracing::info!(role, kinds, "the webhook may list the objects of the CRDs of BundleDeployments");
         self.wrote(written);

@@ -3,6 +3,8 @@
 //! No request waits for ever, whoever sends it: a layer of the client bounds the time to the head of every answer, that of a watch
 //! included, and each pause within the body of any other.
 
+mod unready;
+
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::pin::Pin;
@@ -21,6 +23,7 @@ use tokio::time::{Instant, Sleep, sleep, timeout};
 use tower::layer::layer_fn;
 use tower::{BoxError, Service};
 
+use self::unready::Confirmed;
 use super::Error;
 use crate::api::Unanswered;
 use crate::metrics;
@@ -61,14 +64,19 @@ fn heed_no_proxy(config: &mut Config) {
     }
 }
 
-/// A client with that configuration, whose requests are counted, and none of which waits for ever.
+/// A client with that configuration, whose requests are counted, none of which waits for ever, and none of which is refused by an
+/// API server that is not ready.
 ///
 /// # Errors
 /// [`Error::Client`].
 pub fn client(config: Config) -> Result<Client, Error> {
-    let builder = ClientBuilder::try_from(config).map_err(|error| Error::Client(Box::new(error)))?;
+    let failed = |error| Error::Client(Box::new(error));
+    let probe = Client::try_from(config.clone()).map_err(failed)?;
+    let builder = ClientBuilder::try_from(config).map_err(failed)?;
+
+    let confirmed = layer_fn(move |inner| Confirmed { inner, probe: probe.clone() });
     let bounded = layer_fn(|inner| Bounded { inner, within: ANSWERED_WITHIN });
-    Ok(builder.with_layer(&bounded).with_layer(&layer_fn(metrics::Counted)).build())
+    Ok(builder.with_layer(&confirmed).with_layer(&bounded).with_layer(&layer_fn(metrics::Counted)).build())
 }
 
 /// Whether each watch that was asked for has been answered; if not, which one waits, for the readiness probe.
@@ -211,14 +219,16 @@ impl Drop for Starting {
 mod tests {
     use std::convert::Infallible;
     use std::net::Ipv4Addr;
-    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
     use axum::http::{Method, StatusCode, header};
-    use axum::{Router, body};
+    use axum::{Router, body, routing};
     use futures::{StreamExt as _, stream};
     use kube::client::Body as KubeBody;
     use tokio::net::TcpListener;
     use tokio_util::sync::CancellationToken;
+    use tokio_util::task::AbortOnDropHandle;
     use tower::{ServiceExt as _, service_fn};
 
     use super::*;
@@ -253,6 +263,19 @@ mod tests {
         }
     }
 
+    /// A client of a real server with those answers.
+    async fn client_of(router: Router) -> (Client, AbortOnDropHandle<()>) {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
+        let config = Config::new(format!("http://{}", listener.local_addr().unwrap()).parse().unwrap());
+        let never = (CancellationToken::new(), Duration::ZERO);
+        let server = tokio::spawn(server::serve(listener, Plain, router, PROBES, never));
+        (super::client(config).unwrap(), AbortOnDropHandle::new(server))
+    }
+
+    fn write() -> Request<Vec<u8>> {
+        Request::patch("/api/v1/namespaces/n").body(b"what is written".to_vec()).unwrap()
+    }
+
     #[tokio::test]
     async fn a_request_that_was_refused_for_a_while_is_sent_again_after_it() {
         static ASKED: AtomicUsize = AtomicUsize::new(0);
@@ -260,18 +283,30 @@ mod tests {
             0 => (StatusCode::TOO_MANY_REQUESTS, [(header::RETRY_AFTER, "1")], String::new()),
             _ => (StatusCode::OK, [(header::RETRY_AFTER, "0")], body),
         };
-        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
-        let config = Config::new(format!("http://{}", listener.local_addr().unwrap()).parse().unwrap());
-        let router = Router::new().fallback(answer);
-        let never = (CancellationToken::new(), Duration::ZERO);
-        let server = tokio::spawn(server::serve(listener, Plain, router, PROBES, never));
+        let (client, _server) = client_of(Router::new().fallback(answer)).await;
 
         let begun = Instant::now();
-        let request = Request::patch("/api/v1/namespaces/n").body(b"what is written".to_vec()).unwrap();
-        let answer = super::client(config).unwrap().request_text(request).await.unwrap();
+        let answer = client.request_text(write()).await.unwrap();
         assert_eq!((answer.as_str(), ASKED.load(Ordering::Relaxed)), ("what is written", 2));
         assert!(begun.elapsed() >= Duration::from_secs(1), "{:?}", begun.elapsed());
-        server.abort();
+    }
+
+    #[tokio::test]
+    async fn a_refusal_counts_once_the_api_server_is_ready() {
+        let ready = Arc::new(AtomicBool::new(false));
+        let readiness = {
+            let ready = Arc::clone(&ready);
+            async move || if ready.load(Ordering::Relaxed) { StatusCode::OK } else { StatusCode::INTERNAL_SERVER_ERROR }
+        };
+        let router = Router::new().route("/readyz", routing::get(readiness)).fallback(async || StatusCode::FORBIDDEN);
+        let (client, _server) = client_of(router).await;
+
+        let refused = async || api::Error::from(client.request_text(write()).await.expect_err("a refusal"));
+        let early = refused().await;
+        assert!(early.is_transient(), "{early:?}");
+        ready.store(true, Ordering::Relaxed);
+        let late = refused().await;
+        assert!(late.code() == 403 && !late.is_transient(), "{late:?}");
     }
 
     #[tokio::test]

@@ -67,8 +67,7 @@ impl Unprepared {
         let (stage, class) = match self {
             Self::Format(_) | Self::Twice(_) | Self::Rendering => (Stage::Load, Class::Terminal),
             Self::Helm(error) if error.is_refusal() => (Stage::Load, Class::Terminal),
-            Self::Helm(_) => (Stage::Load, Class::Transient),
-            Self::Store(_) | Self::Lost(_) => (Stage::Load, Class::Transient),
+            Self::Helm(_) | Self::Store(_) | Self::Lost(_) => (Stage::Load, Class::Transient),
             Self::Kubernetes(_) | Self::Certificates(_) | Self::Interrupted(_) | Self::Discovery(_) => {
                 (Stage::Ask, Class::Transient)
             }
