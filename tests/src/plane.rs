@@ -20,7 +20,7 @@ pub use self::install::{InstallOptions, Installed};
 use crate::keeper::Kept;
 
 /// Longest restart of an API server.
-const RESTART_DEADLINE: Duration = Duration::from_mins(2);
+const RESTART_DEADLINE: Duration = Duration::from_mins(5);
 
 /// The name of the node that may join, see [`PlaneOptions::node`].
 pub const NODE_NAME: &str = "node";

@@ -1,5 +1,6 @@
 //! Objects that are left as they are on request: `core.rukpak.io/reconcile: disabled`, on the object or in the manifest.
 
+use kube::api::DynamicObject;
 use rukpak_tests::verbs::{Expected, Target};
 use rukpak_tests::world::until;
 use serde_json::{Value, json};
@@ -57,8 +58,10 @@ async fn an_object_that_says_so_is_neither_repaired_nor_upgraded_nor_pruned() {
 
     case.edit("admin", &a, annotation(&json!("enabled"))).await;
     case.until_gone(&a).await;
-    let ready = case.ready().await;
-    assert!(!ready.data["status"].to_string().contains("left as they are"), "{:#}", ready.data["status"]);
+    let tells_nothing =
+        |object: &DynamicObject| !object.data["status"].to_string().contains("left as they are");
+    case.until(&case.target(), "a status that tells of nothing", |object| object.is_some_and(tells_nothing)).await;
+    case.ready().await;
 }
 
 /// The author of a bundle can hand an object over without deleting it, and bring one that is not made yet.

@@ -19,8 +19,8 @@ use tokio::time::Instant;
 use crate::child::Child;
 use crate::flags::Layout;
 
-/// Longest time from start to ready; 4 s is usual.
-const READY_DEADLINE: Duration = Duration::from_secs(90);
+/// Longest time from start to ready; 4 s is usual. Beside many others an API server has taken more than 90 s to reconcile its roles.
+const READY_DEADLINE: Duration = Duration::from_mins(4);
 /// Between two questions whether it is ready: nothing to watch exists before it is.
 const READY_INTERVAL: Duration = Duration::from_millis(50);
 /// So many planes of a machine start at once.
