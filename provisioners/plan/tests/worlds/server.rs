@@ -370,7 +370,8 @@ impl Server {
             after.managers = entries.iter().map(|entry| read_entry(entry, &self.time)).collect();
         }
         tidy(&mut after.value);
-        after.is_untidy = false;
+        // Compared is what is stored: who asks for the empty list that is there changes nothing.
+        after.is_untidy = before.is_untidy && is_untidy(body) && after.value == before.value;
         let subresource = if is_status { "status" } else { "" };
         // Nobody begins to own fields by an update where nobody has any.
         if !after.managers.is_empty() {
