@@ -64,8 +64,10 @@ pub const SECRET_HOSTS: &str = "core.rukpak.io/hosts";
 pub const SECRET_ALLOW_INSECURE: &str = "core.rukpak.io/allow-insecure";
 
 /// Annotation on a BundleDeployment, by its owner: `"true"` says that the packages which a `registry+v1` bundle depends on
-/// are taken care of, and that the cluster is new enough for it (additive).
+/// are taken care of, and that the cluster is new enough for it; [`PACKAGES`] the first alone (additive).
 pub const IGNORE_DEPENDENCIES: &str = "core.rukpak.io/ignore-dependencies";
+/// Value of [`IGNORE_DEPENDENCIES`].
+pub const PACKAGES: &str = "packages";
 /// Annotation on a CRD in a bundle, or on a BundleDeployment: `"false"` lets CRDs be upgraded without a look at stored versions and
 /// existing objects; on a BundleDeployment `"strict"` has the rules of OLM v1 refuse as well (additive).
 pub const SAFE_CRD_UPGRADE: &str = "core.rukpak.io/safe-crd-upgrade-validation";

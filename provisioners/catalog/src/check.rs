@@ -33,7 +33,8 @@ pub enum Refusal {
 const MAX_SHOWN: usize = 300;
 /// The way out. There is no BundleDeployment yet that could be annotated, so the word is given on the PlatformOperator, in the
 /// annotation that a BundleDeployment knows as well.
-const SAY_SO: &str = "say so with the annotation core.rukpak.io/ignore-dependencies=\"true\" on the PlatformOperator";
+const SAY_SO: &str = "install it by a PlatformOperator or ClusterExtension of its own, or say with the annotation \
+    core.rukpak.io/ignore-dependencies=\"true\" on the PlatformOperator that it is there";
 
 /// The first reason against installing `bundle`, in upstream's order.
 ///
@@ -54,18 +55,16 @@ pub fn check(bundle: &Bundle) -> Result<(), Refusal> {
         let mut packages: Vec<String> = packages.map(|text| text.trim().to_owned()).collect();
         packages.sort();
         packages.dedup();
-        return refusal(
-            "olm.package.required",
-            format!("{}; install it by a PlatformOperator of its own, then {SAY_SO}", shortened(&packages.join(", "))),
-        );
+        return refusal("olm.package.required", format!("{}; {SAY_SO}", shortened(&packages.join(", "))));
     }
     if let Some(constraint) = constraints.first() {
-        return refusal("olm.constraint", format!("{}; see that it is met, then {SAY_SO}", shortened(constraint)));
+        return refusal("olm.constraint", format!("{}; {SAY_SO}", shortened(constraint)));
     }
     Ok(())
 }
 
-fn shortened(text: &str) -> String {
+/// At most 300 characters of the text.
+pub fn shortened(text: &str) -> String {
     match text.char_indices().nth(MAX_SHOWN) {
         Some((end, _)) => format!("{}...", &text[..end]),
         None => text.to_owned(),

@@ -34,6 +34,7 @@ use jiff::Timestamp;
 use kube::runtime::controller::Action;
 use kube::runtime::reflector::Store;
 use kube::{Client, Resource, ResourceExt};
+use rukpak_catalog::Bundle;
 use rukpak_crds::condition::INSTALLED;
 use rukpak_crds::olm::cluster_extension::ClusterExtensionStatus;
 use rukpak_crds::olm::{ClusterCatalog, ClusterExtension, PROGRESSING, deployment_name};
@@ -44,13 +45,14 @@ use rukpak_runtime::error::Chain;
 use rukpak_runtime::failures::Failures;
 use rukpak_runtime::status::{StatusWriter, WrittenVersions};
 
-use self::decide::{Next, decide};
+use self::decide::{Next, Resolution, decide};
 use self::deployment::Existing;
 use self::installed::{Identity, Installed};
 use self::offers::Answer;
 use self::progress::{Progress, progress};
 use super::cluster_catalog::changed;
 use super::cluster_catalog::store::CatalogStore;
+use super::dependencies::{Dependencies, Dependent, Release};
 use super::events::Events;
 use super::finalizers;
 use super::olm::Error;
@@ -69,6 +71,8 @@ pub(crate) struct Context {
     pub catalogs: Store<ClusterCatalog>,
     /// All BundleDeployments, as last seen.
     pub deployments: Store<BundleDeployment>,
+    /// Whether what a bundle depends on is installed.
+    pub dependencies: Arc<Dependencies>,
     pub content: Arc<CatalogStore>,
     /// Whether catalogs have to name images by digest.
     pub requires_digests: bool,
@@ -103,6 +107,16 @@ pub(crate) async fn reconcile(extension: Arc<ClusterExtension>, context: Arc<Con
         return Ok(Action::await_change());
     };
     Ok(Action::requeue(retry::delay(class, context.failures.another(&uid))))
+}
+
+/// The version that a BundleDeployment has installed for an extension.
+pub(crate) fn installed_release(deployment: &BundleDeployment) -> Option<Release> {
+    match installed::from_history(deployment) {
+        Installed::Bundle(Identity { package, name: bundle, version, .. }) => {
+            Some(Release { package, bundle, version })
+        }
+        Installed::Nothing | Installed::Unknown(_) => None,
+    }
 }
 
 /// What came of a reconcile.
@@ -171,16 +185,27 @@ async fn towards(
         Ok(Existing::Ours(_) | Existing::Nothing) => {}
     }
     if let Some(left) = &left {
-        let (progress, class) = apply(extension, left, deployment.as_deref(), None, context).await;
+        let (progress, class) = apply(extension, (left, false), deployment.as_deref(), None, context).await;
         return (report(progress), class);
     }
     let ignores_dependencies =
         extension.annotations().get(names::IGNORE_DEPENDENCIES).is_some_and(|said| said == "true");
-    let Answer { resolution, upgrade } =
-        offers::resolve(filter, installed.as_ref(), ignores_dependencies, context).await;
+    let are_met = |bundle: &Bundle| {
+        let dependent = Dependent::Extension(extension.name_any());
+        context.dependencies.are_met(dependent, &filter.package_name, bundle)
+    };
+    let dependencies = offers::Dependencies { are_ignored: ignores_dependencies, are_met: &are_met };
+    let Answer { resolution, upgrade } = offers::resolve(filter, installed.as_ref(), dependencies, context).await;
     let (progress, class) = match decide(filter, installed.as_ref(), &resolution) {
         Next::Leave { message } => leave(extension, message, deployment.as_deref(), context).await,
-        Next::Apply(wanted) => apply(extension, &wanted, deployment.as_deref(), installed.as_ref(), context).await,
+        Next::Apply(wanted) => {
+            let has_packages = match &resolution {
+                Resolution::Found { has_packages, .. } => *has_packages,
+                // It was found to have them when it was chosen.
+                Resolution::Failed { .. } => deployment.as_deref().is_some_and(deployment::has_packages),
+            };
+            apply(extension, (&wanted, has_packages), deployment.as_deref(), installed.as_ref(), context).await
+        }
     };
     (report::Report { catalog: resolution.data(), upgrade, ..report(progress) }, class)
 }
@@ -213,10 +238,11 @@ fn class(error: &api::Error) -> Class {
     if error.is_transient() || error.is_conflict() { Class::Transient } else { Class::Terminal }
 }
 
-/// Makes the BundleDeployment install `wanted`; how far it is, and when to try again if nobody tells us.
+/// Makes the BundleDeployment install `wanted`, of which may be known that the packages which it depends on are there; how far it is,
+/// and when to try again if nobody tells us.
 async fn apply(
     extension: &ClusterExtension,
-    wanted: &Identity,
+    (wanted, has_packages): (&Identity, bool),
     live: Option<&BundleDeployment>,
     installed: Option<&Identity>,
     context: &Context,
@@ -231,7 +257,7 @@ async fn apply(
         Ok(optional) => optional,
         Err(fault) => return (Progress::InvalidConfiguration(fault), None),
     };
-    match deployment::apply(extension, wanted, optional, live, context).await {
+    match deployment::apply(extension, (wanted, has_packages), optional, live, context).await {
         Ok(deployment) => (progress(&deployment, wanted, installed), None),
         Err(error) => (Progress::Retrying(wanted.wrapped(&Chain(&error).to_string())), Some(class(&error))),
     }

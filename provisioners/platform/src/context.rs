@@ -15,6 +15,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::catalogs::Catalogs;
 use super::cluster_extension;
+use super::dependencies::{Dependencies, Dependent};
 use super::events::Events;
 use super::operator::{Answer, PACKAGE_NOT_UNIQUE, Question};
 use super::single_flight::SingleFlight;
@@ -40,6 +41,8 @@ pub(crate) struct Context {
     pub holds: Backoffs,
     /// What catalogs are asked just now, by the object that it is about.
     pub questions: SingleFlight<Question, Answer>,
+    /// Whether what a bundle depends on is installed.
+    pub dependencies: Arc<Dependencies>,
     /// Who is to have which package.
     pub claims: Reservations,
     /// Who has made a BundleDeployment that the watch has not shown yet.
@@ -171,6 +174,16 @@ impl Wake {
         for operator in operators.state() {
             if operator.failing_reason() == Some(PACKAGE_NOT_UNIQUE) {
                 self.operator(&operator.name_any());
+            }
+        }
+    }
+
+    /// A pass over each whose bundle depended on what was not installed, if that may have changed.
+    pub fn dependents(&self, dependencies: &Dependencies) {
+        for dependent in dependencies.woken() {
+            match dependent {
+                Dependent::Operator(name) => self.operator(&name),
+                Dependent::Extension(name) => self.extensions.extension(&name),
             }
         }
     }

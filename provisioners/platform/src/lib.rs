@@ -17,6 +17,7 @@ mod cluster_catalog;
 mod cluster_extension;
 mod cluster_operator;
 mod context;
+mod dependencies;
 mod events;
 mod finalizers;
 mod follow;

@@ -21,6 +21,7 @@ use tokio_util::sync::CancellationToken;
 use super::catalogs::ClusterCatalogs;
 use super::cluster_catalog::store::CatalogStore;
 use super::cluster_extension::Wake;
+use super::dependencies::Dependencies;
 use super::events::Events;
 use super::follow::Optional;
 use super::logins::Logins;
@@ -48,6 +49,7 @@ pub(crate) struct Parts {
     pub requires_digests: bool,
     /// All BundleDeployments, and what is cancelled when they are known.
     pub deployments: (Store<BundleDeployment>, CancellationToken),
+    pub dependencies: Arc<Dependencies>,
     pub written: Arc<WrittenVersions>,
     /// Scheme and host by which clients reach the content of catalogs, if it is served.
     pub external: Option<String>,
@@ -118,6 +120,7 @@ impl Extensions {
             content,
             requires_digests,
             deployments: (deployments, filled),
+            dependencies,
             written,
             external,
             events,
@@ -129,6 +132,7 @@ impl Extensions {
             extensions: self.followed.store.clone(),
             catalogs: catalogs.store.clone(),
             deployments,
+            dependencies,
             content: content.clone(),
             requires_digests,
             failures: Failures::default(),

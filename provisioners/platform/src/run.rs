@@ -31,6 +31,7 @@ use super::cluster_catalog::Mirror;
 use super::cluster_catalog::store::{self, CatalogStore};
 use super::cluster_operator::{self, About};
 use super::context::{Backoffs, Context, Reservations, Unseen, Wake};
+use super::dependencies::Dependencies;
 use super::events::Events;
 use super::follow::Optional;
 use super::logins::{self, Logins};
@@ -190,6 +191,7 @@ fn work(
         sources,
         olm.catalogs(unpacked.clone()),
     );
+    let dependencies = Arc::new(Dependencies::new(deployments.store.clone(), operators.store.clone()));
     let context = Arc::new(Context {
         operators: operators.store.clone(),
         deployments: deployments.store.clone(),
@@ -205,6 +207,7 @@ fn work(
         failures: Failures::default(),
         holds: Backoffs::default(),
         questions: SingleFlight::default(),
+        dependencies: dependencies.clone(),
         claims: Reservations::default(),
         unseen: Unseen::default(),
         written: Arc::default(),
@@ -220,6 +223,7 @@ fn work(
         content: unpacked,
         requires_digests: options.require_digests,
         deployments: (context.deployments.clone(), context.filled.clone()),
+        dependencies,
         written: context.written.clone(),
         external: options.catalogs_url(),
         events,

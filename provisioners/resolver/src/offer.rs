@@ -17,7 +17,7 @@ impl Catalog {
         let packages = catalog.packages.values().map(|package| {
             let mut facts: BTreeMap<&str, Arc<Facts>> = BTreeMap::new();
             for bundle in package.bundles.values() {
-                match facts_of(package, bundle) {
+                match Facts::of(&package.name, bundle) {
                     Ok(read) => {
                         facts.insert(&bundle.name, Arc::new(read));
                     }
@@ -49,22 +49,28 @@ impl Catalog {
     }
 }
 
-fn facts_of(package: &model::Package, bundle: &model::Bundle) -> Result<Facts, String> {
-    let property = |kind: &str, value: Value| Property { kind: kind.to_owned(), value };
-    let api = |kind: &str, Gvk { group, version, kind: name }: &Gvk| {
-        property(kind, json!({"group": group, "version": version, "kind": name}))
-    };
-    let stated = &bundle.facts;
-    let mut properties =
-        vec![property("olm.package", json!({"packageName": package.name, "version": bundle.version_text}))];
-    properties.extend(stated.provides.iter().map(|gvk| api("olm.gvk", gvk)));
-    properties.extend(stated.requires.iter().map(|gvk| api("olm.gvk.required", gvk)));
-    properties.extend(stated.requires_packages.iter().map(|required| {
-        property("olm.package.required", json!({"packageName": required.name, "versionRange": required.range}))
-    }));
-    for text in &stated.constraints {
-        let value = serde_json::from_str(text).map_err(|error| error.to_string())?;
-        properties.push(property("olm.constraint", value));
+impl Facts {
+    /// Facts of a bundle of `package`, as its catalog states them.
+    ///
+    /// # Errors
+    /// What of its requirements cannot be read.
+    pub fn of(package: &str, bundle: &model::Bundle) -> Result<Self, String> {
+        let property = |kind: &str, value: Value| Property { kind: kind.to_owned(), value };
+        let api = |kind: &str, Gvk { group, version, kind: name }: &Gvk| {
+            property(kind, json!({"group": group, "version": version, "kind": name}))
+        };
+        let stated = &bundle.facts;
+        let mut properties =
+            vec![property("olm.package", json!({"packageName": package, "version": bundle.version_text}))];
+        properties.extend(stated.provides.iter().map(|gvk| api("olm.gvk", gvk)));
+        properties.extend(stated.requires.iter().map(|gvk| api("olm.gvk.required", gvk)));
+        properties.extend(stated.requires_packages.iter().map(|required| {
+            property("olm.package.required", json!({"packageName": required.name, "versionRange": required.range}))
+        }));
+        for text in &stated.constraints {
+            let value = serde_json::from_str(text).map_err(|error| error.to_string())?;
+            properties.push(property("olm.constraint", value));
+        }
+        Self::read(bundle.version.clone(), properties).map_err(|error| error.to_string())
     }
-    Facts::read(bundle.version.clone(), properties).map_err(|error| error.to_string())
 }

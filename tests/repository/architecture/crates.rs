@@ -78,6 +78,7 @@ const ARROWS: &[(&str, &[&str])] = &[
             "rukpak-content",
             "rukpak-crds",
             "rukpak-plan",
+            "rukpak-resolver",
             "rukpak-runtime",
             "rukpak-source",
             "rukpak-trust",

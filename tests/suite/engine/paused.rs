@@ -58,8 +58,7 @@ async fn an_object_that_says_so_is_neither_repaired_nor_upgraded_nor_pruned() {
 
     case.edit("admin", &a, annotation(&json!("enabled"))).await;
     case.until_gone(&a).await;
-    let tells_nothing =
-        |object: &DynamicObject| !object.data["status"].to_string().contains("left as they are");
+    let tells_nothing = |object: &DynamicObject| !object.data["status"].to_string().contains("left as they are");
     case.until(&case.target(), "a status that tells of nothing", |object| object.is_some_and(tells_nothing)).await;
     case.ready().await;
 }

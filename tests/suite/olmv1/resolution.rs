@@ -114,6 +114,28 @@ async fn dependencies_are_refused_in_upstreams_words() {
     case.until_version("1.0.0").await;
 }
 
+#[tokio::test]
+async fn a_bundle_is_installed_as_soon_as_the_packages_that_it_depends_on_are() {
+    let (case, wells) = (Case::new("thirsty").await, Case::new("wells").await);
+    let (_, images) = case.chain(&["1.0.0"]).await;
+    let range = json!({"package": {"packageName": wells.name, "versionRange": ">=1.2.0"}});
+    let required =
+        json!({"type": "olm.constraint", "value": {"failureMessage": "wells", "all": {"constraints": [range]}}});
+    let entries = json!([{"name": format!("{}.v1.0.0", case.name)}]);
+    let documents = Documents::default()
+        .with(package(&case.name, "stable"))
+        .with(channel(&case.name, "stable", entries))
+        .with(entry(&case.name, "1.0.0", &images[0], Some(ALL), &[required]));
+    case.serve(documents).await;
+    case.extend(json!({}), json!({})).await;
+    let text = "has a dependency declared via property \"olm.constraint\" which is currently not supported";
+    let object = case.until_at(&case.extension(), retrying(text)).await;
+    assert!(retrying(&wells.name).met_by(&object), "{:#}", object.data);
+
+    wells.install(&["1.2.0"], json!({})).await;
+    case.until_version("1.0.0").await;
+}
+
 /// 82: they come and go with the catalog.
 #[tokio::test]
 async fn deprecations_are_told_of_the_package_the_channel_and_what_is_installed() {

@@ -67,6 +67,32 @@ async fn a_bundle_with_dependencies_is_refused_until_the_user_says_that_they_are
     case.until(installed()).await;
 }
 
+/// The bundle says of itself what the catalog says of it.
+#[tokio::test]
+async fn a_bundle_is_installed_as_soon_as_what_it_depends_on_is() {
+    let (case, wells) = (Case::new("thirsty").await, Case::new("wells").await);
+    let needs = json!({"type": "olm.package", "value": {"packageName": wells.name, "version": ">=1.2.0"}});
+    let mut files = packages::bundle(&case.name, "1.0.0", ALL);
+    files.push(("metadata/dependencies.yaml".to_owned(), json!({"dependencies": [needs]}).to_string()));
+    let image = case.push("1.0.0", files).await;
+    let needs =
+        json!({"type": "olm.package.required", "value": {"packageName": wells.name, "versionRange": ">=1.2.0"}});
+    case.publish(single(&case.name, "1.0.0", &image, Some(ALL), &[needs])).await;
+    case.create(&json!({}), None).await;
+    let needed = format!("{} >=1.2.0", wells.name);
+    let refused = Expected { kind: "Installed", status: "False", reason: None, message: &needed };
+    case.until(refused).await;
+
+    wells.install(&["1.1.0"], Some("Automatic")).await;
+    let operator = case.get(&case.target()).await;
+    assert!(refused.met_by(&operator), "{:#}", operator.data);
+    wells.publish(wells.chain(&["1.1.0", "1.2.0"]).await.0).await;
+    case.until(installed()).await;
+    let deployment = case.get(&case.deployment()).await;
+    let annotations = deployment.metadata.annotations.expect("there are some");
+    assert_eq!(annotations["core.rukpak.io/ignore-dependencies"], "packages", "minKubeVersion counts");
+}
+
 #[tokio::test]
 async fn deprecations_are_reported_and_hold_nothing_up() {
     let case = Case::new("deprecated").await;

@@ -48,21 +48,21 @@ fn refusals_are_in_upstreams_words_and_order() {
     assert_eq!(
         refusal(facts.clone()),
         "bundle \"etcd.v1.0.0\" has a dependency declared via property \"olm.package.required\" which is currently not \
-         supported: a, b <2.0.0; install it by a PlatformOperator of its own, then say so with the annotation \
-         core.rukpak.io/ignore-dependencies=\"true\" on the PlatformOperator"
+         supported: a, b <2.0.0; install it by a PlatformOperator or ClusterExtension of its own, or say with the annotation \
+         core.rukpak.io/ignore-dependencies=\"true\" on the PlatformOperator that it is there"
     );
     let facts = Facts { requires_packages: Vec::new(), ..facts };
     assert_eq!(
         refusal(facts),
         "bundle \"etcd.v1.0.0\" has a dependency declared via property \"olm.constraint\" which is currently not \
-         supported: {\"all\":{}}; see that it is met, then say so with the annotation \
-         core.rukpak.io/ignore-dependencies=\"true\" on the PlatformOperator"
+         supported: {\"all\":{}}; install it by a PlatformOperator or ClusterExtension of its own, or say with the annotation \
+         core.rukpak.io/ignore-dependencies=\"true\" on the PlatformOperator that it is there"
     );
 }
 
 #[test]
 fn a_long_constraint_is_shortened() {
     let text = refusal(Facts { constraints: vec!["\u{e9}".repeat(5000)], ..Facts::default() });
-    assert!(text.contains("\u{e9}...; see"), "{text}");
+    assert!(text.contains("\u{e9}...; install it"), "{text}");
     assert!(text.chars().count() < 600, "{text}");
 }

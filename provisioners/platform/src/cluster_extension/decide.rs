@@ -12,6 +12,8 @@ pub(super) enum Resolution {
     Found {
         bundle: Identity,
         data: Deprecations,
+        /// Whether packages that the bundle depends on were found installed.
+        has_packages: bool,
     },
     Failed {
         message: String,
@@ -80,7 +82,7 @@ mod tests {
             ..CatalogFilter::default()
         };
         let failed = |has_catalog| Resolution::Failed { message: "m".to_owned(), has_catalog };
-        let found = Resolution::Found { bundle: identity("2.0.0"), data: Deprecations::default() };
+        let found = Resolution::Found { bundle: identity("2.0.0"), data: Deprecations::default(), has_packages: false };
         let leave = || Next::Leave { message: "m".to_owned() };
         let one = identity("1.0.0");
         let table = [

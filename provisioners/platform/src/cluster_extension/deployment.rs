@@ -111,17 +111,17 @@ pub(super) fn check_bundle(bundle: &Identity) -> Result<(), String> {
     rules::check(&rules::BUNDLE_VERSION, version).map_err(|violation| format!("{violation}: {version:?}"))
 }
 
-/// Makes the BundleDeployment install `bundle`, as the extension configures it, with the `optional` fields of its spec. Writes nothing if
-/// it does already.
+/// Makes the BundleDeployment install `bundle`, as the extension configures it, with the `optional` fields of its spec; it may be known
+/// that the packages which the bundle depends on are there. Writes nothing if it does already.
 #[tracing::instrument(level = "debug", skip_all)]
 pub(super) async fn apply(
     extension: &ClusterExtension,
-    bundle: &Identity,
+    (bundle, has_packages): (&Identity, bool),
     optional: Map<String, Value>,
     live: Option<&BundleDeployment>,
     context: &Context,
 ) -> Result<Arc<BundleDeployment>, Error> {
-    let body = desired(extension, bundle, optional);
+    let body = desired(extension, (bundle, has_packages), optional);
     if let Some(live) = live.filter(|live| is_applied(&body, live)) {
         return Ok(Arc::new(live.clone()));
     }
@@ -141,7 +141,7 @@ pub(super) async fn keep(
     context: &Context,
 ) -> Result<(), Error> {
     let Some(bundle) = Identity::read(live.annotations()) else { return Ok(()) };
-    let body = kept(desired(extension, &bundle, optional), live);
+    let body = kept(desired(extension, (&bundle, false), optional), live);
     if !is_applied(&body, live) {
         write(extension, body, Some(live), context).await?;
     }
@@ -181,8 +181,17 @@ async fn write(
     Ok(written)
 }
 
+/// Whether the packages that its bundle depends on were found installed.
+pub(super) fn has_packages(live: &BundleDeployment) -> bool {
+    live.annotations().get(names::IGNORE_DEPENDENCIES).is_some_and(|said| said == names::PACKAGES)
+}
+
 /// What is written. Pure.
-fn desired(extension: &ClusterExtension, bundle: &Identity, optional: Map<String, Value>) -> Value {
+fn desired(
+    extension: &ClusterExtension,
+    (bundle, has_packages): (&Identity, bool),
+    optional: Map<String, Value>,
+) -> Value {
     let name_of_owner = extension.name_any();
     let mut annotations = bundle.annotations();
     let safety = match extension.spec.crd_upgrade_safety() {
@@ -193,6 +202,8 @@ fn desired(extension: &ClusterExtension, bundle: &Identity, optional: Map<String
     // What the catalog did not tell is looked at once more with the bundle.
     if extension.annotations().get(names::IGNORE_DEPENDENCIES).is_some_and(|said| said == "true") {
         annotations.insert(names::IGNORE_DEPENDENCIES.to_owned(), "true".to_owned());
+    } else if has_packages {
+        annotations.insert(names::IGNORE_DEPENDENCIES.to_owned(), names::PACKAGES.to_owned());
     }
     let inline = extension.spec.config.as_ref().and_then(|config| config.inline.clone());
     let mut config: Map<String, Value> = inline.unwrap_or_default();
@@ -308,7 +319,7 @@ mod tests {
     #[test]
     fn what_is_written_is_recognised() {
         let extension = extension(&json!({"watchNamespace": "w"}));
-        let body = desired(&extension, &bundle(), Map::new());
+        let body = desired(&extension, (&bundle(), false), Map::new());
         assert_eq!(body["spec"]["config"]["installNamespace"], "ns");
         assert_eq!(body["spec"]["config"]["watchNamespace"], "w");
         let labels = &body["spec"]["config"]["objectLabels"];
@@ -319,23 +330,29 @@ mod tests {
         live.spec.suspend = true;
         assert!(is_applied(&body, &live), "what others say is theirs");
         let other = Identity { reference: "r.example/p:2".to_owned(), ..bundle() };
-        assert!(!is_applied(&desired(&extension, &other, Map::new()), &live));
+        assert!(!is_applied(&desired(&extension, (&other, false), Map::new()), &live));
         assert!(
-            !is_applied(&desired(&self::extension(&Value::Null), &bundle(), Map::new()), &live),
+            !is_applied(&desired(&self::extension(&Value::Null), (&bundle(), false), Map::new()), &live),
             "a key that is gone"
         );
         let renamed = Identity { name: "p.v1".to_owned(), ..bundle() };
-        assert!(!is_applied(&desired(&extension, &renamed, Map::new()), &live), "the same content by another name");
+        assert!(
+            !is_applied(&desired(&extension, (&renamed, false), Map::new()), &live),
+            "the same content by another name"
+        );
         let packed = Identity { release: Some("2".to_owned()), ..bundle() };
-        assert!(!is_applied(&desired(&extension, &packed, Map::new()), &live), "the same version in another release");
+        assert!(
+            !is_applied(&desired(&extension, (&packed, false), Map::new()), &live),
+            "the same version in another release"
+        );
     }
 
     #[test]
     fn takes_back_what_the_extension_sets_no_more_and_nothing_else() {
         let extension = extension(&Value::Null);
-        let plain = || desired(&extension, &bundle(), Map::new());
+        let plain = || desired(&extension, (&bundle(), false), Map::new());
         let optional = json!({"progressDeadline": "10m", "suspend": true}).as_object().cloned().unwrap_or_default();
-        let body = desired(&extension, &bundle(), optional);
+        let body = desired(&extension, (&bundle(), false), optional);
         assert_eq!((&body["spec"]["progressDeadline"], &body["spec"]["suspend"]), (&json!("10m"), &json!(true)));
         let mut live: BundleDeployment = serde_json::from_value(plain()).unwrap();
         assert!(!is_applied(&body, &live));
@@ -345,17 +362,20 @@ mod tests {
         assert!(is_applied(&body, &live));
         assert!(!is_applied(&plain(), &live), "they are not set any more");
         let one = json!({"suspend": true}).as_object().cloned().unwrap_or_default();
-        assert!(!is_applied(&desired(&extension, &bundle(), one), &live), "one of them is not set any more");
+        assert!(!is_applied(&desired(&extension, (&bundle(), false), one), &live), "one of them is not set any more");
     }
 
     #[test]
     fn keeps_the_bundle_and_its_settings_while_none_is_chosen() {
-        let live: BundleDeployment =
-            serde_json::from_value(desired(&extension(&json!({"watchNamespace": "w"})), &bundle(), Map::new()))
-                .unwrap();
+        let live: BundleDeployment = serde_json::from_value(desired(
+            &extension(&json!({"watchNamespace": "w"})),
+            (&bundle(), false),
+            Map::new(),
+        ))
+        .unwrap();
         let mut changed = extension(&json!({"watchNamespace": "other"}));
         changed.annotations_mut().insert(names::IGNORE_DEPENDENCIES.to_owned(), "true".to_owned());
-        let body = |optional: Map<String, Value>| kept(desired(&changed, &bundle(), optional), &live);
+        let body = |optional: Map<String, Value>| kept(desired(&changed, (&bundle(), false), optional), &live);
         assert!(is_applied(&body(Map::new()), &live), "{:#}", body(Map::new()));
         let optional = json!({"suspend": true}).as_object().cloned().unwrap_or_default();
         assert_eq!(body(optional.clone())["spec"]["config"]["watchNamespace"], "w");

@@ -86,7 +86,7 @@ pub(super) async fn look(deployment: Option<&BundleDeployment>, client: &Client)
 }
 
 /// What the status tells of the active Bundle. Pure.
-fn from_history(deployment: &BundleDeployment) -> Installed {
+pub(super) fn from_history(deployment: &BundleDeployment) -> Installed {
     let Some(status) = &deployment.status else { return Installed::Nothing };
     let Some(active) = &status.active_bundle else { return Installed::Nothing };
     let mut revisions = status.history.iter().filter(|revision| revision.bundle.as_ref() == Some(active));

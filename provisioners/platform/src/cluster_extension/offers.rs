@@ -3,9 +3,10 @@
 use std::sync::Arc;
 
 use kube::ResourceExt;
-use rukpak_catalog::Catalog;
+use rukpak_catalog::check::shortened;
 use rukpak_catalog::resolve::{self, Installed, Offer, Request};
 use rukpak_catalog::version::Constraint;
+use rukpak_catalog::{Bundle, Catalog};
 use rukpak_crds::olm::ClusterCatalog;
 use rukpak_crds::olm::cluster_catalog::AvailabilityMode;
 use rukpak_crds::olm::cluster_extension::{CatalogFilter, UpgradeConstraintPolicy};
@@ -17,6 +18,17 @@ use super::installed::Identity;
 use super::upgrade::{self, Upgrade};
 use crate::cluster_catalog::content::{content, progress};
 use crate::image;
+
+/// Whether what a bundle depends on is installed.
+type AreMet<'a> = &'a (dyn Fn(&Bundle) -> bool + Send + Sync);
+
+/// What is known of dependencies.
+#[derive(Clone, Copy)]
+pub(super) struct Dependencies<'a> {
+    /// Whether somebody said that they are taken care of.
+    pub are_ignored: bool,
+    pub are_met: AreMet<'a>,
+}
 
 /// What the catalogs say.
 pub(super) struct Answer {
@@ -37,7 +49,7 @@ struct Asked {
 pub(super) async fn resolve(
     filter: &CatalogFilter,
     installed: Option<&Identity>,
-    ignores_dependencies: bool,
+    dependencies: Dependencies<'_>,
     context: &Context,
 ) -> Answer {
     let unasked = |message: String| Answer {
@@ -83,9 +95,9 @@ pub(super) async fn resolve(
             release: installed.release.as_deref(),
         }),
         is_self_certified: filter.upgrade_constraint_policy == UpgradeConstraintPolicy::SelfCertified,
-        ignores_dependencies,
+        ignores_dependencies: dependencies.are_ignored,
     };
-    answer(&asked, request, installed, context.requires_digests, has_catalog)
+    answer(&asked, request, installed, (context.requires_digests, dependencies.are_met), has_catalog)
 }
 
 /// What comes of the request. Pure.
@@ -93,7 +105,7 @@ fn answer(
     asked: &[Asked],
     request: Request<'_>,
     installed: Option<&Identity>,
-    requires_digests: bool,
+    (requires_digests, are_met): (bool, AreMet<'_>),
     has_catalog: bool,
 ) -> Answer {
     let offers: Vec<Offer<'_>> = asked
@@ -103,8 +115,8 @@ fn answer(
             Some(Offer { catalog: &asked.name, priority: asked.priority, package })
         })
         .collect();
-    let resolution =
-        found(&offers, request, requires_digests).unwrap_or_else(|message| Resolution::Failed { message, has_catalog });
+    let resolution = found(&offers, request, requires_digests, are_met)
+        .unwrap_or_else(|message| Resolution::Failed { message, has_catalog });
     // What is on its way is told by Progressing, and from where it leads further is not known before it is there.
     let stays = installed.filter(|installed| match &resolution {
         Resolution::Found { bundle, .. } => bundle == *installed,
@@ -116,8 +128,24 @@ fn answer(
 }
 
 /// The bundle that the catalogs make of the request; or why none may be installed, in words.
-fn found(offers: &[Offer<'_>], request: Request<'_>, requires_digests: bool) -> Result<Resolution, String> {
-    let resolved = resolve::resolve(offers, request).map_err(|error| error.to_string())?;
+fn found(
+    offers: &[Offer<'_>],
+    request: Request<'_>,
+    requires_digests: bool,
+    are_met: AreMet<'_>,
+) -> Result<Resolution, String> {
+    let (resolved, has_packages) = match resolve::resolve(offers, request) {
+        Ok(resolved) => (resolved, false),
+        Err(refusal @ resolve::Error::Dependency { .. }) => {
+            let request = Request { ignores_dependencies: true, ..request };
+            let resolved = resolve::resolve(offers, request).map_err(|error| error.to_string())?;
+            if !are_met(resolved.bundle) {
+                return Err(unmet(&refusal, resolved.bundle));
+            }
+            (resolved, true)
+        }
+        Err(error) => return Err(error.to_string()),
+    };
     let (bundle, image) = (&resolved.bundle.name, resolved.bundle.image.as_deref());
     if requires_digests {
         image::require_digest(resolved.catalog, bundle, image).map_err(|error| error.to_string())?;
@@ -139,7 +167,21 @@ fn found(offers: &[Offer<'_>], request: Request<'_>, requires_digests: bool) -> 
         channels: channels.filter_map(|one| Some((one.name.clone(), said(&one.deprecation)?))).collect(),
         bundles: bundles.filter_map(|one| Some((one.name.clone(), said(&one.deprecation)?))).collect(),
     };
-    Ok(Resolution::Found { bundle, data })
+    Ok(Resolution::Found { bundle, data, has_packages })
+}
+
+/// The refusal, and the way out if there is one: nobody notes which APIs are there.
+fn unmet(refusal: &resolve::Error, bundle: &Bundle) -> String {
+    if !bundle.facts.requires.is_empty() {
+        return refusal.to_string();
+    }
+    let packages =
+        bundle.facts.requires_packages.iter().map(|required| format!("{} {}", required.name, required.range));
+    let what: Vec<String> = packages.chain(bundle.facts.constraints.iter().cloned()).collect();
+    format!(
+        "{refusal}: {}; install it by another ClusterExtension or PlatformOperator, and this one goes on by itself",
+        shortened(&what.join(", "))
+    )
 }
 
 /// The ClusterCatalogs that the selector chooses, by name.
@@ -153,7 +195,7 @@ fn selected(filter: &CatalogFilter, context: &Context) -> Result<Vec<Arc<Cluster
 
 #[cfg(test)]
 mod tests {
-    use rukpak_catalog::model::{Bundle, Channel, Entry, Package};
+    use rukpak_catalog::model::{Channel, Entry, Package, RequiredPackage};
 
     use super::*;
 
@@ -189,11 +231,33 @@ mod tests {
             ignores_dependencies: false,
         };
         let tag = catalog("r.example/p:v1");
-        let resolution = |asked: &[Asked], required| answer(asked, request, None, required, true).resolution;
+        let resolution =
+            |asked: &[Asked], required| answer(asked, request, None, (required, &|_| false), true).resolution;
         assert!(matches!(resolution(&tag, false), Resolution::Found { .. }));
         let Resolution::Failed { message, .. } = resolution(&tag, true) else { panic!("it is refused") };
         assert!(message.contains("the catalog c names its image by a tag") && message.contains("p.v1"), "{message}");
         let pinned = catalog(&format!("r.example/p@sha256:{}", "0".repeat(64)));
         assert!(matches!(resolution(&pinned, true), Resolution::Found { .. }));
+    }
+
+    #[test]
+    fn a_bundle_with_dependencies_is_a_choice_once_they_are_installed() {
+        let request = Request {
+            package: "p",
+            version: None,
+            channels: &[],
+            installed: None,
+            is_self_certified: false,
+            ignores_dependencies: false,
+        };
+        let mut asked = catalog("r.example/p:v1");
+        let catalog = Arc::get_mut(&mut asked[0].catalog).expect("it is not shared");
+        let bundle = catalog.packages.get_mut("p").and_then(|package| package.bundles.get_mut("p.v1"));
+        bundle.expect("it is there").facts.requires_packages =
+            vec![RequiredPackage { name: "q".to_owned(), range: ">=1.0.0".to_owned() }];
+        let resolution = |are_met: bool| answer(&asked, request, None, (false, &|_| are_met), true).resolution;
+        assert!(matches!(resolution(true), Resolution::Found { has_packages: true, .. }));
+        let Resolution::Failed { message, .. } = resolution(false) else { panic!("it is refused") };
+        assert!(message.contains("not supported: q >=1.0.0; install it by another"), "{message}");
     }
 }

@@ -33,12 +33,16 @@ impl Wake {
         let mut names: Vec<String> = names.into_iter().flatten().collect();
         names.dedup();
         for name in names {
-            let reference = ObjectRef::new(&name);
-            if self.extensions.get(&reference).is_some() {
-                // The receiver is dropped only when the process ends.
-                let _ = self.objects.send(reference);
+            if self.extensions.get(&ObjectRef::new(&name)).is_some() {
+                self.extension(&name);
             }
         }
+    }
+
+    /// Of the extension of that name.
+    pub fn extension(&self, name: &str) {
+        // The receiver is dropped only when the process ends.
+        let _ = self.objects.send(ObjectRef::new(name));
     }
 
     /// Of all of them.

@@ -8,13 +8,14 @@ use kube::runtime::reflector::ObjectRef;
 use kube::{Api, Resource, ResourceExt};
 use rukpak_crds::condition::{Conditions, INSTALLED};
 use rukpak_crds::{
-    BundleDeployment, BundleDeploymentSpec, BundleSource, BundleSpec, BundleTemplate, ChosenSource, ConditionStatus,
-    ImageSource, PlatformOperator, PlatformOperatorStatus, names,
+    BundleDeployment, BundleDeploymentSpec, BundleSource, BundleSpec, BundleTemplate, ConditionStatus, ImageSource,
+    PlatformOperator, PlatformOperatorStatus, names,
 };
 use rukpak_plan::retry::Class;
 use rukpak_runtime::api;
 use rukpak_runtime::error::Chain;
 
+use super::source::{Chosen, Ignored};
 use super::{Error, Outcome, Pass, report, source, upgrade};
 
 /// The field manager that OpenShift's manager writes with.
@@ -73,7 +74,7 @@ pub(super) fn record(pass: &Pass, deployment: &BundleDeployment) {
 }
 
 /// Notes what was chosen, then makes the BundleDeployment. `None` if the PlatformOperator is not what was seen any more.
-pub(super) async fn create(pass: &mut Pass, chosen: ChosenSource) -> Result<Option<Outcome>, Error> {
+pub(super) async fn create(pass: &mut Pass, chosen: Chosen) -> Result<Option<Outcome>, Error> {
     // The event of the BundleDeployment's deletion may come before that of its owner.
     let operators: Api<PlatformOperator> = Api::all(pass.context.client.clone());
     match operators.get_opt(&pass.name).await {
@@ -88,6 +89,7 @@ pub(super) async fn create(pass: &mut Pass, chosen: ChosenSource) -> Result<Opti
         Ok(Some(found)) => return Ok(Some(existing(pass, found))),
         Err(error) => return Ok(Some(not_created(&api::Error::from(error)))),
     }
+    let Chosen { source: chosen, dependencies } = chosen;
     source::warn_of_tag(&pass.name, &chosen);
     let known = pass.status.source.clone();
     let image = chosen.image.clone();
@@ -99,7 +101,7 @@ pub(super) async fn create(pass: &mut Pass, chosen: ChosenSource) -> Result<Opti
     let params = PostParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PostParams::default() };
     // From here on it may be there, even if no answer comes.
     pass.context.unseen.add(&pass.uid);
-    Ok(Some(match api.create(&params, &deployment(pass, image)).await.map_err(api::Error::from) {
+    Ok(Some(match api.create(&params, &deployment(pass, image, dependencies)).await.map_err(api::Error::from) {
         Ok(made) => {
             record(pass, &made);
             Outcome::Deployed { deployment: Arc::new(made), upgrade: upgrade::UpgradeState::taken() }
@@ -152,7 +154,7 @@ fn not_created(error: &api::Error) -> Outcome {
 }
 
 /// As OpenShift's manager of the 4.12 line makes it.
-fn deployment(pass: &Pass, image: String) -> BundleDeployment {
+fn deployment(pass: &Pass, image: String, dependencies: Ignored) -> BundleDeployment {
     let source = BundleSource {
         type_: "image".to_owned(),
         image: Some(ImageSource { reference: image, ..ImageSource::default() }),
@@ -165,8 +167,8 @@ fn deployment(pass: &Pass, image: String) -> BundleDeployment {
         ..BundleDeploymentSpec::default()
     };
     let mut deployment = BundleDeployment::new(&pass.name, spec);
-    if source::ignores_dependencies(&pass.operator) {
-        deployment.metadata.annotations = Some([(names::IGNORE_DEPENDENCIES.to_owned(), "true".to_owned())].into());
+    if let Some(ignored) = dependencies {
+        deployment.metadata.annotations = Some([(names::IGNORE_DEPENDENCIES.to_owned(), ignored.to_owned())].into());
     }
     deployment.metadata.owner_references = Some(vec![OwnerReference {
         api_version: PlatformOperator::api_version(&()).into_owned(),

@@ -10,6 +10,7 @@ use rukpak_plan::retry::Class;
 
 use super::{Pass, deployment, lookup};
 use crate::catalogs::{self, Found, Wanted};
+use crate::dependencies::Dependent;
 use crate::image::{self, Tag};
 
 /// Why no bundle could be chosen.
@@ -30,6 +31,15 @@ pub(super) enum Error {
     #[error(transparent)]
     Unsupported(#[from] Refusal),
 }
+
+/// A bundle that may be installed.
+pub(super) struct Chosen {
+    pub source: ChosenSource,
+    pub dependencies: Ignored,
+}
+
+/// What the BundleDeployment need not check: the value of its annotation [`names::IGNORE_DEPENDENCIES`], if it has one.
+pub(super) type Ignored = Option<&'static str>;
 
 impl Error {
     /// When to try again.
@@ -66,24 +76,39 @@ pub(super) fn wanted<'a>(operator: &'a PlatformOperator, status: &'a PlatformOpe
 
 /// Chooses from the catalogs. `None` if something else happened to the PlatformOperator meanwhile.
 #[tracing::instrument(level = "debug", skip_all)]
-pub(super) async fn choose(pass: &Pass) -> Result<Option<ChosenSource>, Error> {
+pub(super) async fn choose(pass: &Pass) -> Result<Option<Chosen>, Error> {
     let request = request(&pass.operator)?;
     let Some(found) = lookup::package(pass, None).await.transpose()? else { return Ok(None) };
     let choice = choose::choose(found.package(), &request)?;
-    let supported = lookup::unless_superseded(pass, None, supported(&pass.operator, &found, &choice)).await;
-    let Some(()) = supported.transpose()? else { return Ok(None) };
-    Ok(Some(chosen(&found.catalog, &pass.operator.spec.package.name, &choice)))
+    let supported = lookup::unless_superseded(pass, None, supported(pass, &found, &choice)).await;
+    let Some(dependencies) = supported.transpose()? else { return Ok(None) };
+    let source = chosen(&found.catalog, &pass.operator.spec.package.name, &choice);
+    Ok(Some(Chosen { source, dependencies }))
 }
 
-/// Whether the catalog states nothing against the bundle.
-pub(super) async fn supported(operator: &PlatformOperator, found: &Found, choice: &Choice<'_>) -> Result<(), Error> {
+/// Whether the catalog states nothing against the bundle, and what it depends on is installed.
+pub(super) async fn supported(pass: &Pass, found: &Found, choice: &Choice<'_>) -> Result<Ignored, Error> {
     if found.requires_digest {
         image::require_digest(&found.catalog, &choice.bundle.name, choice.bundle.image.as_deref())?;
     }
     let facts = found.facts(choice.bundle, choice.channel).await?;
-    match check::check(&Bundle { facts, ..choice.bundle.clone() }) {
-        Err(Refusal::Dependency { .. }) if ignores_dependencies(operator) => Ok(()),
-        checked => Ok(checked?),
+    let mut bundle = Bundle { facts, ..choice.bundle.clone() };
+    let checked = check::check(&bundle);
+    if ignores_dependencies(&pass.operator) {
+        return match checked {
+            Ok(()) | Err(Refusal::Dependency { .. }) => Ok(Some("true")),
+            Err(refusal) => Err(refusal.into()),
+        };
+    }
+    let Err(refusal) = checked else { return Ok(None) };
+    // APIs that it requires are waited for by the BundleDeployment.
+    bundle.facts.requires.clear();
+    let (dependent, package) = (Dependent::Operator(pass.name.clone()), &pass.operator.spec.package.name);
+    match refusal {
+        Refusal::Dependency { .. } if pass.context.dependencies.are_met(dependent, package, &bundle) => {
+            Ok(Some(names::PACKAGES))
+        }
+        refusal => Err(refusal.into()),
     }
 }
 
@@ -94,7 +119,7 @@ pub(super) fn warn_of_tag(operator: &str, chosen: &ChosenSource) {
 }
 
 /// Whether somebody said that the packages which the bundle depends on are taken care of.
-pub(super) fn ignores_dependencies(operator: &PlatformOperator) -> bool {
+fn ignores_dependencies(operator: &PlatformOperator) -> bool {
     operator.annotations().get(names::IGNORE_DEPENDENCIES).is_some_and(|value| value == "true")
 }
 

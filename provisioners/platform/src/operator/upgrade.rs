@@ -15,6 +15,7 @@ use rukpak_runtime::error::Chain;
 use serde_json::json;
 
 use super::deployment::{self, FIELD_MANAGER, image};
+use super::source::{Chosen, Ignored};
 use super::{Error, Outcome, Pass, lookup, source};
 use crate::catalogs::Found;
 
@@ -86,7 +87,7 @@ pub(super) async fn follow(pass: &mut Pass, deployment: Arc<BundleDeployment>) -
 enum NextStep {
     Known(UpgradeState),
     Next {
-        next: ChosenSource,
+        next: Chosen,
         deprecations: Vec<String>,
     },
     /// What this is about is another by now.
@@ -193,10 +194,10 @@ async fn next(pass: &Pass, deployment: &BundleDeployment, found: &Found, source:
     if pointed.is_none() && !is_in_order(pass, deployment) {
         return known(available(NOT_READY, "waiting until what is installed is ready"), deprecations);
     }
-    let supported = source::supported(&pass.operator, found, &choice);
+    let supported = source::supported(pass, found, &choice);
     match lookup::unless_superseded(pass, Some(deployment), supported).await {
         None => NextStep::Superseded,
-        Some(Ok(())) => NextStep::Next { next, deprecations },
+        Some(Ok(dependencies)) => NextStep::Next { next: Chosen { source: next, dependencies }, deprecations },
         Some(Err(error @ (source::Error::Unsupported(_) | source::Error::Digest(_)))) => {
             known(available(UNSUPPORTED, &error.to_string()), deprecations)
         }
@@ -287,7 +288,7 @@ pub(super) fn is_current(deployment: &BundleDeployment) -> bool {
 async fn take(
     pass: &mut Pass,
     old: Arc<BundleDeployment>,
-    next: ChosenSource,
+    Chosen { source: next, dependencies }: Chosen,
     deprecations: Vec<String>,
 ) -> Result<Outcome, Error> {
     tracing::info!(operator = pass.name, bundle = next.bundle, "upgrading PlatformOperator");
@@ -295,7 +296,7 @@ async fn take(
     let mut status = pass.status.clone();
     status.upgrade = Some(next.clone());
     pass.write(status).await?;
-    match point(pass, &old, &next).await {
+    match point(pass, &old, &next, dependencies).await {
         Ok(deployment) => {
             deployment::record(pass, &deployment);
             pass.status.upgrade = Some(next);
@@ -314,13 +315,18 @@ async fn take(
     }
 }
 
-async fn point(pass: &Pass, old: &BundleDeployment, next: &ChosenSource) -> Result<BundleDeployment, api::Error> {
+async fn point(
+    pass: &Pass,
+    old: &BundleDeployment,
+    next: &ChosenSource,
+    dependencies: Ignored,
+) -> Result<BundleDeployment, api::Error> {
     let mut patch = json!({
         "metadata": {"resourceVersion": old.resource_version(), "uid": old.uid()},
         "spec": {"template": {"spec": {"source": {"image": {"ref": next.image}}}}},
     });
-    if source::ignores_dependencies(&pass.operator) {
-        patch["metadata"]["annotations"] = json!({names::IGNORE_DEPENDENCIES: "true"});
+    if let Some(ignored) = dependencies {
+        patch["metadata"]["annotations"] = json!({names::IGNORE_DEPENDENCIES: ignored});
     }
     let params = PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() };
     let api: Api<BundleDeployment> = Api::all(pass.context.client.clone());

@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use kube::ResourceExt;
 use rukpak_content::{BundleTree, Digest};
 use rukpak_crds::InventoryKind;
-use rukpak_crds::names::IGNORE_DEPENDENCIES;
+use rukpak_crds::names::{IGNORE_DEPENDENCIES, PACKAGES};
 use rukpak_format::{BundleFormat as _, Format, Rendered, Settings};
 use rukpak_plan::memory::{Problem, Stage};
 use rukpak_plan::owner_metadata::OwnerMetadata;
@@ -129,10 +129,10 @@ async fn load(
 ) -> Result<(Release, Rendered, Reservation), Unprepared> {
     let context = &run.context;
     // What is installed is guarded, whatever it depends on.
-    let ignores_dependencies = !why.policy().heeds_dependencies
-        || run.view.observed.annotation(IGNORE_DEPENDENCIES).is_some_and(|value| value == "true");
+    let ignored = run.view.observed.annotation(IGNORE_DEPENDENCIES);
+    let ignores_all = !why.policy().heeds_dependencies || ignored == Some("true");
     let kubernetes = match release.format {
-        Format::Registry if !ignores_dependencies => Some(kubernetes(run).await?),
+        Format::Registry if !ignores_all => Some(kubernetes(run).await?),
         _ => None,
     };
     let release = release.clone().rendered_in(&run.view.observed.status);
@@ -141,7 +141,7 @@ async fn load(
     let settings = Settings {
         config: release.config.clone(),
         certificates: context.reads.settings.bundle_certificates,
-        ignores_dependencies,
+        ignores_dependencies: ignores_all || ignored == Some(PACKAGES),
         kubernetes,
     };
     let is_published = run.view.memory.has_published(&run.view.observed, &release);

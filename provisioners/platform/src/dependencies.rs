@@ -1,0 +1,201 @@
+//! Whether the packages that a bundle depends on are installed, and who waits for that. Memory.
+//!
+//! Of what is installed the packages and their versions are known: those of ClusterExtensions from the history of their
+//! BundleDeployments, those of PlatformOperators from their status. APIs that others provide are not: nobody notes them.
+
+use std::collections::{BTreeSet, HashMap};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use kube::runtime::reflector::Store;
+use rukpak_catalog::{Bundle, Version};
+use rukpak_crds::condition::{Conditions, INSTALLED};
+use rukpak_crds::{BundleDeployment, ConditionStatus, PlatformOperator};
+use rukpak_resolver::{Catalog, CatalogName, Entry, Facts, Installed, Package, Property, Request, World, resolve};
+use serde_json::json;
+
+use super::cluster_extension;
+
+/// Packages that are installed, and objects whose bundle depends on one that is not.
+pub(crate) struct Dependencies {
+    deployments: Store<BundleDeployment>,
+    operators: Store<PlatformOperator>,
+    /// What was installed when each of them was refused.
+    waiting: Mutex<HashMap<Dependent, BTreeSet<Release>>>,
+}
+
+/// An object that installs a bundle.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) enum Dependent {
+    Operator(String),
+    Extension(String),
+}
+
+/// A version of a package that is installed.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Release {
+    pub package: String,
+    pub bundle: String,
+    /// As the catalog writes it.
+    pub version: String,
+}
+
+impl Dependencies {
+    pub fn new(deployments: Store<BundleDeployment>, operators: Store<PlatformOperator>) -> Self {
+        Self { deployments, operators, waiting: Mutex::default() }
+    }
+
+    /// Whether all that `bundle` of `package` depends on is installed. If not, the dependent is told of by [`Self::woken`].
+    pub fn are_met(&self, dependent: Dependent, package: &str, bundle: &Bundle) -> bool {
+        let mut waiting = self.lock();
+        let installed = self.installed();
+        if are_met(package, bundle, &installed) {
+            waiting.remove(&dependent);
+            return true;
+        }
+        waiting.insert(dependent, installed);
+        false
+    }
+
+    /// Those for which something else is installed by now than when they were refused. Each is told of once.
+    pub fn woken(&self) -> Vec<Dependent> {
+        let mut waiting = self.lock();
+        if waiting.is_empty() {
+            return Vec::new();
+        }
+        let installed = self.installed();
+        let woken: Vec<Dependent> =
+            waiting.iter().filter(|(_, seen)| **seen != installed).map(|(dependent, _)| dependent.clone()).collect();
+        for dependent in &woken {
+            waiting.remove(dependent);
+        }
+        woken
+    }
+
+    fn installed(&self) -> BTreeSet<Release> {
+        let extensions = self.deployments.state();
+        let of_extensions = extensions.iter().filter_map(|deployment| cluster_extension::installed_release(deployment));
+        let operators = self.operators.state();
+        let of_operators = operators.iter().filter_map(|operator| {
+            let status = operator.status.as_ref().filter(|it| it.conditions.is(INSTALLED, ConditionStatus::True))?;
+            let source = status.source.as_ref()?;
+            let (package, bundle) = (source.package.clone(), source.bundle.clone());
+            Some(Release { package, bundle, version: source.version.clone() })
+        });
+        of_extensions.chain(of_operators).collect()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<Dependent, BTreeSet<Release>>> {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Whether the resolver installs `bundle` beside what is installed, and nothing else with it. Pure.
+fn are_met(package: &str, bundle: &Bundle, installed: &BTreeSet<Release>) -> bool {
+    // What it takes the place of is no obstacle.
+    let others = installed.iter().filter(|release| release.package != package);
+    let installed = others.filter_map(of_release).collect();
+    let Ok(facts) = Facts::of(package, bundle) else { return false };
+
+    let entry = Entry { name: bundle.name.clone(), facts: Arc::new(facts), ..Entry::default() };
+    let offered = Package { channels: [(String::new(), vec![entry])].into(), ..Package::default() };
+    let packages = [(package.to_owned(), offered)].into();
+    let catalog = Catalog { name: CatalogName::default(), packages, ..Catalog::default() };
+    let request = Request {
+        name: package.to_owned(),
+        package: package.to_owned(),
+        starting: Some(bundle.name.clone()),
+        ..Request::default()
+    };
+    resolve(&World { catalogs: vec![catalog], installed, ..World::default() }, &[request]).refusals.is_empty()
+}
+
+fn of_release(Release { package, bundle, version }: &Release) -> Option<Installed> {
+    let value = json!({"packageName": package, "version": version});
+    let properties = vec![Property { kind: "olm.package".to_owned(), value }];
+    let facts = Facts::read(Version::parse(version).ok(), properties).ok()?;
+    Some(Installed { name: bundle.clone(), facts: Arc::new(facts) })
+}
+
+#[cfg(test)]
+mod tests {
+    use kube::runtime::reflector;
+    use kube::runtime::watcher::Event;
+    use rukpak_catalog::model::{Facts as Stated, RequiredPackage};
+    use serde_json::Value;
+
+    use super::*;
+
+    fn release(package: &str, version: &str) -> Release {
+        Release { package: package.to_owned(), bundle: format!("{package}.v{version}"), version: version.to_owned() }
+    }
+
+    /// Version 1.0.0 of the package `p`.
+    fn bundle(facts: Stated) -> Bundle {
+        Bundle {
+            name: "p.v1.0.0".to_owned(),
+            version: "1.0.0".parse().ok(),
+            version_text: "1.0.0".to_owned(),
+            facts,
+            ..Bundle::default()
+        }
+    }
+
+    fn needs(package: &str, range: &str) -> Bundle {
+        let required = RequiredPackage { name: package.to_owned(), range: range.to_owned() };
+        bundle(Stated { requires_packages: vec![required], ..Stated::default() })
+    }
+
+    #[test]
+    fn a_package_is_met_by_an_installed_version_in_its_range() {
+        let met = |bundle: &Bundle, installed: &[Release]| are_met("p", bundle, &installed.iter().cloned().collect());
+        let wells = needs("wells", ">=1.2.0 <2.0.0");
+        assert!(!met(&wells, &[]));
+        assert!(!met(&wells, &[release("wells", "1.1.0")]) && !met(&wells, &[release("other", "1.2.0")]));
+        assert!(met(&wells, &[release("other", "9.0.0"), release("wells", "1.3.0")]));
+        assert!(met(&wells, &[release("p", "0.9.0"), release("wells", "1.3.0")]), "it replaces what is installed");
+        assert!(!met(&wells, &[release("wells", "not a version")]));
+    }
+
+    #[test]
+    fn a_constraint_is_met_as_the_resolver_reads_it() {
+        let range = |package: &str| json!({"package": {"packageName": package, "versionRange": ">=1.0.0"}});
+        let any = json!({"any": {"constraints": [range("wells"), range("springs")]}});
+        let rule = "properties.exists(p, p.type == 'olm.package' && p.value.packageName == 'springs')";
+        for constraint in [any, json!({"cel": {"rule": rule}})] {
+            let bundle = bundle(Stated { constraints: vec![constraint.to_string()], ..Stated::default() });
+            let met = |installed: &[Release]| are_met("p", &bundle, &installed.iter().cloned().collect());
+            assert!(met(&[release("springs", "1.0.0")]), "{constraint}");
+            assert!(!met(&[release("lakes", "1.0.0")]), "{constraint}");
+        }
+        let unreadable = bundle(Stated { constraints: vec!["{\"cel\": 1}".to_owned()], ..Stated::default() });
+        assert!(!are_met("p", &unreadable, &BTreeSet::new()));
+    }
+
+    #[test]
+    fn whoever_was_refused_is_told_once_when_something_else_is_installed() {
+        let (deployments, _) = reflector::store();
+        let (operators, mut seen) = reflector::store();
+        let dependencies = Dependencies::new(deployments, operators);
+        let operator = |name: &str, is_installed: bool| -> PlatformOperator {
+            let status = if is_installed { "True" } else { "False" };
+            let condition: Value = json!({"type": "Installed", "status": status, "reason": "r", "message": "",
+                "lastTransitionTime": "2026-01-01T00:00:00Z"});
+            let source = json!({"catalog": "c", "package": name, "bundle": format!("{name}.v1.2.0"), "version": "1.2.0",
+                "image": "r.example/i"});
+            serde_json::from_value(json!({"metadata": {"name": name}, "spec": {"package": {"name": name}},
+                "status": {"conditions": [condition], "source": source}}))
+            .expect("a PlatformOperator")
+        };
+        let wells = needs("wells", ">=1.2.0");
+        let refused = || Dependent::Extension("p".to_owned());
+        assert_eq!(dependencies.woken(), [], "nobody waits");
+        assert!(!dependencies.are_met(refused(), "p", &wells));
+
+        seen.apply_watcher_event(&Event::Apply(operator("wells", false)));
+        assert_eq!(dependencies.woken(), [], "it is not installed yet");
+        seen.apply_watcher_event(&Event::Apply(operator("wells", true)));
+        assert_eq!(dependencies.woken(), [refused()]);
+        assert_eq!(dependencies.woken(), []);
+        assert!(dependencies.are_met(refused(), "p", &wells));
+    }
+}
