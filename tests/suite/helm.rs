@@ -3,5 +3,6 @@
 mod case;
 mod hostile;
 mod install;
+mod own_chart;
 mod refusals;
 mod rendering;

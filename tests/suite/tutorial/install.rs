@@ -9,8 +9,9 @@ use rukpak_tests::{Plane, openshift, tools};
 use super::page::{Block, Page};
 
 /// Blocks with these words are not followed here.
-const ELSEWHERE: [&str; 2] = [
+const ELSEWHERE: [&str; 3] = [
     "make image IMAGE_NAME", // the suite `image`; there is no registry.example.com to copy it to
+    "helm install",          // the suite `helm`; what it would install is there
     "port-forward",          // leads to a Pod that runs: `make node-test`
 ];
 /// The block that comes last.
