@@ -23,7 +23,7 @@ use tokio::time::{Instant, Sleep, sleep, timeout};
 use tower::layer::layer_fn;
 use tower::{BoxError, Service};
 
-use self::unready::Confirmed;
+use self::unready::{Confirmed, Probe};
 use super::Error;
 use crate::api::Unanswered;
 use crate::metrics;
@@ -71,7 +71,7 @@ fn heed_no_proxy(config: &mut Config) {
 /// [`Error::Client`].
 pub fn client(config: Config) -> Result<Client, Error> {
     let failed = |error| Error::Client(Box::new(error));
-    let probe = Client::try_from(config.clone()).map_err(failed)?;
+    let probe = Probe::new(Client::try_from(config.clone()).map_err(failed)?);
     let builder = ClientBuilder::try_from(config).map_err(failed)?;
 
     let confirmed = layer_fn(move |inner| Confirmed { inner, probe: probe.clone() });
