@@ -220,6 +220,11 @@ pub(super) fn render(tree: &BundleTree, limits: &Limits) -> Result<Vec<Object>, 
             continue;
         };
         let mut events = hook.split(',').map(|event| event.trim().to_ascii_lowercase());
+        // Helm 3 does not know it, and has left it out of templates: this CRD is from `crds/`, and Helm installs it.
+        if events.clone().all(|event| event == "crd-install") {
+            kept.push(object);
+            continue;
+        }
         if !events.all(|event| TESTS.contains(&event.as_str())) {
             let object = format!("{} ({})", object.key(), object.origin());
             return Err(Error::Hook { object, hook: hook.to_owned() });
@@ -324,6 +329,7 @@ mod tests {
         let text =
             [object("a", ""), object("b", "helm.sh/hook: test"), object("c", "helm.sh/hook: 'test, test-success'")];
         assert_eq!(rendered(&text.concat()), Ok(vec!["a".to_owned()]));
+        assert_eq!(rendered(&object("a", "helm.sh/hook: crd-install")), Ok(vec!["a".to_owned()]), "from crds/");
         let text = [object("a", ""), object("b", "helm.sh/hook: 'test,post-install'")].concat();
         let error = rendered(&text).unwrap_err();
         assert!(
