@@ -2,7 +2,7 @@
 //! controller renders them.
 
 use rukpak_content::{BundleTree, Digest, Limits};
-use rukpak_crds::names::IGNORE_DEPENDENCIES;
+use rukpak_crds::names::{IGNORE_DEPENDENCIES, PACKAGES};
 use rukpak_crds::{Bundle, BundleDeployment, DeletionPolicy};
 use rukpak_format::{BundleFormat as _, Certificates, Format, Rendered, Settings};
 use rukpak_plan::owner_metadata::OwnerMetadata;
@@ -71,8 +71,8 @@ impl Reader<'_> {
         is_installed: bool,
     ) -> Result<Rendered, Failure> {
         let annotations = self.deployment.and_then(|deployment| deployment.metadata.annotations.as_ref());
-        let ignores_dependencies = is_installed
-            || annotations.and_then(|all| all.get(IGNORE_DEPENDENCIES)).is_some_and(|value| value == "true");
+        let ignored = annotations.and_then(|all| all.get(IGNORE_DEPENDENCIES)).map(String::as_str);
+        let ignores_all = is_installed || ignored == Some("true");
         let config = self.deployment.and_then(|deployment| deployment.spec.config.as_ref());
         let chart = match format {
             Format::Helm => {
@@ -82,13 +82,13 @@ impl Reader<'_> {
             Format::Plain | Format::Registry => None,
         };
         let kubernetes = match format {
-            Format::Registry if !ignores_dependencies => Some(cluster.kubernetes().await?),
+            Format::Registry if !ignores_all => Some(cluster.kubernetes().await?),
             _ => None,
         };
         let settings = Settings {
             config: config.cloned(),
             certificates: certificates(self.certificates),
-            ignores_dependencies,
+            ignores_dependencies: ignores_all || ignored == Some(PACKAGES),
             kubernetes,
         };
         format

@@ -6,10 +6,11 @@
 use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use kube::runtime::reflector::Store;
+use kube::runtime::reflector::{ObjectRef, Store};
+use kube::{Resource, ResourceExt};
 use rukpak_catalog::{Bundle, Version};
-use rukpak_crds::condition::{Conditions, INSTALLED};
-use rukpak_crds::{BundleDeployment, ConditionStatus, PlatformOperator};
+use rukpak_crds::olm::{ClusterExtension, deployment_name};
+use rukpak_crds::{BundleDeployment, PlatformOperator};
 use rukpak_resolver::{Catalog, CatalogName, Entry, Facts, Installed, Package, Property, Request, World, resolve};
 use serde_json::json;
 
@@ -19,6 +20,7 @@ use super::cluster_extension;
 pub(crate) struct Dependencies {
     deployments: Store<BundleDeployment>,
     operators: Store<PlatformOperator>,
+    extensions: Store<ClusterExtension>,
     /// What was installed when each of them was refused.
     waiting: Mutex<HashMap<Dependent, BTreeSet<Release>>>,
 }
@@ -40,8 +42,12 @@ pub(crate) struct Release {
 }
 
 impl Dependencies {
-    pub fn new(deployments: Store<BundleDeployment>, operators: Store<PlatformOperator>) -> Self {
-        Self { deployments, operators, waiting: Mutex::default() }
+    pub fn new(
+        deployments: Store<BundleDeployment>,
+        operators: Store<PlatformOperator>,
+        extensions: Store<ClusterExtension>,
+    ) -> Self {
+        Self { deployments, operators, extensions, waiting: Mutex::default() }
     }
 
     /// Whether all that `bundle` of `package` depends on is installed. If not, the dependent is told of by [`Self::woken`].
@@ -71,17 +77,28 @@ impl Dependencies {
         woken
     }
 
+    /// Versions of packages that BundleDeployments have installed for objects which are there: what others write into a BundleDeployment
+    /// of their own counts as little as what is on its way out.
     fn installed(&self) -> BTreeSet<Release> {
-        let extensions = self.deployments.state();
-        let of_extensions = extensions.iter().filter_map(|deployment| cluster_extension::installed_release(deployment));
-        let operators = self.operators.state();
-        let of_operators = operators.iter().filter_map(|operator| {
-            let status = operator.status.as_ref().filter(|it| it.conditions.is(INSTALLED, ConditionStatus::True))?;
-            let source = status.source.as_ref()?;
-            let (package, bundle) = (source.package.clone(), source.bundle.clone());
-            Some(Release { package, bundle, version: source.version.clone() })
-        });
-        of_extensions.chain(of_operators).collect()
+        let deployments = self.deployments.state();
+        deployments.iter().filter_map(|deployment| self.release(deployment)).collect()
+    }
+
+    fn release(&self, deployment: &BundleDeployment) -> Option<Release> {
+        let is_active = deployment.status.as_ref().is_some_and(|status| status.active_bundle.is_some());
+        let owner = deployment.owner_references().iter().find(|owner| owner.controller == Some(true))?;
+        let (uid, name) = (Some(&owner.uid), deployment.name_any());
+        if !is_active || deployment.meta().deletion_timestamp.is_some() {
+            return None;
+        }
+        if owner.kind == ClusterExtension::kind(&()) && deployment_name(&owner.name) == name {
+            let extension = self.extensions.get(&ObjectRef::new(&owner.name))?;
+            return cluster_extension::installed_release(deployment).filter(|_| extension.uid().as_ref() == uid);
+        }
+        let operator = self.operators.get(&ObjectRef::new(&name)).filter(|operator| operator.uid().as_ref() == uid)?;
+        let source = operator.status.as_ref()?.source.as_ref()?;
+        let (package, bundle) = (source.package.clone(), source.bundle.clone());
+        Some(Release { package, bundle, version: source.version.clone() })
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<Dependent, BTreeSet<Release>>> {
@@ -173,27 +190,32 @@ mod tests {
 
     #[test]
     fn whoever_was_refused_is_told_once_when_something_else_is_installed() {
-        let (deployments, _) = reflector::store();
-        let (operators, mut seen) = reflector::store();
-        let dependencies = Dependencies::new(deployments, operators);
-        let operator = |name: &str, is_installed: bool| -> PlatformOperator {
-            let status = if is_installed { "True" } else { "False" };
-            let condition: Value = json!({"type": "Installed", "status": status, "reason": "r", "message": "",
-                "lastTransitionTime": "2026-01-01T00:00:00Z"});
-            let source = json!({"catalog": "c", "package": name, "bundle": format!("{name}.v1.2.0"), "version": "1.2.0",
-                "image": "r.example/i"});
-            serde_json::from_value(json!({"metadata": {"name": name}, "spec": {"package": {"name": name}},
-                "status": {"conditions": [condition], "source": source}}))
-            .expect("a PlatformOperator")
+        let (deployments, mut seen) = reflector::store();
+        let (operators, mut of_operators) = reflector::store();
+        let (extensions, _) = reflector::store();
+        let dependencies = Dependencies::new(deployments, operators, extensions);
+        let source = json!({"catalog": "c", "package": "wells", "bundle": "wells.v1.2.0", "version": "1.2.0", "image": "r.example/i"});
+        let operator = json!({"metadata": {"name": "wells", "uid": "u"}, "spec": {"package": {"name": "wells"}},
+            "status": {"source": source}});
+        of_operators.apply_watcher_event(&Event::Apply(serde_json::from_value(operator).expect("a PlatformOperator")));
+        let deployment = |uid: &str, active: Value| -> BundleDeployment {
+            let owner = json!({"apiVersion": "platform.openshift.io/v1alpha1", "kind": "PlatformOperator", "name": "wells",
+                "uid": uid, "controller": true});
+            let template = json!({"spec": {"provisionerClassName": "c", "source": {"type": "image"}}});
+            serde_json::from_value(json!({"metadata": {"name": "wells", "ownerReferences": [owner]},
+                "spec": {"provisionerClassName": "c", "template": template}, "status": {"activeBundle": active}}))
+            .expect("a BundleDeployment")
         };
         let wells = needs("wells", ">=1.2.0");
         let refused = || Dependent::Extension("p".to_owned());
         assert_eq!(dependencies.woken(), [], "nobody waits");
         assert!(!dependencies.are_met(refused(), "p", &wells));
 
-        seen.apply_watcher_event(&Event::Apply(operator("wells", false)));
+        seen.apply_watcher_event(&Event::Apply(deployment("u", Value::Null)));
         assert_eq!(dependencies.woken(), [], "it is not installed yet");
-        seen.apply_watcher_event(&Event::Apply(operator("wells", true)));
+        seen.apply_watcher_event(&Event::Apply(deployment("another", json!("wells-1"))));
+        assert_eq!(dependencies.woken(), [], "it is somebody else's");
+        seen.apply_watcher_event(&Event::Apply(deployment("u", json!("wells-1"))));
         assert_eq!(dependencies.woken(), [refused()]);
         assert_eq!(dependencies.woken(), []);
         assert!(dependencies.are_met(refused(), "p", &wells));

@@ -191,7 +191,8 @@ fn work(
         sources,
         olm.catalogs(unpacked.clone()),
     );
-    let dependencies = Arc::new(Dependencies::new(deployments.store.clone(), operators.store.clone()));
+    let dependencies =
+        Arc::new(Dependencies::new(deployments.store.clone(), operators.store.clone(), olm.wake().extensions));
     let context = Arc::new(Context {
         operators: operators.store.clone(),
         deployments: deployments.store.clone(),

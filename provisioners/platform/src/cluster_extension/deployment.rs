@@ -121,7 +121,9 @@ pub(super) async fn apply(
     live: Option<&BundleDeployment>,
     context: &Context,
 ) -> Result<Arc<BundleDeployment>, Error> {
-    let body = desired(extension, (bundle, has_packages), optional);
+    // Whoever said more on the BundleDeployment is not contradicted.
+    let says_more = live.is_some_and(|live| ignored(live) == Some("true"));
+    let body = desired(extension, (bundle, has_packages && !says_more), optional);
     if let Some(live) = live.filter(|live| is_applied(&body, live)) {
         return Ok(Arc::new(live.clone()));
     }
@@ -183,7 +185,11 @@ async fn write(
 
 /// Whether the packages that its bundle depends on were found installed.
 pub(super) fn has_packages(live: &BundleDeployment) -> bool {
-    live.annotations().get(names::IGNORE_DEPENDENCIES).is_some_and(|said| said == names::PACKAGES)
+    ignored(live) == Some(names::PACKAGES)
+}
+
+fn ignored(live: &BundleDeployment) -> Option<&str> {
+    live.annotations().get(names::IGNORE_DEPENDENCIES).map(String::as_str)
 }
 
 /// What is written. Pure.
@@ -321,6 +327,9 @@ mod tests {
         let extension = extension(&json!({"watchNamespace": "w"}));
         let body = desired(&extension, (&bundle(), false), Map::new());
         assert_eq!(body["spec"]["config"]["installNamespace"], "ns");
+        assert_eq!(body["metadata"]["annotations"][names::IGNORE_DEPENDENCIES], Value::Null);
+        let dependent = desired(&extension, (&bundle(), true), Map::new());
+        assert_eq!(dependent["metadata"]["annotations"][names::IGNORE_DEPENDENCIES], "packages");
         assert_eq!(body["spec"]["config"]["watchNamespace"], "w");
         let labels = &body["spec"]["config"]["objectLabels"];
         assert_eq!(labels["olm.operatorframework.io/owner-name"], "e");

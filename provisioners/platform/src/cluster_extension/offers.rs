@@ -115,7 +115,11 @@ fn answer(
             Some(Offer { catalog: &asked.name, priority: asked.priority, package })
         })
         .collect();
-    let resolution = found(&offers, request, requires_digests, are_met)
+    // What is installed is kept in order, whatever has become of its dependencies.
+    let is_installed =
+        |bundle: &Bundle| installed.is_some_and(|it| it.name == bundle.name && it.version == bundle.version_text);
+    let are_met = |bundle: &Bundle| is_installed(bundle) || are_met(bundle);
+    let resolution = found(&offers, request, requires_digests, &are_met)
         .unwrap_or_else(|message| Resolution::Failed { message, has_catalog });
     // What is on its way is told by Progressing, and from where it leads further is not known before it is there.
     let stays = installed.filter(|installed| match &resolution {
@@ -179,7 +183,7 @@ fn unmet(refusal: &resolve::Error, bundle: &Bundle) -> String {
         bundle.facts.requires_packages.iter().map(|required| format!("{} {}", required.name, required.range));
     let what: Vec<String> = packages.chain(bundle.facts.constraints.iter().cloned()).collect();
     format!(
-        "{refusal}: {}; install it by another ClusterExtension or PlatformOperator, and this one goes on by itself",
+        "{refusal}: {}; packages that other ClusterExtensions or PlatformOperators install count as soon as they are there",
         shortened(&what.join(", "))
     )
 }
@@ -258,6 +262,6 @@ mod tests {
         let resolution = |are_met: bool| answer(&asked, request, None, (false, &|_| are_met), true).resolution;
         assert!(matches!(resolution(true), Resolution::Found { has_packages: true, .. }));
         let Resolution::Failed { message, .. } = resolution(false) else { panic!("it is refused") };
-        assert!(message.contains("not supported: q >=1.0.0; install it by another"), "{message}");
+        assert!(message.contains("not supported: q >=1.0.0; packages that other"), "{message}");
     }
 }

@@ -325,8 +325,15 @@ async fn point(
         "metadata": {"resourceVersion": old.resource_version(), "uid": old.uid()},
         "spec": {"template": {"spec": {"source": {"image": {"ref": next.image}}}}},
     });
-    if let Some(ignored) = dependencies {
-        patch["metadata"]["annotations"] = json!({names::IGNORE_DEPENDENCIES: ignored});
+    let said = old.annotations().get(names::IGNORE_DEPENDENCIES).map(String::as_str);
+    // Whoever said more on the BundleDeployment is not contradicted.
+    let is_said = match dependencies {
+        Some(names::PACKAGES) => said == Some("true"),
+        Some(_) => false,
+        None => said != Some(names::PACKAGES),
+    };
+    if !is_said {
+        patch["metadata"]["annotations"] = json!({names::IGNORE_DEPENDENCIES: dependencies});
     }
     let params = PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() };
     let api: Api<BundleDeployment> = Api::all(pass.context.client.clone());
