@@ -276,6 +276,12 @@ impl Server {
         // Of an object that nobody owns any field of, all is somebody's from the first apply on.
         if !is_new && before.managers.is_empty() {
             self.update(&mut before, &json!({}), BEFORE, "", api);
+            // Of a status that has a subresource nobody owns anything who writes the object itself.
+            if is_counted {
+                for owned in before.managers.values_mut() {
+                    owned.set.retain(|path| path.first().is_none_or(|key| key != "f:status"));
+                }
+            }
         }
         let (config, mut after) = (own(body), before.clone());
         merge(&mut after.value, &config);
