@@ -64,7 +64,7 @@ pub const SECRET_HOSTS: &str = "core.rukpak.io/hosts";
 pub const SECRET_ALLOW_INSECURE: &str = "core.rukpak.io/allow-insecure";
 
 /// Annotation on a BundleDeployment, by its owner: `"true"` says that the packages which a `registry+v1` bundle depends on
-/// are taken care of, and that the cluster is new enough for it; [`PACKAGES`] the first alone (additive).
+/// are taken care of, and that the cluster is new enough for it. [`PACKAGES`] says only that the packages are (additive).
 pub const IGNORE_DEPENDENCIES: &str = "core.rukpak.io/ignore-dependencies";
 /// Value of [`IGNORE_DEPENDENCIES`].
 pub const PACKAGES: &str = "packages";

@@ -178,13 +178,11 @@ impl Wake {
         }
     }
 
-    /// A pass over each whose bundle depended on what was not installed, if that may have changed.
-    pub fn dependents(&self, dependencies: &Dependencies) {
-        for dependent in dependencies.woken() {
-            match dependent {
-                Dependent::Operator(name) => self.operator(&name),
-                Dependent::Extension(name) => self.extensions.extension(&name),
-            }
+    /// A pass over an object whose bundle depended on what was not installed.
+    pub fn dependent(&self, dependent: &Dependent) {
+        match dependent {
+            Dependent::Operator(name) => self.operator(name),
+            Dependent::Extension(name) => self.extensions.extension(name),
         }
     }
 

@@ -21,6 +21,8 @@ pub(crate) struct Dependencies {
     deployments: Store<BundleDeployment>,
     operators: Store<PlatformOperator>,
     extensions: Store<ClusterExtension>,
+    /// Asks for another pass over it.
+    wake: Box<dyn Fn(Dependent) + Send + Sync>,
     /// What was installed when each of them was refused.
     waiting: Mutex<HashMap<Dependent, BTreeSet<Release>>>,
 }
@@ -46,11 +48,13 @@ impl Dependencies {
         deployments: Store<BundleDeployment>,
         operators: Store<PlatformOperator>,
         extensions: Store<ClusterExtension>,
+        wake: impl Fn(Dependent) + Send + Sync + 'static,
     ) -> Self {
-        Self { deployments, operators, extensions, waiting: Mutex::default() }
+        Self { deployments, operators, extensions, wake: Box::new(wake), waiting: Mutex::default() }
     }
 
-    /// Whether all that `bundle` of `package` depends on is installed. If not, the dependent is told of by [`Self::woken`].
+    /// Whether all that `bundle` of `package` depends on is installed. If not, the dependent is woken by
+    /// [`Self::changed`].
     pub fn are_met(&self, dependent: Dependent, package: &str, bundle: &Bundle) -> bool {
         let mut waiting = self.lock();
         let installed = self.installed();
@@ -62,8 +66,13 @@ impl Dependencies {
         false
     }
 
+    /// A watch has shown something: whoever was refused is looked at again if other packages are installed now.
+    pub fn changed(&self) {
+        self.woken().into_iter().for_each(&self.wake);
+    }
+
     /// Those for which something else is installed by now than when they were refused. Each is told of once.
-    pub fn woken(&self) -> Vec<Dependent> {
+    fn woken(&self) -> Vec<Dependent> {
         let mut waiting = self.lock();
         if waiting.is_empty() {
             return Vec::new();
@@ -189,11 +198,50 @@ mod tests {
     }
 
     #[test]
+    fn a_package_of_an_extension_counts_as_soon_as_the_extension_is_known() {
+        let (deployments, mut of_deployments) = reflector::store();
+        let (operators, _) = reflector::store();
+        let (extensions, mut of_extensions) = reflector::store();
+        let (sender, woken) = std::sync::mpsc::channel();
+        let wake = move |dependent| sender.send(dependent).expect("it is received");
+        let dependencies = Dependencies::new(deployments, operators, extensions, wake);
+        let identity = [
+            ("package-name", "wells"),
+            ("bundle-name", "wells.v1"),
+            ("bundle-version", "1.2.0"),
+            ("bundle-reference", "r"),
+        ];
+        let identity: HashMap<_, _> =
+            identity.map(|(key, value)| (format!("olm.operatorframework.io/{key}"), value)).into();
+        let owner = json!({"apiVersion": "olm.operatorframework.io/v1", "kind": "ClusterExtension", "name": "e", "uid": "u",
+            "controller": true});
+        let revision = json!({"revision": 1, "bundle": "e-1", "contentDigest": "sha256:0a", "result": "Installed",
+            "time": "2026-01-01T00:00:00Z", "annotations": identity});
+        let template = json!({"spec": {"provisionerClassName": "c", "source": {"type": "image"}}});
+        let deployment = json!({"metadata": {"name": "e", "ownerReferences": [owner]},
+            "spec": {"provisionerClassName": "c", "template": template},
+            "status": {"activeBundle": "e-1", "history": [revision]}});
+        of_deployments
+            .apply_watcher_event(&Event::Apply(serde_json::from_value(deployment).expect("a BundleDeployment")));
+
+        // As after a restart.
+        let refused = || Dependent::Operator("p".to_owned());
+        assert!(!dependencies.are_met(refused(), "p", &needs("wells", ">=1.2.0")));
+        let source = json!({"sourceType": "Catalog", "catalog": {"packageName": "wells"}});
+        let extension = json!({"metadata": {"name": "e", "uid": "u"}, "spec": {"namespace": "ns", "source": source}});
+        of_extensions
+            .apply_watcher_event(&Event::Apply(serde_json::from_value(extension).expect("a ClusterExtension")));
+        dependencies.changed();
+        assert_eq!(woken.try_iter().collect::<Vec<_>>(), [refused()]);
+        assert!(dependencies.are_met(refused(), "p", &needs("wells", ">=1.2.0")));
+    }
+
+    #[test]
     fn whoever_was_refused_is_told_once_when_something_else_is_installed() {
         let (deployments, mut seen) = reflector::store();
         let (operators, mut of_operators) = reflector::store();
         let (extensions, _) = reflector::store();
-        let dependencies = Dependencies::new(deployments, operators, extensions);
+        let dependencies = Dependencies::new(deployments, operators, extensions, |_| {});
         let source = json!({"catalog": "c", "package": "wells", "bundle": "wells.v1.2.0", "version": "1.2.0", "image": "r.example/i"});
         let operator = json!({"metadata": {"name": "wells", "uid": "u"}, "spec": {"package": {"name": "wells"}},
             "status": {"source": source}});

@@ -9,9 +9,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use kube::Client;
-use kube::runtime::reflector::{self, ObjectRef};
+use kube::runtime::reflector::{self, ObjectRef, Store};
 use rukpak_catalog::origin::{self, Loader, LoaderOptions, Origin};
-use rukpak_crds::PlatformOperator;
+use rukpak_crds::{BundleDeployment, PlatformOperator};
 use rukpak_runtime::failures::Failures;
 use rukpak_runtime::metrics::router as metrics_router;
 use rukpak_runtime::probes::{self, Readiness};
@@ -191,20 +191,20 @@ fn work(
         sources,
         olm.catalogs(unpacked.clone()),
     );
-    let dependencies =
-        Arc::new(Dependencies::new(deployments.store.clone(), operators.store.clone(), olm.wake().extensions));
+    let wake = Wake {
+        operators: sender,
+        cluster_operator: Arc::new(Notify::new()),
+        counted: Arc::new(Notify::new()),
+        extensions: olm.wake(),
+    };
+    let dependencies = dependencies(&deployments.store, &operators.store, &wake);
     let context = Arc::new(Context {
         operators: operators.store.clone(),
         deployments: deployments.store.clone(),
         seen: watch::Sender::default(),
         filled: CancellationToken::new(),
         catalogs: Arc::new(catalogs),
-        wake: Wake {
-            operators: sender,
-            cluster_operator: Arc::new(Notify::new()),
-            counted: Arc::new(Notify::new()),
-            extensions: olm.wake(),
-        },
+        wake,
         failures: Failures::default(),
         holds: Backoffs::default(),
         questions: SingleFlight::default(),
@@ -237,6 +237,17 @@ fn work(
     let about = About { version: options.release_version.clone(), namespace: options.system_namespace.clone() };
     process.spawn(cluster_operator::keep(context.clone(), about));
     work_off(process, requests, context);
+}
+
+/// What is known of dependencies, which wakes whoever waits for one.
+fn dependencies(
+    deployments: &Store<BundleDeployment>,
+    operators: &Store<PlatformOperator>,
+    wake: &Wake,
+) -> Arc<Dependencies> {
+    let (extensions, wake) = (wake.extensions.extensions.clone(), wake.clone());
+    let wake = move |dependent| wake.dependent(&dependent);
+    Arc::new(Dependencies::new(deployments.clone(), operators.clone(), extensions, wake))
 }
 
 /// Starts the queue of PlatformOperators.

@@ -94,12 +94,9 @@ async fn a_newer_version_that_is_left_out_is_told_with_what_leaves_it_out() {
     assert_eq!(super::case::text(&object, "/status/install/bundle/version"), "1.1.0");
 }
 
-/// 77: what nobody resolves is refused, unless it is taken care of.
-#[tokio::test]
-async fn dependencies_are_refused_in_upstreams_words() {
-    let case = Case::new("needs").await;
+/// Asks for version 1.0.0, whose catalog states the property.
+async fn extend_requiring(case: &Case<'_>, required: Value) {
     let (_, images) = case.chain(&["1.0.0"]).await;
-    let required = json!({"type": "olm.gvk.required", "value": {"group": "a.b", "version": "v1", "kind": "C"}});
     let entries = json!([{"name": format!("{}.v1.0.0", case.name)}]);
     let documents = Documents::default()
         .with(package(&case.name, "stable"))
@@ -107,6 +104,14 @@ async fn dependencies_are_refused_in_upstreams_words() {
         .with(entry(&case.name, "1.0.0", &images[0], Some(ALL), &[required]));
     case.serve(documents).await;
     case.extend(json!({}), json!({})).await;
+}
+
+/// 77: what nobody resolves is refused, unless it is taken care of.
+#[tokio::test]
+async fn dependencies_are_refused_in_upstreams_words() {
+    let case = Case::new("needs").await;
+    let required = json!({"type": "olm.gvk.required", "value": {"group": "a.b", "version": "v1", "kind": "C"}});
+    extend_requiring(&case, required).await;
     let text = "has a dependency declared via property \"olm.gvk.required\" which is currently not supported";
     case.until_at(&case.extension(), retrying(text)).await;
     let annotations = json!({"metadata": {"annotations": {"core.rukpak.io/ignore-dependencies": "true"}}});
@@ -117,17 +122,10 @@ async fn dependencies_are_refused_in_upstreams_words() {
 #[tokio::test]
 async fn a_bundle_is_installed_as_soon_as_the_packages_that_it_depends_on_are() {
     let (case, wells) = (Case::new("thirsty").await, Case::new("wells").await);
-    let (_, images) = case.chain(&["1.0.0"]).await;
     let range = json!({"package": {"packageName": wells.name, "versionRange": ">=1.2.0"}});
     let required =
         json!({"type": "olm.constraint", "value": {"failureMessage": "wells", "all": {"constraints": [range]}}});
-    let entries = json!([{"name": format!("{}.v1.0.0", case.name)}]);
-    let documents = Documents::default()
-        .with(package(&case.name, "stable"))
-        .with(channel(&case.name, "stable", entries))
-        .with(entry(&case.name, "1.0.0", &images[0], Some(ALL), &[required]));
-    case.serve(documents).await;
-    case.extend(json!({}), json!({})).await;
+    extend_requiring(&case, required).await;
     let text = "has a dependency declared via property \"olm.constraint\" which is currently not supported";
     let object = case.until_at(&case.extension(), retrying(text)).await;
     assert!(retrying(&wells.name).met_by(&object), "{:#}", object.data);

@@ -224,19 +224,20 @@ mod tests {
         vec![Asked { name: "c".to_owned(), priority: 0, catalog }]
     }
 
+    const REQUEST: Request<'_> = Request {
+        package: "p",
+        version: None,
+        channels: &[],
+        installed: None,
+        is_self_certified: false,
+        ignores_dependencies: false,
+    };
+
     #[test]
     fn an_image_by_tag_is_no_choice_where_digests_are_required() {
-        let request = Request {
-            package: "p",
-            version: None,
-            channels: &[],
-            installed: None,
-            is_self_certified: false,
-            ignores_dependencies: false,
-        };
         let tag = catalog("r.example/p:v1");
         let resolution =
-            |asked: &[Asked], required| answer(asked, request, None, (required, &|_| false), true).resolution;
+            |asked: &[Asked], required| answer(asked, REQUEST, None, (required, &|_| false), true).resolution;
         assert!(matches!(resolution(&tag, false), Resolution::Found { .. }));
         let Resolution::Failed { message, .. } = resolution(&tag, true) else { panic!("it is refused") };
         assert!(message.contains("the catalog c names its image by a tag") && message.contains("p.v1"), "{message}");
@@ -246,20 +247,12 @@ mod tests {
 
     #[test]
     fn a_bundle_with_dependencies_is_a_choice_once_they_are_installed() {
-        let request = Request {
-            package: "p",
-            version: None,
-            channels: &[],
-            installed: None,
-            is_self_certified: false,
-            ignores_dependencies: false,
-        };
         let mut asked = catalog("r.example/p:v1");
         let catalog = Arc::get_mut(&mut asked[0].catalog).expect("it is not shared");
         let bundle = catalog.packages.get_mut("p").and_then(|package| package.bundles.get_mut("p.v1"));
         bundle.expect("it is there").facts.requires_packages =
             vec![RequiredPackage { name: "q".to_owned(), range: ">=1.0.0".to_owned() }];
-        let resolution = |are_met: bool| answer(&asked, request, None, (false, &|_| are_met), true).resolution;
+        let resolution = |are_met: bool| answer(&asked, REQUEST, None, (false, &|_| are_met), true).resolution;
         assert!(matches!(resolution(true), Resolution::Found { has_packages: true, .. }));
         let Resolution::Failed { message, .. } = resolution(false) else { panic!("it is refused") };
         assert!(message.contains("not supported: q >=1.0.0; packages that other"), "{message}");

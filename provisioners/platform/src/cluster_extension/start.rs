@@ -100,6 +100,7 @@ pub(crate) fn start(
         };
         let counted = |change| {
             on(change);
+            context.dependencies.changed();
             count();
         };
         extensions.follow(own, counted).await;

@@ -62,7 +62,7 @@ async fn follow_operators(streams: Streams<PlatformOperator>, context: Arc<Conte
                 context.wake.all(&context.operators);
             }
         }
-        context.wake.dependents(&context.dependencies);
+        context.dependencies.changed();
         context.seen.send_replace(());
         context.wake.aggregate();
     }
@@ -91,7 +91,7 @@ async fn follow_deployments(streams: Streams<BundleDeployment>, context: Arc<Con
                 context.wake.extensions.all();
             }
         }
-        context.wake.dependents(&context.dependencies);
+        context.dependencies.changed();
         context.seen.send_replace(());
     }
     "the watch over BundleDeployments"

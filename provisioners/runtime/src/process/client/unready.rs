@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use axum::http::{Request, Response, StatusCode};
+use axum::http::{Request, Response, StatusCode, Uri};
 use futures::future::BoxFuture;
 use kube::Client;
 use tokio::time::Instant;
@@ -75,7 +75,7 @@ impl Probe {
     /// that right away.
     async fn is_ready(&self) -> bool {
         let mut request = Request::new(Vec::new());
-        *request.uri_mut() = axum::http::Uri::from_static("/readyz");
+        *request.uri_mut() = Uri::from_static("/readyz");
         let answer = self.client.request_text(request).await;
 
         let mut refused = self.refused.lock().unwrap_or_else(PoisonError::into_inner);
