@@ -20,8 +20,14 @@ fi
 readonly root="${XDG_CACHE_HOME:-${HOME:-}/.cache}/rukpak-rs"
 version=$(sed -n 's|^\(require \)\{0,1\}[[:space:]]*helm.sh/helm/v3 \(v[0-9.]*\)\( // indirect\)\{0,1\}$|\2|p' "$module/go.mod")
 [[ -n $version ]] || fail "$module/go.mod names no version of helm.sh/helm/v3"
+# What a chart is told where there is no cluster: without these flags Kubernetes 1.20.
+minor=$(sed -n 's|^[[:space:]]*k8s.io/client-go v0\.\([0-9]*\)\..*|\1|p' "$module/go.mod")
+flags="-s -w -X helm.sh/helm/v3/internal/version.version=$version"
+for package in chartutil lint/rules; do
+  flags+=" -X helm.sh/helm/v3/pkg/$package.k8sVersionMajor=1 -X helm.sh/helm/v3/pkg/$package.k8sVersionMinor=$minor"
+done
 # What is built otherwise is another folder.
-recipe=$(cat "$module/go.mod" "$module/go.sum" | sha256sum)
+recipe=$(cat "$module/go.mod" "$module/go.sum" <(echo "$flags") | sha256sum)
 readonly version folder="$root/helm-${version#v}-${recipe:0:8}"
 
 if [[ ! -x $folder/helm ]]; then
@@ -35,7 +41,7 @@ if [[ ! -x $folder/helm ]]; then
     echo "building Helm $version: once, 2 to 4 minutes on 2 cores" >&2
     cd "$module"
     export GOWORK=off CGO_ENABLED=0 GOFLAGS="-mod=readonly -trimpath -buildvcs=false"
-    go build -ldflags "-s -w -X helm.sh/helm/v3/internal/version.version=$version" -o "$folder/helm.new" helm.sh/helm/v3/cmd/helm \
+    go build -ldflags "$flags" -o "$folder/helm.new" helm.sh/helm/v3/cmd/helm \
       >"$folder/build.log" 2>&1 9>&- || {
       tail -n 5 "$folder/build.log" >&2
       fail "Helm $version does not build: the lines above are the end of $folder/build.log (it takes a network, or a GOPROXY that can be reached)"

@@ -1,6 +1,7 @@
 //! The child: this program, started again, confines itself and becomes Helm.
 
 use std::env;
+use std::io;
 use std::os::unix::process::CommandExt as _;
 use std::process::{Command, ExitCode};
 
@@ -10,6 +11,10 @@ use rukpak_sandbox::Sandbox;
 pub(super) const CHILD: &str = "helm-child";
 /// The code of a child that did not become Helm. Helm has 1 and 2.
 pub(super) const NOT_STARTED: u8 = 125;
+
+/// What is said where nothing keeps the child from files.
+const UNCONFINED: &str =
+    "Helm is not confined by this kernel, which lacks landlock (Linux 5.13): render charts on a node that has it";
 
 /// Becomes Helm, where this program was started as such a child; returns the code to end with if it cannot. Call it first of all, while
 /// there is one thread.
@@ -21,6 +26,10 @@ pub fn enter() -> Option<ExitCode> {
     let sandbox = arguments.next();
     if let Err(error) = Sandbox::read(sandbox.as_deref()).and_then(|sandbox| sandbox.enter()) {
         return Some(complain(&error));
+    }
+    // A chart's schema may name any file. So no kernel is taken for good enough that keeps this child from none.
+    if !rukpak_sandbox::reads_nothing() {
+        return Some(complain(&io::Error::other(UNCONFINED)));
     }
     let program = arguments.next().unwrap_or_default();
     Some(complain(&Command::new(program).args(arguments).exec()))

@@ -13,7 +13,7 @@ use tokio::io::{AsyncRead, AsyncReadExt as _};
 use tokio::process::{Child, Command};
 
 use super::child::{CHILD, NOT_STARTED};
-use super::{Error, Rendered};
+use super::{Error, Rendered, VALUES};
 
 const MIB: u64 = 1024 * 1024;
 /// Address space that Go's runtime sets aside and never writes to.
@@ -149,7 +149,9 @@ fn refusal(complaint: &str) -> String {
     let begin = complaint.rfind(&format!("\n{ERROR}")).map_or(0, |place| place + 1);
     let text = complaint.get(begin..).unwrap_or(complaint);
     let text = text.strip_prefix(ERROR).unwrap_or(text);
-    shortened(text.split("\n\nUse --debug").next().unwrap_or(text).trim())
+    // The file is ours; a chart's own is "cannot load".
+    let text = text.replacen(&format!("failed to parse {VALUES}"), "failed to parse spec.config.values", 1);
+    shortened(text.split("\n\nUse --debug").next().unwrap_or(&text).trim())
 }
 
 /// Where it began, and what it came to.
@@ -175,6 +177,8 @@ mod tests {
         let text = "coalesce.go:1: warning: a\nError: execution error at (a/b.yaml:1:2): no\n\nUse --debug flag to render out invalid YAML";
         assert_eq!(refusal(text), "execution error at (a/b.yaml:1:2): no");
         assert_eq!(refusal("Error: values don't meet\na:\n- b"), "values don't meet\na:\n- b");
+        assert_eq!(refusal("Error: failed to parse values.yaml: no"), "failed to parse spec.config.values: no");
+        assert_eq!(refusal("Error: cannot load values.yaml: no"), "cannot load values.yaml: no");
         assert_eq!(refusal("something else"), "something else");
         let long = refusal(&format!("Error: first{}last", "ü".repeat(100_000)));
         assert!(long.len() < 5_000 && long.starts_with("first") && long.ends_with("last"), "{}", long.len());

@@ -2,14 +2,13 @@
 
 mod account;
 mod kinds;
-mod reader;
 mod writer;
 
 use std::sync::Arc;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use kube::api::DynamicObject;
-use kube::core::ApiResource;
+use kube::api::{DynamicObject, ListParams, ObjectList};
+use kube::core::{ApiResource, PartialObjectMeta};
 use kube::{Api, Client};
 use rukpak_crds::{BundleDeployment, ServiceAccountReference};
 use rukpak_plan::Identity;
@@ -18,7 +17,6 @@ use tokio::sync::{Semaphore, SemaphorePermit};
 
 pub use account::Account;
 pub use kinds::Kinds;
-pub use reader::Reader;
 pub use rukpak_runtime::api::Error;
 pub use writer::{Deleted, Propagation, Writer};
 
@@ -51,7 +49,7 @@ impl Cluster {
 
     /// Reads with the controller's own rights.
     pub fn reader(&self) -> Reader {
-        Reader::new(self.door.clone())
+        Reader { door: self.door.clone() }
     }
 
     /// Writes with the rights of `account`, or without one with the controller's own.
@@ -64,6 +62,65 @@ impl Cluster {
     /// The metadata of a BundleDeployment as the API server has it now, not a watch.
     pub async fn deployment(&self, name: &str) -> Result<Option<ObjectMeta>, Error> {
         Ok(self.deployments.get_metadata_opt(name).await?.map(|found| found.metadata))
+    }
+}
+
+/// Metadata of a page of objects.
+pub type Metadata = ObjectList<PartialObjectMeta<DynamicObject>>;
+
+/// Sends every read of objects that bundles have, with the controller's own rights, whoever they are written for. Reads and writes
+/// together are a bounded number of requests at once.
+pub struct Reader {
+    door: Door,
+}
+
+impl Reader {
+    /// The object's metadata; `None` if it is not there.
+    pub async fn metadata(&self, identity: &Identity) -> Result<Option<ObjectMeta>, Error> {
+        let _permit = self.door.permit().await;
+        let found: Option<PartialObjectMeta<DynamicObject>> =
+            self.door.api(identity).get_metadata_opt(&identity.name).await?;
+        Ok(found.map(|object| object.metadata))
+    }
+
+    /// The whole object; `None` if it is not there.
+    pub async fn get(&self, identity: &Identity) -> Result<Option<Written>, Error> {
+        let _permit = self.door.permit().await;
+        let found = self.door.api(identity).get_opt(&identity.name).await?;
+        Ok(found.map(|object| Written { metadata: object.metadata, body: object.data }))
+    }
+
+    /// One page of all objects of a kind.
+    pub async fn list(&self, resource: &ApiResource, page: &ListParams) -> Result<ObjectList<DynamicObject>, Error> {
+        let _permit = self.door.permit().await;
+        self.door.scoped(resource, None).list(page).await.map_err(Error::from)
+    }
+
+    /// One page of the objects of a kind in one namespace.
+    pub async fn list_in(
+        &self,
+        resource: &ApiResource,
+        namespace: &str,
+        page: &ListParams,
+    ) -> Result<ObjectList<DynamicObject>, Error> {
+        let _permit = self.door.permit().await;
+        self.door.scoped(resource, Some(namespace)).list(page).await.map_err(Error::from)
+    }
+
+    /// One page of the metadata of all objects of a kind.
+    pub async fn list_metadata(&self, resource: &ApiResource, page: &ListParams) -> Result<Metadata, Error> {
+        self.list_metadata_in(resource, None, page).await
+    }
+
+    /// One page of the metadata of the objects of a kind, in one namespace or all.
+    pub async fn list_metadata_in(
+        &self,
+        resource: &ApiResource,
+        namespace: Option<&str>,
+        page: &ListParams,
+    ) -> Result<Metadata, Error> {
+        let _permit = self.door.permit().await;
+        self.door.scoped(resource, namespace).list_metadata(page).await.map_err(Error::from)
     }
 }
 

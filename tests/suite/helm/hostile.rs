@@ -55,3 +55,12 @@ data:
     let seen = case.get(&case.system("ConfigMap", "seen")).await.unwrap().data["data"].clone();
     assert_eq!(seen, json!({"outside": "", "absolute": "", "host": "", "object": "{}"}));
 }
+
+/// A schema may name any file, and what is wrong with a file is told.
+#[tokio::test]
+async fn shows_schemas_no_file_of_the_node() {
+    let case = Case::in_world(world().await, "chart-schema-file").await;
+    let chart = Chart::new().with("values.schema.json", r#"{"$ref": "file:///etc/passwd"}"#);
+    case.deploy_chart(&chart, json!({})).await;
+    case.invalid("BundleLoadFailed", "open /etc/passwd: permission denied").await;
+}

@@ -1,6 +1,7 @@
 //! What was rendered once for a release stays.
 
 use std::fs;
+use std::process::Command;
 
 use rukpak_tests::tools;
 use rukpak_tests::verbs::Expected;
@@ -67,4 +68,19 @@ async fn keeps_password_over_a_restart_and_does_not_make_up_another_when_the_sto
     case.change_values(json!("# anew")).await;
     case.until_size("1").await;
     assert_ne!(case.password().await, password, "it was asked for");
+}
+
+/// A chart may ask for a version of Kubernetes; where there is no cluster it is told that of Helm's own libraries.
+#[test]
+fn tells_a_version_of_kubernetes_where_there_is_no_cluster() {
+    let folder = tools::temp_folder("chart").unwrap();
+    let chart =
+        Chart::new().with("Chart.yaml", "{apiVersion: v2, name: pump, version: 1.0.0, kubeVersion: '>=1.28.0-0'}");
+    for (path, text) in chart.files("") {
+        let path = folder.path().join(path);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, text).unwrap();
+    }
+    let rendered = Command::new(tools::helm().unwrap()).arg("template").arg(folder.path()).output().unwrap();
+    assert!(rendered.status.success(), "{}", String::from_utf8_lossy(&rendered.stderr));
 }

@@ -19,7 +19,6 @@ mod prepare;
 mod prune;
 mod put;
 mod remove;
-mod rendering;
 mod repair;
 mod resume;
 mod rights;

@@ -7,7 +7,8 @@ use kube::ResourceExt;
 use rukpak_content::{BundleTree, Digest};
 use rukpak_crds::InventoryKind;
 use rukpak_crds::names::{IGNORE_DEPENDENCIES, PACKAGES};
-use rukpak_format::{BundleFormat as _, Format, Rendered, Settings};
+use rukpak_format::{BundleFormat as _, Format, Rendered, Settings, helm};
+use rukpak_helm::{Capabilities, Request};
 use rukpak_plan::memory::{Problem, Stage};
 use rukpak_plan::owner_metadata::OwnerMetadata;
 use rukpak_plan::plan::{DeclaredTwice, Objects, Served};
@@ -16,8 +17,7 @@ use rukpak_plan::retry::Class;
 use rukpak_plan::{Plan, Release};
 use rukpak_runtime::error::Chain;
 
-use super::certificates;
-use super::rendering::{self, Rendering};
+use super::{certificates, collect};
 use crate::cluster;
 use crate::deployment::observe::{Run, View, owned};
 use crate::render_memory::{Purpose, Reservation};
@@ -136,8 +136,6 @@ async fn load(
         _ => None,
     };
     let release = release.clone().rendered_in(&run.view.observed.status);
-    let reservation =
-        context.reads.render_memory.reserve(release.rendering.as_ref().unwrap_or(&release.content), purpose).await;
     let settings = Settings {
         config: release.config.clone(),
         certificates: context.reads.settings.bundle_certificates,
@@ -146,11 +144,19 @@ async fn load(
     };
     let is_published = run.view.memory.has_published(&run.view.observed, &release);
     let format = release.format;
-    let (tree, is_new) = match format {
-        Format::Plain | Format::Registry => (content(run, &release.content, format).await?, false),
+    let reserve = || {
+        let content = release.rendering.as_ref().unwrap_or(&release.content);
+        context.reads.render_memory.reserve(content, purpose)
+    };
+    let (tree, is_new, reservation) = match format {
+        Format::Plain | Format::Registry => {
+            let reservation = reserve().await;
+            (content(run, &release.content, format).await?, false, reservation)
+        }
         Format::Helm => {
-            let Rendering { tree, is_new } = rendering::find_or_render(run, &release).await?;
-            (tree, is_new)
+            // First: a child that takes all its time, with memory of its own, keeps nobody else from rendering.
+            let Rendering { tree, is_new } = find_or_render(run, &release).await?;
+            (tree, is_new, reserve().await)
         }
     };
     let limits = context.reads.settings.limits.clone();
@@ -159,11 +165,69 @@ async fn load(
         Ok::<_, Unprepared>((rendered, tree))
     };
     let (rendered, tree) = tokio::task::spawn_blocking(work).await.map_err(Unprepared::Interrupted)??;
-    let release = if is_new { rendering::keep(run, release, tree).await? } else { release };
+    let release = if is_new { keep_rendering(run, release, tree).await? } else { release };
     let key = release.rendering.as_ref().unwrap_or(&release.content);
     let reservation = context.reads.render_memory.settle(key, &rendered.objects, reservation);
     let rendered = certificates::put_in(&run.view, rendered, is_published).await.map_err(Unprepared::Certificates)?;
     Ok((release, rendered, reservation))
+}
+
+/// What Helm rendered for a release. It is rendered once and kept in the store, under a digest that the status has before the first
+/// object is written: passwords, certificates and times that templates make up stay what they are, whatever is reconciled.
+struct Rendering {
+    tree: BundleTree,
+    /// Whether it was rendered just now: the store does not have it yet.
+    is_new: bool,
+}
+
+/// What was rendered for the release; what Helm renders now, if nothing was, or it is lost.
+async fn find_or_render(run: &Run, release: &Release) -> Result<Rendering, Unprepared> {
+    if let Some(rendering) = &release.rendering {
+        match content(run, rendering, Format::Plain).await {
+            Ok(tree) => return Ok(Rendering { tree, is_new: false }),
+            Err(Unprepared::Lost(_)) => {}
+            Err(error) => return Err(error),
+        }
+    }
+    let values = helm::values(release.config.as_ref()).map_err(|error| Unprepared::Format(Box::new(error.into())))?;
+    let chart = content(run, &release.content, Format::Helm).await?;
+    let folder = helm::chart_folder(&chart).to_owned();
+    let request = Request {
+        release: run.view.owner.name.clone(),
+        namespace: run.view.reads.settings.system_namespace.clone(),
+        values,
+        capabilities: Some(capabilities(run).await?),
+    };
+    let (stage, limits) = (run.view.reads.store.stage_dir(), &run.view.reads.settings.limits);
+    let rendered = run.context.helm.render(chart, &folder, request, stage, limits).await;
+    let rendered = rendered.map_err(|error| Unprepared::Helm(Box::new(error)))?;
+    if !rendered.warnings.is_empty() {
+        tracing::warn!(deployment = %run.view.owner.name, warnings = rendered.warnings, "Helm warns of the chart");
+    }
+    Ok(Rendering { tree: helm::rendering(rendered.manifest), is_new: true })
+}
+
+/// What the templates are told of the cluster, as it is now. What was rendered already does not follow it.
+async fn capabilities(run: &Run) -> Result<Capabilities, Unprepared> {
+    let kubernetes = kubernetes(run).await?;
+    let api_versions = run.view.reads.kinds.api_versions().await.map_err(Unprepared::Discovery)?;
+    Ok(Capabilities { kubernetes, api_versions })
+}
+
+/// Keeps `tree`, which was rendered for the release, in the store. Returns the release with it.
+///
+/// # Errors
+/// Something else was rendered for it before.
+async fn keep_rendering(run: &Run, release: Release, tree: BundleTree) -> Result<Release, Unprepared> {
+    let store = run.view.reads.store.clone();
+    let sealed = tokio::task::spawn_blocking(move || store.seal(&tree)).await.map_err(Unprepared::Interrupted)?;
+    let sealed = sealed.map_err(Unprepared::Store)?;
+    if release.rendering.as_ref().is_some_and(|known| *known != sealed.digest) {
+        return Err(Unprepared::Rendering);
+    }
+    // The mark of what was sealed goes with the value.
+    collect::keep_also(run, &sealed.digest).await.map_err(Unprepared::Store)?;
+    Ok(Release { rendering: Some(sealed.digest.clone()), ..release })
 }
 
 /// Loads and verifies what the store has under `digest`, as far as the format has a use for it.
