@@ -375,6 +375,7 @@ fn catalogs_are_told_of_by_priority_tie_and_deprecation() {
     old.bundles.get_mut("p.v1.2.0").unwrap().facts.constraints.push("{}".to_owned());
     let offers =
         [Offer { catalog: "a", priority: 0, package: &good }, Offer { catalog: "b", priority: 1, package: &old }];
-    let dependency = "b/1.2.0: it has a dependency (property olm.constraint), which is not supported";
+    let dependency =
+        "b/1.2.0: it has a dependency (property olm.constraint), and what it depends on is not installed with it";
     assert_eq!(reasons(&offers, request()), ["a/1.0.0: it has no image", dependency]);
 }

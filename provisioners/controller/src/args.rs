@@ -27,10 +27,10 @@ use uploads::UploadArgs;
 use rukpak_unpack::content_service::UploadLimits;
 use sources::SourceArgs;
 
-use crate::run::LEASE;
-
 pub use feature_gates::{FeatureGates, FeatureGatesError};
 
+/// Name of the Lease that whoever writes holds.
+pub(crate) const LEASE: &str = "core.rukpak.io";
 const DEFAULT_NAMESPACE: &str = "rukpak-system";
 const SOURCE_CA_FILE: &str =
     "CA certificates (PEM) for registries, git servers and web servers, beside the system's; may be repeated";

@@ -20,10 +20,7 @@ use rukpak_source::registries;
 use rukpak_unpack::watch::{config_maps, policies};
 use rukpak_unpack::{bundle, child, content_service};
 
-use crate::args::{ContentCertificates, Options};
-
-/// Name of the Lease that whoever writes holds.
-pub(crate) const LEASE: &str = "core.rukpak.io";
+use crate::args::{ContentCertificates, LEASE, Options};
 
 /// Why the process cannot run.
 #[derive(Debug, thiserror::Error)]

@@ -13,9 +13,10 @@ use rukpak_runtime::args::{
 use rukpak_source::Registries;
 
 use super::catalog_server::SERVICE;
-use super::run::LEASE;
 
 const DEFAULT_NAMESPACE: &str = "openshift-platform-operators";
+/// Name of the Lease that whoever writes holds; that of OpenShift's manager.
+pub(super) const LEASE: &str = "ffdf93bc.openshift.io";
 /// What is reported where nobody says the release: OpenShift's manager has the same.
 const UNKNOWN_RELEASE: &str = "0.0.1-snapshot";
 const SOURCE_CA_FILE: &str =

@@ -42,7 +42,7 @@ use self::store::{CatalogStore, Stored};
 use super::events::Events;
 use super::finalizers;
 use super::logins::Logins;
-use super::olm::Error;
+use super::outcome::Error;
 use super::policies::{Verdicts, Verified};
 
 pub(crate) use mirror::Mirror;

@@ -18,7 +18,6 @@
 
 mod decide;
 mod deployment;
-mod installed;
 mod offers;
 mod optional;
 mod progress;
@@ -47,15 +46,15 @@ use rukpak_runtime::status::{StatusWriter, WrittenVersions};
 
 use self::decide::{Next, Resolution, decide};
 use self::deployment::Existing;
-use self::installed::{Identity, Installed};
 use self::offers::Answer;
 use self::progress::{Progress, progress};
 use super::cluster_catalog::changed;
 use super::cluster_catalog::store::CatalogStore;
-use super::dependencies::{Dependencies, Dependent, Release};
+use super::dependencies::{Dependencies, Dependent};
 use super::events::Events;
 use super::finalizers;
-use super::olm::Error;
+use super::installed::{self, Identity, Installed};
+use super::outcome::Error;
 
 pub(crate) use start::{Wake, start};
 
@@ -107,16 +106,6 @@ pub(crate) async fn reconcile(extension: Arc<ClusterExtension>, context: Arc<Con
         return Ok(Action::await_change());
     };
     Ok(Action::requeue(retry::delay(class, context.failures.another(&uid))))
-}
-
-/// The version that a BundleDeployment has installed for an extension.
-pub(crate) fn installed_release(deployment: &BundleDeployment) -> Option<Release> {
-    match installed::from_history(deployment) {
-        Installed::Bundle(Identity { package, name: bundle, version, .. }) => {
-            Some(Release { package, bundle, version })
-        }
-        Installed::Nothing | Installed::Unknown(_) => None,
-    }
 }
 
 /// What came of a reconcile.

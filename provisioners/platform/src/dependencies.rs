@@ -14,7 +14,7 @@ use rukpak_crds::{BundleDeployment, PlatformOperator};
 use rukpak_resolver::{Catalog, CatalogName, Entry, Facts, Installed, Package, Property, Request, World, resolve};
 use serde_json::json;
 
-use super::cluster_extension;
+use super::installed::{self, Identity, Installed as Found};
 
 /// Packages that are installed, and objects whose bundle depends on one that is not.
 pub(crate) struct Dependencies {
@@ -102,7 +102,7 @@ impl Dependencies {
         }
         if owner.kind == ClusterExtension::kind(&()) && deployment_name(&owner.name) == name {
             let extension = self.extensions.get(&ObjectRef::new(&owner.name))?;
-            return cluster_extension::installed_release(deployment).filter(|_| extension.uid().as_ref() == uid);
+            return installed_release(deployment).filter(|_| extension.uid().as_ref() == uid);
         }
         let operator = self.operators.get(&ObjectRef::new(&name)).filter(|operator| operator.uid().as_ref() == uid)?;
         let source = operator.status.as_ref()?.source.as_ref()?;
@@ -112,6 +112,14 @@ impl Dependencies {
 
     fn lock(&self) -> MutexGuard<'_, HashMap<Dependent, BTreeSet<Release>>> {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The version that a BundleDeployment has installed for an extension.
+fn installed_release(deployment: &BundleDeployment) -> Option<Release> {
+    match installed::from_history(deployment) {
+        Found::Bundle(Identity { package, name: bundle, version, .. }) => Some(Release { package, bundle, version }),
+        Found::Nothing | Found::Unknown(_) => None,
     }
 }
 

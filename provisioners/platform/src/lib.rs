@@ -23,6 +23,7 @@ mod finalizers;
 mod follow;
 mod foreign;
 mod image;
+mod installed;
 mod logins;
 mod metrics;
 mod olm;

@@ -2,19 +2,14 @@
 
 use std::sync::{Arc, Mutex};
 
-use kube::runtime::controller::Action;
+use kube::Client;
 use kube::runtime::reflector::{ObjectRef, Store};
-use kube::{Client, Resource, ResourceExt};
 use rukpak_catalog::origin::Loader;
 use rukpak_crds::BundleDeployment;
 use rukpak_crds::olm::{ClusterCatalog, ClusterExtension};
-use rukpak_plan::retry::{self, Class};
-use rukpak_runtime::api;
-use rukpak_runtime::error::Chain;
 use rukpak_runtime::failures::Failures;
 use rukpak_runtime::process::Process;
 use rukpak_runtime::status::WrittenVersions;
-use rukpak_runtime::warn_first;
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 use tokio_util::sync::CancellationToken;
 
@@ -56,31 +51,6 @@ pub(crate) struct Parts {
     pub events: Arc<Events>,
     /// Told whenever ClusterCatalogs may be others.
     pub news: Box<dyn Fn() + Send + Sync>,
-}
-
-/// Why a reconcile ended early.
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum Error {
-    /// The status could not be written.
-    #[error("cannot write the status")]
-    Status(#[source] api::Error),
-    /// Labels or finalizers could not be written.
-    #[error("cannot write the metadata")]
-    Metadata(#[source] api::Error),
-}
-
-/// After a reconcile that could not report.
-pub(crate) fn error_policy<K: Resource<DynamicType = ()>>(object: &K, error: &Error, failures: &Failures) -> Action {
-    let (Error::Status(source) | Error::Metadata(source)) = error;
-    let is_conflict = source.is_conflict() || source.is_not_found();
-    let class = if is_conflict { Class::Conflict } else { Class::Transient };
-    let uid = object.uid().unwrap_or_default();
-    let delay = retry::delay(class, failures.another(&uid));
-    if !is_conflict {
-        let (kind, name) = (K::kind(&()), object.name_any());
-        warn_first!(failures.is_first(&uid), %kind, name, error = %Chain(error), ?delay, "reconcile failed; will retry");
-    }
-    Action::requeue(delay)
 }
 
 impl Extensions {

@@ -25,7 +25,7 @@ use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 use tokio::sync::{Notify, watch};
 use tokio_util::sync::CancellationToken;
 
-use super::args::{CatalogAuthority, ConfiguredCatalog, Options};
+use super::args::{CatalogAuthority, ConfiguredCatalog, LEASE, Options};
 use super::catalogs::{Authorities, Catalogs};
 use super::cluster_catalog::Mirror;
 use super::cluster_catalog::store::{self, CatalogStore};
@@ -41,8 +41,6 @@ use super::single_flight::SingleFlight;
 use super::spool::Spool;
 use super::{catalog_server, cluster_catalog, metrics, operator};
 
-/// Name of the Lease that whoever writes holds; that of OpenShift's manager.
-pub(super) const LEASE: &str = "ffdf93bc.openshift.io";
 /// The folder of [`Options::storage_dir`] with the content of ClusterCatalogs.
 const CONTENT: &str = "clustercatalogs";
 /// Passes at once. They wait for catalogs, if for anything: those of one that hangs must not keep others from being looked at.

@@ -104,7 +104,15 @@ async fn a_bundle_for_a_newer_kubernetes_is_refused_before_anything_is_written()
         "CSV version requirement not met: minKubeVersion (1.999.0) > server version ({numbers}); upgrade the cluster, or say \
          that it will do with the annotation core.rukpak.io/ignore-dependencies=\"true\" on the BundleDeployment"
     );
-    case.until(Expected::is_false("HasValidBundle", "BundleLoadFailed").saying(&text)).await;
+    let refused = Expected::is_false("HasValidBundle", "BundleLoadFailed").saying(&text);
+    case.until(refused).await;
+    // What other packages provide is taken care of; that says nothing of the cluster.
+    let annotations =
+        json!({"core.rukpak.io/ignore-dependencies": "packages", "core.rukpak.io/reconcile-requested-at": "now"});
+    case.merge(&json!({"metadata": {"annotations": annotations}})).await;
+    let is_handled = |object: &DynamicObject| object.data["status"]["lastHandledReconcileAt"] == "now";
+    let object = case.until_object(&case.target(), "the request is handled", is_handled).await;
+    assert!(refused.met_by(&object), "{:#}", object.data);
     assert!(case.find(&Target::cluster("v1", "Namespace", &case.namespace())).await.is_none(), "nothing was written");
     case.merge(&json!({"metadata": {"annotations": {"core.rukpak.io/ignore-dependencies": "true"}}})).await;
     case.until(installed()).await;

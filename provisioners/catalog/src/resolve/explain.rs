@@ -72,8 +72,8 @@ pub enum Reason {
         /// All of them. Sorted.
         catalogs: Vec<String>,
     },
-    /// It needs others, which are not installed for it.
-    #[error("it has a dependency (property {property}), which is not supported")]
+    /// It needs others, which are not installed with it.
+    #[error("it has a dependency (property {property}), and what it depends on is not installed with it")]
     Dependency {
         /// Type of the property.
         property: &'static str,

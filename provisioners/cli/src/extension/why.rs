@@ -3,7 +3,7 @@
 mod answer;
 
 use kube::ResourceExt as _;
-use rukpak_catalog::resolve::{Installed, Offer, Request, explain};
+use rukpak_catalog::resolve::{Error, Installed, Offer, Request, explain};
 use rukpak_catalog::version::Constraint;
 use rukpak_catalog::{Catalog, origin, read};
 use rukpak_crds::names;
@@ -133,7 +133,16 @@ pub(crate) fn answer(
             .get(names::IGNORE_DEPENDENCIES)
             .is_some_and(|said| said == "true"),
     };
-    Ok(Answer::of(filter, installed, looked, &explain(&offers, request)))
+    let explanation = explain(&offers, request);
+    // The controller has seen what it depends on: PlatformOperators and other extensions may have installed that.
+    let is_met = |bundle: &String| installed.is_some_and(|installed| installed.bundle == bundle);
+    let explanation = match &explanation.outcome {
+        Err(Error::Dependency { bundle, .. }) if is_met(bundle) => {
+            explain(&offers, Request { ignores_dependencies: true, ..request })
+        }
+        _ => explanation,
+    };
+    Ok(Answer::of(filter, installed, looked, &explanation))
 }
 
 #[cfg(test)]

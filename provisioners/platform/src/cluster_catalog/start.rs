@@ -14,7 +14,7 @@ use tokio_util::sync::CancellationToken;
 use super::{Context, reconcile};
 use crate::follow::Optional;
 use crate::metrics;
-use crate::olm::error_policy;
+use crate::outcome::error_policy;
 
 /// Catalogs that are unpacked at once.
 const CONCURRENCY: u16 = 4;

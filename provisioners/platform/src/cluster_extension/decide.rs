@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use rukpak_crds::olm::cluster_extension::CatalogFilter;
 
-use super::installed::Identity;
+use crate::installed::Identity;
 
 /// What the catalogs say.
 #[derive(Clone, Debug, PartialEq, Eq)]

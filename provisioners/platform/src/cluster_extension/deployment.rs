@@ -14,8 +14,8 @@ use rukpak_runtime::api::Error;
 use serde_json::{Map, Value, json};
 
 use super::Context;
-use super::installed::Identity;
 use crate::image::warn_of_tag;
+use crate::installed::Identity;
 
 /// The field manager of what is written here.
 const FIELD_MANAGER: &str = "rukpak-clusterextension";

@@ -14,13 +14,10 @@ use rukpak_crds::olm::selection::BadSelector;
 
 use super::Context;
 use super::decide::{Deprecations, Resolution};
-use super::installed::Identity;
-use super::upgrade::{self, Upgrade};
+use super::upgrade::{self, AreMet, Upgrade};
 use crate::cluster_catalog::content::{content, progress};
 use crate::image;
-
-/// Whether what a bundle depends on is installed.
-type AreMet<'a> = &'a (dyn Fn(&Bundle) -> bool + Send + Sync);
+use crate::installed::Identity;
 
 /// What is known of dependencies.
 #[derive(Clone, Copy)]
@@ -126,8 +123,8 @@ fn answer(
         Resolution::Found { bundle, .. } => bundle == *installed,
         Resolution::Failed { .. } => true,
     });
-    let upgrade =
-        stays.map_or(Upgrade::Nothing, |installed| upgrade::look(&offers, request, installed, requires_digests));
+    let upgrade = stays
+        .map_or(Upgrade::Nothing, |installed| upgrade::look(&offers, request, installed, (requires_digests, &are_met)));
     Answer { resolution, upgrade }
 }
 

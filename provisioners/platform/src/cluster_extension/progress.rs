@@ -6,8 +6,8 @@ use rukpak_crds::condition::{
 use rukpak_crds::config::REFUSED;
 use rukpak_crds::{BundleDeployment, Condition, ConditionStatus};
 
-use super::installed::Identity;
 use super::revisions::{is_rolled_out, rolling_out};
+use crate::installed::Identity;
 
 /// What `Progressing` says.
 #[derive(Clone, Debug, PartialEq, Eq)]

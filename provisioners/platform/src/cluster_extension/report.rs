@@ -9,10 +9,10 @@ use rukpak_crds::platform_operator::UPGRADE_AVAILABLE;
 use rukpak_crds::{BundleDeployment, Condition, ConditionStatus};
 
 use super::decide::Deprecations;
-use super::installed::Identity;
 use super::progress::Progress;
 use super::revisions::{ActiveRevision, Stage, rolled_out, rolling_out};
 use super::upgrade::Upgrade;
+use crate::installed::Identity;
 
 const AVAILABLE: &str = "Available";
 const DEPRECATED: &str = "Deprecated";

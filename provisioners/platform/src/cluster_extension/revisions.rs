@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use rukpak_crds::condition::{Conditions as _, HEALTHY};
 use rukpak_crds::{BundleDeployment, BundleDeploymentStatus, Revision, RevisionResult};
 
-use super::installed::Identity;
+use crate::installed::Identity;
 
 /// A revision whose objects are in the cluster, or about to be.
 #[derive(Clone, Debug, PartialEq, Eq)]

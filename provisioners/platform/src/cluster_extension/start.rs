@@ -15,7 +15,7 @@ use tokio_util::sync::CancellationToken;
 use super::{Context, deployment, reconcile};
 use crate::follow::Optional;
 use crate::metrics;
-use crate::olm::error_policy;
+use crate::outcome::error_policy;
 
 const CONCURRENCY: u16 = 32;
 

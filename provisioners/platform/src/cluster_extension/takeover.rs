@@ -9,7 +9,7 @@ use rukpak_crds::ConditionStatus;
 use rukpak_crds::condition::{Conditions as _, INSTALLED};
 use rukpak_crds::olm::{ClusterExtension, UPSTREAM_FINALIZERS};
 
-use super::installed::Identity;
+use crate::installed::Identity;
 
 /// The bundle that operator-controller has installed; `None` if it has none, or everything is taken over.
 pub(super) fn left(extension: &ClusterExtension) -> Option<Identity> {

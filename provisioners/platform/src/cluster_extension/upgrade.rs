@@ -1,13 +1,21 @@
 //! `UpgradeAvailable`: a newer version that the extension does not take, and what keeps it. Pure.
 
+use rukpak_catalog::Bundle;
 use rukpak_catalog::resolve::{self, Needs, Newer, Offer, Request};
 
-use super::installed::Identity;
 use crate::image;
+use crate::installed::Identity;
 
 const VERSION: &str = "VersionConstraint";
 const CHANNELS: &str = "ChannelConstraint";
 const POLICY: &str = "UpgradeConstraintPolicy";
+const DEPENDENCIES: &str = "Dependencies";
+
+/// Why else a version is not taken.
+const UNMET: &str = "what it depends on is not installed";
+
+/// Whether what a bundle depends on is installed.
+pub(super) type AreMet<'a> = &'a (dyn Fn(&Bundle) -> bool + Send + Sync);
 
 /// What is known of newer versions.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -21,23 +29,30 @@ pub(super) enum Upgrade {
     Available { reason: &'static str, message: String },
 }
 
-/// Looks for a version that is newer than `installed`, which is what is chosen, or stays because nothing is.
+/// Looks for a version that is newer than `installed`, which is what is chosen, or stays because nothing is. One whose dependencies
+/// are not installed is told of as well.
 pub(super) fn look(
     offers: &[Offer<'_>],
     request: Request<'_>,
     installed: &Identity,
-    requires_digests: bool,
+    (requires_digests, are_met): (bool, AreMet<'_>),
 ) -> Upgrade {
     let can_be_had = |newer: &Newer<'_>| {
         let (name, image) = (&newer.bundle.name, newer.bundle.image.as_deref());
         !requires_digests || image::require_digest(newer.catalog, name, image).is_ok()
     };
-    let Some(newer) = resolve::newer(offers, request).filter(can_be_had) else { return Upgrade::Nothing };
+    let whatever_it_needs = Request { ignores_dependencies: true, ..request };
+    let newer = resolve::newer(offers, whatever_it_needs).filter(can_be_had);
+    let Some(newer) = newer else { return Upgrade::Nothing };
     let (bundle, catalog) = (newer.bundle, newer.catalog);
     let which = format!("Version {} ({}) of catalog {catalog:?}", bundle.version_text, bundle.name);
     let left_out = left_out(&newer, request);
+    let is_unmet = !request.ignores_dependencies && !are_met(bundle);
 
     let (reason, message) = match newer.needs {
+        Needs::Version if left_out.is_empty() && is_unmet => {
+            (DEPENDENCIES, format!("{which} can replace version {}; {UNMET}", installed.version))
+        }
         Needs::Version => (VERSION, format!("{which} can replace version {}; {left_out}", installed.version)),
         Needs::Channels => (CHANNELS, format!("{which} can replace version {}; {left_out}", installed.version)),
         Needs::SelfCertification => {
@@ -50,6 +65,8 @@ pub(super) fn look(
             (POLICY, message)
         }
     };
+    let is_said = reason == DEPENDENCIES || !is_unmet;
+    let message = if is_said { message } else { format!("{message}; {UNMET}") };
     Upgrade::Available { reason, message }
 }
 
@@ -68,7 +85,7 @@ fn left_out(newer: &Newer<'_>, request: Request<'_>) -> String {
 
 #[cfg(test)]
 mod tests {
-    use rukpak_catalog::model::{Bundle, Channel, Entry, Package};
+    use rukpak_catalog::model::{Channel, Entry, Package};
     use rukpak_catalog::resolve::Installed;
     use rukpak_catalog::version::Constraint;
 
@@ -103,7 +120,7 @@ mod tests {
         let offers = [Offer { catalog: "c", priority: 0, package: &package }];
         let pin = Constraint::parse("1.0.0").unwrap();
         let (none, fast): ([String; 0], _) = ([], ["fast".to_owned()]);
-        let told = |version: &str, pin: Option<&Constraint>, channels: &[String], requires_digests: bool| {
+        let told_with = |version: &str, pin: Option<&Constraint>, channels: &[String], requires_digests, is_met| {
             let (name, reference) = (format!("p.v{version}"), format!("r.example/p:{version}"));
             let installed =
                 Identity { package: "p".to_owned(), name, version: version.to_owned(), reference, release: None };
@@ -116,10 +133,13 @@ mod tests {
                 is_self_certified: false,
                 ignores_dependencies: false,
             };
-            match look(&offers, request, &installed, requires_digests) {
+            match look(&offers, request, &installed, (requires_digests, &|_| is_met)) {
                 Upgrade::Available { reason, message } => format!("{reason}: {message}"),
                 other => format!("{other:?}"),
             }
+        };
+        let told = |version: &str, pin: Option<&Constraint>, channels: &[String], requires_digests: bool| {
+            told_with(version, pin, channels, requires_digests, true)
         };
         let can = "Version 1.1.0 (p.v1.1.0) of catalog \"c\" can replace version 1.0.0; ";
         let (version, channels) = ("spec.source.catalog.version \"1.0.0\"", "spec.source.catalog.channels [fast]");
@@ -133,5 +153,9 @@ mod tests {
         assert!(jump.starts_with(start) && jump.contains("SelfCertified"), "{jump}");
         assert_eq!(told("2.0.0", None, &none, false), "Nothing");
         assert_eq!(told("1.0.0", Some(&pin), &none, true), "Nothing", "its image has no digest");
+        let unmet = "what it depends on is not installed";
+        assert_eq!(told_with("1.0.0", None, &none, false, false), format!("Dependencies: {can}{unmet}"));
+        let both = format!("VersionConstraint: {can}{version} leaves it out; {unmet}");
+        assert_eq!(told_with("1.0.0", Some(&pin), &none, false, false), both);
     }
 }

@@ -1,6 +1,6 @@
 //! What is printed for a terminal and for a pipe.
 
-use rukpak_catalog::model::Package;
+use rukpak_catalog::model::{Package, RequiredPackage};
 use rukpak_catalog::{Bundle, Channel, Entry, Version};
 use serde_json::json;
 
@@ -108,4 +108,18 @@ fn what_fails_is_told_in_the_words_of_the_condition() {
     assert_eq!(json["message"], message);
     let nothing = text(&asked(&extension(None, None), &[]), false);
     assert!(nothing.ends_with("installed: nothing\nno bundles found for package \"pump\"\n"), "{nothing}");
+}
+
+#[test]
+fn bundle_whose_dependency_is_not_installed_is_chosen_only_once_it_is_installed() {
+    let mut needy = package(&["1.0.0"]);
+    let bundle = needy.bundles.get_mut("pump.v1.0.0").unwrap();
+    bundle.facts.requires_packages = vec![RequiredPackage { name: "wells".to_owned(), range: ">=1.0.0".to_owned() }];
+    let looked = [catalog("c", 0, &[needy])];
+    let chosen = |installed: Option<&str>| {
+        let answer = asked(&extension(None, installed), &looked);
+        answer.chosen_image().map(str::to_owned).map_err(str::to_owned)
+    };
+    assert!(chosen(None).unwrap_err().contains("olm.package.required"), "nobody knows of the wells");
+    assert_eq!(chosen(Some("1.0.0")), Ok("r.example/pump:1.0.0".to_owned()));
 }

@@ -7,15 +7,15 @@ use rukpak_crds::{Bundle, BundleDeployment};
 use rukpak_runtime::api::Error;
 
 /// Annotation of the Bundle, and of the BundleDeployment: name of the package. operator-controller's, as those below.
-pub(super) const PACKAGE_NAME: &str = "olm.operatorframework.io/package-name";
+pub(crate) const PACKAGE_NAME: &str = "olm.operatorframework.io/package-name";
 /// Annotation: name of the bundle.
-pub(super) const BUNDLE_NAME: &str = "olm.operatorframework.io/bundle-name";
+pub(crate) const BUNDLE_NAME: &str = "olm.operatorframework.io/bundle-name";
 /// Annotation: version of the bundle.
-pub(super) const BUNDLE_VERSION: &str = "olm.operatorframework.io/bundle-version";
+pub(crate) const BUNDLE_VERSION: &str = "olm.operatorframework.io/bundle-version";
 /// Annotation: release of the bundle; only where the catalog tells one.
-pub(super) const BUNDLE_RELEASE: &str = "olm.operatorframework.io/bundle-release";
+pub(crate) const BUNDLE_RELEASE: &str = "olm.operatorframework.io/bundle-release";
 /// Annotation: image of the bundle, as the catalog names it.
-pub(super) const BUNDLE_REFERENCE: &str = "olm.operatorframework.io/bundle-reference";
+pub(crate) const BUNDLE_REFERENCE: &str = "olm.operatorframework.io/bundle-reference";
 
 /// What a bundle is to the catalogs.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -64,7 +64,7 @@ impl Identity {
 
 /// What a BundleDeployment has installed.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Installed {
+pub(crate) enum Installed {
     Nothing,
     Bundle(Identity),
     /// Something, and nobody says what. Holds the name of its Bundle.
@@ -76,7 +76,7 @@ pub(super) enum Installed {
 ///
 /// # Errors
 /// The API server does not say.
-pub(super) async fn look(deployment: Option<&BundleDeployment>, client: &Client) -> Result<Installed, Error> {
+pub(crate) async fn look(deployment: Option<&BundleDeployment>, client: &Client) -> Result<Installed, Error> {
     let installed = deployment.map_or(Installed::Nothing, from_history);
     let Installed::Unknown(active) = &installed else { return Ok(installed) };
     let bundles: Api<Bundle> = Api::all(client.clone());
@@ -86,7 +86,7 @@ pub(super) async fn look(deployment: Option<&BundleDeployment>, client: &Client)
 }
 
 /// What the status tells of the active Bundle. Pure.
-pub(super) fn from_history(deployment: &BundleDeployment) -> Installed {
+pub(crate) fn from_history(deployment: &BundleDeployment) -> Installed {
     let Some(status) = &deployment.status else { return Installed::Nothing };
     let Some(active) = &status.active_bundle else { return Installed::Nothing };
     let mut revisions = status.history.iter().filter(|revision| revision.bundle.as_ref() == Some(active));
