@@ -1,5 +1,6 @@
 //! A gate in front of the API server: it counts the writes about one thing, and stops, spoils or delays one of them.
 
+use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -9,7 +10,7 @@ use axum::body::{Body, Bytes};
 use axum::extract::{Request, State};
 use axum::http::{Method, StatusCode, header};
 use axum::response::{IntoResponse, Response};
-use futures::stream::{self, StreamExt};
+use futures::stream::{self, Stream, StreamExt, TryStreamExt};
 use serde_json::json;
 use tokio::sync::watch;
 
@@ -40,6 +41,10 @@ pub enum Act {
     Answer(StatusCode),
     /// It is made, and the answer comes so much later.
     Late(Duration),
+    /// It is neither made nor answered, ever. Others are.
+    Swallow,
+    /// It is made and never answered.
+    SwallowAnswer,
 }
 
 struct Shared {
@@ -61,13 +66,27 @@ struct Writes {
     epoch: u64,
 }
 
-/// What becomes of watches.
+/// What becomes of watches, and of the lists that follow them.
 #[derive(Debug, Clone, Default)]
 struct Watches {
     /// Those that began earlier are at their end.
     epoch: u64,
     /// Those whose path contains this say nothing for now.
     late: Option<String>,
+    /// The events of those whose path contains this are lost for now.
+    lost: Option<String>,
+    /// The next list whose path contains this ends in its middle.
+    cut: Option<String>,
+}
+
+impl Watches {
+    fn are_late(&self, path: &str) -> bool {
+        self.late.as_ref().is_some_and(|late| path.contains(late.as_str()))
+    }
+
+    fn are_lost(&self, path: &str) -> bool {
+        self.lost.as_ref().is_some_and(|lost| path.contains(lost.as_str()))
+    }
 }
 
 impl Gate {
@@ -91,6 +110,7 @@ impl Gate {
 
     /// Counts from now on the writes whose path or body contains `about`; at the one with that number (1 is the first) `act` happens.
     pub fn arm(&self, about: &str, number: usize, act: Act) {
+        self.shared.watches.send_modify(|watches| watches.cut = None);
         self.shared.state.send_modify(|writes| {
             let epoch = writes.epoch;
             *writes = Writes { about: about.to_owned(), number, act: Some(act), epoch, ..Writes::default() };
@@ -136,6 +156,17 @@ impl Gate {
     /// Has watches whose path contains `path` say nothing until this is called with `None`.
     pub fn hold_watches(&self, path: Option<&str>) {
         self.shared.watches.send_modify(|watches| watches.late = path.map(str::to_owned));
+    }
+
+    /// Loses the events of watches whose path contains `path`, until this is called with `None`. Then each watch that has lost one ends
+    /// as the API server ends a watch whose version was compacted: the client has to list again, and never sees what was between.
+    pub fn lose_events(&self, path: Option<&str>) {
+        self.shared.watches.send_modify(|watches| watches.lost = path.map(str::to_owned));
+    }
+
+    /// Ends the next list whose path contains `path` in its middle.
+    pub fn cut_list(&self, path: &str) {
+        self.shared.watches.send_modify(|watches| watches.cut = Some(path.to_owned()));
     }
 }
 
@@ -206,6 +237,10 @@ async fn write(shared: &Shared, request: Request, line: &str, (act, epoch): (Opt
             shared.spring(line, false);
             return refusal(status);
         }
+        Some(Act::Swallow) => {
+            shared.spring(line, false);
+            return std::future::pending().await;
+        }
         _ => {}
     }
     if !shared.is_free(epoch).await {
@@ -223,6 +258,10 @@ async fn write(shared: &Shared, request: Request, line: &str, (act, epoch): (Opt
         Some(Act::Late(delay)) => {
             shared.spring(line, false);
             tokio::time::sleep(delay).await;
+        }
+        Some(Act::SwallowAnswer) => {
+            shared.spring(line, false);
+            return std::future::pending().await;
         }
         _ => {}
     }
@@ -246,25 +285,67 @@ fn refusal(status: StatusCode) -> Response {
     (status, axum::Json(body)).into_response()
 }
 
-/// The upstream's answer as it comes, which may be for hours; a watch ends or waits when it is told to.
+/// The upstream's answer as it comes, which may be for hours; a watch ends, waits or loses events when it is told to.
 fn streamed(answer: reqwest::Response, path: &str, shared: &Shared) -> Response {
     let (status, mut headers) = (answer.status(), answer.headers().clone());
     headers.remove(header::TRANSFER_ENCODING);
     headers.remove(header::CONNECTION);
     if !path.contains("watch=true") {
-        return (status, headers, Body::from_stream(answer.bytes_stream())).into_response();
+        let is_cut =
+            shared.watches.send_if_modified(|watches| watches.cut.take_if(|cut| path.contains(cut.as_str())).is_some());
+        let body = answer.bytes_stream().map_err(io::Error::other);
+        let body = if is_cut { Body::from_stream(halved(body)) } else { Body::from_stream(body) };
+        return (status, headers, body).into_response();
     }
-    let (mut cut, late, path) = (shared.watches.subscribe(), shared.watches.subscribe(), path.to_owned());
+    let mut cut = shared.watches.subscribe();
     let epoch = cut.borrow().epoch;
-    let body = stream::unfold((answer, path, late), |(mut answer, path, mut late)| async move {
-        let chunk: Option<Result<Bytes, _>> = answer.chunk().await.transpose();
-        let is_free = |watches: &Watches| watches.late.as_ref().is_none_or(|late| !path.contains(late.as_str()));
-        // The sender is gone only when the server is.
-        let _ = late.wait_for(is_free).await;
-        chunk.map(|chunk| (chunk, (answer, path, late)))
-    });
+    let watch = Watch { answer, path: path.to_owned(), watches: shared.watches.subscribe(), has_lost: false };
+    let body = stream::unfold(Some(watch), |watch| async { watch?.next().await });
     let end = async move {
         let _ = cut.wait_for(|watches| watches.epoch != epoch).await;
     };
     (status, headers, Body::from_stream(body.take_until(Box::pin(end)))).into_response()
+}
+
+/// The first half of what comes first, and then the end of the connection.
+fn halved(body: impl Stream<Item = io::Result<Bytes>>) -> impl Stream<Item = io::Result<Bytes>> {
+    let first = body.take(1).map_ok(|chunk| chunk.slice(..chunk.len() / 2));
+    first.chain(stream::iter([Err(io::Error::other("cut on request"))]))
+}
+
+/// A watch that is passed on.
+struct Watch {
+    answer: reqwest::Response,
+    path: String,
+    watches: watch::Receiver<Watches>,
+    has_lost: bool,
+}
+
+/// How the API server ends a watch from a version that etcd has compacted.
+const EXPIRED: &[u8] = br#"{"type":"ERROR","object":{"apiVersion":"v1","kind":"Status","status":"Failure","reason":"Expired","code":410,"message":"too old resource version, on request"}}
+"#;
+
+impl Watch {
+    /// The next events; `None` beside the last ones.
+    async fn next(mut self) -> Option<(Result<Bytes, reqwest::Error>, Option<Self>)> {
+        loop {
+            let (path, mut watches) = (self.path.clone(), self.watches.clone());
+            let is_found = async {
+                if !self.has_lost {
+                    std::future::pending::<()>().await;
+                }
+                // The sender is gone only when the server is.
+                let _ = watches.wait_for(|watches| !watches.are_lost(&path)).await;
+            };
+            let chunk = tokio::select! {
+                chunk = self.answer.chunk() => chunk.transpose()?,
+                () = is_found => return Some((Ok(Bytes::from_static(EXPIRED)), None)),
+            };
+            let _ = self.watches.wait_for(|watches| !watches.are_late(&path)).await;
+            if !self.has_lost && !self.watches.borrow().are_lost(&path) {
+                return Some((chunk, Some(self)));
+            }
+            self.has_lost = true;
+        }
+    }
 }

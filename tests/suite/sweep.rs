@@ -9,7 +9,7 @@ mod lease;
 mod operation;
 mod point;
 mod points;
-mod release;
+pub mod release;
 mod renewal;
 mod stage;
 mod store;

@@ -12,6 +12,10 @@ use crate::sweep::stage::Stage;
 const LATE: Duration = Duration::from_secs(2);
 /// As long as etcd is stopped.
 const OUTAGE: Duration = Duration::from_secs(10);
+/// As long as it may take until everything is right again.
+pub const RIGHT_WITHIN: Duration = Duration::from_secs(40);
+/// As long as a program waits for an answer that does not come.
+const UNANSWERED: Duration = Duration::from_secs(50);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Fault {
@@ -29,6 +33,14 @@ pub enum Fault {
     WatchesCut,
     /// The watches of ConfigMaps, Bundles and deployments are late.
     WatchLate(&'static str),
+    /// The same watches lose every event of two seconds, and end because their version is too old.
+    EventsLost(&'static str),
+    /// As before, and the list that has to follow ends in its middle.
+    ListCut(&'static str),
+    /// The write is never made, and never answered.
+    Swallowed,
+    /// It is made, and never answered.
+    AnswerSwallowed,
     /// The API server is restarted.
     ApiServerRestarted,
     /// etcd stands still.
@@ -36,7 +48,7 @@ pub enum Fault {
 }
 
 /// Those that are tried besides the kills.
-pub const OTHERS: [Fault; 9] = [
+pub const OTHERS: [Fault; 17] = [
     Fault::Refused(409),
     Fault::Refused(429),
     Fault::Refused(500),
@@ -46,6 +58,14 @@ pub const OTHERS: [Fault; 9] = [
     Fault::WatchLate("/configmaps"),
     Fault::WatchLate("/bundles"),
     Fault::WatchLate("/bundledeployments"),
+    Fault::EventsLost("/configmaps"),
+    Fault::EventsLost("/bundles"),
+    Fault::EventsLost("/bundledeployments"),
+    Fault::ListCut("/configmaps"),
+    Fault::ListCut("/bundles"),
+    Fault::ListCut("/bundledeployments"),
+    Fault::Swallowed,
+    Fault::AnswerSwallowed,
 ];
 
 /// The system calls by which the store writes, and up to which of each.
@@ -68,6 +88,10 @@ impl Fault {
             Self::Late => "answer 2 s late".to_owned(),
             Self::WatchesCut => "watches cut".to_owned(),
             Self::WatchLate(path) => format!("watch {path} 2 s late"),
+            Self::EventsLost(path) => format!("2 s of watch {path} lost"),
+            Self::ListCut(path) => format!("2 s of watch {path} lost, list cut"),
+            Self::Swallowed => "swallowed".to_owned(),
+            Self::AnswerSwallowed => "answer swallowed".to_owned(),
             Self::ApiServerRestarted => "API server restarted".to_owned(),
             Self::EtcdStopped => "etcd stopped for 10 s".to_owned(),
         }
@@ -79,8 +103,16 @@ impl Fault {
             Self::KilledAfter => Act::HoldAnswer,
             Self::Refused(status) => Act::Answer(StatusCode::from_u16(status).expect("it is a status")),
             Self::Late => Act::Late(LATE),
+            Self::Swallowed => Act::Swallow,
+            Self::AnswerSwallowed => Act::SwallowAnswer,
             _ => Act::HoldRequest,
         }
+    }
+
+    /// As long as it may take until everything is right again: the programs wait 50 s for an answer.
+    pub fn right_within(self) -> Duration {
+        let wait = if matches!(self, Self::Swallowed | Self::AnswerSwallowed) { UNANSWERED } else { Duration::ZERO };
+        RIGHT_WITHIN + wait
     }
 
     /// What happens while the gate holds the write.
@@ -91,7 +123,7 @@ impl Fault {
                 stage.gate.drop_held();
                 stage.controller.restart().await.expect("the controller starts");
             }
-            Self::Refused(_) | Self::Late | Self::KilledAtCall(_) => {}
+            Self::Refused(_) | Self::Late | Self::KilledAtCall(_) | Self::Swallowed | Self::AnswerSwallowed => {}
             Self::WatchesCut => {
                 stage.gate.cut_watches();
                 stage.gate.release();
@@ -101,6 +133,15 @@ impl Fault {
                 stage.gate.release();
                 tokio::time::sleep(LATE).await;
                 stage.gate.hold_watches(None);
+            }
+            Self::EventsLost(path) | Self::ListCut(path) => {
+                stage.gate.lose_events(Some(path));
+                stage.gate.release();
+                tokio::time::sleep(LATE).await;
+                if matches!(self, Self::ListCut(_)) {
+                    stage.gate.cut_list(path);
+                }
+                stage.gate.lose_events(None);
             }
             Self::ApiServerRestarted => {
                 stage.plane.restart_apiserver().await.expect("the plane obeys");

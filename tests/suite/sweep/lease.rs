@@ -5,8 +5,9 @@ use std::time::Duration;
 use rukpak_tests::{Act, Process};
 
 use crate::sweep::check;
+use crate::sweep::fault::RIGHT_WITHIN;
 use crate::sweep::operation::Operation;
-use crate::sweep::point::{Outcome, RIGHT_WITHIN};
+use crate::sweep::point::Outcome;
 use crate::sweep::stage::Stage;
 use crate::sweep::subject::Subject;
 

@@ -7,14 +7,12 @@ use rukpak_tests::Act;
 use tokio::time::Instant;
 
 use crate::sweep::check;
-use crate::sweep::fault::Fault;
+use crate::sweep::fault::{Fault, RIGHT_WITHIN};
 use crate::sweep::operation::Operation;
 use crate::sweep::stage::Stage;
 use crate::sweep::store;
 use crate::sweep::subject::Subject;
 
-/// As long as it may take until everything is right again.
-pub const RIGHT_WITHIN: Duration = Duration::from_secs(40);
 /// As long as a process that is traced may take for an operation.
 const TRACED_WITHIN: Duration = Duration::from_secs(15);
 /// Nothing is written for so long: the operation is over.
@@ -119,7 +117,7 @@ async fn attempt(stage: &Stage, subject: &Subject<'_>, point: Point) -> Outcome 
         over = over => return over.map_or_else(|wrong| Outcome::Failed(failed(stage, point, "no write", &wrong)), |()| Outcome::NotReached),
     };
     fault.strike(stage).await;
-    match check::wait(subject, operation, RIGHT_WITHIN).await {
+    match check::wait(subject, operation, fault.right_within()).await {
         Ok(()) => Outcome::Passed,
         Err(wrong) => Outcome::Failed(failed(stage, point, &line, &wrong)),
     }
