@@ -1,6 +1,6 @@
 //! The harness proves itself: its peers are real, and they are gone when they should be.
 
-mod conformance;
+pub mod conformance;
 
 use std::path::Path;
 use std::process::{Command, Output};

@@ -20,6 +20,7 @@ mod packages;
 mod platform;
 mod registry;
 mod rights;
+mod specs;
 mod store;
 mod sweep;
 mod tenants;

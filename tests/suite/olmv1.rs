@@ -2,7 +2,7 @@
 //! packages, catalogs and extensions of its own names, and chooses its catalogs by a selector.
 
 mod annotations;
-mod case;
+pub mod case;
 mod catalogs;
 mod commands;
 mod configuration;
@@ -17,4 +17,4 @@ mod rollout;
 mod takeover;
 mod updates;
 mod walk_through;
-mod world;
+pub mod world;

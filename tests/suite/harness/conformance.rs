@@ -4,7 +4,7 @@
 //! who owns which fields, what terminates, and whether anything was written at all.
 
 #[path = "../../../provisioners/plan/tests/worlds/requests.rs"]
-mod requests;
+pub mod requests;
 #[path = "../../../provisioners/plan/tests/worlds/server.rs"]
 mod server;
 
