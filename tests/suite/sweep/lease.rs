@@ -1,8 +1,6 @@
 //! A leader that stands still past its Lease, in the middle of an upgrade, and goes on when another one leads.
 
-use std::time::Duration;
-
-use rukpak_tests::{Act, Process};
+use rukpak_tests::Act;
 
 use crate::sweep::check;
 use crate::sweep::fault::RIGHT_WITHIN;
@@ -24,7 +22,7 @@ pub async fn stage() -> Stage {
     Stage::set(&TIMES).await
 }
 
-/// Stops the leader at a write of an upgrade. Who stands by ends the upgrade; who comes back changes nothing and ends.
+/// Stops the leader at a write of an upgrade. Who stands by ends the upgrade; who comes back changes nothing and stands by.
 pub async fn attempt(stage: &Stage, number: usize) -> Outcome {
     let mut subject = Subject::new(stage, "lease").await;
     Operation::Upgrade.prepare(&mut subject).await;
@@ -36,26 +34,17 @@ pub async fn attempt(stage: &Stage, number: usize) -> Outcome {
     stage.controller.pause().expect("the keeper obeys");
     stage.gate.release();
     let done = check::wait(&subject, Operation::Upgrade, RIGHT_WITHIN).await;
+    let begin = stage.controller.log().len();
     stage.controller.resume().expect("the keeper obeys");
-    let outcome =
-        match (done, ended(&stage.controller).await, check::wait(&subject, Operation::Upgrade, RIGHT_WITHIN).await) {
-            (Ok(()), Ok(()), Ok(())) => Outcome::Passed,
-            (done, ended, again) => {
-                Outcome::Failed(format!("stopped past its Lease at {line}: {done:?}, {ended:?}, {again:?}"))
-            }
-        };
-    // It gives the Lease back.
-    second.terminate().await.expect("the keeper obeys");
-    stage.controller.restart().await.expect("the controller starts");
-    outcome
-}
-
-/// Waits for a process to find out that it does not lead any more.
-async fn ended(process: &Process) -> Result<(), String> {
-    let wait = async {
-        while process.exit_status().expect("a keeper").is_none() {
-            tokio::time::sleep(Duration::from_millis(25)).await; // it cannot be watched
+    let stands_by = stage.controller.until_logged(begin, "leading no more; standing by").await;
+    let again = check::wait(&subject, Operation::Upgrade, RIGHT_WITHIN).await;
+    let outcome = match (done, stands_by, again) {
+        (Ok(()), Ok(()), Ok(())) => Outcome::Passed,
+        (done, stands_by, again) => {
+            Outcome::Failed(format!("stopped past its Lease at {line}: {done:?}, {stands_by:?}, {again:?}"))
         }
     };
-    tokio::time::timeout(RIGHT_WITHIN, wait).await.map_err(|_| "it goes on".to_owned())
+    // It gives the Lease back, and the first takes it.
+    second.terminate().await.expect("the keeper obeys");
+    outcome
 }
