@@ -336,7 +336,7 @@ fn show_says_what_the_crate_of_the_manager_chooses() {
 fn what_is_not_there_is_a_no() {
     for verb in ["list", "show", "graph"] {
         let answer = catalog(verb, &["pumps", "faucet"]);
-        assert_answer(&answer, 1, "", &["failed to find candidate olm.bundles from the faucet package"]);
+        assert_answer(&answer, 1, "", &["olm.bundles from the faucet package: the catalog has pump, valve"]);
     }
     let answer = catalog("graph", &["pumps", "pump", "--channel=x"]);
     assert_answer(&answer, 1, "", &["has no channel \"x\"; there are candidate, stable"]);
