@@ -78,7 +78,7 @@ pub const NAME: &str = "rukpakctl";
 /// The name that makes it a plugin of kubectl.
 const PLUGIN: &str = "kubectl-rukpak";
 
-/// Renders and validates bundles and looks into catalogs without a cluster, installs them on one, and says how it is
+/// Renders and validates bundles without a cluster, installs them on one, and explains their state
 #[derive(Parser, Debug)]
 #[command(name = NAME, version, max_term_width = 120, after_help = EXIT_CODES)]
 struct Cli {
@@ -90,8 +90,17 @@ struct Cli {
 #[derive(Subcommand, Debug)]
 pub enum Command {
     /// Print the objects that a bundle installs
+    #[command(after_help = examples!(
+        "rukpakctl render ./pump-operator"
+        "rukpakctl render registry.example.com/pump-operator:v1.0.0 --target-namespaces pumps"
+        "rukpakctl render ./pump-chart --values values.yaml"
+    ))]
     Render(RenderArgs),
     /// Print everything that is wrong with a bundle
+    #[command(after_help = examples!(
+        "rukpakctl validate ./pump-operator"
+        "rukpakctl validate registry.example.com/pump-operator:v1.0.0 -o json"
+    ))]
     Validate(ValidateArgs),
     /// Print the roles that a ServiceAccount needs to install, upgrade and remove a bundle
     #[command(after_help = examples!(
@@ -158,11 +167,18 @@ pub enum Command {
     #[command(after_help = examples!("rukpakctl import ./layout registry.internal.example.com/mirror"))]
     Import(ImportArgs),
     /// Print the names of the files that a Bundle of the cluster holds, or write the files to a folder
+    #[command(after_help = examples!(
+        "rukpakctl content \"$(kubectl get bundledeployment pump-operator -o jsonpath='{.status.activeBundle}')\" --extract ./pump-operator"
+    ))]
     Content(ContentArgs),
     /// Look into a catalog of packages: a ClusterCatalog, or one that no cluster has
-    #[command(subcommand)]
+    #[command(subcommand, after_help = examples!(
+        "rukpakctl catalog list cluster:operatorhubio"
+        "rukpakctl catalog show image:registry.example.com/catalog:v1 pump-operator --channel stable"
+        "rukpakctl catalog validate ./catalog"
+    ))]
     Catalog(CatalogCommand),
-    /// Print how ClusterExtensions are, and which bundles of the catalogs they could have
+    /// Print the state of ClusterExtensions, and which bundles of the catalogs they could have
     #[command(subcommand, after_help = examples!(
         "rukpakctl extension list"
         "rukpakctl extension show pump-operator"
@@ -179,7 +195,7 @@ pub enum Command {
         "rukpakctl migrate clusterextension/pump-operator --to bundledeployment --apply"
     ))]
     Migrate(MigrateArgs),
-    /// Print how the BundleDeployments and PlatformOperators of the cluster, or one BundleDeployment, are
+    /// Print the state of all BundleDeployments and PlatformOperators, or of one BundleDeployment
     #[command(after_help = examples!(
         "rukpakctl status"
         "rukpakctl status -l team=water -o wide"
@@ -232,7 +248,7 @@ pub enum Command {
         "rukpakctl why deployment/pump -n pumps -o wide     # with fields of its status"
     ))]
     Why(WhyArgs),
-    /// Serve a page on this machine that shows what is installed, and how it is
+    /// Serve a page on this machine that shows what is installed, and its state
     #[command(after_help = examples!(
         "rukpakctl ui              # open the URL that it prints; Ctrl-C ends it"
         "rukpakctl ui --port 8000"
@@ -253,7 +269,6 @@ pub enum Command {
 
 /// Flags of `render`.
 #[derive(Args, Debug)]
-#[command(after_help = EXIT_CODES)]
 pub struct RenderArgs {
     /// How the objects are written: documents of YAML, or one JSON array
     #[arg(short, long, value_name = "FORM", default_value = "yaml")]
@@ -268,7 +283,6 @@ pub struct RenderArgs {
 
 /// Flags of `validate`.
 #[derive(Args, Debug)]
-#[command(after_help = EXIT_CODES)]
 pub struct ValidateArgs {
     /// How the findings are written: a line each, or one JSON object
     #[arg(short, long, value_name = "FORM", default_value = "text")]
@@ -404,6 +418,17 @@ mod tests {
     #[test]
     fn the_flags_fit_each_other() {
         Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn every_verb_shows_an_example() {
+        let command = Cli::command();
+        let verbs = command.get_subcommands().filter(|verb| verb.get_name() != "version");
+        for verb in verbs {
+            let help = verb.get_after_help().map(ToString::to_string).unwrap_or_default();
+            assert!(help.contains(&format!("  rukpakctl {}", verb.get_name())), "{}: {help}", verb.get_name());
+            assert!(help.ends_with("(also: wrong flags)"), "{}: {help}", verb.get_name());
+        }
     }
 
     #[test]

@@ -6,8 +6,8 @@ use clap::Args;
 use reqwest::Url;
 use rukpak_content::Limits;
 
+use super::OutputArgs;
 use super::limits::LimitArgs;
-use super::{EXIT_CODES, OutputArgs};
 
 /// Which cluster.
 #[derive(Args, Clone, Debug, Default)]
@@ -39,7 +39,6 @@ pub struct StatusArgs {
 
 /// Flags of `content`.
 #[derive(Args, Debug)]
-#[command(after_help = EXIT_CODES)]
 pub struct ContentArgs {
     /// Name of the Bundle
     pub bundle: String,
