@@ -44,6 +44,8 @@ async fn an_upgrade_that_breaks_existing_objects_is_refused_until_they_are_mende
     ] {
         assert!(message.contains(&part), "all findings at once, {part} too: {message}");
     }
+    let where_to = "the annotation goes on the CustomResourceDefinition in the bundle or on the BundleDeployment";
+    assert_eq!(message.matches(where_to).count(), 1, "{message}");
     let after = case.get(&definition_target(&group)).await.unwrap();
     assert_eq!(after.metadata.generation, before.metadata.generation, "nothing was written");
     assert!(case.get(&case.config_map_target("beside")).await.is_none(), "nothing at all");

@@ -28,6 +28,9 @@ const PARALLEL: usize = 8;
 const ATTEMPTS: usize = 3;
 /// The value of the annotation that has the rules of OLM v1 refuse as well.
 const STRICT: &str = "strict";
+/// What the note of upstream leaves open.
+const SWITCHED_WHERE: &str = "; the annotation goes on the CustomResourceDefinition in the bundle or on the BundleDeployment, and \
+                              existing objects may then be invalid or lost";
 /// Who sets that annotation by a spec of its own.
 const EXTENSION: &str = "ClusterExtension";
 /// The status of a list that is too old.
@@ -51,6 +54,7 @@ pub(super) async fn check(view: &View, plan: &Plan, bases: &Bases) -> Result<(),
     let looks: Vec<_> = new.map(|step| async move { (&step.key.name, one(view, step).await) }).collect();
     let mut found = futures::stream::iter(looks).buffer_unordered(PARALLEL).collect::<Vec<_>>().await;
     found.sort_by_key(|(name, _)| *name);
+    let extension = view.observed.deployment.keeper().filter(|(kind, _)| *kind == EXTENSION).map(|(_, name)| name);
     let mut texts = Vec::new();
     let mut is_transient = true;
     for (name, looked) in found {
@@ -65,16 +69,19 @@ pub(super) async fn check(view: &View, plan: &Plan, bases: &Bases) -> Result<(),
                 Chain(&error).to_string()
             }
         };
-        texts.push(match view.observed.deployment.keeper() {
-            Some((EXTENSION, extension)) => crd_upgrade::denial_for_extension("UPDATE", name, extension, &reason),
-            _ => crd_upgrade::denial("UPDATE", name, &reason),
+        texts.push(match extension {
+            Some(extension) => crd_upgrade::denial_for_extension("UPDATE", name, extension, &reason),
+            None => crd_upgrade::denial("UPDATE", name, &reason),
         });
     }
     if texts.is_empty() {
         return Ok(());
     }
     let class = if is_transient { Class::Transient } else { Class::Terminal };
-    let message = texts.join("; ");
+    let mut message = texts.join("; ");
+    if !is_transient && extension.is_none() {
+        message.push_str(SWITCHED_WHERE);
+    }
     Err(Problem { stage: Stage::Check, message, class, is_definite: !is_transient, can_go_back: true })
 }
 
