@@ -86,7 +86,7 @@ impl Config {
             _ => return Err(Error(vec!["input is not a valid JSON object".to_owned()])),
         };
         let mut problems: Vec<String> =
-            fields.keys().filter(|key| !is_known(csv, key)).map(|key| format!("unknown field \"{key}\"")).collect();
+            fields.keys().filter(|key| !is_known(csv, key)).map(|key| unknown(csv, key)).collect();
         let mut config = Self::default();
         match watch_namespaces(csv, fields) {
             Ok(Some(namespaces)) => config.target_namespaces = Some(namespaces),
@@ -144,6 +144,17 @@ fn is_known(csv: &Csv, key: &str) -> bool {
         WATCH_NAMESPACES => supports(csv, MULTI),
         API_ROLES | DEPLOYMENT_CONFIG | INSTALL_NAMESPACE | OBJECT_LABELS => true,
         _ => false,
+    }
+}
+
+/// Returns the reference's words, and why a field that is documented is none here.
+fn unknown(csv: &Csv, key: &str) -> String {
+    let words = format!("unknown field \"{key}\"");
+    match key {
+        WATCH_NAMESPACE | WATCH_NAMESPACES => {
+            format!("{words} for a bundle with install modes [{}]", csv.supported_modes().join(" "))
+        }
+        _ => words,
     }
 }
 

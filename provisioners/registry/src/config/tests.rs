@@ -28,8 +28,12 @@ fn the_namespace_to_watch_follows_from_the_install_modes() {
         install namespace) because this operator uses SingleNamespace install mode to watch a different namespace";
     let cases: [(&[&str], Value, Answer); 13] = [
         (&[ALL], Value::Null, Ok(None)),
-        (&[ALL], watch("a"), err("unknown field \"watchNamespace\"")),
-        (&[MULTI], watch("a"), err("unknown field \"watchNamespace\"")),
+        (&[ALL], watch("a"), err("unknown field \"watchNamespace\" for a bundle with install modes [AllNamespaces]")),
+        (
+            &[MULTI],
+            watch("a"),
+            err("unknown field \"watchNamespace\" for a bundle with install modes [MultiNamespace]"),
+        ),
         (&[OWN], json!({}), err(missing)),
         (&[OWN], json!({"watchNamespace": null}), err(missing)),
         (&[OWN], watch("me"), of("me")),
@@ -72,7 +76,9 @@ fn several_namespaces_need_multi_namespace() {
     let several = json!({"watchNamespaces": ["a", "b"]});
     assert_eq!(read(&[MULTI], &several), Ok(Some(vec!["a".into(), "b".into()])));
     assert_eq!(read(&[MULTI, OWN], &several), Ok(Some(vec!["a".into(), "b".into()])));
-    assert_eq!(read(&[ALL], &several), Err("invalid configuration: unknown field \"watchNamespaces\"".into()));
+    let words =
+        "invalid configuration: unknown field \"watchNamespaces\" for a bundle with install modes [AllNamespaces]";
+    assert_eq!(read(&[ALL], &several), Err(words.to_owned()));
     assert!(read(&[MULTI], &json!({"watchNamespaces": []})).is_err());
     assert!(read(&[MULTI, SINGLE], &json!({"watchNamespaces": ["a"], "watchNamespace": "b"})).is_err());
 }
