@@ -89,6 +89,10 @@ impl Error {
                 let hint = "rukpak-platform is told by --catalog-source which CatalogSources there are, or none";
                 Some(hint.to_owned())
             }
+            Self::Load { name, .. } => Some(format!(
+                "to do without this catalog, name another one in spec.package.catalog, or take --catalog={name}=... out of the \
+                 arguments of rukpak-platform"
+            )),
             _ => None,
         }
     }
@@ -96,5 +100,18 @@ impl Error {
     /// Whether nobody tells us when it is mended.
     pub fn is_unwatched(&self) -> bool {
         matches!(self, Self::Load { .. } | Self::Registry(_))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tells_how_to_do_without_a_catalog_that_cannot_be_loaded() {
+        let source = Arc::new(origin::Error::NotAdmitted { why: "unsigned".to_owned() });
+        let error = Error::Load { name: "community".to_owned(), origin: "image:x".to_owned(), source };
+        let hint = error.hint().unwrap();
+        assert!(hint.contains("spec.package.catalog") && hint.contains("--catalog=community=..."), "{hint}");
     }
 }
