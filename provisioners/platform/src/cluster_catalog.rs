@@ -224,7 +224,7 @@ async fn write(
     }
     for (before, now) in report::changed(&old.conditions, &status.conditions) {
         let (type_, reason, detail) = (&now.type_, &now.reason, &now.message);
-        tracing::info!(catalog = %catalog.name_any(), type_, status = ?now.status, reason, detail, "reported");
+        tracing::info!(catalog = %catalog.name_any(), type_, status = ?now.status, reason, detail, "status of ClusterCatalog changed");
         context.events.tell_condition(catalog.object_ref(&()), before, now);
     }
     Ok(())

@@ -98,7 +98,7 @@ pub(crate) async fn reconcile(extension: Arc<ClusterExtension>, context: Arc<Con
     write(&extension, &status, &context).await?;
     if is_taken_over {
         finalizers::strip(&context.client, &*extension).await.map_err(Error::Metadata)?;
-        tracing::info!(extension = %extension.name_any(), "taken over from operator-controller");
+        tracing::info!(extension = %extension.name_any(), "ClusterExtension taken over from operator-controller");
     }
     let uid = extension.uid().unwrap_or_default();
     let Some(class) = retry else {
@@ -266,7 +266,7 @@ async fn write(extension: &ClusterExtension, status: &ClusterExtensionStatus, co
             continue;
         }
         let (type_, reason, detail) = (&now.type_, &now.reason, &now.message);
-        tracing::info!(extension = %extension.name_any(), type_, status = ?now.status, reason, detail, "reported");
+        tracing::info!(extension = %extension.name_any(), type_, status = ?now.status, reason, detail, "status of ClusterExtension changed");
         context.events.tell_condition(extension.object_ref(&()), before, now);
     }
     Ok(())

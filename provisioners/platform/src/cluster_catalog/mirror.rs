@@ -95,7 +95,7 @@ impl Mirror {
         };
         let put = self.content.put(name, &digest, stage, catalog).await;
         put.map_err(|error| Chain(&error).to_string())?;
-        tracing::info!(catalog = name, digest, "stored as the leader has it");
+        tracing::info!(catalog = name, digest, "ClusterCatalog copied from the leader");
         Ok(())
     }
 }

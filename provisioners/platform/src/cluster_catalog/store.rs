@@ -73,7 +73,7 @@ impl CatalogStore {
             let found = if name.starts_with(STAGE) { None } else { newest(&path).map_err(failed(&path))? };
             match found {
                 Some(stored) => {
-                    tracing::info!(catalog = name, digest = stored.digest, "found in the store");
+                    tracing::info!(catalog = name, digest = stored.digest, "ClusterCatalog found in the store");
                     catalogs.insert(name, Arc::new(stored));
                 }
                 None => fs::remove_dir_all(&path).map_err(failed(&path))?,

@@ -49,7 +49,7 @@ pub(super) async fn unpack(
             }
             let packages = catalog.packages.len();
             let stored = context.content.put(name, &digest, stage, catalog).await.map_err(Failure::Store)?;
-            tracing::info!(catalog = name, packages, digest, "unpacked");
+            tracing::info!(catalog = name, packages, digest, "ClusterCatalog unpacked");
             if is_wanted() {
                 return Ok(stored);
             }

@@ -129,7 +129,12 @@ pub(super) async fn apply(
     }
     let written = write(extension, body, live, context).await?;
     let extension = extension.name_any();
-    tracing::info!(extension, bundle = bundle.name, version = bundle.version, "applied");
+    tracing::info!(
+        extension,
+        bundle = bundle.name,
+        version = bundle.version,
+        "BundleDeployment of ClusterExtension applied"
+    );
     warn_of_tag(("ClusterExtension", &extension), None, &bundle.name, &bundle.reference);
     Ok(Arc::new(written))
 }
