@@ -56,7 +56,7 @@ pub enum Error {
     Cluster(#[from] cluster::Error),
     /// There is no such Secret: most often because RukPak is in another namespace, or in none. It begins with upstream's words.
     #[error(
-        "secrets {name:?} not found: is RukPak installed in namespace {namespace:?}? Another one is named by --system-namespace"
+        "secrets {name:?} not found: is RukPak installed in namespace {namespace:?}? Name another one by --system-namespace"
     )]
     NoSecret {
         name: String,
