@@ -7,8 +7,9 @@ mod taken;
 use std::collections::BTreeMap;
 
 use kube::ResourceExt as _;
-use rukpak_crds::names::{CLASS_HELM, CLASS_PLAIN, CLASS_REGISTRY};
+use rukpak_crds::names::{CLASS_HELM, CLASS_PLAIN, CLASS_REGISTRY, ROLLBACK_TO};
 use rukpak_crds::{BundleDeployment, BundleDeploymentSpec, BundleSpec, BundleTemplate, TemplateMetadata};
+use serde_json::json;
 
 use crate::args::RunArgs;
 use crate::cluster::{self, Cluster};
@@ -73,10 +74,19 @@ async fn apply(cluster: &Cluster, deployment: &BundleDeployment) -> Result<Bundl
                 .map_err(|error| Failure::no(error.to_string()))?;
         }
         if let Some(applied) = cluster.apply(deployment, existing.as_ref()).await? {
-            return Ok(applied);
+            return end_rollback(cluster, applied).await;
         }
     }
     Err(cluster::Error::Busy(name).into())
+}
+
+/// Ends a rollback, as `upgrade` does: it would go before the template, and nothing of the folder be installed.
+async fn end_rollback(cluster: &Cluster, applied: BundleDeployment) -> Result<BundleDeployment, Failure> {
+    if applied.spec.rollback_to.is_none() && !applied.annotations().contains_key(ROLLBACK_TO) {
+        return Ok(applied);
+    }
+    let patch = json!({"metadata": {"annotations": {ROLLBACK_TO: null}}, "spec": {"rollbackTo": null}});
+    Ok(cluster.merge(&applied.name_any(), &patch).await?)
 }
 
 /// The class that was asked for, else that of the format.

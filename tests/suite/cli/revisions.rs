@@ -4,7 +4,7 @@ use rukpak_tests::verbs::{self, Expected, Target, unique_name};
 use rukpak_tests::world::until;
 use serde_json::{Value, json};
 
-use crate::cli::hands::{Did, Hands, folder, manifest, write};
+use crate::cli::hands::{Did, Hands, folder, manifest};
 
 async fn value(hands: &Hands, name: &str) -> Value {
     let target = Target::namespaced("v1", "ConfigMap", "default", name);
@@ -13,20 +13,24 @@ async fn value(hands: &Hands, name: &str) -> Value {
 
 /// Two revisions of a ConfigMap: "one", and "two" that is installed.
 async fn two_revisions(hands: &Hands, name: &str) {
-    let folder = folder(&[("manifests/a.yaml", manifest(name, "one"))]);
     for text in ["one", "two"] {
-        write(folder.path(), &[("manifests/a.yaml", manifest(name, text))]);
-        let (bundle, _) = hands.install(name, folder.path()).await;
-        let installed = Expected::is_true("Ready", "Succeeded");
-        let active = |object: &kube::api::DynamicObject| {
-            installed.met_by(object) && object.data["status"]["activeBundle"] == bundle.as_str()
-        };
-        let target = Target::bundle_deployment(name);
-        let seen = verbs::await_object(&hands.client, &target, text, rukpak_tests::world::SOON, |found| {
-            found.is_some_and(active)
-        });
-        seen.await.unwrap_or_else(|error| panic!("{error:#}"));
+        run_until_ready(hands, name, text).await;
     }
+}
+
+/// Runs a folder with a ConfigMap of this value, and waits until it is installed.
+async fn run_until_ready(hands: &Hands, name: &str, value: &str) {
+    let folder = folder(&[("manifests/a.yaml", manifest(name, value))]);
+    let (bundle, _) = hands.install(name, folder.path()).await;
+    let installed = Expected::is_true("Ready", "Succeeded");
+    let active = |object: &kube::api::DynamicObject| {
+        installed.met_by(object) && object.data["status"]["activeBundle"] == bundle.as_str()
+    };
+    let target = Target::bundle_deployment(name);
+    let seen = verbs::await_object(&hands.client, &target, value, rukpak_tests::world::SOON, |found| {
+        found.is_some_and(active)
+    });
+    seen.await.unwrap_or_else(|error| panic!("{error:#}"));
 }
 
 fn assert_said(did: &Did, code: i32, out: &str) {
@@ -66,6 +70,20 @@ async fn a_deployment_goes_back_to_a_revision_of_its_history() {
     assert_said(&did, 1, "");
     let words = format!("error: bundledeployment {name:?} has no revision 7: its history has 2, 1\n");
     assert_eq!(did.err, format!("{words}hint: rukpakctl history {name}\n"));
+}
+
+#[tokio::test]
+async fn run_ends_a_rollback_and_installs_the_folder() {
+    let hands = Hands::admin().await;
+    let name = unique_name("forward");
+    two_revisions(&hands, &name).await;
+    let did = hands.run_alone(&["rollback", &name]).await;
+    assert_eq!((did.code, value(&hands, &name).await), (Some(0), json!("one")), "{did:?}");
+
+    run_until_ready(&hands, &name, "three").await;
+    assert_eq!(value(&hands, &name).await, "three");
+    let deployment = hands.get(&Target::bundle_deployment(&name)).await.unwrap();
+    assert!(deployment.data["spec"].get("rollbackTo").is_none(), "{:#}", deployment.data["spec"]);
 }
 
 #[tokio::test]
