@@ -11,7 +11,7 @@ use crate::show::Show;
 use crate::steps::{INSTALLED_AGAIN, PLATFORM_OPERATOR};
 
 /// How `rukpakctl` is called from the root of the repository.
-const RUKPAKCTL: &str = "cargo run -q -p rukpakctl --";
+const RUKPAKCTL: &str = "target/debug/rukpakctl";
 
 impl Setup {
     /// For KEEP=1.
@@ -24,6 +24,7 @@ impl Setup {
         let operator = format!("platformoperator {PLATFORM_OPERATOR}");
         item(show, "installed again", format!("bundledeployment {INSTALLED_AGAIN}, {operator}"));
         item(show, "", "kubectl get bundledeployments,bundles,platformoperators");
+        item(show, "rukpakctl", "cargo build --workspace --bin rukpakctl");
         item(show, "", format!("{RUKPAKCTL} status"));
         item(show, "image registry", format!("https://{}", self.registry.host()));
         item(show, "git server", self.git.base_url());
