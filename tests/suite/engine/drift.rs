@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use kube::api::{Patch, PatchParams};
+use kube::api::{DynamicObject, Patch, PatchParams};
 use rukpak_tests::verbs::{self, Expected, Target};
 use rukpak_tests::world::until;
 use serde_json::{Value, json};
@@ -129,15 +129,28 @@ async fn a_deleted_definition_comes_back_with_its_object() {
     case.installed().await;
 }
 
+fn owns_replicas(object: &DynamicObject) -> bool {
+    let entries = object.metadata.managed_fields.iter().flatten();
+    let mut ours = entries.filter(|entry| entry.manager.as_deref() == Some(OURS));
+    ours.any(|entry| entry.fields_v1.as_ref().is_some_and(|set| set.0.pointer("/f:spec/f:replicas").is_some()))
+}
+
 #[tokio::test]
 async fn scaling_is_respected_until_the_manifest_says_otherwise() {
     let case = Case::new("scale").await;
     case.install(&[case.workload("w", 1), case.config_map("a", json!({"x": "1"}))]).await;
     let target = case.in_namespace("apps/v1", "Deployment", "w");
     case.edit_sub("scale", "autoscaler", &target, json!({"spec": {"replicas": 3}})).await;
+    case.until(&target, "replicas that are given up", |object| object.is_some_and(|object| !owns_replicas(object)))
+        .await;
     case.edit("intruder", &case.config_map_target("a"), json!({"data": {"x": "2"}})).await;
     case.until_value(&case.config_map_target("a"), "/data/x", &json!("1")).await;
     assert_eq!(case.get(&target).await.unwrap().data["spec"]["replicas"], 3);
+    let told = case.told("DriftRepaired").await;
+    assert!(
+        told.count == 1 && told.message.contains("ConfigMap \"a\""),
+        "what stays scaled was not repaired: {told:?}"
+    );
     // An edit of another field is repaired and leaves the scale.
     let image = json!({"spec": {"template": {"spec": {"containers": [{"name": "main", "image": "other"}]}}}});
     case.edit("intruder", &target, image).await;

@@ -155,9 +155,9 @@ async fn repair_phase(run: &mut Run, steps: &[&Step]) -> Vec<put::Error> {
         }
         let repairs = run.view.memory.repairs.entry(step.key.clone()).or_default();
         match result {
-            Ok(Repaired { is_changed, set, .. }) => {
+            Ok(Repaired { is_changed, is_restored, set, .. }) => {
                 repairs.repaired(is_changed, set, now);
-                if is_changed {
+                if is_restored {
                     metrics::count_repair(rukpak_runtime::metrics::Outcome::Succeeded);
                     put_back.push(*step);
                 }
@@ -202,12 +202,34 @@ fn is_paused(view: &View, step: &Step, live: Option<&Written>) -> bool {
 
 /// What came of one object.
 struct Repaired {
-    /// Whether it was not as it should be.
+    /// Whether it was written, and be it only to give a field up.
     is_changed: bool,
+    /// Whether it was not as it should be.
+    is_restored: bool,
     /// Our set of fields afterwards.
     set: Option<Value>,
     /// Whether it is left as it is on request.
     is_paused: bool,
+}
+
+impl Repaired {
+    fn unchanged(is_paused: bool) -> Self {
+        Self { is_changed: false, is_restored: false, set: None, is_paused }
+    }
+}
+
+/// Whether the write changed more than who owns which field: replicas that were scaled are given up, and stay.
+fn is_different(before: &Written, after: &Written) -> bool {
+    let (was, is) = (&before.metadata, &after.metadata);
+    let is_same = (&was.uid, &was.labels, &was.annotations, &was.owner_references)
+        == (&is.uid, &is.labels, &is.annotations, &is.owner_references);
+    let (was, is) = (fields(&before.body), fields(&after.body));
+    !is_same || !was.eq(is)
+}
+
+/// Everything but the status, which others write.
+fn fields(body: &Value) -> impl Iterator<Item = (&String, &Value)> {
+    body.as_object().into_iter().flatten().filter(|(field, _)| *field != "status")
 }
 
 /// Tells of the objects that were restored.
@@ -231,7 +253,7 @@ async fn one(run: &Run, step: &Step, live: Result<Option<Written>, put::Error>) 
         let owned = live.filter(|live| run.view.owner.owns_fully(&live.metadata));
         let fingerprint = owned.map(|live| Fingerprint::of(&live.metadata, &run.view.owner, FIELD_MANAGER));
         note_paused(run, step, fingerprint).await;
-        return Ok(Repaired { is_changed: false, set: None, is_paused: true });
+        return Ok(Repaired::unchanged(true));
     }
     let uid = live.as_ref().and_then(|live| live.metadata.uid.clone());
     let tracked = run.view.tracker.tracked().objects.get(&step.key).map(|tracked| tracked.fingerprint.clone());
@@ -253,23 +275,25 @@ async fn one(run: &Run, step: &Step, live: Result<Option<Written>, put::Error>) 
     let basis = Basis { why: Why::Repair, installed: Some(step.body()), relinquished, ignored, is_forced: false };
     match once_served(run, step, known, &basis).await? {
         Outcome::Applied(written, _) => {
-            let is_other = live.is_none_or(|live| live.metadata.resource_version != written.metadata.resource_version);
+            let version = |object: &Written| object.metadata.resource_version.clone();
+            let is_other = live.as_ref().is_none_or(|live| version(live) != version(&written));
             // What is inherited was not ours before, and has not drifted.
             let is_changed = is_other && tracked.is_some();
-            if is_changed {
+            let is_restored = is_changed && live.is_none_or(|live| is_different(&live, &written));
+            if is_restored {
                 tracing::info!(deployment = %run.view.owner.name, object = %step.identity, "drift repaired");
             }
             note(run, step, &written);
             let set = fields::applied(&written.metadata, FIELD_MANAGER).cloned();
-            Ok(Repaired { is_changed, set, is_paused: false })
+            Ok(Repaired { is_changed, is_restored, set, is_paused: false })
         }
         Outcome::Paused(fingerprint) => {
             note_paused(run, step, fingerprint).await;
-            Ok(Repaired { is_changed: false, set: None, is_paused: true })
+            Ok(Repaired::unchanged(true))
         }
         Outcome::Used | Outcome::Replaceable => {
             run.view.tracker.tracked().drifted.remove(&step.key);
-            Ok(Repaired { is_changed: false, set: None, is_paused: false })
+            Ok(Repaired::unchanged(false))
         }
     }
 }
