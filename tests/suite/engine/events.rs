@@ -1,7 +1,7 @@
 //! What `kubectl describe` shows of a deployment's life.
 
-use rukpak_tests::verbs::{Expected, Target};
-use rukpak_tests::world::until;
+use rukpak_tests::verbs::{self, Expected, Target};
+use rukpak_tests::world::{deployment, image, until};
 use serde_json::json;
 
 use crate::engine::case::Case;
@@ -40,4 +40,21 @@ async fn each_step_of_a_deployments_life_is_an_event() {
     case.edit("user", &case.target(), json!({"spec": {"rollbackTo": 1}})).await;
     case.until_value(&case.config_map_target("a"), "/data/x", &json!("1")).await;
     assert_eq!(case.told("RollbackSucceeded").await.tone, "Normal");
+}
+
+#[tokio::test]
+async fn an_image_that_cannot_be_pulled_is_an_event_of_bundle_and_deployment() {
+    let case = Case::new("no-image").await;
+    let reference = format!("{}/bundles/{}:v1", case.world.registry.host(), case.name);
+    verbs::create(&case.client, &deployment(&case.name, image(&reference))).await.expect("the API server agrees");
+    let of_deployment = case.told("UnpackPending").await;
+
+    let of_case = format!("core.rukpak.io/owner-name={}", case.name);
+    let bundles = verbs::list(&case.client, "core.rukpak.io/v1alpha1", "Bundle", &of_case).await.expect("a list");
+    let bundle = bundles[0].metadata.name.clone().expect("a name");
+    let of_bundle = case.told_of(&Target::bundle(&bundle), "UnpackPending").await;
+    for told in [of_deployment, of_bundle] {
+        assert_eq!((told.tone.as_str(), told.count), ("Warning", 1), "not for each attempt: {told:?}");
+        assert!(told.message.contains("the registry answered 404 Not Found"), "{told:?}");
+    }
 }

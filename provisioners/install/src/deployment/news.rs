@@ -1,6 +1,6 @@
 //! What of a change of the status is an Event: what somebody wants to see later in `kubectl describe`. Pure.
 
-use rukpak_crds::condition::{Conditions, HAS_VALID_BUNDLE, HEALTHY, INSTALLED, reason};
+use rukpak_crds::condition::{Conditions, HAS_VALID_BUNDLE, HEALTHY, INSTALLED, READY, reason};
 use rukpak_crds::{BundleDeploymentStatus, Condition, ConditionStatus};
 use rukpak_plan::Release;
 use rukpak_plan::status::CONTESTED;
@@ -21,7 +21,18 @@ pub(super) fn news(before: &BundleDeploymentStatus, after: &BundleDeploymentStat
         let known = before.conditions.find(CONTESTED);
         known.is_none_or(|known| (known.status, &known.message) != (now.status, &now.message))
     });
-    [invalid, installed(before, after, is_rollback), healthy, contested.map(warning)].into_iter().flatten().collect()
+    let waiting = waiting(after).filter(|_| waiting(before).is_none()).map(warning);
+    [invalid, waiting, installed(before, after, is_rollback), healthy, contested.map(warning)]
+        .into_iter()
+        .flatten()
+        .collect()
+}
+
+/// `Ready`, where it says why the Bundle is not unpacked yet. `HasValidBundle` says only that it is not.
+fn waiting(status: &BundleDeploymentStatus) -> Option<&Condition> {
+    let ready = status.conditions.find(READY).filter(|ready| ready.reason == reason::UNPACK_PENDING)?;
+    let valid = status.conditions.find(HAS_VALID_BUNDLE)?;
+    (ready.message != valid.message).then_some(ready)
 }
 
 /// The condition, if its status or reason is another one than before. Messages of failures change with each attempt.
@@ -123,6 +134,17 @@ mod tests {
         let again = status(&[("Installed", "False", "UpgradeFailed", "no, for another reason")], Some("a"));
         assert_eq!(told(&failed, &again, false), [""; 0]);
         assert_eq!(told(&again, &a, false), ["Normal InstallationSucceeded: a is in"], "the template went back");
+    }
+
+    #[test]
+    fn tells_once_why_a_bundle_is_not_unpacked_yet() {
+        let valid = ("HasValidBundle", "True", "UnpackPending", "waits");
+        let waiting = |message| status(&[valid, ("Ready", "Unknown", "UnpackPending", message)], None);
+        let (begun, held, again) = (waiting("waits"), waiting("waits: no such image"), waiting("waits: no answer"));
+        assert_eq!(told(&status(&[], None), &begun, false), [""; 0]);
+        assert_eq!(told(&begun, &held, false), ["Warning UnpackPending: waits: no such image"]);
+        assert_eq!(told(&held, &again, false), [""; 0]);
+        assert_eq!(told(&again, &status(&[INSTALLED_A], Some("a")), false), ["Normal InstallationSucceeded: a is in"]);
     }
 
     #[test]

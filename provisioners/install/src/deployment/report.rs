@@ -63,7 +63,10 @@ fn tell(run: &Run, before: &BundleDeploymentStatus) {
         log(&run.view.owner.name, ready);
     }
     let is_rollback = run.view.observed.rollback_to().is_some();
-    for news in news::news(before, after, is_rollback) {
+    // Its owner sends an upload, and is told of one that was lost by the Bundle.
+    let is_upload = run.view.observed.deployment.spec.template.spec.source.upload.is_some();
+    let is_told = |news: &News| !is_upload || news.reason != reason::UNPACK_PENDING;
+    for news in news::news(before, after, is_rollback).into_iter().filter(is_told) {
         log_success(&run.view.owner.name, before, &news);
         run.context.events.tell(run.view.observed.deployment.object_ref(&()), &news);
     }

@@ -2,7 +2,7 @@
 
 use kube::runtime::controller::Action;
 use kube::{Resource, ResourceExt};
-use rukpak_crds::condition::{Conditions, UNPACKED, VERIFIED, reason};
+use rukpak_crds::condition::{Conditions, READY, UNPACKED, VERIFIED, reason};
 use rukpak_crds::{Bundle, ConditionStatus};
 use rukpak_plan::retry;
 use rukpak_runtime::events::{EventType, News};
@@ -93,25 +93,26 @@ fn tell_verdict(bundle: &Bundle, verdict: Option<&Verdict>, report: &Report, con
 
 /// Tells that content was unpacked, or could not be; not of each attempt that fails.
 fn tell(bundle: &Bundle, report: &Report, context: &Context) {
-    let before = bundle.status.as_ref().and_then(|status| status.conditions.find(UNPACKED));
-    let is_known = |reason: &str| before.is_some_and(|before| before.reason == reason);
+    let said = |type_: &str| bundle.status.as_ref().and_then(|status| status.conditions.find(type_));
+    let is_said = |type_: &str, reason: &str| said(type_).is_some_and(|condition| condition.reason == reason);
     let (type_, reason, message) = match report {
-        Report::Unpacked(pinned) => {
+        Report::Unpacked(pinned) if !is_said(UNPACKED, reason::UNPACK_SUCCESSFUL) => {
             let message = format!("Unpacked {}", pinned.revision);
             (EventType::Normal, reason::UNPACK_SUCCESSFUL, message)
         }
-        Report::Failed(verdict) if verdict.reason() == reason::UNPACK_FAILED => {
-            (EventType::Warning, reason::UNPACK_FAILED, verdict.whole())
-        }
         // Known by the reason that its condition has while it is so.
-        Report::Failed(verdict) if verdict.is_lost() && !is_known(verdict.reason()) => {
+        Report::Failed(verdict) if verdict.is_lost() && !is_said(UNPACKED, verdict.reason()) => {
             (EventType::Warning, CONTENT_LOST, verdict.whole())
+        }
+        // Of what is waited for `Unpacked` says the same before the first attempt.
+        Report::Failed(verdict)
+            if !verdict.is_lost() && !verdict.is_expected() && !is_said(READY, verdict.reason()) =>
+        {
+            (EventType::Warning, verdict.reason(), verdict.whole())
         }
         _ => return,
     };
-    if !is_known(reason) {
-        context.events.tell(bundle.object_ref(&()), &News { type_, reason: reason.to_owned(), message });
-    }
+    context.events.tell(bundle.object_ref(&()), &News { type_, reason: reason.to_owned(), message });
 }
 
 /// Whether it was before this reconcile.
