@@ -48,8 +48,8 @@ pub struct BundleDeploymentSpec {
     pub provisioner_class_name: String,
     /// Template describes the Bundle that should be installed.
     pub template: BundleTemplate,
-    /// Config has the settings of a registry+v1 bundle: watchNamespace, watchNamespaces, deploymentConfig. Of a helm+v3 bundle:
-    /// values, as YAML in a string or as a mapping. A plain+v0 bundle has none.
+    /// Config has the settings of a registry+v1 bundle: watchNamespace, watchNamespaces, installNamespace, objectLabels, apiRoles,
+    /// deploymentConfig. Of a helm+v3 bundle: values, as YAML in a string or as a mapping. A plain+v0 bundle has none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("x-kubernetes-preserve-unknown-fields" = true))]
     pub config: Option<Map<String, Value>>,
@@ -66,10 +66,7 @@ pub struct BundleDeploymentSpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(regex(pattern = r"^([0-9]+(\.[0-9]+)?(ms|s|m|h))+$"))]
     pub progress_deadline: Option<String>,
-    /// DeletionPolicy says what becomes of the objects when the BundleDeployment is deleted. Delete (the default) deletes them,
-    /// Orphan leaves them all in the cluster, KeepCRDs leaves the CustomResourceDefinitions and with them their instances, InOrder
-    /// deletes them in the reverse order of applying, each phase when the one before is gone, once no BundleDeployment depends on this
-    /// one any more.
+    /// DeletionPolicy says what becomes of the objects when the BundleDeployment is deleted. The CRD has the words of its type.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub deletion_policy: Option<DeletionPolicy>,
     /// DependsOn names BundleDeployments that must be Ready before this one is installed or upgraded.
@@ -138,7 +135,9 @@ impl fmt::Display for ServiceAccountReference {
     }
 }
 
-/// What becomes of the objects of a BundleDeployment that is deleted.
+/// What becomes of the objects when the BundleDeployment is deleted. Delete (the default) deletes them, Orphan leaves them all in the
+/// cluster, KeepCRDs leaves CustomResourceDefinitions and with them their instances, InOrder deletes them in the reverse order of
+/// applying, each phase when the one before is gone, once no BundleDeployment depends on this one any more.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum DeletionPolicy {
     /// Garbage collection deletes them.
