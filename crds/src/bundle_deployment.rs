@@ -18,6 +18,7 @@ pub use self::status::{
     ReleaseRecord, ReleasedObject, Revision, RevisionResult,
 };
 use crate::BundleSpec;
+use crate::plan::ApprovalPolicy;
 
 /// BundleDeploymentSpec defines the desired state of BundleDeployment.
 #[derive(CustomResource, Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -89,6 +90,15 @@ pub struct BundleDeploymentSpec {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 100))]
     pub health_checks: Vec<HealthCheck>,
+    /// Approval says when a Plan has to be approved before anything is written. Automatic (the default): never. Upgrades: before an
+    /// installed release is replaced. Escalations: before a bundle grants rights that the installed one does not grant. Always: also
+    /// before the first installation. Repairs, and revisions that were installed before, are never asked about.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub approval: Option<ApprovalPolicy>,
+    /// ApprovedPlan is the digest of a Plan that counts as approved.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(regex(pattern = r"^sha256:[0-9a-f]{64}$"))]
+    pub approved_plan: Option<String>,
 }
 
 /// A ServiceAccount. BundleDeployments are in no namespace, so that its own is part of it.

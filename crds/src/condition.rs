@@ -80,6 +80,10 @@ pub mod reason {
     pub const SERVICE_ACCOUNT_REQUIRED: &str = "ServiceAccountRequired";
     /// `Installed`, `Ready`, `Stalled`: the ServiceAccount lacks rights that the bundle takes.
     pub const MISSING_RIGHTS: &str = "MissingRights";
+    /// `Ready`, `Reconciling`, Event: a Plan has to be approved first.
+    pub const WAITING_FOR_APPROVAL: &str = "WaitingForApproval";
+    /// `Ready`, `Stalled`: the Plan was rejected.
+    pub const PLAN_REJECTED: &str = "PlanRejected";
     /// `Ready`, `Reconciling`: work goes on.
     pub const PROGRESSING: &str = "Progressing";
     /// `Reconciling`: the last attempt failed and another will follow by itself.

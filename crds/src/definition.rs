@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use crate::names::{BUNDLE_DEPLOYMENT_NAME_MAX, BUNDLE_NAME_MAX};
 use crate::olm::{ClusterCatalog, ClusterExtension, rules};
-use crate::{Bundle, BundleDeployment, ContentPolicy, PlatformOperator};
+use crate::{Bundle, BundleDeployment, ContentPolicy, Plan, PlatformOperator, plan as plans};
 
 /// The CRD of Bundle, as JSON.
 ///
@@ -56,6 +56,19 @@ pub fn content_policy() -> Result<Value, serde_json::Error> {
             pem["oneOf"] = one_of(&["data", "secretRef"]);
         }
     }
+    Ok(definition)
+}
+
+/// The CRD of Plan, as JSON.
+///
+/// # Errors
+/// As [`bundle`].
+pub fn plan() -> Result<Value, serde_json::Error> {
+    let mut definition = derived(Plan::crd())?;
+    let schema = schema(&mut definition);
+    schema["description"] =
+        json!("Plan is what the installation or upgrade of a BundleDeployment would do, and waits for a yes.");
+    schema["properties"]["spec"]["x-kubernetes-validations"] = plans::immutability();
     Ok(definition)
 }
 
@@ -110,6 +123,7 @@ pub fn all() -> Result<Vec<(&'static str, Value)>, serde_json::Error> {
         ("core.rukpak.io_bundles.yaml", bundle()?),
         ("core.rukpak.io_bundledeployments.yaml", bundle_deployment()?),
         ("core.rukpak.io_contentpolicies.yaml", content_policy()?),
+        ("core.rukpak.io_plans.yaml", plan()?),
         ("platform.openshift.io_platformoperators.yaml", platform_operator()?),
         ("olm.operatorframework.io_clustercatalogs.yaml", cluster_catalog()?),
         ("olm.operatorframework.io_clusterextensions.yaml", cluster_extension()?),

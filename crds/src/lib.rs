@@ -11,6 +11,7 @@ pub mod content_policy;
 pub mod definition;
 pub mod names;
 pub mod olm;
+pub mod plan;
 pub mod platform_operator;
 pub mod source;
 pub mod template_hash;
@@ -28,6 +29,7 @@ pub use content_policy::{
     ContentPolicy, ContentPolicySpec, KeylessSigner, Pem, PolicyAction, PolicyRule, SecretKeyRef, Signer, SourceType,
     Verification,
 };
+pub use plan::{ApprovalPolicy, Plan, PlanApproval, PlanBinding, PlanPhase, PlanSpec, PlanStatus};
 pub use platform_operator::{
     ActiveBundleDeployment, ChosenSource, PlatformOperator, PlatformOperatorSpec, PlatformOperatorStatus,
     PlatformPackage, UpgradePolicy,

@@ -69,6 +69,7 @@ fn definitions_are_the_generated_ones() {
         ("base/crds", "core.rukpak.io_bundles.yaml"),
         ("base/crds", "core.rukpak.io_bundledeployments.yaml"),
         ("base/crds", "core.rukpak.io_contentpolicies.yaml"),
+        ("base/crds", "core.rukpak.io_plans.yaml"),
         ("base/platform/crds", "platform.openshift.io_platformoperators.yaml"),
         ("base/olm/crds", "olm.operatorframework.io_clustercatalogs.yaml"),
         ("base/olm/crds", "olm.operatorframework.io_clusterextensions.yaml"),

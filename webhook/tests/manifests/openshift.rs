@@ -17,12 +17,13 @@ const ANNOTATIONS: [(&str, &str); 4] = [
     ("exclude.release.openshift.io/internal-openshift-hosted", "true"),
 ];
 /// What has another name on OpenShift.
-const RENAMED: [(&str, &str); 6] = [
+const RENAMED: [(&str, &str); 7] = [
     ("core-admin", "platform-operators-rukpak-core-admin"),
     ("bundle-reader", "platform-operators-rukpak-bundle-reader"),
     ("bundle-uploader", "platform-operators-rukpak-bundle-uploader"),
     ("rukpak-view", "platform-operators-rukpak-view"),
     ("rukpak-edit", "platform-operators-rukpak-edit"),
+    ("rukpak-plan-approver", "platform-operators-rukpak-plan-approver"),
     ("rukpak-webhooks-admin", "platform-operators-rukpak-webhooks-admin"),
 ];
 const DEPLOYMENTS: [(&str, &str); 3] = [
