@@ -4,6 +4,7 @@
 //! Pure: no client, no file system, no clock, no environment. The controller asks, and does.
 
 pub mod applied;
+pub mod approval;
 pub mod builtin;
 pub mod conflict;
 pub mod decide;

@@ -15,6 +15,7 @@ use rukpak_crds::{
 use rukpak_plain::ObjectKey;
 
 use crate::applied::Applied;
+use crate::approval::Question;
 use crate::conflict::Repairs;
 use crate::fields::Taken;
 use crate::observed::Observed;
@@ -69,6 +70,8 @@ pub struct Memory {
     pub declared: Option<(Release, Vec<DeclaredObject>)>,
     /// What changes in the records of releases, as it was written last, by their names.
     pub recorded: BTreeMap<String, Recorded>,
+    /// Whether the release that is asked for may be installed, and what was answered.
+    pub question: Option<Box<Question>>,
 }
 
 /// How the cluster stands to a release.
@@ -314,7 +317,8 @@ impl Memory {
             .then(|| before.as_ref().and_then(|failure| failure.answered_since).unwrap_or(now));
         let is_in_time = answered_since.is_none_or(|since| now < later(since, FORWARD_FOR));
         let may_pass = !problem.is_definite && is_in_time;
-        let goes_on = (was_written && !problem.can_go_back) || (is_begun && may_pass);
+        let awaits_answer = problem.stage.awaits_answer();
+        let goes_on = (was_written && !problem.can_go_back) || (is_begun && may_pass && !awaits_answer);
         if why == Why::WayBack
             && let Some(upgrade) = &mut self.failed_upgrade
         {
@@ -330,13 +334,15 @@ impl Memory {
             Stage::Unnamed => Reason::AccountRequired,
             Stage::Account => Reason::AccountNotFound,
             Stage::Rights => Reason::RightsMissing,
+            Stage::Unapproved => Reason::ApprovalMissing,
+            Stage::Rejected => Reason::PlanRejected,
             _ if is_upgrade => Reason::UpgradeFailed,
             _ if installed.is_none() => Reason::InstallFailed,
             _ => Reason::ReconcileFailed,
         };
         let before = before.filter(|failure| failure.problem.class == problem.class);
         let attempts = before.map_or(1, |failure| failure.attempts.saturating_add(1));
-        let until = Some(later(now, retry::delay(problem.class, attempts)));
+        let until = (!awaits_answer).then(|| later(now, retry::delay(problem.class, attempts)));
         let first = Failure::first(observed, release, reason, problem, until);
         self.failure = Some(Failure { attempts, answered_since, ..first });
     }
@@ -381,9 +387,12 @@ impl Memory {
             Stage::Unnamed => Reason::AccountRequired,
             Stage::Account => Reason::AccountNotFound,
             Stage::Rights => Reason::RightsMissing,
+            Stage::Unapproved => Reason::ApprovalMissing,
+            Stage::Rejected => Reason::PlanRejected,
             Stage::Apply | Stage::Missing | Stage::Repair => Reason::UpgradeFailed,
         };
-        Failure { attempts, ..Failure::first(observed, release, reason, problem, Some(later(now, delay))) }
+        let until = (!problem.stage.awaits_answer()).then(|| later(now, delay));
+        Failure { attempts, ..Failure::first(observed, release, reason, problem, until) }
     }
 }
 

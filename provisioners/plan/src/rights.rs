@@ -9,6 +9,7 @@
 //! | `right.rs` | What is one right, and which one includes another? |
 //! | `needed.rs` | Which rights does it take to write these objects? |
 //! | `held.rs` | Which of them does an account lack? |
+//! | `growth.rs` | Which rights does one bundle grant that another does not? |
 //! | `rules.rs` | As few rules as say the same? |
 //! | `powerful.rs` | Which of them make somebody a cluster administrator? |
 //! | `roles.rs` | Which objects grant them? |
@@ -16,6 +17,7 @@
 //!
 //! Pure: the caller asks the API server what an account holds.
 
+mod growth;
 mod held;
 mod needed;
 pub mod policy;
@@ -24,6 +26,7 @@ mod right;
 mod roles;
 mod rules;
 
+pub use growth::growth;
 pub use held::Held;
 pub use needed::{RBAC, needed, of_object};
 pub use powerful::powerful;

@@ -112,6 +112,11 @@ impl Writer<'_> {
         self.failed_upgrade().or(failure)
     }
 
+    /// What `Installed` tells of that: what waits for an answer was not tried, and what is installed stays so.
+    fn told_failure(&self) -> Option<&Failure> {
+        self.failure().filter(|failure| !failure.problem.stage.awaits_answer())
+    }
+
     /// The failed upgrade in whose place the release before is guarded.
     fn failed_upgrade(&self) -> Option<&Failure> {
         self.memory.held_upgrade(self.target.wanted.as_ref()?)
@@ -162,7 +167,8 @@ impl Writer<'_> {
             self.status.active_bundle = active.or_else(|| self.status.active_bundle.take().filter(|_| !is_news));
         }
         let is_going_forward = |failure: &Failure| self.failed_upgrade().is_none() && is_interrupted(failure);
-        let failure = self.failure().filter(|failure| !is_load_failure(failure) && !is_going_forward(failure)).cloned();
+        let failure =
+            self.told_failure().filter(|failure| !is_load_failure(failure) && !is_going_forward(failure)).cloned();
         if let Some(failure) = failure {
             let mut message = failure.message();
             if let Some(kept) = self.kept().filter(|_| failure.reason.installed() == Reason::UpgradeFailed.installed())
@@ -181,7 +187,8 @@ impl Writer<'_> {
         let is_wanted = self.target.wanted.as_ref() == Some(release);
         // What an upgrade failed with stands until another one succeeds; only a repair that failed is over.
         let failed = self.status.conditions.find(INSTALLED).filter(|now| now.status == ConditionStatus::False);
-        let is_over = self.failure().is_none() && failed.is_none_or(|failed| failed.reason == reason::RECONCILE_FAILED);
+        let is_over =
+            self.told_failure().is_none() && failed.is_none_or(|failed| failed.reason == reason::RECONCILE_FAILED);
         if is_wanted || is_over {
             // If the first report was lost, and the template changed meanwhile, the Bundle's name is not known any more.
             let active = self.status.active_bundle.clone().unwrap_or_else(|| release.content.to_string());

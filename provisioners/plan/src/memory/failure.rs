@@ -27,12 +27,23 @@ pub enum Stage {
     Account,
     /// Nothing was written: it lacks rights.
     Rights,
+    /// Nothing was written: somebody has to approve it first.
+    Unapproved,
+    /// Nothing was written: somebody has rejected it.
+    Rejected,
     /// Some objects may have been written.
     Apply,
     /// Everything was applied but for objects whose kinds are not served.
     Missing,
     /// Everything was applied, and drifted objects could not be repaired.
     Repair,
+}
+
+impl Stage {
+    /// Whether a person decides when it is tried again, and no time.
+    pub fn awaits_answer(self) -> bool {
+        matches!(self, Self::Unapproved | Self::Rejected)
+    }
 }
 
 /// What went wrong in an attempt.
@@ -86,6 +97,10 @@ pub enum Reason {
     AccountNotFound,
     /// The ServiceAccount lacks rights.
     RightsMissing,
+    /// Somebody has to approve it first.
+    ApprovalMissing,
+    /// Somebody has rejected it.
+    PlanRejected,
 }
 
 impl Reason {
@@ -100,6 +115,8 @@ impl Reason {
             Self::AccountRequired => reason::SERVICE_ACCOUNT_REQUIRED,
             Self::AccountNotFound => reason::SERVICE_ACCOUNT_NOT_FOUND,
             Self::RightsMissing => reason::MISSING_RIGHTS,
+            Self::ApprovalMissing => reason::WAITING_FOR_APPROVAL,
+            Self::PlanRejected => reason::PLAN_REJECTED,
         }
     }
 

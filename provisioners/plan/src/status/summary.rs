@@ -128,6 +128,8 @@ impl Writer<'_> {
         }
         let reason = match failure.reason {
             Reason::DeadlineExceeded => Reason::DeadlineExceeded.ready(),
+            Reason::ApprovalMissing => return Some(Summary::Working { reason: reason::WAITING_FOR_APPROVAL, message }),
+            Reason::PlanRejected => return Some(Summary::Stalled { reason: reason::PLAN_REJECTED, message }),
             _ if self.target.is_rollback && is_upgrade => reason::ROLLBACK_REFUSED,
             reason => reason.ready(),
         };
@@ -146,7 +148,14 @@ impl Writer<'_> {
         let bundle = self.status.active_bundle.as_ref().filter(|_| self.memory.applied().is_some())?;
         Some(match failure.problem.stage {
             Stage::Apply | Stage::Missing | Stage::Repair => format!("; {bundle} is installed again"),
-            Stage::Ask | Stage::Load | Stage::Unnamed | Stage::Account | Stage::Rights | Stage::Check => {
+            Stage::Ask
+            | Stage::Load
+            | Stage::Unnamed
+            | Stage::Account
+            | Stage::Rights
+            | Stage::Check
+            | Stage::Unapproved
+            | Stage::Rejected => {
                 format!("; nothing was changed: {bundle} stays installed")
             }
         })
@@ -212,8 +221,10 @@ impl Writer<'_> {
         };
         self.set(READY, ready, reason, &message);
         match summary {
-            Summary::Working { reason: reason::DEPENDENCY_NOT_READY, .. } => {
-                self.set(RECONCILING, True, reason::DEPENDENCY_NOT_READY, &message);
+            Summary::Working {
+                reason: reason @ (reason::DEPENDENCY_NOT_READY | reason::WAITING_FOR_APPROVAL), ..
+            } => {
+                self.set(RECONCILING, True, reason, &message);
             }
             Summary::Working { .. } => self.set(RECONCILING, True, reason::PROGRESSING, &message),
             Summary::Retrying { .. } => self.set(RECONCILING, True, reason::PROGRESSING_WITH_RETRY, &message),

@@ -213,8 +213,17 @@ fn begin(scene: &mut Scene, release: &str) {
 
 impl Failed {
     fn happen(self, scene: &mut Scene) -> Result<(), Error> {
-        let stages =
-            [Stage::Ask, Stage::Load, Stage::Check, Stage::Account, Stage::Rights, Stage::Apply, Stage::Repair];
+        let stages = [
+            Stage::Ask,
+            Stage::Load,
+            Stage::Check,
+            Stage::Account,
+            Stage::Rights,
+            Stage::Unapproved,
+            Stage::Rejected,
+            Stage::Apply,
+            Stage::Repair,
+        ];
         let stage = stages.into_iter().find(|stage| format!("{stage:?}") == self.stage).ok_or("stage: not known")?;
         let all = [Why::First, Why::Upgrade, Why::Rollback, Why::WayBack, Why::Resync, Why::Renewal, Why::Repair];
         let why = all.into_iter().find(|why| format!("{why:?}") == self.why).ok_or("why: not known")?;

@@ -1,0 +1,181 @@
+//! Whether somebody has to approve an installation first, what the approval is for, and whether it was given.
+//!
+//! ```text
+//! Plan, installed Plan, objects that leave -> Changes -> asks? -> Binding -> Question -> Answer
+//! ```
+//!
+//! The status of a Plan decides nothing: what it says is computed anew. What counts is `spec.approval` of a Plan whose digest is the one
+//! that was just computed, and `spec.approvedPlan` of the BundleDeployment.
+
+mod binding;
+mod changes;
+mod collect;
+
+use rukpak_content::Digest;
+use rukpak_crds::names::OWNER_KIND;
+use rukpak_crds::plan::{
+    ApprovalPolicy, Plan, PlanApproval, PlanBinding, PlanPhase, PlanSpec, PlanStatus, PlannedDeployment,
+};
+
+use crate::memory::{Problem, Stage};
+use crate::observed::Observed;
+use crate::resolve::Why;
+use crate::retry::Class;
+use crate::{Owner, Release, owner};
+
+pub use self::binding::{bind, digest_objects, is_of_release};
+pub use self::changes::{Action, Changes};
+pub use self::collect::{Situation, Verdict, verdicts};
+
+/// Returns whether an installation for this reason may be asked about at all: only then its changes have to be known.
+pub fn may_ask(observed: &Observed, why: Why, release: &Release) -> bool {
+    let is_new = match why {
+        Why::First | Why::Upgrade => true,
+        // What was in the cluster as a whole was agreed to before.
+        Why::Rollback => !was_installed(observed, release),
+        Why::WayBack | Why::Resync | Why::Renewal | Why::Repair => false,
+    };
+    is_new && policy(observed) != ApprovalPolicy::Automatic
+}
+
+/// Returns whether it has to be approved.
+pub fn asks(policy: ApprovalPolicy, why: Why, changes: &Changes) -> bool {
+    match policy {
+        ApprovalPolicy::Automatic => false,
+        ApprovalPolicy::Upgrades => why != Why::First,
+        ApprovalPolicy::Escalations => !changes.rights.is_empty(),
+        ApprovalPolicy::Always => true,
+    }
+}
+
+/// Returns when the deployment wants to be asked.
+pub fn policy(observed: &Observed) -> ApprovalPolicy {
+    observed.deployment.spec.approval.unwrap_or_default()
+}
+
+fn was_installed(observed: &Observed, release: &Release) -> bool {
+    let known = observed.status.history.iter().filter(|revision| !revision.result.is_failure());
+    known.filter_map(|revision| Release::read(&revision.release)).any(|known| known == *release)
+}
+
+/// What is asked, and what was answered last.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Question {
+    /// Name of the Plan.
+    pub name: String,
+    /// The Plan's spec, without an answer.
+    pub spec: PlanSpec,
+    /// What the Plan says that would be done, without the phase.
+    pub status: PlanStatus,
+    /// What was answered.
+    pub answer: Answer,
+}
+
+/// What was answered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Answer {
+    /// Nothing yet.
+    None,
+    /// Yes.
+    Yes,
+    /// No.
+    No,
+}
+
+impl Question {
+    /// Makes the question whether `release` may be installed for `owner`.
+    pub fn new(owner: &Owner, binds: PlanBinding, rendering: Option<&Digest>, status: PlanStatus) -> Self {
+        let digest = binding::digest(&owner.uid, &binds);
+        Self {
+            name: format!("{}-{}", owner.name, &digest.hex()[..SHOWN]),
+            spec: PlanSpec {
+                deployment: PlannedDeployment { name: owner.name.clone(), uid: owner.uid.clone() },
+                digest: digest.to_string(),
+                binds,
+                rendering: rendering.map(ToString::to_string),
+                approval: None,
+            },
+            status,
+            answer: Answer::None,
+        }
+    }
+
+    /// Returns the answer: that of `plan`, which is the Plan of this name, or that of the deployment itself.
+    pub fn answer(&self, observed: &Observed, plan: &Plan) -> Answer {
+        let is_named = observed.deployment.spec.approved_plan.as_ref() == Some(&self.spec.digest);
+        match plan.spec.approval {
+            Some(PlanApproval::Rejected) => Answer::No,
+            Some(PlanApproval::Approved) => Answer::Yes,
+            None if is_named => Answer::Yes,
+            None => Answer::None,
+        }
+    }
+
+    /// Returns whether another Plan was approved by which this installation was begun. What it has done to the cluster since is no
+    /// other plan.
+    pub fn is_continued(&self, owner: &Owner, observed: &Observed, release: &Release, plans: &[&Plan]) -> bool {
+        let is_begun = observed.pending().is_some_and(|(begun, _)| begun == *release);
+        let mut approved = plans.iter().filter(|plan| is_genuine(plan, owner) && is_approved(plan, observed));
+        is_begun && approved.any(|plan| plan.spec.binds.is_of_same_objects(&self.spec.binds))
+    }
+
+    /// Returns the status of the Plan.
+    pub fn status(&self) -> PlanStatus {
+        let (phase, message) = match self.answer {
+            Answer::None => (PlanPhase::Waiting, ""),
+            Answer::Yes => (PlanPhase::Approved, ""),
+            Answer::No => (PlanPhase::Rejected, "nothing is changed until something else is asked for"),
+        };
+        PlanStatus { phase, message: message.to_owned(), ..self.status.clone() }
+    }
+
+    /// Returns why nothing is written yet; `None` if it was approved.
+    pub fn problem(&self) -> Option<Problem> {
+        let Self { name, status: PlanStatus { summary, .. }, .. } = self;
+        let (stage, message) = match self.answer {
+            Answer::Yes => return None,
+            Answer::None => (
+                Stage::Unapproved,
+                format!(
+                    "Plan {name} waits for approval: {summary}; kubectl patch plan {name} --type merge -p \
+                     '{{\"spec\":{{\"approval\":\"Approved\"}}}}' approves it"
+                ),
+            ),
+            Answer::No => (
+                Stage::Rejected,
+                format!(
+                    "Plan {name} was rejected: {summary}; ask for something else, or kubectl patch plan {name} --type merge -p \
+                     '{{\"spec\":{{\"approval\":\"Approved\"}}}}' approves it after all"
+                ),
+            ),
+        };
+        Some(Problem { stage, message, class: Class::Blocked, is_definite: false, can_go_back: true })
+    }
+}
+
+/// So many digits of the digest are in the name of a Plan.
+const SHOWN: usize = 10;
+
+/// Returns whether the Plan is what the controller made for the deployment.
+///
+/// Objects of bundles have the same owner reference, and the labels of owners, which a Plan has not: no bundle approves the next one.
+pub fn is_genuine(plan: &Plan, owner: &Owner) -> bool {
+    let metadata = &plan.metadata;
+    let is_ours = owner::controller(metadata).is_some_and(|controller| controller.uid == owner.uid);
+    let is_of_bundle = metadata.labels.as_ref().is_some_and(|labels| labels.contains_key(OWNER_KIND));
+    is_ours
+        && !is_of_bundle
+        && plan.spec.deployment.uid == owner.uid
+        && plan.spec.digest == binding::digest(&owner.uid, &plan.spec.binds).to_string()
+}
+
+fn is_approved(plan: &Plan, observed: &Observed) -> bool {
+    match plan.spec.approval {
+        Some(answer) => answer == PlanApproval::Approved,
+        None => observed.deployment.spec.approved_plan.as_ref() == Some(&plan.spec.digest),
+    }
+}
+
+#[cfg(test)]
+#[path = "approval/tests.rs"]
+mod tests;

@@ -1,0 +1,243 @@
+//! What an installation would do to the objects in the cluster, and what that means: rights, images, versions of CRDs.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write as _;
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use rukpak_crds::plan::{ChangedImage, ChangedVersion, GrownRight, Listing, PlanStatus, PlannedObject};
+use rukpak_plain::ObjectKey;
+use serde_json::Value;
+
+use crate::kind::is_crd;
+use crate::prune::{self, Guard};
+use crate::rights::{RBAC, growth};
+use crate::{Identity, Plan, Step};
+
+/// What is done to an object.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Action {
+    /// It is not there, and is created.
+    Create,
+    /// It is there, and is changed.
+    Change,
+    /// It left the bundle, and stays in the cluster.
+    Orphan {
+        /// Only this very object.
+        uid: String,
+    },
+    /// It left the bundle, and is deleted.
+    Delete {
+        /// Only this very object.
+        uid: String,
+        /// What must not hang on it: then it is orphaned.
+        unless: &'static str,
+    },
+}
+
+/// What an installation would do.
+#[derive(Clone, Debug, Default)]
+pub struct Changes {
+    /// What is done to which object. Those that stay as they are are left out.
+    pub actions: BTreeMap<ObjectKey, Action>,
+    /// Rights that are granted in addition.
+    pub rights: Vec<GrownRight>,
+    /// Images that are others.
+    pub images: Vec<ChangedImage>,
+    /// Versions of CRDs that come or go.
+    pub versions: Vec<ChangedVersion>,
+}
+
+impl Changes {
+    /// Compares `new` with the `installed` release, if that is known, and with the cluster: what of the release is there, and what is
+    /// there and is not in the release any more.
+    pub fn between<'a>(
+        installed: Option<&Plan>,
+        new: &Plan,
+        is_there: impl Fn(&ObjectKey) -> bool,
+        leaving: impl IntoIterator<Item = (&'a ObjectKey, &'a ObjectMeta)>,
+    ) -> Self {
+        let before = |key: &ObjectKey| installed.and_then(|plan| plan.steps.get(key));
+        let declared = new.steps.values().filter_map(|step| match before(&step.key) {
+            Some(before) if before.is_same(step) => None,
+            None if !is_there(&step.key) => Some((step.key.clone(), Action::Create)),
+            _ => Some((step.key.clone(), Action::Change)),
+        });
+        let left = leaving.into_iter().map(|(key, metadata)| (key.clone(), leave(key, metadata)));
+        Self {
+            actions: declared.chain(left).collect(),
+            rights: grown(installed, new),
+            images: changed_images(installed, new),
+            versions: changed_versions(installed, new),
+        }
+    }
+
+    /// Returns the text that stands for what is done to the objects.
+    pub(super) fn text(&self) -> String {
+        let mut text = String::new();
+        for (key, action) in &self.actions {
+            let _ = writeln!(text, "{key}: {action:?}");
+        }
+        text
+    }
+
+    /// Returns what a Plan says of it, but for its phase. `what`: what is installed, in words.
+    pub fn status(self, what: &str) -> PlanStatus {
+        let of = |wanted: fn(&Action) -> bool| {
+            Listing::of(
+                self.actions.iter().filter(|(_, action)| wanted(action)).map(|(key, action)| object(key, action)),
+            )
+        };
+        let status = PlanStatus {
+            created: of(|action| *action == Action::Create),
+            changed: of(|action| *action == Action::Change),
+            orphaned: of(|action| matches!(action, Action::Orphan { .. })),
+            deleted: of(|action| matches!(action, Action::Delete { .. })),
+            ..PlanStatus::default()
+        };
+        let escalations = self.rights.iter().filter(|right| right.escalation).count();
+        let mut status = PlanStatus {
+            rights: Listing::of(self.rights),
+            images: Listing::of(self.images),
+            versions: Listing::of(self.versions),
+            ..status
+        };
+        status.summary = summary(what, &status, escalations);
+        status
+    }
+}
+
+/// What the status says of a plan, in one sentence.
+fn summary(what: &str, status: &PlanStatus, escalations: usize) -> String {
+    let count = |count: i64, one: &str, many: &str| format!("{count} {}", if count == 1 { one } else { many });
+    let objects = [
+        ("creates", &status.created),
+        ("changes", &status.changed),
+        ("orphans", &status.orphaned),
+        ("deletes", &status.deleted),
+    ];
+    let objects = objects.iter().filter(|(_, list)| list.count > 0);
+    let mut parts: Vec<String> =
+        objects.map(|(verb, list)| format!("{verb} {}", count(list.count, "object", "objects"))).collect();
+    if status.rights.count > 0 {
+        let escalation = if escalations > 0 { ", with escalation" } else { "" };
+        parts.push(format!("grants {}{escalation}", count(status.rights.count, "right more", "rights more")));
+    }
+    if status.images.count > 0 {
+        parts.push(format!("changes {}", count(status.images.count, "image", "images")));
+    }
+    if status.versions.count > 0 {
+        let definitions = count(status.versions.count, "CRD", "CRDs");
+        parts.push(format!("adds or removes versions of {definitions}"));
+    }
+    if parts.is_empty() {
+        parts.push("changes no object".to_owned());
+    }
+    format!("{what}: {}", parts.join(", "))
+}
+
+fn leave(key: &ObjectKey, metadata: &ObjectMeta) -> Action {
+    let uid = metadata.uid.clone().unwrap_or_default();
+    let unless = |guard| match guard {
+        Guard::None | Guard::Data => "",
+        Guard::Instances => "it has instances",
+        Guard::Contents => "something is in it",
+    };
+    match prune::decide(&key.group, &key.kind, metadata) {
+        prune::Decision::Delete => Action::Delete { uid, unless: "" },
+        prune::Decision::DeleteUnless(guard) => Action::Delete { uid, unless: unless(guard) },
+        prune::Decision::Release => Action::Orphan { uid },
+    }
+}
+
+fn object(key: &ObjectKey, action: &Action) -> PlannedObject {
+    let note = match action {
+        Action::Delete { unless, .. } if !unless.is_empty() => format!("unless {unless}: then it is orphaned"),
+        _ => String::new(),
+    };
+    PlannedObject {
+        group: key.group.clone(),
+        kind: key.kind.clone(),
+        namespace: key.namespace.clone().unwrap_or_default(),
+        name: key.name.clone(),
+        note,
+    }
+}
+
+fn grown(installed: Option<&Plan>, new: &Plan) -> Vec<GrownRight> {
+    let roles = |plan: &Plan| -> Vec<(Identity, Value)> {
+        let steps = plan.steps.values().filter(|step| step.key.group == RBAC);
+        steps.map(|step| (step.identity.clone(), step.body())).collect()
+    };
+    let (old, new) = (installed.map(roles).unwrap_or_default(), roles(new));
+    growth(pairs(&old), pairs(&new))
+}
+
+fn pairs(objects: &[(Identity, Value)]) -> impl Iterator<Item = (&Identity, &Value)> {
+    objects.iter().map(|(identity, body)| (identity, body))
+}
+
+/// Containers of the objects that differ, whose images are others.
+fn changed_images(installed: Option<&Plan>, new: &Plan) -> Vec<ChangedImage> {
+    let mut changed = Vec::new();
+    for (step, before) in changed_steps(installed, new) {
+        let before = before.map(|before| images(&before.body())).unwrap_or_default();
+        for (container, to) in images(&step.body()) {
+            let from = before.get(&container).cloned().unwrap_or_default();
+            if from != to {
+                changed.push(ChangedImage { object: step.key.to_string(), container, from, to });
+            }
+        }
+    }
+    changed
+}
+
+fn changed_versions(installed: Option<&Plan>, new: &Plan) -> Vec<ChangedVersion> {
+    let mut changed = Vec::new();
+    for (step, before) in changed_steps(installed, new).filter(|(step, _)| is_crd(&step.key)) {
+        let before = before.map(|before| versions(&before.body())).unwrap_or_default();
+        let after = versions(&step.body());
+        let only =
+            |one: &BTreeSet<String>, other: &BTreeSet<String>| one.difference(other).cloned().collect::<Vec<_>>();
+        let (added, removed) = (only(&after, &before), only(&before, &after));
+        if !added.is_empty() || !removed.is_empty() {
+            changed.push(ChangedVersion { definition: step.key.name.clone(), added, removed });
+        }
+    }
+    changed
+}
+
+fn changed_steps<'a>(installed: Option<&'a Plan>, new: &'a Plan) -> impl Iterator<Item = (&'a Step, Option<&'a Step>)> {
+    let steps = new.steps.values().map(move |step| (step, installed.and_then(|plan| plan.steps.get(&step.key))));
+    steps.filter(|(step, before)| before.is_none_or(|before| !before.is_same(step)))
+}
+
+/// Images by the names of their containers, wherever an object has a template of a Pod.
+fn images(body: &Value) -> BTreeMap<String, String> {
+    let mut found = BTreeMap::new();
+    find_images(body, &mut found);
+    found
+}
+
+fn find_images(value: &Value, found: &mut BTreeMap<String, String>) {
+    match value {
+        Value::Object(map) => {
+            for (key, value) in map {
+                let is_list = matches!(key.as_str(), "containers" | "initContainers" | "ephemeralContainers");
+                for container in value.as_array().into_iter().flatten().filter(|_| is_list) {
+                    if let (Some(name), Some(image)) = (container["name"].as_str(), container["image"].as_str()) {
+                        found.insert(name.to_owned(), image.to_owned());
+                    }
+                }
+                find_images(value, found);
+            }
+        }
+        Value::Array(items) => items.iter().for_each(|item| find_images(item, found)),
+        _ => {}
+    }
+}
+
+fn versions(crd: &Value) -> BTreeSet<String> {
+    let versions = crd.pointer("/spec/versions").and_then(Value::as_array).into_iter().flatten();
+    let served = versions.filter(|version| version["served"] == true);
+    served.filter_map(|version| version["name"].as_str().map(str::to_owned)).collect()
+}
