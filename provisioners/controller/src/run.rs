@@ -159,6 +159,7 @@ fn work(process: &mut Process, parts: assemble::Parts, concurrency: usize) {
     process.spawn(events::bundles(streams.bundles, unpack.clone(), install.clone()));
     process.spawn(events::deployments(streams.deployments, install.clone()));
     process.spawn(policies::follow(streams.policies, unpack.clone()));
+    process.spawn(events::plans(streams.plans, install.clone()));
     process.spawn(watch::definitions(install.clone()));
     process.spawn(watch::unserved(unserved, install.clone()));
     let collected = install.clone();

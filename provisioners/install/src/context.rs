@@ -8,7 +8,7 @@ use kube::Client;
 use kube::runtime::reflector::Store;
 use rukpak_content::{Digest, Limits};
 use rukpak_crd_upgrade as crd_upgrade;
-use rukpak_crds::{Bundle, BundleDeployment};
+use rukpak_crds::{Bundle, BundleDeployment, Plan};
 use rukpak_format::Certificates;
 use rukpak_helm::Helm;
 use rukpak_runtime::events::Events;
@@ -39,7 +39,9 @@ pub struct Reads {
     pub bundles: Store<Bundle>,
     /// All BundleDeployments, as last seen.
     pub deployments: Store<BundleDeployment>,
-    /// Who refers to whom among Bundles and BundleDeployments.
+    /// All Plans, as last seen.
+    pub plans: Store<Plan>,
+    /// Who refers to whom among Bundles, BundleDeployments and Plans.
     pub index: Index,
     /// What the deployments have installed, as far as this process knows.
     pub trackers: Trackers,
@@ -104,6 +106,8 @@ impl Reads {
         let pins =
             bundles.iter().filter_map(|bundle| bundle.status.as_ref()?.pin.as_ref()?.content_digest.parse().ok());
         let releases = deployments.iter().filter_map(|deployment| deployment.status.as_ref());
-        pins.chain(releases.flat_map(deployment::contents)).collect()
+        let plans = self.plans.state();
+        let planned = plans.iter().filter_map(|plan| plan.spec.rendering.as_ref()?.parse().ok());
+        pins.chain(releases.flat_map(deployment::contents)).chain(planned).collect()
     }
 }

@@ -7,6 +7,7 @@
 mod execute;
 mod news;
 mod observe;
+mod plans;
 mod record;
 mod report;
 mod tracker;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use kube::Client;
 use kube::runtime::reflector::{ObjectRef, Store as Cached};
-use rukpak_crds::{Bundle, BundleDeployment, ContentPolicy, InventoryKind};
+use rukpak_crds::{Bundle, BundleDeployment, ContentPolicy, InventoryKind, Plan};
 use rukpak_helm::Helm;
 use rukpak_install::cluster::Cluster;
 use rukpak_install::deployment::Trackers;
@@ -57,6 +57,7 @@ pub(super) struct Followed {
     pub bundles: Streams<Bundle>,
     pub deployments: Streams<BundleDeployment>,
     pub policies: Streams<ContentPolicy>,
+    pub plans: Streams<Plan>,
 }
 
 /// What is to be reconciled.
@@ -72,6 +73,7 @@ struct Shared {
     bundles: Cached<Bundle>,
     deployments: Cached<BundleDeployment>,
     policies: Cached<ContentPolicy>,
+    plans: Cached<Plan>,
     bundle_queue: Queue<Bundle>,
     deployment_queue: Queue<BundleDeployment>,
     filled: CancellationToken,
@@ -90,6 +92,7 @@ pub(super) async fn assemble(options: &Options) -> Result<Parts, Error> {
         bundles: Streams::selected(client.clone(), options.shard.selector()),
         deployments: Streams::selected(client.clone(), options.shard.selector()),
         policies: Streams::new(client.clone()),
+        plans: Streams::new(client.clone()),
     };
     let ((bundle_queue, bundles), (deployment_queue, deployments)) = (Queue::new(), Queue::new());
     let shared = Shared {
@@ -98,6 +101,7 @@ pub(super) async fn assemble(options: &Options) -> Result<Parts, Error> {
         bundles: streams.bundles.store.clone(),
         deployments: streams.deployments.store.clone(),
         policies: streams.policies.store.clone(),
+        plans: streams.plans.store.clone(),
         bundle_queue,
         deployment_queue,
         filled: CancellationToken::new(),
@@ -159,7 +163,7 @@ fn install(
     unpacker: InProcess,
     unserved: UnboundedSender<InventoryKind>,
 ) -> rukpak_install::Context {
-    let Shared { client, store, bundles, deployments, deployment_queue, filled, collect, .. } = shared;
+    let Shared { client, store, bundles, deployments, plans, deployment_queue, filled, collect, .. } = shared;
     let trackers = Trackers::default();
     let cluster = Cluster::new(client.clone(), WRITES);
     let reads = Reads {
@@ -169,6 +173,7 @@ fn install(
         settings: settings(options),
         bundles,
         deployments,
+        plans,
         index: Index::default(),
         dependents: Dependents::new(client.clone(), trackers.clone(), deployment_queue.clone(), unserved),
         trackers,

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use futures::StreamExt;
 use kube::{Api, ResourceExt};
-use rukpak_crds::{Bundle, BundleDeployment, ContentPolicy, names};
+use rukpak_crds::{Bundle, BundleDeployment, ContentPolicy, Plan, names};
 use rukpak_install::deployment;
 use rukpak_runtime::probes::{self, Readiness};
 use rukpak_runtime::watch::{Change, Streams};
@@ -105,6 +105,41 @@ pub(super) async fn deployments(
     "the watch over BundleDeployments"
 }
 
+/// Follows Plans, endlessly: an answer, or the end of a Plan, has its BundleDeployment tried again at once; what else changes in a Plan has
+/// its status looked at.
+pub(super) async fn plans(streams: Streams<Plan>, context: Arc<rukpak_install::Context>) -> &'static str {
+    let mut changes = pin!(streams.changes());
+    while let Some(change) = changes.next().await {
+        match change {
+            Change::Present(plan) => {
+                let is_answered = context.reads.index.plan(&plan);
+                enqueue_asking(&context, &plan, is_answered);
+            }
+            Change::Gone(plan) => {
+                context.reads.index.plan_gone(&plan.name_any());
+                let is_over = plan.status.as_ref().is_some_and(|status| status.phase.is_over());
+                enqueue_asking(&context, &plan, !is_over);
+            }
+            Change::Listed { .. } => {
+                let all = context.reads.plans.state();
+                let answered = context.reads.index.plans(&all);
+                for plan in &all {
+                    enqueue_asking(&context, plan, answered.iter().any(|one| Arc::ptr_eq(one, plan)));
+                }
+            }
+        }
+    }
+    "the watch over Plans"
+}
+
+fn enqueue_asking(context: &rukpak_install::Context, plan: &Plan, is_answered: bool) {
+    let name = &plan.spec.deployment.name;
+    if is_answered {
+        context.reads.trackers.answered(name);
+    }
+    context.deployment_queue.add(name);
+}
+
 fn forget(context: &Arc<rukpak_install::Context>, object: &BundleDeployment) {
     let uid = object.uid().unwrap_or_default();
     context.written.forget(&uid);
@@ -117,6 +152,8 @@ pub(super) async fn filled(unpack: Arc<rukpak_unpack::Context>, install: Arc<ruk
     install.reads.index.listed().await;
     // Nothing is unpacked before it is known what is asked of it. The writer lives as long as the process.
     let _ = unpack.policies.wait_until_ready().await;
+    // Nor is anything installed before it is known what was asked.
+    let _ = install.reads.plans.wait_until_ready().await;
     unpack.filled.cancel();
     ""
 }
@@ -129,8 +166,10 @@ pub(super) async fn readiness(context: Arc<rukpak_unpack::Context>, readiness: A
         let deployments: Api<BundleDeployment> = Api::all(context.client.clone());
         let one = kube::api::ListParams::default().limit(1);
         let policies: Api<ContentPolicy> = Api::all(context.client.clone());
+        let plans: Api<Plan> = Api::all(context.client.clone());
         bundles.list_metadata(&one).await?;
         policies.list_metadata(&one).await?;
+        plans.list_metadata(&one).await?;
         deployments.list_metadata(&one).await.map(|_| ())
     };
     probes::until_served(&readiness, HINT, ask).await;

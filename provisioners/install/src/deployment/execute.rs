@@ -1,12 +1,13 @@
 //! Doing what was decided. Every write to the cluster for a deployment, but for its status, is made below this folder.
 //!
 //! ```text
-//! install   prepare -> members -> rights -> check -> (intent) -> apply -> prune -> Applied
+//! install   prepare -> members -> rights -> check -> (approval) -> (intent) -> apply -> prune -> Applied
 //! repair    prepare ------------> rights -------------------> apply            again
 //! resume    watches -----------------------------------------------------------> Applied
 //! ```
 
 mod apply;
+mod approval;
 mod bundle;
 mod certificates;
 mod check;
@@ -146,7 +147,8 @@ async fn install(run: &mut Run, release: Release, why: Why) -> Result<(), Error>
 /// Installs `release`, whatever is installed now.
 async fn attempt(run: &mut Run, release: &Release, why: Why) -> Result<(), Stopped> {
     still_missing(&mut run.view, release, why).await?;
-    let Prepared { mut plan, memory: _memory } = match prepare::plan(run, release, why, Purpose::Install).await {
+    let Prepared { mut plan, objects, memory: _memory } = match prepare::plan(run, release, why, Purpose::Install).await
+    {
         Ok(prepared) => prepared,
         Err(error) => return Err(unprepared(run, &error, release).await),
     };
@@ -165,6 +167,7 @@ async fn attempt(run: &mut Run, release: &Release, why: Why) -> Result<(), Stopp
 
     rights::check(run, &plan, &members).await.map_err(Stopped::Failed)?;
     check::check(run, &plan, why, &members, &bases).await?;
+    approval::ask(run, (&plan, objects.as_ref()), why, &members, &bases).await?;
 
     let used: BTreeSet<InventoryKind> = kinds.into_iter().chain(plan.inventory()).collect();
     // What was listed above may have been written for a newer spec by another controller. A status write fails if there is one, and

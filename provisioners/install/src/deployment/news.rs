@@ -21,18 +21,27 @@ pub(super) fn news(before: &BundleDeploymentStatus, after: &BundleDeploymentStat
         let known = before.conditions.find(CONTESTED);
         known.is_none_or(|known| (known.status, &known.message) != (now.status, &now.message))
     });
-    let waiting = waiting(after).filter(|_| waiting(before).is_none()).map(warning);
-    [invalid, waiting, installed(before, after, is_rollback), healthy, contested.map(warning)]
-        .into_iter()
-        .flatten()
-        .collect()
+    let bundle = waiting_for_bundle(after).filter(|_| waiting_for_bundle(before).is_none()).map(warning);
+    let approval = waiting_for_approval(before, after).map(normal);
+    let news = [invalid, bundle, installed(before, after, is_rollback), healthy, contested.map(warning), approval];
+    news.into_iter().flatten().collect()
 }
 
 /// `Ready`, where it says why the Bundle is not unpacked yet. `HasValidBundle` says only that it is not.
-fn waiting(status: &BundleDeploymentStatus) -> Option<&Condition> {
+fn waiting_for_bundle(status: &BundleDeploymentStatus) -> Option<&Condition> {
     let ready = status.conditions.find(READY).filter(|ready| ready.reason == reason::UNPACK_PENDING)?;
     let valid = status.conditions.find(HAS_VALID_BUNDLE)?;
     (ready.message != valid.message).then_some(ready)
+}
+
+/// `Ready`, if a Plan waits for approval that was not told of before.
+fn waiting_for_approval<'a>(
+    before: &BundleDeploymentStatus,
+    after: &'a BundleDeploymentStatus,
+) -> Option<&'a Condition> {
+    let now = after.conditions.find(READY).filter(|now| now.reason == reason::WAITING_FOR_APPROVAL)?;
+    let known = before.conditions.find(READY);
+    known.is_none_or(|known| (&known.reason, &known.message) != (&now.reason, &now.message)).then_some(now)
 }
 
 /// The condition, if its status or reason is another one than before. Messages of failures change with each attempt.

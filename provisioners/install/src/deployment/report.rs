@@ -18,7 +18,7 @@ use rukpak_runtime::metrics::{Outcome, count_reconcile};
 use rukpak_runtime::traces;
 
 use super::observe::{Run, is_ready};
-use super::{Error, execute, news, record};
+use super::{Error, execute, news, plans, record};
 use crate::context::Context;
 
 /// Queues do not take waits of years.
@@ -40,6 +40,7 @@ pub(super) async fn report(run: &mut Run, decided: Timestamp) -> Result<Action, 
     run.view.memory.released.clear();
     tell(run, &before);
     record::write(run, &before).await;
+    plans::settle(run).await;
     if is_settled {
         execute::delete_old(run).await.map_err(Error::OldBundles)?;
     }

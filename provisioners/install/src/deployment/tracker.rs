@@ -86,6 +86,13 @@ impl Trackers {
         });
     }
 
+    /// A Plan of the deployment `name` was answered, or is gone: what waits for that is not held back any more.
+    pub fn answered(&self, name: &str) {
+        if let Some(found) = self.named(name) {
+            found.tracked().is_unblocked = true;
+        }
+    }
+
     /// A CRD of `group` came or changed: the deployments that miss a kind of it. None of them is held back any more.
     pub fn defined(&self, group: &str) -> Vec<Owner> {
         let all = self.lock();

@@ -1,10 +1,10 @@
 //! Who refers to whom among our own objects, so that nobody has to look through all of them.
 
 use std::collections::{BTreeSet, HashMap};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use kube::ResourceExt;
-use rukpak_crds::{Bundle, BundleDeployment};
+use rukpak_crds::{Bundle, BundleDeployment, Plan, PlanApproval};
 use tokio_util::sync::CancellationToken;
 
 /// Kept by those who follow the watches, before anybody is told of a change.
@@ -14,6 +14,10 @@ pub struct Index {
     bundles: Mutex<References>,
     /// From BundleDeployments to those that they depend on.
     deployments: Mutex<References>,
+    /// From Plans to the UIDs of their controllers.
+    plans: Mutex<References>,
+    /// What was last seen that Plans were answered.
+    answers: Mutex<HashMap<String, Option<PlanApproval>>>,
     bundles_listed: CancellationToken,
     deployments_listed: CancellationToken,
 }
@@ -71,6 +75,33 @@ impl Index {
         self.deployments_listed.cancel();
     }
 
+    /// The Plan is there, new or changed. Returns whether it was answered otherwise than before.
+    pub fn plan(&self, plan: &Plan) -> bool {
+        let controllers = plan.owner_references().iter().filter(|owner| owner.controller == Some(true));
+        lock(&self.plans).set(&plan.name_any(), controllers.map(|owner| owner.uid.clone()).collect());
+        let before = lock(&self.answers).insert(plan.name_any(), plan.spec.approval);
+        before.unwrap_or_default() != plan.spec.approval
+    }
+
+    /// The Plan is gone.
+    pub fn plan_gone(&self, name: &str) {
+        lock(&self.plans).set(name, BTreeSet::new());
+        lock(&self.answers).remove(name);
+    }
+
+    /// These are all Plans. Returns those that were answered otherwise than before.
+    pub fn plans<'a>(&self, all: &'a [Arc<Plan>]) -> Vec<&'a Arc<Plan>> {
+        *lock(&self.plans) = References::default();
+        let names: BTreeSet<String> = all.iter().map(|plan| plan.name_any()).collect();
+        lock(&self.answers).retain(|name, _| names.contains(name));
+        all.iter().filter(|plan| self.plan(plan)).collect()
+    }
+
+    /// The names of the Plans that the object with this UID controls.
+    pub fn plans_of(&self, uid: &str) -> BTreeSet<String> {
+        lock(&self.plans).to.get(uid).cloned().unwrap_or_default()
+    }
+
     /// Returns when all Bundles and all BundleDeployments have been told once.
     pub async fn listed(&self) {
         self.bundles_listed.cancelled().await;
@@ -115,8 +146,8 @@ impl References {
     }
 }
 
-fn lock(references: &Mutex<References>) -> MutexGuard<'_, References> {
-    references.lock().unwrap_or_else(PoisonError::into_inner)
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]

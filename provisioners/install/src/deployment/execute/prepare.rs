@@ -9,6 +9,7 @@ use rukpak_crds::InventoryKind;
 use rukpak_crds::names::{IGNORE_DEPENDENCIES, PACKAGES};
 use rukpak_format::{BundleFormat as _, Format, Rendered, Settings, helm};
 use rukpak_helm::{Capabilities, Request};
+use rukpak_plan::approval::{digest_objects, may_ask};
 use rukpak_plan::memory::{Problem, Stage};
 use rukpak_plan::owner_metadata::OwnerMetadata;
 use rukpak_plan::plan::{DeclaredTwice, Objects, Served};
@@ -20,6 +21,7 @@ use rukpak_runtime::error::Chain;
 use super::{certificates, collect};
 use crate::cluster;
 use crate::deployment::observe::{Run, View, owned};
+use crate::deployment::plans;
 use crate::render_memory::{Purpose, Reservation};
 
 /// Why there is no plan.
@@ -88,13 +90,15 @@ impl Unprepared {
 /// A plan, and the memory that it may take.
 pub(super) struct Prepared {
     pub plan: Plan,
+    /// Digest of what was rendered, if somebody may have to approve it.
+    pub objects: Option<Digest>,
     pub memory: Reservation,
 }
 
 /// Plans the objects of `release`.
 #[tracing::instrument(level = "debug", name = "prepare", skip_all)]
 pub(super) async fn plan(run: &Run, release: &Release, why: Why, purpose: Purpose) -> Result<Prepared, Unprepared> {
-    let (release, rendered, memory) = load(run, release, why, purpose).await?;
+    let Loaded { release, rendered, objects: digest, memory } = load(run, release, why, purpose).await?;
     let Rendered { objects, optional, required, certificates_due, authorities, .. } = rendered;
     let objects = Objects { all: objects, optional: &optional, required: &required };
     let served = served(&run.view, &objects).await.map_err(Unprepared::Discovery)?;
@@ -105,7 +109,16 @@ pub(super) async fn plan(run: &Run, release: &Release, why: Why, purpose: Purpos
     };
     let plan = objects.plan(release, &served, &stamp, !why.is_new())?;
     let plan = Plan { certificates_due, authorities, ..plan };
-    Ok(Prepared { plan, memory })
+    Ok(Prepared { plan, objects: digest, memory })
+}
+
+/// A release, and its objects as they are to be applied. They may stay in memory as long as the reservation is kept.
+struct Loaded {
+    release: Release,
+    rendered: Rendered,
+    /// Digest of the objects without the certificates that are made for webhooks, if somebody may have to approve them.
+    objects: Option<Digest>,
+    memory: Reservation,
 }
 
 async fn served(view: &View, objects: &Objects<'_>) -> Result<Served, cluster::Error> {
@@ -119,14 +132,8 @@ async fn served(view: &View, objects: &Objects<'_>) -> Result<Served, cluster::E
     Ok(served)
 }
 
-/// Loads and verifies the content of `release`, and renders its objects as they are to be applied. They may stay in memory as long
-/// as the reservation is kept.
-async fn load(
-    run: &Run,
-    release: &Release,
-    why: Why,
-    purpose: Purpose,
-) -> Result<(Release, Rendered, Reservation), Unprepared> {
+/// Loads and verifies the content of `release`, and renders its objects.
+async fn load(run: &Run, release: &Release, why: Why, purpose: Purpose) -> Result<Loaded, Unprepared> {
     let context = &run.context;
     // What is installed is guarded, whatever it depends on.
     let ignored = run.view.observed.annotation(IGNORE_DEPENDENCIES);
@@ -135,7 +142,9 @@ async fn load(
         Format::Registry if !ignores_all => Some(kubernetes(run).await?),
         _ => None,
     };
+    let may_ask = may_ask(&run.view.observed, why, release);
     let release = release.clone().rendered_in(&run.view.observed.status);
+    let release = if may_ask { plans::rendered(&run.view, release) } else { release };
     let settings = Settings {
         config: release.config.clone(),
         certificates: context.reads.settings.bundle_certificates,
@@ -162,14 +171,15 @@ async fn load(
     let limits = context.reads.settings.limits.clone();
     let work = move || {
         let rendered = format.render(&tree, &limits, &settings).map_err(|error| Unprepared::Format(Box::new(error)))?;
-        Ok::<_, Unprepared>((rendered, tree))
+        let objects = may_ask.then(|| digest_objects(&rendered.objects));
+        Ok::<_, Unprepared>((rendered, objects, tree))
     };
-    let (rendered, tree) = tokio::task::spawn_blocking(work).await.map_err(Unprepared::Interrupted)??;
+    let (rendered, objects, tree) = tokio::task::spawn_blocking(work).await.map_err(Unprepared::Interrupted)??;
     let release = if is_new { keep_rendering(run, release, tree).await? } else { release };
     let key = release.rendering.as_ref().unwrap_or(&release.content);
     let reservation = context.reads.render_memory.settle(key, &rendered.objects, reservation);
     let rendered = certificates::put_in(&run.view, rendered, is_published).await.map_err(Unprepared::Certificates)?;
-    Ok((release, rendered, reservation))
+    Ok(Loaded { release, rendered, objects, memory: reservation })
 }
 
 /// What Helm rendered for a release. It is rendered once and kept in the store, under a digest that the status has before the first
@@ -222,7 +232,9 @@ async fn keep_rendering(run: &Run, release: Release, tree: BundleTree) -> Result
     let store = run.view.reads.store.clone();
     let sealed = tokio::task::spawn_blocking(move || store.seal(&tree)).await.map_err(Unprepared::Interrupted)?;
     let sealed = sealed.map_err(Unprepared::Store)?;
-    if release.rendering.as_ref().is_some_and(|known| *known != sealed.digest) {
+    // What a Plan names and was lost is rendered anew: that is another plan.
+    let recorded = Release { rendering: None, ..release.clone() }.rendered_in(&run.view.observed.status).rendering;
+    if recorded.is_some_and(|known| known != sealed.digest) {
         return Err(Unprepared::Rendering);
     }
     // The mark of what was sealed goes with the value.

@@ -41,7 +41,7 @@ pub(super) enum Ended {
 /// Repairs `objects` of the installed release, in the order of applying: a namespace may have gone with all that was in it.
 #[tracing::instrument(level = "debug", skip_all, fields(rukpak.objects = objects.len()))]
 pub(super) async fn repair(run: &mut Run, release: &Release, objects: BTreeSet<ObjectKey>) -> Ended {
-    let Ok(Prepared { plan, memory: _memory }) = prepare::plan(run, release, Why::Repair, Purpose::Install).await
+    let Ok(Prepared { plan, memory: _memory, .. }) = prepare::plan(run, release, Why::Repair, Purpose::Install).await
     else {
         // What is wrong with the content is told by an installation, which fetches it again where that helps.
         return Ended::NeedsInstall(Why::Resync);
