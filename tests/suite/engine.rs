@@ -44,4 +44,4 @@ mod unlistable;
 mod upstream;
 mod waiting;
 mod way_back;
-mod worlds;
+pub mod worlds;

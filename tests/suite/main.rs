@@ -17,6 +17,7 @@ mod leader;
 mod olmv1;
 mod output;
 mod packages;
+mod plans;
 mod platform;
 mod registry;
 mod rights;

@@ -10,6 +10,7 @@ use serde_json::json;
 
 use super::case::{Chart, Charts as _, until_again, world};
 use crate::engine::case::Case;
+use crate::plans::case::Asked as _;
 
 #[tokio::test]
 async fn repairs_password_as_it_was_rendered() {
@@ -38,6 +39,26 @@ async fn renders_new_password_for_other_values_and_finds_the_first_again() {
     case.change_values(json!("size: 1")).await;
     case.until_size("1").await;
     assert_eq!(case.password().await, first, "the history has it");
+}
+
+#[tokio::test]
+async fn installs_the_password_that_was_approved() {
+    let case = Case::in_world(world().await, "chart-plan").await;
+    case.deploy_chart(&Chart::new().with_password(), json!({"values": "size: 1"})).await;
+    case.until_size("1").await;
+    case.edit("user", &case.target(), json!({"spec": {"approval": "Upgrades"}})).await;
+    case.change_values(json!("size: 2")).await;
+    let plan = case.asked().await;
+    for time in ["once", "twice"] {
+        let now = json!({"metadata": {"annotations": {"core.rukpak.io/reconcile-requested-at": time}}});
+        case.edit("user", &case.target(), now).await;
+        case.until_value(&case.target(), "/status/lastHandledReconcileAt", &json!(time)).await;
+    }
+    assert_eq!(case.plans().await.len(), 1, "each reconcile would make up another password");
+    case.answer(&plan, "Approved").await;
+    case.until_size("2").await;
+    case.until_phase(&plan, "Applied").await;
+    assert_eq!(case.plans().await.len(), 1);
 }
 
 /// In a world of its own, whose controller is ended.

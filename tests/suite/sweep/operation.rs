@@ -2,13 +2,13 @@
 
 use std::time::Duration;
 
-use rukpak_tests::verbs::{self, Expected};
+use rukpak_tests::verbs::{self, Expected, Target};
 use rukpak_tests::world::bundle;
 use serde_json::json;
 
 use crate::sweep::check;
 use crate::sweep::release::Release;
-use crate::sweep::subject::Subject;
+use crate::sweep::subject::{OWNER_NAME, Subject};
 
 /// A preparation takes a second; on a busy machine many.
 const PREPARED_WITHIN: Duration = Duration::from_secs(40);
@@ -17,6 +17,8 @@ const PREPARED_WITHIN: Duration = Duration::from_secs(40);
 pub enum Operation {
     Install,
     Upgrade,
+    /// An upgrade that waits is approved.
+    Approval,
     FailedUpgrade,
     WayBack,
     Rollback,
@@ -53,9 +55,10 @@ const FAILED: &[&str] = &["Installed=False/UpgradeFailed"];
 const REQUESTED: &str = "core.rukpak.io/reconcile-requested-at";
 
 impl Operation {
-    pub const ALL: [Self; 12] = [
+    pub const ALL: [Self; 13] = [
         Self::Install,
         Self::Upgrade,
+        Self::Approval,
         Self::FailedUpgrade,
         Self::WayBack,
         Self::Rollback,
@@ -72,6 +75,7 @@ impl Operation {
         match self {
             Self::Install => "install",
             Self::Upgrade => "upgrade",
+            Self::Approval => "approved upgrade",
             Self::FailedUpgrade => "failed upgrade",
             Self::WayBack => "way back",
             Self::Rollback => "rollback",
@@ -96,7 +100,7 @@ impl Operation {
             anew: &[],
         };
         match self {
-            Self::Upgrade => End { release: Some(Release::Two), ..end },
+            Self::Upgrade | Self::Approval => End { release: Some(Release::Two), ..end },
             Self::FailedUpgrade => End { conditions: &["Installed=False/"], bundles: 2, ..end },
             Self::WayBack => End { conditions: FAILED, bundles: 2, ..end },
             Self::Repair => End { anew: &["Deployment w"], ..end },
@@ -146,6 +150,14 @@ impl Operation {
         if let Some(next) = next {
             subject.push(next).await;
         }
+        if self == Self::Approval {
+            let asking = json!({"spec": {"approval": "Upgrades"}});
+            subject.edit(&subject.target(), asking).await;
+            subject.change(subject.push(Release::Two).await).await;
+            let waits = Expected { kind: "Ready", status: "Unknown", reason: Some("WaitingForApproval"), message: "" };
+            let client = &subject.stage.client;
+            verbs::await_condition(client, &subject.target(), waits, PREPARED_WITHIN).await.expect("it asks");
+        }
         subject.remember().await;
     }
 
@@ -155,6 +167,7 @@ impl Operation {
         match self {
             Self::Install | Self::Adoption => subject.create(subject.source(Release::One)).await,
             Self::Upgrade => subject.change(subject.source(Release::Two)).await,
+            Self::Approval => approve(subject).await,
             Self::FailedUpgrade => subject.change(subject.source(Release::Refused)).await,
             Self::WayBack => subject.change(subject.source(Release::Broken)).await,
             Self::Rollback => subject.edit(&target, json!({"spec": {"rollbackTo": 1}})).await,
@@ -169,6 +182,17 @@ impl Operation {
             Self::Status => subject.edit(&target, json!({"metadata": {"annotations": {REQUESTED: "now"}}})).await,
         }
     }
+}
+
+/// Says yes to the Plan of the deployment.
+async fn approve(subject: &Subject<'_>) {
+    let labels = format!("{OWNER_NAME}={}", subject.name);
+    let plans = verbs::list(&subject.stage.client, "core.rukpak.io/v1alpha1", "Plan", &labels).await;
+    let plans = plans.expect("the API server agrees");
+    assert_eq!(plans.len(), 1, "one waits");
+    let target =
+        Target::cluster("core.rukpak.io/v1alpha1", "Plan", plans[0].metadata.name.as_deref().unwrap_or_default());
+    subject.edit(&target, json!({"spec": {"approval": "Approved"}})).await;
 }
 
 /// What a stranger may do: change a value, take an object away, take our labels off. (An object that loses its owner reference
