@@ -78,6 +78,8 @@ pub const DELETE_HELM_RELEASES: &str = "core.rukpak.io/delete-helm-releases";
 pub const SUSPEND: &str = "core.rukpak.io/suspend";
 /// Annotation on a ClusterExtension, by its owner: the deletion policy of its BundleDeployment (additive).
 pub const DELETION_POLICY: &str = "core.rukpak.io/deletion-policy";
+/// Annotation on a ClusterExtension, by its owner: when Plans of its BundleDeployment have to be approved (additive).
+pub const APPROVAL: &str = "core.rukpak.io/approval";
 /// Annotation on a BundleDeployment of a ClusterExtension: the fields of its spec that the extension sets now and may set no more later,
 /// with commas between them. What others set is left to them (additive).
 pub const EXTENSION_FIELDS: &str = "core.rukpak.io/extension-fields";

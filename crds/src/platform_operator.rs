@@ -8,6 +8,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::Condition;
+use crate::plan::ApprovalPolicy;
 
 mod summary;
 
@@ -40,6 +41,10 @@ pub struct PlatformOperatorSpec {
     /// the other along the channel's graph (Automatic). (Not in OpenShift 4.12.)
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub upgrade_policy: Option<UpgradePolicy>,
+    /// Approval says when a Plan of the BundleDeployment has to be approved: Automatic (never), Upgrades, Escalations or Always. Without
+    /// it the BundleDeployment's own spec.approval counts. (Not in OpenShift 4.12.)
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub approval: Option<ApprovalPolicy>,
 }
 
 /// Package contains fields to configure which OLM package this PlatformOperator will install.

@@ -2,9 +2,9 @@
 //! the kind is upstream's. Without that they are other people's. Pure.
 
 use kube::ResourceExt;
-use rukpak_crds::DeletionPolicy;
-use rukpak_crds::names::{DELETION_POLICY, SUSPEND};
+use rukpak_crds::names::{APPROVAL, DELETION_POLICY, SUSPEND};
 use rukpak_crds::olm::ClusterExtension;
+use rukpak_crds::{ApprovalPolicy, DeletionPolicy};
 use serde_json::{Map, Value, json};
 
 /// The fields and their values; in words what is wrong with an annotation.
@@ -24,6 +24,12 @@ pub(super) fn fields(extension: &ClusterExtension) -> Result<Map<String, Value>,
             format!("annotation {DELETION_POLICY}: {said:?} is none of Delete, Orphan, KeepCRDs and InOrder")
         })?;
         fields.insert("deletionPolicy".to_owned(), json!(policy));
+    }
+    if let Some(said) = annotations.get(APPROVAL) {
+        let policy: ApprovalPolicy = serde_json::from_value(json!(said)).map_err(|_| {
+            format!("annotation {APPROVAL}: {said:?} is none of Automatic, Upgrades, Escalations and Always")
+        })?;
+        fields.insert("approval".to_owned(), json!(policy));
     }
     Ok(fields)
 }
@@ -56,5 +62,10 @@ mod tests {
         let wrong =
             "annotation core.rukpak.io/deletion-policy: \"keep\" is none of Delete, Orphan, KeepCRDs and InOrder";
         assert_eq!(of(&json!({DELETION_POLICY: "keep"})), Err(wrong.to_owned()));
+        let asking = json!({"progressDeadline": "30m", "approval": "Escalations"});
+        assert_eq!(of(&json!({APPROVAL: "Escalations"})), Ok(asking));
+        let wrong =
+            "annotation core.rukpak.io/approval: \"Manual\" is none of Automatic, Upgrades, Escalations and Always";
+        assert_eq!(of(&json!({APPROVAL: "Manual"})), Err(wrong.to_owned()));
     }
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
-use kube::api::PostParams;
+use kube::api::{Patch, PatchParams, PostParams};
 use kube::runtime::reflector::ObjectRef;
 use kube::{Api, Resource, ResourceExt};
 use rukpak_crds::condition::{Conditions, INSTALLED};
@@ -14,6 +14,7 @@ use rukpak_crds::{
 use rukpak_plan::retry::Class;
 use rukpak_runtime::api;
 use rukpak_runtime::error::Chain;
+use serde_json::json;
 
 use super::source::{Chosen, Ignored};
 use super::{Error, Outcome, Pass, report, source, upgrade};
@@ -66,6 +67,24 @@ fn classify(pass: &Pass, deployment: Arc<BundleDeployment>) -> Existing {
              PlatformOperator another name; deleting the BundleDeployment would delete what it has installed"
         )),
     }
+}
+
+/// Whether the BundleDeployment asks for approval otherwise than the PlatformOperator says, which may say nothing.
+pub(super) fn asks_otherwise(pass: &Pass, deployment: &BundleDeployment) -> bool {
+    let approval = pass.operator.spec.approval;
+    approval.is_some() && approval != deployment.spec.approval
+}
+
+/// Has the BundleDeployment ask for approval as the PlatformOperator says.
+pub(super) async fn set_approval(pass: &Pass, deployment: &BundleDeployment) -> Result<(), Error> {
+    let api: Api<BundleDeployment> = Api::all(pass.context.client.clone());
+    let params = PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() };
+    // Only the one that was seen, which is ours.
+    let patch = json!({"metadata": {"resourceVersion": deployment.resource_version()},
+                       "spec": {"approval": pass.operator.spec.approval}});
+    let set = api.patch(&pass.name, &params, &Patch::Merge(patch)).await;
+    record(pass, &set.map_err(api::Error::from).map_err(Error::Approval)?);
+    Ok(())
 }
 
 /// Remembers our write, so that no pass takes what the watch has shown before it for an edit.
@@ -164,6 +183,7 @@ fn deployment(pass: &Pass, image: String, dependencies: Ignored) -> BundleDeploy
     let spec = BundleDeploymentSpec {
         provisioner_class_name: names::CLASS_PLAIN.to_owned(),
         template: BundleTemplate { metadata: None, spec },
+        approval: pass.operator.spec.approval,
         ..BundleDeploymentSpec::default()
     };
     let mut deployment = BundleDeployment::new(&pass.name, spec);
