@@ -12,6 +12,7 @@ mod limits;
 mod migrate;
 mod namespace;
 mod output;
+mod plan;
 mod policy;
 mod rights;
 mod shell;
@@ -39,6 +40,7 @@ pub use install::{GitArgs, InstallArgs, RunArgs};
 use limits::LimitArgs;
 pub use migrate::{Kind, MigrateArgs};
 pub use output::{OutputArgs, OutputForm};
+pub use plan::{ListPlansArgs, PlanArgs, PlanCommand};
 pub use policy::PolicyArgs;
 pub use rights::{RightsArgs, RoleForm};
 pub use shell::{CompletionArgs, ManArgs};
@@ -203,6 +205,13 @@ pub enum Command {
         "rukpakctl status pump-operator -o yaml"
     ))]
     Status(StatusArgs),
+    /// Print what waits for a yes, and answer it
+    #[command(subcommand, after_help = examples!(
+        "rukpakctl plan list"
+        "rukpakctl plan show pump-operator-3c1f0a92be"
+        "rukpakctl plan approve pump-operator-3c1f0a92be"
+    ))]
+    Plan(PlanCommand),
     /// List the revisions of a BundleDeployment
     #[command(after_help = examples!(
         "rukpakctl history pump-operator"

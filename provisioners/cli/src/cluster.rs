@@ -9,6 +9,7 @@ mod kubeconfig;
 mod objects;
 mod olm;
 mod owners;
+mod plans;
 mod trial;
 
 use std::error::Error as StdError;

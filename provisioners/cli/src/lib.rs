@@ -64,6 +64,7 @@ mod migrate;
 mod oci;
 mod output;
 mod package;
+mod plan;
 mod policy;
 mod progress;
 mod reconcile;
@@ -112,6 +113,7 @@ pub async fn run(command: &Command) -> Exit {
         Command::Extension(command) => extension::run(command).await,
         Command::Migrate(arguments) => migrate::run(arguments).await,
         Command::Status(arguments) => status::run(arguments).await,
+        Command::Plan(command) => plan::run(command).await,
         Command::History(arguments) => history::run(arguments).await,
         Command::Rollback(arguments) => rollback::run(arguments).await,
         Command::Suspend(arguments) => suspend::run(arguments, true).await,

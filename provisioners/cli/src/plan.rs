@@ -1,0 +1,130 @@
+//! `rukpakctl plan`: the Plans of a cluster, and the answers to them.
+//!
+//! ```text
+//! list    all of them            show     one: objects, rights, images and versions that change
+//! approve yes                    reject   no
+//! ```
+
+mod show;
+
+use std::io::{self, Write};
+
+use kube::ResourceExt as _;
+use rukpak_crds::{Plan, PlanApproval};
+use serde::Serialize;
+
+use crate::answer::structured;
+use crate::args::{ListPlansArgs, OutputForm, PlanArgs, PlanCommand};
+use crate::cluster::{self, Cluster};
+use crate::colour::Palette;
+use crate::exit::Exit;
+use crate::failure::{Failure, ended};
+use crate::output::{to_stdout, to_stdout_raw};
+use crate::table;
+
+/// The resource of Plans, with its group.
+const PLANS: &str = "plan.core.rukpak.io";
+
+/// What `list --output json` prints.
+#[derive(Serialize)]
+struct Plans<'a> {
+    plans: &'a [Plan],
+}
+
+/// Does what is asked.
+pub async fn run(command: &PlanCommand) -> Exit {
+    ended(match command {
+        PlanCommand::List(arguments) => list(arguments).await,
+        PlanCommand::Show(arguments) => show(arguments).await,
+        PlanCommand::Approve(arguments) => answer(arguments, PlanApproval::Approved).await,
+        PlanCommand::Reject(arguments) => answer(arguments, PlanApproval::Rejected).await,
+    })
+}
+
+async fn list(arguments: &ListPlansArgs) -> Result<Exit, Failure> {
+    let mut plans = Cluster::connect(&arguments.cluster).await?.plans().await?;
+    if let Some(name) = &arguments.deployment {
+        plans.retain(|plan| plan.spec.deployment.name == *name);
+    }
+    // Those of a deployment together, the newest first.
+    plans.sort_by_key(|plan| {
+        (plan.spec.deployment.name.clone(), std::cmp::Reverse(plan.metadata.creation_timestamp.clone()))
+    });
+    plans.iter_mut().for_each(|plan| plan.metadata.managed_fields = None);
+    let form = arguments.output.form;
+    Ok(match form {
+        OutputForm::Text | OutputForm::Wide => {
+            let palette = Palette::of(&io::stdout());
+            to_stdout_raw(|out| text(out, palette, &plans, form == OutputForm::Wide), Exit::Yes)
+        }
+        OutputForm::Name => {
+            to_stdout(|out| plans.iter().try_for_each(|plan| writeln!(out, "{PLANS}/{}", plan.name_any())), Exit::Yes)
+        }
+        OutputForm::Json | OutputForm::Yaml => structured(form, &Plans { plans: &plans }, Exit::Yes),
+    })
+}
+
+fn text(out: &mut dyn Write, palette: Palette, plans: &[Plan], is_wide: bool) -> io::Result<()> {
+    if plans.is_empty() {
+        return writeln!(out, "No Plans are present in the cluster");
+    }
+    let wide: &[&str] = if is_wide { &["DIGEST", "MESSAGE"] } else { &[] };
+    let heading = [&["NAME", "DEPLOYMENT", "PHASE", "SUMMARY"], wide].concat();
+    let row = |plan: &Plan| {
+        let status = plan.status.clone().unwrap_or_default();
+        let mut row = vec![plan.name_any(), plan.spec.deployment.name.clone(), phase(plan), status.summary];
+        if is_wide {
+            row.extend([plan.spec.digest.clone(), status.message]);
+        }
+        row
+    };
+    table::write_in_colour(out, palette, &heading, &plans.iter().map(row).collect::<Vec<_>>())
+}
+
+fn phase(plan: &Plan) -> String {
+    plan.status.as_ref().map(|status| format!("{:?}", status.phase)).unwrap_or_default()
+}
+
+async fn show(arguments: &PlanArgs) -> Result<Exit, Failure> {
+    let mut plan = existing(&Cluster::connect(&arguments.cluster).await?, &arguments.name).await?;
+    plan.metadata.managed_fields = None;
+    let form = arguments.output.form;
+    Ok(match form {
+        OutputForm::Text | OutputForm::Wide => to_stdout(|out| show::text(out, &plan), Exit::Yes),
+        OutputForm::Name => to_stdout(|out| writeln!(out, "{PLANS}/{}", plan.name_any()), Exit::Yes),
+        OutputForm::Json | OutputForm::Yaml => structured(form, &plan, Exit::Yes),
+    })
+}
+
+/// Sets `spec.approval`. An answer to what is over would be none.
+async fn answer(arguments: &PlanArgs, approval: PlanApproval) -> Result<Exit, Failure> {
+    let (cluster, name) = (Cluster::connect(&arguments.cluster).await?, &arguments.name);
+    let plan = existing(&cluster, name).await?;
+    if let Some(status) = plan.status.as_ref().filter(|status| status.phase.is_over()) {
+        let why = if status.message.is_empty() { String::new() } else { format!(": {}", status.message) };
+        return Err(Failure::no(format!("plan {name:?} is {:?} and takes no answer{why}", status.phase))
+            .hint(format!("rukpakctl plan list {}", plan.spec.deployment.name)));
+    }
+    let mut written = cluster.answer_plan(&plan, approval).await?;
+    written.metadata.managed_fields = None;
+    let what = match approval {
+        PlanApproval::Approved => "approved",
+        PlanApproval::Rejected => "rejected",
+    };
+    let form = arguments.output.form;
+    let named = format!("{PLANS}/{name}");
+    Ok(match form {
+        OutputForm::Text | OutputForm::Wide => to_stdout(|out| writeln!(out, "{named} {what}"), Exit::Yes),
+        OutputForm::Name => to_stdout(|out| writeln!(out, "{named}"), Exit::Yes),
+        OutputForm::Json | OutputForm::Yaml => structured(form, &written, Exit::Yes),
+    })
+}
+
+async fn existing(cluster: &Cluster, name: &str) -> Result<Plan, Failure> {
+    cluster.plan(name).await.map_err(|error| match error {
+        cluster::Error::Refused(status) if status.code == 404 => {
+            Failure::no(status.message).hint("rukpakctl plan list")
+        }
+        other => other.into(),
+    })
+}
