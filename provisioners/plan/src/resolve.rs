@@ -1,5 +1,7 @@
 //! What is really sent for one object, given what is in the cluster: the one place that knows of stored versions, conversion,
-//! scaling, volumes that grew, and fields that were relinquished, whoever asks.
+//! scaling, volumes that grew, their order in Pods, and fields that were relinquished, whoever asks.
+
+mod order;
 
 use std::collections::BTreeSet;
 
@@ -152,6 +154,7 @@ pub struct Resolved {
 pub fn needs_live(key: &ObjectKey, body: &Value, basis: &Basis<'_>) -> bool {
     let is_left = basis.relinquished.is_some_and(|fields| !fields.is_empty());
     body.pointer(REPLICAS).is_some()
+        || order::has_order(body)
         || is_claim(key)
         || is_left
         || !basis.ignored.is_empty()
@@ -176,6 +179,7 @@ pub fn resolve(key: &ObjectKey, body: &Value, live: Option<Live<'_>>, basis: &Ba
     }
     basis.ignored.leave(&mut resolved.body, live);
     leave_scaled(&mut resolved.body, live, basis);
+    order::keep_order(&mut resolved.body, live.body);
     if is_claim(key) && !is_size_declared_anew(&resolved.body, basis) {
         resolved.kept = keep_size(&mut resolved.body, live);
     }
