@@ -38,7 +38,7 @@ pub use extension::{ExtensionArgs, ExtensionCommand, ListExtensionsArgs, WhyExte
 pub use image::{ExportArgs, ImageForm, ImportArgs, PackageArgs, PackageChoiceArgs, PullArgs};
 pub use install::{GitArgs, InstallArgs, RunArgs};
 use limits::LimitArgs;
-pub use migrate::{Kind, MigrateArgs};
+pub use migrate::{Holder, Kind, MigrateArgs};
 pub use output::{OutputArgs, OutputForm};
 pub use plan::{ListPlansArgs, PlanArgs, PlanCommand};
 pub use policy::PolicyArgs;
@@ -187,9 +187,12 @@ pub enum Command {
         "rukpakctl extension why pump-operator     # each bundle of each catalog, and why not"
     ))]
     Extension(ExtensionCommand),
-    /// Write the ClusterExtension for an installed PlatformOperator or BundleDeployment, or the way back; --apply hands over what is
-    /// installed, without touching it
+    /// Write the ClusterExtension for an installed PlatformOperator or BundleDeployment, or the way back, or the PlatformOperator for
+    /// what OLM v0 has installed; --apply hands over what is installed, without touching it
     #[command(after_help = examples!(
+        "rukpakctl migrate subscription/pump-operator -n operators    # from OLM v0: prints the PlatformOperator, and what would be done"
+        "rukpakctl migrate --all --apply                              # every subscription"
+        "rukpakctl migrate subscription/pump-operator -n operators --back --apply"
         "rukpakctl migrate platformoperator/pump-operator             # prints the ClusterExtension, and what would be done"
         "rukpakctl migrate platformoperator/pump-operator --apply"
         "rukpakctl migrate bundledeployment/pump-operator --apply"

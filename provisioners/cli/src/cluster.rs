@@ -1,5 +1,6 @@
 //! The API server that a kubeconfig names.
 
+mod any;
 mod changes;
 mod deployments;
 mod endpoints;
@@ -21,6 +22,7 @@ use kube::core::Status;
 use kube::{Api, Client, Config};
 use rukpak_crds::{Bundle, PlatformOperator};
 
+pub use self::any::Dependents;
 pub use self::changes::owner_labels;
 pub use self::deployments::AwaitedBundle;
 pub use self::events::{Change, EventLine};

@@ -3,6 +3,7 @@
 //! ```text
 //! plan      who has the BundleDeployment, and who shall    reads the cluster; for a ClusterExtension, its catalogs
 //! objects   the object that is made                        pure
+//! takeover  a Subscription of OLM v0, for which there is no BundleDeployment yet
 //! ```
 //!
 //! The BundleDeployment stays, with all of its objects: it changes hands in one write, between the creation of the one and the deletion of
@@ -10,21 +11,27 @@
 
 mod objects;
 mod plan;
+mod takeover;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::ResourceExt as _;
 use kube::api::{ApiResource, DynamicObject};
-use rukpak_crds::BundleDeployment;
+use rukpak_crds::olm::ClusterExtension;
+use rukpak_crds::{BundleDeployment, PlatformOperator};
 use serde::Serialize;
+use serde_json::Value;
 
 use crate::answer::{DEPLOYMENTS, structured};
-use crate::args::{MigrateArgs, OutputForm};
+use crate::args::{Holder, MigrateArgs, OutputForm};
 use crate::cluster::Cluster;
 use crate::exit::Exit;
 use crate::failure::{Failure, ended};
 use crate::output::{to_stderr, to_stdout};
 
 pub(crate) use objects::Package;
+
+/// A BundleDeployment that others write is read again this often.
+const ATTEMPTS: usize = 8;
 
 /// What is to be done.
 struct Plan {
@@ -49,7 +56,16 @@ pub async fn run(arguments: &MigrateArgs) -> Exit {
 
 async fn migrate(arguments: &MigrateArgs) -> Result<Exit, Failure> {
     let cluster = Cluster::connect(&arguments.cluster).await?;
-    let plan = plan::plan(&cluster, arguments).await?;
+    let (from, name) = match &arguments.object {
+        None => return Box::pin(takeover::all(&cluster, arguments)).await,
+        Some((Holder::Subscription, name)) => return Box::pin(takeover::one(&cluster, arguments, name)).await,
+        Some((Holder::Ours(_), _)) if arguments.takeover.back => {
+            let text = "--back is for subscriptions: name what shall have it by --to";
+            return Err(Failure::unknown(text).hint("rukpakctl migrate --help"));
+        }
+        Some((Holder::Ours(kind), name)) => (*kind, name),
+    };
+    let plan = plan::plan(&cluster, arguments, (from, name)).await?;
     if arguments.apply {
         return plan.carry_out(&cluster, arguments.output.form).await;
     }
@@ -130,6 +146,63 @@ fn print_done(form: OutputForm, done: &[Done]) -> Exit {
         }
         OutputForm::Json | OutputForm::Yaml => structured(form, &done, Exit::Yes),
     }
+}
+
+/// Has an object made, and hands a BundleDeployment over to it. Others may write its status meanwhile.
+async fn hand(cluster: &Cluster, deployment: &str, owner: &Value, done: &mut Vec<Done>) -> Result<(), Failure> {
+    let object: DynamicObject =
+        serde_json::from_value(owner.clone()).map_err(|error| Failure::unknown(error.to_string()))?;
+    let resource = match object.types.as_ref().map(|types| types.kind.as_str()) {
+        Some("ClusterExtension") => ApiResource::erase::<ClusterExtension>(&()),
+        _ => ApiResource::erase::<PlatformOperator>(&()),
+    };
+    change_hands(cluster, deployment, (Some((resource, object)), None), done).await
+}
+
+/// Takes a BundleDeployment from whoever has it, and deletes that.
+async fn release(cluster: &Cluster, deployment: BundleDeployment, done: &mut Vec<Done>) -> Result<(), Failure> {
+    let Some(owner) = plan::controller(&deployment).cloned() else { return Ok(()) };
+    let resource = match owner.kind.as_str() {
+        "ClusterExtension" => ApiResource::erase::<ClusterExtension>(&()),
+        "PlatformOperator" => ApiResource::erase::<PlatformOperator>(&()),
+        kind => {
+            let name = deployment.name_any();
+            return Err(Failure::no(format!("bundledeployment {name:?} belongs to {kind} {:?}", owner.name)));
+        }
+    };
+    change_hands(cluster, &deployment.name_any(), (None, Some((resource, owner))), done).await
+}
+
+type Made = Option<(ApiResource, DynamicObject)>;
+type Given = Option<(ApiResource, OwnerReference)>;
+
+/// Reads the BundleDeployment again as long as others are faster.
+async fn change_hands(
+    cluster: &Cluster,
+    name: &str,
+    (made, left): (Made, Given),
+    done: &mut Vec<Done>,
+) -> Result<(), Failure> {
+    let mut attempts = ATTEMPTS;
+    loop {
+        let deployment = cluster.existing(name).await?;
+        let plan = Plan { deployment, made: made.clone(), left: left.clone() };
+        let mut steps = Vec::new();
+        attempts -= 1;
+        match plan.change(cluster, &mut steps).await {
+            Err(failure) if attempts > 0 && failure.exit == Exit::No && is_stale(cluster, &plan).await? => {}
+            changed => {
+                done.extend(steps);
+                return changed;
+            }
+        }
+    }
+}
+
+/// Whether the BundleDeployment was written since it was read.
+async fn is_stale(cluster: &Cluster, plan: &Plan) -> Result<bool, Failure> {
+    let now = cluster.existing(&plan.deployment.name_any()).await?;
+    Ok(now.metadata.resource_version != plan.deployment.metadata.resource_version)
 }
 
 fn reference(resource: &ApiResource, object: &DynamicObject) -> OwnerReference {

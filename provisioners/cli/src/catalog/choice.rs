@@ -63,3 +63,13 @@ pub(crate) async fn bundle_of(place: &CatalogArgs, name: &str, request: &Request
         image,
     })
 }
+
+/// The image of a bundle, by its name. `None` if the catalog has no such bundle, or no image of it.
+///
+/// # Errors
+/// The catalog cannot be read, or has no such package.
+pub(crate) async fn image_of(place: &CatalogArgs, name: &str, bundle: &str) -> Result<Option<String>, Failure> {
+    let opened = Opened::new(place, Scope::Package(name)).await.map_err(|error| Failure::unknown(chain(&error)))?;
+    let package = package(&opened, name).map_err(|why| missing(&opened, place, name, &why))?;
+    Ok(package.bundles.get(bundle).and_then(|bundle| bundle.image.clone()))
+}

@@ -11,7 +11,7 @@ use serde_json::Value;
 use super::{Cluster, Error};
 
 impl Cluster {
-    fn api(&self, resource: &ApiResource, namespace: Option<&str>) -> Api<DynamicObject> {
+    pub(super) fn api(&self, resource: &ApiResource, namespace: Option<&str>) -> Api<DynamicObject> {
         match namespace {
             Some(namespace) => Api::namespaced_with(self.client.clone(), namespace, resource),
             None => Api::all_with(self.client.clone(), resource),

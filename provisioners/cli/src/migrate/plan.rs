@@ -20,8 +20,11 @@ use crate::failure::Failure;
 /// Kinds of which a bundle has objects in no namespace but its own.
 const INSTALLED_KINDS: [&str; 2] = ["ServiceAccount", "Deployment"];
 
-pub(super) async fn plan(cluster: &Cluster, arguments: &MigrateArgs) -> Result<Plan, Failure> {
-    let (from, name) = (arguments.object.0, &arguments.object.1);
+pub(super) async fn plan(
+    cluster: &Cluster,
+    arguments: &MigrateArgs,
+    (from, name): (Kind, &str),
+) -> Result<Plan, Failure> {
     let (deployment, left, package) = match from {
         Kind::Operator => {
             let operator = cluster.platform_operator(name).await?;
@@ -53,7 +56,7 @@ pub(super) async fn plan(cluster: &Cluster, arguments: &MigrateArgs) -> Result<P
             return Err(Failure::no(text).hint(hint));
         }
     };
-    let made = match arguments.to {
+    let made = match arguments.to.unwrap_or(Kind::Extension) {
         to if to == from => {
             return Err(Failure::no(format!("{name:?} is what it shall be: name another kind by --to")));
         }
@@ -62,7 +65,10 @@ pub(super) async fn plan(cluster: &Cluster, arguments: &MigrateArgs) -> Result<P
             let package = package.ok_or_else(|| nothing_installed(name))?;
             Some(objects::operator_object(&objects::operator(&deployment, &package)))
         }
-        Kind::Extension => Some(objects::extension_object(&extension(cluster, arguments, &deployment, package).await?)),
+        Kind::Extension => {
+            let place = (arguments.namespace.as_deref(), arguments.server.system_namespace.as_str());
+            Some(objects::extension_object(&extension(cluster, place, &deployment, package).await?))
+        }
     };
     Ok(Plan { deployment, made, left })
 }
@@ -71,7 +77,7 @@ fn nothing_installed(name: &str) -> Failure {
     Failure::no(format!("nothing of {name:?} is installed, or it is not known what")).hint("rukpakctl status")
 }
 
-fn controller(deployment: &BundleDeployment) -> Option<&OwnerReference> {
+pub(super) fn controller(deployment: &BundleDeployment) -> Option<&OwnerReference> {
     deployment.owner_references().iter().find(|owner| owner.controller == Some(true))
 }
 
@@ -83,23 +89,23 @@ async fn of_owner(cluster: &Cluster, name: &str, uid: Option<&str>) -> Result<Bu
     all.into_iter().find(is_of).ok_or_else(|| nothing_installed(name))
 }
 
-/// The ClusterExtension, if it would have the very image that is installed.
-async fn extension(
+/// The ClusterExtension, if it would have the very image that is installed. Catalogs are looked for in the system's namespace.
+pub(super) async fn extension(
     cluster: &Cluster,
-    arguments: &MigrateArgs,
+    (namespace, system_namespace): (Option<&str>, &str),
     deployment: &BundleDeployment,
     package: Option<Package>,
 ) -> Result<Value, Failure> {
     let image = deployment.spec.template.spec.source.image.as_ref().map(|image| image.reference.as_str());
     let image = image.ok_or_else(|| Failure::no(format!("{:?} is installed from no image", deployment.name_any())))?;
-    let looked = why::look(cluster, &CatalogFilter::default(), &arguments.server.system_namespace).await?;
+    let looked = why::look(cluster, &CatalogFilter::default(), system_namespace).await?;
     let package = package.or_else(|| why::package_of_image(&looked, image)).ok_or_else(|| {
         Failure::no(format!("no ClusterCatalog has a bundle whose image is {image}"))
             .hint("kubectl get clustercatalogs")
     })?;
-    let namespace = match &arguments.namespace {
-        Some(namespace) => namespace.clone(),
-        None => namespace(cluster, deployment).await?,
+    let namespace = match namespace {
+        Some(namespace) => namespace.to_owned(),
+        None => seen_namespace(cluster, deployment).await?,
     };
     let made = objects::extension(deployment, &package, &namespace);
     let typed: ClusterExtension =
@@ -113,7 +119,7 @@ async fn extension(
 }
 
 /// The namespace that the operator is in.
-async fn namespace(cluster: &Cluster, deployment: &BundleDeployment) -> Result<String, Failure> {
+async fn seen_namespace(cluster: &Cluster, deployment: &BundleDeployment) -> Result<String, Failure> {
     let inventory = deployment.status.as_ref().and_then(|status| status.inventory.as_ref());
     let kinds = inventory.iter().flat_map(|inventory| &inventory.kinds);
     let mut namespaces = BTreeSet::new();

@@ -1,0 +1,378 @@
+//! `rukpakctl migrate subscription/NAME`: what OLM v0 has installed becomes a BundleDeployment's, object by object, and back.
+//!
+//! ```text
+//! olm      what OLM has                reads the cluster
+//! check    whether that can be taken over                         pure
+//! image    the bundle that is installed                           asks InstallPlans and catalogs
+//! wanted   the objects that are made   pure
+//! sorted   which objects are taken over, which are OLM's own      reads the cluster
+//! record   what was before, in a ConfigMap                        forward, back: the writes
+//! marks    the write by which an object changes hands             pure
+//! ```
+
+mod back;
+mod check;
+mod forward;
+mod image;
+mod marks;
+mod olm;
+mod record;
+mod sorted;
+mod wanted;
+
+use kube::ResourceExt as _;
+use kube::api::DynamicObject;
+use rukpak_crds::BundleDeployment;
+use rukpak_format::Format;
+use rukpak_plan::Plan;
+use serde_json::{Value, json};
+
+use self::check::package;
+use self::olm::{Installed, Kinds};
+use self::record::{Left, Record, Reference, State};
+use self::sorted::Sorted;
+use super::objects::Package;
+use super::{Done, print_done};
+use crate::answer::structured;
+use crate::args::{Kind, MigrateArgs, OutputForm};
+use crate::cluster::Cluster;
+use crate::exit::Exit;
+use crate::failure::Failure;
+use crate::output::{to_stderr, to_stdout};
+use crate::release::Reader;
+use crate::source;
+
+/// What is to be done about one Subscription.
+struct Planned {
+    record: Record,
+    plan: Plan,
+    notes: Vec<String>,
+    /// Whether it was begun before.
+    is_begun: bool,
+}
+
+/// Takes over one Subscription, or gives it back.
+pub(super) async fn one(cluster: &Cluster, arguments: &MigrateArgs, name: &str) -> Result<Exit, Failure> {
+    let namespace = arguments.namespace.as_deref().unwrap_or(&cluster.config.default_namespace).to_owned();
+    let mut made = Vec::new();
+    let exit = of(cluster, arguments, (&namespace, name), &mut made).await?;
+    match (made.as_slice(), arguments.apply) {
+        ([object], false) => Ok(print(arguments.output.form, std::slice::from_ref(object), object, exit)),
+        _ => Ok(exit),
+    }
+}
+
+/// All of them, one after the other. One that is refused does not stop the others.
+pub(super) async fn all(cluster: &Cluster, arguments: &MigrateArgs) -> Result<Exit, Failure> {
+    let namespace = arguments.namespace.as_deref();
+    let mut subjects = record::all(cluster, namespace).await?;
+    if !arguments.takeover.back {
+        let kinds = Kinds::find(cluster).await?;
+        let there = cluster.all_of(&kinds.subscription, namespace, "").await?;
+        let there = there.iter().map(|found| (found.namespace().unwrap_or_default(), found.name_any()));
+        let mut unfinished = Vec::new();
+        for (space, name) in subjects {
+            if record::find(cluster, &space, &name).await?.is_some_and(|(_, state)| state != State::Done) {
+                unfinished.push((space, name));
+            }
+        }
+        subjects = unfinished.into_iter().chain(there).collect();
+    }
+    subjects.sort();
+    subjects.dedup();
+    if subjects.is_empty() {
+        return Err(Failure::no("there is no subscription to migrate"));
+    }
+    let (mut made, mut exit) = (Vec::new(), Exit::Yes);
+    for (space, name) in &subjects {
+        to_stderr(&format!("subscription {name:?} in namespace {space:?}:"));
+        if let Err(failure) = of(cluster, arguments, (space, name), &mut made).await {
+            exit = failure.report();
+        }
+    }
+    if arguments.apply || made.is_empty() {
+        return Ok(exit);
+    }
+    Ok(print(arguments.output.form, &made, &json!({"apiVersion": "v1", "kind": "List", "items": made}), exit))
+}
+
+/// Prints the objects that would be made.
+fn print(form: OutputForm, objects: &[Value], whole: &Value, exit: Exit) -> Exit {
+    match form {
+        OutputForm::Name => {
+            let names: Vec<String> = objects.iter().map(|object| Reference::of_value(object).name()).collect();
+            to_stdout(|out| names.iter().try_for_each(|name| writeln!(out, "{name}")), exit)
+        }
+        OutputForm::Json => structured(form, whole, exit),
+        // What kubectl apply takes.
+        OutputForm::Text | OutputForm::Wide | OutputForm::Yaml => structured(OutputForm::Yaml, whole, exit),
+    }
+}
+
+async fn of(
+    cluster: &Cluster,
+    arguments: &MigrateArgs,
+    (namespace, name): (&str, &str),
+    made: &mut Vec<Value>,
+) -> Result<Exit, Failure> {
+    let known = record::find(cluster, namespace, name).await?;
+    let again = format!("rukpakctl migrate subscription/{name} -n {namespace} --back --apply");
+    match known {
+        None if arguments.takeover.back => {
+            let text = format!("nothing is known of a take-over of subscription {name:?} in namespace {namespace:?}");
+            Err(Failure::no(text).hint("kubectl get configmaps -A -l core.rukpak.io/takeover"))
+        }
+        Some((record, _)) if arguments.takeover.back => back(cluster, arguments, &record).await,
+        Some((_, State::Back)) => {
+            Err(Failure::no(format!("subscription {name:?} is on its way back to OLM")).hint(again))
+        }
+        Some((_, State::Done)) => {
+            Err(Failure::no(format!("subscription {name:?} was taken over already; the way back is open")).hint(again))
+        }
+        known => {
+            let planned = match known {
+                Some((record, _)) => resumed(cluster, arguments, record).await?,
+                None => planned(cluster, arguments, (namespace, name)).await?,
+            };
+            let object = planned.record.owner.clone().unwrap_or_else(|| json!(planned.record.deployment));
+            made.push(object);
+            carry_out(cluster, arguments, &planned).await
+        }
+    }
+}
+
+/// Plans it anew.
+async fn planned(
+    cluster: &Cluster,
+    arguments: &MigrateArgs,
+    (namespace, name): (&str, &str),
+) -> Result<Planned, Failure> {
+    let kinds = Kinds::find(cluster).await?;
+    let installed = olm::read(cluster, &kinds, namespace, name).await?;
+    let checked = check::check(&installed)?;
+    let image = image::find(&installed, checked.csv, arguments).await?;
+    let has_roles = has_api_roles(cluster, checked.csv).await?;
+    let deployment = wanted::deployment(&installed, &checked, &image, has_roles);
+    refuse_taken_names(cluster, arguments, &installed).await?;
+    let owner = owner(cluster, arguments, &installed, &deployment, checked.csv).await?;
+    let plan = render(cluster, arguments, &deployment, &checked.csv.name_any()).await?;
+    let sorted = sorted::sort(cluster, &kinds, &installed, &checked, &plan).await?;
+    let mut notes = checked.notes.clone();
+    notes.extend(sorted.notes.iter().cloned());
+    notes.extend(
+        olm::refuse_running(cluster)
+            .await
+            .err()
+            .map(|failure| format!("{}; stop it before --apply: {}", failure.text, failure.hint.unwrap_or_default())),
+    );
+    let record = recorded(&installed, checked.csv, checked.group, &sorted, deployment, owner);
+    Ok(Planned { record, plan, notes, is_begun: false })
+}
+
+/// Goes on with what was begun.
+async fn resumed(cluster: &Cluster, arguments: &MigrateArgs, record: Record) -> Result<Planned, Failure> {
+    let csv = record.csv["metadata"]["name"].as_str().unwrap_or_default();
+    let plan = render(cluster, arguments, &record.deployment, csv).await?;
+    Ok(Planned { record, plan, notes: Vec::new(), is_begun: true })
+}
+
+/// The objects of the bundle, as the controller will have them.
+async fn render(
+    cluster: &Cluster,
+    arguments: &MigrateArgs,
+    deployment: &BundleDeployment,
+    csv: &str,
+) -> Result<Plan, Failure> {
+    let limits = arguments.takeover.limits();
+    let image = deployment.spec.template.spec.source.image.as_ref().map_or("", |image| image.reference.as_str());
+    let content = source::read_image(image, &arguments.takeover.trust, &limits).await?;
+    let bundle = rukpak_registry::load(&content.tree, &limits)
+        .map_err(|error| Failure::no(format!("{image}: {}", crate::output::chain(&error))))?;
+    if bundle.csv.metadata.name != csv {
+        let found = bundle.csv.metadata.name;
+        return Err(Failure::no(format!("{image} is the bundle of {found:?}, and OLM has installed {csv:?}"))
+            .hint("name the right one by --image"));
+    }
+    let reader = Reader {
+        deployment: Some(deployment),
+        name: &deployment.name_any(),
+        system_namespace: &arguments.server.system_namespace,
+        certificates: arguments.takeover.cert_provider,
+        limits,
+    };
+    reader.plan(cluster, &content.tree, Format::Registry, false).await
+}
+
+/// Whether OLM has made roles for the users of the operator's APIs.
+async fn has_api_roles(cluster: &Cluster, csv: &DynamicObject) -> Result<bool, Failure> {
+    let Some(kind) = cluster.kind("rbac.authorization.k8s.io/v1", "ClusterRole").await? else { return Ok(false) };
+    for definition in olm::list(csv, "/spec/customresourcedefinitions/owned") {
+        let (name, version) = (definition["name"].as_str(), definition["version"].as_str());
+        let name = format!("{}-{}-admin", name.unwrap_or_default(), version.unwrap_or_default());
+        if cluster.live(&olm::identity(&kind, None, &name)).await?.is_some() {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+/// Refuses where something of the package's name is there already.
+async fn refuse_taken_names(cluster: &Cluster, arguments: &MigrateArgs, installed: &Installed) -> Result<(), Failure> {
+    let name = package(&installed.subscription);
+    if cluster.deployment(name).await?.is_some() {
+        let text = format!("bundledeployment {name:?} is there already: one package is installed once");
+        return Err(Failure::no(text).hint(format!("rukpakctl status {name}")));
+    }
+    if target(arguments) != Kind::Operator {
+        return Ok(());
+    }
+    let operators = match cluster.platform_operators(None).await {
+        Ok(operators) => operators,
+        Err(error) if error.is_refusal() => {
+            return Err(Failure::no("the cluster has no PlatformOperators").hint("--to bundledeployment"));
+        }
+        Err(error) => return Err(error.into()),
+    };
+    match operators.iter().find(|operator| operator.spec.package.name == name || operator.name_any() == name) {
+        None => Ok(()),
+        Some(operator) => {
+            let operator = operator.name_any();
+            Err(Failure::no(format!("platformoperator {operator:?} has package {name:?} already")))
+        }
+    }
+}
+
+fn target(arguments: &MigrateArgs) -> Kind {
+    arguments.to.unwrap_or(Kind::Operator)
+}
+
+/// The object that shall have the BundleDeployment.
+async fn owner(
+    cluster: &Cluster,
+    arguments: &MigrateArgs,
+    installed: &Installed,
+    deployment: &BundleDeployment,
+    csv: &DynamicObject,
+) -> Result<Option<Value>, Failure> {
+    match target(arguments) {
+        Kind::Deployment => Ok(None),
+        Kind::Operator => Ok(Some(wanted::operator(&installed.subscription))),
+        Kind::Extension => {
+            let version = olm::text(csv, "/spec/version").to_owned();
+            let package = Package { name: package(&installed.subscription).to_owned(), version };
+            let space = (Some(installed.namespace.as_str()), arguments.server.system_namespace.as_str());
+            super::plan::extension(cluster, space, deployment, Some(package)).await.map(Some)
+        }
+    }
+}
+
+fn recorded(
+    installed: &Installed,
+    csv: &DynamicObject,
+    group: &DynamicObject,
+    sorted: &Sorted,
+    deployment: BundleDeployment,
+    owner: Option<Value>,
+) -> Record {
+    let referenced = olm::text(&installed.subscription, "/status/installPlanRef/name");
+    let left = sorted.taken.iter().map(|taken| Left {
+        object: Reference::of(&taken.identity, &taken.live.uid().unwrap_or_default()),
+        marks: marks::Marks::of(&taken.live.metadata, &sorted.owners),
+    });
+    Record {
+        namespace: installed.namespace.clone(),
+        subscription: record::bare(&installed.subscription),
+        csv: record::bare(csv),
+        group: record::bare(group),
+        plan: installed.plans.iter().find(|plan| plan.name_any() == referenced).map(record::bare),
+        taken: left.collect(),
+        made: sorted.made.iter().map(|identity| Reference::of(identity, "")).collect(),
+        removed: sorted.removed.iter().map(|(_, object)| record::bare(object)).collect(),
+        swept: sorted.swept.iter().map(|(identity, uid)| Reference::of(identity, uid)).collect(),
+        deployment,
+        owner,
+    }
+}
+
+async fn carry_out(cluster: &Cluster, arguments: &MigrateArgs, planned: &Planned) -> Result<Exit, Failure> {
+    for note in &planned.notes {
+        to_stderr(&format!("note: {note}"));
+    }
+    if !arguments.apply {
+        to_stderr("nothing is changed; with --apply:");
+        planned.steps().iter().for_each(|step| to_stderr(&format!("  {step}")));
+        return Ok(Exit::Yes);
+    }
+    olm::refuse_running(cluster).await?;
+    if !planned.is_begun {
+        planned.record.create(cluster).await?;
+    }
+    let mut done = Vec::new();
+    let timeout = arguments.takeover.timeout;
+    let outcome = forward::take_over(cluster, &planned.record, &planned.plan, timeout, &mut done).await;
+    finish(arguments, &done, outcome, "run the command again, or go back by --back")
+}
+
+async fn back(cluster: &Cluster, arguments: &MigrateArgs, record: &Record) -> Result<Exit, Failure> {
+    let deployment = cluster.deployment(&record.deployment.name_any()).await?;
+    back::check(record, deployment.as_ref())?;
+    if !arguments.apply {
+        to_stderr("nothing is changed; with --apply:");
+        let (name, csv) = (record.deployment.name_any(), record.csv["metadata"]["name"].as_str().unwrap_or_default());
+        let count = record.taken.len();
+        to_stderr(&format!(
+            "  create clusterserviceversion.{}/{csv} and {} objects as they were",
+            olm::GROUP,
+            record.removed.len()
+        ));
+        to_stderr(&format!("  delete bundledeployment.core.rukpak.io/{name} without its objects, and what has it"));
+        to_stderr(&format!("  give {count} objects back: they stay as they are"));
+        to_stderr(&format!("  create subscription.{}/{}", olm::GROUP, record.subscription_name()));
+        return Ok(Exit::Yes);
+    }
+    olm::refuse_running(cluster).await?;
+    let mut done = Vec::new();
+    let settings = (arguments.takeover.timeout, arguments.server.system_namespace.as_str());
+    let outcome = back::go_back(cluster, record, settings, &mut done).await;
+    finish(arguments, &done, outcome, "run the command again")
+}
+
+/// Prints what was done; a failure says how to go on.
+fn finish(
+    arguments: &MigrateArgs,
+    done: &[Done],
+    outcome: Result<(), Failure>,
+    way_out: &str,
+) -> Result<Exit, Failure> {
+    let exit = print_done(arguments.output.form, done);
+    outcome.map(|()| exit).map_err(|failure| match failure.hint {
+        None => failure.hint(way_out),
+        Some(_) => failure,
+    })
+}
+
+impl Planned {
+    /// What would be done, a line each.
+    fn steps(&self) -> Vec<String> {
+        let record = &self.record;
+        let listed = |names: Vec<String>| names.join(", ");
+        let subscription = record.subscription_name();
+        let deployment = record.deployment.name_any();
+        let mut steps = vec![
+            format!("write configmap/rukpak-takeover-{subscription}: what is needed to go back"),
+            format!("take over: {}", listed(record.taken.iter().map(|left| left.object.name()).collect())),
+            format!("create bundledeployment.core.rukpak.io/{deployment} of {}", record.image()),
+        ];
+        if !record.made.is_empty() {
+            steps.push(format!("which adds: {}", listed(record.made.iter().map(Reference::name).collect())));
+        }
+        let own = [&record.subscription, &record.csv].into_iter().chain(&record.removed).map(Reference::of_value);
+        let own = own.map(|object| object.name()).chain(record.swept.iter().map(Reference::name));
+        steps.push(format!("delete what is OLM's: {}", listed(own.collect())));
+        if let Some(owner) = &record.owner {
+            let owner = Reference::of_value(owner).name();
+            steps.push(format!("create {owner}, and hand the bundledeployment over to it"));
+        }
+        steps
+    }
+}

@@ -1,0 +1,205 @@
+//! The way back: OLM's objects are made again, and what was taken over becomes theirs. Each write is one that can be made twice.
+//!
+//! ```text
+//! version    the ClusterServiceVersion is there again, and what OLM made under names of its own
+//! release    the BundleDeployment goes without its objects
+//! mark       each object becomes OLM's again
+//! clean      what the bundle has under names of its own goes
+//! subscribe  OperatorGroup, Subscription and InstallPlan are there again
+//! ```
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use kube::ResourceExt as _;
+use kube::api::DeleteParams;
+use rukpak_crds::BundleDeployment;
+use rukpak_crds::names::OWNER_NAME;
+use rukpak_plan::{Identity, owner};
+use serde_json::{Value, json};
+
+use super::super::{Done, release};
+use super::forward::await_gone;
+use super::record::{Record, Reference, State};
+use crate::answer::DEPLOYMENTS;
+use crate::cluster::{Cluster, Dependents, Error};
+use crate::failure::Failure;
+
+/// An object that others write all the time is read again this often.
+const ATTEMPTS: usize = 8;
+/// What a BundleDeployment leaves behind, besides its objects, that nobody else would remove.
+const REMAINS: [(&str, &str); 2] = [("core.rukpak.io/v1alpha1", "Bundle"), ("apps/v1", "ControllerRevision")];
+
+/// Refuses where OLM would get another version than it had.
+pub(super) fn check(record: &Record, deployment: Option<&BundleDeployment>) -> Result<(), Failure> {
+    let Some(deployment) = deployment else { return Ok(()) };
+    let image = deployment.spec.template.spec.source.image.as_ref().map(|image| image.reference.as_str());
+    if image == Some(record.image()) {
+        return Ok(());
+    }
+    let (name, image) = (deployment.name_any(), image.unwrap_or("another source"));
+    let text = format!(
+        "bundledeployment {name:?} has {image} by now, and OLM had {}: it cannot go back from another version",
+        record.image()
+    );
+    Err(Failure::no(text).hint(format!("rukpakctl history {name}")))
+}
+
+/// Does all of it, or what is left of it.
+pub(super) async fn go_back(
+    cluster: &Cluster,
+    record: &Record,
+    (timeout, system_namespace): (Duration, &str),
+    done: &mut Vec<Done>,
+) -> Result<(), Failure> {
+    record.note(cluster, State::Back).await?;
+    let mut uids = BTreeMap::new();
+    again(cluster, &record.csv, (&mut uids, timeout), done).await?;
+    for object in &record.removed {
+        again(cluster, object, (&mut uids, timeout), done).await?;
+    }
+    let name = record.deployment.name_any();
+    if let Some(deployment) = cluster.deployment(&name).await? {
+        release(cluster, deployment, done).await?;
+        without_objects(cluster, &name, timeout, done).await?;
+    }
+    for left in &record.taken {
+        let Some(identity) = left.object.identity(cluster).await? else { continue };
+        mark(cluster, &identity, |meta| left.marks.come_back(meta, &uids)).await?;
+        done.push(Done { object: left.object.name(), action: "given back" });
+    }
+    clean(cluster, record, system_namespace, done).await?;
+    subscribe(cluster, record, (&mut uids, timeout), done).await?;
+    record.delete(cluster).await
+}
+
+/// Makes an object again as it was, unless there is one of its name; notes its UID.
+async fn again(
+    cluster: &Cluster,
+    object: &Value,
+    (uids, timeout): (&mut BTreeMap<String, String>, Duration),
+    done: &mut Vec<Done>,
+) -> Result<(), Failure> {
+    let reference = Reference::of_value(object);
+    let Some(identity) = reference.identity(cluster).await? else { return Ok(()) };
+    let wanted = owned_anew(object, uids);
+    let mut made = cluster.create_any(&identity, &wanted).await?;
+    if made.metadata.deletion_timestamp.is_some() {
+        // It was being deleted when the way back began.
+        await_gone(cluster, &identity, &made.uid().unwrap_or_default(), timeout).await?;
+        made = cluster.create_any(&identity, &wanted).await?;
+    }
+    let uid = made.uid().unwrap_or_default();
+    if !object["status"].is_null() && made.data["status"].is_null() {
+        cluster.merge_status(&identity, &object["status"]).await?;
+    }
+    let finalizers = &object["metadata"]["finalizers"];
+    if finalizers.is_array() && *finalizers != json!(made.finalizers()) {
+        cluster.merge_any(&identity, &json!({"metadata": {"uid": uid, "finalizers": finalizers}})).await?;
+    }
+    if uid != reference.uid {
+        done.push(Done { object: reference.name(), action: "created" });
+    }
+    uids.insert(reference.uid, uid);
+    Ok(())
+}
+
+/// The object with the owners that there are again in the place of those that it had. An owner that is not there any more would take it
+/// along.
+fn owned_anew(object: &Value, uids: &BTreeMap<String, String>) -> Value {
+    let mut wanted = object.clone();
+    let Some(owners) = wanted.pointer_mut("/metadata/ownerReferences").and_then(Value::as_array_mut) else {
+        return wanted;
+    };
+    owners.retain(|owner| {
+        owner["kind"] != "ClusterServiceVersion" || uids.contains_key(owner["uid"].as_str().unwrap_or(""))
+    });
+    for owner in owners {
+        if let Some(uid) = owner["uid"].as_str().and_then(|uid| uids.get(uid)) {
+            owner["uid"] = json!(uid);
+        }
+    }
+    wanted
+}
+
+/// Deletes the BundleDeployment; its objects lose their owner and stay.
+async fn without_objects(
+    cluster: &Cluster,
+    name: &str,
+    timeout: Duration,
+    done: &mut Vec<Done>,
+) -> Result<(), Failure> {
+    let Some(deployment) = cluster.deployment(name).await? else { return Ok(()) };
+    let kind = cluster.kind("core.rukpak.io/v1alpha1", "BundleDeployment").await?;
+    let kind = kind.ok_or_else(|| Failure::unknown("the cluster serves no BundleDeployment any more"))?;
+    cluster.delete(name, &DeleteParams::orphan()).await?;
+    let identity = super::olm::identity(&kind, None, name);
+    await_gone(cluster, &identity, &deployment.uid().unwrap_or_default(), timeout).await?;
+    done.push(Done { object: format!("{DEPLOYMENTS}/{name}"), action: "deleted without its objects" });
+    Ok(())
+}
+
+async fn mark(
+    cluster: &Cluster,
+    identity: &Identity,
+    patch: impl Fn(&k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta) -> Value,
+) -> Result<(), Failure> {
+    for _ in 0..ATTEMPTS {
+        let Some(live) = cluster.live(identity).await? else { return Ok(()) };
+        match cluster.merge_any(identity, &patch(&live.metadata)).await {
+            Ok(_) => return Ok(()),
+            // Its status was written meanwhile.
+            Err(Error::Refused(status)) if status.code == 409 => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Err(Failure::unknown(format!("{identity} keeps being changed by others; run the command again")))
+}
+
+/// Removes what the BundleDeployment made, and what it was made of.
+async fn clean(
+    cluster: &Cluster,
+    record: &Record,
+    system_namespace: &str,
+    done: &mut Vec<Done>,
+) -> Result<(), Failure> {
+    let name = record.deployment.name_any();
+    for made in &record.made {
+        let Some(identity) = made.identity(cluster).await? else { continue };
+        let Some(live) = cluster.live(&identity).await? else { continue };
+        let is_left = live.labels().get(OWNER_NAME) == Some(&name) && owner::controller(&live.metadata).is_none();
+        if is_left && cluster.delete_any(&identity, &live.uid().unwrap_or_default(), Dependents::Go).await? {
+            done.push(Done { object: made.name(), action: "deleted" });
+        }
+    }
+    for (version, kind) in REMAINS {
+        let Some(kind) = cluster.kind(version, kind).await? else { continue };
+        let namespace = kind.namespaced.then_some(system_namespace);
+        for found in cluster.metadata_of(&kind, namespace, &crate::cluster::owner_labels(&name)).await? {
+            let identity = super::olm::identity(&kind, found.metadata.namespace.as_deref(), &found.name_any());
+            cluster.delete_any(&identity, &found.uid().unwrap_or_default(), Dependents::Go).await?;
+        }
+    }
+    Ok(())
+}
+
+/// Has OLM follow the package again.
+async fn subscribe(
+    cluster: &Cluster,
+    record: &Record,
+    (uids, timeout): (&mut BTreeMap<String, String>, Duration),
+    done: &mut Vec<Done>,
+) -> Result<(), Failure> {
+    let group = Reference::of_value(&record.group);
+    // A second OperatorGroup would stop all operators of the namespace.
+    if let Some(identity) = group.identity(cluster).await?
+        && cluster.all_of(&identity.kind, Some(&record.namespace), "").await?.is_empty()
+    {
+        again(cluster, &record.group, (&mut *uids, timeout), done).await?;
+    }
+    again(cluster, &record.subscription, (&mut *uids, timeout), done).await?;
+    match &record.plan {
+        Some(plan) => again(cluster, plan, (&mut *uids, timeout), done).await,
+        None => Ok(()),
+    }
+}
