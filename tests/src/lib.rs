@@ -21,6 +21,7 @@ pub mod keeper;
 pub mod kubectl;
 pub mod kubelet;
 pub mod metrics;
+pub mod olmv0;
 pub mod openshift;
 pub mod plane;
 pub mod process;

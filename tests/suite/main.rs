@@ -14,6 +14,7 @@ mod hostile;
 mod image;
 mod install_order;
 mod leader;
+mod olmv0;
 mod olmv1;
 mod output;
 mod packages;

@@ -1,0 +1,10 @@
+//! What OLM v0 has installed is taken over by `rukpakctl migrate`, and given back. OLM's programs do not run: what they write is written
+//! by the harness.
+
+mod all;
+mod back;
+mod case;
+mod forward;
+mod kills;
+mod refusals;
+mod world;
