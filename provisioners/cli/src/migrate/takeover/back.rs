@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! version    the ClusterServiceVersion is there again, and what OLM made under names of its own
-//! release    the BundleDeployment goes without its objects
+//! release    the BundleDeployment goes without its objects, after whoever has it
 //! mark       each object becomes OLM's again
 //! clean      what the bundle has under names of its own goes
 //! subscribe  OperatorGroup, Subscription and InstallPlan are there again
@@ -61,8 +61,9 @@ pub(super) async fn go_back(
     let name = record.deployment.name_any();
     if let Some(deployment) = cluster.deployment(&name).await? {
         release(cluster, deployment, done).await?;
-        without_objects(cluster, &name, timeout, done).await?;
     }
+    without_owner(cluster, record, done).await?;
+    without_objects(cluster, &name, timeout, done).await?;
     for left in &record.taken {
         let Some(identity) = left.object.identity(cluster).await? else { continue };
         mark(cluster, &identity, |meta| left.marks.come_back(meta, &uids)).await?;
@@ -120,6 +121,17 @@ fn owned_anew(object: &Value, uids: &BTreeMap<String, String>) -> Value {
         }
     }
     wanted
+}
+
+/// Deletes the object that was to have the BundleDeployment, and has it no more: it would make another one.
+async fn without_owner(cluster: &Cluster, record: &Record, done: &mut Vec<Done>) -> Result<(), Failure> {
+    let Some(owner) = record.owner.as_ref().map(Reference::of_value) else { return Ok(()) };
+    let Some(identity) = owner.identity(cluster).await? else { return Ok(()) };
+    let Some(live) = cluster.live(&identity).await? else { return Ok(()) };
+    if cluster.delete_any(&identity, &live.uid().unwrap_or_default(), Dependents::Go).await? {
+        done.push(Done { object: owner.name(), action: "deleted" });
+    }
+    Ok(())
 }
 
 /// Deletes the BundleDeployment; its objects lose their owner and stay.
