@@ -24,6 +24,7 @@ use super::record::{Record, Reference, State};
 use crate::answer::DEPLOYMENTS;
 use crate::cluster::{Cluster, Dependents, Error};
 use crate::failure::Failure;
+use crate::wait::{self, Progress, Step, Wait};
 
 /// An object that others write all the time is read again this often.
 const ATTEMPTS: usize = 8;
@@ -98,6 +99,11 @@ async fn again(
     if finalizers.is_array() && *finalizers != json!(made.finalizers()) {
         cluster.merge_any(&identity, &json!({"metadata": {"uid": uid, "finalizers": finalizers}})).await?;
     }
+    let owners = &wanted["metadata"]["ownerReferences"];
+    if owners.is_array() && *owners != json!(made.metadata.owner_references) {
+        // One that is not there any more is on its way to take the object along.
+        cluster.merge_any(&identity, &json!({"metadata": {"uid": uid, "ownerReferences": owners}})).await?;
+    }
     if uid != reference.uid {
         done.push(Done { object: reference.name(), action: "created" });
     }
@@ -142,6 +148,9 @@ async fn without_objects(
     done: &mut Vec<Done>,
 ) -> Result<(), Failure> {
     let Some(deployment) = cluster.deployment(name).await? else { return Ok(()) };
+    if deployment.metadata.deletion_timestamp.is_none() {
+        suspend(cluster, name, timeout).await?;
+    }
     let kind = cluster.kind("core.rukpak.io/v1alpha1", "BundleDeployment").await?;
     let kind = kind.ok_or_else(|| Failure::unknown("the cluster serves no BundleDeployment any more"))?;
     cluster.delete(name, &DeleteParams::orphan()).await?;
@@ -149,6 +158,24 @@ async fn without_objects(
     await_gone(cluster, &identity, &deployment.uid().unwrap_or_default(), timeout).await?;
     done.push(Done { object: format!("{DEPLOYMENTS}/{name}"), action: "deleted without its objects" });
     Ok(())
+}
+
+/// Waits until the controller writes nothing for the BundleDeployment any more: an owner reference that it adds while that is deleted
+/// would take the object along.
+async fn suspend(cluster: &Cluster, name: &str, timeout: Duration) -> Result<(), Failure> {
+    let generation = cluster.merge(name, &json!({"spec": {"suspend": true}})).await?.metadata.generation;
+    let wait = Wait { name, timeout, goal: "suspended", goes_on: "the way back stands still" };
+    let suspended = wait::watch(cluster, &wait, |found| {
+        let progress = found.map(|found| Progress::of(found, generation));
+        match progress {
+            None => Step::Done,
+            Some(Progress::Stalled { reason, .. }) if reason == "Suspended" => Step::Done,
+            Some(Progress::Stalled { reason, message }) => Step::Wait(format!("{reason}: {message}")),
+            Some(Progress::Working(line)) => Step::Wait(line),
+            Some(Progress::Ready) => Step::Wait("waiting for the condition Suspended".to_owned()),
+        }
+    });
+    suspended.await.map(drop)
 }
 
 async fn mark(
