@@ -22,6 +22,8 @@ pub(super) struct Definition<'a> {
 pub(super) struct Version<'a> {
     pub name: &'a str,
     pub served: bool,
+    /// Whether objects are stored in it when they are written.
+    pub storage: bool,
     pub schema: Option<&'a Value>,
 }
 
@@ -96,6 +98,10 @@ impl<'a> Reader<'a> {
         self.field(field).map_or(Ok(""), |value| value.as_str().ok_or_else(|| self.error(field, "a string")))
     }
 
+    fn boolean(&self, field: &str) -> Result<bool, Error> {
+        self.field(field).map_or(Ok(false), |value| value.as_bool().ok_or_else(|| self.error(field, "a boolean")))
+    }
+
     fn list(&self, field: &str) -> Result<&'a [Value], Error> {
         let Some(value) = self.field(field) else { return Ok(&[]) };
         value.as_array().map(Vec::as_slice).ok_or_else(|| self.error(field, "a list"))
@@ -122,14 +128,12 @@ impl<'a> Reader<'a> {
             if name.is_empty() {
                 return Err(version.error("name", "a non-empty string"));
             }
-            let served = version
-                .field("served")
-                .map_or(Ok(false), |served| served.as_bool().ok_or_else(|| version.error("served", "a boolean")))?;
-            versions.push(Version { name, served, schema: version.schema("schema")?.or(shared) });
+            let (served, storage) = (version.boolean("served")?, version.boolean("storage")?);
+            versions.push(Version { name, served, storage, schema: version.schema("schema")?.or(shared) });
         }
         let only = self.text("version")?;
         if versions.is_empty() && !only.is_empty() {
-            versions.push(Version { name: only, served: true, schema: shared });
+            versions.push(Version { name: only, served: true, storage: true, schema: shared });
         }
         Ok(versions)
     }

@@ -3,6 +3,7 @@
 //! ```text
 //! switched_off?  ->  check(existing, new)  ->  changes        refused (errors) or told (warnings)
 //!                                          ->  object_checks  list these objects, ObjectValidator them: more changes
+//! migration(existing, new)                 ->  what has to happen to stored objects before a stored version can go
 //! ```
 //!
 //! Two sets of rules, all applied, all findings given at once. Those of RukPak's CRD validator refuse what loses stored
@@ -18,12 +19,14 @@ mod definition;
 mod effort;
 mod pattern;
 mod property;
+mod stored;
 mod text;
 pub mod validator;
 mod versions;
 
 pub use definition::Error;
 pub use effort::{Effort, MAX_STEPS};
+pub use stored::{Migration, lost_field, migration};
 pub use text::{denial, denial_for_extension, refusal};
 pub use validator::{ObjectValidator, Violation, validate_object};
 
