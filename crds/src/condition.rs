@@ -54,6 +54,8 @@ pub mod reason {
     pub const NOT_OBSERVED: &str = "NotObserved";
     /// `Ready`: objects that left the bundle could not be deleted.
     pub const PRUNE_FAILED: &str = "PruneFailed";
+    /// `Ready`: objects that are stored in a version which a CRD drops could not all be migrated to another one.
+    pub const MIGRATION_FAILED: &str = "MigrationFailed";
     /// `Ready`, `Stalled`: the revision that was asked for is not in the history.
     pub const REVISION_NOT_FOUND: &str = "RevisionNotFound";
     /// `Ready`, `Stalled`: the revision that was asked for cannot be installed now.

@@ -27,6 +27,7 @@ pub mod record;
 pub mod release;
 pub mod resolve;
 pub mod retry;
+pub mod rewrite;
 pub mod rights;
 pub mod status;
 

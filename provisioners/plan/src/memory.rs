@@ -25,6 +25,7 @@ use crate::prune::Pruning;
 use crate::record::{DeclaredObject, Recorded};
 use crate::resolve::Why;
 use crate::retry::{self, Class};
+use crate::rewrite::Rewrite;
 use crate::{Release, decide};
 
 pub use self::deadline::deadline;
@@ -66,6 +67,8 @@ pub struct Memory {
     /// A release that was refused because nobody serves these kinds: its content need not be loaded to find that they are still
     /// missing.
     pub waits_for_kinds: Option<(Release, Vec<Missing>)>,
+    /// Which stored objects were migrated already, by the name of their CRD.
+    pub rewrites: BTreeMap<String, Rewrite>,
     /// What a release declares, until its record is written.
     pub declared: Option<(Release, Vec<DeclaredObject>)>,
     /// What changes in the records of releases, as it was written last, by their names.
@@ -306,7 +309,7 @@ impl Memory {
     ) {
         let installed = observed.installed();
         let is_upgrade = matches!(why, Why::Upgrade | Why::Rollback);
-        let was_written = problem.stage == Stage::Apply;
+        let was_written = matches!(problem.stage, Stage::Apply | Stage::Migrate);
         if was_written {
             self.installation = Installation::Partial { release: release.clone() };
         }
@@ -389,7 +392,7 @@ impl Memory {
             Stage::Rights => Reason::RightsMissing,
             Stage::Unapproved => Reason::ApprovalMissing,
             Stage::Rejected => Reason::PlanRejected,
-            Stage::Apply | Stage::Missing | Stage::Repair => Reason::UpgradeFailed,
+            Stage::Apply | Stage::Migrate | Stage::Missing | Stage::Repair => Reason::UpgradeFailed,
         };
         let until = (!problem.stage.awaits_answer()).then(|| later(now, delay));
         Failure { attempts, ..Failure::first(observed, release, reason, problem, until) }

@@ -47,6 +47,12 @@ impl Step {
         serde_json::from_str(&self.text).expect("because it was written from a value")
     }
 
+    /// Returns the step with another body for the same object.
+    #[must_use]
+    pub fn with_body(&self, body: &Value) -> Self {
+        Self { text: body.to_string().into(), ..self.clone() }
+    }
+
     /// Whether the object goes by itself once its work is done.
     fn ends_by_itself(&self) -> bool {
         fingerprint::is_job(&self.key) && self.body().pointer("/spec/ttlSecondsAfterFinished").is_some()

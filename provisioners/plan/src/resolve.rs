@@ -237,9 +237,9 @@ fn keep_size(body: &mut Value, live: Live<'_>) -> Option<String> {
     Some(format!("keeps its size {}: volumes do not shrink", current.as_str().unwrap_or_default()))
 }
 
-/// Adds to a CRD the versions in which objects may be stored by now: without them the API server refuses it. As long as there are
-/// such versions, the live conversion stays too: without it objects would be relabelled, and fields lost.
-fn keep_stored_versions(body: &mut Value, live: Live<'_>) -> Vec<String> {
+/// Adds to a CRD the versions in which objects may be stored by now, and returns them: without them the API server refuses it. As long as
+/// there are such versions, the live conversion stays too: without it objects would be relabelled, and fields lost.
+pub fn keep_stored_versions(body: &mut Value, live: Live<'_>) -> Vec<String> {
     let stored = live.body.pointer("/status/storedVersions").and_then(Value::as_array);
     let offered = live.body.pointer("/spec/versions").and_then(Value::as_array);
     let declared = body.pointer_mut("/spec/versions").and_then(Value::as_array_mut);

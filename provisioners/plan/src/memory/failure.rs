@@ -33,6 +33,8 @@ pub enum Stage {
     Rejected,
     /// Some objects may have been written.
     Apply,
+    /// Objects that are stored in a version which a CRD drops could not all be migrated to another one.
+    Migrate,
     /// Everything was applied but for objects whose kinds are not served.
     Missing,
     /// Everything was applied, and drifted objects could not be repaired.

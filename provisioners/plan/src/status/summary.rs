@@ -130,6 +130,7 @@ impl Writer<'_> {
             Reason::DeadlineExceeded => Reason::DeadlineExceeded.ready(),
             Reason::ApprovalMissing => return Some(Summary::Working { reason: reason::WAITING_FOR_APPROVAL, message }),
             Reason::PlanRejected => return Some(Summary::Stalled { reason: reason::PLAN_REJECTED, message }),
+            _ if failure.problem.stage == Stage::Migrate => reason::MIGRATION_FAILED,
             _ if self.target.is_rollback && is_upgrade => reason::ROLLBACK_REFUSED,
             reason => reason.ready(),
         };
@@ -147,7 +148,7 @@ impl Writer<'_> {
     fn still_installed(&self, failure: &Failure) -> Option<String> {
         let bundle = self.status.active_bundle.as_ref().filter(|_| self.memory.applied().is_some())?;
         Some(match failure.problem.stage {
-            Stage::Apply | Stage::Missing | Stage::Repair => format!("; {bundle} is installed again"),
+            Stage::Apply | Stage::Migrate | Stage::Missing | Stage::Repair => format!("; {bundle} is installed again"),
             Stage::Ask
             | Stage::Load
             | Stage::Unnamed

@@ -222,12 +222,13 @@ impl Failed {
             Stage::Unapproved,
             Stage::Rejected,
             Stage::Apply,
+            Stage::Migrate,
             Stage::Repair,
         ];
         let stage = stages.into_iter().find(|stage| format!("{stage:?}") == self.stage).ok_or("stage: not known")?;
         let all = [Why::First, Why::Upgrade, Why::Rollback, Why::WayBack, Why::Resync, Why::Renewal, Why::Repair];
         let why = all.into_iter().find(|why| format!("{why:?}") == self.why).ok_or("why: not known")?;
-        if stage == Stage::Apply {
+        if matches!(stage, Stage::Apply | Stage::Migrate) {
             begin(scene, &self.release);
         }
         let problem = Problem {
