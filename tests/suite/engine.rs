@@ -25,6 +25,7 @@ mod hook;
 mod hung;
 mod ignored;
 mod in_order;
+mod migration;
 mod missing_kinds;
 mod order;
 mod orphaning;

@@ -48,6 +48,17 @@ impl Error {
         self.code() == 409
     }
 
+    /// Whether a list, or a page of it, is older than what the API server still knows.
+    pub fn is_expired(&self) -> bool {
+        self.code() == 410
+    }
+
+    /// The token by which such a list goes on from where it was, with what is in the cluster by now.
+    pub fn continuation(&self) -> Option<String> {
+        let Self::Refused(status) = self else { return None };
+        status.metadata.as_ref()?.continue_.clone().filter(|token| self.is_expired() && !token.is_empty())
+    }
+
     /// Whether the object itself was found wrong.
     pub fn is_invalid(&self) -> bool {
         self.code() == 422

@@ -2,7 +2,7 @@
 
 use kube::api::DynamicObject;
 use rukpak_tests::verbs::{self, Expected, Target};
-use rukpak_tests::world::until;
+use rukpak_tests::world::{SOON, until};
 use serde_json::{Value, json};
 
 use crate::engine::case::{Case, definition, definition_target, gadget};
@@ -178,7 +178,8 @@ async fn a_rollback_to_a_revision_that_is_not_there_changes_nothing() {
     case.ready().await;
 }
 
-/// Objects are stored in a version that the old release does not know: it is refused before anything is written.
+/// Objects are stored in a version that the old release does not know, with a field that it does not know either: it is refused before
+/// anything is written.
 #[tokio::test]
 async fn a_rollback_that_would_strand_a_stored_version_is_refused() {
     let case = Case::new("rollback-crd").await;
@@ -188,16 +189,21 @@ async fn a_rollback_that_would_strand_a_stored_version_is_refused() {
     let mut new = old.clone();
     let mut second = old["spec"]["versions"][0].clone();
     second["name"] = json!("v2");
+    second["schema"]["openAPIV3Schema"]["properties"]["spec"]["properties"]["tint"] = json!({"type": "string"});
     new["spec"]["versions"][0]["storage"] = json!(false);
     new["spec"]["versions"].as_array_mut().unwrap().push(second);
     let [a] = release(&case, "2");
     case.pivot("v2", &[new, a]).await;
     case.ready().await;
+    verbs::await_served(&case.client, &format!("{group}/v2"), "Gadget", SOON).await.unwrap();
+    case.foreign(&json!({"apiVersion": format!("{group}/v2"), "kind": "Gadget",
+        "metadata": {"name": "red", "namespace": case.namespace}, "spec": {"size": 1, "tint": "red"}}))
+        .await;
     let before = case.get(&case.config_map_target("a")).await.unwrap().metadata.resource_version;
     case.edit("user", &case.target(), json!({"spec": {"rollbackTo": 1}})).await;
     let told = until(&case.client, &case.name, Expected::is_true("Stalled", "RollbackRefused")).await;
     let message = verbs::condition(&told, "Stalled").unwrap()["message"].as_str().unwrap().to_owned();
-    assert!(message.contains(&format!("gadgets.{group}")) && message.contains("v2"), "{message}");
+    assert!(message.contains(&format!("gadgets.{group}")) && message.contains("spec.tint of version v2"), "{message}");
     let after = case.get(&case.config_map_target("a")).await.unwrap();
     assert_eq!(after.metadata.resource_version, before, "nothing was written");
     let live = case.get(&definition_target(&group)).await.unwrap();

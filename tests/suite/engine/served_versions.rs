@@ -9,7 +9,7 @@ use crate::engine::case::{Case, definition, definition_target, gadget, is_owned}
 use crate::engine::worlds;
 
 /// A definition with these `(version, served, storage)` of one schema.
-fn with_versions(definition: &Value, versions: &[(&str, bool, bool)]) -> Value {
+pub fn with_versions(definition: &Value, versions: &[(&str, bool, bool)]) -> Value {
     let mut new = definition.clone();
     let versions = versions.iter().map(|(name, served, storage)| {
         let mut version = definition["spec"]["versions"][0].clone();

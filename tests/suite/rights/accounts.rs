@@ -157,6 +157,49 @@ async fn what_an_account_may_not_do_is_told_at_once_and_done_when_it_may() {
     assert!(!scene.exists(&b).await && scene.exists(&c).await);
 }
 
+/// What a migration takes is no part of the bundle: it is asked for when there is one.
+#[tokio::test]
+async fn objects_are_migrated_with_the_rights_of_the_account() {
+    let scene = Scene::set("migrates").await;
+    let group = format!("{}.rights.test", scene.name);
+    let crd = |versions: &[(&str, bool)]| {
+        let version = |(name, storage): &(&str, bool)| json!({"name": name, "served": true, "storage": storage, "schema": {"openAPIV3Schema": {"type": "object"}}});
+        json!({"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+            "metadata": {"name": format!("gadgets.{group}")}, "spec": {"group": group, "scope": "Namespaced",
+                "names": {"kind": "Gadget", "plural": "gadgets"}, "versions": versions.iter().map(version).collect::<Vec<_>>()}})
+    };
+    verbs::create(scene.client(), &scene.account("installer")).await.unwrap();
+    let on_crds =
+        json!({"apiGroups": ["apiextensions.k8s.io"], "resources": ["customresourcedefinitions"], "verbs": ALL});
+    scene.grant("installer", &[on_crds.clone(), scene.finalizers()], false).await;
+    let old = crd(&[("v1", true), ("v2", false)]);
+    verbs::create(scene.client(), &scene.deployment(std::slice::from_ref(&old), "installer").await).await.unwrap();
+    scene.ready().await;
+    verbs::await_served(scene.client(), &format!("{group}/v1"), "Gadget", SOON).await.unwrap();
+    let gadget = json!({"apiVersion": format!("{group}/v1"), "kind": "Gadget",
+        "metadata": {"name": "a", "namespace": scene.namespace}});
+    verbs::create(scene.client(), &gadget).await.unwrap();
+
+    let source = image(&scene.push("v2", &[crd(&[("v2", true)])]).await);
+    let pivot = json!({"spec": {"template": {"spec": {"source": source}}}});
+    verbs::merge(scene.client(), &Target::bundle_deployment(&scene.name), &pivot).await.unwrap();
+    let Scene { name, namespace, .. } = &scene;
+    let lacks = format!(
+        "ServiceAccount \"installer\" in namespace {namespace:?} lacks rights to migrate the objects of gadgets.{group} that are \
+         stored as v1 to v2: patch customresourcedefinitions/status.apiextensions.k8s.io \"gadgets.{group}\"; \
+         patch gadgets.{group}; grant them until the upgrade is done"
+    );
+    scene.says("False", "MissingRights", &lacks).await;
+    let on_gadgets = json!({"apiGroups": [group], "resources": ["gadgets"], "verbs": ["patch"]});
+    let on_status = json!({"apiGroups": ["apiextensions.k8s.io"], "resources": ["customresourcedefinitions/status"],
+        "resourceNames": [format!("gadgets.{group}")], "verbs": ["patch"]});
+    scene.grant("installer", &[on_crds, on_gadgets, on_status, scene.finalizers()], false).await;
+    scene.ready().await;
+    let target = Target::cluster("apiextensions.k8s.io/v1", "CustomResourceDefinition", &format!("gadgets.{group}"));
+    let live = verbs::get(scene.client(), &target).await.unwrap().expect("it is there");
+    assert_eq!(live.data["status"]["storedVersions"], json!(["v2"]), "{name}");
+}
+
 #[tokio::test]
 async fn the_api_server_sees_the_account_and_no_controller() {
     let scene = Scene::set("identity").await;

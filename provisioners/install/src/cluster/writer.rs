@@ -4,7 +4,7 @@
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ManagedFieldsEntry, ObjectMeta, OwnerReference};
 use kube::Api;
-use kube::api::{DeleteParams, DynamicObject, Patch, PatchParams, Preconditions};
+use kube::api::{ApiResource, DeleteParams, DynamicObject, Patch, PatchParams, Preconditions};
 use rukpak_crds::names::{FIELD_MANAGER, SHARING_MANAGER};
 use rukpak_plan::{Identity, Owner};
 use serde_json::{Value, json};
@@ -160,6 +160,50 @@ impl Writer {
         Ok(object.metadata)
     }
 
+    /// Has an object stored anew as it is, in the version that is stored now, provided it is still the one that was looked at. Returns
+    /// what it is then: of the same version where it was stored so already.
+    pub async fn rewrite(&self, resource: &ApiResource, metadata: &ObjectMeta) -> Result<ObjectMeta, Error> {
+        let _permit = self.permit().await;
+        let (api, name, patch) = self.rewriting(resource, metadata);
+        let params = PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() };
+        Ok(api.patch_metadata(name, &params, &patch).await?.metadata)
+    }
+
+    /// Asks what [`rewrite`](Self::rewrite) would store.
+    pub async fn try_rewrite(&self, resource: &ApiResource, metadata: &ObjectMeta) -> Result<DynamicObject, Error> {
+        let _permit = self.permit().await;
+        let (api, name, patch) = self.rewriting(resource, metadata);
+        let manager = Some(FIELD_MANAGER.to_owned());
+        let params = PatchParams { field_manager: manager, dry_run: true, ..PatchParams::default() };
+        Ok(api.patch(name, &params, &patch).await?)
+    }
+
+    /// Nothing but the version that was looked at is sent: no field is changed, and none becomes ours.
+    fn rewriting<'a>(
+        &self,
+        resource: &ApiResource,
+        metadata: &'a ObjectMeta,
+    ) -> (Api<DynamicObject>, &'a str, Patch<Value>) {
+        let api = self.door.scoped(resource, metadata.namespace.as_deref());
+        let patch = json!({"metadata": {"resourceVersion": metadata.resource_version}});
+        (api, metadata.name.as_deref().unwrap_or_default(), Patch::Merge(patch))
+    }
+
+    /// Says of a CRD that objects are stored in no version but these, provided it is still the one that was looked at.
+    pub async fn set_stored_versions(
+        &self,
+        identity: &Identity,
+        metadata: &ObjectMeta,
+        versions: &[&str],
+    ) -> Result<(), Error> {
+        let _permit = self.permit().await;
+        let patch = json!({"metadata": {"resourceVersion": metadata.resource_version},
+            "status": {"storedVersions": versions}});
+        let params = PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() };
+        self.api(identity).patch_status(&identity.name, &params, &Patch::Merge(patch)).await?;
+        Ok(())
+    }
+
     /// Rewrites who owns which fields, provided the object is still the one that was looked at. Returns what it is then.
     pub async fn move_fields(
         &self,
@@ -182,7 +226,7 @@ impl Writer {
 mod tests {
     use std::sync::Arc;
 
-    use kube::core::{ApiResource, GroupVersionKind};
+    use kube::core::GroupVersionKind;
     use rukpak_plan::Kind;
     use tokio::sync::Semaphore;
 
@@ -212,6 +256,10 @@ mod tests {
         writer.share(&identity, &metadata, &owner).await.unwrap();
         writer.take_over(&identity, &metadata, None, &owner).await.unwrap();
         writer.move_fields(&identity, &metadata, &[]).await.unwrap();
+        let looked_at = ObjectMeta { namespace: Some("ns".to_owned()), ..metadata.clone() };
+        writer.rewrite(&identity.kind.resource, &looked_at).await.unwrap();
+        writer.try_rewrite(&identity.kind.resource, &looked_at).await.unwrap();
+        writer.set_stored_versions(&identity, &metadata, &["v2"]).await.unwrap();
 
         let asked = asked.lock().unwrap();
         let (deletions, patches) = asked.split_at(2);
@@ -220,9 +268,10 @@ mod tests {
             assert_eq!(deletion.body["preconditions"], json!({"uid": "u", "resourceVersion": "7"}));
             assert_eq!(deletion.body["propagationPolicy"], policy);
         }
-        assert_eq!(patches.len(), 5);
+        assert_eq!(patches.len(), 8);
         for patch in patches {
-            assert_eq!(patch.what, "PATCH /api/v1/namespaces/ns/configmaps/a");
+            let what = patch.what.strip_suffix("/status").unwrap_or(&patch.what);
+            assert_eq!(what, "PATCH /api/v1/namespaces/ns/configmaps/a");
             assert_eq!(patch.body["metadata"]["resourceVersion"], "7", "{patch:?}");
         }
     }

@@ -1,7 +1,7 @@
 //! Doing what was decided. Every write to the cluster for a deployment, but for its status, is made below this folder.
 //!
 //! ```text
-//! install   prepare -> members -> rights -> check -> (approval) -> (intent) -> apply -> prune -> Applied
+//! install   prepare -> members -> rights -> check -> (approval) -> (intent) -> migrate -> apply -> prune -> Applied
 //! repair    prepare ------------> rights -------------------> apply            again
 //! resume    watches -----------------------------------------------------------> Applied
 //! ```
@@ -16,6 +16,7 @@ mod collision;
 pub(super) mod health;
 mod helm_releases;
 mod members;
+mod migrate;
 mod prepare;
 mod prune;
 mod put;
@@ -166,8 +167,9 @@ async fn attempt(run: &mut Run, release: &Release, why: Why) -> Result<(), Stopp
     bases.settled = members::settled(&run.view, &plan, &members, &bases);
 
     rights::check(run, &plan, &members).await.map_err(Stopped::Failed)?;
-    check::check(run, &plan, why, &members, &bases).await?;
+    let dropping = check::check(run, &plan, why, &members, &bases).await?;
     approval::ask(run, (&plan, objects.as_ref()), why, &members, &bases).await?;
+    let is_resumed = run.view.observed.pending().is_some_and(|(pending, _)| pending == plan.release);
 
     let used: BTreeSet<InventoryKind> = kinds.into_iter().chain(plan.inventory()).collect();
     // What was listed above may have been written for a newer spec by another controller. A status write fails if there is one, and
@@ -177,6 +179,7 @@ async fn attempt(run: &mut Run, release: &Release, why: Why) -> Result<(), Stopp
     }
 
     begin(&mut run.view, &plan);
+    migrate::migrate(run, (&plan, why), (&members, &bases), &dropping, is_resumed).await?;
     let done = apply::apply(run, &plan, why, &members, &bases).await.map_err(|error| unapplied(error, &bases))?;
     run.view.reads.dependents.ensure(&plan.kinds());
     finish(run, &plan, members, (&bases, why), done).await

@@ -3,6 +3,7 @@
 use rukpak_crds::condition::{Conditions, HAS_VALID_BUNDLE, HEALTHY, INSTALLED, READY, reason};
 use rukpak_crds::{BundleDeploymentStatus, Condition, ConditionStatus};
 use rukpak_plan::Release;
+use rukpak_plan::rewrite::grouped;
 use rukpak_plan::status::CONTESTED;
 use rukpak_runtime::events::{EventType, News};
 
@@ -10,6 +11,23 @@ use rukpak_runtime::events::{EventType, News};
 pub(super) const UPGRADE_SUCCEEDED: &str = "UpgradeSucceeded";
 /// And it is the revision that `spec.rollbackTo` asked for.
 pub(super) const ROLLBACK_SUCCEEDED: &str = "RollbackSucceeded";
+
+/// Objects that are stored in a version which a CRD drops are being migrated.
+const MIGRATION_STARTED: &str = "MigrationStarted";
+/// All of them are.
+const MIGRATION_SUCCEEDED: &str = "MigrationSucceeded";
+
+/// The stored objects of `crd` are about to be migrated.
+pub(super) fn migration_started(crd: &str, from: &[String], to: &str) -> News {
+    let message = format!("Migrating stored objects of {crd} from {} to {to}", from.join(", "));
+    News { type_: EventType::Normal, reason: MIGRATION_STARTED.to_owned(), message }
+}
+
+/// They all are.
+pub(super) fn migration_succeeded(crd: &str, to: &str, objects: u64) -> News {
+    let message = format!("Stored objects of {crd} are migrated to {to}: {}", grouped(objects));
+    News { type_: EventType::Normal, reason: MIGRATION_SUCCEEDED.to_owned(), message }
+}
 
 /// What there is to tell of the change from `before` to `after`, oldest first. Reasons are those of the conditions, but for the
 /// success of an upgrade and of a rollback; so are the messages.

@@ -7,7 +7,7 @@ use jiff::Timestamp;
 use kube::Resource;
 use kube::runtime::controller::Action;
 use kube::runtime::reflector::ObjectRef;
-use rukpak_crds::condition::{Conditions, NewCondition, READY, reason};
+use rukpak_crds::condition::{Conditions, NewCondition, READY, RECONCILING, STALLED, reason};
 use rukpak_crds::names::DELETION_IN_ORDER;
 use rukpak_crds::{BundleDeployment, BundleDeploymentStatus, Condition, ConditionStatus};
 use rukpak_plan::decide::next;
@@ -48,6 +48,21 @@ pub(super) async fn report(run: &mut Run, decided: Timestamp) -> Result<Action, 
         execute::delete_helm_releases(run).await.map_err(Error::HelmReleases)?;
     }
     Ok(schedule(run, decided))
+}
+
+/// Has the status say how far an installation is that takes its time.
+pub(super) async fn progress(run: &mut Run, message: &str, now: Timestamp) -> Result<(), Error> {
+    let generation = run.view.observed.deployment.meta().generation;
+    let mut status = run.view.observed.status.clone();
+    for (type_, truth) in [(READY, ConditionStatus::Unknown), (RECONCILING, ConditionStatus::True)] {
+        status.conditions.set(
+            NewCondition { type_, status: truth, reason: reason::PROGRESSING, message },
+            generation,
+            now,
+        );
+    }
+    status.conditions.drop_type(STALLED);
+    run.write(status).await.map(drop)
 }
 
 fn tell(run: &Run, before: &BundleDeploymentStatus) {

@@ -2,6 +2,7 @@
 //! writes dry runs.
 
 mod crds;
+mod stored;
 
 use std::collections::BTreeSet;
 
@@ -15,6 +16,7 @@ use serde_json::Value;
 
 use super::apply::{Bases, Failed};
 use super::members::Members;
+use super::migrate::Dropping;
 use super::put::{self, Mode, put};
 use super::{Stopped, fill};
 use crate::deployment::observe::Run;
@@ -22,18 +24,24 @@ use crate::deployment::observe::Run;
 /// So many dry runs are under way at once.
 const PARALLEL: usize = 16;
 
-/// Checks a release that is new to the cluster.
+/// Checks a release that is new to the cluster. Returns the CRDs whose stored objects are to be migrated before they are applied.
 #[tracing::instrument(level = "debug", skip_all)]
-pub(super) async fn check(run: &Run, plan: &Plan, why: Why, members: &Members, bases: &Bases) -> Result<(), Stopped> {
+pub(super) async fn check(
+    run: &Run,
+    plan: &Plan,
+    why: Why,
+    members: &Members,
+    bases: &Bases,
+) -> Result<Vec<Dropping>, Stopped> {
     if !why.is_new() {
-        return Ok(());
+        return Ok(Vec::new());
     }
     // First, for it tells every finding; the API server would tell some of them.
-    crds::check(&run.view, plan, bases).await.map_err(Stopped::Failed)?;
+    let dropping = crds::check(run, plan, why, (members, bases)).await?;
     if why.is_tried_first() {
-        dry_run(run, plan, why, members, bases).await.map_err(|failed| refused(&failed))?;
+        dry_run(run, plan, (why, &dropping), members, bases).await.map_err(|failed| refused(&failed))?;
     }
-    Ok(())
+    Ok(dropping)
 }
 
 fn refused(failed: &Failed) -> Stopped {
@@ -51,14 +59,21 @@ fn refused(failed: &Failed) -> Stopped {
 
 /// Sends every changed step with `dryRun=All`. What cannot be known before the bundle's own kinds and namespaces are there
 /// is passed over.
-async fn dry_run(run: &Run, plan: &Plan, why: Why, members: &Members, bases: &Bases) -> Result<(), Failed> {
+async fn dry_run(
+    run: &Run,
+    plan: &Plan,
+    (why, dropping): (Why, &[Dropping]),
+    members: &Members,
+    bases: &Bases,
+) -> Result<(), Failed> {
     let changed_crds = changed_crds(plan, bases);
     let is_known = |step: &&Step| {
         let group = step.key.group.as_str();
         !step.defined_here || !changed_crds.contains(&(group.to_owned(), step.key.kind.clone()))
     };
     let is_written = |step: &&Step| bases.is_changed(step) && !members.is_paused(step);
-    let changed: Vec<_> = plan.steps.values().filter(is_written).filter(is_known).collect();
+    let changed = plan.steps.values().filter(is_written).filter(is_known).map(|step| tried(step, dropping));
+    let changed: Vec<&Step> = changed.collect();
     let (mut waiting, mut tries, mut failed) = (changed.into_iter(), FuturesUnordered::new(), Vec::new());
     loop {
         fill(&mut tries, PARALLEL, &mut waiting, |step| try_one(run, plan, step, why, members, bases));
@@ -66,6 +81,11 @@ async fn dry_run(run: &Run, plan: &Plan, why: Why, members: &Members, bases: &Ba
         failed.extend(result.err());
     }
     if failed.is_empty() { Ok(()) } else { Err(Failed(failed)) }
+}
+
+/// What is tried of a step. The API server refuses a CRD that drops a stored version, until its objects are migrated.
+fn tried<'a>(step: &'a Step, dropping: &'a [Dropping]) -> &'a Step {
+    dropping.iter().find(|dropping| dropping.key == step.key).map_or(step, |dropping| &dropping.trial)
 }
 
 /// The kinds, as group and kind, whose CRD in the bundle is not the installed one: nothing can be tried of them yet.

@@ -2,12 +2,13 @@
 //! nothing is half applied, and everything that lacks is told at once. Asks the API server, writes nothing.
 
 use kube::{Api, Client, ResourceExt as _};
-use rukpak_crds::PlatformOperator;
+use rukpak_crd_upgrade::Migration;
 use rukpak_crds::olm::{ClusterExtension, deployment_name};
+use rukpak_crds::{PlatformOperator, ServiceAccountReference};
 use rukpak_plan::memory::{Problem, Stage};
 use rukpak_plan::retry::Class;
-use rukpak_plan::rights::{RBAC, Rights, needed, of_object, rules, text};
-use rukpak_plan::{Plan, Step};
+use rukpak_plan::rights::{RBAC, Right, Rights, Scope, needed, of_object, rules, text};
+use rukpak_plan::{Identity, Plan, Step};
 use rukpak_runtime::error::Chain;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -29,6 +30,34 @@ pub(super) async fn check(run: &Run, plan: &Plan, members: &Members) -> Result<(
 pub(super) async fn check_some(run: &Run, steps: impl Iterator<Item = &Step>) -> Result<(), Problem> {
     let Some(account) = run.objects.account() else { return unnamed(run).await };
     held(&run.view, account, &needed_for(&run.view, steps)).await
+}
+
+/// Whether the stored objects of a CRD can be migrated. What the bundle takes does not include that.
+pub(super) async fn check_migration(run: &Run, crd: &Identity, migration: &Migration) -> Result<(), Problem> {
+    let Some(account) = run.objects.account() else { return Ok(()) };
+    let right = |group: &str, resource: String, name: Option<&str>| Right::Objects {
+        scope: Scope::Cluster,
+        group: group.to_owned(),
+        resource,
+        name: name.map(str::to_owned),
+        verb: "patch".to_owned(),
+    };
+    let resource = &crd.kind.resource;
+    let status = right(&resource.group, format!("{}/status", resource.plural), Some(&crd.name));
+    let rights = Rights::from([right(&migration.group, migration.plural.clone(), None), status]);
+    let who = &account.reference;
+    let lacks = account.lacks(&rights).await.map_err(|error| unknown(who, &error))?;
+    if lacks.is_empty() {
+        return Ok(());
+    }
+    let Migration { crd, from, to, .. } = migration;
+    let message = format!(
+        "{who} lacks rights to migrate the objects of {crd} that are stored as {} to {to}: {}; grant them until the upgrade is done; \
+         this BundleDeployment continues by itself",
+        from.join(", "),
+        text(&rules(&lacks)).join("; ")
+    );
+    Err(refused(Stage::Rights, message))
 }
 
 /// Whether it may be installed with the controller's own rights. The webhook asks who wants that; here is what holds while its entry is
@@ -91,21 +120,11 @@ fn needed_for<'a>(view: &View, steps: impl Iterator<Item = &'a Step>) -> Rights 
 
 async fn held(view: &View, account: &Account, rights: &Rights) -> Result<(), Problem> {
     let who = &account.reference;
-    // Nobody tells when an account is made or bound to a role, so that it is looked at again within a minute.
-    let refused =
-        |stage, message| Problem { stage, message, class: Class::Blocked, is_definite: false, can_go_back: true };
-    let unknown = |error: Error| Problem {
-        stage: Stage::Ask,
-        message: format!("it cannot be found out what {who} may do: {}", Chain(&error)),
-        class: Class::Transient,
-        is_definite: false,
-        can_go_back: true,
-    };
-    if !account.exists().await.map_err(unknown)? {
+    if !account.exists().await.map_err(|error| unknown(who, &error))? {
         let message = format!("{who} does not exist; create it, or name another one in spec.serviceAccount");
         return Err(refused(Stage::Account, message));
     }
-    let lacks = account.lacks(rights).await.map_err(unknown)?;
+    let lacks = account.lacks(rights).await.map_err(|error| unknown(who, &error))?;
     if lacks.is_empty() {
         return Ok(());
     }
@@ -117,4 +136,19 @@ async fn held(view: &View, account: &Account, rights: &Rights) -> Result<(), Pro
         text(&rules(&lacks)).join("; ")
     );
     Err(refused(Stage::Rights, message))
+}
+
+/// Nobody tells when an account is made or bound to a role, so that it is looked at again within a minute.
+fn refused(stage: Stage, message: String) -> Problem {
+    Problem { stage, message, class: Class::Blocked, is_definite: false, can_go_back: true }
+}
+
+fn unknown(who: &ServiceAccountReference, error: &Error) -> Problem {
+    Problem {
+        stage: Stage::Ask,
+        message: format!("it cannot be found out what {who} may do: {}", Chain(error)),
+        class: Class::Transient,
+        is_definite: false,
+        can_go_back: true,
+    }
 }

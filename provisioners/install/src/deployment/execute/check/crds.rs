@@ -1,21 +1,26 @@
-//! Before CRDs are replaced: would stored data or existing objects break? Reads CRDs and their objects, writes
-//! nothing. The rules are `rukpak_crd_upgrade`'s.
+//! Before CRDs are replaced: would stored data or existing objects break, and which objects are to be migrated? Reads CRDs and their
+//! objects, writes dry runs. The rules are `rukpak_crd_upgrade`'s.
 
 use futures::StreamExt;
 use kube::api::{ApiResource, DynamicObject, ListParams};
 use kube::core::GroupVersionKind;
 use rukpak_crd_upgrade as crd_upgrade;
-use rukpak_crd_upgrade::{ObjectCheck, ObjectValidator, SAFE_UPGRADE_ANNOTATION, UnsafeChange};
+use rukpak_crd_upgrade::{Migration, ObjectCheck, ObjectValidator, Rule, SAFE_UPGRADE_ANNOTATION, UnsafeChange};
 use rukpak_plan::kind::is_crd;
 use rukpak_plan::memory::{Problem, Stage};
+use rukpak_plan::resolve::{Live, Why, keep_stored_versions};
 use rukpak_plan::retry::Class;
 use rukpak_plan::{Plan, Step};
 use rukpak_runtime::error::Chain;
 use serde_json::{Value, json};
 
+use super::stored::prove;
 use crate::cluster::{Error, Written};
 use crate::deployment::execute::apply::Bases;
-use crate::deployment::observe::View;
+use crate::deployment::execute::members::Members;
+use crate::deployment::execute::migrate::{self, Dropping};
+use crate::deployment::execute::{Stopped, rights};
+use crate::deployment::observe::{Run, View};
 
 /// Objects are listed this many at a time: a page of them is all that is held.
 const PAGE: u32 = 250;
@@ -33,39 +38,66 @@ const SWITCHED_WHERE: &str = "; the annotation goes on the CustomResourceDefinit
                               existing objects may then be invalid or lost";
 /// Who sets that annotation by a spec of its own.
 const EXTENSION: &str = "ClusterExtension";
-/// The status of a list that is too old.
-const GONE: u16 = 410;
+/// What to do where stored objects are not migrated.
+const FIRST: &str = "install first a bundle whose CRD serves both the stored version and the one that replaces it";
 
-/// What could not be looked at.
+/// Why it is not known whether a CRD may be replaced.
 #[derive(Debug, thiserror::Error)]
-#[error("{what}")]
-struct Unseen {
-    what: String,
-    #[source]
-    source: Error,
+pub(super) enum Unseen {
+    /// A request failed.
+    #[error("{what}")]
+    Unread {
+        what: String,
+        #[source]
+        source: Error,
+    },
+    /// The ServiceAccount may not migrate its objects.
+    #[error("{}", .0.message)]
+    Rights(Problem),
+    /// The deployment asks for something else by now.
+    #[error("the BundleDeployment was changed or deleted meanwhile")]
+    Superseded,
 }
 
-/// Checks every CRD of `plan` that is in the cluster and would change.
-pub(super) async fn check(view: &View, plan: &Plan, bases: &Bases) -> Result<(), Problem> {
-    if view.observed.annotation(SAFE_UPGRADE_ANNOTATION) == Some("false") {
-        return Ok(());
-    }
-    let new = plan.steps.values().filter(|step| is_crd(&step.key) && bases.is_changed(step) && !step.is_paused);
-    let looks: Vec<_> = new.map(|step| async move { (&step.key.name, one(view, step).await) }).collect();
+/// What is known of one CRD.
+#[derive(Default)]
+struct Look {
+    /// What refuses its replacement.
+    changes: Vec<UnsafeChange>,
+    /// What has to be done before it, if it may be replaced.
+    dropping: Option<Dropping>,
+}
+
+/// Checks every CRD of `plan` that is in the cluster and would change. Returns those whose stored objects are to be migrated before.
+pub(super) async fn check(
+    run: &Run,
+    plan: &Plan,
+    why: Why,
+    (members, bases): (&Members, &Bases),
+) -> Result<Vec<Dropping>, Stopped> {
+    let view = &run.view;
+    let is_changed = |step: &&Step| is_crd(&step.key) && bases.is_changed(step) && !members.is_paused(step);
+    let new = plan.steps.values().filter(is_changed);
+    let looks: Vec<_> = new.map(|step| async move { (&step.key.name, one(run, plan, step, why).await) }).collect();
     let mut found = futures::stream::iter(looks).buffer_unordered(PARALLEL).collect::<Vec<_>>().await;
     found.sort_by_key(|(name, _)| *name);
     let extension = view.observed.deployment.keeper().filter(|(kind, _)| *kind == EXTENSION).map(|(_, name)| name);
-    let mut texts = Vec::new();
+    let (mut texts, mut dropping) = (Vec::new(), Vec::new());
     let mut is_transient = true;
     for (name, looked) in found {
         let reason = match looked {
-            Ok(changes) if changes.is_empty() => continue,
-            Ok(changes) => {
-                is_transient = false;
-                crd_upgrade::refusal(name, &changes)
+            Ok(look) if look.changes.is_empty() => {
+                dropping.extend(look.dropping);
+                continue;
             }
-            Err(error) => {
-                is_transient &= error.source.is_transient();
+            Ok(look) => {
+                is_transient = false;
+                crd_upgrade::refusal(name, &look.changes)
+            }
+            Err(Unseen::Superseded) => return Err(Stopped::Superseded),
+            Err(Unseen::Rights(problem)) => return Err(Stopped::Failed(problem)),
+            Err(error @ Unseen::Unread { .. }) => {
+                is_transient &= matches!(&error, Unseen::Unread { source, .. } if source.is_transient());
                 Chain(&error).to_string()
             }
         };
@@ -75,29 +107,73 @@ pub(super) async fn check(view: &View, plan: &Plan, bases: &Bases) -> Result<(),
         });
     }
     if texts.is_empty() {
-        return Ok(());
+        return Ok(dropping);
     }
     let class = if is_transient { Class::Transient } else { Class::Terminal };
     let mut message = texts.join("; ");
     if !is_transient && extension.is_none() {
         message.push_str(SWITCHED_WHERE);
     }
-    Err(Problem { stage: Stage::Check, message, class, is_definite: !is_transient, can_go_back: true })
+    Err(Stopped::Failed(Problem { stage: Stage::Check, message, class, is_definite: !is_transient, can_go_back: true }))
 }
 
-/// What refuses the replacement of one CRD.
-async fn one(view: &View, step: &Step) -> Result<Vec<UnsafeChange>, Unseen> {
-    let declared = step.body();
-    if crd_upgrade::is_switched_off(&declared) {
-        return Ok(Vec::new());
+/// What refuses the replacement of one CRD, or has to be done before it.
+async fn one(run: &Run, plan: &Plan, step: &Step, why: Why) -> Result<Look, Unseen> {
+    let (view, declared) = (&run.view, step.body());
+    let unseen = |source| Unseen::Unread { what: "the CRD in the cluster".to_owned(), source };
+    let Some(live) = view.reads.reader.get(&step.identity).await.map_err(unseen)? else { return Ok(Look::default()) };
+    let migration = migration(view, step, &live, why);
+    let is_unchecked = view.observed.annotation(SAFE_UPGRADE_ANNOTATION) == Some("false");
+    let mut changes = Vec::new();
+    if !is_unchecked && !crd_upgrade::is_switched_off(&declared) {
+        changes = unsafe_changes(view, step, &live, &migration).await?;
     }
-    let unseen = |source| Unseen { what: "the CRD in the cluster".to_owned(), source };
-    let live = view.reads.reader.get(&step.identity).await.map_err(unseen)?;
-    let Some(live) = live else { return Ok(Vec::new()) };
-    let live = as_crd(step, live);
+    let Some(migration) = migration.ok().filter(|_| changes.is_empty()) else {
+        return Ok(Look { changes, dropping: None });
+    };
+
+    rights::check_migration(run, &step.identity, &migration).await.map_err(Unseen::Rights)?;
+    // What was begun was proved then; and the rewrite itself tells of what came since.
+    let is_begun = view.observed.pending().is_some_and(|(pending, _)| pending == plan.release);
+    let is_proved = is_begun || is_unchecked || crd_upgrade::is_switched_off(&declared);
+    if !is_proved {
+        changes = prove(run, &migration, &declared).await?;
+    }
+    let dropping = changes.is_empty().then(|| dropping(step, &live));
+    Ok(Look { changes, dropping })
+}
+
+/// What has to happen to stored objects before the CRD is replaced, or why nothing can.
+fn migration(view: &View, step: &Step, live: &Written, why: Why) -> Result<Migration, &'static str> {
+    // Whoever takes over a CRD of somebody else does not begin with its objects.
+    if !view.owner.owns_fully(&live.metadata) {
+        return Err("the CRD does not belong to this BundleDeployment yet");
+    }
+    let migration = migrate::needed(step, live).ok_or("no version is served by both CRDs")?;
+    // A newer version may say more than an older one. Where nothing converts, that is seen.
+    if why == Why::Rollback && !migration.is_relabelling {
+        return Err("what its webhook loses on the way back cannot be seen");
+    }
+    Ok(migration)
+}
+
+fn dropping(step: &Step, live: &Written) -> Dropping {
+    let mut body = step.body();
+    keep_stored_versions(&mut body, Live { metadata: &live.metadata, body: &live.body });
+    Dropping { key: step.key.clone(), trial: step.with_body(&body) }
+}
+
+/// What the rules say against the replacement of one CRD. That it drops a stored version is no reason where `migration` comes before.
+async fn unsafe_changes(
+    view: &View,
+    step: &Step,
+    live: &Written,
+    migration: &Result<Migration, &'static str>,
+) -> Result<Vec<UnsafeChange>, Unseen> {
+    let declared = step.body();
     let mut options = view.reads.settings.crd_upgrades;
     options.strict |= view.observed.annotation(SAFE_UPGRADE_ANNOTATION) == Some(STRICT);
-    let report = match crd_upgrade::check(&live, &declared, options) {
+    let report = match crd_upgrade::check(&migrate::as_crd(step, live), &declared, options) {
         Ok(report) => report,
         Err(error) => {
             // The API server says what is wrong with a CRD that cannot be read.
@@ -111,18 +187,18 @@ async fn one(view: &View, step: &Step) -> Result<Vec<UnsafeChange>, Unseen> {
         tracing::warn!(deployment = %view.owner.name, crd = step.key.name, %warning, "the upgrade of a CRD may break clients");
     }
     let mut changes: Vec<UnsafeChange> = report.errors().cloned().collect();
+    match migration {
+        Ok(_) => changes.retain(|change| change.rule != Rule::StoredVersionRemoval),
+        Err(why) => {
+            for change in changes.iter_mut().filter(|change| change.rule == Rule::StoredVersionRemoval) {
+                change.message = format!("{}: their objects are not migrated, for {why}; {FIRST}", change.message);
+            }
+        }
+    }
     for check in &report.object_checks {
         changes.extend(objects(view, check, &declared).await?);
     }
     Ok(changes)
-}
-
-fn as_crd(step: &Step, live: Written) -> Value {
-    let mut object = live.body;
-    object["apiVersion"] = json!(step.identity.kind.resource.api_version);
-    object["kind"] = json!(step.identity.kind.resource.kind);
-    object["metadata"] = json!({"name": step.key.name});
-    object
 }
 
 /// The existing objects that would not be valid any more.
@@ -139,12 +215,12 @@ async fn objects(view: &View, check: &ObjectCheck, new: &Value) -> Result<Vec<Un
             // A CRD that was never served has no objects.
             Err(error) if error.is_not_found() => return Ok(changes),
             // The list is older than what the API server still knows.
-            Err(error) if error.code() == GONE && begun < ATTEMPTS => {
+            Err(error) if error.is_expired() && begun < ATTEMPTS => {
                 (parameters, changes, begun) = (first.clone(), Vec::new(), begun + 1);
                 continue;
             }
             Err(source) => {
-                return Err(Unseen {
+                return Err(Unseen::Unread {
                     what: format!("error listing objects for {}/{}, Kind={}", gvk.group, gvk.version, gvk.kind),
                     source,
                 });
