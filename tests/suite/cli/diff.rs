@@ -239,6 +239,31 @@ orphan    CustomResourceDefinition {plural}.diff.example.com: it has instances, 
     assert_said(&did, 1, &wanted);
 }
 
+/// What comes before a stored version is dropped is told; that it could not be dropped now is no refusal.
+#[tokio::test]
+async fn migration_of_stored_objects_is_told() {
+    let hands = Hands::admin().await;
+    let plural = unique_name("d").replace('-', "");
+    let one = crd(&plural, "a: {type: string}");
+    let (head, version) = one.split_once("  - name: v1").expect("it has a version");
+    let of = |name: &str, storage: bool| {
+        format!("  - name: {name}{}", version.replace("storage: true", &format!("storage: {storage}")))
+    };
+    let folder = folder(&[("manifests/crd.yaml", format!("{head}{}{}", of("v1", true), of("v2", false)))]);
+    let path = text(folder.path());
+    hands.install(&plural, folder.path()).await;
+    until(&hands.client, &plural, Expected::is_true("Ready", "Succeeded")).await;
+    write(folder.path(), &[("manifests/crd.yaml", format!("{head}{}", of("v2", true)))]);
+    let did = hands.run(&["diff", &plural, path]).await;
+    let first = format!("change    CustomResourceDefinition {plural}.diff.example.com\n");
+    assert!(did.code == Some(1) && did.out.starts_with(&first), "{did:?}");
+    let note = format!(
+        "note: objects of {plural}.diff.example.com that are stored as v1 are migrated to v2 first, if each of them converts; \
+         then v1 is dropped"
+    );
+    assert!(did.err.contains(&note), "{did:?}");
+}
+
 #[tokio::test]
 async fn images_and_repositories_are_fetched_from_here() {
     let hands = Hands::admin().await;

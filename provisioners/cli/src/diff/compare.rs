@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use futures::StreamExt as _;
 use kube::api::DynamicObject;
+use rukpak_crd_upgrade::Migration;
 use rukpak_crds::names::{DISABLED, FIELD_MANAGER, RECONCILE};
 use rukpak_plain::ObjectKey;
 use rukpak_plan::fields::{Taken, applied};
@@ -214,6 +215,18 @@ async fn change(
         *remark = Some(format!("{} {stays}", step.identity));
     }
     let before = fields::declared(live);
+    let migration = if is_crd(&step.key) { crds::migration(target, step, live) } else { None };
+    let means = match migration {
+        None => means,
+        // The API server refuses the CRD before its objects are migrated.
+        Some(Migration { crd, from, to, .. }) => {
+            let from = from.join(", ");
+            *remark = Some(format!(
+                "objects of {crd} that are stored as {from} are migrated to {to} first, if each of them converts; then {from} is dropped"
+            ));
+            Means::Overlay
+        }
+    };
     let trial = match means {
         Means::DryRun => trial(cluster, target, step, live, (&resolved.body, &basis)).await,
         Means::Overlay => Trial::Overlay,
@@ -234,7 +247,10 @@ async fn change(
     if is_crd(&step.key) && target.why.policy().checks_definitions {
         match crds::refusal(cluster, target, step, live).await {
             Ok(None) => {}
-            Ok(Some(why)) => return Outcome::Refuse(why),
+            Ok(Some(why)) => {
+                *remark = None;
+                return Outcome::Refuse(why);
+            }
             Err(error) => return Outcome::Unknown(chain(&error)),
         }
     }

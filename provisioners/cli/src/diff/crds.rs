@@ -4,7 +4,7 @@
 use kube::api::{ApiResource, DynamicObject, ListParams};
 use kube::core::GroupVersionKind;
 use rukpak_crd_upgrade as crd_upgrade;
-use rukpak_crd_upgrade::{ObjectCheck, ObjectValidator, Options, UnsafeChange};
+use rukpak_crd_upgrade::{Migration, ObjectCheck, ObjectValidator, Options, Rule, UnsafeChange};
 use rukpak_plan::Step;
 use serde_json::{Value, json};
 
@@ -15,6 +15,12 @@ use crate::cluster::{Cluster, Error};
 const PAGE: u32 = 250;
 /// So many invalid objects of a version are told.
 const TOLD: usize = 20;
+
+/// Returns the migration of stored objects that comes before the CRD is replaced.
+pub(super) fn migration(target: &Target<'_>, step: &Step, live: &DynamicObject) -> Option<Migration> {
+    let is_ours = target.owner.owns_fully(&live.metadata) && target.why.policy().checks_definitions;
+    crd_upgrade::migration(&existing(step, live), &step.body()).ok().flatten().filter(|_| is_ours)
+}
 
 /// Why the CRD may not be replaced, in the words of the refusal; `None` if it may.
 pub(super) async fn refusal(
@@ -27,18 +33,26 @@ pub(super) async fn refusal(
     if target.crd_upgrades() == Some("false") || crd_upgrade::is_switched_off(&declared) {
         return Ok(None);
     }
-    let mut existing = live.data.clone();
-    existing["apiVersion"] = json!(step.identity.kind.resource.api_version);
-    existing["kind"] = json!(step.identity.kind.resource.kind);
-    existing["metadata"] = json!({"name": step.key.name});
+    let existing = existing(step, live);
     let options = Options { strict: target.crd_upgrades() == Some("strict") };
     // The API server says what is wrong with a CRD that cannot be read.
     let Ok(report) = crd_upgrade::check(&existing, &declared, options) else { return Ok(None) };
-    let mut changes: Vec<UnsafeChange> = report.errors().cloned().collect();
+    let is_migrated = migration(target, step, live).is_some();
+    let is_reason = |change: &&UnsafeChange| !(is_migrated && change.rule == Rule::StoredVersionRemoval);
+    let mut changes: Vec<UnsafeChange> = report.errors().filter(is_reason).cloned().collect();
     for check in &report.object_checks {
         changes.extend(objects(cluster, check, &declared).await?);
     }
     Ok((!changes.is_empty()).then(|| crd_upgrade::refusal(&step.key.name, &changes)))
+}
+
+/// The CRD in the cluster, as the rules want it.
+fn existing(step: &Step, live: &DynamicObject) -> Value {
+    let mut existing = live.data.clone();
+    existing["apiVersion"] = json!(step.identity.kind.resource.api_version);
+    existing["kind"] = json!(step.identity.kind.resource.kind);
+    existing["metadata"] = json!({"name": step.key.name});
+    existing
 }
 
 /// The existing objects that would not be valid any more.
