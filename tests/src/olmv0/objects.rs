@@ -127,7 +127,7 @@ impl Operator {
                 Some("ValidatingAdmissionWebhook") => "ValidatingWebhookConfiguration",
                 Some("MutatingAdmissionWebhook") => "MutatingWebhookConfiguration",
                 _ => {
-                    self.convert(client, &definition, client_config(&definition["webhookPath"])).await;
+                    self.convert(client, &definition, &client_config(&definition["webhookPath"])).await;
                     continue;
                 }
             };
@@ -143,7 +143,7 @@ impl Operator {
         }
     }
 
-    async fn convert(&mut self, client: &Client, definition: &Value, config: Value) {
+    async fn convert(&self, client: &Client, definition: &Value, config: &Value) {
         for name in items(definition, "/conversionCRDs").iter().filter_map(Value::as_str) {
             let target = crate::verbs::Target::cluster("apiextensions.k8s.io/v1", "CustomResourceDefinition", name);
             let webhook =

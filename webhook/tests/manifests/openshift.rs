@@ -81,7 +81,7 @@ fn the_definitions_are_the_usual_ones() {
         let definitions = objects.iter().filter(|((kind, _), _)| kind == "CustomResourceDefinition");
         definitions.map(|((_, name), object)| (name.clone(), object["spec"].clone())).collect()
     };
-    assert_eq!(definitions(&usual).len(), 4);
+    assert_eq!(definitions(&usual).len(), 5);
     assert!(definitions(&usual) == definitions(&openshift), "run manifests/render.sh");
 }
 

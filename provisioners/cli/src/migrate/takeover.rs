@@ -55,7 +55,7 @@ struct Planned {
 pub(super) async fn one(cluster: &Cluster, arguments: &MigrateArgs, name: &str) -> Result<Exit, Failure> {
     let namespace = arguments.namespace.as_deref().unwrap_or(&cluster.config.default_namespace).to_owned();
     let mut made = Vec::new();
-    let exit = of(cluster, arguments, (&namespace, name), &mut made).await?;
+    let exit = Box::pin(of(cluster, arguments, (&namespace, name), &mut made)).await?;
     match (made.as_slice(), arguments.apply) {
         ([object], false) => Ok(print(arguments.output.form, std::slice::from_ref(object), object, exit)),
         _ => Ok(exit),
@@ -86,7 +86,7 @@ pub(super) async fn all(cluster: &Cluster, arguments: &MigrateArgs) -> Result<Ex
     let (mut made, mut exit) = (Vec::new(), Exit::Yes);
     for (space, name) in &subjects {
         to_stderr(&format!("subscription {name:?} in namespace {space:?}:"));
-        if let Err(failure) = of(cluster, arguments, (space, name), &mut made).await {
+        if let Err(failure) = Box::pin(of(cluster, arguments, (space, name), &mut made)).await {
             exit = failure.report();
         }
     }

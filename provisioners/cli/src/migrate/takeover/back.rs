@@ -13,8 +13,10 @@ use std::time::Duration;
 
 use kube::ResourceExt as _;
 use kube::api::DeleteParams;
-use rukpak_crds::BundleDeployment;
+use rukpak_crds::condition::Conditions as _;
 use rukpak_crds::names::OWNER_NAME;
+use rukpak_crds::{BundleDeployment, ConditionStatus};
+use rukpak_plan::status::SUSPENDED;
 use rukpak_plan::{Identity, owner};
 use serde_json::{Value, json};
 
@@ -24,7 +26,7 @@ use super::record::{Record, Reference, State};
 use crate::answer::DEPLOYMENTS;
 use crate::cluster::{Cluster, Dependents, Error};
 use crate::failure::Failure;
-use crate::wait::{self, Progress, Step, Wait};
+use crate::wait::{self, Step, Wait};
 
 /// An object that others write all the time is read again this often.
 const ATTEMPTS: usize = 8;
@@ -166,14 +168,12 @@ async fn suspend(cluster: &Cluster, name: &str, timeout: Duration) -> Result<(),
     let generation = cluster.merge(name, &json!({"spec": {"suspend": true}})).await?.metadata.generation;
     let wait = Wait { name, timeout, goal: "suspended", goes_on: "the way back stands still" };
     let suspended = wait::watch(cluster, &wait, |found| {
-        let progress = found.map(|found| Progress::of(found, generation));
-        match progress {
-            None => Step::Done,
-            Some(Progress::Stalled { reason, .. }) if reason == "Suspended" => Step::Done,
-            Some(Progress::Stalled { reason, message }) => Step::Wait(format!("{reason}: {message}")),
-            Some(Progress::Working(line)) => Step::Wait(line),
-            Some(Progress::Ready) => Step::Wait("waiting for the condition Suspended".to_owned()),
+        let Some(found) = found else { return Step::Done };
+        let status = found.status.as_ref().filter(|status| status.observed_generation >= generation);
+        if status.is_some_and(|status| status.conditions.is(SUSPENDED, ConditionStatus::True)) {
+            return Step::Done;
         }
+        Step::Wait(format!("waiting for the condition {SUSPENDED}"))
     });
     suspended.await.map(drop)
 }

@@ -198,14 +198,11 @@ pub(super) async fn await_gone(
     uid: &str,
     timeout: Duration,
 ) -> Result<(), Failure> {
-    match tokio::time::timeout(timeout, cluster.until_gone(identity, uid)).await {
-        Ok(gone) => Ok(gone?),
-        Err(_) => {
-            let seconds = timeout.as_secs();
-            let text = format!(
-                "{identity} is still there after {seconds} s: the garbage collector has not released its objects"
-            );
-            Err(Failure::unknown(text).hint("run the command again"))
-        }
+    if let Ok(gone) = tokio::time::timeout(timeout, cluster.until_gone(identity, uid)).await {
+        return Ok(gone?);
     }
+    let seconds = timeout.as_secs();
+    let text =
+        format!("{identity} is still there after {seconds} s: the garbage collector has not released its objects");
+    Err(Failure::unknown(text).hint("run the command again"))
 }

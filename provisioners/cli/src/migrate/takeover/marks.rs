@@ -103,13 +103,12 @@ impl Marks {
         let entries = meta.managed_fields.iter().flatten();
         if entries.clone().any(is_ours) {
             // OLM writes by updates.
-            let entry = |entry: &ManagedFieldsEntry| match is_ours(entry) {
-                true => ManagedFieldsEntry {
-                    manager: Some(MANAGERS[0].to_owned()),
-                    operation: Some("Update".to_owned()),
-                    ..entry.clone()
-                },
-                false => entry.clone(),
+            let entry = |entry: &ManagedFieldsEntry| {
+                if !is_ours(entry) {
+                    return entry.clone();
+                }
+                let (manager, operation) = (Some(MANAGERS[0].to_owned()), Some("Update".to_owned()));
+                ManagedFieldsEntry { manager, operation, ..entry.clone() }
             };
             patch["metadata"]["managedFields"] = json!(entries.map(entry).collect::<Vec<_>>());
         }
@@ -131,7 +130,7 @@ fn handed_on(meta: &ObjectMeta, body: &Value) -> Option<Vec<ManagedFieldsEntry>>
             result.push(entry.clone());
             continue;
         };
-        let all = entry.fields_v1.as_ref().map(|set| &set.0).unwrap_or(&Value::Null);
+        let all = entry.fields_v1.as_ref().map_or(&Value::Null, |set| &set.0);
         let rest = difference(all, &moved);
         if !is_empty(&rest) {
             result.push(ManagedFieldsEntry { fields_v1: Some(FieldsV1(rest)), ..entry.clone() });
