@@ -142,7 +142,7 @@ const HARMLESS: &[Harmless] = &[
         who: JANE,
         kind: "PlatformOperator",
         own: true,
-        ways: &["create", "delete", "deletecollection", "metadata.", "spec.upgradePolicy"],
+        ways: &["create", "delete", "deletecollection", "metadata.", "spec.upgradePolicy", "spec.approval"],
         why: "the package, the channel and the versions of the rule",
     },
     Harmless {

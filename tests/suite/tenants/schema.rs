@@ -134,6 +134,7 @@ fn text(name: &str, schema: &Value) -> String {
         _ if schema["format"] == "date-time" => "2026-01-01T00:00:00Z".to_owned(),
         _ if pattern.contains("ms|s|m|h") => "7m".to_owned(),
         _ if pattern.starts_with("^(/") => "/changed".to_owned(),
+        _ if pattern.starts_with("^sha256:") => format!("sha256:{}", "0".repeat(64)),
         "version" => "9.9.9".to_owned(),
         "ref" => format!("registry.example.com/changed@sha256:{}", "0".repeat(64)),
         "base" => "https://changed.example.com".to_owned(),

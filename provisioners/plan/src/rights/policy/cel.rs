@@ -13,7 +13,7 @@ use super::{Package, Rule, Source, Subject};
 type Made = Result<String, (String, Fault)>;
 
 /// Fields of specs, by where they stand. What is in none is not allowed.
-pub(super) const DEPLOYMENT_FIELDS: [&str; 12] = [
+pub(super) const DEPLOYMENT_FIELDS: [&str; 14] = [
     "provisionerClassName",
     "template",
     "config",
@@ -26,8 +26,11 @@ pub(super) const DEPLOYMENT_FIELDS: [&str; 12] = [
     "serviceAccount",
     "ignoreDifferences",
     "healthChecks",
+    // Who may write it may also have nothing asked: an approval keeps nobody from what a rule lets them do.
+    "approval",
+    "approvedPlan",
 ];
-pub(super) const OPERATOR_FIELDS: [&str; 2] = ["package", "upgradePolicy"];
+pub(super) const OPERATOR_FIELDS: [&str; 3] = ["package", "upgradePolicy", "approval"];
 pub(super) const OPERATOR_PACKAGE_FIELDS: [&str; 4] = ["name", "channel", "version", "catalog"];
 pub(super) const EXTENSION_FIELDS: [&str; 6] =
     ["namespace", "serviceAccount", "source", "install", "config", "progressDeadlineMinutes"];
