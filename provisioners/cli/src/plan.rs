@@ -50,7 +50,9 @@ async fn list(arguments: &ListPlansArgs) -> Result<Exit, Failure> {
     plans.sort_by_key(|plan| {
         (plan.spec.deployment.name.clone(), std::cmp::Reverse(plan.metadata.creation_timestamp.clone()))
     });
-    plans.iter_mut().for_each(|plan| plan.metadata.managed_fields = None);
+    for plan in &mut plans {
+        plan.metadata.managed_fields = None;
+    }
     let form = arguments.output.form;
     Ok(match form {
         OutputForm::Text | OutputForm::Wide => {

@@ -35,7 +35,7 @@ fn values(schema: &Value) -> Vec<Value> {
     values.extend(schema["enum"].as_array().into_iter().flatten().cloned());
     match schema["type"].as_str().unwrap_or_default() {
         "string" => {
-            values.extend(["", "a", "A b/c:d", "0", "10m", "é\u{2028}", &"x".repeat(300)].map(|text| json!(text)))
+            values.extend(["", "a", "A b/c:d", "0", "10m", "é\u{2028}", &"x".repeat(300)].map(|text| json!(text)));
         }
         "integer" => {
             let bounds = ["minimum", "maximum"].into_iter().filter_map(|bound| schema[bound].as_i64());

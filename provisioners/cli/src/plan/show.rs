@@ -66,10 +66,10 @@ fn image(ChangedImage { object, container, from, to }: &ChangedImage) -> String 
 }
 
 fn version(ChangedVersion { definition, added, removed }: &ChangedVersion) -> String {
-    let signed = |sign: char, versions: &[String]| {
-        versions.iter().map(|version| format!(" {sign}{version}")).collect::<String>()
+    let signed = |sign: &str, versions: &[String]| {
+        versions.iter().map(|version| [" ", sign, version].concat()).collect::<Vec<_>>().concat()
     };
-    format!("{definition}:{}{}", signed('+', added), signed('-', removed))
+    format!("{definition}:{}{}", signed("+", added), signed("-", removed))
 }
 
 #[cfg(test)]

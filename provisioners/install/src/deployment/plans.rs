@@ -96,8 +96,8 @@ pub(super) fn rendered(view: &View, release: Release) -> Release {
     if release.rendering.is_some() {
         return release;
     }
-    let asked = view.memory.question.iter().filter(|question| is_of_release(&question.spec.binds, &release));
-    let asked = asked.filter_map(|question| question.spec.rendering.as_ref()?.parse().ok()).next();
+    let asked = view.memory.question.as_ref().filter(|question| is_of_release(&question.spec.binds, &release));
+    let asked = asked.and_then(|question| question.spec.rendering.as_ref()?.parse().ok());
     let plans = of(view);
     let mut planned = plans.iter().filter(|plan| !is_over(plan) && is_of_release(&plan.spec.binds, &release));
     let rendering = asked.or_else(|| planned.find_map(|plan| rendering(plan)));

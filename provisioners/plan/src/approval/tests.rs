@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 use kube::core::{ApiResource, GroupVersionKind};
-use rukpak_crds::plan::Listing;
+use rukpak_crds::plan::{GrownRight, Listing};
 use rukpak_crds::{BundleDeployment, BundleDeploymentSpec, BundleDeploymentStatus, DeletionPolicy, names};
 use rukpak_plain::{Object, ObjectKey, Origin};
 use serde_json::{Value, json};
@@ -120,7 +120,7 @@ fn made(question: &Question, approval: Option<PlanApproval>, age: i64) -> Plan {
 #[test]
 fn asks_as_the_policy_says_and_never_about_what_was_installed_before() {
     use ApprovalPolicy::{Always, Automatic, Escalations, Upgrades};
-    let (plain, growing) = (Changes::default(), Changes { rights: vec![Default::default()], ..Changes::default() });
+    let (plain, growing) = (Changes::default(), Changes { rights: vec![GrownRight::default()], ..Changes::default() });
     for (policy, why, changes, asked) in [
         (Automatic, Why::Upgrade, &growing, false),
         (Upgrades, Why::First, &growing, false),

@@ -154,8 +154,8 @@ async fn load(run: &Run, release: &Release, why: Why, purpose: Purpose) -> Resul
     let is_published = run.view.memory.has_published(&run.view.observed, &release);
     let format = release.format;
     let reserve = || {
-        let content = release.rendering.as_ref().unwrap_or(&release.content);
-        context.reads.render_memory.reserve(content, purpose)
+        let key = release.rendering.as_ref().unwrap_or(&release.content);
+        context.reads.render_memory.reserve(key, purpose)
     };
     let (tree, is_new, reservation) = match format {
         Format::Plain | Format::Registry => {
