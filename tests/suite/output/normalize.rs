@@ -14,6 +14,7 @@ const PATTERNS: &[(&str, &str)] = &[
     (r"loading sha256:[0-9a-f]{12}:", "loading <blob>:"),
     (r"\b\d+ bytes\b", "<number> bytes"),
     (r#"("bundleDigest": )"[0-9a-f]{32}""#, r#"$1"<digest>""#),
+    (r"\basking-[0-9a-f]{10}\b", "asking-<digest>"),
     // Kubernetes 1.37 prints a selector as JSON, and 1.28 in Go's notation, so long that messages are cut in the middle of it.
     (
         r#"(spec\.selector: Invalid value: )(\{\\?"matchLabels.*?\}\}|v1\.LabelSelector\{.*?(\(nil\)\}|LabelSelecto\b))(: field is immutable)?"#,

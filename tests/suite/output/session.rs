@@ -192,7 +192,7 @@ fn verb_of(words: &str) -> String {
     let mut words = words.split(' ');
     let first = words.next().unwrap_or_default();
     match first {
-        "catalog" | "extension" | "store" => format!("{first}-{}", words.next().unwrap_or_default()),
+        "catalog" | "extension" | "plan" => format!("{first}-{}", words.next().unwrap_or_default()),
         _ => first.to_owned(),
     }
 }

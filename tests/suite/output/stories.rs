@@ -2,10 +2,11 @@
 
 use std::path::Path;
 
+use kube::api::DynamicObject;
 use rukpak_tests::kubelet::Kubelet;
 use rukpak_tests::openshift::{operator, platform_operator};
 use rukpak_tests::verbs::{self, Expected, Target};
-use rukpak_tests::world::SOON;
+use rukpak_tests::world::{SOON, deployment};
 use rukpak_tests::{CatalogImage, ImageBuilder, fixtures, tools};
 use serde_json::{Value, json};
 
@@ -23,6 +24,7 @@ pub async fn tell(cluster: &Cluster, form: Form, goldens: &mut Goldens) {
     images(&mut session).await;
     catalogs(&mut session).await;
     deployments(&mut session).await;
+    plans(&mut session).await;
     packages(&mut session).await;
     session.enter("version").await;
 }
@@ -155,6 +157,34 @@ async fn deployments(session: &mut Session<'_>) {
     session.enter("delete valve").await;
     let namespace = Target::cluster("v1", "Namespace", "pumps");
     verbs::await_deleted(&client, &namespace, SOON).await.unwrap_or_else(|error| panic!("{error:#}"));
+}
+
+/// A BundleDeployment that asks before it is installed.
+async fn plans(session: &mut Session<'_>) {
+    let client = session.cluster.client.clone();
+    let asking = Target::bundle_deployment("asking");
+    let mut object = deployment("asking", json!({"type": "upload", "upload": {}}));
+    object["spec"]["approval"] = json!("Always");
+    verbs::create(&client, &object).await.expect("the API server agrees");
+    session.enter("plan list").await;
+    session.enter("run asking ./valve").await;
+    let waits = Expected { kind: "Ready", status: "Unknown", reason: Some("WaitingForApproval"), message: "" };
+    verbs::await_condition(&client, &asking, waits, SOON).await.unwrap_or_else(|error| panic!("{error:#}"));
+    let plans = verbs::list(&client, "core.rukpak.io/v1alpha1", "Plan", "core.rukpak.io/owner-name=asking").await;
+    let name = plans.expect("it is served")[0].metadata.name.clone().expect("it has a name");
+    let plan = Target::cluster("core.rukpak.io/v1alpha1", "Plan", &name);
+    for (verb, phase) in [("show", "Waiting"), ("reject", "Rejected"), ("approve", "Applied"), ("reject", "Applied")] {
+        session.enter_of(&format!("plan {verb} {name}"), &format!("plan {verb} asking-<digest>")).await;
+        let is_there = |object: &DynamicObject| object.data["status"]["phase"] == phase;
+        let found = verbs::await_object(&client, &plan, phase, SOON, |object| object.is_some_and(is_there)).await;
+        found.unwrap_or_else(|error| panic!("{error:#}"));
+    }
+    session.enter("plan list asking").await;
+    for verb in ["show", "approve", "reject"] {
+        session.enter(&format!("plan {verb} none")).await;
+    }
+    verbs::delete(&client, &asking).await.expect("the API server agrees");
+    verbs::await_deleted(&client, &plan, SOON).await.unwrap_or_else(|error| panic!("{error:#}"));
 }
 
 /// Waits until the Bundles of earlier revisions are gone, which the controller deletes after the upgrade.
