@@ -12,8 +12,9 @@ use crate::sweep::stage::Stage;
 const LATE: Duration = Duration::from_secs(2);
 /// As long as etcd is stopped.
 const OUTAGE: Duration = Duration::from_secs(10);
-/// As long as it may take until everything is right again.
-pub const RIGHT_WITHIN: Duration = Duration::from_secs(40);
+/// As long as it may take until everything is right again. After an API server that restarted kube-controller-manager, which has to
+/// look at Deployments, waits for its Lease.
+pub const RIGHT_WITHIN: Duration = Duration::from_secs(90);
 /// As long as a program waits for an answer that does not come.
 const UNANSWERED: Duration = Duration::from_secs(50);
 
