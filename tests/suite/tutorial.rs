@@ -42,6 +42,8 @@ async fn what_the_pages_have_people_type_does_what_they_say() {
         .await;
     session.follow("docs/troubleshooting.md", &["logs deployment"]).await;
     session.enter("kubectl delete bundledeployment hello; kubectl delete namespace hello").await;
+    session.follow("docs/plans.md", &[]).await;
+    session.enter("kubectl wait --for=delete --timeout=2m namespace/hello").await;
     session.follow("docs/rights.md", &["install-as-controller", "rukpakctl policy"]).await;
     session.enter("kubectl apply -f examples/rights/role.yaml").await;
     examples::install_all(&session).await;

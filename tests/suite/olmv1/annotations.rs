@@ -1,10 +1,13 @@
 //! What annotations of an extension have its BundleDeployment do, for which upstream's kind has no field.
 
 use kube::api::DynamicObject;
-use rukpak_tests::verbs::Expected;
+use rukpak_tests::verbs::{self, Expected, Target};
 use serde_json::{Value, json};
 
 use super::case::{Case, is_observed, retrying, text};
+
+/// API version and kind of Plans.
+const PLANS: (&str, &str) = ("core.rukpak.io/v1alpha1", "Plan");
 
 async fn annotate(case: &Case<'_>, key: &str, value: Value) {
     let mut annotations = json!({});
@@ -60,4 +63,25 @@ async fn objects_stay_when_an_extension_is_deleted_whose_annotation_says_so() {
     for target in [case.settings(), case.definition()] {
         case.get(&target).await;
     }
+}
+
+#[tokio::test]
+async fn upgrade_of_an_extension_waits_for_its_plan() {
+    let case = Case::new("asking").await;
+    case.install(&["1.0.0", "1.1.0"], json!({"version": "1.0.0"})).await;
+    annotate(&case, "approval", json!("Upgrades")).await;
+    let asks = |object: &DynamicObject| text(object, "/spec/approval") == "Upgrades";
+    case.until_object(&case.target(), "it asks before upgrades", asks).await;
+    case.ask(json!({"version": "1.1.0"})).await;
+    let waits = |object: &DynamicObject| {
+        verbs::condition(object, "Ready").is_some_and(|ready| ready["reason"] == "WaitingForApproval")
+    };
+    case.until_object(&case.target(), "a Plan waits", waits).await;
+    assert_eq!(case.get(&case.settings()).await.data["data"]["version"], "1.0.0");
+
+    let plans = verbs::list(&case.client, PLANS.0, PLANS.1, &format!("core.rukpak.io/owner-name={}", case.name)).await;
+    let name = plans.unwrap()[0].metadata.name.clone().unwrap();
+    let plan = Target::cluster(PLANS.0, PLANS.1, &name);
+    case.merge_into(&plan, &json!({"spec": {"approval": "Approved"}})).await;
+    case.until_version("1.1.0").await;
 }

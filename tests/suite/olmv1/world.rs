@@ -1,5 +1,7 @@
 //! What the tests stand on: a plane with our programs under their ServiceAccounts, and a registry.
 
+use std::path::PathBuf;
+
 use kube::Client;
 use rukpak_tests::{
     ControllerOptions, InstallOptions, Plane, PlaneOptions, PlatformOptions, Process, Registry, RegistryOptions, tools,
@@ -38,24 +40,27 @@ impl World {
 
     /// One whose manager has further flags.
     pub async fn with(further: &[&str]) -> Self {
+        let manifests = InstallOptions { without_webhooks: true, ..InstallOptions::with_olm() };
+        let flags = [&["--catalog-source=none"], further].concat();
+        Self::start(&manifests, &flags).await
+    }
+
+    /// One with these manifests, whose manager has these flags.
+    pub async fn start(manifests: &InstallOptions, flags: &[&str]) -> Self {
         let options = PlaneOptions { audit: true, ..PlaneOptions::default() };
         let plane = Plane::start_with(options).await.expect("the plane starts");
-        let manifests = InstallOptions { without_webhooks: true, ..InstallOptions::with_olm() };
-        plane.install(&manifests).await.expect("the manifests apply");
+        plane.install(manifests).await.expect("the manifests apply");
         let registry = Registry::start(RegistryOptions::default()).await.expect("the registry starts");
-        let ca_file = plane.folder().join("sources-ca.pem");
+        let ca_file = ca_file(&plane);
         std::fs::write(&ca_file, registry.ca_pem()).expect("the CA file");
         let mut arguments = vec![format!("--source-ca-file={}", ca_file.display())];
         arguments.extend(std::env::var("LOG_LEVEL").ok().map(|level| format!("--log-level={level}")));
         let options = ControllerOptions { arguments: arguments.clone(), ..ControllerOptions::default() };
         let controller = plane.start_controller(options).await.expect("the controller starts");
         let catalogs = format!("localhost:{}", tools::free_port().expect("a port"));
-        arguments.extend([
-            "--catalog-source=none".to_owned(),
-            format!("--catalogs-bind-address={catalogs}"),
-            format!("--catalogs-external-address={catalogs}"),
-        ]);
-        arguments.extend(further.iter().map(|flag| (*flag).to_owned()));
+        arguments
+            .extend([format!("--catalogs-bind-address={catalogs}"), format!("--catalogs-external-address={catalogs}")]);
+        arguments.extend(flags.iter().map(|flag| (*flag).to_owned()));
         let environment = vec![("POD_NAME".to_owned(), "first".to_owned())];
         let options = PlatformOptions { arguments, environment, ..PlatformOptions::default() };
         let manager = plane.start_platform(options).await.expect("the manager starts");
@@ -68,7 +73,7 @@ impl World {
     pub async fn second(&self, further: &[&str]) -> (Process, String) {
         let catalogs = format!("localhost:{}", tools::free_port().expect("a port"));
         let mut arguments = vec![
-            format!("--source-ca-file={}", self.plane.folder().join("sources-ca.pem").display()),
+            format!("--source-ca-file={}", ca_file(&self.plane).display()),
             "--catalog-source=none".to_owned(),
             format!("--catalogs-bind-address={catalogs}"),
         ];
@@ -82,4 +87,9 @@ impl World {
     pub async fn admin(&self) -> Client {
         self.plane.admin().await.expect("the admin kubeconfig is good")
     }
+}
+
+/// The file with the authorities of registries.
+pub fn ca_file(plane: &Plane) -> PathBuf {
+    plane.folder().join("sources-ca.pem")
 }

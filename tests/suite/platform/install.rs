@@ -2,6 +2,7 @@
 //! is made anew.
 
 use kube::api::{DeleteParams, DynamicObject};
+use rukpak_tests::openshift::operator;
 use rukpak_tests::verbs::{self, Expected};
 use serde_json::json;
 
@@ -49,6 +50,20 @@ async fn the_provisioner_classes_of_the_deployment_and_its_template_differ() {
     assert_eq!(spec["provisionerClassName"], "core-rukpak-io-plain");
     assert_eq!(spec["template"]["spec"]["provisionerClassName"], "core-rukpak-io-registry");
     assert_eq!(spec["template"]["spec"]["source"]["type"], "image");
+}
+
+#[tokio::test]
+async fn the_bundle_deployment_asks_for_approval_as_the_platform_operator_says() {
+    let case = Case::new("approval").await;
+    let (documents, _) = case.chain(&["1.0.0"]).await;
+    case.publish(documents).await;
+    let spec = json!({"package": {"name": case.name}, "approval": "Upgrades"});
+    case.make(&operator(&case.name, spec)).await;
+    case.until(installed()).await;
+    assert_eq!(case.get(&case.deployment()).await.data["spec"]["approval"], "Upgrades");
+    case.merge(&case.target(), &json!({"spec": {"approval": "Escalations"}})).await;
+    let follows = |object: &DynamicObject| object.data["spec"]["approval"] == "Escalations";
+    case.until_object(&case.deployment(), "the approval that is asked for", follows).await;
 }
 
 /// The edit survives events of all three kinds that are watched, whatever the policy is.

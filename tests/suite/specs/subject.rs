@@ -124,30 +124,48 @@ impl<'a> Subject<'a> {
         ]
     }
 
+    /// Puts the plain spec of the second release in place of the one that is there, and waits until it is installed, as in a new one.
+    ///
+    /// # Errors
+    /// What is not so.
+    pub async fn end_plainly(&self) -> Result<(), String> {
+        let spec = self.plain(2);
+        if let Some(error) = self.replace(&spec).await?.0 {
+            return Err(format!("the plain spec is refused: {error}"));
+        }
+        let new = self.renewed(&spec, SOON).await?.ok_or("a new deployment with the plain spec is not Ready")?;
+        self.becomes(&new, &spec).await
+    }
+
     /// Puts the spec in place of the one that is there.
     ///
     /// # Errors
     /// What is not as the documentation of the suite says.
     pub async fn attempt(&self, spec: &Value) -> Result<Tried, String> {
-        let api = self.target().api(&self.client).await.expect("the kind is served");
-        let (refusal, before) = loop {
-            let mut object = self.deployment().await.ok_or("the deployment is gone")?;
-            let before = object.data["spec"].clone();
-            object.data["spec"] = spec.clone();
-            match api.replace(&self.name, &PostParams::default(), &object).await {
-                Err(kube::Error::Api(status)) if status.code == 409 => {} // the controller has written its status meanwhile
-                answer => break (answer.err(), before),
-            }
-        };
+        let (refusal, before) = self.replace(spec).await?;
         if let Some(error) = refusal {
             return self.refused(&error, &before).await;
         }
         if !spec["provisionerClassName"].as_str().is_some_and(|class| class.starts_with("core-rukpak-io")) {
             return Ok(Tried::OfOthers);
         }
-        let new = self.renewed(spec).await?;
+        let new = self.renewed(spec, NEW_WITHIN).await?;
         let tried = if let Some(objects) = &new { self.becomes(objects, spec).await } else { self.stays_whole().await };
         tried.map(|()| if new.is_some() { Tried::LikeANewOne } else { Tried::WholeAsBefore })
+    }
+
+    /// Sends the spec; returns the refusal, if it is one, and the spec that was there.
+    async fn replace(&self, spec: &Value) -> Result<(Option<kube::Error>, Value), String> {
+        let api = self.target().api(&self.client).await.expect("the kind is served");
+        loop {
+            let mut object = self.deployment().await.ok_or("the deployment is gone")?;
+            let before = object.data["spec"].clone();
+            object.data["spec"] = spec.clone();
+            match api.replace(&self.name, &PostParams::default(), &object).await {
+                Err(kube::Error::Api(status)) if status.code == 409 => {} // the controller has written its status meanwhile
+                answer => return Ok((answer.err(), before)),
+            }
+        }
     }
 
     async fn refused(&self, error: &kube::Error, before: &Value) -> Result<Tried, String> {
@@ -159,13 +177,13 @@ impl<'a> Subject<'a> {
         if now == *before { Ok(Tried::Refused) } else { Err(format!("refused, and changed to {now}")) }
     }
 
-    /// What a new deployment with the spec comes to: its objects, under our name; nothing if it is not Ready.
-    async fn renewed(&self, spec: &Value) -> Result<Option<Objects>, String> {
+    /// What a new deployment with the spec comes to: its objects, under our name; nothing if it is not Ready in time.
+    async fn renewed(&self, spec: &Value, within: Duration) -> Result<Option<Objects>, String> {
         let twin = Self::prepare(self.world, "twin").await;
         let mut object = deployment(&twin.name, json!({}));
         object["spec"] = renamed(spec, &self.name, &twin.name);
         verbs::create(&twin.client, &object).await.map_err(|error| format!("only a new one is refused: {error:#}"))?;
-        let objects = match twin.until_ready(NEW_WITHIN).await {
+        let objects = match twin.until_ready(within).await {
             Ok(_) => Some(twin.objects().await),
             Err(_) => None,
         };

@@ -3,35 +3,17 @@
 use std::collections::BTreeSet;
 
 use rukpak_content::{BundleTree, Limits};
-use rukpak_plain::{Budget, Object, manifests};
+use rukpak_plain::{Budget, Object, containers, manifests};
 use serde_json::Value;
 
-/// The lists of containers of a Pod.
-const CONTAINERS: [&str; 3] = ["containers", "initContainers", "ephemeralContainers"];
-
-/// The images of all Pods that the objects make, whatever their kind: of what has lists of containers.
+/// The images of all Pods that the objects make.
 pub(super) fn named_by(objects: &[Object]) -> BTreeSet<String> {
     let mut images = BTreeSet::new();
     for object in objects {
-        collect(&object.as_value(), &mut images);
+        let value = object.as_value();
+        images.extend(containers(&value).into_iter().filter_map(|item| Some(item.get("image")?.as_str()?.to_owned())));
     }
     images
-}
-
-fn collect(value: &Value, images: &mut BTreeSet<String>) {
-    match value {
-        Value::Object(map) => {
-            for (key, value) in map {
-                if CONTAINERS.contains(&key.as_str()) {
-                    let list = value.as_array().into_iter().flatten();
-                    images.extend(list.filter_map(|item| item.get("image")?.as_str().map(str::to_owned)));
-                }
-                collect(value, images);
-            }
-        }
-        Value::Array(items) => items.iter().for_each(|item| collect(item, images)),
-        _ => {}
-    }
 }
 
 /// The images that a ClusterServiceVersion says its operator needs: `spec.relatedImages`. None, if the bundle has no such object.

@@ -17,6 +17,7 @@ pub(super) mod health;
 mod helm_releases;
 mod members;
 mod migrate;
+mod missing;
 mod prepare;
 mod prune;
 mod put;
@@ -38,7 +39,6 @@ use rukpak_plan::applied::Applied;
 use rukpak_plan::decide::Decision;
 use rukpak_plan::kind::MissingKind;
 use rukpak_plan::memory::{Differences, Installation, Problem, Stage};
-use rukpak_plan::plan::{Missing, missing_text};
 use rukpak_plan::prune::Pruning;
 use rukpak_plan::resolve::Why;
 use rukpak_plan::retry::Class;
@@ -147,7 +147,7 @@ async fn install(run: &mut Run, release: Release, why: Why) -> Result<(), Error>
 
 /// Installs `release`, whatever is installed now.
 async fn attempt(run: &mut Run, release: &Release, why: Why) -> Result<(), Stopped> {
-    still_missing(&mut run.view, release, why).await?;
+    missing::still_missing(&mut run.view, release, why).await?;
     let Prepared { mut plan, objects, memory: _memory } = match prepare::plan(run, release, why, Purpose::Install).await
     {
         Ok(prepared) => prepared,
@@ -156,7 +156,7 @@ async fn attempt(run: &mut Run, release: &Release, why: Why) -> Result<(), Stopp
 
     run.view.memory.declare(&run.view.owner.name, &plan);
     run.view.tracker.tracked().missing_groups = plan.missing_groups();
-    refuse_missing(&mut run.view, &plan, why)?;
+    missing::refuse_missing(&mut run.view, &plan, why)?;
 
     let mut bases = bases(run, &plan, why).await?;
     let kinds = recorded_kinds(&run.view);
@@ -185,23 +185,6 @@ async fn attempt(run: &mut Run, release: &Release, why: Why) -> Result<(), Stopp
     finish(run, &plan, members, (&bases, why), done).await
 }
 
-/// A release that waits for kinds is not loaded, rendered and planned again each time that somebody looks whether they are served.
-async fn still_missing(view: &mut View, release: &Release, why: Why) -> Result<(), Stopped> {
-    let Some((_, missing)) = view.memory.waits_for_kinds.take_if(|(waiting, _)| waiting == release && why.is_new())
-    else {
-        return Ok(());
-    };
-    for MissingKind { api_version, kind } in missing.iter().map(|missing| &missing.kind) {
-        // Without an answer the installation asks again, and tells of it.
-        if let Ok(None) = view.reads.kinds.get(api_version, kind).await {
-            let refusal = refusal(&missing, why);
-            view.memory.waits_for_kinds = Some((release.clone(), missing));
-            return Err(refusal);
-        }
-    }
-    Ok(())
-}
-
 /// Applies everything again once a kind that was missing is served, and not before: a release may have thousands of objects.
 async fn discover(run: &mut Run, release: Release) -> Result<(), Error> {
     let missing = match &run.view.memory.installation {
@@ -216,30 +199,6 @@ async fn discover(run: &mut Run, release: Release) -> Result<(), Error> {
     }
     run.view.memory.learn_missing(release, &missing, Timestamp::now());
     Ok(())
-}
-
-/// A new release waits for every kind; what was installed before is guarded as far as it can be.
-fn refuse_missing(view: &mut View, plan: &Plan, why: Why) -> Result<(), Stopped> {
-    let blocking: Vec<Missing> = plan.blocking().into_iter().cloned().collect();
-    if blocking.is_empty() || !why.is_new() {
-        return Ok(());
-    }
-    let refusal = refusal(&blocking, why);
-    view.memory.waits_for_kinds = Some((plan.release.clone(), blocking));
-    Err(refusal)
-}
-
-fn refusal(missing: &[Missing], why: Why) -> Stopped {
-    let text = missing_text(&missing.iter().collect::<Vec<_>>());
-    let message = if why == Why::First { format!("required resource not found: {text}") } else { text };
-    // A CRD that is there but not served yet says nothing when it is; look again soon, then ever less often.
-    Stopped::Failed(Problem {
-        stage: Stage::Check,
-        message,
-        class: Class::Transient,
-        is_definite: false,
-        can_go_back: true,
-    })
 }
 
 async fn unprepared(run: &Run, error: &Unprepared, release: &Release) -> Stopped {

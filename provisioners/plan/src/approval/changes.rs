@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use rukpak_crds::plan::{ChangedImage, ChangedVersion, GrownRight, Listing, PlanStatus, PlannedObject};
-use rukpak_plain::ObjectKey;
+use rukpak_plain::{ObjectKey, containers};
 use serde_json::Value;
 
 use crate::kind::is_crd;
@@ -211,29 +211,10 @@ fn changed_steps<'a>(installed: Option<&'a Plan>, new: &'a Plan) -> impl Iterato
     steps.filter(|(step, before)| before.is_none_or(|before| !before.is_same(step)))
 }
 
-/// Images by the names of their containers, wherever an object has a template of a Pod.
+/// Images by the names of their containers.
 fn images(body: &Value) -> BTreeMap<String, String> {
-    let mut found = BTreeMap::new();
-    find_images(body, &mut found);
-    found
-}
-
-fn find_images(value: &Value, found: &mut BTreeMap<String, String>) {
-    match value {
-        Value::Object(map) => {
-            for (key, value) in map {
-                let is_list = matches!(key.as_str(), "containers" | "initContainers" | "ephemeralContainers");
-                for container in value.as_array().into_iter().flatten().filter(|_| is_list) {
-                    if let (Some(name), Some(image)) = (container["name"].as_str(), container["image"].as_str()) {
-                        found.insert(name.to_owned(), image.to_owned());
-                    }
-                }
-                find_images(value, found);
-            }
-        }
-        Value::Array(items) => items.iter().for_each(|item| find_images(item, found)),
-        _ => {}
-    }
+    let named = containers(body).into_iter();
+    named.filter_map(|item| Some((item["name"].as_str()?.to_owned(), item["image"].as_str()?.to_owned()))).collect()
 }
 
 fn versions(crd: &Value) -> BTreeSet<String> {
