@@ -24,14 +24,14 @@ pub async fn of_usual_operations(world: &World) {
     let install = since(world, before);
     let install = without_progress(install);
     // One of them is the record of the release.
-    assert!(install.len() <= OBJECTS + 9, "{:#?}", table(&install));
+    assert!(install.len() <= OBJECTS + 8, "{:#?}", table(&install));
 
     let before = requests(world).len();
     case.pivot("v2", &objects("2")).await;
     at_rest(world).await;
     let upgrade = without_progress(since(world, before));
     // One object has changed: the others are not sent. Two are the records of the release and of the one before.
-    assert!(upgrade.len() <= 1 + 11, "{:#?}", table(&upgrade));
+    assert!(upgrade.len() <= 1 + 10, "{:#?}", table(&upgrade));
     // The watch knows what is there, and nothing leaves.
     assert!(lists_of_config_maps(&upgrade).is_empty(), "{:#?}", table(&upgrade));
 

@@ -1,7 +1,10 @@
 //! What `kubectl describe` shows of a deployment's life.
 
+use k8s_openapi::api::core::v1::Event;
+use kube::Api;
+use kube::api::ListParams;
 use rukpak_tests::verbs::{self, Expected, Target};
-use rukpak_tests::world::{deployment, image, until};
+use rukpak_tests::world::{bundle, deployment, image, until};
 use serde_json::json;
 
 use crate::engine::case::Case;
@@ -15,12 +18,6 @@ async fn each_step_of_a_deployments_life_is_an_event() {
     assert_eq!((told.tone.as_str(), told.count), ("Normal", 1));
     let bundle = case.status().await["activeBundle"].as_str().expect("a name").to_owned();
     assert_eq!(told.message, format!("Instantiated bundle {bundle} successfully"));
-
-    let told = case.told_of(&Target::bundle(&bundle), "UnpackSuccessful").await;
-    assert!(
-        told.tone == "Normal" && told.message.starts_with("Unpacked ") && told.message.contains("sha256:"),
-        "{told:?}"
-    );
 
     case.pivot("v2", &[object("2")]).await;
     assert_eq!(case.told("UpgradeSucceeded").await.count, 1);
@@ -40,6 +37,20 @@ async fn each_step_of_a_deployments_life_is_an_event() {
     case.edit("user", &case.target(), json!({"spec": {"rollbackTo": 1}})).await;
     case.until_value(&case.config_map_target("a"), "/data/x", &json!("1")).await;
     assert_eq!(case.told("RollbackSucceeded").await.tone, "Normal");
+
+    // What was installed from it says that it was unpacked.
+    let about = format!("involvedObject.name={bundle},reason=UnpackSuccessful");
+    let unpacked = Api::<Event>::all(case.client.clone()).list(&ListParams::default().fields(&about)).await;
+    assert!(unpacked.expect("the API server agrees").items.is_empty());
+}
+
+#[tokio::test]
+async fn a_bundle_without_a_deployment_has_an_event_when_it_is_unpacked() {
+    let case = Case::new("alone").await;
+    let reference = case.push("v1", &[case.config_map("a", json!({"x": "1"}))]).await;
+    verbs::create(&case.client, &bundle(&case.name, image(&reference))).await.expect("the API server agrees");
+    let told = case.told_of(&Target::bundle(&case.name), "UnpackSuccessful").await;
+    assert!(told.tone == "Normal" && told.message.starts_with("Unpacked sha256:"), "{told:?}");
 }
 
 #[tokio::test]

@@ -3,7 +3,7 @@
 use kube::runtime::controller::Action;
 use kube::{Resource, ResourceExt};
 use rukpak_crds::condition::{Conditions, READY, UNPACKED, VERIFIED, reason};
-use rukpak_crds::{Bundle, ConditionStatus};
+use rukpak_crds::{Bundle, BundleDeployment, ConditionStatus};
 use rukpak_plan::retry;
 use rukpak_runtime::events::{EventType, News};
 use rukpak_runtime::metrics::{Outcome, count_reconcile};
@@ -91,11 +91,13 @@ fn tell_verdict(bundle: &Bundle, verdict: Option<&Verdict>, report: &Report, con
     context.events.tell(bundle.object_ref(&()), &news);
 }
 
-/// Tells that content was unpacked, or could not be; not of each attempt that fails.
+/// Tells that content was unpacked, or could not be; not of each attempt that fails. Of a BundleDeployment's Bundle success is not
+/// told: what is installed from it is, a moment later.
 fn tell(bundle: &Bundle, report: &Report, context: &Context) {
     let said = |type_: &str| bundle.status.as_ref().and_then(|status| status.conditions.find(type_));
     let is_said = |type_: &str, reason: &str| said(type_).is_some_and(|condition| condition.reason == reason);
     let (type_, reason, message) = match report {
+        Report::Unpacked(_) if bundle.owner_references().iter().any(BundleDeployment::is_controller) => return,
         Report::Unpacked(pinned) if !is_said(UNPACKED, reason::UNPACK_SUCCESSFUL) => {
             let message = format!("Unpacked {}", pinned.revision);
             (EventType::Normal, reason::UNPACK_SUCCESSFUL, message)
