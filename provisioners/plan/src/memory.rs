@@ -1,6 +1,5 @@
 //! What is remembered of a deployment from one reconcile to the next. A new process remembers nothing and resumes from the status.
 
-mod deadline;
 mod failure;
 mod installation;
 
@@ -28,8 +27,7 @@ use crate::retry::{self, Class};
 use crate::rewrite::Rewrite;
 use crate::{Release, decide};
 
-pub use self::deadline::deadline;
-pub use self::failure::{Asked, Failure, Problem, Reason, Stage};
+pub use self::failure::{Asked, Failure, Problem, Reason, Stage, deadline};
 
 /// Owned by the reconcile that runs.
 #[derive(Clone, Debug, Default)]
