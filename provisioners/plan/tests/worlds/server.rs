@@ -421,7 +421,14 @@ impl Server {
 
     /// Deletes an object, or has it wait for its finalizers. A CRD takes its instances along, whatever admission says.
     pub fn delete(&mut self, key: &Key) -> Value {
-        let Some(live) = self.objects.get(key).filter(|live| !live.is_terminating).cloned() else { return Value::Null };
+        let Some(live) = self.objects.get(key).cloned() else { return Value::Null };
+        if live.is_terminating {
+            // It is read and written again, which changes the bytes of one that an apply left untidy, and so its version.
+            if live.is_untidy {
+                self.store(key, Object { is_untidy: false, ..(*live).clone() });
+            }
+            return Value::Null;
+        }
         let instances = self.holds(key);
         if live.has_finalizers() || !instances.is_empty() {
             let mut object = Object { is_terminating: true, is_untidy: false, ..(*live).clone() };
