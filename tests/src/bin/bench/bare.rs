@@ -15,8 +15,10 @@ use super::created;
 
 /// So many objects are under way at once, as in the controller.
 const IN_FLIGHT: usize = 16;
+/// About as many as the record of a release with ten objects has.
+const RECORD_BYTES: usize = 400;
 /// A class that no provisioner serves: the controller leaves these objects alone.
-const CLASS: &str = "bench-rukpak-io-bare";
+pub(crate) const CLASS: &str = "bench-rukpak-io-bare";
 
 /// What the controller was seen to write for an installation like it.
 #[derive(Clone)]
@@ -31,8 +33,8 @@ pub(crate) struct Pattern {
     pub deployment_writes: usize,
 }
 
-/// Writes the BundleDeployment, its Bundle, both statuses as often as the controller does, and the ConfigMaps of `files` by
-/// server-side apply. `client` shall be the controller's account, with connections that are up.
+/// Writes the BundleDeployment, its Bundle, both statuses as often as the controller does, the ConfigMaps of `files` by server-side
+/// apply, the record of the release, and an Event. `client` shall be the controller's account, with connections that are up.
 pub(crate) async fn install(
     client: &Client,
     name: &str,
@@ -72,7 +74,28 @@ pub(crate) async fn install(
     }
     apply(&config_maps, objects, name, &uid).await?;
     write_status(&all_deployments, name, &pattern.deployment_status, 0).await?;
+    tell(client, namespace, name, &uid).await?;
     Ok(start.elapsed())
+}
+
+/// Writes the record of the release, and the Event about it.
+async fn tell(client: &Client, namespace: &str, name: &str, uid: &str) -> Result<()> {
+    let of = |group: &str, kind: &str| -> Api<DynamicObject> {
+        let resource = ApiResource::from_gvk(&GroupVersionKind::gvk(group, "v1", kind));
+        Api::namespaced_with(client.clone(), namespace, &resource)
+    };
+    let record = json!({"apiVersion": "apps/v1", "kind": "ControllerRevision", "revision": 1, "data": {"objects": "x".repeat(RECORD_BYTES)},
+        "metadata": {"name": name, "ownerReferences": references(name, uid)}});
+    let parameters = PatchParams::apply("bare.bench.rukpak.io").force();
+    of("apps", "ControllerRevision")
+        .patch(name, &parameters, &Patch::Apply(record))
+        .await
+        .context("write the record")?;
+    let event = json!({"apiVersion": "v1", "kind": "Event", "metadata": {"generateName": "bare-"}, "type": "Normal", "count": 1,
+        "involvedObject": {"kind": "BundleDeployment", "namespace": namespace, "name": name, "uid": uid},
+        "reason": "InstallationSucceeded", "message": format!("Instantiated bundle {name} successfully")});
+    of("", "Event").create(&PostParams::default(), &serde_json::from_value(event)?).await.context("write the Event")?;
+    Ok(())
 }
 
 async fn apply(api: &Api<DynamicObject>, objects: Vec<(String, Value)>, owner: &str, uid: &str) -> Result<()> {

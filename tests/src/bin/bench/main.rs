@@ -76,6 +76,8 @@ enum Part {
     Catalog,
     /// Many deployments, large ones and bad neighbours.
     Scale,
+    /// What one request of each kind costs the API server and etcd.
+    Prices,
 }
 
 #[tokio::main]
@@ -129,6 +131,9 @@ async fn measure(arguments: &Arguments) -> Result<Vec<Row>> {
         let idle = Duration::from_secs(arguments.idle);
         let size = Size { deployments: arguments.deployments, objects: arguments.objects, idle };
         rows.extend(Box::pin(scale::measure(size, arguments.perf.clone())).await?);
+    }
+    if wanted(Part::Prices) {
+        rows.extend(scale::prices().await?);
     }
     if wanted(Part::Speed) {
         rows.extend(speed::measure(rounds).await?);

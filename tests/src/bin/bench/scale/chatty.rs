@@ -50,7 +50,7 @@ pub async fn measure(site: &Site, time: Duration) -> Result<Row> {
     verbs::await_deleted(&site.admin, &object, Duration::from_mins(1)).await?;
     Ok(Row {
         what: "a resource that reports every second, part of a core".to_owned(),
-        measured: usage.controller_seconds() / time.as_secs_f64() * 100.0,
+        measured: usage.seconds_of("controller") / time.as_secs_f64() * 100.0,
         unit: Unit::Percent,
         target: Some(Target::AtMost(PERCENT)),
         note: format!("{reports} reports in {} s; {usage}", time.as_secs()),

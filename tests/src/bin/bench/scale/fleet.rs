@@ -6,15 +6,17 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 use futures::{StreamExt, TryStreamExt};
-use kube::ResourceExt as _;
-use kube::api::{DeleteParams, DynamicObject, Patch, PatchParams, PostParams};
+use k8s_openapi::api::core::v1::ConfigMap;
+use kube::api::{DeleteParams, DynamicObject, ListParams, Patch, PatchParams, PostParams};
 use kube::runtime::{WatchStreamExt, watcher};
-use rukpak_tests::verbs::{Expected, unique_name};
+use kube::{Api, ResourceExt as _};
+use rukpak_tests::verbs::{self, Expected, unique_name};
 use rukpak_tests::world;
 use rukpak_tests::{ImageBuilder, fixtures};
 use serde_json::{Value, json};
 
 use super::site::{Site, Usage};
+use crate::bare::{self, Pattern};
 use crate::created;
 
 /// Objects of each.
@@ -91,6 +93,47 @@ impl Fleet {
         let (time, usage, active) = self.reach(site, |_| true, create).await?;
         self.active = active;
         Ok((time, usage))
+    }
+
+    /// How long a bare client takes for the same writes as the installation of all of it, with the bytes of the first that was installed;
+    /// it removes them again when the clock has stopped.
+    pub async fn bare(&self, site: &Site) -> Result<Duration> {
+        let deployments = created::api(&site.admin, "BundleDeployment");
+        let (name, bundle) = self.active.first_key_value().context("it is installed")?;
+        let pattern = Pattern {
+            bundle_status: created::api(&site.admin, "Bundle").get(bundle).await?.data["status"].clone(),
+            bundle_writes: 1,
+            deployment_status: deployments.get(name).await?.data["status"].clone(),
+            deployment_writes: 2,
+        };
+        let namespace = verbs::namespace(&site.admin, "bare").await?;
+        let start = Instant::now();
+        futures::stream::iter(0..self.count())
+            .map(|index| {
+                let (pattern, namespace, name) = (&pattern, &namespace, format!("{}-bare-{index}", self.label));
+                async move {
+                    let files = fixtures::config_maps(namespace, &name, OBJECTS, TEXT_BYTES);
+                    let source = world::image("localhost:1/bare:v1");
+                    bare::install(&site.account, &name, namespace, &source, &files, pattern).await.map(drop)
+                }
+            })
+            .buffer_unordered(AT_ONCE)
+            .try_collect::<()>()
+            .await?;
+        let time = start.elapsed();
+
+        // What the garbage collector would do beside the next figure.
+        let config_maps = Api::<ConfigMap>::namespaced(site.admin.clone(), &namespace);
+        config_maps.delete_collection(&DeleteParams::default(), &ListParams::default()).await.context("remove them")?;
+        for index in 0..self.count() {
+            let name = format!("{}-bare-{index}", self.label);
+            deployments.delete(&name, &DeleteParams::foreground()).await.context("remove them")?;
+        }
+        for index in 0..self.count() {
+            let target = verbs::Target::bundle_deployment(&format!("{}-bare-{index}", self.label));
+            verbs::await_deleted(&site.admin, &target, PATIENCE).await?;
+        }
+        Ok(time)
     }
 
     /// Names the second image in all, until each has it.

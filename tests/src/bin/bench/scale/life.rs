@@ -38,7 +38,7 @@ async fn idle(site: &Site, fleet: &Fleet, time: Duration) -> Result<Row> {
     let usage = site.usage().await?.since(&before);
     Ok(Row {
         what: format!("idle, {} deployments, part of a core", fleet.count()),
-        measured: usage.controller_seconds() / time.as_secs_f64() * 100.0,
+        measured: usage.seconds_of("controller") / time.as_secs_f64() * 100.0,
         unit: Unit::Percent,
         target: Some(Target::AtMost(0.1)),
         note: format!("for {} s, renewals of the Lease among it; {usage}", time.as_secs()),
@@ -115,7 +115,7 @@ async fn restart(site: &Site, fleet: &Fleet) -> Result<Vec<Row>> {
             ready.as_secs_f64(),
             resting.requests(),
             resting.writes(),
-            resting.controller_seconds()
+            resting.seconds_of("controller")
         ),
     }])
 }

@@ -129,9 +129,9 @@ impl Usage {
         self.requests() - self.requests.get("get").copied().unwrap_or_default()
     }
 
-    /// CPU seconds of the controller.
-    pub fn controller_seconds(&self) -> f64 {
-        self.seconds.get("controller").copied().unwrap_or_default()
+    /// CPU seconds of the process of that name.
+    pub fn seconds_of(&self, process: &str) -> f64 {
+        self.seconds.get(process).copied().unwrap_or_default()
     }
 }
 
