@@ -307,7 +307,7 @@ fn canonical(world: &World) -> u64 {
             &object.uid,
             object.generation,
             object.is_terminating,
-            object.is_untidy,
+            &object.untidy,
             &object.value,
         )
             .hash(&mut hasher);

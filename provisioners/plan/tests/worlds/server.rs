@@ -12,12 +12,12 @@ mod object;
 #[path = "server/values.rs"]
 pub mod values;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use body::{is_owned, is_untidy, own, tidy, without};
+use body::{empty_members, is_owned, own, tidy, without};
 use object::read_entry;
 pub use object::{Key, Manager, Object, Operation, Owned};
 use values::{Set, compare, leaves, merge, remove};
@@ -31,6 +31,8 @@ pub struct Kind {
     pub is_counted: bool,
     /// Versions that are served.
     pub versions: Vec<String>,
+    /// The version that is stored.
+    pub stored: String,
 }
 
 /// What is sent.
@@ -179,7 +181,7 @@ impl Server {
                     return Err(refusal);
                 }
                 let before = is_trial.then(|| self.clone());
-                let applied = self.apply(key, body, manager, &api, served.is_counted);
+                let applied = self.apply(key, body, manager, &api, &served);
                 let applied = applied.map(|object| object.shown(key, &api));
                 if let Some(before) = before {
                     *self = before;
@@ -209,6 +211,7 @@ impl Server {
             is_namespaced,
             is_counted,
             versions: vec!["v1".to_owned()],
+            stored: "v1".to_owned(),
         };
         match kind {
             "ConfigMap" => Some(builtin("", "configmaps", true, false)),
@@ -218,13 +221,18 @@ impl Server {
                 let mut crds =
                     self.objects.iter().filter(|(key, _)| key.kind == CRD).map(|(_, crd)| &crd.value["spec"]);
                 let spec = crds.find(|spec| spec["names"]["kind"] == kind)?;
-                let versions = spec["versions"].as_array()?.iter().filter(|version| version["served"] == true);
+                let with = |field: &'static str| {
+                    let versions = spec["versions"].as_array().into_iter().flatten();
+                    let versions = versions.filter(move |version| version[field] == true);
+                    versions.filter_map(|version| Some(version["name"].as_str()?.to_owned()))
+                };
                 Some(Kind {
                     group: spec["group"].as_str()?.to_owned(),
                     plural: spec["names"]["plural"].as_str()?.to_owned(),
                     is_namespaced: spec["scope"] == "Namespaced",
                     is_counted: true,
-                    versions: versions.filter_map(|version| Some(version["name"].as_str()?.to_owned())).collect(),
+                    versions: with("served").collect(),
+                    stored: with("storage").next().unwrap_or_default(),
                 })
             }
         }
@@ -247,7 +255,7 @@ impl Server {
             version: 0,
             generation: is_counted.then_some(1),
             is_terminating: false,
-            is_untidy: false,
+            untidy: BTreeSet::new(),
             value: json!({}),
             managers: BTreeMap::new(),
         }
@@ -259,7 +267,7 @@ impl Server {
         body: &Value,
         manager: &str,
         api: &str,
-        is_counted: bool,
+        served: &Kind,
     ) -> Result<Arc<Object>, Refusal> {
         let named = |field: &str| body["metadata"][field].as_str();
         let live = match self.objects.get(key) {
@@ -272,12 +280,12 @@ impl Server {
             None => None,
         };
         let is_new = live.is_none();
-        let mut before = live.unwrap_or_else(|| self.born(key, is_counted));
+        let mut before = live.unwrap_or_else(|| self.born(key, served.is_counted));
         // Of an object that nobody owns any field of, all is somebody's from the first apply on.
         if !is_new && before.managers.is_empty() {
             self.update(&mut before, &json!({}), BEFORE, "", api);
             // Of a status that has a subresource nobody owns anything who writes the object itself.
-            if is_counted {
+            if served.is_counted {
                 for owned in before.managers.values_mut() {
                     owned.set.retain(|path| path.first().is_none_or(|key| key != "f:status"));
                 }
@@ -306,9 +314,11 @@ impl Server {
         let is_changed = Self::take_from_others(&before, &mut after, None);
         let time = last.filter(|_| !is_changed).map_or_else(|| self.time.clone(), |last| last.time);
         after.managers.insert(us, Owned { set, time });
-        // An object of a built-in kind is read into its type and written again. A custom resource is stored as the apply left it: a map
-        // that another manager has stays, though all that was in it is gone.
-        after.is_untidy = !BUILT_IN.contains(&key.kind.as_str()) && is_untidy(&after.value);
+        // An object of a built-in kind is read into its type and written again, and so is one that is converted. A custom resource that is
+        // applied in the version that is stored, is stored as the apply left it: a map that another manager has stays, though all that
+        // was in it is gone.
+        let is_as_applied = !BUILT_IN.contains(&key.kind.as_str()) && api.rsplit('/').next() == Some(&served.stored);
+        after.untidy = if is_as_applied { empty_members(&after.value) } else { BTreeSet::new() };
         self.replace(key, &before, after, is_new)
     }
 
@@ -377,7 +387,8 @@ impl Server {
         }
         tidy(&mut after.value);
         // Compared is what is stored: who asks for the empty list that is there changes nothing.
-        after.is_untidy = before.is_untidy && is_untidy(body) && after.value == before.value;
+        let is_same = after.value == before.value;
+        after.untidy = empty_members(body).into_iter().filter(|name| is_same && before.untidy.contains(name)).collect();
         let subresource = if is_status { "status" } else { "" };
         // Nobody begins to own fields by an update where nobody has any.
         if !after.managers.is_empty() {
@@ -424,14 +435,14 @@ impl Server {
         let Some(live) = self.objects.get(key).cloned() else { return Value::Null };
         if live.is_terminating {
             // It is read and written again, which changes the bytes of one that an apply left untidy, and so its version.
-            if live.is_untidy {
-                self.store(key, Object { is_untidy: false, ..(*live).clone() });
+            if !live.untidy.is_empty() {
+                self.store(key, Object { untidy: BTreeSet::new(), ..(*live).clone() });
             }
             return Value::Null;
         }
         let instances = self.holds(key);
         if live.has_finalizers() || !instances.is_empty() {
-            let mut object = Object { is_terminating: true, is_untidy: false, ..(*live).clone() };
+            let mut object = Object { is_terminating: true, untidy: BTreeSet::new(), ..(*live).clone() };
             object.generation = object.generation.map(|generation| generation + 1);
             self.store(key, object);
             for instance in &instances {

@@ -1,5 +1,7 @@
 //! Bodies of requests and objects: what the server writes itself, what it leaves out, and which paths have owners.
 
+use std::collections::BTreeSet;
+
 use serde_json::{Map, Value};
 
 use super::values;
@@ -35,9 +37,10 @@ fn is_empty(value: &Value) -> bool {
     }
 }
 
-/// Whether the metadata has a map or list that is empty.
-pub fn is_untidy(value: &Value) -> bool {
-    value["metadata"].as_object().is_some_and(|metadata| metadata.values().any(is_empty))
+/// The maps and lists of the metadata that are empty.
+pub fn empty_members(value: &Value) -> BTreeSet<String> {
+    let members = value["metadata"].as_object().into_iter().flatten();
+    members.filter(|(_, member)| is_empty(member)).map(|(name, _)| name.clone()).collect()
 }
 
 /// Empty maps and lists that the server does not keep.

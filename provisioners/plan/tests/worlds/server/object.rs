@@ -1,6 +1,6 @@
 //! An object, and who owns its fields.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Value, json};
 
@@ -43,8 +43,9 @@ pub struct Object {
     /// Where the kind counts generations.
     pub generation: Option<u64>,
     pub is_terminating: bool,
-    /// Whether what is stored has an empty map or list in its metadata that nobody is shown. The next write is one, whatever it asks for.
-    pub is_untidy: bool,
+    /// Maps and lists of the metadata that are stored empty, and that nobody is shown. The next write drops those that it does not ask
+    /// for, and so changes the object whatever else it asks for.
+    pub untidy: BTreeSet<String>,
     pub value: Value,
     pub managers: BTreeMap<Manager, Owned>,
 }

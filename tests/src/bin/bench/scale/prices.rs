@@ -7,7 +7,7 @@ use futures::{StreamExt, TryStreamExt};
 use kube::api::{ApiResource, DeleteParams, DynamicObject, ListParams, Patch, PatchParams, PostParams};
 use kube::core::GroupVersionKind;
 use kube::runtime::{WatchStreamExt, watcher};
-use kube::{Api, ResourceExt as _};
+use kube::Api;
 use rukpak_tests::verbs::{self, unique_name};
 use rukpak_tests::world;
 use serde_json::{Value, json};
