@@ -19,7 +19,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 /// The shares of a process.
 #[derive(Debug)]
 pub struct Gates {
-    /// Bytes of bodies on their way. Not shared by peer: who is slow gives way, see [`crate::router`].
+    /// Bytes of bodies on their way. Not shared by peer: who is slow gives way to who waits.
     pub bodies: Arc<Semaphore>,
     /// Bytes that small bodies may take once they are read.
     pub small: Gate,
