@@ -5,6 +5,7 @@
 //! [`certificates`] has the API server trust the serving certificate; [`registration`] tells the API server about the webhook that must
 //! not be asked before it is ready; [`run::run`] puts them together.
 
+pub mod call;
 mod certificates;
 mod denials;
 pub mod gates;

@@ -11,18 +11,15 @@ use axum::http::header::CONTENT_TYPE;
 use axum::response::{IntoResponse, Response};
 use axum::routing::post;
 use http_body_util::BodyExt as _;
-use k8s_openapi::api::core::v1::ObjectReference;
 use rukpak_runtime::error::Chain;
-use rukpak_runtime::events::News;
 use rukpak_runtime::server::{Connection, Phase};
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::Instant;
 use tracing::{Instrument as _, Span, field};
 
+use crate::call::{Call, Shared};
 use crate::denials::Asked;
-use crate::gates::{Gate, Gates, Pass};
-use crate::metrics::{Metrics, Operation, Verdict};
-use crate::reads::Reads;
+use crate::metrics::{Operation, Verdict};
 use crate::review;
 use crate::{BUNDLE_PATH, CONFIG_MAP_PATH, CRD_PATH, DEPLOYMENT_PATH, handlers};
 
@@ -43,28 +40,6 @@ const VALUE_BYTES: usize = 80;
 /// Larger reviews are read and judged on a thread of their own: others wait for this one.
 const LARGE_BYTES: usize = 128 * 1024;
 
-/// What the handlers share.
-#[derive(Clone)]
-pub struct Shared {
-    /// Counters.
-    pub metrics: Arc<Metrics>,
-    /// What is known of the cluster.
-    pub reads: Arc<dyn Reads>,
-    /// The system namespace.
-    pub namespace: Arc<str>,
-    /// The user name of the controller.
-    pub controller: Arc<str>,
-    /// Whether every BundleDeployment has to name a ServiceAccount.
-    pub requires_account: bool,
-    /// What calls may take.
-    pub gates: Arc<Gates>,
-    /// Writes Events about objects, and does not make anybody wait for it.
-    pub tell: Tell,
-}
-
-/// Tells something about an object.
-pub type Tell = Arc<dyn Fn(ObjectReference, &News) + Send + Sync>;
-
 /// What a path is for.
 #[derive(Clone, Copy, Debug)]
 enum Subject {
@@ -72,25 +47,6 @@ enum Subject {
     ConfigMap,
     Crd,
     Deployment,
-}
-
-/// A call that was read.
-pub(crate) struct Call {
-    pub request: review::Request,
-    /// Whether judging it takes long.
-    pub is_large: bool,
-    connection: Connection,
-    _memory: Pass,
-}
-
-impl Call {
-    /// Waits for its turn. While it does it holds a place that a new connection may need more.
-    pub(crate) async fn turn(&self, gate: &Gate) -> Pass {
-        self.connection.enter(Phase::Waiting);
-        let pass = gate.pass(self.connection.address(), 1).await;
-        self.connection.enter(Phase::Admitted);
-        pass
-    }
 }
 
 /// The routes of the webhook.
@@ -200,7 +156,7 @@ async fn read(call: Request, shared: &Shared, connection: Connection) -> Result<
     let decoded = handlers::apart(is_large, move || review::Request::decode_counted(&body)).await;
     let (request, values) = decoded?;
     memory.keep(text_bytes + values * VALUE_BYTES);
-    Ok(Call { request, is_large, connection, _memory: memory })
+    Ok(Call::new(request, is_large, connection, memory))
 }
 
 /// The whole body, and its part of the memory for bodies on their way.

@@ -14,6 +14,7 @@ use rukpak_runtime::server::{Bounds, serve};
 use rukpak_runtime::serving::{Keeper, OverTls, Serving, Tls, folder};
 use tokio_util::sync::CancellationToken;
 
+use crate::call::Shared;
 use crate::certificates::CaBundles;
 use crate::health::Readiness;
 use crate::metrics::Metrics;
@@ -21,7 +22,7 @@ use crate::options::Options;
 use crate::reads::Cluster;
 use crate::registration::Registrar;
 use crate::registration::entry::Asked;
-use crate::router::{Shared, router};
+use crate::router::router;
 use crate::{FIELD_MANAGER, SERVICE, denials};
 
 /// What the listener allows.

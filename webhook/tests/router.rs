@@ -8,7 +8,8 @@ mod support;
 
 use axum::body::Body;
 use axum::http::{Request, StatusCode};
-use rukpak_webhook::router::{BODY_LIMIT_BYTES, Shared, router};
+use rukpak_webhook::call::Shared;
+use rukpak_webhook::router::{BODY_LIMIT_BYTES, router};
 use rukpak_webhook::{BUNDLE_PATH, CONFIG_MAP_PATH, DEPLOYMENT_PATH};
 use serde_json::{Value, json};
 use support::Known;

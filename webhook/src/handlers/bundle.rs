@@ -7,10 +7,10 @@ use futures::{StreamExt as _, TryStreamExt as _, stream};
 use rukpak_runtime::error::Chain;
 
 use super::{READS, apart, not_known, other_kind, other_operation};
+use crate::call::{Call, Shared};
 use crate::metrics::Operation;
 use crate::reads::{Error, Reads};
 use crate::review::{Request, Response};
-use crate::router::{Call, Shared};
 use crate::rules::bundle::{self, Change};
 use crate::rules::{marks, pin};
 

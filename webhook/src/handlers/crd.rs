@@ -14,11 +14,11 @@ use serde_json::{Value, json};
 use tokio::sync::mpsc;
 
 use super::{apart, not_known, other_kind, other_operation};
+use crate::call::{Call, Shared};
 use crate::gates::Pass;
 use crate::metrics::Operation;
 use crate::reads::{Error, Next, Page};
 use crate::review::Response;
-use crate::router::{Call, Shared};
 use crate::rules::crd::{self, Invalid, SchemaChange};
 
 /// Longest time for looking at all objects; the API server waits 20 seconds.

@@ -3,10 +3,10 @@
 use rukpak_runtime::error::Chain;
 
 use super::{READS, not_known, other_kind, other_operation};
+use crate::call::{Call, Shared};
 use crate::metrics::Operation;
 use crate::reads::Error;
 use crate::review::Response;
-use crate::router::{Call, Shared};
 use crate::rules::account::{self, Identity};
 
 pub(crate) async fn answer(call: Call, shared: &Shared) -> Response {

@@ -5,9 +5,9 @@ use std::sync::{Arc, Mutex};
 
 use futures::future::BoxFuture;
 use rukpak_crd_upgrade::ObjectCheck;
+use rukpak_webhook::call::Shared;
 use rukpak_webhook::reads::{Error, Next, Page, Reads};
 use rukpak_webhook::review::UserInfo;
-use rukpak_webhook::router::Shared;
 use rukpak_webhook::rules::account::Identity;
 use rukpak_webhook::rules::config_map::{Use, use_of};
 use serde_json::Value;
