@@ -9,7 +9,7 @@ use rukpak_content::Attachment;
 use serde::Deserialize;
 use x509_parser::pem::Pem;
 
-use crate::log::{self, Entry};
+use crate::log::Entry;
 use crate::payload::{Payload, PayloadError};
 
 /// Media type of a payload in the format "simple signing".
@@ -96,7 +96,7 @@ impl Material {
             return Ok(None);
         }
         let certificate = pems(CERTIFICATE)?.into_iter().next().ok_or(AttachmentError::Certificate)?;
-        let entry = attachment.annotations.get(ENTRY).map(|text| log::of_annotation(text)).transpose()?;
+        let entry = attachment.annotations.get(ENTRY).map(|text| entry_of_annotation(text)).transpose()?;
         Ok(Some(Self { certificate, chain: pems(CHAIN)?, entry }))
     }
 }
@@ -168,7 +168,7 @@ struct VerificationMaterial {
     certificate: Option<RawBytes>,
     x509_certificate_chain: Option<Certificates>,
     #[serde(default)]
-    tlog_entries: Vec<log::BundledEntry>,
+    tlog_entries: Vec<BundledEntry>,
 }
 
 #[derive(Deserialize)]
@@ -193,8 +193,72 @@ impl VerificationMaterial {
             return Ok(None);
         }
         let (certificate, chain) = (certificates.remove(0), certificates);
-        let entry = self.tlog_entries.into_iter().next().map(log::BundledEntry::read).transpose()?.flatten();
+        let entry = self.tlog_entries.into_iter().next().map(BundledEntry::read).transpose()?.flatten();
         Ok(Some(Material { certificate, chain, entry }))
+    }
+}
+
+/// Reads the entry that cosign writes into an annotation.
+fn entry_of_annotation(text: &str) -> Result<Entry, AttachmentError> {
+    #[derive(Deserialize)]
+    #[serde(rename_all = "PascalCase")]
+    struct Annotation {
+        signed_entry_timestamp: String,
+        payload: Payload,
+    }
+    #[derive(Deserialize)]
+    #[serde(rename_all = "camelCase")]
+    struct Payload {
+        body: String,
+        integrated_time: u64,
+        log_index: u64,
+        #[serde(rename = "logID")]
+        log_id: String,
+    }
+    let Annotation { signed_entry_timestamp, payload } = serde_json::from_str(text)?;
+    let Payload { body, integrated_time, log_index, log_id } = payload;
+    let (body, promise) = (STANDARD.decode(body)?, STANDARD.decode(signed_entry_timestamp)?);
+    Ok(Entry { body, integrated_time, log_index, log_id, promise })
+}
+
+/// An entry in a bundle of sigstore. Numbers are texts there.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct BundledEntry {
+    log_index: String,
+    log_id: LogId,
+    integrated_time: Option<String>,
+    inclusion_promise: Option<Promise>,
+    canonicalized_body: String,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct LogId {
+    key_id: String,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Promise {
+    signed_entry_timestamp: String,
+}
+
+impl BundledEntry {
+    /// The entry; `None` if it holds no promise with a time, as those of newer logs.
+    fn read(self) -> Result<Option<Entry>, AttachmentError> {
+        let number = |text: &str| text.parse::<u64>().ok();
+        let time = self.integrated_time.as_deref().and_then(number);
+        let (Some(integrated_time), Some(log_index), Some(promise)) =
+            (time, number(&self.log_index), self.inclusion_promise)
+        else {
+            return Ok(None);
+        };
+        let log_id = STANDARD.decode(self.log_id.key_id)?;
+        let log_id = log_id.iter().fold(String::new(), |text, byte| text + &format!("{byte:02x}"));
+        let (body, promise) =
+            (STANDARD.decode(self.canonicalized_body)?, STANDARD.decode(promise.signed_entry_timestamp)?);
+        Ok(Some(Entry { body, integrated_time, log_index, log_id, promise }))
     }
 }
 

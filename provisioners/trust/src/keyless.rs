@@ -97,7 +97,7 @@ impl Keyless {
         if !self.log.verifies(entry.promised().as_bytes(), &entry.promise) {
             return Err("its entry in the log is not signed with rekorKey".to_owned());
         }
-        entry.check(signature, &Digest::sha256(&signature.payload), &material.certificate)?;
+        entry.check(&signature.signature, &Digest::sha256(&signature.payload), &material.certificate)?;
         Ok(entry.integrated_time)
     }
 

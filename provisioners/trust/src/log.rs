@@ -6,8 +6,6 @@ use rukpak_content::Digest;
 use serde::Deserialize;
 use x509_parser::pem::Pem;
 
-use crate::attachment::{AttachmentError, Signature};
-
 /// An entry, as it is told beside a signature.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Entry {
@@ -31,80 +29,16 @@ impl Entry {
         format!(r#"{{"body":"{body}","integratedTime":{integrated_time},"logID":"{log_id}","logIndex":{log_index}}}"#)
     }
 
-    /// Whether it is about this signature, of a payload with this digest and by the owner of this certificate.
+    /// Whether it is about the signature of these bytes, of a payload with this digest and by the owner of this certificate.
     ///
     /// # Errors
     /// It is about another one.
-    pub fn check(&self, signature: &Signature, payload: &Digest, certificate: &[u8]) -> Result<(), String> {
+    pub fn check(&self, signature: &[u8], payload: &Digest, certificate: &[u8]) -> Result<(), String> {
         let logged = Logged::read(&self.body)?;
         let is_same = logged.payload == payload.hex()
-            && STANDARD.decode(&logged.signature).is_ok_and(|logged| logged == signature.signature)
+            && STANDARD.decode(&logged.signature).is_ok_and(|logged| logged == signature)
             && certificate_of(&logged.certificate).is_some_and(|logged| logged == certificate);
         if is_same { Ok(()) } else { Err("its entry in the log is about another signature".to_owned()) }
-    }
-}
-
-/// Reads what cosign writes into an annotation.
-pub fn of_annotation(text: &str) -> Result<Entry, AttachmentError> {
-    #[derive(Deserialize)]
-    #[serde(rename_all = "PascalCase")]
-    struct Annotation {
-        signed_entry_timestamp: String,
-        payload: Payload,
-    }
-    #[derive(Deserialize)]
-    #[serde(rename_all = "camelCase")]
-    struct Payload {
-        body: String,
-        integrated_time: u64,
-        log_index: u64,
-        #[serde(rename = "logID")]
-        log_id: String,
-    }
-    let Annotation { signed_entry_timestamp, payload } = serde_json::from_str(text)?;
-    let Payload { body, integrated_time, log_index, log_id } = payload;
-    let (body, promise) = (STANDARD.decode(body)?, STANDARD.decode(signed_entry_timestamp)?);
-    Ok(Entry { body, integrated_time, log_index, log_id, promise })
-}
-
-/// An entry in a bundle of sigstore. Numbers are texts there.
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub struct BundledEntry {
-    log_index: String,
-    log_id: LogId,
-    integrated_time: Option<String>,
-    inclusion_promise: Option<Promise>,
-    canonicalized_body: String,
-}
-
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct LogId {
-    key_id: String,
-}
-
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct Promise {
-    signed_entry_timestamp: String,
-}
-
-impl BundledEntry {
-    /// The entry; `None` if it holds no promise with a time, as those of newer logs.
-    pub fn read(self) -> Result<Option<Entry>, AttachmentError> {
-        let number = |text: &str| text.parse::<u64>().ok();
-        let time = self.integrated_time.as_deref().and_then(number);
-        let (Some(integrated_time), Some(log_index), Some(promise)) =
-            (time, number(&self.log_index), self.inclusion_promise)
-        else {
-            return Ok(None);
-        };
-        let log_id = STANDARD.decode(self.log_id.key_id)?;
-        let log_id = log_id.iter().fold(String::new(), |text, byte| text + &format!("{byte:02x}"));
-        let (body, promise) =
-            (STANDARD.decode(self.canonicalized_body)?, STANDARD.decode(promise.signed_entry_timestamp)?);
-        Ok(Some(Entry { body, integrated_time, log_index, log_id, promise }))
     }
 }
 

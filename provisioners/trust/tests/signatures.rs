@@ -203,11 +203,11 @@ fn an_entry_is_about_one_payload_one_signature_and_one_certificate() {
     let mut other = signature.clone();
     other.signature.push(0);
     for entry in [simple, dsse] {
-        assert_eq!(entry.check(&signature, &payload, &certificate), Ok(()));
+        assert_eq!(entry.check(&signature.signature, &payload, &certificate), Ok(()));
         let another = Err("its entry in the log is about another signature".to_owned());
-        assert_eq!(entry.check(&signature, &Digest::sha256(b"other"), &certificate), another, "payload");
-        assert_eq!(entry.check(&other, &payload, &certificate), another, "signature");
-        assert_eq!(entry.check(&signature, &payload, &certificate[1..]), another, "certificate");
+        assert_eq!(entry.check(&signature.signature, &Digest::sha256(b"other"), &certificate), another, "payload");
+        assert_eq!(entry.check(&other.signature, &payload, &certificate), another, "signature");
+        assert_eq!(entry.check(&signature.signature, &payload, &certificate[1..]), another, "certificate");
     }
 }
 
