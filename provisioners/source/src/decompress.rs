@@ -5,15 +5,13 @@ pub mod confined;
 
 use std::io::{self, BufRead, Chain, Cursor, Read};
 
+use child::ZSTD_WINDOW_LOG;
 use confined::Confined;
 use flate2::bufread::MultiGzDecoder;
 use rukpak_content::{Limit, LimitExceeded, Limits};
 
 /// The ratio is not looked at before this much has come out: small files of zeros compress well and harm nobody.
 const RATIO_FREE_BYTES: u64 = 1024 * 1024;
-
-/// The largest zstd window, 32 MiB. RFC 8878 asks readers for 8 MiB; the encoder's strongest ordinary level uses that.
-const ZSTD_WINDOW_LOG: u32 = 25;
 
 /// Room for tar headers and padding, per allowed entry, on top of [`Limits::tree_bytes`].
 const FRAMING_BYTES: u64 = 2048;

@@ -1,4 +1,4 @@
-//! The child's side of [`confined`](super::confined): decodes what it is given, and opens nothing.
+//! The child that decompresses Zstandard: decodes what it is given, and opens nothing.
 
 use std::cell::RefCell;
 use std::ffi::OsStr;
@@ -9,9 +9,10 @@ use std::process::ExitCode;
 
 use rukpak_sandbox::Sandbox;
 
-use super::ZSTD_WINDOW_LOG;
 use crate::chain::chain;
 
+/// The largest zstd window, 32 MiB. RFC 8878 asks readers for 8 MiB; the encoder's strongest ordinary level uses that.
+pub(super) const ZSTD_WINDOW_LOG: u32 = 25;
 /// Bytes of one message, either way.
 pub(super) const CHUNK_BYTES: usize = 64 * 1024;
 /// Bytes of the text that says why the stream was refused.

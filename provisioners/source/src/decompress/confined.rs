@@ -25,8 +25,7 @@ use std::time::{Duration, Instant};
 
 use rukpak_sandbox::{Calls, Resources, Sandbox};
 
-use super::ZSTD_WINDOW_LOG;
-use super::child::{self, CHUNK_BYTES, DONE, FAILED, MORE, TEXT_BYTES, length_of, read_word};
+use super::child::{self, CHUNK_BYTES, DONE, FAILED, MORE, TEXT_BYTES, ZSTD_WINDOW_LOG, length_of, read_word};
 
 /// The subcommand of the child.
 const CHILD: &str = "zstd-child";
