@@ -132,7 +132,7 @@ pub struct PolicyRule {
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 pub struct InstallMode {
-    /// Its name; see [`crate::install_mode`].
+    /// Its name, such as `AllNamespaces`.
     #[serde(rename = "type")]
     pub kind: String,
     /// Whether it is supported.
