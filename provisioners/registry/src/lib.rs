@@ -3,6 +3,7 @@
 //! ```text
 //! load       files to a Bundle        csv, crd, metadata   what is read of them, typed
 //! validate   all findings at once     gate                 what is never installed
+//! remarks    what an author should know
 //! config     the user's settings      install_mode         which namespaces may be watched
 //! render     a Bundle to objects      name                 the names of generated objects
 //! dependencies  what others have to bring          kubernetes  the oldest version that will do
@@ -21,6 +22,7 @@ mod kubernetes;
 pub mod load;
 pub mod metadata;
 pub mod name;
+mod remarks;
 pub mod render;
 pub mod validate;
 
