@@ -4,7 +4,6 @@ use std::collections::BTreeSet;
 
 use serde_json::{Value, json};
 
-use super::crds::annotate;
 use super::{Certificates, Context, Error};
 use crate::Bundle;
 use crate::name::object_name;
@@ -136,4 +135,13 @@ impl Context<'_> {
             }
         }
     }
+}
+
+/// Sets an annotation, whatever the object has so far.
+pub(super) fn annotate(object: &mut Value, name: &str, text: &str) {
+    let metadata = &mut object["metadata"];
+    if !metadata["annotations"].is_object() {
+        metadata["annotations"] = json!({});
+    }
+    metadata["annotations"][name] = Value::from(text);
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use rukpak_plain::Object;
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::certificates::Names;
 use super::{Context, Error};
@@ -53,13 +53,4 @@ fn with_conversion(context: &mut Context<'_>, crd: &Crd, webhook: &Webhook) -> R
     };
     let origin = crd.object.origin().clone();
     Object::new(value, origin.clone()).map_err(|source| Error::Object { origin, source })
-}
-
-/// Sets an annotation, whatever the object has so far.
-pub(super) fn annotate(object: &mut Value, name: &str, text: &str) {
-    let metadata = &mut object["metadata"];
-    if !metadata["annotations"].is_object() {
-        metadata["annotations"] = json!({});
-    }
-    metadata["annotations"][name] = Value::from(text);
 }

@@ -6,8 +6,7 @@ use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use rukpak_plain::Object;
 use serde_json::{Value, json};
 
-use super::certificates::Names;
-use super::crds::annotate;
+use super::certificates::{Names, annotate};
 use super::{Certificates, Context, Error};
 use crate::csv::{Deployment, Webhook};
 
