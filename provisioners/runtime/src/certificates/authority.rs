@@ -8,10 +8,7 @@ use rcgen::{
 };
 use time::OffsetDateTime;
 
-use super::identity::since_epoch;
-
-/// Clocks of API servers may be this much behind ours, or a tenth of the lifetime if that is less.
-pub(crate) const CLOCK_SKEW: Duration = Duration::from_mins(5);
+use super::identity::{Validity, since_epoch};
 
 /// What was made, as PEM text.
 pub struct Issued {
@@ -45,8 +42,8 @@ pub enum Error {
 /// # Errors
 /// No randomness, a name that is no DNS name, a clock far off.
 pub fn issue(names: &[String], lifetime: Duration, now: SystemTime) -> Result<Issued, Error> {
-    let from = moment(now - CLOCK_SKEW.min(lifetime / 10))?;
-    let until = moment(now + lifetime)?;
+    let validity = Validity::beginning(now, lifetime);
+    let (from, until) = (moment(validity.from)?, moment(validity.until)?);
     let generate = || {
         let mut authority = CertificateParams::default();
         // Its own subject: clients that meet two authorities of one name have to try both.

@@ -4,7 +4,6 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use super::authority;
 use rustls::RootCertStore;
 use rustls::client::WebPkiServerVerifier;
 use rustls::client::danger::ServerCertVerifier;
@@ -13,6 +12,9 @@ use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
 use rustls::sign::CertifiedKey;
 use x509_parser::prelude::{FromDer, X509Certificate};
+
+/// Clocks of API servers may be this much behind ours, or a tenth of the lifetime if that is less.
+const CLOCK_SKEW: Duration = Duration::from_mins(5);
 
 /// A certificate chain with its private key. The key belongs to the certificate.
 #[derive(Clone)]
@@ -112,9 +114,14 @@ impl Validity {
         Ok(Self { from: at(validity.not_before.timestamp()), until: at(validity.not_after.timestamp()) })
     }
 
+    /// The validity of a certificate that we make now.
+    pub(super) fn beginning(now: SystemTime, lifetime: Duration) -> Self {
+        Self { from: now - CLOCK_SKEW.min(lifetime / 10), until: now + lifetime }
+    }
+
     /// When it was made, if we made it: before that moment lies the allowance for slow clocks.
     pub fn made(&self) -> SystemTime {
-        self.from + authority::CLOCK_SKEW.min(self.span() / 11)
+        self.from + CLOCK_SKEW.min(self.span() / 11)
     }
 
     /// From the first moment to the last.
