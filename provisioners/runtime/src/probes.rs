@@ -4,6 +4,7 @@
 //! Asking costs next to nothing, however often: anybody in the cluster may.
 
 mod folder;
+pub(crate) mod watches;
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -17,8 +18,6 @@ use axum::http::StatusCode;
 use axum::routing::get;
 
 pub use folder::WithFolder;
-
-use crate::process;
 
 /// The name of a check, and whether it passes; if not, why.
 pub type Verdict = (&'static str, Result<(), String>);
@@ -74,7 +73,7 @@ impl Readiness {
         let mut checks = vec![
             ("definitions", facts.definitions.clone()),
             ("caches", facts.caches.clone()),
-            ("watches", process::watches()),
+            ("watches", watches::check()),
         ];
         checks.extend(facts.others.iter().map(|(name, state)| (*name, state.clone())));
         checks

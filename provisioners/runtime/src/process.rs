@@ -25,7 +25,6 @@ use crate::error::Chain;
 use crate::metrics;
 use crate::probes::Readiness;
 use crate::server::{self, Bounds, Plain};
-pub(crate) use client::watches;
 pub use client::{client, config};
 use leader::{Candidate, Leader, Lost};
 

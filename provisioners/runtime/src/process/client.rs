@@ -5,10 +5,8 @@
 
 mod unready;
 
-use std::collections::BTreeMap;
 use std::path::Path;
 use std::pin::Pin;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
@@ -19,7 +17,7 @@ use hyper_util::client::proxy::matcher::Matcher;
 use kube::client::ClientBuilder;
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config};
-use tokio::time::{Instant, Sleep, sleep, timeout};
+use tokio::time::{Sleep, sleep, timeout};
 use tower::layer::layer_fn;
 use tower::{BoxError, Service};
 
@@ -27,14 +25,11 @@ use self::unready::{Confirmed, Probe};
 use super::Error;
 use crate::api::Unanswered;
 use crate::metrics;
+use crate::probes::watches::Starting;
 
 /// A webhook may take 30 s, and a request may call some; what takes longer is a connection that leads nowhere. The API server
 /// itself gives up after a minute.
 const ANSWERED_WITHIN: Duration = Duration::from_secs(50);
-/// The head of a watch comes at once, whatever is watched. One that has waited so long for it sees nothing, and `/readyz` says so.
-const WATCH_IS_LATE: Duration = Duration::from_secs(10);
-/// A watch that was given up is tried again within half a minute, if anybody still wants it.
-const FORGOTTEN_AFTER: Duration = Duration::from_mins(1);
 
 /// How the API server is reached: by the kubeconfig that is named, else by the one of the environment, else as a Pod.
 ///
@@ -77,23 +72,6 @@ pub fn client(config: Config) -> Result<Client, Error> {
     let confirmed = layer_fn(move |inner| Confirmed { inner, probe: probe.clone() });
     let bounded = layer_fn(|inner| Bounded { inner, within: ANSWERED_WITHIN });
     Ok(builder.with_layer(&confirmed).with_layer(&bounded).with_layer(&layer_fn(metrics::Counted)).build())
-}
-
-/// Whether each watch that was asked for has been answered; if not, which one waits, for the readiness probe.
-pub(crate) fn watches() -> Result<(), String> {
-    none_waits(WATCH_IS_LATE)
-}
-
-fn none_waits(longest: Duration) -> Result<(), String> {
-    let mut starts = starts();
-    starts.retain(|_, start| start.given_up.is_none_or(|at| at.elapsed() < FORGOTTEN_AFTER));
-    let oldest = starts.iter().min_by_key(|(_, start)| start.since);
-    match oldest.map(|(path, start)| (path, start.since.elapsed())) {
-        Some((path, waited)) if waited >= longest => {
-            Err(format!("the API server has not answered the watch {path} for {} seconds", waited.as_secs()))
-        }
-        _ => Ok(()),
-    }
 }
 
 /// A layer of the client: the service within, whose answers are waited for so long.
@@ -176,45 +154,6 @@ where
     }
 }
 
-/// The watches that wait for their head, by path. A process has one API server.
-static STARTS: Mutex<BTreeMap<String, Start>> = Mutex::new(BTreeMap::new());
-
-/// Since when a watch waits for its head.
-struct Start {
-    since: Instant,
-    /// When the last attempt was given up, if none is under way.
-    given_up: Option<Instant>,
-}
-
-fn starts() -> MutexGuard<'static, BTreeMap<String, Start>> {
-    STARTS.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// An attempt to begin a watch. Its end takes the watch off the list, unless it was given up: the next attempt goes on waiting.
-struct Starting(Option<String>);
-
-impl Starting {
-    fn new(path: &str) -> Self {
-        let now = Instant::now();
-        starts().entry(path.to_owned()).or_insert(Start { since: now, given_up: None }).given_up = None;
-        Self(Some(path.to_owned()))
-    }
-
-    fn give_up(mut self) {
-        if let Some(path) = self.0.take() {
-            starts().entry(path).and_modify(|start| start.given_up = Some(Instant::now()));
-        }
-    }
-}
-
-impl Drop for Starting {
-    fn drop(&mut self) {
-        if let Some(path) = self.0.take() {
-            starts().remove(&path);
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use std::convert::Infallible;
@@ -227,12 +166,14 @@ mod tests {
     use futures::{StreamExt as _, stream};
     use kube::client::Body as KubeBody;
     use tokio::net::TcpListener;
+    use tokio::time::Instant;
     use tokio_util::sync::CancellationToken;
     use tokio_util::task::AbortOnDropHandle;
     use tower::{ServiceExt as _, service_fn};
 
     use super::*;
     use crate::api;
+    use crate::probes::watches::none_waits;
     use crate::process::PROBES;
     use crate::server::{self, Plain};
 
