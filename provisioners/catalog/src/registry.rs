@@ -5,6 +5,7 @@
 //! ClusterServiceVersion is a string in it.
 
 mod call;
+mod calls;
 mod codec;
 mod csv;
 mod error;
@@ -18,7 +19,7 @@ use tonic::transport::{Certificate, Channel, ClientTlsConfig, Endpoint};
 
 use crate::model::Facts;
 use crate::{Catalog, Package};
-use call::Calls;
+use calls::Calls;
 pub use error::{Class, Error, Refusal};
 
 /// The largest message that is read: 32 MiB. gRPC's own bound of 4 MiB is too small for ClusterServiceVersions that come as JSON, and

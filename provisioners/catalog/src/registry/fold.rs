@@ -4,7 +4,7 @@ use prost::Message as _;
 
 use super::call::Call;
 use super::facts::{self, BundleClaims};
-use super::message::Bundle;
+use super::message::{Bundle, said};
 use super::{Error, STREAM_BYTES, csv};
 use crate::document::{self, check_name};
 use crate::model::{self, Entry, MAX_KEPT_BYTES, weight};
@@ -80,11 +80,6 @@ impl Fold {
         }
         self.catalog
     }
-}
-
-/// Text that is there. The wire format has no other way to say that there is none.
-pub(super) fn said(text: String) -> Option<String> {
-    Some(text).filter(|text| !text.is_empty())
 }
 
 /// What is too long in it. The length of lists was looked at before it was decoded.

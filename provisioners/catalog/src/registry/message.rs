@@ -169,3 +169,8 @@ pub struct Property {
     #[prost(string, tag = "2")]
     pub value: String,
 }
+
+/// Text that is there. The wire format has no other way to say that there is none.
+pub(super) fn said(text: String) -> Option<String> {
+    Some(text).filter(|text| !text.is_empty())
+}
