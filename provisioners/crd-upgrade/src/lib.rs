@@ -19,6 +19,7 @@ mod definition;
 mod effort;
 mod pattern;
 mod property;
+mod same;
 mod stored;
 mod text;
 pub mod validator;

@@ -6,8 +6,8 @@ use std::collections::BTreeSet;
 use serde_json::{Map, Value};
 
 use super::Rule;
-use super::compare::{is_unset, says_the_same};
 use super::effort::Effort;
+use super::same::{is_unset, says_the_same};
 use super::text;
 
 /// What differs at one path.

@@ -2,9 +2,9 @@
 
 use std::cmp::Reverse;
 
-use super::compare::says_the_same;
 use super::definition::Definition;
 use super::effort::Effort;
+use super::same::says_the_same;
 use super::text;
 use super::{CheckReason, Location, ObjectCheck, Rule, Severity, UnsafeChange};
 
