@@ -33,7 +33,7 @@ pub struct Packed {
 
 /// Packs all that is in the folder but `.git`. Blocks.
 ///
-/// What no cluster takes is refused here already; whether it is a bundle is for [`crate::upload::validate`] or the cluster to say.
+/// What no cluster takes is refused here already; whether it is a bundle is for whoever sends it, or for the cluster, to say.
 pub fn pack(path: &Path, limits: &Limits) -> Result<Packed, Error> {
     check_folder(path)?;
     let name = path.display().to_string();
