@@ -1,6 +1,7 @@
 //! A tree of files to objects, findings and warnings.
 
 mod builtin;
+mod chart;
 mod plain;
 mod registry;
 
@@ -8,7 +9,6 @@ use rukpak_content::{BundleTree, Limits};
 use rukpak_plain::{Few, Object};
 
 use crate::args::{RegistryArgs, SourceArgs};
-use crate::chart;
 use crate::failure::Failure;
 use crate::finding::Finding;
 use crate::format::{Detected, Format};

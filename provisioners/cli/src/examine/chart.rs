@@ -1,0 +1,63 @@
+//! Charts.
+
+use rukpak_content::{BundleTree, Limits};
+use rukpak_crds::names::VALUES;
+use rukpak_format::{BundleFormat as _, Error, Format, Settings, helm};
+use rukpak_helm::Request;
+use serde_json::{Map, Value};
+
+use super::Examined;
+use crate::args::ChartArgs;
+use crate::chart::{render, values};
+use crate::failure::Failure;
+use crate::finding::Finding;
+use crate::output::chain;
+
+/// Where RukPak runs if nobody says otherwise: the namespace of a release.
+const NAMESPACE: &str = "rukpak-system";
+
+/// Whether it is a chart that can be installed with some values or other.
+pub(super) fn check(tree: &BundleTree, limits: &Limits) -> Examined {
+    match Format::Helm.check(tree, limits, false) {
+        Ok(warnings) => Examined { warnings, ..Examined::default() },
+        Err(error) => refused(&error),
+    }
+}
+
+/// Checks a chart, and renders it as the flags say, without a cluster.
+///
+/// # Errors
+/// There is no Helm here, or no file of values.
+pub(super) async fn examine(tree: &BundleTree, arguments: &ChartArgs, limits: &Limits) -> Result<Examined, Failure> {
+    let checked = check(tree, limits);
+    if !checked.findings.is_empty() {
+        return Ok(checked);
+    }
+    let values = values(arguments.values.as_ref())?.map(Value::String);
+    let config: Map<String, Value> = values.map(|values| (VALUES.to_owned(), values)).into_iter().collect();
+    let values = match helm::values(Some(&config)) {
+        Ok(values) => values,
+        Err(error) => return Ok(refused(&error.into())),
+    };
+    let request = Request {
+        release: arguments.release_name.clone(),
+        namespace: NAMESPACE.to_owned(),
+        values,
+        capabilities: None,
+    };
+    let rendered = match render(tree, request, arguments.helm.clone(), limits).await {
+        Ok(rendered) => rendered,
+        Err(error) if error.is_refusal() => {
+            return Ok(Examined { findings: vec![Finding::new("chart", chain(&error))], ..Examined::default() });
+        }
+        Err(error) => return Err(Failure::unknown(chain(&error))),
+    };
+    Ok(match Format::Helm.render(&rendered, limits, &Settings::default()) {
+        Ok(rendered) => Examined { objects: rendered.objects, ..Examined::default() },
+        Err(error) => refused(&error),
+    })
+}
+
+fn refused(error: &Error) -> Examined {
+    Examined { findings: vec![Finding::new("chart", chain(error))], ..Examined::default() }
+}
