@@ -28,8 +28,6 @@ use crate::exit::Exit;
 use crate::failure::{Failure, ended};
 use crate::output::{to_stderr, to_stdout};
 
-pub(crate) use objects::Package;
-
 /// A BundleDeployment that others write is read again this often.
 const ATTEMPTS: usize = 8;
 

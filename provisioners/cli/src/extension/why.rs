@@ -18,7 +18,6 @@ use crate::catalog::served;
 use crate::cluster::Cluster;
 use crate::exit::Exit;
 use crate::failure::Failure;
-use crate::migrate::Package;
 use crate::output::chain;
 
 /// A ClusterCatalog, and what of it was looked at.
@@ -27,6 +26,13 @@ pub(crate) struct AskedCatalog {
     priority: i32,
     /// What it holds; or why it was not asked.
     content: Result<Catalog, Unasked>,
+}
+
+impl AskedCatalog {
+    /// What it holds, if it was asked.
+    pub(crate) fn catalog(&self) -> Option<&Catalog> {
+        self.content.as_ref().ok()
+    }
 }
 
 /// Why a catalog was not asked.
@@ -92,16 +98,6 @@ async fn content(
     }
 }
 
-/// The package and the version of the bundle with this image, in the first catalog that has it. Pure.
-pub(crate) fn package_of_image(looked: &[AskedCatalog], image: &str) -> Option<Package> {
-    let catalogs = looked.iter().filter_map(|looked| looked.content.as_ref().ok());
-    let mut packages = catalogs.flat_map(|catalog| catalog.packages.values());
-    packages.find_map(|package| {
-        let bundle = package.bundle_of_image(image)?;
-        Some(Package { name: package.name.clone(), version: bundle.version_text.clone() })
-    })
-}
-
 /// What is printed. Pure.
 pub(crate) fn answer(
     extension: &ClusterExtension,
@@ -113,7 +109,7 @@ pub(crate) fn answer(
     let offers: Vec<Offer<'_>> = looked
         .iter()
         .filter_map(|looked| {
-            let package = looked.content.as_ref().ok()?.packages.get(&filter.package_name)?;
+            let package = looked.catalog()?.packages.get(&filter.package_name)?;
             Some(Offer { catalog: &looked.name, priority: looked.priority, package })
         })
         .collect();

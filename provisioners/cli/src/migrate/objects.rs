@@ -8,7 +8,7 @@ use serde_json::{Map, Value, json};
 
 /// A bundle of a catalog.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Package {
+pub(super) struct Package {
     /// Name of the package.
     pub(crate) name: String,
     /// Version of the bundle, as the catalog writes it.

@@ -99,7 +99,7 @@ pub(super) async fn extension(
     let image = deployment.spec.template.spec.source.image.as_ref().map(|image| image.reference.as_str());
     let image = image.ok_or_else(|| Failure::no(format!("{:?} is installed from no image", deployment.name_any())))?;
     let looked = why::look(cluster, &CatalogFilter::default(), system_namespace).await?;
-    let package = package.or_else(|| why::package_of_image(&looked, image)).ok_or_else(|| {
+    let package = package.or_else(|| package_of_image(&looked, image)).ok_or_else(|| {
         Failure::no(format!("no ClusterCatalog has a bundle whose image is {image}"))
             .hint("kubectl get clustercatalogs")
     })?;
@@ -116,6 +116,16 @@ pub(super) async fn extension(
         Ok(chosen) => Err(Failure::no(format!("the ClusterExtension would install {chosen} in place of {image}"))),
         Err(message) => Err(Failure::no(format!("the ClusterExtension would find no bundle: {message}"))),
     }
+}
+
+/// The package and the version of the bundle with this image, in the first catalog that has it.
+fn package_of_image(looked: &[why::AskedCatalog], image: &str) -> Option<Package> {
+    let catalogs = looked.iter().filter_map(why::AskedCatalog::catalog);
+    let mut packages = catalogs.flat_map(|catalog| catalog.packages.values());
+    packages.find_map(|package| {
+        let bundle = package.bundle_of_image(image)?;
+        Some(Package { name: package.name.clone(), version: bundle.version_text.clone() })
+    })
 }
 
 /// The namespace that the operator is in.
