@@ -96,10 +96,7 @@ const WALLS: [Wall; 8] = [
                 "change what was received",
                 &[("tests/suite/content/uploads.rs", "an_upload_is_unpacked_and_is_what_it_is")],
             ),
-            (
-                "fill the disk",
-                &[("provisioners/unpack/src/content_service/depot.rs", "all_archives_together_have_a_quota")],
-            ),
+            ("fill the disk", &[("provisioners/unpack/src/depot.rs", "all_archives_together_have_a_quota")]),
             (
                 "hold up others",
                 &[("tests/suite/content/load.rs", "slow_uploads_stop_neither_unpacking_nor_rendering_nor_readiness")],

@@ -21,7 +21,6 @@
 //! A Bundle resolves again at each attempt until one succeeds. That one makes the pin, in the same write as
 //! `Unpacked=True`. From then on the content stays what it is: lost content is fetched again by the pin.
 
-mod attempts;
 mod backoff;
 mod check;
 mod conclude;
@@ -29,9 +28,7 @@ mod config_maps;
 mod credentials;
 mod failure;
 mod fetch;
-mod fetches;
 mod finalizer;
-mod images;
 mod life_cycle;
 mod pin;
 mod report;
@@ -61,6 +58,7 @@ use rukpak_trust::Verdict;
 use tokio::sync::SemaphorePermit;
 
 use crate::context::Context;
+use crate::images;
 use crate::metrics;
 use check::Expected;
 use failure::Failure;
@@ -70,10 +68,7 @@ use reporter::Reporter;
 use resolve::Resolved;
 use seal::Kept;
 
-pub use attempts::Attempts;
-pub use check::main as check_child;
-pub use fetches::Fetches;
-pub use images::Images;
+pub use check::{CHILD as CHECK_CHILD, main as check_child};
 pub(crate) use life_cycle::on_upload;
 pub use life_cycle::{on_deleted, release, retry, sweep, verify_content};
 pub(crate) use verify::place;

@@ -4,33 +4,22 @@
 use std::ffi::{OsStr, OsString};
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::ExitCode;
 
 use rukpak_runtime::error::Chain;
 use rukpak_sandbox::{Attempts, Findings};
 use rukpak_source::decompress::confined;
 use rukpak_source::git::{Auth, Fetcher, Reference, Request};
-use tokio::sync::Semaphore;
 
 use crate::bundle;
 use crate::metrics;
 
 /// The subcommand of a git fetch. See `rukpak_source::git`.
 pub const GIT: &str = "git-child";
-/// The subcommand of the check of a bundle.
-pub const CHECK: &str = "check-child";
 
 /// The service account's token: what a child must not get at.
 const TOKEN: &str = "/var/run/secrets/kubernetes.io/serviceaccount/token";
-
-/// How children are started.
-pub struct Children {
-    /// This program.
-    pub program: PathBuf,
-    /// Bounds how many bundles are checked at once.
-    pub checks: Semaphore,
-}
 
 /// Runs as a child, if that is what the arguments ask for. Call it first of all, while there is one thread.
 pub fn main() -> Option<ExitCode> {
@@ -41,7 +30,7 @@ pub fn main() -> Option<ExitCode> {
     let argument = |place: usize| arguments.get(place).map(OsString::as_os_str);
     match argument(1).and_then(OsStr::to_str) {
         Some(GIT) => Some(rukpak_source::git::child::main(argument(2), io::stdin(), io::stdout())),
-        Some(CHECK) => Some(bundle::check_child(argument(2), argument(3))),
+        Some(bundle::CHECK_CHILD) => Some(bundle::check_child(argument(2), argument(3))),
         _ => None,
     }
 }

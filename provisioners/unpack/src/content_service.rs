@@ -8,7 +8,6 @@
 //! renders       what bundles render to                        disk
 //! uploads       PUT and GET /uploads/<name>.tgz               disk, API server
 //! slots         what uploads may take                         memory
-//! depot         the uploaded files                            disk
 //! ```
 //!
 //! No body is ever in memory as a whole, and no thread waits for a client. Who asks is found out before anything else, so that
@@ -17,7 +16,6 @@
 mod access;
 mod bundles;
 mod clients;
-pub(crate) mod depot;
 mod renders;
 mod slots;
 mod tokens;
@@ -45,8 +43,8 @@ use tokio::task::spawn_blocking;
 use tokio_util::sync::CancellationToken;
 
 use crate::context::Context;
+use crate::depot::Depot;
 use access::{Denied, Gate, Peer};
-pub use depot::Depot;
 use renders::Renders;
 use slots::Slots;
 pub use slots::UploadLimits;

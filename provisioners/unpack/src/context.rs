@@ -1,5 +1,6 @@
 //! What every reconcile of a Bundle is handed.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use kube::Client;
@@ -14,9 +15,10 @@ use rukpak_runtime::status::WrittenVersions;
 use tokio::sync::{Notify, Semaphore};
 use tokio_util::sync::CancellationToken;
 
-use crate::bundle::{Attempts, Fetches, Images};
-use crate::child::Children;
-use crate::content_service::Depot;
+use crate::attempts::Attempts;
+use crate::depot::Depot;
+use crate::fetches::Fetches;
+use crate::images::Images;
 
 /// Handed to every reconcile of a Bundle, and to the content service. It holds no content.
 pub struct Context {
@@ -90,6 +92,14 @@ pub struct Permits {
     pub fetches: Fetches,
     /// Those of git repositories: each is read by a child.
     pub git_fetches: Fetches,
+}
+
+/// How children are started.
+pub struct Children {
+    /// This program.
+    pub program: PathBuf,
+    /// Bounds how many bundles are checked at once.
+    pub checks: Semaphore,
 }
 
 /// What sources may do, beside where they may lead.

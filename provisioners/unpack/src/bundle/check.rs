@@ -19,10 +19,12 @@ use tokio::process::Command;
 use tokio::task::spawn_blocking;
 
 use super::failure::Failure;
-use crate::child::CHECK;
 use crate::context::Context;
 
 pub use child::main;
+
+/// The subcommand of the child.
+pub const CHILD: &str = "check-child";
 
 const MIB: u64 = 1024 * 1024;
 /// Address space beside the memory: libraries, and what the allocator sets aside.
@@ -105,7 +107,7 @@ async fn ask(task: &Task, input: File, program: &std::path::Path) -> Result<Repl
     let failed = |source| Error::Run { program: program.to_owned(), source };
     let sandbox = sandbox(&task.limits).argument().map_err(|error| failed(io::Error::other(error)))?;
     let mut child = Command::new(program)
-        .args([CHECK, &sandbox])
+        .args([CHILD, &sandbox])
         .arg(serde_json::to_string(task).map_err(|error| failed(error.into()))?)
         .env_clear()
         .current_dir("/")

@@ -18,8 +18,8 @@ use tokio::task::spawn_blocking;
 use super::failure::Failure;
 use super::pin::Revision;
 use super::{config_maps, credentials, pin};
-use crate::content_service::depot;
 use crate::context::Context;
+use crate::depot;
 
 /// A version of a source, with what is needed to fetch it.
 pub enum Resolved {

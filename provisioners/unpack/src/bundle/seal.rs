@@ -7,9 +7,9 @@ use rukpak_store::{Error, Ref, RefKind, Sealed, Store};
 use tokio::task::{JoinError, spawn_blocking};
 
 use super::failure::Failure;
-use super::images;
 use super::pin::Pinned;
 use crate::context::Context;
+use crate::images;
 
 /// What the store has for a pinned Bundle.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

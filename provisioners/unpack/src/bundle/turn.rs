@@ -9,12 +9,12 @@ use rukpak_crds::{Bundle, BundleDeployment, names};
 use tokio::sync::SemaphorePermit;
 
 use super::Error;
-use super::attempts::{Admitted, Attempt, Candidate};
 use super::failure::Failure;
-use super::fetches::{self, Claim, Permit};
 use super::report::Report;
 use super::reporter::Reporter;
+use crate::attempts::{Admitted, Attempt, Candidate};
 use crate::context::Context;
+use crate::fetches::{self, Claim, Permit};
 
 /// Dropped, it lets others have theirs, and says that the attempt has ended.
 pub struct Turn {

@@ -28,11 +28,11 @@ use tokio::task::{JoinError, spawn_blocking};
 use tokio::time::{Instant, timeout_at};
 
 use super::access::{Denied, InstalledBy, UploadOwner};
-use super::depot::{self, Depot, Received, Receiving};
 use super::slots::{Pace, Refused};
 use super::{GZIP, Service};
 use crate::bundle;
 use crate::context::Context;
+use crate::depot::{self, Depot, Received, Receiving};
 
 const TYPE: &str = "upload";
 /// What is gathered of a body before it is written.
