@@ -20,7 +20,6 @@ use serde_json::{Map, Value, json};
 
 use crate::fields;
 use crate::kind::is_selected;
-use crate::resolve::Live;
 
 /// A field of a manifest: the keys from the root, and the indices of items.
 type Pointer = Vec<String>;
@@ -41,16 +40,16 @@ impl Ignored {
         self.0.is_empty()
     }
 
-    /// Takes out of a body what is left to others, given what is in the cluster. What tells whose an object is stays.
-    pub fn leave(&self, body: &mut Value, live: Live<'_>) {
+    /// Takes out of a body what is left to others, given the metadata and the rest of the object in the cluster. What tells whose an object is stays.
+    pub fn leave(&self, body: &mut Value, metadata: &ObjectMeta, live: &Value) {
         if self.is_empty() {
             return;
         }
         let declared = body.clone();
-        let live_object = whole(live);
+        let live_object = whole(metadata, live);
         let mut left_out = Vec::new();
         for pointer in &self.0 {
-            let stays = fields::unchanged_at(live.metadata, FIELD_MANAGER, (&declared, &live_object), pointer);
+            let stays = fields::unchanged_at(metadata, FIELD_MANAGER, (&declared, &live_object), pointer);
             match (at(body, pointer), stays) {
                 (Some(field), Some(value)) => *field = value,
                 (Some(_), None) => left_out.push(pointer),
@@ -90,9 +89,9 @@ fn is_covered(pointer: &[String], path: &[String], body: Option<&Value>) -> bool
 }
 
 /// The object with its metadata.
-fn whole(live: Live<'_>) -> Value {
-    let mut object = live.body.clone();
-    if let (Some(object), Ok(metadata)) = (object.as_object_mut(), serde_json::to_value(live.metadata)) {
+fn whole(metadata: &ObjectMeta, body: &Value) -> Value {
+    let mut object = body.clone();
+    if let (Some(object), Ok(metadata)) = (object.as_object_mut(), serde_json::to_value(metadata)) {
         object.insert("metadata".to_owned(), metadata);
     }
     object

@@ -177,7 +177,7 @@ pub fn resolve(key: &ObjectKey, body: &Value, live: Option<Live<'_>>, basis: &Ba
     for field in relinquished.filter(|field| fields::is_of_another(&field.path, live.metadata, FIELD_MANAGER)) {
         fields::remove(&mut resolved.body, &field.path);
     }
-    basis.ignored.leave(&mut resolved.body, live);
+    basis.ignored.leave(&mut resolved.body, live.metadata, live.body);
     leave_scaled(&mut resolved.body, live, basis);
     order::keep_order(&mut resolved.body, live.body);
     if is_claim(key) && !is_size_declared_anew(&resolved.body, basis) {
