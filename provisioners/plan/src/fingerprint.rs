@@ -12,6 +12,7 @@ use rukpak_plain::ObjectKey;
 use serde_json::Value;
 use sha2::{Digest as _, Sha256};
 
+use crate::kind::is_job;
 use crate::plan::{Missing, Need};
 use crate::{Owner, fields, opt_out};
 
@@ -109,11 +110,6 @@ impl Fingerprint {
         }
         if self.generation == observed.generation { Drift::None } else { Drift::Generation }
     }
-}
-
-/// Whether the object is a Job.
-pub(crate) fn is_job(key: &ObjectKey) -> bool {
-    (key.group.as_str(), key.kind.as_str()) == ("batch", "Job")
 }
 
 /// One digest over everything that an installation consists of: equal exactly if the content, the renderer's version, the

@@ -95,6 +95,11 @@ pub fn is_crd(key: &ObjectKey) -> bool {
     key.group == "apiextensions.k8s.io" && key.kind == "CustomResourceDefinition"
 }
 
+/// Whether the key is that of a Job.
+pub(crate) fn is_job(key: &ObjectKey) -> bool {
+    key.group == "batch" && key.kind == "Job"
+}
+
 /// The kinds that a CRD of the bundle defines: they need no discovery.
 pub fn defined_by(crd: &Object) -> Vec<Kind> {
     let text = |path: &[&str]| crd.field(path).and_then(Value::as_str).unwrap_or_default();

@@ -12,7 +12,7 @@ use crate::builtin::{Builtin, builtin};
 use crate::kind::{Identity, Kind, MissingKind, defined_by};
 use crate::owner_metadata::OwnerMetadata;
 use crate::release::Release;
-use crate::{Phase, fingerprint, kind};
+use crate::{Phase, kind};
 
 /// One object to apply.
 #[derive(Clone, Debug)]
@@ -55,7 +55,7 @@ impl Step {
 
     /// Whether the object goes by itself once its work is done.
     fn ends_by_itself(&self) -> bool {
-        fingerprint::is_job(&self.key) && self.body().pointer("/spec/ttlSecondsAfterFinished").is_some()
+        kind::is_job(&self.key) && self.body().pointer("/spec/ttlSecondsAfterFinished").is_some()
     }
 
     /// Whether both declare the same.
