@@ -4,10 +4,10 @@ use std::pin::pin;
 
 use anyhow::{Context, Result};
 use futures::{StreamExt, TryStreamExt};
+use kube::Api;
 use kube::api::{ApiResource, DeleteParams, DynamicObject, ListParams, Patch, PatchParams, PostParams};
 use kube::core::GroupVersionKind;
 use kube::runtime::{WatchStreamExt, watcher};
-use kube::Api;
 use rukpak_tests::verbs::{self, unique_name};
 use rukpak_tests::world;
 use serde_json::{Value, json};
@@ -192,8 +192,8 @@ where
 {
     let before = site.usage().await?;
     let all = futures::stream::iter(0..COUNT).map(|index| {
-        let sent = send(index);
-        async move { sent.await.map_err(anyhow::Error::from) }
+        let request = send(index);
+        async move { request.await.map_err(anyhow::Error::from) }
     });
     all.buffer_unordered(IN_FLIGHT).try_collect::<()>().await.with_context(|| what.to_owned())?;
     let usage = site.usage().await?.since(&before);
