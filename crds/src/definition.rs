@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 
 use crate::names::{BUNDLE_DEPLOYMENT_NAME_MAX, BUNDLE_NAME_MAX};
 use crate::olm::{ClusterCatalog, ClusterExtension, rules};
+use crate::olmv0;
 use crate::{Bundle, BundleDeployment, ContentPolicy, Plan, PlatformOperator, plan as plans};
 
 /// The CRD of Bundle, as JSON.
@@ -114,12 +115,68 @@ pub fn cluster_extension() -> Result<Value, serde_json::Error> {
     Ok(definition)
 }
 
+/// The CRD of a kind of OLM v0, as JSON, with the words `description`, and the versions `others` served beside the stored one.
+fn of_olmv0<K: CustomResourceExt>(description: &str, others: &[&str]) -> Result<Value, serde_json::Error> {
+    let mut definition = derived(K::crd())?;
+    schema(&mut definition)["description"] = json!(description);
+    let stored = definition["spec"]["versions"][0].clone();
+    let served = others.iter().map(|name| {
+        let mut version = stored.clone();
+        version["name"] = json!(name);
+        version["storage"] = json!(false);
+        version
+    });
+    if let Some(versions) = definition["spec"]["versions"].as_array_mut() {
+        versions.extend(served);
+    }
+    Ok(definition)
+}
+
+/// The CRDs of OLM v0's kinds with the names of their files.
+fn all_of_olmv0() -> Result<Vec<(&'static str, Value)>, serde_json::Error> {
+    Ok(vec![
+        (
+            "operators.coreos.com_subscriptions.yaml",
+            of_olmv0::<olmv0::Subscription>("Subscription is a package of a catalog, installed and followed.", &[])?,
+        ),
+        (
+            "operators.coreos.com_installplans.yaml",
+            of_olmv0::<olmv0::InstallPlan>(
+                "InstallPlan is what is to be installed for a Subscription, and whether somebody agreed.",
+                &[],
+            )?,
+        ),
+        (
+            "operators.coreos.com_clusterserviceversions.yaml",
+            of_olmv0::<olmv0::ClusterServiceVersion>(
+                "ClusterServiceVersion is a version of an operator in a namespace.",
+                &[],
+            )?,
+        ),
+        (
+            "operators.coreos.com_catalogsources.yaml",
+            of_olmv0::<olmv0::CatalogSource>("CatalogSource is an image or a server with a catalog.", &[])?,
+        ),
+        (
+            "operators.coreos.com_operatorgroups.yaml",
+            of_olmv0::<olmv0::OperatorGroup>(
+                "OperatorGroup says what the operators of a namespace watch, and whose rights install them.",
+                &["v1alpha2"],
+            )?,
+        ),
+        (
+            "operators.coreos.com_operatorconditions.yaml",
+            of_olmv0::<olmv0::OperatorCondition>("OperatorCondition is what an operator says of itself.", &["v1"])?,
+        ),
+    ])
+}
+
 /// Every CRD with the name of its file.
 ///
 /// # Errors
 /// As [`bundle`].
 pub fn all() -> Result<Vec<(&'static str, Value)>, serde_json::Error> {
-    Ok(vec![
+    let mut all = vec![
         ("core.rukpak.io_bundles.yaml", bundle()?),
         ("core.rukpak.io_bundledeployments.yaml", bundle_deployment()?),
         ("core.rukpak.io_contentpolicies.yaml", content_policy()?),
@@ -127,7 +184,9 @@ pub fn all() -> Result<Vec<(&'static str, Value)>, serde_json::Error> {
         ("platform.openshift.io_platformoperators.yaml", platform_operator()?),
         ("olm.operatorframework.io_clustercatalogs.yaml", cluster_catalog()?),
         ("olm.operatorframework.io_clusterextensions.yaml", cluster_extension()?),
-    ])
+    ];
+    all.extend(all_of_olmv0()?);
+    Ok(all)
 }
 
 fn derived(definition: CustomResourceDefinition) -> Result<Value, serde_json::Error> {

@@ -1,7 +1,7 @@
-//! The words of the system: the API types of `core.rukpak.io/v1alpha1`, `platform.openshift.io/v1alpha1` and
-//! `olm.operatorframework.io/v1`, their conditions, names and validation.
+//! The words of the system: the API types of `core.rukpak.io/v1alpha1`, `platform.openshift.io/v1alpha1`,
+//! `olm.operatorframework.io/v1` and `operators.coreos.com`, their conditions, names and validation.
 //!
-//! Sources of the shapes: RukPak v0.16.0, the platform operators of OpenShift 4.12, and OLM v1. Fields that it does not have are optional and say so. No I/O here.
+//! Sources of the shapes: RukPak v0.16.0, the platform operators of OpenShift 4.12, OLM v1 and OLM v0. Fields that it does not have are optional and say so. No I/O here.
 
 pub mod bundle;
 pub mod bundle_deployment;
@@ -11,6 +11,7 @@ pub mod content_policy;
 pub mod definition;
 pub mod names;
 pub mod olm;
+pub mod olmv0;
 pub mod plan;
 pub mod platform_operator;
 pub mod source;
