@@ -15,7 +15,7 @@ use serde_json::{Map, Value, json};
 
 use crate::api::Error;
 
-/// The status of one cluster-scoped object during a reconcile.
+/// The status of one object during a reconcile.
 pub struct StatusWriter<K> {
     api: Api<K>,
     name: String,
@@ -30,8 +30,30 @@ where
 {
     /// For `object`, whose status is `current`.
     pub fn new<S: Serialize>(client: &Client, object: &K, current: Option<&S>) -> Self {
+        Self::by(Api::all(client.clone()), object, current)
+    }
+}
+
+impl<K> StatusWriter<K>
+where
+    K: Resource<Scope = kube::core::NamespaceResourceScope> + Clone + Debug + DeserializeOwned,
+    K::DynamicType: Default,
+{
+    /// For `object`, which is in a namespace, and whose status is `current`.
+    pub fn within<S: Serialize>(client: &Client, object: &K, current: Option<&S>) -> Self {
+        let namespace = object.namespace().unwrap_or_default();
+        Self::by(Api::namespaced(client.clone(), &namespace), object, current)
+    }
+}
+
+impl<K> StatusWriter<K>
+where
+    K: Resource + Clone + Debug + DeserializeOwned,
+    K::DynamicType: Default,
+{
+    fn by<S: Serialize>(api: Api<K>, object: &K, current: Option<&S>) -> Self {
         Self {
-            api: Api::all(client.clone()),
+            api,
             name: object.name_any(),
             version: object.resource_version().unwrap_or_default(),
             current: current.and_then(|status| serde_json::to_value(status).ok()).unwrap_or_else(|| json!({})),
