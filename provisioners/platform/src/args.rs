@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
 
-use clap::{ArgAction, Command, CommandFactory as _, Parser};
+use clap::{ArgAction, Command, CommandFactory as _, Parser, ValueEnum};
 use rukpak_catalog::origin::Origin;
 use rukpak_runtime::args::{
     Address, LeaderElection, LeaderElectionArgs, Shared, SharedArgs, duration, leader_elect_help, system_namespace,
@@ -57,6 +57,22 @@ pub struct Options {
     pub catalogs_address: Address,
     /// How clients reach it: host, perhaps with a port.
     pub catalogs_external_address: Option<String>,
+    /// Whether Subscriptions of OLM v0's API are followed.
+    pub olmv0: Olmv0,
+    /// The namespace whose CatalogSources all Subscriptions may name.
+    pub olmv0_global_namespace: String,
+}
+
+/// Whether OLM v0's API is this program's.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum Olmv0 {
+    /// It is left alone.
+    #[default]
+    Off,
+    /// It is, unless OLM itself runs.
+    On,
+    /// It is, whoever runs.
+    TakeOver,
 }
 
 /// A catalog that is read here.
@@ -148,6 +164,14 @@ struct Args {
     /// catalogd-service of the system namespace]
     #[arg(long, value_name = "HOST[:PORT]")]
     catalogs_external_address: Option<String>,
+    /// Follow Subscriptions, CatalogSources and OperatorGroups of OLM v0's API (operators.coreos.com). "on" does nothing while a
+    /// Deployment olm-operator or catalog-operator runs, "take-over" does not look for one
+    #[arg(long, value_name = "MODE", value_enum, default_value_t)]
+    olmv0: Olmv0,
+    /// The namespace whose CatalogSources the Subscriptions of all namespaces may name. Whoever may write CatalogSources there offers
+    /// packages to all of them
+    #[arg(long, value_name = "NAMESPACE", default_value = "olm")]
+    olmv0_global_namespace: String,
     #[command(flatten)]
     shared: SharedArgs,
     #[command(flatten)]
@@ -197,6 +221,8 @@ impl From<Args> for Options {
             storage_dir: args.storage_dir,
             catalogs_address: args.catalogs_bind_address,
             catalogs_external_address: args.catalogs_external_address,
+            olmv0: args.olmv0,
+            olmv0_global_namespace: args.olmv0_global_namespace,
         }
     }
 }

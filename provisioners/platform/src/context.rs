@@ -17,6 +17,7 @@ use super::catalogs::Catalogs;
 use super::cluster_extension;
 use super::dependencies::{Dependencies, Dependent};
 use super::events::Events;
+use super::olmv0;
 use super::operator::{Answer, PACKAGE_NOT_UNIQUE, Question};
 use super::single_flight::SingleFlight;
 
@@ -154,6 +155,7 @@ pub(crate) struct Wake {
     /// A count of them.
     pub counted: Arc<Notify>,
     pub extensions: cluster_extension::Wake,
+    pub subscribed: olmv0::Wake,
 }
 
 impl Wake {
@@ -183,6 +185,7 @@ impl Wake {
         match dependent {
             Dependent::Operator(name) => self.operator(name),
             Dependent::Extension(name) => self.extensions.extension(name),
+            Dependent::Subscription(namespace, name) => self.subscribed.dependent(namespace, name),
         }
     }
 

@@ -1,7 +1,7 @@
 //! Whether the packages that a bundle depends on are installed, and who waits for that. Memory.
 //!
-//! Of what is installed the packages and their versions are known: those of ClusterExtensions from the history of their
-//! BundleDeployments, those of PlatformOperators from their status. APIs that others provide are not: nobody notes them.
+//! Of what is installed the packages and their versions are known: those of ClusterExtensions and Subscriptions from the history of
+//! their BundleDeployments, those of PlatformOperators from their status. APIs that others provide are not: nobody notes them.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -15,6 +15,7 @@ use rukpak_resolver::{Catalog, CatalogName, Entry, Facts, Installed, Package, Pr
 use serde_json::json;
 
 use super::installed::{self, Identity, Installed as Found};
+use super::olmv0;
 
 /// Packages that are installed, and objects whose bundle depends on one that is not.
 pub(crate) struct Dependencies {
@@ -32,6 +33,8 @@ pub(crate) struct Dependencies {
 pub(crate) enum Dependent {
     Operator(String),
     Extension(String),
+    /// By namespace and name.
+    Subscription(String, String),
 }
 
 /// A version of a package that is installed.
@@ -66,6 +69,20 @@ impl Dependencies {
         false
     }
 
+    /// What is installed. The dependent is woken by [`Self::changed`] once that is something else, unless it is
+    /// [forgotten](Self::forget).
+    pub fn installed_for(&self, dependent: &Dependent) -> BTreeSet<Release> {
+        let mut waiting = self.lock();
+        let installed = self.installed();
+        waiting.insert(dependent.clone(), installed.clone());
+        installed
+    }
+
+    /// The dependent waits for nothing.
+    pub fn forget(&self, dependent: &Dependent) {
+        self.lock().remove(dependent);
+    }
+
     /// A watch has shown something: whoever was refused is looked at again if other packages are installed now.
     pub fn changed(&self) {
         self.woken().into_iter().for_each(&self.wake);
@@ -95,6 +112,9 @@ impl Dependencies {
 
     fn release(&self, deployment: &BundleDeployment) -> Option<Release> {
         let is_active = deployment.status.as_ref().is_some_and(|status| status.active_bundle.is_some());
+        if is_active && deployment.meta().deletion_timestamp.is_none() && olmv0::is_of_subscription(deployment) {
+            return installed_release(deployment);
+        }
         let owner = deployment.owner_references().iter().find(|owner| owner.controller == Some(true))?;
         let (uid, name) = (Some(&owner.uid), deployment.name_any());
         if !is_active || deployment.meta().deletion_timestamp.is_some() {
@@ -143,7 +163,7 @@ fn are_met(package: &str, bundle: &Bundle, installed: &BTreeSet<Release>) -> boo
     resolve(&World { catalogs: vec![catalog], installed, ..World::default() }, &[request]).refusals.is_empty()
 }
 
-fn of_release(Release { package, bundle, version }: &Release) -> Option<Installed> {
+pub(crate) fn of_release(Release { package, bundle, version }: &Release) -> Option<Installed> {
     let value = json!({"packageName": package, "version": version});
     let properties = vec![Property { kind: "olm.package".to_owned(), value }];
     let facts = Facts::read(Version::parse(version).ok(), properties).ok()?;

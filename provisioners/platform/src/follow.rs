@@ -5,7 +5,6 @@ use std::pin::pin;
 use std::time::Instant;
 
 use futures::StreamExt;
-use kube::core::ClusterResourceScope;
 use kube::runtime::reflector::store::Writer;
 use kube::runtime::reflector::{self, Store};
 use kube::runtime::watcher::{self, Event};
@@ -31,13 +30,7 @@ pub(crate) struct Optional<K: Resource<DynamicType = ()> + Clone + 'static> {
 
 impl<K> Optional<K>
 where
-    K: Resource<DynamicType = (), Scope = ClusterResourceScope>
-        + Clone
-        + Debug
-        + DeserializeOwned
-        + Send
-        + Sync
-        + 'static,
+    K: Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned + Send + Sync + 'static,
 {
     /// Of the kind that the CRD of this name defines.
     pub fn new(client: Client, definition: &'static str) -> Self {

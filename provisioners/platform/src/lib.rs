@@ -1,8 +1,10 @@
-//! OLM packages, installed by their names: PlatformOperators, and OLM v1's ClusterExtensions and ClusterCatalogs. The program `rukpak-platform`.
+//! OLM packages, installed by their names: PlatformOperators, OLM v1's ClusterExtensions and ClusterCatalogs, OLM v0's Subscriptions. The
+//! program `rukpak-platform`.
 //!
 //! ```text
 //! ClusterExtension   observe -> resolve -> decide -> apply -> report                   a BundleDeployment each
 //! ClusterCatalog     observe -> decide -> resolve, unpack -> report                    content -> HTTP
+//! Subscription       observe -> resolve -> apply -> report                             a BundleDeployment each
 //! PlatformOperator   observe -> bundle deployment -> (catalog -> choose -> check -> create | follow the graph) -> report
 //! ClusterOperator    all PlatformOperators -> aggregate -> report
 //! ```
@@ -27,6 +29,7 @@ mod installed;
 mod logins;
 mod metrics;
 mod olm;
+mod olmv0;
 mod operator;
 mod outcome;
 mod policies;

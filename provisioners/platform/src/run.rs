@@ -20,6 +20,7 @@ use rukpak_runtime::queue::{Requests, drain};
 use rukpak_runtime::watch::Streams;
 use rukpak_source::Egress;
 use rukpak_source::egress::IpNet;
+use rukpak_source::image::Puller;
 use rukpak_source::registries;
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 use tokio::sync::{Notify, watch};
@@ -36,6 +37,7 @@ use super::events::Events;
 use super::follow::Optional;
 use super::logins::{self, Logins};
 use super::olm::{Extensions, Parts};
+use super::olmv0::{self, Facade};
 use super::policies::{ContentGate, Verdicts};
 use super::single_flight::SingleFlight;
 use super::spool::Spool;
@@ -94,7 +96,7 @@ pub async fn run(options: Options) -> Result<(), Error> {
     let egress = options.registries.egress(&config.cluster_url).await;
     let client = process::client(config)?;
     let gate = ContentGate::new(client.clone(), options.require_content_policy);
-    let (loader, logins) = loader(&options, egress, spool.path(), gate.clone())?;
+    let (loader, logins, puller) = loader(&options, egress, spool.path(), gate.clone())?;
     let authorities = authorities(&options)?;
     let verdicts = gate.verdicts();
     let unpacked = Arc::new(CatalogStore::open(folder.join(CONTENT))?);
@@ -117,7 +119,8 @@ pub async fn run(options: Options) -> Result<(), Error> {
     let election = options.leader_election;
     let Some(mut process) = process.lead(client.clone(), lease, election, &readiness).await? else { return Ok(()) };
     stands_by.cancel();
-    work(&mut process, client, ((loader, logins, verdicts), authorities, unpacked), &options, readiness);
+    let loading = Loading { loader, logins, verdicts, puller };
+    work(&mut process, client, (loading, authorities, unpacked), &options, readiness);
     Ok(process.go_on().await?)
 }
 
@@ -141,14 +144,15 @@ fn authorities(options: &Options) -> Result<Authorities, Error> {
     options.catalog_authorities.iter().map(read).collect()
 }
 
-/// What loads catalogs, and its logins.
+/// What loads catalogs, its logins, and what pulls images.
 fn loader(
     options: &Options,
     egress: Egress,
     spool: &Path,
     gate: Arc<ContentGate>,
-) -> Result<(Arc<Loader>, Arc<Logins>), Error> {
+) -> Result<(Arc<Loader>, Arc<Logins>, Arc<Puller>), Error> {
     let (puller, pem) = options.registries.puller(&egress, spool.to_owned(), origin::limits())?;
+    let puller = Arc::new(puller);
     let logins = Logins::open(options.registry_auth_file.clone())?;
     // What may be asked without TLS is this machine, and the administrator has named it.
     let is_here = options
@@ -157,29 +161,36 @@ fn loader(
         .any(|catalog| matches!(&catalog.origin, Origin::Http(url) if url.starts_with("http://")));
     let here = [IpAddr::from(Ipv4Addr::LOCALHOST), IpAddr::from(Ipv6Addr::LOCALHOST)].map(IpNet::from);
     let egress = if is_here { egress.allowing(here) } else { egress };
-    let mut options = LoaderOptions::new(Arc::new(puller), spool.to_owned());
+    let mut options = LoaderOptions::new(puller.clone(), spool.to_owned());
     options.extra_ca_pem = pem;
     options.egress = egress;
     let loader = Loader::new(options).map_err(|error| Error::Loader(Box::new(error)))?.with_gate(gate);
-    Ok((Arc::new(loader), Arc::new(logins)))
+    Ok((Arc::new(loader), Arc::new(logins), puller))
 }
 
-/// What loads catalogs, its logins, and what was said of their images.
-type Loading = (Arc<Loader>, Arc<Logins>, Arc<Verdicts>);
+/// What loads catalogs, its logins, what was said of their images, and what pulls other images.
+struct Loading {
+    loader: Arc<Loader>,
+    logins: Arc<Logins>,
+    verdicts: Arc<Verdicts>,
+    puller: Arc<Puller>,
+}
 
 /// Starts the watches and the queue.
 fn work(
     process: &mut Process,
     client: Client,
-    ((loader, logins, verdicts), authorities, unpacked): (Loading, Authorities, Arc<CatalogStore>),
+    (loading, authorities, unpacked): (Loading, Authorities, Arc<CatalogStore>),
     options: &Options,
     readiness: Arc<Readiness>,
 ) {
+    let Loading { loader, logins, verdicts, puller } = loading;
     let (operators, deployments) = (Streams::<PlatformOperator>::new(client.clone()), Streams::new(client.clone()));
     let (sources, source_writer) = reflector::store();
     let (sender, requests) = unbounded_channel();
     let events = Arc::new(Events::new(client.clone()));
     let olm = Extensions::new(client.clone());
+    let facade = Facade::new(&client);
     let asked = (options.catalog_sources.clone(), authorities);
     let catalogs = Catalogs::new(
         options.catalogs.clone(),
@@ -194,6 +205,7 @@ fn work(
         cluster_operator: Arc::new(Notify::new()),
         counted: Arc::new(Notify::new()),
         extensions: olm.wake(),
+        subscribed: facade.wake(),
     };
     let dependencies = dependencies(&deployments.store, &operators.store, &wake);
     let context = Arc::new(Context {
@@ -214,6 +226,7 @@ fn work(
         client: client.clone(),
     });
     watches::start(process, (operators, deployments, source_writer), &context, options, readiness);
+    facade.start(process, subscribed(&context, (&loader, &logins, puller), options));
     let parts = Parts {
         client,
         loader,
@@ -235,6 +248,27 @@ fn work(
     let about = About { version: options.release_version.clone(), namespace: options.system_namespace.clone() };
     process.spawn(cluster_operator::keep(context.clone(), about));
     work_off(process, requests, context);
+}
+
+/// What Subscriptions stand on.
+fn subscribed(
+    context: &Context,
+    (loader, logins, puller): (&Arc<Loader>, &Arc<Logins>, Arc<Puller>),
+    options: &Options,
+) -> olmv0::Parts {
+    olmv0::Parts {
+        client: context.client.clone(),
+        mode: options.olmv0,
+        global: options.olmv0_global_namespace.clone(),
+        interval: options.catalog_poll_interval,
+        loader: loader.clone(),
+        puller,
+        logins: logins.clone(),
+        requires_digests: options.require_digests,
+        deployments: (context.deployments.clone(), context.filled.clone()),
+        dependencies: context.dependencies.clone(),
+        written: context.written.clone(),
+    }
 }
 
 /// What is known of dependencies, which wakes whoever waits for one.

@@ -77,6 +77,7 @@ const ARROWS: &[(&str, &[&str])] = &[
             "rukpak-catalog",
             "rukpak-content",
             "rukpak-crds",
+            "rukpak-plain",
             "rukpak-plan",
             "rukpak-resolver",
             "rukpak-runtime",

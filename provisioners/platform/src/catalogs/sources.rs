@@ -67,7 +67,7 @@ pub(crate) struct Sources {
 
 /// A catalog as a server lists it, and packages with what it says of them beside their bundles: asked for once each.
 #[derive(Debug, Default)]
-struct Listed {
+pub(crate) struct Listed {
     catalog: Catalog,
     packages: Mutex<HashMap<String, Arc<Details>>>,
 }
@@ -217,11 +217,8 @@ impl Sources {
         };
         let load = async || Ok((server.list().await?, revision.clone()));
         let listed = cached.get(Some(&revision), load).await?;
-        let Some(known) = listed.catalog.packages.get(package) else { return Ok(None) };
-        // One that is not answered holds up nobody who asks for another.
-        let details = listed.details(package, &self.news);
-        let whole = details.get(None, async || Ok((server.detailed(known.clone()).await?, ()))).await?;
-        Ok(Some((whole, server)))
+        let found = listed.package(package, &server, &self.news).await?;
+        Ok(found.map(|whole| (whole, server)))
     }
 
     fn revision(&self, source: &CatalogSourceName) -> Result<Revision, NotReady> {
@@ -265,6 +262,24 @@ fn revision(object: &CatalogSource) -> Result<Revision, String> {
 }
 
 impl Listed {
+    /// A package with all that its server says of it; `None` if it has none of that name. `news` is told when it can be had again.
+    pub async fn package(
+        &self,
+        package: &str,
+        server: &Server,
+        news: &Arc<Notify>,
+    ) -> Result<Option<Arc<Package>>, Error> {
+        let Some(known) = self.catalog.packages.get(package) else { return Ok(None) };
+        // One that is not answered holds up nobody who asks for another.
+        let details = self.details(package, news);
+        details.get(None, async || Ok((server.detailed(known.clone()).await?, ()))).await.map(Some)
+    }
+
+    /// Whether both list the same.
+    pub fn is_same(&self, other: &Self) -> bool {
+        self.catalog == other.catalog
+    }
+
     fn details(&self, package: &str, news: &Arc<Notify>) -> Arc<Details> {
         let mut packages = self.packages.lock().unwrap_or_else(PoisonError::into_inner);
         packages.entry(package.to_owned()).or_insert_with(|| Arc::new(Cached::new(news.clone()))).clone()
@@ -272,12 +287,18 @@ impl Listed {
 }
 
 impl Server {
+    /// The server at `address` (`host:port`), asked without TLS; `name` is for messages.
+    pub fn at(name: String, address: String) -> Self {
+        Self { name, address, authorities_pem: None }
+    }
+
     /// What the catalog states about a bundle.
     pub async fn facts(&self, package: &Package, channel: &str, bundle: &str) -> Result<Facts, Error> {
         Ok(self.connect().await?.facts(package, channel, bundle).await.map_err(Arc::new)?)
     }
 
-    async fn list(&self) -> Result<Listed, Error> {
+    /// All packages, as it lists them.
+    pub async fn list(&self) -> Result<Listed, Error> {
         let catalog = self.connect().await?.catalog().await.map_err(Arc::new)?;
         tracing::info!(
             catalog = self.name,

@@ -77,9 +77,11 @@ async fn follow_deployments(streams: Streams<BundleDeployment>, context: Arc<Con
             Change::Present(object) => {
                 context.wake.operator(&object.name_any());
                 context.wake.extensions.deployment(&object);
+                context.wake.subscribed.changed(&object);
             }
             Change::Gone(object) => {
                 context.wake.extensions.deployment(&object);
+                context.wake.subscribed.changed(&object);
                 context.written.forget(&object.uid().unwrap_or_default());
                 context.wake.operator(&object.name_any());
                 // Its owner may have been on its way out, with others waiting for the package.
@@ -89,6 +91,9 @@ async fn follow_deployments(streams: Streams<BundleDeployment>, context: Arc<Con
                 context.written.listed(since, &context.deployments.state());
                 context.wake.all(&context.operators);
                 context.wake.extensions.all();
+                for object in context.deployments.state() {
+                    context.wake.subscribed.changed(&object);
+                }
             }
         }
         context.dependencies.changed();

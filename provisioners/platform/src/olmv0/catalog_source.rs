@@ -1,0 +1,166 @@
+//! The CatalogSource reconciler: observe -> read (network) -> report (pure). What was read is kept in memory; a restart reads it again.
+//!
+//! No Pod serves an image: its file-based content is read here. A server is asked by its address.
+
+mod known;
+mod report;
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use jiff::Timestamp;
+use kube::runtime::controller::Action;
+use kube::{Resource, ResourceExt};
+use rukpak_catalog::origin::{self, Loaded, Loader, Origin};
+use rukpak_crds::olmv0::CatalogSource;
+use rukpak_plan::retry::{self, Class};
+use rukpak_runtime::error::Chain;
+use rukpak_runtime::status::StatusWriter;
+use rukpak_source::image::Credentials;
+use tokio::sync::Notify;
+
+use self::known::{Asked, State};
+pub(super) use self::known::{Content, Health, Known};
+use self::report::{Place, place};
+use super::context::Context;
+use crate::catalogs::Server;
+use crate::logins::Logins;
+use crate::outcome::Error;
+
+/// What CatalogSources have, and how it is read.
+pub(super) struct Catalogs {
+    known: Known,
+    loader: Arc<Loader>,
+    logins: Arc<Logins>,
+    /// How often a server is asked for its list.
+    interval: Duration,
+    /// Nobody waits for it: a pass over a Subscription tries again by itself.
+    news: Arc<Notify>,
+}
+
+impl Catalogs {
+    /// Nothing is read yet.
+    pub fn new(loader: Arc<Loader>, logins: Arc<Logins>, interval: Duration) -> Self {
+        Self { known: Known::default(), loader, logins, interval, news: Arc::default() }
+    }
+
+    /// What is known of a CatalogSource.
+    pub fn known(&self) -> &Known {
+        &self.known
+    }
+
+    /// Told when a package of a server can be had again.
+    pub fn news(&self) -> &Arc<Notify> {
+        &self.news
+    }
+}
+
+/// One pass over a CatalogSource.
+pub(super) async fn reconcile(source: Arc<CatalogSource>, context: Arc<Context>) -> Result<Action, Error> {
+    if context.written.is_stale(&*source) || source.meta().deletion_timestamp.is_some() {
+        return Ok(Action::await_change());
+    }
+    let asked = Asked { uid: source.uid().unwrap_or_default(), place: place(&source.spec) };
+    let (known, key) = (&context.catalogs.known, (source.namespace().unwrap_or_default(), source.name_any()));
+    let now = Instant::now();
+    let due = known.due(&key, &asked);
+    if due.is_none_or(|due| due.is_some_and(|due| due <= now)) {
+        let was_ready = known.health(&key).is_ready();
+        read(&source, asked, &key, &context).await;
+        if known.health(&key).is_ready() || was_ready {
+            wake(&key.0, &context);
+        }
+    }
+    let status = report::status(&source, &known.health(&key), Timestamp::now());
+    let mut writer = StatusWriter::within(&context.client, &*source, source.status.as_ref());
+    if writer.write(&status, &context.written).await.map_err(Error::Status)? {
+        wake(&key.0, &context);
+    }
+    Ok(match known.due_at(&key) {
+        Some(due) => Action::requeue(due.saturating_duration_since(Instant::now())),
+        None => Action::await_change(),
+    })
+}
+
+/// Whoever may name it looks again.
+fn wake(namespace: &str, context: &Context) {
+    for subscription in context.subscriptions.state() {
+        if namespace == context.global || subscription.meta().namespace.as_deref() == Some(namespace) {
+            context.wake.subscription(&subscription);
+        }
+    }
+}
+
+/// Reads the content, and notes what came of it, and when to look again.
+async fn read(source: &CatalogSource, asked: Asked, key: &(String, String), context: &Context) {
+    let Catalogs { known, interval, .. } = &context.catalogs;
+    let place = match &asked.place {
+        Ok(place) => place.clone(),
+        Err(_) => {
+            known.put(key, State { asked, content: None, failure: None, read_at: None, due: None, failures: 0 });
+            return;
+        }
+    };
+    let before = known.get(key).filter(|before| before.asked.place == asked.place);
+    let content = before.as_ref().and_then(|before| before.content.clone());
+    let (poll, read) = match &place {
+        Place::Image(reference) => {
+            (report::interval(&source.spec), image(reference, content.as_ref(), key, context).await)
+        }
+        Place::Server(address) => (Some(*interval), server(address, key).await),
+    };
+    let failures = if read.is_err() { before.as_ref().map_or(0, |before| before.failures) + 1 } else { 0 };
+    let wait = if failures > 0 { Some(retry::delay(Class::Transient, failures)) } else { poll };
+    let (fresh, failure) = match read {
+        Ok(fresh) => (fresh, None),
+        Err(error) => {
+            let (namespace, name) = key;
+            tracing::warn!(namespace, name, error, "cannot read a CatalogSource");
+            (None, Some(error))
+        }
+    };
+    let is_new = fresh.as_ref().is_some_and(|fresh| content.as_ref().is_none_or(|known| !known.is_same(fresh)));
+    let read_at = if is_new { Some(Timestamp::now()) } else { before.and_then(|before| before.read_at) };
+    let due = wait.map(|wait| Instant::now() + wait);
+    // What was read once is true of what it held, whoever cannot be reached now.
+    known.put(key, State { asked, content: fresh.or(content), failure, read_at, due, failures });
+}
+
+/// What the image has; `None` if it is what is known.
+async fn image(
+    reference: &str,
+    known: Option<&Content>,
+    (namespace, name): &(String, String),
+    context: &Context,
+) -> Result<Option<Content>, String> {
+    let revision = match known {
+        Some(Content::Image { revision, .. }) => Some(revision),
+        _ => None,
+    };
+    // The logins are the administrator's: whoever may write a CatalogSource elsewhere gets none of what they open.
+    let credentials =
+        if *namespace == context.global { context.catalogs.logins.current().await } else { Credentials::anonymous() };
+    let origin = Origin::Image(reference.to_owned());
+    match context.catalogs.loader.load_with(&origin, revision, &credentials).await {
+        Ok(Loaded::Unchanged) => Ok(None),
+        Ok(Loaded::New(catalog, revision)) => {
+            let packages = catalog.packages.len();
+            tracing::info!(namespace, name, packages, revision = revision.0, "CatalogSource read");
+            Ok(Some(Content::Image { catalog: Arc::new(catalog), revision }))
+        }
+        Err(error) => Err(words(&error)),
+    }
+}
+
+fn words(error: &origin::Error) -> String {
+    Chain(error).to_string()
+}
+
+/// What the server lists.
+async fn server(address: &str, (namespace, name): &(String, String)) -> Result<Option<Content>, String> {
+    let server = Server::at(format!("{name}/{namespace}"), address.to_owned());
+    match server.list().await {
+        Ok(listed) => Ok(Some(Content::Server { listed: Arc::new(listed), server })),
+        Err(error) => Err(Chain(&error).to_string()),
+    }
+}

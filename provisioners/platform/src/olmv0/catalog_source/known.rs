@@ -1,0 +1,141 @@
+//! What was read of CatalogSources. Memory.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
+
+use jiff::Timestamp;
+use rukpak_catalog::origin::Revision;
+use rukpak_catalog::{Catalog, Package};
+use rukpak_runtime::error::Chain;
+use tokio::sync::Notify;
+
+use super::report::{Place, Problem};
+use crate::catalogs::{Listed, Server};
+
+/// Namespace and name of a CatalogSource.
+pub(in crate::olmv0) type Key = (String, String);
+
+/// By what they are of.
+#[derive(Default)]
+pub(in crate::olmv0) struct Known(Mutex<HashMap<Key, State>>);
+
+/// What is known of one.
+#[derive(Clone)]
+pub(super) struct State {
+    pub asked: Asked,
+    pub content: Option<Content>,
+    /// Why it could not be read the last time, in words.
+    pub failure: Option<String>,
+    /// When there was something new.
+    pub read_at: Option<Timestamp>,
+    /// When to look again.
+    pub due: Option<Instant>,
+    /// How often in a row it could not be read.
+    pub failures: u32,
+}
+
+/// What was asked for.
+#[derive(Clone, PartialEq, Eq)]
+pub(super) struct Asked {
+    pub uid: String,
+    pub place: Result<Place, Problem>,
+}
+
+/// What a CatalogSource has.
+#[derive(Clone)]
+pub(in crate::olmv0) enum Content {
+    Image { catalog: Arc<Catalog>, revision: Revision },
+    Server { listed: Arc<Listed>, server: Server },
+}
+
+/// How a CatalogSource is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(in crate::olmv0) enum Health {
+    /// Nobody has looked at it yet.
+    Unlooked,
+    /// Its content can be read, since then; words say what is wrong all the same.
+    Ready { since: Option<Timestamp>, trouble: Option<String> },
+    /// It cannot be read.
+    Failed(String),
+    /// Its spec is wrong.
+    Invalid(Problem),
+}
+
+/// Why a package cannot be looked up now. In words.
+#[derive(Debug)]
+pub(in crate::olmv0) struct PackageError(pub String);
+
+impl Content {
+    /// Whether both list the same.
+    pub(super) fn is_same(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Image { revision, .. }, Self::Image { revision: other, .. }) => revision == other,
+            (Self::Server { listed, .. }, Self::Server { listed: other, .. }) => listed.is_same(other),
+            _ => false,
+        }
+    }
+}
+
+impl Health {
+    pub fn is_ready(&self) -> bool {
+        matches!(self, Self::Ready { .. })
+    }
+}
+
+impl Known {
+    pub fn health(&self, key: &Key) -> Health {
+        let all = self.lock();
+        let Some(state) = all.get(key) else { return Health::Unlooked };
+        match (&state.asked.place, &state.content, &state.failure) {
+            (Err(problem), ..) => Health::Invalid(problem.clone()),
+            (Ok(_), Some(_), trouble) => Health::Ready { since: state.read_at, trouble: trouble.clone() },
+            (Ok(_), None, Some(failure)) => Health::Failed(failure.clone()),
+            (Ok(_), None, None) => Health::Unlooked,
+        }
+    }
+
+    /// A package of it; `None` if it has none of that name.
+    pub async fn package(
+        &self,
+        key: &Key,
+        package: &str,
+        news: &Arc<Notify>,
+    ) -> Result<Option<Arc<Package>>, PackageError> {
+        let content = self.lock().get(key).and_then(|state| state.content.clone());
+        match content {
+            None => Err(PackageError("it has not been read yet".to_owned())),
+            Some(Content::Image { catalog, .. }) => Ok(catalog.packages.get(package).cloned().map(Arc::new)),
+            Some(Content::Server { listed, server }) => {
+                let found = listed.package(package, &server, news).await;
+                found.map_err(|error| PackageError(Chain(&error).to_string()))
+            }
+        }
+    }
+
+    /// When it was to be looked at again, if it is known as it is asked for.
+    pub(super) fn due(&self, key: &Key, asked: &Asked) -> Option<Option<Instant>> {
+        self.lock().get(key).filter(|state| state.asked == *asked).map(|state| state.due)
+    }
+
+    pub(super) fn due_at(&self, key: &Key) -> Option<Instant> {
+        self.lock().get(key).and_then(|state| state.due)
+    }
+
+    pub(super) fn get(&self, key: &Key) -> Option<State> {
+        self.lock().get(key).cloned()
+    }
+
+    pub(super) fn put(&self, key: &Key, state: State) {
+        self.lock().insert(key.clone(), state);
+    }
+
+    /// It is gone.
+    pub fn forget(&self, key: &Key) {
+        self.lock().remove(key);
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<Key, State>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

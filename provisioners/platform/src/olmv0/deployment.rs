@@ -1,0 +1,320 @@
+//! The BundleDeployment of a package in a namespace: its name, whose it is, what is written. I/O but for what is wanted.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use kube::api::{DeleteParams, Patch, PatchParams, Preconditions};
+use kube::runtime::reflector::ObjectRef;
+use kube::{Api, Resource, ResourceExt};
+use rukpak_crds::names::{self, IGNORE_DEPENDENCIES};
+use rukpak_crds::olm::deployment_name;
+use rukpak_crds::olmv0::subscription::SubscriptionSpec;
+use rukpak_crds::olmv0::{MANAGED_LABEL, NAMESPACE_LABEL, PACKAGE, VERSIONS, component_label};
+use rukpak_crds::{BundleDeployment, config};
+use rukpak_runtime::api::Error;
+use serde_json::{Map, Value, json};
+
+use super::context::{Context, FIELD_MANAGER};
+use super::operator_group::Group;
+use crate::installed::Identity;
+
+/// Fields of `spec.config` of a Subscription that a BundleDeployment knows by the same name.
+const CARRIED: [&str; 9] = [
+    "env",
+    "envFrom",
+    "volumes",
+    "volumeMounts",
+    "tolerations",
+    "resources",
+    "nodeSelector",
+    "affinity",
+    "annotations",
+];
+/// Fields of its spec that are all written here.
+const WRITTEN: [&str; 6] =
+    ["provisionerClassName", "template", "config", "deletionPolicy", "serviceAccount", "approval"];
+
+/// A package in a namespace: what a BundleDeployment is for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Unit {
+    pub namespace: String,
+    pub package: String,
+}
+
+/// What has the name of the BundleDeployment.
+pub(super) enum Existing {
+    Nothing,
+    Ours(Arc<BundleDeployment>),
+    /// It is on its way out.
+    Leaving,
+    /// Somebody else's. In words.
+    Foreign(String),
+}
+
+/// The namespace that a BundleDeployment is installed for by a Subscription, as it says.
+pub(super) fn namespace(deployment: &BundleDeployment) -> Option<&str> {
+    deployment.labels().get(NAMESPACE_LABEL).map(String::as_str)
+}
+
+impl Unit {
+    /// What a BundleDeployment is for, if it is one of a Subscription.
+    pub fn of(deployment: &BundleDeployment) -> Option<Self> {
+        let package = deployment.annotations().get(PACKAGE)?.clone();
+        let unit = Self { namespace: namespace(deployment)?.to_owned(), package };
+        let is_controlled = deployment.owner_references().iter().any(|owner| owner.controller == Some(true));
+        (deployment.name_any() == unit.name() && !is_controlled).then_some(unit)
+    }
+
+    /// The name of the BundleDeployment. No namespace has a dot, so that two units have two names.
+    pub fn name(&self) -> String {
+        deployment_name(&format!("{}.{}", self.package, self.namespace))
+    }
+
+    /// Looks for it; where the watch shows none, in the cluster.
+    pub async fn find(&self, context: &Context) -> Result<Existing, Error> {
+        let name = self.name();
+        let seen = match context.deployments.get(&ObjectRef::new(&name)) {
+            Some(seen) if !context.written.is_stale(&*seen) => Some(seen),
+            _ => {
+                let api: Api<BundleDeployment> = Api::all(context.client.clone());
+                api.get_opt(&name).await.map_err(Error::from)?.map(Arc::new)
+            }
+        };
+        Ok(match seen {
+            None => Existing::Nothing,
+            Some(seen) if seen.meta().deletion_timestamp.is_some() => Existing::Leaving,
+            Some(seen) if Self::of(&seen).as_ref() == Some(self) => Existing::Ours(seen),
+            Some(_) => Existing::Foreign(format!(
+                "BundleDeployment {name} exists and was not made for a Subscription; it is left alone. Delete the Subscription, or \
+                 what has that BundleDeployment: deleting the BundleDeployment itself would delete what it has installed"
+            )),
+        })
+    }
+}
+
+/// Makes the BundleDeployment install `bundle` as Subscription and OperatorGroup say. Writes nothing if it does already.
+pub(super) async fn apply(
+    unit: &Unit,
+    (spec, group): (&SubscriptionSpec, &Group),
+    (bundle, has_packages): (&Identity, bool),
+    live: Option<&Arc<BundleDeployment>>,
+    context: &Context,
+) -> Result<Arc<BundleDeployment>, Error> {
+    // Whoever said more on the BundleDeployment is not contradicted.
+    let says_more = live.is_some_and(|live| ignored(live) == Some("true"));
+    let mut body = desired(unit, (spec, group), (bundle, has_packages && !says_more));
+    if let Some(live) = live.filter(|live| is_applied(&body, live)) {
+        return Ok(live.clone());
+    }
+    match live {
+        // Not another one of that name.
+        Some(live) => body["metadata"]["uid"] = json!(live.uid()),
+        // Creates, or conflicts with one that the watch has not shown yet.
+        None => body["metadata"]["resourceVersion"] = json!("1"),
+    }
+    let api: Api<BundleDeployment> = Api::all(context.client.clone());
+    let params = PatchParams::apply(FIELD_MANAGER).force();
+    let written = api.patch(&unit.name(), &params, &Patch::Apply(body)).await.map_err(Error::from)?;
+    context.written.record(&written);
+    let (namespace, package) = (&unit.namespace, &unit.package);
+    tracing::info!(namespace, package, bundle = bundle.name, "BundleDeployment of a Subscription applied");
+    Ok(Arc::new(written))
+}
+
+/// Approves the Plan with this digest.
+pub(super) async fn approve(deployment: &BundleDeployment, digest: &str, context: &Context) -> Result<(), Error> {
+    merge(deployment, json!({"spec": {"approvedPlan": digest}}), context).await
+}
+
+/// Notes the ClusterServiceVersions that were made for it.
+pub(super) async fn note(
+    deployment: &BundleDeployment,
+    versions: &BTreeMap<String, String>,
+    context: &Context,
+) -> Result<(), Error> {
+    merge(deployment, json!({"metadata": {"annotations": {VERSIONS: json!(versions).to_string()}}}), context).await
+}
+
+/// The ClusterServiceVersions that were noted: names and UIDs.
+pub(super) fn noted(deployment: &BundleDeployment) -> BTreeMap<String, String> {
+    let text = deployment.annotations().get(VERSIONS).map_or("", String::as_str);
+    serde_json::from_str(text).unwrap_or_default()
+}
+
+async fn merge(deployment: &BundleDeployment, mut patch: Value, context: &Context) -> Result<(), Error> {
+    // Only the one that was seen.
+    patch["metadata"]["resourceVersion"] = json!(deployment.resource_version());
+    patch["metadata"]["uid"] = json!(deployment.uid());
+    let api: Api<BundleDeployment> = Api::all(context.client.clone());
+    let params = PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() };
+    let written = api.patch(&deployment.name_any(), &params, &Patch::Merge(patch)).await.map_err(Error::from)?;
+    context.written.record(&written);
+    Ok(())
+}
+
+/// Deletes it with all that it has installed, but for CustomResourceDefinitions.
+pub(super) async fn delete(deployment: &BundleDeployment, context: &Context) -> Result<(), Error> {
+    let api: Api<BundleDeployment> = Api::all(context.client.clone());
+    let preconditions = Some(Preconditions { uid: deployment.uid(), resource_version: None });
+    let params = DeleteParams { preconditions, ..DeleteParams::background() };
+    match api.delete(&deployment.name_any(), &params).await.map_err(Error::from) {
+        Ok(_) => Ok(()),
+        Err(error) if error.is_not_found() || error.is_conflict() => Ok(()),
+        Err(error) => Err(error),
+    }
+}
+
+/// What is written. Pure.
+fn desired(
+    unit: &Unit,
+    (spec, group): (&SubscriptionSpec, &Group),
+    (bundle, has_packages): (&Identity, bool),
+) -> Value {
+    let mut annotations = bundle.annotations();
+    annotations.insert(PACKAGE.to_owned(), unit.package.clone());
+    if has_packages {
+        annotations.insert(IGNORE_DEPENDENCIES.to_owned(), names::PACKAGES.to_owned());
+    }
+    let mut body = json!({
+        "apiVersion": BundleDeployment::api_version(&()),
+        "kind": BundleDeployment::kind(&()),
+        "metadata": {
+            "name": unit.name(),
+            "labels": {NAMESPACE_LABEL: unit.namespace},
+            "annotations": annotations,
+        },
+        "spec": {
+            "provisionerClassName": names::CLASS_PLAIN,
+            "config": settings(unit, spec, group),
+            "deletionPolicy": "KeepCRDs",
+            "approval": if spec.is_manual() { "Always" } else { "Automatic" },
+            "template": {
+                // They tell which bundle a Bundle is: also of the one that stays when an upgrade fails.
+                "metadata": {"annotations": bundle.annotations()},
+                "spec": {
+                    "provisionerClassName": names::CLASS_REGISTRY,
+                    "source": {"type": "image", "image": {"ref": bundle.reference}},
+                },
+            },
+        },
+    });
+    if let Some(account) = &group.account {
+        // Of the namespace of the OperatorGroup and of no other.
+        body["spec"]["serviceAccount"] = json!({"name": account, "namespace": unit.namespace});
+    }
+    body
+}
+
+/// `spec.config` of the BundleDeployment.
+fn settings(unit: &Unit, spec: &SubscriptionSpec, group: &Group) -> Map<String, Value> {
+    let mut settings = Map::new();
+    settings.insert(config::INSTALL_NAMESPACE.to_owned(), json!(unit.namespace));
+    match group.targets.as_slice() {
+        [all] if all.is_empty() => {}
+        [only] => drop(settings.insert("watchNamespace".to_owned(), json!(only))),
+        several => drop(settings.insert("watchNamespaces".to_owned(), json!(several))),
+    }
+    let mut changes = spec.config.clone().unwrap_or_default();
+    changes.retain(|key, value| CARRIED.contains(&key.as_str()) && !value.is_null());
+    if !changes.is_empty() {
+        settings.insert("deploymentConfig".to_owned(), Value::Object(changes));
+    }
+    let labels =
+        BTreeMap::from([(MANAGED_LABEL.to_owned(), "true"), (component_label(&unit.package, &unit.namespace), "")]);
+    settings.insert(config::OBJECT_LABELS.to_owned(), json!(labels));
+    settings
+}
+
+/// Whether the BundleDeployment says all that is written, and nothing in its place.
+fn is_applied(body: &Value, live: &BundleDeployment) -> bool {
+    let Ok(spec) = serde_json::to_value(&live.spec) else { return false };
+    let has = |(key, value): (&String, &Value)| live.annotations().get(key).map(String::as_str) == value.as_str();
+    WRITTEN.iter().all(|field| body["spec"][field] == spec[field])
+        && body["metadata"]["annotations"].as_object().is_some_and(|wanted| wanted.iter().all(has))
+        && body["metadata"]["annotations"].get(IGNORE_DEPENDENCIES).is_some() == has_packages(live)
+}
+
+/// Whether the packages that its bundle depends on were found installed.
+pub(super) fn has_packages(live: &BundleDeployment) -> bool {
+    ignored(live) == Some(names::PACKAGES)
+}
+
+fn ignored(live: &BundleDeployment) -> Option<&str> {
+    live.annotations().get(IGNORE_DEPENDENCIES).map(String::as_str)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn unit() -> Unit {
+        Unit { namespace: "team-a".to_owned(), package: "pump".to_owned() }
+    }
+
+    fn group(targets: &[&str], account: Option<&str>) -> Group {
+        let targets = targets.iter().map(|target| (*target).to_owned()).collect();
+        Group { name: "g".to_owned(), targets, account: account.map(str::to_owned) }
+    }
+
+    fn spec(more: &Value) -> SubscriptionSpec {
+        let mut spec = json!({"name": "pump", "source": "c", "sourceNamespace": "olm"});
+        if let (Some(spec), Some(more)) = (spec.as_object_mut(), more.as_object()) {
+            spec.extend(more.clone());
+        }
+        serde_json::from_value(spec).unwrap()
+    }
+
+    fn bundle() -> Identity {
+        let [package, name, version, reference] = ["pump", "pump.v1", "1.0.0", "r.example/p:1"].map(str::to_owned);
+        Identity { package, name, version, reference, release: None }
+    }
+
+    fn body(more: &Value, group: &Group) -> Value {
+        desired(&unit(), (&spec(more), group), (&bundle(), false))
+    }
+
+    #[test]
+    fn targets_become_the_namespaces_that_are_watched() {
+        let config = |targets: &[&str]| body(&json!({}), &group(targets, None))["spec"]["config"].clone();
+        assert!(config(&[""]).get("watchNamespace").is_none() && config(&[""]).get("watchNamespaces").is_none());
+        assert_eq!(config(&["team-a"])["watchNamespace"], "team-a");
+        assert_eq!(config(&["a", "b"])["watchNamespaces"], json!(["a", "b"]));
+        assert_eq!(config(&[""])["installNamespace"], "team-a");
+        assert_eq!(config(&[""])["objectLabels"]["operators.coreos.com/pump.team-a"], "");
+    }
+
+    #[test]
+    fn the_account_is_one_of_the_namespace_and_only_the_operator_group_names_it() {
+        let bound = body(&json!({"config": {"serviceAccount": "x"}}), &group(&[""], Some("installer")));
+        assert_eq!(bound["spec"]["serviceAccount"], json!({"name": "installer", "namespace": "team-a"}));
+        assert!(bound["spec"]["config"].get("deploymentConfig").is_none(), "what is not known is left out");
+        let live: BundleDeployment = serde_json::from_value(bound.clone()).unwrap();
+        assert!(is_applied(&bound, &live));
+        assert!(!is_applied(&body(&json!({}), &group(&[""], None)), &live), "it is bound no more");
+    }
+
+    #[test]
+    fn manual_asks_always_and_everything_else_never() {
+        let approval = |more: Value| body(&more, &group(&[""], None))["spec"]["approval"].clone();
+        assert_eq!(approval(json!({"installPlanApproval": "Manual"})), "Always");
+        assert_eq!(approval(json!({"installPlanApproval": "manual"})), "Automatic");
+        assert_eq!(approval(json!({})), "Automatic");
+    }
+
+    #[test]
+    fn what_is_written_is_recognised() {
+        let config = json!({"config": {"env": [{"name": "A", "value": "b"}], "selector": {}}});
+        let written = body(&config, &group(&["a", "b"], None));
+        assert_eq!(written["spec"]["config"]["deploymentConfig"], json!({"env": [{"name": "A", "value": "b"}]}));
+        let mut live: BundleDeployment = serde_json::from_value(written.clone()).unwrap();
+        assert_eq!(Unit::of(&live), Some(unit()));
+        live.spec.approved_plan = Some("sha256:0".to_owned());
+        live.annotations_mut().insert("other".to_owned(), "x".to_owned());
+        assert!(is_applied(&written, &live), "what others say is theirs");
+        assert!(!is_applied(&body(&json!({}), &group(&["a", "b"], None)), &live));
+        let packages = desired(&unit(), (&spec(&config), &group(&["a", "b"], None)), (&bundle(), true));
+        assert!(!is_applied(&packages, &live));
+        live.metadata.name = Some("another".to_owned());
+        assert_eq!(Unit::of(&live), None, "labels are copied");
+    }
+}

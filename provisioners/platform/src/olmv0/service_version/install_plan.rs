@@ -1,0 +1,220 @@
+//! InstallPlans of a BundleDeployment: which one is needed, which are over, and how far one is. Pure.
+
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use kube::{Resource, ResourceExt};
+use rukpak_content::Digest;
+use rukpak_crds::olmv0::install_plan::{InstallPlanCondition, InstallPlanStatus, Step, StepResource};
+use rukpak_crds::olmv0::subscription::Reference;
+use rukpak_crds::olmv0::{
+    ClusterServiceVersion, DEPLOYMENT_UID, InstallPlan, MANAGED_LABEL, PLANNED, Subscription, component_label,
+};
+use rukpak_crds::{ApprovalPolicy, BundleDeployment, ConditionStatus, Plan};
+use serde_json::{Value, json};
+
+use super::super::operator_group::Group;
+use super::super::stage::{Seen, Stage};
+
+/// So many InstallPlans of a BundleDeployment are kept.
+const KEPT: usize = 5;
+/// Characters behind `install-`.
+const SUFFIX: usize = 5;
+
+/// The InstallPlan that stands for `key`.
+pub(super) fn of<'a>(plans: &'a [Arc<InstallPlan>], key: &str) -> Option<&'a Arc<InstallPlan>> {
+    plans.iter().find(|plan| plan.annotations().get(PLANNED).map(String::as_str) == Some(key))
+}
+
+/// The InstallPlan that is to be made, if one is, and those that nobody needs any more. `plans` are those of the BundleDeployment, beside
+/// `all` of the namespace.
+pub(super) fn needed(
+    deployment: &BundleDeployment,
+    seen: &Seen,
+    subscription: &Subscription,
+    (plans, all): (&[Arc<InstallPlan>], &[Arc<InstallPlan>]),
+) -> (Option<Value>, Vec<Arc<InstallPlan>>) {
+    let is_asked = deployment.spec.approval == Some(ApprovalPolicy::Always);
+    let key = match &seen.stage {
+        Stage::Asking { digest } => Some(digest.clone()),
+        Stage::Unpacking(_) | Stage::UnpackFailed(_) => None,
+        _ if is_asked || was_made(subscription, seen) => None,
+        _ => Some(format!("{} {}", seen.wanted.name, seen.wanted.reference)),
+    };
+    let is_over = |plan: &&Arc<InstallPlan>| {
+        let is_known = matches!(seen.stage, Stage::Unpacking(_) | Stage::UnpackFailed(_));
+        !plan.spec.approved && !is_known && plan.annotations().get(PLANNED) != key.as_ref()
+    };
+    let mut over: Vec<Arc<InstallPlan>> = plans.iter().filter(is_over).cloned().collect();
+    let mut old: Vec<&Arc<InstallPlan>> = plans.iter().filter(|plan| !is_over(plan)).collect();
+    old.sort_by_key(|plan| std::cmp::Reverse(plan.spec.generation));
+    over.extend(old.into_iter().skip(KEPT).cloned());
+    let body = key.filter(|key| of(plans, key).is_none());
+    (body.map(|key| body_of(deployment, seen, subscription, all, &key)), over)
+}
+
+/// Whether the InstallPlan of what is wanted was made before: somebody has deleted it.
+fn was_made(subscription: &Subscription, seen: &Seen) -> bool {
+    let status = subscription.status.as_ref();
+    status.is_some_and(|status| status.install_plan_ref.is_some() && status.current_csv == seen.wanted.name)
+}
+
+fn body_of(
+    deployment: &BundleDeployment,
+    seen: &Seen,
+    subscription: &Subscription,
+    all: &[Arc<InstallPlan>],
+    key: &str,
+) -> Value {
+    let uid = deployment.uid().unwrap_or_default();
+    let namespace = subscription.namespace().unwrap_or_default();
+    let generation = all.iter().filter_map(|plan| plan.spec.generation).max().unwrap_or(0) + 1;
+    let is_manual = deployment.spec.approval == Some(ApprovalPolicy::Always);
+    json!({
+        "apiVersion": InstallPlan::api_version(&()),
+        "kind": InstallPlan::kind(&()),
+        "metadata": {
+            "name": name(&uid, key, all),
+            "namespace": namespace,
+            // Creates, or conflicts with one that the watch has not shown yet.
+            "resourceVersion": "1",
+            "labels": {MANAGED_LABEL: "true", component_label(&subscription.spec.name, &namespace): ""},
+            "annotations": {DEPLOYMENT_UID: uid, PLANNED: key},
+            "ownerReferences": [{
+                "apiVersion": Subscription::api_version(&()),
+                "kind": Subscription::kind(&()),
+                "name": subscription.name_any(),
+                "uid": subscription.uid(),
+                "controller": false,
+                "blockOwnerDeletion": false,
+            }],
+        },
+        "spec": {
+            "clusterServiceVersionNames": [seen.wanted.name],
+            "approval": if is_manual { "Manual" } else { "Automatic" },
+            "approved": !is_manual,
+            "generation": generation,
+        },
+    })
+}
+
+/// `install-` and characters that follow from what it stands for: the same one is never made twice.
+fn name(uid: &str, key: &str, all: &[Arc<InstallPlan>]) -> String {
+    let digest = Digest::sha256(format!("{uid} {key}").as_bytes()).to_string();
+    let hex = digest.rsplit(':').next().unwrap_or_default();
+    let names = (0..hex.len() - SUFFIX).map(|start| format!("install-{}", &hex[start..start + SUFFIX]));
+    let is_free = |name: &String| all.iter().all(|plan| plan.name_any() != *name);
+    names.clone().find(is_free).or_else(|| names.last()).unwrap_or_default()
+}
+
+/// What is known beside the InstallPlan itself.
+pub(super) struct About<'a> {
+    pub seen: &'a Seen,
+    /// The ClusterServiceVersion of what is wanted, if it is there.
+    pub version: Option<&'a ClusterServiceVersion>,
+    pub subscription: Option<&'a Subscription>,
+    pub group: Option<&'a Group>,
+    /// The Plan that it stands for.
+    pub question: Option<&'a Plan>,
+}
+
+/// What the status says.
+pub(super) fn status(plan: &InstallPlan, about: &About<'_>, now: Timestamp) -> InstallPlanStatus {
+    let old = plan.status.clone().unwrap_or_default();
+    let seen = about.seen;
+    if plan.spec.cluster_service_version_names.first() != Some(&seen.wanted.name) && !old.phase.is_empty() {
+        return old;
+    }
+    let (phase, message) = match &seen.stage {
+        _ if !plan.spec.approved => ("RequiresApproval", String::new()),
+        _ if old.phase == "Complete" => ("Complete", String::new()),
+        Stage::Failed { message, .. } => ("Failed", message.clone()),
+        Stage::Asking { .. } => ("Installing", String::new()),
+        Stage::Held(why) | Stage::UnpackFailed(why) => {
+            ("Installing", format!("retrying execution due to error: {why}"))
+        }
+        _ if seen.is_installed() => ("Complete", String::new()),
+        _ => ("Installing", String::new()),
+    };
+    let source = about.subscription.map(|subscription| subscription.spec.source.clone());
+    let mut steps = steps(plan, about);
+    if steps.len() < old.plan.len() {
+        steps = old.plan;
+    }
+    InstallPlanStatus {
+        phase: phase.to_owned(),
+        catalog_sources: source.map_or(old.catalog_sources, |source| vec![source]),
+        plan: steps,
+        bundle_lookups: None,
+        conditions: condition(phase, &seen.stage, &old.conditions, now).into_iter().collect(),
+        attenuated_service_account_ref: about.group.and_then(|group| account(plan, group)),
+        start_time: old.start_time.or(Some(now).filter(|_| plan.spec.approved)),
+        message: message.chars().take(4096).collect(),
+    }
+}
+
+fn condition(phase: &str, stage: &Stage, old: &[InstallPlanCondition], now: Timestamp) -> Option<InstallPlanCondition> {
+    let (status, reason, message) = match (phase, stage) {
+        ("Complete", _) => (ConditionStatus::True, String::new(), String::new()),
+        ("Failed", Stage::Failed { reason, message }) => {
+            (ConditionStatus::False, (*reason).to_owned(), message.clone())
+        }
+        _ => return None,
+    };
+    let new = InstallPlanCondition {
+        type_: "Installed".to_owned(),
+        status,
+        reason,
+        message,
+        last_update_time: Some(now),
+        last_transition_time: Some(now),
+    };
+    let same = |old: &&InstallPlanCondition| {
+        InstallPlanCondition { last_update_time: Some(now), last_transition_time: Some(now), ..(*old).clone() } == new
+    };
+    Some(old.iter().find(same).cloned().unwrap_or(new))
+}
+
+fn account(plan: &InstallPlan, group: &Group) -> Option<Reference> {
+    let name = group.account.clone()?;
+    let namespace = plan.namespace().unwrap_or_default();
+    Some(Reference { kind: "ServiceAccount".to_owned(), namespace, name, ..Reference::default() })
+}
+
+/// What is installed: the ClusterServiceVersion first, then its CustomResourceDefinitions, then what else the Plan names.
+fn steps(plan: &InstallPlan, about: &About<'_>) -> Vec<Step> {
+    let wanted = &about.seen.wanted.name;
+    let (source_name, source_namespace) = about
+        .subscription
+        .map(|subscription| (subscription.spec.source.clone(), subscription.spec.source_namespace.clone()))
+        .unwrap_or_default();
+    let step = |group: &str, version: &str, kind: &str, name: &str, is_there: bool| Step {
+        resolving: wanted.clone(),
+        resource: StepResource {
+            group: group.to_owned(),
+            version: version.to_owned(),
+            kind: kind.to_owned(),
+            name: name.to_owned(),
+            source_name: source_name.clone(),
+            source_namespace: source_namespace.clone(),
+            manifest: String::new(),
+        },
+        status: if is_there { "Created" } else { "Unknown" }.to_owned(),
+        optional: None,
+    };
+    let is_installed = plan.spec.approved && about.seen.is_installed();
+    let group = ClusterServiceVersion::group(&());
+    let has_version = about.version.is_some();
+    let mut steps = vec![step(&group, "v1alpha1", "ClusterServiceVersion", wanted, has_version)];
+    let owned = about.version.map(|version| version.spec.definitions.owned.as_slice()).unwrap_or_default();
+    let definition = "CustomResourceDefinition";
+    steps.extend(owned.iter().map(|one| step("apiextensions.k8s.io", "v1", definition, &one.name, is_installed)));
+    let status = about.question.and_then(|question| question.status.as_ref());
+    let planned = status.into_iter().flat_map(|status| status.created.items.iter().chain(&status.changed.items));
+    let planned = planned.filter(|object| owned.iter().all(|one| one.name != object.name || object.kind != definition));
+    steps.extend(planned.map(|object| step(&object.group, "", &object.kind, &object.name, is_installed)));
+    steps
+}
+
+#[cfg(test)]
+mod tests;

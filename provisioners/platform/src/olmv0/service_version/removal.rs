@@ -1,0 +1,90 @@
+//! Whether what a BundleDeployment is for was deleted. Pure.
+
+use std::collections::BTreeMap;
+
+use super::super::stage::Seen;
+
+/// What is to become of the BundleDeployment.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Removal {
+    No,
+    Yes,
+    /// It goes, unless this ClusterServiceVersion is in the cluster all the same.
+    UnlessThere {
+        name: String,
+        uid: String,
+    },
+}
+
+/// Decides by the ClusterServiceVersions that were `noted` and those that are `there`: names and UIDs.
+pub(super) fn removal(
+    seen: &Seen,
+    has_subscription: bool,
+    noted: &BTreeMap<String, String>,
+    there: &BTreeMap<String, String>,
+) -> Removal {
+    // Before there is one, it lives as long as the Subscription: nothing is in the cluster.
+    if noted.is_empty() && there.is_empty() {
+        let is_untouched = seen.active.is_none() && !seen.stage.is_going();
+        return if is_untouched && !has_subscription { Removal::Yes } else { Removal::No };
+    }
+    // The one that is wanted counts, else the one that is installed still. Others are replaced.
+    let installed = seen.active.as_ref().map(|active| &active.name);
+    let current = [Some(&seen.wanted.name), installed].into_iter().flatten();
+    let current = current.filter_map(|name| noted.get_key_value(name)).next();
+    match current {
+        Some((name, uid)) if there.get(name) != Some(uid) => {
+            Removal::UnlessThere { name: name.clone(), uid: uid.clone() }
+        }
+        _ => Removal::No,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::super::stage::Stage;
+    use super::*;
+    use crate::installed::Identity;
+
+    fn seen(wanted: &str, active: Option<&str>, stage: Stage) -> Seen {
+        let identity = |name: &str| Identity { name: name.to_owned(), ..Identity::default() };
+        Seen { wanted: identity(wanted), active: active.map(identity), stage }
+    }
+
+    fn named(pairs: &[(&str, &str)]) -> BTreeMap<String, String> {
+        pairs.iter().map(|(name, uid)| ((*name).to_owned(), (*uid).to_owned())).collect()
+    }
+
+    #[test]
+    fn it_goes_with_its_version_and_with_nothing_else() {
+        let installed = seen("v1", Some("v1"), Stage::Succeeded);
+        let (noted, none) = (named(&[("v1", "u")]), BTreeMap::new());
+        assert_eq!(removal(&installed, true, &noted, &noted), Removal::No);
+        assert_eq!(removal(&installed, false, &noted, &noted), Removal::No, "the Subscription may go");
+        let gone = Removal::UnlessThere { name: "v1".to_owned(), uid: "u".to_owned() };
+        assert_eq!(removal(&installed, true, &noted, &none), gone);
+        assert_eq!(removal(&installed, true, &noted, &named(&[("v1", "other")])), gone, "another one of the name");
+    }
+
+    #[test]
+    fn what_was_never_begun_goes_with_its_subscription() {
+        let none = BTreeMap::new();
+        let asking = seen("v1", None, Stage::Asking { digest: "d".to_owned() });
+        assert_eq!(removal(&asking, true, &none, &none), Removal::No);
+        assert_eq!(removal(&asking, false, &none, &none), Removal::Yes);
+        let going = seen("v1", None, Stage::Applying(String::new()));
+        assert_eq!(removal(&going, false, &none, &none), Removal::No, "objects may be in the cluster");
+    }
+
+    #[test]
+    fn during_an_upgrade_the_old_one_counts_until_the_new_one_is_there() {
+        let (old, both) = (named(&[("v1", "u")]), named(&[("v1", "u"), ("v2", "w")]));
+        let asking = seen("v2", Some("v1"), Stage::Asking { digest: "d".to_owned() });
+        assert_eq!(removal(&asking, true, &old, &old), Removal::No);
+        let gone = |name: &str, uid: &str| Removal::UnlessThere { name: name.to_owned(), uid: uid.to_owned() };
+        assert_eq!(removal(&asking, true, &old, &BTreeMap::new()), gone("v1", "u"));
+        let done = seen("v2", Some("v2"), Stage::Succeeded);
+        assert_eq!(removal(&done, true, &both, &named(&[("v2", "w")])), Removal::No, "replaced");
+        assert_eq!(removal(&done, true, &both, &old), gone("v2", "w"));
+    }
+}

@@ -1,0 +1,215 @@
+//! How far a BundleDeployment is on its way to the bundle that it was last pointed at. Pure.
+
+use kube::{Resource, ResourceExt};
+use rukpak_crds::condition::{Conditions as _, HAS_VALID_BUNDLE, INSTALLED, READY, reason};
+use rukpak_crds::{BundleDeployment, Condition, ConditionStatus, Plan, PlanPhase};
+
+use crate::installed::{self, Identity, Installed};
+
+/// How the message begins where kinds are awaited.
+const AWAITED: &str = "required resource not found";
+
+/// How far it is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Stage {
+    /// The content is on its way. In words, which may be empty.
+    Unpacking(String),
+    /// The content cannot be had, or is none.
+    UnpackFailed(String),
+    /// Somebody has to approve the Plan with this digest.
+    Asking {
+        digest: String,
+    },
+    /// Something has to be there first.
+    Held(String),
+    /// It is about to be written.
+    Applying(String),
+    /// It is written, and not healthy yet.
+    Applied(String),
+    Succeeded,
+    /// It was tried. The reason is OLM's.
+    Failed {
+        reason: &'static str,
+        message: String,
+    },
+}
+
+/// A BundleDeployment, as it matters here.
+#[derive(Clone, Debug)]
+pub(super) struct Seen {
+    /// The bundle that it was last pointed at.
+    pub wanted: Identity,
+    /// The one that is installed.
+    pub active: Option<Identity>,
+    pub stage: Stage,
+}
+
+impl Stage {
+    /// Whether the content is there, and nobody has to be asked.
+    pub fn is_going(&self) -> bool {
+        !matches!(self, Self::Unpacking(_) | Self::UnpackFailed(_) | Self::Asking { .. })
+    }
+
+    /// Whether another bundle may be taken where the catalog has moved on: nothing is being written, and nothing waits for its health.
+    pub fn is_open(&self) -> bool {
+        !matches!(self, Self::Applying(_) | Self::Applied(_))
+    }
+}
+
+impl Seen {
+    /// What a BundleDeployment of a Subscription says. `None` if it does not say which bundle it is for.
+    pub fn of(deployment: &BundleDeployment, questions: &[std::sync::Arc<Plan>]) -> Option<Self> {
+        let wanted = Identity::read(deployment.annotations())?;
+        let active = match installed::from_history(deployment) {
+            Installed::Bundle(identity) => Some(identity),
+            Installed::Nothing | Installed::Unknown(_) => None,
+        };
+        let stage = stage(deployment, active.as_ref() == Some(&wanted), questions);
+        Some(Self { wanted, active, stage })
+    }
+
+    /// Whether what is wanted is what is installed.
+    pub fn is_installed(&self) -> bool {
+        self.active.as_ref() == Some(&self.wanted)
+    }
+}
+
+fn stage(deployment: &BundleDeployment, is_active: bool, questions: &[std::sync::Arc<Plan>]) -> Stage {
+    let waits = || if is_active { Stage::Applied(String::new()) } else { Stage::Unpacking(String::new()) };
+    let Some(status) = &deployment.status else { return waits() };
+    if status.observed_generation < deployment.meta().generation {
+        return waits();
+    }
+    let find = |type_| status.conditions.find(type_);
+    let (valid, ready, done) = (find(HAS_VALID_BUNDLE), find(READY), find(INSTALLED));
+    let says = |condition: Option<&Condition>, reason: &str| condition.is_some_and(|found| found.reason == reason);
+    let text = |condition: Option<&Condition>| condition.map(|found| found.message.clone()).unwrap_or_default();
+    let is = |condition: Option<&Condition>, status| condition.is_some_and(|found| found.status == status);
+
+    if says(valid, reason::BUNDLE_LOAD_FAILED) {
+        return Stage::Failed { reason: "InstallComponentFailed", message: text(valid) };
+    }
+    if is(valid, ConditionStatus::False) {
+        return Stage::UnpackFailed(text(valid));
+    }
+    if !is(valid, ConditionStatus::True) || says(valid, reason::UNPACK_PENDING) {
+        return Stage::Unpacking(text(ready));
+    }
+    if says(ready, reason::WAITING_FOR_APPROVAL) {
+        let digest = asked(deployment, questions);
+        return digest.map_or(Stage::Unpacking(text(ready)), |digest| Stage::Asking { digest });
+    }
+    let held = [reason::MISSING_RIGHTS, reason::SERVICE_ACCOUNT_NOT_FOUND, reason::SERVICE_ACCOUNT_REQUIRED];
+    if held.iter().any(|reason| says(ready, reason)) || text(done).contains(AWAITED) {
+        return Stage::Held(text(ready));
+    }
+    if says(ready, reason::PLAN_REJECTED) {
+        return Stage::Failed { reason: "InstallCheckFailed", message: text(ready) };
+    }
+    if is(done, ConditionStatus::False) {
+        return Stage::Failed { reason: "InstallComponentFailed", message: text(done) };
+    }
+    match () {
+        () if !is_active || !is(done, ConditionStatus::True) => Stage::Applying(text(ready)),
+        () if is(ready, ConditionStatus::True) => Stage::Succeeded,
+        () if says(ready, reason::PROGRESS_DEADLINE_EXCEEDED) => {
+            Stage::Failed { reason: "InstallCheckFailed", message: text(ready) }
+        }
+        () => Stage::Applied(text(ready)),
+    }
+}
+
+/// The digest of the Plan that waits for an answer.
+fn asked(deployment: &BundleDeployment, questions: &[std::sync::Arc<Plan>]) -> Option<String> {
+    let uid = deployment.uid()?;
+    let waiting = questions.iter().filter(|plan| {
+        plan.spec.deployment.uid == uid && plan.status.as_ref().is_some_and(|status| status.phase == PlanPhase::Waiting)
+    });
+    let newest = waiting.max_by_key(|plan| plan.meta().creation_timestamp.as_ref().map(|time| time.0));
+    newest.map(|plan| plan.spec.digest.clone())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn identity(version: &str) -> Identity {
+        let (name, reference) = (format!("p.v{version}"), format!("r.example/p:{version}"));
+        Identity { package: "p".to_owned(), name, version: version.to_owned(), reference, release: None }
+    }
+
+    /// One that is wanted at 2.0.0 and has `active` installed; conditions are type, status, reason.
+    fn seen(active: Option<&str>, conditions: &[(&str, &str, &str, &str)]) -> Seen {
+        let conditions: Vec<Value> = conditions
+            .iter()
+            .map(|(type_, status, reason, message)| {
+                json!({"type": type_, "status": status, "reason": reason, "message": message,
+                       "lastTransitionTime": "2026-01-01T00:00:00Z"})
+            })
+            .collect();
+        let history: Vec<Value> = active
+            .iter()
+            .map(|version| {
+                json!({"revision": 1, "bundle": "b", "contentDigest": "sha256:0a", "result": "Installed",
+                       "time": "2026-01-01T00:00:00Z", "annotations": identity(version).annotations()})
+            })
+            .collect();
+        let deployment: BundleDeployment = serde_json::from_value(json!({
+            "metadata": {"name": "p.ns", "uid": "u", "generation": 2, "annotations": identity("2.0.0").annotations()},
+            "spec": {"provisionerClassName": "c",
+                     "template": {"spec": {"provisionerClassName": "c", "source": {"type": "image"}}}},
+            "status": {"observedGeneration": 2, "conditions": conditions, "history": history,
+                       "activeBundle": active.map(|_| "b")},
+        }))
+        .unwrap();
+        let plan = |digest: &str, uid: &str, phase: &str| -> Arc<Plan> {
+            let lists = ["created", "changed", "orphaned", "deleted", "rights", "images", "versions"];
+            let mut status = json!({"phase": phase, "message": "", "summary": ""});
+            lists.iter().for_each(|list| status[list] = json!({"count": 0, "items": []}));
+            let binds = json!({"content": "c", "objects": "o", "actions": "a"});
+            let spec = json!({"deployment": {"name": "p.ns", "uid": uid}, "digest": digest, "binds": binds});
+            Arc::new(
+                serde_json::from_value(json!({"metadata": {"name": digest}, "spec": spec, "status": status})).unwrap(),
+            )
+        };
+        let plans = [plan("old", "u", "Expired"), plan("asked", "u", "Waiting"), plan("foreign", "v", "Waiting")];
+        Seen::of(&deployment, &plans).expect("it says which bundle it is for")
+    }
+
+    const VALID: (&str, &str, &str, &str) = ("HasValidBundle", "True", "UnpackSuccessful", "");
+    const DONE: (&str, &str, &str, &str) = ("Installed", "True", "InstallationSucceeded", "");
+
+    #[test]
+    fn an_installation_goes_from_its_content_to_its_health() {
+        let of = |conditions: &[_]| seen(None, conditions).stage;
+        assert_eq!(of(&[]), Stage::Unpacking(String::new()));
+        let pending = ("HasValidBundle", "True", "UnpackPending", "");
+        assert_eq!(of(&[pending, ("Ready", "Unknown", "UnpackPending", "why")]), Stage::Unpacking("why".to_owned()));
+        let failed = ("HasValidBundle", "False", "UnpackFailed", "no");
+        assert_eq!(of(&[failed]), Stage::UnpackFailed("no".to_owned()));
+        let asks = ("Ready", "Unknown", "WaitingForApproval", "");
+        assert_eq!(of(&[VALID, asks]), Stage::Asking { digest: "asked".to_owned() });
+        assert!(matches!(of(&[VALID, ("Ready", "False", "MissingRights", "")]), Stage::Held(_)));
+        let awaited = ("Installed", "False", "InstallFailed", "x: required resource not found: Tank");
+        assert!(matches!(of(&[VALID, awaited]), Stage::Held(_)));
+        assert!(matches!(of(&[VALID, ("Ready", "Unknown", "Progressing", "")]), Stage::Applying(_)));
+        let refused = of(&[VALID, ("Installed", "False", "InstallFailed", "broken")]);
+        assert_eq!(refused, Stage::Failed { reason: "InstallComponentFailed", message: "broken".to_owned() });
+    }
+
+    #[test]
+    fn an_upgrade_is_there_only_when_it_is_what_is_installed() {
+        let ready = ("Ready", "True", "Succeeded", "");
+        assert!(matches!(seen(Some("1.0.0"), &[VALID, DONE, ready]).stage, Stage::Applying(_)));
+        let there = seen(Some("2.0.0"), &[VALID, DONE, ready]);
+        assert!(there.stage == Stage::Succeeded && there.is_installed());
+        let sick = ("Ready", "Unknown", "Unhealthy", "no Pod");
+        assert_eq!(seen(Some("2.0.0"), &[VALID, DONE, sick]).stage, Stage::Applied("no Pod".to_owned()));
+        let late = ("Ready", "False", "ProgressDeadlineExceeded", "");
+        assert!(matches!(seen(Some("2.0.0"), &[VALID, DONE, late]).stage, Stage::Failed { .. }));
+    }
+}

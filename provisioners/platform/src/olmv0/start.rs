@@ -1,0 +1,349 @@
+//! The watches and queues of OLM v0's API, and their beginning.
+
+use std::fmt::Debug;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::StreamExt as _;
+use k8s_openapi::api::core::v1::Namespace;
+use kube::runtime::reflector::{ObjectRef, Store};
+use kube::{Client, Resource, ResourceExt};
+use rukpak_catalog::origin::Loader;
+use rukpak_crds::olmv0::{CatalogSource, ClusterServiceVersion, InstallPlan, OperatorGroup, Subscription};
+use rukpak_crds::{BundleDeployment, Plan};
+use rukpak_runtime::failures::Failures;
+use rukpak_runtime::process::Process;
+use rukpak_runtime::queue::{Requests, drain};
+use rukpak_runtime::status::WrittenVersions;
+use rukpak_runtime::watch::{Change, Streams};
+use rukpak_source::image::Puller;
+use serde::de::DeserializeOwned;
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+use tokio_util::sync::CancellationToken;
+
+use super::catalog_source::{self, Catalogs};
+use super::context::{Context, within};
+use super::deployment::namespace;
+use super::service_version::{self, Bundles};
+use super::{gate, operator_group, subscription};
+use crate::args::Olmv0;
+use crate::dependencies::Dependencies;
+use crate::follow::Optional;
+use crate::logins::Logins;
+use crate::outcome::error_policy;
+
+/// Passes at once. Each may read an image.
+const CONCURRENCY: u16 = 16;
+
+/// Asks for passes.
+#[derive(Clone)]
+pub(crate) struct Wake {
+    known: Store<Subscription>,
+    subscriptions: UnboundedSender<ObjectRef<Subscription>>,
+    deployments: UnboundedSender<ObjectRef<BundleDeployment>>,
+    sources: UnboundedSender<ObjectRef<CatalogSource>>,
+    groups: UnboundedSender<ObjectRef<OperatorGroup>>,
+}
+
+// Receivers are dropped only when the process ends, or where nobody asked for this API.
+impl Wake {
+    /// A BundleDeployment, and the Subscriptions of the namespace that it is for.
+    pub fn changed(&self, deployment: &BundleDeployment) {
+        let Some(namespace) = namespace(deployment) else { return };
+        self.deployment(deployment);
+        for subscription in within(&self.known, namespace) {
+            self.subscription(&subscription);
+        }
+    }
+
+    /// A pass over a Subscription, by namespace and name.
+    pub fn dependent(&self, namespace: &str, name: &str) {
+        let _ = self.subscriptions.send(ObjectRef::new(name).within(namespace));
+    }
+
+    pub(super) fn subscription(&self, subscription: &Subscription) {
+        let _ = self.subscriptions.send(ObjectRef::from_obj(subscription));
+    }
+
+    pub(super) fn deployment(&self, deployment: &BundleDeployment) {
+        let _ = self.deployments.send(ObjectRef::from_obj(deployment));
+    }
+}
+
+/// All kinds, not followed yet.
+pub(crate) struct Facade {
+    kinds: Kinds,
+    wake: Wake,
+    subscriptions: UnboundedReceiver<ObjectRef<Subscription>>,
+    deployments: UnboundedReceiver<ObjectRef<BundleDeployment>>,
+    sources: UnboundedReceiver<ObjectRef<CatalogSource>>,
+    groups: UnboundedReceiver<ObjectRef<OperatorGroup>>,
+}
+
+/// What it stands on.
+pub(crate) struct Parts {
+    pub client: Client,
+    pub mode: Olmv0,
+    /// The namespace whose CatalogSources all Subscriptions may name.
+    pub global: String,
+    /// How often servers of catalogs are asked for their lists.
+    pub interval: Duration,
+    pub loader: Arc<Loader>,
+    pub puller: Arc<Puller>,
+    pub logins: Arc<Logins>,
+    pub requires_digests: bool,
+    /// All BundleDeployments, and what is cancelled when they are known.
+    pub deployments: (Store<BundleDeployment>, CancellationToken),
+    pub dependencies: Arc<Dependencies>,
+    pub written: Arc<WrittenVersions>,
+}
+
+impl Facade {
+    /// Of the cluster that `client` asks, later.
+    pub fn new(client: &Client) -> Self {
+        let kinds = Kinds::new(client);
+        let (to_subscriptions, subscriptions) = unbounded_channel();
+        let (to_deployments, deployments) = unbounded_channel();
+        let (to_sources, sources) = unbounded_channel();
+        let (to_groups, groups) = unbounded_channel();
+        let wake = Wake {
+            known: kinds.subscriptions.store.clone(),
+            subscriptions: to_subscriptions,
+            deployments: to_deployments,
+            sources: to_sources,
+            groups: to_groups,
+        };
+        Self { kinds, wake, subscriptions, deployments, sources, groups }
+    }
+
+    pub fn wake(&self) -> Wake {
+        self.wake.clone()
+    }
+
+    /// Begins with all kinds, once OLM does not run.
+    pub fn start(self, process: &mut Process, parts: Parts) {
+        let Parts { client, mode, deployments: (deployments, known), .. } = &parts;
+        if *mode == Olmv0::Off {
+            return;
+        }
+        let kinds = &self.kinds;
+        let context = Arc::new(Context {
+            client: client.clone(),
+            subscriptions: kinds.subscriptions.store.clone(),
+            plans: kinds.plans.store.clone(),
+            versions: kinds.versions.store.clone(),
+            sources: kinds.sources.store.clone(),
+            groups: kinds.groups.store.clone(),
+            namespaces: kinds.namespaces.store.clone(),
+            deployments: deployments.clone(),
+            questions: kinds.questions.store.clone(),
+            catalogs: Catalogs::new(parts.loader.clone(), parts.logins.clone(), parts.interval),
+            bundles: Bundles::new(parts.puller.clone()),
+            dependencies: parts.dependencies.clone(),
+            requires_digests: parts.requires_digests,
+            global: parts.global.clone(),
+            failures: Failures::default(),
+            written: parts.written.clone(),
+            wake: self.wake.clone(),
+        });
+        let filled = CancellationToken::new();
+        let (client, mode, known) = (client.clone(), *mode, known.clone());
+        let kinds = self.drain(process, &context, &filled);
+        process.spawn(async move {
+            gate::open(&client, mode).await;
+            kinds.follow(context, (known, filled)).await;
+            "the watches over OLM v0's kinds"
+        });
+    }
+
+    /// Starts the queues; returns what feeds them.
+    fn drain(self, process: &mut Process, context: &Arc<Context>, filled: &CancellationToken) -> Kinds {
+        let tasks = process.reconciles();
+        macro_rules! queue {
+            ($objects:expr, $store:expr, $reconcile:path, $policy:expr, $name:literal) => {
+                let requests = Requests { objects: $objects, filled: filled.clone(), tasks: tasks.clone() };
+                let queue = drain(requests, $store, context.clone(), CONCURRENCY, $reconcile, $policy);
+                process.spawn(async move {
+                    queue.await;
+                    $name
+                });
+            };
+        }
+        queue!(
+            self.subscriptions,
+            context.subscriptions.clone(),
+            subscription::reconcile,
+            |object, error, context| error_policy(&*object, error, &context.failures),
+            "the queue of Subscriptions"
+        );
+        queue!(
+            self.sources,
+            context.sources.clone(),
+            catalog_source::reconcile,
+            |object, error, context| error_policy(&*object, error, &context.failures),
+            "the queue of CatalogSources"
+        );
+        queue!(
+            self.groups,
+            context.groups.clone(),
+            operator_group::reconcile,
+            |object, error, context| error_policy(&*object, error, &context.failures),
+            "the queue of OperatorGroups"
+        );
+        queue!(
+            self.deployments,
+            context.deployments.clone(),
+            service_version::reconcile,
+            |object, error, context| service_version::error_policy(&object, error, &context.failures),
+            "the queue of BundleDeployments of Subscriptions"
+        );
+        self.kinds
+    }
+}
+
+/// What is watched.
+struct Kinds {
+    subscriptions: Optional<Subscription>,
+    plans: Optional<InstallPlan>,
+    versions: Optional<ClusterServiceVersion>,
+    sources: Optional<CatalogSource>,
+    groups: Optional<OperatorGroup>,
+    namespaces: Streams<Namespace>,
+    questions: Streams<Plan>,
+}
+
+impl Kinds {
+    fn new(client: &Client) -> Self {
+        Self {
+            subscriptions: Optional::new(client.clone(), "subscriptions.operators.coreos.com"),
+            plans: Optional::new(client.clone(), "installplans.operators.coreos.com"),
+            versions: Optional::new(client.clone(), "clusterserviceversions.operators.coreos.com"),
+            sources: Optional::new(client.clone(), "catalogsources.operators.coreos.com"),
+            groups: Optional::new(client.clone(), "operatorgroups.operators.coreos.com"),
+            namespaces: Streams::new(client.clone()),
+            questions: Streams::new(client.clone()),
+        }
+    }
+
+    /// Follows all of them, endlessly. `filled` is cancelled when they are known, and what `known` stands for.
+    async fn follow(self, context: Arc<Context>, (known, filled): (CancellationToken, CancellationToken)) {
+        let seen: [CancellationToken; 7] = std::array::from_fn(|_| CancellationToken::new());
+        let all = seen.clone();
+        let begin = async {
+            known.cancelled().await;
+            for seen in &all {
+                seen.cancelled().await;
+            }
+            filled.cancel();
+            wake_all(&context);
+            tracing::info!("Subscriptions are followed");
+            std::future::pending::<()>().await;
+        };
+        let [subscriptions, plans, versions, sources, groups, namespaces, questions] = seen;
+        tokio::join!(
+            begin,
+            self.subscriptions.follow(subscriptions, |change| tell(&context, &change, &context.subscriptions)),
+            self.plans.follow(plans, |change| tell(&context, &change, &context.plans)),
+            self.versions.follow(versions, |change| tell(&context, &change, &context.versions)),
+            self.sources.follow(sources, |change| of_source(&context, &change)),
+            self.groups.follow(groups, |change| of_group(&context, &change)),
+            of_namespaces(self.namespaces, &context, namespaces),
+            of_questions(self.questions, &context, questions),
+        );
+    }
+}
+
+/// A pass over everything.
+fn wake_all(context: &Context) {
+    for source in context.sources.state() {
+        let _ = context.wake.sources.send(ObjectRef::from_obj(&*source));
+    }
+    for group in context.groups.state() {
+        let _ = context.wake.groups.send(ObjectRef::from_obj(&*group));
+    }
+    for subscription in context.subscriptions.state() {
+        context.wake.subscription(&subscription);
+    }
+    for deployment in context.deployments.state() {
+        context.wake.changed(&deployment);
+    }
+}
+
+/// A change is news for everything in its namespace.
+fn tell<K>(context: &Context, change: &Change<K>, store: &Store<K>)
+where
+    K: Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned + 'static,
+{
+    match change {
+        Change::Present(object) => context.wake(&object.namespace().unwrap_or_default()),
+        Change::Gone(object) => {
+            let uid = object.uid().unwrap_or_default();
+            context.written.forget(&uid);
+            context.failures.clear(&uid);
+            context.wake(&object.namespace().unwrap_or_default());
+        }
+        Change::Listed { since } => {
+            context.written.listed(*since, &store.state());
+            wake_all(context);
+        }
+    }
+}
+
+fn of_source(context: &Context, change: &Change<CatalogSource>) {
+    if let Change::Present(source) | Change::Gone(source) = change {
+        let key = (source.namespace().unwrap_or_default(), source.name_any());
+        if matches!(change, Change::Gone(_)) {
+            context.catalogs.known().forget(&key);
+            for subscription in context.subscriptions.state() {
+                if subscription.spec.source_namespace == key.0 {
+                    context.wake.subscription(&subscription);
+                }
+            }
+        }
+        let _ = context.wake.sources.send(ObjectRef::from_obj(&**source));
+    }
+    tell(context, change, &context.sources);
+}
+
+fn of_group(context: &Context, change: &Change<OperatorGroup>) {
+    if let Change::Present(group) | Change::Gone(group) = change {
+        for group in within(&context.groups, &group.namespace().unwrap_or_default()) {
+            let _ = context.wake.groups.send(ObjectRef::from_obj(&*group));
+        }
+    }
+    tell(context, change, &context.groups);
+}
+
+/// Labels of namespaces say what OperatorGroups with a selector target.
+async fn of_namespaces(streams: Streams<Namespace>, context: &Context, seen: CancellationToken) {
+    let mut changes = std::pin::pin!(streams.changes());
+    while let Some(change) = changes.next().await {
+        if matches!(change, Change::Listed { .. }) {
+            seen.cancel();
+        }
+        let choosing = context.groups.state().into_iter().filter(|group| group.spec.selector.is_some());
+        for group in choosing {
+            let _ = context.wake.groups.send(ObjectRef::from_obj(&*group));
+            context.wake(&group.namespace().unwrap_or_default());
+        }
+    }
+}
+
+/// What a BundleDeployment asks is news for its namespace.
+async fn of_questions(streams: Streams<Plan>, context: &Context, seen: CancellationToken) {
+    let mut changes = std::pin::pin!(streams.changes());
+    while let Some(change) = changes.next().await {
+        match change {
+            Change::Listed { .. } => {
+                seen.cancel();
+                wake_all(context);
+            }
+            Change::Present(plan) | Change::Gone(plan) => {
+                let deployment = context.deployments.get(&ObjectRef::new(&plan.spec.deployment.name));
+                if let Some(space) = deployment.as_deref().and_then(namespace) {
+                    context.wake(space);
+                }
+            }
+        }
+    }
+}

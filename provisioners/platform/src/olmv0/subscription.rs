@@ -1,0 +1,252 @@
+//! The Subscription reconciler: observe -> choose (pure) -> its BundleDeployment -> report (pure).
+//!
+//! A Subscription says which bundle is wanted, and nothing of it is written here: the InstallPlan, which may have to be approved, and the
+//! ClusterServiceVersion follow from the BundleDeployment.
+
+mod choose;
+mod report;
+
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use kube::runtime::controller::Action;
+use kube::{Resource, ResourceExt};
+use rukpak_crds::BundleDeployment;
+use rukpak_crds::olm::rules;
+use rukpak_crds::olmv0::{CatalogSource, DEPLOYMENT_UID, InstallPlan, Subscription};
+use rukpak_plan::retry::{self, Class};
+use rukpak_runtime::api;
+use rukpak_runtime::error::Chain;
+use rukpak_runtime::status::StatusWriter;
+
+use self::choose::{Choice, choose};
+use self::report::{Failure, View};
+use super::catalog_source::Health;
+use super::context::{Context, within};
+use super::deployment::{self, Existing, Unit};
+use super::operator_group::{Group, Membership};
+use super::stage::Seen;
+use crate::dependencies::Dependent;
+use crate::image;
+use crate::installed::Identity;
+use crate::outcome::Error;
+
+/// What became of it.
+struct Followed {
+    deployment: Option<Arc<BundleDeployment>>,
+    failure: Option<Failure>,
+    /// When to look again, if nobody tells us.
+    retry: Option<Class>,
+}
+
+/// Which bundle is wanted, and why no other if that is to be told.
+struct Wanted {
+    bundle: Option<Identity>,
+    has_packages: bool,
+    failure: Option<Failure>,
+    retry: Option<Class>,
+}
+
+/// One pass over a Subscription.
+pub(super) async fn reconcile(subscription: Arc<Subscription>, context: Arc<Context>) -> Result<Action, Error> {
+    if context.written.is_stale(&*subscription) || subscription.meta().deletion_timestamp.is_some() {
+        return Ok(Action::await_change());
+    }
+    let Followed { deployment, failure, retry } = follow(&subscription, &context).await;
+    let sources = sources(&subscription, &context);
+    let seen = deployment.as_ref().and_then(|deployment| Seen::of(deployment, &context.questions.state()));
+    let view = View {
+        subscription: &subscription,
+        sources: &sources,
+        failure,
+        seen: seen.as_ref(),
+        plan: plan(&subscription, deployment.as_deref(), &context),
+        versions: versions(&subscription, &context),
+    };
+    let status = report::status(&view, Timestamp::now());
+    if subscription.status.as_ref().is_none_or(|old| !report::is_same(old, &status)) {
+        let mut writer = StatusWriter::within(&context.client, &*subscription, subscription.status.as_ref());
+        writer.write(&status, &context.written).await.map_err(Error::Status)?;
+    }
+    let uid = subscription.uid().unwrap_or_default();
+    let Some(class) = retry else {
+        context.failures.clear(&uid);
+        return Ok(Action::await_change());
+    };
+    Ok(Action::requeue(retry::delay(class, context.failures.another(&uid))))
+}
+
+/// Has what is wanted installed.
+async fn follow(subscription: &Subscription, context: &Context) -> Followed {
+    let nothing = |failure| Followed { deployment: None, failure: Some(failure), retry: None };
+    let unit =
+        Unit { namespace: subscription.namespace().unwrap_or_default(), package: subscription.spec.name.clone() };
+    if let Err(violation) = rules::check(&rules::PACKAGE_NAME, &unit.package) {
+        return nothing(Failure::prevented(format!("spec.name: {violation}")));
+    }
+    let holder = context.subscription(&unit.namespace, &unit.package);
+    if let Some(holder) = holder.filter(|holder| holder.uid() != subscription.uid()) {
+        return nothing(Failure::unsatisfiable(format!(
+            "constraints not satisfiable: there can be only one operator from package {}, which Subscription {} has; delete one of both",
+            unit.package,
+            holder.name_any()
+        )));
+    }
+    let live = match unit.find(context).await {
+        Ok(Existing::Ours(live)) => Some(live),
+        Ok(Existing::Nothing) => None,
+        // Its end wakes us.
+        Ok(Existing::Leaving) => return Followed { deployment: None, failure: None, retry: None },
+        Ok(Existing::Foreign(message)) => return nothing(Failure::prevented(message)),
+        Err(error) => {
+            let failure = Some(Failure::prevented(Chain(&error).to_string()));
+            return Followed { deployment: None, failure, retry: Some(Class::Transient) };
+        }
+    };
+    let group = match context.membership(&unit.namespace) {
+        Membership::One(group) => group,
+        Membership::Unfit { reason, message } => {
+            return Followed { deployment: live, failure: Some(Failure { reason, message }), retry: None };
+        }
+    };
+    if live.is_none() && is_uninstalled(subscription, context) {
+        return Followed { deployment: None, failure: None, retry: None };
+    }
+    let wanted = wanted(subscription, live.as_deref(), context).await;
+    install(&unit, (subscription, &group), wanted, live, context).await
+}
+
+/// Whether somebody has deleted what was installed: it is not made anew before its InstallPlan is deleted, too.
+fn is_uninstalled(subscription: &Subscription, context: &Context) -> bool {
+    let referenced = subscription.status.as_ref().and_then(|status| status.install_plan_ref.as_ref());
+    let plans = within(&context.plans, &subscription.namespace().unwrap_or_default());
+    referenced.is_some_and(|referenced| plans.iter().any(|plan| plan.uid().as_ref() == Some(&referenced.uid)))
+}
+
+/// The bundle that the BundleDeployment is to install: what it installs already while that goes on, else what the catalog leads to.
+async fn wanted(subscription: &Subscription, live: Option<&BundleDeployment>, context: &Context) -> Wanted {
+    let seen = live.and_then(|live| Seen::of(live, &context.questions.state()));
+    let kept = |failure, retry| {
+        let bundle = seen.as_ref().map(|seen| seen.wanted.clone());
+        let has_packages = live.is_some_and(deployment::has_packages);
+        Wanted { bundle, has_packages, failure, retry }
+    };
+    if seen.as_ref().is_some_and(|seen| !seen.stage.is_open()) {
+        return kept(None, None);
+    }
+    let (source, space) = (&subscription.spec.source, &subscription.spec.source_namespace);
+    let is_visible = *space == context.global || Some(space) == subscription.namespace().as_ref();
+    let key = (space.clone(), source.clone());
+    let catalogs = &context.catalogs;
+    let package = match catalogs.known().health(&key) {
+        Health::Ready { .. } if is_visible => {
+            match catalogs.known().package(&key, &subscription.spec.name, catalogs.news()).await {
+                Ok(package) => Some(package),
+                Err(error) => {
+                    let why = error.0;
+                    let failure = Failure::prevented(format!("error using catalogsource {space}/{source}: {why}"));
+                    return kept(Some(failure), Some(Class::Transient));
+                }
+            }
+        }
+        // Its health is told by another condition; what it says wakes us.
+        Health::Unlooked if is_visible && exists(&key, context) => return kept(None, None),
+        Health::Failed(why) if is_visible => {
+            return kept(Some(Failure::prevented(format!("error using catalogsource {space}/{source}: {why}"))), None);
+        }
+        _ => None,
+    };
+    let dependent = Dependent::Subscription(subscription.namespace().unwrap_or_default(), subscription.name_any());
+    let others = context.dependencies.installed_for(&dependent);
+    let active = seen.as_ref().and_then(|seen| seen.active.as_ref());
+    match choose(subscription, package.as_ref().map(Option::as_deref), active, &others) {
+        Choice::Take { bundle, has_packages } => {
+            context.dependencies.forget(&dependent);
+            Wanted { bundle: Some(bundle), has_packages, failure: None, retry: None }
+        }
+        Choice::Stay => {
+            context.dependencies.forget(&dependent);
+            let bundle = active.cloned().or_else(|| seen.as_ref().map(|seen| seen.wanted.clone()));
+            Wanted { bundle, has_packages: live.is_some_and(deployment::has_packages), failure: None, retry: None }
+        }
+        Choice::Refused(message) => kept(Some(Failure::unsatisfiable(message)), None),
+    }
+}
+
+fn exists(key: &(String, String), context: &Context) -> bool {
+    context.sources.get(&kube::runtime::reflector::ObjectRef::new(&key.1).within(&key.0)).is_some()
+}
+
+/// Makes the BundleDeployment what it is to be.
+async fn install(
+    unit: &Unit,
+    (subscription, group): (&Subscription, &Group),
+    wanted: Wanted,
+    live: Option<Arc<BundleDeployment>>,
+    context: &Context,
+) -> Followed {
+    let Wanted { bundle, has_packages, failure, retry } = wanted;
+    let Some(bundle) = bundle else { return Followed { deployment: live, failure, retry } };
+    if context.requires_digests {
+        let catalog = &subscription.spec.source;
+        if let Err(tag) = image::require_digest(catalog, &bundle.name, Some(&bundle.reference)) {
+            return Followed { deployment: live, failure: Some(Failure::unsatisfiable(tag.to_string())), retry };
+        }
+    }
+    let asked = (&subscription.spec, group);
+    match deployment::apply(unit, asked, (&bundle, has_packages), live.as_ref(), context).await {
+        Ok(applied) => Followed { deployment: Some(applied), failure, retry },
+        Err(error) => {
+            let message = format!("BundleDeployment {} cannot be written: {}", unit.name(), Chain(&error));
+            let failure = if error.is_conflict() { failure } else { Some(Failure::prevented(message)) };
+            Followed { deployment: live, failure, retry: Some(class(&error)) }
+        }
+    }
+}
+
+fn class(error: &api::Error) -> Class {
+    match () {
+        () if error.is_conflict() => Class::Conflict,
+        () if error.is_transient() => Class::Transient,
+        () => Class::Terminal,
+    }
+}
+
+/// The CatalogSources that the Subscription may name, by namespace and name, and how they are.
+fn sources(subscription: &Subscription, context: &Context) -> Vec<(Arc<CatalogSource>, Health)> {
+    let own = subscription.namespace().unwrap_or_default();
+    let mut sources = context.sources.state();
+    sources.retain(|source| {
+        source.meta().namespace.as_ref().is_some_and(|space| *space == own || *space == context.global)
+    });
+    sources.sort_by_key(|source| (source.namespace(), source.name_any()));
+    let health = |source: Arc<CatalogSource>| {
+        let key = (source.namespace().unwrap_or_default(), source.name_any());
+        let health = context.catalogs.known().health(&key);
+        (source, health)
+    };
+    sources.into_iter().map(health).collect()
+}
+
+/// The latest InstallPlan of the Subscription: of what is deployed now, if something is.
+fn plan(
+    subscription: &Subscription,
+    deployment: Option<&BundleDeployment>,
+    context: &Context,
+) -> Option<Arc<InstallPlan>> {
+    let uid = subscription.uid()?;
+    let mut plans = within(&context.plans, &subscription.namespace().unwrap_or_default());
+    plans.retain(|plan| plan.owner_references().iter().any(|owner| owner.uid == uid));
+    let of = |plan: &Arc<InstallPlan>| plan.annotations().get(DEPLOYMENT_UID).cloned();
+    if let Some(deployment) = deployment {
+        plans.retain(|plan| of(plan) == deployment.uid());
+    }
+    plans.into_iter().max_by_key(|plan| plan.spec.generation)
+}
+
+/// Names of the ClusterServiceVersions of the namespace.
+fn versions(subscription: &Subscription, context: &Context) -> Vec<String> {
+    let versions = within(&context.versions, &subscription.namespace().unwrap_or_default());
+    let there = versions.iter().filter(|version| version.meta().deletion_timestamp.is_none());
+    there.map(|version| version.name_any()).collect()
+}

@@ -1,0 +1,115 @@
+use serde_json::{Value, json};
+
+use super::*;
+use crate::installed::Identity;
+
+const NOW: Timestamp = Timestamp::UNIX_EPOCH;
+
+fn subscription(status: Value) -> Subscription {
+    let spec = json!({"name": "p", "source": "c", "sourceNamespace": "olm"});
+    let mut object = json!({"metadata": {"name": "s", "namespace": "ns", "uid": "u"}, "spec": spec});
+    if !status.is_null() {
+        object["status"] = status;
+    }
+    serde_json::from_value(object).unwrap()
+}
+
+fn identity(version: &str) -> Identity {
+    Identity { package: "p".to_owned(), name: format!("p.v{version}"), ..Identity::default() }
+}
+
+fn plan(name: &str, version: &str, phase: &str) -> Arc<InstallPlan> {
+    let spec =
+        json!({"clusterServiceVersionNames": [format!("p.v{version}")], "approval": "Manual", "approved": false});
+    let plan =
+        json!({"metadata": {"name": name, "namespace": "ns", "uid": name}, "spec": spec, "status": {"phase": phase}});
+    Arc::new(serde_json::from_value(plan).unwrap())
+}
+
+fn source(health: Health) -> (Arc<CatalogSource>, Health) {
+    let source = json!({"metadata": {"name": "c", "namespace": "olm"}, "spec": {"sourceType": "grpc"}});
+    (Arc::new(serde_json::from_value(source).unwrap()), health)
+}
+
+fn ready() -> Health {
+    Health::Ready { since: None, trouble: None }
+}
+
+fn view<'a>(subscription: &'a Subscription, sources: &'a [(Arc<CatalogSource>, Health)]) -> View<'a> {
+    View { subscription, sources, failure: None, seen: None, plan: None, versions: Vec::new() }
+}
+
+fn said(status: &SubscriptionStatus) -> Vec<(&str, &str)> {
+    status.conditions.iter().map(|condition| (condition.type_.as_str(), condition.reason.as_str())).collect()
+}
+
+const HEALTHY: (&str, &str) = ("CatalogSourcesUnhealthy", "AllCatalogSourcesHealthy");
+
+#[test]
+fn a_manual_upgrade_shows_its_plan_and_what_is_still_installed() {
+    let (subscription, sources) = (subscription(Value::Null), [source(ready())]);
+    let asking = Seen {
+        wanted: identity("2.0.0"),
+        active: Some(identity("1.0.0")),
+        stage: Stage::Asking { digest: "d".to_owned() },
+    };
+    let view = View {
+        seen: Some(&asking),
+        plan: Some(plan("install-b", "2.0.0", "RequiresApproval")),
+        versions: vec!["p.v1.0.0".to_owned()],
+        ..view(&subscription, &sources)
+    };
+    let status = status(&view, NOW);
+    let names = (status.current_csv.as_str(), status.installed_csv.as_str(), status.state.as_str());
+    assert_eq!(names, ("p.v2.0.0", "p.v1.0.0", "UpgradePending"));
+    assert_eq!(status.install_plan_ref.as_ref().map(|reference| reference.name.as_str()), Some("install-b"));
+    assert_eq!(said(&status), [HEALTHY, ("InstallPlanPending", "RequiresApproval")]);
+}
+
+#[test]
+fn it_is_at_the_latest_known_as_soon_as_its_version_is_there() {
+    let (subscription, sources) = (subscription(Value::Null), [source(ready())]);
+    let seen = Seen { wanted: identity("1.0.0"), active: None, stage: Stage::Applying(String::new()) };
+    let view = View {
+        seen: Some(&seen),
+        plan: Some(plan("install-a", "1.0.0", "Complete")),
+        versions: vec!["p.v1.0.0".to_owned()],
+        ..view(&subscription, &sources)
+    };
+    let status = status(&view, NOW);
+    let names = (status.current_csv.as_str(), status.installed_csv.as_str(), status.state.as_str());
+    assert_eq!(names, ("p.v1.0.0", "p.v1.0.0", "AtLatestKnown"));
+    assert_eq!(said(&status), [HEALTHY]);
+}
+
+#[test]
+fn what_was_deleted_stays_pending_with_its_plan() {
+    let status_before = json!({"currentCSV": "p.v1.0.0", "installedCSV": "p.v1.0.0", "lastUpdated": "2026-01-01T00:00:00Z",
+        "installPlanRef": {"name": "install-a", "uid": "install-a"}});
+    let (subscription, sources) = (subscription(status_before), [source(ready())]);
+    let view = View { plan: Some(plan("install-a", "1.0.0", "Complete")), ..view(&subscription, &sources) };
+    let status = status(&view, NOW);
+    assert_eq!((status.current_csv.as_str(), status.state.as_str()), ("p.v1.0.0", "UpgradePending"));
+}
+
+#[test]
+fn only_the_source_that_is_named_makes_it_unhealthy() {
+    let subscription = subscription(Value::Null);
+    let message = |sources: &[_]| status(&view(&subscription, sources), NOW).conditions[0].message.clone();
+    assert_eq!(message(&[]), "targeted catalogsource olm/c missing");
+    assert_eq!(message(&[source(Health::Failed("no".to_owned()))]), "targeted catalogsource olm/c unhealthy");
+    assert_eq!(message(&[source(Health::Unlooked)]), "all available catalogsources are healthy");
+}
+
+#[test]
+fn a_failure_is_told_and_times_move_only_with_what_is_said() {
+    let (mut subscription, sources) = (subscription(Value::Null), [source(ready())]);
+    let failure = || Some(Failure::unsatisfiable("constraints not satisfiable: x".to_owned()));
+    let first = status(&View { failure: failure(), ..view(&subscription, &sources) }, NOW);
+    assert_eq!(said(&first), [HEALTHY, ("ResolutionFailed", "ConstraintsNotSatisfiable")]);
+    subscription.status = Some(first.clone());
+    let later = Timestamp::from_second(60).unwrap();
+    let second = status(&View { failure: failure(), ..view(&subscription, &sources) }, later);
+    assert!(is_same(&first, &second), "{second:?}");
+    assert!(!is_same(&first, &status(&view(&subscription, &sources), later)));
+}
