@@ -69,6 +69,7 @@ crds: packages ## Generate the CRDs from the types, and render the manifests (ne
 	cp crds/generated/core.rukpak.io_*.yaml manifests/base/crds/
 	cp crds/generated/platform.openshift.io_*.yaml manifests/base/platform/crds/
 	cp crds/generated/olm.operatorframework.io_*.yaml manifests/base/olm/crds/
+	cp crds/generated/operators.coreos.com_*.yaml manifests/base/olmv0/crds/
 	manifests/render.sh
 
 docs: packages ## Write docs/api.md and docs/flags.md, and draw the pictures
