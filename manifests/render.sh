@@ -1,5 +1,5 @@
 #!/bin/sh
-# Writes what is rendered from the overlays: install.yaml, install-platform.yaml, install-olm.yaml, and openshift/ with one object a file.
+# Writes what is rendered from the overlays: install.yaml, install-platform.yaml, install-olm.yaml, install-olmv0.yaml, and openshift/ with one object a file.
 # Needs kustomize or kubectl; tests compare the result, so nothing else does.
 set -eu
 cd "$(dirname "$0")"
@@ -16,6 +16,7 @@ single() {
 single overlays/self-signed install.yaml
 single overlays/platform install-platform.yaml
 single overlays/olm install-olm.yaml
+single overlays/olmv0 install-olmv0.yaml
 
 # The number in the name is an order that suits; none is needed.
 rendered=$(build overlays/openshift)

@@ -19,11 +19,11 @@ fi
 [[ $image == *@sha256:* ]] || echo "note: a tag can be moved; a digest ($image@sha256:...) cannot" >&2
 
 cd "$(dirname "$0")"
-files=(install.yaml install-platform.yaml install-olm.yaml openshift/*.yaml)
+files=(install.yaml install-platform.yaml install-olm.yaml install-olmv0.yaml openshift/*.yaml)
 [[ $folder == /* ]] || folder="$OLDPWD/$folder"
 mkdir -p "$folder/openshift"
 [[ ! $folder -ef . ]] || { echo "error: the copies must lie elsewhere than in $folder" >&2; exit 2; }
 for file in "${files[@]}"; do
   sed "s|image: $placeholder\$|image: $image|" "$file" >"$folder/$file"
 done
-echo "written to $folder: ${files[*]:0:3} openshift/" >&2
+echo "written to $folder: ${files[*]:0:4} openshift/" >&2

@@ -10,6 +10,8 @@ mod image;
 mod network;
 #[path = "manifests/olm.rs"]
 mod olm;
+#[path = "manifests/olmv0.rs"]
+mod olmv0;
 #[path = "manifests/openshift.rs"]
 mod openshift;
 #[path = "manifests/platform.rs"]
@@ -73,6 +75,12 @@ fn definitions_are_the_generated_ones() {
         ("base/platform/crds", "platform.openshift.io_platformoperators.yaml"),
         ("base/olm/crds", "olm.operatorframework.io_clustercatalogs.yaml"),
         ("base/olm/crds", "olm.operatorframework.io_clusterextensions.yaml"),
+        ("base/olmv0/crds", "operators.coreos.com_catalogsources.yaml"),
+        ("base/olmv0/crds", "operators.coreos.com_clusterserviceversions.yaml"),
+        ("base/olmv0/crds", "operators.coreos.com_installplans.yaml"),
+        ("base/olmv0/crds", "operators.coreos.com_operatorconditions.yaml"),
+        ("base/olmv0/crds", "operators.coreos.com_operatorgroups.yaml"),
+        ("base/olmv0/crds", "operators.coreos.com_subscriptions.yaml"),
     ] {
         let read = |path: PathBuf| std::fs::read_to_string(path).unwrap();
         let generated = read(folder().join("../crds/generated").join(file));
