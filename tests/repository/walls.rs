@@ -11,6 +11,8 @@ struct Wall {
     must_not: &'static [(&'static str, &'static [(&'static str, &'static str)])],
 }
 
+const SUBSCRIBER: (&str, &str) =
+    ("tests/suite/olmv0/facade/rights.rs", "a_tenant_decides_neither_the_account_nor_the_catalog_nor_approves");
 const BENCH: (&str, &str) =
     ("tests/suite/tenants/bench.rs", "whatever_a_tenant_tries_under_an_install_policy_is_refused_or_harmless");
 const OTHERS_GO_ON: (&str, &str) =
@@ -24,7 +26,7 @@ const ARCHIVES: (&str, &str) =
 const ZSTD: (&str, &str) =
     ("tests/suite/children/zstd.rs", "the_controller_decompresses_what_strangers_wrote_in_children");
 
-const WALLS: [Wall; 8] = [
+const WALLS: [Wall; 9] = [
     Wall {
         who: "who may create a **BundleDeployment**",
         must_not: &[
@@ -43,6 +45,22 @@ const WALLS: [Wall; 8] = [
                     ),
                 ],
             ),
+        ],
+    },
+    Wall {
+        who: "who may create a **Subscription**",
+        must_not: &[
+            (
+                "name another account or a catalog of another namespace",
+                &[
+                    (
+                        "tests/suite/olmv0/facade/rights.rs",
+                        "a_subscription_of_a_tenant_does_what_the_account_may_and_no_more",
+                    ),
+                    SUBSCRIBER,
+                ],
+            ),
+            ("approve their InstallPlans", &[SUBSCRIBER]),
         ],
     },
     Wall {

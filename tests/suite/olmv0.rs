@@ -1,9 +1,10 @@
 //! What OLM v0 has installed is taken over by `rukpakctl migrate`, and given back. OLM's programs do not run: what they write is written
-//! by the harness.
+//! by the harness. Beside it OLM v0's API, served by our programs (`facade`).
 
 mod all;
 mod back;
 mod case;
+mod facade;
 mod forward;
 mod kills;
 mod refusals;

@@ -82,6 +82,12 @@ impl InstallOptions {
         Self { files, ..Self::with_platform() }
     }
 
+    /// `rukpak-platform` and OLM v0's kinds.
+    pub fn with_olmv0() -> Self {
+        let files = vec![tools::workspace_folder().join("manifests/install-olmv0.yaml")];
+        Self { files, ..Self::with_platform() }
+    }
+
     /// Only the CRDs, as generated, and no accounts: for tests of the API schema.
     pub fn only_crds() -> Result<Self> {
         let folder = tools::workspace_folder().join("crds/generated");

@@ -1,0 +1,11 @@
+//! OLM v0's API, typed as its users type it: the real programs, the webhook among them, with the rights of their manifests.
+
+mod approval;
+mod case;
+mod catalogs;
+mod deletion;
+mod gate;
+mod groups;
+mod install;
+mod rights;
+mod world;

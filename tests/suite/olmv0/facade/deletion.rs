@@ -1,0 +1,79 @@
+//! What goes with what: the operator with its ClusterServiceVersion, and with nothing else.
+
+use kube::api::DynamicObject;
+use serde_json::json;
+
+use super::case::{Case, text};
+use crate::platform::packages;
+
+async fn installed(prefix: &str) -> Case {
+    let case = Case::new(prefix).await;
+    case.subscribes(&["1.0.0"], &json!({})).await;
+    case.until_succeeded("1.0.0").await;
+    case.until_planned("1.0.0", "Complete").await;
+    case
+}
+
+async fn deletes(case: &Case, kind: &str, name: &str) {
+    case.types(&format!("kubectl -n {} delete {kind} {name}", case.space)).await;
+}
+
+/// Everything is gone but for the definition.
+async fn is_uninstalled(case: &Case) {
+    case.until_gone(&case.target()).await;
+    for target in [case.settings(), case.named("Deployment", packages::DEPLOYMENT)] {
+        case.until_collected(&target).await;
+    }
+    assert!(case.find(&packages::definition(&case.package)).await.is_some(), "CustomResourceDefinitions stay");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_operator_outlives_its_subscription_and_goes_with_its_version() {
+    let case = installed("del-sub").await;
+    deletes(&case, "subscription", &case.package).await;
+    let is_whole = |object: Option<&DynamicObject>| object.is_some_and(|it| it.metadata.deletion_timestamp.is_none());
+    let patience = std::time::Duration::from_secs(2);
+    case.holds_for(&case.csv("1.0.0"), "the ClusterServiceVersion", patience, is_whole).await;
+    assert!(case.find(&case.target()).await.is_some() && case.find(&case.settings()).await.is_some());
+
+    // Another one takes over what is there.
+    let mut other = case.subscription(&json!({}));
+    other["metadata"]["name"] = json!("another");
+    case.applies(&[other]).await;
+    let is_known = |object: &DynamicObject| text(object, "/status/installedCSV") == case.csv_name("1.0.0");
+    case.until_object(&case.named("Subscription", "another"), "installedCSV", is_known).await;
+    deletes(&case, "subscription", "another").await;
+    deletes(&case, "csv", &case.csv_name("1.0.0")).await;
+    is_uninstalled(&case).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_deleted_comes_back_only_with_another_install_plan() {
+    let case = installed("del-csv").await;
+    let plan = case.until_planned("1.0.0", "Complete").await.metadata.name.unwrap_or_default();
+    deletes(&case, "csv", &case.csv_name("1.0.0")).await;
+    is_uninstalled(&case).await;
+    let is_pending = |object: &DynamicObject| text(object, "/status/state") == "UpgradePending";
+    case.until_object(&case.subscribed(), "UpgradePending", is_pending).await;
+    let patience = std::time::Duration::from_secs(2);
+    case.holds_for(&case.target(), "no BundleDeployment", patience, |object| object.is_none()).await;
+    deletes(&case, "installplan", &plan).await;
+    case.until_succeeded("1.0.0").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_subscription_that_waits_leaves_nothing() {
+    let case = Case::new("del-wait").await;
+    case.subscribes(&["1.0.0"], &json!({"installPlanApproval": "Manual"})).await;
+    case.until_planned("1.0.0", "RequiresApproval").await;
+    deletes(&case, "subscription", &case.package).await;
+    case.until_gone(&case.target()).await;
+    assert!(case.find(&packages::definition(&case.package)).await.is_none());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_namespace_ends_with_all_that_is_in_it() {
+    let case = installed("del-space").await;
+    case.types(&format!("kubectl delete namespace {} --timeout=120s", case.space)).await;
+    case.until_gone(&case.target()).await;
+}
