@@ -15,7 +15,7 @@ use serde_json::{Map, Value};
 pub use self::rules::{HealthCheck, HealthProbe, IgnoredDifference, ObjectSelector};
 pub use self::status::{
     BundleDeploymentStatus, ContestedField, Inventory, InventoryKind, MissingObject, PausedObject, Pending, Progress,
-    ReleaseRecord, ReleasedObject, Revision, RevisionResult,
+    ReleaseRecord, ReleasedObject, Revision, RevisionResult, StoredMigration,
 };
 use crate::BundleSpec;
 use crate::plan::ApprovalPolicy;

@@ -13,6 +13,7 @@ pub mod release;
 mod renewal;
 mod stage;
 mod store;
+mod stored;
 mod subject;
 mod table;
 

@@ -220,6 +220,25 @@ pub struct Pending {
     /// When it was begun.
     #[schemars(with = "String", extend("format" = "date-time"))]
     pub since: Timestamp,
+    /// CRDs whose stored objects are being migrated for it: a controller that is restarted goes on where it was.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub migrations: Vec<StoredMigration>,
+}
+
+/// How far the stored objects of a CRD are migrated.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct StoredMigration {
+    /// Name of the CRD.
+    pub crd: String,
+    /// UID of the CRD.
+    pub uid: String,
+    /// Generation of the CRD that says which version is stored: under another one the migration begins anew.
+    pub generation: i64,
+    /// Resource version of the first list of the objects: newer ones are stored in that version.
+    pub since: String,
+    /// How many objects were migrated when this was written.
+    pub migrated: i64,
 }
 
 /// A field that another manager keeps changing.

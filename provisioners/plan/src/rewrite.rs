@@ -10,6 +10,7 @@
 use std::collections::HashSet;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use rukpak_crds::StoredMigration;
 
 /// What was done to the objects of a CRD. Kept from one attempt to the next.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -41,6 +42,26 @@ impl Rewrite {
     /// Begins, for a CRD of this UID and generation.
     pub fn new(definition: (Option<String>, Option<i64>)) -> Self {
         Self { definition, since: None, settled: HashSet::new(), left: 0, seen: 0, progress: (0, 0) }
+    }
+
+    /// Goes on where a status says that another process was. What the API server had to say of single objects has to be asked again.
+    pub fn resumed(record: &StoredMigration) -> Option<Self> {
+        let StoredMigration { crd: _, uid, generation, since, migrated } = record;
+        let since = Some(since.parse().ok()?);
+        let migrated = u64::try_from(*migrated).unwrap_or_default();
+        Some(Self { since, progress: (migrated, migrated), ..Self::new((Some(uid.clone()), Some(*generation))) })
+    }
+
+    /// As a status records it. `None` before the first list, and where resource versions are not the numbers that they are known to be.
+    pub fn record(&self, crd: &str) -> Option<StoredMigration> {
+        let (uid, generation) = self.definition.clone();
+        Some(StoredMigration {
+            crd: crd.to_owned(),
+            uid: uid?,
+            generation: generation?,
+            since: self.since?.to_string(),
+            migrated: i64::try_from(self.progress.0).unwrap_or(i64::MAX),
+        })
     }
 
     /// Whether the CRD is the one that it began with: another generation may have stored another version in between.
@@ -204,6 +225,25 @@ mod tests {
         assert!(rewrite.is_of(&(Some("crd".to_owned()), Some(3))));
         assert!(!rewrite.is_of(&(Some("crd".to_owned()), Some(4))));
         assert!(!rewrite.is_of(&(Some("other".to_owned()), Some(3))));
+    }
+
+    #[test]
+    fn another_process_goes_on_where_the_status_says() {
+        let mut rewrite = new();
+        assert_eq!(rewrite.record("dogs"), None, "nothing is known yet");
+        rewrite.begin_pass();
+        let left = rewrite.select(Some("10"), Some(3), page(&[(1, "4"), (2, "5")]));
+        for (object, version) in left.iter().zip(["11", "12"]) {
+            rewrite.note(object, Rewritten::As(Some(version)));
+        }
+        let record = rewrite.record("dogs").expect("it was listed");
+        let mut other = Rewrite::resumed(&record).expect("it is one");
+        assert!(other.is_of(&(Some("crd".to_owned()), Some(3))) && !other.is_new());
+        other.begin_pass();
+        assert_eq!(other.select(Some("20"), Some(4), page(&[(1, "11")])).len(), 0);
+        assert_eq!(other.progress(), (2, 5), "not less than was said before");
+        assert_eq!(other.select(Some("20"), None, page(&[(2, "12"), (3, "6"), (4, "7"), (5, "21")])).len(), 2);
+        assert_eq!(Rewrite::resumed(&StoredMigration { since: "x".to_owned(), ..record }), None);
     }
 
     #[test]

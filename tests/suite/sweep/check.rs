@@ -11,6 +11,7 @@ use tokio::time::Instant;
 use crate::sweep::operation::{End, Operation};
 use crate::sweep::release::Release;
 use crate::sweep::renewal;
+use crate::sweep::stored;
 use crate::sweep::subject::{OWNER_NAME, Objects, Subject, key, text};
 
 /// Garbage collection does not pass the gate: this long without a write, and all is looked at again.
@@ -21,6 +22,11 @@ pub async fn wait(subject: &Subject<'_>, operation: Operation, within: Duration)
     let deadline = Instant::now() + within;
     loop {
         let known = subject.stage.gate.writes().len();
+        if operation == Operation::Migration
+            && let Some(lost) = stored::lost(subject).await
+        {
+            return Err(lost);
+        }
         let wrong = match problems(subject, operation).await {
             Ok(wrong) if wrong.is_empty() => return Ok(()),
             Ok(wrong) => wrong.join("; "),
@@ -51,6 +57,9 @@ async fn problems(subject: &Subject<'_>, operation: Operation) -> anyhow::Result
     let bundles = subject.bundles().await?.len();
     if bundles != end.bundles {
         wrong.push(format!("{bundles} Bundles are left, not {}", end.bundles));
+    }
+    if operation == Operation::Migration {
+        stored::problems(subject, &mut wrong).await?;
     }
     let owner = deployment.as_ref().filter(|_| end.is_owned).and_then(|deployment| deployment.metadata.uid.clone());
     if operation == Operation::Renewal {

@@ -8,6 +8,7 @@ use serde_json::json;
 
 use crate::sweep::check;
 use crate::sweep::release::Release;
+use crate::sweep::stored;
 use crate::sweep::subject::{OWNER_NAME, Subject};
 
 /// A preparation takes a second; on a busy machine many.
@@ -19,6 +20,8 @@ pub enum Operation {
     Upgrade,
     /// An upgrade that waits is approved.
     Approval,
+    /// An upgrade that drops a version in which objects are stored.
+    Migration,
     FailedUpgrade,
     WayBack,
     Rollback,
@@ -55,10 +58,11 @@ const FAILED: &[&str] = &["Installed=False/UpgradeFailed"];
 const REQUESTED: &str = "core.rukpak.io/reconcile-requested-at";
 
 impl Operation {
-    pub const ALL: [Self; 13] = [
+    pub const ALL: [Self; 14] = [
         Self::Install,
         Self::Upgrade,
         Self::Approval,
+        Self::Migration,
         Self::FailedUpgrade,
         Self::WayBack,
         Self::Rollback,
@@ -76,6 +80,7 @@ impl Operation {
             Self::Install => "install",
             Self::Upgrade => "upgrade",
             Self::Approval => "approved upgrade",
+            Self::Migration => "upgrade that drops a stored version",
             Self::FailedUpgrade => "failed upgrade",
             Self::WayBack => "way back",
             Self::Rollback => "rollback",
@@ -101,6 +106,7 @@ impl Operation {
         };
         match self {
             Self::Upgrade | Self::Approval => End { release: Some(Release::Two), ..end },
+            Self::Migration => End { release: Some(Release::Dropped), ..end },
             Self::FailedUpgrade => End { conditions: &["Installed=False/"], bundles: 2, ..end },
             Self::WayBack => End { conditions: FAILED, bundles: 2, ..end },
             Self::Repair => End { anew: &["Deployment w"], ..end },
@@ -114,7 +120,8 @@ impl Operation {
 
     /// Brings about what the operation starts from.
     pub async fn prepare(self, subject: &mut Subject<'_>) {
-        let first = subject.push(Release::One).await;
+        let first = if self == Self::Migration { Release::Stored } else { Release::One };
+        let first = subject.push(first).await;
         match self {
             Self::Renewal => {
                 subject.install_operator().await;
@@ -134,7 +141,11 @@ impl Operation {
                 verbs::await_condition(client, &subject.target(), ready, PREPARED_WITHIN)
                     .await
                     .expect("it is installed");
-                check::wait(subject, Self::Install, PREPARED_WITHIN).await.expect("it is installed");
+                if self == Self::Migration {
+                    stored::create(subject).await;
+                } else {
+                    check::wait(subject, Self::Install, PREPARED_WITHIN).await.expect("it is installed");
+                }
             }
         }
         if self == Self::Rollback {
@@ -143,6 +154,7 @@ impl Operation {
         }
         let next = match self {
             Self::Upgrade => Some(Release::Two),
+            Self::Migration => Some(Release::Dropped),
             Self::FailedUpgrade => Some(Release::Refused),
             Self::WayBack => Some(Release::Broken),
             _ => None,
@@ -168,6 +180,7 @@ impl Operation {
             Self::Install | Self::Adoption => subject.create(subject.source(Release::One)).await,
             Self::Upgrade => subject.change(subject.source(Release::Two)).await,
             Self::Approval => approve(subject).await,
+            Self::Migration => subject.change(subject.source(Release::Dropped)).await,
             Self::FailedUpgrade => subject.change(subject.source(Release::Refused)).await,
             Self::WayBack => subject.change(subject.source(Release::Broken)).await,
             Self::Rollback => subject.edit(&target, json!({"spec": {"rollbackTo": 1}})).await,

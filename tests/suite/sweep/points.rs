@@ -7,8 +7,17 @@ use crate::sweep::operation::Operation;
 use crate::sweep::point::Point;
 
 /// Operations that are tried with everything that may happen.
-const THOROUGHLY: [Operation; 5] =
-    [Operation::Install, Operation::Upgrade, Operation::WayBack, Operation::Rollback, Operation::Repair];
+const THOROUGHLY: [Operation; 6] = [
+    Operation::Install,
+    Operation::Upgrade,
+    Operation::Migration,
+    Operation::WayBack,
+    Operation::Rollback,
+    Operation::Repair,
+];
+/// What is tried of a migration beside the kills, by default: where answers decide which objects are left.
+const OF_MIGRATION: [Fault; 4] =
+    [Fault::Refused(409), Fault::Refused(503), Fault::AnswerSwallowed, Fault::ApiServerRestarted];
 
 /// Whether everything is to be tried.
 pub fn is_all() -> bool {
@@ -53,7 +62,7 @@ fn all(operation: Operation, writes: usize) -> Vec<Point> {
             points.extend(numbers.map(|number| Point { operation, number, fault: Fault::KilledAtCall(call) }));
         }
     }
-    if operation == Operation::Upgrade {
+    if matches!(operation, Operation::Upgrade | Operation::Migration) {
         for number in [1, writes.div_ceil(2), writes] {
             for fault in [Fault::ApiServerRestarted, Fault::EtcdStopped] {
                 points.push(Point { operation, number, fault });
@@ -74,6 +83,11 @@ fn some(operation: Operation, writes: usize) -> Vec<Point> {
             number: last.div_ceil(4),
             fault: Fault::KilledAtCall(call),
         }));
+    }
+    if operation == Operation::Migration {
+        // In the middle the objects are rewritten.
+        let numbers = (writes.div_ceil(3)..).step_by(2);
+        points.extend(OF_MIGRATION.into_iter().zip(numbers).map(|(fault, number)| Point { operation, number, fault }));
     }
     if operation == Operation::Upgrade {
         let others = OTHERS.into_iter().chain([Fault::ApiServerRestarted]).enumerate();

@@ -3,11 +3,17 @@
 use rukpak_tests::ImageBuilder;
 use serde_json::{Value, json};
 
+use crate::sweep::stored;
+
 /// A bundle.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Release {
     One,
     Two,
+    /// The first, with a definition of which objects are stored in a version that the second has no more.
+    Stored,
+    /// The second, with the definition that lacks that version.
+    Dropped,
     /// The second, with an object that the API server refuses before anything is written.
     Refused,
     /// The second, with an object that is refused when the rest is applied.
@@ -19,6 +25,8 @@ impl Release {
         match self {
             Self::One => "v1",
             Self::Two => "v2",
+            Self::Stored => "stored",
+            Self::Dropped => "dropped",
             Self::Refused => "refused",
             Self::Broken => "broken",
         }
@@ -26,12 +34,13 @@ impl Release {
 
     /// The objects, all in `namespace` or called like it.
     pub fn objects(self, namespace: &str) -> Vec<Value> {
-        let text = if self == Self::One { "1" } else { "2" };
+        let is_first = matches!(self, Self::One | Self::Stored);
+        let text = if is_first { "1" } else { "2" };
         let named = |api_version: &str, kind: &str, name: &str| json!({"apiVersion": api_version, "kind": kind, "metadata": {"name": name, "namespace": namespace}});
         let mut map = named("v1", "ConfigMap", "a");
         map["data"] = json!({"version": text, text: "only here"});
         let mut secret = named("v1", "Secret", "s");
-        secret["data"] = json!({"version": if self == Self::One { "MQ==" } else { "Mg==" }});
+        secret["data"] = json!({"version": if is_first { "MQ==" } else { "Mg==" }});
         let mut role = json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole",
             "metadata": {"name": namespace}});
         role["rules"] = json!([{"apiGroups": [""], "resources": ["pods"], "verbs": ["get"], "resourceNames": [text]}]);
@@ -39,12 +48,13 @@ impl Release {
         workload["spec"] = json!({"replicas": 0, "selector": {"matchLabels": {"app": "w"}}, "template": {
             "metadata": {"labels": {"app": "w"}},
             "spec": {"serviceAccountName": "sa", "containers": [{"name": "main", "image": format!("example.com/none:{text}")}]}}});
-        let mut single = named("v1", "ConfigMap", if self == Self::One { "old" } else { "new" });
+        let mut single = named("v1", "ConfigMap", if is_first { "old" } else { "new" });
         single["data"] = json!({"version": text});
         let mut objects = vec![map, secret, named("v1", "ServiceAccount", "sa"), role, workload, single];
         match self {
             Self::Refused => objects[0]["data"]["no key!"] = json!("refused"),
             Self::Broken => objects.extend(poison(namespace)),
+            Self::Stored | Self::Dropped => objects.push(stored::definition(namespace, self == Self::Dropped)),
             Self::One | Self::Two => {}
         }
         objects

@@ -45,6 +45,8 @@ pub struct Subject<'a> {
     foreign: Objects,
     /// The objects when the operation began.
     pub before: Objects,
+    /// Custom objects that are to be migrated, as they were made.
+    pub stored: Vec<DynamicObject>,
 }
 
 /// As objects are known in [`Objects`].
@@ -65,7 +67,7 @@ impl<'a> Subject<'a> {
             let made = verbs::create(&stage.client, &object).await.expect("the API server agrees");
             foreign.insert(key(text(&object["kind"]), text(&object["metadata"]["name"])), made);
         }
-        Self { stage, name, foreign, before: Objects::new() }
+        Self { stage, name, foreign, before: Objects::new(), stored: Vec::new() }
     }
 
     pub fn target(&self) -> Target {

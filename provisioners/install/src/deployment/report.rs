@@ -50,8 +50,13 @@ pub(super) async fn report(run: &mut Run, decided: Timestamp) -> Result<Action, 
     Ok(schedule(run, decided))
 }
 
-/// Has the status say how far an installation is that takes its time.
-pub(super) async fn progress(run: &mut Run, message: &str, now: Timestamp) -> Result<(), Error> {
+/// Has the status say how far an installation is that takes its time, and what else `note` writes into it.
+pub(super) async fn progress(
+    run: &mut Run,
+    message: &str,
+    note: impl FnOnce(&mut BundleDeploymentStatus),
+    now: Timestamp,
+) -> Result<(), Error> {
     let generation = run.view.observed.deployment.meta().generation;
     let mut status = run.view.observed.status.clone();
     for (type_, truth) in [(READY, ConditionStatus::Unknown), (RECONCILING, ConditionStatus::True)] {
@@ -62,6 +67,7 @@ pub(super) async fn progress(run: &mut Run, message: &str, now: Timestamp) -> Re
         );
     }
     status.conditions.drop_type(STALLED);
+    note(&mut status);
     run.write(status).await.map(drop)
 }
 

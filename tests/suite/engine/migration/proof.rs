@@ -66,6 +66,47 @@ async fn objects_that_cannot_be_migrated_are_named_and_nothing_is_changed() {
     is_migrated(&case, &group, &before).await;
 }
 
+/// Objects from before their schema became stricter are invalid in the version that they are stored in, too.
+#[tokio::test]
+async fn objects_that_are_invalid_under_their_own_schema_are_named_and_nothing_is_changed() {
+    let case = Case::new("migration-invalid").await;
+    let (one, group) = definition("invalid");
+    let mut lax = one.clone();
+    lax["spec"]["versions"] = json!([version("v1", true), version("v2", false)]);
+    let mut strict = lax.clone();
+    for index in 0..2 {
+        strict["spec"]["versions"][index]["schema"]["openAPIV3Schema"]["properties"]["spec"]["properties"]["size"]["minimum"] =
+            json!(5);
+    }
+    let mut new = strict.clone();
+    new["spec"]["versions"] = json!([strict["spec"]["versions"][1].clone()]);
+    new["spec"]["versions"][0]["storage"] = json!(true);
+    case.install(&[lax]).await;
+    let before = fill(&case, &group, 6).await;
+    case.edit("user", &case.target(), json!({"metadata": {"annotations": {SWITCH: "false"}}})).await;
+    case.pivot("v1-strict", &[strict]).await;
+    case.edit("user", &case.target(), json!({"metadata": {"annotations": {SWITCH: null}}})).await;
+    let live = case.get(&definition_target(&group)).await.unwrap();
+
+    case.change("v2", &[new]).await;
+    let first = format!("existing custom object {}/g-00000 cannot be stored as version v2: ", case.namespace);
+    let message = case.refused("ErrorGettingReleaseState", &first).await;
+    assert!(message.contains("spec.size") && message.matches("cannot be stored").count() == 4, "{message}");
+    let after = case.get(&definition_target(&group)).await.unwrap();
+    assert_eq!(after.metadata.resource_version, live.metadata.resource_version, "nothing was written");
+    assert!(contents(&case, &group, "v1").await == before);
+    // The way out.
+    for index in 0..4 {
+        let target = case.in_namespace(&format!("{group}/v2"), "Gadget", &format!("g-{index:05}"));
+        case.edit("user", &target, json!({"spec": {"size": 5}})).await;
+    }
+    let before = contents(&case, &group, "v2").await;
+    let now = json!({"metadata": {"annotations": {"core.rukpak.io/reconcile-requested-at": "1"}}});
+    case.edit("user", &case.target(), now).await;
+    case.ready().await;
+    is_migrated(&case, &group, &before).await;
+}
+
 /// Who says that nothing is to be looked at loses what the new version does not have.
 #[tokio::test]
 async fn objects_are_migrated_unproved_where_the_check_is_switched_off() {

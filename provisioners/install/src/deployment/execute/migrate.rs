@@ -19,6 +19,7 @@ use kube::Resource as _;
 use kube::api::{ApiResource, ListParams};
 use kube::core::GroupVersionKind;
 use rukpak_crd_upgrade::{self as crd_upgrade, Migration};
+use rukpak_crds::BundleDeploymentStatus;
 use rukpak_plain::ObjectKey;
 use rukpak_plan::memory::{Problem, Stage};
 use rukpak_plan::resolve::Why;
@@ -120,7 +121,8 @@ pub(super) async fn migrate(
                 continue;
             }
             let definition = (live.metadata.uid.clone(), live.metadata.generation);
-            let known = run.view.memory.rewrites.remove(&migration.crd).filter(|known| known.is_of(&definition));
+            let known = run.view.memory.rewrites.remove(&migration.crd);
+            let known = known.or_else(|| recorded(run, &migration.crd)).filter(|known| known.is_of(&definition));
             let mut rewrite = known.unwrap_or_else(|| Rewrite::new(definition));
             let rewritten = rewrite_all(run, &migration, &mut rewrite, can_go_back).await;
             let (_, objects) = rewrite.progress();
@@ -133,6 +135,12 @@ pub(super) async fn migrate(
         }
     }
     Ok(())
+}
+
+/// How far the process before was, as the status says.
+fn recorded(run: &Run, crd: &str) -> Option<Rewrite> {
+    let pending = run.view.observed.status.inventory.as_ref()?.pending.as_ref()?;
+    Rewrite::resumed(pending.migrations.iter().find(|record| record.crd == crd)?)
 }
 
 /// The CRD in the cluster, and what its objects need. `None` once nothing is left to do.
@@ -301,7 +309,8 @@ async fn clear(
     }
 }
 
-/// Has the status say how far it is, if it was not said lately.
+/// Has the status say how far it is, if it was not said lately. Before the first write it says from where on: who goes on after a
+/// restart passes over what was rewritten.
 async fn tell_progress(
     run: &mut Run,
     migration: &Migration,
@@ -315,7 +324,15 @@ async fn tell_progress(
     let (done, total) = rewrite.progress();
     let Migration { crd, to, .. } = migration;
     let message = format!("Migrating stored objects of {crd} to {to}: {} of {}", grouped(done), grouped(total));
-    report::progress(run, &message, Timestamp::now()).await.map_err(Stopped::Unreported)
+    let record = rewrite.record(crd);
+    let note = |status: &mut BundleDeploymentStatus| {
+        let pending = status.inventory.as_mut().and_then(|inventory| inventory.pending.as_mut());
+        if let (Some(pending), Some(record)) = (pending, record) {
+            pending.migrations.retain(|known| known.crd != record.crd);
+            pending.migrations.push(record);
+        }
+    };
+    report::progress(run, &message, note, Timestamp::now()).await.map_err(Stopped::Unreported)
 }
 
 fn tell(run: &Run, news: &News) {

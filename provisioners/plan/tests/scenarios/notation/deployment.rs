@@ -135,7 +135,8 @@ impl Scene {
         }
         if let Some(pending) = &given.pending {
             let (release, since) = pending.split_once(' ').ok_or("pending: a release and a time")?;
-            let pending = Pending { release: world::release(release).record(), since: world::at(self.now, since)? };
+            let (release, since) = (world::release(release).record(), world::at(self.now, since)?);
+            let pending = Pending { release, since, migrations: Vec::new() };
             self.inventory().pending = Some(pending);
         }
         if let Some(lines) = &given.released {
