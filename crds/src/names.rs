@@ -71,6 +71,9 @@ pub const PACKAGES: &str = "packages";
 /// Annotation on a CRD in a bundle, or on a BundleDeployment: `"false"` lets CRDs be upgraded without a look at stored versions and
 /// existing objects; on a BundleDeployment `"strict"` has the rules of OLM v1 refuse as well (additive).
 pub const SAFE_CRD_UPGRADE: &str = "core.rukpak.io/safe-crd-upgrade-validation";
+/// Annotation on a CRD, by the controller: it has versions that other BundleDeployments declare, or declared, and that stay until the
+/// bundle declares it anew (additive).
+pub const UNITED_VERSIONS: &str = "core.rukpak.io/united-versions";
 /// Annotation on a BundleDeployment, by its owner: `"true"` has the releases that RukPak v0.16 kept for it (Secrets) deleted, once
 /// everything is taken over (additive).
 pub const DELETE_HELM_RELEASES: &str = "core.rukpak.io/delete-helm-releases";
@@ -97,8 +100,8 @@ pub const DECIDING: [&str; 4] = [ROLLBACK_TO, SAFE_CRD_UPGRADE, IGNORE_DEPENDENC
 pub const FIELD_MANAGER: &str = "rukpak-core";
 /// Label of the Pod whose process leads; the Service of the content service selects by it.
 pub const LEADER: &str = "core.rukpak.io/leader";
-/// The field manager of owner references to further users of a Namespace. Not [`FIELD_MANAGER`]: what that applies, it may
-/// take away again.
+/// The field manager of owner references to further users of a Namespace or CRD, and of versions that these add to a CRD. Not
+/// [`FIELD_MANAGER`]: what that applies, it may take away again.
 pub const SHARING_MANAGER: &str = "rukpak-core-sharing";
 
 /// Longest Bundle name the API accepts.

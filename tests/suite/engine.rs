@@ -37,6 +37,7 @@ mod pruning;
 mod quiet;
 mod records;
 mod served_versions;
+mod shared_definitions;
 mod stored_versions;
 mod suspend;
 mod throttled;

@@ -10,7 +10,7 @@
 //! Every decision is one of `rukpak_plan`, as it is the controller's. Nothing is written.
 
 mod compare;
-mod crds;
+pub(crate) mod crds;
 mod fields;
 mod leaving;
 mod report;

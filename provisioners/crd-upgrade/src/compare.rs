@@ -44,14 +44,27 @@ pub(super) fn same_versions(
     let mut changes = Vec::new();
     for version in &new.versions {
         let Some(before) = old.version(version.name).and_then(|before| before.schema) else { continue };
-        for mut found in differences(before, version.schema.unwrap_or(&Value::Null), Absent::Removed, effort) {
-            if found.difference.rule == Rule::ExistingFieldRemoval {
-                found.difference.message = format!("removed field : {}.{}", version.name, found.path);
-            }
-            changes.push(found.at(new.name, Location::Version(version.name.to_owned()), severity));
-        }
+        let schemas = (before, version.schema.unwrap_or(&Value::Null));
+        changes.extend(same_version(new, version.name, schemas, severity, effort));
     }
     changes
+}
+
+/// The changes from one schema of a version to another.
+pub(super) fn same_version(
+    crd: &Definition<'_>,
+    version: &str,
+    (old, new): (&Value, &Value),
+    severity: Severity,
+    effort: &Effort<'_>,
+) -> Vec<UnsafeChange> {
+    let named = |mut found: FieldDifference| {
+        if found.difference.rule == Rule::ExistingFieldRemoval {
+            found.difference.message = format!("removed field : {version}.{}", found.path);
+        }
+        found.at(crd.name, Location::Version(version.to_owned()), severity)
+    };
+    differences(old, new, Absent::Removed, effort).into_iter().map(named).collect()
 }
 
 /// The differences between versions that are served side by side, unless the existing CRD has them too.

@@ -4,6 +4,7 @@
 //! switched_off?  ->  check(existing, new)  ->  changes        refused (errors) or told (warnings)
 //!                                          ->  object_checks  list these objects, ObjectValidator them: more changes
 //! migration(existing, new)                 ->  what has to happen to stored objects before a stored version can go
+//! share(existing, new), union              ->  whether several bundles can have it, and what it is for all of them
 //! ```
 //!
 //! Two sets of rules, all applied, all findings given at once. Those of RukPak's CRD validator refuse what loses stored
@@ -20,6 +21,7 @@ mod effort;
 mod pattern;
 mod property;
 mod same;
+mod sharing;
 mod stored;
 mod text;
 pub mod validator;
@@ -27,6 +29,7 @@ mod versions;
 
 pub use definition::Error;
 pub use effort::{Effort, MAX_STEPS};
+pub use sharing::{Sharing, kept_versions, share, union};
 pub use stored::{Migration, lost_field, migration};
 pub use text::{denial, denial_for_extension, refusal};
 pub use validator::{ObjectValidator, Violation, validate_object};

@@ -6,6 +6,7 @@
 mod adoption;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ManagedFieldsEntry, ObjectMeta};
+use rukpak_crds::names::SHARING_MANAGER;
 use serde_json::{Map, Value, json};
 
 pub use self::adoption::{Heir, adopted};
@@ -244,7 +245,12 @@ pub fn taken(before: &Value, meta: &ObjectMeta, manager: &str) -> Vec<Taken> {
     let empty = json!({});
     let lost = difference(before, applied(meta, manager).unwrap_or(&empty));
     let mut all = Vec::new();
-    for entry in entries(meta).filter(|entry| entry.manager.as_deref() != Some(manager) || !is_apply(entry)) {
+    // Who shares an object takes nothing: it is in the next apply, too.
+    let is_other = |entry: &&ManagedFieldsEntry| {
+        let is_own = entry.manager.as_deref() == Some(manager) && is_apply(entry);
+        !is_own && entry.manager.as_deref() != Some(SHARING_MANAGER)
+    };
+    for entry in entries(meta).filter(is_other) {
         let Some(theirs) = set(entry) else { continue };
         for path in leaves(&intersection(&lost, theirs)) {
             all.push(Taken {

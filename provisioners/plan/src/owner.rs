@@ -50,7 +50,7 @@ pub enum Ownership {
         /// UID of the earlier one.
         uid: String,
     },
-    /// A Namespace that this BundleDeployment shared with the one that made it, which is gone.
+    /// A Namespace or CRD that this BundleDeployment shared with the one that led it, which is gone.
     Inherited,
     /// Somebody else's.
     Foreign(ForeignOwner),
@@ -67,6 +67,18 @@ pub enum ForeignOwner {
         name: String,
         /// Whether it is a BundleDeployment.
         is_deployment: bool,
+    },
+    /// Another BundleDeployment's that declares it otherwise: both could have it if they declared it compatibly.
+    Incompatible {
+        /// Name of the BundleDeployment.
+        name: String,
+        /// How they differ.
+        why: String,
+    },
+    /// It is ours and that of other BundleDeployments, and is to outlive us: it would go with them.
+    Sharers {
+        /// Names of the others.
+        names: Vec<String>,
     },
     /// A Helm release's.
     HelmRelease {
@@ -86,6 +98,13 @@ impl ForeignOwner {
     pub fn why(&self) -> String {
         match self {
             Self::Controller { kind, name, .. } => format!("it is controlled by {kind} {name:?}"),
+            Self::Incompatible { name, why } => {
+                format!("it is controlled by BundleDeployment {name:?}, which declares it otherwise: {why}")
+            }
+            Self::Sharers { names } => {
+                let names: Vec<String> = names.iter().map(|name| format!("{name:?}")).collect();
+                format!("it is shared with BundleDeployment {}, and could not be kept when that goes", names.join(", "))
+            }
             Self::HelmRelease { name, namespace } => {
                 format!("it belongs to the Helm release {name:?} in namespace {namespace:?}")
             }
@@ -117,16 +136,23 @@ impl Owner {
         self.labels_name_us(meta) && (self.is_controller(meta) || self.is_kept(meta))
     }
 
-    /// Whether other BundleDeployments have put their owner reference on an object, to be left with it when we go.
+    /// Whether other BundleDeployments have an object as well, to be left with it when we go: they lead it, share it, or keep it.
     pub fn is_shared(&self, meta: &ObjectMeta) -> bool {
-        sharers(meta).any(|sharer| sharer.uid != self.uid)
+        let keeper = text(meta.annotations.as_ref(), names::OWNER_UID).filter(|_| controller(meta).is_none());
+        let is_sharer = sharers(meta).any(|sharer| sharer.uid == self.uid);
+        owners(meta).any(|owner| owner.uid != self.uid)
+            || (is_sharer && keeper.is_some_and(|keeper| keeper != self.uid))
+    }
+
+    /// Whether we share an object that another BundleDeployment leads, or led.
+    pub fn is_sharer(&self, meta: &ObjectMeta) -> bool {
+        sharers(meta).any(|sharer| sharer.uid == self.uid)
     }
 
     /// Whether an object that is not ours belongs to other BundleDeployments alone, and would go with them.
     pub fn would_lose(&self, meta: &ObjectMeta) -> bool {
-        let mut owners = meta.owner_references.iter().flatten().filter(|owner| is_deployment(owner));
-        let is_shared = owners.clone().any(|owner| owner.uid == self.uid);
-        !is_shared && owners.next().is_some()
+        let is_shared = owners(meta).any(|owner| owner.uid == self.uid);
+        !is_shared && owners(meta).next().is_some()
     }
 
     /// Whether our controller owner reference is on the object, whatever its labels say.
@@ -165,7 +191,7 @@ impl Owner {
             return Ownership::Foreign(ForeignOwner::Controller { kind, name, is_deployment });
         }
         let was_of_deployment = text(meta.labels.as_ref(), names::OWNER_KIND) == Some(names::OWNER_KIND_VALUE);
-        if was_of_deployment && sharers(meta).any(|sharer| sharer.uid == self.uid) {
+        if was_of_deployment && self.is_sharer(meta) {
             return Ownership::Inherited;
         }
         let annotations = meta.annotations.as_ref();
@@ -205,7 +231,12 @@ pub fn claimed(meta: &ObjectMeta) -> Owner {
 
 /// The BundleDeployments that share an object without controlling it.
 pub fn sharers(meta: &ObjectMeta) -> impl Iterator<Item = &OwnerReference> {
-    meta.owner_references.iter().flatten().filter(|owner| is_deployment(owner) && owner.controller != Some(true))
+    owners(meta).filter(|owner| owner.controller != Some(true))
+}
+
+/// All BundleDeployments that own an object.
+pub fn owners(meta: &ObjectMeta) -> impl Iterator<Item = &OwnerReference> {
+    meta.owner_references.iter().flatten().filter(|owner| is_deployment(owner))
 }
 
 fn is_deployment(owner: &OwnerReference) -> bool {
@@ -322,6 +353,24 @@ mod tests {
         let both = [reference("b", "2")[0].clone(), reference("a", "1")[0].clone()];
         assert!(!lost(json!(both)), "shared already");
         assert!(!lost(json!([{"apiVersion": "apps/v1", "kind": "Deployment", "name": "d", "uid": "3"}])));
+    }
+
+    #[test]
+    fn what_others_lead_share_or_keep_is_left_to_them() {
+        let us = Owner { name: "a".to_owned(), uid: "1".to_owned() };
+        let is_shared = |meta: Value| us.is_shared(&serde_json::from_value(meta).unwrap());
+        let (ours, theirs) = (reference("a", "1")[0].clone(), reference("b", "2")[0].clone());
+        let mut sharer = ours.clone();
+        sharer["controller"] = json!(false);
+        assert!(!is_shared(json!({"ownerReferences": [ours]})));
+        assert!(is_shared(json!({"ownerReferences": [theirs, sharer]})), "led by another");
+        assert!(!is_shared(json!({"ownerReferences": [sharer]})), "nobody else is left");
+        let kept = json!({"core.rukpak.io/owner-uid": "2"});
+        assert!(
+            is_shared(json!({"ownerReferences": [sharer], "annotations": kept})),
+            "another outlives itself with it"
+        );
+        assert!(!is_shared(json!({"ownerReferences": [ours], "annotations": kept})), "a copy of marks");
     }
 
     #[test]

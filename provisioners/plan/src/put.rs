@@ -10,7 +10,8 @@ use rukpak_plain::ObjectKey;
 use serde_json::Value;
 
 use crate::fields::{self, Heir};
-use crate::owner::{ForeignOwner, Predecessors};
+use crate::kind::is_crd;
+use crate::owner::{self, ForeignOwner, Predecessors};
 use crate::prune::{Guard, guard};
 use crate::resolve::{Basis, Live};
 use crate::{Owner, Ownership, opt_out};
@@ -33,12 +34,50 @@ pub struct Task<'a> {
     pub predecessors: Predecessors<'a>,
     /// What the release declares.
     pub body: &'a Value,
-    /// Whether it is a Namespace: one of somebody else is used as it is.
-    pub is_namespace: bool,
+    /// Whether one of somebody else may be used.
+    pub sharing: Sharing,
     /// Whether nothing is to be stored.
     pub is_trial: bool,
     /// Whether an object that cannot be changed may be deleted, to be made anew.
     pub may_replace: bool,
+}
+
+/// Whether an object of somebody else may be used in place of one's own.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Sharing {
+    /// It may not.
+    #[default]
+    Never,
+    /// Whosever it is, as it is: a Namespace.
+    AsItIs,
+    /// If it is that of other BundleDeployments, and all of them can have it: a CRD.
+    United,
+    /// It may not, and others may not have this one: a CRD that outlives its owner would go with theirs.
+    Kept,
+}
+
+impl Sharing {
+    /// How the object `key` may be shared, of which the release declares `body`.
+    pub fn of(key: &ObjectKey, body: &Value) -> Self {
+        let is_owned = !body["metadata"]["ownerReferences"].is_null();
+        match (key.group.as_str(), key.kind.as_str()) {
+            ("", "Namespace") => Self::AsItIs,
+            _ if is_crd(key) && is_owned => Self::United,
+            _ if is_crd(key) => Self::Kept,
+            _ => Self::Never,
+        }
+    }
+}
+
+/// How the object in the cluster stands to what is declared.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Compared {
+    /// It has all that is declared.
+    Covered,
+    /// It can have it too, with these as `spec.versions`.
+    Extended(Value),
+    /// It cannot: why, in words.
+    Incompatible(String),
 }
 
 /// What to send. `E` is how the API server says no.
@@ -61,8 +100,12 @@ pub enum Request<E> {
     MoveFields(Box<ObjectMeta>, Vec<ManagedFieldsEntry>),
     /// Replace its controller by the owner, and its managers by these.
     TakeOver(Box<ObjectMeta>, Option<Vec<ManagedFieldsEntry>>),
+    /// Read the object, and compare it to what is declared.
+    Compare,
     /// Add the owner as one that is no controller.
     Share(Box<ObjectMeta>),
+    /// The same, and have the CRD have these versions.
+    Extend(Box<ObjectMeta>, Value),
     /// Delete the object if it is ours and cannot be changed, which may be why it was refused so. In a trial: see whether that would be
     /// done.
     Replace(E),
@@ -75,6 +118,8 @@ pub enum Answer<W, E> {
     Applied(W),
     /// The metadata after fields were moved or the object was taken over.
     Moved(Box<ObjectMeta>),
+    /// The metadata of the object that was compared, and what came of that.
+    Compared(Box<ObjectMeta>, Compared),
     /// The owner was added.
     Shared,
     /// It exists already, is another object, or another version of it.
@@ -181,6 +226,7 @@ impl<'a> Put<'a> {
             | (Request::Replace(refusal), Answer::Replaced(false)) => Next::End(End::Refused(refusal)),
             (_, Answer::Replaced(true)) if self.task.is_trial => Next::End(End::Replaceable),
             (_, Answer::Seen(Some(metadata))) => self.found(metadata),
+            (_, Answer::Compared(metadata, compared)) => self.compared(metadata, compared),
             (_, Answer::Seen(None) | Answer::Replaced(true)) => self.write(None),
             (_, Answer::Moved(metadata)) => self.write(Some(known(&metadata))),
             (_, Answer::Wanted(false)) => Next::End(End::Unwanted),
@@ -210,6 +256,11 @@ impl<'a> Put<'a> {
         match ownership {
             Ownership::Terminating => Next::End(End::Terminating),
             Ownership::LeftBehind { uid } => Next::End(End::LeftBehind { uid }),
+            Ownership::Ours if self.task.sharing == Sharing::Kept && self.task.owner.is_shared(&metadata) => {
+                let others = owner::owners(&metadata).filter(|other| other.uid != self.task.owner.uid);
+                let names = others.map(|other| other.name.clone()).collect();
+                Next::End(End::Foreign(ForeignOwner::Sharers { names }))
+            }
             Ownership::Ours => match self.adoption(&metadata).filter(|_| !is_trial) {
                 Some(adoption) => Next::Send(adoption),
                 None if is_trial => self.write(Some(known)),
@@ -231,12 +282,41 @@ impl<'a> Put<'a> {
                 let entries = fields::adopted(&metadata, self.heir(true));
                 ask(Request::TakeOver(metadata, entries))
             }
-            Ownership::Foreign(_) if self.task.is_namespace => {
-                let is_shared = is_trial || !self.task.owner.would_lose(&metadata);
-                if is_shared { Next::End(End::Used) } else { Next::Send(Request::Share(metadata)) }
-            }
+            Ownership::Foreign(_) if self.task.sharing == Sharing::AsItIs => self.share(metadata),
+            Ownership::Foreign(_) if self.is_united(&metadata) => Next::Send(Request::Compare),
             Ownership::Foreign(foreign) => Next::End(End::Foreign(foreign)),
         }
+    }
+
+    /// Whether an object of somebody else may be one that all of its owners declare.
+    fn is_united(&self, metadata: &ObjectMeta) -> bool {
+        self.task.sharing == Sharing::United && owner::owners(metadata).next().is_some()
+    }
+
+    /// What is done about an object of other BundleDeployments that was compared to what is declared.
+    fn compared<W, E>(&mut self, metadata: Box<ObjectMeta>, compared: Compared) -> Next<W, E> {
+        let Task { owner, predecessors, is_trial, .. } = self.task;
+        // It may have become another's since it was looked at, or ours.
+        let is_foreign = matches!(owner.ownership(&metadata, predecessors), Ownership::Foreign(_));
+        if !is_foreign || !self.is_united(&metadata) {
+            return self.found(metadata);
+        }
+        match compared {
+            Compared::Covered => self.share(metadata),
+            Compared::Extended(versions) if is_trial => Next::Send(Request::Extend(metadata, versions)),
+            Compared::Extended(versions) => ask(Request::Extend(metadata, versions)),
+            Compared::Incompatible(why) => {
+                let leader = owner::controller(&metadata).or_else(|| owner::owners(&metadata).next());
+                let name = leader.map(|leader| leader.name.clone()).unwrap_or_default();
+                Next::End(End::Foreign(ForeignOwner::Incompatible { name, why }))
+            }
+        }
+    }
+
+    /// Uses the object; as one of its owners, where it would go with them.
+    fn share<W, E>(&self, metadata: Box<ObjectMeta>) -> Next<W, E> {
+        let is_shared = self.task.is_trial || !self.task.owner.would_lose(&metadata);
+        if is_shared { Next::End(End::Used) } else { Next::Send(Request::Share(metadata)) }
     }
 
     fn write<W, E>(&mut self, known: Option<Known>) -> Next<W, E> {

@@ -133,7 +133,7 @@ pub struct Standing {
     /// What stays as it is in the cluster although the release says otherwise, in words.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub kept: Vec<String>,
-    /// Namespaces of others that are used as they are.
+    /// Namespaces and CRDs of others that are used as they are.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub used: Vec<String>,
     /// The number of those that are left out: each list has the first [`LISTED`].

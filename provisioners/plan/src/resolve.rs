@@ -2,6 +2,7 @@
 //! scaling, volumes that grew, their order in Pods, and fields that were relinquished, whoever asks.
 
 mod order;
+mod united;
 
 use std::collections::BTreeSet;
 
@@ -13,6 +14,8 @@ use serde_json::{Value, json};
 use crate::fields::{self, Taken};
 use crate::kind::is_crd;
 use crate::opt_out::Ignored;
+
+pub use self::united::sharers;
 
 /// Why objects are applied.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -158,7 +161,7 @@ pub fn needs_live(key: &ObjectKey, body: &Value, basis: &Basis<'_>) -> bool {
         || is_claim(key)
         || is_left
         || !basis.ignored.is_empty()
-        || (basis.why.policy().keeps_stored_versions && is_crd(key))
+        || is_crd(key)
 }
 
 fn is_claim(key: &ObjectKey) -> bool {
@@ -183,11 +186,16 @@ pub fn resolve(key: &ObjectKey, body: &Value, live: Option<Live<'_>>, basis: &Ba
     if is_claim(key) && !is_size_declared_anew(&resolved.body, basis) {
         resolved.kept = keep_size(&mut resolved.body, live);
     }
+    if is_crd(key) {
+        resolved.kept = united::keep_united(&mut resolved.body, live, basis);
+    }
     if is_crd(key) && basis.why.policy().keeps_stored_versions {
         let kept = keep_stored_versions(&mut resolved.body, live);
-        resolved.kept = (!kept.is_empty()).then(|| {
+        let text = (!kept.is_empty()).then(|| {
             format!("keeps the versions {} and its conversion: objects may be stored in them", kept.join(", "))
         });
+        resolved.kept =
+            [resolved.kept, text].into_iter().flatten().reduce(|united, stored| format!("{united}; {stored}"));
     }
     resolved
 }

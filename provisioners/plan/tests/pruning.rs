@@ -225,6 +225,25 @@ fn a_shared_namespace_is_handed_over_and_not_asked_about() {
     assert_eq!(outcome, Outcome::default());
 }
 
+/// It is labelled as that of whoever leads it.
+#[test]
+fn what_another_leads_is_handed_over_and_what_nobody_leads_is_asked_about() {
+    let reference = |name: &str, uid: &str, controller: bool| {
+        json!({"apiVersion": "core.rukpak.io/v1alpha1",
+        "kind": "BundleDeployment", "name": name, "uid": uid, "controller": controller})
+    };
+    let us = owner();
+    let sharer = reference(&us.name, &us.uid, false);
+    let crd = |owners: Value| {
+        object("apiextensions.k8s.io/v1", "CustomResourceDefinition", json!({"ownerReferences": owners}))
+    };
+    let (sent, _) = run(&[crd(json!([reference("b", "2", true), sharer]))], true, willing);
+    assert_eq!(sent, ["handover customresourcedefinition"]);
+    let (sent, _) = run(&[crd(json!([sharer]))], true, willing);
+    assert_eq!(sent.last().map(String::as_str), Some("delete customresourcedefinition"), "{sent:?}");
+    assert!(sent[0].starts_with("ask"), "{sent:?}");
+}
+
 #[test]
 fn what_is_data_is_released_and_what_may_go_is_deleted() {
     let claim = |more| object("v1", "PersistentVolumeClaim", more);

@@ -3,7 +3,7 @@
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use rukpak_plan::Owner;
 use rukpak_plan::owner::{ForeignOwner, Predecessors};
-use rukpak_plan::put::{Answer, End, Known, Next, Put, Request, Task};
+use rukpak_plan::put::{Answer, Compared, End, Known, Next, Put, Request, Sharing, Task};
 use serde_json::{Value, json};
 
 type Annotations = std::collections::BTreeMap<String, String>;
@@ -16,7 +16,7 @@ fn owner() -> Owner {
 /// How an object is put.
 #[derive(Clone, Copy, Default)]
 struct How {
-    is_namespace: bool,
+    sharing: Sharing,
     is_trial: bool,
     may_replace: bool,
 }
@@ -52,9 +52,8 @@ fn by_helm() -> Value {
 fn put(how: How, known: Option<Known>, mut answer: impl FnMut(&str) -> Reply) -> (Vec<String>, End<(), &'static str>) {
     let (owner, body) = (owner(), json!({"data": {"x": "1"}}));
     let predecessors = Predecessors { system_namespace: "rukpak-system", extension: None };
-    let How { is_namespace, is_trial, may_replace } = how;
-    let mut put =
-        Put::new(Task { owner: &owner, predecessors, body: &body, is_namespace, is_trial, may_replace }, known);
+    let How { sharing, is_trial, may_replace } = how;
+    let mut put = Put::new(Task { owner: &owner, predecessors, body: &body, sharing, is_trial, may_replace }, known);
     let (mut request, mut sent) = (put.first(), Vec::new());
     loop {
         sent.push(match &request {
@@ -64,7 +63,9 @@ fn put(how: How, known: Option<Known>, mut answer: impl FnMut(&str) -> Reply) ->
             Request::AskWanted(_) => "ask".to_owned(),
             Request::MoveFields(..) => "move".to_owned(),
             Request::TakeOver(..) => "take over".to_owned(),
+            Request::Compare => "compare".to_owned(),
             Request::Share(_) => "share".to_owned(),
+            Request::Extend(..) => "extend".to_owned(),
             Request::Replace(_) => "replace".to_owned(),
         });
         assert!(sent.len() < 40, "it does not end: {sent:?}");
@@ -83,7 +84,7 @@ fn server(object: Option<ObjectMeta>) -> impl FnMut(&str) -> Reply {
         "look" => Answer::Seen(object.clone().map(Box::new)),
         "ask" => Answer::Wanted(true),
         "move" | "take over" => Answer::Moved(Box::new(object.clone().expect("there is an object"))),
-        "share" => Answer::Shared,
+        "share" | "extend" => Answer::Shared,
         "replace" => Answer::Replaced(true),
         _ => Answer::Applied(()),
     }
@@ -182,7 +183,7 @@ fn what_is_somebody_elses_is_not_written() {
 
 #[test]
 fn a_namespace_of_somebody_else_is_used_and_shared_where_it_would_be_lost() {
-    let how = How { is_namespace: true, ..How::default() };
+    let how = How { sharing: Sharing::AsItIs, ..How::default() };
     let of_other = object(json!({"ownerReferences": reference("other", "2")}));
     let (sent, end) = put(how, None, server(Some(of_other.clone())));
     assert_eq!((sent, end), (["create", "look", "share"].map(str::to_owned).to_vec(), End::Used));
@@ -190,6 +191,83 @@ fn a_namespace_of_somebody_else_is_used_and_shared_where_it_would_be_lost() {
     assert_eq!((sent.len(), end), (2, End::Used), "a user's own");
     let trial = How { is_trial: true, ..how };
     assert_eq!(put(trial, None, server(Some(of_other))).0, ["create", "look"]);
+}
+
+/// An API server that has this CRD of another, which compares so.
+fn definition(object: ObjectMeta, compared: Compared) -> impl FnMut(&str) -> Reply {
+    let mut others = server(Some(object.clone()));
+    move |request| match request {
+        "compare" => Answer::Compared(Box::new(object.clone()), compared.clone()),
+        request => others(request),
+    }
+}
+
+fn sent(words: &[&str]) -> Vec<String> {
+    words.iter().map(|word| (*word).to_owned()).collect()
+}
+
+#[test]
+fn a_crd_of_another_deployment_is_shared_extended_or_refused() {
+    let how = How { sharing: Sharing::United, ..How::default() };
+    let of_other = object(json!({"ownerReferences": reference("other", "2")}));
+    let covered = put(how, None, definition(of_other.clone(), Compared::Covered));
+    assert_eq!(covered, (sent(&["create", "look", "compare", "share"]), End::Used));
+    let extended = put(how, None, definition(of_other.clone(), Compared::Extended(json!([]))));
+    assert_eq!(extended, (sent(&["create", "look", "compare", "ask", "extend"]), End::Used));
+    let why = Compared::Incompatible("no".to_owned());
+    let refused = ForeignOwner::Incompatible { name: "other".to_owned(), why: "no".to_owned() };
+    assert_eq!(put(how, None, definition(of_other.clone(), why)).1, End::Foreign(refused));
+
+    let trial = How { is_trial: true, ..how };
+    assert_eq!(put(trial, None, definition(of_other.clone(), Compared::Covered)).0, ["create", "look", "compare"]);
+    let tried = put(trial, None, definition(of_other.clone(), Compared::Extended(json!([]))));
+    assert_eq!(tried.0, ["create", "look", "compare", "extend"], "the API server sees the versions");
+    let is_foreign = |how, object| matches!(put(how, None, definition(object, Compared::Covered)).1, End::Foreign(_));
+    assert!(is_foreign(how, object(json!({}))), "a user's own");
+    assert!(is_foreign(How::default(), of_other), "one that is kept goes with nobody");
+}
+
+#[test]
+fn a_crd_that_is_shared_already_is_not_written() {
+    let how = How { sharing: Sharing::United, ..How::default() };
+    let mut owners = reference("other", "2");
+    let mut ours = reference("app", "1")[0].clone();
+    ours["controller"] = json!(false);
+    owners.as_array_mut().expect("a list").push(ours);
+    let shared = object(json!({"ownerReferences": owners}));
+    assert_eq!(
+        put(how, None, definition(shared, Compared::Covered)),
+        (sent(&["create", "look", "compare"]), End::Used)
+    );
+}
+
+#[test]
+fn a_crd_that_is_to_be_kept_is_not_written_as_long_as_others_have_it() {
+    let how = How { sharing: Sharing::Kept, ..How::default() };
+    let mut owners = reference("app", "1");
+    let mut theirs = reference("other", "2")[0].clone();
+    theirs["controller"] = json!(false);
+    owners.as_array_mut().expect("a list").push(theirs);
+    let shared = object(json!({"ownerReferences": owners, "managedFields": applied()}));
+    let end = End::Foreign(ForeignOwner::Sharers { names: vec!["other".to_owned()] });
+    assert_eq!(put(how, None, server(Some(shared))), (sent(&["create", "look"]), end));
+    assert_eq!(put(how, None, server(Some(ours()))).1, End::Applied(()));
+}
+
+#[test]
+fn a_crd_whose_leader_went_while_it_was_compared_is_inherited() {
+    let how = How { sharing: Sharing::United, ..How::default() };
+    let of_other = object(json!({"ownerReferences": reference("other", "2")}));
+    let mut ours = reference("app", "1");
+    ours[0]["controller"] = json!(false);
+    let labels = json!({"core.rukpak.io/owner-kind": "BundleDeployment"});
+    let inherited = object(json!({"ownerReferences": ours, "labels": labels}));
+    let mut others = server(Some(of_other));
+    let (sent, end) = put(how, None, |request| match request {
+        "compare" => Answer::Compared(Box::new(inherited.clone()), Compared::Covered),
+        request => others(request),
+    });
+    assert_eq!((sent.join(" "), end), ("create look compare ask update u@7".to_owned(), End::Applied(())));
 }
 
 #[test]

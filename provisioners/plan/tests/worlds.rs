@@ -88,6 +88,12 @@ fn keeps_namespace_that_another_deployment_shares() {
     search_world(small::sharing, 2);
 }
 
+/// A CRD that somebody declares is never deleted, and has all versions that are declared, whoever comes, changes and goes.
+#[test]
+fn keeps_definition_as_long_as_one_of_two_deployments_declares_it() {
+    search_world(small::united, 2);
+}
+
 /// Nothing tells the first controller that its writes come too late.
 #[test]
 fn leaves_one_release_where_two_controllers_write() {

@@ -4,13 +4,14 @@ use std::collections::BTreeSet;
 
 use futures::StreamExt as _;
 use kube::api::DynamicObject;
-use rukpak_crd_upgrade::Migration;
+use rukpak_crd_upgrade as crd_upgrade;
+use rukpak_crd_upgrade::{Migration, Sharing};
 use rukpak_crds::names::{DISABLED, FIELD_MANAGER, RECONCILE};
 use rukpak_plain::ObjectKey;
 use rukpak_plan::fields::{Taken, applied};
 use rukpak_plan::kind::is_crd;
 use rukpak_plan::opt_out::Ignored;
-use rukpak_plan::owner::{self, Predecessors};
+use rukpak_plan::owner::{self, ForeignOwner, Predecessors};
 use rukpak_plan::owner_metadata::updating;
 use rukpak_plan::plan::Need;
 use rukpak_plan::put::{Replacement, replacement};
@@ -172,9 +173,33 @@ async fn one(cluster: &Cluster, target: &Target<'_>, step: &Step, means: Means) 
         }
         // Used as it is.
         Ownership::Foreign(_) if step.key.group.is_empty() && step.key.kind == "Namespace" => Outcome::Same,
+        Ownership::Foreign(_) if crds::is_shared(step, &live) => shared(step, &live, &mut remark),
         Ownership::Foreign(foreign) => Outcome::Refuse(format!("it exists: {}", foreign.why())),
     };
     Comparison { outcome, remark, is_taken_over }
+}
+
+/// What would become of a CRD that another BundleDeployment leads.
+fn shared(step: &Step, live: &DynamicObject, remark: &mut Option<String>) -> Outcome {
+    let leader = crds::leader(live);
+    match crds::share(step, live) {
+        Ok(Sharing::Covered) => {
+            *remark = Some(format!("{} is that of BundleDeployment {leader:?}, and used as it is", step.identity));
+            Outcome::Same
+        }
+        Ok(Sharing::Extended(versions)) => {
+            *remark = Some(format!("{} is that of BundleDeployment {leader:?}, and gets versions", step.identity));
+            let before = fields::declared(live);
+            let mut after = before.clone();
+            after["spec"]["versions"] = versions;
+            Outcome::Change(fields::changes(&before, &after, false))
+        }
+        Ok(Sharing::Incompatible(changes)) => {
+            let why = crd_upgrade::refusal(&step.key.name, &changes);
+            Outcome::Refuse(format!("it exists: {}", ForeignOwner::Incompatible { name: leader, why }.why()))
+        }
+        Err(error) => Outcome::Refuse(error.to_string()),
+    }
 }
 
 /// Whether the controller leaves the object as it is.

@@ -4,8 +4,9 @@
 use kube::api::{ApiResource, DynamicObject, ListParams};
 use kube::core::GroupVersionKind;
 use rukpak_crd_upgrade as crd_upgrade;
-use rukpak_crd_upgrade::{Migration, ObjectCheck, ObjectValidator, Options, Rule, UnsafeChange};
-use rukpak_plan::Step;
+use rukpak_crd_upgrade::{Migration, ObjectCheck, ObjectValidator, Options, Rule, Sharing, UnsafeChange};
+use rukpak_plan::resolve::sharers;
+use rukpak_plan::{Owner, Step, owner, put};
 use serde_json::{Value, json};
 
 use super::target::Target;
@@ -18,8 +19,29 @@ const TOLD: usize = 20;
 
 /// Returns the migration of stored objects that comes before the CRD is replaced.
 pub(super) fn migration(target: &Target<'_>, step: &Step, live: &DynamicObject) -> Option<Migration> {
-    let is_ours = target.owner.owns_fully(&live.metadata) && target.why.policy().checks_definitions;
+    needed_migration(&target.owner, step, live).filter(|_| target.why.policy().checks_definitions)
+}
+
+/// Returns the migration that it takes to replace a CRD which `owner` alone has.
+pub(crate) fn needed_migration(owner: &Owner, step: &Step, live: &DynamicObject) -> Option<Migration> {
+    let is_ours = owner.owns_fully(&live.metadata) && sharers(&step.body(), &live.metadata).is_empty();
     crd_upgrade::migration(&existing(step, live), &step.body()).ok().flatten().filter(|_| is_ours)
+}
+
+/// Whether the CRD in the cluster is one of other BundleDeployments that this one may have as well.
+pub(super) fn is_shared(step: &Step, live: &DynamicObject) -> bool {
+    put::Sharing::of(&step.key, &step.body()) == put::Sharing::United && owner::owners(&live.metadata).next().is_some()
+}
+
+/// How it stands to the one of the bundle.
+pub(super) fn share(step: &Step, live: &DynamicObject) -> Result<Sharing, crd_upgrade::Error> {
+    crd_upgrade::share(&existing(step, live), &step.body())
+}
+
+/// Names the BundleDeployment that leads it.
+pub(super) fn leader(live: &DynamicObject) -> String {
+    let leader = owner::controller(&live.metadata).or_else(|| owner::owners(&live.metadata).next());
+    leader.map(|leader| leader.name.clone()).unwrap_or_default()
 }
 
 /// Why the CRD may not be replaced, in the words of the refusal; `None` if it may.
@@ -29,12 +51,16 @@ pub(super) async fn refusal(
     step: &Step,
     live: &DynamicObject,
 ) -> Result<Option<String>, Error> {
-    let declared = step.body();
+    let mut declared = step.body();
     if target.crd_upgrades() == Some("false") || crd_upgrade::is_switched_off(&declared) {
         return Ok(None);
     }
     let existing = existing(step, live);
-    let options = Options { strict: target.crd_upgrades() == Some("strict") };
+    let is_led = !sharers(&declared, &live.metadata).is_empty();
+    if let Some(versions) = crd_upgrade::union(&existing, &declared).filter(|_| is_led) {
+        declared["spec"]["versions"] = versions;
+    }
+    let options = Options { strict: is_led || target.crd_upgrades() == Some("strict") };
     // The API server says what is wrong with a CRD that cannot be read.
     let Ok(report) = crd_upgrade::check(&existing, &declared, options) else { return Ok(None) };
     let is_migrated = migration(target, step, live).is_some();

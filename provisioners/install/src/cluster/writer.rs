@@ -131,11 +131,26 @@ impl Writer {
     /// leaves it until all owners are gone.
     pub async fn share(&self, identity: &Identity, metadata: &ObjectMeta, owner: &Owner) -> Result<(), Error> {
         let _permit = self.permit().await;
-        let mut owners = metadata.owner_references.clone().unwrap_or_default();
-        owners.push(OwnerReference { controller: None, block_owner_deletion: None, ..owner.reference() });
-        let patch = json!({"metadata": {"resourceVersion": metadata.resource_version, "ownerReferences": owners}});
+        let patch = json!({"metadata": shared(metadata, owner)});
         let params = PatchParams { field_manager: Some(SHARING_MANAGER.to_owned()), ..PatchParams::default() };
         self.api(identity).patch_metadata(&identity.name, &params, &Patch::Merge(patch)).await?;
+        Ok(())
+    }
+
+    /// Does the same to a CRD, and gives it these versions.
+    pub async fn extend(
+        &self,
+        identity: &Identity,
+        metadata: &ObjectMeta,
+        owner: &Owner,
+        versions: &Value,
+        dry_run: bool,
+    ) -> Result<(), Error> {
+        let _permit = self.permit().await;
+        let patch = json!({"metadata": shared(metadata, owner), "spec": {"versions": versions}});
+        let manager = Some(SHARING_MANAGER.to_owned());
+        let params = PatchParams { field_manager: manager, dry_run, ..PatchParams::default() };
+        self.api(identity).patch(&identity.name, &params, &Patch::Merge(patch)).await?;
         Ok(())
     }
 
@@ -222,6 +237,15 @@ impl Writer {
     }
 }
 
+/// The metadata of an object with one more owner, which is no controller, provided it is still the one that was looked at.
+fn shared(metadata: &ObjectMeta, owner: &Owner) -> Value {
+    let mut owners = metadata.owner_references.clone().unwrap_or_default();
+    if !owners.iter().any(|other| other.uid == owner.uid) {
+        owners.push(OwnerReference { controller: None, block_owner_deletion: None, ..owner.reference() });
+    }
+    json!({"resourceVersion": metadata.resource_version, "ownerReferences": owners})
+}
+
 #[cfg(test)]
 mod tests {
     use std::sync::Arc;
@@ -254,6 +278,7 @@ mod tests {
         writer.release(&identity, &metadata, &owner).await.unwrap();
         writer.hand_over(&identity, &metadata, &owner).await.unwrap();
         writer.share(&identity, &metadata, &owner).await.unwrap();
+        writer.extend(&identity, &metadata, &owner, &json!([]), false).await.unwrap();
         writer.take_over(&identity, &metadata, None, &owner).await.unwrap();
         writer.move_fields(&identity, &metadata, &[]).await.unwrap();
         let looked_at = ObjectMeta { namespace: Some("ns".to_owned()), ..metadata.clone() };
@@ -268,7 +293,7 @@ mod tests {
             assert_eq!(deletion.body["preconditions"], json!({"uid": "u", "resourceVersion": "7"}));
             assert_eq!(deletion.body["propagationPolicy"], policy);
         }
-        assert_eq!(patches.len(), 8);
+        assert_eq!(patches.len(), 9);
         for patch in patches {
             let what = patch.what.strip_suffix("/status").unwrap_or(&patch.what);
             assert_eq!(what, "PATCH /api/v1/namespaces/ns/configmaps/a");

@@ -313,9 +313,9 @@ async fn finish(
     }
 }
 
-/// How a Namespace of somebody else is told of.
+/// How a Namespace or CRD of somebody else is told of.
 fn used_name(key: &ObjectKey) -> String {
-    format!("Namespace {:?}", key.name)
+    format!("{} {:?}", key.kind, key.name)
 }
 
 /// What the release has taken back is not left in the cluster unowned.

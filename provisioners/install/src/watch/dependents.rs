@@ -47,12 +47,13 @@ struct Watched {
     /// Why the API server refuses to list it, if it does.
     refusal: Option<String>,
     index: ObservedObjects,
-    /// Objects that several deployments share (Namespaces).
+    /// Objects that several deployments share (Namespaces and CRDs).
     shared: BTreeMap<ObjectKey, Shared>,
 }
 
 /// Who shares an object.
 struct Shared {
+    kind: Kind,
     has_controller: bool,
     /// The BundleDeployments that do not control it.
     sharers: Vec<Owner>,
@@ -182,6 +183,19 @@ impl Dependents {
         inherited.map(|(key, _)| key.clone()).collect()
     }
 
+    /// What `owner` shares without leading it.
+    pub fn shared(&self, owner: &Owner) -> Vec<Identity> {
+        let watched = self.hub.lock();
+        let shared = watched.values().flat_map(|watched| &watched.shared);
+        let shared = shared.filter(|(_, shared)| shared.sharers.contains(owner));
+        let identity = |(key, shared): (&ObjectKey, &Shared)| Identity {
+            kind: shared.kind.clone(),
+            namespace: key.namespace.clone(),
+            name: key.name.clone(),
+        };
+        shared.map(identity).collect()
+    }
+
     /// Stops the watches of all other kinds, but of those with objects that deployments share: whoever is left inherits these.
     pub fn retain(&self, kinds: &BTreeSet<GroupKind>) {
         self.hub.lock().retain(|id, watched| {
@@ -213,7 +227,7 @@ impl Hub {
         for name in owners {
             self.react(name, |us, inbox| inbox.note_seen(us, &key, &observed.owner, &observed.fingerprint));
         }
-        self.shared(id, &key, metadata);
+        self.shared(id, (kind, &key), metadata);
         let adopter = metadata.annotations.as_ref().and_then(|all| all.get(names::ADOPT_BY));
         // What has a controller is not taken over whatever its annotations say.
         if let Some(adopter) = adopter.filter(|_| controller(metadata).is_none())
@@ -225,14 +239,15 @@ impl Hub {
     }
 
     /// Remembers who shares an object, and enqueues them when nobody controls it any more.
-    fn shared(&self, id: &GroupKind, key: &ObjectKey, metadata: &ObjectMeta) {
+    fn shared(&self, id: &GroupKind, (kind, key): (&Kind, &ObjectKey), metadata: &ObjectMeta) {
         let has_controller = controller(metadata).is_some() || metadata.deletion_timestamp.is_some();
         let sharers: Vec<Owner> =
             sharers(metadata).map(|owner| Owner { name: owner.name.clone(), uid: owner.uid.clone() }).collect();
         if let Some(watched) = self.lock().get_mut(id) {
             watched.shared.remove(key);
             if !sharers.is_empty() {
-                watched.shared.insert(key.clone(), Shared { has_controller, sharers: sharers.clone() });
+                let shared = Shared { kind: kind.clone(), has_controller, sharers: sharers.clone() };
+                watched.shared.insert(key.clone(), shared);
             }
         }
         for heir in sharers.iter().filter(|_| !has_controller) {

@@ -329,7 +329,7 @@ impl Object {
         if metadata.deletion_timestamp.is_some() {
             return State::Ended(End::Waits { why: waits(&self.leaving.identity, &metadata) });
         }
-        if !owner.is_controller(&metadata) && !owner.owns_fully(&metadata) {
+        if !owner.is_controller(&metadata) && !owner.owns_fully(&metadata) && !owner.is_sharer(&metadata) {
             return State::Ended(End::Gone);
         }
         self.leaving.metadata = Arc::from(metadata);

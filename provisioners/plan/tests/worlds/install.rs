@@ -395,9 +395,9 @@ impl Run<'_> {
     }
 }
 
-/// How a Namespace of somebody else is told of.
+/// How a Namespace or CRD of somebody else is told of.
 pub fn used_name(key: &ObjectKey) -> String {
-    format!("Namespace {:?}", key.name)
+    format!("{} {:?}", key.kind, key.name)
 }
 
 fn refusal(missing: &[Missing]) -> Stopped {

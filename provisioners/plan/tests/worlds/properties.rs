@@ -44,7 +44,10 @@ pub fn of_write(
     let metadata = &was.value["metadata"];
     let may_adopt =
         metadata["annotations"]["core.rukpak.io/adopt-by"] == owner.name.as_str() && controlled_by(was).is_none();
-    if !is_ours(was, &owner.uid) && !is_known && !may_adopt && key.kind != "Namespace" {
+    // One more owner is added to it, and versions.
+    let is_united =
+        key.kind == "CustomResourceDefinition" && metadata["labels"]["core.rukpak.io/owner-kind"] == "BundleDeployment";
+    if !is_ours(was, &owner.uid) && !is_known && !may_adopt && key.kind != "Namespace" && !is_united {
         return Some(format!("{} {:?}, which is not ours, is written", key.kind, key.name));
     }
     let finalizers = |object: &Object| object.value["metadata"]["finalizers"].as_array().cloned().unwrap_or_default();
@@ -107,6 +110,22 @@ fn of_others(world: &World, key: &Key, was: &Object, is: &Object) -> Option<Stri
         }
     }
     None
+}
+
+/// What garbage collection took although a deployment that is not deleted says that it has it.
+pub fn of_collection(world: &World, before: &Objects) -> Option<String> {
+    let gone = |key: &Key| {
+        before.contains_key(key) && world.server.objects.get(key).is_none_or(|object| object.is_terminating)
+    };
+    world.deployments.iter().enumerate().find_map(|(number, this)| {
+        let release = installed(world, number).filter(|_| !this.is_deleted)?;
+        let is_said = this.status.conditions.is("Installed", ConditionStatus::True);
+        let is_begun = this.status.inventory.as_ref().is_some_and(|inventory| inventory.pending.is_some());
+        let mut declared =
+            world.small.releases[release].iter().filter(|_| is_said && !is_begun).map(|body| named(body).0);
+        let lost = declared.find(|key| gone(key))?;
+        Some(format!("{} {:?}, which {:?} has, is collected as garbage", lost.kind, lost.name, this.owner.name))
+    })
 }
 
 fn of_deletion(
@@ -276,6 +295,9 @@ fn differs(world: &World, deployment: usize, body: &Value) -> Option<String> {
     if !is_ours(live, &this.owner.uid) && !is_shared {
         return Some(format!("{what} is not ours"));
     }
+    if key.kind == "CustomResourceDefinition" {
+        return lacks_version(body, live).map(|version| format!("{what} lacks version {version}"));
+    }
     let contested = this.status.inventory.iter().flat_map(|inventory| &inventory.contested);
     let contested: Vec<_> = contested.filter(|field| field.kind == key.kind && field.name == key.name).collect();
     let compared =
@@ -289,6 +311,17 @@ fn differs(world: &World, deployment: usize, body: &Value) -> Option<String> {
     let is_declared = |path: &&Vec<String>| path.first().is_some_and(|key| key == "f:data" || key == "f:spec");
     let mut wrong = compared.removed.iter().chain(&compared.modified).filter(is_declared);
     wrong.find(|path| !is_left(path)).map(|path| format!("{} of {what} is not as declared", path.join(".")))
+}
+
+/// The first version that is declared and that the CRD does not serve. It may have more.
+fn lacks_version(body: &Value, live: &Object) -> Option<String> {
+    let versions = |body: &Value| body["spec"]["versions"].as_array().cloned().unwrap_or_default();
+    let is_served = |name: &Value| {
+        versions(&live.value).iter().any(|version| version["name"] == *name && version["served"] == true)
+    };
+    let declared = versions(body).into_iter().filter(|version| version["served"] == true);
+    let mut names = declared.map(|version| version["name"].clone());
+    names.find(|name| !is_served(name)).map(|name| name.to_string())
 }
 
 /// Whether the status names the object: as missing, kept, used or left.

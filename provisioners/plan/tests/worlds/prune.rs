@@ -19,7 +19,7 @@ use rukpak_plan::retry::{self, Class};
 use rukpak_plan::{Identity, Plan, Release};
 use serde_json::{Value, json};
 
-use super::install::{Bases, Members};
+use super::install::{Bases, Members, used_name};
 use super::{Run, Stop, get, key_of};
 use crate::server::{Refusal, Request};
 use crate::world::{NAMESPACE, metadata};
@@ -43,7 +43,7 @@ impl Run<'_> {
                 continue;
             }
             match self.send(&get(&step.identity))? {
-                Ok(found) if self.owner.is_controller(&metadata(&found)) => {
+                Ok(found) if self.is_marked(&metadata(&found)) => {
                     stripped.push(Leaving { identity: step.identity.clone(), metadata: Arc::new(metadata(&found)) });
                 }
                 Ok(_) | Err(Refusal::NotFound) => {}
@@ -51,6 +51,7 @@ impl Run<'_> {
             }
         }
         let mut leaving = self.leaving(&mut members, declared);
+        self.find_shared(|key| declared.contains(key), &members, &mut stripped, &mut failed)?;
         let has_stripped = !stripped.is_empty();
         leaving.extend(stripped);
         let is_ill = !complaints(&self.inbox().objects).is_empty();
@@ -67,17 +68,52 @@ impl Run<'_> {
         let kinds: BTreeSet<InventoryKind> = self.observed.inventory().kinds.into_iter().collect();
         let mut members = self.list(&kinds)?;
         let objects = self.inbox().objects.clone();
-        let Installation::Applied { applied, .. } = &self.memory.installation else { return Ok(()) };
+        let Installation::Applied { applied, differences, .. } = &self.memory.installation else { return Ok(()) };
         let declared = declared::of_installed(&objects, applied.missing(), NAMESPACE);
-        let leaving = self.leaving(&mut members, &declared);
+        let used = differences.used.clone();
+        let mut leaving = self.leaving(&mut members, &declared);
+        let mut failed = Vec::new();
+        let is_declared = |key: &ObjectKey| declared.contains(key) || used.contains(&used_name(key));
+        self.find_shared(is_declared, &members, &mut leaving, &mut failed)?;
         if !leaving.is_empty() {
             self.confirm()?;
         }
-        let pruned = self.remove(leaving, Vec::new(), members)?;
+        let pruned = self.remove(leaving, failed, members)?;
         if let Installation::Applied { applied, pruning, .. } = &mut self.memory.installation
             && applied.release() == release
         {
             *pruning = pruned;
+        }
+        Ok(())
+    }
+
+    fn is_marked(&self, metadata: &ObjectMeta) -> bool {
+        self.owner.is_controller(metadata) || self.owner.is_sharer(metadata)
+    }
+
+    /// What we share and do not declare.
+    fn find_shared(
+        &mut self,
+        is_declared: impl Fn(&ObjectKey) -> bool,
+        members: &Members,
+        found: &mut Vec<Leaving>,
+        failed: &mut Vec<String>,
+    ) -> Result<(), Stop> {
+        let seen = self.world.controllers[self.controller].seen.iter();
+        let shared = seen.filter(|(_, seen)| seen.sharers.contains(&self.owner)).map(|(key, _)| key.clone());
+        for key in shared.collect::<Vec<_>>() {
+            let is_known = members.objects.contains_key(&key) || found.iter().any(|known| known.identity.key() == key);
+            let Some(kind) = self.world.kind(&key.kind, "v1").filter(|_| !is_declared(&key) && !is_known) else {
+                continue;
+            };
+            let identity = Identity { kind, namespace: key.namespace.clone(), name: key.name.clone() };
+            match self.send(&get(&identity))? {
+                Ok(live) if self.is_marked(&metadata(&live)) => {
+                    found.push(Leaving { identity, metadata: Arc::new(metadata(&live)) });
+                }
+                Ok(_) | Err(Refusal::NotFound) => {}
+                Err(refusal) => failed.push(format!("{identity}: {refusal:?}")),
+            }
         }
         Ok(())
     }

@@ -1,9 +1,11 @@
 //! One object: what the crate's machine asks for is sent, and it is told what came of that. As `execute/put.rs`.
 
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
+use rukpak_crd_upgrade as crd_upgrade;
 use rukpak_crds::names::{FIELD_MANAGER, SHARING_MANAGER};
 use rukpak_plan::owner::{ForeignOwner, Predecessors};
 use rukpak_plan::owner_metadata::{creating, updating};
-use rukpak_plan::put::{Answer, End, Known, Next, Put, Request as Wish, Task};
+use rukpak_plan::put::{Answer, Compared, End, Known, Next, Put, Request as Wish, Sharing, Task};
 use rukpak_plan::put::{Replacement, replacement};
 use rukpak_plan::resolve::{Basis, Live, needs_live, resolve};
 use rukpak_plan::retry::Class;
@@ -86,7 +88,7 @@ impl Run<'_> {
             owner: &owner,
             predecessors: Predecessors { system_namespace: NAMESPACE, extension: None },
             body: &body,
-            is_namespace: is_namespace(&step.key),
+            sharing: Sharing::of(&step.key, &body),
             is_trial,
             may_replace: basis.why.replaces_immutable(),
         };
@@ -130,11 +132,22 @@ impl Run<'_> {
                 moved.map(|moved| Answer::Moved(Box::new(metadata(&moved))))
             }
             Wish::TakeOver(..) => unreachable!("no deployment is made for a ClusterExtension"),
+            Wish::Compare => match self.send(&get(&step.identity))? {
+                Ok(found) => Ok(Answer::Compared(Box::new(metadata(&found)), compare(&found, &step.body()))),
+                Err(Refusal::NotFound) => Ok(Answer::Seen(None)),
+                Err(refusal) => Err(refusal),
+            },
             Wish::Share(found) => {
-                let mut owners = found.owner_references.clone().unwrap_or_default();
-                owners.push(sharer(&self.owner));
-                let change = json!({"resourceVersion": found.resource_version, "ownerReferences": owners});
+                let change = shared(found, &self.owner);
                 self.patch(&step.identity, &change, SHARING_MANAGER)?.map(|_| Answer::Shared)
+            }
+            // The small server has no trials of patches.
+            Wish::Extend(..) if is_trial => Ok(Answer::Shared),
+            Wish::Extend(found, versions) => {
+                let (key, version) = key_of(&step.identity);
+                let body = json!({"metadata": shared(found, &self.owner), "spec": {"versions": versions}});
+                let manager = SHARING_MANAGER.to_owned();
+                self.send(&Request::Patch { key, version, body, manager, is_status: false })?.map(|_| Answer::Shared)
             }
             // What would be replaced is found out when it is.
             Wish::Replace(_) if is_trial => Ok(Answer::Replaced(true)),
@@ -195,13 +208,27 @@ impl Run<'_> {
     }
 }
 
-/// As a sharer's owner reference is written.
-fn sharer(owner: &Owner) -> k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference {
-    k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference {
-        controller: None,
-        block_owner_deletion: None,
-        ..owner.reference()
+/// As `execute::put::compare`.
+fn compare(live: &Value, declared: &Value) -> Compared {
+    match crd_upgrade::share(live, declared).expect("because the manifests are ours") {
+        crd_upgrade::Sharing::Covered => Compared::Covered,
+        crd_upgrade::Sharing::Extended(versions) => Compared::Extended(versions),
+        crd_upgrade::Sharing::Incompatible(_) => Compared::Incompatible("it is declared otherwise".to_owned()),
     }
+}
+
+/// As `cluster::writer::shared`.
+fn shared(found: &ObjectMeta, owner: &Owner) -> Value {
+    let mut owners = found.owner_references.clone().unwrap_or_default();
+    if !owners.iter().any(|other| other.uid == owner.uid) {
+        owners.push(sharer(owner));
+    }
+    json!({"resourceVersion": found.resource_version, "ownerReferences": owners})
+}
+
+/// As a sharer's owner reference is written.
+fn sharer(owner: &Owner) -> OwnerReference {
+    OwnerReference { controller: None, block_owner_deletion: None, ..owner.reference() }
 }
 
 fn judge(refusal: Refusal) -> Answer<Came, Refusal> {

@@ -8,6 +8,7 @@ use rukpak_crds::names::FIELD_MANAGER;
 use rukpak_plain::ObjectKey;
 use rukpak_plan::applied::{self, Applied};
 use rukpak_plan::health::{self, Health, State};
+use rukpak_plan::kind::is_crd;
 use rukpak_plan::memory::{Installation, Problem, Stage};
 use rukpak_plan::plan::Missing;
 use rukpak_plan::put::Known;
@@ -100,8 +101,9 @@ impl Run<'_> {
         let (renderer, objects) = (self.renderer(), self.inbox().objects.clone());
         if let Installation::Applied { applied, differences, .. } = &mut self.memory.installation {
             *applied = applied.again(&renderer, &objects);
-            // What was inherited is no Namespace of somebody else any more.
-            let own: BTreeSet<String> = objects.keys().filter(|key| put::is_namespace(key)).map(used_name).collect();
+            // What was inherited is not somebody else's any more.
+            let is_shared = |key: &&ObjectKey| put::is_namespace(key) || is_crd(key);
+            let own: BTreeSet<String> = objects.keys().filter(is_shared).map(used_name).collect();
             differences.used.retain(|used| !own.contains(used));
         }
         if self.inbox().drifted.is_empty() {

@@ -116,7 +116,11 @@ impl Search {
         for hand in world.small.hands.iter().chain(&world.small.pauses) {
             let mut next = world.clone();
             (hand.act)(&mut next);
-            self.take(next, node, used + 1, vec![hand.words.to_owned()]);
+            let words = vec![hand.words.to_owned()];
+            match next.lost.take() {
+                Some(lost) => self.violated(node, words, &lost),
+                None => self.take(next, node, used + 1, words),
+            }
         }
         for controller in 0..world.controllers.len() {
             let mut next = world.clone();
@@ -212,7 +216,7 @@ impl Search {
         let ended = reconcile(&mut next, controller, deployment, disturbance);
         self.found.reconciles += 1;
         words.extend(told(&next, deployment, world.now, &ended));
-        match &ended.violation {
+        match next.lost.take().as_ref().or(ended.violation.as_ref()) {
             Some(violation) => self.violated(node, words, violation),
             None => self.take(next, node, used + 1, words),
         }

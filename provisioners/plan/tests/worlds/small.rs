@@ -208,6 +208,42 @@ pub fn sharing() -> Small {
     Small { templates: vec![0, 2], ..small("a Namespace of two", releases, hands) }
 }
 
+/// Two deployments with one CRD: they begin alike, and then each may add a version, leave the CRD out, and be deleted.
+pub fn united() -> Small {
+    let crd = |names: &[&str]| {
+        let mut crd = definition();
+        let version = |name: &&str| json!({"name": name, "served": true, "storage": *name == "v1"});
+        crd["spec"]["versions"] = names.iter().map(version).collect();
+        crd
+    };
+    let releases = vec![
+        vec![crd(&["v1"]), config_map("a", &json!({"x": "1"}))],
+        vec![crd(&["v1", "v1beta1"]), config_map("a", &json!({"x": "2"}))],
+        vec![config_map("a", &json!({"x": "3"}))],
+        vec![crd(&["v1"]), config_map("b", &json!({"x": "1"}))],
+        vec![crd(&["v1", "v1alpha1"]), config_map("b", &json!({"x": "2"}))],
+        vec![config_map("b", &json!({"x": "3"}))],
+    ];
+    fn other(world: &mut World, release: usize) {
+        world.edit(1, |deployment| deployment.template = release);
+    }
+    fn delete(world: &mut World, number: usize) {
+        world.edit(number, |deployment| deployment.is_deleted = true);
+    }
+    let hands = vec![
+        Hand { words: "the first deployment asks for release 2, with v1beta1", act: |world| template(world, 1) },
+        Hand { words: "the first deployment asks for release 3, without the CRD", act: |world| template(world, 2) },
+        Hand { words: "the first deployment asks for release 1", act: |world| template(world, 0) },
+        Hand { words: "the other deployment asks for release 5, with v1alpha1", act: |world| other(world, 4) },
+        Hand { words: "the other deployment asks for release 6, without the CRD", act: |world| other(world, 5) },
+        Hand { words: "the other deployment asks for release 4", act: |world| other(world, 3) },
+        Hand { words: "the first deployment is deleted", act: |world| delete(world, 0) },
+        Hand { words: "the other deployment is deleted", act: |world| delete(world, 1) },
+        Hand { words: "garbage is collected", act: World::collect },
+    ];
+    Small { templates: vec![0, 3], ..small("a CRD of two", releases, hands) }
+}
+
 /// A deployment that another controller gets while the first works on it.
 pub fn shards() -> Small {
     let release = |x: &str| vec![config_map("a", &json!({"x": x})), config_map("b", &json!({"x": x}))];

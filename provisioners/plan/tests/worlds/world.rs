@@ -20,8 +20,9 @@ use rukpak_plan::owner_metadata::OwnerMetadata;
 use rukpak_plan::plan::{self, Served};
 use rukpak_plan::prune::add_released;
 use rukpak_plan::{Fingerprint, Format, Kind, Owner, Plan, Release};
-use serde_json::Value;
+use serde_json::{Value, json};
 
+use crate::properties;
 use crate::server::{Event, Key, Request, Server};
 
 /// The namespace of all objects.
@@ -60,6 +61,8 @@ pub struct World {
     pub deployments: Vec<Deployment>,
     pub controllers: Vec<Controller>,
     pub now: Timestamp,
+    /// What garbage collection took that a deployment has.
+    pub lost: Option<String>,
 }
 
 #[derive(Clone)]
@@ -144,7 +147,7 @@ impl World {
         let controller = Controller { known: vec![Known::default(); deployments.len()], ..Controller::default() };
         let now = Timestamp::from_second(1_767_225_600).expect("because it is in range");
         let controllers = vec![controller; small.controllers];
-        Self { small: Arc::new(small), server, deployments, controllers, now }
+        Self { small: Arc::new(small), server, deployments, controllers, now, lost: None }
     }
 
     /// Gives news of objects to the watches. Those that are too far behind tell the oldest.
@@ -236,7 +239,23 @@ impl World {
     pub fn collect(&mut self) {
         let deployments = self.deployments.iter().filter(|deployment| !deployment.is_deleted);
         let live: BTreeSet<String> = deployments.map(|deployment| deployment.owner.uid.clone()).collect();
+        let before = self.server.objects.clone();
         self.server.collect(|uid| live.contains(uid));
+        // Of what has other owners, those that are gone are taken off.
+        for (key, object) in self.server.objects.clone() {
+            let owners = object.value["metadata"]["ownerReferences"].as_array().cloned().unwrap_or_default();
+            let is_gone = |owner: &Value| {
+                owner["kind"] == names::OWNER_KIND_VALUE && !live.contains(owner["uid"].as_str().unwrap_or_default())
+            };
+            if owners.iter().any(is_gone) && !object.is_terminating {
+                let left: Vec<&Value> = owners.iter().filter(|owner| !is_gone(owner)).collect();
+                let (version, manager) = ("v1".to_owned(), "kube-controller-manager".to_owned());
+                let body = json!({"metadata": {"ownerReferences": left}});
+                // A version that is not served answers nothing.
+                let _ = self.server.answer(&Request::Patch { key, version, body, manager, is_status: false });
+            }
+        }
+        self.lost = properties::of_collection(self, &before);
         self.spread();
     }
 

@@ -151,7 +151,7 @@ impl Bases {
 /// What is otherwise than the plan says.
 #[derive(Debug, Default)]
 pub(super) struct Done {
-    /// Namespaces of others that are used as they are.
+    /// Namespaces and CRDs of others that are used as they are.
     pub used: BTreeSet<ObjectKey>,
     /// Objects that are left as they are on request.
     pub paused: BTreeSet<ObjectKey>,

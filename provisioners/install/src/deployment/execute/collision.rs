@@ -72,7 +72,11 @@ fn listed(what: &[&str]) -> String {
 enum Advice<'a> {
     /// One of the two bundles does without the object.
     LeaveOutOfOne,
-    /// The same, where the other bundle is that of this PlatformOperator or ClusterExtension.
+    /// Both bundles declare the CRD so that it can be one.
+    DeclareAlike,
+    /// The CRD is kept by nobody, or is one bundle's alone.
+    DoNotKeep,
+    /// The same as [`LeaveOutOfOne`](Self::LeaveOutOfOne), where the other bundle is that of this PlatformOperator or ClusterExtension.
     LeaveOutOrAsk(&'a str),
     /// This BundleDeployment, which has the object, leaves behind what it installed.
     GiveUp(&'a str),
@@ -90,6 +94,8 @@ fn advice(collision: &Collision) -> Vec<Advice<'_>> {
         (ForeignOwner::Controller { name, is_deployment: true, .. }, None) => {
             vec![Advice::LeaveOutOfOne, Advice::GiveUp(name)]
         }
+        (ForeignOwner::Incompatible { .. }, _) => vec![Advice::DeclareAlike],
+        (ForeignOwner::Sharers { .. }, _) => vec![Advice::DoNotKeep],
         (ForeignOwner::Controller { kind, name, .. }, _) => vec![Advice::LeaveToController { kind, name }],
         _ => vec![Advice::TakeOver(&collision.owner)],
     }
@@ -106,6 +112,13 @@ impl Advice<'_> {
         let (it, that) = if is_one { ("it", "the object") } else { ("them", "these objects") };
         match self {
             Self::LeaveOutOfOne => format!("Leave {that} out of one of the two bundles"),
+            Self::DeclareAlike => format!(
+                "Have both bundles declare {that} compatibly, or leave {it} out of one of them; this is looked at again within a minute"
+            ),
+            Self::DoNotKeep => format!(
+                "Leave {that} out of the bundles of the others, or set spec.deletionPolicy of this one back; until then {it} is not \
+                 kept, and this is looked at again within a minute"
+            ),
             Self::LeaveOutOrAsk(keeper) => {
                 format!("Leave {that} out of one of the two bundles; the other one is that of {keeper}")
             }
@@ -168,6 +181,19 @@ mod tests {
             assert!(text.contains(&format!("it is controlled by {kind} \"my.dotted.name\". {way_out}")), "{text}");
             assert!(!text.contains("adopt-by") && !text.contains("or delete it"), "{text}");
         }
+    }
+
+    #[test]
+    fn a_crd_that_cannot_be_shared_names_the_leader_and_the_difference() {
+        let foreign = ForeignOwner::Incompatible { name: "first".to_owned(), why: "scope changed".to_owned() };
+        let text = collision("CustomResourceDefinition \"a.b\"", foreign).to_string();
+        assert!(
+            text.ends_with(
+                "it is controlled by BundleDeployment \"first\", which declares it otherwise: scope changed. Have both bundles \
+                 declare the object compatibly, or leave it out of one of them; this is looked at again within a minute"
+            ),
+            "{text}"
+        );
     }
 
     /// Whoever deletes the BundleDeployment of an extension loses every object of its CRDs, and the extension makes it anew.

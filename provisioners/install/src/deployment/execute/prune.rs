@@ -23,9 +23,9 @@ use rukpak_plan::retry::{self, Class};
 use rukpak_plan::{Identity, Kind, Plan, Release, Step};
 use rukpak_runtime::error::Chain;
 
-use super::Superseded;
 use super::apply::Bases;
 use super::members::{self, Members};
+use super::{Superseded, used_name};
 use crate::cluster::{Deleted, Error, Propagation};
 use crate::deployment::observe::{Run, View};
 
@@ -51,12 +51,13 @@ pub(super) async fn prune(
     let mut failed = Vec::new();
     let mut stripped = Vec::new();
     for step in unmarked(bases, &members, declared) {
-        match find(&run.view, step).await {
+        match find(&run.view, &step.identity).await {
             Ok(found) => stripped.extend(found),
             Err(error) => failed.push(format!("{}: {}", step.identity, Chain(&error))),
         }
     }
     let mut leaving = leaving(&run.view, &mut members, declared);
+    find_shared(&run.view, |key| declared.contains(key), &members, &mut stripped, &mut failed).await;
     let has_stripped = !stripped.is_empty();
     leaving.extend(stripped);
     if !leaving.is_empty() && why != Why::WayBack && is_ill(&run.view) {
@@ -78,11 +79,16 @@ pub(super) async fn again(run: &mut Run, release: &Release) -> Result<(), Supers
     let system_namespace = &run.view.reads.settings.system_namespace;
     let mut declared = declared::of_installed(&run.view.tracker.tracked().objects, applied.missing(), system_namespace);
     declared.extend(differences.paused.iter().cloned());
-    let leaving = leaving(&run.view, &mut members, &declared);
+    let used = differences.used.clone();
+    let mut leaving = leaving(&run.view, &mut members, &declared);
+    let mut failed = Vec::new();
+    // What is used as it is was not applied.
+    let is_declared = |key: &ObjectKey| declared.contains(key) || used.contains(&used_name(key));
+    find_shared(&run.view, is_declared, &members, &mut leaving, &mut failed).await;
     if !leaving.is_empty() {
         run.confirm().await?;
     }
-    let pruned = remove(run, leaving, Vec::new(), members).await?;
+    let pruned = remove(run, leaving, failed, members).await?;
     if let Installation::Applied { applied, pruning, .. } = &mut run.view.memory.installation
         && applied.release() == release
     {
@@ -115,10 +121,31 @@ fn unmarked<'a>(bases: &'a Bases, members: &'a Members, declared: &'a Declared) 
 }
 
 /// The object, if our owner reference is still on it.
-async fn find(view: &View, step: &Step) -> Result<Option<Leaving>, Error> {
-    let metadata = view.reads.reader.metadata(&step.identity).await?;
-    let ours = metadata.filter(|metadata| view.owner.is_controller(metadata));
-    Ok(ours.map(|metadata| Leaving { identity: step.identity.clone(), metadata: Arc::new(metadata) }))
+async fn find(view: &View, identity: &Identity) -> Result<Option<Leaving>, Error> {
+    let metadata = view.reads.reader.metadata(identity).await?;
+    let ours = metadata.filter(|metadata| view.owner.is_controller(metadata) || view.owner.is_sharer(metadata));
+    Ok(ours.map(|metadata| Leaving { identity: identity.clone(), metadata: Arc::new(metadata) }))
+}
+
+/// What we share and do not declare: the labels on it are those of whoever leads it, so no list of ours shows it.
+async fn find_shared(
+    view: &View,
+    is_declared: impl Fn(&ObjectKey) -> bool,
+    members: &Members,
+    found: &mut Vec<Leaving>,
+    failed: &mut Vec<String>,
+) {
+    for identity in view.reads.dependents.shared(&view.owner) {
+        let key = identity.key();
+        let is_known = members.objects.contains_key(&key) || found.iter().any(|known| known.identity.key() == key);
+        if is_declared(&key) || is_known {
+            continue;
+        }
+        match find(view, &identity).await {
+            Ok(shared) => found.extend(shared),
+            Err(error) => failed.push(format!("{identity}: {}", Chain(&error))),
+        }
+    }
 }
 
 /// Removes what leaves, as far as it goes now.

@@ -5,11 +5,13 @@ use std::time::Duration;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::runtime::reflector::ObjectRef;
+use rukpak_crd_upgrade as crd_upgrade;
 use rukpak_crds::names::{FIELD_MANAGER, FORCE};
 use rukpak_plain::ObjectKey;
+use rukpak_plan::kind::is_crd;
 use rukpak_plan::owner::{self, ForeignOwner, Predecessors};
 use rukpak_plan::owner_metadata::{creating, updating};
-use rukpak_plan::put::{Answer, End, Next, Put, Request, Task};
+use rukpak_plan::put::{Answer, Compared, End, Next, Put, Request, Sharing, Task};
 use rukpak_plan::put::{Replacement, has_dependents, may_be_replaced, replacement};
 use rukpak_plan::resolve::{Basis, Live, needs_live, resolve};
 use rukpak_plan::retry::Class;
@@ -19,6 +21,7 @@ use serde_json::Value;
 pub(crate) use rukpak_plan::put::Known;
 
 use super::collision::Collision;
+use super::migrate::as_crd;
 use crate::cluster::{self, Deleted, Propagation, Written};
 use crate::deployment::observe::{Run, View};
 
@@ -95,7 +98,7 @@ impl Error {
 pub(crate) enum Outcome {
     /// It stands as declared, but for what is kept, in words.
     Applied(Box<Written>, Option<String>),
-    /// It is a Namespace of somebody else: used as it is.
+    /// It is a Namespace or CRD of somebody else: used as it is.
     Used,
     /// A trial says that it would be deleted and created again.
     Replaceable,
@@ -127,7 +130,7 @@ pub(crate) async fn put(
                 extension: owner::extension(&run.view.observed.deployment.metadata),
             },
             body: &body,
-            is_namespace: is_namespace(&step.key),
+            sharing: Sharing::of(&step.key, &body),
             is_trial: mode == Mode::DryRun,
             may_replace: may_be_replaced(&body, basis),
         },
@@ -185,6 +188,9 @@ async fn send(
             Answer::Applied((Box::new(written), kept))
         }
         Request::Update(known) => {
+            if let Some(shared) = shared_though_kept(&run.view, step).await? {
+                return Ok(Answer::Seen(Some(Box::new(shared))));
+            }
             let Sent { body, kept, version } = body(&run.view, step, Some(known), basis).await?;
             let body = updating(body, &known.uid, known.version.as_deref().or(version.as_deref()));
             Answer::Applied((Box::new(writer.apply(identity, &body, mode == Mode::DryRun).await?), kept))
@@ -200,12 +206,38 @@ async fn send(
             Answer::Moved(Box::new(writer.take_over(identity, found, entries.as_deref(), &run.view.owner).await?))
         }
         Request::Share(found) => {
-            tracing::info!(deployment = %name, object = %identity, "Namespace is shared with another BundleDeployment");
+            tracing::info!(deployment = %name, object = %identity, "object is shared with another BundleDeployment");
             writer.share(identity, found, &run.view.owner).await?;
             Answer::Shared
         }
+        Request::Extend(found, versions) => {
+            if mode == Mode::Real {
+                tracing::info!(deployment = %name, object = %identity, "adding versions to the CRD of another BundleDeployment");
+            }
+            writer.extend(identity, found, &run.view.owner, versions, mode == Mode::DryRun).await?;
+            Answer::Shared
+        }
+        Request::Compare => match run.view.reads.reader.get(identity).await? {
+            Some(live) => {
+                let compared = compare(step, &live);
+                Answer::Compared(Box::new(live.metadata), compared)
+            }
+            None => Answer::Seen(None),
+        },
         Request::Replace(refusal) => replace(run, step, basis, refusal, mode).await?,
     })
+}
+
+/// How the CRD in the cluster stands to the one of the release.
+pub(super) fn compare(step: &Step, live: &Written) -> Compared {
+    match crd_upgrade::share(&as_crd(step, live), &step.body()) {
+        Ok(crd_upgrade::Sharing::Covered) => Compared::Covered,
+        Ok(crd_upgrade::Sharing::Extended(versions)) => Compared::Extended(versions),
+        Ok(crd_upgrade::Sharing::Incompatible(changes)) => {
+            Compared::Incompatible(crd_upgrade::refusal(&step.key.name, &changes))
+        }
+        Err(error) => Compared::Incompatible(error.to_string()),
+    }
 }
 
 fn ended(view: &View, step: &Step, end: End<Came, cluster::Error>) -> Result<Outcome, Error> {
@@ -235,6 +267,15 @@ fn ended(view: &View, step: &Step, end: End<Came, cluster::Error>) -> Result<Out
     }
 }
 
+/// The metadata of a CRD that is to outlive us, if others have it too.
+async fn shared_though_kept(view: &View, step: &Step) -> Result<Option<ObjectMeta>, cluster::Error> {
+    if Sharing::of(&step.key, &step.body()) != Sharing::Kept {
+        return Ok(None);
+    }
+    let found = view.reads.reader.metadata(&step.identity).await?;
+    Ok(found.filter(|found| view.owner.is_controller(found) && view.owner.is_shared(found)))
+}
+
 struct Sent {
     body: Value,
     /// What stays as it is in the cluster, in words.
@@ -253,7 +294,8 @@ async fn body(view: &View, step: &Step, known: Option<&Known>, basis: &Basis<'_>
     let seen = live.as_ref().map(|live| Live { metadata: &live.metadata, body: &live.body });
     let resolved = resolve(&step.key, &declared, seen, basis);
     let kept = resolved.kept.map(|kept| format!("{} {kept}", step.identity));
-    let version = live.filter(|_| !basis.ignored.is_empty()).and_then(|live| live.metadata.resource_version);
+    let version =
+        live.filter(|_| !basis.ignored.is_empty() || is_crd(&step.key)).and_then(|live| live.metadata.resource_version);
     Ok(Sent { body: resolved.body, kept, version })
 }
 
@@ -319,7 +361,9 @@ fn wait_for(view: &View, step: &Step) {
 fn collision(view: &View, step: &Step, foreign: ForeignOwner) -> Error {
     let is_first = view.observed.installed().is_none();
     let other = match &foreign {
-        ForeignOwner::Controller { name, is_deployment: true, .. } => view.reads.deployments.get(&ObjectRef::new(name)),
+        ForeignOwner::Controller { name, is_deployment: true, .. } | ForeignOwner::Incompatible { name, .. } => {
+            view.reads.deployments.get(&ObjectRef::new(name))
+        }
         _ => None,
     };
     let keeper = other.as_ref().and_then(|other| other.keeper());

@@ -7,6 +7,7 @@ use jiff::Timestamp;
 use kube::Resource;
 use rukpak_crds::names::FIELD_MANAGER;
 use rukpak_plain::ObjectKey;
+use rukpak_plan::kind::is_crd;
 use rukpak_plan::memory::{Installation, Problem, Stage};
 use rukpak_plan::opt_out::Ignored;
 use rukpak_plan::resolve::{Basis, Why};
@@ -122,8 +123,9 @@ fn refresh_proof(view: &mut View, release: &Release) {
     if let Installation::Applied { applied, differences, .. } = &mut view.memory.installation {
         let tracked = view.tracker.tracked();
         *applied = applied.again(&renderer, &tracked.objects);
-        // What was inherited is no Namespace of somebody else any more.
-        let own: BTreeSet<String> = tracked.objects.keys().filter(|key| is_namespace(key)).map(used_name).collect();
+        // What was inherited is not somebody else's any more.
+        let is_shared = |key: &&ObjectKey| is_namespace(key) || is_crd(key);
+        let own: BTreeSet<String> = tracked.objects.keys().filter(is_shared).map(used_name).collect();
         differences.used.retain(|used| !own.contains(used));
     }
     if view.tracker.tracked().drifted.is_empty() {

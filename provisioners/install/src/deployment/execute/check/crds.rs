@@ -1,14 +1,18 @@
 //! Before CRDs are replaced: would stored data or existing objects break, and which objects are to be migrated? Reads CRDs and their
 //! objects, writes dry runs. The rules are `rukpak_crd_upgrade`'s.
 
+use std::collections::BTreeSet;
+
 use futures::StreamExt;
 use kube::api::{ApiResource, DynamicObject, ListParams};
 use kube::core::GroupVersionKind;
 use rukpak_crd_upgrade as crd_upgrade;
-use rukpak_crd_upgrade::{Migration, ObjectCheck, ObjectValidator, Rule, SAFE_UPGRADE_ANNOTATION, UnsafeChange};
+use rukpak_crd_upgrade::{
+    Migration, ObjectCheck, ObjectValidator, Options, Rule, SAFE_UPGRADE_ANNOTATION, UnsafeChange,
+};
 use rukpak_plan::kind::is_crd;
 use rukpak_plan::memory::{Problem, Stage};
-use rukpak_plan::resolve::{Live, Why, keep_stored_versions};
+use rukpak_plan::resolve::{Live, Why, keep_stored_versions, sharers};
 use rukpak_plan::retry::Class;
 use rukpak_plan::{Plan, Step};
 use rukpak_runtime::error::Chain;
@@ -16,9 +20,10 @@ use serde_json::{Value, json};
 
 use super::stored::prove;
 use crate::cluster::{Error, Written};
-use crate::deployment::execute::apply::Bases;
+use crate::deployment::execute::apply::{Bases, Failed};
 use crate::deployment::execute::members::Members;
 use crate::deployment::execute::migrate::{self, Dropping};
+use crate::deployment::execute::put::{self, Mode, put};
 use crate::deployment::execute::{Stopped, rights};
 use crate::deployment::observe::{Run, View};
 
@@ -54,6 +59,9 @@ pub(super) enum Unseen {
     /// The ServiceAccount may not migrate its objects.
     #[error("{}", .0.message)]
     Rights(Problem),
+    /// It is another BundleDeployment's, and cannot be this one's as well.
+    #[error(transparent)]
+    Unshared(put::Error),
     /// The deployment asks for something else by now.
     #[error("the BundleDeployment was changed or deleted meanwhile")]
     Superseded,
@@ -78,11 +86,12 @@ pub(super) async fn check(
     let view = &run.view;
     let is_changed = |step: &&Step| is_crd(&step.key) && bases.is_changed(step) && !members.is_paused(step);
     let new = plan.steps.values().filter(is_changed);
-    let looks: Vec<_> = new.map(|step| async move { (&step.key.name, one(run, plan, step, why).await) }).collect();
+    let looks: Vec<_> =
+        new.map(|step| async move { (&step.key.name, one(run, plan, step, why, (members, bases)).await) }).collect();
     let mut found = futures::stream::iter(looks).buffer_unordered(PARALLEL).collect::<Vec<_>>().await;
     found.sort_by_key(|(name, _)| *name);
     let extension = view.observed.deployment.keeper().filter(|(kind, _)| *kind == EXTENSION).map(|(_, name)| name);
-    let (mut texts, mut dropping) = (Vec::new(), Vec::new());
+    let (mut texts, mut dropping, mut unshared) = (Vec::new(), Vec::new(), Vec::new());
     let mut is_transient = true;
     for (name, looked) in found {
         let reason = match looked {
@@ -96,6 +105,10 @@ pub(super) async fn check(
             }
             Err(Unseen::Superseded) => return Err(Stopped::Superseded),
             Err(Unseen::Rights(problem)) => return Err(Stopped::Failed(problem)),
+            Err(Unseen::Unshared(error)) => {
+                unshared.push(error);
+                continue;
+            }
             Err(error @ Unseen::Unread { .. }) => {
                 is_transient &= matches!(&error, Unseen::Unread { source, .. } if source.is_transient());
                 Chain(&error).to_string()
@@ -105,6 +118,12 @@ pub(super) async fn check(
             Some(extension) => crd_upgrade::denial_for_extension("UPDATE", name, extension, &reason),
             None => crd_upgrade::denial("UPDATE", name, &reason),
         });
+    }
+    if !unshared.is_empty() {
+        // Nobody tells when the other one is declared otherwise. Nothing was written, so that it costs little to look again.
+        let (stage, message) = (Stage::Check, Failed(unshared).message());
+        let class = Class::Blocked;
+        return Err(Stopped::Failed(Problem { stage, message, class, is_definite: false, can_go_back: true }));
     }
     if texts.is_empty() {
         return Ok(dropping);
@@ -118,15 +137,28 @@ pub(super) async fn check(
 }
 
 /// What refuses the replacement of one CRD, or has to be done before it.
-async fn one(run: &Run, plan: &Plan, step: &Step, why: Why) -> Result<Look, Unseen> {
-    let (view, declared) = (&run.view, step.body());
+async fn one(
+    run: &Run,
+    plan: &Plan,
+    step: &Step,
+    why: Why,
+    (members, bases): (&Members, &Bases),
+) -> Result<Look, Unseen> {
+    let view = &run.view;
     let unseen = |source| Unseen::Unread { what: "the CRD in the cluster".to_owned(), source };
     let Some(live) = view.reads.reader.get(&step.identity).await.map_err(unseen)? else { return Ok(Look::default()) };
+    let others = sharers(&step.body(), &live.metadata);
+    if !others.is_empty() {
+        return shared(run, step, (why, &live, others), (members, bases)).await;
+    }
+    let declared = step.body();
     let migration = migration(view, step, &live, why);
     let is_unchecked = view.observed.annotation(SAFE_UPGRADE_ANNOTATION) == Some("false");
     let mut changes = Vec::new();
     if !is_unchecked && !crd_upgrade::is_switched_off(&declared) {
-        changes = unsafe_changes(view, step, &live, &migration).await?;
+        let mut options = view.reads.settings.crd_upgrades;
+        options.strict |= view.observed.annotation(SAFE_UPGRADE_ANNOTATION) == Some(STRICT);
+        changes = unsafe_changes(view, step, &live, &migration, options).await?;
     }
     let Some(migration) = migration.ok().filter(|_| changes.is_empty()) else {
         return Ok(Look { changes, dropping: None });
@@ -141,6 +173,39 @@ async fn one(run: &Run, plan: &Plan, step: &Step, why: Why) -> Result<Look, Unse
     }
     let dropping = changes.is_empty().then(|| dropping(step, &live));
     Ok(Look { changes, dropping })
+}
+
+/// What refuses a CRD that `others` have as well. It becomes the union of all, so no version is dropped.
+async fn shared(
+    run: &Run,
+    step: &Step,
+    (why, live, others): (Why, &Written, BTreeSet<String>),
+    (members, bases): (&Members, &Bases),
+) -> Result<Look, Unseen> {
+    let view = &run.view;
+    match put(run, step, members.known(&step.key), &bases.of(run, step, why), Mode::DryRun).await {
+        Err(put::Error::Superseded) => return Err(Unseen::Superseded),
+        Err(error @ put::Error::Collision(_)) => return Err(Unseen::Unshared(error)),
+        // What else is wrong with it is told by the dry run of all objects.
+        _ => {}
+    }
+    let mut body = step.body();
+    let is_unchecked = view.observed.annotation(SAFE_UPGRADE_ANNOTATION) == Some("false");
+    if is_unchecked || crd_upgrade::is_switched_off(&body) {
+        return Ok(Look::default());
+    }
+    if let Some(versions) = crd_upgrade::union(&migrate::as_crd(step, live), &body) {
+        body["spec"]["versions"] = versions;
+    }
+    let dropped = Err("the CRD is shared with other BundleDeployments");
+    // By the rules of OLM v1 too: others use every version as they declare it.
+    let options = Options { strict: true };
+    let mut changes = unsafe_changes(view, &step.with_body(&body), live, &dropped, options).await?;
+    let others: Vec<String> = others.iter().map(|name| format!("{name:?}")).collect();
+    for change in &mut changes {
+        change.message = format!("{}, and BundleDeployment {} declares the CRD too", change.message, others.join(", "));
+    }
+    Ok(Look { changes, dropping: None })
 }
 
 /// What has to happen to stored objects before the CRD is replaced, or why nothing can.
@@ -169,10 +234,9 @@ async fn unsafe_changes(
     step: &Step,
     live: &Written,
     migration: &Result<Migration, &'static str>,
+    options: Options,
 ) -> Result<Vec<UnsafeChange>, Unseen> {
     let declared = step.body();
-    let mut options = view.reads.settings.crd_upgrades;
-    options.strict |= view.observed.annotation(SAFE_UPGRADE_ANNOTATION) == Some(STRICT);
     let report = match crd_upgrade::check(&migrate::as_crd(step, live), &declared, options) {
         Ok(report) => report,
         Err(error) => {

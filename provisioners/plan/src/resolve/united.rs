@@ -1,0 +1,129 @@
+//! A CRD that several BundleDeployments declare: whoever leads it applies the union of its versions, and so does who inherits it.
+
+use std::collections::BTreeSet;
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use rukpak_crd_upgrade as crd_upgrade;
+use rukpak_crds::names;
+use serde_json::{Value, json};
+
+use super::{Basis, Live};
+use crate::owner;
+
+/// Adds to a CRD what others have in it, and says so. Nothing is added where nobody else has it, unless the same was declared before.
+pub(super) fn keep_united(body: &mut Value, live: Live<'_>, basis: &Basis<'_>) -> Option<String> {
+    let (ours, others) = (own_uid(body), sharers(body, live.metadata));
+    let is_inherited = owner::sharers(live.metadata).any(|sharer| Some(&sharer.uid) == ours.as_ref());
+    let is_marked = live.metadata.annotations.as_ref().is_some_and(|all| all.contains_key(names::UNITED_VERSIONS));
+    let is_declared_anew = !basis.why.policy().keeps_stored_versions
+        && basis.installed.as_ref().is_none_or(|installed| installed["spec"]["versions"] != body["spec"]["versions"]);
+    if others.is_empty() && !is_inherited && (!is_marked || is_declared_anew) {
+        return None;
+    }
+
+    let versions = crd_upgrade::union(&json!({"spec": live.body["spec"]}), body)?;
+    let kept = crd_upgrade::kept_versions(&versions, body);
+    body["spec"]["versions"] = versions;
+    body["metadata"]["annotations"][names::UNITED_VERSIONS] = json!("true");
+    Some(if kept.is_empty() {
+        "stores objects in the version in which other BundleDeployments declare or declared it".to_owned()
+    } else {
+        format!("has the versions {} as other BundleDeployments declare or declared them", kept.join(", "))
+    })
+}
+
+/// The names of the other BundleDeployments that own the object.
+pub fn sharers(body: &Value, live: &ObjectMeta) -> BTreeSet<String> {
+    let ours = own_uid(body);
+    owner::owners(live).filter(|owner| Some(&owner.uid) != ours.as_ref()).map(|owner| owner.name.clone()).collect()
+}
+
+/// The UID of the BundleDeployment that applies the body.
+fn own_uid(body: &Value) -> Option<String> {
+    let metadata = &body["metadata"];
+    let uid = metadata["ownerReferences"][0]["uid"].as_str().or(metadata["annotations"][names::OWNER_UID].as_str());
+    uid.map(str::to_owned)
+}
+
+#[cfg(test)]
+mod tests {
+    use rukpak_plain::ObjectKey;
+
+    use super::super::{Why, resolve};
+    use super::*;
+
+    fn version(name: &str, fields: &[&str], storage: bool) -> Value {
+        let properties: serde_json::Map<String, Value> =
+            fields.iter().map(|field| ((*field).to_owned(), json!({"type": "string"}))).collect();
+        json!({"name": name, "served": true, "storage": storage,
+            "schema": {"openAPIV3Schema": {"type": "object", "properties": properties}}})
+    }
+
+    fn crd(versions: &[Value]) -> Value {
+        json!({"kind": "CustomResourceDefinition", "metadata": {"name": "dogs.example.com",
+            "ownerReferences": [{"apiVersion": "core.rukpak.io/v1alpha1", "kind": "BundleDeployment", "name": "a", "uid": "1", "controller": true}]},
+            "spec": {"group": "example.com", "scope": "Namespaced", "names": {"kind": "Dog", "plural": "dogs"}, "versions": versions}})
+    }
+
+    /// Metadata with these owners: name, UID, whether it leads.
+    fn owned_by(owners: &[(&str, &str, bool)]) -> ObjectMeta {
+        let owner = |(name, uid, controller): &(&str, &str, bool)| {
+            json!({"apiVersion": "core.rukpak.io/v1alpha1",
+            "kind": "BundleDeployment", "name": name, "uid": uid, "controller": controller})
+        };
+        serde_json::from_value(json!({"ownerReferences": owners.iter().map(owner).collect::<Vec<_>>()})).unwrap()
+    }
+
+    fn resolved(
+        why: Why,
+        body: &Value,
+        live: &Value,
+        metadata: &ObjectMeta,
+        installed: Option<&Value>,
+    ) -> (Value, Option<String>) {
+        let key = ObjectKey {
+            group: "apiextensions.k8s.io".into(),
+            kind: "CustomResourceDefinition".into(),
+            namespace: None,
+            name: "dogs.example.com".into(),
+        };
+        let basis = Basis::plain(why, installed.cloned());
+        let resolved = resolve(&key, body, Some(Live { metadata, body: live }), &basis);
+        (resolved.body, resolved.kept)
+    }
+
+    #[test]
+    fn leader_applies_what_others_added_whatever_it_is_asked_for() {
+        let (one, both) = (
+            crd(&[version("v1", &["a"], true)]),
+            crd(&[version("v1", &["a", "b"], true), version("v2", &["a"], false)]),
+        );
+        let shared = owned_by(&[("a", "1", true), ("b", "2", false)]);
+        for why in [Why::Upgrade, Why::Resync, Why::Repair, Why::WayBack] {
+            let (body, kept) = resolved(why, &one, &both, &shared, None);
+            assert_eq!(body["spec"]["versions"], both["spec"]["versions"], "{why:?}");
+            assert_eq!(body["metadata"]["annotations"][names::UNITED_VERSIONS], "true");
+            assert!(kept.unwrap().contains("the versions v1, v2"), "{why:?}");
+        }
+        let (body, kept) = resolved(Why::Repair, &both, &both, &shared, None);
+        assert_eq!((body, kept), (both, None));
+    }
+
+    #[test]
+    fn heir_keeps_what_is_newer_until_it_is_declared_anew() {
+        let (one, both) = (crd(&[version("v1", &["a"], true)]), crd(&[version("v1", &["a", "b"], true)]));
+        let heir = owned_by(&[("a", "1", false)]);
+        let (body, _) = resolved(Why::Repair, &one, &both, &heir, None);
+        assert_eq!(body["spec"]["versions"], both["spec"]["versions"], "field b may have values");
+
+        let mut alone = owned_by(&[("a", "1", true)]);
+        assert_eq!(resolved(Why::Repair, &one, &both, &alone, None).0["spec"], one["spec"], "drift is repaired");
+        alone.annotations = Some([(names::UNITED_VERSIONS.to_owned(), "true".to_owned())].into());
+        let versions = |why: Why, installed: Option<&Value>| {
+            resolved(why, &one, &both, &alone, installed).0["spec"]["versions"].clone()
+        };
+        assert_eq!(versions(Why::Repair, None), both["spec"]["versions"]);
+        assert_eq!(versions(Why::Upgrade, Some(&one)), both["spec"]["versions"], "the bundle declares the same");
+        assert_eq!(versions(Why::Upgrade, Some(&both)), one["spec"]["versions"], "what was checked before");
+    }
+}
