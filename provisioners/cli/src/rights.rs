@@ -6,14 +6,16 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use rukpak_crd_upgrade::Migration;
 use rukpak_crds::{Bundle, BundleDeployment, BundlePhase};
 use rukpak_plain::{Object, ObjectKey};
-use rukpak_plan::rights::{Rules, needed, powerful, roles, rules};
-use rukpak_plan::{Identity, Kind, builtin, kind};
+use rukpak_plan::rights::{Rights, Rules, needed, of_migration, powerful, roles, rules};
+use rukpak_plan::{Identity, Kind, Owner, Step, builtin, kind};
 use serde_json::{Value, json};
 
 use crate::args::{RightsArgs, RoleForm};
 use crate::cluster::Cluster;
+use crate::diff::crds;
 use crate::examine::{self, Purpose};
 use crate::exit::Exit;
 use crate::failure::{Failure, ended};
@@ -29,13 +31,14 @@ pub async fn run(arguments: &RightsArgs) -> Exit {
 }
 
 async fn print(arguments: &RightsArgs) -> Result<Exit, Failure> {
-    let (objects, deployment) = match arguments.source.deployment() {
+    let (objects, of_migrations, deployment) = match arguments.source.deployment() {
         Some(name) => {
             let cluster = Cluster::connect(&arguments.cluster).await?;
             let deployment = cluster.existing(name).await?;
-            (of_deployment(&cluster, &deployment, arguments).await?, Some(deployment))
+            let (objects, of_migrations) = of_deployment(&cluster, &deployment, arguments).await?;
+            (objects, of_migrations, Some(deployment))
         }
-        None => (of_bundle(arguments).await?, None),
+        None => (of_bundle(arguments).await?, Rights::new(), None),
     };
     let named = deployment.as_ref().and_then(|deployment| deployment.metadata.name.as_deref());
     let name = arguments.name.as_deref().or(named);
@@ -44,7 +47,9 @@ async fn print(arguments: &RightsArgs) -> Result<Exit, Failure> {
     if account.is_none() {
         to_stderr("note: the roles are bound to nobody; --service-account NAMESPACE/NAME adds the bindings");
     }
-    let rules = rules(&needed(objects.iter().map(|(identity, body)| (identity, body)), name));
+    let mut needed = needed(objects.iter().map(|(identity, body)| (identity, body)), name);
+    needed.extend(of_migrations);
+    let rules = rules(&needed);
     if !arguments.allow_powerful {
         refuse_powerful(&rules)?;
     }
@@ -108,12 +113,13 @@ async fn of_bundle(arguments: &RightsArgs) -> Result<Objects, Failure> {
     Ok(objects)
 }
 
-/// The objects of what is installed and of what is to be installed: both are written in an upgrade that fails.
+/// The objects of what is installed and of what is to be installed: both are written in an upgrade that fails. And what it takes to
+/// migrate stored objects before.
 async fn of_deployment(
     cluster: &Cluster,
     deployment: &BundleDeployment,
     arguments: &RightsArgs,
-) -> Result<Objects, Failure> {
+) -> Result<(Objects, Rights), Failure> {
     let name = deployment.metadata.name.as_deref().unwrap_or_default();
     let limits = arguments.source.limits();
     let reader = Reader {
@@ -131,16 +137,41 @@ async fn of_deployment(
     }
     let service = Service::connect(cluster, &arguments.service).await?;
     let mut all: BTreeMap<ObjectKey, (Identity, Value)> = BTreeMap::new();
+    let mut of_migrations = Rights::new();
     for bundle in unpacked {
         let (content, format) = reader.of_bundle(&service, bundle).await?;
         let plan = reader.plan(cluster, &content.tree, format, true).await?;
         to_stderr(&format!("{}: {} of a {format} bundle", content.from, counted(plan.steps.len())));
+        for step in plan.steps.values().filter(|step| kind::is_crd(&step.key)) {
+            let migration = migration(cluster, name, deployment, step).await?;
+            of_migrations.extend(migration.iter().flat_map(|migration| of_migration(&step.identity, migration)));
+        }
         all.extend(plan.steps.into_iter().map(|(key, step)| {
             let body = step.body();
             (key, (step.identity, body))
         }));
     }
-    Ok(all.into_values().collect())
+    Ok((all.into_values().collect(), of_migrations))
+}
+
+/// What has to happen to stored objects before the CRD can be installed.
+async fn migration(
+    cluster: &Cluster,
+    name: &str,
+    deployment: &BundleDeployment,
+    step: &Step,
+) -> Result<Option<Migration>, Failure> {
+    let owner = Owner { name: name.to_owned(), uid: deployment.metadata.uid.clone().unwrap_or_default() };
+    let live = cluster.live(&step.identity).await?;
+    let migration = live.as_ref().and_then(|live| crds::needed_migration(&owner, step, live));
+    if let Some(Migration { crd, from, to, .. }) = &migration {
+        let from = from.join(", ");
+        to_stderr(&format!(
+            "note: objects of {crd} that are stored as {from} are migrated to {to} first; the rights for that are needed until the \
+             upgrade is done"
+        ));
+    }
+    Ok(migration)
 }
 
 /// Finds out how objects of a kind are named in URLs, and whether they are in namespaces.

@@ -28,7 +28,7 @@ mod rules;
 
 pub use growth::growth;
 pub use held::Held;
-pub use needed::{RBAC, needed, of_object};
+pub use needed::{RBAC, needed, of_migration, of_object};
 pub use powerful::powerful;
 pub use right::{Right, Rights, Scope};
 pub use roles::roles;

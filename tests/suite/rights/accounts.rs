@@ -1,8 +1,11 @@
 //! `spec.serviceAccount`: what a bundle brings is written with the rights of that account, and nobody uses those of others.
 
+use std::process::Command;
+
 use kube::api::{DynamicObject, PostParams};
 use kube::{Api, Client};
 use rukpak_tests::plane::install::CONTROLLER_ACCOUNT;
+use rukpak_tests::tools;
 use rukpak_tests::verbs::{self, Denial, Expected, Target, unique_name};
 use rukpak_tests::world::{SOON, World, deployment, image, until};
 use serde_json::{Value, json};
@@ -42,6 +45,19 @@ impl Scene {
         let image = bundle(objects);
         let pushed = self.world().registry.push(&format!("bundles/{}", self.name), tag, &image).await;
         pushed.expect("the registry takes it").reference
+    }
+
+    /// What `rukpakctl rights` prints for the deployment.
+    fn printed(&self) -> Vec<Value> {
+        let endpoint = format!("https://localhost:{}", self.world().controller.content_port);
+        let output = Command::new(tools::workspace_binary("rukpakctl").expect("it is built"))
+            .args(["rights", "-o", "json", "--endpoint", &endpoint])
+            .args(["--kubeconfig".as_ref(), self.world().plane.kubeconfig_path().as_os_str()])
+            .arg(format!("bundledeployment/{}", self.name))
+            .output()
+            .expect("it runs");
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        serde_json::from_slice(&output.stdout).expect("JSON")
     }
 
     /// Lets `account` do this, in the namespace or everywhere.
@@ -187,15 +203,21 @@ async fn objects_are_migrated_with_the_rights_of_the_account() {
     let lacks = format!(
         "ServiceAccount \"installer\" in namespace {namespace:?} lacks rights to migrate the objects of gadgets.{group} that are \
          stored as v1 to v2: patch customresourcedefinitions/status.apiextensions.k8s.io \"gadgets.{group}\"; \
-         patch gadgets.{group}; grant them until the upgrade is done"
+         patch gadgets.{group}; grant them until the upgrade is done (rukpakctl rights bundledeployment/{name} prints the roles)"
     );
     scene.says("False", "MissingRights", &lacks).await;
+    let target = Target::cluster("apiextensions.k8s.io/v1", "CustomResourceDefinition", &format!("gadgets.{group}"));
+    let live = verbs::get(scene.client(), &target).await.unwrap().expect("it is there");
+    assert_eq!(live.data["spec"]["versions"][0]["storage"], true, "nothing was written");
     let on_gadgets = json!({"apiGroups": [group], "resources": ["gadgets"], "verbs": ["patch"]});
     let on_status = json!({"apiGroups": ["apiextensions.k8s.io"], "resources": ["customresourcedefinitions/status"],
         "resourceNames": [format!("gadgets.{group}")], "verbs": ["patch"]});
+    let printed = scene.printed();
+    let rules: Vec<&Value> =
+        printed.iter().flat_map(|object| object["rules"].as_array().into_iter().flatten()).collect();
+    assert!(rules.contains(&&on_gadgets) && rules.contains(&&on_status), "{rules:#?}");
     scene.grant("installer", &[on_crds, on_gadgets, on_status, scene.finalizers()], false).await;
     scene.ready().await;
-    let target = Target::cluster("apiextensions.k8s.io/v1", "CustomResourceDefinition", &format!("gadgets.{group}"));
     let live = verbs::get(scene.client(), &target).await.unwrap().expect("it is there");
     assert_eq!(live.data["status"]["storedVersions"], json!(["v2"]), "{name}");
 }

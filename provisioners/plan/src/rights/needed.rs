@@ -13,6 +13,7 @@ use std::collections::BTreeSet;
 
 use crate::Identity;
 use k8s_openapi::api::rbac::v1::PolicyRule;
+use rukpak_crd_upgrade::Migration;
 use serde_json::Value;
 
 use crate::rights::right::{Right, Rights, Scope};
@@ -58,6 +59,21 @@ pub fn of_object(identity: &Identity, verb: &str) -> Right {
         name: Some(identity.name.clone()),
         verb: verb.to_owned(),
     }
+}
+
+/// What it takes to migrate the stored objects of `crd`, beside what installs it: each is written, and then the status of the CRD. They are
+/// listed by the controller itself.
+pub fn of_migration(crd: &Identity, migration: &Migration) -> Rights {
+    let patch = |group: &str, resource: String, name: Option<&str>| Right::Objects {
+        scope: Scope::Cluster,
+        group: group.to_owned(),
+        resource,
+        name: name.map(str::to_owned),
+        verb: "patch".to_owned(),
+    };
+    let resource = &crd.kind.resource;
+    let status = patch(&resource.group, format!("{}/status", resource.plural), Some(&crd.name));
+    Rights::from([patch(&migration.group, migration.plural.clone(), None), status])
 }
 
 /// Kind, namespace and name of a role.

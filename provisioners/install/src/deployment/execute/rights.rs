@@ -7,7 +7,7 @@ use rukpak_crds::olm::{ClusterExtension, deployment_name};
 use rukpak_crds::{PlatformOperator, ServiceAccountReference};
 use rukpak_plan::memory::{Problem, Stage};
 use rukpak_plan::retry::Class;
-use rukpak_plan::rights::{RBAC, Right, Rights, Scope, needed, of_object, rules, text};
+use rukpak_plan::rights::{RBAC, Rights, needed, of_migration, of_object, rules, text};
 use rukpak_plan::{Identity, Plan, Step};
 use rukpak_runtime::error::Chain;
 use serde::de::DeserializeOwned;
@@ -35,27 +35,18 @@ pub(super) async fn check_some(run: &Run, steps: impl Iterator<Item = &Step>) ->
 /// Whether the stored objects of a CRD can be migrated. What the bundle takes does not include that.
 pub(super) async fn check_migration(run: &Run, crd: &Identity, migration: &Migration) -> Result<(), Problem> {
     let Some(account) = run.objects.account() else { return Ok(()) };
-    let right = |group: &str, resource: String, name: Option<&str>| Right::Objects {
-        scope: Scope::Cluster,
-        group: group.to_owned(),
-        resource,
-        name: name.map(str::to_owned),
-        verb: "patch".to_owned(),
-    };
-    let resource = &crd.kind.resource;
-    let status = right(&resource.group, format!("{}/status", resource.plural), Some(&crd.name));
-    let rights = Rights::from([right(&migration.group, migration.plural.clone(), None), status]);
     let who = &account.reference;
-    let lacks = account.lacks(&rights).await.map_err(|error| unknown(who, &error))?;
+    let lacks = account.lacks(&of_migration(crd, migration)).await.map_err(|error| unknown(who, &error))?;
     if lacks.is_empty() {
         return Ok(());
     }
     let Migration { crd, from, to, .. } = migration;
     let message = format!(
-        "{who} lacks rights to migrate the objects of {crd} that are stored as {} to {to}: {}; grant them until the upgrade is done; \
-         this BundleDeployment continues by itself",
+        "{who} lacks rights to migrate the objects of {crd} that are stored as {} to {to}: {}; grant them until the upgrade is done \
+         (rukpakctl rights bundledeployment/{} prints the roles); this BundleDeployment continues by itself",
         from.join(", "),
-        text(&rules(&lacks)).join("; ")
+        text(&rules(&lacks)).join("; "),
+        run.view.owner.name
     );
     Err(refused(Stage::Rights, message))
 }
