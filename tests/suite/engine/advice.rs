@@ -3,7 +3,7 @@
 use kube::api::DynamicObject;
 use regex::Regex;
 use rukpak_tests::verbs::{self, Expected, Target};
-use rukpak_tests::world::until;
+use rukpak_tests::world::{deployment, image, until};
 use serde_json::json;
 
 use crate::engine::case::{Case, definition, definition_target, gadget};
@@ -79,12 +79,15 @@ async fn whoever_gives_a_deployment_up_as_advised_keeps_its_custom_resources() {
     let target = definition_target(&group);
     let before = one.get(&target).await.expect("it is installed");
     let precious = one.foreign(&gadget(&group, &one.namespace, "precious", 3)).await;
-    two.create(&[crd]).await;
+    // Whoever wants to keep it cannot share it.
+    let mut keeps = deployment(&two.name, image(&two.push("v1", &[crd]).await));
+    keeps["spec"]["deletionPolicy"] = json!("KeepCRDs");
+    verbs::create(&two.client, &keeps).await.expect("the API server agrees");
     until(&two.client, &two.name, Expected::is_false("Installed", "InstallFailed").saying("already exists")).await;
 
     follow_to_the_end(&two, &target).await;
 
-    let after = two.until_owned(&target).await;
+    let after = two.get(&target).await.expect("it is kept");
     assert_eq!(after.metadata.uid, before.metadata.uid, "it is the same definition");
     let kept = one.get(&Target::of(&gadget(&group, &one.namespace, "precious", 3)).unwrap()).await;
     assert_eq!(kept.expect("it is kept").metadata.uid, precious.metadata.uid);
