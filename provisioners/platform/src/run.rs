@@ -145,6 +145,7 @@ fn authorities(options: &Options) -> Result<Authorities, Error> {
 }
 
 /// What loads catalogs, its logins, and what pulls images.
+#[allow(clippy::type_complexity, reason = "three parts that are made together")]
 fn loader(
     options: &Options,
     egress: Egress,
@@ -177,6 +178,7 @@ struct Loading {
 }
 
 /// Starts the watches and the queue.
+#[allow(clippy::too_many_lines, reason = "a list of parts, and what each is handed")]
 fn work(
     process: &mut Process,
     client: Client,

@@ -19,21 +19,8 @@ use serde_json::{Value, json};
 
 use body::{empty_members, is_owned, own, tidy, without};
 use object::read_entry;
-pub use object::{Key, Manager, Object, Operation, Owned};
+pub use object::{Key, Kind, Manager, Object, Operation, Owned};
 use values::{Set, compare, leaves, merge, remove};
-
-/// A kind, as it is served now.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Kind {
-    pub group: String,
-    pub plural: String,
-    pub is_namespaced: bool,
-    pub is_counted: bool,
-    /// Versions that are served.
-    pub versions: Vec<String>,
-    /// The version that is stored.
-    pub stored: String,
-}
 
 /// What is sent.
 #[derive(Clone, Debug, PartialEq)]

@@ -210,6 +210,12 @@ pub fn sharing() -> Small {
 
 /// Two deployments with one CRD: they begin alike, and then each may add a version, leave the CRD out, and be deleted.
 pub fn united() -> Small {
+    fn other(world: &mut World, release: usize) {
+        world.edit(1, |deployment| deployment.template = release);
+    }
+    fn delete(world: &mut World, number: usize) {
+        world.edit(number, |deployment| deployment.is_deleted = true);
+    }
     let crd = |names: &[&str]| {
         let mut crd = definition();
         let version = |name: &&str| json!({"name": name, "served": true, "storage": *name == "v1"});
@@ -224,12 +230,6 @@ pub fn united() -> Small {
         vec![crd(&["v1", "v1alpha1"]), config_map("b", &json!({"x": "2"}))],
         vec![config_map("b", &json!({"x": "3"}))],
     ];
-    fn other(world: &mut World, release: usize) {
-        world.edit(1, |deployment| deployment.template = release);
-    }
-    fn delete(world: &mut World, number: usize) {
-        world.edit(number, |deployment| deployment.is_deleted = true);
-    }
     let hands = vec![
         Hand { words: "the first deployment asks for release 2, with v1beta1", act: |world| template(world, 1) },
         Hand { words: "the first deployment asks for release 3, without the CRD", act: |world| template(world, 2) },

@@ -81,8 +81,8 @@ fn targets(spec: &OperatorGroupSpec, namespaces: &[Arc<Namespace>]) -> Result<Ve
         return Ok(named.into_iter().collect());
     }
     let selector = spec.selector.clone().unwrap_or_default();
-    if selector.match_labels.as_ref().is_none_or(|labels| labels.is_empty())
-        && selector.match_expressions.as_ref().is_none_or(|expressions| expressions.is_empty())
+    if selector.match_labels.as_ref().is_none_or(std::collections::BTreeMap::is_empty)
+        && selector.match_expressions.as_ref().is_none_or(Vec::is_empty)
     {
         return Ok(vec![String::new()]);
     }

@@ -169,7 +169,9 @@ mod tests {
         let plan = |digest: &str, uid: &str, phase: &str| -> Arc<Plan> {
             let lists = ["created", "changed", "orphaned", "deleted", "rights", "images", "versions"];
             let mut status = json!({"phase": phase, "message": "", "summary": ""});
-            lists.iter().for_each(|list| status[list] = json!({"count": 0, "items": []}));
+            for list in lists {
+                status[list] = json!({"count": 0, "items": []});
+            }
             let binds = json!({"content": "c", "objects": "o", "actions": "a"});
             let spec = json!({"deployment": {"name": "p.ns", "uid": uid}, "digest": digest, "binds": binds});
             Arc::new(

@@ -1,10 +1,23 @@
-//! An object, and who owns its fields.
+//! A kind, an object of it, and who owns its fields.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Value, json};
 
 use super::values::{self, Set};
+
+/// A kind, as it is served now.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Kind {
+    pub group: String,
+    pub plural: String,
+    pub is_namespaced: bool,
+    pub is_counted: bool,
+    /// Versions that are served.
+    pub versions: Vec<String>,
+    /// The version that is stored.
+    pub stored: String,
+}
 
 /// Names an object. Kinds are told apart by their names alone.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

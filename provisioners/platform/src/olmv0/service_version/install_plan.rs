@@ -104,7 +104,7 @@ fn name(uid: &str, key: &str, all: &[Arc<InstallPlan>]) -> String {
     let hex = digest.rsplit(':').next().unwrap_or_default();
     let names = (0..hex.len() - SUFFIX).map(|start| format!("install-{}", &hex[start..start + SUFFIX]));
     let is_free = |name: &String| all.iter().all(|plan| plan.name_any() != *name);
-    names.clone().find(is_free).or_else(|| names.last()).unwrap_or_default()
+    names.clone().find(is_free).or_else(|| names.clone().next_back()).unwrap_or_default()
 }
 
 /// What is known beside the InstallPlan itself.

@@ -30,8 +30,8 @@ pub(super) fn removal(
     }
     // The one that is wanted counts, else the one that is installed still. Others are replaced.
     let installed = seen.active.as_ref().map(|active| &active.name);
-    let current = [Some(&seen.wanted.name), installed].into_iter().flatten();
-    let current = current.filter_map(|name| noted.get_key_value(name)).next();
+    let mut current = [Some(&seen.wanted.name), installed].into_iter().flatten();
+    let current = current.find_map(|name| noted.get_key_value(name));
     match current {
         Some((name, uid)) if there.get(name) != Some(uid) => {
             Removal::UnlessThere { name: name.clone(), uid: uid.clone() }
