@@ -164,6 +164,19 @@ pub struct SubscriptionCondition {
     pub last_transition_time: Option<Timestamp>,
 }
 
+/// Fields of `spec.config` that a BundleDeployment has in its `deploymentConfig`, with the same meaning.
+pub const CARRIED_SETTINGS: [&str; 9] = [
+    "env",
+    "envFrom",
+    "volumes",
+    "volumeMounts",
+    "tolerations",
+    "resources",
+    "nodeSelector",
+    "affinity",
+    "annotations",
+];
+
 impl SubscriptionSpec {
     /// Whether somebody has to agree before anything is installed.
     pub fn is_manual(&self) -> bool {

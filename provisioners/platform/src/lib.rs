@@ -29,15 +29,6 @@ mod installed;
 mod logins;
 mod metrics;
 mod olm;
-#[allow(
-    clippy::large_futures,
-    clippy::match_same_arms,
-    clippy::needless_pass_by_value,
-    clippy::option_option,
-    clippy::similar_names,
-    clippy::single_match_else,
-    reason = "nothing is wrong; the words are those of OLM's API"
-)]
 mod olmv0;
 mod operator;
 mod outcome;

@@ -96,9 +96,8 @@ pub async fn run(options: Options) -> Result<(), Error> {
     let egress = options.registries.egress(&config.cluster_url).await;
     let client = process::client(config)?;
     let gate = ContentGate::new(client.clone(), options.require_content_policy);
-    let (loader, logins, puller) = loader(&options, egress, spool.path(), gate.clone())?;
+    let loading = Loading::new(&options, egress, spool.path(), gate)?;
     let authorities = authorities(&options)?;
-    let verdicts = gate.verdicts();
     let unpacked = Arc::new(CatalogStore::open(folder.join(CONTENT))?);
     let readiness = Arc::new(Readiness::new());
     let health = probes::router(readiness.clone());
@@ -109,7 +108,7 @@ pub async fn run(options: Options) -> Result<(), Error> {
     process.spawn(watches::definitions(client.clone(), readiness.clone()));
     serve_catalogs(&mut process, &client, &options, unpacked.clone()).await?;
     let stands_by = CancellationToken::new();
-    let mirror = Mirror { content: unpacked.clone(), loader: loader.clone(), logins: logins.clone() };
+    let mirror = Mirror { content: unpacked.clone(), loader: loading.loader.clone(), logins: loading.logins.clone() };
     let (followed, until) = (Optional::new(client.clone(), cluster_catalog::DEFINITION), stands_by.clone());
     process.spawn(async move {
         mirror.keep(followed, until).await;
@@ -119,7 +118,6 @@ pub async fn run(options: Options) -> Result<(), Error> {
     let election = options.leader_election;
     let Some(mut process) = process.lead(client.clone(), lease, election, &readiness).await? else { return Ok(()) };
     stands_by.cancel();
-    let loading = Loading { loader, logins, verdicts, puller };
     work(&mut process, client, (loading, authorities, unpacked), &options, readiness);
     Ok(process.go_on().await?)
 }
@@ -144,31 +142,6 @@ fn authorities(options: &Options) -> Result<Authorities, Error> {
     options.catalog_authorities.iter().map(read).collect()
 }
 
-/// What loads catalogs, its logins, and what pulls images.
-#[allow(clippy::type_complexity, reason = "three parts that are made together")]
-fn loader(
-    options: &Options,
-    egress: Egress,
-    spool: &Path,
-    gate: Arc<ContentGate>,
-) -> Result<(Arc<Loader>, Arc<Logins>, Arc<Puller>), Error> {
-    let (puller, pem) = options.registries.puller(&egress, spool.to_owned(), origin::limits())?;
-    let puller = Arc::new(puller);
-    let logins = Logins::open(options.registry_auth_file.clone())?;
-    // What may be asked without TLS is this machine, and the administrator has named it.
-    let is_here = options
-        .catalogs
-        .iter()
-        .any(|catalog| matches!(&catalog.origin, Origin::Http(url) if url.starts_with("http://")));
-    let here = [IpAddr::from(Ipv4Addr::LOCALHOST), IpAddr::from(Ipv6Addr::LOCALHOST)].map(IpNet::from);
-    let egress = if is_here { egress.allowing(here) } else { egress };
-    let mut options = LoaderOptions::new(puller.clone(), spool.to_owned());
-    options.extra_ca_pem = pem;
-    options.egress = egress;
-    let loader = Loader::new(options).map_err(|error| Error::Loader(Box::new(error)))?.with_gate(gate);
-    Ok((Arc::new(loader), Arc::new(logins), puller))
-}
-
 /// What loads catalogs, its logins, what was said of their images, and what pulls other images.
 struct Loading {
     loader: Arc<Loader>,
@@ -177,8 +150,28 @@ struct Loading {
     puller: Arc<Puller>,
 }
 
+impl Loading {
+    fn new(options: &Options, egress: Egress, spool: &Path, gate: Arc<ContentGate>) -> Result<Self, Error> {
+        let verdicts = gate.verdicts();
+        let (puller, pem) = options.registries.puller(&egress, spool.to_owned(), origin::limits())?;
+        let puller = Arc::new(puller);
+        let logins = Logins::open(options.registry_auth_file.clone())?;
+        // What may be asked without TLS is this machine, and the administrator has named it.
+        let is_here = options
+            .catalogs
+            .iter()
+            .any(|catalog| matches!(&catalog.origin, Origin::Http(url) if url.starts_with("http://")));
+        let here = [IpAddr::from(Ipv4Addr::LOCALHOST), IpAddr::from(Ipv6Addr::LOCALHOST)].map(IpNet::from);
+        let egress = if is_here { egress.allowing(here) } else { egress };
+        let mut options = LoaderOptions::new(puller.clone(), spool.to_owned());
+        options.extra_ca_pem = pem;
+        options.egress = egress;
+        let loader = Loader::new(options).map_err(|error| Error::Loader(Box::new(error)))?.with_gate(gate);
+        Ok(Self { loader: Arc::new(loader), logins: Arc::new(logins), verdicts, puller })
+    }
+}
+
 /// Starts the watches and the queue.
-#[allow(clippy::too_many_lines, reason = "a list of parts, and what each is handed")]
 fn work(
     process: &mut Process,
     client: Client,
@@ -186,11 +179,9 @@ fn work(
     options: &Options,
     readiness: Arc<Readiness>,
 ) {
-    let Loading { loader, logins, verdicts, puller } = loading;
     let (operators, deployments) = (Streams::<PlatformOperator>::new(client.clone()), Streams::new(client.clone()));
     let (sources, source_writer) = reflector::store();
     let (sender, requests) = unbounded_channel();
-    let events = Arc::new(Events::new(client.clone()));
     let olm = Extensions::new(client.clone());
     let facade = Facade::new(&client);
     let asked = (options.catalog_sources.clone(), authorities);
@@ -198,7 +189,7 @@ fn work(
         options.catalogs.clone(),
         asked,
         options.require_digests,
-        (loader.clone(), logins.clone(), verdicts.clone()),
+        (loading.loader.clone(), loading.logins.clone(), loading.verdicts.clone()),
         sources,
         olm.catalogs(unpacked.clone()),
     );
@@ -220,52 +211,51 @@ fn work(
         failures: Failures::default(),
         holds: Backoffs::default(),
         questions: SingleFlight::default(),
-        dependencies: dependencies.clone(),
+        dependencies,
         claims: Reservations::default(),
         unseen: Unseen::default(),
         written: Arc::default(),
-        events: events.clone(),
-        client: client.clone(),
+        events: Arc::new(Events::new(client.clone())),
+        client,
     });
     watches::start(process, (operators, deployments, source_writer), &context, options, readiness);
-    facade.start(process, subscribed(&context, (&loader, &logins, puller), options));
-    let parts = Parts {
-        client,
+    facade.start(process, subscribed(&context, &loading, options));
+    olm.start(process, extended(&context, loading, unpacked, options));
+    let about = About { version: options.release_version.clone(), namespace: options.system_namespace.clone() };
+    process.spawn(cluster_operator::keep(context.clone(), about));
+    work_off(process, requests, context);
+}
+
+/// What ClusterExtensions stand on.
+fn extended(context: &Arc<Context>, loading: Loading, unpacked: Arc<CatalogStore>, options: &Options) -> Parts {
+    let Loading { loader, logins, verdicts, .. } = loading;
+    let news = context.clone();
+    Parts {
+        client: context.client.clone(),
         loader,
         logins,
         verdicts,
         content: unpacked,
         requires_digests: options.require_digests,
         deployments: (context.deployments.clone(), context.filled.clone()),
-        dependencies,
+        dependencies: context.dependencies.clone(),
         written: context.written.clone(),
         external: options.catalogs_url(),
-        events,
-        news: {
-            let context = context.clone();
-            Box::new(move || context.wake.all(&context.operators))
-        },
-    };
-    olm.start(process, parts);
-    let about = About { version: options.release_version.clone(), namespace: options.system_namespace.clone() };
-    process.spawn(cluster_operator::keep(context.clone(), about));
-    work_off(process, requests, context);
+        events: context.events.clone(),
+        news: Box::new(move || news.wake.all(&news.operators)),
+    }
 }
 
 /// What Subscriptions stand on.
-fn subscribed(
-    context: &Context,
-    (loader, logins, puller): (&Arc<Loader>, &Arc<Logins>, Arc<Puller>),
-    options: &Options,
-) -> olmv0::Parts {
+fn subscribed(context: &Context, loading: &Loading, options: &Options) -> olmv0::Parts {
     olmv0::Parts {
         client: context.client.clone(),
         mode: options.olmv0,
         global: options.olmv0_global_namespace.clone(),
         interval: options.catalog_poll_interval,
-        loader: loader.clone(),
-        puller,
-        logins: logins.clone(),
+        loader: loading.loader.clone(),
+        puller: loading.puller.clone(),
+        logins: loading.logins.clone(),
         requires_digests: options.require_digests,
         deployments: (context.deployments.clone(), context.filled.clone()),
         dependencies: context.dependencies.clone(),

@@ -62,9 +62,7 @@ pub(super) async fn reconcile(source: Arc<CatalogSource>, context: Arc<Context>)
     }
     let asked = Asked { uid: source.uid().unwrap_or_default(), place: place(&source.spec) };
     let (known, key) = (&context.catalogs.known, (source.namespace().unwrap_or_default(), source.name_any()));
-    let now = Instant::now();
-    let due = known.due(&key, &asked);
-    if due.is_none_or(|due| due.is_some_and(|due| due <= now)) {
+    if known.is_due(&key, &asked, Instant::now()) {
         let was_ready = known.health(&key).is_ready();
         read(&source, asked, &key, &context).await;
         if known.health(&key).is_ready() || was_ready {
@@ -94,19 +92,14 @@ fn wake(namespace: &str, context: &Context) {
 /// Reads the content, and notes what came of it, and when to look again.
 async fn read(source: &CatalogSource, asked: Asked, key: &(String, String), context: &Context) {
     let Catalogs { known, interval, .. } = &context.catalogs;
-    let place = match &asked.place {
-        Ok(place) => place.clone(),
-        Err(_) => {
-            known.put(key, State { asked, content: None, failure: None, read_at: None, due: None, failures: 0 });
-            return;
-        }
+    let Ok(place) = asked.place.clone() else {
+        known.put(key, State { asked, content: None, failure: None, read_at: None, due: None, failures: 0 });
+        return;
     };
     let before = known.get(key).filter(|before| before.asked.place == asked.place);
-    let content = before.as_ref().and_then(|before| before.content.clone());
+    let old = before.as_ref().and_then(|before| before.content.clone());
     let (poll, read) = match &place {
-        Place::Image(reference) => {
-            (report::interval(&source.spec), image(reference, content.as_ref(), key, context).await)
-        }
+        Place::Image(reference) => (report::interval(&source.spec), image(reference, old.as_ref(), key, context).await),
         Place::Server(address) => (Some(*interval), server(address, key).await),
     };
     let failures = if read.is_err() { before.as_ref().map_or(0, |before| before.failures) + 1 } else { 0 };
@@ -119,11 +112,11 @@ async fn read(source: &CatalogSource, asked: Asked, key: &(String, String), cont
             (None, Some(error))
         }
     };
-    let is_new = fresh.as_ref().is_some_and(|fresh| content.as_ref().is_none_or(|known| !known.is_same(fresh)));
+    let is_new = fresh.as_ref().is_some_and(|fresh| old.as_ref().is_none_or(|old| !old.is_same(fresh)));
     let read_at = if is_new { Some(Timestamp::now()) } else { before.and_then(|before| before.read_at) };
     let due = wait.map(|wait| Instant::now() + wait);
     // What was read once is true of what it held, whoever cannot be reached now.
-    known.put(key, State { asked, content: fresh.or(content), failure, read_at, due, failures });
+    known.put(key, State { asked, content: fresh.or(old), failure, read_at, due, failures });
 }
 
 /// What the image has; `None` if it is what is known.

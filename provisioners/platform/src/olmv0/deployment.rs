@@ -8,7 +8,7 @@ use kube::runtime::reflector::ObjectRef;
 use kube::{Api, Resource, ResourceExt};
 use rukpak_crds::names::{self, IGNORE_DEPENDENCIES};
 use rukpak_crds::olm::deployment_name;
-use rukpak_crds::olmv0::subscription::SubscriptionSpec;
+use rukpak_crds::olmv0::subscription::{CARRIED_SETTINGS, SubscriptionSpec};
 use rukpak_crds::olmv0::{MANAGED_LABEL, NAMESPACE_LABEL, PACKAGE, VERSIONS, component_label};
 use rukpak_crds::{BundleDeployment, config};
 use rukpak_runtime::api::Error;
@@ -18,18 +18,6 @@ use super::context::{Context, FIELD_MANAGER};
 use super::operator_group::Group;
 use crate::installed::Identity;
 
-/// Fields of `spec.config` of a Subscription that a BundleDeployment knows by the same name.
-const CARRIED: [&str; 9] = [
-    "env",
-    "envFrom",
-    "volumes",
-    "volumeMounts",
-    "tolerations",
-    "resources",
-    "nodeSelector",
-    "affinity",
-    "annotations",
-];
 /// Fields of its spec that are all written here.
 const WRITTEN: [&str; 6] =
     ["provisionerClassName", "template", "config", "deletionPolicy", "serviceAccount", "approval"];
@@ -215,7 +203,7 @@ fn settings(unit: &Unit, spec: &SubscriptionSpec, group: &Group) -> Map<String, 
         several => drop(settings.insert("watchNamespaces".to_owned(), json!(several))),
     }
     let mut changes = spec.config.clone().unwrap_or_default();
-    changes.retain(|key, value| CARRIED.contains(&key.as_str()) && !value.is_null());
+    changes.retain(|key, value| CARRIED_SETTINGS.contains(&key.as_str()) && !value.is_null());
     if !changes.is_empty() {
         settings.insert("deploymentConfig".to_owned(), Value::Object(changes));
     }

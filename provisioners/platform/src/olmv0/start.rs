@@ -122,8 +122,8 @@ impl Facade {
 
     /// Begins with all kinds, once OLM does not run.
     pub fn start(self, process: &mut Process, parts: Parts) {
-        let Parts { client, mode, deployments: (deployments, known), .. } = &parts;
-        if *mode == Olmv0::Off {
+        let Parts { client, mode, deployments: (deployments, known), .. } = parts;
+        if mode == Olmv0::Off {
             return;
         }
         let kinds = &self.kinds;
@@ -135,23 +135,23 @@ impl Facade {
             sources: kinds.sources.store.clone(),
             groups: kinds.groups.store.clone(),
             namespaces: kinds.namespaces.store.clone(),
-            deployments: deployments.clone(),
+            deployments,
             questions: kinds.questions.store.clone(),
-            catalogs: Catalogs::new(parts.loader.clone(), parts.logins.clone(), parts.interval),
-            bundles: Bundles::new(parts.puller.clone()),
-            dependencies: parts.dependencies.clone(),
+            catalogs: Catalogs::new(parts.loader, parts.logins, parts.interval),
+            bundles: Bundles::new(parts.puller),
+            dependencies: parts.dependencies,
             requires_digests: parts.requires_digests,
-            global: parts.global.clone(),
+            global: parts.global,
             failures: Failures::default(),
-            written: parts.written.clone(),
+            written: parts.written,
             wake: self.wake.clone(),
         });
         let filled = CancellationToken::new();
-        let (client, mode, known) = (client.clone(), *mode, known.clone());
         let kinds = self.drain(process, &context, &filled);
         process.spawn(async move {
             gate::open(&client, mode).await;
-            kinds.follow(context, (known, filled)).await;
+            // All watches at once: too much for a stack.
+            Box::pin(kinds.follow(context, (known, filled))).await;
             "the watches over OLM v0's kinds"
         });
     }

@@ -19,7 +19,7 @@ use rukpak_runtime::api;
 use rukpak_runtime::error::Chain;
 use rukpak_runtime::status::StatusWriter;
 
-use self::choose::{Choice, choose};
+use self::choose::{Choice, Offer, choose};
 use self::report::{Failure, View};
 use super::catalog_source::Health;
 use super::context::{Context, within};
@@ -159,7 +159,12 @@ async fn wanted(subscription: &Subscription, live: Option<&BundleDeployment>, co
     let dependent = Dependent::Subscription(subscription.namespace().unwrap_or_default(), subscription.name_any());
     let others = context.dependencies.installed_for(&dependent);
     let active = seen.as_ref().and_then(|seen| seen.active.as_ref());
-    match choose(subscription, package.as_ref().map(Option::as_deref), active, &others) {
+    let offer = match &package {
+        None => Offer::NoCatalog,
+        Some(None) => Offer::NoPackage,
+        Some(Some(package)) => Offer::Package(package),
+    };
+    match choose(subscription, offer, active, &others) {
         Choice::Take { bundle, has_packages } => {
             context.dependencies.forget(&dependent);
             Wanted { bundle: Some(bundle), has_packages, failure: None, retry: None }

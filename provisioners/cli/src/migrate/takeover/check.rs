@@ -5,23 +5,12 @@ use std::collections::BTreeSet;
 use kube::ResourceExt as _;
 use kube::api::DynamicObject;
 use rukpak_crds::names::BUNDLE_DEPLOYMENT_NAME_MAX;
+use rukpak_crds::olmv0::subscription::CARRIED_SETTINGS;
 use serde_json::Value;
 
 use super::olm::{Installed, TARGETS, definitions, list, text};
 use crate::failure::Failure;
 
-/// Fields of `spec.config` that a BundleDeployment has in `deploymentConfig`, with the same meaning.
-const CARRIED: [&str; 9] = [
-    "env",
-    "envFrom",
-    "volumes",
-    "volumeMounts",
-    "tolerations",
-    "resources",
-    "nodeSelector",
-    "affinity",
-    "annotations",
-];
 /// One that OLM reads and does nothing with.
 const WITHOUT_EFFECT: &str = "selector";
 /// Phases of an InstallPlan in which nothing is being done.
@@ -81,7 +70,7 @@ pub(super) fn package(subscription: &DynamicObject) -> &str {
 /// `spec.config`, as `deploymentConfig` has it.
 pub(super) fn carried(subscription: &DynamicObject) -> serde_json::Map<String, Value> {
     let mut config = subscription.data.pointer("/spec/config").and_then(Value::as_object).cloned().unwrap_or_default();
-    config.retain(|key, value| CARRIED.contains(&key.as_str()) && !value.is_null());
+    config.retain(|key, value| CARRIED_SETTINGS.contains(&key.as_str()) && !value.is_null());
     config
 }
 
@@ -138,7 +127,7 @@ fn one_owner(installed: &Installed, csv: &DynamicObject) -> Result<(), Failure> 
 
 fn refuse_settings(subscription: &DynamicObject) -> Result<(), Failure> {
     let config = subscription.data.pointer("/spec/config").and_then(Value::as_object);
-    let is_known = |key: &str| CARRIED.contains(&key) || key == WITHOUT_EFFECT;
+    let is_known = |key: &str| CARRIED_SETTINGS.contains(&key) || key == WITHOUT_EFFECT;
     let unknown: Vec<String> = config
         .into_iter()
         .flatten()

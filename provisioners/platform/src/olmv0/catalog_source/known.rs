@@ -113,9 +113,11 @@ impl Known {
         }
     }
 
-    /// When it was to be looked at again, if it is known as it is asked for.
-    pub(super) fn due(&self, key: &Key, asked: &Asked) -> Option<Option<Instant>> {
-        self.lock().get(key).filter(|state| state.asked == *asked).map(|state| state.due)
+    /// Whether it is to be read now: it is not known as it is asked for, or its time has come.
+    pub(super) fn is_due(&self, key: &Key, asked: &Asked, now: Instant) -> bool {
+        let all = self.lock();
+        let known = all.get(key).filter(|state| state.asked == *asked);
+        known.is_none_or(|state| state.due.is_some_and(|due| due <= now))
     }
 
     pub(super) fn due_at(&self, key: &Key) -> Option<Instant> {

@@ -21,11 +21,20 @@ pub(super) enum Choice {
     Refused(String),
 }
 
-/// The next bundle for the Subscription, for which `installed` was installed, beside `others`. The package is `None` where the catalog
-/// cannot be seen, or is not there, and holds nothing where the catalog has no such package.
+/// What the catalog that a Subscription names has.
+#[derive(Clone, Copy)]
+pub(super) enum Offer<'a> {
+    /// It is not there, or may not be seen.
+    NoCatalog,
+    /// It has no package of that name.
+    NoPackage,
+    Package(&'a Package),
+}
+
+/// The next bundle for the Subscription, for which `installed` was installed, beside `others`.
 pub(super) fn choose(
     subscription: &Subscription,
-    package: Option<Option<&Package>>,
+    package: Offer<'_>,
     installed: Option<&Identity>,
     others: &BTreeSet<Release>,
 ) -> Choice {
@@ -42,12 +51,12 @@ pub(super) fn choose(
         installed: installed.map(|installed| installed.name.clone()),
     };
     let (offered, left_out) = match package {
-        None => (Offered { name, ..Offered::default() }, None),
-        Some(None) => {
+        Offer::NoCatalog => (Offered { name, ..Offered::default() }, None),
+        Offer::NoPackage => {
             let packages = [(String::new(), rukpak_resolver::Package::default())].into();
             (Offered { name, packages, ..Offered::default() }, None)
         }
-        Some(Some(package)) => offer(name, package),
+        Offer::Package(package) => offer(name, package),
     };
     // The same package in another namespace is no obstacle.
     let beside = others.iter().filter(|other| other.package != spec.name).filter_map(of_release);
@@ -67,7 +76,7 @@ pub(super) fn choose(
         return Choice::Refused(format!("{}. {}{left_out}", refusal.message(), refusal.explanation()));
     }
     let step = answer.steps.iter().find(|step| !step.requests.is_empty());
-    let (Some(step), Some(Some(package))) = (step, package) else { return Choice::Stay };
+    let (Some(step), Offer::Package(package)) = (step, package) else { return Choice::Stay };
     taken(package, &step.bundle.name)
 }
 
@@ -140,7 +149,7 @@ mod tests {
         Identity { package: "p".to_owned(), name, version: version.to_owned(), reference, release: None }
     }
 
-    fn chosen(spec: Value, package: Option<Option<&Package>>, installed: Option<&str>) -> Choice {
+    fn chosen(spec: Value, package: Offer<'_>, installed: Option<&str>) -> Choice {
         let mut all = json!({"name": "p", "source": "c", "sourceNamespace": "olm"});
         if let (Some(all), Some(spec)) = (all.as_object_mut(), spec.as_object()) {
             all.extend(spec.clone());
@@ -162,7 +171,7 @@ mod tests {
     #[test]
     fn begins_with_the_head_or_with_what_is_named_and_goes_edge_by_edge() {
         let package = package();
-        let of = |spec: Value, installed| version(chosen(spec, Some(Some(&package)), installed));
+        let of = |spec: Value, installed| version(chosen(spec, Offer::Package(&package), installed));
         assert_eq!(of(json!({}), None), "1.2.0");
         assert_eq!(of(json!({"channel": "fast"}), None), "2.0.0");
         assert_eq!(of(json!({"startingCSV": "p.v1.0.0"}), None), "1.0.0");
@@ -178,14 +187,14 @@ mod tests {
             Choice::Refused(message) => message,
             other => panic!("{other:?}"),
         };
-        let text = refused(json!({"channel": "none"}), Some(Some(&package)));
+        let text = refused(json!({"channel": "none"}), Offer::Package(&package));
         assert!(
             text.starts_with("constraints not satisfiable: no operators found in channel none of package p"),
             "{text}"
         );
-        let text = refused(json!({}), Some(None));
+        let text = refused(json!({}), Offer::NoPackage);
         assert!(text.contains("no operators found in package p in the catalog referenced by subscription s"), "{text}");
-        let text = refused(json!({}), None);
+        let text = refused(json!({}), Offer::NoCatalog);
         assert!(
             text.contains("no operators found from catalog c in namespace olm referenced by subscription s"),
             "{text}"
@@ -200,10 +209,10 @@ mod tests {
         bundle.facts.requires_packages = vec![required("q")];
         bundle.facts.requires = vec![Gvk { group: "g".to_owned(), version: "v1".to_owned(), kind: "K".to_owned() }];
         let fast = || json!({"channel": "fast"});
-        let met = chosen(fast(), Some(Some(&package)), None);
+        let met = chosen(fast(), Offer::Package(&package), None);
         assert!(matches!(met, Choice::Take { has_packages: true, .. }), "{met:?}");
         package.bundles.get_mut("p.v2.0.0").unwrap().facts.requires_packages = vec![required("absent")];
-        let Choice::Refused(text) = chosen(fast(), Some(Some(&package)), None) else { panic!("it is refused") };
+        let Choice::Refused(text) = chosen(fast(), Offer::Package(&package), None) else { panic!("it is refused") };
         assert!(text.contains("p.v2.0.0") && text.contains("absent"), "{text}");
     }
 }

@@ -157,14 +157,13 @@ fn conditions(view: &View<'_>, now: Timestamp) -> Vec<SubscriptionCondition> {
         Some(plan) if plan.phase == "Installing" => {
             said.push(("InstallPlanPending", True, "Installing", plan.message.clone()));
         }
-        Some(_) => {}
         None if view.plan.is_some() => {
             said.push(("InstallPlanPending", True, "InstallPlanNotYetReconciled", String::new()));
         }
         None if is_missing(view) => {
             said.push(("InstallPlanMissing", True, "ReferencedInstallPlanNotFound", String::new()));
         }
-        None => {}
+        Some(_) | None => {}
     }
     let old = view.subscription.status.as_ref().map(|status| status.conditions.as_slice()).unwrap_or_default();
     said.into_iter().map(|said| condition(said, old, now)).collect()
