@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::process::Command;
 
 use rukpak_tests::tools::{listing, workspace_folder};
+use serde_json::Value;
 
 use crate::architecture::workspace::{list, members, metadata, rust_files};
 
@@ -72,10 +73,23 @@ fn defects_are_noticed_without_a_cluster_and_without_a_program() {
     let members = members(&metadata);
     let has_program =
         |name: &str| list(members[name], "targets").any(|target| list(target, "kind").any(|kind| kind == "bin"));
+    let package_of = |test: &str| {
+        let has_test = |package: &Value| {
+            let mut tests = list(package, "targets").filter(|target| list(target, "kind").any(|kind| kind == "test"));
+            tests.any(|target| target["name"] == test)
+        };
+        let found = members.iter().find(|(_, package)| has_test(package));
+        *found.unwrap_or_else(|| panic!("no crate has a test program {test}")).0
+    };
     let mutants = mutants();
     for Mutant { path, run, .. } in mutants.iter().filter(|mutant| !mutant.needs_cluster()) {
         let words: Vec<&str> = run.split(' ').collect();
-        let ["cargo", "test", "-p", package, how, ..] = words[..] else { panic!("{}: {run}", path.display()) };
+        let (package, how) = match words[..] {
+            ["cargo", "test", "-p", package, how, ..] => (package, how),
+            // Of the whole workspace, so that the crates of others are those that are built already.
+            ["cargo", "test", "--workspace", "--test", test] => (package_of(test), "--test"),
+            _ => panic!("{}: {run}", path.display()),
+        };
         assert!(members.contains_key(package), "{}: {package}", path.display());
         assert!(how == "--lib" || !has_program(package), "{}: a mutated program would lie in target", path.display());
     }
