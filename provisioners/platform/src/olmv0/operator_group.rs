@@ -171,7 +171,7 @@ mod tests {
 
     use super::*;
 
-    fn group(name: &str, spec: Value) -> Arc<OperatorGroup> {
+    fn group(name: &str, spec: &Value) -> Arc<OperatorGroup> {
         Arc::new(serde_json::from_value(json!({"metadata": {"name": name, "namespace": "own"}, "spec": spec})).unwrap())
     }
 
@@ -182,18 +182,18 @@ mod tests {
         vec![namespace("b", json!({"team": "x"})), namespace("a", json!({"team": "x"})), namespace("c", json!({}))]
     }
 
-    fn targets_of(spec: Value) -> Vec<String> {
+    fn targets_of(spec: &Value) -> Vec<String> {
         membership(&[group("g", spec)], &namespaces()).group().map(|group| group.targets.clone()).unwrap_or_default()
     }
 
     #[test]
     fn targets_are_named_chosen_or_all() {
-        assert_eq!(targets_of(json!({})), [""]);
-        assert_eq!(targets_of(json!({"selector": {}})), [""]);
-        assert_eq!(targets_of(json!({"targetNamespaces": ["z", "own"]})), ["own", "z"]);
-        assert_eq!(targets_of(json!({"selector": {"matchLabels": {"team": "x"}}})), ["a", "b"]);
+        assert_eq!(targets_of(&json!({})), [""]);
+        assert_eq!(targets_of(&json!({"selector": {}})), [""]);
+        assert_eq!(targets_of(&json!({"targetNamespaces": ["z", "own"]})), ["own", "z"]);
+        assert_eq!(targets_of(&json!({"selector": {"matchLabels": {"team": "x"}}})), ["a", "b"]);
         let named = json!({"targetNamespaces": ["z"], "selector": {"matchLabels": {"team": "x"}}});
-        assert_eq!(targets_of(named), ["z"], "names win");
+        assert_eq!(targets_of(&named), ["z"], "names win");
     }
 
     #[test]
@@ -203,13 +203,13 @@ mod tests {
             Membership::One(_) => "",
         };
         assert_eq!(reason(&[]), "NoOperatorGroup");
-        let any = || group("g", json!({}));
+        let any = || group("g", &json!({}));
         assert_eq!(reason(&[any()]), "");
-        assert_eq!(reason(&[any(), group("h", json!({}))]), "TooManyOperatorGroups");
+        assert_eq!(reason(&[any(), group("h", &json!({}))]), "TooManyOperatorGroups");
         let nothing = json!({"selector": {"matchLabels": {"team": "y"}}});
-        assert_eq!(reason(&[group("g", nothing)]), "NoTargetNamespaces");
-        assert_eq!(reason(&[group("g", json!({"targetNamespaces": ["", "a"]}))]), "NoTargetNamespaces");
-        let bound = membership(&[group("g", json!({"serviceAccountName": "installer"}))], &[]);
+        assert_eq!(reason(&[group("g", &nothing)]), "NoTargetNamespaces");
+        assert_eq!(reason(&[group("g", &json!({"targetNamespaces": ["", "a"]}))]), "NoTargetNamespaces");
+        let bound = membership(&[group("g", &json!({"serviceAccountName": "installer"}))], &[]);
         assert_eq!(bound.group().and_then(|group| group.account.as_deref()), Some("installer"));
     }
 

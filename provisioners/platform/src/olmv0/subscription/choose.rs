@@ -149,7 +149,7 @@ mod tests {
         Identity { package: "p".to_owned(), name, version: version.to_owned(), reference, release: None }
     }
 
-    fn chosen(spec: Value, package: Offer<'_>, installed: Option<&str>) -> Choice {
+    fn chosen(spec: &Value, package: Offer<'_>, installed: Option<&str>) -> Choice {
         let mut all = json!({"name": "p", "source": "c", "sourceNamespace": "olm"});
         if let (Some(all), Some(spec)) = (all.as_object_mut(), spec.as_object()) {
             all.extend(spec.clone());
@@ -171,7 +171,7 @@ mod tests {
     #[test]
     fn begins_with_the_head_or_with_what_is_named_and_goes_edge_by_edge() {
         let package = package();
-        let of = |spec: Value, installed| version(chosen(spec, Offer::Package(&package), installed));
+        let of = |spec: Value, installed| version(chosen(&spec, Offer::Package(&package), installed));
         assert_eq!(of(json!({}), None), "1.2.0");
         assert_eq!(of(json!({"channel": "fast"}), None), "2.0.0");
         assert_eq!(of(json!({"startingCSV": "p.v1.0.0"}), None), "1.0.0");
@@ -183,7 +183,7 @@ mod tests {
     #[test]
     fn a_refusal_has_olms_words_and_says_what_would_help() {
         let package = package();
-        let refused = |spec: Value, package| match chosen(spec, package, None) {
+        let refused = |spec: Value, package| match chosen(&spec, package, None) {
             Choice::Refused(message) => message,
             other => panic!("{other:?}"),
         };
@@ -209,10 +209,10 @@ mod tests {
         bundle.facts.requires_packages = vec![required("q")];
         bundle.facts.requires = vec![Gvk { group: "g".to_owned(), version: "v1".to_owned(), kind: "K".to_owned() }];
         let fast = || json!({"channel": "fast"});
-        let met = chosen(fast(), Offer::Package(&package), None);
+        let met = chosen(&fast(), Offer::Package(&package), None);
         assert!(matches!(met, Choice::Take { has_packages: true, .. }), "{met:?}");
         package.bundles.get_mut("p.v2.0.0").unwrap().facts.requires_packages = vec![required("absent")];
-        let Choice::Refused(text) = chosen(fast(), Offer::Package(&package), None) else { panic!("it is refused") };
+        let Choice::Refused(text) = chosen(&fast(), Offer::Package(&package), None) else { panic!("it is refused") };
         assert!(text.contains("p.v2.0.0") && text.contains("absent"), "{text}");
     }
 }
