@@ -22,10 +22,11 @@ const REASONS: [&str; 11] = [
     "webhook/src/denials.rs",
 ];
 /// What these files call otherwise: types of conditions that are no reason, and kinds.
-const NOT_REASONS: [&str; 16] = [
+const NOT_REASONS: [&str; 17] = [
     "Available",
     "BundleDeployment",
     "Contested",
+    "ControllerRevision",
     "Degraded",
     "ForeignBundles",
     "HasValidBundle",

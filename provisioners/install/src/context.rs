@@ -4,11 +4,12 @@ use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures::future::BoxFuture;
 use kube::Client;
 use kube::runtime::reflector::Store;
 use rukpak_content::{Digest, Limits};
 use rukpak_crd_upgrade as crd_upgrade;
-use rukpak_crds::{Bundle, BundleDeployment, Plan};
+use rukpak_crds::{Bundle, BundleDeployment, Plan, Revision};
 use rukpak_format::Certificates;
 use rukpak_helm::Helm;
 use rukpak_runtime::events::Events;
@@ -22,7 +23,6 @@ use crate::cluster::{Cluster, Kinds, Reader};
 use crate::deployment::{self, Trackers};
 use crate::render_memory::RenderMemory;
 use crate::shard::Shard;
-use crate::unpacker::Unpacker;
 use crate::watch::{Dependents, Index};
 
 /// What a reconcile may read: caches, the content store, the API server. Nothing in it writes to the cluster.
@@ -110,4 +110,21 @@ impl Reads {
         let planned = plans.iter().filter_map(|plan| plan.spec.rendering.as_ref()?.parse().ok());
         pins.chain(releases.flat_map(deployment::contents)).chain(planned).collect()
     }
+}
+
+/// Unpacks Bundles into the store that the installer reads. The program hands it in: this crate knows no source and no login.
+pub trait Unpacker: Send + Sync {
+    /// Retries a failed Bundle now: the cause of the failure is gone.
+    fn retry(&self, bundle: &Bundle);
+
+    /// Verifies the content of the Bundle `name`, and fetches it again if it is lost or damaged. Call it if loading the content failed with
+    /// an error that is [`mended_by_refill`](rukpak_store::Error::mended_by_refill). The BundleDeployment that
+    /// owns the Bundle is enqueued when the content is there.
+    fn verify_content<'a>(&'a self, name: &'a str) -> BoxFuture<'a, ()>;
+
+    /// Fetches the content of a revision again, by its pin and without a Bundle. The error says why it cannot be fetched.
+    fn fetch_revision<'a>(&'a self, revision: &'a Revision) -> BoxFuture<'a, Result<(), String>>;
+
+    /// Releases what the store keeps under the name of a Bundle that is gone.
+    fn release<'a>(&'a self, bundle: &'a str) -> BoxFuture<'a, ()>;
 }

@@ -7,8 +7,6 @@
 mod execute;
 mod news;
 mod observe;
-mod plans;
-mod record;
 mod report;
 mod tracker;
 

@@ -10,10 +10,8 @@ pub mod deployment;
 pub mod metrics;
 mod render_memory;
 mod shard;
-mod unpacker;
 pub mod watch;
 
-pub use context::{Context, Reads, Settings};
+pub use context::{Context, Reads, Settings, Unpacker};
 pub use render_memory::RenderMemory;
 pub use shard::{Malformed, Shard};
-pub use unpacker::Unpacker;

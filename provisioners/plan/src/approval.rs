@@ -7,15 +7,19 @@
 //! The status of a Plan decides nothing: what it says is computed anew. What counts is `spec.approval` of a Plan whose digest is the one
 //! that was just computed, and `spec.approvedPlan` of the BundleDeployment.
 
-mod binding;
 mod changes;
 mod collect;
+
+use std::collections::BTreeMap;
 
 use rukpak_content::Digest;
 use rukpak_crds::names::OWNER_KIND;
 use rukpak_crds::plan::{
     ApprovalPolicy, Plan, PlanApproval, PlanBinding, PlanPhase, PlanSpec, PlanStatus, PlannedDeployment,
+    ReplacedRelease,
 };
+use rukpak_plain::Object;
+use serde_json::json;
 
 use crate::memory::{Problem, Stage};
 use crate::observed::Observed;
@@ -23,7 +27,6 @@ use crate::resolve::Why;
 use crate::retry::Class;
 use crate::{Owner, Release, owner};
 
-pub use self::binding::{bind, digest_objects, is_of_release};
 pub use self::changes::{Action, Changes};
 pub use self::collect::{Situation, Verdict, verdicts};
 
@@ -58,6 +61,61 @@ fn was_installed(observed: &Observed, release: &Release) -> bool {
     known.filter_map(|revision| Release::read(&revision.release)).any(|known| known == *release)
 }
 
+/// Digests all objects of a bundle as they were rendered. The order of manifests makes no difference.
+pub fn digest_objects(objects: &[Object]) -> Digest {
+    let each: BTreeMap<String, String> = objects
+        .iter()
+        .map(|object| {
+            let name = format!("{} {}", object.api_version(), object.key());
+            (name, Digest::sha256(object.as_value().to_string().as_bytes()).to_string())
+        })
+        .collect();
+    Digest::sha256(json!(each).to_string().as_bytes())
+}
+
+/// Returns what is approved with an installation of `release`, whose objects have the digest `objects`.
+pub fn bind(observed: &Observed, release: &Release, objects: &Digest, changes: &Changes) -> PlanBinding {
+    let account = observed.deployment.spec.service_account.as_ref();
+    PlanBinding {
+        content: content(release),
+        config: config(release),
+        account: account.map(rukpak_crds::ServiceAccountReference::user_name),
+        objects: objects.to_string(),
+        actions: Digest::sha256(changes.text().as_bytes()).to_string(),
+        replaces: observed.installed().map(|installed| replaced(observed, &installed)),
+    }
+}
+
+/// Returns whether a plan is for `release`, by whatever account and whatever it does.
+pub fn is_of_release(binds: &PlanBinding, release: &Release) -> bool {
+    binds.content == content(release) && binds.config == config(release)
+}
+
+/// Returns the digest of a plan. The UID makes it one of this deployment and of no other.
+fn digest(uid: &str, binds: &PlanBinding) -> Digest {
+    Digest::sha256(json!({"deployment": uid, "binds": binds}).to_string().as_bytes())
+}
+
+fn content(release: &Release) -> String {
+    format!("{} {}", release.content, release.format)
+}
+
+fn config(release: &Release) -> Option<String> {
+    let config = release.config.as_ref()?;
+    Some(Digest::sha256(json!(config).to_string().as_bytes()).to_string())
+}
+
+/// The installed release, by its revision: one that comes back later is another, so that an approval is good for one upgrade.
+fn replaced(observed: &Observed, installed: &Release) -> ReplacedRelease {
+    let mut history = observed.status.history.iter();
+    let revision = history.find(|revision| Release::read(&revision.release).as_ref() == Some(installed));
+    ReplacedRelease {
+        content: content(installed),
+        revision: revision.map(|revision| revision.revision),
+        since: revision.map(|revision| revision.time),
+    }
+}
+
 /// What is asked, and what was answered last.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Question {
@@ -85,7 +143,7 @@ pub enum Answer {
 impl Question {
     /// Makes the question whether `release` may be installed for `owner`.
     pub fn new(owner: &Owner, binds: PlanBinding, rendering: Option<&Digest>, status: PlanStatus) -> Self {
-        let digest = binding::digest(&owner.uid, &binds);
+        let digest = digest(&owner.uid, &binds);
         Self {
             name: format!("{}-{}", owner.name, &digest.hex()[..SHOWN]),
             spec: PlanSpec {
@@ -166,7 +224,7 @@ pub fn is_genuine(plan: &Plan, owner: &Owner) -> bool {
     is_ours
         && !is_of_bundle
         && plan.spec.deployment.uid == owner.uid
-        && plan.spec.digest == binding::digest(&owner.uid, &plan.spec.binds).to_string()
+        && plan.spec.digest == digest(&owner.uid, &plan.spec.binds).to_string()
 }
 
 fn is_approved(plan: &Plan, observed: &Observed) -> bool {

@@ -7,7 +7,7 @@
 //! ```
 
 mod apply;
-mod approval;
+pub(super) mod approval;
 mod bundle;
 mod certificates;
 mod check;
@@ -17,7 +17,6 @@ pub(super) mod health;
 mod helm_releases;
 mod members;
 mod migrate;
-mod missing;
 mod prepare;
 mod prune;
 mod put;
@@ -147,7 +146,7 @@ async fn install(run: &mut Run, release: Release, why: Why) -> Result<(), Error>
 
 /// Installs `release`, whatever is installed now.
 async fn attempt(run: &mut Run, release: &Release, why: Why) -> Result<(), Stopped> {
-    missing::still_missing(&mut run.view, release, why).await?;
+    check::still_missing(&mut run.view, release, why).await?;
     let Prepared { mut plan, objects, memory: _memory } = match prepare::plan(run, release, why, Purpose::Install).await
     {
         Ok(prepared) => prepared,
@@ -156,7 +155,7 @@ async fn attempt(run: &mut Run, release: &Release, why: Why) -> Result<(), Stopp
 
     run.view.memory.declare(&run.view.owner.name, &plan);
     run.view.tracker.tracked().missing_groups = plan.missing_groups();
-    missing::refuse_missing(&mut run.view, &plan, why)?;
+    check::refuse_missing(&mut run.view, &plan, why)?;
 
     let mut bases = bases(run, &plan, why).await?;
     let kinds = recorded_kinds(&run.view);

@@ -1,24 +1,30 @@
 //! What is known becomes the status, if it differs; and what follows from it: Events, a line in the log, old Bundles, the next
-//! reconcile.
+//! reconcile. The records of releases are ControllerRevisions in the system namespace; [`rukpak_plan::record`] decides what they say.
 
 use std::time::Duration;
 
 use jiff::Timestamp;
-use kube::Resource;
+use k8s_openapi::api::apps::v1::ControllerRevision;
+use kube::api::{DeleteParams, Patch, PatchParams};
 use kube::runtime::controller::Action;
 use kube::runtime::reflector::ObjectRef;
+use kube::{Api, Resource};
 use rukpak_crds::condition::{Conditions, NewCondition, READY, RECONCILING, STALLED, reason};
-use rukpak_crds::names::DELETION_IN_ORDER;
+use rukpak_crds::names::{DELETION_IN_ORDER, FIELD_MANAGER, OBJECT_STATES, OWNER_NAME};
 use rukpak_crds::{BundleDeployment, BundleDeploymentStatus, Condition, ConditionStatus};
 use rukpak_plan::decide::next;
+use rukpak_plan::record::{Due, Record, Recorded, due};
 use rukpak_plan::retry::{self, Class};
 use rukpak_plan::status::{Report, status};
+use rukpak_runtime::error::Chain;
 use rukpak_runtime::events::News;
 use rukpak_runtime::metrics::{Outcome, count_reconcile};
 use rukpak_runtime::traces;
+use serde_json::{Value, json};
 
-use super::observe::{Run, is_ready};
-use super::{Error, execute, news, plans, record};
+use super::observe::{Run, View, is_ready};
+use super::{Error, execute, news};
+use crate::cluster;
 use crate::context::Context;
 
 /// Queues do not take waits of years.
@@ -39,8 +45,8 @@ pub(super) async fn report(run: &mut Run, decided: Timestamp) -> Result<Action, 
     run.write(status).await?;
     run.view.memory.released.clear();
     tell(run, &before);
-    record::write(run, &before).await;
-    plans::settle(run).await;
+    write_records(run, &before).await;
+    execute::approval::settle(run).await;
     if is_settled {
         execute::delete_old(run).await.map_err(Error::OldBundles)?;
     }
@@ -189,4 +195,86 @@ pub(super) async fn deletion(run: &mut Run, removed: Option<Vec<String>>) -> Res
     status.conditions.set(new, run.view.observed.deployment.meta().generation, Timestamp::now());
     run.write(status).await?;
     Ok(Action::requeue(DELETION_INTERVAL))
+}
+
+/// Brings the records up to the status, which was `before`. A record that cannot be written fails nothing: it is tried again when
+/// there is something to report.
+async fn write_records(run: &mut Run, before: &BundleDeploymentStatus) {
+    let Due { record, change, obsolete } = {
+        let tracked = run.view.tracker.tracked();
+        due(&run.view.owner.name, &mut run.view.memory, &tracked.objects, before, &run.view.observed.status)
+    };
+    let api: Api<ControllerRevision> =
+        Api::namespaced(run.context.client.clone(), &run.view.reads.settings.system_namespace);
+    if let Some(Record { name, data, recorded }) = record {
+        match create_record(&run.view, &api, &name, &data, &recorded).await {
+            Ok(()) => {
+                run.view.memory.declared = None;
+                run.view.memory.recorded.insert(name, recorded);
+            }
+            Err(error) => warn_of_record(&run.view, &name, &error),
+        }
+    }
+    if let Some((name, recorded)) = change {
+        match change_record(&api, &name, &recorded).await {
+            Ok(()) => drop(run.view.memory.recorded.insert(name, recorded)),
+            Err(error) => warn_of_record(&run.view, &name, &error),
+        }
+    }
+    for name in obsolete {
+        match api.delete(&name, &DeleteParams::default()).await.map_err(cluster::Error::from) {
+            Ok(_) => {}
+            Err(error) if error.is_not_found() => {}
+            Err(error) => warn_of_record(&run.view, &name, &error),
+        }
+    }
+}
+
+fn warn_of_record(view: &View, name: &str, error: &cluster::Error) {
+    tracing::warn!(deployment = %view.owner.name, record = name, error = %Chain(error), "cannot write the record of a release");
+}
+
+async fn create_record(
+    view: &View,
+    api: &Api<ControllerRevision>,
+    name: &str,
+    data: &Value,
+    recorded: &Recorded,
+) -> Result<(), cluster::Error> {
+    let body = json!({
+        "apiVersion": "apps/v1", "kind": "ControllerRevision",
+        // Without the label of the owner's kind: it is no object of the bundle.
+        "metadata": {"name": name, "labels": {OWNER_NAME: view.owner.name}, "annotations": annotations(recorded),
+            "ownerReferences": [view.owner.reference()]},
+        "revision": recorded.revision,
+        "data": data,
+    });
+    let parameters = PatchParams::apply(FIELD_MANAGER).force();
+    let applied = api.patch(name, &parameters, &Patch::Apply(&body)).await.map_err(cluster::Error::from);
+    match applied {
+        // Nobody can change what is declared: an earlier version has read the content in another way.
+        Err(error) if error.is_invalid() => {
+            api.delete(name, &DeleteParams::default()).await.map_err(cluster::Error::from)?;
+            api.patch(name, &parameters, &Patch::Apply(&body)).await.map_err(cluster::Error::from)?;
+            Ok(())
+        }
+        other => other.map(drop),
+    }
+}
+
+/// Changes what may change. There is none where an earlier version has installed the release: it comes with the next installation.
+async fn change_record(api: &Api<ControllerRevision>, name: &str, recorded: &Recorded) -> Result<(), cluster::Error> {
+    let patch = json!({"metadata": {"annotations": annotations(recorded)}, "revision": recorded.revision});
+    let parameters = PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() };
+    match api.patch(name, &parameters, &Patch::Merge(&patch)).await.map_err(cluster::Error::from) {
+        Err(error) if !error.is_not_found() => Err(error),
+        _ => Ok(()),
+    }
+}
+
+fn annotations(recorded: &Recorded) -> Value {
+    match &recorded.standing {
+        Some(standing) => json!({OBJECT_STATES: json!(standing).to_string()}),
+        None => json!({}),
+    }
 }

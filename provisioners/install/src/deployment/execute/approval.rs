@@ -1,16 +1,25 @@
-//! Before the first write: has somebody to approve it, and did they? The question is a Plan, made here; `spec.approval` of the Plan is the
-//! answer, as the API server has it now. [`rukpak_plan::approval`] decides.
+//! The Plans of a deployment. Before the first write: has somebody to approve it, and did they? The question is a Plan, made here;
+//! `spec.approval` of the Plan is the answer, as the API server has it now. After each reconcile: what the Plans say, and which of them
+//! go. [`rukpak_plan::approval`] decides.
 
-use kube::api::{Patch, PatchParams};
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use kube::api::{DeleteParams, Patch, PatchParams, Preconditions};
+use kube::runtime::reflector::ObjectRef;
 use kube::{Api, ResourceExt};
 use rukpak_content::Digest;
 use rukpak_crds::names::{FIELD_MANAGER, OWNER_NAME};
-use rukpak_crds::plan as crds;
-use rukpak_plan::Plan;
-use rukpak_plan::approval::{Answer, Changes, Question, asks, bind, is_genuine, is_of_release, may_ask, policy};
+use rukpak_crds::plan::{self as crds, PlanBinding, PlanStatus};
+use rukpak_plan::approval::{
+    Answer, Changes, Question, Situation, Verdict, asks, bind, is_genuine, is_of_release, may_ask, policy, verdicts,
+};
+use rukpak_plan::decide::target;
 use rukpak_plan::memory::{Problem, Stage};
 use rukpak_plan::resolve::Why;
 use rukpak_plan::retry::Class;
+use rukpak_plan::{Plan, Release};
 use rukpak_runtime::error::Chain;
 use serde_json::json;
 
@@ -18,8 +27,7 @@ use super::Stopped;
 use super::apply::Bases;
 use super::members::Members;
 use crate::cluster::Error;
-use crate::deployment::observe::Run;
-use crate::deployment::plans;
+use crate::deployment::observe::{Run, View};
 
 /// Stops where `plan` has to be approved, and is not. `objects`: the digest of what was rendered for it.
 pub(super) async fn ask(
@@ -43,14 +51,14 @@ pub(super) async fn ask(
     let binds = bind(&run.view.observed, &plan.release, objects, &changes);
     let status = changes.status(&in_words(run, why));
     let mut question = Question::new(&run.view.owner, binds, plan.release.rendering.as_ref(), status);
-    let known = plans::of(&run.view);
+    let known = of(&run.view);
     let known: Vec<&crds::Plan> = known.iter().map(|plan| &**plan).collect();
     if question.is_continued(&run.view.owner, &run.view.observed, &plan.release, &known) {
         return Ok(());
     }
     let asked = find_or_create(run, &question).await.map_err(Stopped::Failed)?;
     question.answer = question.answer(&run.view.observed, &asked);
-    plans::say(run, &asked, &question.status()).await;
+    say(run, &asked, &question.status()).await;
     let problem = question.problem();
     if question.answer == Answer::Yes {
         tracing::info!(deployment = %run.view.owner.name, plan = question.name, "Plan is approved");
@@ -103,4 +111,97 @@ async fn create(run: &Run, api: &Api<crds::Plan>, question: &Question) -> Result
     let plan = api.patch(&question.name, &parameters, &Patch::Apply(&body)).await?;
     tracing::info!(deployment = %owner.name, plan = %plan.name_any(), summary = question.status.summary, "Plan waits for approval");
     Ok(plan)
+}
+
+/// Returns the Plans that the controller made for the deployment, as a watch saw them last.
+fn of(view: &View) -> Vec<Arc<crds::Plan>> {
+    let names = view.reads.index.plans_of(&view.owner.uid);
+    let plans = names.iter().filter_map(|name| view.reads.plans.get(&ObjectRef::new(name)));
+    plans.filter(|plan| is_genuine(plan, &view.owner)).collect()
+}
+
+/// Brings what the Plans say up to what is known, and deletes those that are over and too many. Without Plans it does nothing.
+pub(in crate::deployment) async fn settle(run: &mut Run) {
+    let plans = of(&run.view);
+    let wanted = target(&run.view.observed, &run.view.memory, Timestamp::now()).wanted;
+    let is_asked_still = |binds: &PlanBinding| wanted.as_ref().is_none_or(|wanted| is_of_release(binds, wanted));
+    run.view.memory.question.take_if(|question| !is_asked_still(&question.spec.binds));
+    let applied = run.view.memory.applied().cloned();
+    let situation = Situation {
+        owner: &run.view.owner,
+        observed: &run.view.observed,
+        question: run.view.memory.question.as_deref(),
+        applied: applied.as_ref(),
+        wanted: wanted.as_ref(),
+    };
+    let plans: Vec<&crds::Plan> = plans.iter().map(|plan| &**plan).collect();
+    for (plan, verdict) in verdicts(situation, &plans) {
+        match verdict {
+            Verdict::Say(status) => say(run, plan, &status).await,
+            Verdict::Collect => collect(run, plan).await,
+        }
+    }
+    if wanted.is_some() && wanted == applied {
+        run.view.memory.question = None;
+    }
+}
+
+/// Makes `status` the status of a crds::Plan, if it is not. What cannot be written is tried again when there is something to report.
+async fn say(run: &Run, plan: &crds::Plan, status: &PlanStatus) {
+    if plan.status.as_ref() == Some(status) {
+        return;
+    }
+    let api: Api<crds::Plan> = Api::all(run.context.client.clone());
+    // All of it, whoever wrote some of it.
+    let body = json!({"metadata": {"uid": plan.uid()}, "status": status});
+    let parameters = PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() };
+    let written = api.patch_status(&plan.name_any(), &parameters, &Patch::Merge(&body)).await.map_err(Error::from);
+    warn(run, plan, "cannot write the status of a Plan", written);
+}
+
+async fn collect(run: &Run, plan: &crds::Plan) {
+    let api: Api<crds::Plan> = Api::all(run.context.client.clone());
+    let preconditions = Some(Preconditions { uid: plan.uid(), resource_version: None });
+    let parameters = DeleteParams { preconditions, ..DeleteParams::background() };
+    let deleted = api.delete(&plan.name_any(), &parameters).await.map_err(Error::from);
+    warn(run, plan, "cannot delete an old Plan", deleted);
+}
+
+fn warn<T>(run: &Run, plan: &crds::Plan, what: &str, result: Result<T, Error>) {
+    match result {
+        Err(error) if !error.is_not_found() && !error.is_conflict() => {
+            tracing::warn!(deployment = %run.view.owner.name, plan = %plan.name_any(), error = %Chain(&error), "{what}");
+        }
+        _ => {}
+    }
+}
+
+/// What Helm rendered for Plans that are not over: it is installed when they are approved, and not what Helm renders then.
+pub(super) fn renderings(view: &View) -> BTreeSet<Digest> {
+    let plans = of(view);
+    let planned = plans.iter().filter(|plan| !is_over(plan)).filter_map(|plan| rendering(plan));
+    // The watch may not have shown the one that was just made.
+    let asked = view.memory.question.iter().filter_map(|question| question.spec.rendering.as_ref()?.parse().ok());
+    planned.chain(asked).collect()
+}
+
+/// Returns the release with what was rendered for it when it was asked about, if it was.
+pub(super) fn rendered(view: &View, release: Release) -> Release {
+    if release.rendering.is_some() {
+        return release;
+    }
+    let asked = view.memory.question.as_ref().filter(|question| is_of_release(&question.spec.binds, &release));
+    let asked = asked.and_then(|question| question.spec.rendering.as_ref()?.parse().ok());
+    let plans = of(view);
+    let mut planned = plans.iter().filter(|plan| !is_over(plan) && is_of_release(&plan.spec.binds, &release));
+    let rendering = asked.or_else(|| planned.find_map(|plan| rendering(plan)));
+    Release { rendering, ..release }
+}
+
+fn is_over(plan: &crds::Plan) -> bool {
+    plan.status.as_ref().is_some_and(|status| status.phase.is_over())
+}
+
+fn rendering(plan: &crds::Plan) -> Option<Digest> {
+    plan.spec.rendering.as_ref()?.parse().ok()
 }

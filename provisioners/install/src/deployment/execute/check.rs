@@ -1,5 +1,5 @@
-//! Before the first write: would stored data or existing objects break, and does the API server accept what changes? Reads, and
-//! writes dry runs.
+//! Before the first write: is every kind served, would stored data or existing objects break, and does the API server accept what
+//! changes? Reads, and writes dry runs.
 
 mod crds;
 mod stored;
@@ -8,10 +8,12 @@ use std::collections::BTreeSet;
 
 use futures::StreamExt;
 use futures::stream::FuturesUnordered;
+use rukpak_plan::kind::MissingKind;
 use rukpak_plan::memory::{Problem, Stage};
+use rukpak_plan::plan::{Missing, missing_text};
 use rukpak_plan::resolve::Why;
 use rukpak_plan::retry::Class;
-use rukpak_plan::{Phase, Plan, Step};
+use rukpak_plan::{Phase, Plan, Release, Step};
 use serde_json::Value;
 
 use super::apply::{Bases, Failed};
@@ -19,10 +21,51 @@ use super::members::Members;
 use super::migrate::Dropping;
 use super::put::{self, Mode, put};
 use super::{Stopped, fill};
-use crate::deployment::observe::Run;
+use crate::deployment::observe::{Run, View};
 
 /// So many dry runs are under way at once.
 const PARALLEL: usize = 16;
+
+/// A release that waits for kinds is not loaded, rendered and planned again each time that somebody looks whether they are served.
+pub(super) async fn still_missing(view: &mut View, release: &Release, why: Why) -> Result<(), Stopped> {
+    let Some((_, missing)) = view.memory.waits_for_kinds.take_if(|(waiting, _)| waiting == release && why.is_new())
+    else {
+        return Ok(());
+    };
+    for MissingKind { api_version, kind } in missing.iter().map(|missing| &missing.kind) {
+        // Without an answer the installation asks again, and tells of it.
+        if let Ok(None) = view.reads.kinds.get(api_version, kind).await {
+            let refusal = refusal(&missing, why);
+            view.memory.waits_for_kinds = Some((release.clone(), missing));
+            return Err(refusal);
+        }
+    }
+    Ok(())
+}
+
+/// A new release waits for every kind; what was installed before is guarded as far as it can be.
+pub(super) fn refuse_missing(view: &mut View, plan: &Plan, why: Why) -> Result<(), Stopped> {
+    let blocking: Vec<Missing> = plan.blocking().into_iter().cloned().collect();
+    if blocking.is_empty() || !why.is_new() {
+        return Ok(());
+    }
+    let refusal = refusal(&blocking, why);
+    view.memory.waits_for_kinds = Some((plan.release.clone(), blocking));
+    Err(refusal)
+}
+
+fn refusal(missing: &[Missing], why: Why) -> Stopped {
+    let text = missing_text(&missing.iter().collect::<Vec<_>>());
+    let message = if why == Why::First { format!("required resource not found: {text}") } else { text };
+    // A CRD that is there but not served yet says nothing when it is; look again soon, then ever less often.
+    Stopped::Failed(Problem {
+        stage: Stage::Check,
+        message,
+        class: Class::Transient,
+        is_definite: false,
+        can_go_back: true,
+    })
+}
 
 /// Checks a release that is new to the cluster. Returns the CRDs whose stored objects are to be migrated before they are applied.
 #[tracing::instrument(level = "debug", skip_all)]

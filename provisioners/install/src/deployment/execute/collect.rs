@@ -12,9 +12,9 @@ use rukpak_runtime::error::Chain;
 use rukpak_store::{Collected, Ref, RefKind, Store};
 use tokio::time::Instant;
 
+use super::approval;
 use crate::context::Context;
 use crate::deployment::observe::Run;
-use crate::deployment::plans;
 use crate::metrics;
 
 /// Between a deployment's name and the number of one of its contents, in the name of a ref. No name of an object has it.
@@ -34,7 +34,7 @@ pub(in crate::deployment) async fn keep(
     status: &BundleDeploymentStatus,
 ) -> Result<(), rukpak_store::Error> {
     let mut wanted = contents(status);
-    wanted.extend(plans::renderings(&run.view));
+    wanted.extend(approval::renderings(&run.view));
     if run.view.memory.kept_contents.as_ref() == Some(&wanted) {
         return Ok(());
     }
@@ -47,7 +47,7 @@ pub(in crate::deployment) async fn keep(
 /// Makes the store keep `content` as well, until a status names it.
 pub(super) async fn keep_also(run: &Run, content: &Digest) -> Result<(), rukpak_store::Error> {
     let mut wanted = contents(&run.view.observed.status);
-    wanted.extend(plans::renderings(&run.view));
+    wanted.extend(approval::renderings(&run.view));
     wanted.insert(content.clone());
     set_refs(run, wanted).await.map(|_| ())
 }

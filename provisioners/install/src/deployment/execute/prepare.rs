@@ -18,10 +18,9 @@ use rukpak_plan::retry::Class;
 use rukpak_plan::{Plan, Release};
 use rukpak_runtime::error::Chain;
 
-use super::{certificates, collect};
+use super::{approval, certificates, collect};
 use crate::cluster;
 use crate::deployment::observe::{Run, View, owned};
-use crate::deployment::plans;
 use crate::render_memory::{Purpose, Reservation};
 
 /// Why there is no plan.
@@ -144,7 +143,7 @@ async fn load(run: &Run, release: &Release, why: Why, purpose: Purpose) -> Resul
     };
     let may_ask = may_ask(&run.view.observed, why, release);
     let release = release.clone().rendered_in(&run.view.observed.status);
-    let release = if may_ask { plans::rendered(&run.view, release) } else { release };
+    let release = if may_ask { approval::rendered(&run.view, release) } else { release };
     let settings = Settings {
         config: release.config.clone(),
         certificates: context.reads.settings.bundle_certificates,
