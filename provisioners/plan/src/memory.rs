@@ -137,7 +137,7 @@ pub const FORWARD_FOR: Duration = Duration::from_mins(5);
 /// The first lists of watches take so long at most, mostly: the status keeps what it says.
 const SILENCE: Duration = Duration::from_secs(3);
 /// A Bundle that is unpacked by then is not waited for in the status: that would be one write more for every installation.
-const SOON: Duration = Duration::from_millis(300);
+const SOON: Duration = Duration::from_secs(1);
 
 impl Memory {
     /// At the beginning of a reconcile: what the news in `observed` end, and what a restart has to be told by the status.

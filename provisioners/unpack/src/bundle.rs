@@ -76,8 +76,9 @@ pub(crate) use verify::place;
 /// The kind, as metrics call it.
 const KIND: &str = "Bundle";
 
-/// Fetches that end within this time write no status in between.
-const SOON: Duration = Duration::from_millis(300);
+/// Neither a wait for a permit nor a fetch that ends within this time writes a status in between: where a hundred Bundles come at once,
+/// these writes would be what they wait for.
+const SOON: Duration = Duration::from_secs(1);
 
 /// Why a reconcile of a Bundle ended without a report.
 #[derive(Debug, thiserror::Error)]

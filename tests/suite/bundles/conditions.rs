@@ -44,7 +44,7 @@ async fn work_is_said_while_it_is_done() {
     let server = scene.faulty_registry();
     let name = unique_name("working");
     scene.world.registry.push(&name, "v1", &good(&name)).await.unwrap();
-    server.add(Rule::on("/blobs/", Fault::Slow(64, std::time::Duration::from_millis(200))));
+    server.add(Rule::on("/blobs/", Fault::Slow(16, std::time::Duration::from_millis(200))));
     // Whoever watches before the Bundle is there sees all that is said of it, however soon it is over.
     let (target, watched) = (Target::bundle(&name), tokio::sync::Notify::new());
     let is_working = |object: Option<&DynamicObject>| {

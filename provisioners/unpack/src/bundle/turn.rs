@@ -1,5 +1,6 @@
 //! What a Bundle needs before anything of it is fetched: to be let in again after what happened before, and permits.
 
+use std::pin::pin;
 use std::sync::Arc;
 
 use kube::ResourceExt as _;
@@ -8,10 +9,10 @@ use rukpak_crds::validate::Source;
 use rukpak_crds::{Bundle, BundleDeployment, names};
 use tokio::sync::SemaphorePermit;
 
-use super::Error;
 use super::failure::Failure;
 use super::report::Report;
 use super::reporter::Reporter;
+use super::{Error, SOON};
 use crate::attempts::{Admitted, Attempt, Candidate};
 use crate::context::Context;
 use crate::fetches::{self, Claim, Permit};
@@ -23,7 +24,7 @@ pub struct Turn {
 }
 
 /// Waits for the Bundle's turn. `pass` bounds passes at once, and is given back: from here on permits do. With a `reporter`
-/// the status says that it waits.
+/// the status says that it waits, unless its turn comes soon.
 #[tracing::instrument(level = "debug", name = "wait", skip_all)]
 pub async fn take(
     bundle: &Bundle,
@@ -37,15 +38,24 @@ pub async fn take(
         Err(failure) => return Ok(Err(failure)),
     };
     let need = Need::of(bundle, source, context);
-    let mut permits = if candidate.is_suspect() { None } else { need.try_acquire(context) };
-    if let (None, Some(reporter)) = (&permits, reporter) {
-        reporter.begin(&Report::Waiting).await.map_err(Error::Status)?;
-    }
+    let at_once = if candidate.is_suspect() { None } else { need.try_acquire(context) };
     drop(pass);
-    candidate.wait().await;
-    if permits.is_none() {
-        permits = need.acquire(context).await;
-    }
+    let permits = if at_once.is_some() {
+        at_once
+    } else {
+        let mut wait = pin!(async {
+            candidate.wait().await;
+            need.acquire(context).await
+        });
+        if let Ok(permits) = tokio::time::timeout(SOON, &mut wait).await {
+            permits
+        } else {
+            if let Some(reporter) = reporter {
+                reporter.begin(&Report::Waiting).await.map_err(Error::Status)?;
+            }
+            wait.await
+        }
+    };
     let attempt = candidate.begin().map_err(Failure::Attempts);
     Ok(attempt.map(|attempt| Turn { _attempt: attempt, _permits: permits }))
 }
