@@ -5,3 +5,4 @@ pub mod case;
 mod expiry;
 mod forgeries;
 mod policies;
+mod shown;

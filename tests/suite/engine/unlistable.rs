@@ -13,13 +13,13 @@ use crate::engine::worlds;
 
 /// An object that is stored as `v2`, written as `v1`: whoever lists `v1` needs the conversion. Garbage collection lists the highest
 /// version, and goes on.
-fn converted(case: &Case<'_>, group: &str, name: &str) -> Value {
+pub fn converted(case: &Case<'_>, group: &str, name: &str) -> Value {
     json!({"apiVersion": format!("{group}/v1"), "kind": "Gadget", "metadata": {"name": name, "namespace": case.namespace},
         "spec": {"size": 1, "colour": "red"}})
 }
 
 /// The kind, made by somebody else, and an object of it that is nobody's.
-async fn foreign_kind(case: &Case<'_>, converter: &Converter) -> String {
+pub async fn foreign_kind(case: &Case<'_>, converter: &Converter) -> String {
     let (crd, group) = converter.definition("unlistable", "v2");
     case.foreign(&crd).await;
     for version in ["v1", "v2"] {
@@ -34,7 +34,7 @@ const ANSWERED_WITHIN: Duration = Duration::from_secs(10);
 
 /// The objects of it cannot be listed any more. An API server since 1.31 lists them from its cache for as long as it has one, so it
 /// is made to begin anew, as after its next start.
-async fn break_down(case: &Case<'_>, converter: &Converter, group: &str) {
+pub async fn break_down(case: &Case<'_>, converter: &Converter, group: &str) {
     converter.break_down();
     let names = json!({"spec": {"names": {"categories": ["begun-anew"]}}});
     verbs::merge(&case.client, &definition_target(group), &names).await.expect("the definition is there");

@@ -17,6 +17,7 @@ use rukpak_plain::ObjectKey;
 use rukpak_plan::applied::complaints;
 use rukpak_plan::memory::Memory;
 use rukpak_plan::observed::{Dependencies, DependencyGraph, Desired, Observed};
+use rukpak_plan::owner::{self, Predecessors};
 use rukpak_plan::prune::add_released;
 use rukpak_plan::{Format, Owner};
 use rukpak_runtime::status::StatusWriter;
@@ -102,6 +103,14 @@ impl View {
     /// Whether the deployment is being deleted.
     pub fn is_deleted(&self) -> bool {
         self.observed.deployment.meta().deletion_timestamp.is_some()
+    }
+
+    /// Whose objects may be taken over, beside those that say so.
+    pub fn predecessors(&self) -> Predecessors<'_> {
+        Predecessors {
+            system_namespace: &self.reads.settings.system_namespace,
+            extension: owner::extension(&self.observed.deployment.metadata),
+        }
     }
 
     /// What makes the objects of `release`, and whose they are.

@@ -9,6 +9,7 @@ use rukpak_plain::{ObjectKey, containers};
 use serde_json::Value;
 
 use crate::kind::is_crd;
+use crate::owner::{Owner, Ownership};
 use crate::prune::{self, Guard};
 use crate::rights::{RBAC, growth};
 use crate::{Identity, Plan, Step};
@@ -20,11 +21,28 @@ pub enum Action {
     Create,
     /// It is there, and is changed.
     Change,
+    /// It is there, was not installed by the deployment, and becomes its own.
+    TakeOver {
+        /// Only this very object.
+        uid: String,
+    },
+    /// It is there and somebody else's, and is used with its other owners.
+    Share {
+        /// Only this very object.
+        uid: String,
+    },
     /// It left the bundle, and stays in the cluster.
     Orphan {
         /// Only this very object.
         uid: String,
     },
+    /// It left the bundle, and stays with the other BundleDeployments that have it.
+    Leave {
+        /// Only this very object.
+        uid: String,
+    },
+    /// Objects of this kind cannot be listed: those that left the bundle are deleted as soon as they can be.
+    DeleteUnlisted,
     /// It left the bundle, and is deleted.
     Delete {
         /// Only this very object.
@@ -51,10 +69,10 @@ impl Changes {
     /// Compares `new` with the `installed` release, if that is known, and with the cluster: what of the release is there, and what is
     /// there and is not in the release any more.
     pub fn between<'a>(
-        installed: Option<&Plan>,
-        new: &Plan,
+        owner: &Owner,
+        (installed, new): (Option<&Plan>, &Plan),
         is_there: impl Fn(&ObjectKey) -> bool,
-        leaving: impl IntoIterator<Item = (&'a ObjectKey, &'a ObjectMeta)>,
+        leaving: impl IntoIterator<Item = (ObjectKey, &'a ObjectMeta)>,
     ) -> Self {
         let before = |key: &ObjectKey| installed.and_then(|plan| plan.steps.get(key));
         let declared = new.steps.values().filter_map(|step| match before(&step.key) {
@@ -62,13 +80,42 @@ impl Changes {
             None if !is_there(&step.key) => Some((step.key.clone(), Action::Create)),
             _ => Some((step.key.clone(), Action::Change)),
         });
-        let left = leaving.into_iter().map(|(key, metadata)| (key.clone(), leave(key, metadata)));
+        let left = leaving.into_iter().map(|(key, metadata)| {
+            let action = leave(owner, &key, metadata);
+            (key, action)
+        });
         Self {
             actions: declared.chain(left).collect(),
             rights: grown(installed, new),
             images: changed_images(installed, new),
             versions: changed_versions(installed, new),
         }
+    }
+
+    /// Returns the objects that would be created, as far as it is known: they may be there and be somebody else's.
+    pub fn created(&self) -> impl Iterator<Item = &ObjectKey> {
+        self.actions.iter().filter(|(_, action)| **action == Action::Create).map(|(key, _)| key)
+    }
+
+    /// Notes that an object is there that would be created, and whose it is.
+    pub fn note_found(&mut self, key: ObjectKey, ownership: &Ownership, metadata: &ObjectMeta) {
+        let uid = metadata.uid.clone().unwrap_or_default();
+        let action = match ownership {
+            // It is created once that is gone.
+            Ownership::Terminating | Ownership::LeftBehind { .. } => Action::Create,
+            Ownership::Ours => Action::Change,
+            Ownership::Foreign(_) => Action::Share { uid },
+            Ownership::HelmRelease | Ownership::Extension | Ownership::AdoptionAllowed | Ownership::Inherited => {
+                Action::TakeOver { uid }
+            }
+        };
+        self.actions.insert(key, action);
+    }
+
+    /// Notes that what of this kind leaves the bundle is not known.
+    pub fn note_unlisted(&mut self, group: &str, kind: &str) {
+        let (group, kind, name) = (group.to_owned(), kind.to_owned(), ANY.to_owned());
+        self.actions.insert(ObjectKey { group, kind, namespace: None, name }, Action::DeleteUnlisted);
     }
 
     /// Returns the text that stands for what is done to the objects.
@@ -89,9 +136,9 @@ impl Changes {
         };
         let status = PlanStatus {
             created: of(|action| *action == Action::Create),
-            changed: of(|action| *action == Action::Change),
-            orphaned: of(|action| matches!(action, Action::Orphan { .. })),
-            deleted: of(|action| matches!(action, Action::Delete { .. })),
+            changed: of(|action| matches!(action, Action::Change | Action::TakeOver { .. } | Action::Share { .. })),
+            orphaned: of(|action| matches!(action, Action::Orphan { .. } | Action::Leave { .. })),
+            deleted: of(|action| matches!(action, Action::Delete { .. } | Action::DeleteUnlisted)),
             ..PlanStatus::default()
         };
         let escalations = self.rights.iter().filter(|right| right.escalation).count();
@@ -135,8 +182,14 @@ fn summary(what: &str, status: &PlanStatus, escalations: usize) -> String {
     format!("{what}: {}", parts.join(", "))
 }
 
-fn leave(key: &ObjectKey, metadata: &ObjectMeta) -> Action {
+/// Stands for the names of objects that are not known.
+const ANY: &str = "*";
+
+fn leave(owner: &Owner, key: &ObjectKey, metadata: &ObjectMeta) -> Action {
     let uid = metadata.uid.clone().unwrap_or_default();
+    if owner.is_shared(metadata) {
+        return Action::Leave { uid };
+    }
     let unless = |guard| match guard {
         Guard::None | Guard::Data => "",
         Guard::Instances => "it has instances",
@@ -151,6 +204,12 @@ fn leave(key: &ObjectKey, metadata: &ObjectMeta) -> Action {
 
 fn object(key: &ObjectKey, action: &Action) -> PlannedObject {
     let note = match action {
+        Action::TakeOver { .. } => "taken over: this BundleDeployment did not install it".to_owned(),
+        Action::Share { .. } => "somebody else's: it is shared where the bundle allows that".to_owned(),
+        Action::Leave { .. } => "left to the other BundleDeployments that have it".to_owned(),
+        Action::DeleteUnlisted => {
+            "this kind cannot be listed: what left the bundle is deleted once it can be".to_owned()
+        }
         Action::Delete { unless, .. } if !unless.is_empty() => format!("unless {unless}: then it is orphaned"),
         _ => String::new(),
     };

@@ -98,7 +98,12 @@ fn meta(uid: &str) -> k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta
 
 fn changes(old: Option<&crate::Plan>, new: &crate::Plan, there: &[&str], leaving: &[(ObjectKey, &str)]) -> Changes {
     let leaving: Vec<_> = leaving.iter().map(|(key, uid)| (key.clone(), meta(uid))).collect();
-    Changes::between(old, new, |key| there.contains(&key.name.as_str()), leaving.iter().map(|(key, meta)| (key, meta)))
+    Changes::between(
+        &owner(),
+        (old, new),
+        |key| there.contains(&key.name.as_str()),
+        leaving.iter().map(|(key, meta)| (key.clone(), meta)),
+    )
 }
 
 fn question(observed: &Observed, content: &str, changes: Changes) -> Question {

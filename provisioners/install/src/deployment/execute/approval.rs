@@ -5,6 +5,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use futures::{StreamExt, stream};
 use jiff::Timestamp;
 use kube::api::{DeleteParams, Patch, PatchParams, Preconditions};
 use kube::runtime::reflector::ObjectRef;
@@ -12,6 +13,7 @@ use kube::{Api, ResourceExt};
 use rukpak_content::Digest;
 use rukpak_crds::names::{FIELD_MANAGER, OWNER_NAME};
 use rukpak_crds::plan::{self as crds, PlanBinding, PlanStatus};
+use rukpak_plain::ObjectKey;
 use rukpak_plan::approval::{
     Answer, Changes, Question, Situation, Verdict, asks, bind, is_genuine, is_of_release, may_ask, policy, verdicts,
 };
@@ -26,6 +28,7 @@ use serde_json::json;
 use super::Stopped;
 use super::apply::Bases;
 use super::members::Members;
+use super::prune::{self, Found};
 use crate::cluster::Error;
 use crate::deployment::observe::{Run, View};
 
@@ -40,10 +43,7 @@ pub(super) async fn ask(
     // What was asked about another release stands, while the installed one is applied again.
     run.view.memory.question.take_if(|question| is_of_release(&question.spec.binds, &plan.release));
     let Some(objects) = objects.filter(|_| may_ask(&run.view.observed, why, &plan.release)) else { return Ok(()) };
-    let is_there = |key: &_| members.fingerprint(key, &run.view.owner).is_some();
-    let leaving = members.objects.iter().filter(|(key, _)| !plan.steps.contains_key(key));
-    let leaving = leaving.map(|(key, member)| (key, &*member.metadata));
-    let changes = Changes::between(bases.installed.as_ref(), plan, is_there, leaving);
+    let changes = changes(&run.view, plan, members, bases).await.map_err(Stopped::Failed)?;
     if !asks(policy(&run.view.observed), why, &changes) {
         return Ok(());
     }
@@ -65,6 +65,49 @@ pub(super) async fn ask(
     }
     run.view.memory.question = Some(Box::new(question));
     problem.map_or(Ok(()), |problem| Err(Stopped::Failed(problem)))
+}
+
+/// So many objects are read at once.
+const PARALLEL: usize = 16;
+
+/// Returns all that the installation would do. A Plan that left something out would have a yes for what nobody has seen.
+async fn changes(view: &View, plan: &Plan, members: &Members, bases: &Bases) -> Result<Changes, Problem> {
+    let declared = plan.declared(&view.reads.settings.system_namespace);
+    let Found { leaving, stripped, failed } = prune::find_leaving(view, members, bases, &declared).await;
+    if let Some(failed) = failed.first() {
+        return Err(unknown(format!("what leaves the bundle cannot be read: {failed}")));
+    }
+
+    let is_there = |key: &ObjectKey| members.fingerprint(key, &view.owner).is_some();
+    let leaving = leaving.iter().chain(&stripped).map(|leaving| (leaving.identity.key(), &*leaving.metadata));
+    let mut changes = Changes::between(&view.owner, (bases.installed.as_ref(), plan), is_there, leaving);
+    for kind in &members.unlisted {
+        changes.note_unlisted(&kind.group, &kind.kind);
+    }
+
+    let created: Vec<ObjectKey> = changes.created().cloned().collect();
+    let reads = created.into_iter().filter_map(|key| {
+        let identity = plan.steps.get(&key)?.identity.clone();
+        Some(async move { (key, view.reads.reader.metadata(&identity).await) })
+    });
+    let mut reads = stream::iter(reads).buffer_unordered(PARALLEL);
+    while let Some((key, found)) = reads.next().await {
+        match found {
+            Ok(Some(metadata)) => {
+                let ownership = view.owner.ownership(&metadata, view.predecessors());
+                changes.note_found(key, &ownership, &metadata);
+            }
+            // Its kind may come with the bundle.
+            Ok(None) => {}
+            Err(error) if error.is_not_found() => {}
+            Err(error) => return Err(unknown(format!("whether {key} is there cannot be read: {}", Chain(&error)))),
+        }
+    }
+    Ok(changes)
+}
+
+fn unknown(message: String) -> Problem {
+    Problem { stage: Stage::Ask, message, class: Class::Transient, is_definite: false, can_go_back: true }
 }
 
 /// What would be installed in place of what.

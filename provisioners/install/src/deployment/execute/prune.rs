@@ -43,21 +43,12 @@ const NAMED: usize = 5;
 #[tracing::instrument(level = "debug", skip_all)]
 pub(super) async fn prune(
     run: &mut Run,
-    mut members: Members,
+    members: Members,
     bases: &Bases,
     declared: &Declared,
     why: Why,
 ) -> Result<Pruning, Superseded> {
-    let mut failed = Vec::new();
-    let mut stripped = Vec::new();
-    for step in unmarked(bases, &members, declared) {
-        match find(&run.view, &step.identity).await {
-            Ok(found) => stripped.extend(found),
-            Err(error) => failed.push(format!("{}: {}", step.identity, Chain(&error))),
-        }
-    }
-    let mut leaving = leaving(&run.view, &mut members, declared);
-    find_shared(&run.view, |key| declared.contains(key), &members, &mut stripped, &mut failed).await;
+    let Found { mut leaving, stripped, failed } = find_leaving(&run.view, &members, bases, declared).await;
     let has_stripped = !stripped.is_empty();
     leaving.extend(stripped);
     if !leaving.is_empty() && why != Why::WayBack && is_ill(&run.view) {
@@ -71,16 +62,39 @@ pub(super) async fn prune(
     remove(run, leaving, failed, members).await
 }
 
+/// What leaves when a release is installed.
+pub(super) struct Found {
+    /// Members that the release does not declare.
+    pub leaving: Vec<Leaving>,
+    /// What no list has shown: somebody has taken our labels off, or they are those of another owner.
+    pub stripped: Vec<Leaving>,
+    /// Why some of it could not be read.
+    pub failed: Vec<String>,
+}
+
+/// Finds what leaves when a release that declares `declared` is installed. A Plan tells of the same objects that are pruned later.
+pub(super) async fn find_leaving(view: &View, members: &Members, bases: &Bases, declared: &Declared) -> Found {
+    let (mut stripped, mut failed) = (Vec::new(), Vec::new());
+    for step in unmarked(bases, members, declared) {
+        match find(view, &step.identity).await {
+            Ok(found) => stripped.extend(found),
+            Err(error) => failed.push(format!("{}: {}", step.identity, Chain(&error))),
+        }
+    }
+    find_shared(view, |key| declared.contains(key), members, &mut stripped, &mut failed).await;
+    Found { leaving: leaving(view, members, declared), stripped, failed }
+}
+
 /// Prunes what waited for the health of the release, or could not be pruned when it was installed. Nothing is loaded or applied for it.
 pub(super) async fn again(run: &mut Run, release: &Release) -> Result<(), Superseded> {
     let kinds = run.view.observed.inventory().kinds.into_iter().collect();
-    let mut members = members::list(&run.view, &kinds, Why::Resync).await;
+    let members = members::list(&run.view, &kinds, Why::Resync).await;
     let Installation::Applied { applied, differences, .. } = &run.view.memory.installation else { return Ok(()) };
     let system_namespace = &run.view.reads.settings.system_namespace;
     let mut declared = declared::of_installed(&run.view.tracker.tracked().objects, applied.missing(), system_namespace);
     declared.extend(differences.paused.iter().cloned());
     let used = differences.used.clone();
-    let mut leaving = leaving(&run.view, &mut members, &declared);
+    let mut leaving = leaving(&run.view, &members, &declared);
     let mut failed = Vec::new();
     // What is used as it is was not applied.
     let is_declared = |key: &ObjectKey| declared.contains(key) || used.contains(&used_name(key));
@@ -102,12 +116,14 @@ fn is_ill(view: &View) -> bool {
     view.observed.is_health_known() && !complaints(&view.tracker.tracked().objects).is_empty()
 }
 
-/// Takes out the members that leave.
-fn leaving(view: &View, members: &mut Members, declared: &Declared) -> Vec<Leaving> {
-    let applied = view.tracker.tracked().uids().into_values().collect();
+/// Returns the members that leave.
+fn leaving(view: &View, members: &Members, declared: &Declared) -> Vec<Leaving> {
+    // What was applied of a release that is still to be replaced may leave with it.
+    let applied = view.tracker.tracked().uids().into_iter().filter(|(key, _)| declared.contains(key));
+    let applied = applied.map(|(_, uid)| uid).collect();
     let metadata = members.objects.iter().map(|(key, member)| (key, &*member.metadata));
     let leaving = declared::leaving(metadata, declared, &applied);
-    leaving.iter().filter_map(|key| members.objects.remove(key)).collect()
+    leaving.iter().filter_map(|key| members.objects.get(key).cloned()).collect()
 }
 
 /// Objects that the release before has and no list has shown: somebody may have taken our labels off.

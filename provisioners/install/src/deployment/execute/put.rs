@@ -9,7 +9,7 @@ use rukpak_crd_upgrade as crd_upgrade;
 use rukpak_crds::names::{FIELD_MANAGER, FORCE};
 use rukpak_plain::ObjectKey;
 use rukpak_plan::kind::is_crd;
-use rukpak_plan::owner::{self, ForeignOwner, Predecessors};
+use rukpak_plan::owner::ForeignOwner;
 use rukpak_plan::owner_metadata::{creating, updating};
 use rukpak_plan::put::{Answer, Compared, End, Next, Put, Request, Sharing, Task};
 use rukpak_plan::put::{Replacement, has_dependents, may_be_replaced, replacement};
@@ -125,10 +125,7 @@ pub(crate) async fn put(
     let mut put = Put::new(
         Task {
             owner: &run.view.owner,
-            predecessors: Predecessors {
-                system_namespace: &run.view.reads.settings.system_namespace,
-                extension: owner::extension(&run.view.observed.deployment.metadata),
-            },
+            predecessors: run.view.predecessors(),
             body: &body,
             sharing: Sharing::of(&step.key, &body),
             is_trial: mode == Mode::DryRun,
