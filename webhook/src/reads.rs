@@ -47,6 +47,8 @@ pub trait Reads: Send + Sync {
     fn objects<'a>(&'a self, check: &'a ObjectCheck, after: Option<Next>) -> BoxFuture<'a, Result<Page, Error>>;
     /// Whether the user may impersonate somebody.
     fn may_impersonate<'a>(&'a self, user: &'a UserInfo, whom: &'a Identity) -> BoxFuture<'a, Result<bool, Error>>;
+    /// Whether the user may create ClusterServiceVersions in the namespace.
+    fn may_create_versions<'a>(&'a self, user: &'a UserInfo, namespace: &'a str) -> BoxFuture<'a, Result<bool, Error>>;
 }
 
 /// Some of the objects of a kind.
@@ -86,7 +88,7 @@ pub enum Error {
     #[error("error listing objects for {0}")]
     Objects(String, #[source] Box<kube::Error>),
     /// Of what a user may do.
-    #[error("cannot ask whether user {0:?} may impersonate others")]
+    #[error("cannot ask what user {0:?} may do")]
     Access(String, #[source] Box<kube::Error>),
     /// There are more objects than are looked at.
     #[error("there are {0} objects or more, which is more than the webhook looks at")]
@@ -167,18 +169,7 @@ impl Cluster {
         }
     }
 
-    async fn ask(&self, user: &UserInfo, whom: &Identity) -> Result<bool, kube::Error> {
-        let (resource, namespace, name) = match whom {
-            Identity::ServiceAccount { namespace, name } => ("serviceaccounts", Some(namespace.clone()), name),
-            Identity::User(name) => ("users", None, name),
-        };
-        let attributes = ResourceAttributes {
-            verb: Some("impersonate".to_owned()),
-            resource: Some(resource.to_owned()),
-            namespace,
-            name: Some(name.clone()),
-            ..ResourceAttributes::default()
-        };
+    async fn ask(&self, user: &UserInfo, attributes: ResourceAttributes) -> Result<bool, kube::Error> {
         let spec = SubjectAccessReviewSpec {
             user: Some(user.username.clone()),
             uid: Some(user.uid.clone()),
@@ -294,8 +285,32 @@ impl Reads for Cluster {
     }
 
     fn may_impersonate<'a>(&'a self, user: &'a UserInfo, whom: &'a Identity) -> BoxFuture<'a, Result<bool, Error>> {
+        let (resource, namespace, name) = match whom {
+            Identity::ServiceAccount { namespace, name } => ("serviceaccounts", Some(namespace.clone()), name),
+            Identity::User(name) => ("users", None, name),
+        };
+        let attributes = ResourceAttributes {
+            verb: Some("impersonate".to_owned()),
+            resource: Some(resource.to_owned()),
+            namespace,
+            name: Some(name.clone()),
+            ..ResourceAttributes::default()
+        };
         Box::pin(async move {
-            self.ask(user, whom).await.map_err(|error| Error::Access(user.username.clone(), Box::new(error)))
+            self.ask(user, attributes).await.map_err(|error| Error::Access(user.username.clone(), Box::new(error)))
+        })
+    }
+
+    fn may_create_versions<'a>(&'a self, user: &'a UserInfo, namespace: &'a str) -> BoxFuture<'a, Result<bool, Error>> {
+        let attributes = ResourceAttributes {
+            verb: Some("create".to_owned()),
+            group: Some("operators.coreos.com".to_owned()),
+            resource: Some("clusterserviceversions".to_owned()),
+            namespace: Some(namespace.to_owned()),
+            ..ResourceAttributes::default()
+        };
+        Box::pin(async move {
+            self.ask(user, attributes).await.map_err(|error| Error::Access(user.username.clone(), Box::new(error)))
         })
     }
 }

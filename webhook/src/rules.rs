@@ -7,3 +7,4 @@ pub mod crd;
 pub mod marks;
 pub mod pin;
 pub mod spec;
+pub mod subscription;

@@ -248,6 +248,22 @@ async fn a_service_account_is_used_by_whoever_may_impersonate_it() {
 }
 
 #[tokio::test]
+async fn the_marks_of_a_subscription_are_set_by_whoever_may_create_its_versions() {
+    let new =
+        json!({"metadata": {"name": "b", "labels": {"core.rukpak.io/subscription-namespace": "team-b"}}, "spec": {}});
+    let create = || of_kind(("core.rukpak.io", "v1alpha1", "BundleDeployment"), "CREATE", &Value::Null, &new);
+    let nobody = Known::default();
+    let denial = ask(&nobody, DEPLOYMENT_PATH, create()).await;
+    let text = "bundledeployment.metadata.labels[\"core.rukpak.io/subscription-namespace\"] and the annotations beside it say what a \
+                Subscription in namespace \"team-b\" has installed: user \"someone\" may not, which takes verb create on \
+                clusterserviceversions.operators.coreos.com in that namespace; create a Subscription, or a BundleDeployment without them";
+    assert_eq!(denial, denied(403, text));
+    assert_eq!(*nobody.log.lock().unwrap(), ["versions someone in team-b"]);
+    let anybody = Known { open_namespaces: vec!["team-b"], ..Known::default() };
+    assert_eq!(ask(&anybody, DEPLOYMENT_PATH, create()).await, allowed());
+}
+
+#[tokio::test]
 async fn the_status_of_a_deployment_is_the_controllers() {
     let with = |digest: &str| json!({"metadata": {"name": "b"}, "spec": {}, "status": {"history": [{"contentDigest": digest}]}});
     let by = |user: &str, new: &Value| {

@@ -1,5 +1,7 @@
 //! BundleDeployments.
 
+use std::collections::BTreeSet;
+
 use rukpak_runtime::error::Chain;
 
 use super::{READS, not_known, other_kind, other_operation};
@@ -8,6 +10,7 @@ use crate::metrics::Operation;
 use crate::reads::Error;
 use crate::review::Response;
 use crate::rules::account::{self, Identity};
+use crate::rules::subscription;
 
 pub(crate) async fn answer(call: Call, shared: &Shared) -> Response {
     let request = &call.request;
@@ -24,7 +27,11 @@ pub(crate) async fn answer(call: Call, shared: &Shared) -> Response {
     let (old, new) = (&request.old_object, &request.object);
     let identities = account::impersonated(old, new, &shared.controller, shared.requires_account);
     let verdict = match lacking(&call, shared, identities).await {
-        Ok(None) => return Response::allow(call.request.uid),
+        Ok(None) => match closed(&call, shared, subscription::namespaces(old, new)).await {
+            Ok(None) => return Response::allow(call.request.uid),
+            Ok(Some(namespace)) => Ok(subscription::denial(&request.user_info.username, namespace)),
+            Err(why) => Err(why),
+        },
         Ok(Some(identity)) => {
             let is_named = new["spec"]["serviceAccount"].is_object();
             Ok(account::denial(&request.user_info.username, &identity, is_named))
@@ -67,8 +74,26 @@ async fn lacking(call: &Call, shared: &Shared, identities: Vec<Identity>) -> Res
         }
         Ok(None)
     };
+    in_time(asked).await
+}
+
+/// The first of the namespaces in which the user may not create ClusterServiceVersions.
+async fn closed<'a>(call: &Call, shared: &Shared, namespaces: BTreeSet<&'a str>) -> Result<Option<&'a str>, String> {
+    let asked = async {
+        for namespace in namespaces {
+            let _pass = call.turn(&shared.gates.reads).await;
+            if !shared.reads.may_create_versions(&call.request.user_info, namespace).await? {
+                return Ok(Some(namespace));
+            }
+        }
+        Ok(None)
+    };
+    in_time(asked).await
+}
+
+async fn in_time<T>(asked: impl Future<Output = Result<T, Error>>) -> Result<T, String> {
     match tokio::time::timeout(READS, asked).await {
-        Ok(answer) => answer.map_err(|error: Error| Chain(&error).to_string()),
+        Ok(answer) => answer.map_err(|error| Chain(&error).to_string()),
         Err(_) => Err(format!("the API server did not answer within {READS:?}")),
     }
 }

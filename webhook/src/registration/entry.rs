@@ -1,5 +1,6 @@
 //! The entries for ConfigMaps and BundleDeployments, as they should be. Pure.
 
+use rukpak_crds::olmv0::NAMESPACE_LABEL;
 use serde_json::{Value, json};
 
 use crate::{BUNDLE_PATH, BUNDLE_WEBHOOK, CONFIG_MAP_PATH, CONFIG_MAP_WEBHOOK, DEPLOYMENT_PATH, DEPLOYMENT_WEBHOOK};
@@ -78,10 +79,17 @@ fn of_config_maps(client: &Value, namespace: &str) -> Value {
 /// A status is checked unless the controller itself writes it: those writes are many, and must not wait.
 fn of_deployments(client: &Value, asked: &Asked) -> Value {
     let names = |object: &str| format!("{object} != null && has({object}.spec) && has({object}.spec.serviceAccount)");
+    let marked = |object: &str| {
+        format!(
+            "{object} != null && has({object}.metadata.labels) && {} in {object}.metadata.labels",
+            json!(NAMESPACE_LABEL)
+        )
+    };
     let is_asked = if asked.every_deployment {
         "true".to_owned()
     } else {
-        format!("({}) || ({})", names("object"), names("oldObject"))
+        let all = [names("object"), names("oldObject"), marked("object"), marked("oldObject")];
+        all.map(|condition| format!("({condition})")).join(" || ")
     };
     let is_other = format!("request.userInfo.username != {}", json!(asked.controller));
 
@@ -207,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn bundle_deployments_without_an_account_wait_only_where_one_is_asked_for() {
+    fn bundle_deployments_without_account_and_marks_wait_only_where_an_account_is_asked_for() {
         let of = |is_every| {
             let asked = Asked { every_deployment: is_every, ..asked() };
             wanted(&[bundles(Some("Y2E="))], &asked)[1].clone()
@@ -215,14 +223,17 @@ mod tests {
         let entry = of(false);
         assert_eq!(entry["name"], "vbundledeployments.core.rukpak.io");
         assert_eq!(entry["clientConfig"]["service"]["path"], "/validate-core-rukpak-io-v1alpha1-bundledeployment");
-        let with = json!({"spec": {"serviceAccount": {"name": "a", "namespace": "b"}}});
-        let without = json!({"spec": {"template": {}}});
+        let with = json!({"metadata": {}, "spec": {"serviceAccount": {"name": "a", "namespace": "b"}}});
+        let without = json!({"metadata": {"labels": {"app": "x"}}, "spec": {"template": {}}});
+        let marked = json!({"metadata": {"labels": {NAMESPACE_LABEL: "ns"}}, "spec": {"template": {}}});
         for (old, new, expected) in [
             (Value::Null, &with, true),
             (Value::Null, &without, false),
             (without.clone(), &without, false),
             (without.clone(), &with, true),
             (with.clone(), &without, true),
+            (Value::Null, &marked, true),
+            (marked.clone(), &without, true),
         ] {
             let text = format!("{old} {new}");
             let request = json!({"userInfo": {"username": "controller"}});

@@ -29,6 +29,8 @@ pub struct Known {
     pub definition: Option<Value>,
     /// Custom resources, page by page.
     pub objects: Vec<Vec<Value>>,
+    /// Namespaces in which anybody may create ClusterServiceVersions.
+    pub open_namespaces: Vec<&'static str>,
     /// Whom anybody may impersonate, by their user names.
     pub impersonable: Vec<&'static str>,
     /// No answer to anything: the API server refuses.
@@ -118,6 +120,12 @@ impl Reads for Known {
     fn may_impersonate<'a>(&'a self, user: &'a UserInfo, whom: &'a Identity) -> BoxFuture<'a, Result<bool, Error>> {
         self.note("access", &format!("{} as {}", user.username, whom.user_name()));
         let answer = self.asked(self.impersonable.contains(&whom.user_name().as_str()));
+        Box::pin(async move { answer.map_err(|error| Error::Access(user.username.clone(), error)) })
+    }
+
+    fn may_create_versions<'a>(&'a self, user: &'a UserInfo, namespace: &'a str) -> BoxFuture<'a, Result<bool, Error>> {
+        self.note("versions", &format!("{} in {namespace}", user.username));
+        let answer = self.asked(self.open_namespaces.contains(&namespace));
         Box::pin(async move { answer.map_err(|error| Error::Access(user.username.clone(), error)) })
     }
 }
