@@ -124,13 +124,25 @@ fn united(
     }
     let added = new.versions.iter().filter(|version| old.version(version.name).is_none());
     versions.extend(added.filter_map(|version| entry(declared, version.name).cloned()));
-    let stored = old.versions.iter().chain(&new.versions).filter(|version| version.storage);
-    // Never back to an older one: it may lack fields.
-    let stored = stored.max_by(|left, right| versions::rank(left.name).cmp(&versions::rank(right.name)));
+    let stored = stored_version(old, new, effort);
     for version in &mut versions {
-        version["storage"] = json!(stored.is_some_and(|stored| version["name"] == stored.name));
+        version["storage"] = json!(stored == version["name"].as_str());
     }
     Value::Array(versions)
+}
+
+/// Returns the version in which objects are stored: the newest one that one of both stores. Never back to an older one, which may lack
+/// fields; nor on to one that lacks them where nothing converts.
+fn stored_version<'a>(old: &Definition<'a>, new: &Definition<'a>, effort: &Effort<'_>) -> Option<&'a str> {
+    let before = old.versions.iter().find(|version| version.storage);
+    let after = new.versions.iter().find(|version| version.storage);
+    let (Some(before), Some(after)) = (before, after) else { return before.or(after).map(|version| version.name) };
+    if versions::rank(after.name) <= versions::rank(before.name) {
+        return Some(before.name);
+    }
+    let schemas = (before.schema.unwrap_or(&Value::Null), after.schema.unwrap_or(&Value::Null));
+    let keeps_all = old.webhook_converts || same_version(new, after.name, schemas, Severity::Error, effort).is_empty();
+    Some(if keeps_all { after.name } else { before.name })
 }
 
 /// Whether these versions are the declared ones, in whatever order.
@@ -284,6 +296,21 @@ mod tests {
         led["spec"]["versions"] = union(&both, &right).expect("v2 is not declared");
         assert_eq!(names(&led), ["v1", "v2*", "v1beta1"]);
         assert_eq!(of(&extended(&right, &left), &left), Sharing::Covered);
+    }
+
+    /// Where nothing converts, the next write of an object would lose what the version does not have.
+    #[test]
+    fn version_that_lacks_fields_of_the_stored_one_is_not_stored_unless_a_webhook_converts() {
+        let live = crd(&[("v1", &["a", "b"], true), ("v2", &["a"], false)]);
+        let declared = crd(&[("v1", &["a", "b"], false), ("v2", &["a"], true)]);
+        assert_eq!(of(&live, &declared), Sharing::Covered);
+        assert_eq!(union(&live, &declared), Some(live["spec"]["versions"].clone()), "nor by whoever leads it");
+        let converted = |mut crd: Value| {
+            crd["spec"]["conversion"] = json!({"strategy": "Webhook"});
+            crd
+        };
+        let (live, declared) = (converted(live), converted(declared));
+        assert_eq!(extended(&live, &declared)["spec"]["versions"], declared["spec"]["versions"]);
     }
 
     #[test]

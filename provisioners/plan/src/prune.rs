@@ -299,6 +299,8 @@ pub enum Answer {
     Version(Option<Identity>),
     /// Whether the deployment still asks for what this pass does.
     Wanted(bool),
+    /// It was not handed over: the other owners are gone. The metadata without them.
+    Alone(Box<ObjectMeta>),
 }
 
 /// What became of an object in this pass.

@@ -6,7 +6,7 @@
 mod replacement;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ManagedFieldsEntry, ObjectMeta};
-use rukpak_crds::names::FIELD_MANAGER;
+use rukpak_crds::names::{FIELD_MANAGER, RECONCILE};
 use rukpak_plain::ObjectKey;
 use serde_json::Value;
 
@@ -88,6 +88,8 @@ pub enum Request<E> {
     Create,
     /// Apply to this very object; a conflict if it is another, or in another version where one is named.
     Update(Known),
+    /// Apply to this very object, in this version, as the owner that controls it: what comes after may then take the owner off.
+    Inherit(Known),
     /// Read the metadata.
     Look,
     /// Ask the API server, not a cache, whether the deployment still asks for the object. If it does, this follows.
@@ -275,6 +277,10 @@ impl<'a> Put<'a> {
             Ownership::HelmRelease | Ownership::AdoptionAllowed => {
                 ask(self.adoption(&metadata).unwrap_or(Request::Update(known)))
             }
+            // It is to outlive us, and the owner reference by which we shared it would have it deleted with us.
+            Ownership::Inherited if self.task.body["metadata"]["ownerReferences"].is_null() => {
+                ask(Request::Inherit(known))
+            }
             // By its version: another deployment that shares it may be first.
             Ownership::Inherited => ask(Request::Update(known)),
             // A trial would have two controllers, which is refused.
@@ -304,12 +310,15 @@ impl<'a> Put<'a> {
         }
         match compared {
             Compared::Covered => self.share(metadata),
+            Compared::Extended(_) if opt_out::is_paused(&metadata) => {
+                let name = leader_name(&metadata);
+                let why = format!("it lacks versions, and is left as it is for its annotation {RECONCILE}");
+                Next::End(End::Foreign(ForeignOwner::Incompatible { name, why }))
+            }
             Compared::Extended(versions) if is_trial => Next::Send(Request::Extend(metadata, versions)),
             Compared::Extended(versions) => ask(Request::Extend(metadata, versions)),
             Compared::Incompatible(why) => {
-                let leader = owner::controller(&metadata).or_else(|| owner::owners(&metadata).next());
-                let name = leader.map(|leader| leader.name.clone()).unwrap_or_default();
-                Next::End(End::Foreign(ForeignOwner::Incompatible { name, why }))
+                Next::End(End::Foreign(ForeignOwner::Incompatible { name: leader_name(&metadata), why }))
             }
         }
     }
@@ -335,6 +344,11 @@ impl<'a> Put<'a> {
         let Task { owner, body, .. } = self.task;
         Heir { manager: FIELD_MANAGER, uid: &owner.uid, body, replaces_olm }
     }
+}
+
+fn leader_name(metadata: &ObjectMeta) -> String {
+    let leader = owner::controller(metadata).or_else(|| owner::owners(metadata).next());
+    leader.map(|leader| leader.name.clone()).unwrap_or_default()
 }
 
 fn ask<W, E>(then: Request<E>) -> Next<W, E> {

@@ -186,8 +186,10 @@ pub fn resolve(key: &ObjectKey, body: &Value, live: Option<Live<'_>>, basis: &Ba
     if is_claim(key) && !is_size_declared_anew(&resolved.body, basis) {
         resolved.kept = keep_size(&mut resolved.body, live);
     }
+    let lacking = if is_crd(key) { lacking_stored(&resolved.body, live) } else { Vec::new() };
     if is_crd(key) {
         resolved.kept = united::keep_united(&mut resolved.body, live, basis);
+        keep_conversion(&mut resolved.body, live, &lacking);
     }
     if is_crd(key) && basis.why.policy().keeps_stored_versions {
         let kept = keep_stored_versions(&mut resolved.body, live);
@@ -245,30 +247,46 @@ fn keep_size(body: &mut Value, live: Live<'_>) -> Option<String> {
     Some(format!("keeps its size {}: volumes do not shrink", current.as_str().unwrap_or_default()))
 }
 
+/// Names the versions in which objects may be stored by now and that a CRD does not declare.
+fn lacking_stored(body: &Value, live: Live<'_>) -> Vec<String> {
+    let stored = live.body.pointer("/status/storedVersions").and_then(Value::as_array).into_iter().flatten();
+    let names = stored.filter_map(Value::as_str).filter(|name| !has_version(body, name));
+    names.map(str::to_owned).collect()
+}
+
+fn has_version(crd: &Value, name: &str) -> bool {
+    let versions = crd.pointer("/spec/versions").and_then(Value::as_array);
+    versions.into_iter().flatten().any(|version| version["name"] == name)
+}
+
+/// Keeps the live conversion where a CRD has one of the versions that its bundle lacks: without it objects would be relabelled, and fields
+/// lost.
+fn keep_conversion(body: &mut Value, live: Live<'_>, lacking: &[String]) {
+    let is_kept = lacking.iter().any(|name| has_version(body, name));
+    if let Some(conversion) = live.body.pointer("/spec/conversion").filter(|_| is_kept)
+        && let Some(spec) = live_spec(body)
+    {
+        spec.insert("conversion".to_owned(), conversion.clone());
+    }
+}
+
 /// Adds to a CRD the versions in which objects may be stored by now, and returns them: without them the API server refuses it. As long as
-/// there are such versions, the live conversion stays too: without it objects would be relabelled, and fields lost.
+/// there are such versions, the live conversion stays too.
 pub fn keep_stored_versions(body: &mut Value, live: Live<'_>) -> Vec<String> {
-    let stored = live.body.pointer("/status/storedVersions").and_then(Value::as_array);
+    let lacking = lacking_stored(body, live);
     let offered = live.body.pointer("/spec/versions").and_then(Value::as_array);
     let declared = body.pointer_mut("/spec/versions").and_then(Value::as_array_mut);
-    let (Some(stored), Some(offered), Some(declared)) = (stored, offered, declared) else { return Vec::new() };
+    let (Some(offered), Some(declared)) = (offered, declared) else { return Vec::new() };
     let mut kept = Vec::new();
-    for name in stored.iter().filter_map(Value::as_str) {
-        if declared.iter().any(|version| version["name"] == name) {
-            continue;
-        }
+    for name in lacking {
         if let Some(version) = offered.iter().find(|version| version["name"] == name) {
             let mut version = version.clone();
             version["storage"] = json!(false);
             declared.push(version);
-            kept.push(name.to_owned());
+            kept.push(name);
         }
     }
-    if let Some(spec) = live_spec(body).filter(|_| !kept.is_empty())
-        && let Some(conversion) = live.body.pointer("/spec/conversion")
-    {
-        spec.insert("conversion".to_owned(), conversion.clone());
-    }
+    keep_conversion(body, live, &kept);
     kept
 }
 

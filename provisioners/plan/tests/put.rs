@@ -50,7 +50,10 @@ fn by_helm() -> Value {
 
 /// Puts an object whose requests are answered so. Returns what was sent, and the end.
 fn put(how: How, known: Option<Known>, mut answer: impl FnMut(&str) -> Reply) -> (Vec<String>, End<(), &'static str>) {
-    let (owner, body) = (owner(), json!({"data": {"x": "1"}}));
+    let (owner, mut body) = (owner(), json!({"data": {"x": "1"}}));
+    if how.sharing != Sharing::Kept {
+        body["metadata"] = json!({"ownerReferences": [owner.reference()]});
+    }
     let predecessors = Predecessors { system_namespace: "rukpak-system", extension: None };
     let How { sharing, is_trial, may_replace } = how;
     let mut put = Put::new(Task { owner: &owner, predecessors, body: &body, sharing, is_trial, may_replace }, known);
@@ -59,6 +62,9 @@ fn put(how: How, known: Option<Known>, mut answer: impl FnMut(&str) -> Reply) ->
         sent.push(match &request {
             Request::Create => "create".to_owned(),
             Request::Update(Known { uid, version }) => format!("update {uid}@{}", version.as_deref().unwrap_or("any")),
+            Request::Inherit(Known { uid, version }) => {
+                format!("inherit {uid}@{}", version.as_deref().unwrap_or("any"))
+            }
             Request::Look => "look".to_owned(),
             Request::AskWanted(_) => "ask".to_owned(),
             Request::MoveFields(..) => "move".to_owned(),
@@ -83,7 +89,7 @@ fn server(object: Option<ObjectMeta>) -> impl FnMut(&str) -> Reply {
         "create" if object.is_some() => Answer::Conflict("it exists"),
         "look" => Answer::Seen(object.clone().map(Box::new)),
         "ask" => Answer::Wanted(true),
-        "move" | "take over" => Answer::Moved(Box::new(object.clone().expect("there is an object"))),
+        "move" | "take over" | "inherit u@7" => Answer::Moved(Box::new(object.clone().expect("there is an object"))),
         "share" | "extend" => Answer::Shared,
         "replace" => Answer::Replaced(true),
         _ => Answer::Applied(()),
@@ -277,6 +283,32 @@ fn a_namespace_whose_owner_is_gone_is_inherited_in_its_version() {
     let labels = json!({"core.rukpak.io/owner-kind": "BundleDeployment"});
     let object = object(json!({"ownerReferences": sharer, "labels": labels}));
     assert_eq!(put(How::default(), None, server(Some(object))).0, ["create", "look", "ask", "update u@7"]);
+}
+
+/// The owner reference by which it was shared would have it deleted with us.
+#[test]
+fn a_crd_that_is_to_be_kept_is_inherited_without_its_owner() {
+    let mut sharer = reference("app", "1");
+    sharer[0]["controller"] = json!(false);
+    let labels = json!({"core.rukpak.io/owner-kind": "BundleDeployment"});
+    let object = object(json!({"ownerReferences": sharer, "labels": labels}));
+    let how = How { sharing: Sharing::Kept, ..How::default() };
+    let expected = ["create", "look", "ask", "inherit u@7", "update u@7"];
+    assert_eq!(put(how, None, server(Some(object))), (sent(&expected), End::Applied(())));
+}
+
+#[test]
+fn a_crd_that_is_left_as_it_is_on_request_gets_no_versions() {
+    let how = How { sharing: Sharing::United, ..How::default() };
+    let other = object(json!({"ownerReferences": reference("other", "2"),
+        "annotations": {"core.rukpak.io/reconcile": "disabled"}}));
+    let mut others = server(Some(other.clone()));
+    let (sent, end) = put(how, None, |request| match request {
+        "compare" => Answer::Compared(Box::new(other.clone()), Compared::Extended(json!([]))),
+        request => others(request),
+    });
+    assert!(matches!(&end, End::Foreign(ForeignOwner::Incompatible { name, .. }) if name == "other"), "{end:?}");
+    assert_eq!(sent.join(" "), "create look compare");
 }
 
 #[test]

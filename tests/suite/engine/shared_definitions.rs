@@ -280,6 +280,117 @@ async fn definition_that_is_to_be_kept_is_not_shared() {
     one.delete(&target).await;
 }
 
+/// Whoever leads it is asked as well: the other goes on using what it declares.
+#[tokio::test]
+async fn leader_changes_nothing_that_the_other_declares_otherwise() {
+    let (one, two) = (Case::new("leads").await, Case::new("leads").await);
+    let (first, group) = definition("leads");
+    let target = definition_target(&group);
+    pair(&one, &two, &first).await;
+    let live = one.get(&target).await.unwrap();
+    let mut other = first.clone();
+    other["spec"]["versions"][0]["subresources"] = json!({"scale": {"specReplicasPath": ".spec.size",
+        "statusReplicasPath": ".status.size"}});
+    one.change("v2", &[other, one.config_map("a", json!({"x": "2"}))]).await;
+    let told =
+        format!("the subresources of version \"v1\" differ, and BundleDeployment {:?} declares the CRD too", two.name);
+    one.refused("ErrorGettingReleaseState", &told).await;
+    assert_eq!(one.get(&target).await.unwrap().metadata.resource_version, live.metadata.resource_version);
+    assert_eq!(one.get(&one.config_map_target("a")).await.unwrap().data["data"]["x"], "1", "nothing was written");
+
+    // It is looked at again within a minute, and nothing is in the way any more.
+    two.delete(&two.target()).await;
+    one.until_value(&one.config_map_target("a"), "/data/x", &json!("2")).await;
+    one.delete(&one.target()).await;
+    one.until_gone(&target).await;
+}
+
+/// The owner reference by which it was shared would have it deleted with the heir.
+#[tokio::test]
+async fn definition_that_is_to_be_kept_is_inherited_without_an_owner() {
+    let (one, two) = (Case::new("heir").await, Case::new("heir").await);
+    let (definition, group) = definition("heir");
+    let target = definition_target(&group);
+    pair(&one, &two, &definition).await;
+    let (precious, uid) = instance(&two, &group).await;
+    two.edit("user", &two.target(), json!({"spec": {"deletionPolicy": "KeepCRDs"}})).await;
+    let is_refused = |object: Option<&DynamicObject>| {
+        object.is_some_and(|object| verbs::condition(object, "Ready").is_some_and(|ready| ready["status"] == "False"))
+    };
+    two.until(&two.target(), "a refusal", is_refused).await;
+    one.delete(&one.target()).await;
+    let is_kept =
+        |object: Option<&DynamicObject>| object.is_some_and(|object| object.metadata.owner_references.is_none());
+    two.until(&target, "no owner", is_kept).await;
+    two.ready().await;
+    two.delete(&two.target()).await;
+    two.until_gone(&two.target()).await;
+    assert_eq!(two.get(&precious).await.expect("it outlives its deployment").metadata.uid, uid);
+    two.delete(&target).await;
+}
+
+/// Garbage collection takes the owner reference of a deployment off after that is gone, and the definition with the last one.
+#[tokio::test]
+async fn definition_is_not_left_to_a_deployment_that_is_being_deleted() {
+    let (one, two) = (Case::new("dead").await, Case::new("dead").await);
+    let (definition, group) = definition("dead");
+    let target = definition_target(&group);
+    pair(&one, &two, &definition).await;
+    let (precious, uid) = instance(&two, &group).await;
+    two.edit("user", &two.target(), json!({"metadata": {"finalizers": ["example.com/hold"]}})).await;
+    two.delete(&two.target()).await;
+    one.pivot("v2", &[one.config_map("a", json!({"x": "2"}))]).await;
+    let is_free = |object: Option<&DynamicObject>| object.is_some_and(|object| !has_owner(object, &one.name));
+    let live = one.until(&target, "the leader gone", is_free).await.expect("it stays");
+    assert_eq!(live.metadata.owner_references, None, "it has instances, and nobody who would keep it");
+    two.edit("user", &two.target(), json!({"metadata": {"finalizers": null}})).await;
+    two.until_gone(&two.target()).await;
+    assert_eq!(one.get(&precious).await.expect("instances stay").metadata.uid, uid);
+    one.delete(&target).await;
+}
+
+fn has_owner(object: &DynamicObject, name: &str) -> bool {
+    object.metadata.owner_references.iter().flatten().any(|owner| owner.name == name)
+}
+
+/// Without its owner reference the definition would go with the leader.
+#[tokio::test]
+async fn owner_that_somebody_takes_off_a_shared_definition_comes_back() {
+    let (one, two) = (Case::new("stolen").await, Case::new("stolen").await);
+    let (definition, group) = definition("stolen");
+    let target = definition_target(&group);
+    pair(&one, &two, &definition).await;
+    let live = one.get(&target).await.unwrap();
+    let leader: Vec<_> =
+        live.metadata.owner_references.iter().flatten().filter(|owner| owner.name == one.name).collect();
+    one.edit("intruder", &target, json!({"metadata": {"ownerReferences": leader}})).await;
+    let is_back = |object: Option<&DynamicObject>| object.is_some_and(|object| has_owner(object, &two.name));
+    two.until(&target, "the owner that was taken off", is_back).await;
+    one.delete(&one.target()).await;
+    two.until_owned(&target).await;
+    two.delete(&two.target()).await;
+    two.until_gone(&target).await;
+}
+
+#[tokio::test]
+async fn version_that_one_has_added_stays_though_the_leader_was_suspended_meanwhile() {
+    let (one, two) = (Case::new("asleep").await, Case::new("asleep").await);
+    let (first, group) = definition("asleep");
+    let target = definition_target(&group);
+    pair(&one, &two, &first).await;
+    one.edit("user", &one.target(), json!({"spec": {"suspend": true}})).await;
+    until(&one.client, &one.name, Expected::is_true("Suspended", "Suspended")).await;
+    let both = with_versions(&first, &[("v1", true, false), ("v2", true, true)]);
+    two.pivot("v2", &[both, two.config_map("a", json!({"x": "2"}))]).await;
+    two.delete(&two.target()).await;
+    two.until_gone(&two.target()).await;
+    one.edit("user", &one.target(), json!({"spec": {"suspend": false}})).await;
+    one.pivot("v2", &[first, one.config_map("a", json!({"x": "2"}))]).await;
+    assert_eq!(versions(&one.get(&target).await.unwrap()), "v1 v2*", "objects may be stored in it");
+    one.delete(&one.target()).await;
+    one.until_gone(&target).await;
+}
+
 /// The controller is killed before it shares, before the leader owns the union, and before the heir leads.
 #[tokio::test]
 async fn definition_is_shared_and_inherited_whenever_the_controller_is_killed() {

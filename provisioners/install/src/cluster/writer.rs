@@ -5,7 +5,7 @@
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ManagedFieldsEntry, ObjectMeta, OwnerReference};
 use kube::Api;
 use kube::api::{ApiResource, DeleteParams, DynamicObject, Patch, PatchParams, Preconditions};
-use rukpak_crds::names::{FIELD_MANAGER, SHARING_MANAGER};
+use rukpak_crds::names::{FIELD_MANAGER, SHARING_MANAGER, UNITED_VERSIONS};
 use rukpak_plan::{Identity, Owner};
 use serde_json::{Value, json};
 
@@ -147,7 +147,9 @@ impl Writer {
         dry_run: bool,
     ) -> Result<(), Error> {
         let _permit = self.permit().await;
-        let patch = json!({"metadata": shared(metadata, owner), "spec": {"versions": versions}});
+        let mut patch = json!({"metadata": shared(metadata, owner), "spec": {"versions": versions}});
+        // Whoever leads it keeps them, also when this one is gone before it has looked.
+        patch["metadata"]["annotations"][UNITED_VERSIONS] = json!("true");
         let manager = Some(SHARING_MANAGER.to_owned());
         let params = PatchParams { field_manager: manager, dry_run, ..PatchParams::default() };
         self.api(identity).patch(&identity.name, &params, &Patch::Merge(patch)).await?;

@@ -113,6 +113,13 @@ impl Trackers {
         unblocked.map(|tracker| tracker.owner.clone()).collect()
     }
 
+    /// What the deployment shares with others has changed: whether it has still all that is declared is looked at again.
+    pub fn changed(&self, sharer: &Owner) {
+        if let Some(found) = self.named(&sharer.name).filter(|found| found.owner == *sharer) {
+            found.tracked().is_unblocked = true;
+        }
+    }
+
     /// The first list of a kind is complete: the deployments that waited for it.
     pub fn listed(&self, kind: &(String, String)) -> Vec<Owner> {
         let all = self.lock();

@@ -57,6 +57,8 @@ struct Shared {
     has_controller: bool,
     /// The BundleDeployments that do not control it.
     sharers: Vec<Owner>,
+    /// Of a CRD: changes with what it says.
+    generation: Option<i64>,
 }
 
 /// An object as a watch saw it last.
@@ -238,20 +240,30 @@ impl Hub {
         key
     }
 
-    /// Remembers who shares an object, and enqueues them when nobody controls it any more.
+    /// Remembers who shares an object, and enqueues them when nobody controls it any more, or when it is not what they share any more:
+    /// somebody has taken their owner reference off, or has changed what a CRD says.
     fn shared(&self, id: &GroupKind, (kind, key): (&Kind, &ObjectKey), metadata: &ObjectMeta) {
         let has_controller = controller(metadata).is_some() || metadata.deletion_timestamp.is_some();
         let sharers: Vec<Owner> =
             sharers(metadata).map(|owner| Owner { name: owner.name.clone(), uid: owner.uid.clone() }).collect();
-        if let Some(watched) = self.lock().get_mut(id) {
-            watched.shared.remove(key);
+        let generation = metadata.generation;
+        let before = self.lock().get_mut(id).and_then(|watched| {
+            let before = watched.shared.remove(key);
             if !sharers.is_empty() {
-                let shared = Shared { kind: kind.clone(), has_controller, sharers: sharers.clone() };
+                let shared = Shared { kind: kind.clone(), has_controller, sharers: sharers.clone(), generation };
                 watched.shared.insert(key.clone(), shared);
             }
-        }
+            before
+        });
         for heir in sharers.iter().filter(|_| !has_controller) {
             self.queue.add(&heir.name);
+        }
+
+        let is_other = |before: &Shared, sharer: &Owner| before.generation != generation || !sharers.contains(sharer);
+        let changed = before.iter().flat_map(|before| before.sharers.iter().filter(|sharer| is_other(before, sharer)));
+        for sharer in changed {
+            self.trackers.changed(sharer);
+            self.queue.add(&sharer.name);
         }
     }
 

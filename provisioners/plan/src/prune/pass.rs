@@ -298,6 +298,11 @@ impl Object {
             }
             (Request::Release { reason }, Answer::Done) => State::Ended(End::Released { reason }),
             (Request::HandOver, Answer::Done) => State::Ended(End::HandedOver),
+            // None of the others is there any more: it is ours alone, and what hangs on it is asked.
+            (Request::HandOver, Answer::Alone(metadata)) => {
+                self.leaving.metadata = Arc::from(metadata);
+                if owner.is_shared(&self.leaving.metadata) { failed(UNFIT) } else { State::Wants(self.open(owner)) }
+            }
             (Request::Delete, Answer::Done) | (Request::FollowVersion, Answer::Version(None)) => {
                 State::Ended(End::Gone)
             }

@@ -12,6 +12,8 @@ use crate::owner;
 
 /// Adds to a CRD what others have in it, and says so. Nothing is added where nobody else has it, unless the same was declared before.
 pub(super) fn keep_united(body: &mut Value, live: Live<'_>, basis: &Basis<'_>) -> Option<String> {
+    // The versions are left to somebody else.
+    body.pointer("/spec/versions")?;
     let (ours, others) = (own_uid(body), sharers(body, live.metadata));
     let is_inherited = owner::sharers(live.metadata).any(|sharer| Some(&sharer.uid) == ours.as_ref());
     let is_marked = live.metadata.annotations.as_ref().is_some_and(|all| all.contains_key(names::UNITED_VERSIONS));
@@ -107,6 +109,35 @@ mod tests {
         }
         let (body, kept) = resolved(Why::Repair, &both, &both, &shared, None);
         assert_eq!((body, kept), (both, None));
+    }
+
+    /// Without it, objects would be relabelled.
+    #[test]
+    fn stored_version_of_others_keeps_its_conversion() {
+        let one = crd(&[version("v1", &["a"], true)]);
+        let mut live = crd(&[version("v1", &["a"], false), version("v2", &["a", "b"], true)]);
+        live["spec"]["conversion"] = json!({"strategy": "Webhook"});
+        live["status"] = json!({"storedVersions": ["v1", "v2"]});
+        let shared = owned_by(&[("a", "1", true), ("b", "2", false)]);
+        let heir = owned_by(&[("a", "1", false)]);
+        let mut marked = owned_by(&[("a", "1", true)]);
+        marked.annotations = Some([(names::UNITED_VERSIONS.to_owned(), "true".to_owned())].into());
+        for (why, metadata) in
+            [(Why::WayBack, &shared), (Why::Upgrade, &shared), (Why::Repair, &heir), (Why::Repair, &marked)]
+        {
+            let (body, _) = resolved(why, &one, &live, metadata, Some(&one));
+            assert_eq!(body["spec"]["versions"], live["spec"]["versions"], "{why:?}");
+            assert_eq!(body["spec"]["conversion"], live["spec"]["conversion"], "{why:?}");
+        }
+    }
+
+    #[test]
+    fn versions_that_are_left_to_others_are_not_put_back() {
+        let mut left = crd(&[]);
+        left["spec"].as_object_mut().unwrap().remove("versions");
+        let shared = owned_by(&[("a", "1", true), ("b", "2", false)]);
+        let live = crd(&[version("v1", &["a"], true)]);
+        assert_eq!(resolved(Why::Repair, &left, &live, &shared, None), (left.clone(), None));
     }
 
     #[test]

@@ -137,7 +137,8 @@ fn of_deletion(
 ) -> Option<String> {
     let owner = &world.deployments[deployment].owner;
     let what = format!("{} {:?}", key.kind, key.name);
-    if !is_ours(was, &owner.uid) {
+    let was = without_dead_owners(world, was, &owner.uid);
+    if !is_ours(&was, &owner.uid) {
         return Some(format!("{what}, which is not ours, is deleted"));
     }
     // Once all of another release was written, nobody misses what only the installed one has.
@@ -175,6 +176,17 @@ fn of_deletion(
     instances.next().map(|(instance, _)| {
         format!("{what} is deleted with {} {:?}, which nobody has deleted", defined, instance.name)
     })
+}
+
+/// The object as the deployment `ours` may take it: garbage collection takes the owner references of others off that are gone.
+fn without_dead_owners(world: &World, object: &Object, ours: &str) -> Object {
+    let mut object = object.clone();
+    let dead = world.deployments.iter().filter(|one| one.is_deleted && one.owner.uid != ours);
+    let is_dead = |uid: &Value| dead.clone().any(|one| uid == one.owner.uid.as_str());
+    if let Some(owners) = object.value["metadata"]["ownerReferences"].as_array_mut() {
+        owners.retain(|owner| !is_dead(&owner["uid"]));
+    }
+    object
 }
 
 fn controlled_by(object: &Object) -> Option<&str> {

@@ -199,8 +199,15 @@ impl Run<'_> {
                 written(&self.patch(identity, &change, FIELD_MANAGER)?)
             }
             Wish::HandOver => {
+                if !self.ask("ask for the other owners", |_| {})? {
+                    return Ok(refused(Refusal::Unavailable));
+                }
+                let living = self.without_dead_owners(known);
+                if !self.owner.is_shared(&living) {
+                    return Ok(Answer::Alone(Box::new(living)));
+                }
                 let change = json!({"resourceVersion": known.resource_version,
-                    "annotations": {names::OWNER_UID: null}, "ownerReferences": self.others(known)});
+                    "annotations": {names::OWNER_UID: null}, "ownerReferences": self.others(&living)});
                 written(&self.patch(identity, &change, FIELD_MANAGER)?)
             }
             Wish::FollowVersion => {
@@ -274,6 +281,18 @@ impl Run<'_> {
             Err(Refusal::NotFound) => Ok(None),
             Err(refusal) => Err(refusal),
         })
+    }
+
+    /// As `execute::prune::without_dead_owners`.
+    fn without_dead_owners(&self, found: &ObjectMeta) -> ObjectMeta {
+        let deployments = &self.world.deployments;
+        let is_alive = |uid: &str| deployments.iter().any(|one| one.owner.uid == uid && !one.is_deleted);
+        let mut living = found.clone();
+        let own = &self.owner.uid;
+        living.owner_references.iter_mut().for_each(|all| {
+            all.retain(|owner| owner.kind != "BundleDeployment" || owner.uid == *own || is_alive(&owner.uid));
+        });
+        living
     }
 
     fn others(&self, found: &ObjectMeta) -> Value {

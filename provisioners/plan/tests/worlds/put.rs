@@ -120,6 +120,12 @@ impl Run<'_> {
                 let body = updating(body, &known.uid, known.version.as_deref());
                 self.send_apply(step, body, is_trial)?.map(|written| Answer::Applied((written, kept)))
             }
+            Wish::Inherit(known) => {
+                let (body, _) = self.body(step, Some(known), basis)?;
+                let mut body = updating(body, &known.uid, known.version.as_deref());
+                body["metadata"]["ownerReferences"] = json!([self.owner.reference()]);
+                self.send_apply(step, body, is_trial)?.map(|written| Answer::Moved(Box::new(metadata(&written))))
+            }
             Wish::Look => match self.send(&get(&step.identity))? {
                 Ok(found) => Ok(Answer::Seen(Some(Box::new(metadata(&found))))),
                 Err(Refusal::NotFound) => Ok(Answer::Seen(None)),

@@ -137,6 +137,14 @@ pub(super) async fn migrate(
     Ok(())
 }
 
+/// Whether the migration of this very CRD has begun: objects are being rewritten, so it was proved that they can be.
+pub(super) fn is_begun(run: &Run, crd: &str, live: &ObjectMeta) -> bool {
+    let definition = (live.uid.clone(), live.generation);
+    let known = run.view.memory.rewrites.get(crd);
+    known.is_some_and(|known| known.is_of(&definition))
+        || recorded(run, crd).is_some_and(|recorded| recorded.is_of(&definition))
+}
+
 /// How far the process before was, as the status says.
 fn recorded(run: &Run, crd: &str) -> Option<Rewrite> {
     let pending = run.view.observed.status.inventory.as_ref()?.pending.as_ref()?;

@@ -8,6 +8,7 @@ use std::time::Duration;
 use futures::StreamExt;
 use futures::stream::FuturesUnordered;
 use jiff::Timestamp;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::ResourceExt;
 use kube::api::{DynamicObject, ListParams};
 use kube::core::ApiResource;
@@ -17,6 +18,7 @@ use rukpak_plain::ObjectKey;
 use rukpak_plan::applied::complaints;
 use rukpak_plan::declared::{self, Declared};
 use rukpak_plan::memory::{Installation, later};
+use rukpak_plan::owner;
 use rukpak_plan::prune::{self, Answer, End, Guard, HEALTHY_WITHIN, Leaving, Order, Outcome, Pass, Pruning, Request};
 use rukpak_plan::resolve::Why;
 use rukpak_plan::retry::{self, Class};
@@ -285,7 +287,14 @@ async fn send(run: &Run, Order { id, object, request }: Order) -> (usize, Answer
             released
         }
         Request::HandOver => {
-            let handed_over = written(run.objects.hand_over(identity, metadata, &run.view.owner).await);
+            let living = match without_dead_owners(run, metadata).await {
+                Ok(living) => living,
+                Err(error) => return (id, refused(&error)),
+            };
+            if !run.view.owner.is_shared(&living) {
+                return (id, Answer::Alone(Box::new(living)));
+            }
+            let handed_over = written(run.objects.hand_over(identity, &living, &run.view.owner).await);
             if handed_over == Answer::Done {
                 tracing::info!(deployment = %run.view.owner.name, object = %identity,
                     "object left to the BundleDeployments that share it");
@@ -302,6 +311,21 @@ async fn send(run: &Run, Order { id, object, request }: Order) -> (usize, Answer
         },
     };
     (id, answer)
+}
+
+/// Without owner references to BundleDeployments that are gone, or are being deleted: garbage collection takes them off later, and the
+/// object with them.
+async fn without_dead_owners(run: &Run, metadata: &ObjectMeta) -> Result<ObjectMeta, Error> {
+    let mut living = metadata.clone();
+    for other in owner::owners(metadata).filter(|other| other.uid != run.view.owner.uid) {
+        let found = run.context.cluster.deployment(&other.name).await?;
+        let is_alive =
+            found.is_some_and(|found| found.uid.as_ref() == Some(&other.uid) && found.deletion_timestamp.is_none());
+        if !is_alive {
+            living.owner_references.iter_mut().for_each(|all| all.retain(|reference| reference.uid != other.uid));
+        }
+    }
+    Ok(living)
 }
 
 fn written(result: Result<(), Error>) -> Answer {

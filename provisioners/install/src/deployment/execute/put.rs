@@ -192,6 +192,12 @@ async fn send(
             let body = updating(body, &known.uid, known.version.as_deref().or(version.as_deref()));
             Answer::Applied((Box::new(writer.apply(identity, &body, mode == Mode::DryRun).await?), kept))
         }
+        Request::Inherit(known) => {
+            let Sent { body, .. } = body(&run.view, step, Some(known), basis).await?;
+            let mut body = updating(body, &known.uid, known.version.as_deref());
+            body["metadata"]["ownerReferences"] = serde_json::json!([run.view.owner.reference()]);
+            Answer::Moved(Box::new(writer.apply(identity, &body, mode == Mode::DryRun).await?.metadata))
+        }
         Request::Look => Answer::Seen(run.view.reads.reader.metadata(identity).await?.map(Box::new)),
         Request::AskWanted(_) => Answer::Wanted(run.is_wanted().await?),
         Request::MoveFields(found, entries) => {

@@ -5,12 +5,12 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use rukpak_crds::{Inventory, InventoryKind};
-use rukpak_plan::Release;
 use rukpak_plan::applied::Applied;
 use rukpak_plan::memory::{Installation, later};
 use rukpak_plan::plan::Missing;
+use rukpak_plan::{Identity, Release};
 
-use super::health;
+use super::{health, used_name};
 use crate::deployment::observe::View;
 
 /// How long a restart waits for the first lists of its watches before it applies everything again.
@@ -58,8 +58,22 @@ pub(super) async fn resume(view: &mut View, release: &Release) {
     // What is there is looked at, even if it is not as it was left, and the content to repair it is missing.
     view.tracker.tracked().objects = objects;
     match resumed {
-        Some(applied) => view.memory.learn_resumed(&view.observed, applied, now),
+        Some(applied) => {
+            view.memory.learn_resumed(&view.observed, applied, now);
+            resume_shared(view);
+        }
         None => differs(view, release),
+    }
+}
+
+/// What is used with others was not applied: its end is drift, as after an installation.
+fn resume_shared(view: &mut View) {
+    let keys: Vec<_> = view.reads.dependents.shared(&view.owner).iter().map(Identity::key).collect();
+    for key in &keys {
+        view.reads.trackers.block(&view.owner.name, key);
+    }
+    if let Installation::Applied { differences, .. } = &mut view.memory.installation {
+        differences.used = keys.iter().map(used_name).collect();
     }
 }
 

@@ -72,6 +72,8 @@ pub(super) enum Unseen {
 struct Look {
     /// What refuses its replacement.
     changes: Vec<UnsafeChange>,
+    /// Whether others have it too, who may declare it otherwise at any time.
+    is_shared: bool,
     /// What has to be done before it, if it may be replaced.
     dropping: Option<Dropping>,
 }
@@ -87,12 +89,12 @@ pub(super) async fn check(
     let is_changed = |step: &&Step| is_crd(&step.key) && bases.is_changed(step) && !members.is_paused(step);
     let new = plan.steps.values().filter(is_changed);
     let looks: Vec<_> =
-        new.map(|step| async move { (&step.key.name, one(run, plan, step, why, (members, bases)).await) }).collect();
+        new.map(|step| async move { (&step.key.name, one(run, step, why, (members, bases)).await) }).collect();
     let mut found = futures::stream::iter(looks).buffer_unordered(PARALLEL).collect::<Vec<_>>().await;
     found.sort_by_key(|(name, _)| *name);
     let extension = view.observed.deployment.keeper().filter(|(kind, _)| *kind == EXTENSION).map(|(_, name)| name);
     let (mut texts, mut dropping, mut unshared) = (Vec::new(), Vec::new(), Vec::new());
-    let mut is_transient = true;
+    let (mut is_transient, mut is_shared) = (true, true);
     for (name, looked) in found {
         let reason = match looked {
             Ok(look) if look.changes.is_empty() => {
@@ -101,6 +103,7 @@ pub(super) async fn check(
             }
             Ok(look) => {
                 is_transient = false;
+                is_shared &= look.is_shared;
                 crd_upgrade::refusal(name, &look.changes)
             }
             Err(Unseen::Superseded) => return Err(Stopped::Superseded),
@@ -128,22 +131,22 @@ pub(super) async fn check(
     if texts.is_empty() {
         return Ok(dropping);
     }
-    let class = if is_transient { Class::Transient } else { Class::Terminal };
+    let is_definite = !is_transient && !is_shared;
+    let class = match (is_transient, is_shared) {
+        (true, _) => Class::Transient,
+        // Nobody tells when the others declare it otherwise.
+        (false, true) => Class::Blocked,
+        (false, false) => Class::Terminal,
+    };
     let mut message = texts.join("; ");
     if !is_transient && extension.is_none() {
         message.push_str(SWITCHED_WHERE);
     }
-    Err(Stopped::Failed(Problem { stage: Stage::Check, message, class, is_definite: !is_transient, can_go_back: true }))
+    Err(Stopped::Failed(Problem { stage: Stage::Check, message, class, is_definite, can_go_back: true }))
 }
 
 /// What refuses the replacement of one CRD, or has to be done before it.
-async fn one(
-    run: &Run,
-    plan: &Plan,
-    step: &Step,
-    why: Why,
-    (members, bases): (&Members, &Bases),
-) -> Result<Look, Unseen> {
+async fn one(run: &Run, step: &Step, why: Why, (members, bases): (&Members, &Bases)) -> Result<Look, Unseen> {
     let view = &run.view;
     let unseen = |source| Unseen::Unread { what: "the CRD in the cluster".to_owned(), source };
     let Some(live) = view.reads.reader.get(&step.identity).await.map_err(unseen)? else { return Ok(Look::default()) };
@@ -161,18 +164,17 @@ async fn one(
         changes = unsafe_changes(view, step, &live, &migration, options).await?;
     }
     let Some(migration) = migration.ok().filter(|_| changes.is_empty()) else {
-        return Ok(Look { changes, dropping: None });
+        return Ok(Look { changes, ..Look::default() });
     };
 
     rights::check_migration(run, &step.identity, &migration).await.map_err(Unseen::Rights)?;
     // What was begun was proved then; and the rewrite itself tells of what came since.
-    let is_begun = view.observed.pending().is_some_and(|(pending, _)| pending == plan.release);
-    let is_proved = is_begun || is_unchecked || crd_upgrade::is_switched_off(&declared);
-    if !is_proved {
+    let is_proved = migrate::is_begun(run, &migration.crd, &live.metadata);
+    if !is_proved && !is_unchecked && !crd_upgrade::is_switched_off(&declared) {
         changes = prove(run, &migration, &declared).await?;
     }
     let dropping = changes.is_empty().then(|| dropping(step, &live));
-    Ok(Look { changes, dropping })
+    Ok(Look { changes, dropping, ..Look::default() })
 }
 
 /// What refuses a CRD that `others` have as well. It becomes the union of all, so no version is dropped.
@@ -201,11 +203,17 @@ async fn shared(
     // By the rules of OLM v1 too: others use every version as they declare it.
     let options = Options { strict: true };
     let mut changes = unsafe_changes(view, &step.with_body(&body), live, &dropped, options).await?;
+    // Whoever leads it is not compared when it is applied.
+    if let Ok(crd_upgrade::Sharing::Incompatible(differences)) =
+        crd_upgrade::share(&migrate::as_crd(step, live), &step.body())
+    {
+        changes.extend(differences.into_iter().filter(|difference| !changes.contains(difference)).collect::<Vec<_>>());
+    }
     let others: Vec<String> = others.iter().map(|name| format!("{name:?}")).collect();
     for change in &mut changes {
         change.message = format!("{}, and BundleDeployment {} declares the CRD too", change.message, others.join(", "));
     }
-    Ok(Look { changes, dropping: None })
+    Ok(Look { changes, is_shared: true, dropping: None })
 }
 
 /// What has to happen to stored objects before the CRD is replaced, or why nothing can.
