@@ -203,7 +203,13 @@ const HARMLESS: &[Harmless] = &[
 const NEVER: &[(&str, &[&str])] = &[
     (
         "BundleDeployment",
-        &["spec.serviceAccount", "spec.template.spec.source.type", "spec.template.spec.source.image.ref", "status."],
+        &[
+            "spec.serviceAccount",
+            "spec.template.spec.source.type",
+            "spec.template.spec.source.image.ref",
+            "status.",
+            "metadata.labels.core.rukpak.io/subscription-namespace",
+        ],
     ),
     ("Bundle", &["status.pin", "metadata.labels.core.rukpak.io", "metadata.ownerReferences.controller", "spec."]),
     (
@@ -274,6 +280,8 @@ fn metadata() -> Vec<(String, Value)> {
         let labels = json!({format!("core.rukpak.io/{name}"): value, "core.rukpak.io/owner-kind": "BundleDeployment"});
         all.push((format!("metadata.labels.core.rukpak.io/{name}"), json!({"labels": labels})));
     }
+    let subscription = "core.rukpak.io/subscription-namespace";
+    all.push((format!("metadata.labels.{subscription}"), json!({"labels": {subscription: "default"}})));
     all.push(("metadata.annotations.example".to_owned(), json!({"annotations": {"example.com/a": "b"}})));
     all.push(("metadata.labels.example".to_owned(), json!({"labels": {"example.com/a": "b"}})));
     all.push(("metadata.finalizers".to_owned(), json!({"finalizers": ["example.com/hold"]})));
