@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
 use kube::runtime::controller::Action;
+use kube::runtime::reflector::ObjectRef;
 use kube::{Resource, ResourceExt};
 use rukpak_catalog::origin::{self, Loaded, Loader, Origin};
 use rukpak_crds::olmv0::CatalogSource;
@@ -115,6 +116,11 @@ async fn read(source: &CatalogSource, asked: Asked, key: &(String, String), cont
     let is_new = fresh.as_ref().is_some_and(|fresh| old.as_ref().is_none_or(|old| !old.is_same(fresh)));
     let read_at = if is_new { Some(Timestamp::now()) } else { before.and_then(|before| before.read_at) };
     let due = wait.map(|wait| Instant::now() + wait);
+    // It may have been deleted meanwhile, and forgotten.
+    let is_there = context.sources.get(&ObjectRef::new(&key.1).within(&key.0));
+    if is_there.is_none_or(|there| there.uid() != source.uid()) {
+        return;
+    }
     // What was read once is true of what it held, whoever cannot be reached now.
     known.put(key, State { asked, content: fresh.or(old), failure, read_at, due, failures });
 }

@@ -9,7 +9,7 @@ use kube::{Api, Resource, ResourceExt};
 use rukpak_crds::names::{self, IGNORE_DEPENDENCIES};
 use rukpak_crds::olm::deployment_name;
 use rukpak_crds::olmv0::subscription::{CARRIED_SETTINGS, SubscriptionSpec};
-use rukpak_crds::olmv0::{MANAGED_LABEL, NAMESPACE_LABEL, PACKAGE, VERSIONS, component_label};
+use rukpak_crds::olmv0::{MANAGED_LABEL, NAMESPACE_LABEL, PACKAGE, Subscription, VERSIONS, component_label};
 use rukpak_crds::{BundleDeployment, config};
 use rukpak_runtime::api::Error;
 use serde_json::{Map, Value, json};
@@ -51,6 +51,11 @@ impl Unit {
         let unit = Self { namespace: namespace(deployment)?.to_owned(), package };
         let is_controlled = deployment.owner_references().iter().any(|owner| owner.controller == Some(true));
         (deployment.name_any() == unit.name() && !is_controlled).then_some(unit)
+    }
+
+    /// What a Subscription is for.
+    pub fn of_subscription(subscription: &Subscription) -> Self {
+        Self { namespace: subscription.namespace().unwrap_or_default(), package: subscription.spec.name.clone() }
     }
 
     /// The name of the BundleDeployment. No namespace has a dot, so that two units have two names.

@@ -46,6 +46,11 @@ pub(super) enum Error {
     Deployment(#[source] api::Error),
     #[error("cannot read the ClusterServiceVersion of the bundle")]
     Bundle(#[from] bundle::Error),
+    #[error(
+        "ClusterServiceVersion {name} is that of package {package}, which BundleDeployment {deployment} installs in this namespace: \
+         two packages cannot have one of the same name; delete one of the Subscriptions, or install one in another namespace"
+    )]
+    Taken { name: String, package: String, deployment: String },
 }
 
 /// What a pass works on.
@@ -80,8 +85,11 @@ pub(super) async fn reconcile(deployment: Arc<BundleDeployment>, context: Arc<Co
     }
     pass.ask().await?;
     pass.answer().await?;
-    pass.make_version().await?;
-    pass.report().await?;
+    // What is known is told first, whatever has become of the ClusterServiceVersion.
+    let made = pass.make_version().await;
+    let failure = made.as_ref().err().map(|error| Chain(error).to_string());
+    pass.report(failure.as_deref()).await?;
+    made?;
     pass.collect().await?;
     pass.context.failures.clear(&pass.deployment.uid().unwrap_or_default());
     Ok(Action::await_change())
@@ -95,6 +103,8 @@ pub(super) fn error_policy(deployment: &BundleDeployment, error: &Error, failure
         {
             Class::Conflict
         }
+        // Nothing tells when the other one goes.
+        Error::Taken { .. } => Class::Blocked,
         _ => Class::Transient,
     };
     let uid = deployment.uid().unwrap_or_default();
@@ -137,7 +147,9 @@ impl Pass {
             .map(|version| (version.name_any(), version.uid().unwrap_or_default()))
             .collect();
         let noted = deployment::noted(&self.deployment);
-        Ok(match removal::removal(&self.seen, self.subscription.is_some(), &noted, &there) {
+        let inventory = self.deployment.status.as_ref().and_then(|status| status.inventory.as_ref());
+        let is_untouched = inventory.is_none_or(|inventory| inventory.kinds.is_empty());
+        Ok(match removal::removal(&self.seen, (is_untouched, self.subscription.is_some()), &noted, &there) {
             Removal::No => false,
             Removal::Yes => true,
             Removal::UnlessThere { name, uid } => {
@@ -221,20 +233,22 @@ impl Pass {
         deployment::note(&self.deployment, &noted, &self.context).await.map_err(Error::Deployment)
     }
 
-    /// Deletes what an earlier BundleDeployment of this name has left under the name of a ClusterServiceVersion; what was made by hand
-    /// stays.
+    /// Deletes what a BundleDeployment that is gone has left under the name of a ClusterServiceVersion; what was made by hand stays, and so
+    /// does what a living one has: without it, that would be taken for deleted, and all that it has installed with it.
     async fn clear(&self, name: &str) -> Result<(), Error> {
-        let of_earlier = |version: &&Arc<ClusterServiceVersion>| {
-            version.name_any() == name
-                && version
-                    .annotations()
-                    .get(DEPLOYMENT_UID)
-                    .is_some_and(|uid| Some(uid) != self.deployment.uid().as_ref())
-        };
-        match within(&self.context.versions, &self.unit.namespace).iter().find(of_earlier) {
-            Some(version) => self.delete(&self.version_api(), &**version).await.map_err(Error::Version),
-            None => Ok(()),
+        let all = within(&self.context.versions, &self.unit.namespace);
+        let Some(version) = all.iter().find(|version| version.name_any() == name) else { return Ok(()) };
+        let Some(other) = version.annotations().get(DEPLOYMENT_UID) else { return Ok(()) };
+        if Some(other) == self.deployment.uid().as_ref() {
+            return Ok(());
         }
+
+        let deployments = self.context.deployments.state();
+        if let Some(living) = deployments.iter().find(|deployment| deployment.uid().as_ref() == Some(other)) {
+            let package = Unit::of(living).map(|unit| unit.package).unwrap_or_default();
+            return Err(Error::Taken { name: name.to_owned(), package, deployment: living.name_any() });
+        }
+        self.delete(&self.version_api(), &**version).await.map_err(Error::Version)
     }
 
     /// Whether what is wanted may be in the cluster: nobody has to be asked, or somebody said yes.
@@ -250,7 +264,7 @@ impl Pass {
     }
 
     /// Writes the statuses, and what ClusterServiceVersions say of the OperatorGroup.
-    async fn report(&self) -> Result<(), Error> {
+    async fn report(&self, failure: Option<&str>) -> Result<(), Error> {
         let now = Timestamp::now();
         let wanted = self.versions.iter().find(|version| version.name_any() == self.seen.wanted.name);
         let (questions, uid) = (self.context.questions.state(), self.deployment.uid());
@@ -258,6 +272,7 @@ impl Pass {
             let key = plan.annotations().get(PLANNED);
             let about = install_plan::About {
                 seen: &self.seen,
+                failure,
                 version: wanted.map(|version| &**version),
                 subscription: self.subscription.as_deref(),
                 group: self.membership.group(),
@@ -312,14 +327,17 @@ impl Pass {
         if !has_wanted || !self.seen.is_installed() || self.seen.stage != Stage::Succeeded {
             return Ok(());
         }
-        let replaced = self.versions.iter().filter(|version| version.name_any() != *wanted);
-        for version in replaced.clone() {
-            self.delete(&self.version_api(), &**version).await.map_err(Error::Version)?;
-        }
         let mut noted = deployment::noted(&self.deployment);
+        // A copy that somebody made has the annotations too.
+        let is_noted = |version: &&Arc<ClusterServiceVersion>| noted.get(&version.name_any()) == version.uid().as_ref();
+        let replaced: Vec<_> =
+            self.versions.iter().filter(|version| version.name_any() != *wanted).filter(is_noted).collect();
+        for version in &replaced {
+            self.delete(&self.version_api(), &***version).await.map_err(Error::Version)?;
+        }
         let count = noted.len();
         noted.retain(|name, _| name == wanted);
-        if noted.len() == count || replaced.count() > 0 {
+        if noted.len() == count || !replaced.is_empty() {
             return Ok(());
         }
         deployment::note(&self.deployment, &noted, &self.context).await.map_err(Error::Deployment)
@@ -329,7 +347,8 @@ impl Pass {
     where
         K: Resource<DynamicType = ()> + Clone + std::fmt::Debug + serde::de::DeserializeOwned,
     {
-        let preconditions = Some(Preconditions { uid: object.uid(), resource_version: None });
+        // By its version: an answer that was written meanwhile is not lost.
+        let preconditions = Some(Preconditions { uid: object.uid(), resource_version: object.resource_version() });
         let params = DeleteParams { preconditions, ..DeleteParams::background() };
         match api.delete(&object.name_any(), &params).await.map_err(api::Error::from) {
             Err(error) if !error.is_not_found() && !error.is_conflict() => Err(error),

@@ -23,7 +23,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::catalog_source::{self, Catalogs};
 use super::context::{Context, within};
-use super::deployment::namespace;
+use super::deployment::{Unit, namespace};
 use super::service_version::{self, Bundles};
 use super::{gate, operator_group, subscription};
 use crate::args::Olmv0;
@@ -47,9 +47,18 @@ pub(crate) struct Wake {
 
 // Receivers are dropped only when the process ends, or where nobody asked for this API.
 impl Wake {
-    /// A BundleDeployment, and the Subscriptions of the namespace that it is for.
+    /// A BundleDeployment, and the Subscriptions of the namespace that it is for; or the one that it is in the way of.
     pub fn changed(&self, deployment: &BundleDeployment) {
-        let Some(namespace) = namespace(deployment) else { return };
+        let Some(namespace) = namespace(deployment) else {
+            let name = deployment.name_any();
+            let subscriptions = self.known.state();
+            for subscription in
+                subscriptions.iter().filter(|subscription| Unit::of_subscription(subscription).name() == name)
+            {
+                self.subscription(subscription);
+            }
+            return;
+        };
         self.deployment(deployment);
         for subscription in within(&self.known, namespace) {
             self.subscription(&subscription);

@@ -79,8 +79,7 @@ pub(super) async fn reconcile(subscription: Arc<Subscription>, context: Arc<Cont
 /// Has what is wanted installed.
 async fn follow(subscription: &Subscription, context: &Context) -> Followed {
     let nothing = |failure| Followed { deployment: None, failure: Some(failure), retry: None };
-    let unit =
-        Unit { namespace: subscription.namespace().unwrap_or_default(), package: subscription.spec.name.clone() };
+    let unit = Unit::of_subscription(subscription);
     if let Err(violation) = rules::check(&rules::PACKAGE_NAME, &unit.package) {
         return nothing(Failure::prevented(format!("spec.name: {violation}")));
     }

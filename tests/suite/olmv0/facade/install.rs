@@ -130,6 +130,34 @@ async fn a_broken_package_holds_back_only_itself() {
     .await;
 }
 
+/// Bundles of two packages may name their ClusterServiceVersions alike: without its own, a BundleDeployment would be taken for unwanted.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_version_of_a_living_neighbour_is_not_replaced() {
+    let first = Case::new("sub-alike").await;
+    first.subscribes(&["1.0.0"], &json!({})).await;
+    first.until_succeeded("1.0.0").await;
+    let neighbour = first.get(&first.target()).await.metadata.uid;
+    let second = Case::beside("sub-like", Some(&first.space)).await;
+    let name = second.csv_name("1.0.0");
+    let theirs = json!({"apiVersion": "operators.coreos.com/v1alpha1", "kind": "ClusterServiceVersion",
+        "metadata": {"name": name, "namespace": first.space, "annotations": {"core.rukpak.io/deployment-uid": neighbour}},
+        "spec": {"displayName": "theirs", "version": "1.0.0", "install": {"strategy": "deployment", "spec": {"deployments": []}}}});
+    second.applies(&[theirs]).await;
+    let theirs = second.get(&second.csv("1.0.0")).await;
+
+    let catalog = second.catalog(&["1.0.0"]).await;
+    second.applies(&[second.source(&catalog), second.subscription(&json!({}))]).await;
+    let plan = second.until_planned("1.0.0", "Installing").await;
+    let target = second.named("InstallPlan", plan.metadata.name.as_deref().unwrap_or_default());
+    let is_told = |object: &DynamicObject| {
+        object.data["status"].to_string().contains("two packages cannot have one of the same name")
+    };
+    second.until_object(&target, "why it is not installed", is_told).await;
+    assert_eq!(second.get(&second.csv("1.0.0")).await.metadata.uid, theirs.metadata.uid);
+    assert_eq!(first.get(&first.target()).await.metadata.uid, neighbour);
+    first.until_succeeded("1.0.0").await;
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn what_cannot_be_resolved_says_why() {
     let case = Case::new("sub-why").await;

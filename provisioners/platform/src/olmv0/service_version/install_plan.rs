@@ -41,9 +41,11 @@ pub(super) fn needed(
         _ if is_asked || was_made(subscription, seen) => None,
         _ => Some(format!("{} {}", seen.wanted.name, seen.wanted.reference)),
     };
+    // What is asked stays, whatever holds the deployment up meanwhile, until something else is asked or wanted, or it is done.
     let is_over = |plan: &&Arc<InstallPlan>| {
-        let is_known = matches!(seen.stage, Stage::Unpacking(_) | Stage::UnpackFailed(_));
-        !plan.spec.approved && !is_known && plan.annotations().get(PLANNED) != key.as_ref()
+        let is_of_wanted = plan.spec.cluster_service_version_names.first() == Some(&seen.wanted.name);
+        let is_current = is_of_wanted && key.is_none() && !seen.is_installed();
+        !plan.spec.approved && !is_current && plan.annotations().get(PLANNED) != key.as_ref()
     };
     let mut over: Vec<Arc<InstallPlan>> = plans.iter().filter(is_over).cloned().collect();
     let mut old: Vec<&Arc<InstallPlan>> = plans.iter().filter(|plan| !is_over(plan)).collect();
@@ -110,6 +112,8 @@ fn name(uid: &str, key: &str, all: &[Arc<InstallPlan>]) -> String {
 /// What is known beside the InstallPlan itself.
 pub(super) struct About<'a> {
     pub seen: &'a Seen,
+    /// Why the ClusterServiceVersion could not be made.
+    pub failure: Option<&'a str>,
     /// The ClusterServiceVersion of what is wanted, if it is there.
     pub version: Option<&'a ClusterServiceVersion>,
     pub subscription: Option<&'a Subscription>,
@@ -128,6 +132,9 @@ pub(super) fn status(plan: &InstallPlan, about: &About<'_>, now: Timestamp) -> I
     let (phase, message) = match &seen.stage {
         _ if !plan.spec.approved => ("RequiresApproval", String::new()),
         _ if old.phase == "Complete" => ("Complete", String::new()),
+        _ if about.failure.is_some() => {
+            ("Installing", format!("retrying execution due to error: {}", about.failure.unwrap_or_default()))
+        }
         Stage::Failed { message, .. } => ("Failed", message.clone()),
         Stage::Asking { .. } => ("Installing", String::new()),
         Stage::Held(why) | Stage::UnpackFailed(why) => {

@@ -16,28 +16,28 @@ pub(super) enum Removal {
     },
 }
 
-/// Decides by the ClusterServiceVersions that were `noted` and those that are `there`: names and UIDs.
+/// Decides by the ClusterServiceVersions that were `noted` and those that are `there`: names and UIDs. `is_untouched`: nothing was ever
+/// written for it.
 pub(super) fn removal(
     seen: &Seen,
-    has_subscription: bool,
+    (is_untouched, has_subscription): (bool, bool),
     noted: &BTreeMap<String, String>,
     there: &BTreeMap<String, String>,
 ) -> Removal {
     // Before there is one, it lives as long as the Subscription: nothing is in the cluster.
     if noted.is_empty() && there.is_empty() {
-        let is_untouched = seen.active.is_none() && !seen.stage.is_going();
+        let is_untouched = is_untouched && seen.active.is_none();
         return if is_untouched && !has_subscription { Removal::Yes } else { Removal::No };
     }
-    // The one that is wanted counts, else the one that is installed still. Others are replaced.
+    // The one that is wanted counts, and the one that is installed still: who deletes that of an upgrade that failed keeps what works.
+    // Others are replaced.
     let installed = seen.active.as_ref().map(|active| &active.name);
-    let mut current = [Some(&seen.wanted.name), installed].into_iter().flatten();
-    let current = current.find_map(|name| noted.get_key_value(name));
-    match current {
-        Some((name, uid)) if there.get(name) != Some(uid) => {
-            Removal::UnlessThere { name: name.clone(), uid: uid.clone() }
-        }
-        _ => Removal::No,
+    let current = [Some(&seen.wanted.name), installed].into_iter().flatten();
+    let mut current = current.filter_map(|name| noted.get_key_value(name));
+    if current.clone().any(|(name, uid)| there.get(name) == Some(uid)) {
+        return Removal::No;
     }
+    current.next().map_or(Removal::No, |(name, uid)| Removal::UnlessThere { name: name.clone(), uid: uid.clone() })
 }
 
 #[cfg(test)]
@@ -59,32 +59,42 @@ mod tests {
     fn it_goes_with_its_version_and_with_nothing_else() {
         let installed = seen("v1", Some("v1"), Stage::Succeeded);
         let (noted, none) = (named(&[("v1", "u")]), BTreeMap::new());
-        assert_eq!(removal(&installed, true, &noted, &noted), Removal::No);
-        assert_eq!(removal(&installed, false, &noted, &noted), Removal::No, "the Subscription may go");
+        assert_eq!(removal(&installed, (false, true), &noted, &noted), Removal::No);
+        assert_eq!(removal(&installed, (false, false), &noted, &noted), Removal::No, "the Subscription may go");
         let gone = Removal::UnlessThere { name: "v1".to_owned(), uid: "u".to_owned() };
-        assert_eq!(removal(&installed, true, &noted, &none), gone);
-        assert_eq!(removal(&installed, true, &noted, &named(&[("v1", "other")])), gone, "another one of the name");
+        assert_eq!(removal(&installed, (false, true), &noted, &none), gone);
+        assert_eq!(
+            removal(&installed, (false, true), &noted, &named(&[("v1", "other")])),
+            gone,
+            "another one of the name"
+        );
     }
 
     #[test]
     fn what_was_never_begun_goes_with_its_subscription() {
         let none = BTreeMap::new();
         let asking = seen("v1", None, Stage::Asking { digest: "d".to_owned() });
-        assert_eq!(removal(&asking, true, &none, &none), Removal::No);
-        assert_eq!(removal(&asking, false, &none, &none), Removal::Yes);
+        assert_eq!(removal(&asking, (true, true), &none, &none), Removal::No);
+        assert_eq!(removal(&asking, (true, false), &none, &none), Removal::Yes);
+        let held = seen("v1", None, Stage::Held(String::new()));
+        assert_eq!(removal(&held, (true, false), &none, &none), Removal::Yes, "nothing was written");
         let going = seen("v1", None, Stage::Applying(String::new()));
-        assert_eq!(removal(&going, false, &none, &none), Removal::No, "objects may be in the cluster");
+        assert_eq!(removal(&going, (false, false), &none, &none), Removal::No, "objects may be in the cluster");
     }
 
     #[test]
     fn during_an_upgrade_the_old_one_counts_until_the_new_one_is_there() {
         let (old, both) = (named(&[("v1", "u")]), named(&[("v1", "u"), ("v2", "w")]));
         let asking = seen("v2", Some("v1"), Stage::Asking { digest: "d".to_owned() });
-        assert_eq!(removal(&asking, true, &old, &old), Removal::No);
+        assert_eq!(removal(&asking, (true, true), &old, &old), Removal::No);
         let gone = |name: &str, uid: &str| Removal::UnlessThere { name: name.to_owned(), uid: uid.to_owned() };
-        assert_eq!(removal(&asking, true, &old, &BTreeMap::new()), gone("v1", "u"));
+        assert_eq!(removal(&asking, (true, true), &old, &BTreeMap::new()), gone("v1", "u"));
+        let failed = Stage::Failed { reason: "InstallComponentFailed", message: String::new() };
+        let failed = seen("v2", Some("v1"), failed);
+        assert_eq!(removal(&failed, (false, true), &both, &old), Removal::No, "what works stays");
+        assert_eq!(removal(&failed, (false, true), &both, &BTreeMap::new()), gone("v2", "w"));
         let done = seen("v2", Some("v2"), Stage::Succeeded);
-        assert_eq!(removal(&done, true, &both, &named(&[("v2", "w")])), Removal::No, "replaced");
-        assert_eq!(removal(&done, true, &both, &old), gone("v2", "w"));
+        assert_eq!(removal(&done, (false, true), &both, &named(&[("v2", "w")])), Removal::No, "replaced");
+        assert_eq!(removal(&done, (false, true), &both, &old), gone("v2", "w"));
     }
 }

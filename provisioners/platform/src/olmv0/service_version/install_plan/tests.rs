@@ -100,7 +100,14 @@ fn its_status_follows_the_installation() {
     let body = made(&deployment("Always"), &asking("d1"), &[]).expect("it is asked");
     let subscription = subscription(Value::Null);
     let told = |plan: &InstallPlan, seen: &Seen| {
-        let about = About { seen, version: None, subscription: Some(&subscription), group: None, question: None };
+        let about = About {
+            seen,
+            failure: None,
+            version: None,
+            subscription: Some(&subscription),
+            group: None,
+            question: None,
+        };
         status(plan, &about, NOW)
     };
     let (asked, approved) = (plan(&body, false), plan(&body, true));
