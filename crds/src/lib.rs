@@ -30,7 +30,7 @@ pub use content_policy::{
     ContentPolicy, ContentPolicySpec, KeylessSigner, Pem, PolicyAction, PolicyRule, SecretKeyRef, Signer, SourceType,
     Verification,
 };
-pub use plan::{ApprovalPolicy, Plan, PlanApproval, PlanBinding, PlanPhase, PlanSpec, PlanStatus};
+pub use plan::{ApprovalPolicy, DependencyPolicy, Plan, PlanApproval, PlanBinding, PlanPhase, PlanSpec, PlanStatus};
 pub use platform_operator::{
     ActiveBundleDeployment, ChosenSource, PlatformOperator, PlatformOperatorSpec, PlatformOperatorStatus,
     PlatformPackage, UpgradePolicy,

@@ -83,6 +83,18 @@ pub const SUSPEND: &str = "core.rukpak.io/suspend";
 pub const DELETION_POLICY: &str = "core.rukpak.io/deletion-policy";
 /// Annotation on a ClusterExtension, by its owner: when Plans of its BundleDeployment have to be approved (additive).
 pub const APPROVAL: &str = "core.rukpak.io/approval";
+/// Annotation on a ClusterExtension, by its owner: what becomes of packages that its bundle depends on and that are not installed
+/// (additive).
+pub const DEPENDENCIES: &str = "core.rukpak.io/dependencies";
+/// Label on a ClusterExtension or PlatformOperator that was made because another one needs its package: the BundleDeployment of that one.
+/// On a Plan for such objects, too: that Plan was not made for a BundleDeployment (additive).
+pub const INSTALLED_FOR: &str = "core.rukpak.io/installed-for";
+/// Annotation on a BundleDeployment, and on the ClusterExtension or PlatformOperator that it was made for: who needs what it has
+/// installed, as `Kind/name` with commas between them. The manager of these kinds keeps it (additive).
+pub const NEEDED_BY: &str = "core.rukpak.io/needed-by";
+/// Annotation on the same objects, by their owner: `"true"` lets them be deleted, and upgraded, although others need what they have
+/// installed (additive).
+pub const IGNORE_DEPENDENTS: &str = "core.rukpak.io/ignore-dependents";
 /// Annotation on a BundleDeployment of a ClusterExtension: the fields of its spec that the extension sets now and may set no more later,
 /// with commas between them. What others set is left to them (additive).
 pub const EXTENSION_FIELDS: &str = "core.rukpak.io/extension-fields";

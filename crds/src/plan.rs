@@ -46,7 +46,7 @@ pub struct PlanSpec {
 pub struct PlannedDeployment {
     /// Name of the BundleDeployment.
     pub name: String,
-    /// UID of the BundleDeployment.
+    /// UID of the BundleDeployment. In a plan for dependencies that of the ClusterExtension or PlatformOperator.
     pub uid: String,
 }
 
@@ -69,6 +69,40 @@ pub struct PlanBinding {
     /// The installed release that would be replaced.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub replaces: Option<ReplacedRelease>,
+    /// Packages that would be installed because the bundle depends on them, all of them or none. A plan that has some is about nothing
+    /// else: content is the bundle that needs them, and objects and actions are empty.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub dependencies: Vec<PlannedDependency>,
+}
+
+/// A package that would be installed because others need it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct PlannedDependency {
+    /// Name of the package.
+    pub package: String,
+    /// Version of the bundle.
+    pub version: String,
+    /// Name of the bundle.
+    pub bundle: String,
+    /// The channel that it is in.
+    pub channel: String,
+    /// Name of the catalog that has it.
+    pub catalog: String,
+    /// What needs it, a sentence for each.
+    pub needed_by: Vec<String>,
+}
+
+/// What becomes of packages that a bundle depends on and that are not installed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub enum DependencyPolicy {
+    /// The bundle is not installed, and it is said which packages would help.
+    #[default]
+    Refuse,
+    /// A Plan asks whether they may be installed.
+    Propose,
+    /// They are installed first.
+    Install,
 }
 
 /// An installed release.

@@ -8,7 +8,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::Condition;
-use crate::plan::ApprovalPolicy;
+use crate::plan::{ApprovalPolicy, DependencyPolicy};
 
 mod summary;
 
@@ -45,6 +45,10 @@ pub struct PlatformOperatorSpec {
     /// it the BundleDeployment's own spec.approval counts. (Not in OpenShift 4.12.)
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub approval: Option<ApprovalPolicy>,
+    /// Dependencies says what becomes of packages that the bundle depends on and that are not installed: the bundle is not installed
+    /// (Refuse, the default), a Plan asks whether they may be (Propose), or they are installed first (Install). (Not in OpenShift 4.12.)
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub dependencies: Option<DependencyPolicy>,
 }
 
 /// Package contains fields to configure which OLM package this PlatformOperator will install.

@@ -9,6 +9,7 @@ mod events;
 mod fields;
 mod helpers;
 mod immutability;
+mod needed;
 mod outage;
 mod pair;
 mod private;

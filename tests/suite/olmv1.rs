@@ -7,6 +7,7 @@ mod catalogs;
 mod commands;
 mod configuration;
 mod content;
+mod dependencies;
 mod install;
 mod migrate;
 mod operators;

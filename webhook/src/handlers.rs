@@ -8,6 +8,7 @@ pub(crate) mod bundle;
 pub(crate) mod config_map;
 pub(crate) mod crd;
 pub(crate) mod deployment;
+pub(crate) mod needed;
 
 /// Longest time for reads about Bundles and ConfigMaps; the API server waits 10 seconds.
 const READS: Duration = Duration::from_secs(8);

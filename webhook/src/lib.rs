@@ -1,5 +1,5 @@
 //! The admission webhook of rukpak: a Bundle's spec never changes and its source is whole, ConfigMaps that Bundles use stay as
-//! they are, a new version of a CRD breaks no object, and nobody installs with the rights of others.
+//! they are, a new version of a CRD breaks no object, nobody installs with the rights of others, and nobody deletes what others need.
 //!
 //! [`router::router`] answers the API server; [`rules`] decide and do no I/O; [`reads`] finds out what they need to know;
 //! [`certificates`] has the API server trust the serving certificate; [`registration`] tells the API server about the webhook that must
@@ -28,6 +28,8 @@ pub const CONFIG_MAP_PATH: &str = "/validate-core-v1-configmap";
 pub const CRD_PATH: &str = "/validate-crd";
 /// Where the API server posts BundleDeployments.
 pub const DEPLOYMENT_PATH: &str = "/validate-core-rukpak-io-v1alpha1-bundledeployment";
+/// Where the API server posts what others need, before it is deleted.
+pub const NEEDED_PATH: &str = "/validate-needed";
 /// The Service in front of the webhook.
 pub const SERVICE: &str = "rukpak-webhook-service";
 /// The object that tells the API server about the webhook, unless a flag names another.
@@ -40,7 +42,10 @@ pub const DEFINITION_WEBHOOK: &str = "webhook.crdvalidator.io";
 pub const CONFIG_MAP_WEBHOOK: &str = "vconfigmaps.core.rukpak.io";
 /// The entry for BundleDeployments; [`registration`] writes it.
 pub const DEPLOYMENT_WEBHOOK: &str = "vbundledeployments.core.rukpak.io";
+/// The entry for what others need; [`registration`] writes it.
+pub const NEEDED_WEBHOOK: &str = "vneeded.core.rukpak.io";
 /// The entries of [`CONFIGURATION`] that lead here.
-pub const WEBHOOKS: [&str; 4] = [BUNDLE_WEBHOOK, DEFINITION_WEBHOOK, CONFIG_MAP_WEBHOOK, DEPLOYMENT_WEBHOOK];
+pub const WEBHOOKS: [&str; 5] =
+    [BUNDLE_WEBHOOK, DEFINITION_WEBHOOK, CONFIG_MAP_WEBHOOK, DEPLOYMENT_WEBHOOK, NEEDED_WEBHOOK];
 /// Who writes, in `managedFields`.
 const FIELD_MANAGER: &str = "rukpak-webhook";

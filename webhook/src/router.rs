@@ -21,7 +21,7 @@ use crate::call::{Call, Shared};
 use crate::denials::Asked;
 use crate::metrics::{Operation, Verdict};
 use crate::review;
-use crate::{BUNDLE_PATH, CONFIG_MAP_PATH, CRD_PATH, DEPLOYMENT_PATH, handlers};
+use crate::{BUNDLE_PATH, CONFIG_MAP_PATH, CRD_PATH, DEPLOYMENT_PATH, NEEDED_PATH, handlers};
 
 /// Largest body. The API server takes objects up to 3 MiB and sends the old beside the new.
 pub const BODY_LIMIT_BYTES: usize = 8 * 1024 * 1024;
@@ -47,6 +47,7 @@ enum Subject {
     ConfigMap,
     Crd,
     Deployment,
+    Needed,
 }
 
 /// The routes of the webhook.
@@ -56,6 +57,7 @@ pub fn router(shared: &Shared) -> Router {
         (CONFIG_MAP_PATH, Subject::ConfigMap),
         (CRD_PATH, Subject::Crd),
         (DEPLOYMENT_PATH, Subject::Deployment),
+        (NEEDED_PATH, Subject::Needed),
     ];
     routes.into_iter().fold(Router::new(), |router, (path, subject)| {
         router.route(path, post(answer).with_state((shared.clone(), path, subject)))
@@ -112,6 +114,7 @@ async fn review(
             Subject::ConfigMap => handlers::config_map::answer(call, shared).await,
             Subject::Crd => handlers::crd::answer(call, shared).await,
             Subject::Deployment => handlers::deployment::answer(call, shared).await,
+            Subject::Needed => handlers::needed::answer(call),
         }
     };
     let response = response.instrument(span.clone()).await;

@@ -5,6 +5,7 @@ pub mod bundle;
 pub mod config_map;
 pub mod crd;
 pub mod marks;
+pub mod needed;
 pub mod pin;
 pub mod spec;
 pub mod subscription;

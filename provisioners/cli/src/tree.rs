@@ -7,6 +7,7 @@ use std::io::{self, Write};
 use jiff::Timestamp;
 use kube::ResourceExt as _;
 use kube::api::DynamicObject;
+use rukpak_crds::names::NEEDED_BY;
 use rukpak_crds::{Bundle, BundleDeployment, InventoryKind};
 use rukpak_plain::ObjectKey;
 use rukpak_plan::health::{State, assess_by, check_of};
@@ -34,6 +35,12 @@ pub(crate) struct Tree {
     /// What it waits for or failed with.
     #[serde(skip_serializing_if = "String::is_empty")]
     message: String,
+    /// Who needs what it has installed, as the manager of packages notes it.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    needed_by: Vec<String>,
+    /// BundleDeployments that have installed what it needs.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    needs: Vec<String>,
     bundles: Vec<BundleNode>,
     objects: Vec<ObjectNode>,
     /// Kinds that could not be asked for, and why.
@@ -96,11 +103,25 @@ pub(crate) async fn gather(cluster: &Cluster, deployment: &BundleDeployment) -> 
         }
     }
     let mut tree = Tree::of(deployment, &bundles, &objects, unknown, Timestamp::now());
+    tree.needs = needs(deployment, &cluster.all_deployments(None).await?);
     if tree.unknown.is_empty() {
         tree.objects.extend(declared::absent(cluster, deployment, &tree.objects).await);
         tree.sort();
     }
     Ok(tree)
+}
+
+/// Who needs what the BundleDeployment has installed: `ClusterExtension pump`.
+pub(crate) fn needed_by(deployment: &BundleDeployment) -> Vec<String> {
+    let noted = deployment.annotations().get(NEEDED_BY).map(String::as_str).unwrap_or_default();
+    noted.split(',').filter(|name| !name.is_empty()).map(|name| one_line(&name.replacen('/', " ", 1))).collect()
+}
+
+/// The BundleDeployments of `all` of which is noted that whoever this one was made for needs them.
+pub(crate) fn needs(deployment: &BundleDeployment, all: &[BundleDeployment]) -> Vec<String> {
+    let owner = deployment.owner_references().iter().find(|owner| owner.controller == Some(true));
+    let Some(dependent) = owner.map(|owner| format!("{} {}", owner.kind, owner.name)) else { return Vec::new() };
+    all.iter().filter(|other| needed_by(other).contains(&dependent)).map(kube::ResourceExt::name_any).collect()
 }
 
 fn called(kind: &InventoryKind) -> String {
@@ -129,8 +150,16 @@ impl Tree {
         };
         let objects = objects.iter().map(|object| ObjectNode::of(object, Some(deployment), now)).collect();
         let bundles = bundles.iter().map(bundle).collect();
-        let mut tree =
-            Self { name: deployment.name_any(), ready, message: one_line(&message), bundles, objects, unknown };
+        let mut tree = Self {
+            name: deployment.name_any(),
+            ready,
+            message: one_line(&message),
+            needed_by: needed_by(deployment),
+            needs: Vec::new(),
+            bundles,
+            objects,
+            unknown,
+        };
         tree.sort();
         tree
     }
@@ -162,6 +191,11 @@ impl Tree {
         let ready = if self.ready { palette.paint(Tone::Good, "Ready") } else { palette.paint(Tone::Bad, "not Ready") };
         let message = if self.message.is_empty() { String::new() } else { format!(": {}", self.message) };
         writeln!(out, "BundleDeployment {}   {ready}{message}", self.name)?;
+        for (what, names) in [("needed by", &self.needed_by), ("needs", &self.needs)] {
+            if !names.is_empty() {
+                writeln!(out, "{what}: {}", names.join(", "))?;
+            }
+        }
         let mut lines: Vec<String> = self.bundles.iter().map(|bundle| bundle.line(palette, is_wide)).collect();
         lines.extend(self.objects.iter().map(|object| object.line(palette, is_wide)));
         lines.extend(self.unknown.iter().map(|line| format!("{}   {}", palette.paint(Tone::Bad, "?"), one_line(line))));

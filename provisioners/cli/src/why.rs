@@ -26,7 +26,7 @@ use crate::failure::{Failure, ended};
 use crate::history::source;
 use crate::output::to_stdout_raw;
 use crate::table::{self, one_line};
-use crate::tree::ObjectNode;
+use crate::tree::{self, ObjectNode};
 
 /// Where RukPak v0.16 kept its releases, of which objects may be left.
 const SYSTEM_NAMESPACE: &str = "rukpak-system";
@@ -50,6 +50,12 @@ struct Why {
     /// Where that comes from.
     #[serde(skip_serializing_if = "Option::is_none")]
     source: Option<String>,
+    /// Who needs what it has installed.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    needed_by: Vec<String>,
+    /// BundleDeployments that have installed what it needs.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    needs: Vec<String>,
     /// Where the bundle declares the object.
     #[serde(skip_serializing_if = "Option::is_none")]
     manifest: Option<Manifest>,
@@ -93,6 +99,8 @@ async fn why(arguments: &WhyArgs) -> Result<Exit, Failure> {
     };
     let mut answer = Why::of(&object, deployment.as_ref(), Timestamp::now());
     if let Some(deployment) = deployment.as_ref().filter(|_| answer.bundle_deployment.is_some()) {
+        answer.needed_by = tree::needed_by(deployment);
+        answer.needs = tree::needs(deployment, &cluster.all_deployments(None).await?);
         match manifest::find(&cluster, arguments, deployment, &object).await {
             Ok(manifest) => answer.manifest = manifest,
             Err(failure) => answer.manifest_unknown = Some(failure.text),
@@ -149,6 +157,8 @@ impl Why {
             foreign,
             bundle: status.and_then(|status| status.active_bundle.clone()),
             source: owner.map(|owner| source(&owner.spec.template.spec.source)),
+            needed_by: Vec::new(),
+            needs: Vec::new(),
             manifest: None,
             manifest_unknown: None,
             object: node,
@@ -187,6 +197,8 @@ impl Why {
                 ("bundledeployment", vec![owner.clone()]),
                 ("bundle", vec![bundle.to_owned()]),
                 ("source", source.map(str::to_owned).into_iter().collect()),
+                ("needed by", self.needed_by.clone()),
+                ("needs", self.needs.clone()),
                 ("manifest", vec![manifest]),
             ];
             table::facts(out, &facts)?;

@@ -83,6 +83,7 @@ pub fn bind(observed: &Observed, release: &Release, objects: &Digest, changes: &
         objects: objects.to_string(),
         actions: Digest::sha256(changes.text().as_bytes()).to_string(),
         replaces: observed.installed().map(|installed| replaced(observed, &installed)),
+        dependencies: Vec::new(),
     }
 }
 

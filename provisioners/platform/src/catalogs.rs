@@ -20,11 +20,13 @@ use tokio::sync::Notify;
 use tokio::time::MissedTickBehavior;
 
 use self::cached::Cached;
-pub(crate) use self::cluster::ClusterCatalogs;
+pub(crate) use self::cluster::{ClusterCatalogs, in_status, named};
 pub(crate) use self::error::Error;
 use self::sources::Sources;
 pub(crate) use self::sources::{Authorities, Listed, Server};
 use super::args::{CatalogSourceName, ConfiguredCatalog};
+use super::dependencies::Dependent;
+use super::dependencies::set::Offered;
 use super::foreign::CatalogSource;
 use super::logins::Logins;
 use super::metrics;
@@ -191,6 +193,46 @@ impl Catalogs {
             asked.push(catalog);
         }
         Ok(None)
+    }
+
+    /// All catalogs that lie here, with the configured ones if a PlatformOperator asks. Those that cannot be read are left out: whoever
+    /// looks for help takes what there is. CatalogSources are not among them: they are asked for one package after the other.
+    pub async fn contents(&self, dependent: &Dependent) -> Vec<Offered> {
+        let mut contents = Vec::new();
+        if matches!(dependent, Dependent::Operator(_)) {
+            for configured in &self.configured {
+                if let Ok(content) = self.configured(configured).await {
+                    contents.push(Offered { name: configured.catalog.name.clone(), priority: LISTED, content });
+                }
+            }
+        }
+        for catalog in self.cluster.asked(Wanted::Any) {
+            if let Ok(content) = self.cluster.content(&catalog).await {
+                contents.push(Offered { name: cluster::called(&catalog), priority: catalog.spec.priority, content });
+            }
+        }
+        contents
+    }
+
+    /// A bundle as a ClusterCatalog that lies here describes it. An image names it as well as a catalog does.
+    pub async fn bundle_at_hand(&self, package: &str, bundle: &str, image: &str) -> Option<Bundle> {
+        for catalog in self.cluster.asked(Wanted::Any) {
+            let Ok(content) = self.cluster.content(&catalog).await else { continue };
+            let found = content.packages.get(package).and_then(|package| package.bundles.get(bundle));
+            if let Some(found) = found.filter(|found| found.image.as_deref() == Some(image)) {
+                return Some(found.clone());
+            }
+        }
+        None
+    }
+
+    /// A bundle as the catalog describes it that a status calls `catalog`.
+    pub async fn bundle(&self, package: &str, bundle: &str, catalog: Option<&str>) -> Option<Bundle> {
+        let found = self.find(package, Wanted::Origin(catalog?)).await.ok()?;
+        let described = found.package().bundles.get(bundle)?;
+        let channel = found.package().channels_of(bundle).next().map(|channel| channel.name.clone());
+        let facts = found.facts(described, channel.as_deref()).await.ok()?;
+        Some(Bundle { facts, ..described.clone() })
     }
 
     fn in_catalog(&self, catalog: String, content: Arc<Catalog>, package: &str) -> Found {

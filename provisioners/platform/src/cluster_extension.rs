@@ -27,7 +27,7 @@ mod start;
 mod takeover;
 mod upgrade;
 
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use jiff::Timestamp;
 use kube::runtime::controller::Action;
@@ -35,9 +35,9 @@ use kube::runtime::reflector::Store;
 use kube::{Client, Resource, ResourceExt};
 use rukpak_catalog::Bundle;
 use rukpak_crds::condition::INSTALLED;
-use rukpak_crds::olm::cluster_extension::ClusterExtensionStatus;
+use rukpak_crds::olm::cluster_extension::{CatalogFilter, ClusterExtensionStatus};
 use rukpak_crds::olm::{ClusterCatalog, ClusterExtension, PROGRESSING, deployment_name};
-use rukpak_crds::{BundleDeployment, names};
+use rukpak_crds::{BundleDeployment, DependencyPolicy, names};
 use rukpak_plan::retry::{self, Class};
 use rukpak_runtime::api;
 use rukpak_runtime::error::Chain;
@@ -48,9 +48,13 @@ use self::decide::{Next, Resolution, decide};
 use self::deployment::Existing;
 use self::offers::Answer;
 use self::progress::{Progress, progress};
+use self::upgrade::Upgrade;
+use super::catalogs::Catalogs;
 use super::cluster_catalog::changed;
 use super::cluster_catalog::store::CatalogStore;
-use super::dependencies::{Dependencies, Dependent};
+use super::dependencies::Dependencies;
+use super::dependencies::dependents::Dependents;
+use super::dependencies::obtain::Asking;
 use super::events::Events;
 use super::finalizers;
 use super::installed::{self, Identity, Installed};
@@ -72,6 +76,8 @@ pub(crate) struct Context {
     pub deployments: Store<BundleDeployment>,
     /// Whether what a bundle depends on is installed.
     pub dependencies: Arc<Dependencies>,
+    /// All catalogs from which that can be.
+    pub offered: Arc<Catalogs>,
     pub content: Arc<CatalogStore>,
     /// Whether catalogs have to name images by digest.
     pub requires_digests: bool,
@@ -177,14 +183,12 @@ async fn towards(
         let (progress, class) = apply(extension, (left, false), deployment.as_deref(), None, context).await;
         return (report(progress), class);
     }
-    let ignores_dependencies =
-        extension.annotations().get(names::IGNORE_DEPENDENCIES).is_some_and(|said| said == "true");
-    let are_met = |bundle: &Bundle| {
-        let dependent = Dependent::Extension(extension.name_any());
-        context.dependencies.are_met(dependent, &filter.package_name, bundle)
+    let asking = Asking::Extension(extension);
+    let policy = match asking.policy() {
+        Ok(policy) => policy,
+        Err(fault) => return (report(Progress::InvalidConfiguration(fault)), None),
     };
-    let dependencies = offers::Dependencies { are_ignored: ignores_dependencies, are_met: &are_met };
-    let Answer { resolution, upgrade } = offers::resolve(filter, installed.as_ref(), dependencies, context).await;
+    let (resolution, upgrade, untold) = resolve(&asking, policy, (filter, installed.as_ref()), context).await;
     let (progress, class) = match decide(filter, installed.as_ref(), &resolution) {
         Next::Leave { message } => leave(extension, message, deployment.as_deref(), context).await,
         Next::Apply(wanted) => {
@@ -196,7 +200,44 @@ async fn towards(
             apply(extension, (&wanted, has_packages), deployment.as_deref(), installed.as_ref(), context).await
         }
     };
-    (report::Report { catalog: resolution.data(), upgrade, ..report(progress) }, class)
+    (report::Report { catalog: resolution.data(), upgrade, ..report(progress) }, class.or(untold))
+}
+
+/// Finds the bundle that is to be installed, and has installed what it depends on, as far as the policy says so. Returns with it what is
+/// known of newer versions, and when to try again if something could not be asked for.
+async fn resolve(
+    asking: &Asking<'_>,
+    policy: DependencyPolicy,
+    (filter, installed): (&CatalogFilter, Option<&Identity>),
+    context: &Context,
+) -> (Resolution, Upgrade, Option<Class>) {
+    let known = &context.dependencies;
+    known.begin(&context.offered).await;
+    let package = &filter.package_name;
+    let are_met = |bundle: &Bundle| known.are_met(asking.dependent(), package, bundle);
+    let ignores_dependents = asking.says(names::IGNORE_DEPENDENTS);
+    let dependents =
+        LazyLock::new(|| if ignores_dependents { Dependents::default() } else { known.demanding_dependents() });
+    let breaks = |bundle: &Bundle| dependents.broken_by(package, bundle);
+    let are_ignored = asking.says(names::IGNORE_DEPENDENCIES);
+    let dependencies = offers::Dependencies { are_ignored, are_met: &are_met, breaks: &breaks };
+    let mut answer = offers::resolve(filter, installed, dependencies, context).await;
+    // Something that is installed may provide more than was known.
+    if answer.needy.is_some() && known.learn(&context.offered).await {
+        answer = offers::resolve(filter, installed, dependencies, context).await;
+    }
+    let Answer { mut resolution, upgrade, needy } = answer;
+
+    let obtained = match &needy {
+        Some(needy) => {
+            let with = (&*context.offered, &context.client);
+            Box::pin(known.obtain(asking, policy, needy, with)).await
+        }
+        None if resolution.data().is_some() => known.settle(asking, &context.client).await.map(|()| String::new()),
+        None => Ok(String::new()),
+    };
+    let untold = resolution.explained(&obtained);
+    (resolution, upgrade, untold)
 }
 
 /// Leaves the BundleDeployment at what it installs, for the reason `message`; what else is asked of it is done all the same.

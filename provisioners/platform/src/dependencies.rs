@@ -1,7 +1,21 @@
-//! Whether the packages that a bundle depends on are installed, and who waits for that. Memory.
+//! Who depends on whom: whether the packages that a bundle depends on are installed, who waits for that, and what is known of the bundles
+//! that are installed. Memory.
 //!
-//! Of what is installed the packages and their versions are known: those of ClusterExtensions and Subscriptions from the history of
-//! their BundleDeployments, those of PlatformOperators from their status. APIs that others provide are not: nobody notes them.
+//! ```text
+//! set         a bundle -> the packages that have to be installed with it     pure
+//! obtain      that set -> a Plan that asks, and objects that install it      API server
+//! dependents  a bundle -> whom it would leave without what they need         pure
+//! marks       who needs whom, in annotations                                 API server
+//! ```
+//!
+//! Of what is installed the packages and their versions are known: those of ClusterExtensions and Subscriptions from the history
+//! of their BundleDeployments, those of PlatformOperators from their status. What else a bundle provides and requires its catalog tells, as long as
+//! it has the bundle.
+
+pub(crate) mod dependents;
+pub(crate) mod marks;
+pub(crate) mod obtain;
+pub(crate) mod set;
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -10,22 +24,39 @@ use kube::runtime::reflector::{ObjectRef, Store};
 use kube::{Resource, ResourceExt};
 use rukpak_catalog::{Bundle, Version};
 use rukpak_crds::olm::{ClusterExtension, deployment_name};
-use rukpak_crds::{BundleDeployment, PlatformOperator};
+use rukpak_crds::olmv0::Subscription;
+use rukpak_crds::{BundleDeployment, Plan, PlatformOperator};
 use rukpak_resolver::{Catalog, CatalogName, Entry, Facts, Installed, Package, Property, Request, World, resolve};
 use serde_json::json;
+use tokio::sync::Notify;
+use tokio_util::sync::CancellationToken;
 
+use super::catalogs::Catalogs;
 use super::installed::{self, Identity, Installed as Found};
 use super::olmv0;
 
 /// Packages that are installed, and objects whose bundle depends on one that is not.
 pub(crate) struct Dependencies {
-    deployments: Store<BundleDeployment>,
-    operators: Store<PlatformOperator>,
-    extensions: Store<ClusterExtension>,
+    stores: Stores,
     /// Asks for another pass over it.
     wake: Box<dyn Fn(Dependent) + Send + Sync>,
-    /// What was installed when each of them was refused.
-    waiting: Mutex<HashMap<Dependent, BTreeSet<Release>>>,
+    /// What there was when each of them was refused.
+    waiting: Mutex<HashMap<Dependent, Seen>>,
+    /// What bundles provide and require, by package, name and version.
+    facts: Mutex<HashMap<Key, Arc<Facts>>>,
+    /// Told when something else may be installed.
+    news: Notify,
+    /// Cancelled when catalogs were asked about all that was installed when the process began.
+    settled: CancellationToken,
+}
+
+/// Everything that is looked at, as last seen.
+pub(crate) struct Stores {
+    pub deployments: Store<BundleDeployment>,
+    pub operators: Store<PlatformOperator>,
+    pub extensions: Store<ClusterExtension>,
+    /// Those that ask for dependencies.
+    pub plans: Store<Plan>,
 }
 
 /// An object that installs a bundle.
@@ -33,87 +64,228 @@ pub(crate) struct Dependencies {
 pub(crate) enum Dependent {
     Operator(String),
     Extension(String),
-    /// By namespace and name.
+    /// By namespace and name; what is installed, by namespace and package.
     Subscription(String, String),
 }
 
 /// A version of a package that is installed.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Release {
+    /// Who has it installed.
+    pub holder: Dependent,
     pub package: String,
     pub bundle: String,
     /// As the catalog writes it.
     pub version: String,
+    /// Its image, as the catalog writes it.
+    pub image: String,
+    /// What a status calls the catalog that it is from, if one does.
+    pub catalog: Option<String>,
+}
+
+/// So many bundles that are no longer installed are remembered.
+const MOST_FACTS: usize = 256;
+
+/// Package, name and version of a bundle.
+type Key = (String, String, String);
+
+/// What decides whether somebody who waits is looked at again.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct Seen {
+    installed: BTreeSet<Release>,
+    /// Who asks for which package.
+    asked: BTreeSet<(Dependent, String)>,
+}
+
+impl Dependent {
+    pub fn name(&self) -> String {
+        match self {
+            Self::Operator(name) | Self::Extension(name) => name.clone(),
+            Self::Subscription(namespace, name) => format!("{namespace}/{name}"),
+        }
+    }
+
+    pub fn kind(&self) -> String {
+        match self {
+            Self::Operator(_) => PlatformOperator::kind(&()).into_owned(),
+            Self::Extension(_) => ClusterExtension::kind(&()).into_owned(),
+            Self::Subscription(..) => Subscription::kind(&()).into_owned(),
+        }
+    }
+
+    /// The BundleDeployment that is made for it.
+    pub fn deployment(&self) -> String {
+        match self {
+            Self::Operator(name) => name.clone(),
+            Self::Extension(name) => deployment_name(name),
+            Self::Subscription(namespace, package) => olmv0::deployment_name(namespace, package),
+        }
+    }
+}
+
+/// For people: `ClusterExtension wells`.
+impl std::fmt::Display for Dependent {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(formatter, "{} {}", self.kind(), self.name())
+    }
 }
 
 impl Dependencies {
-    pub fn new(
-        deployments: Store<BundleDeployment>,
-        operators: Store<PlatformOperator>,
-        extensions: Store<ClusterExtension>,
-        wake: impl Fn(Dependent) + Send + Sync + 'static,
-    ) -> Self {
-        Self { deployments, operators, extensions, wake: Box::new(wake), waiting: Mutex::default() }
+    pub fn new(stores: Stores, wake: impl Fn(Dependent) + Send + Sync + 'static) -> Self {
+        Self {
+            stores,
+            wake: Box::new(wake),
+            waiting: Mutex::default(),
+            facts: Mutex::default(),
+            news: Notify::new(),
+            settled: CancellationToken::new(),
+        }
     }
 
     /// Whether all that `bundle` of `package` depends on is installed. If not, the dependent is woken by
     /// [`Self::changed`].
     pub fn are_met(&self, dependent: Dependent, package: &str, bundle: &Bundle) -> bool {
-        let mut waiting = self.lock();
-        let installed = self.installed();
-        if are_met(package, bundle, &installed) {
+        let mut waiting = lock(&self.waiting);
+        let seen = self.seen();
+        if are_met(package, bundle, self.others(package, &seen.installed)) {
             waiting.remove(&dependent);
+            self.note(package, bundle);
             return true;
         }
-        waiting.insert(dependent, installed);
+        waiting.insert(dependent, seen);
         false
     }
 
     /// What is installed. The dependent is woken by [`Self::changed`] once that is something else, unless it is
     /// [forgotten](Self::forget).
     pub fn installed_for(&self, dependent: &Dependent) -> BTreeSet<Release> {
-        let mut waiting = self.lock();
-        let installed = self.installed();
-        waiting.insert(dependent.clone(), installed.clone());
+        let seen = self.seen();
+        let installed = seen.installed.clone();
+        lock(&self.waiting).insert(dependent.clone(), seen);
         installed
     }
 
     /// The dependent waits for nothing.
     pub fn forget(&self, dependent: &Dependent) {
-        self.lock().remove(dependent);
+        lock(&self.waiting).remove(dependent);
+    }
+
+    /// Remembers what a bundle provides and requires that is about to be installed. Returns whether that can be read.
+    pub fn note(&self, package: &str, bundle: &Bundle) -> bool {
+        let Ok(facts) = Facts::of(package, bundle) else { return false };
+        let key = (package.to_owned(), bundle.name.clone(), bundle.version_text.clone());
+        lock(&self.facts).insert(key, Arc::new(facts));
+        true
     }
 
     /// A watch has shown something: whoever was refused is looked at again if other packages are installed now.
     pub fn changed(&self) {
+        self.news.notify_one();
         self.woken().into_iter().for_each(&self.wake);
+    }
+
+    /// A Plan for the dependent was made, answered or deleted.
+    pub fn answered(&self, dependent: Dependent) {
+        (self.wake)(dependent);
+    }
+
+    /// Returns when it is known of everything that is installed what it depends on, as far as catalogs tell.
+    pub async fn settled(&self) {
+        self.settled.cancelled().await;
+    }
+
+    /// Asks the catalogs that lie here about what was installed before the process began, until they were asked.
+    pub async fn begin(&self, catalogs: &Catalogs) {
+        if !self.settled.is_cancelled() {
+            self.learn(catalogs).await;
+        }
+    }
+
+    /// Asks the catalogs that lie here about what is installed, where that is not known. Returns whether one said more.
+    pub async fn learn(&self, catalogs: &Catalogs) -> bool {
+        let mut has_learned = false;
+        for release in self.unknown() {
+            let found = catalogs.bundle_at_hand(&release.package, &release.bundle, &release.image).await;
+            has_learned |= self.learned(&release, found);
+        }
+        has_learned
+    }
+
+    /// What is installed and was described by no catalog yet.
+    fn unknown(&self) -> Vec<Release> {
+        let installed = self.installed();
+        let mut facts = lock(&self.facts);
+        if facts.len() > MOST_FACTS + 2 * installed.len() {
+            let kept: BTreeSet<Key> = installed.iter().map(Release::key).collect();
+            facts.retain(|key, _| kept.contains(key));
+        }
+        installed.into_iter().filter(|release| !facts.contains_key(&release.key())).collect()
+    }
+
+    fn learned(&self, release: &Release, found: Option<Bundle>) -> bool {
+        let found = found.filter(|found| found.version_text == release.version);
+        found.is_some_and(|found| self.note(&release.package, &found))
     }
 
     /// Those for which something else is installed by now than when they were refused. Each is told of once.
     fn woken(&self) -> Vec<Dependent> {
-        let mut waiting = self.lock();
+        let mut waiting = lock(&self.waiting);
         if waiting.is_empty() {
             return Vec::new();
         }
-        let installed = self.installed();
+        let now = self.seen();
         let woken: Vec<Dependent> =
-            waiting.iter().filter(|(_, seen)| **seen != installed).map(|(dependent, _)| dependent.clone()).collect();
+            waiting.iter().filter(|(_, seen)| **seen != now).map(|(dependent, _)| dependent.clone()).collect();
         for dependent in &woken {
             waiting.remove(dependent);
         }
         woken
     }
 
+    fn seen(&self) -> Seen {
+        Seen { installed: self.installed(), asked: self.asked() }
+    }
+
+    /// Who asks for which package.
+    pub fn asked(&self) -> BTreeSet<(Dependent, String)> {
+        let operators = self.stores.operators.state();
+        let operators = operators.iter().filter(|operator| operator.meta().deletion_timestamp.is_none());
+        let operators =
+            operators.map(|operator| (Dependent::Operator(operator.name_any()), operator.spec.package.name.clone()));
+        let extensions = self.stores.extensions.state();
+        let extensions = extensions.iter().filter(|extension| extension.meta().deletion_timestamp.is_none());
+        let extensions = extensions.filter_map(|extension| {
+            let package = extension.spec.source.catalog.as_ref()?.package_name.clone();
+            Some((Dependent::Extension(extension.name_any()), package))
+        });
+        operators.chain(extensions).collect()
+    }
+
+    /// What is installed beside `package`, with all that is known of it.
+    fn others(&self, package: &str, installed: &BTreeSet<Release>) -> Vec<Installed> {
+        // What it takes the place of is no obstacle.
+        let others = installed.iter().filter(|release| release.package != package);
+        others.filter_map(|release| self.described(release)).collect()
+    }
+
+    fn described(&self, release: &Release) -> Option<Installed> {
+        let known = lock(&self.facts).get(&release.key()).cloned();
+        let facts = known.or_else(|| release.facts().map(Arc::new))?;
+        Some(Installed { name: release.bundle.clone(), facts })
+    }
+
     /// Versions of packages that BundleDeployments have installed for objects which are there: what others write into a BundleDeployment
     /// of their own counts as little as what is on its way out.
     fn installed(&self) -> BTreeSet<Release> {
-        let deployments = self.deployments.state();
+        let deployments = self.stores.deployments.state();
         deployments.iter().filter_map(|deployment| self.release(deployment)).collect()
     }
 
     fn release(&self, deployment: &BundleDeployment) -> Option<Release> {
         let is_active = deployment.status.as_ref().is_some_and(|status| status.active_bundle.is_some());
-        if is_active && deployment.meta().deletion_timestamp.is_none() && olmv0::is_of_subscription(deployment) {
-            return installed_release(deployment);
+        let subscribed = olmv0::subscribed(deployment).filter(|_| is_active);
+        if let Some((namespace, package)) = subscribed.filter(|_| deployment.meta().deletion_timestamp.is_none()) {
+            return installed_release(Dependent::Subscription(namespace, package), deployment);
         }
         let owner = deployment.owner_references().iter().find(|owner| owner.controller == Some(true))?;
         let (uid, name) = (Some(&owner.uid), deployment.name_any());
@@ -121,53 +293,78 @@ impl Dependencies {
             return None;
         }
         if owner.kind == ClusterExtension::kind(&()) && deployment_name(&owner.name) == name {
-            let extension = self.extensions.get(&ObjectRef::new(&owner.name))?;
-            return installed_release(deployment).filter(|_| extension.uid().as_ref() == uid);
+            let extension = self.stores.extensions.get(&ObjectRef::new(&owner.name))?;
+            let holder = Dependent::Extension(owner.name.clone());
+            return installed_release(holder, deployment).filter(|_| extension.uid().as_ref() == uid);
         }
-        let operator = self.operators.get(&ObjectRef::new(&name)).filter(|operator| operator.uid().as_ref() == uid)?;
-        let source = operator.status.as_ref()?.source.as_ref()?;
-        let (package, bundle) = (source.package.clone(), source.bundle.clone());
-        Some(Release { package, bundle, version: source.version.clone() })
-    }
-
-    fn lock(&self) -> MutexGuard<'_, HashMap<Dependent, BTreeSet<Release>>> {
-        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+        let operator = self.stores.operators.get(&ObjectRef::new(&name))?;
+        let source = operator.status.as_ref()?.source.clone().filter(|_| operator.uid().as_ref() == uid)?;
+        Some(Release {
+            holder: Dependent::Operator(name),
+            package: source.package,
+            bundle: source.bundle,
+            version: source.version,
+            image: source.image,
+            catalog: Some(source.catalog),
+        })
     }
 }
 
-/// The version that a BundleDeployment has installed for an extension.
-fn installed_release(deployment: &BundleDeployment) -> Option<Release> {
+impl Release {
+    fn key(&self) -> Key {
+        (self.package.clone(), self.bundle.clone(), self.version.clone())
+    }
+
+    /// What is known of it without a catalog.
+    fn facts(&self) -> Option<Facts> {
+        facts_of(&self.package, &self.version)
+    }
+}
+
+/// What is known without a catalog of a bundle that is installed.
+pub(crate) fn installed_as(package: &str, bundle: &str, version: &str) -> Option<Installed> {
+    Some(Installed { name: bundle.to_owned(), facts: Arc::new(facts_of(package, version)?) })
+}
+
+fn facts_of(package: &str, version: &str) -> Option<Facts> {
+    let value = json!({"packageName": package, "version": version});
+    let properties = vec![Property { kind: "olm.package".to_owned(), value }];
+    Facts::read(Version::parse(version).ok(), properties).ok()
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The version that a BundleDeployment has installed for an extension or a Subscription.
+fn installed_release(holder: Dependent, deployment: &BundleDeployment) -> Option<Release> {
     match installed::from_history(deployment) {
-        Found::Bundle(Identity { package, name: bundle, version, .. }) => Some(Release { package, bundle, version }),
+        Found::Bundle(Identity { package, name: bundle, version, reference: image, .. }) => {
+            Some(Release { holder, package, bundle, version, image, catalog: None })
+        }
         Found::Nothing | Found::Unknown(_) => None,
     }
 }
 
 /// Whether the resolver installs `bundle` beside what is installed, and nothing else with it. Pure.
-fn are_met(package: &str, bundle: &Bundle, installed: &BTreeSet<Release>) -> bool {
-    // What it takes the place of is no obstacle.
-    let others = installed.iter().filter(|release| release.package != package);
-    let installed = others.filter_map(of_release).collect();
-    let Ok(facts) = Facts::of(package, bundle) else { return false };
+fn are_met(package: &str, bundle: &Bundle, installed: Vec<Installed>) -> bool {
+    let Some((catalog, request)) = of_bundle(package, bundle, CatalogName::default()) else { return false };
+    resolve(&World { catalogs: vec![catalog], installed, ..World::default() }, &[request]).refusals.is_empty()
+}
 
+/// A catalog with this bundle alone, and the request for it; `None` if what it requires cannot be read.
+fn of_bundle(package: &str, bundle: &Bundle, name: CatalogName) -> Option<(Catalog, Request)> {
+    let facts = Facts::of(package, bundle).ok()?;
     let entry = Entry { name: bundle.name.clone(), facts: Arc::new(facts), ..Entry::default() };
     let offered = Package { channels: [(String::new(), vec![entry])].into(), ..Package::default() };
     let packages = [(package.to_owned(), offered)].into();
-    let catalog = Catalog { name: CatalogName::default(), packages, ..Catalog::default() };
     let request = Request {
         name: package.to_owned(),
         package: package.to_owned(),
         starting: Some(bundle.name.clone()),
         ..Request::default()
     };
-    resolve(&World { catalogs: vec![catalog], installed, ..World::default() }, &[request]).refusals.is_empty()
-}
-
-pub(crate) fn of_release(Release { package, bundle, version }: &Release) -> Option<Installed> {
-    let value = json!({"packageName": package, "version": version});
-    let properties = vec![Property { kind: "olm.package".to_owned(), value }];
-    let facts = Facts::read(Version::parse(version).ok(), properties).ok()?;
-    Some(Installed { name: bundle.clone(), facts: Arc::new(facts) })
+    Some((Catalog { name, packages, ..Catalog::default() }, request))
 }
 
 #[cfg(test)]
@@ -180,7 +377,14 @@ mod tests {
     use super::*;
 
     fn release(package: &str, version: &str) -> Release {
-        Release { package: package.to_owned(), bundle: format!("{package}.v{version}"), version: version.to_owned() }
+        Release {
+            holder: Dependent::Extension(package.to_owned()),
+            package: package.to_owned(),
+            bundle: format!("{package}.v{version}"),
+            version: version.to_owned(),
+            image: String::new(),
+            catalog: None,
+        }
     }
 
     /// Version 1.0.0 of the package `p`.
@@ -199,9 +403,16 @@ mod tests {
         bundle(Stated { requires_packages: vec![required], ..Stated::default() })
     }
 
+    /// Whether the bundle of `p` can be installed beside these.
+    fn met(bundle: &Bundle, installed: &[Release]) -> bool {
+        let others = installed.iter().filter(|release| release.package != "p");
+        let of =
+            |release: &Release| Installed { name: release.bundle.clone(), facts: Arc::new(release.facts().unwrap()) };
+        are_met("p", bundle, others.map(of).collect())
+    }
+
     #[test]
     fn a_package_is_met_by_an_installed_version_in_its_range() {
-        let met = |bundle: &Bundle, installed: &[Release]| are_met("p", bundle, &installed.iter().cloned().collect());
         let wells = needs("wells", ">=1.2.0 <2.0.0");
         assert!(!met(&wells, &[]));
         assert!(!met(&wells, &[release("wells", "1.1.0")]) && !met(&wells, &[release("other", "1.2.0")]));
@@ -217,12 +428,11 @@ mod tests {
         let rule = "properties.exists(p, p.type == 'olm.package' && p.value.packageName == 'springs')";
         for constraint in [any, json!({"cel": {"rule": rule}})] {
             let bundle = bundle(Stated { constraints: vec![constraint.to_string()], ..Stated::default() });
-            let met = |installed: &[Release]| are_met("p", &bundle, &installed.iter().cloned().collect());
-            assert!(met(&[release("springs", "1.0.0")]), "{constraint}");
-            assert!(!met(&[release("lakes", "1.0.0")]), "{constraint}");
+            assert!(met(&bundle, &[release("springs", "1.0.0")]), "{constraint}");
+            assert!(!met(&bundle, &[release("lakes", "1.0.0")]), "{constraint}");
         }
         let unreadable = bundle(Stated { constraints: vec!["{\"cel\": 1}".to_owned()], ..Stated::default() });
-        assert!(!are_met("p", &unreadable, &BTreeSet::new()));
+        assert!(!met(&unreadable, &[]));
     }
 
     #[test]
@@ -232,7 +442,8 @@ mod tests {
         let (extensions, mut of_extensions) = reflector::store();
         let (sender, woken) = std::sync::mpsc::channel();
         let wake = move |dependent| sender.send(dependent).expect("it is received");
-        let dependencies = Dependencies::new(deployments, operators, extensions, wake);
+        let (plans, _) = reflector::store();
+        let dependencies = Dependencies::new(Stores { deployments, operators, extensions, plans }, wake);
         let identity = [
             ("package-name", "wells"),
             ("bundle-name", "wells.v1"),
@@ -269,7 +480,8 @@ mod tests {
         let (deployments, mut seen) = reflector::store();
         let (operators, mut of_operators) = reflector::store();
         let (extensions, _) = reflector::store();
-        let dependencies = Dependencies::new(deployments, operators, extensions, |_| {});
+        let (plans, _) = reflector::store();
+        let dependencies = Dependencies::new(Stores { deployments, operators, extensions, plans }, |_| {});
         let source = json!({"catalog": "c", "package": "wells", "bundle": "wells.v1.2.0", "version": "1.2.0", "image": "r.example/i"});
         let operator = json!({"metadata": {"name": "wells", "uid": "u"}, "spec": {"package": {"name": "wells"}},
             "status": {"source": source}});

@@ -8,6 +8,8 @@ use rukpak_crds::{Condition, ConditionStatus, PlatformOperator, PlatformOperator
 use rukpak_runtime::events::{self, EventType, News};
 
 const COMPONENT: &str = "rukpak-platform";
+/// What a bundle depends on is not installed any more.
+const DEPENDENCY_LOST: &str = "DependencyLost";
 
 pub(crate) struct Events(events::Events);
 
@@ -28,6 +30,11 @@ impl Events {
         let is_bad = after.conditions.is(READY, ConditionStatus::False);
         let type_ = if is_bad { EventType::Warning } else { EventType::Normal };
         self.0.tell(operator.object_ref(&()), &News { type_, reason: now.reason, message: now.message });
+    }
+
+    /// Tells that something is gone, or another version by now, which the object depends on: somebody has said that it may.
+    pub fn tell_lost(&self, about: ObjectReference, message: String) {
+        self.0.tell(about, &News { type_: EventType::Warning, reason: DEPENDENCY_LOST.to_owned(), message });
     }
 
     /// Tells of a condition of an object of OLM v1 that says something else than before.

@@ -13,7 +13,7 @@ use rukpak_runtime::status::WrittenVersions;
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 use tokio_util::sync::CancellationToken;
 
-use super::catalogs::ClusterCatalogs;
+use super::catalogs::{Catalogs, ClusterCatalogs};
 use super::cluster_catalog::store::CatalogStore;
 use super::cluster_extension::Wake;
 use super::dependencies::Dependencies;
@@ -29,6 +29,8 @@ pub(crate) struct Extensions {
     catalogs: Optional<ClusterCatalog>,
     /// Cancelled when it is known which ClusterCatalogs there are.
     listed: CancellationToken,
+    /// Cancelled when it is known which ClusterExtensions there are.
+    known: CancellationToken,
     requests: UnboundedReceiver<ObjectRef<ClusterExtension>>,
     wake: Wake,
 }
@@ -45,6 +47,8 @@ pub(crate) struct Parts {
     /// All BundleDeployments, and what is cancelled when they are known.
     pub deployments: (Store<BundleDeployment>, CancellationToken),
     pub dependencies: Arc<Dependencies>,
+    /// All catalogs from which dependencies can be installed.
+    pub offered: Arc<Catalogs>,
     pub written: Arc<WrittenVersions>,
     /// Scheme and host by which clients reach the content of catalogs, if it is served.
     pub external: Option<String>,
@@ -59,21 +63,19 @@ impl Extensions {
         let catalogs = Optional::new(client, cluster_catalog::DEFINITION);
         let (objects, requests) = unbounded_channel();
         let wake = Wake { extensions: followed.store.clone(), objects };
-        Self { followed, catalogs, listed: CancellationToken::new(), requests, wake }
+        let (listed, known) = (CancellationToken::new(), CancellationToken::new());
+        Self { followed, catalogs, listed, known, requests, wake }
     }
 
     /// ClusterCatalogs for PlatformOperators, who do without them where we may not look at them.
     pub fn catalogs(&self, content: Arc<CatalogStore>) -> ClusterCatalogs {
-        let known = CancellationToken::new();
-        let (either, listed, refused) = (known.clone(), self.listed.clone(), self.catalogs.refused.clone());
-        tokio::spawn(async move {
-            tokio::select! {
-                () = listed.cancelled() => {}
-                () = refused.cancelled() => {}
-            }
-            either.cancel();
-        });
+        let known = either(&self.listed, &self.catalogs.refused);
         ClusterCatalogs::new(self.catalogs.store.clone(), content, known)
+    }
+
+    /// Cancelled when it is known which ClusterExtensions there are, or that they cannot be looked at.
+    pub fn known(&self) -> CancellationToken {
+        either(&self.known, &self.followed.refused)
     }
 
     pub fn wake(&self) -> Wake {
@@ -91,18 +93,20 @@ impl Extensions {
             requires_digests,
             deployments: (deployments, filled),
             dependencies,
+            offered,
             written,
             external,
             events,
             news,
         } = parts;
-        let (catalogs, listed) = (self.catalogs, self.listed);
+        let (catalogs, listed, known) = (self.catalogs, self.listed, self.known);
         let of_extensions = cluster_extension::Context {
             client: client.clone(),
             extensions: self.followed.store.clone(),
             catalogs: catalogs.store.clone(),
             deployments,
             dependencies,
+            offered,
             content: content.clone(),
             requires_digests,
             failures: Failures::default(),
@@ -135,6 +139,20 @@ impl Extensions {
             news();
         });
         let of_extensions = Arc::new(of_extensions);
-        cluster_extension::start(process, self.followed, of_extensions, (self.wake, self.requests), others);
+        cluster_extension::start(process, (self.followed, known), of_extensions, (self.wake, self.requests), others);
     }
+}
+
+/// Cancelled as soon as one of them is.
+fn either(one: &CancellationToken, other: &CancellationToken) -> CancellationToken {
+    let (either, one, other) = (CancellationToken::new(), one.clone(), other.clone());
+    let cancelled = either.clone();
+    tokio::spawn(async move {
+        tokio::select! {
+            () = one.cancelled() => {}
+            () = other.cancelled() => {}
+        }
+        cancelled.cancel();
+    });
+    either
 }

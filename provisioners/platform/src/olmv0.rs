@@ -26,7 +26,12 @@ use rukpak_crds::BundleDeployment;
 
 pub(crate) use start::{Facade, Parts, Wake};
 
-/// Whether a BundleDeployment was made for a Subscription.
-pub(crate) fn is_of_subscription(deployment: &BundleDeployment) -> bool {
-    deployment::Unit::of(deployment).is_some()
+/// The namespace and the package of the Subscription that a BundleDeployment was made for, if it was.
+pub(crate) fn subscribed(deployment: &BundleDeployment) -> Option<(String, String)> {
+    deployment::Unit::of(deployment).map(|unit| (unit.namespace, unit.package))
+}
+
+/// The name of the BundleDeployment of a package in a namespace.
+pub(crate) fn deployment_name(namespace: &str, package: &str) -> String {
+    deployment::Unit { namespace: namespace.to_owned(), package: package.to_owned() }.name()
 }

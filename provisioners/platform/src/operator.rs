@@ -172,9 +172,10 @@ async fn install(pass: &mut Pass) -> Result<Option<Outcome>, Error> {
     let chosen = match source::choose(pass).await {
         Ok(Some(chosen)) => chosen,
         Ok(None) => return Ok(None),
-        Err(error @ (source::Error::Unsupported(_) | source::Error::Digest(_))) => {
+        Err(error @ (source::Error::Unsupported(_) | source::Error::Unmet { .. } | source::Error::Digest(_))) => {
             return Ok(Some(Outcome::Unsupported(error.to_string())));
         }
+        Err(error @ source::Error::Obtaining(_)) => return Ok(Some(Outcome::Waiting(error.to_string()))),
         Err(error) => {
             let message = Chain(&error).to_string();
             let (hint, class, is_unwatched) = (error.hint(), error.class(), error.is_unwatched());

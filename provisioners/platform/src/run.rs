@@ -11,7 +11,8 @@ use std::sync::Arc;
 use kube::Client;
 use kube::runtime::reflector::{self, ObjectRef, Store};
 use rukpak_catalog::origin::{self, Loader, LoaderOptions, Origin};
-use rukpak_crds::{BundleDeployment, PlatformOperator};
+use rukpak_crds::names::INSTALLED_FOR;
+use rukpak_crds::{BundleDeployment, Plan, PlatformOperator};
 use rukpak_runtime::failures::Failures;
 use rukpak_runtime::metrics::router as metrics_router;
 use rukpak_runtime::probes::{self, Readiness};
@@ -32,7 +33,7 @@ use super::cluster_catalog::Mirror;
 use super::cluster_catalog::store::{self, CatalogStore};
 use super::cluster_operator::{self, About};
 use super::context::{Backoffs, Context, Reservations, Unseen, Wake};
-use super::dependencies::Dependencies;
+use super::dependencies::{Dependencies, Stores};
 use super::events::Events;
 use super::follow::Optional;
 use super::logins::{self, Logins};
@@ -185,14 +186,14 @@ fn work(
     let olm = Extensions::new(client.clone());
     let facade = Facade::new(&client);
     let asked = (options.catalog_sources.clone(), authorities);
-    let catalogs = Catalogs::new(
+    let catalogs = Arc::new(Catalogs::new(
         options.catalogs.clone(),
         asked,
         options.require_digests,
         (loading.loader.clone(), loading.logins.clone(), loading.verdicts.clone()),
         sources,
         olm.catalogs(unpacked.clone()),
-    );
+    ));
     let wake = Wake {
         operators: sender,
         cluster_operator: Arc::new(Notify::new()),
@@ -200,13 +201,14 @@ fn work(
         extensions: olm.wake(),
         subscribed: facade.wake(),
     };
-    let dependencies = dependencies(&deployments.store, &operators.store, &wake);
+    let plans = Streams::<Plan>::selected(client.clone(), INSTALLED_FOR);
+    let dependencies = dependencies((&deployments.store, &operators.store, &plans.store), &wake);
     let context = Arc::new(Context {
         operators: operators.store.clone(),
         deployments: deployments.store.clone(),
         seen: watch::Sender::default(),
         filled: CancellationToken::new(),
-        catalogs: Arc::new(catalogs),
+        catalogs: catalogs.clone(),
         wake,
         failures: Failures::default(),
         holds: Backoffs::default(),
@@ -220,6 +222,7 @@ fn work(
     });
     watches::start(process, (operators, deployments, source_writer), &context, options, readiness);
     facade.start(process, subscribed(&context, &loading, options));
+    watches::follow_dependencies(process, plans, &context, olm.known());
     olm.start(process, extended(&context, loading, unpacked, options));
     let about = About { version: options.release_version.clone(), namespace: options.system_namespace.clone() };
     process.spawn(cluster_operator::keep(context.clone(), about));
@@ -239,6 +242,7 @@ fn extended(context: &Arc<Context>, loading: Loading, unpacked: Arc<CatalogStore
         requires_digests: options.require_digests,
         deployments: (context.deployments.clone(), context.filled.clone()),
         dependencies: context.dependencies.clone(),
+        offered: context.catalogs.clone(),
         written: context.written.clone(),
         external: options.catalogs_url(),
         events: context.events.clone(),
@@ -265,13 +269,17 @@ fn subscribed(context: &Context, loading: &Loading, options: &Options) -> olmv0:
 
 /// What is known of dependencies, which wakes whoever waits for one.
 fn dependencies(
-    deployments: &Store<BundleDeployment>,
-    operators: &Store<PlatformOperator>,
+    (deployments, operators, plans): (&Store<BundleDeployment>, &Store<PlatformOperator>, &Store<Plan>),
     wake: &Wake,
 ) -> Arc<Dependencies> {
-    let (extensions, wake) = (wake.extensions.extensions.clone(), wake.clone());
-    let wake = move |dependent| wake.dependent(&dependent);
-    Arc::new(Dependencies::new(deployments.clone(), operators.clone(), extensions, wake))
+    let stores = Stores {
+        deployments: deployments.clone(),
+        operators: operators.clone(),
+        extensions: wake.extensions.extensions.clone(),
+        plans: plans.clone(),
+    };
+    let wake = wake.clone();
+    Arc::new(Dependencies::new(stores, move |dependent| wake.dependent(&dependent)))
 }
 
 /// Starts the queue of PlatformOperators.

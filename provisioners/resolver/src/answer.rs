@@ -252,7 +252,9 @@ impl BundleId {
         match &self.catalog {
             Some(catalog) => {
                 let of = if catalog.name.is_empty() { String::new() } else { format!(" of catalog {}", catalog.name) };
-                format!("{} (package {}, channel {}{of})", self.name, self.package, self.channel)
+                let channel =
+                    if self.channel.is_empty() { String::new() } else { format!(", channel {}", self.channel) };
+                format!("{} (package {}{channel}{of})", self.name, self.package)
             }
             None => format!("{} (installed)", self.name),
         }

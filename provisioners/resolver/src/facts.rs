@@ -96,6 +96,25 @@ impl Facts {
     }
 }
 
+impl Facts {
+    /// Whether it requires anything.
+    pub fn is_demanding(&self) -> bool {
+        !self.requires.is_empty()
+    }
+
+    /// What it requires and none of `others` has, in upstream's words.
+    pub fn unmet_by<'a>(&self, others: &(impl Iterator<Item = &'a Self> + Clone)) -> Vec<String> {
+        let unmet = self.requires.iter().filter(|constraint| !others.clone().any(|other| constraint.is_met_by(other)));
+        unmet.map(ToString::to_string).collect()
+    }
+
+    /// The others that meet something of what it requires, by their position.
+    pub fn met_by<'a>(&self, others: impl Iterator<Item = &'a Self>) -> Vec<usize> {
+        let is_used = |other: &Self| self.requires.iter().any(|constraint| constraint.is_met_by(other));
+        others.enumerate().filter(|(_, other)| is_used(other)).map(|(index, _)| index).collect()
+    }
+}
+
 /// A text in an object; empty if it is absent, as Go reads it.
 pub(crate) fn field(value: &Value, name: &str) -> Result<String, String> {
     let Value::Object(map) = value else { return Err("expected an object".to_owned()) };

@@ -13,8 +13,18 @@ impl Catalog {
     ///
     /// Rules in CEL see of the properties what the catalog's model keeps: packages and APIs.
     pub fn of(name: CatalogName, priority: i32, catalog: &rukpak_catalog::Catalog) -> (Self, BTreeMap<String, String>) {
+        Self::of_some(name, priority, catalog, |_| true)
+    }
+
+    /// The same with nothing but the packages that are `wanted`.
+    pub fn of_some(
+        name: CatalogName,
+        priority: i32,
+        catalog: &rukpak_catalog::Catalog,
+        wanted: impl Fn(&str) -> bool,
+    ) -> (Self, BTreeMap<String, String>) {
         let mut left_out = BTreeMap::new();
-        let packages = catalog.packages.values().map(|package| {
+        let packages = catalog.packages.values().filter(|package| wanted(&package.name)).map(|package| {
             let mut facts: BTreeMap<&str, Arc<Facts>> = BTreeMap::new();
             for bundle in package.bundles.values() {
                 match Facts::of(&package.name, bundle) {

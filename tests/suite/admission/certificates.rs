@@ -171,7 +171,7 @@ async fn an_emptied_bundle_is_filled_again() {
             object.and_then(|object| object.data["webhooks"].as_array()).map(Vec::as_slice).unwrap_or_default();
         let mut bundles = webhooks.iter().map(|webhook| &webhook["clientConfig"]["caBundle"]);
         let first = bundles.next().filter(|first| first.is_string());
-        webhooks.len() == 4 && bundles.all(|bundle| Some(bundle) == first)
+        webhooks.len() == 5 && bundles.all(|bundle| Some(bundle) == first)
     };
     let all = verbs::await_object(&client, &configuration(), "one caBundle in all", PATIENCE, wanted).await;
     all.unwrap_or_else(|error| panic!("{error:#}"));

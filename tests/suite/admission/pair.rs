@@ -82,7 +82,7 @@ async fn lead_to(client: &Client, port: u16) {
     let followed = |object: Option<&DynamicObject>| {
         let webhooks = object.and_then(|object| object.data["webhooks"].as_array()).into_iter().flatten();
         let ports: Vec<_> = webhooks.map(|webhook| webhook["clientConfig"]["service"]["port"].as_u64()).collect();
-        ports == [Some(u64::from(port)); 4]
+        ports == [Some(u64::from(port)); 5]
     };
     let found = verbs::await_object(client, &configuration(), "the port in all entries", SOON, followed).await;
     found.unwrap_or_else(|error| panic!("{error:#}"));

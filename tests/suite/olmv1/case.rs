@@ -76,6 +76,23 @@ impl<'a> Case<'a> {
         format!("{}-ns", self.name)
     }
 
+    /// Waits for an Event about the object whose message begins so. They are written beside a reconcile, a moment later.
+    pub async fn until_told(&self, (kind, name): (&str, &str), message: &str) {
+        let told = async || {
+            let events = verbs::list(&self.client, "v1", "Event", "").await.expect("events are listed");
+            events.iter().any(|event| {
+                event.data["involvedObject"]["kind"] == kind
+                    && event.data["involvedObject"]["name"] == name
+                    && event.data["message"].as_str().unwrap_or_default().starts_with(message)
+            })
+        };
+        let end = std::time::Instant::now() + verbs::PATIENCE;
+        while !told().await {
+            assert!(std::time::Instant::now() < end, "no Event tells of {kind} {name}: {message}");
+            tokio::time::sleep(std::time::Duration::from_millis(100)).await;
+        }
+    }
+
     /// Names the ConfigMap that says which version is installed.
     pub fn settings(&self) -> Target {
         Target::namespaced("v1", "ConfigMap", &self.space(), "settings")

@@ -2,22 +2,24 @@
 
 use std::collections::BTreeSet;
 
-use kube::api::DynamicObject;
-use rukpak_tests::verbs;
 use serde_json::{Value, json};
 
 use super::case::Case;
 
 const MANAGER: &str = "system:serviceaccount:rukpak-system:platform-operators-controller-manager";
 /// All that it writes, whatever the tests of this suite have it do.
-const WRITES: [&str; 8] = [
+const WRITES: [&str; 12] = [
+    "create clusterextensions",
     "create events",
     "create leases",
+    "create plans",
+    "delete plans",
     "patch bundledeployments",
     "patch clustercatalogs",
     "patch clustercatalogs/status",
     "patch clusterextensions",
     "patch clusterextensions/status",
+    "patch plans/status",
     "patch secrets",
 ];
 
@@ -56,20 +58,6 @@ async fn events_tell_what_became_of_a_catalog_and_an_extension() {
     for (kind, message) in
         [("ClusterCatalog", "Serving desired content from resolved source"), ("ClusterExtension", "Installed bundle ")]
     {
-        let told = async || {
-            let events = verbs::list(&case.client, "v1", "Event", "").await.expect("events are listed");
-            let is_told = |event: &DynamicObject| {
-                event.data["involvedObject"]["kind"] == kind
-                    && event.data["involvedObject"]["name"] == case.name.as_str()
-                    && event.data["message"].as_str().unwrap_or_default().starts_with(message)
-            };
-            events.iter().any(is_told)
-        };
-        let end = std::time::Instant::now() + verbs::PATIENCE;
-        // Events are written beside a reconcile, a moment later.
-        while !told().await {
-            assert!(std::time::Instant::now() < end, "no Event tells of {kind} {}", case.name);
-            tokio::time::sleep(std::time::Duration::from_millis(100)).await;
-        }
+        case.until_told((kind, &case.name), message).await;
     }
 }

@@ -142,7 +142,15 @@ const HARMLESS: &[Harmless] = &[
         who: JANE,
         kind: "PlatformOperator",
         own: true,
-        ways: &["create", "delete", "deletecollection", "metadata.", "spec.upgradePolicy", "spec.approval"],
+        ways: &[
+            "create",
+            "delete",
+            "deletecollection",
+            "metadata.",
+            "spec.upgradePolicy",
+            "spec.approval",
+            "spec.dependencies",
+        ],
         why: "the package, the channel and the versions of the rule",
     },
     Harmless {

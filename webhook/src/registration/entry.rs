@@ -3,7 +3,12 @@
 use rukpak_crds::olmv0::NAMESPACE_LABEL;
 use serde_json::{Value, json};
 
-use crate::{BUNDLE_PATH, BUNDLE_WEBHOOK, CONFIG_MAP_PATH, CONFIG_MAP_WEBHOOK, DEPLOYMENT_PATH, DEPLOYMENT_WEBHOOK};
+use rukpak_crds::names::NEEDED_BY;
+
+use crate::{
+    BUNDLE_PATH, BUNDLE_WEBHOOK, CONFIG_MAP_PATH, CONFIG_MAP_WEBHOOK, DEPLOYMENT_PATH, DEPLOYMENT_WEBHOOK, NEEDED_PATH,
+    NEEDED_WEBHOOK,
+};
 
 /// ConfigMaps that Kubernetes, or OpenShift, publishes into every namespace. Pods mount them, the webhook's own included.
 pub const PUBLISHED: [&str; 2] = ["kube-root-ca.crt", "openshift-service-ca.crt"];
@@ -28,7 +33,8 @@ pub fn wanted(webhooks: &[Value], asked: &Asked) -> Vec<Value> {
         client(webhooks, CONFIG_MAP_WEBHOOK, CONFIG_MAP_PATH).map(|client| of_config_maps(&client, &asked.namespace));
     let deployments =
         client(webhooks, DEPLOYMENT_WEBHOOK, DEPLOYMENT_PATH).map(|client| of_deployments(&client, asked));
-    config_maps.into_iter().chain(deployments).collect()
+    let needed = client(webhooks, NEEDED_WEBHOOK, NEEDED_PATH).map(|client| of_needed(&client));
+    config_maps.into_iter().chain(deployments).chain(needed).collect()
 }
 
 /// The way to the webhook is that of the entry for Bundles.
@@ -110,6 +116,36 @@ fn of_deployments(client: &Value, asked: &Asked) -> Value {
             "apiGroups": ["core.rukpak.io"], "apiVersions": ["v1alpha1"], "operations": ["CREATE", "UPDATE"],
             "resources": ["bundledeployments", "bundledeployments/status"], "scope": "Cluster",
         }],
+        "sideEffects": "NoneOnDryRun",
+        "timeoutSeconds": 10,
+    })
+}
+
+/// Fails closed, and asks about nothing but what somebody needs: all else is deleted without the webhook.
+fn of_needed(client: &Value) -> Value {
+    let annotations = "oldObject.metadata.annotations";
+    let rule = |group: &str, version: &str, resource: &str| {
+        json!({
+            "apiGroups": [group], "apiVersions": [version], "operations": ["DELETE"], "resources": [resource], "scope": "Cluster",
+        })
+    };
+    json!({
+        "name": NEEDED_WEBHOOK,
+        "admissionReviewVersions": ["v1"],
+        "clientConfig": client,
+        "failurePolicy": "Fail",
+        "matchConditions": [{
+            "name": "is-needed",
+            "expression": format!("oldObject != null && has({annotations}) && '{NEEDED_BY}' in {annotations}"),
+        }],
+        "matchPolicy": "Equivalent",
+        "namespaceSelector": {},
+        "objectSelector": {},
+        "rules": [
+            rule("core.rukpak.io", "v1alpha1", "bundledeployments"),
+            rule("platform.openshift.io", "v1alpha1", "platformoperators"),
+            rule("olm.operatorframework.io", "v1", "clusterextensions"),
+        ],
         "sideEffects": "NoneOnDryRun",
         "timeoutSeconds": 10,
     })
@@ -254,6 +290,17 @@ mod tests {
         conditional["matchConditions"] = json!([{"name": "x", "expression": "false"}]);
         let found = [bundles(None), conditional];
         assert!(!are_there(&found, &[of(true)]), "a condition of somebody else lets requests pass");
+    }
+
+    #[test]
+    fn what_nobody_needs_is_deleted_without_the_webhook() {
+        let entry = wanted(&[bundles(None)], &asked())[2].clone();
+        assert_eq!((&entry["name"], &entry["failurePolicy"]), (&json!("vneeded.core.rukpak.io"), &json!("Fail")));
+        for (annotations, is_asked) in [(json!({}), false), (json!({NEEDED_BY: "ClusterExtension/p"}), true)] {
+            let old = json!({"metadata": {"name": "wells", "annotations": annotations}});
+            let variables = [("request", json!({})), ("oldObject", old), ("object", Value::Null)];
+            assert_eq!(condition(&entry, variables), cel::Value::Bool(is_asked), "{annotations}");
+        }
     }
 
     #[test]

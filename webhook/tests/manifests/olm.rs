@@ -66,7 +66,8 @@ fn catalogs_are_served_under_the_name_that_catalogds_clients_know() {
     );
 }
 
-/// Beside what PlatformOperators need: metadata and statuses of OLM's kinds, and two Secrets by name.
+/// Beside what PlatformOperators need: ClusterExtensions that others depend on, metadata and statuses of OLM's kinds, and two Secrets
+/// by name.
 #[test]
 fn the_manager_writes_little_more() {
     let objects = rendered();
@@ -86,6 +87,7 @@ fn the_manager_writes_little_more() {
     }
     written.sort();
     let expected = [
+        "create clusterextensions",
         "create secrets catalogd-service-cert catalogd-ca",
         "patch clustercatalogs",
         "patch clustercatalogs/status",

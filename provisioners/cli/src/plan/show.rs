@@ -3,7 +3,7 @@
 use std::io::{self, Write};
 
 use rukpak_crds::Plan;
-use rukpak_crds::plan::{ChangedImage, ChangedVersion, GrownRight, Listing, PlannedObject};
+use rukpak_crds::plan::{ChangedImage, ChangedVersion, GrownRight, Listing, PlannedDependency, PlannedObject};
 
 use super::phase;
 use crate::table;
@@ -24,6 +24,12 @@ pub(super) fn text(out: &mut dyn Write, plan: &Plan) -> io::Result<()> {
             ("digest", vec![plan.spec.digest.clone()]),
         ],
     )?;
+    for dependency in &plan.spec.binds.dependencies {
+        writeln!(out, "\n{:8} {}", "install", table::one_line(&named(dependency)))?;
+        for why in &dependency.needed_by {
+            writeln!(out, "{:8} {}", "", table::one_line(why))?;
+        }
+    }
     lines(out, "create", &status.created, object)?;
     lines(out, "change", &status.changed, object)?;
     lines(out, "orphan", &status.orphaned, object)?;
@@ -45,6 +51,12 @@ fn lines<T>(out: &mut dyn Write, verb: &str, list: &Listing<T>, line: impl Fn(&T
         0 => Ok(()),
         omitted => writeln!(out, "{verb:8} {omitted} more, which the Plan does not list"),
     }
+}
+
+/// `wells 1.2.0 (wells.v1.2.0, channel stable of catalog community)`.
+fn named(dependency: &PlannedDependency) -> String {
+    let PlannedDependency { package, version, bundle, channel, catalog, .. } = dependency;
+    format!("{package} {version} ({bundle}, channel {channel} of catalog {catalog})")
 }
 
 fn object(object: &PlannedObject) -> String {
@@ -83,7 +95,8 @@ mod tests {
         let plan: Plan = serde_json::from_value(json!({
             "apiVersion": "core.rukpak.io/v1alpha1", "kind": "Plan", "metadata": {"name": "pump-1"},
             "spec": {"deployment": {"name": "pump", "uid": "u"}, "digest": "sha256:0", "binds": {
-                "content": "c", "objects": "o", "actions": "a"}},
+                "content": "c", "objects": "o", "actions": "a", "dependencies": [{"package": "wells", "version": "1.2.0",
+                "bundle": "wells.v1.2.0", "channel": "stable", "catalog": "community", "neededBy": ["pump needs it"]}]}},
             "status": {"phase": "Waiting", "message": "", "summary": "installs it",
                 "changed": {"count": 0, "items": []}, "orphaned": {"count": 0, "items": []},
                 "created": {"count": 3, "items": [{"group": "apps", "kind": "Deployment", "namespace": "n", "name": "d"}]},
@@ -100,6 +113,9 @@ deployment: pump
 phase:      Waiting
 summary:    installs it
 digest:     sha256:0
+
+install  wells 1.2.0 (wells.v1.2.0, channel stable of catalog community)
+         pump needs it
 
 create   Deployment.apps n/d
 create   2 more, which the Plan does not list

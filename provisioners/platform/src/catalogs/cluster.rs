@@ -29,7 +29,17 @@ pub(crate) struct ClusterCatalogs {
 
 /// What a status calls a ClusterCatalog.
 pub(super) fn called(catalog: &ClusterCatalog) -> String {
-    format!("{PREFIX}{}", catalog.name_any())
+    in_status(&catalog.name_any())
+}
+
+/// What a status calls the ClusterCatalog of this name.
+pub(crate) fn in_status(name: &str) -> String {
+    format!("{PREFIX}{name}")
+}
+
+/// The name of the ClusterCatalog that a status calls so; what it is called, if it is none.
+pub(crate) fn named(called: &str) -> &str {
+    called.strip_prefix(PREFIX).unwrap_or(called)
 }
 
 impl ClusterCatalogs {

@@ -3,6 +3,9 @@
 use std::collections::BTreeMap;
 
 use rukpak_crds::olm::cluster_extension::CatalogFilter;
+use rukpak_plan::retry::Class;
+use rukpak_runtime::api::Error;
+use rukpak_runtime::error::Chain;
 
 use crate::installed::Identity;
 
@@ -39,6 +42,24 @@ pub(super) enum Next {
 }
 
 impl Resolution {
+    /// Adds what was done about what is missing. Returns when to try again if that is not known.
+    pub fn explained(&mut self, obtained: &Result<String, Error>) -> Option<Class> {
+        let Self::Failed { message, .. } = self else {
+            return obtained.as_ref().err().map(|_| Class::Transient);
+        };
+        match obtained {
+            Ok(text) if text.is_empty() => None,
+            Ok(text) => {
+                *message = format!("{message}; {text}");
+                None
+            }
+            Err(error) => {
+                *message = format!("{message}; what it depends on cannot be asked for: {}", Chain(error));
+                Some(Class::Transient)
+            }
+        }
+    }
+
     /// What is deprecated, if a catalog says.
     pub fn data(&self) -> Option<Deprecations> {
         match self {

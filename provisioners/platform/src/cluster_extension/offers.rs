@@ -1,12 +1,13 @@
 //! What the ClusterCatalogs have of a package, and which bundle that makes. Memory; after a restart the disk.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use kube::ResourceExt;
 use rukpak_catalog::check::shortened;
 use rukpak_catalog::resolve::{self, Installed, Offer, Request};
 use rukpak_catalog::version::Constraint;
-use rukpak_catalog::{Bundle, Catalog};
+use rukpak_catalog::{Bundle, Catalog, Package};
 use rukpak_crds::olm::ClusterCatalog;
 use rukpak_crds::olm::cluster_catalog::AvailabilityMode;
 use rukpak_crds::olm::cluster_extension::{CatalogFilter, UpgradeConstraintPolicy};
@@ -14,8 +15,11 @@ use rukpak_crds::olm::selection::BadSelector;
 
 use super::Context;
 use super::decide::{Deprecations, Resolution};
-use super::upgrade::{self, AreMet, Upgrade};
+use super::upgrade::{self, AreMet, Breaks, Upgrade};
+use crate::catalogs::in_status;
 use crate::cluster_catalog::content::{content, progress};
+use crate::dependencies::dependents::would_break;
+use crate::dependencies::set::Needy;
 use crate::image;
 use crate::installed::Identity;
 
@@ -25,6 +29,7 @@ pub(super) struct Dependencies<'a> {
     /// Whether somebody said that they are taken care of.
     pub are_ignored: bool,
     pub are_met: AreMet<'a>,
+    pub breaks: Breaks<'a>,
 }
 
 /// What the catalogs say.
@@ -33,6 +38,8 @@ pub(super) struct Answer {
     pub resolution: Resolution,
     /// A newer version that is not to be.
     pub upgrade: Upgrade,
+    /// What would be installed if all that it depends on were.
+    pub needy: Option<Box<Needy>>,
 }
 
 /// A catalog that is asked.
@@ -52,6 +59,7 @@ pub(super) async fn resolve(
     let unasked = |message: String| Answer {
         resolution: Resolution::Failed { message, has_catalog: true },
         upgrade: Upgrade::Unlooked,
+        needy: None,
     };
     let range = match filter.version.as_deref().filter(|text| !text.is_empty()).map(Constraint::parse).transpose() {
         Ok(range) => range,
@@ -94,7 +102,7 @@ pub(super) async fn resolve(
         is_self_certified: filter.upgrade_constraint_policy == UpgradeConstraintPolicy::SelfCertified,
         ignores_dependencies: dependencies.are_ignored,
     };
-    answer(&asked, request, installed, (context.requires_digests, dependencies.are_met), has_catalog)
+    answer(&asked, request, installed, (context.requires_digests, dependencies), has_catalog)
 }
 
 /// What comes of the request. Pure.
@@ -102,30 +110,82 @@ fn answer(
     asked: &[Asked],
     request: Request<'_>,
     installed: Option<&Identity>,
-    (requires_digests, are_met): (bool, AreMet<'_>),
+    (requires_digests, dependencies): (bool, Dependencies<'_>),
     has_catalog: bool,
 ) -> Answer {
-    let offers: Vec<Offer<'_>> = asked
-        .iter()
-        .filter_map(|asked| {
-            let package = asked.catalog.packages.get(request.package)?;
-            Some(Offer { catalog: &asked.name, priority: asked.priority, package })
-        })
-        .collect();
-    // What is installed is kept in order, whatever has become of its dependencies.
+    // What is installed is kept in order, whatever has become of its dependencies, and of whoever depends on it.
     let is_installed =
         |bundle: &Bundle| installed.is_some_and(|it| it.name == bundle.name && it.version == bundle.version_text);
-    let are_met = |bundle: &Bundle| is_installed(bundle) || are_met(bundle);
-    let resolution = found(&offers, request, requires_digests, &are_met)
-        .unwrap_or_else(|message| Resolution::Failed { message, has_catalog });
+    let are_met = |bundle: &Bundle| is_installed(bundle) || (dependencies.are_met)(bundle);
+    let breaks = |bundle: &Bundle| match installed {
+        Some(_) if !is_installed(bundle) => (dependencies.breaks)(bundle),
+        _ => Vec::new(),
+    };
+    let all = offers(asked, request.package, Cow::Borrowed);
+    let harmless = offers(asked, request.package, |package| without_breaking(package, &breaks));
+    let mut needy = None;
+    let found = found(&of(&harmless), request, requires_digests, &are_met).map_err(|refusal| {
+        needy = refusal.needy;
+        told(&of(&all), request, &breaks).unwrap_or(refusal.message)
+    });
+    let resolution = found.unwrap_or_else(|message| Resolution::Failed { message, has_catalog });
     // What is on its way is told by Progressing, and from where it leads further is not known before it is there.
     let stays = installed.filter(|installed| match &resolution {
         Resolution::Found { bundle, .. } => bundle == *installed,
         Resolution::Failed { .. } => true,
     });
-    let upgrade = stays
-        .map_or(Upgrade::Nothing, |installed| upgrade::look(&offers, request, installed, (requires_digests, &are_met)));
-    Answer { resolution, upgrade }
+    let upgrade = stays.map_or(Upgrade::Nothing, |installed| {
+        upgrade::look(&of(&all), request, installed, (requires_digests, &are_met, &breaks))
+    });
+    Answer { resolution, upgrade, needy }
+}
+
+/// A catalog, its priority, and what it has of a package.
+type Held<'a> = (&'a str, i32, Cow<'a, Package>);
+
+/// What the catalogs have of the package, as `kept` of it is.
+fn offers<'a>(asked: &'a [Asked], package: &str, kept: impl Fn(&'a Package) -> Cow<'a, Package>) -> Vec<Held<'a>> {
+    let held = |asked: &'a Asked| Some((&*asked.name, asked.priority, kept(asked.catalog.packages.get(package)?)));
+    asked.iter().filter_map(held).collect()
+}
+
+fn of<'a>(held: &'a [Held<'_>]) -> Vec<Offer<'a>> {
+    held.iter().map(|(catalog, priority, package)| Offer { catalog, priority: *priority, package }).collect()
+}
+
+/// The package without the bundles that would leave others without what they need.
+fn without_breaking<'a>(package: &'a Package, breaks: Breaks<'_>) -> Cow<'a, Package> {
+    let harmful: Vec<&String> =
+        package.bundles.iter().filter(|(_, bundle)| !breaks(bundle).is_empty()).map(|(name, _)| name).collect();
+    if harmful.is_empty() {
+        return Cow::Borrowed(package);
+    }
+    let mut kept = package.clone();
+    kept.bundles.retain(|name, _| !harmful.contains(&name));
+    Cow::Owned(kept)
+}
+
+/// Whom the bundle would break that would be installed otherwise; `None` if that is not why there is none.
+fn told(offers: &[Offer<'_>], request: Request<'_>, breaks: Breaks<'_>) -> Option<String> {
+    let otherwise = resolve::resolve(offers, Request { ignores_dependencies: true, ..request }).ok()?;
+    let broken = breaks(otherwise.bundle);
+    let bundle = otherwise.bundle;
+    (!broken.is_empty()).then(|| {
+        format!("version {} ({}) is not installed: {}", bundle.version_text, bundle.name, would_break(&broken))
+    })
+}
+
+/// Why no bundle may be installed.
+struct Refusal {
+    message: String,
+    /// What would be, if all that it depends on were installed.
+    needy: Option<Box<Needy>>,
+}
+
+impl From<String> for Refusal {
+    fn from(message: String) -> Self {
+        Self { message, needy: None }
+    }
 }
 
 /// The bundle that the catalogs make of the request; or why none may be installed, in words.
@@ -134,18 +194,21 @@ fn found(
     request: Request<'_>,
     requires_digests: bool,
     are_met: AreMet<'_>,
-) -> Result<Resolution, String> {
+) -> Result<Resolution, Refusal> {
     let (resolved, has_packages) = match resolve::resolve(offers, request) {
         Ok(resolved) => (resolved, false),
         Err(refusal @ resolve::Error::Dependency { .. }) => {
             let request = Request { ignores_dependencies: true, ..request };
             let resolved = resolve::resolve(offers, request).map_err(|error| error.to_string())?;
             if !are_met(resolved.bundle) {
-                return Err(unmet(&refusal, resolved.bundle));
+                let message = unmet(&refusal, resolved.bundle);
+                let (package, bundle) = (request.package.to_owned(), resolved.bundle.clone());
+                let catalog = in_status(resolved.catalog);
+                return Err(Refusal { message, needy: Some(Box::new(Needy { package, bundle, catalog })) });
             }
             (resolved, true)
         }
-        Err(error) => return Err(error.to_string()),
+        Err(error) => return Err(error.to_string().into()),
     };
     let (bundle, image) = (&resolved.bundle.name, resolved.bundle.image.as_deref());
     if requires_digests {
@@ -196,7 +259,7 @@ fn selected(filter: &CatalogFilter, context: &Context) -> Result<Vec<Arc<Cluster
 
 #[cfg(test)]
 mod tests {
-    use rukpak_catalog::model::{Channel, Entry, Package, RequiredPackage};
+    use rukpak_catalog::model::{Channel, Entry, RequiredPackage};
 
     use super::*;
 
@@ -221,6 +284,10 @@ mod tests {
         vec![Asked { name: "c".to_owned(), priority: 0, catalog }]
     }
 
+    fn knowing(are_met: AreMet<'_>) -> Dependencies<'_> {
+        Dependencies { are_ignored: false, are_met, breaks: &|_| Vec::new() }
+    }
+
     const REQUEST: Request<'_> = Request {
         package: "p",
         version: None,
@@ -234,7 +301,7 @@ mod tests {
     fn an_image_by_tag_is_no_choice_where_digests_are_required() {
         let tag = catalog("r.example/p:v1");
         let resolution =
-            |asked: &[Asked], required| answer(asked, REQUEST, None, (required, &|_| false), true).resolution;
+            |asked: &[Asked], required| answer(asked, REQUEST, None, (required, knowing(&|_| false)), true).resolution;
         assert!(matches!(resolution(&tag, false), Resolution::Found { .. }));
         let Resolution::Failed { message, .. } = resolution(&tag, true) else { panic!("it is refused") };
         assert!(message.contains("the catalog c names its image by a tag") && message.contains("p.v1"), "{message}");
@@ -249,7 +316,7 @@ mod tests {
         let bundle = catalog.packages.get_mut("p").and_then(|package| package.bundles.get_mut("p.v1"));
         bundle.expect("it is there").facts.requires_packages =
             vec![RequiredPackage { name: "q".to_owned(), range: ">=1.0.0".to_owned() }];
-        let resolution = |are_met: bool| answer(&asked, REQUEST, None, (false, &|_| are_met), true).resolution;
+        let resolution = |are_met: bool| answer(&asked, REQUEST, None, (false, knowing(&|_| are_met)), true).resolution;
         assert!(matches!(resolution(true), Resolution::Found { has_packages: true, .. }));
         let Resolution::Failed { message, .. } = resolution(false) else { panic!("it is refused") };
         assert!(message.contains("not supported: q >=1.0.0; packages that other"), "{message}");

@@ -53,15 +53,15 @@ impl Wake {
     }
 }
 
-/// Begins, when `filled` says that catalogs and BundleDeployments are known.
+/// Begins, when `others` says that catalogs and BundleDeployments are known. `own` is cancelled when it is known which extensions there are.
 pub(crate) fn start(
     process: &mut Process,
-    extensions: Optional<ClusterExtension>,
+    (extensions, own): (Optional<ClusterExtension>, CancellationToken),
     context: Arc<Context>,
     (wake, objects): (Wake, UnboundedReceiver<ObjectRef<ClusterExtension>>),
     others: impl Future<Output = ()> + Send + 'static,
 ) {
-    let (own, filled) = (CancellationToken::new(), CancellationToken::new());
+    let filled = CancellationToken::new();
     let requests = Requests { objects, filled: filled.clone(), tasks: process.reconciles() };
     let queue = drain(
         requests,

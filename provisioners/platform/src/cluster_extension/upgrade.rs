@@ -3,6 +3,7 @@
 use rukpak_catalog::Bundle;
 use rukpak_catalog::resolve::{self, Needs, Newer, Offer, Request};
 
+use crate::dependencies::dependents::would_break;
 use crate::image;
 use crate::installed::Identity;
 
@@ -10,12 +11,15 @@ const VERSION: &str = "VersionConstraint";
 const CHANNELS: &str = "ChannelConstraint";
 const POLICY: &str = "UpgradeConstraintPolicy";
 const DEPENDENCIES: &str = "Dependencies";
+const DEPENDENTS: &str = "Dependents";
 
 /// Why else a version is not taken.
 const UNMET: &str = "what it depends on is not installed";
 
 /// Whether what a bundle depends on is installed.
 pub(super) type AreMet<'a> = &'a (dyn Fn(&Bundle) -> bool + Send + Sync);
+/// Whom a bundle would leave without what they need. In words.
+pub(super) type Breaks<'a> = &'a (dyn Fn(&Bundle) -> Vec<String> + Send + Sync);
 
 /// What is known of newer versions.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -35,7 +39,7 @@ pub(super) fn look(
     offers: &[Offer<'_>],
     request: Request<'_>,
     installed: &Identity,
-    (requires_digests, are_met): (bool, AreMet<'_>),
+    (requires_digests, are_met, breaks): (bool, AreMet<'_>, Breaks<'_>),
 ) -> Upgrade {
     let can_be_had = |newer: &Newer<'_>| {
         let (name, image) = (&newer.bundle.name, newer.bundle.image.as_deref());
@@ -48,8 +52,12 @@ pub(super) fn look(
     let which = format!("Version {} ({}) of catalog {catalog:?}", bundle.version_text, bundle.name);
     let left_out = left_out(&newer, request);
     let is_unmet = !request.ignores_dependencies && !are_met(bundle);
+    let broken = breaks(bundle);
 
     let (reason, message) = match newer.needs {
+        Needs::Version if left_out.is_empty() && !broken.is_empty() => {
+            (DEPENDENTS, format!("{which} can replace version {}; {}", installed.version, would_break(&broken)))
+        }
         Needs::Version if left_out.is_empty() && is_unmet => {
             (DEPENDENCIES, format!("{which} can replace version {}; {UNMET}", installed.version))
         }
@@ -65,7 +73,7 @@ pub(super) fn look(
             (POLICY, message)
         }
     };
-    let is_said = reason == DEPENDENCIES || !is_unmet;
+    let is_said = [DEPENDENCIES, DEPENDENTS].contains(&reason) || !is_unmet;
     let message = if is_said { message } else { format!("{message}; {UNMET}") };
     Upgrade::Available { reason, message }
 }
@@ -120,7 +128,12 @@ mod tests {
         let offers = [Offer { catalog: "c", priority: 0, package: &package }];
         let pin = Constraint::parse("1.0.0").unwrap();
         let (none, fast): ([String; 0], _) = ([], ["fast".to_owned()]);
-        let told_with = |version: &str, pin: Option<&Constraint>, channels: &[String], requires_digests, is_met| {
+        let told_with = |version: &str,
+                         pin: Option<&Constraint>,
+                         channels: &[String],
+                         requires_digests,
+                         is_met,
+                         broken: &[String]| {
             let (name, reference) = (format!("p.v{version}"), format!("r.example/p:{version}"));
             let installed =
                 Identity { package: "p".to_owned(), name, version: version.to_owned(), reference, release: None };
@@ -133,13 +146,13 @@ mod tests {
                 is_self_certified: false,
                 ignores_dependencies: false,
             };
-            match look(&offers, request, &installed, (requires_digests, &|_| is_met)) {
+            match look(&offers, request, &installed, (requires_digests, &|_| is_met, &|_| broken.to_vec())) {
                 Upgrade::Available { reason, message } => format!("{reason}: {message}"),
                 other => format!("{other:?}"),
             }
         };
         let told = |version: &str, pin: Option<&Constraint>, channels: &[String], requires_digests: bool| {
-            told_with(version, pin, channels, requires_digests, true)
+            told_with(version, pin, channels, requires_digests, true, &[])
         };
         let can = "Version 1.1.0 (p.v1.1.0) of catalog \"c\" can replace version 1.0.0; ";
         let (version, channels) = ("spec.source.catalog.version \"1.0.0\"", "spec.source.catalog.channels [fast]");
@@ -154,8 +167,14 @@ mod tests {
         assert_eq!(told("2.0.0", None, &none, false), "Nothing");
         assert_eq!(told("1.0.0", Some(&pin), &none, true), "Nothing", "its image has no digest");
         let unmet = "what it depends on is not installed";
-        assert_eq!(told_with("1.0.0", None, &none, false, false), format!("Dependencies: {can}{unmet}"));
+        assert_eq!(told_with("1.0.0", None, &none, false, false, &[]), format!("Dependencies: {can}{unmet}"));
         let both = format!("VersionConstraint: {can}{version} leaves it out; {unmet}");
-        assert_eq!(told_with("1.0.0", Some(&pin), &none, false, false), both);
+        assert_eq!(told_with("1.0.0", Some(&pin), &none, false, false, &[]), both);
+        let broken = ["ClusterExtension q (why)".to_owned()];
+        let told = told_with("1.0.0", None, &none, false, true, &broken);
+        assert!(
+            told.starts_with(&format!("Dependents: {can}it would leave without what they need: {}; ", broken[0])),
+            "{told}"
+        );
     }
 }

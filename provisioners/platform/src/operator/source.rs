@@ -5,12 +5,15 @@ use kube::{Resource, ResourceExt};
 use rukpak_catalog::check::{self, Refusal};
 use rukpak_catalog::choose::{self, Choice, Request};
 use rukpak_catalog::{Bundle, Range, version};
-use rukpak_crds::{ChosenSource, PlatformOperator, PlatformOperatorStatus, names};
+use rukpak_crds::{ChosenSource, DependencyPolicy, PlatformOperator, PlatformOperatorStatus, names};
 use rukpak_plan::retry::Class;
+use rukpak_runtime::api;
 
 use super::{Pass, deployment, lookup};
 use crate::catalogs::{self, Found, Wanted};
 use crate::dependencies::Dependent;
+use crate::dependencies::obtain::Asking;
+use crate::dependencies::set::Needy;
 use crate::image::{self, Tag};
 
 /// Why no bundle could be chosen.
@@ -30,6 +33,15 @@ pub(super) enum Error {
     /// The catalog states that it cannot be installed.
     #[error(transparent)]
     Unsupported(#[from] Refusal),
+    /// What it depends on is not installed.
+    #[error("{refusal}; {help}")]
+    Unmet { refusal: Refusal, help: String },
+    /// What it depends on is to be installed first.
+    #[error("{0}")]
+    Obtaining(String),
+    /// What it depends on cannot be asked for.
+    #[error("what it depends on cannot be asked for")]
+    Unobtained(#[source] api::Error),
 }
 
 /// A bundle that may be installed.
@@ -46,7 +58,13 @@ impl Error {
     pub fn class(&self) -> Class {
         match self {
             Self::Catalog(error) => error.class(),
-            Self::Range(_) | Self::Choice(_) | Self::Digest(_) | Self::Unsupported(_) => Class::Terminal,
+            Self::Unobtained(_) => Class::Transient,
+            Self::Range(_)
+            | Self::Choice(_)
+            | Self::Digest(_)
+            | Self::Unsupported(_)
+            | Self::Unmet { .. }
+            | Self::Obtaining(_) => Class::Terminal,
         }
     }
 
@@ -57,7 +75,11 @@ impl Error {
 
     /// Whether nobody tells us when it is mended: a spec and the revision of a catalog are watched.
     pub fn is_unwatched(&self) -> bool {
-        matches!(self, Self::Catalog(error) if error.is_unwatched())
+        match self {
+            Self::Catalog(error) => error.is_unwatched(),
+            Self::Unobtained(_) => true,
+            _ => false,
+        }
     }
 }
 
@@ -94,21 +116,43 @@ pub(super) async fn supported(pass: &Pass, found: &Found, choice: &Choice<'_>) -
     let facts = found.facts(choice.bundle, choice.channel).await?;
     let mut bundle = Bundle { facts, ..choice.bundle.clone() };
     let checked = check::check(&bundle);
-    if ignores_dependencies(&pass.operator) {
+    let asking = Asking::Operator(&pass.operator);
+    if asking.says(names::IGNORE_DEPENDENCIES) {
         return match checked {
             Ok(()) | Err(Refusal::Dependency { .. }) => Ok(Some("true")),
             Err(refusal) => Err(refusal.into()),
         };
     }
-    let Err(refusal) = checked else { return Ok(None) };
+    let (dependencies, package) = (&pass.context.dependencies, &pass.operator.spec.package.name);
+    let refusal = match checked {
+        Ok(()) => {
+            dependencies.note(package, &bundle);
+            return Ok(None);
+        }
+        Err(refusal @ Refusal::Dependency { .. }) => refusal,
+        Err(refusal) => return Err(refusal.into()),
+    };
+    dependencies.learn(&pass.context.catalogs).await;
+    let stated = bundle.clone();
     // APIs that it requires are waited for by the BundleDeployment.
     bundle.facts.requires.clear();
-    let (dependent, package) = (Dependent::Operator(pass.name.clone()), &pass.operator.spec.package.name);
-    match refusal {
-        Refusal::Dependency { .. } if pass.context.dependencies.are_met(dependent, package, &bundle) => {
-            Ok(Some(names::PACKAGES))
+    if dependencies.are_met(Dependent::Operator(pass.name.clone()), package, &bundle) {
+        dependencies.note(package, &stated);
+        dependencies.settle(&asking, &pass.context.client).await.map_err(Error::Unobtained)?;
+        return Ok(Some(names::PACKAGES));
+    }
+    let policy = pass.operator.spec.dependencies.unwrap_or_default();
+    let needy = Needy { package: package.clone(), bundle, catalog: found.catalog.clone() };
+    let with = (&*pass.context.catalogs, &pass.context.client);
+    let help = Box::pin(dependencies.obtain(&asking, policy, &needy, with)).await.map_err(Error::Unobtained)?;
+    match policy {
+        DependencyPolicy::Refuse => Err(Error::Unmet { refusal, help }),
+        DependencyPolicy::Propose | DependencyPolicy::Install => {
+            let (bundle, version) = (&needy.bundle.name, &needy.bundle.version_text);
+            Err(Error::Obtaining(format!(
+                "bundle {bundle:?} with version {version:?} depends on other packages: {help}"
+            )))
         }
-        refusal => Err(refusal.into()),
     }
 }
 
@@ -116,11 +160,6 @@ pub(super) async fn supported(pass: &Pass, found: &Found, choice: &Choice<'_>) -
 pub(super) fn warn_of_tag(operator: &str, chosen: &ChosenSource) {
     let ChosenSource { catalog, bundle, image, .. } = chosen;
     image::warn_of_tag(("PlatformOperator", operator), Some(catalog), bundle, image);
-}
-
-/// Whether somebody said that the packages which the bundle depends on are taken care of.
-fn ignores_dependencies(operator: &PlatformOperator) -> bool {
-    operator.annotations().get(names::IGNORE_DEPENDENCIES).is_some_and(|value| value == "true")
 }
 
 /// As it is noted in the status.

@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use kube::api::{Patch, PatchParams};
 use kube::{Api, Resource, ResourceExt};
-use rukpak_catalog::choose::{self, Request};
+use rukpak_catalog::choose::{self, Choice, Request};
 use rukpak_catalog::graph::{self, Installed};
-use rukpak_catalog::{Package, Version};
+use rukpak_catalog::{Bundle, Package, Version};
 use rukpak_crds::condition::{Conditions, HAS_VALID_BUNDLE, INSTALLED, READY, reason};
 use rukpak_crds::{BundleDeployment, ChosenSource, Condition, ConditionStatus, UpgradePolicy, names};
 use rukpak_plan::retry::Class;
@@ -18,6 +18,8 @@ use super::deployment::{self, FIELD_MANAGER, image};
 use super::source::{Chosen, Ignored};
 use super::{Error, Outcome, Pass, lookup, source};
 use crate::catalogs::Found;
+use crate::dependencies::dependents::would_break;
+use crate::dependencies::obtain::Asking;
 
 /// What is known of newer versions.
 #[derive(Debug, Default)]
@@ -64,6 +66,10 @@ const MANUAL: &str = "ManualPolicy";
 const NOT_READY: &str = "InstalledVersionNotReady";
 /// The next version cannot be installed.
 const UNSUPPORTED: &str = "Unsupported";
+/// What the next version depends on is to be installed first.
+const DEPENDENCIES: &str = "Dependencies";
+/// The next version would leave others without what they need.
+const DEPENDENTS: &str = "Dependents";
 /// The catalog cannot be asked, or has the package no more.
 const CATALOG_FAILED: &str = "CatalogFailed";
 /// The channel is not there.
@@ -183,7 +189,28 @@ async fn next(pass: &Pass, deployment: &BundleDeployment, found: &Found, source:
     let Some(choice) = choice else {
         return known(unreachable(package, &request, source, version.as_ref()), deprecations);
     };
-    let next = source::chosen(&found.catalog, &package.name, &choice);
+    let settled = pass.context.dependencies.settled();
+    if lookup::unless_superseded(pass, Some(deployment), settled).await.is_none() {
+        return NextStep::Superseded;
+    }
+    let choice = match harmless(pass, package, installed, &request, choice) {
+        Ok(choice) => choice,
+        Err(step) => return known(step, deprecations),
+    };
+    take_if_due(pass, deployment, found, (source, &choice), deprecations).await
+}
+
+/// Says what keeps the choice from being taken; the choice, if nothing does.
+async fn take_if_due(
+    pass: &Pass,
+    deployment: &BundleDeployment,
+    found: &Found,
+    (source, choice): (&ChosenSource, &Choice<'_>),
+    deprecations: Vec<String>,
+) -> NextStep {
+    let known =
+        |step, deprecations| NextStep::Known(UpgradeState { step, deprecations: Some(deprecations), retry: None });
+    let next = source::chosen(&found.catalog, &found.package().name, choice);
     let offered = format!("Version {} ({}) can replace version {}", next.version, next.bundle, source.version);
     let available = |reason, why: &str| Step::Available { reason, message: format!("{offered}; {why}") };
     if pass.operator.spec.upgrade_policy.unwrap_or_default() == UpgradePolicy::Manual {
@@ -191,21 +218,53 @@ async fn next(pass: &Pass, deployment: &BundleDeployment, found: &Found, source:
         return known(available(MANUAL, why), deprecations);
     }
     // What was refused left the version before running: a version that skips it is built on that one.
-    if pointed.is_none() && !is_in_order(pass, deployment) {
+    let is_pointed = is_pointed(pass, deployment);
+    if !is_pointed && !is_in_order(pass, deployment) {
         return known(available(NOT_READY, "waiting until what is installed is ready"), deprecations);
     }
-    let supported = source::supported(pass, found, &choice);
+    let supported = source::supported(pass, found, choice);
     match lookup::unless_superseded(pass, Some(deployment), supported).await {
         None => NextStep::Superseded,
         Some(Ok(dependencies)) => NextStep::Next { next: Chosen { source: next, dependencies }, deprecations },
-        Some(Err(error @ (source::Error::Unsupported(_) | source::Error::Digest(_)))) => {
+        Some(Err(error @ (source::Error::Unsupported(_) | source::Error::Unmet { .. } | source::Error::Digest(_)))) => {
             known(available(UNSUPPORTED, &error.to_string()), deprecations)
+        }
+        Some(Err(error @ source::Error::Obtaining(_))) => {
+            known(available(DEPENDENCIES, &error.to_string()), deprecations)
         }
         Some(Err(error)) => {
             let step = Step::Unknown { reason: CATALOG_FAILED, message: Chain(&error).to_string() };
             NextStep::Known(UpgradeState { step, deprecations: Some(deprecations), retry: Some(error.class()) })
         }
     }
+}
+
+/// The choice, or another one that leaves nobody without what they need.
+fn harmless<'a>(
+    pass: &Pass,
+    package: &'a Package,
+    installed: Installed<'_>,
+    request: &Request,
+    choice: Choice<'a>,
+) -> Result<Choice<'a>, Step> {
+    if Asking::Operator(&pass.operator).says(names::IGNORE_DEPENDENTS) {
+        return Ok(choice);
+    }
+    let dependents = pass.context.dependencies.demanding_dependents();
+    let broken = |bundle: &Bundle| dependents.broken_by(&package.name, bundle);
+    let by_choice = broken(choice.bundle);
+    if by_choice.is_empty() {
+        return Ok(choice);
+    }
+    let mut kept = package.clone();
+    kept.bundles.retain(|_, bundle| broken(bundle).is_empty());
+    let other = graph::successor(&kept, installed, request).map(|other| other.bundle.name.clone());
+    let other = other.and_then(|name| choose::described(package, &name, request.channel.as_deref()));
+    other.ok_or_else(|| {
+        let Bundle { name, version_text, .. } = choice.bundle;
+        let message = format!("Version {version_text} ({name}) is not installed: {}", would_break(&by_choice));
+        Step::Available { reason: DEPENDENTS, message }
+    })
 }
 
 /// The next step was refused, and the catalog knows no other.

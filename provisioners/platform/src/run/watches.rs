@@ -8,16 +8,18 @@ use futures::StreamExt;
 use kube::api::ListParams;
 use kube::runtime::reflector::store::Writer;
 use kube::runtime::watcher;
-use kube::{Api, Client, ResourceExt};
-use rukpak_crds::{BundleDeployment, ContentPolicy, PlatformOperator};
+use kube::{Api, Client, Resource, ResourceExt};
+use rukpak_crds::{BundleDeployment, ContentPolicy, Plan, PlatformOperator};
 use rukpak_runtime::error::Chain;
 use rukpak_runtime::probes::{self, Readiness};
 use rukpak_runtime::process::Process;
 use rukpak_runtime::watch::{Change, Streams, changes};
 use tokio::sync::Mutex;
+use tokio_util::sync::CancellationToken;
 
 use crate::args::Options;
 use crate::context::Context;
+use crate::dependencies::{Dependent, marks};
 use crate::foreign::{CATALOG_SOURCES, CatalogSource};
 use crate::served::while_defined;
 
@@ -100,6 +102,43 @@ async fn follow_deployments(streams: Streams<BundleDeployment>, context: Arc<Con
         context.seen.send_replace(());
     }
     "the watch over BundleDeployments"
+}
+
+/// Follows the Plans that ask for dependencies, and notes who needs whom once it is known which `extensions` there are.
+pub(super) fn follow_dependencies(
+    process: &mut Process,
+    plans: Streams<Plan>,
+    context: &Arc<Context>,
+    extensions: CancellationToken,
+) {
+    process.spawn(follow_plans(plans, context.clone()));
+    process.spawn(mark_dependents(context.clone(), extensions));
+}
+
+/// A Plan that asks for dependencies is news for the object that needs them.
+async fn follow_plans(streams: Streams<Plan>, context: Arc<Context>) -> &'static str {
+    let mut changes = pin!(streams.changes());
+    while let Some(change) = changes.next().await {
+        let (Change::Present(plan) | Change::Gone(plan)) = change else { continue };
+        let owner = plan.owner_references().iter().find(|owner| owner.controller == Some(true));
+        let Some(owner) = owner else { continue };
+        let dependent = if owner.kind == PlatformOperator::kind(&()) {
+            Dependent::Operator(owner.name.clone())
+        } else {
+            Dependent::Extension(owner.name.clone())
+        };
+        context.dependencies.answered(dependent);
+    }
+    "the watch over Plans"
+}
+
+/// Notes who needs whom, once it is known what there is.
+async fn mark_dependents(context: Arc<Context>, extensions: CancellationToken) -> &'static str {
+    context.filled.cancelled().await;
+    extensions.cancelled().await;
+    let Context { dependencies, catalogs, events, client, .. } = &*context;
+    marks::keep(dependencies.clone(), catalogs.clone(), events.clone(), client.clone()).await;
+    "the annotations of who needs whom"
 }
 
 /// Follows CatalogSources while the cluster has OLM.

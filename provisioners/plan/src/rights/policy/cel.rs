@@ -3,6 +3,7 @@
 //! Fields are allowed by their names: one that a later version of the API has is refused to whom a rule names, until the policy is made
 //! by a `rukpakctl` that knows it.
 
+use rukpak_crds::names::DEPENDENCIES;
 use rukpak_crds::olm::CATALOG_NAME_LABEL;
 use serde_json::json;
 
@@ -30,7 +31,7 @@ pub(super) const DEPLOYMENT_FIELDS: [&str; 14] = [
     "approval",
     "approvedPlan",
 ];
-pub(super) const OPERATOR_FIELDS: [&str; 3] = ["package", "upgradePolicy", "approval"];
+pub(super) const OPERATOR_FIELDS: [&str; 4] = ["package", "upgradePolicy", "approval", "dependencies"];
 pub(super) const OPERATOR_PACKAGE_FIELDS: [&str; 4] = ["name", "channel", "version", "catalog"];
 pub(super) const EXTENSION_FIELDS: [&str; 6] =
     ["namespace", "serviceAccount", "source", "install", "config", "progressDeadlineMinutes"];
@@ -78,6 +79,7 @@ pub(super) fn deployment_variables() -> Vec<(&'static str, String)> {
 pub(super) fn package_variables() -> Vec<(&'static str, String)> {
     let (spec, catalog) = ("variables.target.spec", "variables.target.spec.source.catalog");
     let safety = format!("{spec}.install.preflight.crdUpgradeSafety.enforcement");
+    let (annotations, dependencies) = ("variables.target.metadata.annotations", json!(DEPENDENCIES));
     let expression = [
         only(spec, &EXTENSION_FIELDS),
         only(&format!("{spec}.source"), &["sourceType", "catalog"]),
@@ -85,6 +87,10 @@ pub(super) fn package_variables() -> Vec<(&'static str, String)> {
         only(catalog, &EXTENSION_CATALOG_FIELDS),
         format!("(!has({catalog}.upgradeConstraintPolicy) || {catalog}.upgradeConstraintPolicy == 'CatalogProvided')"),
         format!("(!has({spec}.install) || {safety} == 'Strict')"),
+        // What it depends on is in no rule: whoever may approve Plans decides.
+        format!(
+            "(!has({annotations}) || !({dependencies} in {annotations}) || {annotations}[{dependencies}] != 'Install')"
+        ),
     ];
     vec![("extension", expression.join(" && "))]
 }
@@ -153,6 +159,8 @@ fn operator(package: &Package) -> Made {
         "request.resource.resource == 'platformoperators'".to_owned(),
         only("variables.target.spec", &OPERATOR_FIELDS),
         only(at, &OPERATOR_PACKAGE_FIELDS),
+        // What it depends on is in no rule: whoever may approve Plans decides.
+        "(!has(variables.target.spec.dependencies) || variables.target.spec.dependencies != 'Install')".to_owned(),
         format!("{at}.name == {}", json!(package.name)),
     ];
     if !package.channels.is_empty() {

@@ -7,7 +7,7 @@ use rukpak_catalog::{Catalog, Package};
 use rukpak_crds::olmv0::Subscription;
 use rukpak_resolver::{Catalog as Offered, CatalogName, Request, World, resolve};
 
-use crate::dependencies::{Release, of_release};
+use crate::dependencies::{Release, installed_as};
 use crate::installed::Identity;
 
 /// What comes of it.
@@ -59,17 +59,10 @@ pub(super) fn choose(
         Offer::Package(package) => offer(name, package),
     };
     // The same package in another namespace is no obstacle.
-    let beside = others.iter().filter(|other| other.package != spec.name).filter_map(of_release);
-    let own = installed.map(|it| Release {
-        package: it.package.clone(),
-        bundle: it.name.clone(),
-        version: it.version.clone(),
-    });
-    let world = World {
-        catalogs: vec![offered],
-        installed: beside.chain(own.as_ref().and_then(of_release)).collect(),
-        ..World::default()
-    };
+    let beside = others.iter().filter(|other| other.package != spec.name);
+    let beside = beside.filter_map(|it| installed_as(&it.package, &it.bundle, &it.version));
+    let own = installed.and_then(|it| installed_as(&it.package, &it.name, &it.version));
+    let world = World { catalogs: vec![offered], installed: beside.chain(own).collect(), ..World::default() };
     let answer = resolve(&world, &[request]);
     if let Some(refusal) = answer.refusals.first() {
         let left_out = left_out.map(|why| format!(" Left out: {why}.")).unwrap_or_default();
@@ -116,6 +109,7 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
+    use crate::dependencies::Dependent;
 
     /// stable: 1.0.0 -> 1.1.0 -> 1.2.0; fast: 2.0.0, which skips all below.
     fn package() -> Package {
@@ -157,7 +151,14 @@ mod tests {
         let subscription = json!({"metadata": {"name": "s", "namespace": "ns"}, "spec": all});
         let subscription: Subscription = serde_json::from_value(subscription).unwrap();
         let installed = installed.map(identity);
-        let others = [Release { package: "q".to_owned(), bundle: "q.v1".to_owned(), version: "1.0.0".to_owned() }];
+        let others = [Release {
+            holder: Dependent::Extension("q".to_owned()),
+            package: "q".to_owned(),
+            bundle: "q.v1".to_owned(),
+            version: "1.0.0".to_owned(),
+            image: String::new(),
+            catalog: None,
+        }];
         choose(&subscription, package, installed.as_ref(), &others.into())
     }
 

@@ -1,0 +1,379 @@
+//! Has installed what a bundle depends on: a Plan asks, if somebody has to agree, and an object for each package has it installed. I/O.
+//!
+//! The objects are of the kind that needs them, and say so by a label. What becomes of them is their own business: the dependent waits until
+//! all that it depends on is installed. Nothing here is remembered: who asks for a package, and what was agreed to, is in the cluster.
+
+use std::collections::BTreeMap;
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, OwnerReference};
+use kube::api::{DeleteParams, Patch, PatchParams, PostParams, Preconditions};
+use kube::core::ClusterResourceScope;
+use kube::{Api, Client, Resource, ResourceExt};
+use rukpak_crds::names::{APPROVAL, DEPENDENCIES, IGNORE_DEPENDENCIES, INSTALLED_FOR, OWNER_NAME};
+use rukpak_crds::olm::cluster_extension::{CatalogFilter, ExtensionSource};
+use rukpak_crds::olm::{CATALOG_NAME_LABEL, ClusterExtension, ClusterExtensionSpec};
+use rukpak_crds::plan::{PlanApproval, PlanBinding, PlanPhase, PlanStatus, PlannedDependency};
+use rukpak_crds::platform_operator::PlatformPackage;
+use rukpak_crds::{DependencyPolicy, Plan, PlatformOperator, PlatformOperatorSpec};
+use rukpak_plan::Owner;
+use rukpak_plan::approval::{Answer, Question, is_genuine};
+use rukpak_runtime::api::Error;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::json;
+
+use super::set::{Member, Needy, find, in_words};
+use super::{Dependencies, Dependent};
+use crate::catalogs::{Catalogs, named};
+
+/// Who writes, in `managedFields`.
+const FIELD_MANAGER: &str = "rukpak-dependencies";
+/// So many Plans are kept for one object.
+const KEPT: usize = 5;
+
+/// An object whose bundle depends on others.
+pub(crate) enum Asking<'a> {
+    Operator(&'a PlatformOperator),
+    Extension(&'a ClusterExtension),
+}
+
+impl Asking<'_> {
+    /// What waits for another pass over it.
+    pub fn dependent(&self) -> Dependent {
+        match self {
+            Self::Operator(operator) => Dependent::Operator(operator.name_any()),
+            Self::Extension(extension) => Dependent::Extension(extension.name_any()),
+        }
+    }
+
+    /// Whether the object has the annotation `key` with the value `true`.
+    pub fn says(&self, key: &str) -> bool {
+        let annotations = match self {
+            Self::Operator(operator) => operator.annotations(),
+            Self::Extension(extension) => extension.annotations(),
+        };
+        annotations.get(key).is_some_and(|said| said == "true")
+    }
+
+    fn uid(&self) -> String {
+        let uid = match self {
+            Self::Operator(operator) => operator.uid(),
+            Self::Extension(extension) => extension.uid(),
+        };
+        uid.unwrap_or_default()
+    }
+
+    /// What becomes of packages that are not installed.
+    ///
+    /// # Errors
+    /// The annotation has another value. In words.
+    pub fn policy(&self) -> Result<DependencyPolicy, String> {
+        match self {
+            Self::Operator(operator) => Ok(operator.spec.dependencies.unwrap_or_default()),
+            Self::Extension(extension) => match extension.annotations().get(DEPENDENCIES) {
+                None => Ok(DependencyPolicy::default()),
+                Some(said) => serde_json::from_value(json!(said))
+                    .map_err(|_| format!("annotation {DEPENDENCIES}: {said:?} is none of Refuse, Propose and Install")),
+            },
+        }
+    }
+
+    /// Where the policy is written.
+    fn place(&self) -> String {
+        match self {
+            Self::Operator(_) => "spec.dependencies".to_owned(),
+            Self::Extension(_) => format!("the annotation {DEPENDENCIES}"),
+        }
+    }
+
+    fn owner(&self) -> Owner {
+        Owner { name: self.dependent().deployment(), uid: self.uid() }
+    }
+
+    fn reference(&self) -> OwnerReference {
+        let (api_version, kind) = match self {
+            Self::Operator(_) => (PlatformOperator::api_version(&()), PlatformOperator::kind(&())),
+            Self::Extension(_) => (ClusterExtension::api_version(&()), ClusterExtension::kind(&())),
+        };
+        OwnerReference {
+            api_version: api_version.into_owned(),
+            kind: kind.into_owned(),
+            name: self.dependent().name(),
+            uid: self.uid(),
+            controller: Some(true),
+            block_owner_deletion: None,
+        }
+    }
+}
+
+impl Dependencies {
+    /// Does about what `needy` depends on and is not installed what the policy says; returns what is waited for, or what would help.
+    ///
+    /// # Errors
+    /// The API server refused a request, or did not answer.
+    pub async fn obtain(
+        &self,
+        asking: &Asking<'_>,
+        policy: DependencyPolicy,
+        needy: &Needy,
+        (catalogs, client): (&Catalogs, &Client),
+    ) -> Result<String, Error> {
+        self.learn(catalogs).await;
+        let dependent = asking.dependent();
+        let offered = catalogs.contents(&dependent).await;
+        let installed = self.others(&needy.package, &self.installed());
+        let needy_bundle = needy.clone();
+        let found = tokio::task::spawn_blocking(move || find(&needy_bundle, installed, &offered)).await;
+        // Blocking work is never cancelled once it runs.
+        let found = found.unwrap_or_else(|error| std::panic::resume_unwind(error.into_panic()));
+        let members = match found {
+            Ok(members) if members.is_empty() => return Ok("it is looked at again".to_owned()),
+            Ok(members) => members,
+            Err(why) => return Ok(format!("nothing in the catalogs helps: {why}")),
+        };
+        let (coming, new): (Vec<Member>, Vec<Member>) =
+            members.into_iter().partition(|member| self.is_asked_for(&member.dependency.package));
+        let listed = |members: &[Member]| in_words(members.iter().map(|member| &member.dependency));
+        if policy == DependencyPolicy::Refuse && !new.is_empty() {
+            let (listed, place) = (listed(&new), asking.place());
+            return Ok(format!(
+                "what helps is to install {listed}: {place} Propose asks for that, and Install does it"
+            ));
+        }
+        if policy == DependencyPolicy::Propose
+            && !new.is_empty()
+            && let Some(waiting) = self.ask(asking, needy, &new, client).await?
+        {
+            return Ok(waiting);
+        }
+        for member in &new {
+            if let Some(obstacle) = create(asking, member, client).await? {
+                return Ok(obstacle);
+            }
+        }
+        let all: Vec<Member> = coming.into_iter().chain(new).collect();
+        Ok(format!("waiting until {} {} installed", listed(&all), if all.len() == 1 { "is" } else { "are" }))
+    }
+
+    /// Whether somebody asks for the package.
+    fn is_asked_for(&self, package: &str) -> bool {
+        self.asked().iter().any(|(_, asked)| asked == package)
+    }
+
+    /// Asks whether these may be installed. Returns what is waited for; nothing if that was agreed to.
+    async fn ask(
+        &self,
+        asking: &Asking<'_>,
+        needy: &Needy,
+        new: &[Member],
+        client: &Client,
+    ) -> Result<Option<String>, Error> {
+        let owner = asking.owner();
+        let known = self.plans_of(&owner);
+        // What is left of a set that was agreed to needs no other yes.
+        let bundle = &needy.bundle;
+        let content = format!("{} {}", bundle.name, bundle.image.as_deref().unwrap_or_default());
+        let is_of_set = |plan: &Plan| {
+            let agreed = &plan.spec.binds.dependencies;
+            plan.spec.binds.content == content && new.iter().all(|member| agreed.contains(&member.dependency))
+        };
+        if known.iter().any(|plan| plan.spec.approval == Some(PlanApproval::Approved) && is_of_set(plan)) {
+            return Ok(None);
+        }
+        let dependencies: Vec<PlannedDependency> = new.iter().map(|member| member.dependency.clone()).collect();
+        let summary = format!("installs {} for {}", in_words(&dependencies), bundle.name);
+        let binds = PlanBinding { content, dependencies, ..PlanBinding::default() };
+        let mut question = Question::new(&owner, binds, None, PlanStatus { summary, ..PlanStatus::default() });
+        let api: Api<Plan> = Api::all(client.clone());
+        let plan = match api.get_opt(&question.name).await? {
+            Some(plan) => plan,
+            None => api.create(&params(), &plan(asking, &question)).await?,
+        };
+        if !is_genuine(&plan, &owner) || plan.spec.digest != question.spec.digest {
+            let name = &question.name;
+            return Ok(Some(format!("Plan {name} was not made for this: delete it, and it is made anew")));
+        }
+        question.answer = match plan.spec.approval {
+            Some(PlanApproval::Approved) => Answer::Yes,
+            Some(PlanApproval::Rejected) => Answer::No,
+            None => Answer::None,
+        };
+        say(&plan, &question.status(), client).await?;
+        self.expire(&known, &question.name, client).await?;
+        Ok(question.problem().map(|problem| problem.message))
+    }
+
+    /// Says of the Plans of an object that has all that it depends on that they are over.
+    ///
+    /// # Errors
+    /// The API server refused a request, or did not answer.
+    pub async fn settle(&self, asking: &Asking<'_>, client: &Client) -> Result<(), Error> {
+        self.expire(&self.plans_of(&asking.owner()), "", client).await
+    }
+
+    /// Says of all Plans but `current` that they are over, and deletes the oldest. Nothing is current where nothing is asked.
+    async fn expire(&self, plans: &[Plan], current: &str, client: &Client) -> Result<(), Error> {
+        let others = plans.iter().filter(|plan| plan.name_any() != current);
+        // What was agreed to and is asked for no more must not count if it is asked for again.
+        let is_agreed = |plan: &&Plan| plan.spec.approval == Some(PlanApproval::Approved);
+        let (mut left, mut over): (Vec<&Plan>, Vec<&Plan>) =
+            others.partition(|plan| !current.is_empty() && is_agreed(plan));
+        for plan in &over {
+            let status = plan.status.clone().unwrap_or_default();
+            if status.phase.is_over() {
+                continue;
+            }
+            let (phase, message) = if is_agreed(plan) {
+                (PlanPhase::Applied, "")
+            } else {
+                (PlanPhase::Expired, "something else is asked for by now, or nothing")
+            };
+            say(plan, &PlanStatus { phase, message: message.to_owned(), ..status }, client).await?;
+        }
+        over.sort_by_key(|plan| std::cmp::Reverse(plan.metadata.creation_timestamp.clone()));
+        left.extend(over.into_iter().skip(KEPT));
+        for plan in left {
+            let preconditions = Some(Preconditions { uid: plan.uid(), resource_version: None });
+            let deleted = Api::<Plan>::all(client.clone())
+                .delete(&plan.name_any(), &DeleteParams { preconditions, ..DeleteParams::background() })
+                .await;
+            if let Err(error) = deleted.map_err(Error::from)
+                && !error.is_not_found()
+                && !error.is_conflict()
+            {
+                return Err(error);
+            }
+        }
+        Ok(())
+    }
+
+    fn plans_of(&self, owner: &Owner) -> Vec<Plan> {
+        let plans = self.stores.plans.state();
+        plans.iter().filter(|plan| is_genuine(plan, owner)).map(|plan| Plan::clone(plan)).collect()
+    }
+}
+
+fn params() -> PostParams {
+    PostParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PostParams::default() }
+}
+
+fn plan(asking: &Asking<'_>, question: &Question) -> Plan {
+    let mut plan = Plan::new(&question.name, question.spec.clone());
+    let deployment = asking.dependent().deployment();
+    plan.metadata.labels = Some([INSTALLED_FOR, OWNER_NAME].map(|label| (label.to_owned(), deployment.clone())).into());
+    plan.metadata.owner_references = Some(vec![asking.reference()]);
+    plan
+}
+
+/// Makes `status` the status of a Plan, if it is not.
+async fn say(plan: &Plan, status: &PlanStatus, client: &Client) -> Result<(), Error> {
+    if plan.status.as_ref() == Some(status) {
+        return Ok(());
+    }
+    let body = json!({"metadata": {"uid": plan.uid()}, "status": status});
+    let params = PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() };
+    let written = Api::<Plan>::all(client.clone()).patch_status(&plan.name_any(), &params, &Patch::Merge(body)).await;
+    match written.map_err(Error::from) {
+        Err(error) if !error.is_not_found() && !error.is_conflict() => Err(error),
+        _ => Ok(()),
+    }
+}
+
+/// Creates the object that has a package installed. Returns what keeps it from being created, if something does.
+async fn create(asking: &Asking<'_>, member: &Member, client: &Client) -> Result<Option<String>, Error> {
+    let created = match asking {
+        Asking::Operator(dependent) => create_object(operator(dependent, member), client).await,
+        Asking::Extension(dependent) => create_object(extension(dependent, member), client).await,
+    };
+    let (kind, package) = (asking.dependent().kind(), &member.dependency.package);
+    let name = object_name(asking, package);
+    match created {
+        Ok(()) => {
+            tracing::info!(%kind, name, dependent = %asking.dependent(), "created for what depends on its package");
+            Ok(None)
+        }
+        // The watch has not shown it yet, or it is for another package.
+        Err(error) if error.is_conflict() => Ok(Some(format!(
+            "waiting until {kind} {name} is known; if it is for another package than {package}, make a {kind} for that one"
+        ))),
+        Err(error) => Err(error),
+    }
+}
+
+async fn create_object<K>(object: K, client: &Client) -> Result<(), Error>
+where
+    K: Resource<DynamicType = (), Scope = ClusterResourceScope>
+        + Clone
+        + std::fmt::Debug
+        + Serialize
+        + DeserializeOwned,
+{
+    Api::<K>::all(client.clone()).create(&params(), &object).await.map(drop).map_err(Error::from)
+}
+
+/// The name of the object for a package: that of its BundleDeployment as well.
+fn object_name(asking: &Asking<'_>, package: &str) -> String {
+    match asking {
+        Asking::Operator(_) => Dependent::Extension(package.to_owned()).deployment(),
+        Asking::Extension(_) => package.to_owned(),
+    }
+}
+
+/// Whose it is, and how it is asked about.
+fn marks(asking: &Asking<'_>, member: &Member) -> (BTreeMap<String, String>, BTreeMap<String, String>) {
+    let labels = [(INSTALLED_FOR.to_owned(), asking.dependent().deployment())].into();
+    let mut annotations = BTreeMap::new();
+    if member.is_in_cycle {
+        // It is installed beside what it depends on, and that waits for it.
+        annotations.insert(IGNORE_DEPENDENCIES.to_owned(), "true".to_owned());
+    }
+    (labels, annotations)
+}
+
+fn operator(dependent: &PlatformOperator, member: &Member) -> PlatformOperator {
+    let asking = Asking::Operator(dependent);
+    let PlannedDependency { package, version, channel, catalog, .. } = member.dependency.clone();
+    let name = object_name(&asking, &package);
+    let package = PlatformPackage {
+        name: package,
+        channel: Some(channel).filter(|channel| !channel.is_empty()),
+        version: Some(version),
+        catalog: Some(catalog),
+    };
+    let PlatformOperatorSpec { upgrade_policy, approval, .. } = dependent.spec.clone();
+    let mut made =
+        PlatformOperator::new(&name, PlatformOperatorSpec { package, upgrade_policy, approval, dependencies: None });
+    let (labels, annotations) = marks(&asking, member);
+    made.metadata.labels = Some(labels);
+    made.metadata.annotations = Some(annotations);
+    made
+}
+
+fn extension(dependent: &ClusterExtension, member: &Member) -> ClusterExtension {
+    let asking = Asking::Extension(dependent);
+    let PlannedDependency { package, version, channel, catalog, .. } = member.dependency.clone();
+    let name = object_name(&asking, &package);
+    let selector = LabelSelector {
+        match_labels: Some([(CATALOG_NAME_LABEL.to_owned(), named(&catalog).to_owned())].into()),
+        ..LabelSelector::default()
+    };
+    let filter = CatalogFilter {
+        package_name: package,
+        version: Some(version),
+        channels: Some(channel).filter(|channel| !channel.is_empty()).into_iter().collect(),
+        selector: Some(selector),
+        ..CatalogFilter::default()
+    };
+    let spec = ClusterExtensionSpec {
+        namespace: dependent.spec.namespace.clone(),
+        source: ExtensionSource { catalog: Some(filter), ..ExtensionSource::default() },
+        ..ClusterExtensionSpec::default()
+    };
+    let mut made = ClusterExtension::new(&name, spec);
+    let (labels, mut annotations) = marks(&asking, member);
+    let approval = dependent.annotations().get(APPROVAL).cloned();
+    annotations.extend(approval.map(|approval| (APPROVAL.to_owned(), approval)));
+    made.metadata.labels = Some(labels);
+    made.metadata.annotations = Some(annotations);
+    made
+}

@@ -1,0 +1,323 @@
+//! Packages that a bundle depends on: asked for, installed first, and protected while somebody needs them.
+
+use kube::api::DynamicObject;
+use rukpak_tests::Documents;
+use rukpak_tests::openshift::{operator, platform_operator};
+use rukpak_tests::verbs::{self, Expected, Target, unique_name};
+use serde_json::{Value, json};
+
+use super::case::{Case, retrying, rolled_out, text};
+use super::world::World;
+use crate::platform::packages::{self, ALL, channel, entry, package};
+
+/// What becomes of dependencies that are not installed.
+const POLICY: &str = "core.rukpak.io/dependencies";
+const INSTALLED_FOR: &str = "core.rukpak.io/installed-for";
+const NEEDED_BY: &str = "core.rukpak.io/needed-by";
+const IGNORE_DEPENDENTS: &str = "core.rukpak.io/ignore-dependents";
+
+/// A package with versions that replace each other, and what all of them need.
+struct Offer<'a> {
+    package: &'a str,
+    versions: &'a [&'a str],
+    needs: Vec<Value>,
+}
+
+impl<'a> Offer<'a> {
+    fn new(package: &'a str, versions: &'a [&'a str], needs: &[(&str, &str)]) -> Self {
+        let needed = |(package, range): &(&str, &str)| json!({"type": "olm.package.required", "value": {"packageName": package, "versionRange": range}});
+        Self { package, versions, needs: needs.iter().map(needed).collect() }
+    }
+}
+
+/// Pushes the bundles; returns the catalog. All may be installed in one namespace.
+async fn documents(case: &Case<'_>, offers: &[Offer<'_>]) -> Documents {
+    let mut documents = Documents::default();
+    for Offer { package: name, versions, needs } in offers {
+        let (mut entries, mut last) = (Vec::new(), Value::Null);
+        documents = documents.with(package(name, "stable"));
+        for version in *versions {
+            let mut files = packages::bundle(name, version, ALL);
+            for (_, text) in &mut files {
+                *text = text.replace("\"name\":\"settings\"", &format!("\"name\":\"{name}-settings\""));
+                *text = text.replace("pump-manager", &format!("{name}-manager"));
+            }
+            let image = packages::push(&case.world.registry, name, version, files).await;
+            documents = documents.with(entry(name, version, &image, Some(ALL), needs));
+            let bundle = json!(format!("{name}.v{version}"));
+            entries.push(json!({"name": bundle, "replaces": last}));
+            last = bundle;
+        }
+        for entry in &mut entries {
+            entry.as_object_mut().expect("it is one").retain(|_, value| !value.is_null());
+        }
+        documents = documents.with(channel(name, "stable", json!(entries)));
+    }
+    documents
+}
+
+fn extension(name: &str) -> Target {
+    Target::cluster("olm.operatorframework.io/v1", "ClusterExtension", name)
+}
+
+fn plan(name: &str) -> Target {
+    Target::cluster("core.rukpak.io/v1alpha1", "Plan", name)
+}
+
+fn deployment(name: &str) -> Target {
+    Target::cluster("core.rukpak.io/v1alpha1", "BundleDeployment", name)
+}
+
+fn annotation<'a>(object: &'a DynamicObject, name: &str) -> &'a str {
+    object.metadata.annotations.as_ref().and_then(|all| all.get(name)).map(String::as_str).unwrap_or_default()
+}
+
+/// Creates the extension of the case with the policy.
+async fn extend(case: &Case<'_>, policy: &str) {
+    case.make_space().await;
+    let mut object = case.object(&json!({}), &json!({}));
+    object["metadata"]["annotations"] = json!({POLICY: policy});
+    case.create(&object).await;
+}
+
+/// The Plan that the object says it waits for.
+async fn asked(case: &Case<'_>, target: &Target, condition: &str) -> DynamicObject {
+    let message = |object: &DynamicObject| {
+        let found = verbs::condition(object, condition).and_then(|found| found["message"].as_str().map(str::to_owned));
+        found.unwrap_or_default()
+    };
+    let waits = |object: &DynamicObject| message(object).contains("waits for approval");
+    let object = case.until_object(target, "a Plan that waits", waits).await;
+    let told = message(&object);
+    let name = told.split("Plan ").nth(1).and_then(|rest| rest.split_whitespace().next()).expect("it is named");
+    let is_said = |plan: &DynamicObject| text(plan, "/status/phase") == "Waiting";
+    case.until_object(&plan(name), "a phase", is_said).await
+}
+
+#[tokio::test]
+async fn what_is_needed_is_installed_first_and_says_for_whom() {
+    let case = Case::new("thirsty").await;
+    let [wells, springs] = ["wells", "springs"].map(unique_name);
+    let offers = [
+        Offer::new(&case.name, &["1.0.0"], &[(&wells, ">=1.0.0 <2.0.0")]),
+        Offer::new(&wells, &["1.1.0", "1.2.0", "2.0.0"], &[(&springs, ">=1.0.0")]),
+        Offer::new(&springs, &["1.0.0"], &[]),
+    ];
+    case.serve(documents(&case, &offers).await).await;
+    extend(&case, "Install").await;
+    case.until_version("1.0.0").await;
+    for (name, version) in [(&wells, "1.2.0"), (&springs, "1.0.0")] {
+        let found = case.until_at(&extension(name), rolled_out()).await;
+        assert_eq!(text(&found, "/status/install/bundle/version"), version, "{:#}", found.data);
+        let labels = found.metadata.labels.clone().unwrap_or_default();
+        assert_eq!(labels.get(INSTALLED_FOR), Some(&case.name));
+        assert_eq!(text(&found, "/spec/namespace"), case.space());
+    }
+
+    // Who needs whom is noted on both, and goes with who needs it.
+    for (name, needed_by) in [(&wells, &case.name), (&springs, &wells)] {
+        let wanted = format!("ClusterExtension/{needed_by}");
+        for target in [extension(name), deployment(name)] {
+            case.until_object(&target, "who needs it", |object| annotation(object, NEEDED_BY) == wanted).await;
+        }
+    }
+    case.delete(&case.extension()).await;
+    case.until_object(&extension(&wells), "nobody who needs it", |object| annotation(object, NEEDED_BY).is_empty())
+        .await;
+}
+
+#[tokio::test]
+async fn nothing_is_installed_before_the_yes_and_all_of_it_after() {
+    let case = Case::new("asking").await;
+    let [wells, springs] = ["wells", "springs"].map(unique_name);
+    let offers = [
+        Offer::new(&case.name, &["1.0.0"], &[(&wells, ">=1.0.0"), (&springs, ">=1.0.0")]),
+        Offer::new(&wells, &["1.2.0"], &[]),
+        Offer::new(&springs, &["1.0.0"], &[]),
+    ];
+    case.serve(documents(&case, &offers).await).await;
+    extend(&case, "Propose").await;
+    let asked = asked(&case, &case.extension(), "Progressing").await;
+    let dependencies = asked.data["spec"]["binds"]["dependencies"].as_array().cloned().unwrap_or_default();
+    let shown: Vec<&str> = dependencies.iter().filter_map(|one| one["package"].as_str()).collect();
+    assert_eq!(shown, [&springs, &wells]);
+    let why = format!("{}.v1.0.0 needs a bundle with package: {wells} and with version in range: >=1.0.0", case.name);
+    assert_eq!(dependencies[1]["neededBy"], json!([why]));
+    assert_eq!(dependencies[1]["catalog"], json!(format!("ClusterCatalog/{}", case.name)));
+    for name in [&wells, &springs] {
+        assert!(case.find(&extension(name)).await.is_none(), "{name} was created before the yes");
+    }
+
+    let target = plan(asked.metadata.name.as_deref().expect("it has a name"));
+    case.merge_into(&target, &json!({"spec": {"approval": "Approved"}})).await;
+    case.until_version("1.0.0").await;
+    for name in [&wells, &springs] {
+        case.until_at(&extension(name), rolled_out()).await;
+    }
+    case.until_object(&target, "applied", |plan| text(plan, "/status/phase") == "Applied").await;
+}
+
+#[tokio::test]
+async fn a_refusal_names_what_would_help_or_why_nothing_does() {
+    let case = Case::new("refused").await;
+    let wells = unique_name("wells");
+    let offers = |range| [Offer::new(&case.name, &["1.0.0"], &[(&wells, range)]), Offer::new(&wells, &["1.2.0"], &[])];
+    case.serve(documents(&case, &offers(">=1.0.0")).await).await;
+    case.extend(json!({}), json!({})).await;
+    let help = format!(
+        "what helps is to install {wells} 1.2.0 (catalog ClusterCatalog/{}): the annotation {POLICY} Propose asks for that, and Install does it",
+        case.name
+    );
+    case.until_at(&case.extension(), retrying(&help)).await;
+    case.renew("v2", documents(&case, &offers(">=3.0.0")).await).await;
+    let why = format!("needs a bundle with package: {wells} and with version in range: >=3.0.0, and there is none.");
+    case.until_at(&case.extension(), retrying(&why)).await;
+    assert!(case.find(&extension(&wells)).await.is_none(), "nobody asked for it");
+    case.merge_into(&case.extension(), &json!({"metadata": {"annotations": {POLICY: "Perhaps"}}})).await;
+    let wrong = "\"Perhaps\" is none of Refuse, Propose and Install";
+    case.until_at(&case.extension(), Expected::is_false("Progressing", "InvalidConfiguration").saying(wrong)).await;
+}
+
+#[tokio::test]
+async fn an_upgrade_that_breaks_a_dependent_is_not_taken() {
+    let case = Case::new("dependent").await;
+    let wells = Case::new("wells").await;
+    let offers = |versions| {
+        [Offer::new(&case.name, &["1.0.0"], &[(&wells.name, ">=1.0.0 <2.0.0")]), Offer::new(&wells.name, versions, &[])]
+    };
+    case.serve(documents(&case, &offers(&["1.0.0"])).await).await;
+    extend(&case, "Install").await;
+    case.until_version("1.0.0").await;
+    wells.ask(json!({"version": null})).await;
+    wells.until_version("1.0.0").await;
+
+    case.renew("v2", documents(&case, &offers(&["1.0.0", "2.0.0"])).await).await;
+    let kept = Expected::is_true("UpgradeAvailable", "Dependents");
+    let told =
+        format!("ClusterExtension {} ({}.v1.0.0 needs a bundle with package: {}", case.name, case.name, wells.name);
+    let object = wells.until_at(&wells.extension(), kept.saying(&told)).await;
+    assert_eq!(text(&object, "/status/install/bundle/version"), "1.0.0");
+
+    // A version between them leaves it whole; its owner may take the other one all the same.
+    case.renew("v3", documents(&case, &offers(&["1.0.0", "1.1.0", "2.0.0"])).await).await;
+    wells.until_version("1.1.0").await;
+    wells.merge_into(&wells.extension(), &json!({"metadata": {"annotations": {IGNORE_DEPENDENTS: "true"}}})).await;
+    wells.until_version("2.0.0").await;
+}
+
+#[tokio::test]
+async fn a_dependent_is_told_what_it_has_lost_and_stays() {
+    let case = Case::new("dry").await;
+    let wells = unique_name("wells");
+    let offers = [Offer::new(&case.name, &["1.0.0"], &[(&wells, ">=1.0.0")]), Offer::new(&wells, &["1.0.0"], &[])];
+    case.serve(documents(&case, &offers).await).await;
+    extend(&case, "Install").await;
+    case.until_version("1.0.0").await;
+    let wanted = format!("ClusterExtension/{}", case.name);
+    let is_noted = |object: &DynamicObject| annotation(object, NEEDED_BY) == wanted;
+    case.until_object(&extension(&wells), "who needs it", is_noted).await;
+
+    // This cluster has no webhook that would refuse it.
+    case.delete(&extension(&wells)).await;
+    let lost =
+        format!("{}.v1.0.0 needs a bundle with package: {wells} and with version in range: >=1.0.0, which", case.name);
+    case.until_told(("ClusterExtension", &case.name), &lost).await;
+    case.until_at(&case.extension(), rolled_out()).await;
+}
+
+#[tokio::test]
+async fn a_platform_operator_has_installed_what_it_needs() {
+    let world = World::sound().await;
+    let case = Case::within(&world, "platform").await;
+    let wells = unique_name("wells");
+    let offers =
+        [Offer::new(&case.name, &["1.0.0"], &[(&wells, ">=1.0.0")]), Offer::new(&wells, &["1.0.0", "1.2.0"], &[])];
+    case.serve(documents(&case, &offers).await).await;
+    let spec = json!({"package": {"name": case.name}, "dependencies": "Propose"});
+    case.create(&operator(&case.name, spec)).await;
+    let target = platform_operator(&case.name);
+    let asked = asked(&case, &target, "Ready").await;
+    assert!(case.find(&platform_operator(&wells)).await.is_none(), "nobody agreed");
+    let plan = plan(asked.metadata.name.as_deref().expect("it has a name"));
+    case.merge_into(&plan, &json!({"spec": {"approval": "Rejected"}})).await;
+    case.until_at(&target, Expected { kind: "Ready", status: "Unknown", reason: None, message: "was rejected" }).await;
+    assert!(case.find(&platform_operator(&wells)).await.is_none(), "somebody said no");
+
+    case.merge_into(&target, &json!({"spec": {"dependencies": "Install"}})).await;
+    case.until_at(&target, Expected::is_true("Ready", "Succeeded")).await;
+    let provider = case.until_at(&platform_operator(&wells), Expected::is_true("Ready", "Succeeded")).await;
+    assert_eq!(text(&provider, "/status/source/version"), "1.2.0");
+    let wanted = format!("PlatformOperator/{}", case.name);
+    let is_noted = |object: &DynamicObject| annotation(object, NEEDED_BY) == wanted;
+    case.until_object(&platform_operator(&wells), "who needs it", is_noted).await;
+}
+
+#[tokio::test]
+async fn a_platform_operator_that_another_needs_is_not_upgraded_away() {
+    let world = World::sound().await;
+    let case = Case::within(&world, "miller").await;
+    let wells = unique_name("wells");
+    let offers = |versions| {
+        [Offer::new(&case.name, &["1.0.0"], &[(&wells, ">=1.0.0 <2.0.0")]), Offer::new(&wells, versions, &[])]
+    };
+    case.serve(documents(&case, &offers(&["1.0.0"])).await).await;
+    case.create(&operator(&case.name, json!({"package": {"name": case.name}, "dependencies": "Install"}))).await;
+    case.until_at(&platform_operator(&case.name), Expected::is_true("Ready", "Succeeded")).await;
+    let needed = platform_operator(&wells);
+    let follows = json!({"spec": {"package": {"version": null}, "upgradePolicy": "Automatic"}});
+    case.merge_into(&needed, &follows).await;
+
+    case.renew("v2", documents(&case, &offers(&["1.0.0", "2.0.0"])).await).await;
+    let told = format!("PlatformOperator {} ({}.v1.0.0 needs a bundle with package: {wells}", case.name, case.name);
+    let kept = Expected::is_true("UpgradeAvailable", "Dependents").saying(&told);
+    let object = case.until_at(&needed, kept).await;
+    assert_eq!(text(&object, "/status/source/version"), "1.0.0");
+
+    // A version between them leaves the other one whole; its owner may take the last one all the same.
+    case.renew("v3", documents(&case, &offers(&["1.0.0", "1.1.0", "2.0.0"])).await).await;
+    let is_at = |version: &'static str| move |object: &DynamicObject| text(object, "/status/source/version") == version;
+    case.until_object(&needed, "version 1.1.0", is_at("1.1.0")).await;
+    case.merge_into(&needed, &json!({"metadata": {"annotations": {IGNORE_DEPENDENTS: "true"}}})).await;
+    case.until_object(&needed, "version 2.0.0", is_at("2.0.0")).await;
+    let lost = format!("{}.v1.0.0 needs a bundle with package: {wells}", case.name);
+    case.until_told(("PlatformOperator", &case.name), &lost).await;
+}
+
+#[tokio::test]
+async fn a_set_is_whole_however_often_the_manager_is_killed() {
+    let world = World::new().await;
+    let case = Case::within(&world, "killed").await;
+    let [ponds, rains, springs, wells] = &["ponds", "rains", "springs", "wells"].map(unique_name);
+    let offers = [
+        Offer::new(&case.name, &["1.0.0"], &[(wells, ">=1.0.0"), (ponds, ">=1.0.0")]),
+        Offer::new(wells, &["1.0.0"], &[(springs, ">=1.0.0")]),
+        Offer::new(springs, &["1.0.0"], &[(rains, ">=1.0.0")]),
+        Offer::new(ponds, &["1.0.0"], &[(rains, ">=1.0.0")]),
+        Offer::new(rains, &["1.0.0"], &[]),
+    ];
+    case.serve(documents(&case, &offers).await).await;
+    extend(&case, "Propose").await;
+    let asked = asked(&case, &case.extension(), "Progressing").await;
+    let die = async || {
+        world.manager.kill().await.expect("it ran");
+        world.manager.restart().await.expect("it starts");
+        world.manager.wait_ready().await.expect("it is ready");
+    };
+    die().await;
+    let members = [ponds, rains, springs, wells];
+    for name in members {
+        assert!(case.find(&extension(name)).await.is_none(), "{name} was created before the yes");
+    }
+    let target = plan(asked.metadata.name.as_deref().expect("it has a name"));
+    case.merge_into(&target, &json!({"spec": {"approval": "Approved"}})).await;
+    for name in members {
+        case.until_object(&extension(name), "there", |_| true).await;
+        die().await;
+    }
+    case.until_version("1.0.0").await;
+    for name in members {
+        let object = case.find(&extension(name)).await.expect("it is installed first");
+        assert!(rolled_out().met_by(&object), "half a set is called installed: {:#}", object.data);
+    }
+    case.until_object(&target, "applied", |plan| text(plan, "/status/phase") == "Applied").await;
+}
