@@ -1,8 +1,8 @@
-//! The webhooks for ConfigMaps and BundleDeployments, which register themselves.
+//! The webhooks for ConfigMaps, BundleDeployments and what others need, which register themselves.
 //!
 //! Their entries in the webhook configuration are not in the manifests. That for ConfigMaps fails closed in the namespace of its own Pod,
 //! which cannot start before the cluster has put the ConfigMap `kube-root-ca.crt` there; that for BundleDeployments depends on a flag of
-//! the webhook. So they are written by a process that is ready, beside the entry for Bundles, from which it has the way to the webhook:
+//! the webhook, and that for what others need on `matchConditions`. So they are written by a process that is ready, beside the entry for Bundles, from which it has the way to the webhook:
 //! Service, port and `caBundle`.
 //!
 //! Two ConfigMaps are published by the cluster into every namespace and must never wait for a webhook ([`entry::PUBLISHED`]).
@@ -105,7 +105,7 @@ impl Registrar {
                 tracing::debug!("write conflict; reading the object again");
             }
             Err(error) => {
-                tracing::warn!(error = %Chain(&error), "cannot register the webhooks for ConfigMaps and BundleDeployments");
+                tracing::warn!(error = %Chain(&error), "cannot register the webhooks beside that for Bundles");
             }
         }
         self.not_before = Instant::now() + self.pause;
@@ -122,10 +122,7 @@ impl Registrar {
         let parameters = PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() };
         let patch = entry::patch(webhooks, &wanted, seen.metadata.resource_version.as_deref());
         let written = self.configurations.patch(&self.configuration, &parameters, &Patch::Merge(patch)).await?;
-        tracing::info!(
-            namespace = self.asked.namespace,
-            "registered the webhooks for ConfigMaps and BundleDeployments"
-        );
+        tracing::info!(namespace = self.asked.namespace, "registered the webhooks beside that for Bundles");
         self.seen = Some(written);
         Ok(())
     }

@@ -1,10 +1,11 @@
-//! The entries for ConfigMaps and BundleDeployments, as they should be. Pure.
+//! The entries for ConfigMaps, BundleDeployments and what others need, as they should be. Pure.
 
 use rukpak_crds::olmv0::NAMESPACE_LABEL;
 use serde_json::{Value, json};
 
-use rukpak_crds::names::NEEDED_BY;
+use rukpak_crds::names::{IGNORE_DEPENDENTS, NEEDED_BY};
 
+use crate::rules::needed::COLLECTORS;
 use crate::{
     BUNDLE_PATH, BUNDLE_WEBHOOK, CONFIG_MAP_PATH, CONFIG_MAP_WEBHOOK, DEPLOYMENT_PATH, DEPLOYMENT_WEBHOOK, NEEDED_PATH,
     NEEDED_WEBHOOK,
@@ -121,9 +122,13 @@ fn of_deployments(client: &Value, asked: &Asked) -> Value {
     })
 }
 
-/// Fails closed, and asks about nothing but what somebody needs: all else is deleted without the webhook.
+/// Fails closed, and asks about nothing but what somebody needs: all else is deleted without the webhook, and so is what has lost its
+/// owner, or has an owner who says that the others can do without it.
 fn of_needed(client: &Value) -> Value {
     let annotations = "oldObject.metadata.annotations";
+    let is_needed = format!("oldObject != null && has({annotations}) && '{NEEDED_BY}' in {annotations}");
+    let is_said = format!("'{IGNORE_DEPENDENTS}' in {annotations} && {annotations}['{IGNORE_DEPENDENTS}'] == 'true'");
+    let collectors = COLLECTORS.map(|name| format!("'{name}'")).join(", ");
     let rule = |group: &str, version: &str, resource: &str| {
         json!({
             "apiGroups": [group], "apiVersions": [version], "operations": ["DELETE"], "resources": [resource], "scope": "Cluster",
@@ -134,10 +139,10 @@ fn of_needed(client: &Value) -> Value {
         "admissionReviewVersions": ["v1"],
         "clientConfig": client,
         "failurePolicy": "Fail",
-        "matchConditions": [{
-            "name": "is-needed",
-            "expression": format!("oldObject != null && has({annotations}) && '{NEEDED_BY}' in {annotations}"),
-        }],
+        "matchConditions": [
+            {"name": "is-needed", "expression": format!("{is_needed} && !({is_said})")},
+            {"name": "has-an-owner", "expression": format!("!(request.userInfo.username in [{collectors}])")},
+        ],
         "matchPolicy": "Equivalent",
         "namespaceSelector": {},
         "objectSelector": {},
@@ -242,6 +247,10 @@ mod tests {
     fn condition(entry: &Value, variables: [(&'static str, Value); 3]) -> cel::Value {
         let conditions = entry["matchConditions"].as_array().unwrap();
         let [condition] = conditions.as_slice() else { panic!("one condition: {conditions:?}") };
+        evaluated(condition, variables)
+    }
+
+    fn evaluated(condition: &Value, variables: [(&'static str, Value); 3]) -> cel::Value {
         let program = cel::Program::compile(condition["expression"].as_str().unwrap()).unwrap();
         let mut context = cel::Context::default();
         for (name, value) in variables {
@@ -293,14 +302,24 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_needs_is_deleted_without_the_webhook() {
+    fn nothing_but_what_others_need_waits_for_the_webhook() {
         let entry = wanted(&[bundles(None)], &asked())[2].clone();
         assert_eq!((&entry["name"], &entry["failurePolicy"]), (&json!("vneeded.core.rukpak.io"), &json!("Fail")));
-        for (annotations, is_asked) in [(json!({}), false), (json!({NEEDED_BY: "ClusterExtension/p"}), true)] {
+        let is_asked = |annotations: &Value, user: &str| {
             let old = json!({"metadata": {"name": "wells", "annotations": annotations}});
-            let variables = [("request", json!({})), ("oldObject", old), ("object", Value::Null)];
-            assert_eq!(condition(&entry, variables), cel::Value::Bool(is_asked), "{annotations}");
-        }
+            let request = json!({"userInfo": {"username": user}});
+            let holds = |index: usize| {
+                let variables = [("request", request.clone()), ("oldObject", old.clone()), ("object", Value::Null)];
+                evaluated(&entry["matchConditions"][index], variables) == cel::Value::Bool(true)
+            };
+            holds(0) && holds(1)
+        };
+        let needed = json!({NEEDED_BY: "ClusterExtension/p"});
+        assert!(is_asked(&needed, "alice"));
+        assert!(!is_asked(&json!({}), "alice"), "nobody needs it");
+        assert!(is_asked(&json!({NEEDED_BY: "ClusterExtension/p", IGNORE_DEPENDENTS: "false"}), "alice"));
+        assert!(!is_asked(&json!({NEEDED_BY: "ClusterExtension/p", IGNORE_DEPENDENTS: "true"}), "alice"));
+        assert!(COLLECTORS.iter().all(|collector| !is_asked(&needed, collector)), "its owner was asked about");
     }
 
     #[test]

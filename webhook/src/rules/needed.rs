@@ -5,7 +5,7 @@ use rukpak_crds::names::{IGNORE_DEPENDENTS, NEEDED_BY};
 use serde_json::Value;
 
 /// Who deletes what has lost its owner: the owner was asked about. With and without accounts of their own for controllers.
-const COLLECTORS: [&str; 2] =
+pub const COLLECTORS: [&str; 2] =
     ["system:serviceaccount:kube-system:generic-garbage-collector", "system:kube-controller-manager"];
 /// So many dependents are named.
 const SHOWN: usize = 10;
