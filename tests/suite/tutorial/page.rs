@@ -121,7 +121,7 @@ pub fn shown(lines: &[String]) -> Vec<String> {
             (r#"resourceVersion: "\d+""#, "resourceVersion: <n>"),
             (r"\b[0-9a-f]{40,64}\b", "<digest>"),
             (r"-[0-9a-z]{38,52}\b", "-<hash>"),
-            (r"\bhello-[0-9a-f]{10}\b", "hello-<plan>"),
+            (r"\b(hello|mill)-[0-9a-f]{10}\b", "$1-<plan>"),
             (r"\b(\d{1,3}\.){3}\d{1,3}\b", "<address>"),
             (r"\b(\d+(s|m|h|d))+\b", "<age>"),
             // What kubectl and API servers have worded anew since the oldest that is tested.
