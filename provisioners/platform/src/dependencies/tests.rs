@@ -1,0 +1,138 @@
+//! What is met by what is installed, and who is told of it.
+
+use kube::runtime::reflector;
+use kube::runtime::watcher::Event;
+use rukpak_catalog::model::{Facts as Stated, RequiredPackage};
+use serde_json::Value;
+
+use super::*;
+
+fn release(package: &str, version: &str) -> Release {
+    Release {
+        holder: Dependent::Extension(package.to_owned()),
+        package: package.to_owned(),
+        bundle: format!("{package}.v{version}"),
+        version: version.to_owned(),
+        image: String::new(),
+        catalog: None,
+    }
+}
+
+/// Version 1.0.0 of the package `p`.
+fn bundle(facts: Stated) -> Bundle {
+    Bundle {
+        name: "p.v1.0.0".to_owned(),
+        version: "1.0.0".parse().ok(),
+        version_text: "1.0.0".to_owned(),
+        facts,
+        ..Bundle::default()
+    }
+}
+
+fn needs(package: &str, range: &str) -> Bundle {
+    let required = RequiredPackage { name: package.to_owned(), range: range.to_owned() };
+    bundle(Stated { requires_packages: vec![required], ..Stated::default() })
+}
+
+/// Whether the bundle of `p` can be installed beside these.
+fn met(bundle: &Bundle, installed: &[Release]) -> bool {
+    let others = installed.iter().filter(|release| release.package != "p");
+    let of = |release: &Release| Installed { name: release.bundle.clone(), facts: Arc::new(release.facts().unwrap()) };
+    are_met("p", bundle, others.map(of).collect())
+}
+
+#[test]
+fn a_package_is_met_by_an_installed_version_in_its_range() {
+    let wells = needs("wells", ">=1.2.0 <2.0.0");
+    assert!(!met(&wells, &[]));
+    assert!(!met(&wells, &[release("wells", "1.1.0")]) && !met(&wells, &[release("other", "1.2.0")]));
+    assert!(met(&wells, &[release("other", "9.0.0"), release("wells", "1.3.0")]));
+    assert!(met(&wells, &[release("p", "0.9.0"), release("wells", "1.3.0")]), "it replaces what is installed");
+    assert!(!met(&wells, &[release("wells", "not a version")]));
+}
+
+#[test]
+fn a_constraint_is_met_as_the_resolver_reads_it() {
+    let range = |package: &str| json!({"package": {"packageName": package, "versionRange": ">=1.0.0"}});
+    let any = json!({"any": {"constraints": [range("wells"), range("springs")]}});
+    let rule = "properties.exists(p, p.type == 'olm.package' && p.value.packageName == 'springs')";
+    for constraint in [any, json!({"cel": {"rule": rule}})] {
+        let bundle = bundle(Stated { constraints: vec![constraint.to_string()], ..Stated::default() });
+        assert!(met(&bundle, &[release("springs", "1.0.0")]), "{constraint}");
+        assert!(!met(&bundle, &[release("lakes", "1.0.0")]), "{constraint}");
+    }
+    let unreadable = bundle(Stated { constraints: vec!["{\"cel\": 1}".to_owned()], ..Stated::default() });
+    assert!(!met(&unreadable, &[]));
+}
+
+#[test]
+fn a_package_of_an_extension_counts_as_soon_as_the_extension_is_known() {
+    let (deployments, mut of_deployments) = reflector::store();
+    let (operators, _) = reflector::store();
+    let (extensions, mut of_extensions) = reflector::store();
+    let (sender, woken) = std::sync::mpsc::channel();
+    let wake = move |dependent| sender.send(dependent).expect("it is received");
+    let (plans, _) = reflector::store();
+    let dependencies = Dependencies::new(Stores { deployments, operators, extensions, plans }, wake);
+    let identity = [
+        ("package-name", "wells"),
+        ("bundle-name", "wells.v1"),
+        ("bundle-version", "1.2.0"),
+        ("bundle-reference", "r"),
+    ];
+    let identity: HashMap<_, _> =
+        identity.map(|(key, value)| (format!("olm.operatorframework.io/{key}"), value)).into();
+    let owner = json!({"apiVersion": "olm.operatorframework.io/v1", "kind": "ClusterExtension", "name": "e", "uid": "u",
+        "controller": true});
+    let revision = json!({"revision": 1, "bundle": "e-1", "contentDigest": "sha256:0a", "result": "Installed",
+        "time": "2026-01-01T00:00:00Z", "annotations": identity});
+    let template = json!({"spec": {"provisionerClassName": "c", "source": {"type": "image"}}});
+    let deployment = json!({"metadata": {"name": "e", "ownerReferences": [owner]},
+        "spec": {"provisionerClassName": "c", "template": template},
+        "status": {"activeBundle": "e-1", "history": [revision]}});
+    of_deployments.apply_watcher_event(&Event::Apply(serde_json::from_value(deployment).expect("a BundleDeployment")));
+
+    // As after a restart.
+    let refused = || Dependent::Operator("p".to_owned());
+    assert!(!dependencies.are_met(refused(), "p", &needs("wells", ">=1.2.0")));
+    let source = json!({"sourceType": "Catalog", "catalog": {"packageName": "wells"}});
+    let extension = json!({"metadata": {"name": "e", "uid": "u"}, "spec": {"namespace": "ns", "source": source}});
+    of_extensions.apply_watcher_event(&Event::Apply(serde_json::from_value(extension).expect("a ClusterExtension")));
+    dependencies.changed();
+    assert_eq!(woken.try_iter().collect::<Vec<_>>(), [refused()]);
+    assert!(dependencies.are_met(refused(), "p", &needs("wells", ">=1.2.0")));
+}
+
+#[test]
+fn whoever_was_refused_is_told_once_when_something_else_is_installed() {
+    let (deployments, mut seen) = reflector::store();
+    let (operators, mut of_operators) = reflector::store();
+    let (extensions, _) = reflector::store();
+    let (plans, _) = reflector::store();
+    let dependencies = Dependencies::new(Stores { deployments, operators, extensions, plans }, |_| {});
+    let source = json!({"catalog": "c", "package": "wells", "bundle": "wells.v1.2.0", "version": "1.2.0", "image": "r.example/i"});
+    let operator = json!({"metadata": {"name": "wells", "uid": "u"}, "spec": {"package": {"name": "wells"}},
+        "status": {"source": source}});
+    of_operators.apply_watcher_event(&Event::Apply(serde_json::from_value(operator).expect("a PlatformOperator")));
+    let deployment = |uid: &str, active: Value| -> BundleDeployment {
+        let owner = json!({"apiVersion": "platform.openshift.io/v1alpha1", "kind": "PlatformOperator", "name": "wells",
+            "uid": uid, "controller": true});
+        let template = json!({"spec": {"provisionerClassName": "c", "source": {"type": "image"}}});
+        serde_json::from_value(json!({"metadata": {"name": "wells", "ownerReferences": [owner]},
+            "spec": {"provisionerClassName": "c", "template": template}, "status": {"activeBundle": active}}))
+        .expect("a BundleDeployment")
+    };
+    let wells = needs("wells", ">=1.2.0");
+    let refused = || Dependent::Extension("p".to_owned());
+    assert_eq!(dependencies.woken(), [], "nobody waits");
+    assert!(!dependencies.are_met(refused(), "p", &wells));
+
+    seen.apply_watcher_event(&Event::Apply(deployment("u", Value::Null)));
+    assert_eq!(dependencies.woken(), [], "it is not installed yet");
+    seen.apply_watcher_event(&Event::Apply(deployment("another", json!("wells-1"))));
+    assert_eq!(dependencies.woken(), [], "it is somebody else's");
+    seen.apply_watcher_event(&Event::Apply(deployment("u", json!("wells-1"))));
+    assert_eq!(dependencies.woken(), [refused()]);
+    assert_eq!(dependencies.woken(), []);
+    assert!(dependencies.are_met(refused(), "p", &wells));
+}
