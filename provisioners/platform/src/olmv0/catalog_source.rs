@@ -58,7 +58,8 @@ impl Catalogs {
 
 /// One pass over a CatalogSource.
 pub(super) async fn reconcile(source: Arc<CatalogSource>, context: Arc<Context>) -> Result<Action, Error> {
-    if context.written.is_stale(&*source) || source.meta().deletion_timestamp.is_some() {
+    let is_over = source.meta().deletion_timestamp.is_some() || !context.gate.is_open();
+    if is_over || context.written.is_stale(&*source) {
         return Ok(Action::await_change());
     }
     let asked = Asked { uid: source.uid().unwrap_or_default(), place: place(&source.spec) };

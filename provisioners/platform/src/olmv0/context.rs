@@ -11,6 +11,7 @@ use rukpak_runtime::failures::Failures;
 use rukpak_runtime::status::WrittenVersions;
 
 use super::catalog_source::Catalogs;
+use super::gate::Gate;
 use super::operator_group::{Membership, membership};
 use super::service_version::Bundles;
 use super::{Wake, deployment};
@@ -42,6 +43,8 @@ pub(super) struct Context {
     /// The namespace whose CatalogSources all Subscriptions may name.
     pub global: String,
     pub failures: Failures,
+    /// Whether the kinds are ours to write.
+    pub gate: Gate,
     /// Of what was written here and of BundleDeployments, whoever they are of.
     pub written: Arc<WrittenVersions>,
     pub wake: Wake,

@@ -115,7 +115,8 @@ pub(super) fn unsupported(modes: &[InstallMode], own: &str, targets: &[String]) 
 
 /// One pass over an OperatorGroup.
 pub(super) async fn reconcile(group: Arc<OperatorGroup>, context: Arc<Context>) -> Result<Action, Error> {
-    if group.meta().deletion_timestamp.is_some() || context.written.is_stale(&*group) {
+    let is_over = group.meta().deletion_timestamp.is_some() || !context.gate.is_open();
+    if is_over || context.written.is_stale(&*group) {
         return Ok(Action::await_change());
     }
     let namespace = group.namespace().unwrap_or_default();

@@ -70,7 +70,9 @@ struct Pass {
 
 /// One pass over a BundleDeployment.
 pub(super) async fn reconcile(deployment: Arc<BundleDeployment>, context: Arc<Context>) -> Result<Action, Error> {
-    let is_over = deployment.meta().deletion_timestamp.is_some() || context.written.is_stale(&*deployment);
+    let is_over = deployment.meta().deletion_timestamp.is_some()
+        || context.written.is_stale(&*deployment)
+        || !context.gate.is_open();
     let Some(pass) = observe(deployment, context).filter(|_| !is_over) else { return Ok(Action::await_change()) };
     if pass.versions.iter().any(|version| pass.context.written.is_stale(&**version))
         || pass.plans.iter().any(|plan| pass.context.written.is_stale(&**plan))

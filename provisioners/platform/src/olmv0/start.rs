@@ -24,8 +24,9 @@ use tokio_util::sync::CancellationToken;
 use super::catalog_source::{self, Catalogs};
 use super::context::{Context, within};
 use super::deployment::{Unit, namespace};
+use super::gate::Gate;
 use super::service_version::{self, Bundles};
-use super::{gate, operator_group, subscription};
+use super::{operator_group, subscription};
 use crate::args::Olmv0;
 use crate::dependencies::Dependencies;
 use crate::follow::Optional;
@@ -152,13 +153,19 @@ impl Facade {
             requires_digests: parts.requires_digests,
             global: parts.global,
             failures: Failures::default(),
+            gate: Gate::new(mode),
             written: parts.written,
             wake: self.wake.clone(),
         });
         let filled = CancellationToken::new();
         let kinds = self.drain(process, &context, &filled);
+        let watched = context.clone();
         process.spawn(async move {
-            gate::open(&client, mode).await;
+            watched.gate.watch(&client, mode, || wake_all(&watched)).await;
+            "the watch over OLM"
+        });
+        process.spawn(async move {
+            context.gate.opened().await;
             // All watches at once: too much for a stack.
             Box::pin(kinds.follow(context, (known, filled))).await;
             "the watches over OLM v0's kinds"

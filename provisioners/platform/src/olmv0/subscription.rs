@@ -49,7 +49,8 @@ struct Wanted {
 
 /// One pass over a Subscription.
 pub(super) async fn reconcile(subscription: Arc<Subscription>, context: Arc<Context>) -> Result<Action, Error> {
-    if context.written.is_stale(&*subscription) || subscription.meta().deletion_timestamp.is_some() {
+    let is_over = subscription.meta().deletion_timestamp.is_some() || !context.gate.is_open();
+    if is_over || context.written.is_stale(&*subscription) {
         return Ok(Action::await_change());
     }
     let Followed { deployment, failure, retry } = follow(&subscription, &context).await;

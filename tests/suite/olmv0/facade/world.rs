@@ -18,7 +18,8 @@ pub struct World {
     pub registry: Registry,
     /// The administrator's hands.
     pub terminal: Terminal,
-    _manager: Process,
+    /// `rukpak-platform`.
+    pub manager: Process,
     _controller: Process,
     _webhook: Process,
 }
@@ -60,7 +61,7 @@ impl World {
             process.wait_ready().await.expect("it is ready");
         }
         let terminal = Terminal::new(plane.kubeconfig_path()).expect("kubectl");
-        Self { plane, registry, terminal, _manager: manager, _controller: controller, _webhook: webhook }
+        Self { plane, registry, terminal, manager, _controller: controller, _webhook: webhook }
     }
 
     /// A client with all rights: the test's own hands.
