@@ -1,9 +1,9 @@
 //! The webhooks for ConfigMaps, BundleDeployments and what others need, which register themselves.
 //!
 //! Their entries in the webhook configuration are not in the manifests. That for ConfigMaps fails closed in the namespace of its own Pod,
-//! which cannot start before the cluster has put the ConfigMap `kube-root-ca.crt` there; that for BundleDeployments depends on a flag of
-//! the webhook, and that for what others need on `matchConditions`. So they are written by a process that is ready, beside the entry for Bundles, from which it has the way to the webhook:
-//! Service, port and `caBundle`.
+//! which cannot start before the cluster has put the ConfigMap `kube-root-ca.crt` there. That for BundleDeployments depends on a flag of
+//! the webhook, and that for what others need on `matchConditions`. So they are written by a process that is ready, beside the entry for
+//! Bundles, from which it has the way to the webhook: Service, port and `caBundle`.
 //!
 //! Two ConfigMaps are published by the cluster into every namespace and must never wait for a webhook ([`entry::PUBLISHED`]).
 //! They have no labels, so that only `matchConditions` can leave them out.

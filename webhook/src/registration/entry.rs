@@ -1,9 +1,8 @@
 //! The entries for ConfigMaps, BundleDeployments and what others need, as they should be. Pure.
 
+use rukpak_crds::names::{IGNORE_DEPENDENTS, NEEDED_BY};
 use rukpak_crds::olmv0::NAMESPACE_LABEL;
 use serde_json::{Value, json};
-
-use rukpak_crds::names::{IGNORE_DEPENDENTS, NEEDED_BY};
 
 use crate::rules::needed::COLLECTORS;
 use crate::{

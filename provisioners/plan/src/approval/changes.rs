@@ -66,30 +66,26 @@ pub struct Changes {
 }
 
 impl Changes {
-    /// Compares `new` with the `installed` release, if that is known, and with the cluster: what of the release is there, and what is
-    /// there and is not in the release any more.
-    pub fn between<'a>(
-        owner: &Owner,
-        (installed, new): (Option<&Plan>, &Plan),
-        is_there: impl Fn(&ObjectKey) -> bool,
-        leaving: impl IntoIterator<Item = (ObjectKey, &'a ObjectMeta)>,
-    ) -> Self {
+    /// Compares `new` with the `installed` release, if that is known, and with what of the release is there.
+    pub fn between(installed: Option<&Plan>, new: &Plan, is_there: impl Fn(&ObjectKey) -> bool) -> Self {
         let before = |key: &ObjectKey| installed.and_then(|plan| plan.steps.get(key));
         let declared = new.steps.values().filter_map(|step| match before(&step.key) {
             Some(before) if before.is_same(step) => None,
             None if !is_there(&step.key) => Some((step.key.clone(), Action::Create)),
             _ => Some((step.key.clone(), Action::Change)),
         });
-        let left = leaving.into_iter().map(|(key, metadata)| {
-            let action = leave(owner, &key, metadata);
-            (key, action)
-        });
         Self {
-            actions: declared.chain(left).collect(),
+            actions: declared.collect(),
             rights: grown(installed, new),
             images: changed_images(installed, new),
             versions: changed_versions(installed, new),
         }
+    }
+
+    /// Notes that an object of `owner` is there that is not in the release any more.
+    pub fn note_leaving(&mut self, owner: &Owner, key: ObjectKey, metadata: &ObjectMeta) {
+        let action = leave(owner, &key, metadata);
+        self.actions.insert(key, action);
     }
 
     /// Returns the objects that would be created, as far as it is known: they may be there and be somebody else's.

@@ -12,6 +12,7 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::observed::{Dependencies, Desired};
+use crate::owner::{ForeignOwner, Ownership};
 use crate::owner_metadata::OwnerMetadata;
 use crate::plan::{Objects, Served};
 use crate::{Format, Kind};
@@ -97,13 +98,11 @@ fn meta(uid: &str) -> k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta
 }
 
 fn changes(old: Option<&crate::Plan>, new: &crate::Plan, there: &[&str], leaving: &[(ObjectKey, &str)]) -> Changes {
-    let leaving: Vec<_> = leaving.iter().map(|(key, uid)| (key.clone(), meta(uid))).collect();
-    Changes::between(
-        &owner(),
-        (old, new),
-        |key| there.contains(&key.name.as_str()),
-        leaving.iter().map(|(key, meta)| (key.clone(), meta)),
-    )
+    let mut changes = Changes::between(old, new, |key| there.contains(&key.name.as_str()));
+    for (key, uid) in leaving {
+        changes.note_leaving(&owner(), key.clone(), &meta(uid));
+    }
+    changes
 }
 
 fn question(observed: &Observed, content: &str, changes: Changes) -> Question {
@@ -183,6 +182,35 @@ fn tells_what_is_created_changed_orphaned_and_deleted() {
         status.summary,
         "replaces pump-1 with pump-2: creates 1 object, changes 2 objects, orphans 1 object, deletes 2 objects"
     );
+}
+
+/// A yes for a creation is none for what somebody else has made.
+#[test]
+fn tells_what_is_taken_over_shared_and_not_listed_and_binds_it() {
+    let shown = |ownership: Option<Ownership>, uid: &str| {
+        let new = plan("v2", &[config_map("a", "1")]);
+        let mut changes = changes(None, &new, &[], &[]);
+        if let Some(ownership) = ownership {
+            let key = changes.created().next().expect("it is created").clone();
+            changes.note_found(key, &ownership, &meta(uid));
+        }
+        let text = changes.text();
+        (text, changes.status("installs v2"))
+    };
+    let (created, status) = shown(None, "");
+    assert_eq!((status.created.count, status.changed.count), (1, 0));
+    assert_eq!(shown(Some(Ownership::Terminating), "u").0, created, "it is created once that is gone");
+    for ownership in [Ownership::AdoptionAllowed, Ownership::Foreign(ForeignOwner::Unknown)] {
+        let (text, status) = shown(Some(ownership.clone()), "u");
+        assert_eq!((status.created.count, status.changed.count), (0, 1), "{ownership:?}");
+        assert!(!status.changed.items[0].note.is_empty() && text != created, "{ownership:?}");
+        assert_ne!(shown(Some(ownership), "another").0, text, "it is for one object");
+    }
+
+    let mut changes = changes(None, &plan("v2", &[]), &[], &[]);
+    changes.note_unlisted("g", "Gadget");
+    let deleted = changes.status("installs v2").deleted.items;
+    assert_eq!((deleted[0].kind.as_str(), deleted[0].name.as_str()), ("Gadget", "*"));
 }
 
 #[test]

@@ -135,21 +135,10 @@ fn lost<'a>(
 
 #[cfg(test)]
 mod tests {
-    use rukpak_catalog::model::{Facts as Stated, Gvk, RequiredPackage};
+    use rukpak_catalog::model::Gvk;
 
+    use super::super::tests::bundle_of as bundle;
     use super::*;
-
-    fn bundle(package: &str, version: &str, needs: &[(&str, &str)]) -> Bundle {
-        let required =
-            |(name, range): &(&str, &str)| RequiredPackage { name: (*name).to_owned(), range: (*range).to_owned() };
-        Bundle {
-            name: format!("{package}.v{version}"),
-            version: version.parse().ok(),
-            version_text: version.to_owned(),
-            facts: Stated { requires_packages: needs.iter().map(required).collect(), ..Stated::default() },
-            ..Bundle::default()
-        }
-    }
 
     fn known(package: &str, bundle: &Bundle) -> Known {
         Known {

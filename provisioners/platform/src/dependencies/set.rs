@@ -108,21 +108,10 @@ fn does_reach_itself(bundle: &str, needs: &BTreeMap<&str, BTreeSet<&str>>) -> bo
 
 #[cfg(test)]
 mod tests {
-    use rukpak_catalog::model::{Channel, Entry, Facts, Package, RequiredPackage};
+    use rukpak_catalog::model::{Channel, Entry, Package};
 
+    use super::super::tests::bundle_of as bundle;
     use super::*;
-
-    fn bundle(package: &str, version: &str, needs: &[(&str, &str)]) -> Bundle {
-        let required =
-            |(name, range): &(&str, &str)| RequiredPackage { name: (*name).to_owned(), range: (*range).to_owned() };
-        Bundle {
-            name: format!("{package}.v{version}"),
-            version: version.parse().ok(),
-            version_text: version.to_owned(),
-            facts: Facts { requires_packages: needs.iter().map(required).collect(), ..Facts::default() },
-            ..Bundle::default()
-        }
-    }
 
     /// A catalog in which each bundle is alone in its package and channel.
     fn offered(bundles: &[(&str, &Bundle)]) -> Vec<Offered> {

@@ -18,6 +18,19 @@ fn release(package: &str, version: &str) -> Release {
     }
 }
 
+/// A bundle that needs other packages, in these ranges.
+pub(super) fn bundle_of(package: &str, version: &str, needs: &[(&str, &str)]) -> Bundle {
+    let required =
+        |(name, range): &(&str, &str)| RequiredPackage { name: (*name).to_owned(), range: (*range).to_owned() };
+    Bundle {
+        name: format!("{package}.v{version}"),
+        version: version.parse().ok(),
+        version_text: version.to_owned(),
+        facts: Stated { requires_packages: needs.iter().map(required).collect(), ..Stated::default() },
+        ..Bundle::default()
+    }
+}
+
 /// Version 1.0.0 of the package `p`.
 fn bundle(facts: Stated) -> Bundle {
     Bundle {
@@ -30,8 +43,7 @@ fn bundle(facts: Stated) -> Bundle {
 }
 
 fn needs(package: &str, range: &str) -> Bundle {
-    let required = RequiredPackage { name: package.to_owned(), range: range.to_owned() };
-    bundle(Stated { requires_packages: vec![required], ..Stated::default() })
+    bundle_of("p", "1.0.0", &[(package, range)])
 }
 
 /// Whether the bundle of `p` can be installed beside these.

@@ -81,7 +81,7 @@ impl Gate {
             let mut signs = signs.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
             learn(&mut signs);
             if let Some(state) = signs.state() {
-                self.turn(state, &on);
+                self.turn(&state, &on);
             }
         };
         let program = |index: usize| {
@@ -113,12 +113,12 @@ impl Gate {
         tokio::join!(program(0), program(1), defined);
     }
 
-    fn turn(&self, state: State, on: &impl Fn()) {
+    fn turn(&self, state: &State, on: &impl Fn()) {
         let before = self.0.send_replace(state.clone());
-        if before == state {
+        if before == *state {
             return;
         }
-        match &state {
+        match state {
             State::Closed(found) if before == State::Open => {
                 tracing::warn!("OLM runs again ({found}): from now on Subscriptions are left to it");
             }

@@ -19,6 +19,7 @@ use rukpak_plan::approval::{
 };
 use rukpak_plan::decide::target;
 use rukpak_plan::memory::{Problem, Stage};
+use rukpak_plan::prune::Leaving;
 use rukpak_plan::resolve::Why;
 use rukpak_plan::retry::Class;
 use rukpak_plan::{Plan, Release};
@@ -43,11 +44,13 @@ pub(super) async fn ask(
     // What was asked about another release stands, while the installed one is applied again.
     run.view.memory.question.take_if(|question| is_of_release(&question.spec.binds, &plan.release));
     let Some(objects) = objects.filter(|_| may_ask(&run.view.observed, why, &plan.release)) else { return Ok(()) };
-    let changes = changes(&run.view, plan, members, bases).await.map_err(Stopped::Failed)?;
+    let is_there = |key: &ObjectKey| members.fingerprint(key, &run.view.owner).is_some();
+    let mut changes = Changes::between(bases.installed.as_ref(), plan, is_there);
     if !asks(policy(&run.view.observed), why, &changes) {
         return Ok(());
     }
 
+    complete(&run.view, plan, (members, bases), &mut changes).await.map_err(Stopped::Failed)?;
     let binds = bind(&run.view.observed, &plan.release, objects, &changes);
     let status = changes.status(&in_words(run, why));
     let mut question = Question::new(&run.view.owner, binds, plan.release.rendering.as_ref(), status);
@@ -70,17 +73,22 @@ pub(super) async fn ask(
 /// So many objects are read at once.
 const PARALLEL: usize = 16;
 
-/// Returns all that the installation would do. A Plan that left something out would have a yes for what nobody has seen.
-async fn changes(view: &View, plan: &Plan, members: &Members, bases: &Bases) -> Result<Changes, Problem> {
+/// Adds to `changes` what leaves the bundle, and whose the objects are that would be created. A Plan that left something out would have a
+/// yes for what nobody has seen.
+async fn complete(
+    view: &View,
+    plan: &Plan,
+    (members, bases): (&Members, &Bases),
+    changes: &mut Changes,
+) -> Result<(), Problem> {
     let declared = plan.declared(&view.reads.settings.system_namespace);
     let Found { leaving, stripped, failed } = prune::find_leaving(view, members, bases, &declared).await;
     if let Some(failed) = failed.first() {
         return Err(unknown(format!("what leaves the bundle cannot be read: {failed}")));
     }
-
-    let is_there = |key: &ObjectKey| members.fingerprint(key, &view.owner).is_some();
-    let leaving = leaving.iter().chain(&stripped).map(|leaving| (leaving.identity.key(), &*leaving.metadata));
-    let mut changes = Changes::between(&view.owner, (bases.installed.as_ref(), plan), is_there, leaving);
+    for Leaving { identity, metadata } in leaving.iter().chain(&stripped) {
+        changes.note_leaving(&view.owner, identity.key(), metadata);
+    }
     for kind in &members.unlisted {
         changes.note_unlisted(&kind.group, &kind.kind);
     }
@@ -103,7 +111,7 @@ async fn changes(view: &View, plan: &Plan, members: &Members, bases: &Bases) -> 
             Err(error) => return Err(unknown(format!("whether {key} is there cannot be read: {}", Chain(&error)))),
         }
     }
-    Ok(changes)
+    Ok(())
 }
 
 fn unknown(message: String) -> Problem {

@@ -16,7 +16,7 @@ use rukpak_plan::put::{Replacement, has_dependents, may_be_replaced, replacement
 use rukpak_plan::resolve::{Basis, Live, needs_live, resolve};
 use rukpak_plan::retry::Class;
 use rukpak_plan::{Fingerprint, Step};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 pub(crate) use rukpak_plan::put::Known;
 
@@ -195,7 +195,7 @@ async fn send(
         Request::Inherit(known) => {
             let Sent { body, .. } = body(&run.view, step, Some(known), basis).await?;
             let mut body = updating(body, &known.uid, known.version.as_deref());
-            body["metadata"]["ownerReferences"] = serde_json::json!([run.view.owner.reference()]);
+            body["metadata"]["ownerReferences"] = json!([run.view.owner.reference()]);
             Answer::Moved(Box::new(writer.apply(identity, &body, mode == Mode::DryRun).await?.metadata))
         }
         Request::Look => Answer::Seen(run.view.reads.reader.metadata(identity).await?.map(Box::new)),
