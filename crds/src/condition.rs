@@ -56,6 +56,8 @@ pub mod reason {
     pub const PRUNE_FAILED: &str = "PruneFailed";
     /// `Ready`: objects that are stored in a version which a CRD drops could not all be migrated to another one.
     pub const MIGRATION_FAILED: &str = "MigrationFailed";
+    /// `Ready`: a kind or a Namespace that the bundle needs is not in the cluster; it is waited for.
+    pub const REQUIRED_RESOURCE_NOT_FOUND: &str = "RequiredResourceNotFound";
     /// `Ready`, `Stalled`: the revision that was asked for is not in the history.
     pub const REVISION_NOT_FOUND: &str = "RevisionNotFound";
     /// `Ready`, `Stalled`: the revision that was asked for cannot be installed now.

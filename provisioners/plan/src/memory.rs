@@ -306,7 +306,7 @@ impl Memory {
     ) {
         let installed = observed.installed();
         let is_upgrade = matches!(why, Why::Upgrade | Why::Rollback);
-        let was_written = matches!(problem.stage, Stage::Apply | Stage::Migrate);
+        let was_written = matches!(problem.stage, Stage::Apply | Stage::Migrate | Stage::Missing);
         if was_written {
             self.installation = Installation::Partial { release: release.clone() };
         }

@@ -6,6 +6,7 @@ mod catalogs;
 mod deletion;
 mod gate;
 mod groups;
+mod health;
 mod install;
 mod rights;
 mod world;

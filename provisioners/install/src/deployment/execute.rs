@@ -357,7 +357,7 @@ fn unapplied(error: apply::Error, bases: &Bases) -> Stopped {
                 message.push_str(&failed.hint());
             }
             Stopped::Failed(Problem {
-                stage: Stage::Apply,
+                stage: if failed.is_not_found() { Stage::Missing } else { Stage::Apply },
                 message,
                 class: failed.class(),
                 is_definite: !failed.is_transient(),

@@ -37,7 +37,7 @@ pub enum Stage {
     Apply,
     /// Objects that are stored in a version which a CRD drops could not all be migrated to another one.
     Migrate,
-    /// Everything was applied but for objects whose kinds are not served.
+    /// Something that objects need is not there: everything else may have been written.
     Missing,
     /// Everything was applied, and drifted objects could not be repaired.
     Repair,

@@ -131,6 +131,7 @@ impl Writer<'_> {
             Reason::ApprovalMissing => return Some(Summary::Working { reason: reason::WAITING_FOR_APPROVAL, message }),
             Reason::PlanRejected => return Some(Summary::Stalled { reason: reason::PLAN_REJECTED, message }),
             _ if failure.problem.stage == Stage::Migrate => reason::MIGRATION_FAILED,
+            _ if failure.problem.stage == Stage::Missing => reason::REQUIRED_RESOURCE_NOT_FOUND,
             _ if self.target.is_rollback && is_upgrade => reason::ROLLBACK_REFUSED,
             reason => reason.ready(),
         };

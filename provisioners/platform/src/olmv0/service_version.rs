@@ -94,7 +94,7 @@ pub(super) async fn reconcile(deployment: Arc<BundleDeployment>, context: Arc<Co
     made?;
     pass.collect().await?;
     pass.context.failures.clear(&pass.deployment.uid().unwrap_or_default());
-    Ok(Action::await_change())
+    Ok(pass.next())
 }
 
 /// After a pass that ended early.
@@ -320,6 +320,14 @@ impl Pass {
             Err(error) if !error.is_not_found() => Err(Error::Version(error)),
             _ => Ok(()),
         }
+    }
+
+    /// Nobody tells when an operator has taken too long.
+    fn next(&self) -> Action {
+        let wanted = self.versions.iter().find(|version| version.name_any() == self.seen.wanted.name);
+        let late = wanted.and_then(|version| version::deadline(version));
+        let left = late.and_then(|late| late.duration_since(Timestamp::now()).try_into().ok());
+        left.map_or_else(Action::await_change, Action::requeue)
     }
 
     /// Deletes ClusterServiceVersions in whose place another one has succeeded, and forgets those that are gone.

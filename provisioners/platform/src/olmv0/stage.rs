@@ -6,8 +6,13 @@ use rukpak_crds::{BundleDeployment, Condition, ConditionStatus, Plan, PlanPhase}
 
 use crate::installed::{self, Identity, Installed};
 
-/// How the message begins where kinds are awaited.
-const AWAITED: &str = "required resource not found";
+/// Reasons of `Ready` where something has to be there first.
+const HELD: [&str; 4] = [
+    reason::MISSING_RIGHTS,
+    reason::SERVICE_ACCOUNT_NOT_FOUND,
+    reason::SERVICE_ACCOUNT_REQUIRED,
+    reason::REQUIRED_RESOURCE_NOT_FOUND,
+];
 
 /// How far it is.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -24,8 +29,10 @@ pub(super) enum Stage {
     Held(String),
     /// It is about to be written.
     Applying(String),
-    /// It is written, and not healthy yet.
+    /// It is written, and nobody knows yet how it is.
     Applied(String),
+    /// It is written, and not healthy: not yet, or no more.
+    Unhealthy(String),
     Succeeded,
     /// It was tried. The reason is OLM's.
     Failed {
@@ -52,7 +59,7 @@ impl Stage {
 
     /// Whether another bundle may be taken where the catalog has moved on: nothing is being written, and nothing waits for its health.
     pub fn is_open(&self) -> bool {
-        !matches!(self, Self::Applying(_) | Self::Applied(_))
+        !matches!(self, Self::Applying(_) | Self::Applied(_) | Self::Unhealthy(_))
     }
 }
 
@@ -99,8 +106,7 @@ fn stage(deployment: &BundleDeployment, is_active: bool, questions: &[std::sync:
         let digest = asked(deployment, questions);
         return digest.map_or(Stage::Unpacking(text(ready)), |digest| Stage::Asking { digest });
     }
-    let held = [reason::MISSING_RIGHTS, reason::SERVICE_ACCOUNT_NOT_FOUND, reason::SERVICE_ACCOUNT_REQUIRED];
-    if held.iter().any(|reason| says(ready, reason)) || text(done).contains(AWAITED) {
+    if HELD.iter().any(|reason| says(ready, reason)) {
         return Stage::Held(text(ready));
     }
     if says(ready, reason::PLAN_REJECTED) {
@@ -115,6 +121,7 @@ fn stage(deployment: &BundleDeployment, is_active: bool, questions: &[std::sync:
         () if says(ready, reason::PROGRESS_DEADLINE_EXCEEDED) => {
             Stage::Failed { reason: "InstallCheckFailed", message: text(ready) }
         }
+        () if says(ready, reason::UNHEALTHY) => Stage::Unhealthy(text(ready)),
         () => Stage::Applied(text(ready)),
     }
 }
@@ -196,8 +203,11 @@ mod tests {
         let asks = ("Ready", "Unknown", "WaitingForApproval", "");
         assert_eq!(of(&[VALID, asks]), Stage::Asking { digest: "asked".to_owned() });
         assert!(matches!(of(&[VALID, ("Ready", "False", "MissingRights", "")]), Stage::Held(_)));
-        let awaited = ("Installed", "False", "InstallFailed", "x: required resource not found: Tank");
-        assert!(matches!(of(&[VALID, awaited]), Stage::Held(_)));
+        let awaited = ("Ready", "False", "RequiredResourceNotFound", "no Tank");
+        let failed = ("Installed", "False", "InstallFailed", "no Tank");
+        assert_eq!(of(&[VALID, failed, awaited]), Stage::Held("no Tank".to_owned()));
+        let quoted = ("Installed", "False", "InstallFailed", "required resource not found");
+        assert!(matches!(of(&[VALID, quoted]), Stage::Failed { .. }), "words decide nothing");
         assert!(matches!(of(&[VALID, ("Ready", "Unknown", "Progressing", "")]), Stage::Applying(_)));
         let refused = of(&[VALID, ("Installed", "False", "InstallFailed", "broken")]);
         assert_eq!(refused, Stage::Failed { reason: "InstallComponentFailed", message: "broken".to_owned() });
@@ -210,7 +220,9 @@ mod tests {
         let there = seen(Some("2.0.0"), &[VALID, DONE, ready]);
         assert!(there.stage == Stage::Succeeded && there.is_installed());
         let sick = ("Ready", "Unknown", "Unhealthy", "no Pod");
-        assert_eq!(seen(Some("2.0.0"), &[VALID, DONE, sick]).stage, Stage::Applied("no Pod".to_owned()));
+        assert_eq!(seen(Some("2.0.0"), &[VALID, DONE, sick]).stage, Stage::Unhealthy("no Pod".to_owned()));
+        let unseen = ("Ready", "Unknown", "Progressing", "not looked at");
+        assert_eq!(seen(Some("2.0.0"), &[VALID, DONE, unseen]).stage, Stage::Applied("not looked at".to_owned()));
         let late = ("Ready", "False", "ProgressDeadlineExceeded", "");
         assert!(matches!(seen(Some("2.0.0"), &[VALID, DONE, late]).stage, Stage::Failed { .. }));
     }

@@ -25,7 +25,7 @@ use super::catalog_source::Health;
 use super::context::{Context, within};
 use super::deployment::{self, Existing, Unit};
 use super::operator_group::{Group, Membership};
-use super::stage::Seen;
+use super::stage::{Seen, Stage};
 use crate::dependencies::Dependent;
 use crate::image;
 use crate::installed::Identity;
@@ -131,7 +131,7 @@ async fn wanted(subscription: &Subscription, live: Option<&BundleDeployment>, co
         let has_packages = live.is_some_and(deployment::has_packages);
         Wanted { bundle, has_packages, failure, retry }
     };
-    if seen.as_ref().is_some_and(|seen| !seen.stage.is_open()) {
+    if seen.as_ref().is_some_and(|seen| !seen.stage.is_open() && !has_failed(subscription, seen, context)) {
         return kept(None, None);
     }
     let (source, space) = (&subscription.spec.source, &subscription.spec.source_namespace);
@@ -176,6 +176,14 @@ async fn wanted(subscription: &Subscription, live: Option<&BundleDeployment>, co
         }
         Choice::Refused(message) => kept(Some(Failure::unsatisfiable(message)), None),
     }
+}
+
+/// Whether what is wanted was written, and was not healthy in time or is no more: a newer bundle may mend that.
+fn has_failed(subscription: &Subscription, seen: &Seen, context: &Context) -> bool {
+    let versions = within(&context.versions, &subscription.namespace().unwrap_or_default());
+    let wanted = versions.iter().find(|version| version.name_any() == seen.wanted.name);
+    let phase = wanted.and_then(|version| version.status.as_ref()).map(|status| status.phase.as_str());
+    matches!(seen.stage, Stage::Unhealthy(_)) && phase == Some("Failed")
 }
 
 fn exists(key: &(String, String), context: &Context) -> bool {

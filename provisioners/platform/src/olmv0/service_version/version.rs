@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use kube::{Resource, ResourceExt};
 use rukpak_crds::BundleDeployment;
 use rukpak_crds::olmv0::service_version::{
@@ -18,8 +18,13 @@ use super::super::deployment::Unit;
 use super::super::operator_group::{Group, Membership, unsupported};
 use super::super::stage::{Seen, Stage};
 
+/// How long an operator may take to be healthy.
+const PATIENCE: SignedDuration = SignedDuration::from_mins(5);
 /// Longest message that is written, in characters.
 const MESSAGE_MAX: usize = 4096;
+
+const CHECK_FAILED: &str = "InstallCheckFailed";
+const COMPONENT_UNHEALTHY: &str = "ComponentUnhealthy";
 
 /// What a ClusterServiceVersion is beside others of its BundleDeployment.
 #[derive(Debug, PartialEq, Eq)]
@@ -105,7 +110,7 @@ pub(super) fn status(
         }
         // An upgrade that has not begun is no business of what runs.
         Others::None if version.name_any() != seen.wanted.name => return None,
-        Others::None => of_group(version, namespace, membership).or_else(|| of_stage(seen, &old))?,
+        Others::None => of_group(version, namespace, membership).or_else(|| of_stage(seen, &old, now))?,
     };
     let requirement_status = requirements(version, seen);
     let message: String = message.chars().take(MESSAGE_MAX).collect();
@@ -151,13 +156,38 @@ fn of_group(version: &ClusterServiceVersion, namespace: &str, membership: &Membe
     }
 }
 
-fn of_stage(seen: &Seen, old: &ClusterServiceVersionStatus) -> Option<Said> {
+/// When an operator that is being installed has taken too long to be healthy.
+pub(super) fn deadline(version: &ClusterServiceVersion) -> Option<Timestamp> {
+    version.status.as_ref().and_then(until)
+}
+
+fn until(status: &ClusterServiceVersionStatus) -> Option<Timestamp> {
+    let since = status.last_transition_time.filter(|_| status.phase == "Installing")?;
+    since.checked_add(PATIENCE).ok()
+}
+
+/// What is said of an operator that is not healthy, after what was said of it.
+fn of_unhealthy(why: &str, old: &ClusterServiceVersionStatus, now: Timestamp) -> Said {
+    let was = (old.phase.as_str(), old.reason.as_str());
+    if was == ("Failed", CHECK_FAILED) || until(old).is_some_and(|until| until <= now) {
+        return ("Failed", CHECK_FAILED, format!("install timeout: {why}"));
+    }
+    if was.0 == "Succeeded" || was == ("Failed", COMPONENT_UNHEALTHY) {
+        return ("Failed", COMPONENT_UNHEALTHY, format!("installing: {why}"));
+    }
+    ("Installing", "InstallWaiting", format!("installing: {why}"))
+}
+
+fn of_stage(seen: &Seen, old: &ClusterServiceVersionStatus, now: Timestamp) -> Option<Said> {
     Some(match &seen.stage {
         Stage::Succeeded => ("Succeeded", "InstallSucceeded", "install strategy completed with no errors".to_owned()),
         Stage::Applied(why) if why.is_empty() => {
             ("Installing", "InstallSucceeded", "waiting for install components to report healthy".to_owned())
         }
+        // Whoever has just begun to look at it knows no better than whoever has seen it.
+        Stage::Applied(_) if matches!(old.phase.as_str(), "Succeeded" | "Failed") => return None,
         Stage::Applied(why) => ("Installing", "InstallWaiting", format!("installing: {why}")),
+        Stage::Unhealthy(why) => of_unhealthy(why, old, now),
         Stage::Applying(_) => {
             ("InstallReady", "AllRequirementsMet", "all requirements found, attempting install".to_owned())
         }
@@ -165,7 +195,7 @@ fn of_stage(seen: &Seen, old: &ClusterServiceVersionStatus) -> Option<Said> {
             ("Pending", "RequirementsNotMet", format!("one or more requirements couldn't be found: {why}"))
         }
         Stage::Failed { reason, message } => {
-            let what = if *reason == "InstallCheckFailed" { "install failed" } else { "install strategy failed" };
+            let what = if *reason == CHECK_FAILED { "install failed" } else { "install strategy failed" };
             ("Failed", reason, format!("{what}: {message}"))
         }
         // What is there stays what it is while its content is looked at again, or a change of its settings is asked about.

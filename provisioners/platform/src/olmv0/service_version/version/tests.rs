@@ -38,9 +38,44 @@ fn phases_follow_the_bundle_deployment() {
     assert_eq!(of(None, Stage::Held(text())), pair("Pending", "RequirementsNotMet"));
     assert_eq!(of(None, Stage::Applying(text())), pair("InstallReady", "AllRequirementsMet"));
     assert_eq!(of(Some("v1"), Stage::Applied("no Pod".to_owned())), pair("Installing", "InstallWaiting"));
+    assert_eq!(of(Some("v1"), Stage::Unhealthy("no Pod".to_owned())), pair("Installing", "InstallWaiting"));
     assert_eq!(of(Some("v1"), Stage::Succeeded), pair("Succeeded", "InstallSucceeded"));
     let failed = Stage::Failed { reason: "InstallComponentFailed", message: text() };
     assert_eq!(of(None, failed), pair("Failed", "InstallComponentFailed"));
+}
+
+/// What is said of stages, one after the other, so many minutes after the beginning.
+fn walk(stages: &[(i64, Stage)]) -> Vec<(String, String)> {
+    let (mut csv, all) = (version("v1"), group(&[""]));
+    let mut said = Vec::new();
+    for (minute, stage) in stages {
+        let now = Timestamp::from_second(60 * minute).unwrap();
+        if let Some(status) = status(&csv, &seen("v1", Some("v1"), stage.clone()), ("ns", &all), &Others::None, now) {
+            csv.status = Some(status);
+        }
+        let status = csv.status.clone().unwrap_or_default();
+        said.push((status.phase, status.reason));
+    }
+    said
+}
+
+#[test]
+fn who_is_not_healthy_in_time_has_failed_until_it_is() {
+    let sick = || Stage::Unhealthy("no Pod".to_owned());
+    let said = walk(&[(0, sick()), (4, sick()), (5, sick()), (9, sick()), (10, Stage::Succeeded)]);
+    let (waiting, failed) = (pair("Installing", "InstallWaiting"), pair("Failed", "InstallCheckFailed"));
+    let healed = pair("Succeeded", "InstallSucceeded");
+    assert_eq!(said, [waiting.clone(), waiting, failed.clone(), failed, healed]);
+}
+
+#[test]
+fn who_was_healthy_fails_at_once_and_what_is_not_known_changes_nothing() {
+    let (sick, unknown) = (|| Stage::Unhealthy("no Pod".to_owned()), || Stage::Applied("not looked at".to_owned()));
+    let said = walk(&[(0, Stage::Succeeded), (1, unknown()), (2, sick()), (9, sick()), (10, unknown())]);
+    let (well, failed) = (pair("Succeeded", "InstallSucceeded"), pair("Failed", "ComponentUnhealthy"));
+    assert_eq!(said, [well.clone(), well, failed.clone(), failed.clone(), failed]);
+    let rolled = walk(&[(0, Stage::Succeeded), (1, Stage::Applied(String::new())), (2, sick())]);
+    assert_eq!(rolled.last(), Some(&pair("Installing", "InstallWaiting")), "another Deployment has its own time");
 }
 
 #[test]
