@@ -4,6 +4,7 @@ mod approval;
 mod case;
 mod catalogs;
 mod deletion;
+mod forged;
 mod gate;
 mod groups;
 mod health;

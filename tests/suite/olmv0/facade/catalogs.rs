@@ -6,7 +6,7 @@ use rukpak_tests::verbs::{self, Target};
 use rukpak_tests::{CatalogServer, Documents};
 use serde_json::{Value, json};
 
-use super::case::{Case, text};
+use super::case::{Case, reason, text};
 use super::world::GLOBAL;
 
 fn target(name: &str) -> Target {
@@ -89,4 +89,56 @@ async fn what_cannot_be_read_is_said_and_is_nobody_elses_business() {
     for name in ["secret", "absent"] {
         case.delete(&target(&format!("{}-{name}", case.package))).await;
     }
+}
+
+/// A channel of so many bundles, each of which replaces the one before and skips some; the first replaces the last if it `loops`.
+fn chain(package: &str, bundles: usize, skips: usize, loops: bool) -> Documents {
+    let version = |index: usize| format!("1.0.{index}");
+    let name = |index: usize| format!("{package}.v{}", version(index));
+    let entries: Vec<Value> = (0..bundles)
+        .map(|index| {
+            let skipped: Vec<String> = (index.saturating_sub(skips)..index).map(name).collect();
+            let mut entry = json!({"name": name(index), "skips": skipped});
+            if index > 0 || loops {
+                entry["replaces"] = json!(name(if index > 0 { index - 1 } else { bundles - 1 }));
+            }
+            entry
+        })
+        .collect();
+    let mut lines = vec![
+        json!({"schema": "olm.package", "name": package, "defaultChannel": "stable"}),
+        json!({"schema": "olm.channel", "package": package, "name": "stable", "entries": entries}),
+    ];
+    lines.extend((0..bundles).map(|index| {
+        let value = json!({"packageName": package, "version": version(index)});
+        json!({"schema": "olm.bundle", "package": package, "name": name(index), "image": "localhost:1/absent:1",
+               "properties": [{"type": "olm.package", "value": value}]})
+    }));
+    let text: Vec<String> = lines.iter().map(Value::to_string).collect();
+    Documents::of_text(&text.join("\n")).expect("documents")
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_graph_that_loops_or_is_vast_is_the_trouble_of_who_asks_for_it() {
+    let looped = Case::new("cs-loop").await;
+    let vast = Case::new("cs-vast").await;
+    let good = Case::new("cs-good").await;
+    for (case, documents) in
+        [(&looped, chain(&looped.package, 3, 0, true)), (&vast, chain(&vast.package, 1000, 50, false))]
+    {
+        let image = case.push_catalog(documents).await;
+        case.applies(&[case.source(&image), case.group("group", &json!({})), case.subscription(&json!({}))]).await;
+    }
+    good.subscribes(&["1.0.0"], &json!({})).await;
+    good.until_succeeded("1.0.0").await;
+    let refused = looped
+        .until_object(&looped.subscribed(), "ResolutionFailed", |object| !reason(object, "ResolutionFailed").is_empty())
+        .await;
+    let message = verbs::condition(&refused, "ResolutionFailed").cloned().unwrap_or_default();
+    assert!(message["message"].as_str().is_some_and(|text| text.contains("cycle")), "{message}");
+    // Its head is found among 50,000 edges, and its image asked for.
+    let head = format!("{}.v1.0.999", vast.package);
+    let is_asked =
+        |object: &DynamicObject| object.metadata.annotations.iter().flatten().any(|(_, value)| *value == head);
+    vast.until_object(&vast.target(), "the head of the channel", is_asked).await;
 }

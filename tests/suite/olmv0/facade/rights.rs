@@ -125,3 +125,19 @@ async fn a_tenant_decides_neither_the_account_nor_the_catalog_nor_approves() {
     let freed = verbs::merge_expecting_denial(&tenant, &account, &json!({"spec": {"serviceAccountName": ""}})).await;
     assert!(freed.expect("it is refused").message.contains("forbidden"));
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn who_may_view_a_namespace_reads_all_kinds_and_writes_none() {
+    let case = Case::new("sa-view").await;
+    let user = unique_name("viewer");
+    let binding = json!({"apiVersion": RBAC, "kind": "RoleBinding",
+        "metadata": {"name": user, "namespace": case.space},
+        "roleRef": {"apiGroup": GROUP, "kind": "ClusterRole", "name": "view"},
+        "subjects": [{"kind": "User", "name": user, "apiGroup": GROUP}]});
+    case.create(&binding).await;
+    let kinds = ["catalogsources", "clusterserviceversions", "installplans", "operatorgroups", "subscriptions"];
+    let rules = json!([{"apiGroups": ["operators.coreos.com"], "resources": kinds, "verbs": ["get", "list", "watch"]}]);
+    verbs::await_rules(&case.client, &user, Some(&case.space), &rules).await.expect("the rights come");
+    let viewer = case.world.plane.impersonating(&user, &[]).await.expect("the admin kubeconfig is good");
+    refuses(&viewer, &case.subscription(&json!({}))).await;
+}
