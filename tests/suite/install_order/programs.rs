@@ -90,7 +90,7 @@ async fn refused(client: &Client, object: &Value) -> Result<Denial> {
     denial
 }
 
-/// The entries for ConfigMaps and BundleDeployments are the webhook's own: beside the others, with the same way to it.
+/// The entries for ConfigMaps, BundleDeployments and deletions are the webhook's own: beside the others, with the same way to it.
 async fn registered(client: &Client) {
     let target = Target::cluster("admissionregistration.k8s.io/v1", "ValidatingWebhookConfiguration", CONFIGURATION);
     let there = |object: Option<&DynamicObject>| {
@@ -101,10 +101,11 @@ async fn registered(client: &Client) {
     let found = found.unwrap_or_else(|error| panic!("{error:#}")).unwrap();
     let webhooks = found.data["webhooks"].as_array().unwrap();
     let bundles = &webhooks[0]["clientConfig"];
-    let [.., config_maps, deployments] = webhooks.as_slice() else { panic!("two entries: {webhooks:?}") };
+    let [.., config_maps, deployments, needed] = webhooks.as_slice() else { panic!("three entries: {webhooks:?}") };
     assert_eq!(config_maps["namespaceSelector"], json!({"matchLabels": {"kubernetes.io/metadata.name": NAMESPACE}}));
     assert_eq!(deployments["name"], "vbundledeployments.core.rukpak.io");
-    for own in [config_maps, deployments] {
+    assert_eq!(needed["name"], "vneeded.core.rukpak.io");
+    for own in [config_maps, deployments, needed] {
         let client_config = &own["clientConfig"];
         assert_eq!(client_config["caBundle"], bundles["caBundle"]);
         assert_eq!(

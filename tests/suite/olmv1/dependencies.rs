@@ -6,7 +6,7 @@ use rukpak_tests::openshift::{operator, platform_operator};
 use rukpak_tests::verbs::{self, Expected, Target, unique_name};
 use serde_json::{Value, json};
 
-use super::case::{Case, retrying, rolled_out, text};
+use super::case::{Case, installed, retrying, rolled_out, text};
 use super::world::World;
 use crate::platform::packages::{self, ALL, channel, entry, package};
 
@@ -317,7 +317,7 @@ async fn a_set_is_whole_however_often_the_manager_is_killed() {
     case.until_version("1.0.0").await;
     for name in members {
         let object = case.find(&extension(name)).await.expect("it is installed first");
-        assert!(rolled_out().met_by(&object), "half a set is called installed: {:#}", object.data);
+        assert!(installed().met_by(&object), "half a set is called installed: {:#}", object.data);
     }
     case.until_object(&target, "applied", |plan| text(plan, "/status/phase") == "Applied").await;
 }

@@ -9,13 +9,16 @@ use rukpak_tests::{Documents, Plane, PlaneOptions, tools};
 use serde_json::{Value, json};
 
 use super::{Access, INTERVAL, PATIENCE, may};
+use crate::platform::packages::{channel, entry, package};
 
 const MANAGER: &str = "platform-operators-controller-manager";
 const ROLE: &str = "platform-operators-manager-role";
 const OWN: &str = "platform.openshift.io";
 
 /// What the scene need not show, and why it is granted all the same.
-const UNSEEN: [(&str, &str); 5] = [
+const UNSEEN: [(&str, &str); 7] = [
+    ("delete plans", "after several that are over, or one that was approved and is asked for no more"),
+    ("patch platformoperators", "says on one whose package is installed who needs it, and nothing is installed here"),
     ("get bundledeployments", "asked for when the watch is behind a creation"),
     ("get leases", "asked for when a renewal fails"),
     ("patch bundledeployments", "upgrades"),
@@ -94,6 +97,29 @@ fn operator(name: &str, package: &str) -> Value {
            "spec": {"package": {"name": package}}})
 }
 
+/// Has the manager ask whether a package may be installed that another one depends on, and approves.
+async fn proposes(plane: &Plane) {
+    let client = plane.admin().await.expect("the plane's own kubeconfig");
+    let mut press = operator("press", "press");
+    press["spec"]["dependencies"] = json!("Propose");
+    verbs::create(&client, &press).await.expect("the administrator may");
+    let end = tokio::time::Instant::now() + PATIENCE;
+    let plan = loop {
+        let plans = verbs::list(&client, "core.rukpak.io/v1alpha1", "Plan", "").await.expect("a list");
+        match plans.iter().find(|plan| plan.data["status"]["phase"] == "Waiting") {
+            Some(plan) => break plan.metadata.name.clone().expect("it has a name"),
+            None => assert!(tokio::time::Instant::now() < end, "nothing is asked"),
+        }
+        tokio::time::sleep(INTERVAL).await;
+    };
+    let target = Target::cluster("core.rukpak.io/v1alpha1", "Plan", &plan);
+    verbs::merge(&client, &target, &json!({"spec": {"approval": "Approved"}})).await.expect("the administrator may");
+    let needed = Target::cluster("platform.openshift.io/v1alpha1", "PlatformOperator", "file");
+    let there = |object: Option<&kube::api::DynamicObject>| object.is_some();
+    let created = verbs::await_object(&client, &needed, "its creation", PATIENCE, there).await;
+    created.unwrap_or_else(|error| panic!("{error:#}"));
+}
+
 /// Takes the right away that the API server wants of whoever sets an owner that is to wait.
 async fn needs_finalizers(plane: &Plane) {
     let client = plane.admin().await.expect("the plane's own kubeconfig");
@@ -135,9 +161,15 @@ async fn the_manager_does_what_it_may_and_is_never_refused() {
     let client = plane.admin().await.expect("the plane's own kubeconfig");
     let catalog = tools::temp_folder("catalog").expect("a folder");
     let images = |package: &str| format!("example.test/{package}:v1");
-    let packages = ["mill", "saw"].map(|package| Documents::package(package, &[("1.0.0", &images(package))]));
-    let [mill, saw] = packages;
-    std::fs::write(catalog.path().join("catalog.json"), mill.and(saw).json_lines()).expect("the file can be written");
+    let packages = ["mill", "saw", "file"].map(|package| Documents::package(package, &[("1.0.0", &images(package))]));
+    let [mill, saw, file] = packages;
+    let needs = [json!({"type": "olm.package.required", "value": {"packageName": "file", "versionRange": ">=1.0.0"}})];
+    let press = Documents::default()
+        .with(package("press", "stable"))
+        .with(channel("press", "stable", json!([{"name": "press.v1.0.0"}])))
+        .with(entry("press", "1.0.0", &images("press"), None, &needs));
+    let offered = mill.and(saw).and(file).and(press).json_lines();
+    std::fs::write(catalog.path().join("catalog.json"), offered).expect("the file can be written");
 
     let mut deployment = object("Deployment", MANAGER);
     let arguments = deployment["spec"]["template"]["spec"]["containers"][0]["args"].as_array_mut().expect("arguments");
@@ -153,6 +185,7 @@ async fn the_manager_does_what_it_may_and_is_never_refused() {
     let failing = Expected::is_false("Available", "PlatformOperatorError");
     verbs::await_condition(&client, &summary, failing, PATIENCE).await.unwrap_or_else(|error| panic!("{error:#}"));
 
+    proposes(&plane).await;
     needs_finalizers(&plane).await;
 
     // A watch is logged when it ends.
@@ -188,7 +221,9 @@ async fn the_manager_may_do_no_more() {
         Access::to("get", "", "secrets"),
         Access::to("list", "", "pods"),
         Access::to("update", OWN, "platformoperators"),
-        Access::to("patch", OWN, "platformoperators"),
+        Access::to("delete", OWN, "platformoperators"),
+        Access::to("update", "core.rukpak.io", "plans"),
+        Access::to("patch", "core.rukpak.io", "plans"),
         Access::to("delete", "core.rukpak.io", "bundledeployments"),
         Access::to("patch", "core.rukpak.io", "bundledeployments/status"),
         Access::to("get", "core.rukpak.io", "bundles"),
