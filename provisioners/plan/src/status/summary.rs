@@ -7,7 +7,9 @@ use super::{SUSPENDED, Writer, bounded, released_text};
 use crate::decide::{Held, is_load_failure};
 use crate::memory::{Failure, Installation, Reason, Stage, deadline};
 use crate::observed::{Dependencies, Desired};
+use crate::plan::Missing;
 use crate::prune::Pruning;
+use crate::release::Release;
 use crate::retry::Class;
 
 /// What is deleted is mostly gone after so many looks: some seconds.
@@ -131,7 +133,7 @@ impl Writer<'_> {
             Reason::ApprovalMissing => return Some(Summary::Working { reason: reason::WAITING_FOR_APPROVAL, message }),
             Reason::PlanRejected => return Some(Summary::Stalled { reason: reason::PLAN_REJECTED, message }),
             _ if failure.problem.stage == Stage::Migrate => reason::MIGRATION_FAILED,
-            _ if failure.problem.stage == Stage::Missing => reason::REQUIRED_RESOURCE_NOT_FOUND,
+            _ if self.awaits_kinds(failure) && !is_upgrade => reason::REQUIRED_RESOURCE_NOT_FOUND,
             _ if self.target.is_rollback && is_upgrade => reason::ROLLBACK_REFUSED,
             reason => reason.ready(),
         };
@@ -143,6 +145,12 @@ impl Writer<'_> {
         } else {
             Summary::Stalled { reason, message }
         })
+    }
+
+    /// Whether it failed because something that the bundle needs is not in the cluster.
+    fn awaits_kinds(&self, failure: &Failure) -> bool {
+        let is_of_failure = |(release, _): &(Release, Vec<Missing>)| *release == failure.release;
+        failure.problem.stage == Stage::Missing || self.memory.waits_for_kinds.as_ref().is_some_and(is_of_failure)
     }
 
     /// What runs although an upgrade failed, for those who read only this.

@@ -115,6 +115,11 @@ fn stage(deployment: &BundleDeployment, is_active: bool, questions: &[std::sync:
     if is(done, ConditionStatus::False) {
         return Stage::Failed { reason: "InstallComponentFailed", message: text(done) };
     }
+    if let Some(revision) = deployment.spec.rollback_to.filter(|_| !is_active && is(done, ConditionStatus::True)) {
+        let name = deployment.name_any();
+        let message = format!("spec.rollbackTo of BundleDeployment {name} is {revision}: that revision is installed");
+        return Stage::Failed { reason: "InstallCheckFailed", message };
+    }
     match () {
         () if !is_active || !is(done, ConditionStatus::True) => Stage::Applying(text(ready)),
         () if is(ready, ConditionStatus::True) => Stage::Succeeded,
@@ -151,6 +156,10 @@ mod tests {
 
     /// One that is wanted at 2.0.0 and has `active` installed; conditions are type, status, reason.
     fn seen(active: Option<&str>, conditions: &[(&str, &str, &str, &str)]) -> Seen {
+        of(&deployment(active, conditions))
+    }
+
+    fn deployment(active: Option<&str>, conditions: &[(&str, &str, &str, &str)]) -> BundleDeployment {
         let conditions: Vec<Value> = conditions
             .iter()
             .map(|(type_, status, reason, message)| {
@@ -165,14 +174,18 @@ mod tests {
                        "time": "2026-01-01T00:00:00Z", "annotations": identity(version).annotations()})
             })
             .collect();
-        let deployment: BundleDeployment = serde_json::from_value(json!({
+        serde_json::from_value(json!({
             "metadata": {"name": "p.ns", "uid": "u", "generation": 2, "annotations": identity("2.0.0").annotations()},
             "spec": {"provisionerClassName": "c",
                      "template": {"spec": {"provisionerClassName": "c", "source": {"type": "image"}}}},
             "status": {"observedGeneration": 2, "conditions": conditions, "history": history,
                        "activeBundle": active.map(|_| "b")},
         }))
-        .unwrap();
+        .unwrap()
+    }
+
+    /// What it says while Plans of it and of another one are there.
+    fn of(deployment: &BundleDeployment) -> Seen {
         let plan = |digest: &str, uid: &str, phase: &str| -> Arc<Plan> {
             let lists = ["created", "changed", "orphaned", "deleted", "rights", "images", "versions"];
             let mut status = json!({"phase": phase, "message": "", "summary": ""});
@@ -186,7 +199,7 @@ mod tests {
             )
         };
         let plans = [plan("old", "u", "Expired"), plan("asked", "u", "Waiting"), plan("foreign", "v", "Waiting")];
-        Seen::of(&deployment, &plans).expect("it says which bundle it is for")
+        Seen::of(deployment, &plans).expect("it says which bundle it is for")
     }
 
     const VALID: (&str, &str, &str, &str) = ("HasValidBundle", "True", "UnpackSuccessful", "");
@@ -223,6 +236,11 @@ mod tests {
         assert_eq!(seen(Some("2.0.0"), &[VALID, DONE, sick]).stage, Stage::Unhealthy("no Pod".to_owned()));
         let unseen = ("Ready", "Unknown", "Progressing", "not looked at");
         assert_eq!(seen(Some("2.0.0"), &[VALID, DONE, unseen]).stage, Stage::Applied("not looked at".to_owned()));
+        let mut back = deployment(Some("1.0.0"), &[VALID, DONE, ready]);
+        back.spec.rollback_to = Some(1);
+        let rolled = of(&back);
+        assert!(matches!(&rolled.stage, Stage::Failed { message, .. } if message.contains("rollbackTo")), "{rolled:?}");
+        assert!(rolled.stage.is_open() && !rolled.is_installed());
         let late = ("Ready", "False", "ProgressDeadlineExceeded", "");
         assert!(matches!(seen(Some("2.0.0"), &[VALID, DONE, late]).stage, Stage::Failed { .. }));
     }

@@ -130,7 +130,7 @@ pub(super) fn status(plan: &InstallPlan, about: &About<'_>, now: Timestamp) -> I
         return old;
     }
     let (phase, message) = match &seen.stage {
-        _ if !plan.spec.approved => ("RequiresApproval", String::new()),
+        _ if !plan.spec.approved => ("RequiresApproval", about.question.map(summary).unwrap_or_default()),
         _ if old.phase == "Complete" => ("Complete", String::new()),
         _ if about.failure.is_some() => {
             ("Installing", format!("retrying execution due to error: {}", about.failure.unwrap_or_default()))
@@ -158,6 +158,12 @@ pub(super) fn status(plan: &InstallPlan, about: &About<'_>, now: Timestamp) -> I
         start_time: old.start_time.or(Some(now).filter(|_| plan.spec.approved)),
         message: message.chars().take(4096).collect(),
     }
+}
+
+/// What a yes allows beyond the steps, which are objects that are created or changed: what is deleted, and rights.
+fn summary(question: &Plan) -> String {
+    let summary = question.status.as_ref().map(|status| status.summary.as_str()).unwrap_or_default();
+    format!("Plan {}: {summary}", question.name_any())
 }
 
 fn condition(phase: &str, stage: &Stage, old: &[InstallPlanCondition], now: Timestamp) -> Option<InstallPlanCondition> {

@@ -139,9 +139,17 @@ fn conditions(view: &View<'_>, now: Timestamp) -> Vec<SubscriptionCondition> {
         Some(Stage::UnpackFailed(message)) => {
             said.push(("BundleUnpackFailed", True, "BundleUnpackFailed", message.clone()));
         }
+        // With Manual there is an InstallPlan only once there is something to ask.
+        Some(Stage::Held(message)) if !is_planned(view) => {
+            said.push(("InstallPlanPending", True, "Planning", message.clone()));
+        }
+        Some(Stage::Failed { reason, message }) if !is_planned(view) => {
+            said.push(("InstallPlanFailed", True, reason, message.clone()));
+        }
         _ => {}
     }
-    match view.plan.as_deref().and_then(|plan| plan.status.as_ref()) {
+    let planned = view.plan.as_deref().filter(|_| view.seen.is_none() || is_planned(view));
+    match planned.and_then(|plan| plan.status.as_ref()) {
         Some(plan) if plan.phase == "Failed" => {
             let condition = plan.conditions.first();
             let reason = if condition.is_some_and(|condition| condition.reason == "InstallCheckFailed") {
@@ -157,7 +165,7 @@ fn conditions(view: &View<'_>, now: Timestamp) -> Vec<SubscriptionCondition> {
         Some(plan) if plan.phase == "Installing" => {
             said.push(("InstallPlanPending", True, "Installing", plan.message.clone()));
         }
-        None if view.plan.is_some() => {
+        None if planned.is_some() => {
             said.push(("InstallPlanPending", True, "InstallPlanNotYetReconciled", String::new()));
         }
         None if is_missing(view) => {
@@ -167,6 +175,12 @@ fn conditions(view: &View<'_>, now: Timestamp) -> Vec<SubscriptionCondition> {
     }
     let old = view.subscription.status.as_ref().map(|status| status.conditions.as_slice()).unwrap_or_default();
     said.into_iter().map(|said| condition(said, old, now)).collect()
+}
+
+/// Whether there is an InstallPlan for what is wanted.
+fn is_planned(view: &View<'_>) -> bool {
+    let names = view.plan.iter().flat_map(|plan| &plan.spec.cluster_service_version_names);
+    view.seen.is_some_and(|seen| names.clone().any(|name| *name == seen.wanted.name))
 }
 
 /// Whether an InstallPlan is referred to that is gone, and nothing takes its place.

@@ -113,3 +113,22 @@ fn a_failure_is_told_and_times_move_only_with_what_is_said() {
     assert!(is_same(&first, &second), "{second:?}");
     assert!(!is_same(&first, &status(&view(&subscription, &sources), later)));
 }
+
+#[test]
+fn what_fails_before_somebody_is_asked_is_told_without_an_install_plan() {
+    let (subscription, sources) = (subscription(Value::Null), [source(ready())]);
+    let said_of = |stage: Stage, plan: Option<Arc<InstallPlan>>| {
+        let seen = Seen { wanted: identity("2.0.0"), active: Some(identity("1.0.0")), stage };
+        let status = status(&View { seen: Some(&seen), plan, ..view(&subscription, &sources) }, NOW);
+        let last = status.conditions.last().expect("conditions").clone();
+        (last.type_, last.reason, last.message)
+    };
+    let told = |type_: &str, reason: &str| (type_.to_owned(), reason.to_owned(), "no account".to_owned());
+    let held = || Stage::Held("no account".to_owned());
+    let failed = Stage::Failed { reason: "InstallComponentFailed", message: "no account".to_owned() };
+    assert_eq!(said_of(held(), None), told("InstallPlanPending", "Planning"));
+    assert_eq!(said_of(failed, None), told("InstallPlanFailed", "InstallComponentFailed"));
+    assert_eq!(said_of(held(), Some(plan("old", "1.0.0", "Complete"))), told("InstallPlanPending", "Planning"));
+    let own = said_of(held(), Some(plan("new", "2.0.0", "Installing")));
+    assert_eq!((own.0.as_str(), own.1.as_str()), ("InstallPlanPending", "Installing"));
+}
