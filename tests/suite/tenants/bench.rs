@@ -219,7 +219,16 @@ const NEVER: &[(&str, &[&str])] = &[
             "metadata.labels.core.rukpak.io/subscription-namespace",
         ],
     ),
-    ("Bundle", &["status.pin", "metadata.labels.core.rukpak.io", "metadata.ownerReferences.controller", "spec."]),
+    (
+        "Bundle",
+        &[
+            "status.pin",
+            "metadata.labels.core.rukpak.io/owner",
+            "metadata.labels.core.rukpak.io/bundle",
+            "metadata.ownerReferences.controller",
+            "spec.",
+        ],
+    ),
     (
         "ClusterExtension",
         &[
