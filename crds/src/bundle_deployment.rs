@@ -12,7 +12,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-pub use self::rules::{HealthCheck, HealthProbe, IgnoredDifference, ObjectSelector};
+pub use self::rules::{HealthCheck, HealthProbe, IgnoredDifference, ObjectSelector, UpgradeWindow};
 pub use self::status::{
     BundleDeploymentStatus, ContestedField, Inventory, InventoryKind, MissingObject, PausedObject, Pending, Progress,
     ReleaseRecord, ReleasedObject, Revision, RevisionResult, StoredMigration,
@@ -99,6 +99,11 @@ pub struct BundleDeploymentSpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(regex(pattern = r"^sha256:[0-9a-f]{64}$"))]
     pub approved_plan: Option<String>,
+    /// Windows say when an upgrade may begin; without one, at any time. One that has begun goes on after the window. First installations,
+    /// repairs and rollbacks wait for none.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 10))]
+    pub windows: Vec<UpgradeWindow>,
 }
 
 /// A ServiceAccount. BundleDeployments are in no namespace, so that its own is part of it.

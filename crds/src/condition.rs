@@ -86,6 +86,8 @@ pub mod reason {
     pub const MISSING_RIGHTS: &str = "MissingRights";
     /// `Ready`, `Reconciling`, Event: a Plan has to be approved first.
     pub const WAITING_FOR_APPROVAL: &str = "WaitingForApproval";
+    /// `Ready`: an upgrade waits until a window of `spec.windows` opens.
+    pub const WAITING_FOR_WINDOW: &str = "WaitingForWindow";
     /// `Ready`, `Stalled`: the Plan was rejected.
     pub const PLAN_REJECTED: &str = "PlanRejected";
     /// `Ready`, `Reconciling`: work goes on.

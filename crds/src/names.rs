@@ -83,6 +83,8 @@ pub const SUSPEND: &str = "core.rukpak.io/suspend";
 pub const DELETION_POLICY: &str = "core.rukpak.io/deletion-policy";
 /// Annotation on a ClusterExtension, by its owner: when Plans of its BundleDeployment have to be approved (additive).
 pub const APPROVAL: &str = "core.rukpak.io/approval";
+/// Annotation on a ClusterExtension, by its owner: when its BundleDeployment may be upgraded, as a JSON list (additive).
+pub const WINDOWS: &str = "core.rukpak.io/windows";
 /// Annotation on a ClusterExtension, by its owner: what becomes of packages that its bundle depends on and that are not installed
 /// (additive).
 pub const DEPENDENCIES: &str = "core.rukpak.io/dependencies";

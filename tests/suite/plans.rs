@@ -6,3 +6,4 @@ mod expiry;
 mod forgeries;
 mod policies;
 mod shown;
+mod windows;

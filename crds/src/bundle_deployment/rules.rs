@@ -1,4 +1,5 @@
-//! What a BundleDeployment says of some of its objects: when they are healthy, and which of their fields are left to others.
+//! What a BundleDeployment says of some of its objects: when they are healthy, and which of their fields are left to others; and when
+//! all of them may be upgraded.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -81,4 +82,20 @@ pub struct IgnoredDifference {
     /// counted as in the manifest.
     #[schemars(length(min = 1, max = 50), inner(length(max = 1024), regex(pattern = r"^(/([^/~]|~[01])+)+$")))]
     pub json_pointers: Vec<String>,
+}
+
+/// Times at which upgrades may begin.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct UpgradeWindow {
+    /// Schedule says when the window opens, as cron does: minute, hour, day of month, month, day of week.
+    #[schemars(length(max = 100), regex(pattern = r"^[^ ]+( +[^ ]+){4}$"))]
+    pub schedule: String,
+    /// Duration is how long it stays open, for example 4h. An upgrade begins only if spec.progressDeadline ends before the window does.
+    #[schemars(regex(pattern = r"^([0-9]+(\.[0-9]+)?(ms|s|m|h))+$"))]
+    pub duration: String,
+    /// TimeZone is the zone of the schedule by its IANA name, for example Europe/Prague. UTC without one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 64), regex(pattern = r"^[A-Za-z0-9_+/-]+$"))]
+    pub time_zone: Option<String>,
 }

@@ -30,6 +30,7 @@ pub mod retry;
 pub mod rewrite;
 pub mod rights;
 pub mod status;
+pub mod window;
 
 pub use fingerprint::Fingerprint;
 pub use kind::{Identity, Kind, MissingKind, Phase};

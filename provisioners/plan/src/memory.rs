@@ -317,8 +317,8 @@ impl Memory {
             .then(|| before.as_ref().and_then(|failure| failure.answered_since).unwrap_or(now));
         let is_in_time = answered_since.is_none_or(|since| now < later(since, FORWARD_FOR));
         let may_pass = !problem.is_definite && is_in_time;
-        let awaits_answer = problem.stage.awaits_answer();
-        let goes_on = (was_written && !problem.can_go_back) || (is_begun && may_pass && !awaits_answer);
+        let is_put_off = problem.stage.is_put_off();
+        let goes_on = (was_written && !problem.can_go_back) || (is_begun && may_pass && !is_put_off);
         if why == Why::WayBack
             && let Some(upgrade) = &mut self.failed_upgrade
         {
@@ -336,13 +336,14 @@ impl Memory {
             Stage::Rights => Reason::RightsMissing,
             Stage::Unapproved => Reason::ApprovalMissing,
             Stage::Rejected => Reason::PlanRejected,
+            Stage::Closed(_) => Reason::WindowClosed,
             _ if is_upgrade => Reason::UpgradeFailed,
             _ if installed.is_none() => Reason::InstallFailed,
             _ => Reason::ReconcileFailed,
         };
         let before = before.filter(|failure| failure.problem.class == problem.class);
         let attempts = before.map_or(1, |failure| failure.attempts.saturating_add(1));
-        let until = (!awaits_answer).then(|| later(now, retry::delay(problem.class, attempts)));
+        let until = problem.stage.tried_again(later(now, retry::delay(problem.class, attempts)));
         let first = Failure::first(observed, release, reason, problem, until);
         self.failure = Some(Failure { attempts, answered_since, ..first });
     }
@@ -389,9 +390,10 @@ impl Memory {
             Stage::Rights => Reason::RightsMissing,
             Stage::Unapproved => Reason::ApprovalMissing,
             Stage::Rejected => Reason::PlanRejected,
+            Stage::Closed(_) => Reason::WindowClosed,
             Stage::Apply | Stage::Migrate | Stage::Missing | Stage::Repair => Reason::UpgradeFailed,
         };
-        let until = (!problem.stage.awaits_answer()).then(|| later(now, delay));
+        let until = problem.stage.tried_again(later(now, delay));
         Failure { attempts, ..Failure::first(observed, release, reason, problem, until) }
     }
 

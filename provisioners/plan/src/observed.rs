@@ -227,7 +227,7 @@ impl Observed {
 
 /// Numbers with units in any order, each with a fraction or not, as Go reads them and the schema of the field allows: `1.5h30m`. What
 /// is longer than can be counted is the longest time. `None` if it is no duration.
-fn duration(text: &str) -> Option<Duration> {
+pub(crate) fn duration(text: &str) -> Option<Duration> {
     let (mut rest, mut sum) = (text, Duration::ZERO);
     while !rest.is_empty() {
         let (number, after) = rest.split_at(rest.find(|next: char| !next.is_ascii_digit() && next != '.')?);

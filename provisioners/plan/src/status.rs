@@ -112,9 +112,9 @@ impl Writer<'_> {
         self.failed_upgrade().or(failure)
     }
 
-    /// What `Installed` tells of that: what waits for an answer was not tried, and what is installed stays so.
+    /// What `Installed` tells of that: what is put off was not tried, and what is installed stays so.
     fn told_failure(&self) -> Option<&Failure> {
-        self.failure().filter(|failure| !failure.problem.stage.awaits_answer())
+        self.failure().filter(|failure| !failure.problem.stage.is_put_off())
     }
 
     /// The failed upgrade in whose place the release before is guarded.

@@ -1,7 +1,7 @@
 //! Doing what was decided. Every write to the cluster for a deployment, but for its status, is made below this folder.
 //!
 //! ```text
-//! install   prepare -> members -> rights -> check -> (approval) -> (intent) -> migrate -> apply -> prune -> Applied
+//! install   prepare -> members -> rights -> check -> (approval) -> (window) -> (intent) -> migrate -> apply -> prune -> Applied
 //! repair    prepare ------------> rights -------------------> apply            again
 //! resume    watches -----------------------------------------------------------> Applied
 //! ```
@@ -41,7 +41,7 @@ use rukpak_plan::memory::{Differences, Installation, Problem, Stage};
 use rukpak_plan::prune::Pruning;
 use rukpak_plan::resolve::Why;
 use rukpak_plan::retry::Class;
-use rukpak_plan::{Plan, Release};
+use rukpak_plan::{Plan, Release, window};
 use rukpak_runtime::error::Chain;
 
 use super::Error;
@@ -168,6 +168,10 @@ async fn attempt(run: &mut Run, release: &Release, why: Why) -> Result<(), Stopp
     rights::check(run, &plan, &members).await.map_err(Stopped::Failed)?;
     let dropping = check::check(run, &plan, why, &members, &bases).await?;
     approval::ask(run, (&plan, objects.as_ref()), why, &members, &bases).await?;
+    // Last: what is wrong with it, and whether it may be installed, is known before the window.
+    if let Some(problem) = window::problem(&run.view.observed, &plan.release, why, Timestamp::now()) {
+        return Err(Stopped::Failed(problem));
+    }
     let is_resumed = run.view.observed.pending().is_some_and(|(pending, _)| pending == plan.release);
 
     let used: BTreeSet<InventoryKind> = kinds.into_iter().chain(plan.inventory()).collect();

@@ -33,6 +33,8 @@ pub enum Stage {
     Unapproved,
     /// Nothing was written: somebody has rejected it.
     Rejected,
+    /// Nothing was written: no window of `spec.windows` is open for it. The time is when one will be, if ever.
+    Closed(Option<Timestamp>),
     /// Some objects may have been written.
     Apply,
     /// Objects that are stored in a version which a CRD drops could not all be migrated to another one.
@@ -44,9 +46,18 @@ pub enum Stage {
 }
 
 impl Stage {
-    /// Whether a person decides when it is tried again, and no time.
-    pub fn awaits_answer(self) -> bool {
-        matches!(self, Self::Unapproved | Self::Rejected)
+    /// Whether nothing was tried, because it is not to be tried yet.
+    pub fn is_put_off(self) -> bool {
+        matches!(self, Self::Unapproved | Self::Rejected | Self::Closed(_))
+    }
+
+    /// When it is tried again: `next` for what has failed. `None` if a person decides.
+    pub fn tried_again(self, next: Timestamp) -> Option<Timestamp> {
+        match self {
+            Self::Unapproved | Self::Rejected => None,
+            Self::Closed(opens) => opens,
+            _ => Some(next),
+        }
     }
 }
 
@@ -105,6 +116,8 @@ pub enum Reason {
     ApprovalMissing,
     /// Somebody has rejected it.
     PlanRejected,
+    /// No window is open for it.
+    WindowClosed,
 }
 
 impl Reason {
@@ -121,6 +134,7 @@ impl Reason {
             Self::RightsMissing => reason::MISSING_RIGHTS,
             Self::ApprovalMissing => reason::WAITING_FOR_APPROVAL,
             Self::PlanRejected => reason::PLAN_REJECTED,
+            Self::WindowClosed => reason::WAITING_FOR_WINDOW,
         }
     }
 

@@ -131,6 +131,7 @@ impl Writer<'_> {
         let reason = match failure.reason {
             Reason::DeadlineExceeded => Reason::DeadlineExceeded.ready(),
             Reason::ApprovalMissing => return Some(Summary::Working { reason: reason::WAITING_FOR_APPROVAL, message }),
+            Reason::WindowClosed => return Some(Summary::Working { reason: reason::WAITING_FOR_WINDOW, message }),
             Reason::PlanRejected => return Some(Summary::Stalled { reason: reason::PLAN_REJECTED, message }),
             _ if failure.problem.stage == Stage::Migrate => reason::MIGRATION_FAILED,
             _ if self.awaits_kinds(failure) && !is_upgrade => reason::REQUIRED_RESOURCE_NOT_FOUND,
@@ -165,6 +166,7 @@ impl Writer<'_> {
             | Stage::Rights
             | Stage::Check
             | Stage::Unapproved
+            | Stage::Closed(_)
             | Stage::Rejected => {
                 format!("; nothing was changed: {bundle} stays installed")
             }
@@ -232,7 +234,9 @@ impl Writer<'_> {
         self.set(READY, ready, reason, &message);
         match summary {
             Summary::Working {
-                reason: reason @ (reason::DEPENDENCY_NOT_READY | reason::WAITING_FOR_APPROVAL), ..
+                reason:
+                    reason @ (reason::DEPENDENCY_NOT_READY | reason::WAITING_FOR_APPROVAL | reason::WAITING_FOR_WINDOW),
+                ..
             } => {
                 self.set(RECONCILING, True, reason, &message);
             }

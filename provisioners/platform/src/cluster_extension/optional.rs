@@ -2,9 +2,9 @@
 //! the kind is upstream's. Without that they are other people's. Pure.
 
 use kube::ResourceExt;
-use rukpak_crds::names::{APPROVAL, DELETION_POLICY, SUSPEND};
+use rukpak_crds::names::{APPROVAL, DELETION_POLICY, SUSPEND, WINDOWS};
 use rukpak_crds::olm::ClusterExtension;
-use rukpak_crds::{ApprovalPolicy, DeletionPolicy};
+use rukpak_crds::{ApprovalPolicy, DeletionPolicy, UpgradeWindow};
 use serde_json::{Map, Value, json};
 
 /// The fields and their values; in words what is wrong with an annotation.
@@ -30,6 +30,11 @@ pub(super) fn fields(extension: &ClusterExtension) -> Result<Map<String, Value>,
             format!("annotation {APPROVAL}: {said:?} is none of Automatic, Upgrades, Escalations and Always")
         })?;
         fields.insert("approval".to_owned(), json!(policy));
+    }
+    if let Some(said) = annotations.get(WINDOWS) {
+        let windows: Vec<UpgradeWindow> =
+            serde_json::from_str(said).map_err(|error| format!("annotation {WINDOWS}: {error}: {said:?}"))?;
+        fields.insert("windows".to_owned(), json!(windows));
     }
     Ok(fields)
 }
@@ -67,5 +72,16 @@ mod tests {
         let wrong =
             "annotation core.rukpak.io/approval: \"Manual\" is none of Automatic, Upgrades, Escalations and Always";
         assert_eq!(of(&json!({APPROVAL: "Manual"})), Err(wrong.to_owned()));
+    }
+
+    #[test]
+    fn windows_are_a_list_in_json() {
+        let windows = json!([{"schedule": "0 22 * * 6", "duration": "4h"}]);
+        let expected = json!({"progressDeadline": "30m", "windows": windows});
+        assert_eq!(of(&json!({WINDOWS: windows.to_string()})), Ok(expected));
+        for wrong in ["0 22 * * 6", "[{\"schedule\": \"0 22 * * 6\"}]"] {
+            let message = of(&json!({WINDOWS: wrong})).unwrap_err();
+            assert!(message.starts_with("annotation core.rukpak.io/windows: "), "{message}");
+        }
     }
 }

@@ -14,7 +14,7 @@ use super::{Package, Rule, Source, Subject};
 type Made = Result<String, (String, Fault)>;
 
 /// Fields of specs, by where they stand. What is in none is not allowed.
-pub(super) const DEPLOYMENT_FIELDS: [&str; 14] = [
+pub(super) const DEPLOYMENT_FIELDS: [&str; 15] = [
     "provisionerClassName",
     "template",
     "config",
@@ -30,6 +30,7 @@ pub(super) const DEPLOYMENT_FIELDS: [&str; 14] = [
     // Who may write it may also have nothing asked: an approval keeps nobody from what a rule lets them do.
     "approval",
     "approvedPlan",
+    "windows",
 ];
 pub(super) const OPERATOR_FIELDS: [&str; 4] = ["package", "upgradePolicy", "approval", "dependencies"];
 pub(super) const OPERATOR_PACKAGE_FIELDS: [&str; 4] = ["name", "channel", "version", "catalog"];
