@@ -6,7 +6,7 @@ use cronexpr::{MakeTimestamp, parse_crontab};
 use jiff::Timestamp;
 use rukpak_crds::UpgradeWindow;
 
-use crate::memory::{Problem, Stage, later};
+use crate::memory::{Problem, Stage};
 use crate::observed::{Observed, duration};
 use crate::release::Release;
 use crate::resolve::Why;

@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use k8s_openapi::jiff::{Timestamp, ToSpan as _, Unit, tz::TimeZone};
+use k8s_openapi::jiff::tz::TimeZone;
+use k8s_openapi::jiff::{Timestamp, ToSpan as _};
 use rukpak_tests::verbs::{self, Expected};
 use rukpak_tests::world::{deployment, image, until};
 use serde_json::{Value, json};
@@ -47,18 +48,17 @@ async fn an_upgrade_waits_for_its_window_and_what_is_installed_is_repaired_meanw
     let opens = Timestamp::now().checked_add(75.seconds()).expect("a time").to_zoned(TimeZone::UTC);
     let soon = json!([{"schedule": format!("{} {} * * *", opens.minute(), opens.hour()), "duration": "1h"}]);
     case.edit("user", &case.target(), json!({"spec": {"windows": soon}})).await;
+    let opening = opens.strftime("%Y-%m-%dT%H:%M:00Z").to_string();
     let told = |object: &kube::api::DynamicObject| {
-        verbs::condition(object, "Ready").is_some_and(|ready| {
-            ready["message"]
-                .as_str()
-                .is_some_and(|text| text.contains(&opens.strftime("%Y-%m-%dT%H:%M:00Z").to_string()))
-        })
+        let ready = verbs::condition(object, "Ready").and_then(|ready| ready["message"].as_str());
+        ready.is_some_and(|text| text.contains(&opening))
     };
     case.until(&case.target(), "the time of the next window", |object| object.is_some_and(told)).await;
-    let ready = verbs::await_condition(&case.client, &case.target(), Expected::is_true("Ready", "Succeeded"), MINUTES);
-    ready.await.unwrap_or_else(|error| panic!("{error:#}"));
+    let (target, ready) = (case.target(), Expected::is_true("Ready", "Succeeded"));
+    let ready = verbs::await_condition(&case.client, &target, ready, MINUTES).await;
+    ready.unwrap_or_else(|error| panic!("{error:#}"));
     case.until_value(&a, "/data/x", &json!("2")).await;
-    assert!(Timestamp::now() >= opens.timestamp().round(Unit::Minute).expect("a time"));
+    assert!(Timestamp::now() >= opening.parse().expect("a time"));
 }
 
 #[tokio::test]

@@ -105,8 +105,8 @@ async fn proposes(plane: &Plane) {
     verbs::create(&client, &press).await.expect("the administrator may");
     let end = tokio::time::Instant::now() + PATIENCE;
     let plan = loop {
-        let plans = verbs::list(&client, "core.rukpak.io/v1alpha1", "Plan", "").await.expect("a list");
-        match plans.iter().find(|plan| plan.data["status"]["phase"] == "Waiting") {
+        let asked = verbs::list(&client, "core.rukpak.io/v1alpha1", "Plan", "").await.expect("a list");
+        match asked.iter().find(|plan| plan.data["status"]["phase"] == "Waiting") {
             Some(plan) => break plan.metadata.name.clone().expect("it has a name"),
             None => assert!(tokio::time::Instant::now() < end, "nothing is asked"),
         }

@@ -151,7 +151,7 @@ const HARMLESS: &[Harmless] = &[
             "spec.approval",
             "spec.dependencies",
         ],
-        why: "the package, the channel and the versions of the rule",
+        why: "the package, the channel and the versions of the rule; what else it needs takes the yes of whoever approves Plans",
     },
     Harmless {
         who: JANE,

@@ -135,6 +135,7 @@ fn text(name: &str, schema: &Value) -> String {
         _ if pattern.contains("ms|s|m|h") => "7m".to_owned(),
         _ if pattern.starts_with("^(/") => "/changed".to_owned(),
         _ if pattern.starts_with("^sha256:") => format!("sha256:{}", "0".repeat(64)),
+        "schedule" => "0 2 * * 6".to_owned(),
         "version" => "9.9.9".to_owned(),
         "ref" => format!("registry.example.com/changed@sha256:{}", "0".repeat(64)),
         "base" => "https://changed.example.com".to_owned(),
