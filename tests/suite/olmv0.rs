@@ -4,6 +4,7 @@
 mod all;
 mod back;
 mod case;
+mod corpus;
 mod facade;
 mod forward;
 mod kills;

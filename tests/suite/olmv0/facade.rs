@@ -1,7 +1,7 @@
 //! OLM v0's API, typed as its users type it: the real programs, the webhook among them, with the rights of their manifests.
 
 mod approval;
-mod case;
+pub mod case;
 mod catalogs;
 mod deletion;
 mod forged;
@@ -10,4 +10,4 @@ mod groups;
 mod health;
 mod install;
 mod rights;
-mod world;
+pub mod world;
