@@ -87,6 +87,13 @@ pub enum ForeignOwner {
         /// Its namespace.
         namespace: String,
     },
+    /// The BundleDeployment's that its marks name, which it outlives: that one may be gone.
+    Keeper {
+        /// Name of the BundleDeployment.
+        name: String,
+        /// Its UID.
+        uid: String,
+    },
     /// It has our labels and nothing else of ours.
     Labelled,
     /// It does not tell.
@@ -108,6 +115,7 @@ impl ForeignOwner {
             Self::HelmRelease { name, namespace } => {
                 format!("it belongs to the Helm release {name:?} in namespace {namespace:?}")
             }
+            Self::Keeper { name, .. } => format!("BundleDeployment {name:?} has installed it, to be kept"),
             Self::Labelled => {
                 "it carries this BundleDeployment's labels but no owner reference to it: it was copied or orphaned"
                     .to_owned()
@@ -212,7 +220,13 @@ impl Owner {
         if self.labels_name_us(meta) {
             return Ownership::Foreign(ForeignOwner::Labelled);
         }
-        Ownership::Foreign(ForeignOwner::Unknown)
+        match text(annotations, names::OWNER_UID) {
+            Some(uid) if was_of_deployment => {
+                let name = text(meta.labels.as_ref(), names::OWNER_NAME).unwrap_or_default();
+                Ownership::Foreign(ForeignOwner::Keeper { name: name.to_owned(), uid: uid.to_owned() })
+            }
+            _ => Ownership::Foreign(ForeignOwner::Unknown),
+        }
     }
 }
 

@@ -92,3 +92,28 @@ async fn whoever_gives_a_deployment_up_as_advised_keeps_its_custom_resources() {
     let kept = one.get(&Target::of(&gadget(&group, &one.namespace, "precious", 3)).unwrap()).await;
     assert_eq!(kept.expect("it is kept").metadata.uid, precious.metadata.uid);
 }
+
+/// What another BundleDeployment keeps is not advised to be taken over, which could delete it with that one's custom resources.
+#[tokio::test]
+async fn whoever_gives_up_a_deployment_that_keeps_its_definition_keeps_it() {
+    let (crd, group) = definition("kept");
+    let one = Case::new("keeper").await;
+    let two = one.sibling();
+    let reference = one.push("v1", std::slice::from_ref(&crd)).await;
+    let mut keeping = deployment(&one.name, image(&reference));
+    keeping["spec"]["deletionPolicy"] = json!("KeepCRDs");
+    one.foreign(&keeping).await;
+    one.installed().await;
+    let target = definition_target(&group);
+    let before = one.get(&target).await.expect("it is installed");
+    let precious = one.foreign(&gadget(&group, &one.namespace, "precious", 3)).await;
+    two.create(&[crd]).await;
+    let message = two.refused("InstallFailed", "already exists").await;
+    assert!(message.contains(&one.name) && !message.contains("adopt-by"), "{message}");
+
+    follow_to_the_end(&two, &target).await;
+
+    assert_eq!(two.get(&target).await.expect("it is there").metadata.uid, before.metadata.uid);
+    let kept = one.get(&Target::of(&gadget(&group, &one.namespace, "precious", 3)).unwrap()).await;
+    assert_eq!(kept.expect("it is kept").metadata.uid, precious.metadata.uid);
+}

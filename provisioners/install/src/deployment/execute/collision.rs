@@ -90,8 +90,11 @@ enum Advice<'a> {
 fn advice(collision: &Collision) -> Vec<Advice<'_>> {
     match (&collision.foreign, &collision.keeper) {
         // What makes the BundleDeployment would make it anew.
-        (ForeignOwner::Controller { is_deployment: true, .. }, Some(keeper)) => vec![Advice::LeaveOutOrAsk(keeper)],
-        (ForeignOwner::Controller { name, is_deployment: true, .. }, None) => {
+        (ForeignOwner::Controller { is_deployment: true, .. } | ForeignOwner::Keeper { .. }, Some(keeper)) => {
+            vec![Advice::LeaveOutOrAsk(keeper)]
+        }
+        // Whoever took over what another one keeps could delete it, with all that hangs on it.
+        (ForeignOwner::Controller { name, is_deployment: true, .. } | ForeignOwner::Keeper { name, .. }, None) => {
             vec![Advice::LeaveOutOfOne, Advice::GiveUp(name)]
         }
         (ForeignOwner::Incompatible { .. }, _) => vec![Advice::DeclareAlike],
@@ -160,6 +163,15 @@ mod tests {
              BundleDeployment. Let this BundleDeployment take it over with the annotation core.rukpak.io/adopt-by=\"img\" on \
              it, or leave it out of the bundle; this is looked at again within a minute"
         );
+    }
+
+    #[test]
+    fn what_a_living_deployment_keeps_is_not_to_be_taken_over() {
+        let keeper = ForeignOwner::Keeper { name: "other".to_owned(), uid: "u".to_owned() };
+        let text = collision("CustomResourceDefinition \"c\"", keeper).to_string();
+        let expected = "BundleDeployment \"other\" has installed it, to be kept. Leave the object out of one of the two bundles. To \
+                        give BundleDeployment \"other\" up";
+        assert!(text.contains(expected) && !text.contains("adopt-by"), "{text}");
     }
 
     #[test]

@@ -363,11 +363,21 @@ fn wait_for(view: &View, step: &Step) {
 
 fn collision(view: &View, step: &Step, foreign: ForeignOwner) -> Error {
     let is_first = view.observed.installed().is_none();
-    let other = match &foreign {
-        ForeignOwner::Controller { name, is_deployment: true, .. } | ForeignOwner::Incompatible { name, .. } => {
-            view.reads.deployments.get(&ObjectRef::new(name))
-        }
+    let named = match &foreign {
+        ForeignOwner::Controller { name, is_deployment: true, .. }
+        | ForeignOwner::Incompatible { name, .. }
+        | ForeignOwner::Keeper { name, .. } => Some(name),
         _ => None,
+    };
+    let other = named.and_then(|name| view.reads.deployments.get(&ObjectRef::new(name)));
+    let foreign = match foreign {
+        // Of one that is gone it is nobody's: it may be taken over.
+        ForeignOwner::Keeper { uid, .. }
+            if other.as_ref().and_then(|other| other.metadata.uid.as_ref()) != Some(&uid) =>
+        {
+            ForeignOwner::Unknown
+        }
+        foreign => foreign,
     };
     let keeper = other.as_ref().and_then(|other| other.keeper());
     Error::Collision(Box::new(Collision {
