@@ -8,5 +8,6 @@ mod corpus;
 mod facade;
 mod forward;
 mod kills;
+mod many;
 mod refusals;
 mod world;

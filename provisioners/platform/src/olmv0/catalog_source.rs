@@ -65,9 +65,11 @@ pub(super) async fn reconcile(source: Arc<CatalogSource>, context: Arc<Context>)
     let asked = Asked { uid: source.uid().unwrap_or_default(), place: place(&source.spec) };
     let (known, key) = (&context.catalogs.known, (source.namespace().unwrap_or_default(), source.name_any()));
     if known.is_due(&key, &asked, Instant::now()) {
-        let was_ready = known.health(&key).is_ready();
+        let (before, is_server) = (known.health(&key), matches!(asked.place, Ok(Place::Server(_))));
         read(&source, asked, &key, &context).await;
-        if known.health(&key).is_ready() || was_ready {
+        let health = known.health(&key);
+        // A server may tell something else of a bundle without listing other ones.
+        if health != before || (is_server && health.is_ready()) {
             wake(&key.0, &context);
         }
     }

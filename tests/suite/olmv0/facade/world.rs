@@ -20,7 +20,7 @@ pub struct World {
     pub terminal: Terminal,
     /// `rukpak-platform`.
     pub manager: Process,
-    _controller: Process,
+    pub controller: Process,
     _webhook: Process,
 }
 
@@ -61,7 +61,7 @@ impl World {
             process.wait_ready().await.expect("it is ready");
         }
         let terminal = Terminal::new(plane.kubeconfig_path()).expect("kubectl");
-        Self { plane, registry, terminal, manager, _controller: controller, _webhook: webhook }
+        Self { plane, registry, terminal, manager, controller, _webhook: webhook }
     }
 
     /// A client with all rights: the test's own hands.

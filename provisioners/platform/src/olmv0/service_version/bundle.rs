@@ -6,7 +6,10 @@ use rukpak_content::{BundleTree, Entry, Limits, RelativePath};
 use rukpak_plain::{Budget, yaml};
 use rukpak_source::image::{self, Credentials, Puller};
 use serde_json::Value;
+use tokio::sync::Semaphore;
 
+/// So many images are pulled at once: each may fill its limits, on disk and in memory.
+const AT_ONCE: usize = 4;
 const KIND: &str = "ClusterServiceVersion";
 const FOLDER: &str = "manifests";
 
@@ -25,15 +28,18 @@ pub(in crate::olmv0) enum Error {
 pub(in crate::olmv0) struct Bundles {
     puller: Arc<Puller>,
     limits: Limits,
+    turns: Semaphore,
 }
 
 impl Bundles {
     pub fn new(puller: Arc<Puller>) -> Self {
-        Self { puller, limits: Limits::default() }
+        Self { puller, limits: Limits::default(), turns: Semaphore::new(AT_ONCE) }
     }
 
     /// The ClusterServiceVersion in the bundle of an image, as it stands there.
     pub async fn version(&self, reference: &str) -> Result<Value, Error> {
+        // It is never closed.
+        let _turn = self.turns.acquire().await.ok();
         let pull = |error| Error::Pull(reference.to_owned(), Box::new(error));
         // Without a login, as the controller pulls it: who writes a catalog gets nothing of what logins open.
         let credentials = Credentials::anonymous();

@@ -66,7 +66,10 @@ pub(super) fn choose(
     let answer = resolve(&world, &[request]);
     if let Some(refusal) = answer.refusals.first() {
         let left_out = left_out.map(|why| format!(" Left out: {why}.")).unwrap_or_default();
-        return Choice::Refused(format!("{}. {}{left_out}", refusal.message(), refusal.explanation()));
+        let (message, explanation) = (refusal.message(), refusal.explanation());
+        // With one fact alone the explanation says nothing else.
+        let more = if explanation.contains(&message) { String::new() } else { format!(" {explanation}") };
+        return Choice::Refused(format!("{message}.{more}{left_out}"));
     }
     let step = answer.steps.iter().find(|step| !step.requests.is_empty());
     let (Some(step), Offer::Package(package)) = (step, package) else { return Choice::Stay };
