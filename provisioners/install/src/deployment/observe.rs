@@ -28,7 +28,7 @@ use super::{Error, Tracker};
 use crate::cluster::{self, Writer};
 use crate::context::{Context, Reads};
 
-pub(crate) use bundles::{desired, found, generated, is_generated, owned};
+pub(crate) use bundles::{desired, generated, is_generated, owned};
 
 /// What one reconcile knows, and what it may read. Nothing in it writes to the cluster.
 pub(crate) struct View {

@@ -12,7 +12,7 @@ use rukpak_runtime::error::Chain;
 use serde_json::{Map, Value, json};
 
 use crate::cluster::{self, Error};
-use crate::deployment::observe::{Run, View, found, generated, owned};
+use crate::deployment::observe::{Run, View, generated, owned};
 
 /// Creates the Bundle of the template. Returns how far it is.
 #[tracing::instrument(level = "debug", name = "create_bundle", skip_all)]
@@ -28,7 +28,7 @@ pub(super) async fn create(run: &Run, name: &str, hash: &str) -> Desired {
     let params = PostParams { field_manager: Some(names::FIELD_MANAGER.to_owned()), ..PostParams::default() };
     match api.create(&params, &new).await.map_err(Error::from) {
         Ok(_) => Desired::Waiting { bundle: name.to_owned(), why: None, is_stalled: false },
-        Err(error) if error.is_conflict() => existing(run, &api, hash, name, error).await,
+        Err(error) if error.is_conflict() => existing(run, &api, name, error).await,
         Err(error) => {
             let class = if error.is_transient() { Class::Transient } else { Class::Terminal };
             let mut message = Chain(&error).to_string();
@@ -61,7 +61,7 @@ async fn make_room(run: &Run, api: &Api<Bundle>) -> Result<(), Error> {
 }
 
 /// The name is taken: by the Bundle that we made a moment ago and the watch has not shown yet, or by somebody else.
-async fn existing(run: &Run, api: &Api<Bundle>, hash: &str, name: &str, refusal: Error) -> Desired {
+async fn existing(run: &Run, api: &Api<Bundle>, name: &str, refusal: Error) -> Desired {
     let deployment = &run.view.observed.deployment;
     let is_ours = |bundle: &Bundle| {
         let mut owners = bundle.owner_references().iter();
@@ -70,7 +70,8 @@ async fn existing(run: &Run, api: &Api<Bundle>, hash: &str, name: &str, refusal:
     };
     match api.get_opt(name).await.map_err(Error::from) {
         Ok(Some(bundle)) if is_ours(&bundle) => match relabel(&run.view, api).await {
-            Ok(()) => found(&run.context, deployment, &bundle, hash),
+            // How far it is, is seen when the watch shows it: before, it is not among those that are counted.
+            Ok(()) => Desired::Waiting { bundle: name.to_owned(), why: None, is_stalled: false },
             Err(error) => Desired::Unknown { message: error.to_string(), class: Class::Transient },
         },
         Ok(Some(bundle)) if bundle.meta().deletion_timestamp.is_some() => {

@@ -95,7 +95,7 @@ fn normalised(spec: &BundleSpec) -> Value {
 }
 
 /// How far `bundle` is, the one of the template with that hash.
-pub(crate) fn found(context: &Context, deployment: &BundleDeployment, bundle: &Bundle, hash: &str) -> Desired {
+fn found(context: &Context, deployment: &BundleDeployment, bundle: &Bundle, hash: &str) -> Desired {
     let name = bundle.name_any();
     if bundle.meta().deletion_timestamp.is_some() {
         return Desired::Waiting { bundle: name, why: None, is_stalled: false };
