@@ -14,12 +14,13 @@ use crate::retry::Class;
 
 /// What keeps an upgrade to `release` from beginning now: no window is open for as long as it may take. What has begun goes on.
 pub fn problem(observed: &Observed, release: &Release, why: Why, now: Timestamp) -> Option<Problem> {
-    let windows = &observed.deployment.spec.windows;
     let is_begun = observed.pending().is_some_and(|(pending, _)| pending == *release);
-    if windows.is_empty() || why != Why::Upgrade || is_begun {
+    if why != Why::Upgrade || is_begun {
         return None;
     }
-    let (opens, message) = match opens(windows, observed.progress_deadline().unwrap_or_default(), now) {
+
+    let needed = observed.progress_deadline().unwrap_or_default();
+    let (opens, message) = match opens(&observed.deployment.spec.windows, needed, now)? {
         Ok(opens) if opens <= now => return None,
         Ok(opens) => (Some(opens), format!("an upgrade waits for a window of spec.windows: the next opens at {opens}")),
         Err(message) => (None, format!("no upgrade can begin: {message}")),
@@ -27,14 +28,15 @@ pub fn problem(observed: &Observed, release: &Release, why: Why, now: Timestamp)
     Some(Problem { stage: Stage::Closed(opens), message, class: Class::Blocked, is_definite: false, can_go_back: true })
 }
 
-/// When the first window opens in which there is time for `needed`; not after `now` if one is open.
-fn opens(windows: &[UpgradeWindow], needed: Duration, now: Timestamp) -> Result<Timestamp, String> {
-    let mut first = None;
-    for (index, window) in windows.iter().enumerate() {
-        let opens = next(window, needed, now).map_err(|problem| format!("spec.windows[{index}].{problem}"))?;
-        first = Some(first.map_or(opens, |first: Timestamp| first.min(opens)));
-    }
-    first.ok_or_else(|| "spec.windows is empty".to_owned())
+/// When the first window opens in which there is time for `needed`; not after `now` if one is open. `None` without windows.
+fn opens(windows: &[UpgradeWindow], needed: Duration, now: Timestamp) -> Option<Result<Timestamp, String>> {
+    let opens = windows
+        .iter()
+        .enumerate()
+        .map(|(index, window)| next(window, needed, now).map_err(|problem| format!("spec.windows[{index}].{problem}")));
+    // One that cannot be read holds up all: what it was to allow or to keep from happening is not known.
+    let all: Result<Vec<Timestamp>, String> = opens.collect();
+    all.map(|all| all.into_iter().min()).transpose()
 }
 
 /// The first opening that leaves time enough: one in the past may.
@@ -67,7 +69,7 @@ mod tests {
     /// When there is time for 30 minutes, seen at a time; `open` if it is now.
     fn at(now: &str, windows: &[UpgradeWindow]) -> String {
         let now: Timestamp = now.parse().unwrap();
-        match opens(windows, Duration::from_mins(30), now) {
+        match opens(windows, Duration::from_mins(30), now).expect("there are windows") {
             Ok(opens) if opens <= now => "open".to_owned(),
             Ok(opens) => opens.to_string(),
             Err(message) => message,

@@ -196,6 +196,7 @@ async fn published_packages_are_installed_through_subscriptions() {
         return;
     };
     let bundles = published(&corpus);
+    assert!(!bundles.is_empty(), "no package of {} can be installed", corpus.display());
     let world = World::beside(&FOREIGN.map(definition)).await;
     let client = world.admin().await;
     let mut documents = Documents::default();
@@ -225,5 +226,5 @@ async fn published_packages_are_installed_through_subscriptions() {
     let others: Vec<_> = ends.iter().filter(|end| !is_expected(end)).collect();
     let installed = ends.values().filter(|end| end.starts_with("Succeeded ")).count();
     eprintln!("{installed} of {} published packages are installed", ends.len());
-    assert!(others.is_empty() && installed + BROKEN.len() >= ends.len(), "{others:#?}");
+    assert!(others.is_empty(), "{others:#?}");
 }

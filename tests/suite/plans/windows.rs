@@ -90,6 +90,10 @@ async fn a_rollback_waits_for_no_window_and_a_window_that_never_opens_is_named()
     let short = json!([{"schedule": "0 2 * * *", "duration": "5m"}]);
     let wrong = json!({"spec": {"rollbackTo": null, "windows": short, "progressDeadline": "10m"}});
     case.edit("user", &case.target(), wrong).await;
-    let never = Expected { message: "spec.windows[0].duration: 5m is not longer than spec.progressDeadline", ..WAITS };
+    let never = Expected {
+        status: "False",
+        message: "spec.windows[0].duration: 5m is not longer than spec.progressDeadline",
+        ..WAITS
+    };
     until(&case.client, &case.name, never).await;
 }

@@ -131,6 +131,9 @@ impl Writer<'_> {
         let reason = match failure.reason {
             Reason::DeadlineExceeded => Reason::DeadlineExceeded.ready(),
             Reason::ApprovalMissing => return Some(Summary::Working { reason: reason::WAITING_FOR_APPROVAL, message }),
+            Reason::WindowClosed if failure.until.is_none() => {
+                return Some(Summary::Stalled { reason: reason::WAITING_FOR_WINDOW, message });
+            }
             Reason::WindowClosed => return Some(Summary::Working { reason: reason::WAITING_FOR_WINDOW, message }),
             Reason::PlanRejected => return Some(Summary::Stalled { reason: reason::PLAN_REJECTED, message }),
             _ if failure.problem.stage == Stage::Migrate => reason::MIGRATION_FAILED,
