@@ -4,6 +4,7 @@
 
 mod accounts;
 mod controller;
+mod growth;
 mod manifests;
 mod network;
 mod platform;

@@ -89,9 +89,11 @@ impl Granted {
         Self { rights: self.rights.into_iter().filter(is_untold).collect(), roles }
     }
 
-    /// The same, bound in `scope`: a ClusterRole counts in the namespace of its binding only.
+    /// The same, bound in `scope`: a ClusterRole counts in the namespace of its binding only, and its paths, which are in none, not at all.
     fn within(&self, scope: &Scope) -> Self {
-        Self { rights: self.rights.iter().map(|right| moved(right, scope)).collect(), roles: self.roles.clone() }
+        let counts = |right: &&Right| *scope == Scope::Cluster || !matches!(right, Right::Path { .. });
+        let rights = self.rights.iter().filter(counts).map(|right| moved(right, scope)).collect();
+        Self { rights, roles: self.roles.clone() }
     }
 
     /// One line for each rule.
@@ -144,7 +146,7 @@ impl Grants {
         }
         for (identity, body) in &objects {
             if matches!(kind(identity), "RoleBinding" | "ClusterRoleBinding") {
-                bound.insert(grants.bind(identity, body));
+                bound.extend(grants.bind(identity, body));
             }
         }
         let open = grants.by_role.keys().filter(|key| !bound.contains(*key) || gathered.contains(*key));
@@ -152,8 +154,8 @@ impl Grants {
         grants
     }
 
-    /// Gives every subject of a binding what its role allows, where the binding counts. Returns the role.
-    fn bind(&mut self, identity: &Identity, body: &Value) -> RoleKey {
+    /// Gives every subject of a binding what its role allows, where the binding counts. Returns the role, if there is a subject.
+    fn bind(&mut self, identity: &Identity, body: &Value) -> Option<RoleKey> {
         let text = |value: &Value, key: &str| value[key].as_str().unwrap_or_default().to_owned();
         let (role_kind, role_name) = (text(&body["roleRef"], "kind"), text(&body["roleRef"], "name"));
         let namespace = identity.namespace.clone().filter(|_| role_kind == "Role");
@@ -163,12 +165,13 @@ impl Grants {
             Some(granted) => granted.within(&scope),
             None => foreign(&key, &scope),
         };
-        for subject in body["subjects"].as_array().into_iter().flatten() {
+        let subjects = body["subjects"].as_array().filter(|subjects| !subjects.is_empty())?;
+        for subject in subjects {
             let namespace = subject["namespace"].as_str();
             let holder = in_words(&text(subject, "kind"), namespace, &text(subject, "name"));
             self.by_holder.entry(holder).or_default().add(&granted);
         }
-        key
+        Some(key)
     }
 }
 
@@ -326,6 +329,19 @@ mod tests {
             object("ClusterRoleBinding", None, "b", body)
         };
         assert_eq!(grown(&old, &[role, everywhere]), ["User \"u\": get deployments.apps"]);
+    }
+
+    #[test]
+    fn a_path_counts_by_a_binding_for_the_cluster_alone() {
+        let rules = json!([{"nonResourceURLs": ["/metrics"], "verbs": ["get"]}]);
+        let metrics = object("ClusterRole", None, "m", json!({ "rules": rules }));
+        let bound = |namespace: Option<&str>| {
+            let kind = if namespace.is_some() { "RoleBinding" } else { "ClusterRoleBinding" };
+            let role = json!({"kind": "ClusterRole", "name": "m"});
+            object(kind, namespace, "b", json!({"roleRef": role, "subjects": [{"kind": "User", "name": "u"}]}))
+        };
+        assert_eq!(grown(&[], &[metrics.clone(), bound(Some("n"))]), [""; 0]);
+        assert_eq!(grown(&[], &[metrics, bound(None)]), ["User \"u\": get /metrics"]);
     }
 
     #[test]
