@@ -20,10 +20,10 @@ pub mod validate;
 
 pub use bundle::{Bundle, BundlePhase, BundleSpec, BundleStatus, Pin};
 pub use bundle_deployment::{
-    BundleDeployment, BundleDeploymentSpec, BundleDeploymentStatus, BundleTemplate, ContestedField, DeletionPolicy,
-    Dependency, HealthCheck, HealthProbe, IgnoredDifference, Inventory, InventoryKind, MissingObject, ObjectSelector,
-    PausedObject, Pending, Progress, ReleaseRecord, ReleasedObject, Revision, RevisionResult, ServiceAccountReference,
-    StoredMigration, TemplateMetadata, UpgradeWindow,
+    BundleDeployment, BundleDeploymentSpec, BundleDeploymentStatus, BundleProperty, BundleTemplate, ContestedField,
+    DeletionPolicy, Dependency, HealthCheck, HealthProbe, IgnoredDifference, Inventory, InventoryKind, MissingObject,
+    ObjectSelector, PausedObject, Pending, Progress, ReleaseRecord, ReleasedObject, Revision, RevisionResult,
+    ServiceAccountReference, StoredMigration, TemplateMetadata, UpgradeWindow,
 };
 pub use condition::{Condition, ConditionStatus, Conditions};
 pub use content_policy::{

@@ -155,6 +155,10 @@ pub struct Inventory {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<String>", extend("format" = "date-time"))]
     pub certificates_renewal: Option<Timestamp>,
+    /// What the installed bundle provides and requires, as the properties of a catalog say it: olm.package, olm.gvk,
+    /// olm.package.required, olm.gvk.required, olm.constraint. Whoever installs packages reads it. The first 16 KiB of it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub properties: Vec<BundleProperty>,
     /// Objects that left the bundle but were not deleted because data hangs on them; they are not owned any more.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub released: Vec<ReleasedObject>,
@@ -172,6 +176,17 @@ pub struct Inventory {
     /// "disabled"; the first 100 of them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub paused: Vec<PausedObject>,
+}
+
+/// A fact about a bundle that others count on, or what it needs of others.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct BundleProperty {
+    /// Type, such as olm.gvk.
+    #[serde(rename = "type")]
+    pub type_: String,
+    /// What the type says that it holds: for olm.gvk group, version and kind.
+    #[schemars(extend("x-kubernetes-preserve-unknown-fields" = true), with = "Map<String, Value>")]
+    pub value: Value,
 }
 
 /// An object that is left as it is on request.

@@ -4,10 +4,11 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use kube::CustomResource;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
 use super::rules::{self, Violation};
-use crate::Condition;
+use super::{OWNER_KIND_LABEL, OWNER_NAME_LABEL};
+use crate::{Condition, config};
 
 /// ClusterExtensionSpec defines the desired state of ClusterExtension.
 #[derive(CustomResource, Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -213,6 +214,16 @@ pub struct BundleMetadata {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 20))]
     pub release: Option<String>,
+}
+
+impl ClusterExtension {
+    /// The `spec.config` of the BundleDeployment that is made for it.
+    pub fn deployment_config(&self) -> Map<String, Value> {
+        let inline = self.spec.config.as_ref().and_then(|config| config.inline.clone());
+        let labels = json!({OWNER_KIND_LABEL: "ClusterExtension", OWNER_NAME_LABEL: self.metadata.name});
+        let own = [(config::INSTALL_NAMESPACE, json!(self.spec.namespace)), (config::OBJECT_LABELS, labels)];
+        inline.into_iter().flatten().chain(own.map(|(key, value)| (key.to_owned(), value))).collect()
+    }
 }
 
 impl ClusterExtensionSpec {

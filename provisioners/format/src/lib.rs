@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use std::time::SystemTime;
 
 use rukpak_content::{BundleTree, Digest, Limits, RelativePath};
-use rukpak_crds::{DeletionPolicy, config};
+use rukpak_crds::{BundleProperty, DeletionPolicy, config};
 use rukpak_plain::{Gvk, Object, ObjectKey, manifests};
 pub use rukpak_plan::Format;
 use rukpak_plan::Release;
@@ -15,6 +15,7 @@ use rukpak_registry::render::ServingCertificate;
 use serde_json::{Map, Value};
 
 pub mod helm;
+mod provides;
 mod registry;
 
 pub use registry::Certificates;
@@ -28,12 +29,21 @@ pub struct Rendered {
     pub optional: BTreeSet<ObjectKey>,
     /// Kinds that somebody else has to bring.
     pub required: BTreeSet<Gvk>,
+    /// What the bundle provides and requires, in the words of catalogs.
+    pub properties: Vec<BundleProperty>,
     /// TLS Secrets among the objects that hold a [placeholder](rukpak_registry::render::PLACEHOLDER) where a certificate belongs.
     pub certificates: Vec<ServingCertificate>,
     /// When the certificates that were put in are to be looked at again.
     pub certificates_due: Option<SystemTime>,
     /// Stands for all authorities that were put in, if any were.
     pub authorities: Option<Digest>,
+}
+
+impl Rendered {
+    /// Of a format that says nothing but its objects.
+    fn of(objects: Vec<Object>) -> Self {
+        Self { properties: provides::properties(Vec::new(), &objects), objects, ..Self::default() }
+    }
 }
 
 /// What a user and an administrator set. Only `registry+v1` has a use for it; a `plain+v0` bundle refuses what the user set.
@@ -108,10 +118,10 @@ impl BundleFormat for Format {
                 if !names.is_empty() {
                     return Err(Error::NoSettings(names));
                 }
-                Ok(Rendered { objects: rukpak_plain::load(tree, limits)?.objects, ..Rendered::default() })
+                Ok(Rendered::of(rukpak_plain::load(tree, limits)?.objects))
             }
             Self::Registry => Ok(registry::render(tree, limits, settings)?),
-            Self::Helm => Ok(Rendered { objects: helm::render(tree, limits)?, ..Rendered::default() }),
+            Self::Helm => Ok(Rendered::of(helm::render(tree, limits)?)),
         }
     }
 }

@@ -13,6 +13,7 @@ use rukpak_registry::render::{self, PLACEHOLDER, serving_certificates};
 use rukpak_registry::{Bundle, RenderOptions, TooOld, Unresolvable, load};
 use serde_json::Value;
 
+use super::provides::properties;
 use super::{Rendered, Settings, watches_namespace};
 
 /// The folder of the package's metadata.
@@ -102,9 +103,9 @@ pub(super) fn render(tree: &BundleTree, limits: &Limits, settings: &Settings) ->
         optional: bundle.optional(&objects).map(Object::key).collect(),
         required: bundle.required_apis(),
         certificates: if made_here { serving_certificates(&bundle, &options.install_namespace) } else { Vec::new() },
-        certificates_due: None,
-        authorities: None,
+        properties: properties(bundle.properties(), &objects),
         objects,
+        ..Rendered::default()
     })
 }
 

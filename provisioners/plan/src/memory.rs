@@ -8,7 +8,8 @@ use std::time::Duration;
 use jiff::Timestamp;
 use rukpak_content::Digest;
 use rukpak_crds::{
-    BundleDeploymentSpec, DeletionPolicy, IgnoredDifference, ReleasedObject, ServiceAccountReference, names,
+    BundleDeploymentSpec, BundleProperty, DeletionPolicy, IgnoredDifference, ReleasedObject, ServiceAccountReference,
+    names,
 };
 use rukpak_plain::ObjectKey;
 
@@ -41,6 +42,8 @@ pub struct Memory {
     pub repairs: BTreeMap<ObjectKey, Repairs>,
     /// When the certificates of the installed webhooks are to be looked at again.
     pub certificates_due: Option<Timestamp>,
+    /// What the bundle whose objects were applied provides and requires.
+    pub properties: Vec<BundleProperty>,
     /// Stands for the authorities that were applied; `None` also after a restart.
     pub authorities: Option<Digest>,
     /// Since when the first lists of watches are waited for, after a restart.
@@ -407,6 +410,7 @@ impl Memory {
         }
         self.certificates_due = plan.certificates_due.and_then(|due| Timestamp::try_from(due).ok());
         self.authorities.clone_from(&plan.authorities);
+        self.properties.clone_from(&plan.properties);
         self.installation = Installation::Partial { release: release.clone() };
     }
 
@@ -423,6 +427,7 @@ impl Memory {
         });
         self.learn_missing(applied.release().clone(), applied.missing(), now);
         self.certificates_due = inventory.certificates_renewal;
+        self.properties.clone_from(&inventory.properties);
         self.installation = Installation::Applied { applied, pruning: Pruning::Done, differences };
     }
 

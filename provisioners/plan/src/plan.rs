@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::SystemTime;
 
 use rukpak_content::Digest;
-use rukpak_crds::{InventoryKind, names};
+use rukpak_crds::{BundleProperty, InventoryKind, names};
 use rukpak_plain::{Gvk, Object, ObjectKey};
 use serde_json::Value;
 
@@ -73,6 +73,8 @@ pub struct Plan {
     pub certificates_due: Option<SystemTime>,
     /// Stands for the authorities that the objects trust.
     pub authorities: Option<Digest>,
+    /// What the bundle provides and requires.
+    pub properties: Vec<BundleProperty>,
     /// The objects.
     pub steps: BTreeMap<ObjectKey, Step>,
     /// Kinds that nobody serves and that the plan therefore does without.
@@ -154,6 +156,7 @@ impl Objects<'_> {
             release,
             certificates_due: None,
             authorities: None,
+            properties: Vec::new(),
             steps: BTreeMap::new(),
             missing: if is_installed { Vec::new() } else { self.unmet(served) },
         };

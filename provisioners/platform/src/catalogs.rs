@@ -15,6 +15,7 @@ use kube::runtime::reflector::Store;
 use rukpak_catalog::model::Facts;
 use rukpak_catalog::origin::{self, Loader, Origin};
 use rukpak_catalog::{Bundle, Catalog, Package};
+use rukpak_resolver::set::Offered;
 use rukpak_runtime::error::Chain;
 use tokio::sync::Notify;
 use tokio::time::MissedTickBehavior;
@@ -26,7 +27,6 @@ use self::sources::Sources;
 pub(crate) use self::sources::{Authorities, Listed, Server};
 use super::args::{CatalogSourceName, ConfiguredCatalog};
 use super::dependencies::Dependent;
-use super::dependencies::set::Offered;
 use super::foreign::CatalogSource;
 use super::logins::Logins;
 use super::metrics;
@@ -224,15 +224,6 @@ impl Catalogs {
             }
         }
         None
-    }
-
-    /// A bundle as the catalog describes it that a status calls `catalog`.
-    pub async fn bundle(&self, package: &str, bundle: &str, catalog: Option<&str>) -> Option<Bundle> {
-        let found = self.find(package, Wanted::Origin(catalog?)).await.ok()?;
-        let described = found.package().bundles.get(bundle)?;
-        let channel = found.package().channels_of(bundle).next().map(|channel| channel.name.clone());
-        let facts = found.facts(described, channel.as_deref()).await.ok()?;
-        Some(Bundle { facts, ..described.clone() })
     }
 
     fn in_catalog(&self, catalog: String, content: Arc<Catalog>, package: &str) -> Found {

@@ -186,6 +186,8 @@ impl Wake {
             Dependent::Operator(name) => self.operator(name),
             Dependent::Extension(name) => self.extensions.extension(name),
             Dependent::Subscription(namespace, name) => self.subscribed.dependent(namespace, name),
+            // Nothing is installed for it.
+            Dependent::Deployment(_) => {}
         }
     }
 

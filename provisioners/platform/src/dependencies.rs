@@ -2,20 +2,19 @@
 //! that are installed. Memory.
 //!
 //! ```text
-//! set         a bundle -> the packages that have to be installed with it     pure
-//! obtain      that set -> a Plan that asks, and objects that install it      API server
+//! obtain      packages to install -> a Plan that asks, and objects for them  API server
 //! dependents  a bundle -> whom it would leave without what they need         pure
 //! marks       who needs whom, in annotations                                 API server
 //! ```
 //!
 //! Of what is installed the packages and their versions are known: those of ClusterExtensions and Subscriptions from the history
 //! of their BundleDeployments, those of PlatformOperators from their status. What else a bundle provides and requires its catalog tells, as long as
-//! it has the bundle.
+//! it has the bundle, and after that the inventory of the BundleDeployment. For a BundleDeployment that nobody made from a catalog the inventory
+//! tells everything.
 
 pub(crate) mod dependents;
 pub(crate) mod marks;
 pub(crate) mod obtain;
-pub(crate) mod set;
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -26,7 +25,8 @@ use rukpak_catalog::{Bundle, Version};
 use rukpak_crds::olm::{ClusterExtension, deployment_name};
 use rukpak_crds::olmv0::Subscription;
 use rukpak_crds::{BundleDeployment, Plan, PlatformOperator};
-use rukpak_resolver::{Catalog, CatalogName, Entry, Facts, Installed, Package, Property, Request, World, resolve};
+use rukpak_resolver::set::are_met;
+use rukpak_resolver::{Facts, Installed, PACKAGE, Property};
 use serde_json::json;
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
@@ -66,6 +66,8 @@ pub(crate) enum Dependent {
     Extension(String),
     /// By namespace and name; what is installed, by namespace and package.
     Subscription(String, String),
+    /// One that an administrator made. Nothing is installed or upgraded for it.
+    Deployment(String),
 }
 
 /// A version of a package that is installed.
@@ -79,8 +81,6 @@ pub(crate) struct Release {
     pub version: String,
     /// Its image, as the catalog writes it.
     pub image: String,
-    /// What a status calls the catalog that it is from, if one does.
-    pub catalog: Option<String>,
 }
 
 /// So many bundles that are no longer installed are remembered.
@@ -100,7 +100,7 @@ struct Seen {
 impl Dependent {
     pub fn name(&self) -> String {
         match self {
-            Self::Operator(name) | Self::Extension(name) => name.clone(),
+            Self::Operator(name) | Self::Extension(name) | Self::Deployment(name) => name.clone(),
             Self::Subscription(namespace, name) => format!("{namespace}/{name}"),
         }
     }
@@ -110,13 +110,14 @@ impl Dependent {
             Self::Operator(_) => PlatformOperator::kind(&()).into_owned(),
             Self::Extension(_) => ClusterExtension::kind(&()).into_owned(),
             Self::Subscription(..) => Subscription::kind(&()).into_owned(),
+            Self::Deployment(_) => BundleDeployment::kind(&()).into_owned(),
         }
     }
 
     /// The BundleDeployment that is made for it.
     pub fn deployment(&self) -> String {
         match self {
-            Self::Operator(name) => name.clone(),
+            Self::Operator(name) | Self::Deployment(name) => name.clone(),
             Self::Extension(name) => deployment_name(name),
             Self::Subscription(namespace, package) => olmv0::deployment_name(namespace, package),
         }
@@ -201,14 +202,25 @@ impl Dependencies {
         }
     }
 
-    /// Asks the catalogs that lie here about what is installed, where that is not known. Returns whether one said more.
+    /// Asks the catalogs that lie here about what is installed, where that is not known; where none says anything, the inventory of its
+    /// BundleDeployment tells. Returns whether more is known.
     pub async fn learn(&self, catalogs: &Catalogs) -> bool {
         let mut has_learned = false;
         for release in self.unknown() {
             let found = catalogs.bundle_at_hand(&release.package, &release.bundle, &release.image).await;
-            has_learned |= self.learned(&release, found);
+            let found = found.filter(|found| found.version_text == release.version);
+            let is_told = found.is_some_and(|found| self.note(&release.package, &found));
+            has_learned |= is_told || self.note_inventory(&release);
         }
         has_learned
+    }
+
+    /// Remembers what the inventory says of a bundle that is installed. Returns whether it says anything.
+    fn note_inventory(&self, release: &Release) -> bool {
+        let deployment = self.stores.deployments.get(&ObjectRef::new(&release.holder.deployment()));
+        let Some(facts) = deployment.and_then(|deployment| facts_in_inventory(&deployment)) else { return false };
+        lock(&self.facts).insert(release.key(), Arc::new(facts));
+        true
     }
 
     /// What is installed and was described by no catalog yet.
@@ -220,11 +232,6 @@ impl Dependencies {
             facts.retain(|key, _| kept.contains(key));
         }
         installed.into_iter().filter(|release| !facts.contains_key(&release.key())).collect()
-    }
-
-    fn learned(&self, release: &Release, found: Option<Bundle>) -> bool {
-        let found = found.filter(|found| found.version_text == release.version);
-        found.is_some_and(|found| self.note(&release.package, &found))
     }
 
     /// Those for which something else is installed by now than when they were refused. Each is told of once.
@@ -274,8 +281,8 @@ impl Dependencies {
         Some(Installed { name: release.bundle.clone(), facts })
     }
 
-    /// Versions of packages that BundleDeployments have installed for objects which are there: what others write into a BundleDeployment
-    /// of their own counts as little as what is on its way out.
+    /// Versions of packages that BundleDeployments have installed for objects which are there, and for administrators: what is on its way
+    /// out does not count, nor what a tenant says by a BundleDeployment with an account of its own.
     fn installed(&self) -> BTreeSet<Release> {
         let deployments = self.stores.deployments.state();
         deployments.iter().filter_map(|deployment| self.release(deployment)).collect()
@@ -287,11 +294,12 @@ impl Dependencies {
         if let Some((namespace, package)) = subscribed.filter(|_| deployment.meta().deletion_timestamp.is_none()) {
             return installed_release(Dependent::Subscription(namespace, package), deployment);
         }
-        let owner = deployment.owner_references().iter().find(|owner| owner.controller == Some(true))?;
-        let (uid, name) = (Some(&owner.uid), deployment.name_any());
         if !is_active || deployment.meta().deletion_timestamp.is_some() {
             return None;
         }
+        let owner = deployment.owner_references().iter().find(|owner| owner.controller == Some(true));
+        let Some(owner) = owner else { return unowned_release(deployment) };
+        let (uid, name) = (Some(&owner.uid), deployment.name_any());
         if owner.kind == ClusterExtension::kind(&()) && deployment_name(&owner.name) == name {
             let extension = self.stores.extensions.get(&ObjectRef::new(&owner.name))?;
             let holder = Dependent::Extension(owner.name.clone());
@@ -305,7 +313,6 @@ impl Dependencies {
             bundle: source.bundle,
             version: source.version,
             image: source.image,
-            catalog: Some(source.catalog),
         })
     }
 }
@@ -328,7 +335,7 @@ pub(crate) fn installed_as(package: &str, bundle: &str, version: &str) -> Option
 
 fn facts_of(package: &str, version: &str) -> Option<Facts> {
     let value = json!({"packageName": package, "version": version});
-    let properties = vec![Property { kind: "olm.package".to_owned(), value }];
+    let properties = vec![Property { kind: PACKAGE.to_owned(), value }];
     Facts::read(Version::parse(version).ok(), properties).ok()
 }
 
@@ -340,31 +347,35 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 fn installed_release(holder: Dependent, deployment: &BundleDeployment) -> Option<Release> {
     match installed::from_history(deployment) {
         Found::Bundle(Identity { package, name: bundle, version, reference: image, .. }) => {
-            Some(Release { holder, package, bundle, version, image, catalog: None })
+            Some(Release { holder, package, bundle, version, image })
         }
         Found::Nothing | Found::Unknown(_) => None,
     }
 }
 
-/// Whether the resolver installs `bundle` beside what is installed, and nothing else with it. Pure.
-fn are_met(package: &str, bundle: &Bundle, installed: Vec<Installed>) -> bool {
-    let Some((catalog, request)) = of_bundle(package, bundle, CatalogName::default()) else { return false };
-    resolve(&World { catalogs: vec![catalog], installed, ..World::default() }, &[request]).refusals.is_empty()
+/// What a BundleDeployment has installed that nobody made from a catalog. Of one with a `serviceAccount` a tenant may have chosen the bundle,
+/// and with it the package that it claims to be: it neither meets what others need nor keeps them from being upgraded.
+fn unowned_release(deployment: &BundleDeployment) -> Option<Release> {
+    let inventory = deployment.status.as_ref()?.inventory.as_ref()?;
+    if deployment.spec.service_account.is_some() || inventory.properties.is_empty() {
+        return None;
+    }
+    let package = inventory.properties.iter().find(|property| property.type_ == PACKAGE);
+    let text = |key: &str| package.and_then(|package| package.value[key].as_str()).unwrap_or_default().to_owned();
+    Some(Release {
+        holder: Dependent::Deployment(deployment.name_any()),
+        package: text("packageName"),
+        bundle: deployment.status.as_ref()?.active_bundle.clone()?,
+        version: text("version"),
+        image: String::new(),
+    })
 }
 
-/// A catalog with this bundle alone, and the request for it; `None` if what it requires cannot be read.
-fn of_bundle(package: &str, bundle: &Bundle, name: CatalogName) -> Option<(Catalog, Request)> {
-    let facts = Facts::of(package, bundle).ok()?;
-    let entry = Entry { name: bundle.name.clone(), facts: Arc::new(facts), ..Entry::default() };
-    let offered = Package { channels: [(String::new(), vec![entry])].into(), ..Package::default() };
-    let packages = [(package.to_owned(), offered)].into();
-    let request = Request {
-        name: package.to_owned(),
-        package: package.to_owned(),
-        starting: Some(bundle.name.clone()),
-        ..Request::default()
-    };
-    Some((Catalog { name, packages, ..Catalog::default() }, request))
+/// `None` also where the inventory says nothing, or nothing that can be read.
+fn facts_in_inventory(deployment: &BundleDeployment) -> Option<Facts> {
+    let properties = &deployment.status.as_ref()?.inventory.as_ref()?.properties;
+    let facts = Facts::stated(properties.iter().map(|property| (&*property.type_, &property.value)));
+    facts.ok().filter(|_| !properties.is_empty())
 }
 
 #[cfg(test)]

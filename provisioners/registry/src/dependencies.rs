@@ -3,11 +3,12 @@
 use std::collections::BTreeSet;
 
 use rukpak_plain::Gvk;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::Bundle;
-use crate::metadata::{PROPERTIES, Property};
+use crate::metadata::{PACKAGE as PACKAGE_NAME, PROPERTIES, Property};
 
+const PROVIDES_PACKAGE: &str = "olm.package";
 const GVK: &str = "olm.gvk.required";
 const PACKAGE: &str = "olm.package.required";
 const CONSTRAINT: &str = "olm.constraint";
@@ -58,6 +59,27 @@ impl Bundle {
             .collect()
     }
 
+    /// What the bundle is and what it needs of others, as properties of a catalog have it. What its CRDs provide is not among them.
+    pub fn properties(&self) -> Vec<Property> {
+        let package = self.metadata.annotations.get(PACKAGE_NAME);
+        let is = package.map(|name| json!({"packageName": name, "version": self.csv.spec.version}));
+        let is = is.into_iter().map(|value| (PROVIDES_PACKAGE.to_owned(), value));
+        let apis = self.required_apis().into_iter();
+        let apis = apis.map(|Gvk { group, version, kind }| json!({"group": group, "version": version, "kind": kind}));
+        let apis = apis.map(|value| (GVK.to_owned(), value));
+        let others = self.declared().into_iter().filter(|(kind, _)| matches!(kind.as_str(), PACKAGE | CONSTRAINT));
+        // The file has a version where the property has a range.
+        let others = others.map(|(kind, mut value)| {
+            if let Some(map) = value.as_object_mut().filter(|map| kind == PACKAGE && !map.contains_key("versionRange"))
+            {
+                let range = map.remove("version");
+                map.extend(range.map(|range| ("versionRange".to_owned(), range)));
+            }
+            (kind, value)
+        });
+        is.chain(apis).chain(others).map(|(kind, value)| Property { kind, value }).collect()
+    }
+
     /// Every dependency, by the type that it has as a property. `dependencies.yaml` has shorter names for two of them; as
     /// properties those say what a bundle brings. `load` has added `properties.yaml` to the annotation of the CSV; one that
     /// cannot be read is as good as none, as to the reference.
@@ -96,8 +118,6 @@ fn gvk(group: &str, version: &str, kind: &str) -> Gvk {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
-
     use super::*;
     use crate::csv::{ApiReference, CrdReference, Csv};
     use crate::metadata::Metadata;

@@ -43,6 +43,13 @@ pub struct Need {
     pub what: String,
 }
 
+/// A sentence: `a.v1 needs a bundle with package: b and with version in range: >=1.0.0`.
+impl fmt::Display for Need {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "{} needs a bundle {}", self.bundle, self.what)
+    }
+}
+
 /// Which bundle is meant.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct BundleId {

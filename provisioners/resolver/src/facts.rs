@@ -8,6 +8,9 @@ use serde_json::Value;
 
 use crate::constraint::{self, Constraint};
 
+/// The type of the property that says which package a bundle is of.
+pub const PACKAGE: &str = "olm.package";
+
 /// A property, as a catalog or the annotation of an installed bundle has it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Property {
@@ -67,12 +70,24 @@ impl Facts {
         Ok(facts)
     }
 
+    /// Reads the properties that an installed bundle states, as type and value, its version from `olm.package`.
+    ///
+    /// # Errors
+    /// As [`Self::read`].
+    pub fn stated<'a>(properties: impl IntoIterator<Item = (&'a str, &'a Value)>) -> Result<Self, Unreadable> {
+        let property = |(kind, value): (&str, &Value)| Property { kind: kind.to_owned(), value: value.clone() };
+        let properties: Vec<Property> = properties.into_iter().map(property).collect();
+        let package = properties.iter().find(|property| property.kind == PACKAGE);
+        let version = package.and_then(|package| Version::parse(package.value["version"].as_str()?).ok());
+        Self::read(version, properties)
+    }
+
     fn add(&mut self, Property { kind, value }: &Property) -> Result<(), Unreadable> {
         let fault = |problem: String| Unreadable::Form { kind: kind.clone(), problem };
         let text = |name: &str| field(value, name).map_err(fault);
         let gvk = || Ok(Gvk { group: text("group")?, version: text("version")?, kind: text("kind")? });
         match kind.as_str() {
-            "olm.package" => {
+            PACKAGE => {
                 let version = Version::parse(&text("version")?).ok();
                 self.packages.push((text("packageName")?, version));
             }

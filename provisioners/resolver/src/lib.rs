@@ -5,6 +5,7 @@
 //! constraint  `olm.constraint` and the older forms -> whether a bundle meets it       cel   its rules in CEL
 //! world       catalogs and what is installed -> the nodes that a resolution looks at   order   newest first, in a channel
 //! offer       a catalog as it was read -> one of the world
+//! set         a bundle -> the packages that have to be installed with it
 //! reach       a bundle -> the packages that can matter to it
 //! candidates  a request or a constraint -> the nodes that meet it, by preference
 //! rules       what holds for every solution, as clauses
@@ -23,11 +24,12 @@ mod order;
 mod reach;
 mod resolve;
 mod rules;
+pub mod set;
 mod world;
 
 pub use answer::{Answer, BundleId, Fact, Missing, Need, Refusal, Step, explain};
 pub use constraint::{Constraint, MAX_CONSTRAINT_BYTES};
-pub use facts::{Facts, Property, Unreadable};
+pub use facts::{Facts, PACKAGE, Property, Unreadable};
 pub use order::newest_first;
 pub use reach::reach;
 pub use resolve::resolve;

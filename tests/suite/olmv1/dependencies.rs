@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use super::case::{Case, installed, retrying, rolled_out, text};
 use super::world::World;
-use crate::platform::packages::{self, ALL, channel, entry, package};
+use crate::platform::packages::{self, ALL, Files, channel, entry, package};
 
 /// What becomes of dependencies that are not installed.
 const POLICY: &str = "core.rukpak.io/dependencies";
@@ -17,32 +17,50 @@ const NEEDED_BY: &str = "core.rukpak.io/needed-by";
 const IGNORE_DEPENDENTS: &str = "core.rukpak.io/ignore-dependents";
 
 /// A package with versions that replace each other, and what all of them need.
-struct Offer<'a> {
+pub struct Offer<'a> {
     package: &'a str,
     versions: &'a [&'a str],
     needs: Vec<Value>,
 }
 
 impl<'a> Offer<'a> {
-    fn new(package: &'a str, versions: &'a [&'a str], needs: &[(&str, &str)]) -> Self {
+    /// Needs packages, each in a range of versions.
+    pub fn new(package: &'a str, versions: &'a [&'a str], needs: &[(&str, &str)]) -> Self {
         let needed = |(package, range): &(&str, &str)| json!({"type": "olm.package.required", "value": {"packageName": package, "versionRange": range}});
         Self { package, versions, needs: needs.iter().map(needed).collect() }
     }
 }
 
+/// A bundle that may be installed in one namespace with others.
+fn files(package: &str, version: &str) -> Files {
+    let mut files = packages::bundle(package, version, ALL);
+    for (_, text) in &mut files {
+        *text = text.replace("\"name\":\"settings\"", &format!("\"name\":\"{package}-settings\""));
+        *text = text.replace("pump-manager", &format!("{package}-manager"));
+    }
+    files
+}
+
+/// Installs an image by a BundleDeployment that nobody made from a catalog.
+async fn deploy(case: &Case<'_>, name: &str, image: &str) -> Target {
+    let object = json!({
+        "apiVersion": "core.rukpak.io/v1alpha1", "kind": "BundleDeployment",
+        "metadata": {"name": name, "annotations": {"core.rukpak.io/ignore-dependencies": "packages"}},
+        "spec": {"provisionerClassName": "core-rukpak-io-plain", "template": {"spec": {
+            "provisionerClassName": "core-rukpak-io-registry", "source": {"type": "image", "image": {"ref": image}}}}},
+    });
+    case.create(&object).await;
+    deployment(name)
+}
+
 /// Pushes the bundles; returns the catalog. All may be installed in one namespace.
-async fn documents(case: &Case<'_>, offers: &[Offer<'_>]) -> Documents {
+pub async fn documents(case: &Case<'_>, offers: &[Offer<'_>]) -> Documents {
     let mut documents = Documents::default();
     for Offer { package: name, versions, needs } in offers {
         let (mut entries, mut last) = (Vec::new(), Value::Null);
         documents = documents.with(package(name, "stable"));
         for version in *versions {
-            let mut files = packages::bundle(name, version, ALL);
-            for (_, text) in &mut files {
-                *text = text.replace("\"name\":\"settings\"", &format!("\"name\":\"{name}-settings\""));
-                *text = text.replace("pump-manager", &format!("{name}-manager"));
-            }
-            let image = packages::push(&case.world.registry, name, version, files).await;
+            let image = packages::push(&case.world.registry, name, version, files(name, version)).await;
             documents = documents.with(entry(name, version, &image, Some(ALL), needs));
             let bundle = json!(format!("{name}.v{version}"));
             entries.push(json!({"name": bundle, "replaces": last}));
@@ -56,7 +74,7 @@ async fn documents(case: &Case<'_>, offers: &[Offer<'_>]) -> Documents {
     documents
 }
 
-fn extension(name: &str) -> Target {
+pub fn extension(name: &str) -> Target {
     Target::cluster("olm.operatorframework.io/v1", "ClusterExtension", name)
 }
 
@@ -64,7 +82,7 @@ fn plan(name: &str) -> Target {
     Target::cluster("core.rukpak.io/v1alpha1", "Plan", name)
 }
 
-fn deployment(name: &str) -> Target {
+pub fn deployment(name: &str) -> Target {
     Target::cluster("core.rukpak.io/v1alpha1", "BundleDeployment", name)
 }
 
@@ -320,4 +338,52 @@ async fn a_set_is_whole_however_often_the_manager_is_killed() {
         assert!(installed().met_by(&object), "half a set is called installed: {:#}", object.data);
     }
     case.until_object(&target, "applied", |plan| text(plan, "/status/phase") == "Applied").await;
+}
+
+#[tokio::test]
+async fn what_a_bundle_deployment_has_installed_counts_without_a_catalog() {
+    let case = Case::new("mills").await;
+    let wells = unique_name("wells");
+    let image = packages::push(&case.world.registry, &wells, "1.2.0", files(&wells, "1.2.0")).await;
+    let provider = deploy(&case, &wells, &image).await;
+    case.until_at(&provider, Expected::is_true("Ready", "Succeeded")).await;
+    let gvk = json!({"type": "olm.gvk", "value": {"group": packages::group(&wells), "version": "v1", "kind": "Pump"}});
+    let is = json!({"type": "olm.package", "value": {"packageName": wells, "version": "1.2.0"}});
+    let found = case.find(&provider).await.expect("it is there");
+    assert_eq!(found.data["status"]["inventory"]["properties"], json!([is, gvk]));
+
+    case.serve(documents(&case, &[Offer::new(&case.name, &["1.0.0"], &[(&wells, ">=1.0.0 <2.0.0")])]).await).await;
+    extend(&case, "Refuse").await;
+    case.until_version("1.0.0").await;
+    let wanted = format!("ClusterExtension/{}", case.name);
+    case.until_object(&provider, "who needs it", |object| annotation(object, NEEDED_BY) == wanted).await;
+}
+
+#[tokio::test]
+async fn an_upgrade_that_breaks_a_bundle_deployment_is_not_taken() {
+    let case = Case::new("springs").await;
+    let dependent = unique_name("mill");
+    let offers = |versions: &'static [&'static str]| [Offer::new(&case.name, versions, &[])];
+    case.serve(documents(&case, &offers(&["1.0.0"])).await).await;
+    case.make_space().await;
+    case.create(&case.object(&json!({}), &json!({}))).await;
+    case.until_version("1.0.0").await;
+    let needs = json!({"dependencies": [
+        {"type": "olm.package", "value": {"packageName": case.name, "version": ">=1.0.0 <2.0.0"}}]});
+    let mut files = files(&dependent, "1.0.0");
+    files.push(("metadata/dependencies.yaml".to_owned(), needs.to_string()));
+    let image = packages::push(&case.world.registry, &dependent, "1.0.0", files).await;
+    let target = deploy(&case, &dependent, &image).await;
+    case.until_at(&target, Expected::is_true("Ready", "Succeeded")).await;
+    let wanted = format!("BundleDeployment/{dependent}");
+    case.until_object(&case.extension(), "who needs it", |object| annotation(object, NEEDED_BY) == wanted).await;
+
+    case.renew("v2", documents(&case, &offers(&["1.0.0", "2.0.0"])).await).await;
+    let told = format!("BundleDeployment {dependent} (");
+    let kept = Expected::is_true("UpgradeAvailable", "Dependents").saying(&told);
+    let found = case.until_at(&case.extension(), kept).await;
+    assert_eq!(text(&found, "/status/install/bundle/version"), "1.0.0");
+
+    case.delete(&target).await;
+    case.until_version("2.0.0").await;
 }

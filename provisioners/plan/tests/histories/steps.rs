@@ -205,6 +205,7 @@ fn plan(release: &Release) -> Plan {
     Plan {
         release: release.clone(),
         certificates_due: None,
+        properties: Vec::new(),
         authorities: None,
         steps: BTreeMap::new(),
         missing: Vec::new(),

@@ -1,6 +1,5 @@
 //! The BundleDeployment of a ClusterExtension: found, whose it is, and written. I/O.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use kube::api::{Patch, PatchParams};
@@ -8,7 +7,7 @@ use kube::runtime::reflector::ObjectRef;
 use kube::{Api, Resource, ResourceExt};
 use rukpak_crds::names::{self, SAFE_CRD_UPGRADE};
 use rukpak_crds::olm::cluster_extension::{ClusterExtensionSpec, CrdUpgradeSafetyEnforcement};
-use rukpak_crds::olm::{ClusterExtension, OWNER_KIND_LABEL, OWNER_NAME_LABEL, deployment_name, rules};
+use rukpak_crds::olm::{ClusterExtension, deployment_name, rules};
 use rukpak_crds::{BundleDeployment, config};
 use rukpak_runtime::api::Error;
 use serde_json::{Map, Value, json};
@@ -216,11 +215,7 @@ fn desired(
     } else if has_packages {
         annotations.insert(names::IGNORE_DEPENDENCIES.to_owned(), names::PACKAGES.to_owned());
     }
-    let inline = extension.spec.config.as_ref().and_then(|config| config.inline.clone());
-    let mut config: Map<String, Value> = inline.unwrap_or_default();
-    config.insert(config::INSTALL_NAMESPACE.to_owned(), json!(extension.spec.namespace));
-    let labels = BTreeMap::from([(OWNER_KIND_LABEL, "ClusterExtension"), (OWNER_NAME_LABEL, name_of_owner.as_str())]);
-    config.insert(config::OBJECT_LABELS.to_owned(), json!(labels));
+    let config = extension.deployment_config();
     if !optional.is_empty() {
         let names: Vec<&str> = optional.keys().map(String::as_str).collect();
         annotations.insert(names::EXTENSION_FIELDS.to_owned(), names.join(","));

@@ -12,6 +12,7 @@ use rukpak_crds::olm::ClusterCatalog;
 use rukpak_crds::olm::cluster_catalog::AvailabilityMode;
 use rukpak_crds::olm::cluster_extension::{CatalogFilter, UpgradeConstraintPolicy};
 use rukpak_crds::olm::selection::BadSelector;
+use rukpak_resolver::set::Needy;
 
 use super::Context;
 use super::decide::{Deprecations, Resolution};
@@ -19,7 +20,6 @@ use super::upgrade::{self, AreMet, Breaks, Upgrade};
 use crate::catalogs::in_status;
 use crate::cluster_catalog::content::{content, progress};
 use crate::dependencies::dependents::would_break;
-use crate::dependencies::set::Needy;
 use crate::image;
 use crate::installed::Identity;
 

@@ -1,10 +1,9 @@
 //! Who needs whom, in annotations: admission refuses to delete what others need, and looks at nothing but the object. I/O.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use futures::{StreamExt, stream};
 use k8s_openapi::api::core::v1::ObjectReference;
 use kube::api::{Patch, PatchParams};
 use kube::runtime::reflector::ObjectRef;
@@ -16,21 +15,15 @@ use rukpak_runtime::api::Error;
 use rukpak_runtime::error::Chain;
 use serde::de::DeserializeOwned;
 use serde_json::json;
-use tokio::time::{sleep, timeout};
+use tokio::time::sleep;
 
 use super::dependents::Dependents;
-use super::{Dependencies, Dependent, Key, Release};
+use super::{Dependencies, Dependent};
 use crate::catalogs::Catalogs;
 use crate::events::Events;
 
 /// Who writes, in `managedFields`.
 const FIELD_MANAGER: &str = "rukpak-dependencies";
-/// A catalog that does not say within this time what a bundle needs is asked again when something else happens.
-const PATIENCE: Duration = Duration::from_secs(20);
-/// Before a catalog is asked again about the same bundle.
-const INTERVAL: Duration = Duration::from_mins(10);
-/// Catalogs that are asked at the same time.
-const AT_ONCE: usize = 16;
 /// Before another look: less than anybody would notice.
 const BURST: Duration = Duration::from_millis(200);
 /// Before another attempt where a write failed.
@@ -46,10 +39,9 @@ pub(crate) async fn keep(
     events: Arc<Events>,
     client: Client,
 ) {
-    let (mut asked, mut last) = (HashMap::new(), Missing::new());
+    let mut last = Missing::new();
     loop {
         dependencies.learn(&catalogs).await;
-        dependencies.inquire(&mut asked, &catalogs).await;
         dependencies.settled.cancel();
         let all = dependencies.dependents();
         let missing = all.missing();
@@ -72,20 +64,6 @@ pub(crate) async fn keep(
 }
 
 impl Dependencies {
-    /// Asks the catalogs that bundles were chosen from about what no catalog described that lies here, each bundle once in a while.
-    async fn inquire(&self, asked: &mut HashMap<Key, Instant>, catalogs: &Catalogs) {
-        asked.retain(|_, when| when.elapsed() < INTERVAL);
-        let mut unknown = self.unknown();
-        unknown.retain(|release| release.catalog.is_some() && !asked.contains_key(&release.key()));
-        asked.extend(unknown.iter().map(|release| (release.key(), Instant::now())));
-        let ask = async |release: Release| {
-            let asking = catalogs.bundle(&release.package, &release.bundle, release.catalog.as_deref());
-            let found = timeout(PATIENCE, asking).await.ok().flatten();
-            self.learned(&release, found);
-        };
-        stream::iter(unknown).for_each_concurrent(AT_ONCE, ask).await;
-    }
-
     /// Tells those who miss something now that they had before.
     fn tell_lost(&self, before: &Missing, now: &Missing, events: &Events) {
         for (who @ (dependent, bundle), missing) in now {
@@ -110,6 +88,9 @@ impl Dependencies {
             }
             Dependent::Extension(name) => {
                 self.stores.extensions.get(&ObjectRef::new(name)).map(|object| object.object_ref(&()))
+            }
+            Dependent::Deployment(name) => {
+                self.stores.deployments.get(&ObjectRef::new(name)).map(|object| object.object_ref(&()))
             }
             Dependent::Subscription(..) => None,
         }
@@ -145,7 +126,7 @@ impl Dependencies {
                 let object = self.stores.extensions.get(&ObjectRef::new(name));
                 annotate::<ClusterExtension>(object, needed_by, client).await
             }
-            Dependent::Subscription(..) => Ok(()),
+            Dependent::Subscription(..) | Dependent::Deployment(_) => Ok(()),
         }
     }
 }

@@ -17,12 +17,13 @@ use rukpak_crds::platform_operator::PlatformPackage;
 use rukpak_crds::{DependencyPolicy, Plan, PlatformOperator, PlatformOperatorSpec};
 use rukpak_plan::Owner;
 use rukpak_plan::approval::{Answer, Question, is_genuine};
+use rukpak_resolver::Step;
+use rukpak_resolver::set::{Member as Found, Needy, find};
 use rukpak_runtime::api::Error;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::json;
 
-use super::set::{Member, Needy, find, in_words};
 use super::{Dependencies, Dependent};
 use crate::catalogs::{Catalogs, named};
 
@@ -30,6 +31,27 @@ use crate::catalogs::{Catalogs, named};
 const FIELD_MANAGER: &str = "rukpak-dependencies";
 /// So many Plans are kept for one object.
 const KEPT: usize = 5;
+
+/// A package to install.
+struct Member {
+    dependency: PlannedDependency,
+    /// Whether what it depends on depends on it: neither can be first.
+    is_in_cycle: bool,
+}
+
+impl From<Found> for Member {
+    fn from(Found { step: Step { bundle, needed_by, .. }, is_in_cycle }: Found) -> Self {
+        let dependency = PlannedDependency {
+            package: bundle.package,
+            version: bundle.version,
+            bundle: bundle.name,
+            channel: bundle.channel,
+            catalog: bundle.catalog.map(|catalog| catalog.name).unwrap_or_default(),
+            needed_by: needed_by.iter().map(ToString::to_string).collect(),
+        };
+        Self { dependency, is_in_cycle }
+    }
+}
 
 /// An object whose bundle depends on others.
 pub(crate) enum Asking<'a> {
@@ -131,8 +153,9 @@ impl Dependencies {
             Ok(members) => members,
             Err(why) => return Ok(format!("nothing in the catalogs helps: {why}")),
         };
+        let members = members.into_iter().map(Member::from);
         let (coming, new): (Vec<Member>, Vec<Member>) =
-            members.into_iter().partition(|member| self.is_asked_for(&member.dependency.package));
+            members.partition(|member| self.is_asked_for(&member.dependency.package));
         let listed = |members: &[Member]| in_words(members.iter().map(|member| &member.dependency));
         if policy == DependencyPolicy::Refuse && !new.is_empty() {
             let (listed, place) = (listed(&new), asking.place());
@@ -250,6 +273,17 @@ impl Dependencies {
     fn plans_of(&self, owner: &Owner) -> Vec<Plan> {
         let plans = self.stores.plans.state();
         plans.iter().filter(|plan| is_genuine(plan, owner)).map(|plan| Plan::clone(plan)).collect()
+    }
+}
+
+/// For people: `wells 1.2.0 (catalog c) and springs 2.0.0 (catalog c)`.
+fn in_words<'a>(members: impl IntoIterator<Item = &'a PlannedDependency>) -> String {
+    let called = |one: &PlannedDependency| format!("{} {} (catalog {})", one.package, one.version, one.catalog);
+    let names: Vec<String> = members.into_iter().map(called).collect();
+    match names.as_slice() {
+        [] => String::new(),
+        [only] => only.clone(),
+        [most @ .., last] => format!("{} and {last}", most.join(", ")),
     }
 }
 

@@ -14,7 +14,6 @@ fn release(package: &str, version: &str) -> Release {
         bundle: format!("{package}.v{version}"),
         version: version.to_owned(),
         image: String::new(),
-        catalog: None,
     }
 }
 
@@ -147,4 +146,27 @@ fn whoever_was_refused_is_told_once_when_something_else_is_installed() {
     assert_eq!(dependencies.woken(), [refused()]);
     assert_eq!(dependencies.woken(), []);
     assert!(dependencies.are_met(refused(), "p", &wells));
+}
+
+#[test]
+fn what_an_account_of_a_tenant_has_installed_does_not_count() {
+    let (deployments, mut seen) = reflector::store();
+    let (operators, _) = reflector::store();
+    let (extensions, _) = reflector::store();
+    let (plans, _) = reflector::store();
+    let dependencies = Dependencies::new(Stores { deployments, operators, extensions, plans }, |_| {});
+    let deployment = |account: Value| -> BundleDeployment {
+        let template = json!({"spec": {"provisionerClassName": "c", "source": {"type": "image"}}});
+        let is = json!({"type": "olm.package", "value": {"packageName": "wells", "version": "1.2.0"}});
+        serde_json::from_value(json!({"metadata": {"name": "w"},
+            "spec": {"provisionerClassName": "c", "template": template, "serviceAccount": account},
+            "status": {"activeBundle": "w-1", "inventory": {"properties": [is]}}}))
+        .expect("a BundleDeployment")
+    };
+    let (wells, asking) = (needs("wells", ">=1.2.0"), || Dependent::Extension("p".to_owned()));
+    seen.apply_watcher_event(&Event::Apply(deployment(json!({"namespace": "n", "name": "a"}))));
+    assert!(!dependencies.are_met(asking(), "p", &wells));
+    seen.apply_watcher_event(&Event::Apply(deployment(Value::Null)));
+    assert_eq!(dependencies.woken(), [asking()]);
+    assert!(dependencies.are_met(asking(), "p", &wells));
 }

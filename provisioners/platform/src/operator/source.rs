@@ -7,13 +7,13 @@ use rukpak_catalog::choose::{self, Choice, Request};
 use rukpak_catalog::{Bundle, Range, version};
 use rukpak_crds::{ChosenSource, DependencyPolicy, PlatformOperator, PlatformOperatorStatus, names};
 use rukpak_plan::retry::Class;
+use rukpak_resolver::set::Needy;
 use rukpak_runtime::api;
 
 use super::{Pass, deployment, lookup};
 use crate::catalogs::{self, Found, Wanted};
 use crate::dependencies::Dependent;
 use crate::dependencies::obtain::Asking;
-use crate::dependencies::set::Needy;
 use crate::image::{self, Tag};
 
 /// Why no bundle could be chosen.

@@ -98,7 +98,7 @@ pub(super) struct Prepared {
 #[tracing::instrument(level = "debug", name = "prepare", skip_all)]
 pub(super) async fn plan(run: &Run, release: &Release, why: Why, purpose: Purpose) -> Result<Prepared, Unprepared> {
     let Loaded { release, rendered, objects: digest, memory } = load(run, release, why, purpose).await?;
-    let Rendered { objects, optional, required, certificates_due, authorities, .. } = rendered;
+    let Rendered { objects, optional, required, certificates_due, authorities, properties, .. } = rendered;
     let objects = Objects { all: objects, optional: &optional, required: &required };
     let served = served(&run.view, &objects).await.map_err(Unprepared::Discovery)?;
     let stamp = OwnerMetadata {
@@ -107,7 +107,7 @@ pub(super) async fn plan(run: &Run, release: &Release, why: Why, purpose: Purpos
         policy: run.view.observed.deployment.spec.deletion_policy.unwrap_or_default(),
     };
     let plan = objects.plan(release, &served, &stamp, !why.is_new())?;
-    let plan = Plan { certificates_due, authorities, ..plan };
+    let plan = Plan { certificates_due, authorities, properties, ..plan };
     Ok(Prepared { plan, objects: digest, memory })
 }
 

@@ -160,7 +160,6 @@ mod tests {
             bundle: "q.v1".to_owned(),
             version: "1.0.0".to_owned(),
             image: String::new(),
-            catalog: None,
         }];
         choose(&subscription, package, installed.as_ref(), &others.into())
     }

@@ -1,19 +1,18 @@
-//! The packages that have to be installed so that a bundle can be. Pure; the resolver of the crate `rukpak-resolver` chooses.
+//! The packages that have to be installed so that a bundle can be. Pure.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use rukpak_catalog::Bundle;
-use rukpak_crds::plan::PlannedDependency;
-use rukpak_resolver::{Answer, Catalog, CatalogName, Installed, Step, World, reach, resolve};
 
-use super::of_bundle;
+use crate::{Answer, Catalog, CatalogName, Entry, Facts, Installed, Package, Request, Step, World, reach, resolve};
 
 /// A bundle that depends on others.
 #[derive(Clone, Debug)]
-pub(crate) struct Needy {
+pub struct Needy {
     /// Its package.
     pub package: String,
+    /// The bundle.
     pub bundle: Bundle,
     /// What a status calls the catalog that it is from.
     pub catalog: String,
@@ -21,23 +20,29 @@ pub(crate) struct Needy {
 
 /// A catalog that may be chosen from.
 #[derive(Clone, Debug)]
-pub(crate) struct Offered {
+pub struct Offered {
     /// What a status calls it.
     pub name: String,
+    /// The highest wins.
     pub priority: i32,
+    /// What it holds.
     pub content: Arc<rukpak_catalog::Catalog>,
 }
 
 /// A package to install.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Member {
-    pub dependency: PlannedDependency,
+pub struct Member {
+    /// Its bundle, and what needs it.
+    pub step: Step,
     /// Whether what it depends on depends on it: neither can be first.
     pub is_in_cycle: bool,
 }
 
-/// The packages, by name of the bundle. If there is no such set, the facts that exclude it, in sentences.
-pub(crate) fn find(needy: &Needy, installed: Vec<Installed>, offered: &[Offered]) -> Result<Vec<Member>, String> {
+/// Returns the packages, by name of the bundle.
+///
+/// # Errors
+/// There is no such set. The facts that exclude it, in sentences.
+pub fn find(needy: &Needy, installed: Vec<Installed>, offered: &[Offered]) -> Result<Vec<Member>, String> {
     let contents: Vec<&rukpak_catalog::Catalog> = offered.iter().map(|catalog| &*catalog.content).collect();
     let reached = reach(&needy.bundle, &contents);
     // The bundle itself was chosen before, and there is no other of its package.
@@ -56,15 +61,25 @@ pub(crate) fn find(needy: &Needy, installed: Vec<Installed>, offered: &[Offered]
     }
 }
 
-/// For people: `wells 1.2.0 and springs 2.0.0`.
-pub(crate) fn in_words<'a>(members: impl IntoIterator<Item = &'a PlannedDependency>) -> String {
-    let called = |one: &PlannedDependency| format!("{} {} (catalog {})", one.package, one.version, one.catalog);
-    let names: Vec<String> = members.into_iter().map(called).collect();
-    match names.as_slice() {
-        [] => String::new(),
-        [only] => only.clone(),
-        [most @ .., last] => format!("{} and {last}", most.join(", ")),
-    }
+/// Whether the resolver installs `bundle` beside what is installed, and nothing else with it.
+pub fn are_met(package: &str, bundle: &Bundle, installed: Vec<Installed>) -> bool {
+    let Some((catalog, request)) = of_bundle(package, bundle, CatalogName::default()) else { return false };
+    resolve(&World { catalogs: vec![catalog], installed, ..World::default() }, &[request]).refusals.is_empty()
+}
+
+/// A catalog with this bundle alone, and the request for it; `None` if what it requires cannot be read.
+fn of_bundle(package: &str, bundle: &Bundle, name: CatalogName) -> Option<(Catalog, Request)> {
+    let facts = Facts::of(package, bundle).ok()?;
+    let entry = Entry { name: bundle.name.clone(), facts: Arc::new(facts), ..Entry::default() };
+    let offered = Package { channels: [(String::new(), vec![entry])].into(), ..Package::default() };
+    let packages = [(package.to_owned(), offered)].into();
+    let request = Request {
+        name: package.to_owned(),
+        package: package.to_owned(),
+        starting: Some(bundle.name.clone()),
+        ..Request::default()
+    };
+    Some((Catalog { name, packages, ..Catalog::default() }, request))
 }
 
 fn members(answer: &Answer) -> Vec<Member> {
@@ -76,20 +91,8 @@ fn members(answer: &Answer) -> Vec<Member> {
     }
     let dependencies = answer.steps.iter().filter(|step| step.requests.is_empty());
     dependencies
-        .map(|step| Member { dependency: dependency(step), is_in_cycle: does_reach_itself(&step.bundle.name, &needs) })
+        .map(|step| Member { is_in_cycle: does_reach_itself(&step.bundle.name, &needs), step: step.clone() })
         .collect()
-}
-
-fn dependency(step: &Step) -> PlannedDependency {
-    let bundle = step.bundle.clone();
-    PlannedDependency {
-        package: bundle.package,
-        version: bundle.version,
-        bundle: bundle.name,
-        channel: bundle.channel,
-        catalog: bundle.catalog.map(|catalog| catalog.name).unwrap_or_default(),
-        needed_by: step.needed_by.iter().map(|need| format!("{} needs a bundle {}", need.bundle, need.what)).collect(),
-    }
 }
 
 fn does_reach_itself(bundle: &str, needs: &BTreeMap<&str, BTreeSet<&str>>) -> bool {
@@ -108,10 +111,23 @@ fn does_reach_itself(bundle: &str, needs: &BTreeMap<&str, BTreeSet<&str>>) -> bo
 
 #[cfg(test)]
 mod tests {
-    use rukpak_catalog::model::{Channel, Entry, Package};
+    use rukpak_catalog::model::{Channel, Entry, Facts as Stated, Package, RequiredPackage};
 
-    use super::super::tests::bundle_of as bundle;
     use super::*;
+    use crate::Need;
+
+    /// A bundle that needs other packages, in these ranges.
+    fn bundle(package: &str, version: &str, needs: &[(&str, &str)]) -> Bundle {
+        let required =
+            |(name, range): &(&str, &str)| RequiredPackage { name: (*name).to_owned(), range: (*range).to_owned() };
+        Bundle {
+            name: format!("{package}.v{version}"),
+            version: version.parse().ok(),
+            version_text: version.to_owned(),
+            facts: Stated { requires_packages: needs.iter().map(required).collect(), ..Stated::default() },
+            ..Bundle::default()
+        }
+    }
 
     /// A catalog in which each bundle is alone in its package and channel.
     fn offered(bundles: &[(&str, &Bundle)]) -> Vec<Offered> {
@@ -141,13 +157,11 @@ mod tests {
         let p = bundle("p", "1.0.0", &[("wells", ">=1.0.0 <2.0.0")]);
         let offers = offered(&[("wells", &wells), ("springs", &springs), ("p", &p)]);
         let found = find(&needy(p), Vec::new(), &offers).unwrap();
-        let shown: Vec<&str> = found.iter().map(|member| member.dependency.bundle.as_str()).collect();
+        let shown: Vec<&str> = found.iter().map(|member| member.step.bundle.name.as_str()).collect();
         assert_eq!(shown, ["springs.v2.1.0", "wells.v1.2.0"]);
-        let why = "p.v1.0.0 needs a bundle with package: wells and with version in range: >=1.0.0 <2.0.0";
-        assert_eq!(found[1].dependency.needed_by, [why]);
+        let what = "with package: wells and with version in range: >=1.0.0 <2.0.0".to_owned();
+        assert_eq!(found[1].step.needed_by, [Need { bundle: "p.v1.0.0".to_owned(), what }]);
         assert!(found.iter().all(|member| !member.is_in_cycle));
-        let words = in_words(found.iter().map(|member| &member.dependency));
-        assert_eq!(words, "springs 2.1.0 (catalog c) and wells 1.2.0 (catalog c)");
     }
 
     #[test]
@@ -166,7 +180,7 @@ mod tests {
         let p = bundle("p", "1.0.0", &[("wells", ">=1.0.0")]);
         let found = find(&needy(p), Vec::new(), &offered(&[("wells", &wells), ("springs", &springs)])).unwrap();
         let marks: Vec<(&str, bool)> =
-            found.iter().map(|member| (member.dependency.package.as_str(), member.is_in_cycle)).collect();
+            found.iter().map(|member| (member.step.bundle.package.as_str(), member.is_in_cycle)).collect();
         assert_eq!(marks, [("springs", false), ("wells", true)]);
     }
 }
