@@ -11,6 +11,7 @@ mod dependencies;
 mod install;
 mod migrate;
 mod operators;
+mod previews;
 mod published_sets;
 mod recovery;
 mod resolution;

@@ -40,7 +40,7 @@ pub use image::{ExportArgs, ImageForm, ImportArgs, PackageArgs, PackageChoiceArg
 pub use install::{GitArgs, InstallArgs, RunArgs};
 pub use migrate::{Holder, Kind, MigrateArgs};
 pub use output::{OutputArgs, OutputForm};
-pub use plan::{ListPlansArgs, PlanArgs, PlanCommand};
+pub use plan::{ListPlansArgs, PlanArgs, PlanCommand, PlanVerb, PreviewArgs};
 pub use policy::PolicyArgs;
 pub use rights::{RightsArgs, RoleForm};
 pub use shell::{CompletionArgs, ManArgs};
@@ -70,6 +70,21 @@ macro_rules! diff_examples {
             "  rukpakctl diff pump-operator registry.example.com/pump-operator:v1.1.0\n",
             "  rukpakctl diff pump-operator ./pump-operator -o json\n\n",
             "Exit codes: 0 no change, 1 changes, 2 could not find out (also: wrong flags)"
+        )
+    };
+}
+
+/// So has `plan`: whoever scripts it wants to know whether somebody is asked.
+macro_rules! plan_examples {
+    () => {
+        concat!(
+            "Examples:\n",
+            "  rukpakctl plan pump-operator.yaml           # what would be installed, changed, granted and asked\n",
+            "  rukpakctl plan clusterextension/pump-operator\n",
+            "  rukpakctl plan list\n",
+            "  rukpakctl plan show pump-operator-3c1f0a92be\n",
+            "  rukpakctl plan approve pump-operator-3c1f0a92be\n\n",
+            "Exit codes: 0 yes, 1 no or not found out (what is wrong is said), 2 somebody has to say yes first (also: wrong flags)"
         )
     };
 }
@@ -208,13 +223,9 @@ pub enum Command {
         "rukpakctl status pump-operator -o yaml"
     ))]
     Status(StatusArgs),
-    /// Print what waits for a yes, and answer it
-    #[command(subcommand, after_help = examples!(
-        "rukpakctl plan list"
-        "rukpakctl plan show pump-operator-3c1f0a92be"
-        "rukpakctl plan approve pump-operator-3c1f0a92be"
-    ))]
-    Plan(PlanCommand),
+    /// Print what installing something would do, before anything is created; or print what waits for a yes, and answer it
+    #[command(after_help = plan_examples!())]
+    Plan(PlanVerb),
     /// List the revisions of a BundleDeployment
     #[command(after_help = examples!(
         "rukpakctl history pump-operator"

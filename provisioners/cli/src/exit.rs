@@ -11,6 +11,8 @@ pub enum Exit {
     No,
     /// 2: it could not be found out. Also what wrong flags end with.
     Unknown,
+    /// 2 of `plan`: somebody has to say yes first.
+    Asks,
 }
 
 impl From<Exit> for ExitCode {
@@ -18,7 +20,7 @@ impl From<Exit> for ExitCode {
         Self::from(match exit {
             Exit::Yes => 0,
             Exit::No => 1,
-            Exit::Unknown => 2,
+            Exit::Unknown | Exit::Asks => 2,
         })
     }
 }

@@ -113,7 +113,7 @@ pub async fn run(command: &Command) -> Exit {
         Command::Extension(command) => extension::run(command).await,
         Command::Migrate(arguments) => migrate::run(arguments).await,
         Command::Status(arguments) => status::run(arguments).await,
-        Command::Plan(command) => plan::run(command).await,
+        Command::Plan(verb) => plan::run(verb).await,
         Command::History(arguments) => history::run(arguments).await,
         Command::Rollback(arguments) => rollback::run(arguments).await,
         Command::Suspend(arguments) => suspend::run(arguments, true).await,

@@ -3,8 +3,10 @@
 //! ```text
 //! list    all of them            show     one: objects, rights, images and versions that change
 //! approve yes                    reject   no
+//! preview what a manifest would do, before there is a Plan
 //! ```
 
+mod preview;
 mod show;
 
 use std::io::{self, Write};
@@ -14,7 +16,7 @@ use rukpak_crds::{Plan, PlanApproval};
 use serde::Serialize;
 
 use crate::answer::structured;
-use crate::args::{ListPlansArgs, OutputForm, PlanArgs, PlanCommand};
+use crate::args::{ListPlansArgs, OutputForm, PlanArgs, PlanCommand, PlanVerb};
 use crate::cluster::{self, Cluster};
 use crate::colour::Palette;
 use crate::exit::Exit;
@@ -32,7 +34,8 @@ struct Plans<'a> {
 }
 
 /// Does what is asked.
-pub async fn run(command: &PlanCommand) -> Exit {
+pub async fn run(verb: &PlanVerb) -> Exit {
+    let Some(command) = &verb.command else { return preview::run(&verb.preview).await };
     ended(match command {
         PlanCommand::List(arguments) => list(arguments).await,
         PlanCommand::Show(arguments) => show(arguments).await,

@@ -1,8 +1,53 @@
 //! Flags of verbs about Plans.
 
-use clap::{Args, Subcommand};
+use std::ffi::OsString;
 
-use super::{ClusterArgs, EXIT_CODES, OutputArgs};
+use clap::{Args, Subcommand};
+use rukpak_content::Limits;
+
+use super::limits::LimitArgs;
+use super::{ClusterArgs, EXIT_CODES, OutputArgs, ServiceArgs, TrustArgs};
+
+/// A verb about the Plans that there are, or what to look at before there is one.
+#[derive(Args, Debug)]
+#[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
+pub struct PlanVerb {
+    /// What is to be done about Plans.
+    #[command(subcommand)]
+    pub command: Option<PlanCommand>,
+    /// What is looked at.
+    #[command(flatten)]
+    pub preview: PreviewArgs,
+}
+
+/// Flags of `plan WHAT`.
+#[derive(Args, Debug)]
+pub struct PreviewArgs {
+    /// A file with BundleDeployments, PlatformOperators or ClusterExtensions, - for stdin, or KIND/NAME of one in the cluster
+    #[arg(required = true, value_name = "FILE|KIND/NAME")]
+    pub what: Vec<OsString>,
+    /// How the answer is written.
+    #[command(flatten)]
+    pub output: OutputArgs,
+    /// How registries and web servers are spoken to.
+    #[command(flatten)]
+    pub trust: TrustArgs,
+    /// Where it would be installed.
+    #[command(flatten)]
+    pub cluster: ClusterArgs,
+    /// Where installed content is fetched.
+    #[command(flatten)]
+    pub service: ServiceArgs,
+    #[command(flatten)]
+    limits: LimitArgs,
+}
+
+impl PreviewArgs {
+    /// How much a bundle may hold.
+    pub fn limits(&self) -> Limits {
+        self.limits.to_limits()
+    }
+}
 
 /// What is to be done about Plans.
 #[derive(Subcommand, Debug)]

@@ -1,8 +1,10 @@
 //! The answer of `diff`: one line an object, one a field; or one JSON object.
 
+use std::collections::BTreeMap;
 use std::io::{self, Write};
 
 use rukpak_plain::ObjectKey;
+use rukpak_plan::approval;
 use serde::Serialize;
 use serde_json::Value;
 
@@ -195,6 +197,29 @@ impl Report {
             unknown: Vec::new(),
             remarks: Vec::new(),
         }
+    }
+
+    /// What is done to which object, as a Plan has it; and in words what keeps it from being done.
+    pub(super) fn actions(&self) -> (BTreeMap<ObjectKey, approval::Action>, Vec<String>) {
+        let (mut actions, mut obstacles) = (BTreeMap::new(), Vec::new());
+        for change in &self.changes {
+            let uid = String::new();
+            let action = match change.action {
+                Action::Create => approval::Action::Create,
+                Action::Change => approval::Action::Change,
+                Action::Delete => approval::Action::Delete { uid, unless: "" },
+                Action::Orphan => approval::Action::Orphan { uid },
+                Action::Refuse | Action::Wait => {
+                    let reason = change.reason.as_deref().unwrap_or_default();
+                    obstacles.push(one_line(&format!("{}: {reason}", change.called())));
+                    continue;
+                }
+            };
+            let (group, kind) = (change.group.clone(), change.kind.clone());
+            let key = ObjectKey { group, kind, namespace: change.namespace.clone(), name: change.name.clone() };
+            actions.insert(key, action);
+        }
+        (actions, obstacles)
     }
 
     pub(super) fn print(mut self, form: OutputForm) -> Exit {

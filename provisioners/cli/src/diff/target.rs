@@ -8,7 +8,7 @@ use rukpak_plan::resolve::Why;
 use rukpak_plan::{Owner, Plan};
 use tokio::sync::OnceCell;
 
-use crate::args::DiffArgs;
+use crate::args::{DiffArgs, ServiceArgs};
 use crate::cluster::Cluster;
 use crate::failure::Failure;
 use crate::format;
@@ -35,7 +35,7 @@ pub(super) struct Target<'a> {
     /// The plan of what is installed, once it was needed; `None` if it cannot be had.
     pub installed: OnceCell<Option<Plan>>,
     reader: Reader<'a>,
-    arguments: &'a DiffArgs,
+    service: &'a ServiceArgs,
 }
 
 /// Reads the bundle that the flags name, or the installed one, and plans it.
@@ -61,11 +61,23 @@ pub(super) async fn of<'a>(
     } else {
         given(deployment, arguments).await?
     };
+    planned(cluster, reader, &arguments.service, (content, format), is_drift).await
+}
+
+/// Plans a bundle.
+pub(super) async fn planned<'a>(
+    cluster: &Cluster,
+    reader: Reader<'a>,
+    service: &'a ServiceArgs,
+    (content, format): (Content, Format),
+    is_drift: bool,
+) -> Result<Target<'a>, Failure> {
     for remark in &content.remarks {
         to_stderr(&format!("warning: {remark}"));
     }
     let plan = reader.plan(cluster, &content.tree, format, is_drift).await?;
     to_stderr(&format!("{}: {} of a {format} bundle", content.from, counted(plan.steps.len())));
+    let deployment = reader.deployment;
     let why = match deployment.and_then(|deployment| deployment.status.as_ref()?.active_bundle.as_ref()) {
         _ if is_drift => Why::Repair,
         Some(_) => Why::Upgrade,
@@ -73,7 +85,7 @@ pub(super) async fn of<'a>(
     };
     let (owner, system_namespace) = (reader.owner(), reader.system_namespace);
     let installed = OnceCell::new();
-    Ok(Target { from: content.from, owner, plan, why, deployment, system_namespace, installed, reader, arguments })
+    Ok(Target { from: content.from, owner, plan, why, deployment, system_namespace, installed, reader, service })
 }
 
 /// The bundle that the flags name.
@@ -97,7 +109,7 @@ async fn given(deployment: Option<&BundleDeployment>, arguments: &DiffArgs) -> R
     }
 }
 
-fn of_class(class: &str) -> Result<Format, Failure> {
+pub(super) fn of_class(class: &str) -> Result<Format, Failure> {
     Format::of_class(class).ok_or_else(|| foreign_class(class))
 }
 
@@ -123,7 +135,7 @@ impl Target<'_> {
     /// The plan of what is installed, for the few objects that depend on it.
     pub async fn installed(&self, cluster: &Cluster) -> Option<&Plan> {
         let load = async || {
-            let service = Service::connect(cluster, &self.arguments.service).await?;
+            let service = Service::connect(cluster, self.service).await?;
             let (content, format) = self.reader.installed(cluster, &service).await?;
             self.reader.plan(cluster, &content.tree, format, true).await
         };

@@ -33,6 +33,16 @@ impl AskedCatalog {
     pub(crate) fn catalog(&self) -> Option<&Catalog> {
         self.content.as_ref().ok()
     }
+
+    /// Its name, its priority, and what it holds, if it was asked.
+    pub(crate) fn offer(&self) -> Option<(&str, i32, &Catalog)> {
+        Some((&self.name, self.priority, self.catalog()?))
+    }
+
+    /// The same.
+    pub(crate) fn into_offer(self) -> Option<(String, i32, Catalog)> {
+        Some((self.name, self.priority, self.content.ok()?))
+    }
 }
 
 /// Why a catalog was not asked.

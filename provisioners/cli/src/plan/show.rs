@@ -3,7 +3,9 @@
 use std::io::{self, Write};
 
 use rukpak_crds::Plan;
-use rukpak_crds::plan::{ChangedImage, ChangedVersion, GrownRight, Listing, PlannedDependency, PlannedObject};
+use rukpak_crds::plan::{
+    ChangedImage, ChangedVersion, GrownRight, Listing, PlanStatus, PlannedDependency, PlannedObject,
+};
 
 use super::phase;
 use crate::table;
@@ -20,16 +22,27 @@ pub(super) fn text(out: &mut dyn Write, plan: &Plan) -> io::Result<()> {
         &[
             ("deployment", vec![plan.spec.deployment.name.clone()]),
             ("phase", vec![phase]),
-            ("summary", vec![status.summary]),
+            ("summary", vec![status.summary.clone()]),
             ("digest", vec![plan.spec.digest.clone()]),
         ],
     )?;
-    for dependency in &plan.spec.binds.dependencies {
+    dependencies(out, &plan.spec.binds.dependencies)?;
+    changes(out, &status)
+}
+
+/// Writes which packages would be installed, and for whom.
+pub(super) fn dependencies(out: &mut dyn Write, all: &[PlannedDependency]) -> io::Result<()> {
+    for dependency in all {
         writeln!(out, "\n{:8} {}", "install", table::one_line(&named(dependency)))?;
         for why in &dependency.needed_by {
             writeln!(out, "{:8} {}", "", table::one_line(why))?;
         }
     }
+    Ok(())
+}
+
+/// Writes what would become of objects, rights, images and versions.
+pub(super) fn changes(out: &mut dyn Write, status: &PlanStatus) -> io::Result<()> {
     lines(out, "create", &status.created, object)?;
     lines(out, "change", &status.changed, object)?;
     lines(out, "orphan", &status.orphaned, object)?;

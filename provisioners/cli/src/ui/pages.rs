@@ -74,6 +74,12 @@ pub(super) async fn deployment(cluster: &Cluster, name: &str) -> Result<String, 
     let mut main = paragraph(&format!("{state} {}", escaped(text(&tree, "message"))));
     let of = escaped(&source(&deployment.spec.template.spec.source));
     main.push_str(&paragraph(&format!(r#"{of} <a href="{}/diff">Show what has drifted</a>"#, escaped(name))));
+    for (list_name, said) in [("neededBy", "Needed by"), ("needs", "Needs")] {
+        let names: Vec<&str> = list(&tree, list_name).filter_map(Value::as_str).collect();
+        if !names.is_empty() {
+            main.push_str(&paragraph(&format!("{said} {}", escaped(&names.join(", ")))));
+        }
+    }
     main.push_str(&tree_tables(&tree));
     main.push_str(&conditions(&deployment));
     main.push_str(&history(&deployment));
