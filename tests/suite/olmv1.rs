@@ -9,6 +9,7 @@ mod configuration;
 mod content;
 mod dependencies;
 mod install;
+mod kills;
 mod migrate;
 mod operators;
 mod previews;

@@ -6,7 +6,7 @@ use rukpak_tests::openshift::{operator, platform_operator};
 use rukpak_tests::verbs::{self, Expected, Target, unique_name};
 use serde_json::{Value, json};
 
-use super::case::{Case, installed, retrying, rolled_out, text};
+use super::case::{Case, retrying, rolled_out, text};
 use super::world::World;
 use crate::platform::packages::{self, ALL, Files, channel, entry, package};
 
@@ -78,7 +78,7 @@ pub fn extension(name: &str) -> Target {
     Target::cluster("olm.operatorframework.io/v1", "ClusterExtension", name)
 }
 
-fn plan(name: &str) -> Target {
+pub fn plan(name: &str) -> Target {
     Target::cluster("core.rukpak.io/v1alpha1", "Plan", name)
 }
 
@@ -91,7 +91,7 @@ fn annotation<'a>(object: &'a DynamicObject, name: &str) -> &'a str {
 }
 
 /// Creates the extension of the case with the policy.
-async fn extend(case: &Case<'_>, policy: &str) {
+pub async fn extend(case: &Case<'_>, policy: &str) {
     case.make_space().await;
     let mut object = case.object(&json!({}), &json!({}));
     object["metadata"]["annotations"] = json!({POLICY: policy});
@@ -99,7 +99,7 @@ async fn extend(case: &Case<'_>, policy: &str) {
 }
 
 /// The Plan that the object says it waits for.
-async fn asked(case: &Case<'_>, target: &Target, condition: &str) -> DynamicObject {
+pub async fn asked(case: &Case<'_>, target: &Target, condition: &str) -> DynamicObject {
     let message = |object: &DynamicObject| {
         let found = verbs::condition(object, condition).and_then(|found| found["message"].as_str().map(str::to_owned));
         found.unwrap_or_default()
@@ -299,45 +299,6 @@ async fn a_platform_operator_that_another_needs_is_not_upgraded_away() {
     case.until_object(&needed, "version 2.0.0", is_at("2.0.0")).await;
     let lost = format!("{}.v1.0.0 needs a bundle with package: {wells}", case.name);
     case.until_told(("PlatformOperator", &case.name), &lost).await;
-}
-
-#[tokio::test]
-async fn a_set_is_whole_however_often_the_manager_is_killed() {
-    let world = World::new().await;
-    let case = Case::within(&world, "killed").await;
-    let [ponds, rains, springs, wells] = &["ponds", "rains", "springs", "wells"].map(unique_name);
-    let offers = [
-        Offer::new(&case.name, &["1.0.0"], &[(wells, ">=1.0.0"), (ponds, ">=1.0.0")]),
-        Offer::new(wells, &["1.0.0"], &[(springs, ">=1.0.0")]),
-        Offer::new(springs, &["1.0.0"], &[(rains, ">=1.0.0")]),
-        Offer::new(ponds, &["1.0.0"], &[(rains, ">=1.0.0")]),
-        Offer::new(rains, &["1.0.0"], &[]),
-    ];
-    case.serve(documents(&case, &offers).await).await;
-    extend(&case, "Propose").await;
-    let asked = asked(&case, &case.extension(), "Progressing").await;
-    let die = async || {
-        world.manager.kill().await.expect("it ran");
-        world.manager.restart().await.expect("it starts");
-        world.manager.wait_ready().await.expect("it is ready");
-    };
-    die().await;
-    let members = [ponds, rains, springs, wells];
-    for name in members {
-        assert!(case.find(&extension(name)).await.is_none(), "{name} was created before the yes");
-    }
-    let target = plan(asked.metadata.name.as_deref().expect("it has a name"));
-    case.merge_into(&target, &json!({"spec": {"approval": "Approved"}})).await;
-    for name in members {
-        case.until_object(&extension(name), "there", |_| true).await;
-        die().await;
-    }
-    case.until_version("1.0.0").await;
-    for name in members {
-        let object = case.find(&extension(name)).await.expect("it is installed first");
-        assert!(installed().met_by(&object), "half a set is called installed: {:#}", object.data);
-    }
-    case.until_object(&target, "applied", |plan| text(plan, "/status/phase") == "Applied").await;
 }
 
 #[tokio::test]

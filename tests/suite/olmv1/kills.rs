@@ -1,0 +1,101 @@
+//! The manager ends at its writes while a set of five packages is asked about and installed: nothing is written before the yes, and no half
+//! set is called installed. Some of the writes by default, all of them with `SWEEP=all`.
+
+use rukpak_tests::verbs::unique_name;
+use rukpak_tests::{Act, Gate, PlatformOptions, TestCa, process, tools};
+use serde_json::json;
+
+use super::case::{Case, installed, text};
+use super::dependencies::{Offer, asked, documents, extend, extension, plan};
+use super::world::{World, ca_file};
+
+/// A write of everything.
+const ANY: &str = "/";
+/// No set of five takes so many writes.
+const MOST: usize = 150;
+
+/// A world whose manager reaches the API server through a gate.
+async fn gated() -> (World, Gate) {
+    let mut world = World::new().await;
+    world.manager.end();
+    let authority = std::fs::read_to_string(world.plane.certificate_authority_path()).expect("the API server's CA");
+    let ca = TestCa::new("gate-ca").expect("a CA");
+    let gate = Gate::before(&ca, world.plane.server(), &authority).expect("the gate starts");
+    let url = gate.url();
+    let through = world.plane.kubeconfig_through(process::PLATFORM_ACCOUNT, &url, gate.ca_pem());
+    let kubeconfig = Some(through.await.expect("a kubeconfig"));
+    let catalogs = format!("localhost:{}", tools::free_port().expect("a port"));
+    let arguments = vec![
+        format!("--source-ca-file={}", ca_file(&world.plane).display()),
+        "--catalog-source=none".to_owned(),
+        format!("--catalogs-bind-address={catalogs}"),
+        format!("--catalogs-external-address={catalogs}"),
+    ];
+    let environment = vec![("POD_NAME".to_owned(), "gated".to_owned())];
+    let options = PlatformOptions { arguments, environment, kubeconfig };
+    world.manager = world.plane.start_platform(options).await.expect("the manager starts");
+    world.manager.wait_ready().await.expect("the manager is ready");
+    (world, gate)
+}
+
+/// Has a set installed, and the manager end at the write with this number. Returns that write, if there was one.
+async fn at(world: &World, gate: &Gate, number: usize, act: Act) -> Option<String> {
+    let case = Case::within(world, "killed").await;
+    let [ponds, rains, springs, wells] = &["ponds", "rains", "springs", "wells"].map(unique_name);
+    let offers = [
+        Offer::new(&case.name, &["1.0.0"], &[(wells, ">=1.0.0"), (ponds, ">=1.0.0")]),
+        Offer::new(wells, &["1.0.0"], &[(springs, ">=1.0.0")]),
+        Offer::new(springs, &["1.0.0"], &[(rains, ">=1.0.0")]),
+        Offer::new(ponds, &["1.0.0"], &[(rains, ">=1.0.0")]),
+        Offer::new(rains, &["1.0.0"], &[]),
+    ];
+    case.serve(documents(&case, &offers).await).await;
+    let members = [ponds, rains, springs, wells];
+    let install = async {
+        extend(&case, "Propose").await;
+        let asked = asked(&case, &case.extension(), "Progressing").await;
+        for name in members {
+            assert!(case.find(&extension(name)).await.is_none(), "{name} was created before the yes ({number})");
+        }
+        let target = plan(asked.metadata.name.as_deref().expect("it has a name"));
+        case.merge_into(&target, &json!({"spec": {"approval": "Approved"}})).await;
+        case.until_version("1.0.0").await;
+        for name in members {
+            let object = case.find(&extension(name)).await.expect("it is installed first");
+            assert!(installed().met_by(&object), "half a set is called installed ({number}): {:#}", object.data);
+        }
+        case.until_object(&target, "applied", |plan| text(plan, "/status/phase") == "Applied").await;
+    };
+    let end = async {
+        let write = gate.sprung().await.expect("the gate stands");
+        world.manager.kill().await.expect("it ran");
+        gate.drop_held();
+        world.manager.restart().await.expect("it starts");
+        world.manager.wait_ready().await.expect("it is ready");
+        write
+    };
+    gate.arm(ANY, number, act);
+    let mut install = std::pin::pin!(install);
+    tokio::select! {
+        () = &mut install => None,
+        write = end => {
+            install.await;
+            Some(write)
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_set_is_whole_at_whatever_write_the_manager_ends() {
+    let (world, gate) = gated().await;
+    let step = if std::env::var("SWEEP").is_ok_and(|value| value == "all") { 1 } else { 7 };
+    let (mut tried, mut acts) = (0, [Act::HoldRequest, Act::HoldAnswer].into_iter().cycle());
+    for number in (1..=MOST).step_by(step) {
+        let act = acts.next().expect("it never ends");
+        let Some(write) = at(&world, &gate, number, act).await else { break };
+        eprintln!("{number} {act:?}: {write}");
+        tried += 1;
+    }
+    eprintln!("{tried} writes tried, each {step} apart");
+    assert!((5..MOST / step).contains(&tried), "{tried} writes");
+}
