@@ -1,8 +1,10 @@
 //! Charts, on a real API server and with the real Helm: what is installed is what `helm template` prints, once for a release.
 
 mod case;
+mod constructs;
 mod hostile;
 mod install;
 mod own_chart;
 mod refusals;
 mod rendering;
+mod snippets;

@@ -1,0 +1,165 @@
+//! Charts that use every construct of templates, values and subcharts, each with four sets of values: what is rendered here is what `helm
+//! template` prints, or both refuse it. Those that a cluster can hold are installed, upgraded and rolled back.
+
+use std::path::Path;
+use std::process::{Command, Output};
+use std::time::{Duration, Instant};
+
+use futures::{StreamExt, stream};
+use rukpak_content::Limits;
+use rukpak_plain::{Budget, manifests};
+use rukpak_tests::tools;
+use serde_json::{Value, json};
+
+use super::case::{Chart, Charts as _, world};
+use super::snippets::{SNIPPETS, structured};
+use crate::engine::case::Case;
+
+/// Where RukPak runs if nobody says otherwise.
+const NAMESPACE: &str = "rukpak-system";
+
+/// What every chart has.
+const VALUES: &str = r#"
+size: 3
+enabled: true
+name: pump
+text: "one: \"two\"\nthree"
+items: [b, a, c, a]
+ports: [{name: http, port: 80}, {name: metrics, port: 9090}]
+labels: {app.kubernetes.io/name: pump, tier: "1"}
+nested: {a: {b: {c: deep}}}
+range: ">=1.2.0"
+template: "{{ .Release.Name }} of {{ .Values.name }}"
+global: {zone: one}
+"#;
+
+/// Values in place of those: none, and three others.
+const OTHERS: [&str; 4] = [
+    "{}",
+    "size: 0\nenabled: false\nitems: []\nlabels: {}\nports: []\n",
+    "size: 12\nname: \"é: ü\"\ntext: \"\"\nitems: [1, two, 3.5, true]\nnested: {a: {b: {c: 7, d: [x]}}}\nglobal: {zone: two}\n",
+    "name: null\nlabels: {tier: null, extra: \"yes\"}\nlow: {size: 9}\nenabled: \"on\"\n",
+];
+
+/// A chart that prints what a template makes of its values.
+fn of_template(template: &str) -> Chart {
+    let settings = format!(
+        "{{{{- define \"inner\" }}}}{{{{ .n }}}}/{{{{ .root.Release.Name }}}}{{{{ end }}}}{{{{- define \"out\" }}}}{template}{{{{ end -}}}}\napiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: {{{{ .Release.Name }}}}-settings\n\
+         data:\n  size: {{{{ .Values.size | quote }}}}\n  out: {{{{ include \"out\" . | quote }}}}\n"
+    );
+    Chart::new().with("values.yaml", VALUES).with("templates/settings.yaml", &settings)
+}
+
+fn charts() -> Vec<(String, Chart)> {
+    let snippets = SNIPPETS.iter().map(|(name, template)| ((*name).to_owned(), of_template(template)));
+    let structured = structured().into_iter().map(|(name, files)| {
+        let chart = of_template("{{ .Values.name }}");
+        (name.to_owned(), files.into_iter().fold(chart, |chart, (path, text)| chart.with(path, &text)))
+    });
+    snippets.chain(structured).collect()
+}
+
+/// The objects that a program printed, sorted; `None` if it refused.
+fn objects(output: &Output) -> Option<Vec<String>> {
+    if !output.status.success() {
+        return None;
+    }
+    let (limits, mut objects) = (Limits::default(), Vec::new());
+    manifests::read_file("manifest.yaml", &output.stdout, &mut Budget::new(&limits), &mut objects).expect("manifests");
+    let mut shown: Vec<String> = objects.iter().map(|object| object.as_value().to_string()).collect();
+    shown.sort();
+    Some(shown)
+}
+
+fn run(program: &Path, folder: &Path, arguments: &[&str]) -> Output {
+    let mut command = Command::new(program);
+    command.args(arguments).env("HOME", folder).current_dir(folder);
+    command.output().unwrap_or_else(|error| panic!("{}: {error}", program.display()))
+}
+
+/// Renders the chart by both; returns how long it took here.
+fn compare(name: &str, chart: &Chart, other: &str) -> Duration {
+    let (helm, ours) =
+        (tools::helm().expect("Helm is built"), tools::workspace_binary("rukpakctl").expect("it is built"));
+    let folder = tools::temp_folder("chart").expect("a folder can be made");
+    let files = chart.files("chart/").into_iter().chain([("values.yaml".to_owned(), other.to_owned())]);
+    for (path, text) in files {
+        let path = folder.path().join(path);
+        std::fs::create_dir_all(path.parent().expect("it is in a folder")).expect("a folder can be made");
+        std::fs::write(path, text).expect("a file can be written");
+    }
+    let theirs = ["template", "pump", "chart", "--namespace", NAMESPACE, "--values", "values.yaml", "--include-crds"];
+    let theirs = run(&helm, folder.path(), &[&theirs[..], &["--skip-tests"]].concat());
+    let begun = Instant::now();
+    let helm = helm.to_str().expect("it is UTF-8");
+    let arguments = ["render", "chart", "--release-name", "pump", "--values", "values.yaml", "--helm", helm];
+    let rendered = run(&ours, folder.path(), &arguments);
+    let took = begun.elapsed();
+    let told = || [&theirs, &rendered].map(|output| String::from_utf8_lossy(&output.stderr).into_owned());
+    assert_eq!(objects(&rendered), objects(&theirs), "{name} with {other:?}: {:#?}", told());
+    took
+}
+
+#[test]
+fn renders_what_helm_template_prints_of_every_construct() {
+    let charts = charts();
+    assert!(charts.len() >= 60, "{} charts", charts.len());
+    let cases: Vec<(&str, &Chart, &str)> =
+        charts.iter().flat_map(|(name, chart)| OTHERS.map(|other| (name.as_str(), chart, other))).collect();
+    let halves = cases.split_at(cases.len() / 2);
+    let mut took = std::thread::scope(|scope| {
+        let all = |cases: &[(&str, &Chart, &str)]| -> Vec<Duration> {
+            cases.iter().map(|(name, chart, other)| compare(name, chart, other)).collect()
+        };
+        let other = scope.spawn(move || all(halves.1));
+        let mut took = all(halves.0);
+        took.extend(other.join().expect("the other half is equal, too"));
+        took
+    });
+    took.sort();
+    let count = took.len();
+    println!("{} charts, {count} renderings; the median takes {:?}", charts.len(), took[count / 2]);
+}
+
+/// Charts that refuse some of the values here, or all.
+const REFUSED: [&str; 5] = ["error-in-template", "type-error", "fail", "required", "schema"];
+/// So many charts are installed at once.
+const AT_ONCE: usize = 4;
+
+#[tokio::test]
+async fn installs_upgrades_and_rolls_back_twenty_charts() {
+    // Those that are refused with their own values are for the other test.
+    let charts: Vec<_> = charts().into_iter().filter(|(name, _)| !REFUSED.contains(&name.as_str())).collect();
+    let step = charts.len() / 20;
+    let some: Vec<&(String, Chart)> = charts.iter().step_by(step).take(20).collect();
+    assert_eq!(some.len(), 20);
+    let install = async |(name, chart): &(String, Chart)| {
+        let case = Case::in_world(world().await, "construct").await;
+        case.deploy_chart(chart, json!({})).await;
+        case.until_size("3").await;
+        let first = case.settings().await;
+
+        case.change_values(json!({"size": 12, "name": "other", "items": ["z"]})).await;
+        case.until_size("12").await;
+        let status = case.get(&case.target()).await.expect("it is there").data["status"].clone();
+        let revisions = status["history"].as_array().map(Vec::len);
+        assert_eq!(revisions, Some(2), "{name}: {:#}", status["history"]);
+
+        case.edit("user", &case.target(), json!({"spec": {"rollbackTo": 1}})).await;
+        case.until_size("3").await;
+        assert_eq!(case.settings().await, first, "{name}: what was rendered first is installed again");
+        case.delete(&case.target()).await;
+    };
+    stream::iter(some).for_each_concurrent(AT_ONCE, install).await;
+}
+
+#[test]
+fn a_chart_that_differs_is_told_from_one_that_does_not() {
+    let output =
+        |text: &str| Output { status: std::process::ExitStatus::default(), stdout: text.into(), stderr: Vec::new() };
+    let one = "{apiVersion: v1, kind: ConfigMap, metadata: {name: a}, data: {x: '1'}}";
+    assert_eq!(objects(&output(one)), objects(&output(&format!("# Source: x\n---\n{one}\n"))));
+    assert_ne!(objects(&output(one)), objects(&output(&one.replace('1', "2"))));
+    assert_ne!(objects(&output(one)), objects(&output("")));
+    assert_ne!(Value::Null, json!(objects(&output(one))));
+}
