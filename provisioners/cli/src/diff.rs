@@ -16,10 +16,15 @@ mod leaving;
 mod report;
 mod target;
 
+use std::collections::BTreeSet;
+
 use kube::ResourceExt as _;
 use rukpak_content::Limits;
+use rukpak_crds::ApprovalPolicy;
 use rukpak_crds::BundleDeployment;
-use rukpak_plan::approval::Changes;
+use rukpak_plan::approval::{Action, Changes};
+use rukpak_plan::kind::is_crd;
+use rukpak_plan::plan::{Missing, Need};
 use rukpak_plan::resolve::Why;
 use serde_json::Value;
 
@@ -70,35 +75,68 @@ pub(crate) struct Preview {
     pub remarks: Vec<String>,
 }
 
-/// Looks at what an installation of `content` by `deployment` would do, which need not be there.
+/// What a preview is made of.
+pub(crate) struct Planned<'a> {
+    /// It need not be in the cluster.
+    pub deployment: &'a BundleDeployment,
+    pub content: Content,
+    pub service: &'a ServiceArgs,
+    pub limits: Limits,
+}
+
+/// Looks at what an installation would do. Kinds that are `coming` count as served, as what is installed before brings them; those that the
+/// bundle brings are added.
 pub(crate) async fn preview(
     cluster: &Cluster,
-    deployment: &BundleDeployment,
-    (content, class): (Content, &str),
-    (service, limits): (&ServiceArgs, Limits),
+    planned: Planned<'_>,
+    coming: &mut BTreeSet<(String, String)>,
 ) -> Result<Preview, Failure> {
+    let Planned { deployment, content, service, limits } = planned;
     let name = deployment.name_any();
     let (system_namespace, certificates) = (service.system_namespace.as_str(), None);
     let reader = Reader { deployment: Some(deployment), name: &name, system_namespace, certificates, limits };
-    let bundle = (content, target::of_class(class)?);
-    let target = target::planned(cluster, reader, service, bundle, false).await?;
+    let format = target::of_class(&deployment.spec.template.spec.provisioner_class_name)?;
+    let mut target = target::planned(cluster, reader, service, (content, format), false).await?;
+    let is_coming = |missing: &Missing| coming.contains(&(missing.kind.api_version.clone(), missing.kind.kind.clone()));
+    let (expected, missing): (Vec<_>, Vec<_>) =
+        std::mem::take(&mut target.plan.missing).into_iter().partition(is_coming);
+    target.plan.missing = missing;
+
     let mut report = Report::new(&name, &target.from, false);
     compare::all(cluster, &target, &mut report).await;
     leaving::all(cluster, &target, &mut report).await;
     let is_first = target.why == Why::First;
     let installed = if is_first { None } else { target.installed(cluster).await };
+    let mut changes = Changes::between(installed, &target.plan, |_| true);
+    let (mut actions, mut obstacles) = report.actions();
+    actions.extend(expected.into_iter().filter_map(|missing| match missing.need {
+        Need::Object(key) | Need::Optional(key) => Some((key, Action::Create)),
+        Need::Dependency => None,
+    }));
+    changes.actions = actions;
+    obstacles.extend(target.plan.missing.iter().filter(|missing| missing.need == Need::Dependency).map(|missing| {
+        let (kind, api_version) = (&missing.kind.kind, &missing.kind.api_version);
+        format!("the bundle depends on an API that the cluster does not serve: {kind} of {api_version}")
+    }));
+    let Report { mut unknown, mut remarks, .. } = report;
+    // It is among the obstacles.
+    remarks.retain(|remark| !remark.starts_with(compare::DEPENDS));
     if installed.is_none() && !is_first {
         let whole = "what is installed cannot be read: rights, images and versions are told as if nothing were";
-        report.remarks.push(whole.to_owned());
+        let is_asked = deployment.spec.approval == Some(ApprovalPolicy::Escalations);
+        if is_asked { &mut unknown } else { &mut remarks }.push(whole.to_owned());
     }
-    let mut changes = Changes::between(installed, &target.plan, |_| true);
-    let (actions, mut obstacles) = report.actions();
-    changes.actions = actions;
-    if report.is_refused && obstacles.is_empty() {
-        obstacles.append(&mut report.remarks);
-    }
-    let Report { unknown, remarks, .. } = report;
+    coming.extend(target.plan.steps.values().filter(|step| is_crd(&step.key)).flat_map(|step| served(&step.body())));
     Ok(Preview { changes, why: target.why, obstacles, unknown, remarks })
+}
+
+/// The kinds that a CRD serves, as apiVersion and kind.
+fn served(definition: &Value) -> Vec<(String, String)> {
+    let text = |pointer: &str| definition.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
+    let (group, kind) = (text("/spec/group"), text("/spec/names/kind"));
+    let versions = definition.pointer("/spec/versions").and_then(Value::as_array).into_iter().flatten();
+    let versions = versions.filter(|version| version["served"] == true).filter_map(|version| version["name"].as_str());
+    versions.map(|version| (format!("{group}/{version}"), kind.to_owned())).collect()
 }
 
 async fn report(cluster: &Cluster, arguments: &DiffArgs) -> Result<Report, Failure> {

@@ -17,6 +17,7 @@ pub(crate) mod marks;
 pub(crate) mod obtain;
 
 use std::collections::{BTreeSet, HashMap};
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use kube::runtime::reflector::{ObjectRef, Store};
@@ -81,6 +82,8 @@ pub(crate) struct Release {
     pub version: String,
     /// Its image, as the catalog writes it.
     pub image: String,
+    /// Stands for what the inventory of its BundleDeployment says of it.
+    pub stated: u64,
 }
 
 /// So many bundles that are no longer installed are remembered.
@@ -202,25 +205,24 @@ impl Dependencies {
         }
     }
 
-    /// Asks the catalogs that lie here about what is installed, where that is not known; where none says anything, the inventory of its
-    /// BundleDeployment tells. Returns whether more is known.
+    /// Asks the catalogs that lie here about what is installed, where none has said anything. Returns whether one said more.
     pub async fn learn(&self, catalogs: &Catalogs) -> bool {
         let mut has_learned = false;
         for release in self.unknown() {
             let found = catalogs.bundle_at_hand(&release.package, &release.bundle, &release.image).await;
             let found = found.filter(|found| found.version_text == release.version);
-            let is_told = found.is_some_and(|found| self.note(&release.package, &found));
-            has_learned |= is_told || self.note_inventory(&release);
+            has_learned |= found.is_some_and(|found| self.note(&release.package, &found));
         }
         has_learned
     }
 
-    /// Remembers what the inventory says of a bundle that is installed. Returns whether it says anything.
-    fn note_inventory(&self, release: &Release) -> bool {
-        let deployment = self.stores.deployments.get(&ObjectRef::new(&release.holder.deployment()));
-        let Some(facts) = deployment.and_then(|deployment| facts_in_inventory(&deployment)) else { return false };
-        lock(&self.facts).insert(release.key(), Arc::new(facts));
-        true
+    /// All that is known of what a release provides and requires, if that is more than its package: by a catalog, else by the inventory.
+    fn known(&self, release: &Release) -> Option<Arc<Facts>> {
+        let told = lock(&self.facts).get(&release.key()).cloned();
+        told.or_else(|| {
+            let deployment = self.stores.deployments.get(&ObjectRef::new(&release.holder.deployment()))?;
+            facts_in_inventory(&deployment).map(Arc::new)
+        })
     }
 
     /// What is installed and was described by no catalog yet.
@@ -276,8 +278,7 @@ impl Dependencies {
     }
 
     fn described(&self, release: &Release) -> Option<Installed> {
-        let known = lock(&self.facts).get(&release.key()).cloned();
-        let facts = known.or_else(|| release.facts().map(Arc::new))?;
+        let facts = self.known(release).or_else(|| release.facts().map(Arc::new))?;
         Some(Installed { name: release.bundle.clone(), facts })
     }
 
@@ -313,6 +314,7 @@ impl Dependencies {
             bundle: source.bundle,
             version: source.version,
             image: source.image,
+            stated: stated(deployment),
         })
     }
 }
@@ -347,7 +349,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 fn installed_release(holder: Dependent, deployment: &BundleDeployment) -> Option<Release> {
     match installed::from_history(deployment) {
         Found::Bundle(Identity { package, name: bundle, version, reference: image, .. }) => {
-            Some(Release { holder, package, bundle, version, image })
+            Some(Release { holder, package, bundle, version, image, stated: stated(deployment) })
         }
         Found::Nothing | Found::Unknown(_) => None,
     }
@@ -368,7 +370,17 @@ fn unowned_release(deployment: &BundleDeployment) -> Option<Release> {
         bundle: deployment.status.as_ref()?.active_bundle.clone()?,
         version: text("version"),
         image: String::new(),
+        stated: stated(deployment),
     })
+}
+
+fn stated(deployment: &BundleDeployment) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    let inventory = deployment.status.as_ref().and_then(|status| status.inventory.as_ref());
+    for property in inventory.iter().flat_map(|inventory| &inventory.properties) {
+        (&property.type_, property.value.to_string()).hash(&mut hasher);
+    }
+    hasher.finish()
 }
 
 /// `None` also where the inventory says nothing, or nothing that can be read.

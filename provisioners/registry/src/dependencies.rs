@@ -77,7 +77,9 @@ impl Bundle {
             }
             (kind, value)
         });
-        is.chain(apis).chain(others).map(|(kind, value)| Property { kind, value }).collect()
+        // Whatever an author writes there, the status takes objects alone.
+        let all = is.chain(apis).chain(others).filter(|(_, value)| value.is_object());
+        all.map(|(kind, value)| Property { kind, value }).collect()
     }
 
     /// Every dependency, by the type that it has as a property. `dependencies.yaml` has shorter names for two of them; as
@@ -174,5 +176,19 @@ mod tests {
         assert!(texts[1].contains(
             "declared via property \"olm.package.required\" which is currently not supported (etcd >=0.9.0)"
         ));
+    }
+
+    #[test]
+    fn properties_have_the_form_of_catalogs_and_no_other() {
+        let range = json!({"packageName": "wells", "version": ">=1.0.0"});
+        let mut bundle =
+            bundle(&[("olm.package", range), ("olm.constraint", json!("text"))], &[("olm.constraint", Value::Null)]);
+        bundle.csv.spec.version = "1.2.0".to_owned();
+        bundle.metadata.annotations.insert(PACKAGE_NAME.to_owned(), "pump".to_owned());
+        let shown: Vec<Value> =
+            bundle.properties().iter().map(|property| json!([property.kind, property.value])).collect();
+        let is = json!(["olm.package", {"packageName": "pump", "version": "1.2.0"}]);
+        let needs = json!(["olm.package.required", {"packageName": "wells", "versionRange": ">=1.0.0"}]);
+        assert_eq!(shown, [is, needs]);
     }
 }

@@ -32,7 +32,7 @@ impl<'a> Offer<'a> {
 }
 
 /// A bundle that may be installed in one namespace with others.
-fn files(package: &str, version: &str) -> Files {
+pub fn files(package: &str, version: &str) -> Files {
     let mut files = packages::bundle(package, version, ALL);
     for (_, text) in &mut files {
         *text = text.replace("\"name\":\"settings\"", &format!("\"name\":\"{package}-settings\""));
@@ -41,15 +41,19 @@ fn files(package: &str, version: &str) -> Files {
     files
 }
 
-/// Installs an image by a BundleDeployment that nobody made from a catalog.
-async fn deploy(case: &Case<'_>, name: &str, image: &str) -> Target {
-    let object = json!({
+/// A BundleDeployment of an image, which nobody made from a catalog.
+pub fn of_image(name: &str, image: &str) -> Value {
+    json!({
         "apiVersion": "core.rukpak.io/v1alpha1", "kind": "BundleDeployment",
         "metadata": {"name": name, "annotations": {"core.rukpak.io/ignore-dependencies": "packages"}},
         "spec": {"provisionerClassName": "core-rukpak-io-plain", "template": {"spec": {
             "provisionerClassName": "core-rukpak-io-registry", "source": {"type": "image", "image": {"ref": image}}}}},
-    });
-    case.create(&object).await;
+    })
+}
+
+/// Creates it.
+async fn deploy(case: &Case<'_>, name: &str, image: &str) -> Target {
+    case.create(&of_image(name, image)).await;
     deployment(name)
 }
 

@@ -6,7 +6,8 @@ use tempfile::NamedTempFile;
 
 use super::case::Case;
 use super::commands::{Did, rukpakctl};
-use super::dependencies::{Offer, deployment, documents, extension};
+use super::dependencies::{Offer, deployment, documents, extension, files, of_image};
+use crate::platform::packages;
 
 /// The answer of `rukpakctl plan` about these objects.
 async fn planned(case: &Case<'_>, objects: &[&Value]) -> (Did, Value) {
@@ -85,6 +86,46 @@ async fn a_set_is_shown_with_its_objects_and_rights_before_anything_is_created()
     assert!(names(plan, "changed").contains(&format!("{}-settings", case.name).as_str()), "{answer:#}");
     // The names of generated roles have the version.
     assert_eq!((&plan["asks"], &plan["created"]["count"]), (&json!(true), &plan["deleted"]["count"]), "{plan:#}");
+}
+
+#[tokio::test]
+async fn kinds_that_the_same_file_brings_are_not_missing() {
+    let case = Case::new("coming").await;
+    let wells = unique_name("wells");
+    let gvk = json!({"group": packages::group(&wells), "version": "v1", "kind": "Pump"});
+    let needs = json!({"dependencies": [{"type": "olm.gvk", "value": gvk}]});
+    let mut dependent = files(&case.name, "1.0.0");
+    dependent.push(("metadata/dependencies.yaml".to_owned(), needs.to_string()));
+    let dependent = packages::push(&case.world.registry, &case.name, "1.0.0", dependent).await;
+    let provider = packages::push(&case.world.registry, &wells, "1.0.0", files(&wells, "1.0.0")).await;
+    let (dependent, provider) = (of_image(&case.name, &dependent), of_image(&wells, &provider));
+
+    let (did, answer) = planned(&case, &[&dependent]).await;
+    let told = answer["plans"][0]["obstacles"][0].as_str().unwrap_or_default();
+    let missing = format!("depends on an API that the cluster does not serve: Pump of {}/v1", packages::group(&wells));
+    assert!(did.code == Some(1) && told.contains(&missing), "{did:?}");
+    let (did, _) = planned(&case, &[&provider, &dependent]).await;
+    assert_eq!(did.code, Some(0), "{did:?}");
+    let mut suspended = provider.clone();
+    suspended["spec"]["suspend"] = json!(true);
+    let (did, answer) = planned(&case, &[&suspended]).await;
+    let told = answer["plans"][0]["obstacles"][0].as_str().unwrap_or_default();
+    assert!(did.code == Some(1) && told.contains("spec.suspend is true"), "{did:?}");
+}
+
+#[tokio::test]
+async fn a_bundle_deployment_of_somebody_else_is_left_alone() {
+    let case = Case::new("theirs").await;
+    case.serve(documents(&case, &[Offer::new(&case.name, &["1.0.0"], &[])]).await).await;
+    case.make_space().await;
+    let image = packages::push(&case.world.registry, &unique_name("other"), "1.0.0", files("other", "1.0.0")).await;
+    let mut theirs = of_image(&case.name, &image);
+    theirs["spec"]["suspend"] = json!(true);
+    case.create(&theirs).await;
+    let (did, answer) = planned(&case, &[&case.object(&json!({}), &json!({}))]).await;
+    let told = answer["plans"][0]["obstacles"][0].as_str().unwrap_or_default();
+    assert!(did.code == Some(1) && told.contains("exists and was not made for ClusterExtension"), "{did:?}");
+    case.delete(&deployment(&case.name)).await;
 }
 
 #[tokio::test]

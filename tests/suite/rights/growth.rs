@@ -356,13 +356,13 @@ fn compare(old: &[Value], new: &[Value], listed: &[GrownRight]) -> Comparison {
     // What a role grants may be listed with whoever the release binds it to instead.
     let mut told = Grant::default();
     for (_, grant) in named.iter().filter(|(holder, _)| !holder.starts_with(ROLE)) {
-        told.extend(grant.atoms.iter().map(|atom| Atom { namespace: "", ..*atom }));
+        told.extend(grant.atoms.iter().copied());
     }
     for (holder, atoms) in &grown {
         found.grown += atoms.len();
         let own = named.get(holder.as_str());
         for atom in atoms {
-            let is_told = holder.starts_with(ROLE) && told.covers(Atom { namespace: "", ..*atom });
+            let is_told = holder.starts_with(ROLE) && told.covers(*atom);
             if !is_told && !own.is_some_and(|own| own.covers(*atom)) {
                 found.differences.push(format!("grown and not listed: {holder}: {}", atom.line()));
             }

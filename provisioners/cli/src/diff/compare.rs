@@ -30,6 +30,9 @@ use crate::output::chain;
 /// So many objects are asked for at once.
 const PARALLEL: usize = 8;
 
+/// The beginning of a remark about a kind that others have to bring.
+pub(super) const DEPENDS: &str = "nothing is installed yet, for the bundle depends on an API";
+
 /// So many objects are named in a remark.
 const NAMED: usize = 5;
 
@@ -120,7 +123,7 @@ fn missing(target: &Target<'_>, report: &mut Report) {
             Need::Optional(key) => report.remarks.push(format!("{key} is left out: {kind}")),
             Need::Object(key) => report.changes.push(Change::of_key(key, Action::Wait).because(kind)),
             Need::Dependency => {
-                report.remarks.push(format!("nothing is installed yet, for the bundle depends on an API: {kind}"));
+                report.remarks.push(format!("{DEPENDS}: {kind}"));
                 report.is_refused = true;
             }
         }

@@ -39,7 +39,15 @@ impl AskedCatalog {
         Some((&self.name, self.priority, self.catalog()?))
     }
 
-    /// The same.
+    /// Why nothing is resolved yet: it is chosen, and not served.
+    pub(crate) fn unserved(&self) -> Option<String> {
+        match &self.content {
+            Err(why @ Unasked::NotServed(_)) => Some(why.to_string()),
+            _ => None,
+        }
+    }
+
+    /// Its name, its priority, and what it holds, if it was asked.
     pub(crate) fn into_offer(self) -> Option<(String, i32, Catalog)> {
         Some((self.name, self.priority, self.content.ok()?))
     }

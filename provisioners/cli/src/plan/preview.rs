@@ -5,12 +5,13 @@
 //! package   PlatformOperator, ClusterExtension -> the bundle, the packages that it needs, and the BundleDeployment of each
 //! ```
 //!
-//! Bundles are chosen by the code of the manager and planned by the code of the controller; each object is tried as a dry run. Nothing is
-//! written.
+//! Bundles are chosen by the resolvers that the manager chooses them by, and planned by the code of the controller; each object is tried as a
+//! dry run. Nothing is written. What the manager alone knows is not looked at: catalogs of its flags, and who would lose what they need.
 
 mod manifest;
 mod package;
 
+use std::collections::BTreeSet;
 use std::io::{self, Write};
 
 use kube::ResourceExt as _;
@@ -18,6 +19,7 @@ use rukpak_crds::olm::ClusterExtension;
 use rukpak_crds::plan::{ApprovalPolicy, PlanStatus, PlannedDependency};
 use rukpak_crds::{BundleDeployment, DependencyPolicy};
 use rukpak_plan::approval::asks;
+use rukpak_plan::resolve::Why;
 use serde::Serialize;
 use serde_json::{Value, json};
 
@@ -27,10 +29,10 @@ use super::show;
 use crate::answer::structured;
 use crate::args::{OutputForm, PreviewArgs};
 use crate::cluster::Cluster;
-use crate::diff::{Preview, preview};
+use crate::diff::{Planned, Preview, preview};
 use crate::exit::Exit;
 use crate::failure::Failure;
-use crate::output::{to_stderr, to_stdout};
+use crate::output::to_stdout;
 use crate::source::{self, remote};
 use crate::table;
 
@@ -43,6 +45,21 @@ struct Asked {
     dependencies: Vec<PlannedDependency>,
     /// What becomes of these.
     policy: DependencyPolicy,
+    /// What somebody should know.
+    notes: Vec<String>,
+}
+
+/// Why there is no answer about objects.
+enum Unplanned {
+    /// Nothing would be installed.
+    Refused(String),
+    Failed(Failure),
+}
+
+impl<E: Into<Failure>> From<E> for Unplanned {
+    fn from(error: E) -> Self {
+        Self::Failed(error.into())
+    }
 }
 
 /// What there is to say of one of them.
@@ -61,6 +78,9 @@ struct Answer {
     /// What could not be found out.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     unknown: Vec<String>,
+    /// What somebody should know although it changes nothing.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    notes: Vec<String>,
     /// Whether somebody has to say yes first.
     asks: bool,
 }
@@ -82,28 +102,28 @@ async fn answers(arguments: &PreviewArgs) -> Result<Vec<Answer>, Failure> {
     for what in &arguments.what {
         manifests.extend(manifest::read(what, &cluster).await?);
     }
-    let mut offers = Offers::new(&cluster, &arguments.service.system_namespace);
-    let mut answers = Vec::new();
+    let mut offers = Offers::new(&cluster, &arguments.service.system_namespace, &manifests).await?;
+    let (mut answers, mut coming) = (Vec::new(), BTreeSet::new());
     for manifest in manifests {
         let what = manifest.to_string();
         let asked = match manifest {
             Manifest::Deployment(deployment) => {
-                let deployment = as_applied(&cluster, *deployment).await?;
-                Ok(vec![Asked::alone(what.clone(), deployment)])
+                Ok(vec![Asked::alone(what.clone(), as_applied(&cluster, *deployment).await?)])
             }
-            Manifest::Operator(operator) => offers.for_operator(what.clone(), &operator).await?,
+            Manifest::Operator(operator) => offers.for_operator(what.clone(), &operator).await,
             Manifest::Extension(extension) => {
                 let extension = with_status(&cluster, *extension).await?;
-                offers.for_extension(what.clone(), &extension).await?
+                offers.for_extension(what.clone(), &extension).await
             }
         };
         match asked {
             Ok(asked) => {
                 for one in asked {
-                    answers.push(answer(&cluster, one, arguments).await?);
+                    answers.push(answer(&cluster, one, arguments, &mut coming).await?);
                 }
             }
-            Err(refusal) => answers.push(Answer::refused(what, refusal)),
+            Err(Unplanned::Refused(why)) => answers.push(Answer::refused(what, why)),
+            Err(Unplanned::Failed(failure)) => return Err(failure),
         }
     }
     Ok(answers)
@@ -125,30 +145,44 @@ async fn with_status(cluster: &Cluster, wanted: ClusterExtension) -> Result<Clus
     Ok(ClusterExtension { status: live.and_then(|live| live.status), ..wanted })
 }
 
-async fn answer(cluster: &Cluster, asked: Asked, arguments: &PreviewArgs) -> Result<Answer, Failure> {
-    let Asked { what, deployment, dependencies, policy } = asked;
-    let template = &deployment.spec.template.spec;
-    let class = template.provisioner_class_name.as_str();
-    let limits = arguments.limits();
-    let content = match remote::read(&template.source, &arguments.trust, &limits).await {
+async fn answer(
+    cluster: &Cluster,
+    asked: Asked,
+    arguments: &PreviewArgs,
+    coming: &mut BTreeSet<(String, String)>,
+) -> Result<Answer, Failure> {
+    let Asked { what, deployment, dependencies, policy, notes } = asked;
+    let (source, limits) = (&deployment.spec.template.spec.source, arguments.limits());
+    let content = match remote::read(source, &arguments.trust, &limits).await {
         Err(error @ source::Error::Remote(_)) => {
             let hint = format!("rukpakctl diff {} FOLDER", deployment.name_any());
             return Err(Failure::from(error).hint(hint));
         }
         other => other?,
     };
-    let looked = preview(cluster, &deployment, (content, class), (&arguments.service, limits)).await?;
-    let Preview { changes, why, obstacles, unknown, remarks } = looked;
-    for remark in &remarks {
-        to_stderr(&format!("note: {what}: {remark}"));
-    }
+    let planned = Planned { deployment: &deployment, content, service: &arguments.service, limits };
+    let Preview { changes, why, mut obstacles, unknown, remarks } = preview(cluster, planned, coming).await?;
     let approval = deployment.spec.approval.unwrap_or_default();
     let is_changed = !changes.actions.is_empty();
     let asks = (is_changed && approval != ApprovalPolicy::Automatic && asks(approval, why, &changes))
         || (!dependencies.is_empty() && policy == DependencyPolicy::Propose);
-    let bundle = source_of(&deployment);
-    let status = changes.status(&format!("installs {bundle}"));
-    Ok(Answer { name: what, dependencies, status, obstacles, unknown, asks })
+    obstacles.extend(held_up(&deployment));
+    let mut notes = [notes, remarks].concat();
+    if why == Why::Upgrade && is_changed && !deployment.spec.windows.is_empty() {
+        notes.push("it waits for the next of spec.windows".to_owned());
+    }
+    let status = changes.status(&format!("installs {}", source_of(&deployment)));
+    Ok(Answer { name: what, dependencies, status, obstacles, unknown, notes, asks })
+}
+
+/// What keeps a BundleDeployment from installing its template.
+fn held_up(deployment: &BundleDeployment) -> Vec<String> {
+    let spec = &deployment.spec;
+    let suspended = spec.suspend.then(|| "spec.suspend is true: nothing is written until that is taken out".to_owned());
+    let rolled_back = spec
+        .rollback_to
+        .map(|revision| format!("spec.rollbackTo is {revision}: that revision is installed, and the template is not"));
+    suspended.into_iter().chain(rolled_back).collect()
 }
 
 /// What the template names, for people.
@@ -158,27 +192,31 @@ fn source_of(deployment: &BundleDeployment) -> String {
 
 impl Asked {
     fn alone(what: String, deployment: BundleDeployment) -> Self {
-        Self { what, deployment, dependencies: Vec::new(), policy: DependencyPolicy::default() }
+        let (dependencies, notes, policy) = (Vec::new(), Vec::new(), DependencyPolicy::default());
+        Self { what, deployment, dependencies, policy, notes }
     }
 }
 
 impl Answer {
     fn refused(name: String, why: String) -> Self {
-        let (dependencies, unknown) = (Vec::new(), Vec::new());
-        Self { name, dependencies, status: PlanStatus::default(), obstacles: vec![why], unknown, asks: false }
+        let (dependencies, unknown, notes) = (Vec::new(), Vec::new(), Vec::new());
+        Self { name, dependencies, status: PlanStatus::default(), obstacles: vec![why], unknown, notes, asks: false }
     }
 
     fn text(&self, out: &mut dyn Write) -> io::Result<()> {
         table::facts(out, &[("name", vec![self.name.clone()]), ("summary", vec![self.status.summary.clone()])])?;
         show::dependencies(out, &self.dependencies)?;
         show::changes(out, &self.status)?;
-        for (word, lines) in [("refuse", &self.obstacles), ("unknown", &self.unknown)] {
+        for (word, lines) in [("refuse", &self.obstacles), ("unknown", &self.unknown), ("note", &self.notes)] {
             if !lines.is_empty() {
                 writeln!(out)?;
             }
             lines.iter().try_for_each(|line| writeln!(out, "{word:8} {}", table::one_line(line)))?;
         }
-        if self.asks { writeln!(out, "\nsomebody has to say yes: rukpakctl plan list") } else { Ok(()) }
+        if self.asks {
+            writeln!(out, "\nsomebody has to say yes once it is applied: rukpakctl plan list")?;
+        }
+        Ok(())
     }
 
     /// Without what is said of a Plan that there is.

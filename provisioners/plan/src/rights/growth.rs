@@ -52,7 +52,7 @@ pub fn growth<'a>(
     for (holder, granted) in &new.by_holder {
         let more = granted.beyond(old.by_holder.get(holder).unwrap_or(&none));
         grown.extend(more.lines(holder));
-        told.add(&more.within(&Scope::Cluster));
+        told.add(&more);
     }
     for (role, granted) in &new.by_role {
         let before = old.by_role.get(role);
@@ -82,9 +82,9 @@ impl Granted {
         Self { rights: held.lacks(&self.rights), roles }
     }
 
-    /// The same without what was `told` of somebody, wherever that counts.
+    /// The same without what was `told` of somebody as it counts here: what somebody got in one namespace, others may get in all.
     fn untold(self, told: &Self) -> Self {
-        let is_untold = |right: &Right| !told.rights.contains(&moved(right, &Scope::Cluster));
+        let is_untold = |right: &Right| !told.rights.contains(right);
         let roles = self.roles.difference(&told.roles).cloned().collect();
         Self { rights: self.rights.into_iter().filter(is_untold).collect(), roles }
     }

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use rukpak_catalog::Bundle;
+use rukpak_crds::BundleDeployment;
 use rukpak_crds::names::IGNORE_DEPENDENTS;
 use rukpak_resolver::Facts;
 
@@ -27,16 +28,16 @@ struct Known {
 impl Dependencies {
     /// The same as [`Self::dependents`] if something that is installed needs anything; otherwise nothing is looked at.
     pub fn demanding_dependents(&self) -> Dependents {
-        let is_demanding = lock(&self.facts).values().any(|facts| facts.is_demanding());
+        let is_told = lock(&self.facts).values().any(|facts| facts.is_demanding());
+        let is_demanding = is_told || self.stores.deployments.state().iter().any(|deployment| demands(deployment));
         if is_demanding { self.dependents() } else { Dependents::default() }
     }
 
     /// Everything that is installed, as it is known now.
     pub fn dependents(&self) -> Dependents {
         let installed = self.installed();
-        let facts = lock(&self.facts);
         let known = |release: Release| {
-            let described = facts.get(&release.key()).cloned();
+            let described = self.known(&release);
             let is_described = described.is_some();
             let facts = described.or_else(|| release.facts().map(Arc::new))?;
             Some(Known {
@@ -49,6 +50,13 @@ impl Dependencies {
         };
         Dependents(installed.into_iter().filter_map(known).collect())
     }
+}
+
+/// Whether the inventory says that its bundle needs anything.
+fn demands(deployment: &BundleDeployment) -> bool {
+    let inventory = deployment.status.as_ref().and_then(|status| status.inventory.as_ref());
+    let mut properties = inventory.iter().flat_map(|inventory| &inventory.properties);
+    properties.any(|property| property.type_.ends_with(".required") || property.type_ == "olm.constraint")
 }
 
 impl Dependents {

@@ -14,6 +14,7 @@ fn release(package: &str, version: &str) -> Release {
         bundle: format!("{package}.v{version}"),
         version: version.to_owned(),
         image: String::new(),
+        stated: 0,
     }
 }
 

@@ -1,23 +1,31 @@
 //! The bundle that a PlatformOperator or a ClusterExtension would get, with the packages that have to be installed with it.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::ResourceExt as _;
 use rukpak_catalog::choose::{self, choose};
 use rukpak_catalog::resolve::{Installed as Present, Offer, Request, resolve};
 use rukpak_catalog::version::Constraint;
 use rukpak_catalog::{Bundle, Catalog, Range};
 use rukpak_crds::names::{self, CLASS_PLAIN, CLASS_REGISTRY};
-use rukpak_crds::olm::cluster_extension::{CatalogFilter, UpgradeConstraintPolicy};
+use rukpak_crds::olm::cluster_extension::{
+    CatalogFilter, ClusterExtensionSpec, CrdUpgradeSafetyEnforcement, UpgradeConstraintPolicy,
+};
 use rukpak_crds::olm::{ClusterExtension, deployment_name};
 use rukpak_crds::plan::{ApprovalPolicy, PlannedDependency};
-use rukpak_crds::{BundleDeployment, DependencyPolicy, PlatformOperator};
+use rukpak_crds::platform_operator::UpgradePolicy;
+use rukpak_crds::{
+    BundleDeployment, BundleDeploymentSpec, BundleSource, BundleSpec, DependencyPolicy, ImageSource, PlatformOperator,
+};
 use rukpak_resolver::set::{self, Member, Needy, Offered};
 use rukpak_resolver::{Facts, Installed, PACKAGE};
 use serde::de::DeserializeOwned;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
-use super::Asked;
+use super::manifest::Manifest;
+use super::{Asked, Unplanned};
 use crate::cluster::Cluster;
 use crate::extension::{installed, why};
 use crate::failure::Failure;
@@ -29,168 +37,222 @@ const CATALOG: &str = "ClusterCatalog/";
 pub(super) struct Offers<'a> {
     cluster: &'a Cluster,
     system_namespace: &'a str,
+    /// Packages that objects of the cluster or of the arguments ask for.
+    asked_for: BTreeSet<String>,
     all: Option<Vec<Offered>>,
 }
 
 /// What an object says of what it installs.
 struct Wish {
-    package: String,
-    /// The name of the catalog that its bundle is from.
-    catalog: String,
-    bundle: Bundle,
+    needy: Needy,
     policy: DependencyPolicy,
+    /// Where the policy is written.
+    place: &'static str,
     ignores_dependencies: bool,
+    notes: Vec<String>,
+}
+
+/// What the manager writes into a BundleDeployment.
+#[derive(Clone, Default)]
+struct Written {
+    /// Kind and name of the object that it is made for.
+    owner: (String, String),
+    name: String,
+    image: Option<String>,
+    config: Option<Map<String, Value>>,
+    approval: Option<ApprovalPolicy>,
+    annotations: BTreeMap<String, String>,
 }
 
 impl<'a> Offers<'a> {
-    pub fn new(cluster: &'a Cluster, system_namespace: &'a str) -> Self {
-        Self { cluster, system_namespace, all: None }
+    pub async fn new(cluster: &'a Cluster, system_namespace: &'a str, manifests: &[Manifest]) -> Result<Self, Failure> {
+        let of_extension = |extension: &ClusterExtension| {
+            extension.spec.source.catalog.as_ref().map(|catalog| catalog.package_name.clone())
+        };
+        let of_manifest = |manifest: &Manifest| match manifest {
+            Manifest::Deployment(_) => None,
+            Manifest::Operator(operator) => Some(operator.spec.package.name.clone()),
+            Manifest::Extension(extension) => of_extension(extension),
+        };
+        let mut asked_for: BTreeSet<String> = manifests.iter().filter_map(of_manifest).collect();
+        // Clusters without one of the kinds have none of it.
+        let extensions = cluster.extensions(None).await.unwrap_or_default();
+        asked_for.extend(extensions.iter().filter_map(of_extension));
+        let operators = cluster.platform_operators(None).await.unwrap_or_default();
+        asked_for.extend(operators.into_iter().map(|operator| operator.spec.package.name));
+        Ok(Self { cluster, system_namespace, asked_for, all: None })
     }
 
     /// Each package that would be installed, the one that is asked for last; or why nothing would be.
-    pub async fn for_extension(
-        &mut self,
-        what: String,
-        extension: &ClusterExtension,
-    ) -> Result<Result<Vec<Asked>, String>, Failure> {
+    pub async fn for_extension(&mut self, what: String, extension: &ClusterExtension) -> Result<Vec<Asked>, Unplanned> {
         let filter = extension.spec.catalog().map_err(|violation| Failure::no(violation.to_string()))?;
         let looked = why::look(self.cluster, filter, self.system_namespace).await?;
+        if let Some(unserved) = looked.iter().find_map(why::AskedCatalog::unserved) {
+            return Err(Unplanned::Refused(unserved));
+        }
         let held: Vec<Held<'_>> = looked.iter().filter_map(why::AskedCatalog::offer).collect();
-        let (catalog, bundle) = match chosen(extension, filter, &held)? {
-            Ok(found) => found,
-            Err(why) => return Ok(Err(why)),
-        };
+        let (catalog, bundle) = choose_for(extension, filter, &held)?;
         let said = |key: &str| extension.annotations().get(key).map(String::as_str);
         let wish = Wish {
-            package: filter.package_name.clone(),
-            catalog,
-            bundle,
-            policy: read(names::DEPENDENCIES, said(names::DEPENDENCIES))?,
+            needy: Needy { package: filter.package_name.clone(), bundle, catalog },
+            policy: read(names::DEPENDENCIES, said(names::DEPENDENCIES))?.unwrap_or_default(),
+            place: names::DEPENDENCIES,
             ignores_dependencies: said(names::IGNORE_DEPENDENCIES) == Some("true"),
+            notes: Vec::new(),
         };
-        let approval: ApprovalPolicy = read(names::APPROVAL, said(names::APPROVAL))?;
-        let named = |name: &str| ClusterExtension {
-            metadata: kube::api::ObjectMeta { name: Some(name.to_owned()), ..kube::api::ObjectMeta::default() },
-            ..extension.clone()
-        };
-        let deployment = |extension: &ClusterExtension| {
-            (deployment_name(&extension.name_any()), json!(extension.deployment_config()))
+        let approval = read(names::APPROVAL, said(names::APPROVAL))?;
+        let of = |extension: &ClusterExtension| {
+            let safety = match extension.spec.crd_upgrade_safety() {
+                CrdUpgradeSafetyEnforcement::Strict => "strict",
+                CrdUpgradeSafetyEnforcement::None => "false",
+            };
+            Written {
+                owner: ("ClusterExtension".to_owned(), extension.name_any()),
+                name: deployment_name(&extension.name_any()),
+                image: None,
+                config: Some(extension.deployment_config()),
+                approval,
+                annotations: [(names::SAFE_CRD_UPGRADE.to_owned(), safety.to_owned())].into(),
+            }
         };
         let of_member = |package: &str| {
-            let mut member = named(package);
-            member.spec.config = None;
-            deployment(&member)
+            let spec = ClusterExtensionSpec { config: None, install: None, ..extension.spec.clone() };
+            of(&ClusterExtension::new(package, spec))
         };
-        self.asked((what, "clusterextension"), wish, (deployment(extension), of_member), approval).await
+        self.ask_for((what, of(extension)), wish, of_member).await
     }
 
-    /// The same.
-    pub async fn for_operator(
-        &mut self,
-        what: String,
-        operator: &PlatformOperator,
-    ) -> Result<Result<Vec<Asked>, String>, Failure> {
+    /// Returns the same for a PlatformOperator.
+    pub async fn for_operator(&mut self, what: String, operator: &PlatformOperator) -> Result<Vec<Asked>, Unplanned> {
         let package = &operator.spec.package;
         let range = package.version.as_deref().map(Range::parse).transpose();
         let range = range.map_err(|error| Failure::no(format!("spec.package.version: {error}")))?;
         let request = choose::Request { channel: package.channel.clone(), range };
-        let offers = self.all().await?;
+        let offers = self.all(true).await?;
         let is_named = |offered: &&Offered| match package.catalog.as_deref() {
             None => true,
             Some(name) => offered.name.strip_prefix(CATALOG).unwrap_or_default() == name.trim_start_matches(CATALOG),
         };
         let found =
             offers.iter().filter(is_named).filter(|offered| offered.content.packages.contains_key(&package.name));
-        // The manager refuses a tie; here the first one answers.
-        let Some(offered) = found.max_by_key(|offered| offered.priority) else {
-            return Ok(Err(format!("no ClusterCatalog has the package {:?}", package.name)));
-        };
-        let bundle = match choose(&offered.content.packages[&package.name], &request) {
-            Ok(choice) => choice.bundle.clone(),
-            Err(error) => return Ok(Err(error.to_string())),
-        };
+        let found: Vec<&Offered> = found.collect();
+        let first = found.iter().map(|offered| offered.priority).max();
+        let offered =
+            match found.iter().filter(|offered| Some(offered.priority) == first).collect::<Vec<_>>().as_slice() {
+                [offered] => **offered,
+                [] => return Err(Unplanned::Refused(format!("no ClusterCatalog has the package {:?}", package.name))),
+                _ => {
+                    let text =
+                        format!("several ClusterCatalogs of the same priority have the package {:?}", package.name);
+                    return Err(Unplanned::Refused(text));
+                }
+            };
+        let choice = choose(&offered.content.packages[&package.name], &request);
+        let mut bundle = choice.map_err(|error| Unplanned::Refused(error.to_string()))?.bundle.clone();
+        // APIs that it requires are waited for by the BundleDeployment.
+        bundle.facts.requires.clear();
+        let mut notes = Vec::new();
+        if operator.spec.upgrade_policy != Some(UpgradePolicy::Automatic) {
+            notes.push(
+                "spec.upgradePolicy is Manual: what is installed stays while spec.package is what it is".to_owned(),
+            );
+        }
         let wish = Wish {
-            package: package.name.clone(),
-            catalog: offered.name.clone(),
-            bundle,
+            needy: Needy { package: package.name.clone(), bundle, catalog: offered.name.clone() },
             policy: operator.spec.dependencies.unwrap_or_default(),
+            place: "spec.dependencies",
             ignores_dependencies: operator.annotations().get(names::IGNORE_DEPENDENCIES).is_some_and(|it| it == "true"),
+            notes,
         };
-        let of_member = |package: &str| (deployment_name(package), Value::Null);
-        let own = (operator.name_any(), Value::Null);
-        self.asked((what, "platformoperator"), wish, (own, of_member), operator.spec.approval.unwrap_or_default()).await
+        let approval = operator.spec.approval;
+        let of = |name: &str| Written {
+            owner: ("PlatformOperator".to_owned(), name.to_owned()),
+            name: name.to_owned(),
+            approval,
+            ..Written::default()
+        };
+        self.ask_for((what, of(&operator.name_any())), wish, |package| of(&deployment_name(package))).await
     }
 
-    async fn asked(
+    async fn ask_for(
         &mut self,
-        (what, kind): (String, &str),
+        (what, own): (String, Written),
         wish: Wish,
-        (own, of_member): ((String, Value), impl Fn(&str) -> (String, Value)),
-        approval: ApprovalPolicy,
-    ) -> Result<Result<Vec<Asked>, String>, Failure> {
-        let Wish { package, catalog, bundle, policy, ignores_dependencies } = wish;
-        let present = present(&self.cluster.all_deployments(None).await?, &package);
-        let offers = self.all().await?;
-        let needy = Needy { package, bundle, catalog };
-        let members = if ignores_dependencies {
-            Vec::new()
-        } else {
-            match set::find(&needy, present, offers) {
-                Ok(members) => members,
-                Err(why) => return Ok(Err(why)),
-            }
-        };
-        let dependencies: Vec<PlannedDependency> = members.iter().map(planned).collect();
-        if policy == DependencyPolicy::Refuse && !dependencies.is_empty() {
-            let named: Vec<String> =
-                dependencies.iter().map(|one| format!("{} {}", one.package, one.version)).collect();
-            return Ok(Err(format!(
-                "{} depends on packages that are not installed; what helps is to install {}: the policy Propose for dependencies asks \
-                 for that, and Install does it",
+        of_member: impl Fn(&str) -> Written,
+    ) -> Result<Vec<Asked>, Unplanned> {
+        let Wish { needy, policy, place, ignores_dependencies, mut notes } = wish;
+        let present = present(&self.cluster.all_deployments(None).await?, &needy.package);
+        let is_needy = !ignores_dependencies && !set::are_met(&needy.package, &needy.bundle, present.clone());
+        let offers = if is_needy { self.all(false).await?.to_vec() } else { Vec::new() };
+        let members =
+            if is_needy { set::find(&needy, present, &offers).map_err(Unplanned::Refused)? } else { Vec::new() };
+        let all: Vec<PlannedDependency> = members.iter().map(planned).collect();
+        let (coming, new): (Vec<_>, Vec<_>) = all.into_iter().partition(|one| self.asked_for.contains(&one.package));
+        notes.extend(coming.iter().map(|one| format!("it waits until {} {} is installed", one.package, one.version)));
+        if policy == DependencyPolicy::Refuse && !new.is_empty() {
+            let named: Vec<String> = new.iter().map(|one| format!("{} {}", one.package, one.version)).collect();
+            return Err(Unplanned::Refused(format!(
+                "{} depends on packages that are not installed; what helps is to install {}: {place} Propose asks for that, and \
+                 Install does it",
                 needy.bundle.name,
                 named.join(", ")
             )));
         }
-        let images: Vec<Option<String>> = dependencies.iter().map(|one| image(offers, one)).collect();
         let mut asked = Vec::new();
-        for (dependency, image) in dependencies.iter().zip(images) {
-            let (name, config) = of_member(&dependency.package);
-            let deployment = self.deployment(&name, config, image.as_deref(), approval).await?;
-            asked.push(Asked::alone(format!("{kind}/{}", dependency.package), deployment));
+        for dependency in &new {
+            let written = Written { image: image(&offers, dependency), ..of_member(&dependency.package) };
+            let what = format!("{}/{}", written.owner.0.to_lowercase(), dependency.package);
+            asked.push(Asked::alone(what, self.deployment(written).await?));
         }
-        let (name, config) = own;
-        let deployment = self.deployment(&name, config, needy.bundle.image.as_deref(), approval).await?;
-        asked.push(Asked { what, deployment, dependencies, policy });
-        Ok(Ok(asked))
+        let deployment = self.deployment(Written { image: needy.bundle.image, ..own }).await?;
+        asked.push(Asked { what, deployment, dependencies: new, policy, notes });
+        Ok(asked)
     }
 
-    /// The BundleDeployment as the manager would write it, with what the cluster knows of it.
-    async fn deployment(
-        &self,
-        name: &str,
-        config: Value,
-        image: Option<&str>,
-        approval: ApprovalPolicy,
-    ) -> Result<BundleDeployment, Failure> {
-        let Some(image) = image else {
-            return Err(Failure::no(format!("the bundle for {name:?} has no image: only images can be installed")));
+    /// The BundleDeployment as the manager would leave it.
+    async fn deployment(&self, written: Written) -> Result<BundleDeployment, Unplanned> {
+        let Written { owner: (kind, owner), name, image, config, approval, annotations } = written;
+        let Some(reference) = image else {
+            let text = format!("the bundle for {kind} {owner:?} has no image: only images can be installed");
+            return Err(Unplanned::Refused(text));
         };
-        let template = json!({"spec": {"provisionerClassName": CLASS_REGISTRY,
-                                       "source": {"type": "image", "image": {"ref": image}}}});
-        let made: BundleDeployment = serde_json::from_value(json!({
-            "apiVersion": "core.rukpak.io/v1alpha1", "kind": "BundleDeployment",
-            // What it depends on was found above.
-            "metadata": {"name": name, "annotations": {names::IGNORE_DEPENDENCIES: names::PACKAGES}},
-            "spec": {"provisionerClassName": CLASS_PLAIN, "template": template, "config": config, "approval": approval},
-        }))
-        .map_err(|error| Failure::unknown(error.to_string()))?;
-        super::as_applied(self.cluster, made).await
+        let live = self.cluster.deployment(&name).await?;
+        let is_owner = |reference: &OwnerReference| {
+            reference.controller == Some(true) && reference.kind == kind && reference.name == owner
+        };
+        if live.as_ref().is_some_and(|live| !live.owner_references().iter().any(is_owner)) {
+            return Err(Unplanned::Refused(format!(
+                "BundleDeployment {name} exists and was not made for {kind} {owner}; it is left alone. Give the {kind} another name"
+            )));
+        }
+        let mut deployment = live.unwrap_or_else(|| {
+            let spec = BundleDeploymentSpec {
+                provisioner_class_name: CLASS_PLAIN.to_owned(),
+                ..BundleDeploymentSpec::default()
+            };
+            BundleDeployment::new(&name, spec)
+        });
+        let image = ImageSource { reference, ..ImageSource::default() };
+        deployment.spec.template.spec = BundleSpec {
+            provisioner_class_name: CLASS_REGISTRY.to_owned(),
+            source: BundleSource { type_: "image".to_owned(), image: Some(image), ..BundleSource::default() },
+        };
+        deployment.spec.config = config.or(deployment.spec.config);
+        deployment.spec.approval = approval.or(deployment.spec.approval);
+        deployment.annotations_mut().extend(annotations);
+        // What it depends on was found above.
+        let ignored = deployment.annotations_mut().entry(names::IGNORE_DEPENDENCIES.to_owned());
+        ignored.or_insert_with(|| names::PACKAGES.to_owned());
+        Ok(deployment)
     }
 
-    /// Every ClusterCatalog that is served.
-    async fn all(&mut self) -> Result<&[Offered], Failure> {
+    /// Every ClusterCatalog that is served; one that is not is a refusal where a choice would depend on it.
+    async fn all(&mut self, must_be_served: bool) -> Result<&[Offered], Unplanned> {
         if self.all.is_none() {
             let looked = why::look(self.cluster, &CatalogFilter::default(), self.system_namespace).await?;
+            if let Some(unserved) = looked.iter().filter(|_| must_be_served).find_map(why::AskedCatalog::unserved) {
+                return Err(Unplanned::Refused(unserved));
+            }
             let offered = looked.into_iter().filter_map(why::AskedCatalog::into_offer);
             let offered = offered.map(|(name, priority, content)| {
                 let name = format!("{CATALOG}{name}");
@@ -205,21 +267,18 @@ impl<'a> Offers<'a> {
 /// A catalog, its priority, and what it holds.
 type Held<'a> = (&'a str, i32, &'a Catalog);
 
-/// The bundle that the catalogs make of the request, and its catalog; or why there is none.
-fn chosen(
+/// Chooses the bundle that the catalogs make of the request. Returns its catalog, too.
+fn choose_for(
     extension: &ClusterExtension,
     filter: &CatalogFilter,
     held: &[Held<'_>],
-) -> Result<Result<(String, Bundle), String>, Failure> {
+) -> Result<(String, Bundle), Unplanned> {
     let range = filter.version.as_deref().filter(|text| !text.is_empty()).map(Constraint::parse).transpose();
     let range = range.map_err(|error| Failure::no(format!("desired version range is invalid: {error}")))?;
-    let offers: Vec<Offer<'_>> = held
-        .iter()
-        .filter_map(|(catalog, priority, content)| {
-            let package = content.packages.get(&filter.package_name)?;
-            Some(Offer { catalog, priority: *priority, package })
-        })
-        .collect();
+    let offers = held.iter().filter_map(|(catalog, priority, content)| {
+        let package = content.packages.get(&filter.package_name)?;
+        Some(Offer { catalog, priority: *priority, package })
+    });
     let present = installed(extension);
     let request = Request {
         package: &filter.package_name,
@@ -229,12 +288,11 @@ fn chosen(
         is_self_certified: filter.upgrade_constraint_policy == UpgradeConstraintPolicy::SelfCertified,
         ignores_dependencies: true,
     };
-    let found = resolve(&offers, request).map_err(|error| error.to_string());
-    Ok(found.map(|found| (format!("{CATALOG}{}", found.catalog), found.bundle.clone())))
+    let found = resolve(&offers.collect::<Vec<_>>(), request).map_err(|error| Unplanned::Refused(error.to_string()))?;
+    Ok((format!("{CATALOG}{}", found.catalog), found.bundle.clone()))
 }
 
-/// What BundleDeployments have installed beside `package`, as their status states it. What a tenant's account has installed does not
-/// count, as in the manager.
+/// What BundleDeployments have installed beside `package`, as their status states it. What a tenant's account has installed does not count.
 fn present(deployments: &[BundleDeployment], package: &str) -> Vec<Installed> {
     let counts = |deployment: &&BundleDeployment| {
         let is_owned = deployment.owner_references().iter().any(|owner| owner.controller == Some(true));
@@ -266,8 +324,8 @@ fn image(offers: &[Offered], dependency: &PlannedDependency) -> Option<String> {
     offered.content.packages.get(&dependency.package)?.bundles.get(&dependency.bundle)?.image.clone()
 }
 
-/// The value of an annotation that stands for a field.
-fn read<T: DeserializeOwned + Default>(key: &str, said: Option<&str>) -> Result<T, Failure> {
-    let Some(said) = said else { return Ok(T::default()) };
-    serde_json::from_value(json!(said)).map_err(|error| Failure::no(format!("annotation {key}: {error}")))
+/// Reads an annotation that stands for a field.
+fn read<T: DeserializeOwned>(key: &str, said: Option<&str>) -> Result<Option<T>, Failure> {
+    let read = said.map(|said| serde_json::from_value(json!(said))).transpose();
+    read.map_err(|error| Failure::no(format!("annotation {key}: {error}")))
 }

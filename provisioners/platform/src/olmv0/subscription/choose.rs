@@ -160,6 +160,7 @@ mod tests {
             bundle: "q.v1".to_owned(),
             version: "1.0.0".to_owned(),
             image: String::new(),
+            stated: 0,
         }];
         choose(&subscription, package, installed.as_ref(), &others.into())
     }
