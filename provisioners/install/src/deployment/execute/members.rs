@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use std::time::Duration;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::ResourceExt;
@@ -15,6 +16,7 @@ use rukpak_plan::prune::{Leaving, Pruning};
 use rukpak_plan::resolve::Why;
 use rukpak_plan::{Fingerprint, Identity, Kind, Owner, Plan, Step, fields, opt_out};
 use rukpak_runtime::error::Chain;
+use tokio::time::timeout;
 
 use super::apply::Bases;
 use super::put::Known;
@@ -216,15 +218,16 @@ async fn cached(
     version: u64,
 ) -> Result<Vec<PartialObjectMeta<DynamicObject>>, Error> {
     let params = ListParams::default().labels(selector).matching(VersionMatch::NotOlderThan).at(&version.to_string());
-    match view.reads.reader.list_metadata(&kind.resource, &params).await {
-        Ok(list) => Ok(list.items),
-        Err(error) if error.is_not_found() => Err(error),
-        Err(error) => {
-            tracing::debug!(deployment = %view.owner.name, kind = %kind.resource.kind, %error,
-                "the API server's cache does not answer; reading from etcd");
-            list_version(view, kind, selector).await
-        }
+    let listed = timeout(CACHE_TIME, view.reads.reader.list_metadata(&kind.resource, &params)).await;
+    match listed {
+        Ok(Ok(list)) => return Ok(list.items),
+        Ok(Err(error)) if error.is_not_found() => return Err(error),
+        Ok(Err(error)) => tracing::debug!(deployment = %view.owner.name, kind = %kind.resource.kind, %error,
+            "the API server's cache refuses; reading from etcd"),
+        Err(_) => tracing::debug!(deployment = %view.owner.name, kind = %kind.resource.kind,
+            "the API server's cache does not answer; reading from etcd"),
     }
+    list_version(view, kind, selector).await
 }
 
 async fn list_version(
@@ -243,6 +246,10 @@ async fn list_version(
         }
     }
 }
+
+/// A cache waits for a version for three seconds at most. One that has not answered by then cannot be filled: objects of the kind cannot
+/// be converted.
+const CACHE_TIME: Duration = Duration::from_secs(10);
 
 /// Objects of a page: a list of one deployment mostly fits.
 const PAGE: u32 = 1_000;
