@@ -108,8 +108,8 @@ mod tests {
 
     #[test]
     fn a_file_may_hold_several_objects_and_others() {
-        let text = "kind: Namespace\nmetadata: {name: n}\n---\nkind: ClusterExtension\nmetadata: {name: pump}\n\
-                    spec: {namespace: n, source: {sourceType: Catalog, catalog: {packageName: pump}}}\n";
+        let text = "kind: Namespace\nmetadata: {name: pumps}\n---\nkind: ClusterExtension\nmetadata: {name: pump}\n\
+                    spec: {namespace: pumps, source: {sourceType: Catalog, catalog: {packageName: pump}}}\n";
         let found: Vec<String> = parsed("f", text.as_bytes()).unwrap().iter().map(ToString::to_string).collect();
         assert_eq!(found, ["clusterextension/pump"]);
         let none = parsed("f", b"kind: Namespace\n").err().unwrap();
