@@ -7,7 +7,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use kube::ResourceExt as _;
-use rukpak_content::Limits;
+use rukpak_content::{Limit, Limits};
 use rukpak_crds::olm::ClusterExtension;
 use rukpak_crds::{BundleDeployment, PlatformOperator};
 use rukpak_plain::{Budget, yaml};
@@ -45,7 +45,8 @@ pub(super) async fn read(what: &OsStr, cluster: &Cluster) -> Result<Vec<Manifest
     if name == "-" {
         let mut text = Vec::new();
         let most = Limits::default().manifest_bytes;
-        std::io::stdin().lock().take(most).read_to_end(&mut text).map_err(fault)?;
+        // One more byte tells that it does not end there.
+        std::io::stdin().lock().take(most + 1).read_to_end(&mut text).map_err(fault)?;
         return parsed("stdin", &text);
     }
     if path.exists() {
@@ -74,11 +75,12 @@ pub(super) async fn read(what: &OsStr, cluster: &Cluster) -> Result<Vec<Manifest
 /// The documents that install something. Others are named: they may be what is missing afterwards.
 fn parsed(name: &str, text: &[u8]) -> Result<Vec<Manifest>, Failure> {
     let limits = Limits::default();
+    let is_small = Limit::ManifestBytes.check(text.len() as u64, limits.manifest_bytes, || name.to_owned());
+    is_small.map_err(|error| Failure::no(error.to_string()))?;
     let documents = yaml::parse(&Arc::from(name), text, &mut Budget::new(&limits));
     let documents = documents.map_err(|error| Failure::no(format!("{name}: {}", chain(&error))))?;
     let mut manifests = Vec::new();
-    for document in documents {
-        let value = document.value;
+    for value in documents.into_iter().flat_map(|document| items(document.value)) {
         let kind = value["kind"].as_str().unwrap_or_default().to_owned();
         manifests.push(match kind.as_str() {
             "BundleDeployment" => Manifest::Deployment(typed(name, value)?),
@@ -98,6 +100,15 @@ fn parsed(name: &str, text: &[u8]) -> Result<Vec<Manifest>, Failure> {
     Ok(manifests)
 }
 
+/// The objects of a document: a list has several.
+fn items(mut document: Value) -> Vec<Value> {
+    let is_list = document["kind"].as_str().is_some_and(|kind| kind.ends_with("List"));
+    match document.get_mut("items").map(Value::take) {
+        Some(Value::Array(items)) if is_list => items,
+        _ => vec![document],
+    }
+}
+
 fn typed<K: DeserializeOwned>(name: &str, value: Value) -> Result<Box<K>, Failure> {
     serde_json::from_value(value).map(Box::new).map_err(|error| Failure::no(format!("{name}: {error}")))
 }
@@ -112,6 +123,9 @@ mod tests {
                     spec: {namespace: pumps, source: {sourceType: Catalog, catalog: {packageName: pump}}}\n";
         let found: Vec<String> = parsed("f", text.as_bytes()).unwrap().iter().map(ToString::to_string).collect();
         assert_eq!(found, ["clusterextension/pump"]);
+        let list = "kind: List\nitems:\n- {kind: BundleDeployment, metadata: {name: a}, spec: {provisionerClassName: c, template: {spec: \
+                    {provisionerClassName: c, source: {type: image}}}}}\n";
+        assert_eq!(parsed("f", list.as_bytes()).unwrap()[0].to_string(), "bundledeployment/a");
         let none = parsed("f", b"kind: Namespace\n").err().unwrap();
         assert_eq!(none.text, "f has no BundleDeployment, PlatformOperator or ClusterExtension");
     }

@@ -295,8 +295,13 @@ fn choose_for(
 /// What BundleDeployments have installed beside `package`, as their status states it. What a tenant's account has installed does not count.
 fn present(deployments: &[BundleDeployment], package: &str) -> Vec<Installed> {
     let counts = |deployment: &&BundleDeployment| {
-        let is_owned = deployment.owner_references().iter().any(|owner| owner.controller == Some(true));
-        deployment.metadata.deletion_timestamp.is_none() && (is_owned || deployment.spec.service_account.is_none())
+        let is_active = deployment.status.as_ref().is_some_and(|status| status.active_bundle.is_some());
+        let owner = deployment.owner_references().iter().find(|owner| owner.controller == Some(true));
+        let is_told = match owner {
+            Some(owner) => matches!(owner.kind.as_str(), "ClusterExtension" | "PlatformOperator"),
+            None => deployment.spec.service_account.is_none(),
+        };
+        is_active && is_told && deployment.metadata.deletion_timestamp.is_none()
     };
     let stated = |deployment: &BundleDeployment| {
         let properties = &deployment.status.as_ref()?.inventory.as_ref()?.properties;
