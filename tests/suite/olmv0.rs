@@ -4,7 +4,7 @@
 mod all;
 mod back;
 mod case;
-mod corpus;
+pub mod corpus;
 mod facade;
 mod forward;
 mod kills;

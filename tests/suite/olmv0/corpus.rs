@@ -51,7 +51,7 @@ struct Published {
 }
 
 /// The files of a folder of a bundle, if all are text.
-fn files(folder: &Path) -> Option<Files> {
+pub fn files(folder: &Path) -> Option<Files> {
     let mut all = Files::new();
     for part in ["manifests", "metadata"] {
         for file in tools::listing(&folder.join(part)).ok()? {

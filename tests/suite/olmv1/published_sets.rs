@@ -21,6 +21,7 @@ use serde_json::{Value, json};
 
 use super::case::{Case, installed, rolled_out, text};
 use super::world::World;
+use crate::olmv0::corpus;
 use crate::platform::packages::{self, ALL, Files, OWN, channel, package};
 
 /// So many packages are installed, each with its set.
@@ -56,7 +57,7 @@ impl Offer {
     /// Reads the bundle in a folder; `None` if a current cluster does not serve its CRDs, or it has no install mode
     /// that an extension can have.
     fn read(package: &str, folder: &Path) -> Option<Self> {
-        let files = read_files(folder)?;
+        let files = corpus::files(folder)?;
         if files.iter().any(|(_, text)| text.contains("apiextensions.k8s.io/v1beta1")) {
             return None;
         }
@@ -172,18 +173,6 @@ impl Offer {
     }
 }
 
-/// Returns the files of a bundle's folder, if all are text.
-fn read_files(folder: &Path) -> Option<Files> {
-    let mut all = Files::new();
-    for part in ["manifests", "metadata"] {
-        for file in tools::listing(&folder.join(part)).ok()? {
-            let name = file.file_name().into_string().ok()?;
-            all.push((format!("{part}/{name}"), std::fs::read_to_string(file.path()).ok()?));
-        }
-    }
-    Some(all)
-}
-
 /// Returns the APIs of the CRDs that a ClusterServiceVersion lists as `owned` or `required`.
 fn apis(csv: &Value, list: &str) -> Vec<Value> {
     let references = csv["spec"]["customresourcedefinitions"][list].as_array().into_iter().flatten();
@@ -245,7 +234,7 @@ fn last_versions(corpus: &Path, wanted: impl Fn(&[(String, String)]) -> bool) ->
     let packages = tools::listing(&corpus.join("registry-v1")).expect("the corpus has bundles");
     let read_last = |folder: std::fs::DirEntry| {
         let last = tools::listing(&folder.path()).ok()?.pop()?.path();
-        read_files(&last).filter(|files| wanted(files))?;
+        corpus::files(&last).filter(|files| wanted(files))?;
         Offer::read(folder.file_name().to_str()?, &last)
     };
     packages.into_iter().filter_map(read_last).collect()

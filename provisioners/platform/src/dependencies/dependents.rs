@@ -21,7 +21,7 @@ struct Known {
     package: String,
     bundle: String,
     facts: Arc<Facts>,
-    /// Whether that is all: a catalog has described it.
+    /// Whether that is all: a catalog or the inventory has described it.
     is_described: bool,
 }
 

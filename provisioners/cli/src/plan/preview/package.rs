@@ -15,7 +15,7 @@ use rukpak_crds::olm::cluster_extension::{
 };
 use rukpak_crds::olm::{ClusterExtension, deployment_name};
 use rukpak_crds::plan::{ApprovalPolicy, PlannedDependency};
-use rukpak_crds::platform_operator::UpgradePolicy;
+use rukpak_crds::platform_operator::{PlatformPackage, UpgradePolicy};
 use rukpak_crds::{
     BundleDeployment, BundleDeploymentSpec, BundleSource, BundleSpec, DependencyPolicy, ImageSource, PlatformOperator,
 };
@@ -26,7 +26,7 @@ use serde_json::{Map, Value, json};
 
 use super::manifest::Manifest;
 use super::{Asked, Unplanned};
-use crate::cluster::Cluster;
+use crate::cluster::{self, Cluster};
 use crate::extension::{installed, why};
 use crate::failure::Failure;
 
@@ -40,6 +40,8 @@ pub(super) struct Offers<'a> {
     /// Packages that objects of the cluster or of the arguments ask for.
     asked_for: BTreeSet<String>,
     all: Option<Vec<Offered>>,
+    /// Why one of all catalogs cannot be asked.
+    unserved: Option<String>,
 }
 
 /// What an object says of what it installs.
@@ -75,12 +77,12 @@ impl<'a> Offers<'a> {
             Manifest::Extension(extension) => of_extension(extension),
         };
         let mut asked_for: BTreeSet<String> = manifests.iter().filter_map(of_manifest).collect();
-        // Clusters without one of the kinds have none of it.
-        let extensions = cluster.extensions(None).await.unwrap_or_default();
+
+        let extensions = if_served(cluster.extensions(None).await)?;
         asked_for.extend(extensions.iter().filter_map(of_extension));
-        let operators = cluster.platform_operators(None).await.unwrap_or_default();
+        let operators = if_served(cluster.platform_operators(None).await)?;
         asked_for.extend(operators.into_iter().map(|operator| operator.spec.package.name));
-        Ok(Self { cluster, system_namespace, asked_for, all: None })
+        Ok(Self { cluster, system_namespace, asked_for, all: None, unserved: None })
     }
 
     /// Each package that would be installed, the one that is asked for last; or why nothing would be.
@@ -90,8 +92,10 @@ impl<'a> Offers<'a> {
         if let Some(unserved) = looked.iter().find_map(why::AskedCatalog::unserved) {
             return Err(Unplanned::Refused(unserved));
         }
+
         let held: Vec<Held<'_>> = looked.iter().filter_map(why::AskedCatalog::offer).collect();
         let (catalog, bundle) = choose_for(extension, filter, &held)?;
+
         let said = |key: &str| extension.annotations().get(key).map(String::as_str);
         let wish = Wish {
             needy: Needy { package: filter.package_name.clone(), bundle, catalog },
@@ -100,6 +104,7 @@ impl<'a> Offers<'a> {
             ignores_dependencies: said(names::IGNORE_DEPENDENCIES) == Some("true"),
             notes: Vec::new(),
         };
+
         let approval = read(names::APPROVAL, said(names::APPROVAL))?;
         let of = |extension: &ClusterExtension| {
             let safety = match extension.spec.crd_upgrade_safety() {
@@ -128,29 +133,12 @@ impl<'a> Offers<'a> {
         let range = package.version.as_deref().map(Range::parse).transpose();
         let range = range.map_err(|error| Failure::no(format!("spec.package.version: {error}")))?;
         let request = choose::Request { channel: package.channel.clone(), range };
-        let offers = self.all(true).await?;
-        let is_named = |offered: &&Offered| match package.catalog.as_deref() {
-            None => true,
-            Some(name) => offered.name.strip_prefix(CATALOG).unwrap_or_default() == name.trim_start_matches(CATALOG),
-        };
-        let found =
-            offers.iter().filter(is_named).filter(|offered| offered.content.packages.contains_key(&package.name));
-        let found: Vec<&Offered> = found.collect();
-        let first = found.iter().map(|offered| offered.priority).max();
-        let offered =
-            match found.iter().filter(|offered| Some(offered.priority) == first).collect::<Vec<_>>().as_slice() {
-                [offered] => **offered,
-                [] => return Err(Unplanned::Refused(format!("no ClusterCatalog has the package {:?}", package.name))),
-                _ => {
-                    let text =
-                        format!("several ClusterCatalogs of the same priority have the package {:?}", package.name);
-                    return Err(Unplanned::Refused(text));
-                }
-            };
+        let offered = find_offered(self.all(true).await?, package)?;
         let choice = choose(&offered.content.packages[&package.name], &request);
         let mut bundle = choice.map_err(|error| Unplanned::Refused(error.to_string()))?.bundle.clone();
         // APIs that it requires are waited for by the BundleDeployment.
         bundle.facts.requires.clear();
+
         let mut notes = Vec::new();
         if operator.spec.upgrade_policy != Some(UpgradePolicy::Automatic) {
             notes.push(
@@ -164,6 +152,7 @@ impl<'a> Offers<'a> {
             ignores_dependencies: operator.annotations().get(names::IGNORE_DEPENDENCIES).is_some_and(|it| it == "true"),
             notes,
         };
+
         let approval = operator.spec.approval;
         let of = |name: &str| Written {
             owner: ("PlatformOperator".to_owned(), name.to_owned()),
@@ -186,6 +175,7 @@ impl<'a> Offers<'a> {
         let offers = if is_needy { self.all(false).await?.to_vec() } else { Vec::new() };
         let members =
             if is_needy { set::find(&needy, present, &offers).map_err(Unplanned::Refused)? } else { Vec::new() };
+
         let all: Vec<PlannedDependency> = members.iter().map(planned).collect();
         let (coming, new): (Vec<_>, Vec<_>) = all.into_iter().partition(|one| self.asked_for.contains(&one.package));
         notes.extend(coming.iter().map(|one| format!("it waits until {} {} is installed", one.package, one.version)));
@@ -198,6 +188,7 @@ impl<'a> Offers<'a> {
                 named.join(", ")
             )));
         }
+
         let mut asked = Vec::new();
         for dependency in &new {
             let written = Written { image: image(&offers, dependency), ..of_member(&dependency.package) };
@@ -246,13 +237,11 @@ impl<'a> Offers<'a> {
         Ok(deployment)
     }
 
-    /// Every ClusterCatalog that is served; one that is not is a refusal where a choice would depend on it.
+    /// Every ClusterCatalog that is served. Where a choice would depend on it, one that is not is a refusal.
     async fn all(&mut self, must_be_served: bool) -> Result<&[Offered], Unplanned> {
         if self.all.is_none() {
             let looked = why::look(self.cluster, &CatalogFilter::default(), self.system_namespace).await?;
-            if let Some(unserved) = looked.iter().filter(|_| must_be_served).find_map(why::AskedCatalog::unserved) {
-                return Err(Unplanned::Refused(unserved));
-            }
+            self.unserved = looked.iter().find_map(why::AskedCatalog::unserved);
             let offered = looked.into_iter().filter_map(why::AskedCatalog::into_offer);
             let offered = offered.map(|(name, priority, content)| {
                 let name = format!("{CATALOG}{name}");
@@ -260,7 +249,37 @@ impl<'a> Offers<'a> {
             });
             self.all = Some(offered.collect());
         }
+        if let Some(unserved) = self.unserved.clone().filter(|_| must_be_served) {
+            return Err(Unplanned::Refused(unserved));
+        }
         Ok(self.all.as_deref().unwrap_or_default())
+    }
+}
+
+/// Clusters without a kind have no object of it.
+fn if_served<T>(listed: Result<Vec<T>, cluster::Error>) -> Result<Vec<T>, Failure> {
+    match listed {
+        Err(cluster::Error::Refused(status)) if status.code == 404 => Ok(Vec::new()),
+        listed => Ok(listed?),
+    }
+}
+
+/// Finds the catalog that the manager takes a package from.
+fn find_offered<'a>(offers: &'a [Offered], package: &PlatformPackage) -> Result<&'a Offered, Unplanned> {
+    let is_named = |offered: &&Offered| match package.catalog.as_deref() {
+        None => true,
+        Some(name) => offered.name.strip_prefix(CATALOG).unwrap_or_default() == name.trim_start_matches(CATALOG),
+    };
+    let has_package = |offered: &&Offered| offered.content.packages.contains_key(&package.name);
+    let found: Vec<&Offered> = offers.iter().filter(is_named).filter(has_package).collect();
+
+    let highest = found.iter().map(|offered| offered.priority).max();
+    let mut first = found.into_iter().filter(|offered| Some(offered.priority) == highest);
+    let refused = |text: &str| Unplanned::Refused(format!("{text} the package {:?}", package.name));
+    let Some(offered) = first.next() else { return Err(refused("no ClusterCatalog has")) };
+    match first.next() {
+        Some(_) => Err(refused("several ClusterCatalogs of the same priority have")),
+        None => Ok(offered),
     }
 }
 
