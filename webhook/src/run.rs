@@ -32,7 +32,7 @@ use crate::{FIELD_MANAGER, SERVICE, denials};
 const BOUNDS: Bounds = Bounds {
     connections: 1024,
     strangers_per_address: 512,
-    first_call: Duration::from_secs(5),
+    handshake: Duration::from_secs(5),
     headers: Duration::from_mins(2),
     connection: Duration::MAX,
 };

@@ -41,7 +41,7 @@ const BOUNDS: Bounds = Bounds {
     connections: 256,
     // All are strangers here, and those of a node or a load balancer share an address.
     strangers_per_address: 256,
-    first_call: Duration::from_secs(10),
+    handshake: Duration::from_secs(10),
     headers: Duration::from_secs(15),
     connection: Duration::from_mins(5),
 };

@@ -85,7 +85,7 @@ const END_DEADLINE: Duration = Duration::from_secs(2);
 const PROBES: Bounds = Bounds {
     connections: 64,
     strangers_per_address: 32,
-    first_call: Duration::from_secs(10),
+    handshake: Duration::from_secs(10),
     headers: Duration::from_secs(10),
     connection: Duration::from_secs(30),
 };

@@ -8,7 +8,6 @@
 use std::collections::BTreeMap;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr};
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -39,9 +38,10 @@ pub struct Bounds {
     pub connections: usize,
     /// Connections of one address that are [strangers](Phase::Stranger).
     pub strangers_per_address: usize,
-    /// Until the handshake is done, and then again until the first call is there.
-    pub first_call: Duration,
-    /// Until the headers of a further call are there, the idle time before it included.
+    /// Until the handshake is done.
+    pub handshake: Duration,
+    /// Until the headers of the next call are there, the idle time before it included. The first call is no exception: clients
+    /// open connections ahead and count on them as on any idle one, and a call on its way to a closed one is lost.
     pub headers: Duration,
     /// Until the connection ends, whatever goes on.
     pub connection: Duration,
@@ -181,16 +181,14 @@ async fn connection<H: Handshake>(
     let served = async {
         let shaken = tokio::select! {
             () = stop.cancelled() => return,
-            shaken = timeout(bounds.first_call, handshake.shake(stream)) => shaken,
+            shaken = timeout(bounds.handshake, handshake.shake(stream)) => shaken,
         };
         let (stream, peer) = match shaken {
             Ok(Ok(shaken)) => shaken,
             Ok(Err(error)) => return tracing::debug!(%error, "a handshake failed"),
             Err(_) => return tracing::debug!("a handshake took too long"),
         };
-        let has_called = AtomicBool::new(false);
         let answer = service_fn(|mut call: Request<Incoming>| {
-            has_called.store(true, Ordering::Relaxed);
             call.extensions_mut().insert(peer.clone());
             call.extensions_mut().insert(place.connection.clone());
             router.clone().call(call)
@@ -200,19 +198,10 @@ async fn connection<H: Handshake>(
             .header_read_timeout(bounds.headers)
             .max_buf_size(BUFFER_BYTES)
             .serve_connection(TokioIo::new(stream), answer);
-        let silence = async {
-            sleep(bounds.first_call).await;
-            if has_called.load(Ordering::Relaxed) {
-                std::future::pending::<()>().await;
-            }
-        };
-        tokio::select! {
-            served = timeout(bounds.connection, watcher.watch(calls)) => match served {
-                Ok(Ok(())) => {}
-                Ok(Err(error)) => tracing::debug!(%error, "a connection ended early"),
-                Err(_) => tracing::debug!(longest = ?bounds.connection, "a connection was closed at its deadline"),
-            },
-            () = silence => tracing::debug!("a connection sent no call in time"),
+        match timeout(bounds.connection, watcher.watch(calls)).await {
+            Ok(Ok(())) => {}
+            Ok(Err(error)) => tracing::debug!(%error, "a connection ended early"),
+            Err(_) => tracing::debug!(longest = ?bounds.connection, "a connection was closed at its deadline"),
         }
     };
     tokio::select! {

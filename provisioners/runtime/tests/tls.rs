@@ -23,7 +23,7 @@ use tokio_util::sync::CancellationToken;
 const NAME: &str = "localhost";
 const LONG: Duration = Duration::from_mins(1);
 const BOUNDS: Bounds =
-    Bounds { connections: 64, strangers_per_address: 64, first_call: LONG, headers: LONG, connection: LONG };
+    Bounds { connections: 64, strangers_per_address: 64, handshake: LONG, headers: LONG, connection: LONG };
 
 fn issued() -> Issued {
     issue(&[NAME.to_owned()], Duration::from_hours(1), SystemTime::now()).unwrap()
@@ -64,15 +64,37 @@ async fn call(stream: &mut TlsStream<TcpStream>) {
     assert!(text.starts_with("HTTP/1.1 200 "), "{text}");
 }
 
+/// Starts a server that answers every call.
+async fn start(tls: &Arc<Tls>, bounds: Bounds) -> (SocketAddr, CancellationToken, tokio::task::JoinHandle<()>) {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let (stop, router) = (CancellationToken::new(), Router::new().route("/", get(async || "yes")));
+    let server = tokio::spawn(serve(listener, OverTls(Arc::clone(tls)), router, bounds, (stop.clone(), LONG)));
+    (address, stop, server)
+}
+
+/// The API server opens a second connection where the first is busy, uses the one that is free earlier, and writes a later call on
+/// the other. If that was closed meanwhile, a call of more than one packet is lost: "write: broken pipe".
+#[tokio::test]
+async fn a_connection_opened_ahead_of_its_first_call_is_kept_and_one_without_a_handshake_is_not() {
+    let (tls, issued) = (Arc::new(Tls::default()), issued());
+    tls.serve(&identity(&issued)).unwrap();
+    let (address, ..) = start(&tls, Bounds { handshake: Duration::from_secs(1), ..BOUNDS }).await;
+
+    let mut ahead = connect(address, &issued.authority).await.unwrap();
+    let mut without_handshake = TcpStream::connect(address).await.unwrap();
+    let closed = tokio::time::timeout(LONG, without_handshake.read(&mut [0; 16])).await.unwrap();
+    assert_eq!(closed.unwrap(), 0, "its time is over");
+
+    call(&mut ahead).await;
+}
+
 #[tokio::test]
 async fn a_changed_certificate_costs_no_call() {
     let [old, new] = [issued(), issued()];
     let both = old.authority.clone() + &new.authority;
     let tls = Arc::new(Tls::default());
-    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let address = listener.local_addr().unwrap();
-    let (stop, router) = (CancellationToken::new(), Router::new().route("/", get(async || "yes")));
-    let server = tokio::spawn(serve(listener, OverTls(Arc::clone(&tls)), router, BOUNDS, (stop.clone(), LONG)));
+    let (address, stop, server) = start(&tls, BOUNDS).await;
     assert!(connect(address, &both).await.is_err(), "there is no certificate yet");
 
     tls.serve(&identity(&old)).unwrap();

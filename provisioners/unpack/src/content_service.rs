@@ -61,7 +61,7 @@ const CHECK: &str = "content";
 const BOUNDS: Bounds = Bounds {
     connections: 256,
     strangers_per_address: 64,
-    first_call: Duration::from_secs(10),
+    handshake: Duration::from_secs(10),
     headers: Duration::from_secs(15),
     connection: Duration::from_mins(15),
 };

@@ -10,7 +10,7 @@ use super::*;
 
 const LONG: Duration = Duration::from_mins(1);
 const BOUNDS: Bounds =
-    Bounds { connections: 4, strangers_per_address: 4, first_call: LONG, headers: LONG, connection: LONG };
+    Bounds { connections: 4, strangers_per_address: 4, handshake: LONG, headers: LONG, connection: LONG };
 
 /// A server on loopback; `/` admits, `/slow` sends its second half when told.
 struct Server {
@@ -134,16 +134,6 @@ async fn headers_that_do_not_come_end_the_connection() {
     let mut half = server.connect().await;
     half.write_all(b"GET / HT").await.unwrap();
     assert!(is_closed(&mut half).await);
-}
-
-#[tokio::test]
-async fn a_connection_without_a_first_call_is_closed_and_one_with_a_call_is_not() {
-    let server = Server::start(Bounds { first_call: Duration::from_secs(1), ..BOUNDS }, LONG).await;
-    let mut caller = server.connect().await;
-    server.call(&mut caller).await;
-    let mut silent = server.connect().await;
-    assert!(is_closed(&mut silent).await);
-    assert!(server.call(&mut caller).await.ends_with("yes"), "it is older, and has until the headers' time is over");
 }
 
 #[tokio::test]
