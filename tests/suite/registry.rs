@@ -1,5 +1,6 @@
 //! `registry+v1`: OLM's bundles, our own small ones and published ones, installed, upgraded, refused and removed.
 
+mod api_services;
 mod case;
 mod corpus;
 mod install;

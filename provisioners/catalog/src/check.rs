@@ -12,9 +12,6 @@ pub enum Refusal {
     /// It does not support AllNamespaces. The words are upstream's.
     #[error("convert registry+v1 bundle to plain+v0 bundle: AllNamespace install mode must be enabled")]
     InstallMode,
-    /// It owns API services. The words, and their spelling, are upstream's.
-    #[error("convert registry+v1 bundle to plain+v0 bundle: apiServiceDefintions are not supported")]
-    ApiServices,
     /// It depends on packages or compound conditions, which nobody resolves.
     #[error(
         "bundle {bundle:?} has a dependency declared via property {property:?} which is currently not supported: {what}"
@@ -42,12 +39,9 @@ const SAY_SO: &str = "install it by a PlatformOperator or ClusterExtension of it
 /// once its content is there. APIs that it requires are no reason: a BundleDeployment waits for them. Dependencies come last,
 /// so a caller whose user has taken care of them may pass over that refusal and will have missed no other.
 pub fn check(bundle: &Bundle) -> Result<(), Refusal> {
-    let Facts { install_modes, owned_api_services, requires_packages, constraints, .. } = &bundle.facts;
+    let Facts { install_modes, requires_packages, constraints, .. } = &bundle.facts;
     if install_modes.as_ref().is_some_and(|modes| !modes.iter().any(|mode| mode == "AllNamespaces")) {
         return Err(Refusal::InstallMode);
-    }
-    if !owned_api_services.is_empty() {
-        return Err(Refusal::ApiServices);
     }
     let refusal = |property, what| Err(Refusal::Dependency { bundle: bundle.name.clone(), property, what });
     if !requires_packages.is_empty() {

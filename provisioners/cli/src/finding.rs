@@ -114,6 +114,7 @@ fn word(rule: Rule) -> &'static str {
         Rule::Kind => "kind",
         Rule::Object => "object",
         Rule::WebhookType => "webhook-type",
+        Rule::ApiServiceDeployment => "api-service-deployment",
     }
 }
 

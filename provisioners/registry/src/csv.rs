@@ -173,14 +173,20 @@ pub struct ApiServices {
 
 /// An API, by group, version and kind.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
-#[serde(default)]
+#[serde(default, rename_all = "camelCase")]
 pub struct ApiReference {
+    /// The resource, a plural.
+    pub name: String,
     /// The group.
     pub group: String,
     /// The version.
     pub version: String,
     /// The kind.
     pub kind: String,
+    /// The Deployment that serves it, if the bundle brings it.
+    pub deployment_name: String,
+    /// The port of the Service and of the container; 0 means 443.
+    pub container_port: i32,
 }
 
 /// A webhook that a Deployment of the operator serves.
@@ -259,7 +265,8 @@ impl Csv {
                 [&crd.name, &crd.version, &crd.kind].map(|text| ("spec.customresourcedefinitions", text.as_str()))
             }))
             .chain(apis.flat_map(|api| {
-                [&api.group, &api.version, &api.kind].map(|text| ("spec.apiservicedefinitions", text.as_str()))
+                [&api.name, &api.group, &api.version, &api.kind, &api.deployment_name]
+                    .map(|text| ("spec.apiservicedefinitions", text.as_str()))
             }))
             .chain(webhooks.iter().flat_map(|webhook| {
                 [&webhook.generate_name, &webhook.kind, &webhook.deployment_name]
@@ -283,6 +290,13 @@ impl Permission {
     /// The service account in effect.
     pub fn account(&self) -> &str {
         if self.service_account_name.is_empty() { "default" } else { &self.service_account_name }
+    }
+}
+
+impl ApiReference {
+    /// The port of the Service, and of the container.
+    pub fn port(&self) -> i32 {
+        if self.container_port > 0 { self.container_port } else { 443 }
     }
 }
 

@@ -155,8 +155,12 @@ mod tests {
         let definition = CrdReference { name: "cs.g.io".into(), version: "v1".into(), kind: "C".into() };
         bundle.csv.spec.crds.required =
             vec![definition, CrdReference { name: "unqualified".into(), ..Default::default() }];
-        bundle.csv.spec.api_services.required =
-            vec![ApiReference { group: "g.io".into(), version: "v1".into(), kind: "D".into() }];
+        bundle.csv.spec.api_services.required = vec![ApiReference {
+            group: "g.io".into(),
+            version: "v1".into(),
+            kind: "D".into(),
+            ..ApiReference::default()
+        }];
         let kinds: Vec<String> = bundle.required_apis().into_iter().map(|gvk| gvk.to_string()).collect();
         assert_eq!(kinds, ["A", "B", "C", "D"].map(|kind| format!("g.io/v1, Kind={kind}")));
         assert!(bundle.unresolvable().is_empty());

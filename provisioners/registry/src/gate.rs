@@ -7,9 +7,6 @@ use crate::validate::is_supported_kind;
 /// Why a bundle cannot be installed. `Display` is OLM v1's text.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Refusal {
-    /// The bundle brings aggregated APIs.
-    #[error("unsupported bundle: apiServiceDefintions are not supported")]
-    ApiServices,
     /// None of the modes that can be installed is supported.
     #[error(
         "unsupported bundle: bundle must support at least one of [AllNamespaces SingleNamespace OwnNamespace] install modes"
@@ -32,7 +29,6 @@ impl Refusal {
     /// The text of RukPak v1alpha1, for conditions.
     pub fn v1alpha1_text(&self) -> String {
         match self {
-            Self::ApiServices => "apiServiceDefintions are not supported".to_owned(),
             Self::InstallModes | Self::NotAllNamespaces => "AllNamespace install mode must be enabled".to_owned(),
             Self::Kind { .. } => self.to_string(),
         }
@@ -41,9 +37,6 @@ impl Refusal {
     /// What to do about it.
     pub fn hint(&self) -> &'static str {
         match self {
-            Self::ApiServices => {
-                "serve the API by a custom resource definition, or install the operator by its own manifests"
-            }
             Self::InstallModes => {
                 "set supported: true on an install mode of the ClusterServiceVersion that the operator can do"
             }
@@ -53,11 +46,8 @@ impl Refusal {
     }
 }
 
-/// OLM v1's gate before rendering; webhooks are supported, for there always is a provider of certificates.
+/// OLM v1's gate before rendering. Webhooks and aggregated APIs pass it, for there always is a provider of certificates.
 pub fn check(bundle: &Bundle) -> Result<(), Refusal> {
-    if !bundle.csv.spec.api_services.owned.is_empty() {
-        return Err(Refusal::ApiServices);
-    }
     if ![ALL, SINGLE, OWN].iter().any(|mode| supports(&bundle.csv, mode)) {
         return Err(Refusal::InstallModes);
     }
@@ -68,9 +58,6 @@ pub fn check(bundle: &Bundle) -> Result<(), Refusal> {
 pub fn check_v1alpha1(bundle: &Bundle, watches_namespace: bool) -> Result<(), Refusal> {
     if !watches_namespace && !supports(&bundle.csv, ALL) {
         return Err(Refusal::NotAllNamespaces);
-    }
-    if !bundle.csv.spec.api_services.owned.is_empty() {
-        return Err(Refusal::ApiServices);
     }
     match bundle.others.iter().find(|manifest| !is_supported_kind(&manifest.kind)) {
         Some(manifest) => Err(Refusal::Kind { name: manifest.name.clone(), kind: manifest.kind.clone() }),

@@ -4,7 +4,7 @@ use rukpak_plain::Few;
 
 use crate::load::{Bundle, Manifest};
 use crate::metadata;
-use crate::render::additional::WebhookServices;
+use crate::render::additional::GeneratedServices;
 
 impl Bundle {
     /// What does not refuse the bundle but is not as its author thinks, one line each: the first of them, shortened.
@@ -31,7 +31,7 @@ impl Bundle {
                 });
             }
         }
-        let merged = WebhookServices::of(self);
+        let merged = GeneratedServices::of(self);
         for manifest in self.others.iter().filter(|manifest| merged.has(manifest)) {
             remarks.push_with(|| {
                 let Manifest { origin, name, .. } = manifest;

@@ -7,12 +7,12 @@ use rukpak_plain::manifests::{self, merge_repeated};
 use rukpak_plain::{Budget, Object, Origin, object};
 use serde_json::{Value, json};
 
-use crate::gate::{self, Refusal};
 use crate::validate::{Findings, validate};
 use crate::{Bundle, DeploymentConfig, install_mode};
 
 pub(crate) mod additional;
 mod api_roles;
+mod api_services;
 mod certificates;
 mod crds;
 mod deployments;
@@ -64,9 +64,6 @@ pub enum Error {
     /// The bundle makes no sense. The texts are the reference's.
     #[error("{0}")]
     Invalid(Findings),
-    /// The bundle can never be installed.
-    #[error("{}: {}", .0, .0.hint())]
-    Unsupported(Refusal),
     /// The install namespace is missing or the target namespaces do not fit. The text is the reference's.
     #[error("invalid option(s): {}", .0.join("\n"))]
     Options(Vec<String>),
@@ -139,16 +136,14 @@ impl RenderOptions {
 }
 
 /// Renders a bundle: Namespace (if asked), service accounts, roles, cluster roles (those for APIs if asked),
-/// CRDs, other manifests, Deployments, validating and mutating webhooks, Services, certificates. The order is the reference's.
+/// CRDs, other manifests, Deployments, validating and mutating webhooks, Services, certificates, aggregated APIs. The order is
+/// the reference's.
 ///
 /// An object that would stand there twice with the same content is rendered once; a service account that the bundle
 /// ships takes the place of the generated one, and a webhook Service that it ships is merged with the generated one.
 pub fn render(bundle: &Bundle, options: &RenderOptions) -> Result<Vec<Object>, Error> {
     validate(bundle).map_err(Error::Invalid)?;
     let targets = targets(bundle, options)?;
-    if let Err(refusal @ Refusal::ApiServices) = gate::check(bundle) {
-        return Err(Error::Unsupported(refusal));
-    }
     let budget = Budget::after(&bundle.limits, bundle.spent);
     let mut context = Context { bundle, options, targets, objects: Vec::new(), budget };
     namespace(&mut context)?;
@@ -162,6 +157,7 @@ pub fn render(bundle: &Bundle, options: &RenderOptions) -> Result<Vec<Object>, E
     webhooks::generate(&mut context)?;
     services::generate(&mut context)?;
     certificates::generate(&mut context)?;
+    api_services::generate(&mut context)?;
     let objects = merge_repeated(context.objects, &mut context.budget).map_err(Error::Repeated)?;
     if options.object_labels.is_empty() {
         return Ok(objects);

@@ -48,6 +48,8 @@ pub enum Rule {
     Object,
     /// Ours: a webhook is of a type that exists.
     WebhookType,
+    /// Ours: the Deployment that serves an aggregated API is in the CSV.
+    ApiServiceDeployment,
 }
 
 /// Something that refuses a bundle. `Display` is the reference's text; [`Finding::located`] adds the place.
@@ -95,6 +97,7 @@ pub fn validate(bundle: &Bundle) -> Result<(), Findings> {
     manifests::kinds(bundle, &mut findings);
     manifests::objects(bundle, &mut findings);
     webhooks::types(bundle, &mut findings);
+    deployments::of_api_services(bundle, &mut findings);
     if findings.0.is_empty() { Ok(()) } else { Err(findings) }
 }
 

@@ -220,9 +220,6 @@ fn the_gates_have_the_words_of_both_references() {
     assert_eq!(gated("AllNamespaces, supported: true", "SingleNamespace, supported: true", true).1, None);
     let (v1, _) = gated("AllNamespaces, supported: true", "MultiNamespace, supported: true", true);
     assert_eq!(v1, Some(Refusal::InstallModes));
-    let apis = gated("  install:\n", "  apiservicedefinitions: {owned: [{kind: B}]}\n  install:\n", false);
-    assert_eq!(apis, (Some(Refusal::ApiServices), Some(Refusal::ApiServices)));
-    assert_eq!(apis.1.unwrap().v1alpha1_text(), "apiServiceDefintions are not supported");
     let mut tree = kite(&[]);
     let job = "apiVersion: batch/v1\nkind: Job\nmetadata: {name: j}\n".into();
     tree.add_file(RelativePath::new("manifests/job.yaml").unwrap(), false, job);

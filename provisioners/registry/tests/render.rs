@@ -202,6 +202,65 @@ fn self_managed_certificates_are_placeholders() {
     assert_eq!(crd["spec"]["conversion"]["webhook"]["clientConfig"]["caBundle"], "Y2E=");
 }
 
+/// Two resources of one version, and a second Deployment without webhooks.
+#[test]
+fn aggregated_apis_have_one_api_service_a_version_and_rights_for_their_servers() {
+    let owned = "  apiservicedefinitions: {owned: [{name: as, group: a.io, version: v1, kind: A, deploymentName: kite.manager, \
+        containerPort: 5443}, {name: bs, group: a.io, version: v1, kind: B, deploymentName: kite.manager, containerPort: 5443}]}\n  \
+        install:\n";
+    let bundle = bundle(&[(CSV, &csv_with("  install:\n", owned))]);
+    let mut options = options(Certificates::SelfManaged { placeholder: "Y2E=".into() });
+    options.api_roles = true;
+    let objects = rendered(&bundle, &options);
+
+    let services = find(&objects, "APIService");
+    assert_eq!(services.len(), 1);
+    assert_eq!(services[0].annotation(CA_ANNOTATION), Some("sky/kite-manager-service-cert"));
+    let expected = json!({"group": "a.io", "version": "v1", "groupPriorityMinimum": 2000, "versionPriority": 15,
+        "caBundle": "Y2E=", "service": {"namespace": "sky", "name": "kite-manager-service", "port": 5443}});
+    let service = services[0].as_value();
+    assert_eq!((&service["metadata"]["name"], &service["spec"]), (&json!("v1.a.io"), &expected));
+
+    let ports = &find(&objects, "Service")[0].as_value()["spec"]["ports"];
+    assert_eq!(ports[2], json!({"name": "5443", "port": 5443, "targetPort": 5443}), "beside those of webhooks");
+    assert_eq!(find(&objects, "Secret").len(), 1, "one certificate for both");
+
+    let bindings: Vec<Value> = objects
+        .iter()
+        .map(Object::as_value)
+        .filter(|object| object["metadata"]["name"].as_str().is_some_and(|name| name.contains("-service-")))
+        .filter(|object| object["roleRef"].is_object())
+        .collect();
+    let names = bindings.iter().map(|binding| (&binding["kind"], &binding["metadata"], &binding["roleRef"]["name"]));
+    assert_eq!(
+        names.collect::<Vec<_>>(),
+        [
+            (
+                &json!("ClusterRoleBinding"),
+                &json!({"name": "kite-manager-service-system:auth-delegator"}),
+                &json!("system:auth-delegator")
+            ),
+            (
+                &json!("RoleBinding"),
+                &json!({"name": "kite-manager-service-auth-reader", "namespace": "kube-system"}),
+                &json!("extension-apiserver-authentication-reader")
+            ),
+        ]
+    );
+    let role = objects.iter().find(|object| object.name() == "bs-v1-view").unwrap().as_value();
+    let rule = json!({"verbs": ["get", "list", "watch"], "apiGroups": ["a.io"], "resources": ["bs"]});
+    assert_eq!(role["rules"], json!([rule]));
+}
+
+#[test]
+fn an_aggregated_api_without_its_deployment_is_refused() {
+    let owned = "  apiservicedefinitions: {owned: [{name: as, group: a.io, version: v1, kind: A, deploymentName: gone}]}\n  \
+        install:\n";
+    let bundle = bundle(&[(CSV, &csv_with("  install:\n", owned))]);
+    let error = render(&bundle, &options(Certificates::CertManager)).unwrap_err();
+    assert_eq!(error.to_string(), "API service 'v1.a.io' references non-existent deployment 'gone'");
+}
+
 #[test]
 fn the_service_ca_is_asked_by_annotations() {
     let objects = rendered(&bundle(&[]), &options(Certificates::ServiceCa));
@@ -355,7 +414,7 @@ fn one_object_in_two_versions_of_its_api_is_refused() {
 }
 
 #[test]
-fn options_and_apis_are_refused_in_the_words_of_the_reference() {
+fn options_are_refused_in_the_words_of_the_reference() {
     let mut bad = options(Certificates::CertManager);
     bad.target_namespaces = Some(vec!["a".into()]);
     bad.install_namespace = String::new();
@@ -365,10 +424,6 @@ fn options_and_apis_are_refused_in_the_words_of_the_reference() {
         "invalid option(s): install namespace must be specified\ninvalid target namespaces [a]: supported install modes \
          [AllNamespaces] do not support target namespaces [a]"
     );
-    let csv =
-        csv_with("  install:\n", "  apiservicedefinitions: {owned: [{group: a, kind: B, version: v1}]}\n  install:\n");
-    let error = render(&bundle(&[(CSV, &csv)]), &options(Certificates::CertManager)).unwrap_err();
-    assert!(error.to_string().starts_with("unsupported bundle: apiServiceDefintions are not supported"), "{error}");
     let crd = text("manifests/kites.crd.yaml").replace("  scope:", "  preserveUnknownFields: true\n  scope:");
     let error =
         render(&bundle(&[("manifests/kites.crd.yaml", &crd)]), &options(Certificates::CertManager)).unwrap_err();

@@ -126,15 +126,6 @@ async fn a_kubernetes_version_that_nobody_can_read_is_in_nobodys_way() {
 }
 
 #[tokio::test]
-async fn aggregated_apis_are_refused_with_what_to_do() {
-    let case = Case::new("apiservice").await;
-    case.deploy(case.files("apiservice"), &Value::Null).await;
-    let text = "convert registry+v1 bundle to plain+v0 bundle: apiServiceDefintions are not supported: serve the API by a \
-                custom resource definition, or install the operator by its own manifests";
-    case.until(Expected::is_false("HasValidBundle", "UnpackFailed").saying(text)).await;
-}
-
-#[tokio::test]
 async fn an_optional_manifest_is_left_out_where_its_kind_is_not_served() {
     let case = Case::new("optional").await;
     case.install("optional").await;

@@ -4,8 +4,8 @@
 use std::sync::{Arc, Mutex};
 
 use anyhow::{Context as _, Result};
-use axum::extract::State;
-use axum::routing::post;
+use axum::extract::{Path, State};
+use axum::routing::{get, post};
 use axum::{Json, Router};
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
@@ -136,6 +136,8 @@ fn router() -> (Seen, Router) {
         .route("/validate", post(validate))
         .route("/mutate", post(mutate))
         .route("/convert", post(convert))
+        .route("/apis/{group}/v1", get(list_resources))
+        .route("/apis/{group}/v1/namespaces/{namespace}/pumps", get(list_pumps))
         .with_state(seen.clone());
     (seen, router)
 }
@@ -188,6 +190,19 @@ async fn convert(State(seen): State<Seen>, Json(review): Json<Value>) -> Json<Va
     };
     let converted: Vec<Value> = objects.into_iter().map(convert).collect();
     answer(&review, json!({"result": {"status": "Success"}, "convertedObjects": converted}))
+}
+
+/// What an extension API server answers to discovery.
+async fn list_resources(Path(group): Path<String>) -> Json<Value> {
+    let pumps = json!({"name": "pumps", "singularName": "pump", "namespaced": true, "kind": "Pump", "verbs": ["list"]});
+    Json(
+        json!({"apiVersion": "v1", "kind": "APIResourceList", "groupVersion": format!("{group}/v1"), "resources": [pumps]}),
+    )
+}
+
+async fn list_pumps(Path((group, namespace)): Path<(String, String)>) -> Json<Value> {
+    let pump = json!({"metadata": {"name": "first", "namespace": namespace}});
+    Json(json!({"apiVersion": format!("{group}/v1"), "kind": "PumpList", "metadata": {}, "items": [pump]}))
 }
 
 /// A handshake in memory between a server with this certificate and key and a client that trusts `authorities` alone and

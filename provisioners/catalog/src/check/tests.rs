@@ -34,7 +34,6 @@ const CONVERT: &str = "convert registry+v1 bundle to plain+v0 bundle: ";
 fn refusals_are_in_upstreams_words_and_order() {
     let everything = Facts {
         install_modes: Some(modes(&["OwnNamespace", "allnamespaces"])),
-        owned_api_services: vec!["v1.g.io".to_owned()],
         requires_packages: vec![package("b", "<2.0.0"), package("a", ""), package("b", "<2.0.0")],
         constraints: vec!["{\"all\":{}}".to_owned()],
         ..Facts::default()
@@ -43,8 +42,6 @@ fn refusals_are_in_upstreams_words_and_order() {
     let none = Facts { install_modes: Some(modes(&[])), ..Facts::default() };
     assert_eq!(check(&bundle(none)), Err(Refusal::InstallMode));
     let facts = Facts { install_modes: None, ..everything };
-    assert_eq!(refusal(facts.clone()), format!("{CONVERT}apiServiceDefintions are not supported"));
-    let facts = Facts { owned_api_services: Vec::new(), ..facts };
     assert_eq!(
         refusal(facts.clone()),
         "bundle \"etcd.v1.0.0\" has a dependency declared via property \"olm.package.required\" which is currently not \

@@ -25,7 +25,7 @@ pub(super) fn examine(tree: &BundleTree, purpose: Purpose<'_>, limits: &Limits) 
     if let Err(findings) = validate(&bundle) {
         examined.findings.extend(findings.0.into_iter().map(Finding::from));
     }
-    examined.findings.extend(refusals(&bundle));
+    examined.findings.extend(gate::check(&bundle).err().map(|refusal| of_refusal(&bundle, &refusal)));
     if !examined.findings.is_empty() {
         return examined;
     }
@@ -68,21 +68,8 @@ fn any_options(bundle: &Bundle) -> RenderOptions {
     options
 }
 
-/// The gate tells the first refusal; an author wants to know all.
-fn refusals(bundle: &Bundle) -> Vec<Finding> {
-    let Err(first) = gate::check(bundle) else { return Vec::new() };
-    let mut refusals = vec![first];
-    if refusals[0] == Refusal::ApiServices {
-        let mut rest = bundle.clone();
-        rest.csv.spec.api_services.owned.clear();
-        refusals.extend(gate::check(&rest).err());
-    }
-    refusals.iter().map(|refusal| of_refusal(bundle, refusal)).collect()
-}
-
 fn of_refusal(bundle: &Bundle, refusal: &Refusal) -> Finding {
     let (rule, field) = match refusal {
-        Refusal::ApiServices => ("api-services", "spec.apiservicedefinitions.owned"),
         Refusal::InstallModes | Refusal::NotAllNamespaces => ("install-modes", "spec.installModes"),
         Refusal::Kind { .. } => ("kind", "kind"),
     };
@@ -93,7 +80,6 @@ fn render_findings(bundle: &Bundle, error: render::Error) -> Vec<Finding> {
     use rukpak_registry::render::Error;
     match error {
         Error::Invalid(findings) => findings.0.into_iter().map(Finding::from).collect(),
-        Error::Unsupported(refusal) => vec![of_refusal(bundle, &refusal)],
         Error::Options(problems) => problems.iter().map(|problem| of_option(bundle, problem)).collect(),
         Error::PreserveUnknownFields(ref name) => {
             let crd = bundle.crds.iter().find(|crd| crd.name() == name);

@@ -55,7 +55,7 @@ fn everything_wrong_is_told_at_once_with_file_and_field() {
             "{csv}spec.customresourcedefinitions.owned[0].name: cluster service definition references owned custom resource definition 'gone.example.com' not found in bundle"
         ),
         format!(
-            "{csv}spec.apiservicedefinitions.owned: unsupported bundle: apiServiceDefintions are not supported: serve the API by a custom resource definition, or install the operator by its own manifests"
+            "{csv}spec.apiservicedefinitions.owned[0].deploymentName: API service 'v1.a.example.com' references non-existent deployment ''"
         ),
         "manifests/job.yaml, document 1 (line 1), kind: unsupported resource \"once\" with kind \"Job\"".to_owned(),
     ] {
@@ -78,7 +78,7 @@ fn everything_wrong_is_told_at_once_with_file_and_field() {
         "webhook-rules",
         "kind",
         "webhook-type",
-        "api-services",
+        "api-service-deployment",
         "install-modes",
     ];
     assert_eq!(rules, wanted, "{report:#}");

@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use rukpak_plain::Object;
 use serde_json::Value;
 
-use super::certificates::webhook_services;
+use super::certificates::generated_services;
 use super::services::is_service;
 use super::{Context, Error};
 use crate::Bundle;
@@ -14,10 +14,10 @@ use crate::validate::is_namespaced;
 
 /// As they are; what lies in a namespace goes to the install namespace, wherever it wanted to go.
 ///
-/// A Service that has the name of the one we generate for webhooks becomes part of that one: see
+/// A Service that has the name of one that we generate becomes part of that one: see
 /// [`services`](super::services).
 pub(super) fn generate(context: &mut Context<'_>) -> Result<(), Error> {
-    let merged = WebhookServices::of(context.bundle);
+    let merged = GeneratedServices::of(context.bundle);
     for manifest in &context.bundle.others {
         // Validation has refused the others.
         let Ok(object) = &manifest.object else { continue };
@@ -38,12 +38,12 @@ pub(super) fn generate(context: &mut Context<'_>) -> Result<(), Error> {
     Ok(())
 }
 
-/// The names of the Services that are generated for webhooks.
-pub(crate) struct WebhookServices(HashSet<String>);
+/// The names of the Services that are generated for webhooks and aggregated APIs.
+pub(crate) struct GeneratedServices(HashSet<String>);
 
-impl WebhookServices {
+impl GeneratedServices {
     pub(crate) fn of(bundle: &Bundle) -> Self {
-        Self(webhook_services(bundle).collect())
+        Self(generated_services(bundle).collect())
     }
 
     /// Whether this manifest and a generated Service are one object.

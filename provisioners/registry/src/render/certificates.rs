@@ -1,4 +1,4 @@
-//! The certificates that webhooks serve with, and the authority they are trusted by.
+//! The certificates that webhooks and aggregated APIs are served with, and the authority they are trusted by.
 
 use std::collections::BTreeSet;
 
@@ -8,14 +8,14 @@ use super::{Certificates, Context, Error};
 use crate::Bundle;
 use crate::name::object_name;
 
-/// On webhook configurations and CRDs with self-managed certificates: `<namespace>/<name>` of the TLS Secret
+/// On webhook configurations, CRDs and APIServices with self-managed certificates: `<namespace>/<name>` of the TLS Secret
 /// whose authority belongs into `caBundle`.
 pub const CA_ANNOTATION: &str = "core.rukpak.io/inject-ca-from";
 
 /// What RukPak puts where certificates, keys and authorities belong: base64 of "set by the RukPak controller".
 pub const PLACEHOLDER: &str = "c2V0IGJ5IHRoZSBSdWtQYWsgY29udHJvbGxlcg==";
 
-/// The names that belong to a Deployment with webhooks.
+/// The names that belong to a Deployment with webhooks or aggregated APIs.
 pub(super) struct Names {
     pub(super) service: String,
     /// The Secret, and the Certificate.
@@ -23,7 +23,7 @@ pub(super) struct Names {
     issuer: String,
 }
 
-/// A certificate that must exist before a Deployment of the bundle can serve its webhooks.
+/// A certificate that must exist before a Deployment of the bundle can serve its webhooks and aggregated APIs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ServingCertificate {
     /// The Deployment that serves with it.
@@ -45,10 +45,10 @@ impl Names {
     }
 }
 
-/// The certificates that a bundle needs, one for each Deployment with webhooks, in the order of the Deployments.
+/// The certificates that a bundle needs, one for each Deployment with webhooks or aggregated APIs, in the order of the
+/// Deployments.
 pub fn serving_certificates(bundle: &Bundle, install_namespace: &str) -> Vec<ServingCertificate> {
-    let serving: BTreeSet<&str> =
-        bundle.csv.spec.webhooks.iter().map(|webhook| webhook.deployment_name.as_str()).collect();
+    let serving: BTreeSet<&str> = serving_deployments(bundle).collect();
     let deployments = bundle.csv.spec.install.spec.deployments.iter();
     let deployments = deployments.filter(|deployment| serving.contains(deployment.name.as_str()));
     let certificate = |deployment: &crate::csv::Deployment| {
@@ -65,9 +65,15 @@ pub fn serving_certificates(bundle: &Bundle, install_namespace: &str) -> Vec<Ser
     deployments.map(certificate).collect()
 }
 
-/// The names of the Services that are generated for webhooks; a name may come more than once.
-pub(super) fn webhook_services(bundle: &Bundle) -> impl Iterator<Item = String> {
-    bundle.csv.spec.webhooks.iter().map(|webhook| Names::of(&webhook.deployment_name).service)
+/// The Deployments that the API server calls, for webhooks first; a name may come more than once.
+fn serving_deployments(bundle: &Bundle) -> impl Iterator<Item = &str> {
+    let webhooks = bundle.csv.spec.webhooks.iter().map(|webhook| webhook.deployment_name.as_str());
+    webhooks.chain(bundle.csv.spec.api_services.owned.iter().map(|api| api.deployment_name.as_str()))
+}
+
+/// The names of the Services that are generated; a name may come more than once.
+pub(super) fn generated_services(bundle: &Bundle) -> impl Iterator<Item = String> {
+    serving_deployments(bundle).map(|deployment| Names::of(deployment).service)
 }
 
 /// The objects that bring the certificates about.
@@ -80,7 +86,7 @@ pub(super) fn generate(context: &mut Context<'_>) -> Result<(), Error> {
             Certificates::SelfManaged { placeholder } => vec![secret(&certificate, placeholder)],
         };
         for object in objects {
-            context.push(object, &format!("spec.webhookdefinitions (deployment {})", certificate.deployment))?;
+            context.push(object, &format!("spec.install.spec.deployments ({})", certificate.deployment))?;
         }
     }
     Ok(())

@@ -1,4 +1,4 @@
-//! The Services in front of Deployments with webhooks.
+//! The Services in front of Deployments with webhooks and aggregated APIs.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -8,15 +8,18 @@ use serde_json::{Value, json};
 
 use super::certificates::{Names, annotate};
 use super::{Certificates, Context, Error};
-use crate::csv::{Deployment, Webhook};
+use crate::csv::{ApiReference, Deployment, Webhook};
 
-/// One for each Deployment that serves webhooks, in the order of the Deployments. A Service that the bundle ships under
+/// One for each Deployment that serves webhooks or aggregated APIs, in the order of the Deployments. A Service that the bundle ships under
 /// its name is where it begins: OLM applies the one over the other, on the server's side.
 pub(super) fn generate(context: &mut Context<'_>) -> Result<(), Error> {
     let bundle = context.bundle;
     let mut ports: BTreeMap<&str, BTreeSet<Port>> = BTreeMap::new();
     for webhook in &bundle.csv.spec.webhooks {
-        ports.entry(&webhook.deployment_name).or_default().insert(Port::of(webhook));
+        ports.entry(&webhook.deployment_name).or_default().insert(Port::of_webhook(webhook));
+    }
+    for api in &bundle.csv.spec.api_services.owned {
+        ports.entry(&api.deployment_name).or_default().insert(Port::of_api(api));
     }
     let mut shipped: HashMap<&str, Vec<&Object>> = HashMap::new();
     for object in
@@ -31,13 +34,13 @@ pub(super) fn generate(context: &mut Context<'_>) -> Result<(), Error> {
         let shipped = shipped.get(names.service.as_str()).map(Vec::as_slice).unwrap_or_default();
         if shipped.is_empty() {
             let service = json!({"apiVersion": "v1", "kind": "Service", "metadata": {"name": names.service}});
-            let service = lead_to_webhooks(context, service, deployment, &names, ports);
+            let service = lead_to_deployment(context, service, deployment, &names, ports);
             context.push(service, &format!("spec.install.spec.deployments[{index}]"))?;
         }
         // Of several, equal ones become one afterwards, and different ones are refused.
         for object in shipped {
             context.count(object)?;
-            let service = lead_to_webhooks(context, object.as_value(), deployment, &names, ports);
+            let service = lead_to_deployment(context, object.as_value(), deployment, &names, ports);
             context.push_from(service, object.origin().clone())?;
         }
     }
@@ -49,8 +52,8 @@ pub(super) fn is_service(object: &Object) -> bool {
     (object.group(), object.kind()) == ("", "Service")
 }
 
-/// Sets what webhooks need of a Service; its labels, other annotations, other ports and other fields stay.
-fn lead_to_webhooks(
+/// Sets what the API server needs of a Service; its labels, other annotations, other ports and other fields stay.
+fn lead_to_deployment(
     context: &Context<'_>,
     mut service: Value,
     deployment: &Deployment,
@@ -72,7 +75,7 @@ fn lead_to_webhooks(
     service
 }
 
-/// Adds the ports of webhooks to those of a shipped Service, by number and protocol, as server-side apply does.
+/// Adds generated ports to those of a shipped Service, by number and protocol, as server-side apply does.
 ///
 /// Ports without a name get one: the API server refuses them beside others.
 fn merge_ports(shipped: Value, generated: &BTreeSet<Port>) -> Value {
@@ -120,7 +123,12 @@ enum Target {
 }
 
 impl Port {
-    fn of(webhook: &Webhook) -> Self {
+    fn of_api(api: &ApiReference) -> Self {
+        let number = api.port();
+        Self { number, order: number, target: Target::Number(number) }
+    }
+
+    fn of_webhook(webhook: &Webhook) -> Self {
         let number = webhook.port();
         let (order, target) = match &webhook.target_port {
             None => (number, Target::Number(number)),

@@ -38,3 +38,18 @@ pub(super) fn names(bundle: &Bundle, findings: &mut Findings) {
         Finding::of_csv(bundle, Rule::DeploymentName, field(index), message)
     }));
 }
+
+pub(super) fn of_api_services(bundle: &Bundle, findings: &mut Findings) {
+    let known: HashSet<&str> =
+        bundle.csv.spec.install.spec.deployments.iter().map(|deployment| deployment.name.as_str()).collect();
+    let owned = bundle.csv.spec.api_services.owned.iter().enumerate();
+    let lost = owned.filter(|(_, api)| !known.contains(api.deployment_name.as_str()));
+    findings.extend(lost.map(|(index, api)| {
+        let message = format!(
+            "API service '{}.{}' references non-existent deployment '{}'",
+            api.version, api.group, api.deployment_name
+        );
+        let field = format!("spec.apiservicedefinitions.owned[{index}].deploymentName");
+        Finding::of_csv(bundle, Rule::ApiServiceDeployment, field, message)
+    }));
+}

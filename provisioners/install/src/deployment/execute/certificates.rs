@@ -1,4 +1,4 @@
-//! Certificates that webhooks of bundles serve with, where nobody else makes them. Reads Secrets, writes nothing: what is to
+//! Certificates that webhooks and aggregated APIs of bundles are served with, where nobody else makes them. Reads Secrets, writes nothing: what is to
 //! be in them goes into the objects, which are then applied like all others.
 //!
 //! What a Secret in the cluster holds stays as long as it is good; so rendering the same release twice changes nothing.
@@ -94,8 +94,9 @@ fn filled(object: Object, certificate: &ServingCertificate, held: &Held) -> Resu
 
 /// Puts the authorities wherever the placeholder stands.
 fn trust(object: &mut Value, authorities: &Value) {
-    let conversion = ["/spec/conversion/webhook/clientConfig", "/spec/conversion/webhookClientConfig"];
-    for path in conversion {
+    // Of CRDs, and of APIServices.
+    let clients = ["/spec/conversion/webhook/clientConfig", "/spec/conversion/webhookClientConfig", "/spec"];
+    for path in clients {
         replace(object.pointer_mut(path), authorities);
     }
     for webhook in object.get_mut("webhooks").and_then(Value::as_array_mut).into_iter().flatten() {
