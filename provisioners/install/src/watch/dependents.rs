@@ -1,6 +1,4 @@
-//! Watches over the objects that are installed: what they saw, and whom it is news for. Following one kind is [`follow`].
-
-mod follow;
+//! Watches over the objects that are installed: what they saw, and whom it is news for.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -16,9 +14,9 @@ use rukpak_runtime::queue::Queue;
 use tokio::sync::mpsc::UnboundedSender;
 
 use crate::deployment::Trackers;
-use crate::watch::seen::ObservedObjects;
+use crate::watch::index::ObservedObjects;
 
-type GroupKind = (String, String);
+pub(super) type GroupKind = (String, String);
 
 /// The watches, one a kind, started when the first object of the kind is applied and stopped when no deployment has one.
 pub struct Dependents {
@@ -27,7 +25,7 @@ pub struct Dependents {
 }
 
 /// What the watch tasks share.
-struct Hub {
+pub(super) struct Hub {
     trackers: Trackers,
     queue: Queue<BundleDeployment>,
     /// Kinds whose watched version is not served.
@@ -100,7 +98,7 @@ impl Dependents {
     }
 
     fn start(&self, kind: &Kind, index: ObservedObjects) -> Watched {
-        let task = tokio::spawn(follow::follow(self.client.clone(), self.hub.clone(), kind.clone()));
+        let task = tokio::spawn(super::follow(self.client.clone(), self.hub.clone(), kind.clone()));
         Watched {
             task: task.abort_handle(),
             version: kind.resource.version.clone(),
@@ -215,7 +213,7 @@ impl Hub {
         self.kinds.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn seen(&self, id: &GroupKind, kind: &Kind, metadata: &ObjectMeta) -> ObjectKey {
+    pub(super) fn seen(&self, id: &GroupKind, kind: &Kind, metadata: &ObjectMeta) -> ObjectKey {
         let (key, owner) = (key(kind, metadata), claimed(metadata));
         let fingerprint = Fingerprint::of(metadata, &owner, names::FIELD_MANAGER);
         let observed = Observed { owner: Arc::new(owner), fingerprint, kind: kind.clone() };
@@ -267,7 +265,7 @@ impl Hub {
         }
     }
 
-    fn deleted(&self, id: &GroupKind, kind: &Kind, metadata: &ObjectMeta) {
+    pub(super) fn deleted(&self, id: &GroupKind, kind: &Kind, metadata: &ObjectMeta) {
         let version = metadata.resource_version.as_deref().and_then(|version| version.parse().ok());
         if let Some(watched) = self.lock().get_mut(id) {
             watched.newest = watched.newest.max(version);
@@ -299,7 +297,7 @@ impl Hub {
     }
 
     /// The list is complete.
-    fn listed(&self, id: &GroupKind, listed: &HashSet<ObjectKey>) {
+    pub(super) fn listed(&self, id: &GroupKind, listed: &HashSet<ObjectKey>) {
         self.only(id, listed);
         if let Some(watched) = self.lock().get_mut(id) {
             (watched.is_listed, watched.is_gone) = (true, false);
@@ -310,8 +308,14 @@ impl Hub {
         }
     }
 
+    /// The version that is watched is not served any more.
+    pub(super) fn unserved(&self, kind: &Kind) {
+        // The receiver is dropped only when the process ends.
+        let _ = self.unserved.send(kind.inventory());
+    }
+
     /// Remembers whether a kind can be watched; its deployments have a condition for that.
-    fn refused(&self, id: &GroupKind, refusal: Option<String>) {
+    pub(super) fn refused(&self, id: &GroupKind, refusal: Option<String>) {
         let is_news = self.lock().get_mut(id).is_some_and(|watched| {
             let is_news = watched.refusal != refusal;
             watched.refusal = refusal;
