@@ -1,13 +1,12 @@
 //! What every reconcile of a BundleDeployment is handed.
 
-use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
 use futures::future::BoxFuture;
 use kube::Client;
 use kube::runtime::reflector::Store;
-use rukpak_content::{Digest, Limits};
+use rukpak_content::Limits;
 use rukpak_crd_upgrade as crd_upgrade;
 use rukpak_crds::{Bundle, BundleDeployment, Plan, Revision};
 use rukpak_format::Certificates;
@@ -20,7 +19,7 @@ use tokio::sync::{Notify, RwLock};
 use tokio_util::sync::CancellationToken;
 
 use crate::cluster::{Cluster, Kinds, Reader};
-use crate::deployment::{self, Trackers};
+use crate::deployment::Trackers;
 use crate::render_memory::RenderMemory;
 use crate::shard::Shard;
 use crate::watch::{Dependents, Index};
@@ -97,19 +96,6 @@ pub struct Settings {
     pub require_service_account: bool,
     /// Whether `Healthy` is reported, and old Bundles wait for it.
     pub health_gate: bool,
-}
-
-impl Reads {
-    /// The contents that the cluster names.
-    pub fn named_contents(&self) -> HashSet<Digest> {
-        let (bundles, deployments) = (self.bundles.state(), self.deployments.state());
-        let pins =
-            bundles.iter().filter_map(|bundle| bundle.status.as_ref()?.pin.as_ref()?.content_digest.parse().ok());
-        let releases = deployments.iter().filter_map(|deployment| deployment.status.as_ref());
-        let plans = self.plans.state();
-        let planned = plans.iter().filter_map(|plan| plan.spec.rendering.as_ref()?.parse().ok());
-        pins.chain(releases.flat_map(deployment::contents)).chain(planned).collect()
-    }
 }
 
 /// Unpacks Bundles into the store that the installer reads. The program hands it in: this crate knows no source and no login.

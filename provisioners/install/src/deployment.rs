@@ -25,9 +25,7 @@ use rukpak_runtime::warn_first;
 use crate::cluster;
 use crate::context::Context;
 
-pub(crate) use execute::collect::contents;
-pub use execute::collect::gone;
-pub use execute::collect::{collector, sweep};
+pub use execute::collect::{collector, gone, sweep};
 use observe::Run;
 pub use report::{enqueue_dependencies, enqueue_dependents};
 pub use tracker::{Tracker, Trackers};

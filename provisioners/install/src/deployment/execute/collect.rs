@@ -13,7 +13,7 @@ use rukpak_store::{Collected, Ref, RefKind, Store};
 use tokio::time::Instant;
 
 use super::approval;
-use crate::context::Context;
+use crate::context::{Context, Reads};
 use crate::deployment::observe::Run;
 use crate::metrics;
 
@@ -70,7 +70,7 @@ async fn set_refs(run: &Run, contents: BTreeSet<Digest>) -> Result<bool, rukpak_
 }
 
 /// What the status says is installed, begun, or may be installed again.
-pub(crate) fn contents(status: &BundleDeploymentStatus) -> BTreeSet<Digest> {
+fn contents(status: &BundleDeploymentStatus) -> BTreeSet<Digest> {
     let inventory = status.inventory.as_ref();
     let installed = inventory.map(|inventory| [inventory.content_digest.as_ref(), inventory.rendering.as_ref()]);
     let pending = inventory.and_then(|inventory| inventory.pending.as_ref()).map(|pending| &pending.release);
@@ -181,7 +181,7 @@ pub async fn collector(context: Arc<Context>) {
         };
         // What the cluster names is known only then.
         context.filled.cancelled().await;
-        let wait = match collect(&context, context.reads.named_contents()).await {
+        let wait = match collect(&context, named(&context.reads)).await {
             Some(Collected { too_new: 0, .. }) => None,
             Some(_) => Some(grace),
             None => Some(FAILED),
@@ -190,6 +190,16 @@ pub async fn collector(context: Arc<Context>) {
         // Many go at once, and nothing can be removed at once.
         tokio::time::sleep(BETWEEN.min(grace / 4)).await;
     }
+}
+
+/// The contents that the cluster names.
+fn named(reads: &Reads) -> HashSet<Digest> {
+    let (bundles, deployments) = (reads.bundles.state(), reads.deployments.state());
+    let pins = bundles.iter().filter_map(|bundle| bundle.status.as_ref()?.pin.as_ref()?.content_digest.parse().ok());
+    let releases = deployments.iter().filter_map(|deployment| deployment.status.as_ref());
+    let plans = reads.plans.state();
+    let planned = plans.iter().filter_map(|plan| plan.spec.rendering.as_ref()?.parse().ok());
+    pins.chain(releases.flat_map(contents)).chain(planned).collect()
 }
 
 async fn at(time: Option<Instant>) {
