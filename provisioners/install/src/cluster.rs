@@ -12,7 +12,7 @@ use kube::core::{ApiResource, PartialObjectMeta};
 use kube::{Api, Client};
 use rukpak_crds::{BundleDeployment, ServiceAccountReference};
 use rukpak_plan::Identity;
-use serde_json::Value;
+use serde_json::{Value, json};
 use tokio::sync::{Semaphore, SemaphorePermit};
 
 pub use account::Account;
@@ -26,6 +26,36 @@ pub struct Written {
     pub metadata: ObjectMeta,
     /// The whole object, metadata left out.
     pub body: Value,
+}
+
+impl Written {
+    /// The object as one JSON value, for the health rules. Only the parts of the metadata that they read.
+    pub fn whole(&self, identity: &Identity) -> Value {
+        let mut metadata = json!({
+            "generation": self.metadata.generation,
+            "deletionTimestamp": self.metadata.deletion_timestamp,
+            "creationTimestamp": self.metadata.creation_timestamp,
+        });
+        if let Value::Object(metadata) = &mut metadata {
+            metadata.retain(|_, value| !value.is_null());
+        }
+        self.typed(identity, metadata)
+    }
+
+    /// The same of a CRD, as the rules of CRDs want it.
+    pub fn as_crd(&self, identity: &Identity) -> Value {
+        self.typed(identity, json!({"name": identity.name}))
+    }
+
+    fn typed(&self, identity: &Identity, metadata: Value) -> Value {
+        let mut object = self.body.clone();
+        if let Value::Object(map) = &mut object {
+            map.insert("apiVersion".to_owned(), json!(identity.kind.resource.api_version));
+            map.insert("kind".to_owned(), json!(identity.kind.resource.kind));
+            map.insert("metadata".to_owned(), metadata);
+        }
+        object
+    }
 }
 
 /// Makes readers and writers, which send a bounded number of requests at once together.
@@ -65,9 +95,6 @@ impl Cluster {
     }
 }
 
-/// Metadata of a page of objects.
-pub type Metadata = ObjectList<PartialObjectMeta<DynamicObject>>;
-
 /// Sends every read of objects that bundles have, with the controller's own rights, whoever they are written for. Reads and writes
 /// together are a bounded number of requests at once.
 pub struct Reader {
@@ -90,35 +117,24 @@ impl Reader {
         Ok(found.map(|object| Written { metadata: object.metadata, body: object.data }))
     }
 
-    /// One page of all objects of a kind.
-    pub async fn list(&self, resource: &ApiResource, page: &ListParams) -> Result<ObjectList<DynamicObject>, Error> {
-        let _permit = self.door.permit().await;
-        self.door.scoped(resource, None).list(page).await.map_err(Error::from)
-    }
-
-    /// One page of the objects of a kind in one namespace.
-    pub async fn list_in(
-        &self,
-        resource: &ApiResource,
-        namespace: &str,
-        page: &ListParams,
-    ) -> Result<ObjectList<DynamicObject>, Error> {
-        let _permit = self.door.permit().await;
-        self.door.scoped(resource, Some(namespace)).list(page).await.map_err(Error::from)
-    }
-
-    /// One page of the metadata of all objects of a kind.
-    pub async fn list_metadata(&self, resource: &ApiResource, page: &ListParams) -> Result<Metadata, Error> {
-        self.list_metadata_in(resource, None, page).await
-    }
-
-    /// One page of the metadata of the objects of a kind, in one namespace or all.
-    pub async fn list_metadata_in(
+    /// One page of the objects of a kind, in one namespace or all.
+    pub async fn list(
         &self,
         resource: &ApiResource,
         namespace: Option<&str>,
         page: &ListParams,
-    ) -> Result<Metadata, Error> {
+    ) -> Result<ObjectList<DynamicObject>, Error> {
+        let _permit = self.door.permit().await;
+        self.door.scoped(resource, namespace).list(page).await.map_err(Error::from)
+    }
+
+    /// One page of their metadata.
+    pub async fn list_metadata(
+        &self,
+        resource: &ApiResource,
+        namespace: Option<&str>,
+        page: &ListParams,
+    ) -> Result<ObjectList<PartialObjectMeta<DynamicObject>>, Error> {
         let _permit = self.door.permit().await;
         self.door.scoped(resource, namespace).list_metadata(page).await.map_err(Error::from)
     }

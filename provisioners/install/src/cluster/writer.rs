@@ -48,19 +48,11 @@ impl Writer {
         self.account.as_ref()
     }
 
-    fn api(&self, identity: &Identity) -> Api<DynamicObject> {
-        self.door.api(identity)
-    }
-
-    async fn permit(&self) -> Option<tokio::sync::SemaphorePermit<'_>> {
-        self.door.permit().await
-    }
-
     /// Server-side apply of `body`, forced for the fields that it names.
     pub async fn apply(&self, identity: &Identity, body: &Value, dry_run: bool) -> Result<Written, Error> {
-        let _permit = self.permit().await;
+        let _permit = self.door.permit().await;
         let params = PatchParams { dry_run, ..PatchParams::apply(FIELD_MANAGER).force() };
-        let object = self.api(identity).patch(&identity.name, &params, &Patch::Apply(body)).await?;
+        let object = self.door.api(identity).patch(&identity.name, &params, &Patch::Apply(body)).await?;
         Ok(Written { metadata: object.metadata, body: object.data })
     }
 
@@ -71,7 +63,7 @@ impl Writer {
         metadata: &ObjectMeta,
         propagation: Propagation,
     ) -> Result<Deleted, Error> {
-        let _permit = self.permit().await;
+        let _permit = self.door.permit().await;
         let params = match propagation {
             Propagation::Background => DeleteParams::background(),
             Propagation::Foreground => DeleteParams::foreground(),
@@ -83,7 +75,7 @@ impl Writer {
             }),
             ..params
         };
-        match self.api(identity).delete(&identity.name, &params).await.map_err(Error::from) {
+        match self.door.api(identity).delete(&identity.name, &params).await.map_err(Error::from) {
             Ok(answer) if answer.is_right() => Ok(Deleted::Gone),
             // Some kinds answer with the object in either case.
             Ok(_) => Ok(Deleted::Accepted),
@@ -96,7 +88,7 @@ impl Writer {
     /// same deployment that has the object may take it back.
     pub async fn release(&self, identity: &Identity, metadata: &ObjectMeta, owner: &Owner) -> Result<(), Error> {
         use rukpak_crds::names;
-        let _permit = self.permit().await;
+        let _permit = self.door.permit().await;
         let others: Vec<_> =
             metadata.owner_references.iter().flatten().filter(|reference| reference.uid != owner.uid).collect();
         let patch = json!({"metadata": {
@@ -107,14 +99,14 @@ impl Writer {
             "ownerReferences": others,
         }});
         let params = PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() };
-        self.api(identity).patch_metadata(&identity.name, &params, &Patch::Merge(patch)).await?;
+        self.door.api(identity).patch_metadata(&identity.name, &params, &Patch::Merge(patch)).await?;
         Ok(())
     }
 
     /// Takes our owner reference off an object that other BundleDeployments share: it is as if this one were gone. The labels stay, by
     /// which the others find it.
     pub async fn hand_over(&self, identity: &Identity, metadata: &ObjectMeta, owner: &Owner) -> Result<(), Error> {
-        let _permit = self.permit().await;
+        let _permit = self.door.permit().await;
         let others: Vec<_> =
             metadata.owner_references.iter().flatten().filter(|reference| reference.uid != owner.uid).collect();
         let patch = json!({"metadata": {
@@ -123,17 +115,17 @@ impl Writer {
             "ownerReferences": others,
         }});
         let params = PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() };
-        self.api(identity).patch_metadata(&identity.name, &params, &Patch::Merge(patch)).await?;
+        self.door.api(identity).patch_metadata(&identity.name, &params, &Patch::Merge(patch)).await?;
         Ok(())
     }
 
     /// Adds an owner that is no controller, provided the object is still the one that was looked at: garbage collection then
     /// leaves it until all owners are gone.
     pub async fn share(&self, identity: &Identity, metadata: &ObjectMeta, owner: &Owner) -> Result<(), Error> {
-        let _permit = self.permit().await;
+        let _permit = self.door.permit().await;
         let patch = json!({"metadata": shared(metadata, owner)});
         let params = PatchParams { field_manager: Some(SHARING_MANAGER.to_owned()), ..PatchParams::default() };
-        self.api(identity).patch_metadata(&identity.name, &params, &Patch::Merge(patch)).await?;
+        self.door.api(identity).patch_metadata(&identity.name, &params, &Patch::Merge(patch)).await?;
         Ok(())
     }
 
@@ -146,13 +138,13 @@ impl Writer {
         versions: &Value,
         dry_run: bool,
     ) -> Result<(), Error> {
-        let _permit = self.permit().await;
+        let _permit = self.door.permit().await;
         let mut patch = json!({"metadata": shared(metadata, owner), "spec": {"versions": versions}});
         // Whoever leads it keeps them, also when this one is gone before it has looked.
         patch["metadata"]["annotations"][UNITED_VERSIONS] = json!("true");
         let manager = Some(SHARING_MANAGER.to_owned());
         let params = PatchParams { field_manager: manager, dry_run, ..PatchParams::default() };
-        self.api(identity).patch(&identity.name, &params, &Patch::Merge(patch)).await?;
+        self.door.api(identity).patch(&identity.name, &params, &Patch::Merge(patch)).await?;
         Ok(())
     }
 
@@ -165,7 +157,7 @@ impl Writer {
         managed_fields: Option<&[ManagedFieldsEntry]>,
         owner: &Owner,
     ) -> Result<ObjectMeta, Error> {
-        let _permit = self.permit().await;
+        let _permit = self.door.permit().await;
         let others = metadata.owner_references.iter().flatten().filter(|other| other.controller != Some(true)).cloned();
         let owners: Vec<OwnerReference> = others.chain([owner.reference()]).collect();
         let mut patch = json!({"metadata": {"resourceVersion": metadata.resource_version, "ownerReferences": owners}});
@@ -173,14 +165,14 @@ impl Writer {
             patch["metadata"]["managedFields"] = json!(entries);
         }
         let params = PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() };
-        let object = self.api(identity).patch_metadata(&identity.name, &params, &Patch::Merge(patch)).await?;
+        let object = self.door.api(identity).patch_metadata(&identity.name, &params, &Patch::Merge(patch)).await?;
         Ok(object.metadata)
     }
 
     /// Has an object stored anew as it is, in the version that is stored now, provided it is still the one that was looked at. Returns
     /// what it is then: of the same version where it was stored so already.
     pub async fn rewrite(&self, resource: &ApiResource, metadata: &ObjectMeta) -> Result<ObjectMeta, Error> {
-        let _permit = self.permit().await;
+        let _permit = self.door.permit().await;
         let (api, name, patch) = self.rewriting(resource, metadata);
         let params = PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() };
         Ok(api.patch_metadata(name, &params, &patch).await?.metadata)
@@ -188,7 +180,7 @@ impl Writer {
 
     /// Asks what [`rewrite`](Self::rewrite) would store.
     pub async fn try_rewrite(&self, resource: &ApiResource, metadata: &ObjectMeta) -> Result<DynamicObject, Error> {
-        let _permit = self.permit().await;
+        let _permit = self.door.permit().await;
         let (api, name, patch) = self.rewriting(resource, metadata);
         let manager = Some(FIELD_MANAGER.to_owned());
         let params = PatchParams { field_manager: manager, dry_run: true, ..PatchParams::default() };
@@ -213,11 +205,11 @@ impl Writer {
         metadata: &ObjectMeta,
         versions: &[&str],
     ) -> Result<(), Error> {
-        let _permit = self.permit().await;
+        let _permit = self.door.permit().await;
         let patch = json!({"metadata": {"resourceVersion": metadata.resource_version},
             "status": {"storedVersions": versions}});
         let params = PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() };
-        self.api(identity).patch_status(&identity.name, &params, &Patch::Merge(patch)).await?;
+        self.door.api(identity).patch_status(&identity.name, &params, &Patch::Merge(patch)).await?;
         Ok(())
     }
 
@@ -228,13 +220,13 @@ impl Writer {
         metadata: &ObjectMeta,
         managed_fields: &[ManagedFieldsEntry],
     ) -> Result<ObjectMeta, Error> {
-        let _permit = self.permit().await;
+        let _permit = self.door.permit().await;
         let patch = json!({"metadata": {
             "resourceVersion": metadata.resource_version,
             "managedFields": managed_fields,
         }});
         let params = PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() };
-        let object = self.api(identity).patch_metadata(&identity.name, &params, &Patch::Merge(patch)).await?;
+        let object = self.door.api(identity).patch_metadata(&identity.name, &params, &Patch::Merge(patch)).await?;
         Ok(object.metadata)
     }
 }

@@ -275,7 +275,7 @@ pub(super) fn note(run: &Run, step: &Step, written: &Written) {
     let now = Timestamp::now();
     let fingerprint = Fingerprint::of(&written.metadata, &run.view.owner, FIELD_MANAGER);
     let check = health::check_of(&run.view.observed.deployment.spec.health_checks, &step.key);
-    let health = health::assess_by(&super::health::whole(&step.identity, written), check, now);
+    let health = health::assess_by(&written.whole(&step.identity), check, now);
     let tracked = Tracked { identity: step.identity.clone(), fingerprint, health, is_read: true, read_at: now };
     track(run, &step.key, tracked);
 }

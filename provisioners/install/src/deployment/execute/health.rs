@@ -14,10 +14,9 @@ use rukpak_plan::Identity;
 use rukpak_plan::applied::Objects;
 use rukpak_plan::health::{self, Health, State};
 use rukpak_runtime::error::Chain;
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use super::fill;
-use crate::cluster::Written;
 use crate::deployment::observe::View;
 use crate::watch::Observed;
 
@@ -69,7 +68,7 @@ pub(crate) fn next_read(view: &View) -> Option<Timestamp> {
 async fn read(view: &View, identity: &Identity) -> Option<Health> {
     match view.reads.reader.get(identity).await {
         Ok(Some(live)) => {
-            let object = whole(identity, &live);
+            let object = live.whole(identity);
             let check = health::check_of(&view.observed.deployment.spec.health_checks, &identity.key());
             let mut health = health::assess_by(&object, check, Timestamp::now());
             if !health.is_healthy()
@@ -89,7 +88,7 @@ async fn read(view: &View, identity: &Identity) -> Option<Health> {
 async fn trouble(view: &View, identity: &Identity, object: &Value) -> Option<String> {
     let (selector, namespace) = (health::pods_of(object)?, identity.namespace.as_deref()?);
     let page = ListParams::default().labels(&selector).limit(PODS);
-    let listed = view.reads.reader.list_in(&ApiResource::erase::<Pod>(&()), namespace, &page).await;
+    let listed = view.reads.reader.list(&ApiResource::erase::<Pod>(&()), Some(namespace), &page).await;
     let pods = match listed {
         Ok(pods) => pods,
         Err(error) => {
@@ -123,23 +122,4 @@ pub(super) async fn adopt(view: &View, observed: BTreeMap<ObjectKey, Observed>) 
         objects.insert(key, object);
     }
     objects
-}
-
-/// The object as one JSON value, for the health rules. Only the parts of the metadata that they read.
-pub(super) fn whole(identity: &Identity, written: &Written) -> Value {
-    let mut object = written.body.clone();
-    if let Value::Object(map) = &mut object {
-        map.insert("apiVersion".to_owned(), json!(identity.kind.resource.api_version));
-        map.insert("kind".to_owned(), json!(identity.kind.resource.kind));
-        let mut metadata = json!({
-            "generation": written.metadata.generation,
-            "deletionTimestamp": written.metadata.deletion_timestamp,
-            "creationTimestamp": written.metadata.creation_timestamp,
-        });
-        if let Value::Object(metadata) = &mut metadata {
-            metadata.retain(|_, value| !value.is_null());
-        }
-        map.insert("metadata".to_owned(), metadata);
-    }
-    object
 }

@@ -29,7 +29,7 @@ async fn delete(run: &Run) -> Result<Vec<String>, cluster::Error> {
     let Some(secrets) = run.view.reads.kinds.get("v1", "Secret").await? else { return Ok(Vec::new()) };
     let namespace = &run.view.reads.settings.system_namespace;
     let params = ListParams::default().labels(&selector(&run.view.owner.name));
-    let list = run.view.reads.reader.list_metadata_in(&secrets.resource, Some(namespace), &params).await?;
+    let list = run.view.reads.reader.list_metadata(&secrets.resource, Some(namespace), &params).await?;
     // Whoever copies Helm's labels has another name.
     let prefix = format!("sh.helm.release.v1.{}.v", run.view.owner.name);
     let mut deleted = Vec::new();

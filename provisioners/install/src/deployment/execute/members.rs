@@ -218,7 +218,7 @@ async fn cached(
     version: u64,
 ) -> Result<Vec<PartialObjectMeta<DynamicObject>>, Error> {
     let params = ListParams::default().labels(selector).matching(VersionMatch::NotOlderThan).at(&version.to_string());
-    let listed = timeout(CACHE_TIME, view.reads.reader.list_metadata(&kind.resource, &params)).await;
+    let listed = timeout(CACHE_TIME, view.reads.reader.list_metadata(&kind.resource, None, &params)).await;
     match listed {
         Ok(Ok(list)) => return Ok(list.items),
         Ok(Err(error)) if error.is_not_found() => return Err(error),
@@ -238,7 +238,7 @@ async fn list_version(
     let mut objects = Vec::new();
     let mut page = ListParams::default().labels(selector).limit(PAGE);
     loop {
-        let list = view.reads.reader.list_metadata(&kind.resource, &page).await?;
+        let list = view.reads.reader.list_metadata(&kind.resource, None, &page).await?;
         objects.extend(list.items);
         match list.metadata.continue_.filter(|token| !token.is_empty()) {
             Some(token) => page = page.continue_token(&token),
@@ -260,7 +260,7 @@ async fn is_of_upstream(view: &View) -> bool {
     let params = ListParams::default().labels(&selector).limit(1);
     let Ok(Some(secrets)) = view.reads.kinds.get("v1", "Secret").await else { return false };
     let namespace = Some(view.reads.settings.system_namespace.as_str());
-    let listed = view.reads.reader.list_metadata_in(&secrets.resource, namespace, &params).await;
+    let listed = view.reads.reader.list_metadata(&secrets.resource, namespace, &params).await;
     listed.is_ok_and(|list| !list.items.is_empty())
 }
 

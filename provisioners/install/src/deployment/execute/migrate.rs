@@ -28,7 +28,6 @@ use rukpak_plan::rewrite::{Rewrite, Rewritten, grouped};
 use rukpak_plan::{Plan, Step};
 use rukpak_runtime::error::Chain;
 use rukpak_runtime::events::News;
-use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use super::apply::{Bases, note};
@@ -80,16 +79,7 @@ pub(super) struct Dropping {
 
 /// Returns what has to happen to stored objects before the CRD of `step` can replace the one in the cluster.
 pub(super) fn needed(step: &Step, live: &Written) -> Option<Migration> {
-    crd_upgrade::migration(&as_crd(step, live), &step.body()).ok().flatten()
-}
-
-/// The CRD in the cluster, as the rules of CRDs want it.
-pub(super) fn as_crd(step: &Step, live: &Written) -> Value {
-    let mut object = live.body.clone();
-    object["apiVersion"] = json!(step.identity.kind.resource.api_version);
-    object["kind"] = json!(step.identity.kind.resource.kind);
-    object["metadata"] = json!({"name": step.key.name});
-    object
+    crd_upgrade::migration(&live.as_crd(&step.identity), &step.body()).ok().flatten()
 }
 
 /// Migrates the stored objects of every CRD that drops a stored version. `is_resumed`: this was begun, and told, before.
@@ -169,7 +159,7 @@ async fn switch(
     migration: &Migration,
 ) -> Result<(), Stopped> {
     let can_go_back = bases.installed.is_some();
-    let step = step.with_body(&migration.switched(&as_crd(step, live), &step.body()));
+    let step = step.with_body(&migration.switched(&live.as_crd(&step.identity), &step.body()));
     let known =
         members.known(&step.key).map(|known| Known { version: live.metadata.resource_version.clone(), ..known });
     match put(run, &step, known, &bases.of(run, &step, why), Mode::Real).await {
@@ -242,7 +232,7 @@ async fn pass(
             return Err(Stopped::Superseded);
         }
         let begun = Pace::begin();
-        let list = match run.view.reads.reader.list_metadata(resource, &page).await {
+        let list = match run.view.reads.reader.list_metadata(resource, None, &page).await {
             Ok(list) => list,
             Err(error) => return Ok(Err(error.into())),
         };

@@ -394,7 +394,7 @@ async fn living(
 ) -> Result<Option<String>, Error> {
     let mut page = ListParams::default().limit(500);
     loop {
-        let list = match view.reads.reader.list_metadata_in(resource, namespace, &page).await {
+        let list = match view.reads.reader.list_metadata(resource, namespace, &page).await {
             Ok(list) => list,
             Err(error) if matches!(error.code(), 404 | 405) => return Ok(None),
             Err(error) => return Err(error),

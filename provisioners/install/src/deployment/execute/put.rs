@@ -21,7 +21,6 @@ use serde_json::{Value, json};
 pub(crate) use rukpak_plan::put::Known;
 
 use super::collision::Collision;
-use super::migrate::as_crd;
 use crate::cluster::{self, Deleted, Propagation, Written};
 use crate::deployment::observe::{Run, View};
 
@@ -233,7 +232,7 @@ async fn send(
 
 /// How the CRD in the cluster stands to the one of the release.
 pub(super) fn compare(step: &Step, live: &Written) -> Compared {
-    match crd_upgrade::share(&as_crd(step, live), &step.body()) {
+    match crd_upgrade::share(&live.as_crd(&step.identity), &step.body()) {
         Ok(crd_upgrade::Sharing::Covered) => Compared::Covered,
         Ok(crd_upgrade::Sharing::Extended(versions)) => Compared::Extended(versions),
         Ok(crd_upgrade::Sharing::Incompatible(changes)) => {

@@ -196,7 +196,7 @@ async fn shared(
     if is_unchecked || crd_upgrade::is_switched_off(&body) {
         return Ok(Look::default());
     }
-    if let Some(versions) = crd_upgrade::union(&migrate::as_crd(step, live), &body) {
+    if let Some(versions) = crd_upgrade::union(&live.as_crd(&step.identity), &body) {
         body["spec"]["versions"] = versions;
     }
     let dropped = Err("the CRD is shared with other BundleDeployments");
@@ -205,7 +205,7 @@ async fn shared(
     let mut changes = unsafe_changes(view, &step.with_body(&body), live, &dropped, options).await?;
     // Whoever leads it is not compared when it is applied.
     if let Ok(crd_upgrade::Sharing::Incompatible(differences)) =
-        crd_upgrade::share(&migrate::as_crd(step, live), &step.body())
+        crd_upgrade::share(&live.as_crd(&step.identity), &step.body())
     {
         changes.extend(differences.into_iter().filter(|difference| !changes.contains(difference)).collect::<Vec<_>>());
     }
@@ -245,7 +245,7 @@ async fn unsafe_changes(
     options: Options,
 ) -> Result<Vec<UnsafeChange>, Unseen> {
     let declared = step.body();
-    let report = match crd_upgrade::check(&migrate::as_crd(step, live), &declared, options) {
+    let report = match crd_upgrade::check(&live.as_crd(&step.identity), &declared, options) {
         Ok(report) => report,
         Err(error) => {
             // The API server says what is wrong with a CRD that cannot be read.
@@ -282,7 +282,7 @@ async fn objects(view: &View, check: &ObjectCheck, new: &Value) -> Result<Vec<Un
     let first = ListParams::default().limit(PAGE);
     let (mut parameters, mut changes, mut begun) = (first.clone(), Vec::new(), 1);
     loop {
-        let page = match view.reads.reader.list(&resource, &parameters).await {
+        let page = match view.reads.reader.list(&resource, None, &parameters).await {
             Ok(page) => page,
             // A CRD that was never served has no objects.
             Err(error) if error.is_not_found() => return Ok(changes),

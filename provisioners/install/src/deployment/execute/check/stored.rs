@@ -32,7 +32,7 @@ pub(super) async fn prove(run: &Run, migration: &Migration, new: &Value) -> Resu
                 return Err(Unseen::Superseded);
             }
             let begun = Pace::begin();
-            let list = match run.view.reads.reader.list(&resource(migration, view), &page).await {
+            let list = match run.view.reads.reader.list(&resource(migration, view), None, &page).await {
                 Ok(list) => list,
                 // It takes too long for one list: the rest is as good as it is by now, for the rewrite asks again.
                 Err(error) => match error.continuation() {
