@@ -95,22 +95,6 @@ impl Why {
             Self::WayBack | Self::Resync | Self::Renewal | Self::Repair => known,
         }
     }
-
-    /// Whether the release is new to the cluster. Otherwise it was there before.
-    pub const fn is_new(self) -> bool {
-        let Policy { waits_for_kinds, checks_definitions, stops_at_collisions, .. } = self.policy();
-        waits_for_kinds && checks_definitions && stops_at_collisions
-    }
-
-    /// Whether every changed object is sent as a dry run first.
-    pub const fn is_tried_first(self) -> bool {
-        self.policy().tries_first
-    }
-
-    /// Whether a ConfigMap or Secret that became immutable is deleted and created again.
-    pub const fn replaces_immutable(self) -> bool {
-        self.policy().replaces_immutable
-    }
 }
 
 /// An object as the API server returned it.

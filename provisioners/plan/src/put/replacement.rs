@@ -27,7 +27,7 @@ pub enum Replacement {
 /// A ConfigMap or Secret that became immutable gives way to what was in the cluster before. Of other objects a manifest has to say it:
 /// that of the release, or of the one that it takes back, else there would be no way back from a replacement.
 pub fn replacement(key: &ObjectKey, body: &Value, live: Live<'_>, basis: &Basis<'_>, refusal: &Status) -> Replacement {
-    if is_sealed(key, live) && basis.why.replaces_immutable() {
+    if is_sealed(key, live) && basis.why.policy().replaces_immutable {
         return Replacement::Replace;
     }
     if !is_forced(body, basis) || !is_about_immutable(refusal) {
@@ -43,7 +43,7 @@ pub fn replacement(key: &ObjectKey, body: &Value, live: Live<'_>, basis: &Basis<
 
 /// Whether an object may be replaced, if its update is refused.
 pub fn may_be_replaced(body: &Value, basis: &Basis<'_>) -> bool {
-    basis.why.replaces_immutable() || is_forced(body, basis)
+    basis.why.policy().replaces_immutable || is_forced(body, basis)
 }
 
 /// Whether other objects may hang on objects of a kind, so that they have to go before it is created again.

@@ -39,13 +39,13 @@ impl Run<'_> {
 
     /// What is asked for before the first write.
     fn check(&mut self, version: Version, why: Why) -> Option<Problem> {
-        let is_early = why.is_tried_first() && version == Version::RefusedEarly;
+        let is_early = why.policy().tries_first && version == Version::RefusedEarly;
         let problem = |stage, class, is_definite| {
             let message = format!("{stage:?} failed");
             Some(Problem { stage, message, class, is_definite, can_go_back: true })
         };
         match self.faults.check.take() {
-            Some(Fault::Transient) if why.is_tried_first() => problem(Stage::Check, Class::Transient, false),
+            Some(Fault::Transient) if why.policy().tries_first => problem(Stage::Check, Class::Transient, false),
             Some(Fault::Transient) => problem(Stage::Ask, Class::Transient, false),
             // The content was unreadable this once.
             Some(_) => problem(Stage::Load, Class::Transient, false),

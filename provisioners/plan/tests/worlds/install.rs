@@ -75,14 +75,14 @@ impl Run<'_> {
 
     fn attempt(&mut self, release: &Release, why: Why) -> Result<(), Stopped> {
         self.still_missing(release, why)?;
-        let plan = self.world.plan(release, self.deployment, !why.is_new());
+        let plan = self.world.plan(release, self.deployment, !why.policy().waits_for_kinds);
         self.inbox().missing_groups = plan.missing_groups();
         self.refuse_missing(&plan, why)?;
         let mut bases = self.bases(&plan, why);
         let kinds: BTreeSet<InventoryKind> = self.observed.inventory().kinds.into_iter().collect();
         let members = self.members(&kinds, &plan)?;
         bases.settled = self.settled(&plan, &members, &bases);
-        if why.is_tried_first() {
+        if why.policy().tries_first {
             self.try_out(&plan, why, &members, &bases)?;
         }
         let used = kinds.into_iter().chain(plan.inventory()).collect();
@@ -96,7 +96,8 @@ impl Run<'_> {
 
     /// A release that waits for kinds is not planned again before one of them is served.
     fn still_missing(&mut self, release: &Release, why: Why) -> Result<(), Stopped> {
-        let waits = self.memory.waits_for_kinds.take_if(|(waiting, _)| waiting == release && why.is_new());
+        let waits =
+            self.memory.waits_for_kinds.take_if(|(waiting, _)| waiting == release && why.policy().waits_for_kinds);
         let Some((_, missing)) = waits else { return Ok(()) };
         if missing.iter().all(|missing| self.is_served(&missing.kind)) {
             return Ok(());
@@ -108,7 +109,7 @@ impl Run<'_> {
 
     fn refuse_missing(&mut self, plan: &Plan, why: Why) -> Result<(), Stopped> {
         let blocking: Vec<Missing> = plan.blocking().into_iter().cloned().collect();
-        if blocking.is_empty() || !why.is_new() {
+        if blocking.is_empty() || !why.policy().waits_for_kinds {
             return Ok(());
         }
         let refusal = refusal(&blocking);
@@ -310,7 +311,7 @@ impl Run<'_> {
                     Err(error) => failed.push(error),
                 }
             }
-            if !why.is_new() && failed.iter().all(put::Error::is_collision) {
+            if !why.policy().stops_at_collisions && failed.iter().all(put::Error::is_collision) {
                 collisions.append(&mut failed);
             }
             Self::refuse(&failed, bases)?;

@@ -90,7 +90,7 @@ impl Run<'_> {
             body: &body,
             sharing: Sharing::of(&step.key, &body),
             is_trial,
-            may_replace: basis.why.replaces_immutable(),
+            may_replace: basis.why.policy().replaces_immutable,
         };
         let mut put = Put::new(task, known);
         let mut wish = put.first();

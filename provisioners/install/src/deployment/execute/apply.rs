@@ -208,7 +208,7 @@ pub(super) async fn apply(run: &Run, plan: &Plan, why: Why, members: &Members, b
             }
         }
         let is_in_the_way = |error: &put::Error| matches!(error, put::Error::Collision(_));
-        if !why.is_new() && failed.iter().all(is_in_the_way) {
+        if !why.policy().stops_at_collisions && failed.iter().all(is_in_the_way) {
             // What was in the cluster before is guarded as far as it can be, whatever became somebody else's meanwhile.
             collisions.append(&mut failed);
         }

@@ -28,7 +28,8 @@ const PARALLEL: usize = 16;
 
 /// A release that waits for kinds is not loaded, rendered and planned again each time that somebody looks whether they are served.
 pub(super) async fn still_missing(view: &mut View, release: &Release, why: Why) -> Result<(), Stopped> {
-    let Some((_, missing)) = view.memory.waits_for_kinds.take_if(|(waiting, _)| waiting == release && why.is_new())
+    let Some((_, missing)) =
+        view.memory.waits_for_kinds.take_if(|(waiting, _)| waiting == release && why.policy().waits_for_kinds)
     else {
         return Ok(());
     };
@@ -46,7 +47,7 @@ pub(super) async fn still_missing(view: &mut View, release: &Release, why: Why) 
 /// A new release waits for every kind; what was installed before is guarded as far as it can be.
 pub(super) fn refuse_missing(view: &mut View, plan: &Plan, why: Why) -> Result<(), Stopped> {
     let blocking: Vec<Missing> = plan.blocking().into_iter().cloned().collect();
-    if blocking.is_empty() || !why.is_new() {
+    if blocking.is_empty() || !why.policy().waits_for_kinds {
         return Ok(());
     }
     let refusal = refusal(&blocking, why);
@@ -76,12 +77,11 @@ pub(super) async fn check(
     members: &Members,
     bases: &Bases,
 ) -> Result<Vec<Dropping>, Stopped> {
-    if !why.is_new() {
-        return Ok(Vec::new());
-    }
+    let policy = why.policy();
     // First, for it tells every finding; the API server would tell some of them.
-    let dropping = crds::check(run, plan, why, (members, bases)).await?;
-    if why.is_tried_first() {
+    let dropping =
+        if policy.checks_definitions { crds::check(run, plan, why, (members, bases)).await? } else { Vec::new() };
+    if policy.tries_first {
         dry_run(run, plan, (why, &dropping), members, bases).await.map_err(|failed| refused(&failed))?;
     }
     Ok(dropping)

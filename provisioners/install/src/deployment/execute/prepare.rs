@@ -106,7 +106,7 @@ pub(super) async fn plan(run: &Run, release: &Release, why: Why, purpose: Purpos
         default_namespace: run.view.reads.settings.system_namespace.clone(),
         policy: run.view.observed.deployment.spec.deletion_policy.unwrap_or_default(),
     };
-    let plan = objects.plan(release, &served, &stamp, !why.is_new())?;
+    let plan = objects.plan(release, &served, &stamp, !why.policy().waits_for_kinds)?;
     let plan = Plan { certificates_due, authorities, properties, ..plan };
     Ok(Prepared { plan, objects: digest, memory })
 }
