@@ -8,11 +8,10 @@ use regex::Regex;
 use rukpak_tests::tools::{self, workspace_folder};
 
 /// Files that write reasons of conditions and of Events.
-const REASONS: [&str; 12] = [
+const REASONS: [&str; 11] = [
     "crds/src/condition.rs",
     "crds/src/platform_operator/summary.rs",
     "provisioners/plan/src/status.rs",
-    "provisioners/install/src/deployment/execute/helm_releases.rs",
     "provisioners/install/src/deployment/execute/repair.rs",
     "provisioners/install/src/deployment/news.rs",
     "provisioners/install/src/deployment/report.rs",
@@ -23,7 +22,7 @@ const REASONS: [&str; 12] = [
     "webhook/src/denials.rs",
 ];
 /// What these files call otherwise: types of conditions that are no reason, and kinds.
-const NOT_REASONS: [&str; 18] = [
+const NOT_REASONS: [&str; 17] = [
     "Available",
     "BundleDeployment",
     "Contested",
@@ -35,7 +34,6 @@ const NOT_REASONS: [&str; 18] = [
     "Ready",
     "Reconcile",
     "Reconciling",
-    "Secret",
     "Stalled",
     "String",
     "Unpacked",

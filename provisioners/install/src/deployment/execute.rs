@@ -1,4 +1,5 @@
-//! Doing what was decided. Every write to the cluster for a deployment, but for its status, is made below this folder.
+//! Doing what was decided. Every write to the cluster for a deployment, but for its status and what follows from that, is made below
+//! this folder.
 //!
 //! ```text
 //! install   prepare -> members -> rights -> check -> (approval) -> (window) -> (intent) -> migrate -> apply -> prune -> Applied
@@ -14,7 +15,6 @@ mod check;
 pub(crate) mod collect;
 mod collision;
 pub(super) mod health;
-mod helm_releases;
 mod members;
 mod migrate;
 mod prepare;
@@ -49,7 +49,7 @@ use super::observe::{Run, View, can_refetch};
 use crate::render_memory::Purpose;
 
 pub(super) use bundle::delete_old;
-pub(super) use helm_releases::delete_all as delete_helm_releases;
+pub(super) use members::helm_releases;
 pub(super) use prune::look_at_released;
 pub(super) use remove::{follow_policy, leftovers, let_go, remove};
 
@@ -102,8 +102,7 @@ pub(super) async fn execute(run: &mut Run, decision: Decision) -> Result<(), Err
         // What is being deleted is not converged.
         Decision::Report | Decision::Remove | Decision::LetGo => Ok(()),
         Decision::CreateBundle { name, hash } => {
-            let desired = bundle::create(run, &name, &hash).await;
-            run.view.set_desired(desired);
+            run.view.observed.desired = bundle::create(run, &name, &hash).await;
             run.view.memory.created_bundle = Some((name, Timestamp::now()));
             Ok(())
         }
@@ -158,7 +157,7 @@ async fn attempt(run: &mut Run, release: &Release, why: Why) -> Result<(), Stopp
     check::refuse_missing(&mut run.view, &plan, why)?;
 
     let mut bases = bases(run, &plan, why).await?;
-    let kinds = recorded_kinds(&run.view);
+    let kinds: BTreeSet<InventoryKind> = run.view.observed.inventory().kinds.into_iter().collect();
     let members = members::before(&run.view, &kinds, why, &plan).await;
     if run.view.observed.was_applied(release) {
         plan.leave_out_finished(|key| members.fingerprint(key, &run.view.owner).is_some());
@@ -245,10 +244,6 @@ async fn bases(run: &Run, plan: &Plan, why: Why) -> Result<Bases, Stopped> {
         }
     }
     Ok(bases)
-}
-
-fn recorded_kinds(view: &View) -> BTreeSet<InventoryKind> {
-    view.observed.inventory().kinds.into_iter().collect()
 }
 
 /// Writes ahead: the kinds that will be used, and what is about to be installed in place of what is. Returns whether that was news.

@@ -16,7 +16,7 @@ use rukpak_crds::{BundleDeployment, BundleDeploymentStatus};
 use rukpak_plain::ObjectKey;
 use rukpak_plan::applied::complaints;
 use rukpak_plan::memory::Memory;
-use rukpak_plan::observed::{Dependencies, DependencyGraph, Desired, Observed};
+use rukpak_plan::observed::{Dependencies, DependencyGraph, Observed};
 use rukpak_plan::owner::{self, Predecessors};
 use rukpak_plan::prune::add_released;
 use rukpak_plan::{Format, Owner};
@@ -188,11 +188,6 @@ impl View {
         };
         let is_same = now.uid == then.uid && now.generation == then.generation && is_ending_alike;
         is_same && self.reads.settings.shard.is_unmoved(then.labels.as_ref(), now.labels.as_ref())
-    }
-
-    /// The Bundle of the template is this far now.
-    pub fn set_desired(&mut self, desired: Desired) {
-        self.observed.desired = desired;
     }
 }
 

@@ -13,18 +13,19 @@ use rukpak_crds::condition::{Conditions, NewCondition, READY, RECONCILING, STALL
 use rukpak_crds::names::{DELETION_IN_ORDER, FIELD_MANAGER, OBJECT_STATES, OWNER_NAME};
 use rukpak_crds::{BundleDeployment, BundleDeploymentStatus, Condition, ConditionStatus};
 use rukpak_plan::decide::next;
+use rukpak_plan::prune::Leaving;
 use rukpak_plan::record::{Due, Record, Recorded, due};
 use rukpak_plan::retry::{self, Class};
 use rukpak_plan::status::{Report, status};
 use rukpak_runtime::error::Chain;
-use rukpak_runtime::events::News;
+use rukpak_runtime::events::{EventType, News};
 use rukpak_runtime::metrics::{Outcome, count_reconcile};
 use rukpak_runtime::traces;
 use serde_json::{Value, json};
 
 use super::observe::{Run, View, is_ready};
 use super::{Error, execute, news};
-use crate::cluster;
+use crate::cluster::{self, Deleted, Propagation};
 use crate::context::Context;
 
 /// Queues do not take waits of years.
@@ -51,9 +52,39 @@ pub(super) async fn report(run: &mut Run, decided: Timestamp) -> Result<Action, 
         execute::delete_old(run).await.map_err(Error::OldBundles)?;
     }
     if is_settled && run.view.memory.deletes_helm_releases(&run.view.observed) {
-        execute::delete_helm_releases(run).await.map_err(Error::HelmReleases)?;
+        delete_helm_releases(run).await.map_err(Error::HelmReleases)?;
     }
     Ok(schedule(run, decided))
+}
+
+/// Reason of the Event that names the releases of Helm that were deleted.
+const HELM_RELEASES_DELETED: &str = "HelmReleasesDeleted";
+
+/// Deletes Helm's releases of a deployment that RukPak v0.16 installed, `sh.helm.release.v1.NAME.vN` in the system namespace, and says
+/// so. Nothing reads them once everything is taken over, and RukPak could not come back without them: so they are deleted on request
+/// only.
+async fn delete_helm_releases(run: &mut Run) -> Result<(), cluster::Error> {
+    // Whoever copies Helm's labels has another name.
+    let prefix = format!("sh.helm.release.v1.{}.v", run.view.owner.name);
+    let mut deleted = Vec::new();
+    for Leaving { identity, metadata } in execute::helm_releases(&run.view, None).await? {
+        // With the rights of the deployment's ServiceAccount, if it names one.
+        if identity.name.starts_with(&prefix)
+            && run.objects.delete(&identity, &metadata, Propagation::Background).await? != Deleted::Absent
+        {
+            deleted.push(identity.name);
+        }
+    }
+    run.view.memory.has_no_helm_releases = true;
+    if deleted.is_empty() {
+        return Ok(());
+    }
+    let (names, namespace) = (deleted.join(", "), &run.view.reads.settings.system_namespace);
+    tracing::info!(deployment = %run.view.owner.name, secrets = names, namespace, "Helm releases of RukPak v0.16 deleted");
+    let message = format!("Deleted on request, in namespace {namespace:?}: Helm's releases {names}");
+    let news = News { type_: EventType::Normal, reason: HELM_RELEASES_DELETED.to_owned(), message };
+    run.context.events.tell(run.view.observed.deployment.object_ref(&()), &news);
+    Ok(())
 }
 
 /// Has the status say how far an installation is that takes its time, and what else `note` writes into it.

@@ -256,12 +256,21 @@ const PAGE: u32 = 1_000;
 
 /// Whether RukPak v0.16 has installed this deployment: Helm keeps its releases in Secrets.
 async fn is_of_upstream(view: &View) -> bool {
-    let selector = super::helm_releases::selector(&view.owner.name);
-    let params = ListParams::default().labels(&selector).limit(1);
-    let Ok(Some(secrets)) = view.reads.kinds.get("v1", "Secret").await else { return false };
-    let namespace = Some(view.reads.settings.system_namespace.as_str());
-    let listed = view.reads.reader.list_metadata(&secrets.resource, namespace, &params).await;
-    listed.is_ok_and(|list| !list.items.is_empty())
+    helm_releases(view, Some(1)).await.is_ok_and(|found| !found.is_empty())
+}
+
+/// Helm's releases of a deployment that RukPak v0.16 installed, by their labels; so many at most.
+pub(in crate::deployment) async fn helm_releases(view: &View, limit: Option<u32>) -> Result<Vec<Leaving>, Error> {
+    let Some(kind) = view.reads.kinds.get("v1", "Secret").await? else { return Ok(Vec::new()) };
+    let namespace = &view.reads.settings.system_namespace;
+    let labels = format!("owner=helm,name={}", view.owner.name);
+    let params = ListParams { limit, ..ListParams::default().labels(&labels) };
+    let list = view.reads.reader.list_metadata(&kind.resource, Some(namespace), &params).await?;
+    let found = list.items.into_iter().map(|secret| {
+        let identity = Identity { kind: kind.clone(), namespace: Some(namespace.clone()), name: secret.name_any() };
+        Leaving { identity, metadata: Arc::new(secret.metadata) }
+    });
+    Ok(found.collect())
 }
 
 /// Every kind that can be listed: upstream kept no inventory.
