@@ -2,7 +2,6 @@
 //! changes? Reads, and writes dry runs.
 
 mod crds;
-mod stored;
 
 use std::collections::BTreeSet;
 

@@ -133,7 +133,7 @@ async fn served(view: &View, objects: &Objects<'_>) -> Result<Served, cluster::E
 
 /// Loads and verifies the content of `release`, and renders its objects.
 async fn load(run: &Run, release: &Release, why: Why, purpose: Purpose) -> Result<Loaded, Unprepared> {
-    let context = &run.context;
+    let reads = &run.view.reads;
     // What is installed is guarded, whatever it depends on.
     let ignored = run.view.observed.annotation(IGNORE_DEPENDENCIES);
     let ignores_all = !why.policy().heeds_dependencies || ignored == Some("true");
@@ -146,7 +146,7 @@ async fn load(run: &Run, release: &Release, why: Why, purpose: Purpose) -> Resul
     let release = if may_ask { approval::rendered(&run.view, release) } else { release };
     let settings = Settings {
         config: release.config.clone(),
-        certificates: context.reads.settings.bundle_certificates,
+        certificates: reads.settings.bundle_certificates,
         ignores_dependencies: ignores_all || ignored == Some(PACKAGES),
         kubernetes,
     };
@@ -154,7 +154,7 @@ async fn load(run: &Run, release: &Release, why: Why, purpose: Purpose) -> Resul
     let format = release.format;
     let reserve = || {
         let key = release.rendering.as_ref().unwrap_or(&release.content);
-        context.reads.render_memory.reserve(key, purpose)
+        reads.render_memory.reserve(key, purpose)
     };
     let (tree, is_new, reservation) = match format {
         Format::Plain | Format::Registry => {
@@ -167,7 +167,7 @@ async fn load(run: &Run, release: &Release, why: Why, purpose: Purpose) -> Resul
             (tree, is_new, reserve().await)
         }
     };
-    let limits = context.reads.settings.limits.clone();
+    let limits = reads.settings.limits.clone();
     let work = move || {
         let rendered = format.render(&tree, &limits, &settings).map_err(|error| Unprepared::Format(Box::new(error)))?;
         let objects = may_ask.then(|| digest_objects(&rendered.objects));
@@ -176,7 +176,7 @@ async fn load(run: &Run, release: &Release, why: Why, purpose: Purpose) -> Resul
     let (rendered, objects, tree) = tokio::task::spawn_blocking(work).await.map_err(Unprepared::Interrupted)??;
     let release = if is_new { keep_rendering(run, release, tree).await? } else { release };
     let key = release.rendering.as_ref().unwrap_or(&release.content);
-    let reservation = context.reads.render_memory.settle(key, &rendered.objects, reservation);
+    let reservation = reads.render_memory.settle(key, &rendered.objects, reservation);
     let rendered = certificates::put_in(&run.view, rendered, is_published).await.map_err(Unprepared::Certificates)?;
     Ok(Loaded { release, rendered, objects, memory: reservation })
 }

@@ -1,9 +1,10 @@
-//! Before CRDs are replaced: would stored data or existing objects break, and which objects are to be migrated? Reads CRDs and their
-//! objects, writes dry runs. The rules are `rukpak_crd_upgrade`'s.
+//! Before CRDs are replaced: would stored data or existing objects break, which objects are to be migrated, and can each of them be stored
+//! in the version that is kept, without a loss? Reads CRDs and their objects, writes dry runs. The rules are `rukpak_crd_upgrade`'s.
 
 use std::collections::BTreeSet;
 
 use futures::StreamExt;
+use futures::stream::FuturesUnordered;
 use kube::api::{ApiResource, DynamicObject, ListParams};
 use kube::core::GroupVersionKind;
 use rukpak_crd_upgrade as crd_upgrade;
@@ -18,20 +19,18 @@ use rukpak_plan::{Plan, Step};
 use rukpak_runtime::error::Chain;
 use serde_json::{Value, json};
 
-use super::stored::prove;
 use crate::cluster::{Error, Written};
 use crate::deployment::execute::apply::{Bases, Failed};
 use crate::deployment::execute::members::Members;
-use crate::deployment::execute::migrate::{self, Dropping};
+use crate::deployment::execute::migrate::{self, Dropping, PAGE, Pace};
 use crate::deployment::execute::put::{self, Mode, put};
-use crate::deployment::execute::{Stopped, rights};
+use crate::deployment::execute::{Stopped, fill, rights};
 use crate::deployment::observe::{Run, View};
 
-/// Objects are listed this many at a time: a page of them is all that is held.
-const PAGE: u32 = 250;
 /// So many invalid objects of a version are told; nobody reads more.
 const TOLD: usize = 20;
-
+/// So many objects are named that cannot be migrated; then nobody looks further.
+const NAMED: usize = 5;
 /// CRDs that are looked at at once.
 const PARALLEL: usize = 8;
 /// A list that grows too old on the way is begun again, this often in all.
@@ -48,7 +47,7 @@ const FIRST: &str = "install first a bundle whose CRD serves both the stored ver
 
 /// Why it is not known whether a CRD may be replaced.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum Unseen {
+enum Unseen {
     /// A request failed.
     #[error("{what}")]
     Unread {
@@ -299,7 +298,7 @@ async fn objects(view: &View, check: &ObjectCheck, new: &Value) -> Result<Vec<Un
             }
         };
         for object in page.items {
-            let object = value(&object, check);
+            let object = value(&object, &resource);
             changes.extend(check.change(&object, &validator.validate(&object)));
         }
         match page.metadata.continue_.filter(|token| !token.is_empty()) {
@@ -309,10 +308,104 @@ async fn objects(view: &View, check: &ObjectCheck, new: &Value) -> Result<Vec<Un
     }
 }
 
-fn value(object: &DynamicObject, check: &ObjectCheck) -> Value {
+fn value(object: &DynamicObject, resource: &ApiResource) -> Value {
     let mut value = serde_json::to_value(object).unwrap_or_default();
     // Items of a list do not say what they are.
-    value["apiVersion"] = json!(format!("{}/{}", check.group, check.list_version));
-    value["kind"] = json!(check.kind);
+    value["apiVersion"] = json!(resource.api_version);
+    value["kind"] = json!(resource.kind);
     value
+}
+
+/// The objects that cannot be stored in the version that is kept, the first of them.
+///
+/// They are read through the versions that are given up, so that what only those show is not lost unnoticed.
+async fn prove(run: &Run, migration: &Migration, new: &Value) -> Result<Vec<UnsafeChange>, Unseen> {
+    let validator = ObjectValidator::new(crd_upgrade::schema_of(new, &migration.to).unwrap_or(&Value::Null));
+    let mut found = Vec::new();
+    for view in &migration.views {
+        let mut page = ListParams::default().limit(PAGE);
+        loop {
+            if !run.view.is_current() {
+                return Err(Unseen::Superseded);
+            }
+            let begun = Pace::begin();
+            let list = match run.view.reads.reader.list(&resource(migration, view), None, &page).await {
+                Ok(list) => list,
+                // It takes too long for one list: the rest is as good as it is by now, for the rewrite asks again.
+                Err(error) => match error.continuation() {
+                    Some(token) => {
+                        page.continue_token = Some(token);
+                        continue;
+                    }
+                    None => return Err(unseen(migration, error)),
+                },
+            };
+            found.extend(try_page(run, migration, view, &validator, list.items).await?);
+            match list.metadata.continue_.filter(|token| !token.is_empty()) {
+                Some(token) if found.len() < NAMED => page.continue_token = Some(token),
+                _ => break,
+            }
+            begun.end().await;
+        }
+    }
+    found.truncate(NAMED);
+    Ok(found)
+}
+
+async fn try_page(
+    run: &Run,
+    migration: &Migration,
+    view: &str,
+    validator: &ObjectValidator<'_>,
+    page: Vec<DynamicObject>,
+) -> Result<Vec<UnsafeChange>, Unseen> {
+    let (mut waiting, mut tries, mut found) = (page.into_iter(), FuturesUnordered::new(), Vec::new());
+    loop {
+        fill(&mut tries, migrate::PARALLEL, &mut waiting, |object| try_one(run, migration, view, validator, object));
+        match tries.next().await {
+            Some(answer) => found.extend(answer?),
+            None => return Ok(found),
+        }
+        if found.len() >= NAMED {
+            return Ok(found);
+        }
+    }
+}
+
+/// Tries to rewrite an object. What somebody has changed or deleted since the list is not looked at again: the rewrite itself will tell.
+async fn try_one(
+    run: &Run,
+    migration: &Migration,
+    view: &str,
+    validator: &ObjectValidator<'_>,
+    object: DynamicObject,
+) -> Result<Option<UnsafeChange>, Unseen> {
+    let after = match run.objects.try_rewrite(&resource(migration, &migration.to), &object.metadata).await {
+        Ok(after) => value(&after, &resource(migration, &migration.to)),
+        Err(error) if error.is_conflict() || error.is_not_found() => return Ok(None),
+        Err(error) if error.to_string().contains("does not support dry run") => return Ok(None),
+        Err(error) if error.is_transient() => return Err(unseen(migration, error)),
+        Err(error) => {
+            let object = value(&object, &resource(migration, view));
+            return Ok(Some(migration.refused_by(&object, &Chain(&error).to_string())));
+        }
+    };
+    let before = value(&object, &resource(migration, view));
+    let lost = if migration.is_relabelling { crd_upgrade::lost_field(&before, &after) } else { None };
+    let why = match (validator.validate(&after).first(), lost) {
+        (Some(violation), _) => violation.to_string(),
+        (None, Some(field)) => format!("{field} of version {view} would be lost, for no webhook converts it"),
+        (None, None) => return Ok(None),
+    };
+    Ok(Some(migration.refused_by(&before, &why)))
+}
+
+fn resource(migration: &Migration, version: &str) -> ApiResource {
+    let gvk = GroupVersionKind::gvk(&migration.group, version, &migration.kind);
+    ApiResource::from_gvk_with_plural(&gvk, &migration.plural)
+}
+
+fn unseen(migration: &Migration, source: Error) -> Unseen {
+    let Migration { crd, to, .. } = migration;
+    Unseen::Unread { what: format!("cannot try to store the objects of {crd} as version {to}"), source }
 }
