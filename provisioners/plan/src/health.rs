@@ -16,13 +16,11 @@
 //! is never healthy.
 
 mod check;
-mod cluster;
+mod kinds;
 mod object;
-mod pod;
 #[cfg(test)]
 mod tests;
 mod trouble;
-mod workloads;
 
 use std::fmt;
 
@@ -156,15 +154,14 @@ pub fn line(group: &str, version: &str, kind: &str, namespace: Option<&str>, nam
     let place = namespace.filter(|namespace| !namespace.is_empty()).map(|namespace| format!("{namespace}/"));
     let key = format!("({group}/{version}, Kind={kind})({}{name})", place.unwrap_or_default());
     let Health { state, message } = health;
-    let message_only =
-        matches!(state, State::NotFound | State::Unknown) || cluster::is_api_service(group, version, kind);
+    let message_only = matches!(state, State::NotFound | State::Unknown) || kinds::is_api_service(group, version, kind);
     if message_only { format!("{key}: {message}") } else { format!("{key}: object {state}: {message}") }
 }
 
 fn compute(body: &Value, check: Option<&HealthCheck>, now: Timestamp) -> Result<Health, Error> {
     let object = Object::new(body)?;
-    if cluster::is_api_service(object.group, object.version, object.kind) {
-        return Ok(cluster::api_service(&object.conditions()?));
+    if kinds::is_api_service(object.group, object.version, object.kind) {
+        return Ok(kinds::api_service(&object.conditions()?));
     }
     if object.is_deleted()? {
         return Ok(Health::new(State::Terminating, "Resource scheduled for deletion"));
@@ -177,7 +174,7 @@ fn compute(body: &Value, check: Option<&HealthCheck>, now: Timestamp) -> Result<
         return Ok(health);
     }
     Ok(standard_conditions(&conditions)
-        .or_else(|| by_kind(&object, &conditions, now))
+        .or_else(|| kinds::by_kind(&object, &conditions, now))
         .or_else(|| ready(&conditions))
         .unwrap_or_else(|| Health::current("Resource is current")))
 }
@@ -197,25 +194,6 @@ fn standard_conditions(conditions: &[Condition<'_>]) -> Option<Health> {
         "Reconciling" => Some(Health::in_progress(condition.message)),
         "Stalled" => Some(Health::failed(condition.message)),
         _ => None,
-    })
-}
-
-/// Step 6.
-fn by_kind(object: &Object<'_>, conditions: &[Condition<'_>], now: Timestamp) -> Option<Health> {
-    Some(match (object.group, object.kind) {
-        ("", "ConfigMap" | "Secret") | ("batch", "CronJob") => Health::current("Resource is always ready"),
-        ("", "PersistentVolumeClaim") => cluster::persistent_volume_claim(object),
-        ("", "Pod") => pod::pod(object, conditions, now),
-        ("", "Service") => cluster::service(object),
-        ("apiextensions.k8s.io", "CustomResourceDefinition") => cluster::custom_resource_definition(conditions),
-        ("apps" | "extensions", "DaemonSet") => workloads::daemon_set(object),
-        ("apps" | "extensions", "Deployment") => workloads::deployment(object, conditions),
-        ("apps" | "extensions", "ReplicaSet") => workloads::replica_set(object, conditions),
-        ("apps", "StatefulSet") => workloads::stateful_set(object),
-        ("batch", "Job") => workloads::job(object, conditions),
-        // Its controller writes nothing but the observed generation, which step 3 has compared.
-        ("policy", "PodDisruptionBudget") => Health::current("AllowedDisruptions has been computed."),
-        _ => return None,
     })
 }
 

@@ -1,12 +1,125 @@
-//! Controllers of pods: Deployment, ReplicaSet, StatefulSet, DaemonSet, Job.
+//! The rules of single kinds: what the cluster itself provides (APIs, services, volumes), Pods, and their controllers.
 
-use super::Health;
+use jiff::{SignedDuration, Timestamp};
+use serde_json::Value;
+
 use super::object::{Condition, Object};
+use super::{Health, State};
 
 /// The value by which the Deployment controller knows "no deadline"; it then never writes `Progressing`.
 const NO_DEADLINE: i64 = i32::MAX as i64;
+/// How long after its creation a Pod may be unschedulable before that counts as a failure.
+const SCHEDULE_WINDOW: SignedDuration = SignedDuration::from_secs(15);
 
-pub(super) fn deployment(object: &Object<'_>, conditions: &[Condition<'_>]) -> Health {
+/// Step 6 of the list: what the rule of its kind says of an object. `None` if it has none.
+pub(super) fn by_kind(object: &Object<'_>, conditions: &[Condition<'_>], now: Timestamp) -> Option<Health> {
+    Some(match (object.group, object.kind) {
+        ("", "ConfigMap" | "Secret") | ("batch", "CronJob") => Health::current("Resource is always ready"),
+        ("", "PersistentVolumeClaim") => persistent_volume_claim(object),
+        ("", "Pod") => pod(object, conditions, now),
+        ("", "Service") => service(object),
+        ("apiextensions.k8s.io", "CustomResourceDefinition") => custom_resource_definition(conditions),
+        ("apps" | "extensions", "DaemonSet") => daemon_set(object),
+        ("apps" | "extensions", "Deployment") => deployment(object, conditions),
+        ("apps" | "extensions", "ReplicaSet") => replica_set(object, conditions),
+        ("apps", "StatefulSet") => stateful_set(object),
+        ("batch", "Job") => job(object, conditions),
+        // Its controller writes nothing but the observed generation, which step 3 has compared.
+        ("policy", "PodDisruptionBudget") => Health::current("AllowedDisruptions has been computed."),
+        _ => return None,
+    })
+}
+
+/// Whether the rule for APIServices applies; it is written for this version only.
+pub(super) fn is_api_service(group: &str, version: &str, kind: &str) -> bool {
+    (group, version, kind) == ("apiregistration.k8s.io", "v1", "APIService")
+}
+
+/// An APIService needs an `Available` condition that is not False; Unknown passes, as upstream has it.
+pub(super) fn api_service(conditions: &[Condition<'_>]) -> Health {
+    match conditions.iter().find(|c| c.name == "Available") {
+        None => Health::in_progress("Available condition not found"),
+        Some(available) if available.is_false() => Health::in_progress(available.message),
+        Some(_) => Health::current("APIService is available"),
+    }
+}
+
+/// In the order of the list: the API server writes `NamesAccepted` before `Established`.
+fn custom_resource_definition(conditions: &[Condition<'_>]) -> Health {
+    conditions
+        .iter()
+        .find_map(|c| match (c.name, c.status) {
+            ("NamesAccepted", "False") => Some(Health::failed(c.message)),
+            ("Established", "False") if c.reason != "Installing" => Some(Health::failed(c.message)),
+            ("Established", "True") => Some(Health::current("CRD is established")),
+            _ => None,
+        })
+        .unwrap_or_else(|| Health::in_progress("Install in progress"))
+}
+
+/// A load balancer's address is not waited for, only the cluster's own.
+fn service(object: &Object<'_>) -> Health {
+    if object.text("/spec/type") == "LoadBalancer" && object.text("/spec/clusterIP").is_empty() {
+        return Health::in_progress("ClusterIP not set. Service type: LoadBalancer");
+    }
+    Health::current("Service is ready")
+}
+
+fn persistent_volume_claim(object: &Object<'_>) -> Health {
+    match object.text("/status/phase") {
+        "Bound" => Health::current("PVC is Bound"),
+        "" => Health::in_progress("PVC is not Bound. phase: unknown"),
+        phase => Health::in_progress(format!("PVC is not Bound. phase: {phase}")),
+    }
+}
+
+fn pod(object: &Object<'_>, conditions: &[Condition<'_>], now: Timestamp) -> Health {
+    match object.text("/status/phase") {
+        "Succeeded" => Health::current("Pod has completed successfully"),
+        "Failed" => Health::current("Pod has completed, but not successfully"),
+        "Running" => running(object, conditions),
+        "Pending" => pending(object, conditions, now),
+        "" => Health::in_progress("Pod phase not available"),
+        phase => Health::new(State::Unknown, format!("unknown phase {phase}")),
+    }
+}
+
+fn running(object: &Object<'_>, conditions: &[Condition<'_>]) -> Health {
+    if conditions.iter().any(|c| c.name == "Ready" && c.is_true()) {
+        return Health::current("Pod is Ready");
+    }
+    let crashing: Vec<&str> = object
+        .list("/status/containerStatuses")
+        .iter()
+        .filter(|container| text(container, "/state/waiting/reason") == Some("CrashLoopBackOff"))
+        .filter_map(|container| text(container, "/name"))
+        .collect();
+    if crashing.is_empty() {
+        return Health::in_progress("Pod is running but is not Ready");
+    }
+    Health::failed(format!("Containers in CrashLoop state: {}", crashing.join(",")))
+}
+
+fn pending(object: &Object<'_>, conditions: &[Condition<'_>], now: Timestamp) -> Health {
+    let unschedulable = conditions
+        .iter()
+        .find(|c| c.name == "PodScheduled" && c.is_false())
+        .is_some_and(|c| c.reason == "Unschedulable");
+    if !unschedulable {
+        return Health::in_progress("Pod is in the Pending phase");
+    }
+    let created: Option<Timestamp> = object.text("/metadata/creationTimestamp").parse().ok();
+    if created.is_some_and(|created| now.duration_since(created) < SCHEDULE_WINDOW) {
+        return Health::in_progress("Pod has not been scheduled");
+    }
+    Health::failed("Pod could not be scheduled")
+}
+
+fn text<'a>(container: &'a Value, pointer: &str) -> Option<&'a str> {
+    container.pointer(pointer).and_then(Value::as_str)
+}
+
+fn deployment(object: &Object<'_>, conditions: &[Condition<'_>]) -> Health {
     let deadline_exceeded = |c: &Condition<'_>| c.name == "Progressing" && c.reason == "ProgressDeadlineExceeded";
     if conditions.iter().any(deadline_exceeded) {
         return Health::failed("Progress deadline exceeded");
@@ -35,7 +148,7 @@ fn rollout_unfinished(object: &Object<'_>, conditions: &[Condition<'_>]) -> Opti
     }
 }
 
-pub(super) fn replica_set(object: &Object<'_>, conditions: &[Condition<'_>]) -> Health {
+fn replica_set(object: &Object<'_>, conditions: &[Condition<'_>]) -> Health {
     if conditions.iter().any(|c| c.name == "ReplicaFailure" && c.is_true()) {
         return Health::in_progress("Replica Failure condition. Check Pods");
     }
@@ -49,7 +162,7 @@ pub(super) fn replica_set(object: &Object<'_>, conditions: &[Condition<'_>]) -> 
 }
 
 /// A StatefulSet's controller writes no conditions, so numbers and revisions are all there is to see.
-pub(super) fn stateful_set(object: &Object<'_>) -> Health {
+fn stateful_set(object: &Object<'_>) -> Health {
     if object.text("/spec/updateStrategy/type") == "OnDelete" {
         return Health::current("StatefulSet is using the ondelete update strategy");
     }
@@ -80,7 +193,7 @@ fn stateful_rollout(object: &Object<'_>, wanted: i64, replicas: i64) -> Health {
 }
 
 /// A DaemonSet that its controller has seen has both generations; the general rule would let their absence pass.
-pub(super) fn daemon_set(object: &Object<'_>) -> Health {
+fn daemon_set(object: &Object<'_>) -> Health {
     for (section, read) in
         [("metadata.generation", object.generation()), ("status.observedGeneration", object.observed_generation())]
     {
@@ -100,7 +213,7 @@ pub(super) fn daemon_set(object: &Object<'_>) -> Health {
 }
 
 /// A Job is current as soon as it runs.
-pub(super) fn job(object: &Object<'_>, conditions: &[Condition<'_>]) -> Health {
+fn job(object: &Object<'_>, conditions: &[Condition<'_>]) -> Health {
     let completions = object.count("/spec/completions", object.count("/spec/parallelism", 1));
     let succeeded = object.count("/status/succeeded", 0);
     let failed = object.count("/status/failed", 0);
