@@ -1,15 +1,20 @@
-//! Objects that are in the cluster, and the proof that all of a release are.
+//! What a release declares, what of it is in the cluster, the proof that all of it is, and what leaves because no release declares it.
+//!
+//! An object whose kind is not served (its version has ended, the API server has just started) cannot be planned. It is declared
+//! all the same, so it is not pruned.
 
-use std::collections::BTreeMap;
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::Timestamp;
-use rukpak_crds::Inventory;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use rukpak_crds::{Inventory, MissingObject};
 use rukpak_plain::ObjectKey;
 
 use crate::health::{self, Health};
 use crate::kind::Identity;
-use crate::plan::Missing;
-use crate::{Fingerprint, Plan, Release, fingerprint};
+use crate::plan::{Missing, Need};
+use crate::{Fingerprint, Kind, MissingKind, Phase, Plan, Release, fingerprint};
 
 /// An object as we applied it.
 #[derive(Clone, Debug)]
@@ -83,6 +88,12 @@ impl Applied {
         &self.missing
     }
 
+    /// What the installed release declares, where its plan is not at hand: what was applied, and what could not be.
+    pub fn declared(&self, objects: &Objects, default_namespace: &str) -> Declared {
+        let missing = self.missing.iter().flat_map(|missing| missing.keys(default_namespace));
+        objects.keys().cloned().chain(missing).collect()
+    }
+
     /// Says so in an inventory.
     pub fn write(&self, inventory: &mut Inventory) {
         self.release.install_in(inventory);
@@ -115,4 +126,167 @@ fn lines<'a>(unhealthy: impl Iterator<Item = (&'a ObjectKey, &'a Tracked)>) -> V
             health::line(&key.group, version, &key.kind, key.namespace.as_deref(), &key.name, &tracked.health)
         })
         .collect()
+}
+
+/// What a release declares: group, kind, namespace and name of each object. Whatever its version, it is one object.
+pub type Declared = BTreeSet<ObjectKey>;
+
+impl Plan {
+    /// Everything that the release declares. Namespaced objects that name no namespace are in `default_namespace`.
+    pub fn declared(&self, default_namespace: &str) -> Declared {
+        let planned = self.steps.keys().cloned();
+        planned.chain(self.missing.iter().flat_map(|missing| missing.keys(default_namespace))).collect()
+    }
+}
+
+/// The status lists so many of the objects that are missing. Where there are more, the next process does not find what was applied,
+/// and applies everything again.
+const LISTED: usize = 100;
+
+impl Missing {
+    /// The objects that are missing, as the status says it.
+    pub fn write(missing: &[Self], inventory: &mut Inventory) {
+        let objects = missing.iter().filter_map(|missing| {
+            let (Need::Object(key) | Need::Optional(key)) = &missing.need else { return None };
+            Some(MissingObject {
+                group: key.group.clone(),
+                version: missing.kind.version().to_owned(),
+                kind: key.kind.clone(),
+                namespace: key.namespace.clone().unwrap_or_default(),
+                name: key.name.clone(),
+                optional: missing.is_optional(),
+            })
+        });
+        inventory.missing = objects.take(LISTED).collect();
+    }
+
+    /// What the status says of an object that is missing. `served`: its kind in another version, where that is served by now.
+    pub fn read(object: &MissingObject, served: Option<Kind>) -> Self {
+        let MissingObject { group, version, kind, namespace, name, optional } = object.clone();
+        let namespace = Some(namespace).filter(|namespace| !namespace.is_empty());
+        let key = ObjectKey { group, kind: kind.clone(), namespace, name };
+        let api_version = if key.group.is_empty() { version } else { format!("{}/{version}", key.group) };
+        let need = if optional { Need::Optional(key) } else { Need::Object(key) };
+        Self { kind: MissingKind { api_version, kind }, need, served }
+    }
+
+    /// The object that is declared. Where nobody tells whether its kind is namespaced, both objects that it may be.
+    pub fn keys(&self, default_namespace: &str) -> Vec<ObjectKey> {
+        let (Need::Object(key) | Need::Optional(key)) = &self.need else { return Vec::new() };
+        let namespaced = || ObjectKey {
+            namespace: key.namespace.clone().or_else(|| Some(default_namespace.to_owned())),
+            ..key.clone()
+        };
+        let cluster_scoped = || ObjectKey { namespace: None, ..key.clone() };
+        match self.served.as_ref().map(|kind| kind.namespaced) {
+            Some(true) => vec![namespaced()],
+            Some(false) => vec![cluster_scoped()],
+            None => vec![namespaced(), cluster_scoped()],
+        }
+    }
+}
+
+/// The members that leave, in the order in which they go: the reverse of applying.
+///
+/// What is declared stays. What is being deleted is among them: it is waited for. An object that was applied by another key is the
+/// same object: `applied` has the UIDs of all (groups may share a storage, as `extensions` and `networking.k8s.io` did).
+pub fn leaving<'a>(
+    members: impl IntoIterator<Item = (&'a ObjectKey, &'a ObjectMeta)>,
+    declared: &Declared,
+    applied: &BTreeSet<String>,
+) -> Vec<ObjectKey> {
+    let is_applied = |meta: &ObjectMeta| meta.uid.as_ref().is_some_and(|uid| applied.contains(uid));
+    let leaves = |key: &ObjectKey, meta: &ObjectMeta| !declared.contains(key) && !is_applied(meta);
+    let members = members.into_iter().filter(|(key, meta)| leaves(key, meta));
+    let mut leaving: Vec<ObjectKey> = members.map(|(key, _)| key.clone()).collect();
+    leaving.sort_by_cached_key(|key| (Reverse(Phase::of(&key.group, &key.kind)), key.clone()));
+    leaving
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use kube::core::{ApiResource, GroupVersionKind};
+    use serde_json::json;
+
+    use super::*;
+
+    fn key(group: &str, kind: &str, namespace: Option<&str>, name: &str) -> ObjectKey {
+        let namespace = namespace.map(str::to_owned);
+        ObjectKey { group: group.to_owned(), kind: kind.to_owned(), namespace, name: name.to_owned() }
+    }
+
+    fn meta(uid: &str) -> ObjectMeta {
+        ObjectMeta { uid: Some(uid.to_owned()), ..ObjectMeta::default() }
+    }
+
+    fn missing(namespace: Option<&str>, served: Option<bool>) -> Missing {
+        let kind = MissingKind { api_version: "one.example.com/v1alpha1".to_owned(), kind: "Db".to_owned() };
+        let gvk = GroupVersionKind::gvk("one.example.com", "v1", "Db");
+        let served = served.map(|namespaced| Kind { resource: Arc::new(ApiResource::from_gvk(&gvk)), namespaced });
+        Missing { kind, need: Need::Object(key("one.example.com", "Db", namespace, "precious")), served }
+    }
+
+    #[test]
+    fn an_object_whose_version_is_not_served_does_not_leave() {
+        for (namespace, live) in [(None, Some("system")), (None, None), (Some("ns"), Some("ns")), (Some("ns"), None)] {
+            for served in [None, Some(live.is_some())] {
+                let live = key("one.example.com", "Db", live, "precious");
+                let declared: Declared = missing(namespace, served).keys("system").into_iter().collect();
+                let members = BTreeMap::from([(live, meta("u"))]);
+                assert!(leaving(&members, &declared, &BTreeSet::new()).is_empty(), "{namespace:?} {served:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn an_object_of_another_name_or_namespace_leaves() {
+        let declared: Declared = missing(Some("ns"), None).keys("system").into_iter().collect();
+        for other in [
+            key("one.example.com", "Db", Some("ns"), "other"),
+            key("one.example.com", "Db", Some("system"), "precious"),
+            key("two.example.com", "Db", Some("ns"), "precious"),
+        ] {
+            let members = BTreeMap::from([(other.clone(), meta("u"))]);
+            assert_eq!(leaving(&members, &declared, &BTreeSet::new()), [other]);
+        }
+    }
+
+    #[test]
+    fn an_object_that_was_applied_in_another_group_does_not_leave() {
+        let members = BTreeMap::from([(key("extensions", "Ingress", Some("ns"), "a"), meta("u"))]);
+        let declared = Declared::from([key("networking.k8s.io", "Ingress", Some("ns"), "a")]);
+        assert!(leaving(&members, &declared, &BTreeSet::from(["u".to_owned()])).is_empty());
+        assert_eq!(leaving(&members, &declared, &BTreeSet::from(["other".to_owned()])).len(), 1);
+    }
+
+    #[test]
+    fn what_is_missing_is_read_as_it_was_written() {
+        let of_core = MissingKind { api_version: "v2".to_owned(), kind: "Pod".to_owned() };
+        let optional = Missing { kind: of_core, need: Need::Optional(key("", "Pod", None, "p")), served: None };
+        let dependency = Missing { need: Need::Dependency, ..optional.clone() };
+        let all = [missing(Some("ns"), None), optional, dependency];
+        let mut inventory = Inventory::default();
+        Missing::write(&all, &mut inventory);
+        let read: Vec<Missing> = inventory.missing.iter().map(|object| Missing::read(object, None)).collect();
+        assert_eq!(read, all[..2], "what a bundle depends on is asked for before the first write only");
+        Missing::write(&vec![all[0].clone(); 2 * LISTED], &mut inventory);
+        assert_eq!(inventory.missing.len(), LISTED);
+    }
+
+    #[test]
+    fn objects_leave_in_the_reverse_order_of_applying_and_once() {
+        let going: ObjectMeta =
+            serde_json::from_value(json!({"uid": "g", "deletionTimestamp": "2026-01-01T00:00:00Z"})).unwrap();
+        let members = BTreeMap::from([
+            (key("", "Namespace", None, "n"), meta("1")),
+            (key("", "ConfigMap", Some("n"), "a"), meta("2")),
+            (key("", "ConfigMap", Some("n"), "going"), going),
+            (key("apps", "Deployment", Some("n"), "d"), meta("3")),
+        ]);
+        let names: Vec<String> =
+            leaving(&members, &Declared::new(), &BTreeSet::new()).into_iter().map(|key| key.name).collect();
+        assert_eq!(names, ["d", "a", "going", "n"]);
+    }
 }

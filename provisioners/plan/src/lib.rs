@@ -8,7 +8,6 @@ pub mod approval;
 pub mod builtin;
 pub mod conflict;
 pub mod decide;
-pub mod declared;
 pub mod fields;
 pub mod fingerprint;
 pub mod health;

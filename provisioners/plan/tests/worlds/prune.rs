@@ -7,8 +7,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use rukpak_crds::InventoryKind;
 use rukpak_crds::names::{self, FIELD_MANAGER};
 use rukpak_plain::ObjectKey;
-use rukpak_plan::applied::complaints;
-use rukpak_plan::declared::{self, Declared};
+use rukpak_plan::applied::{self, Declared, complaints};
 use rukpak_plan::memory::{Installation, later};
 use rukpak_plan::prune::{
     Answer, End, Guard, HEALTHY_WITHIN, Leaving, NONE_SERVED, Order, Outcome, Pass, Pruning, Request as Wish,
@@ -69,7 +68,7 @@ impl Run<'_> {
         let mut members = self.list(&kinds)?;
         let objects = self.inbox().objects.clone();
         let Installation::Applied { applied, differences, .. } = &self.memory.installation else { return Ok(()) };
-        let declared = declared::of_installed(&objects, applied.missing(), NAMESPACE);
+        let declared = applied.declared(&objects, NAMESPACE);
         let used = differences.used.clone();
         let mut leaving = self.leaving(&mut members, &declared);
         let mut failed = Vec::new();
@@ -121,7 +120,7 @@ impl Run<'_> {
     fn leaving(&mut self, members: &mut Members, declared: &Declared) -> Vec<Leaving> {
         let applied = self.inbox().objects.values().map(|object| object.fingerprint.uid.clone()).collect();
         let found = members.objects.iter().map(|(key, member)| (key, &*member.metadata));
-        let leaving = declared::leaving(found, declared, &applied);
+        let leaving = applied::leaving(found, declared, &applied);
         leaving.iter().filter_map(|key| members.objects.remove(key)).collect()
     }
 

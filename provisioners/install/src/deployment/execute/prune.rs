@@ -15,8 +15,7 @@ use kube::core::ApiResource;
 use rukpak_crds::ReleasedObject;
 use rukpak_crds::names::ADOPT_BY;
 use rukpak_plain::ObjectKey;
-use rukpak_plan::applied::complaints;
-use rukpak_plan::declared::{self, Declared};
+use rukpak_plan::applied::{self, Declared, complaints};
 use rukpak_plan::memory::{Installation, later};
 use rukpak_plan::owner;
 use rukpak_plan::prune::{self, Answer, End, Guard, HEALTHY_WITHIN, Leaving, Order, Outcome, Pass, Pruning, Request};
@@ -93,7 +92,7 @@ pub(super) async fn again(run: &mut Run, release: &Release) -> Result<(), Supers
     let members = members::list(&run.view, &kinds, Why::Resync).await;
     let Installation::Applied { applied, differences, .. } = &run.view.memory.installation else { return Ok(()) };
     let system_namespace = &run.view.reads.settings.system_namespace;
-    let mut declared = declared::of_installed(&run.view.tracker.tracked().objects, applied.missing(), system_namespace);
+    let mut declared = applied.declared(&run.view.tracker.tracked().objects, system_namespace);
     declared.extend(differences.paused.iter().cloned());
     let used = differences.used.clone();
     let mut leaving = leaving(&run.view, &members, &declared);
@@ -124,7 +123,7 @@ fn leaving(view: &View, members: &Members, declared: &Declared) -> Vec<Leaving> 
     let applied = view.tracker.tracked().uids().into_iter().filter(|(key, _)| declared.contains(key));
     let applied = applied.map(|(_, uid)| uid).collect();
     let metadata = members.objects.iter().map(|(key, member)| (key, &*member.metadata));
-    let leaving = declared::leaving(metadata, declared, &applied);
+    let leaving = applied::leaving(metadata, declared, &applied);
     leaving.iter().filter_map(|key| members.objects.get(key).cloned()).collect()
 }
 
