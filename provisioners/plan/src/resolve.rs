@@ -1,7 +1,6 @@
 //! What is really sent for one object, given what is in the cluster: the one place that knows of stored versions, conversion,
 //! scaling, volumes that grew, their order in Pods, and fields that were relinquished, whoever asks.
 
-mod order;
 mod united;
 
 use std::collections::BTreeSet;
@@ -141,7 +140,7 @@ pub struct Resolved {
 pub fn needs_live(key: &ObjectKey, body: &Value, basis: &Basis<'_>) -> bool {
     let is_left = basis.relinquished.is_some_and(|fields| !fields.is_empty());
     body.pointer(REPLICAS).is_some()
-        || order::has_order(body)
+        || has_order(body)
         || is_claim(key)
         || is_left
         || !basis.ignored.is_empty()
@@ -154,6 +153,9 @@ fn is_claim(key: &ObjectKey) -> bool {
 
 const REPLICAS: &str = "/spec/replicas";
 const STORAGE: &str = "/spec/resources/requests/storage";
+const POD: &str = "/spec/template/spec";
+/// Lists of containers in a Pod.
+const CONTAINERS: [&str; 2] = ["containers", "initContainers"];
 
 /// The body for an object, of which `live` is in the cluster.
 pub fn resolve(key: &ObjectKey, body: &Value, live: Option<Live<'_>>, basis: &Basis<'_>) -> Resolved {
@@ -166,7 +168,7 @@ pub fn resolve(key: &ObjectKey, body: &Value, live: Option<Live<'_>>, basis: &Ba
     }
     basis.ignored.leave(&mut resolved.body, live.metadata, live.body);
     leave_scaled(&mut resolved.body, live, basis);
-    order::keep_order(&mut resolved.body, live.body);
+    keep_order(&mut resolved.body, live.body);
     if is_claim(key) && !is_size_declared_anew(&resolved.body, basis) {
         resolved.kept = keep_size(&mut resolved.body, live);
     }
@@ -213,6 +215,40 @@ fn is_scaled_by_subresource(metadata: &ObjectMeta) -> bool {
         entry.subresource.as_deref() == Some("scale")
             && entry.fields_v1.as_ref().is_some_and(|set| set.0.pointer("/f:spec/f:replicas").is_some())
     })
+}
+
+/// Whether there is an order that could be kept.
+fn has_order(body: &Value) -> bool {
+    body.pointer(POD).is_some_and(|pod| is_list(&pod["volumes"]) || mounts(pod).any(is_list))
+}
+
+/// Brings volumes and their mounts into the order that they have in the cluster. The order means nothing, and a change of it replaces all
+/// Pods: an apply puts its own in the place of the one that whoever made the object before has chosen.
+fn keep_order(body: &mut Value, live: &Value) {
+    let (Some(pod), Some(there)) = (body.pointer_mut(POD), live.pointer(POD)) else { return };
+    sort_as(pod.get_mut("volumes"), &there["volumes"], "name");
+    for list in CONTAINERS {
+        for container in pod.get_mut(list).and_then(Value::as_array_mut).into_iter().flatten() {
+            let mut all = there[list].as_array().into_iter().flatten();
+            let Some(same) = all.find(|other| other["name"] == container["name"]) else { continue };
+            sort_as(container.get_mut("volumeMounts"), &same["volumeMounts"], "mountPath");
+        }
+    }
+}
+
+fn mounts(pod: &Value) -> impl Iterator<Item = &Value> {
+    let containers = CONTAINERS.into_iter().filter_map(|list| pod[list].as_array()).flatten();
+    containers.map(|container| &container["volumeMounts"])
+}
+
+fn is_list(list: &Value) -> bool {
+    list.as_array().is_some_and(|items| items.len() > 1)
+}
+
+/// What is in the cluster comes first, as it stands there.
+fn sort_as(declared: Option<&mut Value>, live: &Value, key: &str) {
+    let (Some(declared), Some(live)) = (declared.and_then(Value::as_array_mut), live.as_array()) else { return };
+    declared.sort_by_key(|item| live.iter().position(|other| other[key] == item[key]).unwrap_or(live.len()));
 }
 
 /// Whether a new release asks for another size than the one before. Where that declares none, nobody else than the release is asked.
@@ -351,5 +387,29 @@ mod tests {
         let live = Live { metadata: &metadata, body: &live };
         let resolved = resolve(&key("", "PersistentVolumeClaim"), &claim("1Gi"), Some(live), &basis);
         assert_eq!(resolved.body, claim("2Gi"));
+    }
+
+    fn object(volumes: &[&str], mounts: &[&str]) -> Value {
+        let volumes: Vec<Value> = volumes.iter().map(|name| json!({ "name": name })).collect();
+        let mounts: Vec<Value> = mounts.iter().map(|path| json!({ "mountPath": path })).collect();
+        let containers = json!([{"name": "c", "volumeMounts": mounts}]);
+        json!({"spec": {"template": {"spec": {"volumes": volumes, "containers": containers}}}})
+    }
+
+    #[test]
+    fn volumes_and_mounts_stand_as_in_the_cluster_and_new_ones_behind() {
+        let mut body = object(&["new", "a", "b"], &["/a", "/b"]);
+        keep_order(&mut body, &object(&["b", "other", "a"], &["/b", "/a"]));
+        assert_eq!(body, object(&["b", "a", "new"], &["/b", "/a"]));
+        let same = body.clone();
+        keep_order(&mut body, &json!({"spec": {}}));
+        assert_eq!(body, same, "nothing is known of another order");
+    }
+
+    #[test]
+    fn one_volume_has_no_order() {
+        assert!(!has_order(&object(&["a"], &["/a"])));
+        assert!(has_order(&object(&["a", "b"], &[])) && has_order(&object(&[], &["/a", "/b"])));
+        assert!(!has_order(&json!({"data": {"a": "b"}})));
     }
 }
