@@ -11,14 +11,19 @@ use rukpak_crds::{BundleProperty, DeletionPolicy, config};
 use rukpak_plain::{Gvk, Object, ObjectKey, manifests};
 pub use rukpak_plan::Format;
 use rukpak_plan::Release;
+use rukpak_registry::metadata::Property;
 use rukpak_registry::render::ServingCertificate;
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
 pub mod helm;
-mod provides;
 mod registry;
 
 pub use registry::Certificates;
+
+/// The type of a kind that is provided.
+const PROVIDES_KIND: &str = "olm.gvk";
+/// What a bundle may provide and require: every write of a status has it, and every cache.
+const PROPERTIES_BYTES: usize = 16 << 10;
 
 /// The objects that a bundle means, and what the cluster must have for them.
 #[derive(Clone, Debug, Default)]
@@ -42,7 +47,7 @@ pub struct Rendered {
 impl Rendered {
     /// Of a format that says nothing but its objects.
     fn of(objects: Vec<Object>) -> Self {
-        Self { properties: provides::properties(Vec::new(), &objects), objects, ..Self::default() }
+        Self { properties: properties(Vec::new(), &objects), objects, ..Self::default() }
     }
 }
 
@@ -156,4 +161,56 @@ pub const ALL_NAMESPACES_REQUIRED: &str = "AllNamespace install mode must be ena
 pub fn watches_namespace(config: Option<&Map<String, Value>>) -> bool {
     let is_set = |key| config.and_then(|config| config.get(key)).is_some_and(|value| !value.is_null());
     is_set("watchNamespace") || is_set("watchNamespaces") || is_set(config::INSTALL_NAMESPACE)
+}
+
+/// What a bundle provides and requires, as the status of its BundleDeployment says it: what it `states` of itself, and the kinds that the
+/// CRDs among its objects serve, as many as fit.
+fn properties(states: Vec<Property>, objects: &[Object]) -> Vec<BundleProperty> {
+    let own = states.into_iter().map(|Property { kind, value }| BundleProperty { type_: kind, value });
+    let provided = objects.iter().filter(|object| object.kind() == "CustomResourceDefinition").flat_map(served_kinds);
+    let provided = provided.map(|value| BundleProperty { type_: PROVIDES_KIND.to_owned(), value });
+    let mut room = PROPERTIES_BYTES;
+    let fits = |property: &BundleProperty| {
+        let size = property.type_.len() + property.value.to_string().len();
+        room.checked_sub(size).inspect(|left| room = *left).is_some()
+    };
+    // What it needs comes first: who provides it must know.
+    own.chain(provided).filter(fits).collect()
+}
+
+/// The kinds that a CRD serves.
+fn served_kinds(definition: &Object) -> Vec<Value> {
+    let (group, kind) = (definition.field(&["spec", "group"]), definition.field(&["spec", "names", "kind"]));
+    let versions = definition.field(&["spec", "versions"]).and_then(Value::as_array).into_iter().flatten();
+    let served = versions.filter(|version| version["served"] == true);
+    served.map(|version| json!({"group": group, "version": version["name"], "kind": kind})).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use rukpak_plain::Origin;
+
+    use super::*;
+
+    fn definition(versions: usize) -> Object {
+        let version = |number| json!({"name": format!("v{number}"), "served": number != 2});
+        let versions: Vec<Value> = (1..=versions).map(version).collect();
+        let spec = json!({"group": "g.io", "names": {"kind": "K"}, "versions": versions});
+        let body = json!({"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+                          "metadata": {"name": "ks.g.io"}, "spec": spec});
+        Object::new(body, Origin::made_from("test")).unwrap()
+    }
+
+    #[test]
+    fn served_kinds_are_provided_and_what_does_not_fit_is_left_out() {
+        let needed = Property { kind: "olm.package.required".to_owned(), value: json!({"packageName": "p"}) };
+        let found = properties(vec![needed.clone()], &[definition(3)]);
+        let named: Vec<&Value> = found.iter().map(|property| &property.value["version"]).collect();
+        assert_eq!(named, [&Value::Null, &json!("v1"), &json!("v3")]);
+
+        let found = properties(vec![needed], &[definition(1000)]);
+        assert_eq!(found[0].type_, "olm.package.required");
+        let size: usize = found.iter().map(|one| one.type_.len() + one.value.to_string().len()).sum();
+        assert!(found.len() > 200 && size <= PROPERTIES_BYTES, "{} of {size} bytes", found.len());
+    }
 }

@@ -13,8 +13,7 @@ use rukpak_registry::render::{self, PLACEHOLDER, serving_certificates};
 use rukpak_registry::{Bundle, RenderOptions, TooOld, Unresolvable, load};
 use serde_json::Value;
 
-use super::provides::properties;
-use super::{Rendered, Settings, watches_namespace};
+use super::{Rendered, Settings, properties, watches_namespace};
 
 /// The folder of the package's metadata.
 pub(super) const METADATA: &str = "metadata";
