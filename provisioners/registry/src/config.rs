@@ -20,6 +20,7 @@ pub const INSTALL_NAMESPACE: &str = "installNamespace";
 /// Key of the labels of all objects.
 pub const OBJECT_LABELS: &str = "objectLabels";
 const API_ROLES: &str = "apiRoles";
+const OPERATOR_CONDITION: &str = "operatorCondition";
 /// The longest name of a namespace, in bytes.
 const NAMESPACE_BYTES: usize = 63;
 const NAMESPACE_PATTERN: &str = "^[a-z0-9]([-a-z0-9]*[a-z0-9])?$";
@@ -35,6 +36,8 @@ pub struct Config {
     pub object_labels: BTreeMap<String, String>,
     /// Whether who has `admin`, `edit` or `view` in a namespace may use the bundle's APIs there.
     pub api_roles: bool,
+    /// Whether the operator has an OperatorCondition, as in OLM v0.
+    pub operator_condition: bool,
 }
 
 /// Changes to all Deployments of a bundle and, where not said otherwise, to all their containers.
@@ -100,12 +103,11 @@ impl Config {
             Ok(labels) => config.object_labels = labels,
             Err(problem) => problems.push(problem),
         }
-        match fields.get(API_ROLES).unwrap_or(&Value::Null) {
-            Value::Null => {}
-            Value::Bool(value) => config.api_roles = *value,
-            other => {
-                problems
-                    .push(format!("invalid type for field \"{API_ROLES}\": got {}, want boolean", json_type(other)));
+        let switches = [(API_ROLES, &mut config.api_roles), (OPERATOR_CONDITION, &mut config.operator_condition)];
+        for (key, switch) in switches {
+            match boolean(fields, key) {
+                Ok(value) => *switch = value,
+                Err(problem) => problems.push(problem),
             }
         }
         match deployment_config(fields.get(DEPLOYMENT_CONFIG)) {
@@ -126,6 +128,14 @@ pub fn install_namespace(config: &Value) -> Result<Option<String>, Error> {
     read.map_err(|problem| Error(vec![problem]))
 }
 
+fn boolean(fields: &Map<String, Value>, key: &str) -> Result<bool, String> {
+    match fields.get(key).unwrap_or(&Value::Null) {
+        Value::Null => Ok(false),
+        Value::Bool(value) => Ok(*value),
+        other => Err(format!("invalid type for field \"{key}\": got {}, want boolean", json_type(other))),
+    }
+}
+
 /// Whether a label is one, the API server says.
 fn object_labels(value: Option<&Value>) -> Result<BTreeMap<String, String>, String> {
     let Some(value) = value.filter(|value| !value.is_null()) else { return Ok(BTreeMap::new()) };
@@ -142,7 +152,7 @@ fn is_known(csv: &Csv, key: &str) -> bool {
     match key {
         WATCH_NAMESPACE => takes_namespace(csv),
         WATCH_NAMESPACES => supports(csv, MULTI),
-        API_ROLES | DEPLOYMENT_CONFIG | INSTALL_NAMESPACE | OBJECT_LABELS => true,
+        API_ROLES | DEPLOYMENT_CONFIG | INSTALL_NAMESPACE | OBJECT_LABELS | OPERATOR_CONDITION => true,
         _ => false,
     }
 }

@@ -16,6 +16,7 @@ mod api_services;
 mod certificates;
 mod crds;
 mod deployments;
+mod operator_condition;
 mod overrides;
 mod rbac;
 mod services;
@@ -41,6 +42,8 @@ pub struct RenderOptions {
     pub object_labels: BTreeMap<String, String>,
     /// Whether there are aggregated ClusterRoles for the owned APIs, as in OLM v0.
     pub api_roles: bool,
+    /// Whether there is an OperatorCondition, which Pods are told the name of, as in OLM v0.
+    pub operator_condition: bool,
 }
 
 /// Who makes the certificates that webhooks serve with.
@@ -118,6 +121,7 @@ impl RenderOptions {
             deployment_config: None,
             object_labels: BTreeMap::new(),
             api_roles: false,
+            operator_condition: false,
         }
     }
 
@@ -131,13 +135,14 @@ impl RenderOptions {
             deployment_config: None,
             object_labels: BTreeMap::new(),
             api_roles: false,
+            operator_condition: false,
         }
     }
 }
 
-/// Renders a bundle: Namespace (if asked), service accounts, roles, cluster roles (those for APIs if asked),
-/// CRDs, other manifests, Deployments, validating and mutating webhooks, Services, certificates, aggregated APIs. The order is
-/// the reference's.
+/// Renders a bundle: Namespace (if asked), service accounts, roles, cluster roles (those for APIs if asked), the
+/// OperatorCondition (if asked), CRDs, other manifests, Deployments, validating and mutating webhooks, Services, certificates,
+/// aggregated APIs. The order is the reference's.
 ///
 /// An object that would stand there twice with the same content is rendered once; a service account that the bundle
 /// ships takes the place of the generated one, and a webhook Service that it ships is merged with the generated one.
@@ -151,6 +156,7 @@ pub fn render(bundle: &Bundle, options: &RenderOptions) -> Result<Vec<Object>, E
     rbac::roles(&mut context)?;
     rbac::cluster_roles(&mut context)?;
     api_roles::generate(&mut context)?;
+    operator_condition::generate(&mut context)?;
     crds::generate(&mut context)?;
     additional::generate(&mut context)?;
     deployments::generate(&mut context)?;

@@ -60,6 +60,7 @@ fn options() -> RenderOptions {
         deployment_config: None,
         object_labels: std::collections::BTreeMap::new(),
         api_roles: false,
+        operator_condition: false,
     }
 }
 

@@ -26,6 +26,7 @@ fn options(certificates: Certificates) -> RenderOptions {
         deployment_config: None,
         object_labels: std::collections::BTreeMap::new(),
         api_roles: false,
+        operator_condition: false,
     }
 }
 
@@ -126,6 +127,40 @@ fn roles_for_the_apis_are_those_of_olm_v0_and_only_on_request() {
             role("crdview", "view", definition),
         ]
     );
+}
+
+#[test]
+fn an_operator_condition_is_that_of_olm_v0_and_only_on_request() {
+    let (bundle, mut options) = (bundle(&[]), options(Certificates::CertManager));
+    let without = rendered(&bundle, &options);
+    let config = Config::read(&bundle.csv, "sky", &json!({"operatorCondition": true})).unwrap();
+    options.operator_condition = config.operator_condition;
+    let with = rendered(&bundle, &options);
+    let key = |object: &&Object| without.iter().all(|known| known.key() != object.key());
+    let added: Vec<Value> = with.iter().filter(key).map(Object::as_value).collect();
+
+    let metadata = json!({"name": "kite.v1.2.0", "namespace": "sky"});
+    // The operator and people write conditions and overrides: nothing is said of them.
+    let spec = json!({"serviceAccounts": ["default", "kite-manager"], "deployments": ["kite.manager"]});
+    let rule = json!({"verbs": ["get", "update", "patch"], "apiGroups": ["operators.coreos.com"],
+        "resources": ["operatorconditions"], "resourceNames": ["kite.v1.2.0"]});
+    let subject = |name: &str| json!({"kind": "ServiceAccount", "name": name, "namespace": "sky"});
+    let role = json!({"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "kite.v1.2.0"});
+    assert_eq!(
+        added,
+        [
+            json!({"apiVersion": "operators.coreos.com/v2", "kind": "OperatorCondition", "metadata": metadata, "spec": spec}),
+            json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "Role", "metadata": metadata, "rules": [rule]}),
+            json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "RoleBinding", "metadata": metadata,
+                "subjects": [subject("default"), subject("kite-manager")], "roleRef": role}),
+        ]
+    );
+    let variables = |objects: &[Object]| {
+        find(objects, "Deployment")[0].as_value()["spec"]["template"]["spec"]["containers"][0]["env"].clone()
+    };
+    let level = json!({"name": "LEVEL", "value": "info"});
+    assert_eq!(variables(&without), json!([level]));
+    assert_eq!(variables(&with), json!([level, {"name": "OPERATOR_CONDITION_NAME", "value": "kite.v1.2.0"}]));
 }
 
 #[test]

@@ -72,6 +72,15 @@ fn roles_for_the_apis_are_asked_for_by_a_boolean() {
 }
 
 #[test]
+fn an_operator_condition_is_asked_for_by_a_boolean() {
+    let read = |value: Value| Config::read(&csv(&[ALL]), "ns", &json!({"operatorCondition": value}));
+    let asked = |value: Value| read(value).unwrap().operator_condition;
+    assert_eq!((asked(json!(true)), asked(json!(false)), asked(Value::Null)), (true, false, false));
+    let error = read(json!(1)).unwrap_err().to_string();
+    assert_eq!(error, "invalid configuration: invalid type for field \"operatorCondition\": got number, want boolean");
+}
+
+#[test]
 fn several_namespaces_need_multi_namespace() {
     let several = json!({"watchNamespaces": ["a", "b"]});
     assert_eq!(read(&[MULTI], &several), Ok(Some(vec!["a".into(), "b".into()])));

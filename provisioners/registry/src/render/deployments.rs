@@ -1,5 +1,6 @@
 //! The operator's Deployments.
 
+use k8s_openapi::api::core::v1::PodTemplateSpec;
 use serde_json::json;
 
 use super::{Context, Error, overrides, serving_certificates, volumes};
@@ -41,6 +42,7 @@ fn generate_one(
         overrides::apply(config, &mut spec.template);
         own_annotations = Some(&config.annotations).filter(|annotations| !annotations.is_empty());
     }
+    name_condition(context, &mut spec.template, field)?;
     let mut object = json!({
         "apiVersion": "apps/v1",
         "kind": "Deployment",
@@ -54,6 +56,18 @@ fn generate_one(
         object["metadata"]["annotations"] = json!(annotations);
     }
     context.push(object, field)
+}
+
+/// Tells the containers the name of the OperatorCondition, if there is one.
+fn name_condition(context: &mut Context<'_>, template: &mut PodTemplateSpec, field: &str) -> Result<(), Error> {
+    if !context.options.operator_condition {
+        return Ok(());
+    }
+    let (name, origin) = (&context.bundle.csv.metadata.name, context.bundle.origin_of(field));
+    let containers = template.spec.as_ref().map_or(0, |pod| pod.containers.len());
+    context.budget.add_copies(&json!(name), containers as u64, || origin.to_string())?;
+    overrides::set_variable(template, "OPERATOR_CONDITION_NAME", name);
+    Ok(())
 }
 
 /// Counts what the user's settings copy into each container.

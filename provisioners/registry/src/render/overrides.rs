@@ -1,6 +1,6 @@
-//! What the user changes in the Deployments.
+//! What is changed in the Deployments, mostly by the user.
 
-use k8s_openapi::api::core::v1::{Affinity, Container, PodSpec, PodTemplateSpec};
+use k8s_openapi::api::core::v1::{Affinity, Container, EnvVar, PodSpec, PodTemplateSpec};
 
 use crate::DeploymentConfig;
 
@@ -14,6 +14,14 @@ pub(super) fn apply(config: &DeploymentConfig, template: &mut PodTemplateSpec) {
         for (name, text) in &config.annotations {
             annotations.entry(name.clone()).or_insert_with(|| text.clone());
         }
+    }
+}
+
+/// Sets a variable in all containers, not the init containers.
+pub(super) fn set_variable(template: &mut PodTemplateSpec, name: &str, value: &str) {
+    let variable = EnvVar { name: name.to_owned(), value: Some(value.to_owned()), ..EnvVar::default() };
+    for container in &mut template.spec.get_or_insert_default().containers {
+        replace_or_add(&mut container.env, std::slice::from_ref(&variable), |variable| &variable.name);
     }
 }
 
