@@ -88,6 +88,8 @@ pub mod reason {
     pub const WAITING_FOR_APPROVAL: &str = "WaitingForApproval";
     /// `Ready`: an upgrade waits until a window of `spec.windows` opens.
     pub const WAITING_FOR_WINDOW: &str = "WaitingForWindow";
+    /// `Ready`, `Reconciling`: the installed operator says that it must not be upgraded now. OLM v0's word.
+    pub const OPERATOR_CONDITION_NOT_UPGRADEABLE: &str = "OperatorConditionNotUpgradeable";
     /// `Ready`, `Stalled`: the Plan was rejected.
     pub const PLAN_REJECTED: &str = "PlanRejected";
     /// `Ready`, `Reconciling`: work goes on.

@@ -16,6 +16,7 @@ pub mod inbox;
 pub mod kind;
 pub mod memory;
 pub mod observed;
+pub mod operator_condition;
 pub mod opt_out;
 pub mod owner;
 pub mod owner_metadata;

@@ -339,6 +339,7 @@ impl Memory {
             Stage::Rights => Reason::RightsMissing,
             Stage::Unapproved => Reason::ApprovalMissing,
             Stage::Rejected => Reason::PlanRejected,
+            Stage::NotUpgradeable => Reason::NotUpgradeable,
             Stage::Closed(_) => Reason::WindowClosed,
             _ if is_upgrade => Reason::UpgradeFailed,
             _ if installed.is_none() => Reason::InstallFailed,
@@ -362,6 +363,11 @@ impl Memory {
         };
         let problem = Problem { stage: Stage::Repair, ..problem };
         self.failure = Some(Failure::first(observed, release, reason, problem, Some(until)));
+    }
+
+    /// An OperatorCondition has changed: the upgrade that it may have held up is tried at once.
+    pub fn learn_condition_changed(&mut self) {
+        self.failed_upgrade.take_if(|failure| failure.problem.stage == Stage::NotUpgradeable);
     }
 
     /// Nothing has drifted any more.
@@ -393,6 +399,7 @@ impl Memory {
             Stage::Rights => Reason::RightsMissing,
             Stage::Unapproved => Reason::ApprovalMissing,
             Stage::Rejected => Reason::PlanRejected,
+            Stage::NotUpgradeable => Reason::NotUpgradeable,
             Stage::Closed(_) => Reason::WindowClosed,
             Stage::Apply | Stage::Migrate | Stage::Missing | Stage::Repair => Reason::UpgradeFailed,
         };

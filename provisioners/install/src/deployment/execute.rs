@@ -2,9 +2,9 @@
 //! this folder.
 //!
 //! ```text
-//! install   prepare -> members -> rights -> check -> (approval) -> (window) -> (intent) -> migrate -> apply -> prune -> Applied
-//! repair    prepare ------------> rights -------------------> apply            again
-//! resume    watches -----------------------------------------------------------> Applied
+//! install   prepare -> members -> rights -> check -> (approval, operator, window) -> (intent) -> migrate -> apply -> prune -> Applied
+//! repair    prepare ------------> rights -----------------------------------------------------------------> apply            again
+//! resume    watches --------------------------------------------------------------------------------------------------------> Applied
 //! ```
 
 mod apply;
@@ -17,6 +17,7 @@ mod collision;
 pub(super) mod health;
 mod members;
 mod migrate;
+mod operator_condition;
 mod prepare;
 mod prune;
 mod put;
@@ -38,6 +39,7 @@ use rukpak_plan::applied::Applied;
 use rukpak_plan::decide::Decision;
 use rukpak_plan::kind::MissingKind;
 use rukpak_plan::memory::{Differences, Installation, Problem, Stage};
+use rukpak_plan::operator_condition::is_operator_condition;
 use rukpak_plan::prune::Pruning;
 use rukpak_plan::resolve::Why;
 use rukpak_plan::retry::Class;
@@ -111,11 +113,19 @@ pub(super) async fn execute(run: &mut Run, decision: Decision) -> Result<(), Err
             Ok(())
         }
         Decision::Install { release, why } => install(run, release, why).await,
-        Decision::Repair { release, objects } => match repair::repair(run, &release, objects).await {
-            repair::Ended::Done => Ok(()),
-            repair::Ended::NeedsInstall(why) => install(run, release, why).await,
-            repair::Ended::Superseded => Err(Error::Superseded),
-        },
+        Decision::Repair { release, objects } => {
+            let has_condition = objects.iter().any(is_operator_condition);
+            match repair::repair(run, &release, objects).await {
+                repair::Ended::Done => {}
+                repair::Ended::NeedsInstall(why) => install(run, release, why).await?,
+                repair::Ended::Superseded => return Err(Error::Superseded),
+            }
+            // After the repair, so that one change has it asked once.
+            if has_condition {
+                run.view.memory.learn_condition_changed();
+            }
+            Ok(())
+        }
         Decision::Discover(release) => discover(run, release).await,
         Decision::Prune(release) => {
             prune::again(run, &release).await?;
@@ -167,6 +177,7 @@ async fn attempt(run: &mut Run, release: &Release, why: Why) -> Result<(), Stopp
     rights::check(run, &plan, &members).await.map_err(Stopped::Failed)?;
     let dropping = check::check(run, &plan, why, &members, &bases).await?;
     approval::ask(run, (&plan, objects.as_ref()), why, &members, &bases).await?;
+    operator_condition::ask(&run.view, &plan, why, &bases).await.map_err(Stopped::Failed)?;
     // Last: what is wrong with it, and whether it may be installed, is known before the window.
     if let Some(problem) = window::problem(&run.view.observed, &plan.release, why, Timestamp::now()) {
         return Err(Stopped::Failed(problem));

@@ -33,6 +33,8 @@ pub enum Stage {
     Unapproved,
     /// Nothing was written: somebody has rejected it.
     Rejected,
+    /// Nothing was written: the installed operator says that it must not be upgraded now.
+    NotUpgradeable,
     /// Nothing was written: no window of `spec.windows` is open for it. The time is when one will be, if ever.
     Closed(Option<Timestamp>),
     /// Some objects may have been written.
@@ -48,7 +50,7 @@ pub enum Stage {
 impl Stage {
     /// Whether nothing was tried, because it is not to be tried yet.
     pub fn is_put_off(self) -> bool {
-        matches!(self, Self::Unapproved | Self::Rejected | Self::Closed(_))
+        matches!(self, Self::Unapproved | Self::Rejected | Self::NotUpgradeable | Self::Closed(_))
     }
 
     /// When it is tried again: `next` for what has failed. `None` if a person decides.
@@ -116,6 +118,8 @@ pub enum Reason {
     ApprovalMissing,
     /// Somebody has rejected it.
     PlanRejected,
+    /// The installed operator says that it must not be upgraded now.
+    NotUpgradeable,
     /// No window is open for it.
     WindowClosed,
 }
@@ -134,6 +138,7 @@ impl Reason {
             Self::RightsMissing => reason::MISSING_RIGHTS,
             Self::ApprovalMissing => reason::WAITING_FOR_APPROVAL,
             Self::PlanRejected => reason::PLAN_REJECTED,
+            Self::NotUpgradeable => reason::OPERATOR_CONDITION_NOT_UPGRADEABLE,
             Self::WindowClosed => reason::WAITING_FOR_WINDOW,
         }
     }

@@ -131,6 +131,9 @@ impl Writer<'_> {
         let reason = match failure.reason {
             Reason::DeadlineExceeded => Reason::DeadlineExceeded.ready(),
             Reason::ApprovalMissing => return Some(Summary::Working { reason: reason::WAITING_FOR_APPROVAL, message }),
+            Reason::NotUpgradeable => {
+                return Some(Summary::Working { reason: reason::OPERATOR_CONDITION_NOT_UPGRADEABLE, message });
+            }
             Reason::WindowClosed if failure.until.is_none() => {
                 return Some(Summary::Stalled { reason: reason::WAITING_FOR_WINDOW, message });
             }
@@ -169,6 +172,7 @@ impl Writer<'_> {
             | Stage::Rights
             | Stage::Check
             | Stage::Unapproved
+            | Stage::NotUpgradeable
             | Stage::Closed(_)
             | Stage::Rejected => {
                 format!("; nothing was changed: {bundle} stays installed")
@@ -238,7 +242,10 @@ impl Writer<'_> {
         match summary {
             Summary::Working {
                 reason:
-                    reason @ (reason::DEPENDENCY_NOT_READY | reason::WAITING_FOR_APPROVAL | reason::WAITING_FOR_WINDOW),
+                    reason @ (reason::DEPENDENCY_NOT_READY
+                    | reason::WAITING_FOR_APPROVAL
+                    | reason::OPERATOR_CONDITION_NOT_UPGRADEABLE
+                    | reason::WAITING_FOR_WINDOW),
                 ..
             } => {
                 self.set(RECONCILING, True, reason, &message);

@@ -53,6 +53,8 @@ pub enum Event {
     Taken(Theirs),
     /// A watch has seen that something which was to go is gone, or may go.
     Gone,
+    /// So has an OperatorCondition changed.
+    ConditionChanged,
     /// Objects left the bundle and were not deleted.
     Released(Vec<String>),
     /// These objects are not healthy.
@@ -171,6 +173,7 @@ impl Event {
                 scene.memory.repairs.entry(world::key(&object)).or_default().count(vec![taken], now);
             }
             Self::Gone => scene.memory.learn_gone(now),
+            Self::ConditionChanged => scene.memory.learn_condition_changed(),
             Self::Released(lines) => {
                 for line in &lines {
                     let released = released(line)?;
@@ -221,6 +224,7 @@ impl Failed {
             Stage::Rights,
             Stage::Unapproved,
             Stage::Rejected,
+            Stage::NotUpgradeable,
             Stage::Apply,
             Stage::Migrate,
             Stage::Repair,
