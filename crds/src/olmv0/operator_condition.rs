@@ -1,4 +1,4 @@
-//! OperatorCondition: what an operator says of itself. It is defined for operators that look for the kind; nobody reads it here.
+//! OperatorCondition: what an operator says of itself, and people in its place. Whether it may be upgraded is asked before an upgrade.
 
 use kube::CustomResource;
 use schemars::JsonSchema;

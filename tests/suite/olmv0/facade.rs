@@ -3,6 +3,7 @@
 mod approval;
 pub mod case;
 mod catalogs;
+mod condition;
 mod deletion;
 mod forged;
 mod gate;

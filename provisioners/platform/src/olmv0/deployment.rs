@@ -215,6 +215,7 @@ fn settings(unit: &Unit, spec: &SubscriptionSpec, group: &Group) -> Map<String, 
     let labels =
         BTreeMap::from([(MANAGED_LABEL.to_owned(), "true"), (component_label(&unit.package, &unit.namespace), "")]);
     settings.insert(config::OBJECT_LABELS.to_owned(), json!(labels));
+    settings.insert("operatorCondition".to_owned(), json!(true));
     settings
 }
 
@@ -273,6 +274,7 @@ mod tests {
         assert_eq!(config(&["team-a"])["watchNamespace"], "team-a");
         assert_eq!(config(&["a", "b"])["watchNamespaces"], json!(["a", "b"]));
         assert_eq!(config(&[""])["installNamespace"], "team-a");
+        assert_eq!(config(&[""])["operatorCondition"], true);
         assert_eq!(config(&[""])["objectLabels"]["operators.coreos.com/pump.team-a"], "");
     }
 

@@ -27,6 +27,8 @@ pub(super) enum Stage {
     },
     /// Something has to be there first.
     Held(String),
+    /// The operator says that it must not be upgraded now. In words.
+    NotUpgradeable(String),
     /// It is about to be written.
     Applying(String),
     /// It is written, and nobody knows yet how it is.
@@ -108,6 +110,9 @@ fn stage(deployment: &BundleDeployment, is_active: bool, questions: &[std::sync:
     }
     if HELD.iter().any(|reason| says(ready, reason)) {
         return Stage::Held(text(ready));
+    }
+    if says(ready, reason::OPERATOR_CONDITION_NOT_UPGRADEABLE) {
+        return Stage::NotUpgradeable(text(ready));
     }
     if says(ready, reason::PLAN_REJECTED) {
         return Stage::Failed { reason: "InstallCheckFailed", message: text(ready) };
@@ -241,6 +246,9 @@ mod tests {
         let rolled = of(&back);
         assert!(matches!(&rolled.stage, Stage::Failed { message, .. } if message.contains("rollbackTo")), "{rolled:?}");
         assert!(rolled.stage.is_open() && !rolled.is_installed());
+        let held = seen(Some("1.0.0"), &[VALID, DONE, ("Ready", "Unknown", "OperatorConditionNotUpgradeable", "no")]);
+        assert_eq!(held.stage, Stage::NotUpgradeable("no".to_owned()));
+        assert!(held.stage.is_going() && held.stage.is_open(), "it is planned, and makes way for a newer bundle");
         let late = ("Ready", "False", "ProgressDeadlineExceeded", "");
         assert!(matches!(seen(Some("2.0.0"), &[VALID, DONE, late]).stage, Stage::Failed { .. }));
     }

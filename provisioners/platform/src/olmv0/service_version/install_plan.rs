@@ -140,6 +140,7 @@ pub(super) fn status(plan: &InstallPlan, about: &About<'_>, now: Timestamp) -> I
         Stage::Held(why) | Stage::UnpackFailed(why) => {
             ("Installing", format!("retrying execution due to error: {why}"))
         }
+        Stage::NotUpgradeable(why) => ("Installing", why.clone()),
         _ if seen.is_installed() => ("Complete", String::new()),
         _ => ("Installing", String::new()),
     };

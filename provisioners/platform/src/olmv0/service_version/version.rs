@@ -194,6 +194,9 @@ fn of_stage(seen: &Seen, old: &ClusterServiceVersionStatus, now: Timestamp) -> O
         Stage::Held(why) => {
             ("Pending", "RequirementsNotMet", format!("one or more requirements couldn't be found: {why}"))
         }
+        Stage::NotUpgradeable(why) => {
+            ("Pending", "OperatorConditionNotUpgradeable", format!("operator is not upgradeable: {why}"))
+        }
         Stage::Failed { reason, message } => {
             let what = if *reason == CHECK_FAILED { "install failed" } else { "install strategy failed" };
             ("Failed", reason, format!("{what}: {message}"))

@@ -36,6 +36,7 @@ fn phases_follow_the_bundle_deployment() {
     let text = String::new;
     assert_eq!(of(None, Stage::Unpacking(text())), pair("Pending", "RequirementsUnknown"));
     assert_eq!(of(None, Stage::Held(text())), pair("Pending", "RequirementsNotMet"));
+    assert_eq!(of(Some("v0"), Stage::NotUpgradeable(text())), pair("Pending", "OperatorConditionNotUpgradeable"));
     assert_eq!(of(None, Stage::Applying(text())), pair("InstallReady", "AllRequirementsMet"));
     assert_eq!(of(Some("v1"), Stage::Applied("no Pod".to_owned())), pair("Installing", "InstallWaiting"));
     assert_eq!(of(Some("v1"), Stage::Unhealthy("no Pod".to_owned())), pair("Installing", "InstallWaiting"));
