@@ -13,6 +13,7 @@ use kube::api::{Patch, PatchParams};
 use kube::runtime::WatchStreamExt;
 use kube::runtime::watcher::watch_object;
 use kube::{Api, ResourceExt};
+use rukpak_runtime::served::while_defined;
 use rukpak_runtime::warn_first;
 use serde_json::json;
 use tokio::time::{Instant, sleep_until};
@@ -21,7 +22,6 @@ use self::aggregate::aggregate;
 use super::context::Context;
 use super::foreign::{CLUSTER_OPERATORS, ClusterOperator};
 use super::metrics;
-use super::served::while_defined;
 
 const NAME: &str = "platform-operators-aggregated";
 /// Who writes its status.

@@ -9,12 +9,11 @@ use kube::runtime::reflector::store::Writer;
 use kube::runtime::reflector::{self, Store};
 use kube::runtime::watcher::{self, Event};
 use kube::{Api, Client, Resource};
+use rukpak_runtime::served::while_defined;
 use rukpak_runtime::watch::{Change, changes};
 use serde::de::DeserializeOwned;
 use tokio::sync::Mutex;
 use tokio_util::sync::CancellationToken;
-
-use super::served::while_defined;
 
 /// A store of them, and what fills it.
 pub(crate) struct Optional<K: Resource<DynamicType = ()> + Clone + 'static> {

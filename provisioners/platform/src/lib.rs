@@ -34,7 +34,6 @@ mod operator;
 mod outcome;
 mod policies;
 mod run;
-mod served;
 mod single_flight;
 mod spool;
 

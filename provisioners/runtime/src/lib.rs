@@ -8,6 +8,7 @@
 //! reply      a file as an answer, whole or in part
 //! probes     /healthz, /readyz          metrics    /metrics
 //! api        why a request failed, how long an answer is waited for
+//! served     kinds that a cluster may or may not have
 //! watch      all objects of a kind      status     its status, one merge patch      events     what kubectl describe shows
 //! traces     a span for each reconcile, and how they get to a collector
 //! failures   how often in a row         error      an error with its causes, in one line
@@ -26,6 +27,7 @@ pub mod probes;
 pub mod process;
 pub mod queue;
 pub mod reply;
+pub mod served;
 pub mod server;
 pub mod serving;
 pub mod status;

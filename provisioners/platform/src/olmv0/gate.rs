@@ -11,12 +11,12 @@ use kube::runtime::reflector::{self, Store};
 use kube::runtime::watcher;
 use kube::{Api, Client, Resource, ResourceExt};
 use rukpak_crds::olmv0::ClusterServiceVersion;
+use rukpak_runtime::served::while_defined;
 use rukpak_runtime::watch::{Change, changes};
 use serde::de::DeserializeOwned;
 use tokio::sync::watch;
 
 use crate::args::Olmv0;
-use crate::served::while_defined;
 
 /// The programs of OLM, which its manifests name so, upstream's and OpenShift's.
 const PROGRAMS: [&str; 2] = ["olm-operator", "catalog-operator"];

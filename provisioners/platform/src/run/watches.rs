@@ -13,6 +13,7 @@ use rukpak_crds::{BundleDeployment, ContentPolicy, Plan, PlatformOperator};
 use rukpak_runtime::error::Chain;
 use rukpak_runtime::probes::{self, Readiness};
 use rukpak_runtime::process::Process;
+use rukpak_runtime::served::while_defined;
 use rukpak_runtime::watch::{Change, Streams, changes};
 use tokio::sync::Mutex;
 use tokio_util::sync::CancellationToken;
@@ -21,7 +22,6 @@ use crate::args::Options;
 use crate::context::Context;
 use crate::dependencies::{Dependent, marks};
 use crate::foreign::{CATALOG_SOURCES, CatalogSource};
-use crate::served::while_defined;
 
 /// Starts the watches, and what looks after catalogs.
 pub(super) fn start(

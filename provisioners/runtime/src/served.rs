@@ -12,7 +12,7 @@ use kube::{Api, Client};
 
 /// Does `work`, which never ends by itself, while the cluster has the definition of this name, and `absent` each time it is
 /// found not to have it, and `trouble` each time that cannot be found out; endlessly. A watch of that one object, no polling.
-pub(super) async fn while_defined<F: Future<Output = ()>>(
+pub async fn while_defined<F: Future<Output = ()>>(
     client: Client,
     definition: &str,
     mut work: impl FnMut() -> F,
