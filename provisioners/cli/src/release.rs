@@ -4,7 +4,7 @@
 use rukpak_content::{BundleTree, Digest, Limits};
 use rukpak_crds::names::{IGNORE_DEPENDENCIES, PACKAGES};
 use rukpak_crds::{Bundle, BundleDeployment, DeletionPolicy};
-use rukpak_format::{BundleFormat as _, Certificates, Format, Rendered, Settings};
+use rukpak_format::{BundleFormat as _, Certificates, Format, Proxy, Rendered, Settings};
 use rukpak_plan::owner_metadata::OwnerMetadata;
 use rukpak_plan::plan::Objects;
 use rukpak_plan::{Owner, Plan, Release};
@@ -85,11 +85,16 @@ impl Reader<'_> {
             Format::Registry if !ignores_all => Some(cluster.kubernetes().await?),
             _ => None,
         };
+        let proxy = match format {
+            Format::Registry => cluster.proxy().await?,
+            Format::Plain | Format::Helm => Proxy::default(),
+        };
         let settings = Settings {
             config: config.cloned(),
             certificates: certificates(self.certificates),
             ignores_dependencies: ignores_all || ignored == Some(PACKAGES),
             kubernetes,
+            proxy,
         };
         format
             .render(chart.as_ref().unwrap_or(tree), &self.limits, &settings)

@@ -68,6 +68,8 @@ pub struct Options {
     pub strict_crd_upgrades: bool,
     /// Whether nothing is written for a BundleDeployment that names no ServiceAccount.
     pub require_service_account: bool,
+    /// Whether operators are told of this program's proxy where the cluster has no kind for it.
+    pub proxy_operators: bool,
     /// The program that renders charts; `None`: the one beside this program, or in `PATH`.
     pub helm: Option<PathBuf>,
     /// ClusterRole of the webhook whose rules are kept.
@@ -170,6 +172,10 @@ struct Args {
     /// it to the webhook too
     #[arg(long, num_args = 0..=1, require_equals = true, default_value_t = false, default_missing_value = "true", action = ArgAction::Set)]
     require_service_account: bool,
+    /// Give the operators of registry+v1 bundles HTTP_PROXY, HTTPS_PROXY and NO_PROXY of this program's environment. Where the cluster
+    /// has OpenShift's Proxy, they get those of Proxy/cluster in any case
+    #[arg(long, num_args = 0..=1, require_equals = true, default_value_t = false, default_missing_value = "true", action = ArgAction::Set)]
+    proxy_operators: bool,
     /// Helm 3, linked statically, which renders charts [default: helm beside this program, else in PATH]
     #[arg(long, value_name = "FILE")]
     helm: Option<PathBuf>,
@@ -228,6 +234,7 @@ impl From<Args> for Options {
             bundle_certificate_lifetime: args.bundle_cert_lifetime,
             strict_crd_upgrades: args.strict_crd_upgrade_safety,
             require_service_account: args.require_service_account,
+            proxy_operators: args.proxy_operators,
             helm: args.helm,
             webhook_objects_role: args.webhook_objects_role,
             system_namespace: system_namespace(Some(args.system_namespace), DEFAULT_NAMESPACE),

@@ -162,6 +162,7 @@ fn work(process: &mut Process, parts: assemble::Parts, concurrency: usize) {
     process.spawn(events::plans(streams.plans, install.clone()));
     process.spawn(watch::definitions(install.clone()));
     process.spawn(watch::unserved(unserved, install.clone()));
+    process.spawn(watch::follow_proxy(install.clone()));
     let collected = install.clone();
     process.spawn(async move {
         deployment::collector(collected).await;

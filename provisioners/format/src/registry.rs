@@ -94,6 +94,7 @@ pub(super) fn render(tree: &BundleTree, limits: &Limits, settings: &Settings) ->
     let config = Config::read(&bundle.csv, &options.install_namespace, &config)?;
     options.target_namespaces = config.target_namespaces;
     options.deployment_config = config.deployment;
+    settings.proxy.add_to(&mut options.deployment_config);
     options.object_labels = config.object_labels;
     options.api_roles = config.api_roles;
     options.operator_condition = config.operator_condition;

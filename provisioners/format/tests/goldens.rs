@@ -55,7 +55,7 @@ impl Case {
             config: self.config.clone(),
             certificates,
             ignores_dependencies: self.ignores_dependencies,
-            kubernetes: None,
+            ..Settings::default()
         };
         match format.render(&self.tree(), &Limits::default(), &settings) {
             Err(error) => json!({"error": chain(&error)}),

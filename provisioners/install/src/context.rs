@@ -22,7 +22,7 @@ use crate::cluster::{Cluster, Kinds, Reader};
 use crate::deployment::Trackers;
 use crate::render_memory::RenderMemory;
 use crate::shard::Shard;
-use crate::watch::{Dependents, Index};
+use crate::watch::{ClusterProxy, Dependents, Index};
 
 /// What a reconcile may read: caches, the content store, the API server. Nothing in it writes to the cluster.
 pub struct Reads {
@@ -46,6 +46,8 @@ pub struct Reads {
     pub trackers: Trackers,
     /// Watches over the objects that are installed.
     pub dependents: Dependents,
+    /// The proxy that operators are told of.
+    pub proxy: ClusterProxy,
     /// Bounds the memory of releases that are rendered to be applied.
     pub render_memory: RenderMemory,
 }

@@ -1,8 +1,9 @@
-//! Watches: one a kind, shared by all deployments, holding fingerprints instead of objects. The loops are here; what they saw, and whom
-//! it is news for, is in [`Dependents`].
+//! Watches: one a kind, shared by all deployments, holding fingerprints instead of objects; and one of the cluster's proxy. The loops
+//! are here; what they saw, and whom it is news for, is in [`Dependents`].
 
 mod dependents;
 mod index;
+mod proxy;
 
 use std::collections::{BTreeSet, HashSet};
 use std::pin::pin;
@@ -26,6 +27,7 @@ use dependents::{GroupKind, Hub};
 
 pub use dependents::{Dependents, Observed};
 pub use index::Index;
+pub use proxy::{ClusterProxy, follow_proxy};
 
 /// Follows CustomResourceDefinitions, endlessly: what a deployment misses may have come.
 pub async fn definitions(context: Arc<Context>) -> &'static str {

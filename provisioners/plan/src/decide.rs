@@ -215,7 +215,7 @@ fn keep(observed: &Observed, memory: &Memory, release: Release, now: Timestamp) 
     let has_failed = failed.is_some_and(|stage| stage != Stage::Repair) && !is_missing;
     // A kind that was missing is served, or what was used as it is, is gone.
     let is_served = observed.is_unblocked && !(applied.missing().is_empty() && differences.used.is_empty());
-    let is_back = is_served || has_failed || !differences.unapplied(&observed.deployment.spec).is_empty();
+    let is_back = is_served || has_failed || !differences.unapplied(observed, &release).is_empty();
     if is_back && !is_held {
         return Decision::Install { release, why: Why::Resync };
     }

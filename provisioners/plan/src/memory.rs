@@ -7,10 +7,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use rukpak_content::Digest;
-use rukpak_crds::{
-    BundleDeploymentSpec, BundleProperty, DeletionPolicy, IgnoredDifference, ReleasedObject, ServiceAccountReference,
-    names,
-};
+use rukpak_crds::{BundleProperty, DeletionPolicy, IgnoredDifference, ReleasedObject, ServiceAccountReference, names};
 use rukpak_plain::ObjectKey;
 
 use crate::applied::Applied;
@@ -25,7 +22,7 @@ use crate::record::{DeclaredObject, Recorded};
 use crate::resolve::Why;
 use crate::retry::{self, Class};
 use crate::rewrite::Rewrite;
-use crate::{Plan, Release, decide, opt_out};
+use crate::{Format, Plan, Release, decide, opt_out};
 
 pub use self::failure::{Asked, Failure, Problem, Reason, Stage, deadline};
 
@@ -114,20 +111,26 @@ pub struct Differences {
     pub account: Option<Box<ServiceAccountReference>>,
     /// What was left to others by rule.
     pub ignored: Vec<IgnoredDifference>,
+    /// Stands for the proxy that operators were told of.
+    pub proxy: Option<Digest>,
 }
 
 impl Differences {
-    /// The fields of the spec that were otherwise when the objects were applied.
+    /// What was otherwise when the objects of `release` were applied: fields of the spec, and the proxy of the cluster.
     ///
     /// Another account has the objects applied again, though they stay what they are: whether it may keep them is found out before
     /// the next write, not at it.
-    pub fn unapplied(&self, spec: &BundleDeploymentSpec) -> Vec<&'static str> {
+    pub fn unapplied(&self, observed: &Observed, release: &Release) -> Vec<&'static str> {
+        let spec = &observed.deployment.spec;
         let is_other_policy = spec.deletion_policy.unwrap_or_default() != self.policy;
         let is_other_account = spec.service_account.as_ref() != self.account.as_deref();
+        // No other format has operators.
+        let is_other_proxy = release.format == Format::Registry && observed.proxy != self.proxy;
         let fields = [
             ("spec.deletionPolicy", is_other_policy),
             ("spec.serviceAccount", is_other_account),
             ("spec.ignoreDifferences", spec.ignore_differences != self.ignored),
+            ("proxy of the cluster", is_other_proxy),
         ];
         fields.into_iter().filter(|(_, is_other)| *is_other).map(|(field, _)| field).collect()
     }
@@ -421,8 +424,8 @@ impl Memory {
         self.installation = Installation::Partial { release: release.clone() };
     }
 
-    /// After a restart the cluster has what the status says was applied. With which policy, account and rules is not recorded: those of
-    /// the spec are taken for it.
+    /// After a restart the cluster has what the status says was applied. With which policy, account, rules and proxy is not recorded:
+    /// those of now are taken for it.
     pub fn learn_resumed(&mut self, observed: &Observed, applied: Applied, now: Timestamp) {
         let (inventory, spec) = (observed.inventory(), &observed.deployment.spec);
         let differences = Box::new(Differences {
@@ -430,6 +433,7 @@ impl Memory {
             account: spec.service_account.clone().map(Box::new),
             paused: opt_out::read(&inventory),
             ignored: spec.ignore_differences.clone(),
+            proxy: observed.proxy.clone(),
             ..Differences::default()
         });
         self.learn_missing(applied.release().clone(), applied.missing(), now);
@@ -464,3 +468,6 @@ impl Memory {
 pub fn later(now: Timestamp, delay: Duration) -> Timestamp {
     now.checked_add(delay).unwrap_or(Timestamp::MAX)
 }
+
+#[cfg(test)]
+mod tests;

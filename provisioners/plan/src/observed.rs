@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
+use rukpak_content::Digest;
 use rukpak_crds::{BundleDeployment, BundleDeploymentStatus, Inventory, Pin, Revision};
 use rukpak_plain::ObjectKey;
 
@@ -39,6 +40,8 @@ pub struct Observed {
     pub unwatched: Vec<String>,
     /// Whether `Healthy` is reported, and old Bundles wait for it.
     pub health_gate: bool,
+    /// Stands for the proxy that operators are told of; `None`: there is none.
+    pub proxy: Option<Digest>,
 }
 
 /// How far the desired Bundle is.

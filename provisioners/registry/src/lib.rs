@@ -6,6 +6,7 @@
 //! remarks    what an author should know
 //! config     the user's settings      install_mode         which namespaces may be watched
 //! render     a Bundle to objects      name                 the names of generated objects
+//! proxy      what operators are told of the cluster's proxy
 //! dependencies  what others have to bring          kubernetes  the oldest version that will do
 //! ```
 //!
@@ -22,6 +23,7 @@ mod kubernetes;
 pub mod load;
 pub mod metadata;
 pub mod name;
+pub mod proxy;
 mod remarks;
 pub mod render;
 pub mod validate;
@@ -31,5 +33,6 @@ pub use decode::FieldError;
 pub use dependencies::Unresolvable;
 pub use kubernetes::TooOld;
 pub use load::{Bundle, load};
+pub use proxy::Proxy;
 pub use render::{Certificates, RenderOptions, render};
 pub use validate::{Finding, Rule, validate};

@@ -5,7 +5,7 @@ use rukpak_content::{BundleTree, Limits};
 use rukpak_plain::Object;
 use rukpak_registry::config::Config;
 use rukpak_registry::render::{CA_ANNOTATION, serving_certificates};
-use rukpak_registry::{Bundle, Certificates, RenderOptions, load, render};
+use rukpak_registry::{Bundle, Certificates, Proxy, RenderOptions, load, render};
 use serde_json::{Value, json};
 
 mod support;
@@ -325,6 +325,27 @@ fn the_users_configuration_changes_the_pods() {
     assert_eq!(pod["spec"]["nodeSelector"], json!({"disk": "ssd"}));
     assert_eq!(pod["metadata"]["annotations"]["capabilities"], "of the template");
     assert_eq!(deployment["metadata"]["annotations"], json!({"capabilities": "mine", "team": "sky"}));
+}
+
+#[test]
+fn the_proxy_reaches_all_containers_and_wins_over_the_bundle() {
+    let more = "                  - {name: sidecar, image: a, env: [{name: HTTPS_PROXY, value: shipped}]}
+                initContainers:
+                  - {name: first, image: a}
+                volumes:
+";
+    let bundle = bundle(&[(CSV, &csv_with("                volumes:\n", more))]);
+    let mut options = options(Certificates::CertManager);
+    let proxy = Proxy { http: String::new(), https: "http://p:3128".into(), no_proxy: ".svc".into() };
+    proxy.add_to(&mut options.deployment_config);
+    let deployment = find(&rendered(&bundle, &options), "Deployment")[0].as_value();
+    let pod = &deployment["spec"]["template"]["spec"];
+    let (https, no_proxy) =
+        (json!({"name": "HTTPS_PROXY", "value": "http://p:3128"}), json!({"name": "NO_PROXY", "value": ".svc"}));
+    let level = json!({"name": "LEVEL", "value": "info"});
+    assert_eq!(pod["containers"][0]["env"], json!([level, https, no_proxy]));
+    assert_eq!(pod["containers"][1]["env"], json!([https, no_proxy]));
+    assert_eq!(pod["initContainers"][0].get("env"), None, "as in OLM");
 }
 
 #[test]

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use kube::core::GroupVersionKind;
 use kube::discovery::{Discovery, Scope, pinned_kind, verbs};
+use rukpak_format::{Proxy, proxy};
 use rukpak_plan::Kind;
 use rukpak_plan::plan::Served;
 
@@ -63,5 +64,14 @@ impl Cluster {
     pub async fn kubernetes(&self) -> Result<String, Error> {
         let version = self.client.apiserver_version().await;
         version.map(|version| version.git_version).map_err(|error| self.fault(error))
+    }
+
+    /// The proxy that operators are told of, where the cluster has a kind for it.
+    pub async fn proxy(&self) -> Result<Proxy, Error> {
+        // Whoever lacks the right to read it would be refused a kind that is not there, too.
+        let api_version = format!("{}/{}", proxy::GROUP, proxy::VERSION);
+        let Some(kind) = self.kind(&api_version, proxy::KIND).await? else { return Ok(Proxy::default()) };
+        let found = self.api(&kind.resource, None).get_opt(proxy::NAME).await.map_err(|error| self.fault(error))?;
+        Ok(found.map_or_else(Proxy::default, |found| Proxy::read(&found.data)))
     }
 }

@@ -6,10 +6,11 @@ use std::sync::Arc;
 use kube::Client;
 use kube::runtime::reflector::{ObjectRef, Store as Cached};
 use rukpak_crds::{Bundle, BundleDeployment, ContentPolicy, InventoryKind, Plan};
+use rukpak_format::Proxy;
 use rukpak_helm::Helm;
 use rukpak_install::cluster::Cluster;
 use rukpak_install::deployment::Trackers;
-use rukpak_install::watch::{Dependents, Index};
+use rukpak_install::watch::{ClusterProxy, Dependents, Index};
 use rukpak_install::{Reads, RenderMemory, Settings};
 use rukpak_runtime::args::Address;
 use rukpak_runtime::events::Events;
@@ -174,6 +175,7 @@ fn install(
         index: Index::default(),
         dependents: Dependents::new(client.clone(), trackers.clone(), deployment_queue.clone(), unserved),
         trackers,
+        proxy: ClusterProxy::new(own_proxy(options)),
         render_memory: RenderMemory::default(),
     };
 
@@ -191,6 +193,12 @@ fn install(
         filled,
         collect,
     }
+}
+
+/// What operators are told where the cluster has no kind for it.
+fn own_proxy(options: &Options) -> Proxy {
+    let variable = |name: &str| std::env::var(name).ok().filter(|_| options.proxy_operators).unwrap_or_default();
+    Proxy { http: variable("HTTP_PROXY"), https: variable("HTTPS_PROXY"), no_proxy: variable("NO_PROXY") }
 }
 
 fn settings(options: &Options) -> Settings {

@@ -152,8 +152,9 @@ pub(super) async fn filled(unpack: Arc<rukpak_unpack::Context>, install: Arc<ruk
     install.reads.index.listed().await;
     // Nothing is unpacked before it is known what is asked of it. The writer lives as long as the process.
     let _ = unpack.policies.wait_until_ready().await;
-    // Nor is anything installed before it is known what was asked.
+    // Nor is anything installed before it is known what was asked, and what operators are to be told.
     let _ = install.reads.plans.wait_until_ready().await;
+    install.reads.proxy.known().await;
     unpack.filled.cancel();
     ""
 }

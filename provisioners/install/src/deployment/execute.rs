@@ -307,6 +307,7 @@ async fn finish(
                 policy: run.view.observed.deployment.spec.deletion_policy.unwrap_or_default(),
                 account: run.view.observed.deployment.spec.service_account.clone().map(Box::new),
                 ignored: run.view.observed.deployment.spec.ignore_differences.clone(),
+                proxy: run.view.observed.proxy.clone(),
             };
             run.view.memory.learn_applied(applied, pruning, differences, Timestamp::now());
             Ok(())

@@ -13,6 +13,7 @@ use kube::{Resource, ResourceExt};
 use rukpak_content::Digest;
 use rukpak_crds::condition::{ConditionStatus, Conditions, READY};
 use rukpak_crds::{BundleDeployment, BundleDeploymentStatus};
+use rukpak_format::Proxy;
 use rukpak_plain::ObjectKey;
 use rukpak_plan::applied::complaints;
 use rukpak_plan::memory::Memory;
@@ -36,6 +37,8 @@ pub(crate) struct View {
     pub observed: Observed,
     pub memory: Memory,
     pub tracker: Arc<Tracker>,
+    /// The proxy that operators are told of in this reconcile.
+    pub proxy: Proxy,
     pub reads: Arc<Reads>,
 }
 
@@ -74,6 +77,7 @@ pub(crate) fn observe(deployment: Arc<BundleDeployment>, context: Arc<Context>) 
     let is_touched = !context.written.is_last(&*deployment);
     let is_unblocked = std::mem::take(&mut tracker.tracked().is_unblocked);
     let kinds = status.inventory.iter().flat_map(|inventory| &inventory.kinds);
+    let proxy = context.reads.proxy.get();
     let observed = Observed {
         unwatched: context.reads.dependents.refused(kinds),
         status,
@@ -85,6 +89,7 @@ pub(crate) fn observe(deployment: Arc<BundleDeployment>, context: Arc<Context>) 
         is_touched,
         is_unblocked,
         health_gate: context.reads.settings.health_gate,
+        proxy: proxy.digest(),
         deployment: deployment.clone(),
     };
 
@@ -95,7 +100,7 @@ pub(crate) fn observe(deployment: Arc<BundleDeployment>, context: Arc<Context>) 
 
     let writer = StatusWriter::new(&context.client, &*deployment, deployment.status.as_ref());
     let objects = context.cluster.writer(deployment.spec.service_account.as_ref());
-    let view = View { owner, observed, memory, tracker, reads: context.reads.clone() };
+    let view = View { owner, observed, memory, tracker, proxy, reads: context.reads.clone() };
     Ok(Some(Run { view, context, objects, writer, confirmed: Mutex::new(Instant::now()) }))
 }
 
@@ -116,7 +121,8 @@ impl View {
     /// What makes the objects of `release`, and whose they are.
     pub fn renderer(&self, release: &rukpak_plan::Release) -> String {
         let policy = self.observed.deployment.spec.deletion_policy.unwrap_or_default();
-        let renderer = rukpak_format::renderer(release, self.reads.settings.bundle_certificates, policy);
+        let (certificates, proxy) = (self.reads.settings.bundle_certificates, self.observed.proxy.as_ref());
+        let renderer = rukpak_format::renderer(release, certificates, policy, proxy);
         let rules = &self.observed.deployment.spec.ignore_differences;
         if rules.is_empty() {
             return renderer;

@@ -44,6 +44,7 @@ fn observed(spec: Value, status: Value) -> Observed {
         is_unblocked: false,
         unwatched: Vec::new(),
         health_gate: false,
+        proxy: None,
     }
 }
 

@@ -79,10 +79,9 @@ impl Writer<'_> {
     /// What a suspension keeps from the objects although they are those that are asked for. Who sets a deletion policy waits for
     /// `Ready` before the deployment is deleted.
     fn unapplied(&self) -> Option<Summary> {
-        let Installation::Applied { differences, .. } = &self.memory.installation else { return None };
-        let spec = &self.observed.deployment.spec;
-        let fields = differences.unapplied(spec);
-        if !spec.suspend || fields.is_empty() {
+        let Installation::Applied { applied, differences, .. } = &self.memory.installation else { return None };
+        let fields = differences.unapplied(self.observed, applied.release());
+        if !self.observed.deployment.spec.suspend || fields.is_empty() {
             return None;
         }
         let message = format!("spec.suspend is true: the objects do not have the new {} yet", fields.join(" and "));

@@ -226,6 +226,7 @@ impl World {
             is_unblocked: false,
             unwatched: Vec::new(),
             health_gate: true,
+            proxy: None,
         }
     }
 

@@ -304,6 +304,7 @@ impl World {
             is_unblocked: known.inbox.is_unblocked,
             unwatched: Vec::new(),
             health_gate: true,
+            proxy: None,
         }
     }
 

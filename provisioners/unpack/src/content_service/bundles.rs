@@ -129,7 +129,7 @@ async fn open(digest: Digest, context: &Context) -> Result<Option<File>, Error> 
 
 fn rendered(digest: &Digest, context: &Context) -> Result<Option<NamedTempFile>, Error> {
     let Context { store, limits, bundle_certificates: certificates, .. } = context;
-    let settings = Settings { config: None, certificates: *certificates, ignores_dependencies: true, kubernetes: None };
+    let settings = Settings { certificates: *certificates, ignores_dependencies: true, ..Settings::default() };
     let loaded = store.load(digest, &|path| Format::Registry.has_part(path), limits);
     let Some(tree) = present(loaded)? else { return Ok(None) };
     let rendered = Format::Registry.render(&tree, limits, &settings).map_err(|error| Error::Render(Box::new(error)))?;

@@ -149,6 +149,7 @@ async fn load(run: &Run, release: &Release, why: Why, purpose: Purpose) -> Resul
         certificates: reads.settings.bundle_certificates,
         ignores_dependencies: ignores_all || ignored == Some(PACKAGES),
         kubernetes,
+        proxy: run.view.proxy.clone(),
     };
     let is_published = run.view.memory.has_published(&run.view.observed, &release);
     let format = release.format;

@@ -107,6 +107,7 @@ impl Scene {
             is_unblocked: false,
             unwatched: Vec::new(),
             health_gate: true,
+            proxy: None,
         };
         let mut state =
             Self { observed, memory: Memory::default(), objects: Objects::new(), now: world::at(world::now(), "-1h")? };

@@ -292,6 +292,7 @@ impl But {
             policy: self.policy,
             account,
             ignored: self.ignore_differences,
+            proxy: None,
         };
         scene.applied(&world::release(&self.release), pruning, differences, missing)
     }

@@ -1,0 +1,34 @@
+use std::sync::Arc;
+
+use rukpak_crds::{BundleDeployment, BundleDeploymentSpec, BundleDeploymentStatus};
+
+use super::*;
+use crate::observed::{Dependencies, Desired};
+
+fn observed(proxy: Option<Digest>) -> Observed {
+    Observed {
+        deployment: Arc::new(BundleDeployment::new("pump", BundleDeploymentSpec::default())),
+        status: BundleDeploymentStatus::default(),
+        desired: Desired::Waiting { bundle: "pump-1".into(), why: None, is_stalled: false },
+        dependencies: Dependencies::Ready,
+        dependants: Vec::new(),
+        foreign_bundles: Vec::new(),
+        drifted: BTreeSet::new(),
+        is_touched: false,
+        is_unblocked: false,
+        unwatched: Vec::new(),
+        health_gate: false,
+        proxy,
+    }
+}
+
+#[test]
+fn another_proxy_is_not_applied_to_operators_and_is_nothing_to_others() {
+    let digest = |text: &str| Digest::sha256(text.as_bytes());
+    let applied = Differences { proxy: Some(digest("old")), ..Differences::default() };
+    let unapplied = |format, proxy| applied.unapplied(&observed(proxy), &Release::new(digest("content"), format, None));
+    assert!(unapplied(Format::Registry, Some(digest("old"))).is_empty());
+    assert_eq!(unapplied(Format::Registry, Some(digest("new"))), ["proxy of the cluster"]);
+    assert_eq!(unapplied(Format::Registry, None), ["proxy of the cluster"]);
+    assert!(unapplied(Format::Plain, Some(digest("new"))).is_empty());
+}
