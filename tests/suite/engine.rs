@@ -2,7 +2,7 @@
 
 mod adoption;
 mod advice;
-mod audit;
+pub mod audit;
 mod backoff;
 mod bundles_again;
 pub mod case;

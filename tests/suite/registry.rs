@@ -7,6 +7,7 @@ mod install;
 mod listing;
 mod modes;
 mod providers;
+mod proxy;
 pub mod published;
 mod refusals;
 mod serving;
