@@ -202,6 +202,15 @@ fn deployments_carry_annotations_and_certificates() {
     assert_eq!(pod["volumes"][2]["secret"]["items"][1], json!({"key": "tls.key", "path": "apiserver.key"}));
 }
 
+/// The reference takes them for cluster-scoped: then they would go wherever the applier puts objects without a namespace.
+#[test]
+fn vertical_pod_autoscalers_go_to_the_install_namespace() {
+    let autoscaler = "apiVersion: autoscaling.k8s.io/v1\nkind: VerticalPodAutoscaler\nmetadata: {name: kite}\n";
+    let bundle = bundle(&[("manifests/autoscaler.yaml", autoscaler)]);
+    let objects = rendered(&bundle, &options(Certificates::CertManager));
+    assert_eq!(find(&objects, "VerticalPodAutoscaler")[0].namespace(), Some("sky"));
+}
+
 #[test]
 fn webhooks_have_a_service_with_their_ports() {
     let objects = rendered(&bundle(&[]), &options(Certificates::CertManager));

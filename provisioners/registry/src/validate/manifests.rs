@@ -6,8 +6,8 @@ use super::{Finding, Findings, Rule};
 use crate::Bundle;
 use crate::metadata::PACKAGE;
 
-/// Kinds that bundles may have, by name alone, whatever their group, and whether they lie in a namespace. The list and
-/// its one mistake (VerticalPodAutoscaler) are the reference's.
+/// Kinds that bundles may have, by name alone, whatever their group, and whether they lie in a namespace. The list is the
+/// reference's, which takes VerticalPodAutoscaler for cluster-scoped.
 const KINDS: [(&str, bool); 22] = [
     ("ClusterServiceVersion", true),
     ("Service", true),
@@ -21,11 +21,11 @@ const KINDS: [(&str, bool); 22] = [
     ("ConfigMap", true),
     ("PodDisruptionBudget", true),
     ("NetworkPolicy", true),
+    ("VerticalPodAutoscaler", true),
     ("CustomResourceDefinition", false),
     ("ClusterRole", false),
     ("ClusterRoleBinding", false),
     ("PriorityClass", false),
-    ("VerticalPodAutoscaler", false),
     ("ConsoleYAMLSample", false),
     ("ConsoleQuickStart", false),
     ("ConsoleCLIDownload", false),

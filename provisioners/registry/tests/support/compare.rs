@@ -18,9 +18,10 @@ type Key = (String, String, String, String);
 
 fn key(object: &Value) -> Key {
     let text = |path: &str| object.pointer(path).and_then(Value::as_str).unwrap_or_default().to_owned();
-    let namespace =
-        if text("/kind").ends_with("WebhookConfiguration") { String::new() } else { text("/metadata/namespace") };
-    (text("/apiVersion"), text("/kind"), namespace, text("/metadata/name"))
+    let kind = text("/kind");
+    let is_elsewhere = kind.ends_with("WebhookConfiguration") || kind == "VerticalPodAutoscaler";
+    let namespace = if is_elsewhere { String::new() } else { text("/metadata/namespace") };
+    (text("/apiVersion"), kind, namespace, text("/metadata/name"))
 }
 
 /// Compares what is applied: server fields are taken out of both.
@@ -102,6 +103,9 @@ impl Comparison {
             _ if is_old_definition(key) => self.differences.push("v1beta1 definition"),
             ("Deployment", "/spec/template/metadata/annotations/olm.operatorNamespace") => {
                 self.differences.push("olm.operatorNamespace");
+            }
+            ("VerticalPodAutoscaler", "/metadata/namespace") => {
+                self.differences.push("namespace of VerticalPodAutoscalers");
             }
             ("Deployment" | "CustomResourceDefinition", _) if is_zero(value) => {}
             _ => self.unexplained.push(format!("{key:?} {path}: only ours: {}", short(value))),
