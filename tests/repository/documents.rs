@@ -22,7 +22,7 @@ const REASONS: [&str; 11] = [
     "webhook/src/denials.rs",
 ];
 /// What these files call otherwise: types of conditions that are no reason, and kinds.
-const NOT_REASONS: [&str; 17] = [
+const NOT_REASONS: [&str; 18] = [
     "Available",
     "BundleDeployment",
     "Contested",
@@ -39,6 +39,7 @@ const NOT_REASONS: [&str; 17] = [
     "Unpacked",
     "Unwatched",
     "UpgradeAvailable",
+    "Upgradeable",
     "Verified",
 ];
 

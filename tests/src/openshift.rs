@@ -17,10 +17,10 @@ use crate::{InstallOptions, tools};
 /// Namespace and name of the CatalogSource that OpenShift's manager reads, and no other.
 pub const DEFAULT_CATALOG: (&str, &str) = ("openshift-marketplace", "redhat-operators");
 
-/// Files with the definitions of CatalogSources, which are OLM's, and of ClusterOperators, which are OpenShift's.
-pub fn definitions() -> [PathBuf; 2] {
+/// Files with the definitions of CatalogSources, which are OLM's, and of ClusterOperators and ClusterVersions, which are OpenShift's.
+pub fn definitions() -> [PathBuf; 3] {
     let folder = tools::crate_folder().join("fixtures/openshift");
-    ["catalogsources.yaml", "clusteroperators.yaml"].map(|file| folder.join(file))
+    ["catalogsources.yaml", "clusteroperators.yaml", "clusterversions.yaml"].map(|file| folder.join(file))
 }
 
 /// All that is to be installed where there is an OpenShift: the manifests with `rukpak-platform`, and the [`definitions`].

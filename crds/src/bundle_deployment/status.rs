@@ -155,8 +155,8 @@ pub struct Inventory {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<String>", extend("format" = "date-time"))]
     pub certificates_renewal: Option<Timestamp>,
-    /// What the installed bundle provides and requires, as the properties of a catalog say it: olm.package, olm.gvk,
-    /// olm.package.required, olm.gvk.required, olm.constraint. Whoever installs packages reads it. The first 16 KiB of it.
+    /// What the installed bundle provides and requires, as the properties of a catalog say it: olm.package, olm.maxOpenShiftVersion,
+    /// olm.gvk, olm.package.required, olm.gvk.required, olm.constraint. Whoever installs packages reads it. The first 16 KiB of it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub properties: Vec<BundleProperty>,
     /// Objects that left the bundle but were not deleted because data hangs on them; they are not owned any more.
@@ -184,7 +184,7 @@ pub struct BundleProperty {
     /// Type, such as olm.gvk.
     #[serde(rename = "type")]
     pub type_: String,
-    /// What the type says that it holds: for olm.gvk group, version and kind.
+    /// What the type says that it holds: for olm.gvk group, version and kind; for olm.maxOpenShiftVersion version.
     #[schemars(extend("x-kubernetes-preserve-unknown-fields" = true), with = "Map<String, Value>")]
     pub value: Value,
 }

@@ -1,7 +1,10 @@
-//! The ClusterOperator `platform-operators-aggregated`: all PlatformOperators in one status, where the cluster has the kind.
+//! The ClusterOperator `platform-operators-aggregated`: all PlatformOperators in one status, where the cluster has the kind, and
+//! whether what they and ClusterExtensions have installed supports the cluster's next version.
 
 mod aggregate;
+mod upgradeable;
 
+use std::collections::BTreeMap;
 use std::future::pending;
 use std::pin::pin;
 use std::sync::Arc;
@@ -11,19 +14,25 @@ use futures::StreamExt;
 use jiff::Timestamp;
 use kube::api::{Patch, PatchParams};
 use kube::runtime::WatchStreamExt;
+use kube::runtime::reflector::{ObjectRef, Store};
 use kube::runtime::watcher::watch_object;
 use kube::{Api, ResourceExt};
 use rukpak_runtime::served::while_defined;
 use rukpak_runtime::warn_first;
-use serde_json::json;
+use serde_json::{Value, json};
 use tokio::time::{Instant, sleep_until};
+use tokio_util::sync::CancellationToken;
 
 use self::aggregate::aggregate;
 use super::context::Context;
-use super::foreign::{CLUSTER_OPERATORS, ClusterOperator};
+use super::dependencies::{Dependent, Release};
+use super::follow::Optional;
+use super::foreign::{CLUSTER_OPERATORS, CLUSTER_VERSIONS, ClusterOperator, ClusterVersion};
 use super::metrics;
 
 const NAME: &str = "platform-operators-aggregated";
+/// The only ClusterVersion.
+const CLUSTER_VERSION: &str = "version";
 /// Who writes its status.
 const FIELD_MANAGER: &str = "platformoperator";
 
@@ -39,14 +48,15 @@ pub(super) struct About {
     pub namespace: String,
 }
 
-/// Keeps the metric, and the status while the cluster has the kind; endlessly.
-pub(super) async fn keep(context: Arc<Context>, about: About) -> &'static str {
+/// Keeps the metric, and the status while the cluster has the kind; endlessly. `extensions` is cancelled when it is known which
+/// ClusterExtensions there are.
+pub(super) async fn keep(context: Arc<Context>, about: About, extensions: CancellationToken) -> &'static str {
     context.filled.cancelled().await;
     let client = context.client.clone();
     let follow = while_defined(
         client,
         CLUSTER_OPERATORS,
-        || follow(&context, &about),
+        || follow(&context, &about, &extensions),
         || (),
         |error| {
             tracing::debug!(%error, "watch over the definition of ClusterOperators interrupted; resuming");
@@ -66,8 +76,21 @@ async fn count(context: &Context) {
     }
 }
 
+/// Keeps the status, endlessly, with the version of the cluster as last seen.
+async fn follow(context: &Context, about: &About, extensions: &CancellationToken) {
+    // Before, nobody knows what ClusterExtensions have installed.
+    extensions.cancelled().await;
+    let versions = Optional::<ClusterVersion>::new(context.client.clone(), CLUSTER_VERSIONS);
+    let (store, wake) = (versions.store.clone(), context.wake.cluster_operator.clone());
+    let watched = versions.follow(CancellationToken::new(), move |_| wake.notify_one());
+    tokio::select! {
+        () = watched => {}
+        () = keep_status(context, about, &store) => {}
+    }
+}
+
 /// Keeps the status, endlessly.
-async fn follow(context: &Context, about: &About) {
+async fn keep_status(context: &Context, about: &About, versions: &Store<ClusterVersion>) {
     let api: Api<ClusterOperator> = Api::all(context.client.clone());
     let mut changes = pin!(watch_object(api.clone(), NAME).default_backoff());
     let mut object = None;
@@ -90,7 +113,7 @@ async fn follow(context: &Context, about: &About) {
         }
         let is_first = retry.take().is_none();
         if let Some(seen) = &object {
-            match write(&api, seen, context, about).await {
+            match write(&api, seen, context, about, versions).await {
                 Ok(written) => object = written.or(object),
                 // The watch shows the newer one.
                 Err(kube::Error::Api(status)) if status.code == 409 || status.code == 404 => {}
@@ -109,13 +132,37 @@ async fn write(
     object: &ClusterOperator,
     context: &Context,
     about: &About,
+    versions: &Store<ClusterVersion>,
 ) -> Result<Option<ClusterOperator>, kube::Error> {
     let old = object.status.clone().unwrap_or_default();
-    let status = aggregate(&context.operators.state(), &old, about, Timestamp::now());
+    let version = versions.get(&ObjectRef::new(CLUSTER_VERSION)).and_then(|version| upgradeable::current(&version));
+    let supported = version.map(|version| upgradeable::check_next(&newest_supported(context), version));
+    let status = aggregate(&context.operators.state(), &old, about, supported, Timestamp::now());
     if status == old {
         return Ok(None);
     }
     let patch = json!({"metadata": {"resourceVersion": object.resource_version()}, "status": status});
     let params = PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() };
     api.patch_status(NAME, &params, &Patch::Merge(patch)).await.map(Some)
+}
+
+/// The newest OpenShift that each installed bundle says to support, by who has it installed: PlatformOperators and ClusterExtensions.
+/// For Subscriptions OLM itself speaks in its own ClusterOperator, and whoever may make a BundleDeployment must not be able to block
+/// the cluster by it.
+fn newest_supported(context: &Context) -> BTreeMap<String, Vec<Value>> {
+    let mut supported = BTreeMap::new();
+    for deployment in context.deployments.state() {
+        let inventory = deployment.status.as_ref().and_then(|status| status.inventory.as_ref());
+        let properties = inventory.iter().flat_map(|inventory| &inventory.properties);
+        let stated = properties.filter(|property| property.type_ == upgradeable::PROPERTY);
+        let values: Vec<Value> = stated.map(|property| property.value["version"].clone()).collect();
+        if values.is_empty() {
+            continue;
+        }
+        let Some(Release { holder, bundle, .. }) = context.dependencies.release(&deployment) else { continue };
+        if matches!(holder, Dependent::Operator(_) | Dependent::Extension(_)) {
+            supported.insert(format!("{holder} ({bundle})"), values);
+        }
+    }
+    supported
 }

@@ -289,7 +289,8 @@ impl Dependencies {
         deployments.iter().filter_map(|deployment| self.release(deployment)).collect()
     }
 
-    fn release(&self, deployment: &BundleDeployment) -> Option<Release> {
+    /// The version of a package that a BundleDeployment has installed, and for whom.
+    pub fn release(&self, deployment: &BundleDeployment) -> Option<Release> {
         let is_active = deployment.status.as_ref().is_some_and(|status| status.active_bundle.is_some());
         let subscribed = olmv0::subscribed(deployment).filter(|_| is_active);
         if let Some((namespace, package)) = subscribed.filter(|_| deployment.meta().deletion_timestamp.is_none()) {

@@ -1,4 +1,4 @@
-//! Kinds of others: OLM's CatalogSource and OpenShift's ClusterOperator, as far as they are read and written here.
+//! Kinds of others: OLM's CatalogSource, and OpenShift's ClusterOperator and ClusterVersion, as far as they are read and written here.
 
 use jiff::Timestamp;
 use kube::CustomResource;
@@ -10,6 +10,8 @@ use rukpak_crds::ConditionStatus;
 pub const CATALOG_SOURCES: &str = "catalogsources.operators.coreos.com";
 /// Name of the CRD of [`ClusterOperator`].
 pub const CLUSTER_OPERATORS: &str = "clusteroperators.config.openshift.io";
+/// Name of the CRD of [`ClusterVersion`].
+pub const CLUSTER_VERSIONS: &str = "clusterversions.config.openshift.io";
 
 /// What a CatalogSource asks for, as far as it is read: what tells one revision from the next, and its place among the others.
 #[derive(CustomResource, Clone, Debug, Default, Deserialize, Serialize)]
@@ -118,4 +120,37 @@ pub struct RelatedObject {
     pub resource: String,
     /// Empty for all of them.
     pub name: String,
+}
+
+/// What a ClusterVersion asks for is not read.
+#[derive(CustomResource, Clone, Debug, Default, Deserialize, Serialize)]
+#[kube(
+    group = "config.openshift.io",
+    version = "v1",
+    kind = "ClusterVersion",
+    schema = "disabled",
+    status = "ClusterVersionStatus"
+)]
+pub struct ClusterVersionSpec {}
+
+/// Which OpenShift the cluster is.
+#[derive(Clone, Debug, Default, Deserialize, Serialize)]
+pub struct ClusterVersionStatus {
+    /// What it is, or is being made.
+    #[serde(default)]
+    pub desired: ClusterRelease,
+    /// What it has been made, the newest first.
+    #[serde(default)]
+    pub history: Vec<ClusterRelease>,
+}
+
+/// A release of OpenShift.
+#[derive(Clone, Debug, Default, Deserialize, Serialize)]
+pub struct ClusterRelease {
+    /// `Completed`, or `Partial`; only in the history.
+    #[serde(default)]
+    pub state: String,
+    /// Its version.
+    #[serde(default)]
+    pub version: String,
 }

@@ -223,9 +223,9 @@ fn work(
     watches::start(process, (operators, deployments, source_writer), &context, options, readiness);
     facade.start(process, subscribed(&context, &loading, options));
     watches::follow_dependencies(process, plans, &context, olm.known());
-    olm.start(process, extended(&context, loading, unpacked, options));
     let about = About { version: options.release_version.clone(), namespace: options.system_namespace.clone() };
-    process.spawn(cluster_operator::keep(context.clone(), about));
+    process.spawn(cluster_operator::keep(context.clone(), about, olm.known()));
+    olm.start(process, extended(&context, loading, unpacked, options));
     work_off(process, requests, context);
 }
 

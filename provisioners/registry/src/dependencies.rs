@@ -12,6 +12,7 @@ const PROVIDES_PACKAGE: &str = "olm.package";
 const GVK: &str = "olm.gvk.required";
 const PACKAGE: &str = "olm.package.required";
 const CONSTRAINT: &str = "olm.constraint";
+const NEWEST_OPENSHIFT: &str = "olm.maxOpenShiftVersion";
 
 /// A dependency that only a catalog could resolve. `Display` is OLM v1's text.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, thiserror::Error)]
@@ -59,7 +60,8 @@ impl Bundle {
             .collect()
     }
 
-    /// What the bundle is and what it needs of others, as properties of a catalog have it. What its CRDs provide is not among them.
+    /// What the bundle is, the newest OpenShift that it supports and what it needs of others, as properties of a catalog have it; a
+    /// newest OpenShift, which is a text or a number there, in an object. What its CRDs provide is not among them.
     pub fn properties(&self) -> Vec<Property> {
         let package = self.metadata.annotations.get(PACKAGE_NAME);
         let is = package.map(|name| json!({"packageName": name, "version": self.csv.spec.version}));
@@ -67,7 +69,10 @@ impl Bundle {
         let apis = self.required_apis().into_iter();
         let apis = apis.map(|Gvk { group, version, kind }| json!({"group": group, "version": version, "kind": kind}));
         let apis = apis.map(|value| (GVK.to_owned(), value));
-        let others = self.declared().into_iter().filter(|(kind, _)| matches!(kind.as_str(), PACKAGE | CONSTRAINT));
+        let (newest, others): (Vec<_>, Vec<_>) =
+            self.declared().into_iter().partition(|(kind, _)| kind == NEWEST_OPENSHIFT);
+        let newest = newest.into_iter().map(|(kind, version)| (kind, json!({"version": version})));
+        let others = others.into_iter().filter(|(kind, _)| matches!(kind.as_str(), PACKAGE | CONSTRAINT));
         // The file has a version where the property has a range.
         let others = others.map(|(kind, mut value)| {
             if let Some(map) = value.as_object_mut().filter(|map| kind == PACKAGE && !map.contains_key("versionRange"))
@@ -78,7 +83,7 @@ impl Bundle {
             (kind, value)
         });
         // Whatever an author writes there, the status takes objects alone.
-        let all = is.chain(apis).chain(others).filter(|(_, value)| value.is_object());
+        let all = is.chain(newest).chain(apis).chain(others).filter(|(_, value)| value.is_object());
         all.map(|(kind, value)| Property { kind, value }).collect()
     }
 
@@ -185,14 +190,17 @@ mod tests {
     #[test]
     fn properties_have_the_form_of_catalogs_and_no_other() {
         let range = json!({"packageName": "wells", "version": ">=1.0.0"});
-        let mut bundle =
-            bundle(&[("olm.package", range), ("olm.constraint", json!("text"))], &[("olm.constraint", Value::Null)]);
+        let mut bundle = bundle(
+            &[("olm.package", range), ("olm.constraint", json!("text"))],
+            &[("olm.constraint", Value::Null), (NEWEST_OPENSHIFT, json!(4.9))],
+        );
         bundle.csv.spec.version = "1.2.0".to_owned();
         bundle.metadata.annotations.insert(PACKAGE_NAME.to_owned(), "pump".to_owned());
         let shown: Vec<Value> =
             bundle.properties().iter().map(|property| json!([property.kind, property.value])).collect();
         let is = json!(["olm.package", {"packageName": "pump", "version": "1.2.0"}]);
         let needs = json!(["olm.package.required", {"packageName": "wells", "versionRange": ">=1.0.0"}]);
-        assert_eq!(shown, [is, needs]);
+        let newest = json!([NEWEST_OPENSHIFT, {"version": 4.9}]);
+        assert_eq!(shown, [is, newest, needs]);
     }
 }

@@ -6,10 +6,10 @@ use std::time::Duration;
 
 use k8s_openapi::api::core::v1::Event;
 use kube::Api;
-use kube::api::{DeleteParams, DynamicObject, ListParams};
+use kube::api::{DeleteParams, DynamicObject, ListParams, Patch, PatchParams};
 use rukpak_tests::Documents;
 use rukpak_tests::openshift::cluster_operator;
-use rukpak_tests::verbs::Expected;
+use rukpak_tests::verbs::{self, Expected, Target};
 use rukpak_tests::world::SOON;
 use serde_json::json;
 
@@ -207,6 +207,66 @@ async fn the_default_catalog_is_named_when_it_is_missing_or_not_ready() {
     world.main.say(&case.client, "READY").await;
     case.until(installed()).await;
     let remains = case.leave().await;
+    drop(world);
+    remains.until_gone().await;
+}
+
+/// Names OpenShift's only ClusterVersion.
+fn cluster_version() -> Target {
+    Target::cluster("config.openshift.io/v1", "ClusterVersion", "version")
+}
+
+/// Says which OpenShift the cluster is, as the cluster-version operator does.
+async fn upgrade_cluster(case: &Case<'_>, version: &str) {
+    let target = cluster_version();
+    let release = json!({"state": "Completed", "version": version});
+    let patch = json!({"status": {"desired": {"version": version}, "history": [release]}});
+    let api = target.api(&case.client).await.expect("it is served");
+    api.patch_status(&target.name, &PatchParams::default(), &Patch::Merge(&patch)).await.expect("a status");
+}
+
+/// What the ClusterOperator says while a version of the package does not support the next OpenShift.
+async fn until_blocked(case: &Case<'_>, version: &str, newest: &str) {
+    let name = &case.name;
+    let text = format!("- maximum supported OCP version for PlatformOperator {name} ({name}.v{version}) is {newest}");
+    let blocked = Expected::is_false("Upgradeable", "IncompatibleOperatorsInstalled").saying(&text);
+    case.until_at(&cluster_operator(), blocked).await;
+}
+
+#[tokio::test]
+async fn a_package_blocks_the_next_openshift_until_it_is_upgraded_or_deleted() {
+    let world = Platform::alone().await;
+    world.open().await;
+    let case = Case::within(&world, "newest").await;
+    let pushed = async |version: &str, newest: &str| {
+        case.push(version, packages::supporting(packages::bundle(&case.name, version, ALL), newest)).await
+    };
+    let (old, new) = (pushed("1.0.0", "4.20").await, pushed("1.1.0", "4.21").await);
+    case.publish(Documents::package(&case.name, &[("1.0.0", &old), ("1.1.0", &new)])).await;
+    case.create(&json!({"version": "1.0.0"}), Some("Automatic")).await;
+    case.until_version("1.0.0").await;
+    let good = until(&case, true, GOOD).await;
+    assert!(verbs::condition(&good, "Upgradeable").is_none(), "no ClusterVersion says which OpenShift this is");
+
+    let target = cluster_version();
+    let version =
+        json!({"apiVersion": target.api_version, "kind": target.kind, "metadata": {"name": target.name}, "spec": {}});
+    case.make(&version).await;
+    upgrade_cluster(&case, "4.19.7").await;
+    let permitted = Expected::is_true("Upgradeable", "AsExpected");
+    case.until_at(&cluster_operator(), permitted).await;
+    upgrade_cluster(&case, "4.20.0").await;
+    until_blocked(&case, "1.0.0", "4.20").await;
+
+    case.merge(&case.target(), &json!({"spec": {"package": {"version": null}}})).await;
+    case.until_version("1.1.0").await;
+    case.until_at(&cluster_operator(), permitted).await;
+    upgrade_cluster(&case, "4.21.3").await;
+    until_blocked(&case, "1.1.0", "4.21").await;
+
+    let remains = case.leave().await;
+    case.until_at(&cluster_operator(), permitted).await;
+    case.delete(&cluster_version()).await;
     drop(world);
     remains.until_gone().await;
 }

@@ -108,6 +108,13 @@ pub fn with_deployment(mut files: Files) -> Files {
     files
 }
 
+/// The same bundle, which states the newest OpenShift that it supports.
+pub fn supporting(mut files: Files, newest: &str) -> Files {
+    let properties = json!({"properties": [{"type": "olm.maxOpenShiftVersion", "value": newest}]});
+    files.push(("metadata/properties.yaml".to_owned(), properties.to_string()));
+    files
+}
+
 /// A bundle whose ConfigMap no API server takes.
 pub fn broken(package: &str, version: &str) -> Files {
     let mut files = bundle(package, version, ALL);

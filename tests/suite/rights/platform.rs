@@ -46,6 +46,7 @@ async fn start() -> Plane {
     let files = [
         "tests/fixtures/openshift/catalogsources.yaml",
         "tests/fixtures/openshift/clusteroperators.yaml",
+        "tests/fixtures/openshift/clusterversions.yaml",
         "manifests/overlays/openshift/cluster_operator.yaml",
         "manifests/install-platform.yaml",
     ];

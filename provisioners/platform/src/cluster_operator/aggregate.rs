@@ -2,6 +2,7 @@
 //!
 //! Source: OpenShift's manager. Its conditions are made from scratch each time, so that their times change without need; here
 //! a time moves only with its condition's status. Progressing stays True while something fails, as there, but says why.
+//! Upgradeable is not set there.
 
 use std::sync::Arc;
 
@@ -13,13 +14,17 @@ use super::About;
 use crate::foreign::{ClusterCondition, ClusterOperatorStatus, OperandVersion, RelatedObject};
 
 const AS_EXPECTED: &str = "AsExpected";
+const INCOMPATIBLE_OPERATORS: &str = "IncompatibleOperatorsInstalled";
 const PLATFORM_OPERATOR_ERROR: &str = "PlatformOperatorError";
 
-/// The status for `operators`, where the one before was `old`. Conditions of other types are left alone.
+/// The status for `operators`, where the one before was `old`, and the next version of the cluster is `supported` or what does not
+/// support it. Conditions of other types are left alone. So is `Upgradeable` while nobody knows what it is to say: a program that has
+/// just begun must not permit what it will block.
 pub(super) fn aggregate(
     operators: &[Arc<PlatformOperator>],
     old: &ClusterOperatorStatus,
     about: &About,
+    supported: Option<Result<(), String>>,
     now: Timestamp,
 ) -> ClusterOperatorStatus {
     use ConditionStatus::{False, True};
@@ -30,6 +35,13 @@ pub(super) fn aggregate(
     set(&mut conditions, ("Available", available), reason, &message, now);
     set(&mut conditions, ("Progressing", progressing), reason, &message, now);
     set(&mut conditions, ("Degraded", False), AS_EXPECTED, "", now);
+    if let Some(supported) = supported {
+        let (status, reason, obstacles) = match supported {
+            Ok(()) => (True, AS_EXPECTED, String::new()),
+            Err(obstacles) => (False, INCOMPATIBLE_OPERATORS, obstacles),
+        };
+        set(&mut conditions, ("Upgradeable", status), reason, &obstacles, now);
+    }
     ClusterOperatorStatus {
         conditions,
         versions: vec![OperandVersion { name: "operator".to_owned(), version: about.version.clone() }],
@@ -127,7 +139,7 @@ mod tests {
             (vec![new(), good(), bad()], False, True, "PlatformOperatorError", both),
         ];
         for (operators, available, progressing, reason, message) in table {
-            let status = aggregate(&operators, &ClusterOperatorStatus::default(), &about(), at(1));
+            let status = aggregate(&operators, &ClusterOperatorStatus::default(), &about(), None, at(1));
             let found = condition(&status, "Available");
             assert_eq!((found.status, found.reason.as_str(), &found.message), (available, reason, &message));
             assert_eq!(condition(&status, "Progressing").status, progressing);
@@ -140,10 +152,28 @@ mod tests {
     fn nothing_new_is_the_same_status_however_late() {
         let one = [operator("a", Some((ConditionStatus::True, "x"))), operator("b", None)];
         let other = [one[1].clone(), one[0].clone()];
-        let first = aggregate(&one, &ClusterOperatorStatus::default(), &about(), at(1));
-        assert_eq!(aggregate(&other, &first, &about(), at(100)), first);
-        let next = aggregate(&one[..1], &first, &about(), at(100));
+        let first = aggregate(&one, &ClusterOperatorStatus::default(), &about(), None, at(1));
+        assert_eq!(aggregate(&other, &first, &about(), None, at(100)), first);
+        let next = aggregate(&one[..1], &first, &about(), None, at(100));
         assert_eq!(condition(&next, "Available").last_transition_time, at(100));
         assert_eq!(condition(&next, "Degraded").last_transition_time, at(1));
+    }
+
+    #[test]
+    fn upgradeable_stays_while_the_version_of_the_cluster_is_not_known() {
+        use ConditionStatus::{False, True};
+        let none = aggregate(&[], &ClusterOperatorStatus::default(), &about(), None, at(1));
+        assert!(!none.conditions.iter().any(|condition| condition.type_ == "Upgradeable"));
+        let blocked = aggregate(&[], &none, &about(), Some(Err("because".to_owned())), at(2));
+        let found = condition(&blocked, "Upgradeable");
+        assert_eq!(
+            (found.status, &*found.reason, &*found.message),
+            (False, "IncompatibleOperatorsInstalled", "because")
+        );
+        assert_eq!(aggregate(&[], &blocked, &about(), None, at(3)), blocked);
+        let permitted = aggregate(&[], &blocked, &about(), Some(Ok(())), at(4));
+        let found = condition(&permitted, "Upgradeable");
+        assert_eq!((found.status, &*found.reason, &*found.message), (True, "AsExpected", ""));
+        assert_eq!(found.last_transition_time, at(4));
     }
 }

@@ -100,6 +100,8 @@ async fn follow_deployments(streams: Streams<BundleDeployment>, context: Arc<Con
         }
         context.dependencies.changed();
         context.seen.send_replace(());
+        // Its bundle may state which version of the cluster it supports.
+        context.wake.cluster_operator.notify_one();
     }
     "the watch over BundleDeployments"
 }
