@@ -3,9 +3,12 @@
 /// Where the namespaced objects of a `registry+v1` bundle go, in place of the namespace that it suggests. It has to exist: it is none
 /// of the objects. The bundle is then rendered as OLM v1 renders it (additive).
 pub const INSTALL_NAMESPACE: &str = "installNamespace";
+/// Whether the namespace that a `registry+v1` bundle asks for is chosen and made as by OLM v1: it is one of the objects, and stays the
+/// one that it is when a later version asks for another (additive).
+pub const CREATE_NAMESPACE: &str = "createNamespace";
 /// Labels of every object of a `registry+v1` bundle, beside its own (additive).
 pub const OBJECT_LABELS: &str = "objectLabels";
 /// Keys that whoever makes BundleDeployments for others sets, so that these others may not.
-pub const RESERVED: [&str; 2] = [INSTALL_NAMESPACE, OBJECT_LABELS];
+pub const RESERVED: [&str; 3] = [INSTALL_NAMESPACE, CREATE_NAMESPACE, OBJECT_LABELS];
 /// Part of the message of a condition where `spec.config` does not fit the bundle; behind it stands a colon and what is wrong.
 pub const REFUSED: &str = "invalid BundleDeployment configuration (spec.config)";

@@ -159,6 +159,10 @@ pub struct Inventory {
     /// olm.gvk, olm.package.required, olm.gvk.required, olm.constraint. Whoever installs packages reads it. The first 16 KiB of it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub properties: Vec<BundleProperty>,
+    /// Namespace that was made for a registry+v1 bundle: one of its objects. With createNamespace in spec.config it stays the same when
+    /// a later version asks for another.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub namespace: Option<String>,
     /// Objects that left the bundle but were not deleted because data hangs on them; they are not owned any more.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub released: Vec<ReleasedObject>,

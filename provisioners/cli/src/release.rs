@@ -89,8 +89,10 @@ impl Reader<'_> {
             Format::Registry => cluster.proxy().await?,
             Format::Plain | Format::Helm => Proxy::default(),
         };
+        let inventory = self.deployment.and_then(|deployment| deployment.status.as_ref()?.inventory.as_ref());
         let settings = Settings {
             config: config.cloned(),
+            namespace: inventory.and_then(|inventory| inventory.namespace.clone()),
             certificates: certificates(self.certificates),
             ignores_dependencies: ignores_all || ignored == Some(PACKAGES),
             kubernetes,

@@ -37,6 +37,8 @@ pub struct Rendered {
     pub required: BTreeSet<Gvk>,
     /// What the bundle provides and requires, in the words of catalogs.
     pub properties: Vec<BundleProperty>,
+    /// The Namespace that was made for the bundle and is one of the objects.
+    pub namespace: Option<String>,
     /// TLS Secrets among the objects that hold a [placeholder](rukpak_registry::render::PLACEHOLDER) where a certificate belongs.
     pub certificates: Vec<ServingCertificate>,
     /// When the certificates that were put in are to be looked at again.
@@ -57,6 +59,8 @@ impl Rendered {
 pub struct Settings {
     /// `spec.config` of the BundleDeployment.
     pub config: Option<Map<String, Value>>,
+    /// The namespace of what is installed: the same setting by which it was made keeps it, whatever a later version asks for.
+    pub namespace: Option<String>,
     /// Who makes the certificates of webhooks.
     pub certificates: Certificates,
     /// Whether dependencies that only a catalog could resolve are somebody else's business.
@@ -171,8 +175,12 @@ pub const ALL_NAMESPACES_REQUIRED: &str = "AllNamespace install mode must be ena
 /// Whether the settings of a BundleDeployment say which namespaces its operator watches, or where it is installed: then they are looked
 /// at with the bundle, in the words of OLM v1.
 pub fn watches_namespace(config: Option<&Map<String, Value>>) -> bool {
-    let is_set = |key| config.and_then(|config| config.get(key)).is_some_and(|value| !value.is_null());
-    is_set("watchNamespace") || is_set("watchNamespaces") || is_set(config::INSTALL_NAMESPACE)
+    let value = |key| config.and_then(|config| config.get(key));
+    let is_set = |key| value(key).is_some_and(|value| !value.is_null());
+    is_set("watchNamespace")
+        || is_set("watchNamespaces")
+        || is_set(config::INSTALL_NAMESPACE)
+        || value(config::CREATE_NAMESPACE) == Some(&Value::Bool(true))
 }
 
 /// What a bundle provides and requires, as the status of its BundleDeployment says it: what it `states` of itself, and the kinds that the
@@ -233,7 +241,7 @@ mod tests {
             renderer(&release, Certificates::SelfManaged, DeletionPolicy::Delete, proxy)
         };
         let proxy = Digest::sha256(b"proxy");
-        assert_eq!(of(Format::Registry, None), "registry/2 SelfManaged", "what was installed before proxies were told");
+        assert_eq!(of(Format::Registry, None), "registry/3 SelfManaged", "without a proxy nothing changes");
         assert_ne!(of(Format::Registry, Some(&proxy)), of(Format::Registry, None));
         for format in [Format::Plain, Format::Helm] {
             assert_eq!(of(format, Some(&proxy)), of(format, None));

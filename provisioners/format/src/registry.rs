@@ -87,9 +87,17 @@ pub(super) fn render(tree: &BundleTree, limits: &Limits, settings: &Settings) ->
     }
     let config = settings.config.clone().map_or(Value::Null, Value::Object);
     let mut options = options(&bundle, settings.certificates);
-    if let Some(namespace) = config::install_namespace(&config)? {
+    let creates_namespace = config::creates_namespace(&config)?;
+    let install_namespace = config::install_namespace(&config)?;
+    if creates_namespace || install_namespace.is_some() {
         gate::check(&bundle).map_err(Error::Refused)?;
+    }
+    if let Some(namespace) = install_namespace {
         options = RenderOptions::into_namespace(namespace, options.certificates);
+    } else if creates_namespace {
+        // Also where the name is known already: a template that cannot be read would leave out what its author wants.
+        let managed = bundle.managed_namespace()?;
+        options.install_namespace = settings.namespace.clone().unwrap_or(managed);
     }
     let config = Config::read(&bundle.csv, &options.install_namespace, &config)?;
     options.target_namespaces = config.target_namespaces;
@@ -105,6 +113,7 @@ pub(super) fn render(tree: &BundleTree, limits: &Limits, settings: &Settings) ->
         required: bundle.required_apis(),
         certificates: if made_here { serving_certificates(&bundle, &options.install_namespace) } else { Vec::new() },
         properties: properties(bundle.properties(), &objects),
+        namespace: options.with_namespace.then_some(options.install_namespace),
         objects,
         ..Rendered::default()
     })

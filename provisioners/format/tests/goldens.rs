@@ -30,6 +30,8 @@ struct Case {
     format: String,
     /// `spec.config` of the BundleDeployment.
     config: Option<Map<String, Value>>,
+    /// The namespace of what is installed.
+    namespace: Option<String>,
     /// A value of `--bundle-cert-provider`.
     certificates: Option<String>,
     #[serde(default)]
@@ -53,6 +55,7 @@ impl Case {
         };
         let settings = Settings {
             config: self.config.clone(),
+            namespace: self.namespace.clone(),
             certificates,
             ignores_dependencies: self.ignores_dependencies,
             ..Settings::default()

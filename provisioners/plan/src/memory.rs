@@ -41,6 +41,8 @@ pub struct Memory {
     pub certificates_due: Option<Timestamp>,
     /// What the bundle whose objects were applied provides and requires.
     pub properties: Vec<BundleProperty>,
+    /// The Namespace that was made for that bundle.
+    pub namespace: Option<String>,
     /// Stands for the authorities that were applied; `None` also after a restart.
     pub authorities: Option<Digest>,
     /// Since when the first lists of watches are waited for, after a restart.
@@ -421,6 +423,7 @@ impl Memory {
         self.certificates_due = plan.certificates_due.and_then(|due| Timestamp::try_from(due).ok());
         self.authorities.clone_from(&plan.authorities);
         self.properties.clone_from(&plan.properties);
+        self.namespace.clone_from(&plan.namespace);
         self.installation = Installation::Partial { release: release.clone() };
     }
 
@@ -439,6 +442,7 @@ impl Memory {
         self.learn_missing(applied.release().clone(), applied.missing(), now);
         self.certificates_due = inventory.certificates_renewal;
         self.properties.clone_from(&inventory.properties);
+        self.namespace.clone_from(&inventory.namespace);
         self.installation = Installation::Applied { applied, pruning: Pruning::Done, differences };
     }
 

@@ -75,6 +75,8 @@ pub struct Plan {
     pub authorities: Option<Digest>,
     /// What the bundle provides and requires.
     pub properties: Vec<BundleProperty>,
+    /// The Namespace that is made for the bundle.
+    pub namespace: Option<String>,
     /// The objects.
     pub steps: BTreeMap<ObjectKey, Step>,
     /// Kinds that nobody serves and that the plan therefore does without.
@@ -157,6 +159,7 @@ impl Objects<'_> {
             certificates_due: None,
             authorities: None,
             properties: Vec::new(),
+            namespace: None,
             steps: BTreeMap::new(),
             missing: if is_installed { Vec::new() } else { self.unmet(served) },
         };

@@ -35,7 +35,7 @@ impl Format {
     pub fn renderer(self) -> &'static str {
         match self {
             Self::Plain => "plain/1",
-            Self::Registry => "registry/2",
+            Self::Registry => "registry/3",
             Self::Helm => "helm/1",
         }
     }

@@ -159,6 +159,7 @@ impl Writer<'_> {
             inventory.certificates_renewal =
                 self.memory.certificates_due.and_then(|due| Timestamp::from_second(due.as_second()).ok());
             inventory.properties.clone_from(&self.memory.properties);
+            inventory.namespace.clone_from(&self.memory.namespace);
             inventory.unlisted = match pruning {
                 Pruning::Pending { unlisted, .. } => unlisted.clone(),
                 Pruning::Done | Pruning::Awaiting { .. } | Pruning::Held { .. } => Vec::new(),

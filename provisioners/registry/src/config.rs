@@ -17,6 +17,8 @@ const WATCH_NAMESPACES: &str = "watchNamespaces";
 const DEPLOYMENT_CONFIG: &str = "deploymentConfig";
 /// Key of the namespace that the objects go to.
 pub const INSTALL_NAMESPACE: &str = "installNamespace";
+/// Key of whether the namespace is chosen and made as by OLM v1 where nobody names one.
+pub const CREATE_NAMESPACE: &str = "createNamespace";
 /// Key of the labels of all objects.
 pub const OBJECT_LABELS: &str = "objectLabels";
 const API_ROLES: &str = "apiRoles";
@@ -105,7 +107,7 @@ impl Config {
         }
         let switches = [(API_ROLES, &mut config.api_roles), (OPERATOR_CONDITION, &mut config.operator_condition)];
         for (key, switch) in switches {
-            match boolean(fields, key) {
+            match flag(key, fields.get(key)) {
                 Ok(value) => *switch = value,
                 Err(problem) => problems.push(problem),
             }
@@ -128,11 +130,26 @@ pub fn install_namespace(config: &Value) -> Result<Option<String>, Error> {
     read.map_err(|problem| Error(vec![problem]))
 }
 
-fn boolean(fields: &Map<String, Value>, key: &str) -> Result<bool, String> {
-    match fields.get(key).unwrap_or(&Value::Null) {
+/// Whether the namespace is chosen and made as by OLM v1 where nobody names one.
+///
+/// # Errors
+/// It is no boolean, or the configuration names a namespace all the same.
+pub fn creates_namespace(config: &Value) -> Result<bool, Error> {
+    let creates = flag(CREATE_NAMESPACE, config.get(CREATE_NAMESPACE)).map_err(|problem| Error(vec![problem]))?;
+    let is_named = config.get(INSTALL_NAMESPACE).is_some_and(|value| !value.is_null());
+    if creates && is_named {
+        let problem = format!("fields \"{INSTALL_NAMESPACE}\" and \"{CREATE_NAMESPACE}\" exclude each other");
+        return Err(Error(vec![problem]));
+    }
+    Ok(creates)
+}
+
+/// A boolean; absent it is false.
+fn flag(field: &str, value: Option<&Value>) -> Result<bool, String> {
+    match value.unwrap_or(&Value::Null) {
         Value::Null => Ok(false),
         Value::Bool(value) => Ok(*value),
-        other => Err(format!("invalid type for field \"{key}\": got {}, want boolean", json_type(other))),
+        other => Err(format!("invalid type for field \"{field}\": got {}, want boolean", json_type(other))),
     }
 }
 
@@ -152,7 +169,7 @@ fn is_known(csv: &Csv, key: &str) -> bool {
     match key {
         WATCH_NAMESPACE => takes_namespace(csv),
         WATCH_NAMESPACES => supports(csv, MULTI),
-        API_ROLES | DEPLOYMENT_CONFIG | INSTALL_NAMESPACE | OBJECT_LABELS | OPERATOR_CONDITION => true,
+        API_ROLES | CREATE_NAMESPACE | DEPLOYMENT_CONFIG | INSTALL_NAMESPACE | OBJECT_LABELS | OPERATOR_CONDITION => true,
         _ => false,
     }
 }

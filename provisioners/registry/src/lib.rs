@@ -6,7 +6,7 @@
 //! remarks    what an author should know
 //! config     the user's settings      install_mode         which namespaces may be watched
 //! render     a Bundle to objects      name                 the names of generated objects
-//! proxy      what operators are told of the cluster's proxy
+//! namespace  where it wants to live      proxy                what operators are told of the cluster's proxy
 //! dependencies  what others have to bring          kubernetes  the oldest version that will do
 //! ```
 //!
@@ -23,6 +23,7 @@ mod kubernetes;
 pub mod load;
 pub mod metadata;
 pub mod name;
+mod namespace;
 pub mod proxy;
 mod remarks;
 pub mod render;

@@ -10,14 +10,12 @@ use serde_json::Value;
 use crate::crd::{self, Crd};
 use crate::csv::Csv;
 use crate::metadata::{self, Metadata};
-use crate::{FieldError, decode};
+use crate::{FieldError, decode, namespace};
 
 mod documents;
 
 /// The folder of the manifests. Labels that name another one are not honoured, as in the reference.
 pub const FOLDER: &str = "manifests";
-/// The CSV annotation with the namespace an operator would like to live in.
-pub const SUGGESTED_NAMESPACE: &str = "operatorframework.io/suggested-namespace";
 
 /// A registry+v1 bundle that could be read; [`crate::validate`] says whether it makes sense.
 #[derive(Clone, Debug)]
@@ -157,8 +155,8 @@ pub fn load(tree: &BundleTree, limits: &Limits) -> Result<Bundle, Error> {
     }
     let (mut csv, csv_origin) = found.csv.take().ok_or(Error::NoCsv)?;
     let annotations = &mut csv.metadata.annotations;
-    // JSON in a text: whoever asks for the dependencies makes values of it.
-    if let Some(text) = annotations.get(metadata::PROPERTIES) {
+    // JSON in a text: whoever asks for the dependencies or the namespace makes values of it.
+    for text in [metadata::PROPERTIES, namespace::TEMPLATE].iter().filter_map(|name| annotations.get(*name)) {
         yaml::count_json(&csv_origin.to_string(), text, &mut budget).map_err(metadata::Error::from)?;
     }
     if !metadata.properties.is_empty() {
@@ -217,12 +215,6 @@ impl Bundle {
     /// The package; empty if the bundle does not name it.
     pub fn package(&self) -> &str {
         self.metadata.annotations.get(metadata::PACKAGE).map_or("", String::as_str)
-    }
-
-    /// Where a v1alpha1 BundleDeployment installs it: the namespace the CSV suggests, else `<package>-system`.
-    pub fn suggested_namespace(&self) -> String {
-        let suggested = self.csv.metadata.annotations.get(SUGGESTED_NAMESPACE).filter(|name| !name.is_empty());
-        suggested.cloned().unwrap_or_else(|| format!("{}-system", self.package()))
     }
 
     /// Those objects of the rendering that may be left out where their kind is not served.

@@ -60,6 +60,15 @@ impl Bundle {
             let (file, name) = (metadata::ANNOTATIONS_FILE, metadata::CHANNELS);
             remarks.push_with(|| format!("{file}: {name} names no channel: a catalog takes the bundle into none"));
         }
+        if let Err(problem) = self.managed_name() {
+            let place = &self.csv_origin;
+            remarks.push_with(|| {
+                format!(
+                    "{place}: {problem}: a ClusterExtension without a namespace is refused; elsewhere a template that cannot be read \
+                     is left out"
+                )
+            });
+        }
         if let Some(text) = self.unreadable_kubernetes() {
             let place = self.origin_of("spec.minKubeVersion");
             remarks

@@ -8,7 +8,7 @@ use rukpak_plain::{Budget, Object, Origin, object};
 use serde_json::{Value, json};
 
 use crate::validate::{Findings, validate};
-use crate::{Bundle, DeploymentConfig, install_mode};
+use crate::{Bundle, DeploymentConfig, FieldError, install_mode};
 
 pub(crate) mod additional;
 mod api_roles;
@@ -32,7 +32,7 @@ pub struct RenderOptions {
     pub install_namespace: String,
     /// The namespaces that are watched: one empty name means all. `None` takes what the bundle supports by default.
     pub target_namespaces: Option<Vec<String>>,
-    /// Whether the install namespace is part of the objects, as in RukPak v1alpha1. OLM v1 expects it to exist.
+    /// Whether the install namespace is part of the objects, as in RukPak v1alpha1, and in OLM v1 where nobody names one.
     pub with_namespace: bool,
     /// Who makes the certificates of webhooks.
     pub certificates: Certificates,
@@ -70,6 +70,15 @@ pub enum Error {
     /// The install namespace is missing or the target namespaces do not fit. The text is the reference's.
     #[error("invalid option(s): {}", .0.join("\n"))]
     Options(Vec<String>),
+    /// The bundle asks for a namespace that cannot be.
+    #[error("{origin}")]
+    Namespace {
+        /// The CSV.
+        origin: Origin,
+        /// What is wrong in it.
+        #[source]
+        source: FieldError,
+    },
     /// A CRD that is converted keeps unknown fields. The text is the reference's.
     #[error(
         "custom resource definition '{0}' must have .spec.preserveUnknownFields set to false to let API Server call webhook to do the conversion"
@@ -201,11 +210,15 @@ fn namespace(context: &mut Context<'_>) -> Result<(), Error> {
     if !context.options.with_namespace {
         return Ok(());
     }
-    let namespace = json!({
-        "apiVersion": "v1",
-        "kind": "Namespace",
-        "metadata": {"name": context.options.install_namespace},
-    });
+    let mut metadata = json!({"name": context.options.install_namespace});
+    // One that cannot be read is remarked, and refused where it would name the namespace.
+    let template = context.bundle.namespace_template().unwrap_or_default();
+    for (field, texts) in [("labels", template.labels), ("annotations", template.annotations)] {
+        if !texts.is_empty() {
+            metadata[field] = json!(texts);
+        }
+    }
+    let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": metadata});
     context.push(namespace, "install namespace")
 }
 

@@ -79,6 +79,27 @@ fn the_order_is_that_of_the_generators() {
 }
 
 #[test]
+fn the_namespace_has_the_labels_and_annotations_of_the_template() {
+    let made = |template: &str, with_namespace: bool| {
+        let line = "    operatorframework.io/suggested-namespace: kites\n";
+        let csv =
+            csv_with(line, &format!("{line}    operatorframework.io/suggested-namespace-template: '{template}'\n"));
+        let bundle = bundle(&[(CSV, &csv)]);
+        let options = RenderOptions { with_namespace, ..RenderOptions::v1alpha1(&bundle, Certificates::CertManager) };
+        let objects = rendered(&bundle, &options);
+        find(&objects, "Namespace")
+            .into_iter()
+            .map(|object| object.clone().into_value()["metadata"].clone())
+            .collect::<Vec<_>>()
+    };
+    let template = r#"{"metadata": {"name": "other", "labels": {"a": "b"}, "annotations": {"c": "d"}}, "spec": {}}"#;
+    let expected = json!({"name": "kites", "labels": {"a": "b"}, "annotations": {"c": "d"}});
+    assert_eq!(made(template, true), [expected], "its name is not RukPak's choice");
+    assert_eq!(made("no JSON", true), [json!({"name": "kites"})], "it is remarked");
+    assert_eq!(made(template, false), [] as [Value; 0]);
+}
+
+#[test]
 fn permissions_become_cluster_roles_when_all_namespaces_are_watched() {
     let objects = rendered(&bundle(&[]), &options(Certificates::CertManager));
     let roles = find(&objects, "ClusterRole");

@@ -86,7 +86,7 @@ fn render_findings(bundle: &Bundle, error: render::Error) -> Vec<Finding> {
             let origin = crd.map_or(&bundle.csv_origin, |crd| crd.object.origin());
             vec![Finding::of_field("preserve-unknown-fields", origin, "spec.preserveUnknownFields", error.to_string())]
         }
-        Error::Object { ref origin, .. } | Error::Json { ref origin, .. } => {
+        Error::Object { ref origin, .. } | Error::Json { ref origin, .. } | Error::Namespace { ref origin, .. } => {
             vec![Finding::of_error_at("object", origin, &error)]
         }
         Error::Limit(ref source) => vec![Finding::of_limit(source)],

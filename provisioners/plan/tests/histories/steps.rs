@@ -206,6 +206,7 @@ fn plan(release: &Release) -> Plan {
         release: release.clone(),
         certificates_due: None,
         properties: Vec::new(),
+        namespace: None,
         authorities: None,
         steps: BTreeMap::new(),
         missing: Vec::new(),

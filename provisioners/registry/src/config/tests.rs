@@ -63,6 +63,28 @@ fn where_the_objects_go_and_what_they_are_labelled_with() {
 }
 
 #[test]
+fn the_namespace_is_made_on_request_where_none_is_named() {
+    for (config, expected) in [
+        (Value::Null, Ok(false)),
+        (json!({"createNamespace": null}), Ok(false)),
+        (json!({"createNamespace": true}), Ok(true)),
+        (json!({"createNamespace": false, "installNamespace": "ns"}), Ok(false)),
+        (
+            json!({"createNamespace": true, "installNamespace": "ns"}),
+            Err("fields \"installNamespace\" and \"createNamespace\" exclude each other"),
+        ),
+        (
+            json!({"createNamespace": "yes"}),
+            Err("invalid type for field \"createNamespace\": got string, want boolean"),
+        ),
+    ] {
+        let expected = expected.map_err(|problem| Error(vec![problem.to_owned()]));
+        assert_eq!(creates_namespace(&config), expected, "{config}");
+    }
+    assert!(Config::read(&csv(&[ALL]), "ns", &json!({"createNamespace": true})).is_ok());
+}
+
+#[test]
 fn roles_for_the_apis_are_asked_for_by_a_boolean() {
     let read = |value: Value| Config::read(&csv(&[ALL]), "ns", &json!({"apiRoles": value}));
     let asked = |value: Value| read(value).unwrap().api_roles;

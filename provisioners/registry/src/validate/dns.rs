@@ -1,4 +1,4 @@
-//! Kubernetes' rule for names.
+//! Kubernetes' rules for names.
 
 /// What is wrong with a DNS subdomain, in Kubernetes' words, sorted. Empty if nothing is.
 pub(super) fn subdomain_problems(name: &str) -> Vec<&'static str> {
@@ -16,7 +16,8 @@ pub(super) fn subdomain_problems(name: &str) -> Vec<&'static str> {
     problems
 }
 
-fn is_label(label: &str) -> bool {
+/// Whether it is a DNS label, but for its length.
+pub(crate) fn is_label(label: &str) -> bool {
     let is_inner = |byte: &u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
     let bytes = label.as_bytes();
     bytes.iter().all(|byte| is_inner(byte) || *byte == b'-')

@@ -98,7 +98,7 @@ pub(super) struct Prepared {
 #[tracing::instrument(level = "debug", name = "prepare", skip_all)]
 pub(super) async fn plan(run: &Run, release: &Release, why: Why, purpose: Purpose) -> Result<Prepared, Unprepared> {
     let Loaded { release, rendered, objects: digest, memory } = load(run, release, why, purpose).await?;
-    let Rendered { objects, optional, required, certificates_due, authorities, properties, .. } = rendered;
+    let Rendered { objects, optional, required, certificates_due, authorities, properties, namespace, .. } = rendered;
     let objects = Objects { all: objects, optional: &optional, required: &required };
     let served = served(&run.view, &objects).await.map_err(Unprepared::Discovery)?;
     let stamp = OwnerMetadata {
@@ -107,7 +107,7 @@ pub(super) async fn plan(run: &Run, release: &Release, why: Why, purpose: Purpos
         policy: run.view.observed.deployment.spec.deletion_policy.unwrap_or_default(),
     };
     let plan = objects.plan(release, &served, &stamp, !why.policy().waits_for_kinds)?;
-    let plan = Plan { certificates_due, authorities, properties, ..plan };
+    let plan = Plan { certificates_due, authorities, properties, namespace, ..plan };
     Ok(Prepared { plan, objects: digest, memory })
 }
 
@@ -144,8 +144,10 @@ async fn load(run: &Run, release: &Release, why: Why, purpose: Purpose) -> Resul
     let may_ask = may_ask(&run.view.observed, why, release);
     let release = release.clone().rendered_in(&run.view.observed.status);
     let release = if may_ask { approval::rendered(&run.view, release) } else { release };
+    let inventory = run.view.observed.status.inventory.as_ref();
     let settings = Settings {
         config: release.config.clone(),
+        namespace: inventory.and_then(|inventory| inventory.namespace.clone()),
         certificates: reads.settings.bundle_certificates,
         ignores_dependencies: ignores_all || ignored == Some(PACKAGES),
         kubernetes,
