@@ -239,6 +239,16 @@ fn what_never_changes() {
     expected.sort_unstable();
     assert_eq!(found, expected);
     assert!(broken(&definition, &extension("p", None), Some(&old)).is_empty(), "it may be cleared");
+
+    let named = extension("p", None);
+    let mut managed = named.clone();
+    managed["spec"].as_object_mut().unwrap().remove("namespace");
+    assert_extension(&managed, None);
+    assert!(broken(&definition, &managed, Some(&managed)).is_empty());
+    let presence = ["namespace presence is immutable; it cannot be added or removed after creation"];
+    for (old, new) in [(&named, &managed), (&managed, &named)] {
+        assert_eq!(broken(&definition, new, Some(old)), presence);
+    }
 }
 
 /// Shapes that people's manifests and tools rely on.

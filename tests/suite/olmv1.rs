@@ -11,6 +11,7 @@ mod dependencies;
 mod install;
 mod kills;
 mod migrate;
+mod namespaces;
 mod operators;
 mod previews;
 mod published_sets;

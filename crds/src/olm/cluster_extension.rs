@@ -29,9 +29,11 @@ use crate::{Condition, config};
 )]
 #[serde(rename_all = "camelCase")]
 pub struct ClusterExtensionSpec {
-    /// Namespace is where the namespaced objects of the bundle are installed. It has to exist.
+    /// Namespace is where the namespaced objects of the bundle are installed. It has to exist. Without it a namespace is made that the
+    /// bundle asks for, and deleted with the extension. Whether it is set, and to what, never changes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 63))]
-    pub namespace: String,
+    pub namespace: Option<String>,
     /// ServiceAccount is deprecated and ignored: the controller installs with its own rights.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub service_account: Option<ServiceAccountReference>,
@@ -221,7 +223,11 @@ impl ClusterExtension {
     pub fn deployment_config(&self) -> Map<String, Value> {
         let inline = self.spec.config.as_ref().and_then(|config| config.inline.clone());
         let labels = json!({OWNER_KIND_LABEL: "ClusterExtension", OWNER_NAME_LABEL: self.metadata.name});
-        let own = [(config::INSTALL_NAMESPACE, json!(self.spec.namespace)), (config::OBJECT_LABELS, labels)];
+        let place = match &self.spec.namespace {
+            Some(namespace) => (config::INSTALL_NAMESPACE, json!(namespace)),
+            None => (config::CREATE_NAMESPACE, json!(true)),
+        };
+        let own = [place, (config::OBJECT_LABELS, labels)];
         inline.into_iter().flatten().chain(own.map(|(key, value)| (key.to_owned(), value))).collect()
     }
 }
@@ -232,7 +238,9 @@ impl ClusterExtensionSpec {
     /// # Errors
     /// The first rule of the definition that the spec breaks, for specs that were stored before the rule was.
     pub fn catalog(&self) -> Result<&CatalogFilter, Violation> {
-        rules::check(&rules::NAMESPACE, &self.namespace)?;
+        if let Some(namespace) = &self.namespace {
+            rules::check(&rules::NAMESPACE, namespace)?;
+        }
         let catalog = self.source.catalog.as_ref().ok_or(Violation::of(rules::EXTENSION_SOURCE))?;
         rules::check(&rules::PACKAGE_NAME, &catalog.package_name)?;
         if let Some(version) = &catalog.version {

@@ -189,6 +189,12 @@ pub const CONFIG: Rule = Rule {
     message: "inline is required when configType is Inline, and forbidden otherwise",
 };
 
+/// The `spec` of an extension: where it is installed is settled when it is created.
+const NAMESPACE_PRESENCE: Rule = Rule {
+    cel: "has(oldSelf.namespace) == has(self.namespace)",
+    message: "namespace presence is immutable; it cannot be added or removed after creation",
+};
+
 const fn immutable(message: &'static str) -> Rule {
     Rule { cel: "self == oldSelf", message }
 }
@@ -238,6 +244,7 @@ pub(crate) fn of_cluster_catalog(schema: &mut Value) {
 
 /// Adds the rules of ClusterExtension to its schema.
 pub(crate) fn of_cluster_extension(schema: &mut Value) {
+    add(schema, "spec", &[NAMESPACE_PRESENCE]);
     add(schema, "spec.namespace", &[immutable("namespace is immutable")]);
     texts(schema, "spec.namespace", &NAMESPACE);
     add(schema, "spec.serviceAccount.name", &[immutable("name is immutable once set but may be cleared")]);

@@ -45,7 +45,9 @@ struct Line<'a> {
     #[serde(skip_serializing_if = "<[String]>::is_empty")]
     channels: &'a [String],
     upgrade_constraint_policy: UpgradeConstraintPolicy,
-    namespace: &'a str,
+    /// Absent where the bundle chooses it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    namespace: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     installed: Option<Installed<'a>>,
     /// Reason and message of the condition Progressing.
@@ -81,7 +83,7 @@ impl<'a> Line<'a> {
             version: catalog.and_then(|catalog| catalog.version.as_deref()),
             channels: catalog.map(|catalog| catalog.channels.as_slice()).unwrap_or_default(),
             upgrade_constraint_policy: catalog.map(|catalog| catalog.upgrade_constraint_policy).unwrap_or_default(),
-            namespace: &spec.namespace,
+            namespace: spec.namespace.as_deref(),
             installed: installed(extension),
             reason: progressing.map_or("", |found| &found.reason),
             message: progressing.map_or("", |found| &found.message),

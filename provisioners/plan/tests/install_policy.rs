@@ -261,6 +261,9 @@ fn extensions_are_bounded_in_all_that_decides_what_runs() {
         let object = extension(&changes);
         assert_eq!(jane("clusterextensions").allows(&object), expected, "{object}");
     }
+    let mut object = extension(&[]);
+    object["spec"].as_object_mut().unwrap().remove("namespace");
+    assert!(!jane("clusterextensions").allows(&object), "the bundle would choose the namespace");
 }
 
 #[test]

@@ -56,7 +56,7 @@ impl Line<'_> {
         let mut row = [&self.name, self.package, asked, version, self.reason].map(str::to_owned).to_vec();
         if is_wide {
             let bundle = self.installed.map_or("", |installed| installed.bundle);
-            row.extend([self.channels.join(","), self.namespace.to_owned(), bundle.to_owned()]);
+            row.extend([self.channels.join(","), self.namespace.unwrap_or_default().to_owned(), bundle.to_owned()]);
         }
         row.push(self.message.to_owned());
         row

@@ -34,6 +34,9 @@ struct Deployment {
     name: String,
     /// Where what it installs comes from.
     source: String,
+    /// The namespace that was made for the bundle.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    namespace: Option<String>,
     /// What its condition Ready says.
     ready: String,
 }
@@ -73,6 +76,7 @@ impl Deployment {
         Self {
             name: deployment.name_any(),
             source: source(&deployment.spec.template.spec.source),
+            namespace: status.and_then(|status| status.inventory.as_ref()?.namespace.clone()),
             ready: ready.map_or_else(|| "not known yet".to_owned(), told),
         }
     }
@@ -83,12 +87,13 @@ impl Shown<'_> {
         let line = &self.line;
         let installed = line.installed.map(|installed| format!("{} ({})", installed.bundle, installed.version));
         let deployment = self.bundle_deployment.as_ref();
+        let namespace = line.namespace.or_else(|| deployment?.namespace.as_deref());
         let facts = [
             ("package", vec![line.package.to_owned()]),
             ("version", vec![line.version.unwrap_or("any").to_owned()]),
             ("channels", line.channels.to_vec()),
             ("upgrades", vec![format!("{:?}", line.upgrade_constraint_policy)]),
-            ("namespace", vec![line.namespace.to_owned()]),
+            ("namespace", namespace.map(str::to_owned).into_iter().collect()),
             ("installed", vec![installed.unwrap_or_else(|| "nothing".to_owned())]),
             ("bundledeployment", deployment.map(|deployment| deployment.name.clone()).into_iter().collect()),
             ("source", deployment.map(|deployment| deployment.source.clone()).into_iter().collect()),

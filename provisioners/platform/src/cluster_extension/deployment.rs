@@ -357,6 +357,16 @@ mod tests {
     }
 
     #[test]
+    fn an_extension_without_a_namespace_has_the_bundle_make_one() {
+        let mut extension = extension(&json!({"watchNamespace": "w"}));
+        extension.spec.namespace = None;
+        let body = desired(&extension, (&bundle(), false), Map::new());
+        let config = body["spec"]["config"].as_object().unwrap();
+        assert_eq!((config.get("installNamespace"), &config["createNamespace"]), (None, &json!(true)));
+        assert_eq!(config["watchNamespace"], "w");
+    }
+
+    #[test]
     fn takes_back_what_the_extension_sets_no_more_and_nothing_else() {
         let extension = extension(&Value::Null);
         let plain = || desired(&extension, (&bundle(), false), Map::new());
@@ -394,7 +404,9 @@ mod tests {
     #[test]
     fn keys_of_our_own_are_not_the_users() {
         assert_eq!(check_config(&extension(&json!({"watchNamespace": "w"})).spec), Ok(()));
-        let error = check_config(&extension(&json!({"installNamespace": "x"})).spec).unwrap_err();
-        assert!(error.ends_with("unknown field \"installNamespace\""), "{error}");
+        for key in ["installNamespace", "createNamespace"] {
+            let error = check_config(&extension(&json!({key: "x"})).spec).unwrap_err();
+            assert!(error.ends_with(&format!("unknown field {key:?}")), "{error}");
+        }
     }
 }

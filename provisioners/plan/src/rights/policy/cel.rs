@@ -83,6 +83,8 @@ pub(super) fn package_variables() -> Vec<(&'static str, String)> {
     let (annotations, dependencies) = ("variables.target.metadata.annotations", json!(DEPENDENCIES));
     let expression = [
         only(spec, &EXTENSION_FIELDS),
+        // Without one the bundle chooses, and its author is in no rule.
+        format!("has({spec}.namespace)"),
         only(&format!("{spec}.source"), &["sourceType", "catalog"]),
         format!("has({catalog})"),
         only(catalog, &EXTENSION_CATALOG_FIELDS),
