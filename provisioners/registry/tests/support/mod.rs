@@ -10,6 +10,7 @@ use rukpak_content::{BundleTree, RelativePath};
 
 pub mod compare;
 pub mod fixture;
+pub mod rendering;
 
 /// What is in a folder, by name; nothing if there is no such folder.
 pub fn list(folder: &Path) -> io::Result<Vec<PathBuf>> {
