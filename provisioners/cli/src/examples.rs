@@ -11,7 +11,7 @@ use rukpak_plain::{Budget, Object, Origin, yaml};
 use rukpak_registry::Bundle;
 use serde_json::Value;
 
-use crate::args::{ExamplesArgs, ObjectForm};
+use crate::args::{ExamplesArgs, ObjectForm, ServiceArgs};
 use crate::cluster::Cluster;
 use crate::exit::Exit;
 use crate::failure::{Failure, ended};
@@ -44,19 +44,15 @@ pub async fn run(arguments: &ExamplesArgs) -> Exit {
 async fn print(arguments: &ExamplesArgs) -> Result<Exit, Failure> {
     let limits = arguments.source.limits();
     let (content, format) = if let Some(name) = deployment(arguments) {
-        installed(name, arguments, &limits).await?
+        let cluster = Cluster::connect(&arguments.cluster).await?;
+        installed(&cluster, name, &arguments.service, &limits).await?
     } else {
         let content = source::read(&arguments.source).await?;
         let format = detect(&content, arguments.source.format, &limits).format;
         (content, format)
     };
     let refused = |problem: String| Failure::no(format!("{}: {problem}", content.from));
-    if format != Format::Registry {
-        return Err(refused("only registry+v1 bundles have examples".to_owned()));
-    }
-
-    let bundle = rukpak_registry::load(&content.tree, &limits).map_err(|error| refused(chain(&error)))?;
-    let examples = Examples::of(&bundle, &limits).map_err(refused)?;
+    let examples = Examples::read(&content, format, &limits).map_err(refused)?;
     for warning in content.remarks.iter().chain(&examples.warnings) {
         to_stderr(&format!("warning: {warning}"));
     }
@@ -72,6 +68,21 @@ async fn print(arguments: &ExamplesArgs) -> Result<Exit, Failure> {
     })
 }
 
+/// Returns the examples of the Bundle that is installed, the object to begin with first.
+///
+/// # Errors
+/// The Bundle cannot be fetched, or has none.
+pub(crate) async fn of_deployment(
+    cluster: &Cluster,
+    name: &str,
+    service: &ServiceArgs,
+) -> Result<Vec<Object>, Failure> {
+    let limits = Limits::default();
+    let (content, format) = installed(cluster, name, service, &limits).await?;
+    let examples = Examples::read(&content, format, &limits).and_then(|examples| examples.of_kind(None));
+    examples.map_err(|problem| Failure::no(format!("{}: {problem}", content.from)))
+}
+
 /// The BundleDeployment that is meant: a name that is neither a file nor written like an image or a path.
 fn deployment(arguments: &ExamplesArgs) -> Option<&str> {
     let named = arguments.source.bundle.to_str()?;
@@ -80,18 +91,22 @@ fn deployment(arguments: &ExamplesArgs) -> Option<&str> {
 }
 
 /// Fetches the files of the Bundle that is installed.
-async fn installed(name: &str, arguments: &ExamplesArgs, limits: &Limits) -> Result<(Content, Format), Failure> {
-    let cluster = Cluster::connect(&arguments.cluster).await?;
+async fn installed(
+    cluster: &Cluster,
+    name: &str,
+    service: &ServiceArgs,
+    limits: &Limits,
+) -> Result<(Content, Format), Failure> {
     let deployment = cluster.existing(name).await?;
     let reader = Reader {
         deployment: Some(&deployment),
         name,
-        system_namespace: &arguments.service.system_namespace,
+        system_namespace: &service.system_namespace,
         certificates: None,
         limits: limits.clone(),
     };
-    let service = Service::connect(&cluster, &arguments.service).await?;
-    let (content, format) = reader.installed(&cluster, &service).await?;
+    let service = Service::connect(cluster, service).await?;
+    let (content, format) = reader.installed(cluster, &service).await?;
     let format = match format {
         rukpak_format::Format::Plain => Format::Plain,
         rukpak_format::Format::Registry => Format::Registry,
@@ -101,6 +116,15 @@ async fn installed(name: &str, arguments: &ExamplesArgs, limits: &Limits) -> Res
 }
 
 impl Examples {
+    /// Reads the examples of a bundle. Fails if its format has none, or it cannot be read.
+    fn read(content: &Content, format: Format, limits: &Limits) -> Result<Self, String> {
+        if format != Format::Registry {
+            return Err("only registry+v1 bundles have examples".to_owned());
+        }
+        let bundle = rukpak_registry::load(&content.tree, limits).map_err(|error| chain(&error))?;
+        Self::of(&bundle, limits)
+    }
+
     /// Reads the annotations of the ClusterServiceVersion. Fails if one is not JSON, or too large as values.
     fn of(bundle: &Bundle, limits: &Limits) -> Result<Self, String> {
         let mut budget = Budget::new(limits);

@@ -3,7 +3,7 @@
 //!
 //! ```text
 //! guard     who may ask: requests to this very address, with the secret of the URL
-//! pages     what the verbs `status`, `tree`, `history` and `diff` answer, as HTML        html   escaping, tables
+//! pages     what the verbs `status`, `tree`, `history`, `diff` and `examples` answer, as HTML        html   escaping, tables
 //! live      a line whenever something changes, over server-sent events
 //! page.css, page.js      the style, for dark and light; and what asks for a page again when it has changed
 //! ```
@@ -80,6 +80,7 @@ fn router(site: Arc<Site>, guard: Guard) -> Router {
         .route(&below(""), get(overview))
         .route(&below("deployments/{name}"), get(deployment))
         .route(&below("deployments/{name}/diff"), get(diff))
+        .route(&below("deployments/{name}/examples"), get(examples))
         .route(&below("live"), get(live::changes))
         .route(&below("page.css"), get(async || asset("text/css; charset=utf-8", STYLE)))
         .route(&below("page.js"), get(async || asset("text/javascript; charset=utf-8", SCRIPT)))
@@ -99,11 +100,19 @@ async fn deployment(State(site): State<Arc<Site>>, Path(name): Path<String>) -> 
     page(pages::deployment(&site.cluster, &name).await, "../")
 }
 
+async fn examples(State(site): State<Arc<Site>>, Path(name): Path<String>) -> Response {
+    page_below(async move || pages::examples(&site.cluster, &name, &site.service).await).await
+}
+
 async fn diff(State(site): State<Arc<Site>>, Path(name): Path<String>) -> Response {
-    // It asks in parallel in ways that the compiler cannot see to be fit for several threads: it has one.
+    page_below(async move || pages::diff(&site.cluster, &name, site.certificates, &site.service).await).await
+}
+
+/// A page about one BundleDeployment that takes more than reading the cluster: the compiler cannot see that the work is fit for
+/// several threads, so it has one.
+async fn page_below(work: impl AsyncFnOnce() -> Result<String, Failure> + Send + 'static) -> Response {
     let runtime = tokio::runtime::Handle::current();
-    let work = move || runtime.block_on(pages::diff(&site.cluster, &name, site.certificates, &site.service));
-    let made = tokio::task::spawn_blocking(work).await;
+    let made = tokio::task::spawn_blocking(move || runtime.block_on(work())).await;
     page(made.unwrap_or_else(|error| Err(Failure::unknown(error.to_string()))), "../../")
 }
 

@@ -6,6 +6,7 @@ use rukpak_tests::world::{SOON, until};
 use serde_json::{Value, json};
 
 use crate::cli::hands::{Did, Hands, folder, manifest};
+use crate::cli::ui::Page;
 
 fn assert_said(did: &Did, code: i32, out: &str) {
     assert_eq!((did.code, did.out.as_str()), (Some(code), out), "{}", did.err);
@@ -164,4 +165,14 @@ async fn examples_are_those_of_the_bundle_that_is_installed() {
     let did = hands.run(&["examples", &name, "configmap", "-ojson"]).await;
     assert_eq!((did.code, json(&did)), (Some(0), json!([example])), "{did:?}");
     assert!(did.err.ends_with(": 1 example\n"), "{did:?}");
+
+    let page = Page::serve(&hands).await;
+    let (_, deployment) = page.get(&format!("deployments/{name}")).await;
+    assert!(deployment.contains(&format!(r#"<a href="{name}/examples">"#)), "{deployment}");
+    let (status, examples) = page.get(&format!("deployments/{name}/examples")).await;
+    assert!(status.is_success() && examples.contains(&format!("<h2>ConfigMap {name}</h2>")), "{examples}");
+    assert!(
+        examples.contains(&format!("<code>rukpakctl examples {name} KIND | kubectl apply -f -</code>")),
+        "{examples}"
+    );
 }

@@ -21,13 +21,14 @@ use crate::cli::hands::{Hands, folder, manifest};
 const WRITE: &str = "UI";
 
 /// The page of the administrator. It ends when dropped.
-struct Page {
+pub struct Page {
     url: String,
     _child: Child,
 }
 
 impl Page {
-    async fn serve(hands: &Hands) -> Self {
+    /// Serves it until this is dropped.
+    pub async fn serve(hands: &Hands) -> Self {
         let mut command = hands.command(&["ui", "--endpoint", &hands.endpoint]);
         let command = command.stdout(Stdio::piped()).stderr(Stdio::null()).kill_on_drop(true);
         let mut child = command.spawn().expect("it runs");
@@ -48,7 +49,8 @@ impl Page {
         request.send().await.expect("an answer")
     }
 
-    async fn get(&self, path: &str) -> (StatusCode, String) {
+    /// What is answered for a path below the secret.
+    pub async fn get(&self, path: &str) -> (StatusCode, String) {
         let answer = self.ask(Method::GET, &format!("{}{path}", self.url), None).await;
         (answer.status(), answer.text().await.expect("a text"))
     }
@@ -103,6 +105,8 @@ async fn pages_have_what_the_verbs_say() {
     }
     let (status, diff) = page.get(&format!("deployments/{name}/diff")).await;
     assert!(status.is_success() && diff.contains("Nothing has drifted: 1 objects"), "{diff}");
+    let (status, none) = page.get(&format!("deployments/{name}/examples")).await;
+    assert!(status == StatusCode::NOT_FOUND && none.contains("only registry+v1 bundles have examples"), "{none}");
     let (status, none) = page.get("deployments/nobody").await;
     assert_eq!(status, StatusCode::NOT_FOUND);
     assert!(none.contains("bundledeployments.core.rukpak.io &quot;nobody&quot; not found"), "{none}");

@@ -1,5 +1,6 @@
-//! The pages: what `status`, `extension list`, `tree`, `history` and `diff` answer, and events.
+//! The pages: what `status`, `extension list`, `tree`, `history`, `diff` and `examples` answer, and events.
 
+use rukpak_crds::names::CLASS_REGISTRY;
 use rukpak_crds::{BundleDeployment, ConditionStatus};
 use serde_json::Value;
 
@@ -8,7 +9,8 @@ use crate::args::{CertProvider, ServiceArgs};
 use crate::cluster::{Cluster, EventLine};
 use crate::failure::Failure;
 use crate::history::{installed, revisions, source};
-use crate::{diff, extension, status, tree};
+use crate::output::documents;
+use crate::{diff, examples, extension, status, tree};
 
 /// All BundleDeployments, PlatformOperators and ClusterExtensions.
 pub(super) async fn overview(cluster: &Cluster) -> Result<String, Failure> {
@@ -74,6 +76,9 @@ pub(super) async fn deployment(cluster: &Cluster, name: &str) -> Result<String, 
     let mut main = paragraph(&format!("{state} {}", escaped(text(&tree, "message"))));
     let of = escaped(&source(&deployment.spec.template.spec.source));
     main.push_str(&paragraph(&format!(r#"{of} <a href="{}/diff">Show what has drifted</a>"#, escaped(name))));
+    if deployment.spec.template.spec.provisioner_class_name == CLASS_REGISTRY {
+        main.push_str(&paragraph(&format!(r#"<a href="{}/examples">Show examples of its kinds</a>"#, escaped(name))));
+    }
     for (list_name, said) in [("neededBy", "Needed by"), ("needs", "Needs")] {
         let names: Vec<&str> = list(&tree, list_name).filter_map(Value::as_str).collect();
         if !names.is_empty() {
@@ -195,6 +200,22 @@ pub(super) async fn diff(
         main.push_str(&paragraph(&escaped(remark.as_str().unwrap_or_default())));
     }
     Ok(page(&format!("Drift of {name}"), "../../", false, &main))
+}
+
+/// Objects of an operator's kinds, ready for `kubectl apply`.
+pub(super) async fn examples(cluster: &Cluster, name: &str, service: &ServiceArgs) -> Result<String, Failure> {
+    let objects = examples::of_deployment(cluster, name, service).await?;
+    let mut main = format!(r#"<p><a href="../{name}">Back to {name}</a></p>"#, name = escaped(name));
+    let command = format!("rukpakctl examples {name} KIND | kubectl apply -f -");
+    main.push_str(&paragraph(&format!("To create one: <code>{}</code>", escaped(&command))));
+    for object in &objects {
+        let mut text = Vec::new();
+        documents(&mut text, std::slice::from_ref(object)).map_err(|error| Failure::unknown(error.to_string()))?;
+        let title = escaped(&format!("{} {}", object.kind(), object.name()));
+        let text = escaped(&String::from_utf8_lossy(&text));
+        main.extend(["<h2>", &title, "</h2><pre>", &text, "</pre>"]);
+    }
+    Ok(page(&format!("Examples of {name}"), "../../", false, &main))
 }
 
 fn field(change: &Value) -> String {
