@@ -92,7 +92,8 @@ impl Setup {
         let webhook_options =
             WebhookOptions { arguments: vec!["--drain-delay=0".to_owned()], ..WebhookOptions::default() };
         let webhook = plane.start_webhook(webhook_options).await?;
-        let arguments = vec![format!("--source-ca-file={}", ca_file.display())];
+        let helm = tools::helm().context("build Helm, which renders charts")?;
+        let arguments = vec![format!("--source-ca-file={}", ca_file.display()), format!("--helm={}", helm.display())];
         let controller =
             plane.start_controller(ControllerOptions { arguments, ..ControllerOptions::default() }).await?;
         let namespaces: &[&str] = if has_nodes { &[] } else { &[NAMESPACE, PACKAGE_NAMESPACE] };

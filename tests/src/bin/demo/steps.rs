@@ -1,5 +1,6 @@
 //! The steps of the demo, in order.
 
+mod chart;
 mod package;
 
 use std::time::Instant;
@@ -59,6 +60,7 @@ impl<'a> Demo<'a> {
         self.refuse(show).await?;
         self.repair(show).await?;
         self.remove(show).await?;
+        self.chart(show).await?;
         self.package(show).await?;
         if keep {
             self.create(show, &deployment_yaml(&self.images[1])).await?;
