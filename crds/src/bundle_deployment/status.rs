@@ -156,11 +156,11 @@ pub struct Inventory {
     #[schemars(with = "Option<String>", extend("format" = "date-time"))]
     pub certificates_renewal: Option<Timestamp>,
     /// What the installed bundle provides and requires, as the properties of a catalog say it: olm.package, olm.maxOpenShiftVersion,
-    /// olm.gvk, olm.package.required, olm.gvk.required, olm.constraint. Whoever installs packages reads it. The first 16 KiB of it.
+    /// olm.gvk, olm.package.required, olm.gvk.required, olm.constraint. Whoever installs packages reads it. As many as fit into 16 KiB, what
+    /// it requires first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub properties: Vec<BundleProperty>,
-    /// Namespace that was made for a registry+v1 bundle: one of its objects. With createNamespace in spec.config it stays the same when
-    /// a later version asks for another.
+    /// Namespace of a registry+v1 bundle with createNamespace in spec.config. It stays the same when a later version asks for another.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub namespace: Option<String>,
     /// Objects that left the bundle but were not deleted because data hangs on them; they are not owned any more.

@@ -115,6 +115,7 @@ fn word(rule: Rule) -> &'static str {
         Rule::Object => "object",
         Rule::WebhookType => "webhook-type",
         Rule::ApiServiceDeployment => "api-service-deployment",
+        Rule::ApiServiceGroup => "api-service-group",
     }
 }
 

@@ -97,6 +97,7 @@ pub(super) fn render(tree: &BundleTree, limits: &Limits, settings: &Settings) ->
     } else if creates_namespace {
         // Also where the name is known already: a template that cannot be read would leave out what its author wants.
         let managed = bundle.managed_namespace()?;
+        options.namespace_template = bundle.namespace_template().unwrap_or_default();
         options.install_namespace = settings.namespace.clone().unwrap_or(managed);
     }
     let config = Config::read(&bundle.csv, &options.install_namespace, &config)?;
@@ -113,7 +114,7 @@ pub(super) fn render(tree: &BundleTree, limits: &Limits, settings: &Settings) ->
         required: bundle.required_apis(),
         certificates: if made_here { serving_certificates(&bundle, &options.install_namespace) } else { Vec::new() },
         properties: properties(bundle.properties(), &objects),
-        namespace: options.with_namespace.then_some(options.install_namespace),
+        namespace: creates_namespace.then_some(options.install_namespace),
         objects,
         ..Rendered::default()
     })

@@ -23,7 +23,7 @@ use serde_json::{Value, json};
 use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 
-use self::aggregate::aggregate;
+use self::aggregate::{UPGRADEABLE, aggregate};
 use super::context::Context;
 use super::dependencies::{Dependent, Release};
 use super::follow::Optional;
@@ -39,6 +39,9 @@ const FIELD_MANAGER: &str = "platformoperator";
 /// How long a write that failed is not tried again, unless something happens.
 const RETRY: Duration = Duration::from_secs(30);
 
+/// What `Upgradeable` is decided by: the version of the cluster, and a token that is cancelled when all ClusterExtensions are known.
+type Upgrades<'a> = (&'a Store<ClusterVersion>, &'a CancellationToken);
+
 /// What the status says of this program.
 #[derive(Clone, Debug)]
 pub(super) struct About {
@@ -49,7 +52,7 @@ pub(super) struct About {
 }
 
 /// Keeps the metric, and the status while the cluster has the kind; endlessly. `extensions` is cancelled when it is known which
-/// ClusterExtensions there are.
+/// ClusterExtensions there are: before, `Upgradeable` stays as it is.
 pub(super) async fn keep(context: Arc<Context>, about: About, extensions: CancellationToken) -> &'static str {
     context.filled.cancelled().await;
     let client = context.client.clone();
@@ -78,23 +81,22 @@ async fn count(context: &Context) {
 
 /// Keeps the status, endlessly, with the version of the cluster as last seen.
 async fn follow(context: &Context, about: &About, extensions: &CancellationToken) {
-    // Before, nobody knows what ClusterExtensions have installed.
-    extensions.cancelled().await;
     let versions = Optional::<ClusterVersion>::new(context.client.clone(), CLUSTER_VERSIONS);
     let (store, wake) = (versions.store.clone(), context.wake.cluster_operator.clone());
     let watched = versions.follow(CancellationToken::new(), move |_| wake.notify_one());
     tokio::select! {
         () = watched => {}
-        () = keep_status(context, about, &store) => {}
+        () = keep_status(context, about, (&store, extensions)) => {}
     }
 }
 
 /// Keeps the status, endlessly.
-async fn keep_status(context: &Context, about: &About, versions: &Store<ClusterVersion>) {
+async fn keep_status(context: &Context, about: &About, (versions, extensions): Upgrades<'_>) {
     let api: Api<ClusterOperator> = Api::all(context.client.clone());
     let mut changes = pin!(watch_object(api.clone(), NAME).default_backoff());
     let mut object = None;
     let mut retry = None;
+    let mut are_known = extensions.is_cancelled();
     loop {
         let again = async {
             match retry {
@@ -109,11 +111,12 @@ async fn keep_status(context: &Context, about: &About, versions: &Store<ClusterV
                 None => return,
             },
             () = context.wake.cluster_operator.notified() => {}
+            () = extensions.cancelled(), if !are_known => are_known = true,
             () = again => {}
         }
         let is_first = retry.take().is_none();
         if let Some(seen) = &object {
-            match write(&api, seen, context, about, versions).await {
+            match write(&api, seen, context, about, (versions, extensions)).await {
                 Ok(written) => object = written.or(object),
                 // The watch shows the newer one.
                 Err(kube::Error::Api(status)) if status.code == 409 || status.code == 404 => {}
@@ -132,11 +135,18 @@ async fn write(
     object: &ClusterOperator,
     context: &Context,
     about: &About,
-    versions: &Store<ClusterVersion>,
+    (versions, extensions): Upgrades<'_>,
 ) -> Result<Option<ClusterOperator>, kube::Error> {
     let old = object.status.clone().unwrap_or_default();
     let version = versions.get(&ObjectRef::new(CLUSTER_VERSION)).and_then(|version| upgradeable::current(&version));
-    let supported = version.map(|version| upgradeable::check_next(&newest_supported(context), version));
+    let stated = newest_supported(context);
+    let supported = match version {
+        _ if !extensions.is_cancelled() => None,
+        Some(version) => Some(upgradeable::check_next(&stated, version)),
+        // Nothing is left that could object.
+        None if stated.is_empty() && old.conditions.iter().any(|known| known.type_ == UPGRADEABLE) => Some(Ok(())),
+        None => None,
+    };
     let status = aggregate(&context.operators.state(), &old, about, supported, Timestamp::now());
     if status == old {
         return Ok(None);
@@ -146,9 +156,9 @@ async fn write(
     api.patch_status(NAME, &params, &Patch::Merge(patch)).await.map(Some)
 }
 
-/// The newest OpenShift that each installed bundle says to support, by who has it installed: PlatformOperators and ClusterExtensions.
-/// For Subscriptions OLM itself speaks in its own ClusterOperator, and whoever may make a BundleDeployment must not be able to block
-/// the cluster by it.
+/// The newest OpenShift that each installed bundle says to support, by who has it installed: PlatformOperators, ClusterExtensions and
+/// Subscriptions. Whoever may make a BundleDeployment, or a Subscription whose OperatorGroup names a ServiceAccount, must not be able to
+/// block the cluster by it.
 fn newest_supported(context: &Context) -> BTreeMap<String, Vec<Value>> {
     let mut supported = BTreeMap::new();
     for deployment in context.deployments.state() {
@@ -160,7 +170,12 @@ fn newest_supported(context: &Context) -> BTreeMap<String, Vec<Value>> {
             continue;
         }
         let Some(Release { holder, bundle, .. }) = context.dependencies.release(&deployment) else { continue };
-        if matches!(holder, Dependent::Operator(_) | Dependent::Extension(_)) {
+        let is_trusted = match holder {
+            Dependent::Operator(_) | Dependent::Extension(_) => true,
+            Dependent::Subscription(..) => deployment.spec.service_account.is_none(),
+            Dependent::Deployment(_) => false,
+        };
+        if is_trusted {
             supported.insert(format!("{holder} ({bundle})"), values);
         }
     }

@@ -169,7 +169,9 @@ fn is_known(csv: &Csv, key: &str) -> bool {
     match key {
         WATCH_NAMESPACE => takes_namespace(csv),
         WATCH_NAMESPACES => supports(csv, MULTI),
-        API_ROLES | CREATE_NAMESPACE | DEPLOYMENT_CONFIG | INSTALL_NAMESPACE | OBJECT_LABELS | OPERATOR_CONDITION => true,
+        API_ROLES | CREATE_NAMESPACE | DEPLOYMENT_CONFIG | INSTALL_NAMESPACE | OBJECT_LABELS | OPERATOR_CONDITION => {
+            true
+        }
         _ => false,
     }
 }

@@ -34,6 +34,7 @@ pub use decode::FieldError;
 pub use dependencies::Unresolvable;
 pub use kubernetes::TooOld;
 pub use load::{Bundle, load};
+pub use namespace::NamespaceTemplate;
 pub use proxy::Proxy;
 pub use render::{Certificates, RenderOptions, render};
 pub use validate::{Finding, Rule, validate};

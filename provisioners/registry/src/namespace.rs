@@ -24,13 +24,13 @@ const START_BYTES: usize = NAME_BYTES - "-01234567-system".len();
 #[derive(Default, Deserialize)]
 #[serde(default)]
 struct Namespace {
-    metadata: Template,
+    metadata: NamespaceTemplate,
 }
 
 /// What a bundle wants of its Namespace.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(default)]
-pub(crate) struct Template {
+pub struct NamespaceTemplate {
     /// Its name; may be empty.
     pub name: String,
     /// Its labels, such as those of Pod security.
@@ -68,8 +68,11 @@ impl Bundle {
     }
 
     /// What the CSV wants of the Namespace; nothing if it does not say.
-    pub(crate) fn namespace_template(&self) -> Result<Template, FieldError> {
-        let Some(text) = self.annotation(TEMPLATE) else { return Ok(Template::default()) };
+    ///
+    /// # Errors
+    /// It cannot be read, or has an annotation that tells controllers how to treat the Namespace.
+    pub fn namespace_template(&self) -> Result<NamespaceTemplate, FieldError> {
+        let Some(text) = self.annotation(TEMPLATE) else { return Ok(NamespaceTemplate::default()) };
         let read = serde_json::from_str(text).map_err(|error| error.to_string()).and_then(|mut value: Value| {
             drop_nulls(&mut value);
             decode::<Namespace>(&value, "Namespace").map_err(|error| error.to_string())
@@ -79,7 +82,12 @@ impl Bundle {
             // The beginning is the reference's.
             problem: format!("failed to parse namespace template: {problem}"),
         };
-        read.map(|namespace| namespace.metadata).map_err(failed)
+        let template = read.map_err(failed)?.metadata;
+        let is_reserved = |name: &&String| name.starts_with("core.rukpak.io/") || *name == "helm.sh/resource-policy";
+        match template.annotations.keys().find(is_reserved) {
+            Some(name) => Err(failed(format!("annotation {name:?} is not for bundles to set"))),
+            None => Ok(template),
+        }
     }
 
     /// The text of an annotation of the CSV that is not empty.
@@ -165,8 +173,11 @@ mod tests {
         });
         let template = bundle("p", &[(TEMPLATE, &text.to_string())]).namespace_template().unwrap();
         let map = |key: &str, value: &str| BTreeMap::from([(key.to_owned(), value.to_owned())]);
-        assert_eq!(template, Template { name: String::new(), labels: map("a", "b"), annotations: map("c", "d") });
-        assert_eq!(bundle("p", &[(TEMPLATE, "")]).namespace_template(), Ok(Template::default()));
+        assert_eq!(
+            template,
+            NamespaceTemplate { name: String::new(), labels: map("a", "b"), annotations: map("c", "d") }
+        );
+        assert_eq!(bundle("p", &[(TEMPLATE, "")]).namespace_template(), Ok(NamespaceTemplate::default()));
     }
 
     #[test]
@@ -175,6 +186,10 @@ mod tests {
             ("metadata: {}", "expected value at line 1"),
             ("\"text\"", "Namespace: invalid type: string"),
             (r#"{"metadata": {"labels": {"a": 1}}}"#, "Namespace.metadata.labels.a: invalid type: integer"),
+            (
+                r#"{"metadata": {"annotations": {"core.rukpak.io/allow-deletion": "true"}}}"#,
+                "annotation \"core.rukpak.io/allow-deletion\" is not for bundles to set",
+            ),
         ] {
             let bundle = bundle("p", &[(TEMPLATE, text)]);
             let error = bundle.managed_name().unwrap_err().to_string();

@@ -8,7 +8,7 @@ use rukpak_plain::{Budget, Object, Origin, object};
 use serde_json::{Value, json};
 
 use crate::validate::{Findings, validate};
-use crate::{Bundle, DeploymentConfig, FieldError, install_mode};
+use crate::{Bundle, DeploymentConfig, FieldError, NamespaceTemplate, install_mode};
 
 pub(crate) mod additional;
 mod api_roles;
@@ -34,6 +34,8 @@ pub struct RenderOptions {
     pub target_namespaces: Option<Vec<String>>,
     /// Whether the install namespace is part of the objects, as in RukPak v1alpha1, and in OLM v1 where nobody names one.
     pub with_namespace: bool,
+    /// Labels and annotations of the install namespace, if it is part of the objects.
+    pub namespace_template: NamespaceTemplate,
     /// Who makes the certificates of webhooks.
     pub certificates: Certificates,
     /// What the user changes in the Deployments.
@@ -126,6 +128,7 @@ impl RenderOptions {
             install_namespace: bundle.suggested_namespace(),
             target_namespaces: None,
             with_namespace: true,
+            namespace_template: NamespaceTemplate::default(),
             certificates,
             deployment_config: None,
             object_labels: BTreeMap::new(),
@@ -140,6 +143,7 @@ impl RenderOptions {
             install_namespace,
             target_namespaces: None,
             with_namespace: false,
+            namespace_template: NamespaceTemplate::default(),
             certificates,
             deployment_config: None,
             object_labels: BTreeMap::new(),
@@ -211,9 +215,8 @@ fn namespace(context: &mut Context<'_>) -> Result<(), Error> {
         return Ok(());
     }
     let mut metadata = json!({"name": context.options.install_namespace});
-    // One that cannot be read is remarked, and refused where it would name the namespace.
-    let template = context.bundle.namespace_template().unwrap_or_default();
-    for (field, texts) in [("labels", template.labels), ("annotations", template.annotations)] {
+    let template = &context.options.namespace_template;
+    for (field, texts) in [("labels", &template.labels), ("annotations", &template.annotations)] {
         if !texts.is_empty() {
             metadata[field] = json!(texts);
         }

@@ -51,6 +51,8 @@ pub enum Rule {
     WebhookType,
     /// Ours: the Deployment that serves an aggregated API is in the CSV.
     ApiServiceDeployment,
+    /// Ours: an aggregated API is of no group that Kubernetes itself serves.
+    ApiServiceGroup,
 }
 
 /// Something that refuses a bundle. `Display` is the reference's text; [`Finding::located`] adds the place.

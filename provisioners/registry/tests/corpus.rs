@@ -10,7 +10,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use rukpak_content::Limits;
-use rukpak_registry::{Certificates, RenderOptions, load, render};
+use rukpak_registry::{Certificates, NamespaceTemplate, RenderOptions, load, render};
 use serde_json::Value;
 
 mod support;
@@ -56,6 +56,7 @@ fn options() -> RenderOptions {
         install_namespace: "install-ns".into(),
         target_namespaces: None,
         with_namespace: false,
+        namespace_template: NamespaceTemplate::default(),
         certificates: Certificates::CertManager,
         deployment_config: None,
         object_labels: std::collections::BTreeMap::new(),

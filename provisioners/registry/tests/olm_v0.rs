@@ -125,12 +125,21 @@ fn aggregated_apis_have_one_api_service_a_version_and_rights_for_their_servers()
 }
 
 #[test]
-fn an_aggregated_api_without_its_deployment_is_refused() {
-    let owned = "  apiservicedefinitions: {owned: [{name: as, group: a.io, version: v1, kind: A, deploymentName: gone}]}\n  \
-        install:\n";
-    let bundle = bundle(&[(CSV, &csv_with("  install:\n", owned))]);
-    let error = render(&bundle, &options(Certificates::CertManager)).unwrap_err();
-    assert_eq!(error.to_string(), "API service 'v1.a.io' references non-existent deployment 'gone'");
+fn an_aggregated_api_without_its_deployment_or_of_kubernetes_own_group_is_refused() {
+    let refusal = |group: &str, version: &str, deployment: &str| {
+        let owned = format!(
+            "  apiservicedefinitions: {{owned: [{{name: as, group: {group}, version: {version}, kind: A, deploymentName: {deployment}}}]}}\n  \
+             install:\n"
+        );
+        let bundle = bundle(&[(CSV, &csv_with("  install:\n", &owned))]);
+        render(&bundle, &options(Certificates::CertManager)).unwrap_err().to_string()
+    };
+    assert_eq!(refusal("a.io", "v1", "gone"), "API service 'v1.a.io' references non-existent deployment 'gone'");
+    // A version that is newer than Kubernetes' own would be preferred by every client.
+    for group in ["apps", "rbac.authorization.k8s.io"] {
+        let expected = format!("API service 'v2.{group}' is of a group of Kubernetes itself");
+        assert_eq!(refusal(group, "v2", "kite.manager"), expected);
+    }
 }
 
 #[test]

@@ -56,7 +56,12 @@ fn the_namespace_has_the_labels_and_annotations_of_the_template() {
         let csv =
             csv_with(line, &format!("{line}    operatorframework.io/suggested-namespace-template: '{template}'\n"));
         let bundle = bundle(&[(CSV, &csv)]);
-        let options = RenderOptions { with_namespace, ..RenderOptions::v1alpha1(&bundle, Certificates::CertManager) };
+        let namespace_template = bundle.namespace_template().unwrap_or_default();
+        let options = RenderOptions {
+            with_namespace,
+            namespace_template,
+            ..RenderOptions::v1alpha1(&bundle, Certificates::CertManager)
+        };
         let objects = rendered(&bundle, &options);
         find(&objects, "Namespace")
             .into_iter()

@@ -13,6 +13,9 @@ use rukpak_crds::{ConditionStatus, PlatformOperator};
 use super::About;
 use crate::foreign::{ClusterCondition, ClusterOperatorStatus, OperandVersion, RelatedObject};
 
+/// The type of the condition that permits upgrades of the cluster to its next minor version.
+pub(super) const UPGRADEABLE: &str = "Upgradeable";
+
 const AS_EXPECTED: &str = "AsExpected";
 const INCOMPATIBLE_OPERATORS: &str = "IncompatibleOperatorsInstalled";
 const PLATFORM_OPERATOR_ERROR: &str = "PlatformOperatorError";
@@ -40,7 +43,7 @@ pub(super) fn aggregate(
             Ok(()) => (True, AS_EXPECTED, String::new()),
             Err(obstacles) => (False, INCOMPATIBLE_OPERATORS, obstacles),
         };
-        set(&mut conditions, ("Upgradeable", status), reason, &obstacles, now);
+        set(&mut conditions, (UPGRADEABLE, status), reason, &obstacles, now);
     }
     ClusterOperatorStatus {
         conditions,

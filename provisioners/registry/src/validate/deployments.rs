@@ -6,6 +6,28 @@ use super::dns::subdomain_problems;
 use super::{Finding, Findings, Rule};
 use crate::Bundle;
 
+/// Groups of Kubernetes with a dot in their name; no others are without one.
+const BUILT_IN_GROUPS: [&str; 18] = [
+    "admissionregistration.k8s.io",
+    "apiextensions.k8s.io",
+    "apiregistration.k8s.io",
+    "authentication.k8s.io",
+    "authorization.k8s.io",
+    "certificates.k8s.io",
+    "coordination.k8s.io",
+    "discovery.k8s.io",
+    "events.k8s.io",
+    "flowcontrol.apiserver.k8s.io",
+    "internal.apiserver.k8s.io",
+    "networking.k8s.io",
+    "node.k8s.io",
+    "rbac.authorization.k8s.io",
+    "resource.k8s.io",
+    "scheduling.k8s.io",
+    "storage.k8s.io",
+    "storagemigration.k8s.io",
+];
+
 fn field(index: usize) -> String {
     format!("spec.install.spec.deployments[{index}].name")
 }
@@ -42,8 +64,8 @@ pub(super) fn names(bundle: &Bundle, findings: &mut Findings) {
 pub(super) fn of_api_services(bundle: &Bundle, findings: &mut Findings) {
     let known: HashSet<&str> =
         bundle.csv.spec.install.spec.deployments.iter().map(|deployment| deployment.name.as_str()).collect();
-    let owned = bundle.csv.spec.api_services.owned.iter().enumerate();
-    let lost = owned.filter(|(_, api)| !known.contains(api.deployment_name.as_str()));
+    let owned = || bundle.csv.spec.api_services.owned.iter().enumerate();
+    let lost = owned().filter(|(_, api)| !known.contains(api.deployment_name.as_str()));
     findings.extend(lost.map(|(index, api)| {
         let message = format!(
             "API service '{}.{}' references non-existent deployment '{}'",
@@ -52,4 +74,16 @@ pub(super) fn of_api_services(bundle: &Bundle, findings: &mut Findings) {
         let field = format!("spec.apiservicedefinitions.owned[{index}].deploymentName");
         Finding::of_csv(bundle, Rule::ApiServiceDeployment, field, message)
     }));
+
+    let taken = owned().filter(|(_, api)| is_of_kubernetes(&api.group));
+    findings.extend(taken.map(|(index, api)| {
+        let message = format!("API service '{}.{}' is of a group of Kubernetes itself", api.version, api.group);
+        let field = format!("spec.apiservicedefinitions.owned[{index}].group");
+        Finding::of_csv(bundle, Rule::ApiServiceGroup, field, message)
+    }));
+}
+
+/// Whether a group is served by the API server itself: a further version of it would become the one that clients prefer.
+fn is_of_kubernetes(group: &str) -> bool {
+    !group.contains('.') || BUILT_IN_GROUPS.contains(&group)
 }

@@ -2,7 +2,7 @@
 
 use rukpak_content::Limits;
 use rukpak_plain::Object;
-use rukpak_registry::{Bundle, Certificates, RenderOptions, load, render};
+use rukpak_registry::{Bundle, Certificates, NamespaceTemplate, RenderOptions, load, render};
 
 use super::chain;
 use super::fixture::{CSV, kite, text};
@@ -18,6 +18,7 @@ pub fn options(certificates: Certificates) -> RenderOptions {
         install_namespace: "sky".into(),
         target_namespaces: None,
         with_namespace: false,
+        namespace_template: NamespaceTemplate::default(),
         certificates,
         deployment_config: None,
         object_labels: std::collections::BTreeMap::new(),
