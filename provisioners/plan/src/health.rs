@@ -5,7 +5,9 @@
 //! 1. `apiregistration.k8s.io/v1` APIService: its `Available` condition alone (kstatus has no rule for it).
 //! 2. `metadata.deletionTimestamp` is set: [`State::Terminating`].
 //! 3. `metadata.generation` and `status.observedGeneration` are both there and differ: [`State::InProgress`].
-//! 4. The check of the BundleDeployment (`spec.healthChecks`), where one names the object and says something of it.
+//! 4. The check of the BundleDeployment (`spec.healthChecks`), where one names the object and says something of it: probes of conditions
+//!    and fields. An expression language would be more; what evaluates one has no bound on the time that it takes, in a process that may
+//!    do anything.
 //! 5. A condition `Reconciling` is True: [`State::InProgress`]; `Stalled` is True: [`State::Failed`].
 //! 6. The rule of the kind, where it has one.
 //! 7. A condition `Ready`: True is [`State::Current`]; False and Unknown are [`State::InProgress`].
@@ -15,22 +17,20 @@
 //! does not have the shape these rules read (a `status.conditions` that is no list, say) is [`State::Unknown`], which
 //! is never healthy.
 
-mod check;
 mod kinds;
-mod object;
 #[cfg(test)]
 mod tests;
-mod trouble;
 
 use std::fmt;
 
 use jiff::Timestamp;
-use rukpak_crds::HealthCheck;
+use rukpak_crds::{HealthCheck, HealthProbe};
+use rukpak_plain::ObjectKey;
 use serde_json::Value;
 
-pub use check::check_of;
-use object::{Condition, Error, Object};
-pub use trouble::trouble;
+use crate::kind::is_selected;
+
+pub use kinds::{has_pods, has_rule, pods_of, trouble};
 
 /// How far an object is, in the names of kstatus.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -108,40 +108,9 @@ pub fn assess_by(object: &Value, check: Option<&HealthCheck>, now: Timestamp) ->
     compute(object, check, now).unwrap_or_else(|error| Health::new(State::Unknown, error.to_string()))
 }
 
-/// Whether the body of an object of this kind can change its health.
-///
-/// False for the kinds of Kubernetes itself that have neither conditions nor an observed generation, and so no state
-/// but [`State::Current`] and, told by their metadata alone, [`State::Terminating`]. True for every other kind.
-pub fn has_rule(group: &str, kind: &str) -> bool {
-    !matches!(
-        (group, kind),
-        ("", "ConfigMap" | "Secret" | "ServiceAccount" | "LimitRange" | "ResourceQuota" | "Endpoints" | "PodTemplate")
-            | ("admissionregistration.k8s.io", "MutatingWebhookConfiguration" | "ValidatingWebhookConfiguration")
-            | ("apps", "ControllerRevision")
-            | ("batch", "CronJob")
-            | ("coordination.k8s.io", "Lease")
-            | ("discovery.k8s.io", "EndpointSlice")
-            | ("networking.k8s.io", "IngressClass" | "NetworkPolicy")
-            | ("node.k8s.io", "RuntimeClass")
-            | ("rbac.authorization.k8s.io", "ClusterRole" | "ClusterRoleBinding" | "Role" | "RoleBinding")
-            | ("scheduling.k8s.io", "PriorityClass")
-            | ("storage.k8s.io", "CSIDriver" | "StorageClass")
-    )
-}
-
-/// Whether objects of this kind make Pods.
-pub fn has_pods(group: &str, kind: &str) -> bool {
-    matches!((group, kind), ("apps", "DaemonSet" | "Deployment" | "ReplicaSet" | "StatefulSet") | ("batch", "Job"))
-}
-
-/// The labels of the Pods of `object`, if it is a workload that makes some, as a label selector.
-pub fn pods_of(object: &Value) -> Option<String> {
-    let (group, kind) = (object["apiVersion"].as_str()?, object["kind"].as_str()?);
-    let group = group.split_once('/').map(|(group, _)| group).filter(|group| has_pods(group, kind));
-    let labels = object.pointer("/spec/selector/matchLabels").filter(|_| group.is_some())?.as_object()?;
-    let labels: Vec<String> =
-        labels.iter().filter_map(|(key, value)| Some(format!("{key}={}", value.as_str()?))).collect();
-    (!labels.is_empty()).then(|| labels.join(","))
+/// The first check that names an object.
+pub fn check_of<'a>(checks: &'a [HealthCheck], key: &ObjectKey) -> Option<&'a HealthCheck> {
+    checks.iter().find(|check| is_selected(&check.objects, key))
 }
 
 /// One line of the message of a false `Healthy` condition.
@@ -170,7 +139,7 @@ fn compute(body: &Value, check: Option<&HealthCheck>, now: Timestamp) -> Result<
         return Ok(health);
     }
     let conditions = object.conditions()?;
-    if let Some(health) = check.and_then(|check| check::judge(check, body, &conditions)) {
+    if let Some(health) = check.and_then(|check| judge(check, body, &conditions)) {
         return Ok(health);
     }
     Ok(standard_conditions(&conditions)
@@ -186,6 +155,72 @@ fn generation(object: &Object<'_>) -> Result<Option<Health>, Error> {
         let kind = object.kind;
         Health::in_progress(format!("{kind} generation is {generation}, but latest observed generation is {observed}"))
     }))
+}
+
+/// Step 4: what a check says of an object. `None` if it leaves that to the usual rules.
+fn judge(check: &HealthCheck, body: &Value, conditions: &[Condition<'_>]) -> Option<Health> {
+    let found = |probe: &HealthProbe| Found::of(probe, body, conditions);
+    if let Some(failed) = check.failed.iter().map(found).find(|found| found.holds) {
+        return Some(Health::failed(failed.to_string()));
+    }
+    if check.current.is_empty() {
+        return None;
+    }
+    let unmet: Vec<String> =
+        check.current.iter().map(found).filter(|found| !found.holds).map(|found| found.to_string()).collect();
+    Some(if unmet.is_empty() { Health::current("Resource is current") } else { Health::in_progress(unmet.join(", ")) })
+}
+
+/// What a probe has found.
+struct Found {
+    /// What it looked at, in words.
+    what: String,
+    /// What is there.
+    value: Option<String>,
+    /// What is said about it.
+    message: String,
+    holds: bool,
+}
+
+impl Found {
+    fn of(probe: &HealthProbe, body: &Value, conditions: &[Condition<'_>]) -> Self {
+        let (what, value, message) = match (&probe.condition, &probe.json_pointer) {
+            (Some(name), _) => {
+                let condition = conditions.iter().find(|condition| condition.name == name);
+                let message = condition.map(|condition| condition.message.to_owned()).unwrap_or_default();
+                (format!("condition {name}"), condition.map(|condition| condition.status.to_owned()), message)
+            }
+            (None, pointer) => {
+                let pointer = pointer.as_deref().unwrap_or_default();
+                (pointer.to_owned(), body.pointer(pointer).and_then(text), String::new())
+            }
+        };
+        let holds = value.as_ref().is_some_and(|value| match probe.values.as_slice() {
+            [] => probe.condition.is_none() || value == "True",
+            values => values.contains(value),
+        });
+        Self { what, value, message, holds }
+    }
+}
+
+impl fmt::Display for Found {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { what, value, message, .. } = self;
+        match value {
+            None => write!(formatter, "{what} is not there"),
+            Some(value) if message.is_empty() => write!(formatter, "{what} is {value:?}"),
+            Some(value) => write!(formatter, "{what} is {value:?}: {message}"),
+        }
+    }
+}
+
+/// A value as text. What is there and null counts as absent.
+fn text(value: &Value) -> Option<String> {
+    match value {
+        Value::Null => None,
+        Value::String(text) => Some(text.clone()),
+        other => Some(other.to_string()),
+    }
 }
 
 /// Step 5, in the order of the list.
@@ -204,4 +239,146 @@ fn ready(conditions: &[Condition<'_>]) -> Option<Health> {
         "False" | "Unknown" => Some(Health::in_progress(condition.message)),
         _ => None,
     })
+}
+
+/// An object of which the rules know the kind.
+struct Object<'a> {
+    /// API group, empty for the core.
+    group: &'a str,
+    /// API version without the group.
+    version: &'a str,
+    /// Kind.
+    kind: &'a str,
+    body: &'a Value,
+}
+
+/// One entry of `status.conditions`; a field that is missing is empty.
+struct Condition<'a> {
+    /// `type`.
+    name: &'a str,
+    /// `True`, `False`, `Unknown`; not checked.
+    status: &'a str,
+    /// One word, for programs.
+    reason: &'a str,
+    /// A sentence, for people.
+    message: &'a str,
+}
+
+/// Why an object cannot be judged.
+#[derive(Debug, thiserror::Error, PartialEq, Eq)]
+enum Error {
+    /// No rule can be chosen.
+    #[error("the object has no apiVersion or no kind")]
+    Untyped,
+    /// A field has a type that Kubernetes does not give it.
+    #[error("{path} is not {expected}")]
+    Mistyped {
+        /// Path of the field, dotted.
+        path: String,
+        /// The type it should have.
+        expected: &'static str,
+    },
+}
+
+impl<'a> Object<'a> {
+    fn new(body: &'a Value) -> Result<Self, Error> {
+        let text = |name| body.get(name).and_then(Value::as_str).filter(|text| !text.is_empty());
+        let (Some(api_version), Some(kind)) = (text("apiVersion"), text("kind")) else { return Err(Error::Untyped) };
+        let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
+        Ok(Self { group, version, kind, body })
+    }
+
+    /// The whole number at a JSON pointer; `default` when it is missing or something else, as kstatus reads counters.
+    fn count(&self, pointer: &str, default: i64) -> i64 {
+        self.body.pointer(pointer).and_then(Value::as_i64).unwrap_or(default)
+    }
+
+    /// The string at a JSON pointer; empty when it is missing or something else.
+    fn text(&self, pointer: &str) -> &'a str {
+        self.body.pointer(pointer).and_then(Value::as_str).unwrap_or_default()
+    }
+
+    /// Whether the value at a JSON pointer is `true`.
+    fn flag(&self, pointer: &str) -> bool {
+        self.body.pointer(pointer) == Some(&Value::Bool(true))
+    }
+
+    /// The list at a JSON pointer; empty when it is missing or something else.
+    fn list(&self, pointer: &str) -> &'a [Value] {
+        self.body.pointer(pointer).and_then(Value::as_array).map_or(&[], Vec::as_slice)
+    }
+
+    fn is_deleted(&self) -> Result<bool, Error> {
+        let metadata = self.section("metadata")?;
+        Ok(!string(metadata, "deletionTimestamp", "metadata")?.is_empty())
+    }
+
+    fn generation(&self) -> Result<Option<i64>, Error> {
+        self.number("metadata", "generation")
+    }
+
+    fn observed_generation(&self) -> Result<Option<i64>, Error> {
+        self.number("status", "observedGeneration")
+    }
+
+    /// `status.conditions` in its order; empty when there is none.
+    fn conditions(&self) -> Result<Vec<Condition<'a>>, Error> {
+        match self.section("status")?.and_then(|status| present(status, "conditions")) {
+            None => Ok(Vec::new()),
+            Some(Value::Array(list)) => list.iter().enumerate().map(|(index, entry)| condition(index, entry)).collect(),
+            Some(_) => Err(mistyped("status.conditions", "a list")),
+        }
+    }
+
+    fn number(&self, section: &str, name: &str) -> Result<Option<i64>, Error> {
+        let Some(value) = self.section(section)?.and_then(|fields| present(fields, name)) else { return Ok(None) };
+        value.as_i64().map(Some).ok_or_else(|| mistyped(format!("{section}.{name}"), "a whole number"))
+    }
+
+    fn section(&self, name: &str) -> Result<Option<&'a Value>, Error> {
+        match present(self.body, name) {
+            Some(section) if !section.is_object() => Err(mistyped(name, "an object")),
+            section => Ok(section),
+        }
+    }
+}
+
+impl Condition<'_> {
+    fn is_true(&self) -> bool {
+        self.status == "True"
+    }
+
+    fn is_false(&self) -> bool {
+        self.status == "False"
+    }
+}
+
+fn condition(index: usize, entry: &Value) -> Result<Condition<'_>, Error> {
+    let path = format!("status.conditions[{index}]");
+    let fields = match entry {
+        Value::Null => None,
+        Value::Object(_) => Some(entry),
+        _ => return Err(mistyped(path, "an object")),
+    };
+    let field = |name| string(fields, name, &path);
+    Ok(Condition {
+        name: field("type")?,
+        status: field("status")?,
+        reason: field("reason")?,
+        message: field("message")?,
+    })
+}
+
+fn string<'a>(fields: Option<&'a Value>, name: &str, path: &str) -> Result<&'a str, Error> {
+    let Some(value) = fields.and_then(|fields| present(fields, name)) else { return Ok("") };
+    value.as_str().ok_or_else(|| mistyped(format!("{path}.{name}"), "a string"))
+}
+
+/// A field that is there and not null: the API server reads null as absent.
+fn present<'a>(fields: &'a Value, name: &str) -> Option<&'a Value> {
+    fields.get(name).filter(|value| !value.is_null())
+}
+
+fn mistyped(path: impl Into<String>, expected: &'static str) -> Error {
+    Error::Mistyped { path: path.into(), expected }
 }

@@ -1,6 +1,8 @@
-//! The order of evaluation, the lines; in the modules: one row a rule of a kind, and what holds for any JSON.
+//! The order of evaluation, the lines; in the modules: one row a rule of a kind, the checks of a BundleDeployment, and what
+//! holds for any JSON.
 
 mod any;
+mod checks;
 mod kinds;
 
 use jiff::Timestamp;
