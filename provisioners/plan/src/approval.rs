@@ -26,7 +26,6 @@ use serde_json::json;
 use crate::memory::{Problem, Stage};
 use crate::observed::Observed;
 use crate::resolve::Why;
-use crate::retry::Class;
 use crate::{Owner, Release, owner};
 
 pub use self::changes::{Action, Changes};
@@ -212,7 +211,7 @@ impl Question {
                 ),
             ),
         };
-        Some(Problem { stage, message, class: Class::Blocked, is_definite: false, can_go_back: true })
+        Some(Problem::blocked(stage, message))
     }
 }
 

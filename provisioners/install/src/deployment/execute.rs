@@ -17,7 +17,6 @@ mod collision;
 pub(super) mod health;
 mod members;
 mod migrate;
-mod operator_condition;
 mod prepare;
 mod prune;
 mod put;
@@ -37,13 +36,13 @@ use rukpak_crds::InventoryKind;
 use rukpak_plain::ObjectKey;
 use rukpak_plan::applied::Applied;
 use rukpak_plan::decide::Decision;
+use rukpak_plan::hold::is_operator_condition;
 use rukpak_plan::kind::MissingKind;
 use rukpak_plan::memory::{Differences, Installation, Problem, Stage};
-use rukpak_plan::operator_condition::is_operator_condition;
 use rukpak_plan::prune::Pruning;
 use rukpak_plan::resolve::Why;
 use rukpak_plan::retry::Class;
-use rukpak_plan::{Plan, Release, window};
+use rukpak_plan::{Plan, Release};
 use rukpak_runtime::error::Chain;
 
 use super::Error;
@@ -177,11 +176,7 @@ async fn attempt(run: &mut Run, release: &Release, why: Why) -> Result<(), Stopp
     rights::check(run, &plan, &members).await.map_err(Stopped::Failed)?;
     let dropping = check::check(run, &plan, why, &members, &bases).await?;
     approval::ask(run, (&plan, objects.as_ref()), why, &members, &bases).await?;
-    operator_condition::ask(&run.view, &plan, why, &bases).await.map_err(Stopped::Failed)?;
-    // Last: what is wrong with it, and whether it may be installed, is known before the window.
-    if let Some(problem) = window::problem(&run.view.observed, &plan.release, why, Timestamp::now()) {
-        return Err(Stopped::Failed(problem));
-    }
+    approval::hold_up(&run.view, &plan, why, &bases).await.map_err(Stopped::Failed)?;
     let is_resumed = run.view.observed.pending().is_some_and(|(pending, _)| pending == plan.release);
 
     let used: BTreeSet<InventoryKind> = kinds.into_iter().chain(plan.inventory()).collect();

@@ -79,6 +79,18 @@ pub struct Problem {
     pub can_go_back: bool,
 }
 
+impl Problem {
+    /// Nothing was written: somebody has to do or to say something first.
+    pub fn blocked(stage: Stage, message: String) -> Self {
+        Self { stage, message, class: Class::Blocked, is_definite: false, can_go_back: true }
+    }
+
+    /// Nothing was written: who was asked has no answer at the moment.
+    pub fn unanswered(message: String) -> Self {
+        Self { stage: Stage::Ask, message, class: Class::Transient, is_definite: false, can_go_back: true }
+    }
+}
+
 /// What a deployment asks for, as far as it decides what an attempt comes to.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Asked {

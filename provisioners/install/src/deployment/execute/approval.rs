@@ -1,6 +1,8 @@
-//! The Plans of a deployment. Before the first write: has somebody to approve it, and did they? The question is a Plan, made here;
-//! `spec.approval` of the Plan is the answer, as the API server has it now. After each reconcile: what the Plans say, and which of them
-//! go. [`rukpak_plan::approval`] decides.
+//! Before the first write: may it be done now? Has somebody to approve it, and did they? The question is a Plan, made here; `spec.approval`
+//! of the Plan is the answer, as the API server has it now ([`rukpak_plan::approval`] decides). Does the installed operator let itself be
+//! upgraded, by its OperatorCondition, and is a window open ([`rukpak_plan::hold`])?
+//!
+//! After each reconcile: what the Plans say, and which of them go.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -21,8 +23,7 @@ use rukpak_plan::decide::target;
 use rukpak_plan::memory::{Problem, Stage};
 use rukpak_plan::prune::Leaving;
 use rukpak_plan::resolve::Why;
-use rukpak_plan::retry::Class;
-use rukpak_plan::{Plan, Release};
+use rukpak_plan::{Identity, Plan, Release, hold};
 use rukpak_runtime::error::Chain;
 use serde_json::json;
 
@@ -84,7 +85,7 @@ async fn complete(
     let declared = plan.declared(&view.reads.settings.system_namespace);
     let Found { leaving, stripped, failed } = prune::find_leaving(view, members, bases, &declared).await;
     if let Some(failed) = failed.first() {
-        return Err(unknown(format!("what leaves the bundle cannot be read: {failed}")));
+        return Err(Problem::unanswered(format!("what leaves the bundle cannot be read: {failed}")));
     }
     for Leaving { identity, metadata } in leaving.iter().chain(&stripped) {
         changes.note_leaving(&view.owner, identity.key(), metadata);
@@ -108,14 +109,13 @@ async fn complete(
             // Its kind may come with the bundle.
             Ok(None) => {}
             Err(error) if error.is_not_found() => {}
-            Err(error) => return Err(unknown(format!("whether {key} is there cannot be read: {}", Chain(&error)))),
+            Err(error) => {
+                let message = format!("whether {key} is there cannot be read: {}", Chain(&error));
+                return Err(Problem::unanswered(message));
+            }
         }
     }
     Ok(())
-}
-
-fn unknown(message: String) -> Problem {
-    Problem { stage: Stage::Ask, message, class: Class::Transient, is_definite: false, can_go_back: true }
 }
 
 /// What would be installed in place of what.
@@ -132,10 +132,9 @@ fn in_words(run: &Run, why: Why) -> String {
 
 /// Reads the Plan of the question, or creates it. An object of that name that is not the controller's answers nothing.
 async fn find_or_create(run: &Run, question: &Question) -> Result<crds::Plan, Problem> {
-    let failed = |class, message| Problem { stage: Stage::Ask, message, class, is_definite: false, can_go_back: true };
     let unanswered = |error: Error| {
-        let class = if error.is_transient() { Class::Transient } else { Class::Blocked };
-        failed(class, format!("it cannot be found out whether Plan {} is approved: {}", question.name, Chain(&error)))
+        let message = format!("it cannot be found out whether Plan {} is approved: {}", question.name, Chain(&error));
+        if error.is_transient() { Problem::unanswered(message) } else { Problem::blocked(Stage::Ask, message) }
     };
     let api: Api<crds::Plan> = Api::all(run.context.client.clone());
     let found = api.get_opt(&question.name).await.map_err(Error::from).map_err(unanswered)?;
@@ -147,7 +146,7 @@ async fn find_or_create(run: &Run, question: &Question) -> Result<crds::Plan, Pr
         return Ok(plan);
     }
     let message = format!("Plan {} was not made by the controller: delete it, and it is made anew", question.name);
-    Err(failed(Class::Blocked, message))
+    Err(Problem::blocked(Stage::Ask, message))
 }
 
 async fn create(run: &Run, api: &Api<crds::Plan>, question: &Question) -> Result<crds::Plan, kube::Error> {
@@ -162,6 +161,37 @@ async fn create(run: &Run, api: &Api<crds::Plan>, question: &Question) -> Result
     let plan = api.patch(&question.name, &parameters, &Patch::Apply(&body)).await?;
     tracing::info!(deployment = %owner.name, plan = %plan.name_any(), summary = question.status.summary, "Plan waits for approval");
     Ok(plan)
+}
+
+/// Stops an upgrade that may be done otherwise, where the installed operator or the windows of the deployment hold it up.
+pub(super) async fn hold_up(view: &View, plan: &Plan, why: Why, bases: &Bases) -> Result<(), Problem> {
+    ask_operator(view, plan, why, bases).await?;
+    // Last: what is wrong with it, and whether it may be installed, is known before the window.
+    hold::closed(&view.observed, &plan.release, why, Timestamp::now()).map_or(Ok(()), Err)
+}
+
+/// Stops where an OperatorCondition of the installed release says no. Without the content of that release nothing tells of one.
+async fn ask_operator(view: &View, plan: &Plan, why: Why, bases: &Bases) -> Result<(), Problem> {
+    let asks = hold::asks_operator(&view.observed, &plan.release, why);
+    let Some(installed) = bases.installed.as_ref().filter(|_| asks) else { return Ok(()) };
+    for step in installed.steps.values().filter(|step| hold::is_operator_condition(&step.key)) {
+        let refusal = refusal(view, &step.identity).await.map_err(|error| {
+            let (identity, why) = (&step.identity, Chain(&error));
+            Problem::unanswered(format!("whether the operator is upgradeable cannot be read from {identity}: {why}"))
+        })?;
+        if let Some(refusal) = refusal {
+            return Err(Problem::blocked(Stage::NotUpgradeable, refusal));
+        }
+    }
+    Ok(())
+}
+
+/// Reads what an OperatorCondition says against an upgrade, as the API server has it now. One that is not there says nothing.
+async fn refusal(view: &View, identity: &Identity) -> Result<Option<String>, Error> {
+    let Some(kind) = view.reads.kinds.get(hold::API_VERSION, hold::KIND).await? else { return Ok(None) };
+    let identity = Identity { kind, ..identity.clone() };
+    let live = view.reads.reader.get(&identity).await?;
+    Ok(live.and_then(|live| hold::refusal(&live.body, live.metadata.generation)))
 }
 
 /// Returns the Plans that the controller made for the deployment, as a watch saw them last.

@@ -6,7 +6,6 @@ use rukpak_crd_upgrade::Migration;
 use rukpak_crds::olm::{ClusterExtension, deployment_name};
 use rukpak_crds::{PlatformOperator, ServiceAccountReference};
 use rukpak_plan::memory::{Problem, Stage};
-use rukpak_plan::retry::Class;
 use rukpak_plan::rights::{RBAC, Rights, needed, of_migration, of_object, rules, text};
 use rukpak_plan::{Identity, Plan, Step};
 use rukpak_runtime::error::Chain;
@@ -48,7 +47,7 @@ pub(super) async fn check_migration(run: &Run, crd: &Identity, migration: &Migra
         text(&rules(&lacks)).join("; "),
         run.view.owner.name
     );
-    Err(refused(Stage::Rights, message))
+    Err(Problem::blocked(Stage::Rights, message))
 }
 
 /// Whether it may be installed with the controller's own rights. The webhook asks who wants that; here is what holds while its entry is
@@ -57,17 +56,16 @@ async fn unnamed(run: &Run) -> Result<(), Problem> {
     if !run.view.reads.settings.require_service_account {
         return Ok(());
     }
-    let problem = |stage, message, class| Problem { stage, message, class, is_definite: false, can_go_back: true };
     match is_made_by_platform(run).await {
         Ok(true) => Ok(()),
         Ok(false) => {
             let message = "spec.serviceAccount is missing, and this controller runs with --require-service-account: name a \
                            ServiceAccount that the bundle is installed with; who may impersonate the controller's may name that";
-            Err(problem(Stage::Unnamed, message.to_owned(), Class::Blocked))
+            Err(Problem::blocked(Stage::Unnamed, message.to_owned()))
         }
         Err(error) => {
             let message = format!("it cannot be found out who owns this BundleDeployment: {}", Chain(&error));
-            Err(problem(Stage::Ask, message, Class::Transient))
+            Err(Problem::unanswered(message))
         }
     }
 }
@@ -109,11 +107,13 @@ fn needed_for<'a>(view: &View, steps: impl Iterator<Item = &'a Step>) -> Rights 
     needed(bodies.iter().map(|(identity, body)| (*identity, body)), Some(&view.owner.name))
 }
 
+/// Whether there is the account, and has the rights. Nobody tells when one is made or bound to a role, so that it is looked at again
+/// within a minute.
 async fn held(view: &View, account: &Account, rights: &Rights) -> Result<(), Problem> {
     let who = &account.reference;
     if !account.exists().await.map_err(|error| unknown(who, &error))? {
         let message = format!("{who} does not exist; create it, or name another one in spec.serviceAccount");
-        return Err(refused(Stage::Account, message));
+        return Err(Problem::blocked(Stage::Account, message));
     }
     let lacks = account.lacks(rights).await.map_err(|error| unknown(who, &error))?;
     if lacks.is_empty() {
@@ -126,20 +126,9 @@ async fn held(view: &View, account: &Account, rights: &Rights) -> Result<(), Pro
          BundleDeployment continues by itself",
         text(&rules(&lacks)).join("; ")
     );
-    Err(refused(Stage::Rights, message))
-}
-
-/// Nobody tells when an account is made or bound to a role, so that it is looked at again within a minute.
-fn refused(stage: Stage, message: String) -> Problem {
-    Problem { stage, message, class: Class::Blocked, is_definite: false, can_go_back: true }
+    Err(Problem::blocked(Stage::Rights, message))
 }
 
 fn unknown(who: &ServiceAccountReference, error: &Error) -> Problem {
-    Problem {
-        stage: Stage::Ask,
-        message: format!("it cannot be found out what {who} may do: {}", Chain(error)),
-        class: Class::Transient,
-        is_definite: false,
-        can_go_back: true,
-    }
+    Problem::unanswered(format!("it cannot be found out what {who} may do: {}", Chain(error)))
 }
