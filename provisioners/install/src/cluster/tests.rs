@@ -1,6 +1,8 @@
 //! A client whose requests a function answers: for what is asked and sent, to the letter. What the API server makes of it is for the
 //! suites.
 
+mod account;
+
 use std::convert::Infallible;
 use std::sync::{Arc, Mutex};
 

@@ -9,8 +9,7 @@ use rukpak_crds::names::{FIELD_MANAGER, SHARING_MANAGER, UNITED_VERSIONS};
 use rukpak_plan::{Identity, Owner};
 use serde_json::{Value, json};
 
-use super::account::Account;
-use super::{Door, Error, Written};
+use super::{Account, Door, Error, Written};
 
 /// What came of a deletion.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
