@@ -10,7 +10,6 @@
 mod apply;
 pub(super) mod approval;
 mod bundle;
-mod certificates;
 mod check;
 pub(crate) mod collect;
 mod collision;

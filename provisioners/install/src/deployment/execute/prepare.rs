@@ -1,24 +1,31 @@
-//! From a release to a plan: the content loaded and rendered, every kind looked up. Reads the store, discovery and the Secrets of
-//! webhooks; writes nothing. Rendering runs off the runtime.
+//! From a release to a plan: the content loaded and rendered, certificates put in, every kind looked up. Reads the store, discovery and the
+//! Secrets of webhooks; writes nothing. Rendering runs off the runtime.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::SystemTime;
 
+use k8s_openapi::ByteString;
 use kube::ResourceExt;
 use rukpak_content::{BundleTree, Digest};
 use rukpak_crds::InventoryKind;
 use rukpak_crds::names::{IGNORE_DEPENDENCIES, PACKAGES};
 use rukpak_format::{BundleFormat as _, Format, Rendered, Settings, helm};
 use rukpak_helm::{Capabilities, Request};
+use rukpak_plain::{Object, object};
 use rukpak_plan::approval::{digest_objects, may_ask};
 use rukpak_plan::memory::{Problem, Stage};
 use rukpak_plan::owner_metadata::OwnerMetadata;
 use rukpak_plan::plan::{DeclaredTwice, Objects, Served};
 use rukpak_plan::resolve::Why;
 use rukpak_plan::retry::Class;
-use rukpak_plan::{Plan, Release};
+use rukpak_plan::{Identity, Plan, Release};
+use rukpak_registry::render::{CA_ANNOTATION, PLACEHOLDER, ServingCertificate};
+use rukpak_runtime::certificates::authority;
+use rukpak_runtime::certificates::renewal::{Held, Wanted, advance};
 use rukpak_runtime::error::Chain;
+use serde_json::{Value, json};
 
-use super::{approval, certificates, collect};
+use super::{approval, collect};
 use crate::cluster;
 use crate::deployment::observe::{Run, View, owned};
 use crate::render_memory::{Purpose, Reservation};
@@ -48,9 +55,20 @@ pub(super) enum Unprepared {
     /// The API server did not say its version.
     #[error("ask for the version of Kubernetes")]
     Kubernetes(#[source] Box<kube::Error>),
-    /// The certificates of webhooks could not be read or made.
-    #[error(transparent)]
-    Certificates(certificates::Error),
+    /// The Secret that may hold a certificate cannot be read.
+    #[error("read the certificate of the bundle's webhooks: Secret {name:?} in namespace {namespace:?}")]
+    Secret {
+        namespace: String,
+        name: String,
+        #[source]
+        source: cluster::Error,
+    },
+    /// No certificate can be made.
+    #[error("make a certificate for the bundle's webhooks")]
+    Certificate(#[source] authority::Error),
+    /// An object with its certificate in it is none.
+    #[error("put a certificate into the bundle's objects")]
+    Trust(#[source] object::Error),
     /// The task that loaded it ended without a result.
     #[error("loading was interrupted")]
     Interrupted(#[source] tokio::task::JoinError),
@@ -69,9 +87,12 @@ impl Unprepared {
             Self::Format(_) | Self::Twice(_) | Self::Rendering => (Stage::Load, Class::Terminal),
             Self::Helm(error) if error.is_refusal() => (Stage::Load, Class::Terminal),
             Self::Helm(_) | Self::Store(_) | Self::Lost(_) => (Stage::Load, Class::Transient),
-            Self::Kubernetes(_) | Self::Certificates(_) | Self::Interrupted(_) | Self::Discovery(_) => {
-                (Stage::Ask, Class::Transient)
-            }
+            Self::Kubernetes(_)
+            | Self::Secret { .. }
+            | Self::Certificate(_)
+            | Self::Trust(_)
+            | Self::Interrupted(_)
+            | Self::Discovery(_) => (Stage::Ask, Class::Transient),
         };
         let is_definite = class == Class::Terminal;
         Problem { stage, message: Chain(self).to_string(), class, is_definite, can_go_back: true }
@@ -180,8 +201,87 @@ async fn load(run: &Run, release: &Release, why: Why, purpose: Purpose) -> Resul
     let release = if is_new { keep_rendering(run, release, tree).await? } else { release };
     let key = release.rendering.as_ref().unwrap_or(&release.content);
     let reservation = reads.render_memory.settle(key, &rendered.objects, reservation);
-    let rendered = certificates::put_in(&run.view, rendered, is_published).await.map_err(Unprepared::Certificates)?;
+    let rendered = put_certificates(&run.view, rendered, is_published).await?;
     Ok(Loaded { release, rendered, objects, memory: reservation })
+}
+
+/// Puts the certificates that webhooks and aggregated APIs are served with, where nobody else makes them, into the TLS Secrets of `rendered`,
+/// and their authorities where they are to be trusted.
+///
+/// What a Secret in the cluster holds stays as long as it is good; so rendering the same release twice changes nothing.
+async fn put_certificates(view: &View, mut rendered: Rendered, is_published: bool) -> Result<Rendered, Unprepared> {
+    let now = SystemTime::now();
+    let mut authorities = Vec::new();
+    for certificate in std::mem::take(&mut rendered.certificates) {
+        let live = secret(view, &certificate).await?;
+        let lifetime = view.reads.settings.bundle_certificate_lifetime;
+        let wanted = Wanted { names: &certificate.dns_names, lifetime, beside: &[] };
+        let held = advance(live.as_ref(), wanted, now, is_published).map_err(Unprepared::Certificate)?;
+        let objects = std::mem::take(&mut rendered.objects);
+        rendered.objects = objects
+            .into_iter()
+            .map(|object| filled(object, &certificate, &held))
+            .collect::<Result<_, _>>()
+            .map_err(Unprepared::Trust)?;
+        rendered.certificates_due = Some(rendered.certificates_due.map_or(held.due, |due| due.min(held.due)));
+        authorities.extend(held.authorities);
+    }
+    rendered.authorities = (!authorities.is_empty()).then(|| Digest::sha256(&authorities));
+    Ok(rendered)
+}
+
+/// What the Secret holds now, if there is one.
+async fn secret(
+    view: &View,
+    certificate: &ServingCertificate,
+) -> Result<Option<BTreeMap<String, ByteString>>, Unprepared> {
+    let (namespace, name) = (&certificate.namespace, &certificate.secret);
+    let failed = |source| Unprepared::Secret { namespace: namespace.clone(), name: name.clone(), source };
+    let reads = &view.reads;
+    let Some(kind) = reads.kinds.get("v1", "Secret").await.map_err(failed)? else { return Ok(None) };
+    let identity = Identity { kind, namespace: Some(namespace.clone()), name: name.clone() };
+    let found = reads.reader.get(&identity).await.map_err(failed)?;
+    // Whatever else lies there is as good as nothing.
+    Ok(found.and_then(|secret| serde_json::from_value(secret.body.get("data")?.clone()).ok()))
+}
+
+/// The object with the certificate, or with its authorities, where it is to have them.
+fn filled(object: Object, certificate: &ServingCertificate, held: &Held) -> Result<Object, object::Error> {
+    let is_secret = object.group().is_empty()
+        && object.kind() == "Secret"
+        && object.name() == certificate.secret
+        && object.namespace() == Some(&certificate.namespace);
+    let source = format!("{}/{}", certificate.namespace, certificate.secret);
+    let trusts = object.annotation(CA_ANNOTATION) == Some(&source);
+    if !is_secret && !trusts {
+        return Ok(object);
+    }
+    let origin = object.origin().clone();
+    let mut value = object.into_value();
+    if is_secret {
+        value["data"] = json!(held.entries);
+    } else {
+        trust(&mut value, &json!(ByteString(held.authorities.clone())));
+    }
+    Object::new(value, origin)
+}
+
+/// Puts the authorities wherever the placeholder stands.
+fn trust(object: &mut Value, authorities: &Value) {
+    // Of CRDs, and of APIServices.
+    let clients = ["/spec/conversion/webhook/clientConfig", "/spec/conversion/webhookClientConfig", "/spec"];
+    for path in clients {
+        replace(object.pointer_mut(path), authorities);
+    }
+    for webhook in object.get_mut("webhooks").and_then(Value::as_array_mut).into_iter().flatten() {
+        replace(webhook.get_mut("clientConfig"), authorities);
+    }
+}
+
+fn replace(client: Option<&mut Value>, authorities: &Value) {
+    if let Some(bundle) = client.and_then(|client| client.get_mut("caBundle")).filter(|bundle| *bundle == PLACEHOLDER) {
+        *bundle = authorities.clone();
+    }
 }
 
 /// What Helm rendered for a release. It is rendered once and kept in the store, under a digest that the status has before the first
