@@ -21,7 +21,6 @@ mod prune;
 mod put;
 mod remove;
 mod repair;
-mod resume;
 mod rights;
 
 use std::collections::BTreeSet;
@@ -107,7 +106,7 @@ pub(super) async fn execute(run: &mut Run, decision: Decision) -> Result<(), Err
             Ok(())
         }
         Decision::Resume(release) => {
-            resume::resume(&mut run.view, &release).await;
+            repair::resume(&mut run.view, &release).await;
             Ok(())
         }
         Decision::Install { release, why } => install(run, release, why).await,

@@ -1,5 +1,4 @@
-//! What is done about an installed release: after a restart, and where objects have drifted. As `execute/resume.rs` and
-//! `execute/repair.rs`.
+//! What is done about an installed release: after a restart, and where objects have drifted. As `execute/repair.rs`.
 
 use std::collections::BTreeSet;
 
