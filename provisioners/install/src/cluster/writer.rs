@@ -87,7 +87,6 @@ impl Writer {
     /// same deployment that has the object may take it back.
     pub async fn release(&self, identity: &Identity, metadata: &ObjectMeta, owner: &Owner) -> Result<(), Error> {
         use rukpak_crds::names;
-        let _permit = self.door.permit().await;
         let others: Vec<_> =
             metadata.owner_references.iter().flatten().filter(|reference| reference.uid != owner.uid).collect();
         let patch = json!({"metadata": {
@@ -97,15 +96,13 @@ impl Writer {
                 names::ADOPT_BY: owner.name},
             "ownerReferences": others,
         }});
-        let params = PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() };
-        self.door.api(identity).patch_metadata(&identity.name, &params, &Patch::Merge(patch)).await?;
+        self.merge(identity, FIELD_MANAGER, patch).await?;
         Ok(())
     }
 
     /// Takes our owner reference off an object that other BundleDeployments share: it is as if this one were gone. The labels stay, by
     /// which the others find it.
     pub async fn hand_over(&self, identity: &Identity, metadata: &ObjectMeta, owner: &Owner) -> Result<(), Error> {
-        let _permit = self.door.permit().await;
         let others: Vec<_> =
             metadata.owner_references.iter().flatten().filter(|reference| reference.uid != owner.uid).collect();
         let patch = json!({"metadata": {
@@ -113,18 +110,15 @@ impl Writer {
             "annotations": {rukpak_crds::names::OWNER_UID: null},
             "ownerReferences": others,
         }});
-        let params = PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() };
-        self.door.api(identity).patch_metadata(&identity.name, &params, &Patch::Merge(patch)).await?;
+        self.merge(identity, FIELD_MANAGER, patch).await?;
         Ok(())
     }
 
     /// Adds an owner that is no controller, provided the object is still the one that was looked at: garbage collection then
     /// leaves it until all owners are gone.
     pub async fn share(&self, identity: &Identity, metadata: &ObjectMeta, owner: &Owner) -> Result<(), Error> {
-        let _permit = self.door.permit().await;
         let patch = json!({"metadata": shared(metadata, owner)});
-        let params = PatchParams { field_manager: Some(SHARING_MANAGER.to_owned()), ..PatchParams::default() };
-        self.door.api(identity).patch_metadata(&identity.name, &params, &Patch::Merge(patch)).await?;
+        self.merge(identity, SHARING_MANAGER, patch).await?;
         Ok(())
     }
 
@@ -156,16 +150,13 @@ impl Writer {
         managed_fields: Option<&[ManagedFieldsEntry]>,
         owner: &Owner,
     ) -> Result<ObjectMeta, Error> {
-        let _permit = self.door.permit().await;
         let others = metadata.owner_references.iter().flatten().filter(|other| other.controller != Some(true)).cloned();
         let owners: Vec<OwnerReference> = others.chain([owner.reference()]).collect();
         let mut patch = json!({"metadata": {"resourceVersion": metadata.resource_version, "ownerReferences": owners}});
         if let Some(entries) = managed_fields {
             patch["metadata"]["managedFields"] = json!(entries);
         }
-        let params = PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() };
-        let object = self.door.api(identity).patch_metadata(&identity.name, &params, &Patch::Merge(patch)).await?;
-        Ok(object.metadata)
+        self.merge(identity, FIELD_MANAGER, patch).await
     }
 
     /// Has an object stored anew as it is, in the version that is stored now, provided it is still the one that was looked at. Returns
@@ -219,12 +210,17 @@ impl Writer {
         metadata: &ObjectMeta,
         managed_fields: &[ManagedFieldsEntry],
     ) -> Result<ObjectMeta, Error> {
-        let _permit = self.door.permit().await;
         let patch = json!({"metadata": {
             "resourceVersion": metadata.resource_version,
             "managedFields": managed_fields,
         }});
-        let params = PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() };
+        self.merge(identity, FIELD_MANAGER, patch).await
+    }
+
+    /// Merges `patch` into the metadata of an object as `manager`. Returns what it is then.
+    async fn merge(&self, identity: &Identity, manager: &str, patch: Value) -> Result<ObjectMeta, Error> {
+        let _permit = self.door.permit().await;
+        let params = PatchParams { field_manager: Some(manager.to_owned()), ..PatchParams::default() };
         let object = self.door.api(identity).patch_metadata(&identity.name, &params, &Patch::Merge(patch)).await?;
         Ok(object.metadata)
     }
