@@ -163,6 +163,9 @@ pub struct Inventory {
     /// Namespace of a registry+v1 bundle with createNamespace in spec.config. It stays the same when a later version asks for another.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub namespace: Option<String>,
+    /// Digest of the proxy of the cluster that the operators of a registry+v1 bundle were told of.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub proxy: Option<String>,
     /// Objects that left the bundle but were not deleted because data hangs on them; they are not owned any more.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub released: Vec<ReleasedObject>,

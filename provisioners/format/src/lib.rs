@@ -139,13 +139,8 @@ impl BundleFormat for Format {
 }
 
 /// What makes the objects of a release: part of the digest over an installation. So is who owns them, if it is not the deployment:
-/// else nobody knew after a restart that the policy has changed. `proxy` stands for the proxy that operators are told of.
-pub fn renderer(
-    release: &Release,
-    certificates: Certificates,
-    policy: DeletionPolicy,
-    proxy: Option<&Digest>,
-) -> String {
+/// else nobody knew after a restart that the policy has changed.
+pub fn renderer(release: &Release, certificates: Certificates, policy: DeletionPolicy) -> String {
     let renderer = match (release.format, &release.config) {
         (Format::Plain, _) => release.format.renderer().to_owned(),
         (Format::Registry, None) => format!("{} {certificates:?}", release.format.renderer()),
@@ -158,10 +153,6 @@ pub fn renderer(
             let digest = Digest::sha256(Value::Object(config.clone()).to_string().as_bytes());
             format!("{} {certificates:?} {digest}", release.format.renderer())
         }
-    };
-    let renderer = match proxy.filter(|_| release.format == Format::Registry) {
-        Some(proxy) => format!("{renderer} proxy {proxy}"),
-        None => renderer,
     };
     match policy {
         DeletionPolicy::Delete | DeletionPolicy::InOrder => renderer,
@@ -232,19 +223,5 @@ mod tests {
         assert_eq!(found[0].type_, "olm.package.required");
         let size: usize = found.iter().map(|one| one.type_.len() + one.value.to_string().len()).sum();
         assert!(found.len() > 200 && size <= PROPERTIES_BYTES, "{} of {size} bytes", found.len());
-    }
-
-    #[test]
-    fn another_proxy_is_another_renderer_of_operators_and_of_nothing_else() {
-        let of = |format, proxy: Option<&Digest>| {
-            let release = Release::new(Digest::sha256(b""), format, None);
-            renderer(&release, Certificates::SelfManaged, DeletionPolicy::Delete, proxy)
-        };
-        let proxy = Digest::sha256(b"proxy");
-        assert_eq!(of(Format::Registry, None), "registry/3 SelfManaged", "without a proxy nothing changes");
-        assert_ne!(of(Format::Registry, Some(&proxy)), of(Format::Registry, None));
-        for format in [Format::Plain, Format::Helm] {
-            assert_eq!(of(format, Some(&proxy)), of(format, None));
-        }
     }
 }

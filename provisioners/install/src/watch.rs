@@ -146,6 +146,10 @@ fn see(context: &Context, proxy: Proxy) {
 fn in_trouble(context: &Context, error: &watcher::Error) {
     if context.reads.proxy.is_known() {
         tracing::debug!(%error, "watch over the proxy of the cluster interrupted; resuming");
+    } else if status(error).is_some_and(|status| matches!(status.code, 403 | 404)) {
+        // Not for us to read, or not served in this version: as if the cluster had no such kind.
+        tracing::warn!(%error, "cannot read the proxy of the cluster; operators are not told of it");
+        see(context, context.reads.proxy.own.clone());
     } else {
         tracing::warn!(%error, "cannot find out the proxy of the cluster, and installs nothing meanwhile; trying again");
     }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use cronexpr::{MakeTimestamp, parse_crontab};
 use jiff::Timestamp;
-use rukpak_crds::UpgradeWindow;
+use rukpak_crds::{InventoryKind, UpgradeWindow};
 use rukpak_plain::ObjectKey;
 use serde_json::Value;
 
@@ -25,6 +25,11 @@ const UPGRADEABLE: &str = "Upgradeable";
 /// Whether the key is that of an OperatorCondition.
 pub fn is_operator_condition(key: &ObjectKey) -> bool {
     key.group == "operators.coreos.com" && key.kind == KIND
+}
+
+/// Whether the kind is that of OperatorConditions.
+pub fn is_of_operator_conditions(kind: &InventoryKind) -> bool {
+    kind.group == "operators.coreos.com" && kind.kind == KIND
 }
 
 /// Whether the operator is asked before `release` is installed: it is an upgrade to another bundle, not to other settings only.

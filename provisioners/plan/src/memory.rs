@@ -126,15 +126,18 @@ impl Differences {
         let spec = &observed.deployment.spec;
         let is_other_policy = spec.deletion_policy.unwrap_or_default() != self.policy;
         let is_other_account = spec.service_account.as_ref() != self.account.as_deref();
-        // No other format has operators.
-        let is_other_proxy = release.format == Format::Registry && observed.proxy != self.proxy;
         let fields = [
             ("spec.deletionPolicy", is_other_policy),
             ("spec.serviceAccount", is_other_account),
             ("spec.ignoreDifferences", spec.ignore_differences != self.ignored),
-            ("proxy of the cluster", is_other_proxy),
+            ("proxy of the cluster", self.has_other_proxy(observed, release)),
         ];
         fields.into_iter().filter(|(_, is_other)| *is_other).map(|(field, _)| field).collect()
+    }
+
+    /// Whether the operators of `release` were told of another proxy than the cluster has now. No other format has operators.
+    pub fn has_other_proxy(&self, observed: &Observed, release: &Release) -> bool {
+        release.format == Format::Registry && observed.proxy != self.proxy
     }
 }
 
@@ -370,6 +373,11 @@ impl Memory {
         self.failure = Some(Failure::first(observed, release, reason, problem, Some(until)));
     }
 
+    /// Whether the installed operator has kept the upgrade to `release` from beginning.
+    pub fn is_held_by_operator(&self, release: &Release) -> bool {
+        self.held_upgrade(release).is_some_and(|failure| failure.problem.stage == Stage::NotUpgradeable)
+    }
+
     /// An OperatorCondition has changed: the upgrade that it may have held up is tried at once.
     pub fn learn_condition_changed(&mut self) {
         self.failed_upgrade.take_if(|failure| failure.problem.stage == Stage::NotUpgradeable);
@@ -427,8 +435,8 @@ impl Memory {
         self.installation = Installation::Partial { release: release.clone() };
     }
 
-    /// After a restart the cluster has what the status says was applied. With which policy, account, rules and proxy is not recorded:
-    /// those of now are taken for it.
+    /// After a restart the cluster has what the status says was applied. With which policy, account and rules is not recorded: those of
+    /// the spec are taken for it.
     pub fn learn_resumed(&mut self, observed: &Observed, applied: Applied, now: Timestamp) {
         let (inventory, spec) = (observed.inventory(), &observed.deployment.spec);
         let differences = Box::new(Differences {
@@ -436,7 +444,7 @@ impl Memory {
             account: spec.service_account.clone().map(Box::new),
             paused: opt_out::read(&inventory),
             ignored: spec.ignore_differences.clone(),
-            proxy: observed.proxy.clone(),
+            proxy: inventory.proxy.as_ref().and_then(|digest| digest.parse().ok()),
             ..Differences::default()
         });
         self.learn_missing(applied.release().clone(), applied.missing(), now);

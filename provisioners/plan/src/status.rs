@@ -160,6 +160,7 @@ impl Writer<'_> {
                 self.memory.certificates_due.and_then(|due| Timestamp::from_second(due.as_second()).ok());
             inventory.properties.clone_from(&self.memory.properties);
             inventory.namespace.clone_from(&self.memory.namespace);
+            inventory.proxy = differences.proxy.as_ref().map(ToString::to_string);
             inventory.unlisted = match pruning {
                 Pruning::Pending { unlisted, .. } => unlisted.clone(),
                 Pruning::Done | Pruning::Awaiting { .. } | Pruning::Held { .. } => Vec::new(),

@@ -34,13 +34,12 @@ use rukpak_crds::InventoryKind;
 use rukpak_plain::ObjectKey;
 use rukpak_plan::applied::Applied;
 use rukpak_plan::decide::Decision;
-use rukpak_plan::hold::is_operator_condition;
 use rukpak_plan::kind::MissingKind;
 use rukpak_plan::memory::{Differences, Installation, Problem, Stage};
 use rukpak_plan::prune::Pruning;
 use rukpak_plan::resolve::Why;
 use rukpak_plan::retry::Class;
-use rukpak_plan::{Plan, Release};
+use rukpak_plan::{Format, Plan, Release, hold};
 use rukpak_runtime::error::Chain;
 
 use super::Error;
@@ -111,14 +110,14 @@ pub(super) async fn execute(run: &mut Run, decision: Decision) -> Result<(), Err
         }
         Decision::Install { release, why } => install(run, release, why).await,
         Decision::Repair { release, objects } => {
-            let has_condition = objects.iter().any(is_operator_condition);
+            let has_condition = objects.iter().any(hold::is_operator_condition);
             match repair::repair(run, &release, objects).await {
                 repair::Ended::Done => {}
                 repair::Ended::NeedsInstall(why) => install(run, release, why).await?,
                 repair::Ended::Superseded => return Err(Error::Superseded),
             }
-            // After the repair, so that one change has it asked once.
-            if has_condition {
+            // After the repair, so that one change has it asked once. While the operator says no, the upgrade waits as long as before.
+            if has_condition && approval::ask_operator(&run.view).await.is_ok() {
                 run.view.memory.learn_condition_changed();
             }
             Ok(())
@@ -152,6 +151,10 @@ async fn install(run: &mut Run, release: Release, why: Why) -> Result<(), Error>
 
 /// Installs `release`, whatever is installed now.
 async fn attempt(run: &mut Run, release: &Release, why: Why) -> Result<(), Stopped> {
+    if run.view.memory.is_held_by_operator(release) {
+        // Days may pass: all else is looked at when there is no more objection.
+        approval::hold_up(&run.view, release, why).await.map_err(Stopped::Failed)?;
+    }
     check::still_missing(&mut run.view, release, why).await?;
     let Prepared { mut plan, objects, memory: _memory } = match prepare::plan(run, release, why, Purpose::Install).await
     {
@@ -174,7 +177,7 @@ async fn attempt(run: &mut Run, release: &Release, why: Why) -> Result<(), Stopp
     rights::check(run, &plan, &members).await.map_err(Stopped::Failed)?;
     let dropping = check::check(run, &plan, why, &members, &bases).await?;
     approval::ask(run, (&plan, objects.as_ref()), why, &members, &bases).await?;
-    approval::hold_up(&run.view, &plan, why, &bases).await.map_err(Stopped::Failed)?;
+    approval::hold_up(&run.view, &plan.release, why).await.map_err(Stopped::Failed)?;
     let is_resumed = run.view.observed.pending().is_some_and(|(pending, _)| pending == plan.release);
 
     let used: BTreeSet<InventoryKind> = kinds.into_iter().chain(plan.inventory()).collect();
@@ -256,6 +259,10 @@ async fn intend(run: &mut Run, kinds: BTreeSet<InventoryKind>, plan: &Plan) -> R
     let inventory = status.inventory.get_or_insert_default();
     inventory.kinds = kinds.into_iter().collect();
     let since = Timestamp::now();
+    // What is begun there goes on there, even if this is never applied whole.
+    if inventory.namespace.is_none() {
+        inventory.namespace.clone_from(&plan.namespace);
+    }
     plan.release.begin_in(inventory, Timestamp::from_second(since.as_second()).unwrap_or(since));
     run.write(status).await
 }
@@ -300,7 +307,7 @@ async fn finish(
                 policy: run.view.observed.deployment.spec.deletion_policy.unwrap_or_default(),
                 account: run.view.observed.deployment.spec.service_account.clone().map(Box::new),
                 ignored: run.view.observed.deployment.spec.ignore_differences.clone(),
-                proxy: run.view.observed.proxy.clone(),
+                proxy: run.view.observed.proxy.clone().filter(|_| plan.release.format == Format::Registry),
             };
             run.view.memory.learn_applied(applied, pruning, differences, Timestamp::now());
             Ok(())

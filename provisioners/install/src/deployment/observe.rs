@@ -121,8 +121,7 @@ impl View {
     /// What makes the objects of `release`, and whose they are.
     pub fn renderer(&self, release: &rukpak_plan::Release) -> String {
         let policy = self.observed.deployment.spec.deletion_policy.unwrap_or_default();
-        let (certificates, proxy) = (self.reads.settings.bundle_certificates, self.observed.proxy.as_ref());
-        let renderer = rukpak_format::renderer(release, certificates, policy, proxy);
+        let renderer = rukpak_format::renderer(release, self.reads.settings.bundle_certificates, policy);
         let rules = &self.observed.deployment.spec.ignore_differences;
         if rules.is_empty() {
             return renderer;

@@ -3,6 +3,7 @@ use std::sync::Arc;
 use rukpak_crds::{BundleDeployment, BundleDeploymentSpec, BundleDeploymentStatus};
 
 use super::*;
+use crate::applied::Objects;
 use crate::observed::{Dependencies, Desired};
 
 fn observed(proxy: Option<Digest>) -> Observed {
@@ -31,4 +32,33 @@ fn another_proxy_is_not_applied_to_operators_and_is_nothing_to_others() {
     assert_eq!(unapplied(Format::Registry, Some(digest("new"))), ["proxy of the cluster"]);
     assert_eq!(unapplied(Format::Registry, None), ["proxy of the cluster"]);
     assert!(unapplied(Format::Plain, Some(digest("new"))).is_empty());
+}
+
+/// A release without objects, applied.
+fn nothing(release: &Release) -> Applied {
+    let plan = Plan {
+        release: release.clone(),
+        certificates_due: None,
+        authorities: None,
+        properties: Vec::new(),
+        namespace: None,
+        steps: BTreeMap::new(),
+        missing: Vec::new(),
+    };
+    Applied::by(&plan, "", &Objects::new(), |_| false).expect("nothing is missing")
+}
+
+#[test]
+fn after_a_restart_operators_have_the_proxy_that_the_status_says() {
+    let digest = |text: &str| Digest::sha256(text.as_bytes());
+    let release = Release::new(digest("content"), Format::Registry, None);
+    for (recorded, is_applied) in [(Some("now"), true), (Some("before"), false), (None, false)] {
+        let mut observed = observed(Some(digest("now")));
+        let inventory = observed.status.inventory.get_or_insert_default();
+        inventory.proxy = recorded.map(|text| digest(text).to_string());
+        let mut memory = Memory::default();
+        memory.learn_resumed(&observed, nothing(&release), Timestamp::UNIX_EPOCH);
+        let Installation::Applied { differences, .. } = &memory.installation else { panic!("it was applied") };
+        assert_eq!(!differences.has_other_proxy(&observed, &release), is_applied, "{recorded:?}");
+    }
 }

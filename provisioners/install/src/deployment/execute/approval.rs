@@ -29,7 +29,7 @@ use serde_json::json;
 
 use super::Stopped;
 use super::apply::Bases;
-use super::members::Members;
+use super::members::{self, Members};
 use super::prune::{self, Found};
 use crate::cluster::Error;
 use crate::deployment::observe::{Run, View};
@@ -164,19 +164,25 @@ async fn create(run: &Run, api: &Api<crds::Plan>, question: &Question) -> Result
 }
 
 /// Stops an upgrade that may be done otherwise, where the installed operator or the windows of the deployment hold it up.
-pub(super) async fn hold_up(view: &View, plan: &Plan, why: Why, bases: &Bases) -> Result<(), Problem> {
-    ask_operator(view, plan, why, bases).await?;
+pub(super) async fn hold_up(view: &View, release: &Release, why: Why) -> Result<(), Problem> {
+    if hold::asks_operator(&view.observed, release, why) {
+        ask_operator(view).await?;
+    }
     // Last: what is wrong with it, and whether it may be installed, is known before the window.
-    hold::closed(&view.observed, &plan.release, why, Timestamp::now()).map_or(Ok(()), Err)
+    hold::closed(&view.observed, release, why, Timestamp::now()).map_or(Ok(()), Err)
 }
 
-/// Stops where an OperatorCondition of the installed release says no. Without the content of that release nothing tells of one.
-async fn ask_operator(view: &View, plan: &Plan, why: Why, bases: &Bases) -> Result<(), Problem> {
-    let asks = hold::asks_operator(&view.observed, &plan.release, why);
-    let Some(installed) = bases.installed.as_ref().filter(|_| asks) else { return Ok(()) };
-    for step in installed.steps.values().filter(|step| hold::is_operator_condition(&step.key)) {
-        let refusal = refusal(view, &step.identity).await.map_err(|error| {
-            let (identity, why) = (&step.identity, Chain(&error));
+/// Stops where an OperatorCondition of ours says no. Of ours is what is there with our labels: also what was begun and never applied
+/// whole, and also where the content of the installed release is lost.
+pub(super) async fn ask_operator(view: &View) -> Result<(), Problem> {
+    let kinds = view.observed.inventory().kinds.into_iter().filter(hold::is_of_operator_conditions).collect();
+    let members = members::list(view, &kinds, Why::Upgrade).await;
+    if let Some(why) = members.why {
+        return Err(Problem::unanswered(format!("whether the operator is upgradeable cannot be read: {why}")));
+    }
+    for Leaving { identity, .. } in members.objects.values() {
+        let refusal = refusal(view, identity).await.map_err(|error| {
+            let why = Chain(&error);
             Problem::unanswered(format!("whether the operator is upgradeable cannot be read from {identity}: {why}"))
         })?;
         if let Some(refusal) = refusal {

@@ -300,6 +300,7 @@ pub(super) fn settled(view: &View, plan: &Plan, members: &Members, bases: &Bases
     let is_proven = *applied.release() == installed.release
         && applied.again(&renderer, &tracked.objects) == *applied
         && view.renderer(&plan.release) == renderer
+        && !differences.has_other_proxy(&view.observed, &installed.release)
         // What stays as it is has to be told again, which takes a write.
         && differences.kept.is_empty();
     if !is_proven {
