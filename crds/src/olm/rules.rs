@@ -191,7 +191,8 @@ pub const CONFIG: Rule = Rule {
 
 /// The `spec` of an extension: where it is installed is settled when it is created.
 const NAMESPACE_PRESENCE: Rule = Rule {
-    cel: "has(oldSelf.namespace) == has(self.namespace)",
+    // Before Kubernetes 1.30 the field has no other name in CEL, where `namespace` is a reserved word.
+    cel: "has(oldSelf.__namespace__) == has(self.__namespace__)",
     message: "namespace presence is immutable; it cannot be added or removed after creation",
 };
 
