@@ -120,7 +120,8 @@ pub fn defined_by(crd: &Object) -> Vec<Kind> {
         .collect()
 }
 
-/// A group of kinds that are applied together; the next group begins when this one is done.
+/// A group of kinds that are applied together; the next group begins when all of this one was written, and what the API server
+/// has to do first, such as serving a CRD, is done. It does not wait for Pods: an operator may need what comes after it.
 ///
 /// The order is the union of what Helm, Flux and OLM v1 do, with one difference: a bundle's own custom resources come after
 /// its workloads and before its webhooks.

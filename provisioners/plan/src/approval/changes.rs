@@ -21,6 +21,8 @@ pub enum Action {
     Create,
     /// It is there, and is changed.
     Change,
+    /// It is there, and is changed, or deleted and made anew where a field cannot be changed.
+    Replace,
     /// It is there, was not installed by the deployment, and becomes its own.
     TakeOver {
         /// Only this very object.
@@ -72,6 +74,8 @@ impl Changes {
         let declared = new.steps.values().filter_map(|step| match before(&step.key) {
             Some(before) if before.is_same(step) => None,
             None if !is_there(&step.key) => Some((step.key.clone(), Action::Create)),
+            _ if step.is_paused => None,
+            _ if step.is_forced => Some((step.key.clone(), Action::Replace)),
             _ => Some((step.key.clone(), Action::Change)),
         });
         Self {
@@ -132,7 +136,9 @@ impl Changes {
         };
         let status = PlanStatus {
             created: of(|action| *action == Action::Create),
-            changed: of(|action| matches!(action, Action::Change | Action::TakeOver { .. } | Action::Share { .. })),
+            changed: of(|action| {
+                matches!(action, Action::Change | Action::Replace | Action::TakeOver { .. } | Action::Share { .. })
+            }),
             orphaned: of(|action| matches!(action, Action::Orphan { .. } | Action::Leave { .. })),
             deleted: of(|action| matches!(action, Action::Delete { .. } | Action::DeleteUnlisted)),
             ..PlanStatus::default()
@@ -200,6 +206,7 @@ fn leave(owner: &Owner, key: &ObjectKey, metadata: &ObjectMeta) -> Action {
 
 fn object(key: &ObjectKey, action: &Action) -> PlannedObject {
     let note = match action {
+        Action::Replace => "deleted and made anew where a field cannot be changed".to_owned(),
         Action::TakeOver { .. } => "taken over: this BundleDeployment did not install it".to_owned(),
         Action::Share { .. } => "somebody else's: it is shared where the bundle allows that".to_owned(),
         Action::Leave { .. } => "left to the other BundleDeployments that have it".to_owned(),

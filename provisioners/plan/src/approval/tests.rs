@@ -185,6 +185,26 @@ fn tells_what_is_created_changed_orphaned_and_deleted() {
     );
 }
 
+#[test]
+fn what_is_left_alone_is_no_change_and_what_may_be_made_anew_is_noted() {
+    let annotated = |name: &str, value: &str, annotation: &str, text: &str| {
+        let mut object = config_map(name, value);
+        object["metadata"]["annotations"] = json!({annotation: text});
+        object
+    };
+    let objects = |value: &str| {
+        [
+            annotated("paused", value, rukpak_crds::names::RECONCILE, "disabled"),
+            annotated("forced", value, rukpak_crds::names::FORCE, "true"),
+        ]
+    };
+    let changed = changes(Some(&plan("v1", &objects("1"))), &plan("v2", &objects("2")), &[], &[]);
+    let changed = changed.status("replaces v1").changed.items;
+    assert_eq!(changed.len(), 1, "{changed:?}");
+    assert_eq!(changed[0].name, "forced");
+    assert_eq!(changed[0].note, "deleted and made anew where a field cannot be changed");
+}
+
 /// A yes for a creation is none for what somebody else has made.
 #[test]
 fn tells_what_is_taken_over_shared_and_not_listed_and_binds_it() {
