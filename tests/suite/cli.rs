@@ -3,6 +3,7 @@
 
 mod browser;
 mod catalog;
+mod charts;
 mod content;
 mod diff;
 mod hands;

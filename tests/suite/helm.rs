@@ -1,6 +1,6 @@
 //! Charts, on a real API server and with the real Helm: what is installed is what `helm template` prints, once for a release.
 
-mod case;
+pub mod case;
 mod constructs;
 mod hostile;
 mod install;

@@ -19,6 +19,7 @@ mod rights;
 mod shell;
 mod trust;
 mod ui;
+mod values;
 mod wait;
 
 use std::path::Path;
@@ -46,6 +47,7 @@ pub use rights::{RightsArgs, RoleForm};
 pub use shell::{CompletionArgs, ManArgs};
 pub use trust::TrustArgs;
 pub use ui::UiArgs;
+pub use values::ValuesArgs;
 pub use wait::WaitArgs;
 
 macro_rules! exit_codes {
@@ -110,7 +112,7 @@ pub enum Command {
     #[command(after_help = examples!(
         "rukpakctl render ./pump-operator"
         "rukpakctl render registry.example.com/pump-operator:v1.0.0 --target-namespaces pumps"
-        "rukpakctl render ./pump-chart --values values.yaml"
+        "rukpakctl render ./pump-chart --values values.yaml --set image.tag=v2"
     ))]
     Render(RenderArgs),
     /// Print everything that is wrong with a bundle

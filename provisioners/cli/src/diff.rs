@@ -30,6 +30,7 @@ use serde_json::Value;
 
 use self::report::Report;
 use crate::args::{CertProvider, DiffArgs, ServiceArgs};
+use crate::chart::Rendering;
 use crate::cluster::Cluster;
 use crate::exit::Exit;
 use crate::failure::{Failure, ended};
@@ -93,8 +94,14 @@ pub(crate) async fn preview(
 ) -> Result<Preview, Failure> {
     let Planned { deployment, content, service, limits } = planned;
     let name = deployment.name_any();
-    let (system_namespace, certificates) = (service.system_namespace.as_str(), None);
-    let reader = Reader { deployment: Some(deployment), name: &name, system_namespace, certificates, limits };
+    let reader = Reader {
+        deployment: Some(deployment),
+        name: &name,
+        system_namespace: &service.system_namespace,
+        certificates: None,
+        rendering: Rendering::default(),
+        limits,
+    };
     let format = target::of_class(&deployment.spec.template.spec.provisioner_class_name)?;
     let mut target = target::planned(cluster, reader, service, (content, format), false).await?;
     let is_coming = |missing: &Missing| coming.contains(&(missing.kind.api_version.clone(), missing.kind.kind.clone()));
@@ -142,7 +149,7 @@ fn served(definition: &Value) -> Vec<(String, String)> {
 async fn report(cluster: &Cluster, arguments: &DiffArgs) -> Result<Report, Failure> {
     let deployment = cluster.deployment(&arguments.name).await?;
     let target = target::of(cluster, deployment.as_ref(), arguments).await?;
-    let mut report = Report::new(&arguments.name, &target.from, arguments.source.is_none());
+    let mut report = Report::new(&arguments.name, &target.from, arguments.is_drift());
     compare::all(cluster, &target, &mut report).await;
     leaving::all(cluster, &target, &mut report).await;
     Ok(report)

@@ -66,7 +66,7 @@ impl Examined {
 /// Reads, validates and renders a bundle. A chart is rendered where its values are known, and else checked alone.
 ///
 /// # Errors
-/// Helm, or a file of values, is not there.
+/// Helm, or a file of values, is not there; or Helm refuses the flags with values.
 pub async fn examine_with(
     tree: &BundleTree,
     format: Format,
@@ -74,7 +74,7 @@ pub async fn examine_with(
     arguments: &SourceArgs,
 ) -> Result<Examined, Failure> {
     let (limits, chart) = (arguments.limits(), &arguments.chart);
-    let is_rendered = matches!(purpose, Purpose::Render(_)) || chart.values.is_some();
+    let is_rendered = matches!(purpose, Purpose::Render(_)) || chart.values.is_given();
     if format == Format::Helm && is_rendered {
         return Ok(finish(chart::examine(tree, chart, &limits).await?));
     }

@@ -12,6 +12,7 @@ use rukpak_registry::Bundle;
 use serde_json::Value;
 
 use crate::args::{ExamplesArgs, ObjectForm, ServiceArgs};
+use crate::chart::Rendering;
 use crate::cluster::Cluster;
 use crate::exit::Exit;
 use crate::failure::{Failure, ended};
@@ -103,6 +104,7 @@ async fn installed(
         name,
         system_namespace: &service.system_namespace,
         certificates: None,
+        rendering: Rendering::default(),
         limits: limits.clone(),
     };
     let service = Service::connect(cluster, service).await?;

@@ -6,10 +6,8 @@ pub(crate) mod given;
 pub(crate) mod patch;
 
 use kube::ResourceExt as _;
-use rukpak_crds::names::{CLASS_HELM, CLASS_PLAIN, VALUES};
+use rukpak_crds::names::{CLASS_HELM, CLASS_PLAIN};
 use rukpak_crds::{BundleDeployment, BundleDeploymentSpec, BundleSource, BundleSpec, BundleTemplate, TemplateMetadata};
-
-use serde_json::{Map, json};
 
 use self::given::Given;
 use crate::answer::changed;
@@ -58,7 +56,7 @@ pub async fn run_upgrade(arguments: &InstallArgs) -> Exit {
 
 async fn put(arguments: &InstallArgs, is_upgrade: bool) -> Result<Exit, Failure> {
     let name = &arguments.name;
-    let mut asked = asked(arguments)?;
+    let mut asked = asked(arguments).await?;
     let cluster = Cluster::connect(&arguments.cluster).await?;
     let service = match &asked.packed {
         Some(_) => Some(Service::connect(&cluster, &arguments.service).await?),
@@ -84,8 +82,8 @@ async fn put(arguments: &InstallArgs, is_upgrade: bool) -> Result<Exit, Failure>
 }
 
 /// Reads what lies on this machine, and refuses what the cluster would refuse.
-fn asked(arguments: &InstallArgs) -> Result<Asked, Failure> {
-    let values = chart::values(arguments.values.as_ref())?;
+async fn asked(arguments: &InstallArgs) -> Result<Asked, Failure> {
+    let values = chart::values(&arguments.values).await?;
     let path = match given::read(&arguments.source, &arguments.git, arguments.secret.as_deref())? {
         Given::Remote(source) => {
             let class = arguments.format.map(|format| upload::class_of(format).to_owned());
@@ -112,7 +110,7 @@ async fn create(cluster: &Cluster, name: &str, asked: &Asked) -> Result<Written,
     let spec = BundleSpec { provisioner_class_name: class, source: asked.source.clone() };
     let spec = BundleDeploymentSpec {
         provisioner_class_name,
-        config: asked.values.as_ref().map(|values| Map::from_iter([(VALUES.to_owned(), json!(values))])),
+        config: chart::config(asked.values.clone()),
         template: BundleTemplate { metadata, spec },
         ..BundleDeploymentSpec::default()
     };

@@ -10,7 +10,7 @@ use rukpak_plan::plan::Objects;
 use rukpak_plan::{Owner, Plan, Release};
 
 use crate::args::CertProvider;
-use crate::chart;
+use crate::chart::{self, Rendering};
 use crate::cluster::Cluster;
 use crate::content::unpack;
 use crate::failure::Failure;
@@ -30,6 +30,8 @@ pub struct Reader<'a> {
     pub system_namespace: &'a str,
     /// Who makes the certificates of webhooks.
     pub certificates: Option<CertProvider>,
+    /// How charts are rendered.
+    pub rendering: Rendering,
     /// How much a bundle may hold.
     pub limits: Limits,
 }
@@ -73,11 +75,14 @@ impl Reader<'_> {
         let annotations = self.deployment.and_then(|deployment| deployment.metadata.annotations.as_ref());
         let ignored = annotations.and_then(|all| all.get(IGNORE_DEPENDENCIES)).map(String::as_str);
         let ignores_all = is_installed || ignored == Some("true");
-        let config = self.deployment.and_then(|deployment| deployment.spec.config.as_ref());
+        let mut config = self.deployment.and_then(|deployment| deployment.spec.config.clone());
+        if let Some(values) = chart::config(self.rendering.values.clone()) {
+            config.get_or_insert_default().extend(values);
+        }
         let chart = match format {
             Format::Helm => {
                 let release = (self.name, self.system_namespace);
-                Some(chart::render_for(cluster, tree, release, config, &self.limits).await?)
+                Some(chart::render_for(cluster, tree, release, config.as_ref(), &self.rendering, &self.limits).await?)
             }
             Format::Plain | Format::Registry => None,
         };
@@ -91,7 +96,7 @@ impl Reader<'_> {
         };
         let inventory = self.deployment.and_then(|deployment| deployment.status.as_ref()?.inventory.as_ref());
         let settings = Settings {
-            config: config.cloned(),
+            config,
             namespace: inventory.and_then(|inventory| inventory.namespace.clone()),
             certificates: certificates(self.certificates),
             ignores_dependencies: ignores_all || ignored == Some(PACKAGES),

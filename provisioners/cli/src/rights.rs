@@ -14,6 +14,7 @@ use rukpak_plan::{Identity, Kind, Owner, Step, builtin, kind};
 use serde_json::{Value, json};
 
 use crate::args::{RightsArgs, RoleForm};
+use crate::chart::Rendering;
 use crate::cluster::Cluster;
 use crate::diff::crds;
 use crate::examine::{self, Purpose};
@@ -127,6 +128,7 @@ async fn of_deployment(
         name,
         system_namespace: &arguments.service.system_namespace,
         certificates: arguments.registry.cert_provider,
+        rendering: Rendering { values: None, helm: arguments.source.chart.values.helm.clone() },
         limits: limits.clone(),
     };
     let bundles = cluster.bundles_of(name).await?;

@@ -12,6 +12,7 @@ use rukpak_crds::{BundleDeployment, BundleDeploymentSpec, BundleSpec, BundleTemp
 use serde_json::json;
 
 use crate::args::RunArgs;
+use crate::chart;
 use crate::cluster::{self, Cluster};
 use crate::exit::Exit;
 use crate::failure::{Failure, ended};
@@ -34,13 +35,14 @@ async fn install(arguments: &RunArgs) -> Result<Exit, Failure> {
     for remark in &packed.remarks {
         to_stderr(&format!("warning: {remark}"));
     }
+    let values = chart::values(&arguments.values).await?;
     let class = bundle_class(arguments, &packed);
     if arguments.check.validate {
         upload::validate(&packed, class, &arguments.folder.display().to_string(), &arguments.limits())?;
     }
     let cluster = Cluster::connect(&arguments.cluster).await?;
     let service = Service::connect(&cluster, &arguments.service).await?;
-    let deployment = deployment(arguments, class, upload::labels(name, &packed));
+    let deployment = deployment(arguments, class, upload::labels(name, &packed), values);
     let applied = apply(&cluster, &deployment).await?;
     let exit = say(&format!("bundledeployment.core.rukpak.io {name:?} applied"));
     let (bundle, uploaded) = upload::deliver(&cluster, &service, &applied, packed, arguments.timeout()).await?;
@@ -106,11 +108,17 @@ fn say(line: &str) -> Exit {
     to_stdout(|out| writeln!(out, "{line}"), Exit::Yes)
 }
 
-fn deployment(arguments: &RunArgs, class: &str, labels: BTreeMap<String, String>) -> BundleDeployment {
+fn deployment(
+    arguments: &RunArgs,
+    class: &str,
+    labels: BTreeMap<String, String>,
+    values: Option<String>,
+) -> BundleDeployment {
     let spec = BundleSpec { provisioner_class_name: class.to_owned(), source: upload::source() };
     let metadata = Some(TemplateMetadata { labels: Some(labels), ..TemplateMetadata::default() });
     let spec = BundleDeploymentSpec {
         provisioner_class_name: arguments.bundle_deployment_provisioner_class.clone(),
+        config: chart::config(values),
         template: BundleTemplate { metadata, spec },
         ..BundleDeploymentSpec::default()
     };

@@ -127,6 +127,14 @@ impl Helm {
         Self { program, executable: helm, turns: Semaphore::new(AT_ONCE) }
     }
 
+    /// The Helm that was found.
+    ///
+    /// # Errors
+    /// There is none.
+    pub fn executable(&self) -> Result<&Path, Error> {
+        self.executable.as_deref().ok_or_else(|| Error::NoHelm(self.program.clone()))
+    }
+
     /// Renders the chart in `folder` of `tree`. The child's own folder is made in `stage`. See [`Limits::child_bytes`],
     /// [`Limits::check_time`] and [`Limits::manifest_bytes`].
     ///
@@ -140,7 +148,7 @@ impl Helm {
         stage: &Path,
         limits: &Limits,
     ) -> Result<Rendered, Error> {
-        let helm = self.executable.as_ref().ok_or_else(|| Error::NoHelm(self.program.clone()))?;
+        let helm = self.executable()?;
         // Never closed.
         let _turn = self.turns.acquire().await.ok();
         let (stage, values) = (stage.to_owned(), request.values.clone().unwrap_or_default());

@@ -33,7 +33,11 @@ pub struct Hands {
 impl Hands {
     /// The administrator, who has a client certificate.
     pub async fn admin() -> Self {
-        let world = World::shared().await;
+        Self::admin_of(World::shared().await).await
+    }
+
+    /// The administrator of a world of one's own.
+    pub async fn admin_of(world: &World) -> Self {
         Self {
             client: world.admin().await,
             kubeconfig: world.plane.kubeconfig_path().to_owned(),

@@ -1,13 +1,13 @@
 //! Which bundle a verb is about, and how it is read, rendered and printed.
 
 use std::ffi::OsString;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use clap::{Args, ValueEnum};
 use rukpak_content::Limits;
 
 use super::limits::LimitArgs;
-use super::{TrustArgs, namespace};
+use super::{TrustArgs, ValuesArgs, namespace};
 use crate::format::Format;
 
 /// Flags of `render`.
@@ -95,15 +95,12 @@ impl SourceArgs {
 #[derive(Args, Debug)]
 #[command(next_help_heading = "Rendering of helm+v3 bundles")]
 pub struct ChartArgs {
-    /// File with values in place of those of the chart, in YAML
-    #[arg(long, value_name = "FILE")]
-    pub values: Option<PathBuf>,
+    /// What it is rendered with.
+    #[command(flatten)]
+    pub values: ValuesArgs,
     /// Name of the release, which is that of the BundleDeployment
     #[arg(long, value_name = "NAME", default_value = "release-name")]
     pub release_name: String,
-    /// Helm 3, linked statically [default: helm beside this program, else in PATH]
-    #[arg(long, value_name = "FILE")]
-    pub helm: Option<PathBuf>,
 }
 
 /// How a registry+v1 bundle is rendered.

@@ -6,7 +6,7 @@ use clap::Args;
 use rukpak_content::Limits;
 
 use super::limits::LimitArgs;
-use super::{CertProvider, ClusterArgs, GitArgs, OutputArgs, ServiceArgs, TrustArgs};
+use super::{CertProvider, ClusterArgs, GitArgs, OutputArgs, ServiceArgs, TrustArgs, ValuesArgs};
 use crate::format::Format;
 
 /// Flags of `diff`.
@@ -15,7 +15,7 @@ pub struct DiffArgs {
     /// Name of the BundleDeployment
     pub name: String,
     /// What would be installed, as `upgrade` takes it: an image, a git repository, the URL of an archive, a folder or an archive
-    /// [default: what is installed, so that the drift of the cluster is shown]
+    /// [default: what is installed; without other values the drift of the cluster is shown]
     #[arg(value_name = "SOURCE")]
     pub source: Option<OsString>,
     /// Format of the bundle [default: that of the content of a folder or archive; of anything else that it had before, or
@@ -25,6 +25,9 @@ pub struct DiffArgs {
     /// Who makes the certificates of webhooks, as the controller is told [default: self]
     #[arg(long, value_name = "PROVIDER")]
     pub cert_provider: Option<CertProvider>,
+    /// What would become spec.config.values.
+    #[command(flatten)]
+    pub values: ValuesArgs,
     /// How the answer is written.
     #[command(flatten)]
     pub output: OutputArgs,
@@ -52,6 +55,7 @@ impl DiffArgs {
             source: None,
             format: None,
             cert_provider,
+            values: ValuesArgs::default(),
             output: OutputArgs::default(),
             trust: TrustArgs::default(),
             git: GitArgs::default(),
@@ -59,6 +63,11 @@ impl DiffArgs {
             service: service.clone(),
             limits: LimitArgs::default(),
         }
+    }
+
+    /// Whether nothing else would be installed than is installed.
+    pub fn is_drift(&self) -> bool {
+        self.source.is_none() && !self.values.is_given()
     }
 
     /// How much a bundle may hold.

@@ -10,7 +10,7 @@ use rukpak_crds::names::CLASS_PLAIN;
 
 use super::limits::LimitArgs;
 use super::wait::duration;
-use super::{ClusterArgs, OutputArgs, ServiceArgs, WaitArgs};
+use super::{ClusterArgs, OutputArgs, ServiceArgs, ValuesArgs, WaitArgs};
 use crate::format::Format;
 
 /// Flags of `install` and `upgrade`.
@@ -26,9 +26,9 @@ pub struct InstallArgs {
     /// plain+v0]
     #[arg(long, value_name = "FORMAT")]
     pub format: Option<Format>,
-    /// File with values for a chart, in YAML, which become spec.config.values
-    #[arg(long, value_name = "FILE")]
-    pub values: Option<PathBuf>,
+    /// What becomes spec.config.values.
+    #[command(flatten)]
+    pub values: ValuesArgs,
     /// Secret in RukPak's namespace with the login for registry, repository or server
     #[arg(long, value_name = "SECRET")]
     pub secret: Option<String>,
@@ -102,6 +102,9 @@ pub struct RunArgs {
     /// core-rukpak-io-helm for helm+v3, else core-rukpak-io-plain]
     #[arg(long, value_name = "CLASS")]
     pub bundle_provisioner_class: Option<String>,
+    /// What becomes spec.config.values.
+    #[command(flatten)]
+    pub values: ValuesArgs,
     /// Whether it is looked at first.
     #[command(flatten)]
     pub check: CheckArgs,

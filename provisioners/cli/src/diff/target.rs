@@ -9,6 +9,7 @@ use rukpak_plan::{Owner, Plan};
 use tokio::sync::OnceCell;
 
 use crate::args::{DiffArgs, ServiceArgs};
+use crate::chart::Rendering;
 use crate::cluster::Cluster;
 use crate::failure::Failure;
 use crate::format;
@@ -49,10 +50,10 @@ pub(super) async fn of<'a>(
         name: &arguments.name,
         system_namespace: &arguments.service.system_namespace,
         certificates: arguments.cert_provider,
+        rendering: Rendering::of(&arguments.values).await?,
         limits: arguments.limits(),
     };
-    let is_drift = arguments.source.is_none();
-    let (content, format) = if is_drift {
+    let (content, format) = if arguments.source.is_none() {
         if deployment.is_none() {
             return Err(Failure::no_deployment(&arguments.name));
         }
@@ -61,13 +62,13 @@ pub(super) async fn of<'a>(
     } else {
         given(deployment, arguments).await?
     };
-    planned(cluster, reader, &arguments.service, (content, format), is_drift).await
+    planned(cluster, reader, &arguments.service, (content, format), arguments.is_drift()).await
 }
 
 /// Plans a bundle.
 pub(super) async fn planned<'a>(
     cluster: &Cluster,
-    reader: Reader<'a>,
+    mut reader: Reader<'a>,
     service: &'a ServiceArgs,
     (content, format): (Content, Format),
     is_drift: bool,
@@ -77,6 +78,8 @@ pub(super) async fn planned<'a>(
     }
     let plan = reader.plan(cluster, &content.tree, format, is_drift).await?;
     to_stderr(&format!("{}: {} of a {format} bundle", content.from, counted(plan.steps.len())));
+    // What is installed has its own.
+    reader.rendering.values = None;
     let deployment = reader.deployment;
     let why = match deployment.and_then(|deployment| deployment.status.as_ref()?.active_bundle.as_ref()) {
         _ if is_drift => Why::Repair,

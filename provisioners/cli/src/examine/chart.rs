@@ -1,14 +1,12 @@
 //! Charts.
 
 use rukpak_content::{BundleTree, Limits};
-use rukpak_crds::names::VALUES;
 use rukpak_format::{BundleFormat as _, Error, Format, Settings, helm};
 use rukpak_helm::Request;
-use serde_json::{Map, Value};
 
 use super::Examined;
 use crate::args::ChartArgs;
-use crate::chart::{render, values};
+use crate::chart::{config, render, values};
 use crate::failure::Failure;
 use crate::finding::Finding;
 use crate::output::chain;
@@ -27,15 +25,14 @@ pub(super) fn check(tree: &BundleTree, limits: &Limits) -> Examined {
 /// Checks a chart, and renders it as the flags say, without a cluster.
 ///
 /// # Errors
-/// There is no Helm here, or no file of values.
+/// There is no Helm here, or no file of values; or Helm refuses the flags with values.
 pub(super) async fn examine(tree: &BundleTree, arguments: &ChartArgs, limits: &Limits) -> Result<Examined, Failure> {
     let checked = check(tree, limits);
     if !checked.findings.is_empty() {
         return Ok(checked);
     }
-    let values = values(arguments.values.as_ref())?.map(Value::String);
-    let config: Map<String, Value> = values.map(|values| (VALUES.to_owned(), values)).into_iter().collect();
-    let values = match helm::values(Some(&config)) {
+    let config = config(values(&arguments.values).await?);
+    let values = match helm::values(config.as_ref()) {
         Ok(values) => values,
         Err(error) => return Ok(refused(&error.into())),
     };
@@ -45,7 +42,7 @@ pub(super) async fn examine(tree: &BundleTree, arguments: &ChartArgs, limits: &L
         values,
         capabilities: None,
     };
-    let rendered = match render(tree, request, arguments.helm.clone(), limits).await {
+    let rendered = match render(tree, request, arguments.values.helm.clone(), limits).await {
         Ok(rendered) => rendered,
         Err(error) if error.is_refusal() => {
             return Ok(Examined { findings: vec![Finding::new("chart", chain(&error))], ..Examined::default() });

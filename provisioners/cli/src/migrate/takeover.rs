@@ -35,6 +35,7 @@ use super::objects::Package;
 use super::{Done, print_done};
 use crate::answer::structured;
 use crate::args::{Kind, MigrateArgs, OutputForm};
+use crate::chart::Rendering;
 use crate::cluster::Cluster;
 use crate::exit::Exit;
 use crate::failure::Failure;
@@ -198,6 +199,7 @@ async fn render(
         name: &deployment.name_any(),
         system_namespace: &arguments.server.system_namespace,
         certificates: arguments.takeover.cert_provider,
+        rendering: Rendering::default(),
         limits,
     };
     reader.plan(cluster, &content.tree, Format::Registry, false).await

@@ -7,6 +7,7 @@ use rukpak_plain::{Object, Origin};
 use serde::Serialize;
 
 use crate::args::WhyArgs;
+use crate::chart::Rendering;
 use crate::cluster::Cluster;
 use crate::failure::Failure;
 use crate::release::Reader;
@@ -61,6 +62,7 @@ pub(super) async fn find(
         name: &name,
         system_namespace: &arguments.service.system_namespace,
         certificates: arguments.cert_provider,
+        rendering: Rendering::default(),
         limits: arguments.limits(),
     };
     let service = Service::connect(cluster, &arguments.service).await?;

@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use crate::support::{Folder, Packed, archive, command, kite, plain, run};
+use crate::support::{Answer, Folder, Packed, archive, command, kite, plain, run};
 use serde_json::{Value, json};
 
 fn named<'a>(objects: &'a Value, kind: &str) -> Vec<&'a Value> {
@@ -125,6 +125,19 @@ fn a_refused_bundle_gives_no_objects() {
     let answer = run(["render", &folder.join("")]);
     assert_eq!((answer.code, answer.out.as_str()), (1, ""));
     assert!(answer.err.contains("manifests/a.yaml") && answer.err.contains("manifests/b.yaml"), "{}", answer.err);
+}
+
+#[test]
+fn values_of_flags_need_helm() {
+    let chart =
+        Folder::of(&[("Chart.yaml", "{apiVersion: v2, name: a, version: 1.0.0}"), ("templates/a.yaml", "kind: A")]);
+    for verb in ["render", "validate"] {
+        let mut command = command([verb, &chart.join(""), "--set=size=5"]);
+        command.env("PATH", "");
+        let answer = Answer::of(command);
+        assert_eq!((answer.code, answer.out.as_str()), (2, ""), "{answer:?}");
+        assert!(answer.err.starts_with("error: render the chart: there is no program helm beside "), "{answer:?}");
+    }
 }
 
 #[test]
