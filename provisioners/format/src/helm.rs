@@ -8,6 +8,8 @@ use rukpak_crds::names::VALUES;
 use rukpak_plain::{Budget, Object, manifests, yaml};
 use serde_json::{Map, Value};
 
+mod lookup;
+
 /// What a chart says of itself, and what it is found by.
 pub const CHART: &str = "Chart.yaml";
 /// Where a chart of apiVersion v1 declares what it needs.
@@ -92,9 +94,9 @@ pub fn chart_folder(tree: &BundleTree) -> &str {
     }
 }
 
-/// Whether `tree` is a chart that can be installed with some values or other. What Helm looks at again is not looked at here: templates
-/// and the schema of values.
-pub(super) fn check(tree: &BundleTree, limits: &Limits) -> Result<(), Error> {
+/// Whether `tree` is a chart that can be installed with some values or other; what its author should know although nothing is refused.
+/// What Helm looks at again is not looked at here: whether templates are right, and the schema of values.
+pub(super) fn check(tree: &BundleTree, limits: &Limits) -> Result<Vec<String>, Error> {
     let mut budget = Budget::new(limits);
     let folder = chart_folder(tree);
     let chart = read(tree, folder, CHART, &mut budget)?.ok_or(Error::Missing)?;
@@ -130,7 +132,7 @@ pub(super) fn check(tree: &BundleTree, limits: &Limits) -> Result<(), Error> {
     let names = declared.flatten().filter_map(|dependency| dependency.get("name")?.as_str());
     let missing: Vec<String> =
         names.filter(|name| !has_chart(tree, folder, name, &mut budget)).map(str::to_owned).collect();
-    if missing.is_empty() { Ok(()) } else { Err(Error::Dependencies(missing)) }
+    if missing.is_empty() { Ok(lookup::warnings(tree, folder).lines()) } else { Err(Error::Dependencies(missing)) }
 }
 
 /// Reads a file of the chart in `folder`; `None` if it is not there.

@@ -118,7 +118,7 @@ impl BundleFormat for Format {
         match self {
             Self::Plain => Ok(rukpak_plain::load(tree, limits)?.warnings.lines()),
             Self::Registry => Ok(registry::check(tree, limits, watches_namespace)?),
-            Self::Helm => Ok(helm::check(tree, limits).map(|()| Vec::new())?),
+            Self::Helm => Ok(helm::check(tree, limits)?),
         }
     }
 
