@@ -8,3 +8,5 @@ mod own_chart;
 mod refusals;
 mod rendering;
 mod snippets;
+mod sources;
+mod takeover;

@@ -1,6 +1,7 @@
 //! A world whose controller knows where Helm is, and charts in it.
 
 use std::collections::BTreeMap;
+use std::path::Path;
 
 use kube::api::DynamicObject;
 use rukpak_tests::plane::install::SYSTEM_NAMESPACE;
@@ -80,6 +81,15 @@ stringData:
     pub fn files(&self, folder: &str) -> Vec<(String, String)> {
         self.0.iter().map(|(path, text)| (format!("{folder}{path}"), text.clone())).collect()
     }
+
+    /// Writes the files into the folder `chart` of `folder`.
+    pub fn write(&self, folder: &Path) {
+        for (path, text) in self.files("chart/") {
+            let path = folder.join(path);
+            std::fs::create_dir_all(path.parent().expect("it is in a folder")).expect("a folder can be made");
+            std::fs::write(path, text).expect("a file can be written");
+        }
+    }
 }
 
 /// What a test does with a chart.
@@ -150,12 +160,33 @@ impl Charts for Case<'_> {
     }
 }
 
-/// A BundleDeployment of a chart.
+/// A BundleDeployment of a chart in an image.
 pub fn of_image(name: &str, reference: &str, config: &Value) -> Value {
+    of_source(name, &image(reference), config)
+}
+
+/// A BundleDeployment of a chart from anywhere.
+pub fn of_source(name: &str, source: &Value, config: &Value) -> Value {
     let class = "core-rukpak-io-helm";
     json!({"apiVersion": "core.rukpak.io/v1alpha1", "kind": "BundleDeployment", "metadata": {"name": name},
         "spec": {"provisionerClassName": class, "config": config,
-            "template": {"spec": {"provisionerClassName": class, "source": image(reference)}}}})
+            "template": {"spec": {"provisionerClassName": class, "source": source}}}})
+}
+
+/// Commits the chart into a folder of a repository, with symbolic links by path in the chart and target; returns the source.
+pub fn git_source(case: &Case<'_>, chart: &Chart, links: &[(&str, &str)]) -> Value {
+    let repository = case.world.git.repository(&case.name).expect("a repository can be made");
+    let files = chart.files("pump/");
+    let mut files: Vec<(&str, &str)> = files.iter().map(|(path, text)| (path.as_str(), text.as_str())).collect();
+    files.push(("README.md", "A chart is in the folder pump."));
+    repository.write(&files).expect("files can be written");
+    for (path, target) in links {
+        repository.symlink(&format!("pump/{path}"), target).expect("a link can be made");
+    }
+    repository.commit("first").expect("git takes it");
+
+    let url = case.world.git.url(&case.name);
+    json!({"type": "git", "git": {"repository": url, "directory": "pump", "ref": {"branch": "main"}}})
 }
 
 /// Waits until the object is there again, as another one.

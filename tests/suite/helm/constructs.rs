@@ -1,8 +1,9 @@
 //! Charts that use every construct of templates, values and subcharts, each with four sets of values: what is rendered here is what `helm
 //! template` prints, or both refuse it. Those that a cluster can hold are installed, upgraded and rolled back.
 
+use std::io::{self, Read as _};
 use std::path::Path;
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 use futures::{StreamExt, stream};
@@ -82,12 +83,8 @@ fn compare(name: &str, chart: &Chart, other: &str) -> Duration {
     let (helm, ours) =
         (tools::helm().expect("Helm is built"), tools::workspace_binary("rukpakctl").expect("it is built"));
     let folder = tools::temp_folder("chart").expect("a folder can be made");
-    let files = chart.files("chart/").into_iter().chain([("values.yaml".to_owned(), other.to_owned())]);
-    for (path, text) in files {
-        let path = folder.path().join(path);
-        std::fs::create_dir_all(path.parent().expect("it is in a folder")).expect("a folder can be made");
-        std::fs::write(path, text).expect("a file can be written");
-    }
+    chart.write(folder.path());
+    std::fs::write(folder.path().join("values.yaml"), other).expect("a file can be written");
     let theirs = ["template", "pump", "chart", "--namespace", NAMESPACE, "--values", "values.yaml", "--include-crds"];
     let theirs = run(&helm, folder.path(), &[&theirs[..], &["--skip-tests"]].concat());
     let begun = Instant::now();
@@ -123,6 +120,48 @@ fn renders_what_helm_template_prints_of_every_construct() {
 
 /// Charts that refuse some of the values here, or all.
 const REFUSED: [&str; 5] = ["error-in-template", "type-error", "fail", "required", "schema"];
+
+/// An object that is longer than a pipe holds.
+const PADDING: &str =
+    "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: padding}\ndata: {text: {{ repeat 262144 \"a\" }}}\n";
+/// Helm may have so much memory for a chart of these tests.
+const MOST_KIBIBYTES: u64 = 64 * 1024;
+
+/// The most memory that Helm has had to render the chart; `None` if it refuses to.
+fn peak_kibibytes(chart: Chart) -> Option<u64> {
+    let folder = tools::temp_folder("chart").expect("a folder can be made");
+    chart.with("templates/padding.yaml", PADDING).write(folder.path());
+    let mut helm = Command::new(tools::helm().expect("Helm is built"));
+    helm.args(["template", "pump", "chart", "--namespace", NAMESPACE, "--include-crds"]).current_dir(folder.path());
+    // As the controller runs it.
+    helm.env_clear().env("HOME", folder.path()).env("GOMAXPROCS", "1");
+    let mut child = helm.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().expect("Helm can be started");
+    let mut printed = child.stdout.take().expect("it is piped");
+
+    // Helm prints when everything is rendered, and cannot end before somebody has read more than this.
+    let is_rendered = printed.read(&mut [0]).expect("it is a pipe") > 0;
+    let peak = is_rendered.then(|| {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", child.id())).expect("it has not ended");
+        let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).expect("Linux tells the peak");
+        line.trim().trim_end_matches("kB").trim().parse().expect("kibibytes")
+    });
+    io::copy(&mut printed, &mut io::sink()).expect("it is a pipe");
+    child.wait().expect("it ends");
+    peak
+}
+
+#[test]
+fn renders_every_construct_in_little_memory() {
+    let charts = charts();
+    let rendered = charts.len() - REFUSED.len();
+    let mut peaks: Vec<u64> = charts.into_iter().filter_map(|(_, chart)| peak_kibibytes(chart)).collect();
+    peaks.sort_unstable();
+    let (count, most) = (peaks.len(), peaks.last().copied().unwrap_or_default());
+    println!("{count} charts; the median takes {} KiB, and the most is {most} KiB", peaks[count / 2]);
+    assert!(count >= rendered, "{count} of {rendered} charts are rendered");
+    assert!(most < MOST_KIBIBYTES, "{most} KiB");
+}
+
 /// So many charts are installed at once.
 const AT_ONCE: usize = 4;
 

@@ -1,8 +1,11 @@
 //! Charts that want more than a chart may have. Each is refused by name, and the controller goes on.
 
+use rukpak_tests::registry::TarEntry;
+use rukpak_tests::world::image;
+use rukpak_tests::{ImageBuilder, Layer};
 use serde_json::json;
 
-use super::case::{Chart, Charts as _, world};
+use super::case::{Chart, Charts as _, git_source, of_source, world};
 use crate::engine::case::Case;
 
 async fn refused(name: &str, template: &str, text: &str) {
@@ -54,6 +57,40 @@ data:
     case.until_size("1").await;
     let seen = case.get(&case.system("ConfigMap", "seen")).await.unwrap().data["data"].clone();
     assert_eq!(seen, json!({"outside": "", "absolute": "", "host": "", "object": "{}"}));
+    let log = case.world.controller.log();
+    assert!(log.contains("templates/seen.yaml (line 10) calls lookup, which finds nothing here"), "{log}");
+}
+
+/// A link is no file of a chart, wherever the chart comes from.
+#[tokio::test]
+async fn shows_templates_no_file_that_a_link_leads_to() {
+    let text = r#"
+apiVersion: v1
+kind: ConfigMap
+metadata:
+  name: {{ .Release.Name }}-seen
+data:
+  inside: {{ .Files.Get "files/inside" | quote }}
+  outside: {{ .Files.Get "files/outside" | quote }}
+  absolute: {{ .Files.Get "absolute" | quote }}
+"#;
+    let chart = Chart::new().with("files/inside", "text").with("templates/seen.yaml", text);
+    let links = [("files/outside", "../../../../../../../../etc/passwd"), ("absolute", "/etc/passwd")];
+    let of_image = Case::in_world(world().await, "chart-link").await;
+    let files = chart.files("").into_iter().map(|(path, text)| TarEntry::file(path, text));
+    let links_of_image = links.map(|(path, target)| TarEntry::symlink(path, target));
+    let layers = ImageBuilder::new([Layer::new(files.chain(links_of_image))]);
+    let pushed = of_image.world.registry.push(&format!("bundles/{}", of_image.name), "v1", &layers).await;
+    let in_image = image(&pushed.expect("the registry takes it").reference);
+    let of_git = of_image.sibling();
+    let in_git = git_source(&of_git, &chart, &links);
+
+    for (case, source) in [(of_image, in_image), (of_git, in_git)] {
+        case.foreign(&of_source(&case.name, &source, &json!({}))).await;
+        case.until_size("1").await;
+        let seen = case.get(&case.system("ConfigMap", "seen")).await.unwrap().data["data"].clone();
+        assert_eq!(seen, json!({"inside": "text", "outside": "", "absolute": ""}), "{source}");
+    }
 }
 
 /// A schema may name any file, and what is wrong with a file is told.

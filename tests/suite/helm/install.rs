@@ -25,13 +25,9 @@ spec: {containers: [{name: main, image: example.com/none}]}
 ";
 
 /// What Helm prints, run as a user would in the folder of a chart.
-fn helm(chart: &Chart, arguments: &[&[&str]]) -> Vec<u8> {
+pub(super) fn helm(chart: &Chart, arguments: &[&[&str]]) -> Vec<u8> {
     let folder = tools::temp_folder("chart").expect("a folder can be made");
-    for (path, text) in chart.files("chart/") {
-        let path = folder.path().join(path);
-        std::fs::create_dir_all(path.parent().expect("it is in a folder")).expect("a folder can be made");
-        std::fs::write(path, text).expect("a file can be written");
-    }
+    chart.write(folder.path());
     let mut last = Vec::new();
     for arguments in arguments {
         let mut helm = Command::new(tools::helm().expect("Helm is built"));
@@ -100,7 +96,8 @@ async fn installs_what_helm_template_prints_with_the_values_and_the_cluster_that
         assert!(has(&live, &object.as_value()), "{target}: {live:#}");
     }
     assert!(case.get(&case.system("Pod", "test")).await.is_none(), "tests are not installed");
-    let releases = rukpak_tests::verbs::list(&case.client, "v1", "Secret", "owner=helm").await.unwrap();
+    let of_release = format!("owner=helm,name={}", case.name);
+    let releases = rukpak_tests::verbs::list(&case.client, "v1", "Secret", &of_release).await.unwrap();
     assert!(releases.is_empty(), "{releases:?}");
     case.delete(&case.target()).await;
     case.until_gone(&definition_target(&group)).await;
