@@ -200,6 +200,21 @@ upgrades:      stable (default): pump.v1.0.0 -> pump.v1.1.0 -> pump.v1.2.0
 }
 
 #[test]
+fn the_newest_openshift_that_a_bundle_is_for_is_shown() {
+    let documents = [
+        json!({"schema": "olm.package", "name": "p", "defaultChannel": "a"}),
+        json!({"schema": "olm.channel", "package": "p", "name": "a", "entries": [{"name": "p.v1.0.0"}]}),
+        json!({"schema": "olm.bundle", "package": "p", "name": "p.v1.0.0", "image": "quay.example.com/p:v1", "properties": [
+            {"type": "olm.package", "value": {"packageName": "p", "version": "1.0.0"}},
+            {"type": "olm.maxOpenShiftVersion", "value": "4.18"}]}),
+    ];
+    let documents: Vec<String> = documents.iter().map(Value::to_string).collect();
+    let folder = Folder::of(&[("catalog.json", &documents.join("\n"))]);
+    let shown = run(["catalog", "show", &folder.join(""), "p"]);
+    assert!(shown.lines().contains(&"needs:         OpenShift 4.18 or older"), "{}", shown.out);
+}
+
+#[test]
 fn what_the_manager_refuses_is_shown_and_is_a_no() {
     let answer = catalog("show", &["pumps", "pump"]);
     assert_eq!((answer.code, answer.err.as_str()), (1, ""));
