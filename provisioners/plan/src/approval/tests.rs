@@ -194,8 +194,8 @@ fn what_is_left_alone_is_no_change_and_what_may_be_made_anew_is_noted() {
     };
     let objects = |value: &str| {
         [
-            annotated("paused", value, rukpak_crds::names::RECONCILE, "disabled"),
-            annotated("forced", value, rukpak_crds::names::FORCE, "true"),
+            annotated("paused", value, rukpak_crds::names::RECONCILE, rukpak_crds::names::DISABLED),
+            annotated("forced", value, rukpak_crds::names::FORCE, rukpak_crds::names::ENABLED),
         ]
     };
     let changed = changes(Some(&plan("v1", &objects("1"))), &plan("v2", &objects("2")), &[], &[]);
