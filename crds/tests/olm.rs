@@ -19,6 +19,8 @@ fn walk(schema: &Value, value: &Value, old: Option<&Value>, found: &mut Vec<Stri
         if text.contains("oldSelf") && old.is_none() {
             continue;
         }
+        // As the API server has it: fields whose names CEL reserves have others there.
+        let text = &text.replace("__namespace__", "namespace");
         let program = cel::Program::compile(text).unwrap_or_else(|error| panic!("{text}: {error}"));
         let mut context = cel::Context::default();
         context.add_variable("self", value).unwrap();
