@@ -10,6 +10,9 @@ use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader};
 use tokio::process::{Child, ChildStdin, ChildStdout, Command};
 
+/// What it says of an expression whose page was left meanwhile.
+const NAVIGATED: &str = "Inspected target navigated or closed";
+
 /// A browser with one page.
 pub struct Browser {
     input: ChildStdin,
@@ -57,6 +60,13 @@ impl Browser {
 
     /// Has it do something; returns the result.
     async fn call(&mut self, method: &str, parameters: Value) -> Value {
+        let answer = self.ask(method, parameters).await;
+        assert!(answer.get("error").is_none(), "{method}: {answer}");
+        answer["result"].clone()
+    }
+
+    /// Has it do something; returns its answer, which may be an error.
+    async fn ask(&mut self, method: &str, parameters: Value) -> Value {
         self.last += 1;
         let mut message = json!({"id": self.last, "method": method, "params": parameters});
         if let Some(session) = &self.session {
@@ -71,8 +81,7 @@ impl Browser {
             line.pop();
             let answer: Value = serde_json::from_slice(&line).expect("JSON");
             if answer["id"] == self.last {
-                assert!(answer.get("error").is_none(), "{method}: {answer}");
-                return answer["result"].clone();
+                return answer;
             }
         }
     }
@@ -88,7 +97,13 @@ impl Browser {
     /// What an expression is on the page.
     pub async fn evaluate(&mut self, expression: &str) -> Value {
         let parameters = json!({"expression": expression, "awaitPromise": true, "returnByValue": true});
-        let result = self.call("Runtime.evaluate", parameters).await;
+        let mut answer = self.ask("Runtime.evaluate", parameters.clone()).await;
+        // A link that was followed takes the page away under the expression: it is meant for the next one.
+        while answer["error"]["message"] == NAVIGATED {
+            answer = self.ask("Runtime.evaluate", parameters.clone()).await;
+        }
+        assert!(answer.get("error").is_none(), "{expression}: {answer}");
+        let result = &answer["result"];
         assert!(result.get("exceptionDetails").is_none(), "{expression}: {result}");
         result["result"]["value"].clone()
     }
