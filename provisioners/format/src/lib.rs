@@ -13,6 +13,7 @@ pub use rukpak_plan::Format;
 use rukpak_plan::Release;
 use rukpak_registry::metadata::Property;
 use rukpak_registry::render::ServingCertificate;
+pub use rukpak_registry::validate::BUILT_IN_GROUPS;
 pub use rukpak_registry::{Proxy, proxy};
 use serde_json::{Map, Value, json};
 

@@ -36,7 +36,7 @@ impl Bundle {
             remarks.push_with(|| {
                 let Manifest { origin, name, .. } = manifest;
                 format!(
-                    "{origin}: the Service {name} is generated for the webhooks: its ports and its selector replace \
+                    "{origin}: the Service {name} is generated: its ports and its selector replace \
                      those written here"
                 )
             });

@@ -12,6 +12,7 @@ mod dns;
 mod manifests;
 mod webhooks;
 
+pub use deployments::BUILT_IN_GROUPS;
 pub(crate) use dns::is_label;
 pub(crate) use manifests::is_namespaced;
 pub use manifests::is_supported_kind;

@@ -257,10 +257,8 @@ spec:
     assert_eq!((&service["metadata"], &service["spec"]), (&metadata, &spec));
     assert_eq!(
         bundle.remarks(),
-        [
-            "manifests/service.yaml, document 1 (line 2): the Service kite-manager-service is generated for the webhooks: \
-          its ports and its selector replace those written here"
-        ]
+        ["manifests/service.yaml, document 1 (line 2): the Service kite-manager-service is generated: \
+          its ports and its selector replace those written here"]
     );
     // The service CA is asked for the certificate that the webhooks serve with.
     let objects = rendered(&bundle, &options(Certificates::ServiceCa));

@@ -16,32 +16,15 @@ use kube::runtime::WatchStreamExt;
 use kube::runtime::watcher::{self, Event};
 use kube::{Api, Client, ResourceExt};
 use rukpak_crds::names::{FIELD_MANAGER, OWNER_KIND, OWNER_KIND_VALUE};
+use rukpak_format::BUILT_IN_GROUPS;
 use rukpak_runtime::api;
 use rukpak_runtime::status::WrittenVersions;
 use serde_json::json;
 
-/// API groups with a dot that Kubernetes serves itself. A CRD cannot take them over; a rule would grant what it is not about.
-const BUILT_IN: [&str; 19] = [
-    "admissionregistration.k8s.io",
-    "apiextensions.k8s.io",
-    "apiregistration.k8s.io",
-    "authentication.k8s.io",
-    "authorization.k8s.io",
-    "certificates.k8s.io",
-    "coordination.k8s.io",
-    "discovery.k8s.io",
-    "events.k8s.io",
-    "flowcontrol.apiserver.k8s.io",
-    "internal.apiserver.k8s.io",
-    "metrics.k8s.io",
-    "networking.k8s.io",
-    "node.k8s.io",
-    "rbac.authorization.k8s.io",
-    "resource.k8s.io",
-    "scheduling.k8s.io",
-    "storage.k8s.io",
-    "storagemigration.k8s.io",
-];
+/// Whether a group with a dot is Kubernetes' own: a rule about a CRD of that name would grant what it is not about.
+fn is_built_in(group: &str) -> bool {
+    BUILT_IN_GROUPS.contains(&group) || group == "metrics.k8s.io"
+}
 
 /// CRDs by name: `<plural>.<group>`.
 type Names = BTreeSet<String>;
@@ -144,7 +127,7 @@ impl Role {
 fn rules(definitions: &Names) -> Vec<PolicyRule> {
     let mut groups: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
     for (plural, group) in definitions.iter().filter_map(|name| name.split_once('.')) {
-        if group.contains('.') && !BUILT_IN.contains(&group) {
+        if group.contains('.') && !is_built_in(group) {
             groups.entry(group).or_default().insert(plural);
         }
     }

@@ -6,8 +6,8 @@ use super::dns::subdomain_problems;
 use super::{Finding, Findings, Rule};
 use crate::Bundle;
 
-/// Groups of Kubernetes with a dot in their name; no others are without one.
-const BUILT_IN_GROUPS: [&str; 18] = [
+/// Groups that the API server itself serves and that have a dot in their name; no others are without one.
+pub const BUILT_IN_GROUPS: [&str; 18] = [
     "admissionregistration.k8s.io",
     "apiextensions.k8s.io",
     "apiregistration.k8s.io",
