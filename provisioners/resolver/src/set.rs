@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use rukpak_catalog::Bundle;
+use rukpak_crds::plan::PlannedDependency;
 
 use crate::{Answer, Catalog, CatalogName, Entry, Facts, Installed, Package, Request, Step, World, reach, resolve};
 
@@ -32,8 +33,8 @@ pub struct Offered {
 /// A package to install.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Member {
-    /// Its bundle, and what needs it.
-    pub step: Step,
+    /// Its bundle and what needs it, as a Plan says it.
+    pub dependency: PlannedDependency,
     /// Whether what it depends on depends on it: neither can be first.
     pub is_in_cycle: bool,
 }
@@ -91,8 +92,20 @@ fn members(answer: &Answer) -> Vec<Member> {
     }
     let dependencies = answer.steps.iter().filter(|step| step.requests.is_empty());
     dependencies
-        .map(|step| Member { is_in_cycle: does_reach_itself(&step.bundle.name, &needs), step: step.clone() })
+        .map(|step| Member { dependency: planned(step), is_in_cycle: does_reach_itself(&step.bundle.name, &needs) })
         .collect()
+}
+
+fn planned(Step { bundle, needed_by, .. }: &Step) -> PlannedDependency {
+    let bundle = bundle.clone();
+    PlannedDependency {
+        package: bundle.package,
+        version: bundle.version,
+        bundle: bundle.name,
+        channel: bundle.channel,
+        catalog: bundle.catalog.map(|catalog| catalog.name).unwrap_or_default(),
+        needed_by: needed_by.iter().map(ToString::to_string).collect(),
+    }
 }
 
 fn does_reach_itself(bundle: &str, needs: &BTreeMap<&str, BTreeSet<&str>>) -> bool {
@@ -114,7 +127,6 @@ mod tests {
     use rukpak_catalog::model::{Channel, Entry, Facts as Stated, Package, RequiredPackage};
 
     use super::*;
-    use crate::Need;
 
     /// A bundle that needs other packages, in these ranges.
     fn bundle(package: &str, version: &str, needs: &[(&str, &str)]) -> Bundle {
@@ -157,10 +169,19 @@ mod tests {
         let p = bundle("p", "1.0.0", &[("wells", ">=1.0.0 <2.0.0")]);
         let offers = offered(&[("wells", &wells), ("springs", &springs), ("p", &p)]);
         let found = find(&needy(p), Vec::new(), &offers).unwrap();
-        let shown: Vec<&str> = found.iter().map(|member| member.step.bundle.name.as_str()).collect();
+        let shown: Vec<&str> = found.iter().map(|member| member.dependency.bundle.as_str()).collect();
         assert_eq!(shown, ["springs.v2.1.0", "wells.v1.2.0"]);
-        let what = "with package: wells and with version in range: >=1.0.0 <2.0.0".to_owned();
-        assert_eq!(found[1].step.needed_by, [Need { bundle: "p.v1.0.0".to_owned(), what }]);
+        let expected = PlannedDependency {
+            package: "wells".to_owned(),
+            version: "1.2.0".to_owned(),
+            bundle: "wells.v1.2.0".to_owned(),
+            channel: "stable".to_owned(),
+            catalog: "c".to_owned(),
+            needed_by: vec![
+                "p.v1.0.0 needs a bundle with package: wells and with version in range: >=1.0.0 <2.0.0".to_owned(),
+            ],
+        };
+        assert_eq!(found[1].dependency, expected);
         assert!(found.iter().all(|member| !member.is_in_cycle));
     }
 
@@ -180,7 +201,7 @@ mod tests {
         let p = bundle("p", "1.0.0", &[("wells", ">=1.0.0")]);
         let found = find(&needy(p), Vec::new(), &offered(&[("wells", &wells), ("springs", &springs)])).unwrap();
         let marks: Vec<(&str, bool)> =
-            found.iter().map(|member| (member.step.bundle.package.as_str(), member.is_in_cycle)).collect();
+            found.iter().map(|member| (member.dependency.package.as_str(), member.is_in_cycle)).collect();
         assert_eq!(marks, [("springs", false), ("wells", true)]);
     }
 }

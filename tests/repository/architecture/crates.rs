@@ -17,7 +17,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("rukpak-crd-upgrade", &["rukpak-crds"]),
     ("rukpak-plain", &["rukpak-content"]),
     ("rukpak-registry", &["rukpak-content", "rukpak-plain"]),
-    ("rukpak-resolver", &["rukpak-catalog", "rukpak-content", "rukpak-plain"]),
+    ("rukpak-resolver", &["rukpak-catalog", "rukpak-content", "rukpak-crds", "rukpak-plain"]),
     ("rukpak-plan", &["rukpak-content", "rukpak-crd-upgrade", "rukpak-crds", "rukpak-plain"]),
     ("rukpak-store", &["rukpak-content"]),
     ("rukpak-runtime", &["rukpak-crds", "rukpak-sandbox"]),

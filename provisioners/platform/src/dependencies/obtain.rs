@@ -17,8 +17,7 @@ use rukpak_crds::platform_operator::PlatformPackage;
 use rukpak_crds::{DependencyPolicy, Plan, PlatformOperator, PlatformOperatorSpec};
 use rukpak_plan::Owner;
 use rukpak_plan::approval::{Answer, Question, is_genuine};
-use rukpak_resolver::Step;
-use rukpak_resolver::set::{Member as Found, Needy, find};
+use rukpak_resolver::set::{Member, Needy, find};
 use rukpak_runtime::api::Error;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -31,27 +30,6 @@ use crate::catalogs::{Catalogs, named};
 const FIELD_MANAGER: &str = "rukpak-dependencies";
 /// So many Plans are kept for one object.
 const KEPT: usize = 5;
-
-/// A package to install.
-struct Member {
-    dependency: PlannedDependency,
-    /// Whether what it depends on depends on it: neither can be first.
-    is_in_cycle: bool,
-}
-
-impl From<Found> for Member {
-    fn from(Found { step: Step { bundle, needed_by, .. }, is_in_cycle }: Found) -> Self {
-        let dependency = PlannedDependency {
-            package: bundle.package,
-            version: bundle.version,
-            bundle: bundle.name,
-            channel: bundle.channel,
-            catalog: bundle.catalog.map(|catalog| catalog.name).unwrap_or_default(),
-            needed_by: needed_by.iter().map(ToString::to_string).collect(),
-        };
-        Self { dependency, is_in_cycle }
-    }
-}
 
 /// An object whose bundle depends on others.
 pub(crate) enum Asking<'a> {
@@ -153,9 +131,8 @@ impl Dependencies {
             Ok(members) => members,
             Err(why) => return Ok(format!("nothing in the catalogs helps: {why}")),
         };
-        let members = members.into_iter().map(Member::from);
         let (coming, new): (Vec<Member>, Vec<Member>) =
-            members.partition(|member| self.is_asked_for(&member.dependency.package));
+            members.into_iter().partition(|member| self.is_asked_for(&member.dependency.package));
         let listed = |members: &[Member]| in_words(members.iter().map(|member| &member.dependency));
         if policy == DependencyPolicy::Refuse && !new.is_empty() {
             let (listed, place) = (listed(&new), asking.place());

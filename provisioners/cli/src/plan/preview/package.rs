@@ -19,7 +19,7 @@ use rukpak_crds::platform_operator::{PlatformPackage, UpgradePolicy};
 use rukpak_crds::{
     BundleDeployment, BundleDeploymentSpec, BundleSource, BundleSpec, DependencyPolicy, ImageSource, PlatformOperator,
 };
-use rukpak_resolver::set::{self, Member, Needy, Offered};
+use rukpak_resolver::set::{self, Needy, Offered};
 use rukpak_resolver::{Facts, Installed, PACKAGE};
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value, json};
@@ -176,8 +176,9 @@ impl<'a> Offers<'a> {
         let members =
             if is_needy { set::find(&needy, present, &offers).map_err(Unplanned::Refused)? } else { Vec::new() };
 
-        let all: Vec<PlannedDependency> = members.iter().map(planned).collect();
-        let (coming, new): (Vec<_>, Vec<_>) = all.into_iter().partition(|one| self.asked_for.contains(&one.package));
+        let all = members.into_iter().map(|member| member.dependency);
+        let (coming, new): (Vec<PlannedDependency>, Vec<PlannedDependency>) =
+            all.partition(|one| self.asked_for.contains(&one.package));
         notes.extend(coming.iter().map(|one| format!("it waits until {} {} is installed", one.package, one.version)));
         if policy == DependencyPolicy::Refuse && !new.is_empty() {
             let named: Vec<String> = new.iter().map(|one| format!("{} {}", one.package, one.version)).collect();
@@ -329,18 +330,6 @@ fn present(deployments: &[BundleDeployment], package: &str) -> Vec<Installed> {
         (!is_package).then(|| Installed { name: deployment.name_any(), facts: Arc::new(facts) })
     };
     deployments.iter().filter(counts).filter_map(stated).collect()
-}
-
-fn planned(Member { step, .. }: &Member) -> PlannedDependency {
-    let bundle = step.bundle.clone();
-    PlannedDependency {
-        package: bundle.package,
-        version: bundle.version,
-        bundle: bundle.name,
-        channel: bundle.channel,
-        catalog: bundle.catalog.map(|catalog| catalog.name).unwrap_or_default(),
-        needed_by: step.needed_by.iter().map(ToString::to_string).collect(),
-    }
 }
 
 fn image(offers: &[Offered], dependency: &PlannedDependency) -> Option<String> {
