@@ -7,8 +7,8 @@ use kube::CustomResource;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::Condition;
 use crate::plan::{ApprovalPolicy, DependencyPolicy};
+use crate::{Condition, UpgradeWindow};
 
 mod summary;
 
@@ -45,6 +45,11 @@ pub struct PlatformOperatorSpec {
     /// it the BundleDeployment's own spec.approval counts. (Not in OpenShift 4.12.)
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub approval: Option<ApprovalPolicy>,
+    /// Windows say when an upgrade of the BundleDeployment may begin; with an empty list, at any time. Without it the BundleDeployment's
+    /// own spec.windows count. (Not in OpenShift 4.12.)
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 10))]
+    pub windows: Option<Vec<UpgradeWindow>>,
     /// Dependencies says what becomes of packages that the bundle depends on and that are not installed: the bundle is not installed
     /// (Refuse, the default), a Plan asks whether they may be (Propose), or they are installed first (Install). (Not in OpenShift 4.12.)
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -35,9 +35,9 @@ pub(super) enum Error {
     /// The BundleDeployment was changed before it could be pointed at the next version, or there was no answer.
     #[error("cannot upgrade the BundleDeployment")]
     Upgrade(#[source] api::Error),
-    /// The BundleDeployment was changed before its approval could be set, or there was no answer.
-    #[error("cannot set spec.approval of the BundleDeployment")]
-    Approval(#[source] api::Error),
+    /// The BundleDeployment was changed before it could be told when it is upgraded, or there was no answer.
+    #[error("cannot set spec.approval and spec.windows of the BundleDeployment")]
+    Align(#[source] api::Error),
     /// The object as it was read has no UID: it did not come from an API server.
     #[error("the object has no UID")]
     NoUid,
@@ -86,8 +86,8 @@ pub(super) async fn reconcile(operator: Arc<PlatformOperator>, context: Arc<Cont
         Some(Existing::Ours(deployment)) if pass.context.written.is_stale(&*deployment) => {
             return Ok(Action::await_change());
         }
-        Some(Existing::Ours(deployment)) if deployment::asks_otherwise(&pass, &deployment) => {
-            deployment::set_approval(&pass, &deployment).await?;
+        Some(Existing::Ours(deployment)) if deployment::differs(&pass, &deployment) => {
+            deployment::align(&pass, &deployment).await?;
             return Ok(Action::await_change());
         }
         Some(Existing::Ours(deployment)) => {
@@ -125,7 +125,7 @@ pub(super) async fn reconcile(operator: Arc<PlatformOperator>, context: Arc<Cont
 /// After a pass that could not report.
 pub(super) fn error_policy(operator: &PlatformOperator, error: &Error, context: &Context) -> Action {
     let class = match error {
-        Error::Status(error) | Error::Upgrade(error) | Error::Approval(error)
+        Error::Status(error) | Error::Upgrade(error) | Error::Align(error)
             if error.is_conflict() || error.is_not_found() =>
         {
             Class::Conflict

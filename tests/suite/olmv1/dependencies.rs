@@ -255,7 +255,8 @@ async fn a_platform_operator_has_installed_what_it_needs() {
     let offers =
         [Offer::new(&case.name, &["1.0.0"], &[(&wells, ">=1.0.0")]), Offer::new(&wells, &["1.0.0", "1.2.0"], &[])];
     case.serve(documents(&case, &offers).await).await;
-    let spec = json!({"package": {"name": case.name}, "dependencies": "Propose"});
+    let windows = json!([{"schedule": "0 0 29 2 *", "duration": "1h"}]);
+    let spec = json!({"package": {"name": case.name}, "dependencies": "Propose", "windows": windows});
     case.create(&operator(&case.name, spec)).await;
     let target = platform_operator(&case.name);
     let asked = asked(&case, &target, "Ready").await;
@@ -269,6 +270,7 @@ async fn a_platform_operator_has_installed_what_it_needs() {
     case.until_at(&target, Expected::is_true("Ready", "Succeeded")).await;
     let provider = case.until_at(&platform_operator(&wells), Expected::is_true("Ready", "Succeeded")).await;
     assert_eq!(text(&provider, "/status/source/version"), "1.2.0");
+    assert_eq!(provider.data["spec"]["windows"], windows, "it is upgraded when its dependent is");
     let wanted = format!("PlatformOperator/{}", case.name);
     let is_noted = |object: &DynamicObject| annotation(object, NEEDED_BY) == wanted;
     case.until_object(&platform_operator(&wells), "who needs it", is_noted).await;

@@ -7,7 +7,7 @@ use rukpak_tests::Documents;
 use rukpak_tests::verbs::{self, Expected};
 use serde_json::{Value, json};
 
-use super::case::{Case, image_of, installed, message, uid, version_of};
+use super::case::{Case, image_of, installed, message, operator, uid, version_of};
 use super::packages::{self, ALL};
 use super::recording::images;
 use super::world::Platform;
@@ -193,6 +193,30 @@ async fn an_upgrade_does_not_leave_the_range_or_the_channel() {
     assert_eq!(message(&operator, "UpgradeAvailable"), "", "what the range excludes is not on offer");
     case.merge(&case.target(), &json!({"spec": {"package": {"version": null}}})).await;
     case.until_version("2.0.0").await;
+}
+
+#[tokio::test]
+async fn an_upgrade_waits_for_a_window_of_the_platform_operator() {
+    let case = Case::new("window").await;
+    case.publish(case.chain(&["1.0.0"]).await.0).await;
+    let rare = json!([{"schedule": "0 0 29 2 *", "duration": "1h"}]);
+    let spec = json!({"package": {"name": case.name}, "upgradePolicy": "Automatic", "windows": rare});
+    case.make(&operator(&case.name, spec)).await;
+    case.until_version("1.0.0").await;
+
+    case.publish(case.chain(&["1.0.0", "1.1.0"]).await.0).await;
+    let waits =
+        Expected { kind: "Ready", status: "Unknown", reason: Some("WaitingForWindow"), message: "the next opens at " };
+    case.until_at(&case.deployment(), waits).await;
+    let found = case.get(&case.target()).await;
+    assert!(installed().met_by(&found), "{:#}", found.data);
+    assert_eq!(version_of(&found), "1.0.0");
+    assert_eq!(case.get(&case.settings()).await.data["data"]["version"], "1.0.0");
+
+    // An empty list takes them from the BundleDeployment; no list would leave them there.
+    case.merge(&case.target(), &json!({"spec": {"windows": []}})).await;
+    case.until_version("1.1.0").await;
+    assert!(case.get(&case.deployment()).await.data["spec"]["windows"].as_array().is_none_or(Vec::is_empty));
 }
 
 /// The catalog states that the next version cannot be installed: it is said, and not tried.

@@ -9,7 +9,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, OwnerReferen
 use kube::api::{DeleteParams, Patch, PatchParams, PostParams, Preconditions};
 use kube::core::ClusterResourceScope;
 use kube::{Api, Client, Resource, ResourceExt};
-use rukpak_crds::names::{APPROVAL, DEPENDENCIES, IGNORE_DEPENDENCIES, INSTALLED_FOR, OWNER_NAME};
+use rukpak_crds::names::{APPROVAL, DEPENDENCIES, IGNORE_DEPENDENCIES, INSTALLED_FOR, OWNER_NAME, WINDOWS};
 use rukpak_crds::olm::cluster_extension::{CatalogFilter, ExtensionSource};
 use rukpak_crds::olm::{CATALOG_NAME_LABEL, ClusterExtension, ClusterExtensionSpec};
 use rukpak_crds::plan::{PlanApproval, PlanBinding, PlanPhase, PlanStatus, PlannedDependency};
@@ -351,9 +351,8 @@ fn operator(dependent: &PlatformOperator, member: &Member) -> PlatformOperator {
         version: Some(version),
         catalog: Some(catalog),
     };
-    let PlatformOperatorSpec { upgrade_policy, approval, .. } = dependent.spec.clone();
-    let mut made =
-        PlatformOperator::new(&name, PlatformOperatorSpec { package, upgrade_policy, approval, dependencies: None });
+    let spec = PlatformOperatorSpec { package, dependencies: None, ..dependent.spec.clone() };
+    let mut made = PlatformOperator::new(&name, spec);
     let (labels, annotations) = marks(&asking, member);
     made.metadata.labels = Some(labels);
     made.metadata.annotations = Some(annotations);
@@ -382,8 +381,8 @@ fn extension(dependent: &ClusterExtension, member: &Member) -> ClusterExtension 
     };
     let mut made = ClusterExtension::new(&name, spec);
     let (labels, mut annotations) = marks(&asking, member);
-    let approval = dependent.annotations().get(APPROVAL).cloned();
-    annotations.extend(approval.map(|approval| (APPROVAL.to_owned(), approval)));
+    let said = dependent.annotations().iter().filter(|(key, _)| [APPROVAL, WINDOWS].contains(&key.as_str()));
+    annotations.extend(said.map(|(key, value)| (key.clone(), value.clone())));
     made.metadata.labels = Some(labels);
     made.metadata.annotations = Some(annotations);
     made

@@ -9,12 +9,12 @@ use kube::{Api, Resource, ResourceExt};
 use rukpak_crds::condition::{Conditions, INSTALLED};
 use rukpak_crds::{
     BundleDeployment, BundleDeploymentSpec, BundleSource, BundleSpec, BundleTemplate, ConditionStatus, ImageSource,
-    PlatformOperator, PlatformOperatorStatus, names,
+    PlatformOperator, PlatformOperatorSpec, PlatformOperatorStatus, names,
 };
 use rukpak_plan::retry::Class;
 use rukpak_runtime::api;
 use rukpak_runtime::error::Chain;
-use serde_json::json;
+use serde_json::{Map, json};
 
 use super::source::{Chosen, Ignored};
 use super::{Error, Outcome, Pass, report, source, upgrade};
@@ -69,21 +69,27 @@ fn classify(pass: &Pass, deployment: Arc<BundleDeployment>) -> Existing {
     }
 }
 
-/// Whether the BundleDeployment asks for approval otherwise than the PlatformOperator says, which may say nothing.
-pub(super) fn asks_otherwise(pass: &Pass, deployment: &BundleDeployment) -> bool {
-    let approval = pass.operator.spec.approval;
-    approval.is_some() && approval != deployment.spec.approval
+/// Whether the BundleDeployment says otherwise than the PlatformOperator when it is upgraded. What the latter says nothing of is other
+/// people's.
+pub(super) fn differs(pass: &Pass, deployment: &BundleDeployment) -> bool {
+    let PlatformOperatorSpec { approval, windows, .. } = &pass.operator.spec;
+    let has_other_approval = approval.is_some() && *approval != deployment.spec.approval;
+    has_other_approval || windows.as_ref().is_some_and(|windows| *windows != deployment.spec.windows)
 }
 
-/// Has the BundleDeployment ask for approval as the PlatformOperator says.
-pub(super) async fn set_approval(pass: &Pass, deployment: &BundleDeployment) -> Result<(), Error> {
-    let api: Api<BundleDeployment> = Api::all(pass.context.client.clone());
-    let params = PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() };
+/// Has the BundleDeployment say when it is upgraded as the PlatformOperator does.
+pub(super) async fn align(pass: &Pass, deployment: &BundleDeployment) -> Result<(), Error> {
+    let PlatformOperatorSpec { approval, windows, .. } = &pass.operator.spec;
+    let mut spec = Map::new();
+    spec.extend(approval.map(|approval| ("approval".to_owned(), json!(approval))));
+    spec.extend(windows.as_ref().map(|windows| ("windows".to_owned(), json!(windows))));
+
     // Only the one that was seen, which is ours.
-    let patch = json!({"metadata": {"resourceVersion": deployment.resource_version()},
-                       "spec": {"approval": pass.operator.spec.approval}});
-    let set = api.patch(&pass.name, &params, &Patch::Merge(patch)).await;
-    record(pass, &set.map_err(api::Error::from).map_err(Error::Approval)?);
+    let patch = json!({"metadata": {"resourceVersion": deployment.resource_version()}, "spec": spec});
+    let params = PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() };
+    let api: Api<BundleDeployment> = Api::all(pass.context.client.clone());
+    let aligned = api.patch(&pass.name, &params, &Patch::Merge(patch)).await;
+    record(pass, &aligned.map_err(api::Error::from).map_err(Error::Align)?);
     Ok(())
 }
 
@@ -184,6 +190,7 @@ fn deployment(pass: &Pass, image: String, dependencies: Ignored) -> BundleDeploy
         provisioner_class_name: names::CLASS_PLAIN.to_owned(),
         template: BundleTemplate { metadata: None, spec },
         approval: pass.operator.spec.approval,
+        windows: pass.operator.spec.windows.clone().unwrap_or_default(),
         ..BundleDeploymentSpec::default()
     };
     let mut deployment = BundleDeployment::new(&pass.name, spec);
