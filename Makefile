@@ -9,6 +9,9 @@ SHELL := bash
 # For the demo: CLUSTER=current, KEEP=1.
 export CLUSTER KEEP
 
+# The last run of make bench that was kept.
+figures := tests/kept/figures.json
+
 # Programs are built with --workspace and started as files: with -p, and so with `cargo run -p`, cargo chooses features for that
 # package alone, and compiles hundreds of crates a second time.
 programs := $(or $(CARGO_TARGET_DIR),target)
@@ -56,9 +59,9 @@ demo: packages ## Install, upgrade and remove bundles and a package, and show it
 	@$(if $(filter current,$(CLUSTER)),cargo build --workspace,tests/tools/build.sh) $(addprefix --bin=,rukpak-controller rukpak-platform rukpak-webhook rukpak-plane demo)
 	@$(if $(filter current,$(CLUSTER)),KUBECTL=$${KUBECTL:-kubectl}) $(programs)/debug/demo
 
-bench: tools ## Measure speed and memory against a bare client, with optimised programs
+bench: tools ## Measure speed and memory against a bare client, the kept run and published figures, with optimised programs (KEEP=1 keeps this run)
 	cargo build --workspace --bins --release
-	$(programs)/release/bench
+	$(programs)/release/bench --baseline $(figures) $(if $(KEEP),--keep $(figures))
 
 flames: tools ## Draw flame graphs of the controller: many installations, a large one, a restart (into target/flame)
 	@tests/tools/flame.sh

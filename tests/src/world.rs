@@ -13,8 +13,8 @@ use tokio::sync::OnceCell;
 use crate::plane::install::CONTROLLER_ACCOUNT;
 use crate::verbs::{self, Expected, Target};
 use crate::{
-    ControllerOptions, FaultyServer, GitServer, GitServerOptions, ImageBuilder, InstallOptions, Plane, PlaneOptions,
-    Process, Registry, RegistryOptions, SshServer, TestCa, WebhookOptions, tools,
+    ControllerOptions, FaultyServer, GitServer, GitServerOptions, ImageBuilder, InstallOptions, Meter, Plane,
+    PlaneOptions, Process, Registry, RegistryOptions, SshServer, TestCa, WebhookOptions, tools,
 };
 
 /// Longest wait for something that should be there in seconds: the machine may be slow, the suite runs in parallel.
@@ -40,6 +40,8 @@ pub struct World {
     pub ssh: SshServer,
     /// Between the API server and the controller, with [`WorldOptions::proxied`].
     pub proxy: Option<FaultyServer>,
+    /// Between the API server and the controller, with [`WorldOptions::metered`].
+    pub meter: Option<Meter>,
     /// `rukpak-controller` as ServiceAccount `core-admin`.
     pub controller: Process,
     /// `rukpak-webhook` as ServiceAccount `rukpak-webhooks-admin`.
@@ -56,6 +58,8 @@ pub struct WorldOptions {
     pub audit: bool,
     /// Have the controller reach the API server through [`World::proxy`].
     pub proxied: bool,
+    /// Have the controller reach the API server through [`World::meter`], and not through a proxy.
+    pub metered: bool,
     /// What to install in place of the usual. All at once: the API server looks only now and then for kinds that owners may be of.
     pub install: InstallOptions,
 }
@@ -81,7 +85,7 @@ impl World {
 
     /// A world of one's own.
     pub async fn start_with(options: WorldOptions) -> Result<World> {
-        let WorldOptions { arguments, audit, proxied, install } = options;
+        let WorldOptions { arguments, audit, proxied, metered, install } = options;
         let folder = tools::temp_folder("world")?;
         let plane = Plane::start_with(PlaneOptions { audit, ..PlaneOptions::default() }).await?;
         plane.install(&install).await?;
@@ -100,8 +104,14 @@ impl World {
         flags.extend(std::env::var("LOG_LEVEL").map(|level| format!("--log-level={level}")));
         let webhook = plane.start_webhook(WebhookOptions::default()).await?;
         let proxy = if proxied { Some(proxy(&plane)?) } else { None };
-        let kubeconfig = match &proxy {
-            Some(proxy) => Some(plane.kubeconfig_through(CONTROLLER_ACCOUNT, &proxy.url(), proxy.ca_pem()).await?),
+        let meter = if metered { Some(meter(&plane)?) } else { None };
+        let through = match (&proxy, &meter) {
+            (_, Some(meter)) => Some((meter.url(), meter.ca_pem())),
+            (Some(proxy), None) => Some((proxy.url(), proxy.ca_pem())),
+            (None, None) => None,
+        };
+        let kubeconfig = match through {
+            Some((url, ca_pem)) => Some(plane.kubeconfig_through(CONTROLLER_ACCOUNT, &url, ca_pem).await?),
             None => None,
         };
         let options = ControllerOptions { arguments: flags, kubeconfig, ..ControllerOptions::default() };
@@ -116,6 +126,7 @@ impl World {
             private_git,
             ssh,
             proxy,
+            meter,
             controller,
             webhook,
             _folder: folder,
@@ -144,6 +155,12 @@ impl World {
 fn proxy(plane: &Plane) -> Result<FaultyServer> {
     let ca_pem = std::fs::read_to_string(plane.certificate_authority_path()).context("read the API server's CA")?;
     FaultyServer::before(&TestCa::new("proxy-ca")?, plane.server(), &ca_pem)
+}
+
+/// A meter in front of the API server.
+fn meter(plane: &Plane) -> Result<Meter> {
+    let ca_pem = std::fs::read_to_string(plane.certificate_authority_path()).context("read the API server's CA")?;
+    Meter::before(&TestCa::new("meter-ca")?, plane.server(), &ca_pem)
 }
 
 /// A Bundle of the plain provisioner.

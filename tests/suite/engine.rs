@@ -25,6 +25,7 @@ mod hook;
 mod hung;
 mod ignored;
 mod in_order;
+mod kept;
 mod migration;
 mod missing_kinds;
 mod order;

@@ -8,6 +8,7 @@ mod bare;
 mod catalog;
 mod created;
 mod memory;
+mod published;
 mod rendering;
 mod report;
 mod requests;
@@ -51,7 +52,7 @@ struct Arguments {
     /// Print one JSON document in place of the table
     #[arg(long)]
     json: bool,
-    /// Write that document to a file as well
+    /// Write that document to a file as well, when it has been compared
     #[arg(long, value_name = "FILE")]
     keep: Option<PathBuf>,
     /// Compare with a document that an earlier run wrote
@@ -98,14 +99,22 @@ async fn main() -> ExitCode {
 }
 
 fn show(arguments: &Arguments, mut rows: Vec<Row>) -> Result<()> {
-    if let Some(file) = &arguments.keep {
-        std::fs::write(file, report::json(&rows)).with_context(|| format!("write {}", file.display()))?;
-    }
+    let kept = format!("{}\n", report::json(&rows));
     if let Some(file) = &arguments.baseline {
-        let earlier = std::fs::read_to_string(file).with_context(|| format!("read {}", file.display()))?;
-        report::compare(&mut rows, &earlier)?;
+        match std::fs::read_to_string(file) {
+            Ok(earlier) => report::compare(&mut rows, &earlier)?,
+            // What was measured is not lost for that.
+            Err(error) => eprintln!("bench: compared with no earlier run: {}: {error}", file.display()),
+        }
     }
+    published::note(&mut rows);
     println!("{}", if arguments.json { report::json(&rows) } else { report::table(&rows) });
+    if let Some(file) = &arguments.keep {
+        if let Some(folder) = file.parent() {
+            std::fs::create_dir_all(folder).with_context(|| format!("make {}", folder.display()))?;
+        }
+        std::fs::write(file, kept).with_context(|| format!("write {}", file.display()))?;
+    }
     Ok(())
 }
 

@@ -67,7 +67,7 @@ impl Unit {
         }
     }
 
-    fn text(self, value: f64) -> String {
+    pub(crate) fn text(self, value: f64) -> String {
         let digits = match self {
             Self::Seconds | Self::Percent => 2,
             Self::Mebibytes | Self::MillisecondsPerMebibyte => 1,
@@ -144,10 +144,11 @@ pub(crate) fn json(rows: &[Row]) -> String {
             })
         })
         .collect();
-    json!({ "figures": rows }).to_string()
+    format!("{:#}", json!({ "figures": rows }))
 }
 
-/// Notes beside each row what an earlier run, as [`json`] wrote it, had measured.
+/// Notes beside each row what an earlier run, as [`json`] wrote it, had measured. Where both have a bound, it is often from a floor of
+/// the same run, and the ratio of both ratios says more than that of the figures: another machine has another floor.
 ///
 /// # Errors
 /// If the text is no such document.
@@ -156,12 +157,17 @@ pub(crate) fn compare(rows: &mut [Row], earlier: &str) -> Result<()> {
     let figures = earlier["figures"].as_array().context("the earlier run has no figures")?;
     for row in rows {
         let same = |figure: &&Value| figure["what"] == row.what.as_str() && figure["unit"] == row.unit.symbol();
-        let before = figures.iter().find(same).and_then(|figure| figure["measured"].as_f64());
-        let note = before.map_or_else(
+        let before = figures.iter().find(same);
+        let note = before.and_then(|figure| figure["measured"].as_f64()).map_or_else(
             || "not in the earlier run".to_owned(),
             |before| format!("{} in the earlier run, now x {:.2}", row.unit.text(before), row.measured / before),
         );
-        row.note = format!("{note}; {}", row.note);
+        let ratio = |figure: &Value| Some(figure["measured"].as_f64()? / figure["target"].as_f64()?);
+        let by_bound = before.and_then(ratio).zip(row.target).map(|(before, target)| {
+            let now = row.measured / target.value();
+            format!(", by the bound x {:.2}", now / before)
+        });
+        row.note = format!("{note}{}; {}", by_bound.unwrap_or_default(), row.note);
     }
     Ok(())
 }
@@ -195,6 +201,11 @@ mod tests {
         compare(&mut rows, &earlier).unwrap();
         assert_eq!(rows[0].note, "4.00 s in the earlier run, now x 0.50; how");
         assert_eq!(rows[1].note, "not in the earlier run; how");
+
+        let bounded = |measured, most| Row { target: Some(Target::AtMost(most)), ..row("install", measured) };
+        let mut rows = [bounded(4.0, 2.0)];
+        compare(&mut rows, &json(&[bounded(2.0, 2.0)])).unwrap();
+        assert_eq!(rows[0].note, "2.00 s in the earlier run, now x 2.00, by the bound x 2.00; how");
         assert!(compare(&mut rows, "{}").is_err());
     }
 }
