@@ -19,6 +19,7 @@ mod recovery;
 mod resolution;
 mod rights;
 mod rollout;
+mod sets;
 mod takeover;
 mod updates;
 mod walk_through;
