@@ -6,10 +6,10 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use axum::Router;
-use rustls::ServerConfig;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::server::ResolvesServerCert;
+use rustls::{ServerConfig, SupportedProtocolVersion};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::mpsc;
 use tokio::task::AbortHandle;
@@ -52,6 +52,11 @@ pub fn serve(router: Router, leaf: &Leaf) -> Result<Served> {
     run_on(router, 0, acceptor(leaf)?)
 }
 
+/// As [`serve`], over TLS 1.2 alone.
+pub fn serve_tls12(router: Router, leaf: &Leaf) -> Result<Served> {
+    run_on(router, 0, acceptor_of(&[&rustls::version::TLS12], leaf, b"http/1.1")?)
+}
+
 /// As [`serve`], on `port`, with whatever certificate `resolver` names at the time of each handshake.
 pub fn serve_with(router: Router, port: u16, resolver: Arc<dyn ResolvesServerCert>) -> Result<Served> {
     crate::tools::use_ring();
@@ -67,10 +72,15 @@ pub fn acceptor(leaf: &Leaf) -> Result<TlsAcceptor> {
 
 /// As [`acceptor`], for a protocol by its ALPN name.
 pub fn acceptor_for(leaf: &Leaf, protocol: &[u8]) -> Result<TlsAcceptor> {
+    acceptor_of(rustls::DEFAULT_VERSIONS, leaf, protocol)
+}
+
+fn acceptor_of(versions: &[&'static SupportedProtocolVersion], leaf: &Leaf, protocol: &[u8]) -> Result<TlsAcceptor> {
     crate::tools::use_ring();
     let certs = CertificateDer::pem_slice_iter(leaf.cert_pem.as_bytes()).collect::<Result<Vec<_>, _>>()?;
     let key = PrivateKeyDer::from_pem_slice(leaf.key_pem.as_bytes())?;
-    let mut config = ServerConfig::builder().with_no_client_auth().with_single_cert(certs, key)?;
+    let config = ServerConfig::builder_with_protocol_versions(versions);
+    let mut config = config.with_no_client_auth().with_single_cert(certs, key)?;
     config.alpn_protocols = vec![protocol.to_vec()];
     Ok(TlsAcceptor::from(Arc::new(config)))
 }

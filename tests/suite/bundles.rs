@@ -16,5 +16,5 @@ mod reference;
 mod restarts;
 mod secrecy;
 mod sources_config_maps;
-mod sources_http;
+pub mod sources_http;
 mod unsupported;

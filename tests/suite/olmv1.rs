@@ -21,6 +21,7 @@ mod rights;
 mod rollout;
 mod sets;
 mod takeover;
+mod tls;
 mod updates;
 mod walk_through;
 pub mod world;

@@ -6,6 +6,7 @@ mod address;
 mod duration;
 mod leader_election;
 mod logging;
+mod tls;
 
 use std::fs;
 use std::path::PathBuf;
@@ -17,6 +18,7 @@ pub use address::{Address, AddressError};
 pub use duration::{certificate_lifetime, duration};
 pub use leader_election::{LeaderElection, LeaderElectionArgs, leader_elect_help};
 pub use logging::{LogFormat, Logging, LoggingArgs};
+pub use tls::{TlsArgs, TlsError};
 
 /// Where Kubernetes tells a Pod its namespace.
 const NAMESPACE_FILE: &str = "/var/run/secrets/kubernetes.io/serviceaccount/namespace";
@@ -32,6 +34,8 @@ pub struct Shared {
     pub kubeconfig: Option<PathBuf>,
     /// The OpenTelemetry collector that traces are sent to: the base that paths are appended to.
     pub collector: Option<Uri>,
+    /// Which TLS is spoken.
+    pub tls: TlsArgs,
 }
 
 /// [`Shared`] as flags.
@@ -49,6 +53,8 @@ pub struct SharedArgs {
     otlp_endpoint: Option<Uri>,
     #[command(flatten)]
     logging: LoggingArgs,
+    #[command(flatten)]
+    tls: TlsArgs,
 }
 
 impl From<SharedArgs> for Shared {
@@ -58,6 +64,7 @@ impl From<SharedArgs> for Shared {
             logging: args.logging.into(),
             kubeconfig: args.kubeconfig,
             collector: args.otlp_endpoint,
+            tls: args.tls,
         }
     }
 }

@@ -1,7 +1,7 @@
 //! What every server program has around its work, so that there is one of each.
 //!
 //! ```text
-//! args       addresses, durations, logging, --kubeconfig, leader election: the flags that all have, and their grammar
+//! args       addresses, durations, logging, --kubeconfig, TLS, leader election: the flags that all have, and their grammar
 //! process    signals, logging, tasks that must go on, leader election, the end
 //! queue      from requests for a reconcile to reconciles
 //! server     HTTP listeners with bounds    serving    HTTPS, and the certificate for it      certificates    made and renewed, without I/O

@@ -20,7 +20,7 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use crate::args::{Address, LeaderElection, Shared};
+use crate::args::{Address, LeaderElection, Shared, TlsError};
 use crate::error::Chain;
 use crate::metrics;
 use crate::probes::Readiness;
@@ -62,6 +62,9 @@ pub enum Error {
     /// Leadership is lost, and the program cannot take its own place to stand by.
     #[error("cannot start this program again to stand by")]
     Again(#[source] io::Error),
+    /// Flags say of TLS what contradicts itself.
+    #[error(transparent)]
+    Tls(#[from] TlsError),
     /// Two libraries brought a TLS provider.
     #[error("a second TLS provider is installed")]
     TlsProvider,
@@ -137,7 +140,10 @@ fn block_on<E: From<Error>>(
 ) -> Result<(), E> {
     // Children run as the same user; they must not get at the memory of this process.
     rukpak_sandbox::close().map_err(Error::Close)?;
-    rustls::crypto::ring::default_provider().install_default().map_err(|_| Error::TlsProvider)?;
+    // Every listener and every client here that speaks TLS takes this one.
+    let provider = shared.tls.provider().map_err(Error::Tls)?;
+    provider.install_default().map_err(|_| Error::TlsProvider)?;
+
     let mut runtime = tokio::runtime::Builder::new_multi_thread();
     runtime.max_blocking_threads(threads.blocking).thread_keep_alive(BLOCKING_KEEP_ALIVE).enable_all();
     if let Some(workers) = threads.workers {

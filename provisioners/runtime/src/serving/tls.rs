@@ -4,7 +4,7 @@ use std::io;
 use std::sync::{Arc, PoisonError, RwLock, RwLockWriteGuard};
 use std::time::SystemTime;
 
-use rustls::crypto::ring;
+use rustls::crypto::{CryptoProvider, ring};
 use rustls::pki_types::CertificateDer;
 use rustls::server::danger::ClientCertVerifier;
 use rustls::server::{NoClientAuth, WebPkiClientVerifier};
@@ -22,6 +22,8 @@ use crate::server::Handshake;
 #[derive(Default)]
 pub struct Tls {
     state: RwLock<State>,
+    /// Which TLS is spoken; `None`: that of the process.
+    provider: Option<Arc<CryptoProvider>>,
     /// Cancelled when there is a certificate, and the authorities of clients have been looked for.
     complete: CancellationToken,
     /// Receives of each new certificate when it expires.
@@ -58,6 +60,12 @@ impl Tls {
         Self { on_certificate: Some(Box::new(on_certificate)), ..Self::default() }
     }
 
+    /// Speaks this TLS, whatever the flags of the process say.
+    #[must_use]
+    pub fn speaking(self, provider: CryptoProvider) -> Self {
+        Self { provider: Some(Arc::new(provider)), ..self }
+    }
+
     /// Serves new connections with this certificate.
     ///
     /// # Errors
@@ -68,7 +76,7 @@ impl Tls {
         if state.key.as_ref().is_some_and(|current| current.cert == key.cert) {
             return Ok(());
         }
-        state.config = Some(config(&key, &state.authorities)?);
+        state.config = Some(self.config(&key, &state.authorities)?);
         state.key = Some(key);
         if let Some(on_certificate) = &self.on_certificate {
             on_certificate(identity.validity().until);
@@ -88,7 +96,7 @@ impl Tls {
             return Ok(());
         }
         if let Some(key) = &state.key {
-            state.config = Some(config(key, &authorities)?);
+            state.config = Some(self.config(key, &authorities)?);
         }
         state.authorities = authorities;
         Ok(())
@@ -114,6 +122,24 @@ impl Tls {
 
     fn state(&self) -> RwLockWriteGuard<'_, State> {
         self.state.write().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// HTTP/1.1 only. Client certificates may be left out: tokens are as good. A version of TLS is spoken of which the provider has a
+    /// cipher suite.
+    fn config(
+        &self,
+        key: &Arc<CertifiedKey>,
+        authorities: &[CertificateDer<'static>],
+    ) -> Result<Arc<ServerConfig>, Error> {
+        let of_process = || CryptoProvider::get_default().cloned();
+        let provider = self.provider.clone().or_else(of_process).unwrap_or_else(|| Arc::new(ring::default_provider()));
+        let mut config = ServerConfig::builder_with_provider(Arc::clone(&provider))
+            .with_safe_default_protocol_versions()
+            .map_err(Error::Config)?
+            .with_client_cert_verifier(verifier(authorities, provider)?)
+            .with_cert_resolver(Arc::new(SingleCertAndKey::from((**key).clone())));
+        config.alpn_protocols = vec![b"http/1.1".to_vec()];
+        Ok(Arc::new(config))
     }
 
     /// For the next connection.
@@ -143,21 +169,9 @@ impl Handshake for OverTls {
     }
 }
 
-/// TLS 1.2 and 1.3, HTTP/1.1 only. Client certificates may be left out: tokens are as good.
-fn config(key: &Arc<CertifiedKey>, authorities: &[CertificateDer<'static>]) -> Result<Arc<ServerConfig>, Error> {
-    let provider = Arc::new(ring::default_provider());
-    let mut config = ServerConfig::builder_with_provider(Arc::clone(&provider))
-        .with_safe_default_protocol_versions()
-        .map_err(Error::Config)?
-        .with_client_cert_verifier(verifier(authorities, provider)?)
-        .with_cert_resolver(Arc::new(SingleCertAndKey::from((**key).clone())));
-    config.alpn_protocols = vec![b"http/1.1".to_vec()];
-    Ok(Arc::new(config))
-}
-
 fn verifier(
     authorities: &[CertificateDer<'static>],
-    provider: Arc<rustls::crypto::CryptoProvider>,
+    provider: Arc<CryptoProvider>,
 ) -> Result<Arc<dyn ClientCertVerifier>, Error> {
     let mut roots = RootCertStore::empty();
     roots.add_parsable_certificates(authorities.iter().cloned());
