@@ -3,10 +3,12 @@
 //! ```text
 //! GET, HEAD /catalogs/<name>/api/v1/all                                 the whole catalog, one JSON document a line
 //! GET, HEAD /catalogs/<name>/api/v1/metas?schema=&package=&name=        the documents for which all that is given is equal
+//! GET, HEAD /metrics                                                    the metrics, for callers with a token and the right to that path
 //! ```
 //!
-//! Sent from disk as it is read. Nobody has to say who they are: catalogs hold what registries hand out, and upstream's clients send no
-//! token. Beyond upstream: an `ETag` that is the digest, `Last-Modified` that moves only with the content, and `metas` without a gate.
+//! Catalogs are sent from disk as they are read, and nobody has to say who they are: they hold what registries hand out, and upstream's
+//! clients send no token. Beyond upstream: an `ETag` that is the digest, `Last-Modified` that moves only with the content, and `metas`
+//! without a gate.
 
 mod answer;
 mod stream;
@@ -20,7 +22,9 @@ use axum::http::StatusCode;
 use axum::response::{IntoResponse as _, Response};
 use kube::Client;
 use rukpak_crds::names::FIELD_MANAGER;
+use rukpak_runtime::access::Gate;
 use rukpak_runtime::certificates::service_names;
+use rukpak_runtime::metrics::router as metrics_router;
 use rukpak_runtime::server::{self, Bounds};
 use rukpak_runtime::serving::{AuthoritySecret, Keeper, OverTls, Serving, Tls};
 use tokio::net::TcpListener;
@@ -31,6 +35,8 @@ use super::metrics;
 
 /// The Service that clients reach us by. Its name is catalogd's.
 pub(crate) const SERVICE: &str = "catalogd-service";
+/// The Service that Prometheus reaches us by, as it reached operator-controller.
+const METRICS_SERVICE: &str = "operator-controller-service";
 /// The Secret with the certificate.
 const CERTIFICATE_SECRET: &str = "catalogd-service-cert";
 /// The Secret whose `ca.crt` clients trust.
@@ -62,15 +68,29 @@ pub(crate) fn start(
     let serving = Serving {
         namespace: namespace.to_owned(),
         secret: CERTIFICATE_SECRET.to_owned(),
-        names: service_names(SERVICE, namespace),
+        names: names(namespace),
         lifetime: CERTIFICATE_LIFETIME,
         is_external: false,
         field_manager: FIELD_MANAGER,
     };
     let authorities = AuthoritySecret::new(client.clone(), namespace, AUTHORITY_SECRET.to_owned(), FIELD_MANAGER);
+    let shown = Gate::new(client.clone(), Vec::new()).guard(metrics_router(metrics::registry()));
     let keeper = Keeper::new(client, serving, authorities);
-    let served = server::serve(listener, OverTls(Arc::clone(&tls)), router(content), BOUNDS, (stop, DRAIN_DEADLINE));
+
+    let routes = router(content).merge(shown);
+    let served = server::serve(listener, OverTls(Arc::clone(&tls)), routes, BOUNDS, (stop, DRAIN_DEADLINE));
     (keeper.keep(tls), served)
+}
+
+/// All names that clients use.
+fn names(namespace: &str) -> Vec<String> {
+    let mut names = service_names(SERVICE, namespace);
+    for name in service_names(METRICS_SERVICE, namespace) {
+        if !names.contains(&name) {
+            names.push(name);
+        }
+    }
+    names
 }
 
 fn router(content: Arc<CatalogStore>) -> Router {

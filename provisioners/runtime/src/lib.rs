@@ -5,7 +5,7 @@
 //! process    signals, logging, tasks that must go on, leader election, the end
 //! queue      from requests for a reconcile to reconciles
 //! server     HTTP listeners with bounds    serving    HTTPS, and the certificate for it      certificates    made and renewed, without I/O
-//! reply      a file as an answer, whole or in part
+//! reply      a file as an answer, whole or in part      access     who calls, and whether they may
 //! probes     /healthz, /readyz          metrics    /metrics
 //! api        why a request failed, how long an answer is waited for
 //! served     kinds that a cluster may or may not have
@@ -16,6 +16,7 @@
 //!
 //! Nothing here knows what a bundle is.
 
+pub mod access;
 pub mod api;
 pub mod args;
 pub mod certificates;

@@ -2,8 +2,7 @@
 //!
 //! ```text
 //! clients       who signs certificates of clients             API server
-//! access        who asks, and whether they may                API server
-//! tokens        which tokens are not asked about              memory
+//! access        for whose Bundles they may upload             API server
 //! bundles       GET /bundles/<name>.tgz                       disk, API server
 //! renders       what bundles render to                        disk
 //! uploads       PUT and GET /uploads/<name>.tgz               disk, API server
@@ -18,7 +17,6 @@ mod bundles;
 mod clients;
 mod renders;
 mod slots;
-mod tokens;
 mod uploads;
 
 use std::collections::HashSet;
@@ -33,8 +31,8 @@ use axum::{Extension, Router};
 use futures::StreamExt as _;
 use kube::ResourceExt as _;
 use rukpak_crds::names::FIELD_MANAGER;
+use rukpak_runtime::access::{Gate, Peer};
 use rukpak_runtime::certificates::service_names;
-use rukpak_runtime::error::Chain;
 use rukpak_runtime::probes::Readiness;
 use rukpak_runtime::server::{self, Bounds, Connection, Phase};
 use rukpak_runtime::serving::{AuthoritySecret, ClientChain, Keeper, OverTls, Serving, Tls};
@@ -44,7 +42,6 @@ use tokio_util::sync::CancellationToken;
 
 use crate::context::Context;
 use crate::depot::Depot;
-use access::{Denied, Gate, Peer};
 use renders::Renders;
 use slots::Slots;
 pub use slots::UploadLimits;
@@ -216,7 +213,7 @@ async fn answer(
         Ok(user) => user,
         Err(denied) => {
             discard(body.into_data_stream());
-            return refusal(&denied);
+            return denied.response();
         }
     };
     connection.enter(Phase::Admitted);
@@ -231,20 +228,6 @@ async fn answer(
             discard(body.into_data_stream());
             let allowed = if matches!(place, Route::Upload(_)) { "GET, HEAD, PUT" } else { "GET, HEAD" };
             (StatusCode::METHOD_NOT_ALLOWED, [(header::ALLOW, allowed)], "405 method not allowed\n").into_response()
-        }
-    }
-}
-
-fn refusal(denied: &Denied) -> Response {
-    let text = format!("{denied}\n");
-    match denied {
-        Denied::Unauthenticated => {
-            (StatusCode::UNAUTHORIZED, [(header::WWW_AUTHENTICATE, "Bearer")], text).into_response()
-        }
-        Denied::Forbidden { .. } | Denied::Foreign { .. } => (StatusCode::FORBIDDEN, text).into_response(),
-        Denied::Unavailable(_) => {
-            tracing::warn!(error = %Chain(denied), "cannot authorize a call to the content service");
-            (StatusCode::SERVICE_UNAVAILABLE, text).into_response()
         }
     }
 }

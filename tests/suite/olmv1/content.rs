@@ -3,7 +3,7 @@
 
 use k8s_openapi::api::core::v1::Secret;
 use kube::Api;
-use reqwest::{Client, StatusCode};
+use reqwest::{Client, ClientBuilder, StatusCode};
 use rukpak_tests::Documents;
 use rukpak_tests::plane::install::SYSTEM_NAMESPACE;
 use rukpak_tests::verbs::Expected;
@@ -14,12 +14,16 @@ use super::world::World;
 
 /// A client that trusts what the Secret `catalogd-ca` says, and asks for nothing in particular.
 async fn client(world: &World) -> Client {
+    builder(world).await.build().expect("a client")
+}
+
+/// A client to be that trusts what the Secret `catalogd-ca` says.
+pub async fn builder(world: &World) -> ClientBuilder {
     let secrets: Api<Secret> = Api::namespaced(world.admin().await, SYSTEM_NAMESPACE);
     let secret = secrets.get("catalogd-ca").await.expect("it is published");
     let pem = &secret.data.expect("it has data")["ca.crt"].0;
     let certificates = reqwest::Certificate::from_pem_bundle(pem).expect("a certificate");
-    let builder = certificates.into_iter().fold(Client::builder(), reqwest::ClientBuilder::add_root_certificate);
-    builder.build().expect("a client")
+    certificates.into_iter().fold(Client::builder(), ClientBuilder::add_root_certificate)
 }
 
 fn documents(package: &str) -> Documents {

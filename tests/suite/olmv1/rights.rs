@@ -8,11 +8,13 @@ use super::case::Case;
 
 const MANAGER: &str = "system:serviceaccount:rukpak-system:platform-operators-controller-manager";
 /// All that it writes, whatever the tests of this suite have it do.
-const WRITES: [&str; 12] = [
+const WRITES: [&str; 14] = [
     "create clusterextensions",
     "create events",
     "create leases",
     "create plans",
+    "create subjectaccessreviews",
+    "create tokenreviews",
     "delete plans",
     "patch bundledeployments",
     "patch clustercatalogs",

@@ -23,10 +23,12 @@ fn it_is_everything_of_the_platform_overlay_and_olms_kinds() {
     }
     let rest: Vec<String> = rendered.keys().map(|(kind, name)| format!("{kind} {name}")).collect();
     let expected = [
+        "ClusterRole catalogd-metrics-reader",
         "ClusterRole clustercatalog-editor-role",
         "ClusterRole clusterextension-editor-role",
         "ClusterRole clusterextension-viewer-role",
         "ClusterRole clusterextensions-manager-role",
+        "ClusterRole operator-controller-metrics-reader",
         "ClusterRoleBinding clusterextensions-manager-rolebinding",
         "CustomResourceDefinition clustercatalogs.olm.operatorframework.io",
         "CustomResourceDefinition clusterextensions.olm.operatorframework.io",
@@ -34,6 +36,7 @@ fn it_is_everything_of_the_platform_overlay_and_olms_kinds() {
         "Role clustercatalogs-certificate",
         "RoleBinding clustercatalogs-certificate",
         "Service catalogd-service",
+        "Service operator-controller-service",
         "ServiceAccount platform-operators-controller-manager",
     ];
     assert_eq!(rest, expected);
@@ -66,8 +69,44 @@ fn catalogs_are_served_under_the_name_that_catalogds_clients_know() {
     );
 }
 
-/// Beside what PlatformOperators need: ClusterExtensions that others depend on, metadata and statuses of OLM's kinds, and two Secrets
-/// by name.
+#[test]
+fn metrics_are_scraped_where_those_of_upstream_were() {
+    let objects = rendered();
+    for (component, port) in [("catalogd", 7443), ("operator-controller", 8443)] {
+        let service = get(&objects, "Service", &format!("{component}-service"));
+        let open = json!({"name": "metrics", "port": port, "targetPort": 8443, "protocol": "TCP"});
+        assert!(service["spec"]["ports"].as_array().unwrap().contains(&open), "{service}");
+        let role = get(&objects, "ClusterRole", &format!("{component}-metrics-reader"));
+        assert_eq!(role["rules"], json!([{"nonResourceURLs": ["/metrics"], "verbs": ["get"]}]));
+    }
+}
+
+/// Upstream's end-to-end tests among them.
+#[test]
+fn tools_of_upstream_find_what_they_look_for_by_its_names() {
+    let (mut usual, mut named) = (rendered(), build(&folder().join("overlays/olm-names")));
+    let key = |name: &str| ("Deployment".to_owned(), name.to_owned());
+    let original = usual.remove(&key(MANAGER)).unwrap();
+    for component in ["operator-controller", "catalogd"] {
+        let deployment = named.remove(&key(&format!("{component}-controller-manager"))).unwrap();
+        // Either may lead.
+        assert_eq!(manager(&deployment), manager(&original), "{component}");
+        let service = get(&named, "Service", &format!("{component}-service"));
+        let labels = json!({"app": "platform-operators", "app.kubernetes.io/name": component});
+        assert_eq!(service["spec"]["selector"], labels);
+        assert_eq!(deployment["spec"]["selector"]["matchLabels"], labels);
+        assert_eq!(deployment["spec"]["template"]["metadata"]["labels"], labels);
+        for object in [service, &deployment] {
+            assert_eq!(object["metadata"]["labels"]["app.kubernetes.io/part-of"], "olm", "{component}");
+        }
+        let selected = format!("{component}-controller-manager");
+        assert_eq!(service["metadata"]["labels"]["control-plane"], json!(selected));
+    }
+    assert_eq!(named.keys().collect::<Vec<_>>(), usual.keys().collect::<Vec<_>>(), "the rest is as it was");
+}
+
+/// Beside what PlatformOperators need: ClusterExtensions that others depend on, metadata and statuses of OLM's kinds, two Secrets by name,
+/// and questions that are not kept.
 #[test]
 fn the_manager_writes_little_more() {
     let objects = rendered();
@@ -89,6 +128,8 @@ fn the_manager_writes_little_more() {
     let expected = [
         "create clusterextensions",
         "create secrets catalogd-service-cert catalogd-ca",
+        "create subjectaccessreviews",
+        "create tokenreviews",
         "patch clustercatalogs",
         "patch clustercatalogs/status",
         "patch clusterextensions",

@@ -21,13 +21,14 @@ use k8s_openapi::api::authentication::v1::UserInfo;
 use kube::{Api, ResourceExt as _};
 use rukpak_content::{Digest, Limit, LimitExceeded};
 use rukpak_crds::{Bundle, BundleDeployment, BundlePhase};
+use rukpak_runtime::access::Denied;
 use rukpak_runtime::api;
 use rukpak_runtime::error::Chain;
 use rukpak_runtime::reply::{self, Content};
 use tokio::task::{JoinError, spawn_blocking};
 use tokio::time::{Instant, timeout_at};
 
-use super::access::{Denied, InstalledBy, UploadOwner};
+use super::access::{self, InstalledBy, UploadOwner};
 use super::slots::{Pace, Refused};
 use super::{GZIP, Service};
 use crate::bundle;
@@ -205,7 +206,7 @@ async fn find(name: &str, context: &Context) -> Result<Arc<Bundle>, Error> {
 async fn admit(name: &str, caller: &UserInfo, size_bytes: u64, service: &Service) -> Result<Arc<Bundle>, Error> {
     let Service { context, depot, gate, .. } = service;
     let bundle = find(name, context).await?;
-    gate.check_upload(caller, &owner(&bundle, context).await?).await?;
+    access::check_upload(gate, caller, &owner(&bundle, context).await?).await?;
     check_size(name, size_bytes, context)?;
     depot.check_room(size_bytes)?;
     Ok(bundle)
