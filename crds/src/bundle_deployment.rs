@@ -14,8 +14,8 @@ use serde_json::{Map, Value};
 
 pub use self::rules::{HealthCheck, HealthProbe, IgnoredDifference, ObjectSelector, UpgradeWindow};
 pub use self::status::{
-    BundleDeploymentStatus, BundleProperty, ContestedField, Inventory, InventoryKind, MissingObject, PausedObject,
-    Pending, Progress, ReleaseRecord, ReleasedObject, Revision, RevisionResult, StoredMigration,
+    BundleDeploymentStatus, BundleProperty, ContestedField, HookRun, Inventory, InventoryKind, MissingObject,
+    PausedObject, Pending, Progress, ReleaseRecord, ReleasedObject, Revision, RevisionResult, StoredMigration,
 };
 use crate::BundleSpec;
 use crate::plan::ApprovalPolicy;

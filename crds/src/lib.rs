@@ -21,9 +21,9 @@ pub mod validate;
 pub use bundle::{Bundle, BundlePhase, BundleSpec, BundleStatus, Pin};
 pub use bundle_deployment::{
     BundleDeployment, BundleDeploymentSpec, BundleDeploymentStatus, BundleProperty, BundleTemplate, ContestedField,
-    DeletionPolicy, Dependency, HealthCheck, HealthProbe, IgnoredDifference, Inventory, InventoryKind, MissingObject,
-    ObjectSelector, PausedObject, Pending, Progress, ReleaseRecord, ReleasedObject, Revision, RevisionResult,
-    ServiceAccountReference, StoredMigration, TemplateMetadata, UpgradeWindow,
+    DeletionPolicy, Dependency, HealthCheck, HealthProbe, HookRun, IgnoredDifference, Inventory, InventoryKind,
+    MissingObject, ObjectSelector, PausedObject, Pending, Progress, ReleaseRecord, ReleasedObject, Revision,
+    RevisionResult, ServiceAccountReference, StoredMigration, TemplateMetadata, UpgradeWindow,
 };
 pub use condition::{Condition, ConditionStatus, Conditions};
 pub use content_policy::{

@@ -40,6 +40,9 @@ pub const OWNER_UID: &str = "core.rukpak.io/owner-uid";
 /// Annotation on a ControllerRevision, the record of a release: how the objects of that stand, as JSON (additive).
 pub const OBJECT_STATES: &str = "core.rukpak.io/object-states";
 
+/// Annotation on the object of a hook of a chart, by the controller: the run that it was made for (additive).
+pub const HOOK_RUN: &str = "core.rukpak.io/hook-run";
+
 /// Annotation on an existing object, by an administrator: the name of the BundleDeployment that may take it over.
 pub const ADOPT_BY: &str = "core.rukpak.io/adopt-by";
 /// Annotation on a guarded object (CustomResourceDefinition, Namespace, PersistentVolumeClaim), by an

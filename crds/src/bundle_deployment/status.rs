@@ -245,6 +245,21 @@ pub struct Pending {
     /// CRDs whose stored objects are being migrated for it: a controller that is restarted goes on where it was.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub migrations: Vec<StoredMigration>,
+    /// Hooks of a chart that were begun for it: a controller that is restarted runs none of them again.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub hooks: Vec<HookRun>,
+}
+
+/// A hook of a chart that was begun.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct HookRun {
+    /// The event that it is run at, and its object.
+    pub hook: String,
+    /// UID of the object that was made for it.
+    pub uid: String,
+    /// Whether it succeeded; absent while it runs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub succeeded: Option<bool>,
 }
 
 /// How far the stored objects of a CRD are migrated.

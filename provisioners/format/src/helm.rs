@@ -6,6 +6,7 @@ use std::sync::Arc;
 use rukpak_content::{BundleTree, Entry, LimitExceeded, Limits, RelativePath};
 use rukpak_crds::names::VALUES;
 use rukpak_plain::{Budget, Object, manifests, yaml};
+use rukpak_plan::hook::{self, Event, HOOK};
 use serde_json::{Map, Value};
 
 mod lookup;
@@ -16,8 +17,6 @@ pub const CHART: &str = "Chart.yaml";
 const REQUIREMENTS: &str = "requirements.yaml";
 /// Where the charts lie that it needs.
 const CHARTS: &str = "charts";
-/// The annotation that makes an object a hook.
-const HOOK: &str = "helm.sh/hook";
 /// Hooks that only `helm test` runs.
 const TESTS: [&str; 3] = ["test", "test-success", "test-failure"];
 /// The file with everything that Helm rendered.
@@ -71,8 +70,8 @@ pub enum Error {
     Empty,
     /// An object is to be applied at some moment that does not come here.
     #[error(
-        "{object} is a hook ({HOOK}: {hook}), and hooks are not run, because no code of a bundle runs to install it: switch it off in \
-         spec.config.values, or install the chart with Helm"
+        "{object} is a hook ({HOOK}: {hook}), and none of these events comes here: hooks are run at {}; switch it off in \
+         spec.config.values, or install the chart with Helm", Event::ALL.map(|event| event.to_string()).join(", ")
     )]
     Hook {
         /// The object.
@@ -211,29 +210,28 @@ pub fn rendering(text: Vec<u8>) -> BundleTree {
     tree
 }
 
-/// The objects in what Helm rendered, but for those that only `helm test` would apply.
-pub(super) fn render(tree: &BundleTree, limits: &Limits) -> Result<Vec<Object>, Error> {
+/// The objects in what Helm rendered, but for those that only `helm test` would apply, and its hooks.
+pub(super) fn render(tree: &BundleTree, limits: &Limits) -> Result<(Vec<Object>, Vec<Object>), Error> {
     let mut budget = Budget::new(limits);
     let objects = manifests::read(tree, &mut budget).map_err(Error::Rendered)?;
-    let mut kept = Vec::with_capacity(objects.len());
+    let (mut kept, mut hooks) = (Vec::with_capacity(objects.len()), Vec::new());
     for object in objects {
-        let Some(hook) = object.annotation(HOOK) else {
+        let Some(events) = hook::names_of_events(&object) else {
             kept.push(object);
             continue;
         };
-        let mut events = hook.split(',').map(|event| event.trim().to_ascii_lowercase());
         // Helm 3 does not know it, and has left it out of templates: this CRD is from `crds/`, and Helm installs it.
-        if events.clone().all(|event| event == "crd-install") {
+        if events.iter().all(|event| event == "crd-install") {
             kept.push(object);
-            continue;
-        }
-        if !events.all(|event| TESTS.contains(&event.as_str())) {
-            let object = format!("{} ({})", object.key(), object.origin());
-            return Err(Error::Hook { object, hook: hook.to_owned() });
+        } else if events.iter().any(|event| Event::named(event).is_some()) {
+            hooks.push(object);
+        } else if !events.iter().all(|event| TESTS.contains(&event.as_str())) {
+            let hook = object.annotation(HOOK).unwrap_or_default().to_owned();
+            return Err(Error::Hook { object: format!("{} ({})", object.key(), object.origin()), hook });
         }
     }
     let objects = manifests::merge_repeated(kept, &mut budget).map_err(Error::Rendered)?;
-    if objects.is_empty() { Err(Error::Empty) } else { Ok(objects) }
+    if objects.is_empty() { Err(Error::Empty) } else { Ok((objects, hooks)) }
 }
 
 #[cfg(test)]
@@ -316,30 +314,38 @@ mod tests {
         assert!(read(json!({"values": "a".repeat(65_537)})).unwrap_err().contains("65537 bytes"));
     }
 
-    fn rendered(text: &str) -> Result<Vec<String>, String> {
-        let objects = render(&rendering(text.as_bytes().to_vec()), &Limits::default());
-        objects
-            .map(|objects| objects.iter().map(|object| object.name().to_owned()).collect())
-            .map_err(|error| error.to_string())
+    /// The names of objects and of hooks.
+    fn rendered(text: &str) -> Result<(Vec<String>, Vec<String>), String> {
+        let names = |objects: Vec<Object>| objects.iter().map(|object| object.name().to_owned()).collect();
+        let rendered = render(&rendering(text.as_bytes().to_vec()), &Limits::default());
+        rendered.map(|(objects, hooks)| (names(objects), names(hooks))).map_err(|error| error.to_string())
     }
 
     #[test]
-    fn leaves_tests_out_and_refuses_other_hooks_by_name() {
+    fn leaves_tests_out_and_tells_hooks_apart_and_refuses_those_that_are_not_run_by_name() {
         let object = |name: &str, hook: &str| {
             format!("---\n{{apiVersion: v1, kind: Pod, metadata: {{name: {name}, annotations: {{{hook}}}}}}}\n")
         };
-        let text =
-            [object("a", ""), object("b", "helm.sh/hook: test"), object("c", "helm.sh/hook: 'test, test-success'")];
-        assert_eq!(rendered(&text.concat()), Ok(vec!["a".to_owned()]));
-        assert_eq!(rendered(&object("a", "helm.sh/hook: crd-install")), Ok(vec!["a".to_owned()]), "from crds/");
-        let text = [object("a", ""), object("b", "helm.sh/hook: 'test,post-install'")].concat();
-        let error = rendered(&text).unwrap_err();
-        assert!(
-            error.starts_with(
-                "Pod \"b\" (manifests/manifest.yaml, document 2 (line 4)) is a hook (helm.sh/hook: test,post-install)"
-            ),
-            "{error}"
-        );
+        let names = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>();
+        let text = [
+            object("a", ""),
+            object("b", "helm.sh/hook: test"),
+            object("c", "helm.sh/hook: 'test, test-success'"),
+            object("d", "helm.sh/hook: 'Pre-Install, pre-delete'"),
+            object("e", "helm.sh/hook: post-upgrade"),
+        ];
+        assert_eq!(rendered(&text.concat()), Ok((names(&["a"]), names(&["d", "e"]))));
+        let definition = object("a", "helm.sh/hook: crd-install");
+        assert_eq!(rendered(&definition), Ok((names(&["a"]), names(&[]))), "from crds/");
+        for events in ["pre-delete", "post-delete", "pre-rollback", "post-rollback", "test,pre-delete", "none"] {
+            let text = [object("a", ""), object("b", &format!("helm.sh/hook: '{events}'"))].concat();
+            let error = rendered(&text).unwrap_err();
+            let expected = format!(
+                "Pod \"b\" (manifests/manifest.yaml, document 2 (line 4)) is a hook (helm.sh/hook: {events}), and none of \
+                 these events comes here: hooks are run at pre-install, pre-upgrade, post-install, post-upgrade;"
+            );
+            assert!(error.starts_with(&expected), "{error}");
+        }
         assert!(rendered("# nothing\n").unwrap_err().starts_with("the chart renders no objects"));
     }
 }

@@ -32,6 +32,8 @@ const PROPERTIES_BYTES: usize = 16 << 10;
 pub struct Rendered {
     /// The objects, in the order of the format.
     pub objects: Vec<Object>,
+    /// The hooks of a chart, which are no objects of a release.
+    pub hooks: Vec<Object>,
     /// Those that may be left out where their kind is not served.
     pub optional: BTreeSet<ObjectKey>,
     /// Kinds that somebody else has to bring.
@@ -134,7 +136,10 @@ impl BundleFormat for Format {
                 Ok(Rendered::of(rukpak_plain::load(tree, limits)?.objects))
             }
             Self::Registry => Ok(registry::render(tree, limits, settings)?),
-            Self::Helm => Ok(Rendered::of(helm::render(tree, limits)?)),
+            Self::Helm => {
+                let (objects, hooks) = helm::render(tree, limits)?;
+                Ok(Rendered { hooks, ..Rendered::of(objects) })
+            }
         }
     }
 }

@@ -132,9 +132,11 @@ fn lines<'a>(unhealthy: impl Iterator<Item = (&'a ObjectKey, &'a Tracked)>) -> V
 pub type Declared = BTreeSet<ObjectKey>;
 
 impl Plan {
-    /// Everything that the release declares. Namespaced objects that name no namespace are in `default_namespace`.
+    /// Everything that the release declares, and its hooks: what an earlier release declares and this one runs does not leave.
+    /// Namespaced objects that name no namespace are in `default_namespace`.
     pub fn declared(&self, default_namespace: &str) -> Declared {
-        let planned = self.steps.keys().cloned();
+        let hooks = self.hooks.iter().map(|hook| hook.step.key.clone());
+        let planned = self.steps.keys().cloned().chain(hooks);
         planned.chain(self.missing.iter().flat_map(|missing| missing.keys(default_namespace))).collect()
     }
 }

@@ -65,14 +65,14 @@ fn was_installed(observed: &Observed, release: &Release) -> bool {
 }
 
 /// Digests all objects of a bundle as they were rendered. The order of manifests makes no difference.
-pub fn digest_objects(objects: &[Object]) -> Digest {
-    let each: BTreeMap<String, String> = objects
-        .iter()
-        .map(|object| {
-            let name = format!("{} {}", object.api_version(), object.key());
-            (name, Digest::sha256(object.as_value().to_string().as_bytes()).to_string())
-        })
-        .collect();
+pub fn digest_objects<'a>(objects: impl IntoIterator<Item = &'a Object>) -> Digest {
+    let mut each: BTreeMap<String, String> = BTreeMap::new();
+    for object in objects {
+        let name = format!("{} {}", object.api_version(), object.key());
+        let digest = Digest::sha256(object.as_value().to_string().as_bytes()).to_string();
+        // Hooks of several events may have one name.
+        each.entry(name).or_default().push_str(&digest);
+    }
     Digest::sha256(json!(each).to_string().as_bytes())
 }
 

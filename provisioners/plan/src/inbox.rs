@@ -40,6 +40,8 @@ pub struct Inbox {
     pub held: BTreeSet<ObjectKey>,
     /// One that leaves is gone, or one that was held may go, and no reconcile has seen it yet.
     pub has_left: bool,
+    /// The hook that the deployment waits for is over, and no reconcile has seen it yet.
+    pub is_hook_over: bool,
     /// UIDs of old Bundles that were deleted, until the watch of Bundles has seen them go.
     pub deleted_bundles: BTreeSet<String>,
     /// Objects whose health is to be read again.

@@ -13,6 +13,7 @@ pub mod fingerprint;
 pub mod health;
 pub mod history;
 pub mod hold;
+pub mod hook;
 pub mod inbox;
 pub mod kind;
 pub mod memory;

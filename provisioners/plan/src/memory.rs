@@ -317,14 +317,14 @@ impl Memory {
     ) {
         let installed = observed.installed();
         let is_upgrade = matches!(why, Why::Upgrade | Why::Rollback);
-        let was_written = matches!(problem.stage, Stage::Apply | Stage::Migrate | Stage::Missing);
+        let was_written = matches!(problem.stage, Stage::Apply | Stage::Running(_) | Stage::Migrate | Stage::Missing);
         if was_written {
             self.installation = Installation::Partial { release: release.clone() };
         }
         // The next attempt at what is under way may stop before its first write.
         let is_begun = was_written || observed.pending().is_some_and(|(pending, _)| pending == release);
         let before = self.failure.take().filter(|failure| failure.release == release);
-        let answered_since = (problem.stage != Stage::Ask)
+        let answered_since = (!matches!(problem.stage, Stage::Ask | Stage::Running(_)))
             .then(|| before.as_ref().and_then(|failure| failure.answered_since).unwrap_or(now));
         let is_in_time = answered_since.is_none_or(|since| now < later(since, FORWARD_FOR));
         let may_pass = !problem.is_definite && is_in_time;
@@ -414,7 +414,7 @@ impl Memory {
             Stage::Rejected => Reason::PlanRejected,
             Stage::NotUpgradeable => Reason::NotUpgradeable,
             Stage::Closed(_) => Reason::WindowClosed,
-            Stage::Apply | Stage::Migrate | Stage::Missing | Stage::Repair => Reason::UpgradeFailed,
+            Stage::Apply | Stage::Running(_) | Stage::Migrate | Stage::Missing | Stage::Repair => Reason::UpgradeFailed,
         };
         let until = problem.stage.tried_again(later(now, delay));
         Failure { attempts, ..Failure::first(observed, release, reason, problem, until) }

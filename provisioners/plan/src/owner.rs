@@ -170,7 +170,7 @@ impl Owner {
 
     /// Whether it outlives us, and nobody else controls it: operators hand labels and annotations down to what they make, and an
     /// object with a controller goes with that.
-    fn is_kept(&self, meta: &ObjectMeta) -> bool {
+    pub(crate) fn is_kept(&self, meta: &ObjectMeta) -> bool {
         text(meta.annotations.as_ref(), names::OWNER_UID) == Some(&self.uid) && controller(meta).is_none()
     }
 

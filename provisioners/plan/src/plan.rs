@@ -9,6 +9,7 @@ use rukpak_plain::{Gvk, Object, ObjectKey};
 use serde_json::Value;
 
 use crate::builtin::{Builtin, builtin};
+use crate::hook::Hook;
 use crate::kind::{Identity, Kind, MissingKind, defined_by};
 use crate::owner_metadata::OwnerMetadata;
 use crate::release::Release;
@@ -81,6 +82,8 @@ pub struct Plan {
     pub steps: BTreeMap<ObjectKey, Step>,
     /// Kinds that nobody serves and that the plan therefore does without.
     pub missing: Vec<Missing>,
+    /// The hooks that are run when the release is installed, in their order. They are no objects of it.
+    pub hooks: Vec<Hook>,
 }
 
 /// A kind that nobody serves, and what needs it.
@@ -162,6 +165,7 @@ impl Objects<'_> {
             namespace: None,
             steps: BTreeMap::new(),
             missing: if is_installed { Vec::new() } else { self.unmet(served) },
+            hooks: Vec::new(),
         };
         let defined = self.defined();
         let Self { all, optional, .. } = self;
@@ -214,7 +218,7 @@ pub struct DeclaredTwice {
     pub second: String,
 }
 
-fn step(stamp: &OwnerMetadata, object: Object, kind: &Kind, defined_here: bool) -> Step {
+pub(crate) fn step(stamp: &OwnerMetadata, object: Object, kind: &Kind, defined_here: bool) -> Step {
     let namespace = kind.namespaced.then(|| object.namespace().unwrap_or(&stamp.default_namespace).to_owned());
     let key = ObjectKey { namespace: namespace.clone(), ..object.key() };
     Step {

@@ -150,7 +150,8 @@ impl Release {
     pub fn begin_in(&self, inventory: &mut Inventory, since: Timestamp) {
         let begun = inventory.pending.as_ref().and_then(|pending| Self::read(&pending.release));
         if Self::installed(inventory).as_ref() != Some(self) && begun.as_ref() != Some(self) {
-            inventory.pending = Some(Pending { release: self.record(), since, migrations: Vec::new() });
+            inventory.pending =
+                Some(Pending { release: self.record(), since, migrations: Vec::new(), hooks: Vec::new() });
         }
     }
 }

@@ -112,9 +112,9 @@ impl Writer<'_> {
         self.failed_upgrade().or(failure)
     }
 
-    /// What `Installed` tells of that: what is put off was not tried, and what is installed stays so.
+    /// What `Installed` tells of that: what is put off was not tried, what waits for a hook has not failed, and what is installed stays so.
     fn told_failure(&self) -> Option<&Failure> {
-        self.failure().filter(|failure| !failure.problem.stage.is_put_off())
+        self.failure().filter(|failure| !failure.problem.stage.is_open())
     }
 
     /// The failed upgrade in whose place the release before is guarded.

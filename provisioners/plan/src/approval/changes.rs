@@ -8,6 +8,7 @@ use rukpak_crds::plan::{ChangedImage, ChangedVersion, GrownRight, Listing, PlanS
 use rukpak_plain::{ObjectKey, containers};
 use serde_json::Value;
 
+use crate::hook::Event;
 use crate::kind::is_crd;
 use crate::owner::{Owner, Ownership};
 use crate::prune::{self, Guard};
@@ -19,6 +20,8 @@ use crate::{Identity, Plan, Step};
 pub enum Action {
     /// It is not there, and is created.
     Create,
+    /// It is run as a hook at these events: made anew, whatever is there.
+    Run(BTreeSet<Event>),
     /// It is there, and is changed.
     Change,
     /// It is there, and is changed, or deleted and made anew where a field cannot be changed.
@@ -78,8 +81,15 @@ impl Changes {
             _ if step.is_forced => Some((step.key.clone(), Action::Replace)),
             _ => Some((step.key.clone(), Action::Change)),
         });
+        let mut actions: BTreeMap<ObjectKey, Action> = declared.collect();
+        for hook in &new.hooks {
+            let action = actions.entry(hook.step.key.clone()).or_insert_with(|| Action::Run(BTreeSet::new()));
+            if let Action::Run(events) = action {
+                events.insert(hook.event);
+            }
+        }
         Self {
-            actions: declared.collect(),
+            actions,
             rights: grown(installed, new),
             images: changed_images(installed, new),
             versions: changed_versions(installed, new),
@@ -135,7 +145,7 @@ impl Changes {
             )
         };
         let status = PlanStatus {
-            created: of(|action| *action == Action::Create),
+            created: of(|action| matches!(action, Action::Create | Action::Run(_))),
             changed: of(|action| {
                 matches!(action, Action::Change | Action::Replace | Action::TakeOver { .. } | Action::Share { .. })
             }),
@@ -206,6 +216,10 @@ fn leave(owner: &Owner, key: &ObjectKey, metadata: &ObjectMeta) -> Action {
 
 fn object(key: &ObjectKey, action: &Action) -> PlannedObject {
     let note = match action {
+        Action::Run(events) => {
+            let events: Vec<String> = events.iter().map(ToString::to_string).collect();
+            format!("run as a hook: {}", events.join(", "))
+        }
         Action::Replace => "deleted and made anew where a field cannot be changed".to_owned(),
         Action::TakeOver { .. } => "taken over: this BundleDeployment did not install it".to_owned(),
         Action::Share { .. } => "somebody else's: it is shared where the bundle allows that".to_owned(),
@@ -227,7 +241,8 @@ fn object(key: &ObjectKey, action: &Action) -> PlannedObject {
 
 fn grown(installed: Option<&Plan>, new: &Plan) -> Vec<GrownRight> {
     let roles = |plan: &Plan| -> Vec<(Identity, Value)> {
-        let steps = plan.steps.values().filter(|step| step.key.group == RBAC);
+        let all = plan.steps.values().chain(plan.hooks.iter().map(|hook| &hook.step));
+        let steps = all.filter(|step| step.key.group == RBAC);
         steps.map(|step| (step.identity.clone(), step.body())).collect()
     };
     let (old, new) = (installed.map(roles).unwrap_or_default(), roles(new));

@@ -39,6 +39,9 @@ pub enum Stage {
     Closed(Option<Timestamp>),
     /// Some objects may have been written.
     Apply,
+    /// A hook of a chart runs, and what comes after it waits. Some objects may have been written. The time is when the hook has to be
+    /// over.
+    Running(Timestamp),
     /// Objects that are stored in a version which a CRD drops could not all be migrated to another one.
     Migrate,
     /// Something that objects need is not there: everything else may have been written.
@@ -53,11 +56,17 @@ impl Stage {
         matches!(self, Self::Unapproved | Self::Rejected | Self::NotUpgradeable | Self::Closed(_))
     }
 
+    /// Whether it says nothing of the release yet: that was not tried, or is being tried.
+    pub fn is_open(self) -> bool {
+        self.is_put_off() || matches!(self, Self::Running(_))
+    }
+
     /// When it is tried again: `next` for what has failed. `None` if a person decides.
     pub fn tried_again(self, next: Timestamp) -> Option<Timestamp> {
         match self {
             Self::Unapproved | Self::Rejected => None,
             Self::Closed(opens) => opens,
+            Self::Running(until) => Some(until),
             _ => Some(next),
         }
     }
@@ -280,6 +289,15 @@ pub fn deadline(observed: &Observed) -> Option<Timestamp> {
 }
 
 impl Memory {
+    /// The hook that was waited for is over: what comes after it is tried at once. How often it has failed before still counts.
+    pub fn learn_hook_over(&mut self, now: Timestamp) {
+        if let Some(failure) =
+            self.failure.as_mut().filter(|failure| matches!(failure.problem.stage, Stage::Running(_)))
+        {
+            failure.until = Some(now);
+        }
+    }
+
     /// Notices that an upgrade was not applied and healthy in time. Returns whether that is news.
     pub fn notice_deadline(&mut self, observed: &Observed, objects: &Objects, now: Timestamp) -> bool {
         if observed.deployment.spec.suspend {

@@ -44,6 +44,7 @@ fn nothing(release: &Release) -> Applied {
         namespace: None,
         steps: BTreeMap::new(),
         missing: Vec::new(),
+        hooks: Vec::new(),
     };
     Applied::by(&plan, "", &Objects::new(), |_| false).expect("nothing is missing")
 }
@@ -61,4 +62,25 @@ fn after_a_restart_operators_have_the_proxy_that_the_status_says() {
         let Installation::Applied { differences, .. } = &memory.installation else { panic!("it was applied") };
         assert_eq!(!differences.has_other_proxy(&observed, &release), is_applied, "{recorded:?}");
     }
+}
+
+#[test]
+fn a_hook_that_is_over_is_looked_at_at_once_and_run_ever_more_rarely_where_it_fails() {
+    let (release, now) = (Release::new(Digest::sha256(b"content"), Format::Helm, None), Timestamp::UNIX_EPOCH);
+    let (observed, mut memory, mut waits) = (observed(None), Memory::default(), Vec::new());
+    for _ in 0..3 {
+        for stage in [Stage::Running(later(now, FORWARD_FOR)), Stage::Apply] {
+            let is_definite = stage == Stage::Apply;
+            let problem =
+                Problem { stage, message: String::new(), class: Class::Terminal, is_definite, can_go_back: false };
+            memory.learn_failed(&observed, (release.clone(), Why::First), problem, now);
+            assert!(memory.failure.as_ref().unwrap().is_held(now), "{stage:?}");
+            if is_definite {
+                waits.push(memory.failure.as_ref().unwrap().until);
+            }
+            memory.learn_hook_over(now);
+            assert_eq!(memory.failure.as_ref().unwrap().is_held(now), is_definite);
+        }
+    }
+    assert!(waits[0] < waits[1] && waits[1] < waits[2], "{waits:?}");
 }

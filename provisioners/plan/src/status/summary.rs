@@ -124,6 +124,9 @@ impl Writer<'_> {
         let failure = self.failure()?;
         let is_upgrade = self.memory.held_upgrade(&failure.release).is_some();
         let mut message = failure.message();
+        if matches!(failure.problem.stage, Stage::Running(_)) {
+            return Some(Summary::Working { reason: reason::PROGRESSING, message });
+        }
         if is_upgrade && let Some(what) = self.still_installed(failure) {
             message.push_str(&what);
         }
@@ -163,7 +166,9 @@ impl Writer<'_> {
     fn still_installed(&self, failure: &Failure) -> Option<String> {
         let bundle = self.status.active_bundle.as_ref().filter(|_| self.memory.applied().is_some())?;
         Some(match failure.problem.stage {
-            Stage::Apply | Stage::Migrate | Stage::Missing | Stage::Repair => format!("; {bundle} is installed again"),
+            Stage::Apply | Stage::Running(_) | Stage::Migrate | Stage::Missing | Stage::Repair => {
+                format!("; {bundle} is installed again")
+            }
             Stage::Ask
             | Stage::Load
             | Stage::Unnamed

@@ -210,5 +210,6 @@ fn plan(release: &Release) -> Plan {
         authorities: None,
         steps: BTreeMap::new(),
         missing: Vec::new(),
+        hooks: Vec::new(),
     }
 }

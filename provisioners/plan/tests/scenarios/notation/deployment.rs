@@ -137,7 +137,7 @@ impl Scene {
         if let Some(pending) = &given.pending {
             let (release, since) = pending.split_once(' ').ok_or("pending: a release and a time")?;
             let (release, since) = (world::release(release).record(), world::at(self.now, since)?);
-            let pending = Pending { release, since, migrations: Vec::new() };
+            let pending = Pending { release, since, migrations: Vec::new(), hooks: Vec::new() };
             self.inventory().pending = Some(pending);
         }
         if let Some(lines) = &given.released {

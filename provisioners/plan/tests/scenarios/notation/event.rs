@@ -229,13 +229,14 @@ impl Failed {
             Stage::Migrate,
             Stage::Repair,
         ];
-        let stage = match self.stage.strip_prefix("Closed ") {
-            Some(opens) => Stage::Closed(Some(world::at(scene.now, opens)?)),
-            None => stages.into_iter().find(|stage| format!("{stage:?}") == self.stage).ok_or("stage: not known")?,
+        let stage = match self.stage.split_once(' ') {
+            Some(("Closed", opens)) => Stage::Closed(Some(world::at(scene.now, opens)?)),
+            Some(("Running", until)) => Stage::Running(world::at(scene.now, until)?),
+            _ => stages.into_iter().find(|stage| format!("{stage:?}") == self.stage).ok_or("stage: not known")?,
         };
         let all = [Why::First, Why::Upgrade, Why::Rollback, Why::WayBack, Why::Resync, Why::Renewal, Why::Repair];
         let why = all.into_iter().find(|why| format!("{why:?}") == self.why).ok_or("why: not known")?;
-        if matches!(stage, Stage::Apply | Stage::Migrate) {
+        if matches!(stage, Stage::Apply | Stage::Running(_) | Stage::Migrate) {
             begin(scene, &self.release);
         }
         let problem = Problem {

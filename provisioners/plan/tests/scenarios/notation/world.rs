@@ -83,8 +83,16 @@ pub fn objects(of: &Release, now: Timestamp) -> Objects {
 
 /// Which objects it has is the scenario's to know.
 pub fn plan(of: &Release, missing: Vec<Missing>) -> Plan {
-    let (steps, properties) = (BTreeMap::new(), Vec::new());
-    Plan { release: of.clone(), certificates_due: None, authorities: None, properties, namespace: None, steps, missing }
+    Plan {
+        release: of.clone(),
+        certificates_due: None,
+        authorities: None,
+        properties: Vec::new(),
+        namespace: None,
+        steps: BTreeMap::new(),
+        missing,
+        hooks: Vec::new(),
+    }
 }
 
 fn tracked(key: &ObjectKey, of: &Release, read_at: Timestamp) -> Tracked {
