@@ -2,6 +2,7 @@
 
 pub mod case;
 mod constructs;
+mod hooks;
 mod hostile;
 mod install;
 mod own_chart;

@@ -120,6 +120,10 @@ pub(crate) async fn preview(
         Need::Object(key) | Need::Optional(key) => Some((key, Action::Create)),
         Need::Dependency => None,
     }));
+    let hooks = std::mem::take(&mut changes.actions).into_iter().filter(|(_, action)| matches!(action, Action::Run(_)));
+    if !actions.is_empty() {
+        actions.extend(hooks);
+    }
     changes.actions = actions;
     obstacles.extend(target.plan.missing.iter().filter(|missing| missing.need == Need::Dependency).map(|missing| {
         let (kind, api_version) = (&missing.kind.kind, &missing.kind.api_version);
@@ -152,5 +156,8 @@ async fn report(cluster: &Cluster, arguments: &DiffArgs) -> Result<Report, Failu
     let mut report = Report::new(&arguments.name, &target.from, arguments.is_drift());
     compare::all(cluster, &target, &mut report).await;
     leaving::all(cluster, &target, &mut report).await;
+    if !report.changes.is_empty() {
+        report.remarks.extend(target.plan.hooks.iter().map(|hook| format!("{hook} would be run")));
+    }
     Ok(report)
 }

@@ -5,8 +5,9 @@ use rukpak_content::{BundleTree, Digest, Limits};
 use rukpak_crds::names::{IGNORE_DEPENDENCIES, PACKAGES};
 use rukpak_crds::{Bundle, BundleDeployment, DeletionPolicy};
 use rukpak_format::{BundleFormat as _, Certificates, Format, Proxy, Rendered, Settings};
+use rukpak_plan::hook::{self, Event};
 use rukpak_plan::owner_metadata::OwnerMetadata;
-use rukpak_plan::plan::Objects;
+use rukpak_plan::plan::{DeclaredTwice, Objects};
 use rukpak_plan::{Owner, Plan, Release};
 
 use crate::args::CertProvider;
@@ -43,7 +44,7 @@ impl Reader<'_> {
         Owner { name: self.name.to_owned(), uid: uid.unwrap_or_else(|| NO_UID.to_owned()) }
     }
 
-    /// Renders a bundle and plans its objects. `is_installed`: what it depends on is not asked for again.
+    /// Renders a bundle and plans its objects, and its hooks at every event. `is_installed`: what it depends on is not asked for again.
     pub async fn plan(
         &self,
         cluster: &Cluster,
@@ -51,9 +52,12 @@ impl Reader<'_> {
         format: Format,
         is_installed: bool,
     ) -> Result<Plan, Failure> {
-        let rendered = self.render(cluster, tree, format, is_installed).await?;
-        let objects = Objects { all: rendered.objects, optional: &rendered.optional, required: &rendered.required };
-        let served = cluster.served(objects.kinds()).await?;
+        let Rendered { objects, hooks, optional, required, .. } =
+            self.render(cluster, tree, format, is_installed).await?;
+        let objects = Objects { all: objects, optional: &optional, required: &required };
+        let mut kinds = objects.kinds();
+        kinds.extend(hook::kinds(&hooks));
+        let served = cluster.served(kinds).await?;
         let policy = self.deployment.and_then(|deployment| deployment.spec.deletion_policy);
         let stamp = OwnerMetadata {
             owner: self.owner(),
@@ -62,7 +66,14 @@ impl Reader<'_> {
         };
         // Nothing here is told apart by its content.
         let release = Release::new(Digest::sha256(b""), format, None);
-        objects.plan(release, &served, &stamp, is_installed).map_err(|twice| Failure::no(twice.to_string()))
+        let twice = |twice: DeclaredTwice| Failure::no(twice.to_string());
+        let mut plan = objects.plan(release, &served, &stamp, is_installed).map_err(twice)?;
+        let (hooks, missing) = hook::plan(&hooks, &Event::ALL, &served, &stamp);
+        hook::check(&hooks, &plan.steps).map_err(twice)?;
+        if !is_installed {
+            plan.missing.extend(missing);
+        }
+        Ok(Plan { hooks, ..plan })
     }
 
     pub async fn render(

@@ -148,9 +148,10 @@ async fn of_deployment(
             let migration = migration(cluster, name, deployment, step).await?;
             of_migrations.extend(migration.iter().flat_map(|migration| of_migration(&step.identity, migration)));
         }
-        all.extend(plan.steps.into_iter().map(|(key, step)| {
+        let hooks = plan.hooks.into_iter().map(|hook| hook.step);
+        all.extend(plan.steps.into_values().chain(hooks).map(|step| {
             let body = step.body();
-            (key, (step.identity, body))
+            (step.key, (step.identity, body))
         }));
     }
     Ok((all.into_values().collect(), of_migrations))

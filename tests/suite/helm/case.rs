@@ -20,11 +20,16 @@ static WORLD: OnceCell<World> = OnceCell::const_new();
 
 /// The world of these tests.
 pub async fn world() -> &'static World {
+    WORLD.get_or_init(own_world).await
+}
+
+/// A world like that for one test, which may stop the controller.
+pub async fn own_world() -> World {
     let start = async || {
         let helm = format!("--helm={}", tools::helm()?.display());
         World::start(vec![helm, format!("--limit-check-seconds={MOST_SECONDS}")]).await
     };
-    WORLD.get_or_try_init(start).await.unwrap_or_else(|error| panic!("the world could not be started: {error:#}"))
+    start().await.unwrap_or_else(|error| panic!("the world could not be started: {error:#}"))
 }
 
 /// The files of a chart, by their path in it.

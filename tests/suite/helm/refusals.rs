@@ -37,13 +37,17 @@ async fn refuses_values_that_the_schema_of_the_chart_refuses_and_takes_others_th
 
 #[tokio::test]
 async fn refuses_settings_and_templates_in_words_that_name_the_place() {
-    let hook = r"{apiVersion: v1, kind: ConfigMap, metadata: {name: first, annotations: {helm.sh/hook: pre-install}}}";
+    let hook = r"{apiVersion: v1, kind: ConfigMap, metadata: {name: first, annotations: {helm.sh/hook: pre-delete}}}";
     let cases = [
         (Chart::new(), json!({"values": [1]}), "parse deployment config: spec.config.values is a list"),
         (Chart::new(), json!({"value": "a: 1"}), "unknown field \"value\" in spec.config"),
         (Chart::new(), json!({"values": "a: ["}), "failed to parse spec.config.values: "),
         (Chart::new().with("templates/a.yaml", "{{ fail \"no pump\" }}"), json!({}), "pump/templates/a.yaml:1:3"),
-        (Chart::new().with("templates/a.yaml", hook), json!({}), "is a hook (helm.sh/hook: pre-install)"),
+        (
+            Chart::new().with("templates/a.yaml", hook),
+            json!({}),
+            "is a hook (helm.sh/hook: pre-delete), and none of these events comes here",
+        ),
         (Chart::new().without("templates/settings.yaml"), json!({}), "the chart renders no objects"),
     ];
     for (chart, config, text) in cases {

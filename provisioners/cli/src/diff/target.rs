@@ -4,6 +4,7 @@ use rukpak_crd_upgrade::SAFE_UPGRADE_ANNOTATION;
 use rukpak_crds::names::CLASS_PLAIN;
 use rukpak_crds::{BundleDeployment, ContestedField, InventoryKind};
 use rukpak_format::Format;
+use rukpak_plan::hook::Event;
 use rukpak_plan::resolve::Why;
 use rukpak_plan::{Owner, Plan};
 use tokio::sync::OnceCell;
@@ -76,7 +77,7 @@ pub(super) async fn planned<'a>(
     for remark in &content.remarks {
         to_stderr(&format!("warning: {remark}"));
     }
-    let plan = reader.plan(cluster, &content.tree, format, is_drift).await?;
+    let mut plan = reader.plan(cluster, &content.tree, format, is_drift).await?;
     to_stderr(&format!("{}: {} of a {format} bundle", content.from, counted(plan.steps.len())));
     // What is installed has its own.
     reader.rendering.values = None;
@@ -86,6 +87,7 @@ pub(super) async fn planned<'a>(
         Some(_) => Why::Upgrade,
         None => Why::First,
     };
+    plan.hooks.retain(|hook| Event::of(why).contains(&hook.event));
     let (owner, system_namespace) = (reader.owner(), reader.system_namespace);
     let installed = OnceCell::new();
     Ok(Target { from: content.from, owner, plan, why, deployment, system_namespace, installed, reader, service })

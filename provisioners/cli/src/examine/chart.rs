@@ -50,7 +50,7 @@ pub(super) async fn examine(tree: &BundleTree, arguments: &ChartArgs, limits: &L
         Err(error) => return Err(Failure::unknown(chain(&error))),
     };
     Ok(match Format::Helm.render(&rendered, limits, &Settings::default()) {
-        Ok(rendered) => Examined { objects: rendered.objects, ..checked },
+        Ok(rendered) => Examined { objects: [rendered.objects, rendered.hooks].concat(), ..checked },
         Err(error) => refused(&error),
     })
 }

@@ -2,9 +2,10 @@
 //! this folder.
 //!
 //! ```text
-//! install   prepare -> members -> rights -> check -> (approval, operator, window) -> (intent) -> migrate -> apply -> prune -> Applied
-//! repair    prepare ------------> rights -----------------------------------------------------------------> apply            again
-//! resume    watches --------------------------------------------------------------------------------------------------------> Applied
+//! install   prepare -> members -> rights -> check -> (approval, operator, window) -> (intent) -> (hooks) -> migrate -> apply
+//!             -> (hooks) -> prune -> Applied
+//! repair    prepare -> rights -> apply again
+//! resume    watches -> Applied
 //! ```
 
 mod apply;
@@ -14,6 +15,7 @@ mod check;
 pub(crate) mod collect;
 mod collision;
 pub(super) mod health;
+mod hooks;
 mod members;
 mod migrate;
 mod prepare;
@@ -165,6 +167,7 @@ async fn attempt(run: &mut Run, release: &Release, why: Why) -> Result<(), Stopp
     run.view.memory.declare(&run.view.owner.name, &plan);
     run.view.tracker.tracked().missing_groups = plan.missing_groups();
     check::refuse_missing(&mut run.view, &plan, why)?;
+    hooks::leave_out_run(&run.view, &mut plan, why).await?;
 
     let mut bases = bases(run, &plan, why).await?;
     let kinds: BTreeSet<InventoryKind> = run.view.observed.inventory().kinds.into_iter().collect();
@@ -188,9 +191,11 @@ async fn attempt(run: &mut Run, release: &Release, why: Why) -> Result<(), Stopp
     }
 
     begin(&mut run.view, &plan);
+    hooks::run_all(run, &plan, true, &bases).await?;
     migrate::migrate(run, (&plan, why), (&members, &bases), &dropping, is_resumed).await?;
     let done = apply::apply(run, &plan, why, &members, &bases).await.map_err(|error| unapplied(error, &bases))?;
     run.view.reads.dependents.ensure(&plan.kinds());
+    hooks::run_all(run, &plan, false, &bases).await?;
     finish(run, &plan, members, (&bases, why), done).await
 }
 

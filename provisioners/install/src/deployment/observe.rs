@@ -97,6 +97,9 @@ pub(crate) fn observe(deployment: Arc<BundleDeployment>, context: Arc<Context>) 
     if std::mem::take(&mut tracker.tracked().has_left) {
         memory.learn_gone(Timestamp::now());
     }
+    if std::mem::take(&mut tracker.tracked().is_hook_over) {
+        memory.learn_hook_over(Timestamp::now());
+    }
 
     let writer = StatusWriter::new(&context.client, &*deployment, deployment.status.as_ref());
     let objects = context.cluster.writer(deployment.spec.service_account.as_ref());

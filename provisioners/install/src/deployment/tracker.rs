@@ -9,6 +9,7 @@ use rukpak_plan::Owner;
 use rukpak_plan::applied::Objects;
 use rukpak_plan::inbox::Inbox;
 use rukpak_plan::memory::Memory;
+use tokio::task::JoinSet;
 
 /// Every tracker of this process.
 #[derive(Clone, Default)]
@@ -28,6 +29,8 @@ pub struct Tracker {
     pub owner: Owner,
     tracked: Mutex<Inbox>,
     memory: Mutex<Memory>,
+    /// Follows the hook that is waited for. It ends with the tracker.
+    follower: Mutex<JoinSet<()>>,
 }
 
 impl Trackers {
@@ -45,8 +48,12 @@ impl Trackers {
         match all.get(&owner.name) {
             Some(found) if found.owner == *owner => found.clone(),
             _ => {
-                let new =
-                    Arc::new(Tracker { owner: owner.clone(), tracked: Mutex::default(), memory: Mutex::default() });
+                let new = Arc::new(Tracker {
+                    owner: owner.clone(),
+                    tracked: Mutex::default(),
+                    memory: Mutex::default(),
+                    follower: Mutex::default(),
+                });
                 all.insert(owner.name.clone(), new.clone());
                 new
             }
@@ -90,6 +97,13 @@ impl Trackers {
     pub fn answered(&self, name: &str) {
         if let Some(found) = self.named(name) {
             found.tracked().is_unblocked = true;
+        }
+    }
+
+    /// The hook that the deployment `name` waits for is over.
+    pub fn hook_is_over(&self, name: &str) {
+        if let Some(found) = self.named(name) {
+            found.tracked().is_hook_over = true;
         }
     }
 
@@ -180,6 +194,13 @@ impl Tracker {
     /// What is shared, for a short look. Never held over an await.
     pub fn tracked(&self) -> MutexGuard<'_, Inbox> {
         self.tracked.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Has `task` follow what the deployment waits for, in place of the task before.
+    pub fn follow(&self, task: impl Future<Output = ()> + Send + 'static) {
+        let mut follower = JoinSet::new();
+        follower.spawn(task);
+        *self.follower.lock().unwrap_or_else(PoisonError::into_inner) = follower;
     }
 
     /// Takes the memory out, at the beginning of a reconcile. One that ends without putting it back is as good as a restart.

@@ -19,7 +19,7 @@ use super::apply::{Bases, Failed};
 use super::members::Members;
 use super::migrate::Dropping;
 use super::put::{self, Mode, put};
-use super::{Stopped, fill};
+use super::{Stopped, fill, hooks};
 use crate::deployment::observe::{Run, View};
 
 /// So many dry runs are under way at once.
@@ -121,6 +121,11 @@ async fn dry_run(
         fill(&mut tries, PARALLEL, &mut waiting, |step| try_one(run, plan, step, why, members, bases));
         let Some(result) = tries.next().await else { break };
         failed.extend(result.err());
+    }
+    for hook in &plan.hooks {
+        if let Some(step) = hooks::trial(run, hook).await {
+            failed.extend(try_one(run, plan, step, why, members, bases).await.err());
+        }
     }
     if failed.is_empty() { Ok(()) } else { Err(Failed(failed)) }
 }

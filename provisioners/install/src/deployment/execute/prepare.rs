@@ -13,6 +13,7 @@ use rukpak_format::{BundleFormat as _, Format, Rendered, Settings, helm};
 use rukpak_helm::{Capabilities, Request};
 use rukpak_plain::{Object, object};
 use rukpak_plan::approval::{digest_objects, may_ask};
+use rukpak_plan::hook::{self, Event};
 use rukpak_plan::memory::{Problem, Stage};
 use rukpak_plan::owner_metadata::OwnerMetadata;
 use rukpak_plan::plan::{DeclaredTwice, Objects, Served};
@@ -119,16 +120,25 @@ pub(super) struct Prepared {
 #[tracing::instrument(level = "debug", name = "prepare", skip_all)]
 pub(super) async fn plan(run: &Run, release: &Release, why: Why, purpose: Purpose) -> Result<Prepared, Unprepared> {
     let Loaded { release, rendered, objects: digest, memory } = load(run, release, why, purpose).await?;
-    let Rendered { objects, optional, required, certificates_due, authorities, properties, namespace, .. } = rendered;
+    let Rendered { objects, hooks, optional, required, certificates_due, authorities, properties, namespace, .. } =
+        rendered;
+    let events = Event::of(why);
     let objects = Objects { all: objects, optional: &optional, required: &required };
-    let served = served(&run.view, &objects).await.map_err(Unprepared::Discovery)?;
+    let mut kinds = objects.kinds();
+    if !events.is_empty() {
+        kinds.extend(hook::kinds(&hooks));
+    }
+    let served = served(&run.view, kinds).await.map_err(Unprepared::Discovery)?;
     let stamp = OwnerMetadata {
         owner: run.view.owner.clone(),
         default_namespace: run.view.reads.settings.system_namespace.clone(),
         policy: run.view.observed.deployment.spec.deletion_policy.unwrap_or_default(),
     };
-    let plan = objects.plan(release, &served, &stamp, !why.policy().waits_for_kinds)?;
-    let plan = Plan { certificates_due, authorities, properties, namespace, ..plan };
+    let mut plan = objects.plan(release, &served, &stamp, !why.policy().waits_for_kinds)?;
+    let (hooks, missing) = hook::plan(&hooks, events, &served, &stamp);
+    hook::check(&hooks, &plan.steps)?;
+    plan.missing.extend(missing);
+    let plan = Plan { certificates_due, authorities, properties, namespace, hooks, ..plan };
     Ok(Prepared { plan, objects: digest, memory })
 }
 
@@ -141,9 +151,9 @@ struct Loaded {
     memory: Reservation,
 }
 
-async fn served(view: &View, objects: &Objects<'_>) -> Result<Served, cluster::Error> {
+async fn served(view: &View, kinds: BTreeSet<(String, String)>) -> Result<Served, cluster::Error> {
     let mut served = Served::new();
-    for (api_version, kind) in objects.kinds() {
+    for (api_version, kind) in kinds {
         let (group, version) = api_version.split_once('/').unwrap_or(("", &api_version));
         let asked = InventoryKind { group: group.to_owned(), version: version.to_owned(), kind: kind.clone() };
         let found = view.reads.kinds.any_version(&asked, &BTreeSet::new()).await?;
@@ -194,7 +204,7 @@ async fn load(run: &Run, release: &Release, why: Why, purpose: Purpose) -> Resul
     let limits = reads.settings.limits.clone();
     let work = move || {
         let rendered = format.render(&tree, &limits, &settings).map_err(|error| Unprepared::Format(Box::new(error)))?;
-        let objects = may_ask.then(|| digest_objects(&rendered.objects));
+        let objects = may_ask.then(|| digest_objects(rendered.objects.iter().chain(&rendered.hooks)));
         Ok::<_, Unprepared>((rendered, objects, tree))
     };
     let (rendered, objects, tree) = tokio::task::spawn_blocking(work).await.map_err(Unprepared::Interrupted)??;

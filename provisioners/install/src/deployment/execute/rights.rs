@@ -19,7 +19,8 @@ use crate::deployment::observe::{Run, View};
 /// Whether everything in `plan` can be installed and upgraded, and what leaves with it deleted or orphaned.
 pub(super) async fn check(run: &Run, plan: &Plan, members: &Members) -> Result<(), Problem> {
     let Some(account) = run.objects.account() else { return unnamed(run).await };
-    let mut rights = needed_for(&run.view, plan.steps.values());
+    let steps = plan.steps.values().chain(plan.hooks.iter().map(|hook| &hook.step));
+    let mut rights = needed_for(&run.view, steps);
     let leaving = members.objects.iter().filter(|(key, _)| !plan.steps.contains_key(key));
     rights.extend(leaving.flat_map(|(_, member)| ["delete", "patch"].map(|verb| of_object(&member.identity, verb))));
     held(&run.view, account, &rights).await
