@@ -8,6 +8,8 @@ pub const INSTALL_NAMESPACE: &str = "installNamespace";
 pub const CREATE_NAMESPACE: &str = "createNamespace";
 /// Labels of every object of a `registry+v1` bundle, beside its own (additive).
 pub const OBJECT_LABELS: &str = "objectLabels";
+/// Whether a `registry+v1` bundle has the ClusterRoles of OLM v0 by which the users of a namespace may use the operator's APIs (additive).
+pub const API_ROLES: &str = "apiRoles";
 /// Keys that whoever makes BundleDeployments for others sets, so that these others may not.
 pub const RESERVED: [&str; 3] = [INSTALL_NAMESPACE, CREATE_NAMESPACE, OBJECT_LABELS];
 /// Part of the message of a condition where `spec.config` does not fit the bundle; behind it stands a colon and what is wrong.

@@ -6,9 +6,12 @@
 use kube::CustomResource;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
+use crate::config::API_ROLES;
+use crate::names::CLASS_REGISTRY;
 use crate::plan::{ApprovalPolicy, DependencyPolicy};
-use crate::{Condition, UpgradeWindow};
+use crate::{BundleDeploymentSpec, Condition, UpgradeWindow};
 
 mod summary;
 
@@ -54,6 +57,26 @@ pub struct PlatformOperatorSpec {
     /// (Refuse, the default), a Plan asks whether they may be (Propose), or they are installed first (Install). (Not in OpenShift 4.12.)
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub dependencies: Option<DependencyPolicy>,
+    /// ApiRoles says whether whoever has admin, edit or view in a namespace may use the operator's APIs there. Without it, the
+    /// BundleDeployment's own spec.config.apiRoles counts; where that says nothing either it is true, unless the BundleDeployment has a
+    /// ServiceAccount. (Not in OpenShift 4.12.)
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub api_roles: Option<bool>,
+}
+
+impl PlatformOperatorSpec {
+    /// Returns what `spec.config.apiRoles` has to become of the BundleDeployment `live`, or of one that is yet to be made; `None` where
+    /// nothing has to.
+    pub fn changed_api_roles(&self, live: Option<&BundleDeploymentSpec>) -> Option<bool> {
+        let said = live.and_then(|live| live.config.as_ref()?.get(API_ROLES)).filter(|said| !said.is_null());
+        // An account need not have the rights that the roles grant, without which nothing would be installed.
+        let is_bound = live.is_some_and(|live| live.service_account.is_some());
+        let wanted = self.api_roles.or((said.is_none() && !is_bound).then_some(true))?;
+
+        // Bundles of other formats have other settings.
+        let has_roles = live.is_none_or(|live| live.template.spec.provisioner_class_name == CLASS_REGISTRY);
+        (has_roles && said != Some(&Value::Bool(wanted))).then_some(wanted)
+    }
 }
 
 /// Package contains fields to configure which OLM package this PlatformOperator will install.
@@ -139,4 +162,49 @@ pub struct ChosenSource {
     pub version: String,
     /// Image of the bundle. As long as the BundleDeployment has it, it is as it was made.
     pub image: String,
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn deployment(config: &Value, has_account: bool, class: &str) -> BundleDeploymentSpec {
+        let mut spec = json!({"provisionerClassName": "c", "config": config,
+            "template": {"spec": {"provisionerClassName": class, "source": {"type": "image"}}}});
+        if has_account {
+            spec["serviceAccount"] = json!({"name": "a", "namespace": "b"});
+        }
+        serde_json::from_value(spec).unwrap()
+    }
+
+    #[test]
+    fn roles_are_made_unless_somebody_says_no_or_an_account_installs() {
+        let of = |asked: Option<bool>, live: Option<&BundleDeploymentSpec>| {
+            let spec = PlatformOperatorSpec { api_roles: asked, ..PlatformOperatorSpec::default() };
+            spec.changed_api_roles(live)
+        };
+        for asked in [true, false] {
+            assert_eq!(of(Some(asked), None), Some(asked));
+        }
+        assert_eq!(of(None, None), Some(true));
+
+        let live = |config: Value, has_account: bool| deployment(&config, has_account, CLASS_REGISTRY);
+        let silent = json!({"watchNamespace": "a"});
+        assert_eq!(
+            of(None, Some(&live(silent.clone(), false))),
+            Some(true),
+            "it was made before there was such a default"
+        );
+        assert_eq!(of(None, Some(&live(silent.clone(), true))), None);
+        assert_eq!(of(Some(true), Some(&live(silent, true))), Some(true));
+        for said in [true, false] {
+            let live = live(json!({"apiRoles": said}), false);
+            assert_eq!(of(None, Some(&live)), None, "the BundleDeployment's own counts");
+            assert_eq!(of(Some(said), Some(&live)), None);
+            assert_eq!(of(Some(!said), Some(&live)), Some(!said));
+        }
+        assert_eq!(of(Some(true), Some(&deployment(&Value::Null, false, "core-rukpak-io-helm"))), None);
+    }
 }

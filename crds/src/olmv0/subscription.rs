@@ -48,7 +48,8 @@ pub struct SubscriptionSpec {
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub install_plan_approval: String,
     /// Config has changes to the Deployments of the operator: env, envFrom, resources, nodeSelector, tolerations, affinity, volumes,
-    /// volumeMounts, annotations.
+    /// volumeMounts, annotations. ApiRoles: whether whoever has admin, edit or view in a namespace may use the operator's APIs there; true
+    /// by default, unless the OperatorGroup names a ServiceAccount.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("x-kubernetes-preserve-unknown-fields" = true))]
     pub config: Option<Map<String, Value>>,

@@ -35,9 +35,9 @@ pub(super) enum Error {
     /// The BundleDeployment was changed before it could be pointed at the next version, or there was no answer.
     #[error("cannot upgrade the BundleDeployment")]
     Upgrade(#[source] api::Error),
-    /// The BundleDeployment was changed before it could be told when it is upgraded, or there was no answer.
-    #[error("cannot set spec.approval and spec.windows of the BundleDeployment")]
-    Align(#[source] api::Error),
+    /// The BundleDeployment was changed before it could be made to say what the PlatformOperator says, or there was no answer.
+    #[error("cannot set spec.approval, spec.windows or spec.config of the BundleDeployment")]
+    Settings(#[source] api::Error),
     /// The object as it was read has no UID: it did not come from an API server.
     #[error("the object has no UID")]
     NoUid,
@@ -81,15 +81,14 @@ enum Outcome {
 pub(super) async fn reconcile(operator: Arc<PlatformOperator>, context: Arc<Context>) -> Result<Action, Error> {
     tracing::debug!(operator = %operator.name_any(), "reconciling");
     let Some(mut pass) = observe(operator, context)? else { return Ok(Action::await_change()) };
-    let outcome = match deployment::find(&pass) {
+    let existing = deployment::find(&pass);
+    if let Some(Existing::Ours(live)) = &existing {
         // The event of our last write to it is still to come, and wakes us again.
-        Some(Existing::Ours(deployment)) if pass.context.written.is_stale(&*deployment) => {
+        if pass.context.written.is_stale(&**live) || deployment::adjust(&pass, live).await? {
             return Ok(Action::await_change());
         }
-        Some(Existing::Ours(deployment)) if deployment::differs(&pass, &deployment) => {
-            deployment::align(&pass, &deployment).await?;
-            return Ok(Action::await_change());
-        }
+    }
+    let outcome = match existing {
         Some(Existing::Ours(deployment)) => {
             upgrade::settle(&mut pass, &deployment);
             if let Some(upgrade) = upgrade::decided(&pass, &deployment) {
@@ -125,7 +124,7 @@ pub(super) async fn reconcile(operator: Arc<PlatformOperator>, context: Arc<Cont
 /// After a pass that could not report.
 pub(super) fn error_policy(operator: &PlatformOperator, error: &Error, context: &Context) -> Action {
     let class = match error {
-        Error::Status(error) | Error::Upgrade(error) | Error::Align(error)
+        Error::Status(error) | Error::Upgrade(error) | Error::Settings(error)
             if error.is_conflict() || error.is_not_found() =>
         {
             Class::Conflict

@@ -11,4 +11,5 @@ mod groups;
 mod health;
 mod install;
 mod rights;
+mod roles;
 pub mod world;

@@ -46,8 +46,8 @@ async fn a_platform_operator_becomes_an_extension_and_back_with_the_same_objects
     let did = migrate(&world, &[&object, "-ojson"]).await;
     assert_eq!(did.code, Some(0), "{did:?}");
     let made: Value = serde_json::from_str(&did.out).expect("JSON");
-    let spec = json!({"namespace": space, "source": {"sourceType": "Catalog",
-                      "catalog": {"packageName": name, "version": "1.0.0"}}});
+    let spec = json!({"namespace": space, "config": {"configType": "Inline", "inline": {"apiRoles": true}},
+                      "source": {"sourceType": "Catalog", "catalog": {"packageName": name, "version": "1.0.0"}}});
     assert_eq!((&made["kind"], &made["spec"]), (&json!("ClusterExtension"), &spec));
     assert!(did.err.contains(&format!("delete platformoperator.platform.openshift.io/{name}")), "{did:?}");
     assert!(case.find(&case.extension()).await.is_none(), "nothing is changed");

@@ -3,7 +3,7 @@
 
 use kube::api::{DeleteParams, DynamicObject};
 use rukpak_tests::openshift::operator;
-use rukpak_tests::verbs::{self, Expected};
+use rukpak_tests::verbs::{self, Expected, Target};
 use serde_json::json;
 
 use super::case::{Case, image_of, installed, message, uid, version_of};
@@ -64,6 +64,27 @@ async fn the_bundle_deployment_asks_for_approval_as_the_platform_operator_says()
     case.merge(&case.target(), &json!({"spec": {"approval": "Escalations"}})).await;
     let follows = |object: &DynamicObject| object.data["spec"]["approval"] == "Escalations";
     case.until_object(&case.deployment(), "the approval that is asked for", follows).await;
+}
+
+#[tokio::test]
+async fn users_of_namespaces_may_use_an_operator_unless_its_roles_are_left_out() {
+    let case = Case::new("roles").await;
+    case.install(&["1.0.0"], None).await;
+    assert_eq!(case.get(&case.deployment()).await.data["spec"]["config"], json!({"apiRoles": true}));
+    let name = format!("{}-v1-edit", case.definition().name);
+    let role = Target::cluster("rbac.authorization.k8s.io/v1", "ClusterRole", &name);
+    let is_aggregated = |object: &DynamicObject| {
+        let labels = object.metadata.labels.clone().unwrap_or_default();
+        labels.contains_key("rbac.authorization.k8s.io/aggregate-to-edit")
+    };
+    case.until_object(&role, "the role", is_aggregated).await;
+    case.merge(&case.target(), &json!({"spec": {"apiRoles": false}})).await;
+    case.until_gone(&role).await;
+
+    // As one that was made before there were such roles.
+    case.merge(&case.target(), &json!({"spec": {"apiRoles": null}})).await;
+    case.merge(&case.deployment(), &json!({"spec": {"config": null}})).await;
+    case.until_object(&role, "the role", is_aggregated).await;
 }
 
 /// The edit survives events of all three kinds that are watched, whatever the policy is.

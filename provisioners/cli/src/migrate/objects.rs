@@ -3,7 +3,7 @@
 use kube::ResourceExt as _;
 use kube::api::{ApiResource, DynamicObject};
 use rukpak_crds::olm::ClusterExtension;
-use rukpak_crds::{BundleDeployment, PlatformOperator, config, names};
+use rukpak_crds::{BundleDeployment, PlatformOperator, PlatformOperatorSpec, config, names};
 use serde_json::{Map, Value, json};
 
 /// A bundle of a catalog.
@@ -31,11 +31,13 @@ pub(super) fn extension(deployment: &BundleDeployment, package: &Package, namesp
 
 /// A PlatformOperator for what the BundleDeployment has installed: in its version, and upgraded by nobody.
 pub(super) fn operator(deployment: &BundleDeployment, package: &Package) -> Value {
-    json!({
-        "apiVersion": "platform.openshift.io/v1alpha1", "kind": "PlatformOperator",
-        "metadata": metadata(deployment),
-        "spec": {"package": {"name": package.name, "version": package.version}},
-    })
+    let mut spec = json!({"package": {"name": package.name, "version": package.version}});
+    // Nobody gets rights because it changes hands.
+    if PlatformOperatorSpec::default().changed_api_roles(Some(&deployment.spec)).is_some() {
+        spec["apiRoles"] = json!(false);
+    }
+    let metadata = metadata(deployment);
+    json!({"apiVersion": "platform.openshift.io/v1alpha1", "kind": "PlatformOperator", "metadata": metadata, "spec": spec})
 }
 
 /// The name of the BundleDeployment, and what its owner has said of dependencies.
@@ -88,11 +90,11 @@ mod tests {
 
     #[test]
     fn what_is_installed_is_asked_for_with_the_users_configuration() {
-        let deployment: BundleDeployment = serde_json::from_value(json!({
+        let mut deployment: BundleDeployment = serde_json::from_value(json!({
             "apiVersion": "core.rukpak.io/v1alpha1", "kind": "BundleDeployment",
             "metadata": {"name": "pump", "annotations": {"core.rukpak.io/ignore-dependencies": "true", "other": "x"}},
             "spec": {"provisionerClassName": "a", "config": {"watchNamespace": "w", "installNamespace": "n", "objectLabels": {}},
-                     "template": {"spec": {"provisionerClassName": "b", "source": {"type": "image"}}}},
+                     "template": {"spec": {"provisionerClassName": names::CLASS_REGISTRY, "source": {"type": "image"}}}},
         }))
         .unwrap();
         let package = Package { name: "p".to_owned(), version: "1.0.0".to_owned() };
@@ -110,7 +112,13 @@ mod tests {
         assert!(!asks_for_the_same(&wanted, &there));
         let made = operator(&deployment, &package);
         assert_eq!(made["metadata"]["annotations"], json!({"core.rukpak.io/ignore-dependencies": "true"}));
-        assert_eq!(made["spec"], json!({"package": {"name": "p", "version": "1.0.0"}}));
+        assert_eq!(made["spec"], json!({"package": {"name": "p", "version": "1.0.0"}, "apiRoles": false}));
         assert_eq!(operator_object(&made).0.kind, "PlatformOperator");
+
+        deployment.spec.config.as_mut().unwrap().insert(config::API_ROLES.to_owned(), json!(true));
+        let inline = json!({"watchNamespace": "w", "apiRoles": true});
+        assert_eq!(extension(&deployment, &package, "pumps")["spec"]["config"]["inline"], inline);
+        let made = operator(&deployment, &package);
+        assert_eq!(made["spec"], json!({"package": {"name": "p", "version": "1.0.0"}}), "it has its roles already");
     }
 }

@@ -216,7 +216,17 @@ fn settings(unit: &Unit, spec: &SubscriptionSpec, group: &Group) -> Map<String, 
         BTreeMap::from([(MANAGED_LABEL.to_owned(), "true"), (component_label(&unit.package, &unit.namespace), "")]);
     settings.insert(config::OBJECT_LABELS.to_owned(), json!(labels));
     settings.insert("operatorCondition".to_owned(), json!(true));
+    settings.extend(roles(spec, group));
     settings
+}
+
+/// Whether who has `admin`, `edit` or `view` in a namespace may use the operator's APIs there: as in OLM, if nobody says otherwise. An
+/// account need not hold what these roles grant, and nothing would be installed: with one they are made where somebody asks for them.
+fn roles(spec: &SubscriptionSpec, group: &Group) -> Option<(String, Value)> {
+    // What is no boolean is refused with the bundle's other settings.
+    let said = spec.config.as_ref().and_then(|own| own.get(config::API_ROLES)).filter(|said| !said.is_null());
+    let by_default = || group.account.is_none().then_some(json!(true));
+    said.cloned().or_else(by_default).map(|roles| (config::API_ROLES.to_owned(), roles))
 }
 
 /// Whether the BundleDeployment says all that is written, and nothing in its place.
@@ -286,6 +296,18 @@ mod tests {
         let live: BundleDeployment = serde_json::from_value(bound.clone()).unwrap();
         assert!(is_applied(&bound, &live));
         assert!(!is_applied(&body(&json!({}), &group(&[""], None)), &live), "it is bound no more");
+    }
+
+    #[test]
+    fn roles_for_users_are_made_with_our_rights_unless_left_out_and_with_an_accounts_on_request() {
+        let roles = |config: Value, account: Option<&str>| {
+            body(&json!({"config": config}), &group(&[""], account))["spec"]["config"].get("apiRoles").cloned()
+        };
+        assert_eq!(roles(Value::Null, None), Some(json!(true)));
+        assert_eq!(roles(json!({"apiRoles": false}), None), Some(json!(false)));
+        assert_eq!(roles(json!({"apiRoles": "false"}), None), Some(json!("false")), "it is refused");
+        assert_eq!(roles(json!({"apiRoles": null}), Some("installer")), None);
+        assert_eq!(roles(json!({"apiRoles": true}), Some("installer")), Some(json!(true)));
     }
 
     #[test]

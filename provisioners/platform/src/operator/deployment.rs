@@ -7,6 +7,7 @@ use kube::api::{Patch, PatchParams, PostParams};
 use kube::runtime::reflector::ObjectRef;
 use kube::{Api, Resource, ResourceExt};
 use rukpak_crds::condition::{Conditions, INSTALLED};
+use rukpak_crds::config::API_ROLES;
 use rukpak_crds::{
     BundleDeployment, BundleDeploymentSpec, BundleSource, BundleSpec, BundleTemplate, ConditionStatus, ImageSource,
     PlatformOperator, PlatformOperatorSpec, PlatformOperatorStatus, names,
@@ -14,7 +15,7 @@ use rukpak_crds::{
 use rukpak_plan::retry::Class;
 use rukpak_runtime::api;
 use rukpak_runtime::error::Chain;
-use serde_json::{Map, json};
+use serde_json::{Map, Value, json};
 
 use super::source::{Chosen, Ignored};
 use super::{Error, Outcome, Pass, report, source, upgrade};
@@ -69,28 +70,37 @@ fn classify(pass: &Pass, deployment: Arc<BundleDeployment>) -> Existing {
     }
 }
 
-/// Whether the BundleDeployment says otherwise than the PlatformOperator when it is upgraded. What the latter says nothing of is other
-/// people's.
-pub(super) fn differs(pass: &Pass, deployment: &BundleDeployment) -> bool {
-    let PlatformOperatorSpec { approval, windows, .. } = &pass.operator.spec;
-    let has_other_approval = approval.is_some() && *approval != deployment.spec.approval;
-    has_other_approval || windows.as_ref().is_some_and(|windows| *windows != deployment.spec.windows)
+/// What of its spec the PlatformOperator says otherwise, as a merge patch; `None` if nothing. Pure.
+fn changes(said: &PlatformOperatorSpec, live: &BundleDeploymentSpec) -> Option<Value> {
+    let mut changes = Map::new();
+    if let Some(approval) = said.approval.filter(|approval| live.approval != Some(*approval)) {
+        changes.insert("approval".to_owned(), json!(approval));
+    }
+    if let Some(windows) = said.windows.as_ref().filter(|windows| **windows != live.windows) {
+        changes.insert("windows".to_owned(), json!(windows));
+    }
+    if let Some(roles) = said.changed_api_roles(Some(live)) {
+        changes.insert("config".to_owned(), Value::Object(roles_setting(roles)));
+    }
+    (!changes.is_empty()).then_some(Value::Object(changes))
 }
 
-/// Has the BundleDeployment say when it is upgraded as the PlatformOperator does.
-pub(super) async fn align(pass: &Pass, deployment: &BundleDeployment) -> Result<(), Error> {
-    let PlatformOperatorSpec { approval, windows, .. } = &pass.operator.spec;
-    let mut spec = Map::new();
-    spec.extend(approval.map(|approval| ("approval".to_owned(), json!(approval))));
-    spec.extend(windows.as_ref().map(|windows| ("windows".to_owned(), json!(windows))));
+fn roles_setting(roles: bool) -> Map<String, Value> {
+    [(API_ROLES.to_owned(), Value::Bool(roles))].into_iter().collect()
+}
 
-    // Only the one that was seen, which is ours.
-    let patch = json!({"metadata": {"resourceVersion": deployment.resource_version()}, "spec": spec});
-    let params = PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() };
+/// Has the BundleDeployment say what the PlatformOperator says. Returns whether it was changed, which wakes us again.
+pub(super) async fn adjust(pass: &Pass, live: &BundleDeployment) -> Result<bool, Error> {
+    let Some(spec) = changes(&pass.operator.spec, &live.spec) else { return Ok(false) };
     let api: Api<BundleDeployment> = Api::all(pass.context.client.clone());
-    let aligned = api.patch(&pass.name, &params, &Patch::Merge(patch)).await;
-    record(pass, &aligned.map_err(api::Error::from).map_err(Error::Align)?);
-    Ok(())
+    let params = PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() };
+    // Only the one that was seen, which is ours.
+    let patch = json!({"metadata": {"resourceVersion": live.resource_version()}, "spec": spec});
+    let set = api.patch(&pass.name, &params, &Patch::Merge(patch)).await;
+    let set = set.map_err(api::Error::from).map_err(Error::Settings)?;
+    record(pass, &set);
+    // The definition of another release drops fields that it does not have: that must not hold up the rest.
+    Ok(set.resource_version() != live.resource_version())
 }
 
 /// Remembers our write, so that no pass takes what the watch has shown before it for an edit.
@@ -178,7 +188,7 @@ fn not_created(error: &api::Error) -> Outcome {
     Outcome::NotCreated { message: Chain(error).to_string(), class }
 }
 
-/// As OpenShift's manager of the 4.12 line makes it.
+/// As OpenShift's manager of the 4.12 line makes it, with roles for users as OLM v0 makes them.
 fn deployment(pass: &Pass, image: String, dependencies: Ignored) -> BundleDeployment {
     let source = BundleSource {
         type_: "image".to_owned(),
@@ -189,6 +199,7 @@ fn deployment(pass: &Pass, image: String, dependencies: Ignored) -> BundleDeploy
     let spec = BundleDeploymentSpec {
         provisioner_class_name: names::CLASS_PLAIN.to_owned(),
         template: BundleTemplate { metadata: None, spec },
+        config: pass.operator.spec.changed_api_roles(None).map(roles_setting),
         approval: pass.operator.spec.approval,
         windows: pass.operator.spec.windows.clone().unwrap_or_default(),
         ..BundleDeploymentSpec::default()
@@ -211,4 +222,31 @@ fn deployment(pass: &Pass, image: String, dependencies: Ignored) -> BundleDeploy
 /// The image that a BundleDeployment installs, if it is one.
 pub(super) fn image(deployment: &BundleDeployment) -> Option<&str> {
     deployment.spec.template.spec.source.image.as_ref().map(|image| image.reference.as_str())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_the_platform_operator_says_is_changed() {
+        let said = |mut spec: Value| -> PlatformOperatorSpec {
+            spec["package"] = json!({"name": "p"});
+            serde_json::from_value(spec).unwrap()
+        };
+        let live = |config: Value| -> BundleDeploymentSpec {
+            let template =
+                json!({"spec": {"provisionerClassName": names::CLASS_REGISTRY, "source": {"type": "image"}}});
+            let spec =
+                json!({"provisionerClassName": "c", "template": template, "approval": "Upgrades", "config": config});
+            serde_json::from_value(spec).unwrap()
+        };
+        let own = live(json!({"apiRoles": false, "watchNamespace": "a"}));
+        assert_eq!(changes(&said(json!({})), &own), None);
+        assert_eq!(changes(&said(json!({"approval": "Upgrades", "apiRoles": false})), &own), None);
+        assert_eq!(changes(&said(json!({"approval": "Always"})), &own), Some(json!({"approval": "Always"})));
+        let roles = json!({"config": {"apiRoles": true}});
+        assert_eq!(changes(&said(json!({"apiRoles": true})), &own), Some(roles.clone()), "the approval stays");
+        assert_eq!(changes(&said(json!({})), &live(Value::Null)), Some(roles));
+    }
 }

@@ -32,7 +32,7 @@ async fn refuses(client: &Client, object: &Value) {
 }
 
 /// Binds a ClusterRole with these rules to the account, everywhere.
-async fn grants(case: &Case, account: &str, rules: &Value) {
+pub async fn grants(case: &Case, account: &str, rules: &Value) {
     let metadata = json!({"name": unique_name("installer")});
     let role = json!({"apiVersion": RBAC, "kind": "ClusterRole", "metadata": metadata, "rules": rules});
     let binding = json!({"apiVersion": RBAC, "kind": "ClusterRoleBinding", "metadata": metadata,

@@ -33,10 +33,8 @@ pub(super) fn deployment(
     if !config.is_empty() {
         settings.insert("deploymentConfig".to_owned(), Value::Object(config));
     }
-    // Whoever may use the APIs by OLM's roles may go on.
-    if has_roles {
-        settings.insert("apiRoles".to_owned(), json!(true));
-    }
+    // Whoever may use the APIs by OLM's roles may go on, and nobody else begins.
+    settings.insert(config::API_ROLES.to_owned(), json!(has_roles));
     let image = ImageSource { reference: image.to_owned(), ..ImageSource::default() };
     let source = BundleSource { type_: "image".to_owned(), image: Some(image), ..BundleSource::default() };
     let spec = BundleSpec { provisioner_class_name: names::CLASS_REGISTRY.to_owned(), source };

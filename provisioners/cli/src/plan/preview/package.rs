@@ -9,6 +9,7 @@ use rukpak_catalog::choose::{self, choose};
 use rukpak_catalog::resolve::{Installed as Present, Offer, Request, resolve};
 use rukpak_catalog::version::Constraint;
 use rukpak_catalog::{Bundle, Catalog, Range};
+use rukpak_crds::config::API_ROLES;
 use rukpak_crds::names::{self, CLASS_PLAIN, CLASS_REGISTRY};
 use rukpak_crds::olm::cluster_extension::{
     CatalogFilter, ClusterExtensionSpec, CrdUpgradeSafetyEnforcement, UpgradeConstraintPolicy,
@@ -18,6 +19,7 @@ use rukpak_crds::plan::{ApprovalPolicy, PlannedDependency};
 use rukpak_crds::platform_operator::{PlatformPackage, UpgradePolicy};
 use rukpak_crds::{
     BundleDeployment, BundleDeploymentSpec, BundleSource, BundleSpec, DependencyPolicy, ImageSource, PlatformOperator,
+    PlatformOperatorSpec,
 };
 use rukpak_resolver::set::{self, Needy, Offered};
 use rukpak_resolver::{Facts, Installed, PACKAGE};
@@ -63,6 +65,8 @@ struct Written {
     image: Option<String>,
     config: Option<Map<String, Value>>,
     approval: Option<ApprovalPolicy>,
+    /// What a PlatformOperator says of it besides.
+    operator: Option<PlatformOperatorSpec>,
     annotations: BTreeMap<String, String>,
 }
 
@@ -117,6 +121,7 @@ impl<'a> Offers<'a> {
                 image: None,
                 config: Some(extension.deployment_config()),
                 approval,
+                operator: None,
                 annotations: [(names::SAFE_CRD_UPGRADE.to_owned(), safety.to_owned())].into(),
             }
         };
@@ -158,6 +163,7 @@ impl<'a> Offers<'a> {
             owner: ("PlatformOperator".to_owned(), name.to_owned()),
             name: name.to_owned(),
             approval,
+            operator: Some(operator.spec.clone()),
             ..Written::default()
         };
         self.ask_for((what, of(&operator.name_any())), wish, |package| of(&deployment_name(package))).await
@@ -203,7 +209,7 @@ impl<'a> Offers<'a> {
 
     /// The BundleDeployment as the manager would leave it.
     async fn deployment(&self, written: Written) -> Result<BundleDeployment, Unplanned> {
-        let Written { owner: (kind, owner), name, image, config, approval, annotations } = written;
+        let Written { owner: (kind, owner), name, image, config, approval, operator, annotations } = written;
         let Some(reference) = image else {
             let text = format!("the bundle for {kind} {owner:?} has no image: only images can be installed");
             return Err(Unplanned::Refused(text));
@@ -217,6 +223,7 @@ impl<'a> Offers<'a> {
                 "BundleDeployment {name} exists and was not made for {kind} {owner}; it is left alone. Give the {kind} another name"
             )));
         }
+        let roles = operator.and_then(|spec| spec.changed_api_roles(live.as_ref().map(|live| &live.spec)));
         let mut deployment = live.unwrap_or_else(|| {
             let spec = BundleDeploymentSpec {
                 provisioner_class_name: CLASS_PLAIN.to_owned(),
@@ -230,6 +237,9 @@ impl<'a> Offers<'a> {
             source: BundleSource { type_: "image".to_owned(), image: Some(image), ..BundleSource::default() },
         };
         deployment.spec.config = config.or(deployment.spec.config);
+        if let Some(roles) = roles {
+            deployment.spec.config.get_or_insert_default().insert(API_ROLES.to_owned(), json!(roles));
+        }
         deployment.spec.approval = approval.or(deployment.spec.approval);
         deployment.annotations_mut().extend(annotations);
         // What it depends on was found above.

@@ -32,7 +32,8 @@ pub(super) const DEPLOYMENT_FIELDS: [&str; 15] = [
     "approvedPlan",
     "windows",
 ];
-pub(super) const OPERATOR_FIELDS: [&str; 5] = ["package", "upgradePolicy", "approval", "windows", "dependencies"];
+pub(super) const OPERATOR_FIELDS: [&str; 6] =
+    ["package", "upgradePolicy", "approval", "windows", "dependencies", "apiRoles"];
 pub(super) const OPERATOR_PACKAGE_FIELDS: [&str; 4] = ["name", "channel", "version", "catalog"];
 pub(super) const EXTENSION_FIELDS: [&str; 6] =
     ["namespace", "serviceAccount", "source", "install", "config", "progressDeadlineMinutes"];
