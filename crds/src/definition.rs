@@ -132,6 +132,13 @@ fn of_olmv0<K: CustomResourceExt>(description: &str, others: &[&str]) -> Result<
     Ok(definition)
 }
 
+/// The same of a kind whose spec may be left out, as upstream's.
+fn of_olmv0_without_spec<K: CustomResourceExt>(description: &str) -> Result<Value, serde_json::Error> {
+    let mut definition = of_olmv0::<K>(description, &[])?;
+    schema(&mut definition)["required"] = json!(["metadata"]);
+    Ok(definition)
+}
+
 /// The CRDs of OLM v0's kinds with the names of their files.
 fn all_of_olmv0() -> Result<Vec<(&'static str, Value)>, serde_json::Error> {
     Ok(vec![
@@ -167,6 +174,10 @@ fn all_of_olmv0() -> Result<Vec<(&'static str, Value)>, serde_json::Error> {
         (
             "operators.coreos.com_operatorconditions.yaml",
             of_olmv0::<olmv0::OperatorCondition>("OperatorCondition is what an operator says of itself.", &["v1"])?,
+        ),
+        (
+            "operators.coreos.com_operators.yaml",
+            of_olmv0_without_spec::<olmv0::Operator>("Operator lists what belongs to a package in a namespace.")?,
         ),
     ])
 }

@@ -10,10 +10,12 @@
 //! install_plan        what is to be installed, and whether somebody agreed
 //! service_version     a version of an operator that is installed
 //! operator_condition  what an operator says of itself
+//! operator            what belongs to a package in a namespace
 //! ```
 
 pub mod catalog_source;
 pub mod install_plan;
+pub mod operator;
 pub mod operator_condition;
 pub mod operator_group;
 pub mod service_version;
@@ -21,6 +23,7 @@ pub mod subscription;
 
 pub use catalog_source::CatalogSource;
 pub use install_plan::InstallPlan;
+pub use operator::Operator;
 pub use operator_condition::OperatorCondition;
 pub use operator_group::OperatorGroup;
 pub use service_version::ClusterServiceVersion;

@@ -80,6 +80,7 @@ fn definitions_are_the_generated_ones() {
         ("base/olmv0/crds", "operators.coreos.com_installplans.yaml"),
         ("base/olmv0/crds", "operators.coreos.com_operatorconditions.yaml"),
         ("base/olmv0/crds", "operators.coreos.com_operatorgroups.yaml"),
+        ("base/olmv0/crds", "operators.coreos.com_operators.yaml"),
         ("base/olmv0/crds", "operators.coreos.com_subscriptions.yaml"),
     ] {
         let read = |path: PathBuf| std::fs::read_to_string(path).unwrap();

@@ -29,7 +29,8 @@ pub fn page() -> Result<String, serde_json::Error> {
         let (kind, group) = (text(&spec["names"], "kind"), text(spec, "group"));
         _ = write!(page, "\n## {kind}\n\n`{group}/{}`. {}\n", text(version, "name"), cell(text(schema, "description")));
         for part in ["spec", "status"] {
-            let Some(fields) = schema["properties"].get(part) else { continue };
+            let fields = schema["properties"].get(part).filter(|fields| fields["properties"].is_object());
+            let Some(fields) = fields else { continue };
             _ = write!(page, "\n| {part} | type | |\n|---|---|---|\n");
             rows(&mut page, &mut listed, fields, &Place { kind, part, path: String::new() });
         }

@@ -8,11 +8,13 @@
 //! subscription     Subscription     observe -> choose (rukpak-resolver) -> its BundleDeployment -> report
 //! stage            how far a BundleDeployment is, in the words that the kinds need       pure
 //! service_version  BundleDeployment observe -> InstallPlan -> ClusterServiceVersion -> report; deleted with the latter
+//! components       BundleDeployment list by label -> Operator                             API server
 //! ```
 //!
 //! A BundleDeployment has no owner here: Subscriptions are in namespaces. It lives as long as its ClusterServiceVersion.
 
 mod catalog_source;
+mod components;
 mod context;
 mod deployment;
 mod gate;

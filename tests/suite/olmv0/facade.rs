@@ -10,6 +10,7 @@ mod gate;
 mod groups;
 mod health;
 mod install;
+mod operators;
 mod rights;
 mod roles;
 pub mod world;

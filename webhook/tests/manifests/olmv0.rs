@@ -65,6 +65,7 @@ fn the_manager_writes_what_follows_from_subscriptions() {
     let expected = [
         "create clusterserviceversions",
         "create installplans",
+        "create operators",
         "delete bundledeployments",
         "delete clusterserviceversions",
         "delete installplans",
@@ -75,6 +76,8 @@ fn the_manager_writes_what_follows_from_subscriptions() {
         "patch installplans",
         "patch installplans/status",
         "patch operatorgroups/status",
+        "patch operators",
+        "patch operators/status",
         "patch subscriptions/status",
     ];
     assert_eq!(written, expected);

@@ -3,14 +3,16 @@
 use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::Namespace;
+use kube::core::PartialObjectMeta;
 use kube::runtime::reflector::Store;
 use kube::{Client, Resource, ResourceExt};
-use rukpak_crds::olmv0::{CatalogSource, ClusterServiceVersion, InstallPlan, OperatorGroup, Subscription};
+use rukpak_crds::olmv0::{CatalogSource, ClusterServiceVersion, InstallPlan, Operator, OperatorGroup, Subscription};
 use rukpak_crds::{BundleDeployment, Plan};
 use rukpak_runtime::failures::Failures;
 use rukpak_runtime::status::WrittenVersions;
 
 use super::catalog_source::Catalogs;
+use super::components::Told;
 use super::gate::Gate;
 use super::operator_group::{Membership, membership};
 use super::service_version::Bundles;
@@ -27,6 +29,7 @@ pub(super) struct Context {
     pub versions: Store<ClusterServiceVersion>,
     pub sources: Store<CatalogSource>,
     pub groups: Store<OperatorGroup>,
+    pub operators: Store<PartialObjectMeta<Operator>>,
     pub namespaces: Store<Namespace>,
     /// All BundleDeployments, as last seen.
     pub deployments: Store<BundleDeployment>,
@@ -36,6 +39,8 @@ pub(super) struct Context {
     pub catalogs: Catalogs,
     /// What is in the images of bundles.
     pub bundles: Bundles,
+    /// What Operators were told.
+    pub told: Told,
     /// Whether what a bundle depends on is installed.
     pub dependencies: Arc<Dependencies>,
     /// Whether catalogs have to name images by digest.

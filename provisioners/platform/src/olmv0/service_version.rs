@@ -30,6 +30,7 @@ use rukpak_runtime::{api, warn_first};
 pub(super) use self::bundle::Bundles;
 use self::removal::Removal;
 use self::version::Others;
+use super::components;
 use super::context::{Context, FIELD_MANAGER, within};
 use super::deployment::{self, Unit};
 use super::operator_group::Membership;
@@ -44,6 +45,8 @@ pub(super) enum Error {
     Version(#[source] api::Error),
     #[error("cannot write the BundleDeployment")]
     Deployment(#[source] api::Error),
+    #[error("cannot tell the Operator what belongs to it")]
+    Operator(#[source] api::Error),
     #[error("cannot read the ClusterServiceVersion of the bundle")]
     Bundle(#[from] bundle::Error),
     #[error(
@@ -93,6 +96,8 @@ pub(super) async fn reconcile(deployment: Arc<BundleDeployment>, context: Arc<Co
     pass.report(failure.as_deref()).await?;
     made?;
     pass.collect().await?;
+    let own = components::own(pass.subscription.as_deref(), &pass.versions, &pass.plans);
+    components::tell(&pass.deployment, &pass.unit, own, &pass.context).await.map_err(Error::Operator)?;
     pass.context.failures.clear(&pass.deployment.uid().unwrap_or_default());
     Ok(pass.next())
 }
@@ -100,7 +105,7 @@ pub(super) async fn reconcile(deployment: Arc<BundleDeployment>, context: Arc<Co
 /// After a pass that ended early.
 pub(super) fn error_policy(deployment: &BundleDeployment, error: &Error, failures: &Failures) -> Action {
     let class = match error {
-        Error::Plan(error) | Error::Version(error) | Error::Deployment(error)
+        Error::Plan(error) | Error::Version(error) | Error::Deployment(error) | Error::Operator(error)
             if error.is_conflict() || error.is_not_found() =>
         {
             Class::Conflict

@@ -6,10 +6,11 @@ use std::time::Duration;
 
 use futures::StreamExt as _;
 use k8s_openapi::api::core::v1::Namespace;
+use kube::core::PartialObjectMeta;
 use kube::runtime::reflector::{ObjectRef, Store};
 use kube::{Client, Resource, ResourceExt};
 use rukpak_catalog::origin::Loader;
-use rukpak_crds::olmv0::{CatalogSource, ClusterServiceVersion, InstallPlan, OperatorGroup, Subscription};
+use rukpak_crds::olmv0::{CatalogSource, ClusterServiceVersion, InstallPlan, Operator, OperatorGroup, Subscription};
 use rukpak_crds::{BundleDeployment, Plan};
 use rukpak_runtime::failures::Failures;
 use rukpak_runtime::process::Process;
@@ -22,6 +23,7 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio_util::sync::CancellationToken;
 
 use super::catalog_source::{self, Catalogs};
+use super::components::Told;
 use super::context::{Context, within};
 use super::deployment::{Unit, namespace};
 use super::gate::Gate;
@@ -144,11 +146,13 @@ impl Facade {
             versions: kinds.versions.store.clone(),
             sources: kinds.sources.store.clone(),
             groups: kinds.groups.store.clone(),
+            operators: kinds.operators.store.clone(),
             namespaces: kinds.namespaces.store.clone(),
             deployments,
             questions: kinds.questions.store.clone(),
             catalogs: Catalogs::new(parts.loader, parts.logins, parts.interval),
             bundles: Bundles::new(parts.puller),
+            told: Told::default(),
             dependencies: parts.dependencies,
             requires_digests: parts.requires_digests,
             global: parts.global,
@@ -224,6 +228,7 @@ struct Kinds {
     versions: Optional<ClusterServiceVersion>,
     sources: Optional<CatalogSource>,
     groups: Optional<OperatorGroup>,
+    operators: Optional<PartialObjectMeta<Operator>>,
     namespaces: Streams<Namespace>,
     questions: Streams<Plan>,
 }
@@ -236,6 +241,7 @@ impl Kinds {
             versions: Optional::new(client.clone(), "clusterserviceversions.operators.coreos.com"),
             sources: Optional::new(client.clone(), "catalogsources.operators.coreos.com"),
             groups: Optional::new(client.clone(), "operatorgroups.operators.coreos.com"),
+            operators: Optional::new(client.clone(), "operators.operators.coreos.com"),
             namespaces: Streams::new(client.clone()),
             questions: Streams::new(client.clone()),
         }
@@ -263,6 +269,8 @@ impl Kinds {
             self.versions.follow(versions, |change| tell(&context, &change, &context.versions)),
             self.sources.follow(sources, |change| of_source(&context, &change)),
             self.groups.follow(groups, |change| of_group(&context, &change)),
+            // Nothing is decided by it: nobody waits until it is known.
+            self.operators.follow(CancellationToken::new(), |change| of_operator(&context, &change)),
             of_namespaces(self.namespaces, &context, namespaces),
             of_questions(self.questions, &context, questions),
         );
@@ -328,6 +336,29 @@ fn of_group(context: &Context, change: &Change<OperatorGroup>) {
         }
     }
     tell(context, change, &context.groups);
+}
+
+/// One that somebody has changed or deleted is told anew.
+fn of_operator(context: &Context, change: &Change<PartialObjectMeta<Operator>>) {
+    match change {
+        Change::Present(operator) | Change::Gone(operator) => {
+            if matches!(change, Change::Gone(_)) {
+                context.written.forget(&operator.uid().unwrap_or_default());
+                context.told.forget(&operator.name_any());
+            }
+            for owner in operator.owner_references() {
+                if let Some(deployment) = context.deployments.get(&ObjectRef::new(&owner.name)) {
+                    context.wake.deployment(&deployment);
+                }
+            }
+        }
+        Change::Listed { since } => {
+            context.written.listed(*since, &context.operators.state());
+            for deployment in context.deployments.state().iter().filter(|deployment| namespace(deployment).is_some()) {
+                context.wake.deployment(deployment);
+            }
+        }
+    }
 }
 
 /// Labels of namespaces say what OperatorGroups with a selector target.
