@@ -179,6 +179,12 @@ fn all_of_olmv0() -> Result<Vec<(&'static str, Value)>, serde_json::Error> {
             "operators.coreos.com_operators.yaml",
             of_olmv0_without_spec::<olmv0::Operator>("Operator lists what belongs to a package in a namespace.")?,
         ),
+        (
+            "operators.coreos.com_olmconfigs.yaml",
+            of_olmv0_without_spec::<olmv0::OLMConfig>(
+                "OLMConfig has settings of OLM. It is served for those who set it, and has no effect.",
+            )?,
+        ),
     ])
 }
 

@@ -11,10 +11,12 @@
 //! service_version     a version of an operator that is installed
 //! operator_condition  what an operator says of itself
 //! operator            what belongs to a package in a namespace
+//! olm_config          settings of OLM, without effect
 //! ```
 
 pub mod catalog_source;
 pub mod install_plan;
+pub mod olm_config;
 pub mod operator;
 pub mod operator_condition;
 pub mod operator_group;
@@ -23,6 +25,7 @@ pub mod subscription;
 
 pub use catalog_source::CatalogSource;
 pub use install_plan::InstallPlan;
+pub use olm_config::OLMConfig;
 pub use operator::Operator;
 pub use operator_condition::OperatorCondition;
 pub use operator_group::OperatorGroup;

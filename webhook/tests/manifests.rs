@@ -78,6 +78,7 @@ fn definitions_are_the_generated_ones() {
         ("base/olmv0/crds", "operators.coreos.com_catalogsources.yaml"),
         ("base/olmv0/crds", "operators.coreos.com_clusterserviceversions.yaml"),
         ("base/olmv0/crds", "operators.coreos.com_installplans.yaml"),
+        ("base/olmv0/crds", "operators.coreos.com_olmconfigs.yaml"),
         ("base/olmv0/crds", "operators.coreos.com_operatorconditions.yaml"),
         ("base/olmv0/crds", "operators.coreos.com_operatorgroups.yaml"),
         ("base/olmv0/crds", "operators.coreos.com_operators.yaml"),

@@ -9,6 +9,7 @@
 //! stage            how far a BundleDeployment is, in the words that the kinds need       pure
 //! service_version  BundleDeployment observe -> InstallPlan -> ClusterServiceVersion -> report; deleted with the latter
 //! components       BundleDeployment list by label -> Operator                             API server
+//! olm_config       OLMConfig        report
 //! ```
 //!
 //! A BundleDeployment has no owner here: Subscriptions are in namespaces. It lives as long as its ClusterServiceVersion.
@@ -18,6 +19,7 @@ mod components;
 mod context;
 mod deployment;
 mod gate;
+mod olm_config;
 mod operator_group;
 mod service_version;
 mod stage;

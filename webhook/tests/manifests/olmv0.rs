@@ -75,6 +75,7 @@ fn the_manager_writes_what_follows_from_subscriptions() {
         "patch clusterserviceversions/status",
         "patch installplans",
         "patch installplans/status",
+        "patch olmconfigs/status",
         "patch operatorgroups/status",
         "patch operators",
         "patch operators/status",

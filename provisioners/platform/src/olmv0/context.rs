@@ -6,7 +6,9 @@ use k8s_openapi::api::core::v1::Namespace;
 use kube::core::PartialObjectMeta;
 use kube::runtime::reflector::Store;
 use kube::{Client, Resource, ResourceExt};
-use rukpak_crds::olmv0::{CatalogSource, ClusterServiceVersion, InstallPlan, Operator, OperatorGroup, Subscription};
+use rukpak_crds::olmv0::{
+    CatalogSource, ClusterServiceVersion, InstallPlan, OLMConfig, Operator, OperatorGroup, Subscription,
+};
 use rukpak_crds::{BundleDeployment, Plan};
 use rukpak_runtime::failures::Failures;
 use rukpak_runtime::status::WrittenVersions;
@@ -30,6 +32,7 @@ pub(super) struct Context {
     pub sources: Store<CatalogSource>,
     pub groups: Store<OperatorGroup>,
     pub operators: Store<PartialObjectMeta<Operator>>,
+    pub configs: Store<PartialObjectMeta<OLMConfig>>,
     pub namespaces: Store<Namespace>,
     /// All BundleDeployments, as last seen.
     pub deployments: Store<BundleDeployment>,

@@ -10,7 +10,9 @@ use kube::core::PartialObjectMeta;
 use kube::runtime::reflector::{ObjectRef, Store};
 use kube::{Client, Resource, ResourceExt};
 use rukpak_catalog::origin::Loader;
-use rukpak_crds::olmv0::{CatalogSource, ClusterServiceVersion, InstallPlan, Operator, OperatorGroup, Subscription};
+use rukpak_crds::olmv0::{
+    CatalogSource, ClusterServiceVersion, InstallPlan, OLMConfig, Operator, OperatorGroup, Subscription,
+};
 use rukpak_crds::{BundleDeployment, Plan};
 use rukpak_runtime::failures::Failures;
 use rukpak_runtime::process::Process;
@@ -28,7 +30,7 @@ use super::context::{Context, within};
 use super::deployment::{Unit, namespace};
 use super::gate::Gate;
 use super::service_version::{self, Bundles};
-use super::{operator_group, subscription};
+use super::{olm_config, operator_group, subscription};
 use crate::args::Olmv0;
 use crate::dependencies::Dependencies;
 use crate::follow::Optional;
@@ -38,6 +40,9 @@ use crate::outcome::error_policy;
 /// Passes at once. Each may read an image.
 const CONCURRENCY: u16 = 16;
 
+/// What is looked at of an OLMConfig, whatever its spec says.
+type Config = PartialObjectMeta<OLMConfig>;
+
 /// Asks for passes.
 #[derive(Clone)]
 pub(crate) struct Wake {
@@ -46,6 +51,7 @@ pub(crate) struct Wake {
     deployments: UnboundedSender<ObjectRef<BundleDeployment>>,
     sources: UnboundedSender<ObjectRef<CatalogSource>>,
     groups: UnboundedSender<ObjectRef<OperatorGroup>>,
+    configs: UnboundedSender<ObjectRef<Config>>,
 }
 
 // Receivers are dropped only when the process ends, or where nobody asked for this API.
@@ -90,6 +96,7 @@ pub(crate) struct Facade {
     deployments: UnboundedReceiver<ObjectRef<BundleDeployment>>,
     sources: UnboundedReceiver<ObjectRef<CatalogSource>>,
     groups: UnboundedReceiver<ObjectRef<OperatorGroup>>,
+    configs: UnboundedReceiver<ObjectRef<Config>>,
 }
 
 /// What it stands on.
@@ -118,14 +125,16 @@ impl Facade {
         let (to_deployments, deployments) = unbounded_channel();
         let (to_sources, sources) = unbounded_channel();
         let (to_groups, groups) = unbounded_channel();
+        let (to_configs, configs) = unbounded_channel();
         let wake = Wake {
             known: kinds.subscriptions.store.clone(),
             subscriptions: to_subscriptions,
             deployments: to_deployments,
             sources: to_sources,
             groups: to_groups,
+            configs: to_configs,
         };
-        Self { kinds, wake, subscriptions, deployments, sources, groups }
+        Self { kinds, wake, subscriptions, deployments, sources, groups, configs }
     }
 
     pub fn wake(&self) -> Wake {
@@ -147,6 +156,7 @@ impl Facade {
             sources: kinds.sources.store.clone(),
             groups: kinds.groups.store.clone(),
             operators: kinds.operators.store.clone(),
+            configs: kinds.configs.store.clone(),
             namespaces: kinds.namespaces.store.clone(),
             deployments,
             questions: kinds.questions.store.clone(),
@@ -211,6 +221,13 @@ impl Facade {
             "the queue of OperatorGroups"
         );
         queue!(
+            self.configs,
+            context.configs.clone(),
+            olm_config::reconcile,
+            |object, error, context| error_policy(&*object, error, &context.failures),
+            "the queue of OLMConfigs"
+        );
+        queue!(
             self.deployments,
             context.deployments.clone(),
             service_version::reconcile,
@@ -229,6 +246,7 @@ struct Kinds {
     sources: Optional<CatalogSource>,
     groups: Optional<OperatorGroup>,
     operators: Optional<PartialObjectMeta<Operator>>,
+    configs: Optional<Config>,
     namespaces: Streams<Namespace>,
     questions: Streams<Plan>,
 }
@@ -242,6 +260,7 @@ impl Kinds {
             sources: Optional::new(client.clone(), "catalogsources.operators.coreos.com"),
             groups: Optional::new(client.clone(), "operatorgroups.operators.coreos.com"),
             operators: Optional::new(client.clone(), "operators.operators.coreos.com"),
+            configs: Optional::new(client.clone(), "olmconfigs.operators.coreos.com"),
             namespaces: Streams::new(client.clone()),
             questions: Streams::new(client.clone()),
         }
@@ -269,8 +288,9 @@ impl Kinds {
             self.versions.follow(versions, |change| tell(&context, &change, &context.versions)),
             self.sources.follow(sources, |change| of_source(&context, &change)),
             self.groups.follow(groups, |change| of_group(&context, &change)),
-            // Nothing is decided by it: nobody waits until it is known.
+            // Nothing is decided by these: nobody waits until they are known.
             self.operators.follow(CancellationToken::new(), |change| of_operator(&context, &change)),
+            self.configs.follow(CancellationToken::new(), |change| of_config(&context, &change)),
             of_namespaces(self.namespaces, &context, namespaces),
             of_questions(self.questions, &context, questions),
         );
@@ -284,6 +304,9 @@ fn wake_all(context: &Context) {
     }
     for group in context.groups.state() {
         let _ = context.wake.groups.send(ObjectRef::from_obj(&*group));
+    }
+    for config in context.configs.state() {
+        let _ = context.wake.configs.send(ObjectRef::from_obj(&*config));
     }
     for subscription in context.subscriptions.state() {
         context.wake.subscription(&subscription);
@@ -356,6 +379,21 @@ fn of_operator(context: &Context, change: &Change<PartialObjectMeta<Operator>>) 
             context.written.listed(*since, &context.operators.state());
             for deployment in context.deployments.state().iter().filter(|deployment| namespace(deployment).is_some()) {
                 context.wake.deployment(deployment);
+            }
+        }
+    }
+}
+
+fn of_config(context: &Context, change: &Change<Config>) {
+    match change {
+        Change::Present(config) => {
+            let _ = context.wake.configs.send(ObjectRef::from_obj(&**config));
+        }
+        Change::Gone(config) => context.written.forget(&config.uid().unwrap_or_default()),
+        Change::Listed { since } => {
+            context.written.listed(*since, &context.configs.state());
+            for config in context.configs.state() {
+                let _ = context.wake.configs.send(ObjectRef::from_obj(&*config));
             }
         }
     }

@@ -1,7 +1,7 @@
-//! The kind that only tells what belongs to a package: Operator.
+//! The kinds that only tell: Operator and OLMConfig.
 
 use kube::api::DynamicObject;
-use rukpak_tests::verbs::Target;
+use rukpak_tests::verbs::{self, Target};
 use serde_json::{Value, json};
 
 use super::case::Case;
@@ -72,4 +72,24 @@ async fn an_operator_lists_what_belongs_to_a_package_and_goes_with_it() {
     case.until_object(&target, "without its Subscription", is_left).await;
     case.types(&format!("kubectl -n {space} delete csv {csv}")).await;
     case.until_collected(&target).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_olm_config_says_that_nothing_is_copied_whatever_it_asks_for() {
+    let case = Case::new("olm-config").await;
+    let mut config = json!({"apiVersion": V1, "kind": "OLMConfig", "metadata": {"name": "cluster"},
+        "spec": {"features": {"disableCopiedCSVs": false, "packageServerSyncInterval": "5m"}}});
+    let target = Target::cluster(V1, "OLMConfig", "cluster");
+    let is_told = |object: &DynamicObject| {
+        let told = verbs::condition(object, "DisabledCopiedCSVs").cloned().unwrap_or_default();
+        (&told["status"], &told["reason"]) == (&json!("True"), &json!("CopiedCSVsDisabled"))
+            && told["observedGeneration"] == json!(object.metadata.generation)
+    };
+    case.applies(&[config.clone()]).await;
+    case.until_object(&target, "the condition", is_told).await;
+
+    config.as_object_mut().expect("an object").remove("spec");
+    case.applies(&[config]).await;
+    let is_empty = |object: &DynamicObject| object.data.get("spec").is_none() && is_told(object);
+    case.until_object(&target, "the condition of the new generation", is_empty).await;
 }
