@@ -4,9 +4,12 @@
 //! folds them. Unknown fields are ignored. A wrong type in a field that is read refuses the document; what is odd about the
 //! properties of a bundle is only noted ([`BundleDocument::faults`]): it makes that bundle poorer, not the catalog useless.
 
+use std::sync::Arc;
+
 use serde::de::{DeserializeSeed, Deserializer};
 use serde_json::Value;
 
+use crate::model::Icon;
 use crate::{Bundle, Channel};
 
 mod csv;
@@ -35,15 +38,20 @@ pub const MAX_ITEMS: usize = 20_000;
 /// longest in published catalogs have 111 and 160.
 pub const MAX_NAME: usize = 1024;
 
+/// Bytes of an icon. A larger one is not kept: all are in memory.
+pub const MAX_ICON_BYTES: usize = 128 * 1024;
+
 /// A document, by its schema.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Document {
-    /// `olm.package`. Its icon, description and properties are not kept.
+    /// `olm.package`. Its description and properties are not kept.
     Package {
         /// Its name; empty if it has none.
         name: String,
         /// `defaultChannel`.
         default_channel: Option<String>,
+        /// `icon`; `None` if there is none, or none that can be read.
+        icon: Option<Arc<Icon>>,
     },
     /// `olm.channel`.
     Channel {

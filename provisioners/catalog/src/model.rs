@@ -1,7 +1,8 @@
-//! What is kept of a catalog: enough to choose, to follow the graph, to check and to report. No icons, descriptions of
-//! resources or manifests: a catalog of 120 MiB becomes some 10 MiB.
+//! What is kept of a catalog: enough to choose, to follow the graph, to check and to report, and icons of packages. No
+//! descriptions or manifests: a catalog of 120 MiB becomes some 10 MiB.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use crate::{Range, Version};
 
@@ -31,9 +32,20 @@ pub struct Package {
     pub bundles: BTreeMap<String, Bundle>,
     /// Why the package is deprecated, if it is.
     pub deprecation: Option<String>,
+    /// Its picture, if it has one of at most [`MAX_ICON_BYTES`](crate::document::MAX_ICON_BYTES).
+    pub icon: Option<Arc<Icon>>,
     /// What is odd about it, for people: what was left out because the catalog contradicts itself, or could not be read.
     /// Sorted.
     pub remarks: Vec<String>,
+}
+
+/// A picture.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Icon {
+    /// Its media type, such as `image/svg+xml`, as the catalog says.
+    pub media_type: String,
+    /// Its bytes.
+    pub bytes: Vec<u8>,
 }
 
 /// A channel: a graph of upgrades.
@@ -99,6 +111,10 @@ pub struct Facts {
     pub max_openshift_version: Option<String>,
     /// Its name for people.
     pub display_name: Option<String>,
+    /// The name of who offers it.
+    pub provider: Option<String>,
+    /// Where more is told of them, a URL.
+    pub provider_url: Option<String>,
     /// Processors that it says it runs on, such as `arm64`: of those that operators are built for.
     pub architectures: Vec<&'static str>,
     /// Operating systems that it says it runs on, such as `linux`.

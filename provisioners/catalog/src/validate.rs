@@ -80,7 +80,7 @@ impl<'a> Index<'a> {
         let mut index = Self::default();
         for Located { place, document } in documents {
             match document {
-                Document::Package { name, default_channel } => {
+                Document::Package { name, default_channel, .. } => {
                     index.package(name).declared.push((default_channel.as_deref(), place));
                 }
                 Document::Channel { package, channel } => {

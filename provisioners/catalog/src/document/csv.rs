@@ -59,6 +59,7 @@ pub(super) const METADATA: Keep = Keep::Fields(&[
     ("installModes", MODES),
     ("labels", Keep::Fields(LABELS)),
     ("minKubeVersion", Keep::TEXT),
+    ("provider", Keep::Fields(&[("name", Keep::TEXT), ("url", Keep::TEXT)])),
 ]);
 
 const OBJECT_METADATA: Keep =
@@ -142,6 +143,11 @@ fn describe(facts: &mut Facts, fields: &Fields<'_>) -> Result<(), String> {
     }
     set(&mut facts.min_kube_version, fields.optional_text("minKubeVersion")?);
     set(&mut facts.display_name, fields.optional_text("displayName")?);
+    // Only shown, so one that cannot be read says nothing.
+    if let Ok(Some(provider)) = fields.object("provider") {
+        set(&mut facts.provider, provider.optional_text("name").unwrap_or_default());
+        set(&mut facts.provider_url, provider.optional_text("url").unwrap_or_default());
+    }
     Ok(())
 }
 

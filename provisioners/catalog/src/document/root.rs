@@ -11,12 +11,13 @@ use super::sieve::{Keep, Sieve};
 use super::{Error, MAX_NAME, fields, properties};
 
 /// All that the known schemas need. A document of another schema may have these too: what is kept of them is small.
-const FIELDS: [(&str, Keep); 8] = [
+const FIELDS: [(&str, Keep); 9] = [
     ("schema", Keep::TEXT),
     ("package", Keep::TEXT),
     ("name", Keep::TEXT),
     ("image", Keep::TEXT),
     ("defaultChannel", Keep::TEXT),
+    ("icon", Keep::Fields(&[("base64data", Keep::TEXT), ("mediatype", Keep::TEXT)])),
     ("entries", Keep::Items(&ENTRY)),
     ("properties", Keep::Items(&Keep::Property(properties::keep))),
     ("relatedImages", Keep::Items(&Keep::Fields(&[("image", Keep::TEXT)]))),

@@ -21,6 +21,19 @@ fn bundle(value: Value) -> BundleDocument {
     }
 }
 
+#[test]
+fn keeps_an_icon_that_is_not_too_large() {
+    let kept = |icon: Value| match read(&json!({"schema": "olm.package", "name": "a", "icon": icon})) {
+        Ok(Document::Package { icon, .. }) => icon.map(|icon| (icon.media_type.clone(), icon.bytes.clone())),
+        other => panic!("{other:?}"),
+    };
+    let icon = |data: &str| json!({"base64data": data, "mediatype": "image/png"});
+    assert_eq!(kept(icon("AAEC")), Some(("image/png".to_owned(), vec![0, 1, 2])));
+    for unreadable in [json!("x"), icon(""), icon("?"), icon(&"A".repeat(MAX_ICON_BYTES * 2))] {
+        assert_eq!(kept(unreadable), None);
+    }
+}
+
 #[expect(clippy::needless_pass_by_value, reason = "tables read better")]
 fn bundle_with(properties: Value) -> BundleDocument {
     bundle(json!({"schema": "olm.bundle", "name": "a.v1.0.0", "package": "a", "properties": properties}))
@@ -28,7 +41,7 @@ fn bundle_with(properties: Value) -> BundleDocument {
 
 #[test]
 fn keys_are_found_in_any_case() {
-    let package = Document::Package { name: "a".into(), default_channel: Some("stable".into()) };
+    let package = Document::Package { name: "a".into(), default_channel: Some("stable".into()), icon: None };
     for text in [
         r#"{"schema": "olm.package", "name": "a", "defaultChannel": "stable"}"#,
         r#"{"Schema": "olm.package", "NAME": "a", "DefaultChannel": "stable", "icon": {"base64data": 1}, "x": [1, {}]}"#,
@@ -158,7 +171,7 @@ fn facts_are_collected_from_properties() {
                 "operatorframework.io/arch.arm64": "unsupported", "operatorframework.io/os.linux": "supported",
                 "operatorframework.io/arch.abacus": "supported"},
             "apiServiceDefinitions": {"owned": [{"group": "g", "version": "v1", "kind": "K", "name": "ks"}]},
-            "displayName": "A", "description": "long", "minKubeVersion": "1.20.0",
+            "displayName": "A", "description": "long", "minKubeVersion": "1.20.0", "provider": {"name": "Us", "url": 1},
             "installModes": [{"type": "OwnNamespace", "supported": true}, {"type": "AllNamespaces", "supported": true},
                              {"type": "MultiNamespace", "supported": false}]}},
     ]));
@@ -177,6 +190,7 @@ fn facts_are_collected_from_properties() {
     assert_eq!(facts.min_kube_version.as_deref(), Some("1.20.0"));
     assert_eq!(facts.max_openshift_version.as_deref(), Some("4.9"));
     assert_eq!(facts.display_name.as_deref(), Some("A"));
+    assert_eq!((facts.provider.as_deref(), facts.provider_url), (Some("Us"), None));
     assert_eq!(facts.architectures, ["amd64", "s390x"]);
     assert_eq!(facts.operating_systems, ["linux"]);
     assert_eq!(facts.features, ["disconnected", "fips-compliant"]);

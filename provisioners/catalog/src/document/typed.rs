@@ -1,16 +1,34 @@
 //! The four known schemas, from their roots.
 
+use std::sync::Arc;
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
 use serde_json::Value;
 
 use super::fields::Fields;
 use super::properties::Properties;
 use super::root::Root;
-use super::{BundleDocument, Deprecation, Document, Error, image};
+use super::{BundleDocument, Deprecation, Document, Error, MAX_ICON_BYTES, MAX_NAME, image};
+use crate::model::Icon;
 use crate::{Bundle, Channel, Entry};
 
 pub(super) fn package(root: Root) -> Result<Document, Error> {
-    let default_channel = Fields::new(&root.fields).optional_name("defaultChannel").map_err(fault("package"))?;
-    Ok(Document::Package { name: root.name.unwrap_or_default(), default_channel })
+    let fields = Fields::new(&root.fields);
+    let default_channel = fields.optional_name("defaultChannel").map_err(fault("package"))?;
+    let icon = icon(&fields).map(Arc::new);
+    Ok(Document::Package { name: root.name.unwrap_or_default(), default_channel, icon })
+}
+
+/// Only shown, so one that cannot be read refuses nothing.
+fn icon(fields: &Fields<'_>) -> Option<Icon> {
+    let icon = fields.object("icon").ok()??;
+    let (media_type, data) = (icon.text("mediatype").ok()?, icon.text("base64data").ok()?);
+    if data.is_empty() || data.len() > MAX_ICON_BYTES / 3 * 4 || media_type.len() > MAX_NAME {
+        return None;
+    }
+    let bytes = STANDARD.decode(data).ok()?;
+    Some(Icon { media_type, bytes })
 }
 
 pub(super) fn channel(root: Root) -> Result<Document, Error> {

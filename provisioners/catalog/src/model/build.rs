@@ -5,8 +5,9 @@
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry as Slot;
+use std::sync::Arc;
 
-use super::{Bundle, Catalog, Channel, MAX_KEPT_BYTES, Package, weight};
+use super::{Bundle, Catalog, Channel, Icon, MAX_KEPT_BYTES, Package, weight};
 use crate::document::{BundleDocument, Deprecation, Document};
 
 /// Collects documents, in any order.
@@ -24,6 +25,8 @@ pub struct Builder {
 struct Parts {
     /// One for all `olm.package` documents.
     default_channel: Option<Once<Option<String>>>,
+    /// Of several the first by type and bytes.
+    icon: Option<Arc<Icon>>,
     channels: BTreeMap<String, Once<Channel>>,
     bundles: BTreeMap<String, Once<Bundle>>,
     /// By schema and name; of several messages the first by alphabet.
@@ -93,10 +96,13 @@ impl Builder {
         }
         let Some(parts) = self.packages.get_mut(package) else { return };
         match document {
-            Document::Package { default_channel, .. } => match &mut parts.default_channel {
-                Some(known) => known.tell_again(&default_channel),
-                unknown => *unknown = Some(Once::Known(default_channel)),
-            },
+            Document::Package { default_channel, icon, .. } => {
+                parts.icon = parts.icon.take().into_iter().chain(icon).min();
+                match &mut parts.default_channel {
+                    Some(known) => known.tell_again(&default_channel),
+                    unknown => *unknown = Some(Once::Known(default_channel)),
+                }
+            }
             Document::Channel { channel, .. } => parts.add_channel(channel),
             Document::Bundle(document) => parts.add_bundle(*document),
             Document::Deprecations { entries, .. } => parts.add_deprecations(entries),
@@ -179,6 +185,7 @@ impl Parts {
             default_channel,
             channels: agreed("channel", self.channels, &mut remarks),
             bundles: agreed("bundle", self.bundles, &mut remarks),
+            icon: self.icon,
             ..Package::default()
         };
         deprecate(&mut package, self.deprecations);
@@ -193,7 +200,9 @@ impl Parts {
 /// What the document may add to the catalog. Counted again where it is there already.
 fn weight_of(document: &Document) -> u64 {
     match document {
-        Document::Package { default_channel, .. } => default_channel.as_deref().map_or(0, weight::text),
+        Document::Package { default_channel, icon, .. } => {
+            default_channel.as_deref().map_or(0, weight::text) + icon.as_deref().map_or(0, weight::icon)
+        }
         Document::Channel { channel, .. } => {
             weight::channel(&channel.name) + channel.entries.iter().map(weight::entry).sum::<u64>()
         }

@@ -3,7 +3,7 @@
 
 use std::mem::size_of;
 
-use super::{Bundle, Channel, Entry, Facts, Gvk, Package, RequiredPackage};
+use super::{Bundle, Channel, Entry, Facts, Gvk, Icon, Package, RequiredPackage};
 
 /// The most that is kept of a catalog: 256 MiB, some eight times what the largest published ones take. One of 600 packages,
 /// 12,000 bundles and 24,000 entries, 145 MiB of JSON, takes some 30 MiB.
@@ -28,6 +28,11 @@ pub(crate) fn texts(list: &[String]) -> u64 {
 pub(crate) fn package(name: &str) -> u64 {
     let first = PLACES * (size_of::<(String, Channel)>() + size_of::<(String, Bundle)>());
     2 * (place::<Package>() + text(name)) + first as u64
+}
+
+/// The picture of a package.
+pub(crate) fn icon(icon: &Icon) -> u64 {
+    items::<Icon>(1) + text(&icon.media_type) + (icon.bytes.len() + ALLOCATION) as u64
 }
 
 /// A channel without its entries.
@@ -61,7 +66,8 @@ fn facts_of(facts: &Facts) -> u64 {
     let apis: u64 = apis.map(|api| items::<Gvk>(1) + text(&api.group) + text(&api.version) + text(&api.kind)).sum();
     let packages = facts.requires_packages.iter();
     let packages: u64 = packages.map(|of| items::<RequiredPackage>(1) + text(&of.name) + text(&of.range)).sum();
-    let single = [&facts.min_kube_version, &facts.max_openshift_version, &facts.display_name];
+    let Facts { min_kube_version, max_openshift_version, display_name, provider, provider_url, .. } = facts;
+    let single = [min_kube_version, max_openshift_version, display_name, provider, provider_url];
     let known = facts.architectures.len() + facts.operating_systems.len() + facts.features.len();
     lists + apis + packages + items::<&str>(known) + single.iter().map(|text| optional(text.as_ref())).sum::<u64>()
 }

@@ -23,6 +23,14 @@ struct Spec {
     apiservicedefinitions: Option<Definitions>,
     min_kube_version: Option<String>,
     display_name: Option<String>,
+    provider: Option<Provider>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Provider {
+    name: Option<String>,
+    url: Option<String>,
 }
 
 #[derive(Deserialize)]
@@ -109,5 +117,7 @@ pub(super) fn add(json: &str, facts: &mut Facts) -> Result<(), serde_json::Error
     let said = |text: Option<String>| text.filter(|text| !text.is_empty());
     facts.min_kube_version = said(spec.min_kube_version);
     facts.display_name = said(spec.display_name);
+    let Provider { name, url } = spec.provider.unwrap_or_default();
+    (facts.provider, facts.provider_url) = (said(name), said(url));
     document::add_metadata(facts, json)
 }

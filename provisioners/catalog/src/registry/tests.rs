@@ -158,7 +158,7 @@ fn a_cluster_service_version_tells_how_a_bundle_is_installed() {
     assert_eq!(facts, Facts::default());
     let json = r#"{"metadata": {"labels": {"operatorframework.io/arch.arm64": "supported", "team": "water"},
         "annotations": {"features.operators.openshift.io/proxy-aware": "true", "alm-examples": "[]"}}, "spec": {
-        "displayName": "Pump", "minKubeVersion": "1.20.0", "icon": [{"base64data": "AAAA"}],
+        "displayName": "Pump", "minKubeVersion": "1.20.0", "icon": [{"base64data": "AAAA"}], "provider": {"name": "Us"},
         "installModes": [{"type": "AllNamespaces", "supported": true}, {"type": "OwnNamespace", "supported": false}],
         "apiservicedefinitions": {"owned": [{"name": "pumps", "group": "g.io", "version": "v1", "kind": "Pump"}]}
     }}"#;
@@ -168,6 +168,7 @@ fn a_cluster_service_version_tells_how_a_bundle_is_installed() {
         owned_api_services: vec!["v1.g.io".into()],
         min_kube_version: Some("1.20.0".into()),
         display_name: Some("Pump".into()),
+        provider: Some("Us".into()),
         architectures: vec!["arm64"],
         features: vec!["proxy-aware"],
         ..Facts::default()
