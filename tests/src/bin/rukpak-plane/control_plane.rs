@@ -17,7 +17,7 @@ use tokio::process::Command;
 use tokio::time::Instant;
 
 use crate::child::Child;
-use crate::flags::Layout;
+use crate::flags::{FRONT_PROXY, Layout};
 
 /// Longest time from start to ready; 4 s is usual. Beside many others an API server has taken more than 90 s to reconcile its roles.
 const READY_DEADLINE: Duration = Duration::from_mins(4);
@@ -263,6 +263,9 @@ fn write_files(folder: &Path, port: u16, node: Option<Ipv4Addr>) -> Result<()> {
     let clients = TestCa::new("client-ca")?;
     write("apiserver-ca.crt", serving.pem())?;
     write("client-ca.crt", clients.pem())?;
+    let proxies = TestCa::new("front-proxy-ca")?;
+    write("front-proxy-ca.crt", proxies.pem())?;
+    proxies.client(FRONT_PROXY, None)?.write(folder, FRONT_PROXY)?;
     let address = node.map(|address| address.to_string());
     let mut names = vec!["localhost", "127.0.0.1", "10.0.0.1", "kubernetes.default.svc"];
     names.extend(address.as_deref());

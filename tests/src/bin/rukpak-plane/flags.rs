@@ -15,6 +15,9 @@ pub struct Layout<'a> {
     pub node: Option<Ipv4Addr>,
 }
 
+/// The name of the API server where it calls the server of an aggregated API.
+pub const FRONT_PROXY: &str = "front-proxy-client";
+
 /// Controllers with nothing to do where no node is: each lists and watches kinds of its own. Those of volumes stay:
 /// without them a PersistentVolumeClaim keeps its finalizer for ever.
 const OF_NODES: [&str; 9] = [
@@ -55,6 +58,14 @@ impl Layout<'_> {
             format!("--tls-cert-file={}", self.file("apiserver.crt")),
             format!("--tls-private-key-file={}", self.file("apiserver.key")),
             format!("--client-ca-file={}", self.file("client-ca.crt")),
+            // Whom the servers of aggregated APIs know the API server by, and how it says for whom it asks.
+            format!("--requestheader-client-ca-file={}", self.file("front-proxy-ca.crt")),
+            format!("--requestheader-allowed-names={FRONT_PROXY}"),
+            "--requestheader-username-headers=X-Remote-User".to_owned(),
+            "--requestheader-group-headers=X-Remote-Group".to_owned(),
+            "--requestheader-extra-headers-prefix=X-Remote-Extra-".to_owned(),
+            format!("--proxy-client-cert-file={}", self.file("front-proxy-client.crt")),
+            format!("--proxy-client-key-file={}", self.file("front-proxy-client.key")),
             "--service-account-issuer=https://kubernetes.default.svc".to_owned(),
             format!("--service-account-key-file={}", self.file("service-account.pub")),
             format!("--service-account-signing-key-file={}", self.file("service-account.key")),
