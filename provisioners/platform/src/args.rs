@@ -61,6 +61,8 @@ pub struct Options {
     pub olmv0: Olmv0,
     /// The namespace whose CatalogSources all Subscriptions may name.
     pub olmv0_global_namespace: String,
+    /// Where PackageManifests are served.
+    pub packages_address: Address,
 }
 
 /// Whether OLM v0's API is this program's.
@@ -172,6 +174,10 @@ struct Args {
     /// packages to all of them
     #[arg(long, value_name = "NAMESPACE", default_value = "olm")]
     olmv0_global_namespace: String,
+    /// Address for PackageManifests over HTTPS, for the API server's aggregator: host:port, :port, or 0 for none. They show what
+    /// CatalogSources offer, with --olmv0
+    #[arg(long, value_name = "ADDRESS", default_value = "0")]
+    packages_bind_address: Address,
     #[command(flatten)]
     shared: SharedArgs,
     #[command(flatten)]
@@ -223,6 +229,7 @@ impl From<Args> for Options {
             catalogs_external_address: args.catalogs_external_address,
             olmv0: args.olmv0,
             olmv0_global_namespace: args.olmv0_global_namespace,
+            packages_address: args.packages_bind_address,
         }
     }
 }

@@ -84,6 +84,6 @@ where
 }
 
 /// Whether the objects may not be listed by us.
-fn is_forbidden(error: &watcher::Error) -> bool {
+pub(crate) fn is_forbidden(error: &watcher::Error) -> bool {
     matches!(error, watcher::Error::InitialListFailed(kube::Error::Api(status)) if status.code == 403)
 }

@@ -6,6 +6,7 @@
 //! catalog_source   CatalogSource    observe -> read -> report                            network
 //! operator_group   OperatorGroup    observe -> targets (pure) -> report
 //! subscription     Subscription     observe -> choose (rukpak-resolver) -> its BundleDeployment -> report
+//! packages         CatalogSources   memory -> PackageManifests, over HTTPS
 //! stage            how far a BundleDeployment is, in the words that the kinds need       pure
 //! service_version  BundleDeployment observe -> InstallPlan -> ClusterServiceVersion -> report; deleted with the latter
 //! components       BundleDeployment list by label -> Operator                             API server
@@ -21,6 +22,7 @@ mod deployment;
 mod gate;
 mod olm_config;
 mod operator_group;
+pub(crate) mod packages;
 mod service_version;
 mod stage;
 mod start;

@@ -38,6 +38,7 @@ use super::events::Events;
 use super::follow::Optional;
 use super::logins::{self, Logins};
 use super::olm::{Extensions, Parts};
+use super::olmv0::packages::{self, Packages};
 use super::olmv0::{self, Facade};
 use super::policies::{ContentGate, Verdicts};
 use super::single_flight::SingleFlight;
@@ -108,6 +109,7 @@ pub async fn run(options: Options) -> Result<(), Error> {
         .await?;
     process.spawn(watches::definitions(client.clone(), readiness.clone()));
     serve_catalogs(&mut process, &client, &options, unpacked.clone()).await?;
+    let packages = serve_packages(&mut process, &client, &options).await?;
     let stands_by = CancellationToken::new();
     let mirror = Mirror { content: unpacked.clone(), loader: loading.loader.clone(), logins: loading.logins.clone() };
     let (followed, until) = (Optional::new(client.clone(), cluster_catalog::DEFINITION), stands_by.clone());
@@ -119,7 +121,8 @@ pub async fn run(options: Options) -> Result<(), Error> {
     let election = options.leader_election;
     let Some(mut process) = process.lead(client.clone(), lease, election, &readiness).await? else { return Ok(()) };
     stands_by.cancel();
-    work(&mut process, client, (loading, authorities, unpacked), &options, readiness);
+    let prepared = Prepared { loading, authorities, unpacked, packages };
+    work(&mut process, client, prepared, &options, readiness);
     Ok(process.go_on().await?)
 }
 
@@ -172,11 +175,19 @@ impl Loading {
     }
 }
 
+/// What was made before this process leads.
+struct Prepared {
+    loading: Loading,
+    authorities: Authorities,
+    unpacked: Arc<CatalogStore>,
+    packages: Arc<Packages>,
+}
+
 /// Starts the watches and the queue.
 fn work(
     process: &mut Process,
     client: Client,
-    (loading, authorities, unpacked): (Loading, Authorities, Arc<CatalogStore>),
+    Prepared { loading, authorities, unpacked, packages }: Prepared,
     options: &Options,
     readiness: Arc<Readiness>,
 ) {
@@ -221,7 +232,7 @@ fn work(
         client,
     });
     watches::start(process, (operators, deployments, source_writer), &context, options, readiness);
-    facade.start(process, subscribed(&context, &loading, options));
+    facade.start(process, subscribed(&context, &loading, options, packages));
     watches::follow_dependencies(process, plans, &context, olm.known());
     let about = About { version: options.release_version.clone(), namespace: options.system_namespace.clone() };
     process.spawn(cluster_operator::keep(context.clone(), about, olm.known()));
@@ -251,7 +262,7 @@ fn extended(context: &Arc<Context>, loading: Loading, unpacked: Arc<CatalogStore
 }
 
 /// What Subscriptions stand on.
-fn subscribed(context: &Context, loading: &Loading, options: &Options) -> olmv0::Parts {
+fn subscribed(context: &Context, loading: &Loading, options: &Options, packages: Arc<Packages>) -> olmv0::Parts {
     olmv0::Parts {
         client: context.client.clone(),
         mode: options.olmv0,
@@ -264,6 +275,7 @@ fn subscribed(context: &Context, loading: &Loading, options: &Options) -> olmv0:
         deployments: (context.deployments.clone(), context.filled.clone()),
         dependencies: context.dependencies.clone(),
         written: context.written.clone(),
+        packages,
     }
 }
 
@@ -319,4 +331,22 @@ async fn serve_catalogs(
         "the catalog server"
     });
     Ok(())
+}
+
+/// Answers the API server for clients of PackageManifests, whoever leads. Returns what takes the packages.
+async fn serve_packages(process: &mut Process, client: &Client, options: &Options) -> Result<Arc<Packages>, Error> {
+    let packages = Arc::new(Packages::default());
+    let address = &options.packages_address;
+    let Some(listener) = process::listen("--packages-bind-address", address).await? else { return Ok(packages) };
+    let (client, namespace) = (client.clone(), &options.system_namespace);
+    let (kept, served) = packages::start(listener, client, namespace, packages.clone(), process.stop());
+    process.spawn(async move {
+        Box::pin(kept).await;
+        "the certificate of the server of PackageManifests"
+    });
+    process.spawn_server(async move {
+        served.await;
+        "the server of PackageManifests"
+    });
+    Ok(packages)
 }

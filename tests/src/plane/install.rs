@@ -1,5 +1,5 @@
-//! Installs the project's own manifests, with exactly the two changes that a bare control plane asks for: the webhook
-//! Service becomes an `ExternalName` of `localhost`, and webhook configurations name the port where the webhook listens.
+//! Installs the project's own manifests, with exactly the two changes that a bare control plane asks for: Services that the API
+//! server calls become an `ExternalName` of `localhost`, and what leads to them names the port where our program listens.
 
 use std::fs::DirEntry;
 use std::path::PathBuf;
@@ -25,8 +25,8 @@ pub const SYSTEM_NAMESPACE: &str = "rukpak-system";
 pub const CONTROLLER_ACCOUNT: &str = "core-admin";
 /// ServiceAccount of the webhook.
 pub const WEBHOOK_ACCOUNT: &str = "rukpak-webhooks-admin";
-/// Service that webhook configurations point to.
-const WEBHOOK_SERVICE: &str = "rukpak-webhook-service";
+/// Services that webhook configurations and the APIService point to.
+const SERVICES: [&str; 2] = ["rukpak-webhook-service", "rukpak-packages-service"];
 /// Life of a ServiceAccount's token; longer than any test run.
 const TOKEN_SECONDS: i64 = 24 * 3600;
 /// Shortest life of a token that the API server grants.
@@ -52,6 +52,8 @@ pub struct InstallOptions {
 pub struct Installed {
     /// Where webhook configurations expect the webhook.
     pub webhook_port: u16,
+    /// Where the APIService expects PackageManifests.
+    pub packages_port: u16,
     /// What was applied, in order.
     pub objects: Vec<verbs::Target>,
 }
@@ -105,7 +107,9 @@ impl Plane {
         let is_first = earlier.is_none();
         let mut installed = match earlier {
             Some(installed) => installed,
-            None => Installed { webhook_port: tools::free_port()?, objects: Vec::new() },
+            None => {
+                Installed { webhook_port: tools::free_port()?, packages_port: tools::free_port()?, objects: Vec::new() }
+            }
         };
         installed.objects.clear();
         let mut objects = Vec::new();
@@ -115,7 +119,7 @@ impl Plane {
         objects.retain(|object| !(options.without_webhooks && kind(object).ends_with("WebhookConfiguration")));
         objects.sort_by_key(|object| rank(kind(object)));
         for object in &mut objects {
-            adapt(object, installed.webhook_port, options);
+            adapt(object, &installed, options);
             let value = serde_json::to_value(&*object)?;
             verbs::apply(&client, &value).await?;
             installed.objects.push(verbs::Target::of(&value)?);
@@ -209,18 +213,21 @@ fn rank(kind: &str) -> u8 {
     }
 }
 
-fn adapt(object: &mut DynamicObject, webhook_port: u16, options: &InstallOptions) {
+fn adapt(object: &mut DynamicObject, installed: &Installed, options: &InstallOptions) {
     let kind = kind(object).to_owned();
     if kind == "Deployment" && options.without_pods {
         object.data["spec"]["replicas"] = json!(0);
     }
-    if kind == "Service" && object.metadata.name.as_deref() == Some(WEBHOOK_SERVICE) {
+    if kind == "Service" && object.metadata.name.as_deref().is_some_and(|name| SERVICES.contains(&name)) {
         object.data["spec"] = json!({ "type": "ExternalName", "externalName": "localhost" });
+    }
+    if kind == "APIService" {
+        object.data["spec"]["service"]["port"] = json!(installed.packages_port);
     }
     if kind.ends_with("WebhookConfiguration") {
         for webhook in object.data["webhooks"].as_array_mut().into_iter().flatten() {
             if let Some(service) = webhook.pointer_mut("/clientConfig/service").and_then(Value::as_object_mut) {
-                service.insert("port".to_owned(), json!(webhook_port));
+                service.insert("port".to_owned(), json!(installed.webhook_port));
             }
         }
     }

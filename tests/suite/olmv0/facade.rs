@@ -11,6 +11,7 @@ mod groups;
 mod health;
 mod install;
 mod operators;
+mod packages;
 mod rights;
 mod roles;
 pub mod world;

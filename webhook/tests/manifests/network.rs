@@ -34,6 +34,7 @@ fn callers(policy: &Value, port: &Value) -> Vec<Value> {
 #[test]
 fn every_pod_is_closed_but_for_what_it_serves() {
     let (policies, objects) = (policies(), build(&folder().join("overlays/olm")));
+    let olmv0 = build(&folder().join("overlays/olmv0"));
     let deployments: Vec<_> = objects.iter().filter(|((kind, _), _)| kind == "Deployment").collect();
     assert_eq!((deployments.len(), policies.len()), (3, 3));
     for ((_, name), deployment) in deployments {
@@ -46,7 +47,12 @@ fn every_pod_is_closed_but_for_what_it_serves() {
             assert!(list(&rule["to"]).count() > 0, "{name}: may reach all: {rule}");
         }
         // No rule is left over, none is missing; kubelets need none.
-        let mut served: Vec<_> = list(&manager(deployment)["ports"]).filter(|port| port["name"] != "health").collect();
+        let mut served: Vec<&Value> = Vec::new();
+        for overlay in [deployment, get(&olmv0, "Deployment", name)] {
+            let ports = list(&manager(overlay)["ports"]).filter(|port| port["name"] != "health");
+            let others: Vec<_> = ports.filter(|port| !served.contains(port)).collect();
+            served.extend(others);
+        }
         for rule in list(&policy["spec"]["ingress"]) {
             let [port] = list(&rule["ports"]).collect::<Vec<_>>().try_into().expect("because it is one port a rule");
             let at = served.iter().position(|open| open["containerPort"] == port["port"]);

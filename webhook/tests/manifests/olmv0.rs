@@ -25,6 +25,21 @@ fn it_is_everything_of_the_platform_overlay_and_the_kinds_are_followed() {
     }
 }
 
+#[test]
+fn the_api_server_finds_packages_where_they_are_served() {
+    let objects = rendered();
+    let container = manager(get(&objects, "Deployment", MANAGER));
+    assert!(container["args"].as_array().unwrap().contains(&json!("--packages-bind-address=:8444")));
+    let port = json!({"name": "packages", "containerPort": 8444});
+    assert!(container["ports"].as_array().unwrap().contains(&port));
+    let spec = &get(&objects, "APIService", "v1.packages.operators.coreos.com")["spec"];
+    let service = get(&objects, "Service", spec["service"]["name"].as_str().unwrap());
+    assert_eq!(spec["service"]["namespace"], service["metadata"]["namespace"]);
+    assert_eq!(service["spec"]["ports"][0]["targetPort"], "packages");
+    // Applying the manifest again must not empty it.
+    assert_eq!(spec.get("caBundle"), None);
+}
+
 /// Whoever has `admin` or `edit` in a namespace may look, and no more: a Subscription can install with the rights of the controller.
 #[test]
 fn only_reading_is_given_to_whoever_administers_a_namespace() {
@@ -66,10 +81,12 @@ fn the_manager_writes_what_follows_from_subscriptions() {
         "create clusterserviceversions",
         "create installplans",
         "create operators",
+        "create subjectaccessreviews",
         "delete bundledeployments",
         "delete clusterserviceversions",
         "delete installplans",
         "impersonate serviceaccounts",
+        "patch apiservices",
         "patch catalogsources/status",
         "patch clusterserviceversions",
         "patch clusterserviceversions/status",

@@ -275,6 +275,11 @@ impl Listed {
         details.get(None, async || Ok((server.detailed(known.clone()).await?, ()))).await.map(Some)
     }
 
+    /// What the server lists, without what it says of packages beside their bundles.
+    pub fn catalog(&self) -> &Catalog {
+        &self.catalog
+    }
+
     /// Whether both list the same.
     pub fn is_same(&self, other: &Self) -> bool {
         self.catalog == other.catalog

@@ -29,6 +29,7 @@ use super::components::Told;
 use super::context::{Context, within};
 use super::deployment::{Unit, namespace};
 use super::gate::Gate;
+use super::packages::Packages;
 use super::service_version::{self, Bundles};
 use super::{olm_config, operator_group, subscription};
 use crate::args::Olmv0;
@@ -115,6 +116,8 @@ pub(crate) struct Parts {
     pub deployments: (Store<BundleDeployment>, CancellationToken),
     pub dependencies: Arc<Dependencies>,
     pub written: Arc<WrittenVersions>,
+    /// What shows packages to clients.
+    pub packages: Arc<Packages>,
 }
 
 impl Facade {
@@ -172,6 +175,7 @@ impl Facade {
             wake: self.wake.clone(),
         });
         let filled = CancellationToken::new();
+        parts.packages.fill(context.clone(), filled.clone());
         let kinds = self.drain(process, &context, &filled);
         let watched = context.clone();
         process.spawn(async move {

@@ -14,6 +14,7 @@ use tokio::net::TcpStream;
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 use tokio_util::sync::CancellationToken;
+use x509_parser::prelude::{FromDer as _, X509Certificate};
 
 use crate::certificates::{Identity, identity};
 use crate::server::Handshake;
@@ -156,6 +157,15 @@ pub struct OverTls(pub Arc<Tls>);
 #[derive(Clone, Debug)]
 pub struct ClientChain(pub Arc<[CertificateDer<'static>]>);
 
+impl ClientChain {
+    /// Returns the common name of the client's certificate. Of several the last one counts, as in Go and so in the API server.
+    pub fn common_name(&self) -> Option<String> {
+        let (_, certificate) = X509Certificate::from_der(self.0.first()?).ok()?;
+        let last = certificate.subject().iter_common_name().last()?;
+        last.as_str().ok().map(str::to_owned)
+    }
+}
+
 impl Handshake for OverTls {
     type Stream = TlsStream<TcpStream>;
     type Peer = ClientChain;
@@ -185,8 +195,25 @@ fn verifier(
 #[cfg(test)]
 mod tests {
     use futures::FutureExt as _;
+    use rcgen::{CertificateParams, DistinguishedName, DnType, KeyPair};
 
     use super::*;
+
+    #[test]
+    fn a_client_is_called_by_the_common_name_of_its_certificate() {
+        let named = |name: Option<&str>| {
+            let mut parameters = CertificateParams::default();
+            parameters.distinguished_name = DistinguishedName::new();
+            if let Some(name) = name {
+                parameters.distinguished_name.push(DnType::CommonName, name);
+            }
+            let certificate = parameters.self_signed(&KeyPair::generate().unwrap()).unwrap();
+            ClientChain(Arc::from([certificate.der().clone()])).common_name()
+        };
+        assert_eq!(named(Some("front-proxy-client")).as_deref(), Some("front-proxy-client"));
+        assert_eq!(named(None), None);
+        assert_eq!(ClientChain(Arc::from([])).common_name(), None);
+    }
 
     #[test]
     fn it_is_complete_with_a_certificate_and_a_look_for_the_authorities_of_clients() {

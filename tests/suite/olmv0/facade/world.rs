@@ -39,7 +39,7 @@ impl World {
     /// One of its own, in which these objects are before our programs start.
     pub async fn beside(objects: &[Value]) -> Self {
         let plane = Plane::start_with(PlaneOptions::default()).await.expect("the plane starts");
-        plane.install(&InstallOptions::with_olmv0()).await.expect("the manifests apply");
+        let installed = plane.install(&InstallOptions::with_olmv0()).await.expect("the manifests apply");
         let client = plane.admin().await.expect("the admin kubeconfig is good");
         let space = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": GLOBAL}});
         verbs::create(&client, &space).await.expect("a namespace");
@@ -55,6 +55,7 @@ impl World {
         let options = ControllerOptions { arguments: arguments.clone(), ..ControllerOptions::default() };
         let controller = plane.start_controller(options).await.expect("the controller starts");
         arguments.extend(["--olmv0=on".to_owned(), "--catalog-poll-interval=1s".to_owned()]);
+        arguments.push(format!("--packages-bind-address=127.0.0.1:{}", installed.packages_port));
         let options = PlatformOptions { arguments, ..PlatformOptions::default() };
         let manager = plane.start_platform(options).await.expect("the manager starts");
         for process in [&webhook, &controller, &manager] {

@@ -95,6 +95,11 @@ impl Known {
         }
     }
 
+    /// What it has, as it was read last.
+    pub fn content(&self, key: &Key) -> Option<Content> {
+        self.lock().get(key).and_then(|state| state.content.clone())
+    }
+
     /// A package of it; `None` if it has none of that name.
     pub async fn package(
         &self,
@@ -102,8 +107,7 @@ impl Known {
         package: &str,
         news: &Arc<Notify>,
     ) -> Result<Option<Arc<Package>>, PackageError> {
-        let content = self.lock().get(key).and_then(|state| state.content.clone());
-        match content {
+        match self.content(key) {
             None => Err(PackageError("it has not been read yet".to_owned())),
             Some(Content::Image { catalog, .. }) => Ok(catalog.packages.get(package).cloned().map(Arc::new)),
             Some(Content::Server { listed, server }) => {
