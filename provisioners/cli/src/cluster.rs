@@ -21,6 +21,7 @@ use k8s_openapi::api::core::v1::{Namespace, Pod, Secret};
 use kube::core::Status;
 use kube::{Api, Client, Config};
 use rukpak_crds::{Bundle, PlatformOperator};
+use rukpak_runtime::process::bounded_client;
 
 pub use self::any::Dependents;
 pub use self::changes::owner_labels;
@@ -110,7 +111,7 @@ impl Cluster {
     /// Reads the kubeconfig. Nothing is sent.
     pub async fn connect(flags: &ClusterArgs) -> Result<Self, Error> {
         let ClusterConfig { config, name } = kubeconfig::find(flags).await?;
-        let client = Client::try_from(config.clone()).map_err(|error| fault(&name, error))?;
+        let client = bounded_client(config.clone()).map_err(|error| fault(&name, error))?;
         Ok(Self { config, client, name })
     }
 

@@ -25,7 +25,7 @@ use crate::error::Chain;
 use crate::metrics;
 use crate::probes::Readiness;
 use crate::server::{self, Bounds, Plain};
-pub use client::{client, config};
+pub use client::{bounded_client, client, config};
 use leader::{Candidate, Leader, Lost};
 
 /// Why a process cannot run.

@@ -98,6 +98,7 @@ const ARROWS: &[(&str, &[&str])] = &[
             "rukpak-plan",
             "rukpak-registry",
             "rukpak-resolver",
+            "rukpak-runtime",
             "rukpak-source",
             "rukpak-store",
         ],

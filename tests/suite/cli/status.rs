@@ -1,12 +1,14 @@
 //! `rukpakctl status` against a real API server. No manager runs here: the test writes what one would.
 
+use std::net::{Ipv4Addr, TcpListener};
+
 use kube::api::{Patch, PatchParams};
 use rukpak_tests::tools;
 use rukpak_tests::verbs::{self, Target};
 use rukpak_tests::world::SOON;
 use serde_json::{Value, json};
 
-use crate::cli::hands::{Did, Hands};
+use crate::cli::hands::{Did, Hands, folder, text};
 
 const API: &str = "platform.openshift.io/v1alpha1";
 const KIND: &str = "PlatformOperator";
@@ -126,4 +128,22 @@ async fn without_a_cluster_it_could_not_be_found_out() {
     let did = hands.run_alone(&["status"]).await;
     assert_said(&did, 2, "");
     assert!(did.err.contains("there is no kubeconfig") && did.err.contains("--kubeconfig PATH"), "{}", did.err);
+}
+
+/// As at the end of a tunnel that leads nowhere: the connection is made, and nothing comes.
+#[tokio::test]
+async fn an_api_server_that_never_answers_is_given_up() {
+    let silent = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port");
+    let server = format!("http://{}", silent.local_addr().expect("an address"));
+    let config = json!({"apiVersion": "v1", "kind": "Config", "current-context": "silent",
+        "contexts": [{"name": "silent", "context": {"cluster": "silent", "user": "nobody"}}],
+        "clusters": [{"name": "silent", "cluster": {"server": server}}], "users": [{"name": "nobody", "user": {}}]});
+    let folder = folder(&[("kubeconfig", config.to_string())]);
+    let kubeconfig = folder.path().join("kubeconfig");
+    let hands = Hands::admin().await;
+
+    let words = ["status", "--kubeconfig", text(&kubeconfig)];
+    let did = tokio::time::timeout(SOON, hands.run_alone(&words)).await.expect("it ends");
+    assert_said(&did, 2, "");
+    assert!(did.err.contains("the API server did not answer within 50s"), "{}", did.err);
 }

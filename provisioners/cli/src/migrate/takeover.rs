@@ -123,7 +123,7 @@ async fn of(
             let text = format!("nothing is known of a take-over of subscription {name:?} in namespace {namespace:?}");
             Err(Failure::no(text).hint("kubectl get configmaps -A -l core.rukpak.io/takeover"))
         }
-        Some((record, _)) if arguments.takeover.back => back(cluster, arguments, &record).await,
+        Some((record, _)) if arguments.takeover.back => Box::pin(back(cluster, arguments, &record)).await,
         Some((_, State::Back)) => {
             Err(Failure::no(format!("subscription {name:?} is on its way back to OLM")).hint(again))
         }

@@ -1,7 +1,7 @@
 //! The client of the API server: how it is reached, and how long an answer is waited for.
 //!
 //! No request waits for ever, whoever sends it: a layer of the client bounds the time to the head of every answer, that of a watch
-//! included, and each pause within the body of any other.
+//! included, and each pause within a body that has an end.
 
 mod unready;
 
@@ -70,8 +70,25 @@ pub fn client(config: Config) -> Result<Client, Error> {
     let builder = ClientBuilder::try_from(config).map_err(failed)?;
 
     let confirmed = layer_fn(move |inner| Confirmed { inner, probe: probe.clone() });
-    let bounded = layer_fn(|inner| Bounded { inner, within: ANSWERED_WITHIN });
-    Ok(builder.with_layer(&confirmed).with_layer(&bounded).with_layer(&layer_fn(metrics::Counted)).build())
+    Ok(builder.with_layer(&confirmed).with_layer(&layer_fn(bounded)).with_layer(&layer_fn(metrics::Counted)).build())
+}
+
+/// A client with that configuration, none of whose requests waits for ever: for a program that somebody runs by hand. It counts
+/// nothing, and a refusal is told as it comes.
+///
+/// # Errors
+/// If the configuration is of no use.
+pub fn bounded_client(config: Config) -> Result<Client, kube::Error> {
+    Ok(ClientBuilder::try_from(config)?.with_layer(&layer_fn(bounded)).build())
+}
+
+fn bounded<S>(inner: S) -> Bounded<S> {
+    Bounded { inner, within: ANSWERED_WITHIN }
+}
+
+/// Whether the body of the answer ends only when whoever reads it has enough: that of a watch, and a log that is followed.
+fn is_endless(query: &str) -> bool {
+    query.split('&').any(|parameter| matches!(parameter, "watch=true" | "follow=true"))
 }
 
 /// A layer of the client: the service within, whose answers are waited for so long.
@@ -97,8 +114,9 @@ where
 
     fn call(&mut self, request: Request<B>) -> Self::Future {
         let (method, path) = (request.method().clone(), request.uri().path().to_owned());
-        let is_watch = metrics::is_watch(&method, request.uri().query().unwrap_or_default());
-        let start = is_watch.then(|| Starting::new(&path));
+        let query = request.uri().query().unwrap_or_default();
+        let is_endless = is_endless(query);
+        let start = metrics::is_watch(&method, query).then(|| Starting::new(&path));
         let (answer, within) = (self.inner.call(request), self.within);
 
         Box::pin(async move {
@@ -108,8 +126,8 @@ where
                 start.into_iter().for_each(Starting::give_up);
                 return Err(Unanswered(within).into());
             };
-            // The events of a watch come when there are some; whoever reads them knows when it is to end.
-            let pause = (!is_watch).then_some(within);
+            // Events and lines come when there are some; whoever reads them knows when it is to end.
+            let pause = (!is_endless).then_some(within);
             Ok(answer.map_err(Into::into)?.map(|body| Flowing { body, pause, waiting: None }))
         })
     }
@@ -197,7 +215,7 @@ mod tests {
 
     #[tokio::test]
     async fn requests_end_when_the_api_server_does_not_answer() {
-        for uri in ["/hangs", "/hangs?watch=true&resourceVersion=1", "/stalls"] {
+        for uri in ["/hangs", "/hangs?watch=true&resourceVersion=1", "/hangs?follow=true", "/stalls"] {
             let request = get(uri).map(|_| Vec::new());
             let error = api::Error::from(client().request_text(request).await.expect_err("no answer"));
             assert!(matches!(error, api::Error::TimedOut(SHORT)), "{uri}: {error}");
@@ -251,11 +269,13 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_watch_without_events_goes_on() {
-        let answer = client().send(get("/quiet?watch=true")).await.expect("its head");
-        let mut events = body::Body::new(answer.into_body()).into_data_stream();
-        assert_eq!(events.next().await.expect("an event").expect("no error"), "{");
-        assert!(timeout(SHORT * 3, events.next()).await.is_err(), "it goes on");
+    async fn a_watch_without_events_and_a_log_without_lines_go_on() {
+        for uri in ["/quiet?watch=true", "/quiet/log?container=c&follow=true"] {
+            let answer = client().send(get(uri)).await.expect("its head");
+            let mut events = body::Body::new(answer.into_body()).into_data_stream();
+            assert_eq!(events.next().await.expect("an event").expect("no error"), "{");
+            assert!(timeout(SHORT * 3, events.next()).await.is_err(), "{uri} goes on");
+        }
     }
 
     #[tokio::test]
