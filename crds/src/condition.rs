@@ -38,6 +38,8 @@ pub mod reason {
     pub const UNPACKING: &str = "Unpacking";
     /// The content could not be fetched, or is not of the format.
     pub const UNPACK_FAILED: &str = "UnpackFailed";
+    /// `Ready`, `Stalled` of a Bundle: it cannot be installed before the settings say which namespaces its operator watches.
+    pub const WATCH_NAMESPACE_REQUIRED: &str = "WatchNamespaceRequired";
     /// The content is in the store.
     pub const UNPACK_SUCCESSFUL: &str = "UnpackSuccessful";
     /// The desired Bundle could not be found out or made; as `Installed` reason: drift could not be repaired.

@@ -11,6 +11,7 @@ use rukpak_crds::{BundleProperty, DeletionPolicy, config};
 use rukpak_plain::{Gvk, Object, ObjectKey, manifests};
 pub use rukpak_plan::Format;
 use rukpak_plan::Release;
+use rukpak_registry::gate::Refusal;
 use rukpak_registry::metadata::Property;
 use rukpak_registry::render::ServingCertificate;
 pub use rukpak_registry::validate::BUILT_IN_GROUPS;
@@ -91,6 +92,13 @@ pub enum Error {
     NoSettings(Vec<String>),
 }
 
+impl Error {
+    /// Whether the settings of a BundleDeployment have to say which namespaces its operator watches: the bundle is none for all of them.
+    pub fn wants_watched_namespace(&self) -> bool {
+        matches!(self, Self::Registry(registry::Error::Refused(Refusal::NotAllNamespaces)))
+    }
+}
+
 /// What a format does with a tree.
 pub trait BundleFormat {
     /// Whether the format looks at `path`, be it a folder or a file.
@@ -165,9 +173,6 @@ pub fn renderer(release: &Release, certificates: Certificates, policy: DeletionP
         DeletionPolicy::Orphan | DeletionPolicy::KeepCRDs => format!("{renderer} {policy:?}"),
     }
 }
-
-/// Part of the refusal of a bundle whose settings have to say what is watched. Upstream's words.
-pub const ALL_NAMESPACES_REQUIRED: &str = "AllNamespace install mode must be enabled";
 
 /// Whether the settings of a BundleDeployment say which namespaces its operator watches, or where it is installed: then they are looked
 /// at with the bundle, in the words of OLM v1.

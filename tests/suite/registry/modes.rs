@@ -63,6 +63,7 @@ async fn r2_without_all_namespaces_it_is_refused_until_a_namespace_is_named() {
     let expected = format!("Failed to unpack the {name} Bundle: {}", message(&failed, "Unpacked"));
     assert_eq!(message(&refused, "HasValidBundle"), expected);
     assert_eq!(failed.data["status"]["phase"], "Failing");
+    assert!(Expected::is_false("Ready", "WatchNamespaceRequired").met_by(&failed), "{:#}", failed.data);
 
     case.configure(&json!({"watchNamespace": case.namespace()})).await;
     let done = case.until(installed()).await;

@@ -71,13 +71,22 @@ struct Task {
     limits: Limits,
 }
 
+/// Why content is no bundle of its class.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
+#[error("{text}")]
+pub struct Refusal {
+    pub text: String,
+    /// Whether it would be one if the owning BundleDeployment said what is watched.
+    pub wants_watched_namespace: bool,
+}
+
 /// What the child answers.
 #[derive(Debug, Serialize, Deserialize)]
 enum Reply {
     /// It is a bundle. What its author should know.
     Accepted(Vec<String>),
-    /// It is none, and why.
-    Refused(String),
+    /// It is none.
+    Refused(Refusal),
     /// It is not what was sealed, and why.
     Unreadable(String),
 }
@@ -98,7 +107,7 @@ pub async fn check(bundle: &str, sealed: &Digest, expected: Expected, context: &
             }
             Ok(())
         }
-        Reply::Refused(text) => Err(Failure::Refused(text)),
+        Reply::Refused(refusal) => Err(Failure::Refused(refusal)),
         Reply::Unreadable(text) => Err(Error::Content(text).into()),
     }
 }

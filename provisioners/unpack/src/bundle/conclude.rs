@@ -108,7 +108,7 @@ fn tell(bundle: &Bundle, report: &Report, context: &Context) {
         }
         // Of what is waited for `Unpacked` says the same before the first attempt.
         Report::Failed(verdict)
-            if !verdict.is_lost() && !verdict.is_expected() && !is_said(READY, verdict.reason()) =>
+            if !verdict.is_lost() && !verdict.is_expected() && !is_said(READY, verdict.ready_reason()) =>
         {
             (EventType::Warning, verdict.reason(), verdict.whole())
         }

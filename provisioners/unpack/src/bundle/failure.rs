@@ -78,8 +78,8 @@ pub enum Failure {
     #[error("source bundle content")]
     Upload(#[from] upload::Error),
     /// What was fetched is not a bundle of the class, and why.
-    #[error("{0}")]
-    Refused(String),
+    #[error(transparent)]
+    Refused(check::Refusal),
     /// Whether it is one could not be found out.
     #[error(transparent)]
     Check(#[from] check::Error),
@@ -113,6 +113,8 @@ pub struct Verdict {
     pub detail: Option<String>,
     /// When to try again; `None` if it cannot help.
     pub retry: Option<Class>,
+    /// Whether the settings of the owning BundleDeployment can help.
+    pub wants_watched_namespace: bool,
 }
 
 impl Verdict {
@@ -132,6 +134,11 @@ impl Verdict {
             BundlePhase::Pending => reason::UNPACK_PENDING,
             _ => reason::UNPACK_FAILED,
         }
+    }
+
+    /// The reason of the conditions that are not upstream's.
+    pub fn ready_reason(&self) -> &'static str {
+        if self.wants_watched_namespace { reason::WATCH_NAMESPACE_REQUIRED } else { self.reason() }
     }
 
     /// The message, with the detail.
@@ -165,8 +172,9 @@ impl Failure {
             Self::AwaitsUpload => Verdict { retry: None, ..waiting(self.to_string()) },
             Self::LostUpload => Verdict { retry: None, detail: Some(LOST.to_owned()), ..waiting(self.to_string()) },
             _ => {
-                let message = Chain(self).to_string();
-                Verdict { phase: BundlePhase::Failing, message, detail: None, retry: self.retry() }
+                let (message, retry) = (Chain(self).to_string(), self.retry());
+                let wants_watched_namespace = matches!(self, Self::Refused(refusal) if refusal.wants_watched_namespace);
+                Verdict { phase: BundlePhase::Failing, message, detail: None, retry, wants_watched_namespace }
             }
         }
     }
@@ -226,7 +234,8 @@ impl Failure {
 }
 
 fn waiting(message: String) -> Verdict {
-    Verdict { phase: BundlePhase::Pending, message, detail: None, retry: Some(Class::Transient) }
+    let (phase, retry) = (BundlePhase::Pending, Some(Class::Transient));
+    Verdict { phase, message, detail: None, retry, wants_watched_namespace: false }
 }
 
 #[cfg(test)]
@@ -295,9 +304,14 @@ mod tests {
 
     #[test]
     fn a_format_refusal_has_no_prefix() {
-        let verdict = Failure::Refused("invalid bundle: found zero objects".to_owned()).verdict();
+        let text = "invalid bundle: found zero objects".to_owned();
+        let refusal = check::Refusal { text, wants_watched_namespace: false };
+        let verdict = Failure::Refused(refusal.clone()).verdict();
         assert_eq!(verdict.message, "invalid bundle: found zero objects");
-        assert_eq!(verdict.retry, Some(Class::Terminal));
+        assert_eq!((verdict.ready_reason(), verdict.retry), ("UnpackFailed", Some(Class::Terminal)));
+
+        let verdict = Failure::Refused(check::Refusal { wants_watched_namespace: true, ..refusal }).verdict();
+        assert_eq!((verdict.reason(), verdict.ready_reason()), ("UnpackFailed", "WatchNamespaceRequired"));
     }
 
     #[test]

@@ -68,7 +68,7 @@ pub fn status(
     }
     let type_ = &bundle.spec.source.type_;
     let (truth, reason, message) = unpacked(type_, report);
-    let others = summary(report, reason);
+    let others = summary(report);
     let whole = match report {
         Report::Failed(verdict) => verdict.whole(),
         _ => message.clone(),
@@ -137,18 +137,20 @@ struct Summary {
     stalled: Option<&'static str>,
 }
 
-fn summary(report: &Report, reason: &'static str) -> Summary {
+fn summary(report: &Report) -> Summary {
     let (ready, reconciling, stalled) = match report {
         Report::Waiting | Report::Received | Report::Unpacking => {
             (reason::PROGRESSING, Some(reason::PROGRESSING), None)
         }
         Report::Unpacked(_) => (reason::SUCCEEDED, None, None),
-        Report::Failed(failure::Verdict { retry: Some(Class::Transient | Class::Conflict), .. }) => {
-            (reason, Some(reason::PROGRESSING_WITH_RETRY), None)
-        }
-        Report::Failed(failure::Verdict { retry: Some(Class::Blocked | Class::Terminal) | None, .. }) => {
-            (reason, None, Some(reason))
-        }
+        Report::Failed(verdict) => match verdict.retry {
+            Some(Class::Transient | Class::Conflict) => {
+                (verdict.ready_reason(), Some(reason::PROGRESSING_WITH_RETRY), None)
+            }
+            Some(Class::Blocked | Class::Terminal) | None => {
+                (verdict.ready_reason(), None, Some(verdict.ready_reason()))
+            }
+        },
     };
     Summary { ready, reconciling, stalled }
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use kube::runtime::reflector::ObjectRef;
 use kube::{Resource, ResourceExt};
-use rukpak_crds::condition::{ConditionStatus, Conditions, STALLED, UNPACKED};
+use rukpak_crds::condition::{ConditionStatus, Conditions, READY, STALLED, UNPACKED, reason};
 use rukpak_crds::template_hash::{generated_bundle_name, template_hash};
 use rukpak_crds::{Bundle, BundleDeployment, BundleDeploymentStatus, BundlePhase, BundleSpec, BundleStatus, names};
 use rukpak_format as format;
@@ -104,9 +104,8 @@ fn found(context: &Context, deployment: &BundleDeployment, bundle: &Bundle, hash
     let config = deployment.spec.config.as_ref();
     if bundle.is_in(BundlePhase::Failing) {
         let message = status.conditions.find(UNPACKED).map(|condition| condition.message.clone());
-        let is_settled_now = format::watches_namespace(config)
-            && message.as_ref().is_some_and(|message| message.contains(format::ALL_NAMESPACES_REQUIRED));
-        if is_settled_now {
+        let why = status.conditions.find(READY).map(|ready| ready.reason.as_str());
+        if why == Some(reason::WATCH_NAMESPACE_REQUIRED) && format::watches_namespace(config) {
             context.unpacker.retry(bundle);
             return Desired::Waiting { bundle: name, why: None, is_stalled: false };
         }

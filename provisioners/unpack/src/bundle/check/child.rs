@@ -12,7 +12,7 @@ use rukpak_runtime::error::Chain;
 use rukpak_sandbox::Sandbox;
 use rukpak_store::read_content;
 
-use super::{Expected, Reply, Task};
+use super::{Expected, Refusal, Reply, Task};
 
 /// Of a refusal, and of each warning.
 const TEXT_BYTES: usize = 32 * 1024;
@@ -57,7 +57,10 @@ pub(super) fn judge(tree: &BundleTree, expected: Expected, limits: &Limits) -> R
         Ok(warnings) => {
             Reply::Accepted(warnings.into_iter().take(WARNINGS).map(|warning| cut(warning, WARNING_BYTES)).collect())
         }
-        Err(error) => Reply::Refused(cut(Chain(&error).to_string(), TEXT_BYTES)),
+        Err(error) => {
+            let wants_watched_namespace = error.wants_watched_namespace();
+            Reply::Refused(Refusal { text: cut(Chain(&error).to_string(), TEXT_BYTES), wants_watched_namespace })
+        }
     }
 }
 

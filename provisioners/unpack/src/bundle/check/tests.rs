@@ -21,7 +21,7 @@ fn judged(files: &[(&str, &'static str)]) -> Reply {
 
 fn refusal(files: &[(&str, &'static str)]) -> String {
     match judged(files) {
-        Reply::Refused(text) => text,
+        Reply::Refused(refusal) => refusal.text,
         other => panic!("{other:?}"),
     }
 }

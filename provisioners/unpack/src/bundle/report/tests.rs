@@ -23,7 +23,8 @@ fn pinned() -> Pinned {
 }
 
 fn failed(retry: Option<Class>) -> Report {
-    Report::Failed(failure::Verdict { phase: BundlePhase::Failing, message: "why".into(), detail: None, retry })
+    let (phase, message) = (BundlePhase::Failing, "why".to_owned());
+    Report::Failed(failure::Verdict { phase, message, detail: None, retry, wants_watched_namespace: false })
 }
 
 fn at(second: i64) -> Timestamp {
@@ -123,7 +124,8 @@ fn a_failure_is_remembered_until_there_is_success_or_a_first_attempt() {
 fn waiting(detail: &str) -> Report {
     let message = "Back-off pulling image \"h/r:v1\"".to_owned();
     let (phase, retry) = (BundlePhase::Pending, Some(Class::Transient));
-    Report::Failed(failure::Verdict { phase, message, detail: Some(detail.to_owned()), retry })
+    let detail = Some(detail.to_owned());
+    Report::Failed(failure::Verdict { phase, message, detail, retry, wants_watched_namespace: false })
 }
 
 #[test]
