@@ -1,5 +1,6 @@
 //! The apply engine, on a real API server: what is written, repaired, upgraded, brought back and pruned, and what is not.
 
+mod account;
 mod adoption;
 mod advice;
 pub mod audit;

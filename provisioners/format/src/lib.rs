@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use std::time::SystemTime;
 
 use rukpak_content::{BundleTree, Digest, Limits, RelativePath};
-use rukpak_crds::{BundleProperty, DeletionPolicy, config};
+use rukpak_crds::{BundleProperty, config};
 use rukpak_plain::{Gvk, Object, ObjectKey, manifests};
 pub use rukpak_plan::Format;
 use rukpak_plan::Release;
@@ -152,10 +152,9 @@ impl BundleFormat for Format {
     }
 }
 
-/// What makes the objects of a release: part of the digest over an installation. So is who owns them, if it is not the deployment:
-/// else nobody knew after a restart that the policy has changed.
-pub fn renderer(release: &Release, certificates: Certificates, policy: DeletionPolicy) -> String {
-    let renderer = match (release.format, &release.config) {
+/// What makes the objects of a release: part of the digest over an installation.
+pub fn renderer(release: &Release, certificates: Certificates) -> String {
+    match (release.format, &release.config) {
         (Format::Plain, _) => release.format.renderer().to_owned(),
         (Format::Registry, None) => format!("{} {certificates:?}", release.format.renderer()),
         // What was rendered changes with the release alone.
@@ -167,10 +166,6 @@ pub fn renderer(release: &Release, certificates: Certificates, policy: DeletionP
             let digest = Digest::sha256(Value::Object(config.clone()).to_string().as_bytes());
             format!("{} {certificates:?} {digest}", release.format.renderer())
         }
-    };
-    match policy {
-        DeletionPolicy::Delete | DeletionPolicy::InOrder => renderer,
-        DeletionPolicy::Orphan | DeletionPolicy::KeepCRDs => format!("{renderer} {policy:?}"),
     }
 }
 

@@ -8,8 +8,10 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use rukpak_crds::{Inventory, MissingObject};
+use rukpak_content::Digest;
+use rukpak_crds::{BundleDeploymentSpec, DeletionPolicy, Inventory, MissingObject};
 use rukpak_plain::ObjectKey;
+use serde_json::json;
 
 use crate::health::{self, Health};
 use crate::kind::Identity;
@@ -42,6 +44,7 @@ pub type Objects = BTreeMap<ObjectKey, Tracked>;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Applied {
     release: Release,
+    renderer: String,
     digest: String,
     objects: usize,
     missing: Vec<Missing>,
@@ -69,13 +72,19 @@ impl Applied {
     fn of(release: Release, renderer: &str, objects: &Objects, missing: Vec<Missing>) -> Self {
         let fingerprints = objects.iter().map(|(key, tracked)| (key, &tracked.fingerprint));
         let digest = fingerprint::digest(&release.content.to_string(), renderer, fingerprints, &missing);
-        Self { digest, objects: objects.len(), release, missing }
+        Self { digest, objects: objects.len(), renderer: renderer.to_owned(), release, missing }
     }
 
-    /// The same after repairs: some fingerprints have changed.
+    /// The same after repairs: some fingerprints have changed. All that was not repaired is as `renderer` made it then, whatever the spec
+    /// says by now.
     #[must_use]
-    pub fn again(&self, renderer: &str, objects: &Objects) -> Self {
-        Self::of(self.release.clone(), renderer, objects, self.missing.clone())
+    pub fn again(&self, objects: &Objects) -> Self {
+        Self::of(self.release.clone(), &self.renderer, objects, self.missing.clone())
+    }
+
+    /// Whether it is the proof of these objects, as `renderer` makes them.
+    pub fn proves(&self, renderer: &str, objects: &Objects) -> bool {
+        self.renderer == renderer && self.again(objects) == *self
     }
 
     /// What is installed.
@@ -102,6 +111,20 @@ impl Applied {
         inventory.objects = i64::try_from(self.objects).ok();
         Missing::write(&self.missing, inventory);
     }
+}
+
+/// `renderer`, and what the spec says of how its objects are applied: who owns them, if it is not the deployment, what is left to others by
+/// rule, and whose rights are used. Part of the digest: else nobody knew after a restart that it has changed.
+pub fn rendered_for(renderer: &str, spec: &BundleDeploymentSpec) -> String {
+    let policy = spec.deletion_policy.unwrap_or_default();
+    let policy = match policy {
+        DeletionPolicy::Delete | DeletionPolicy::InOrder => None,
+        DeletionPolicy::Orphan | DeletionPolicy::KeepCRDs => Some(format!(" {policy:?}")),
+    };
+    let rules = Some(&spec.ignore_differences).filter(|rules| !rules.is_empty());
+    let rules = rules.map(|rules| format!(" ignoring {}", Digest::sha256(json!(rules).to_string().as_bytes())));
+    let account = spec.service_account.as_ref().map(|account| format!(" by {}", account.user_name()));
+    [Some(renderer.to_owned()), policy, rules, account].into_iter().flatten().collect()
 }
 
 /// What is not healthy, a line an object, in the form of upstream.
@@ -210,6 +233,7 @@ mod tests {
     use std::sync::Arc;
 
     use kube::core::{ApiResource, GroupVersionKind};
+    use rukpak_crds::ServiceAccountReference;
     use serde_json::json;
 
     use super::*;
@@ -228,6 +252,27 @@ mod tests {
         let gvk = GroupVersionKind::gvk("one.example.com", "v1", "Db");
         let served = served.map(|namespaced| Kind { resource: Arc::new(ApiResource::from_gvk(&gvk)), namespaced });
         Missing { kind, need: Need::Object(key("one.example.com", "Db", namespace, "precious")), served }
+    }
+
+    #[test]
+    fn a_repair_does_not_carry_out_what_the_spec_says_by_now() {
+        let release = Release::new(Digest::sha256(b"content"), crate::Format::Plain, None);
+        let spec = |account: &str| BundleDeploymentSpec {
+            service_account: Some(ServiceAccountReference { name: account.to_owned(), namespace: "ns".to_owned() }),
+            deletion_policy: Some(DeletionPolicy::Orphan),
+            ..BundleDeploymentSpec::default()
+        };
+        let (old, new) = (rendered_for("plain/1", &spec("old")), rendered_for("plain/1", &spec("new")));
+        assert_eq!(old, "plain/1 Orphan by system:serviceaccount:ns:old");
+        assert_eq!(rendered_for("plain/1", &BundleDeploymentSpec::default()), "plain/1");
+
+        let objects = Objects::new();
+        let repaired = Applied::of(release.clone(), &old, &objects, Vec::new()).again(&objects);
+        assert!(repaired.proves(&old, &objects) && !repaired.proves(&new, &objects));
+        let mut inventory = Inventory::default();
+        repaired.write(&mut inventory);
+        let resumed = |renderer| Applied::resumed(&inventory, &release, renderer, &objects, Vec::new());
+        assert!(resumed(&old).is_some() && resumed(&new).is_none(), "not after a restart either");
     }
 
     #[test]

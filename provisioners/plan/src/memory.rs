@@ -435,8 +435,8 @@ impl Memory {
         self.installation = Installation::Partial { release: release.clone() };
     }
 
-    /// After a restart the cluster has what the status says was applied. With which policy, account and rules is not recorded: those of
-    /// the spec are taken for it.
+    /// After a restart the cluster has what the status says was applied, with the policy, account and rules of the spec: the digest is over
+    /// these too.
     pub fn learn_resumed(&mut self, observed: &Observed, applied: Applied, now: Timestamp) {
         let (inventory, spec) = (observed.inventory(), &observed.deployment.spec);
         let differences = Box::new(Differences {

@@ -10,19 +10,17 @@ use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::runtime::reflector::ObjectRef;
 use kube::{Resource, ResourceExt};
-use rukpak_content::Digest;
 use rukpak_crds::condition::{ConditionStatus, Conditions, READY};
 use rukpak_crds::{BundleDeployment, BundleDeploymentStatus};
 use rukpak_format::Proxy;
 use rukpak_plain::ObjectKey;
-use rukpak_plan::applied::complaints;
+use rukpak_plan::applied::{complaints, rendered_for};
 use rukpak_plan::memory::Memory;
 use rukpak_plan::observed::{Dependencies, DependencyGraph, Observed};
 use rukpak_plan::owner::{self, Predecessors};
 use rukpak_plan::prune::add_released;
 use rukpak_plan::{Format, Owner};
 use rukpak_runtime::status::StatusWriter;
-use serde_json::json;
 
 use super::execute::Superseded;
 use super::{Error, Tracker};
@@ -121,17 +119,10 @@ impl View {
         }
     }
 
-    /// What makes the objects of `release`, and whose they are.
+    /// What makes the objects of `release`, whose they are, and how they are applied.
     pub fn renderer(&self, release: &rukpak_plan::Release) -> String {
-        let policy = self.observed.deployment.spec.deletion_policy.unwrap_or_default();
-        let renderer = rukpak_format::renderer(release, self.reads.settings.bundle_certificates, policy);
-        let rules = &self.observed.deployment.spec.ignore_differences;
-        if rules.is_empty() {
-            return renderer;
-        }
-        // Else nobody knew after a restart that they have changed.
-        let rules = Digest::sha256(json!(rules).to_string().as_bytes());
-        format!("{renderer} ignoring {rules}")
+        let renderer = rukpak_format::renderer(release, self.reads.settings.bundle_certificates);
+        rendered_for(&renderer, &self.observed.deployment.spec)
     }
 
     /// Takes what the watches have put into the inbox: objects that really differ from what was applied.

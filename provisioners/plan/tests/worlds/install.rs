@@ -200,7 +200,7 @@ impl Run<'_> {
             return BTreeSet::new();
         };
         let is_proven = *applied.release() == installed.release
-            && applied.again(&self.renderer(), &objects) == *applied
+            && applied.proves(&self.renderer(), &objects)
             && differences.kept.is_empty();
         if !is_proven {
             return BTreeSet::new();
@@ -218,7 +218,7 @@ impl Run<'_> {
     }
 
     pub(super) fn renderer(&self) -> String {
-        format!("{RENDERER} {:?}", self.observed.deployment.spec.deletion_policy.unwrap_or_default())
+        applied::rendered_for(RENDERER, &self.observed.deployment.spec)
     }
 
     /// The dry run of what changes.

@@ -97,9 +97,9 @@ impl Run<'_> {
                 self.memory.learn_missing(release.clone(), &plan.missing, now);
             }
         }
-        let (renderer, objects) = (self.renderer(), self.inbox().objects.clone());
+        let objects = self.inbox().objects.clone();
         if let Installation::Applied { applied, differences, .. } = &mut self.memory.installation {
-            *applied = applied.again(&renderer, &objects);
+            *applied = applied.again(&objects);
             // What was inherited is not somebody else's any more.
             let is_shared = |key: &&ObjectKey| put::is_namespace(key) || is_crd(key);
             let own: BTreeSet<String> = objects.keys().filter(is_shared).map(used_name).collect();

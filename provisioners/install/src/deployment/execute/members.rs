@@ -298,7 +298,7 @@ pub(super) fn settled(view: &View, plan: &Plan, members: &Members, bases: &Bases
     let tracked = view.tracker.tracked();
     let renderer = view.renderer(&installed.release);
     let is_proven = *applied.release() == installed.release
-        && applied.again(&renderer, &tracked.objects) == *applied
+        && applied.proves(&renderer, &tracked.objects)
         && view.renderer(&plan.release) == renderer
         && !differences.has_other_proxy(&view.observed, &installed.release)
         // What stays as it is has to be told again, which takes a write.

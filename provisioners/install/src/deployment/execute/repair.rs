@@ -162,7 +162,7 @@ pub(super) async fn repair(run: &mut Run, release: &Release, objects: BTreeSet<O
         }
         let failed = Failed(repair_phase(run, &steps).await);
         if failed.is_superseded() {
-            refresh_proof(&mut run.view, release);
+            refresh_proof(&mut run.view);
             return Ended::Superseded;
         }
         if !failed.0.is_empty() {
@@ -183,7 +183,7 @@ pub(super) async fn repair(run: &mut Run, release: &Release, objects: BTreeSet<O
     if is_missing {
         run.view.memory.learn_missing(release.clone(), &plan.missing, Timestamp::now());
     }
-    refresh_proof(&mut run.view, release);
+    refresh_proof(&mut run.view);
     Ended::Done
 }
 
@@ -210,17 +210,16 @@ fn give_up(view: &mut View, plan: &Plan, failed: &Failed) -> Ended {
         is_definite: false,
         can_go_back: false,
     };
-    refresh_proof(view, &plan.release);
+    refresh_proof(view);
     view.memory.learn_unrepaired(&view.observed, plan.release.clone(), problem, Timestamp::now());
     Ended::Done
 }
 
 /// Fingerprints of repaired objects are new, and the digest over them.
-fn refresh_proof(view: &mut View, release: &Release) {
-    let renderer = view.renderer(release);
+fn refresh_proof(view: &mut View) {
     if let Installation::Applied { applied, differences, .. } = &mut view.memory.installation {
         let tracked = view.tracker.tracked();
-        *applied = applied.again(&renderer, &tracked.objects);
+        *applied = applied.again(&tracked.objects);
         // What was inherited is not somebody else's any more.
         let is_shared = |key: &&ObjectKey| is_namespace(key) || is_crd(key);
         let own: BTreeSet<String> = tracked.objects.keys().filter(is_shared).map(used_name).collect();

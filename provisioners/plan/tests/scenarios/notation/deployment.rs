@@ -9,7 +9,7 @@ use rukpak_crds::{
     Inventory, Pending, Pin, Progress, ReleasedObject, Revision, RevisionResult, ServiceAccountReference,
 };
 use rukpak_plan::Release;
-use rukpak_plan::applied::{Applied, Objects};
+use rukpak_plan::applied::{Applied, Objects, rendered_for};
 use rukpak_plan::health::{Health, State};
 use rukpak_plan::memory::{Differences, Memory};
 use rukpak_plan::observed::{Dependencies, Desired, Observed};
@@ -255,7 +255,14 @@ impl Scene {
     ) -> Result<(), Error> {
         self.objects = world::objects(release, self.now);
         let plan = world::plan(release, missing);
-        let applied = Applied::by(&plan, world::RENDERER, &self.objects, |_| false).ok_or("not whole")?;
+        let spec = BundleDeploymentSpec {
+            deletion_policy: Some(differences.policy),
+            service_account: differences.account.as_deref().cloned(),
+            ignore_differences: differences.ignored.clone(),
+            ..BundleDeploymentSpec::default()
+        };
+        let renderer = rendered_for(world::RENDERER, &spec);
+        let applied = Applied::by(&plan, &renderer, &self.objects, |_| false).ok_or("not whole")?;
         self.memory.learn_applied(applied, pruning, differences, self.now);
         Ok(())
     }

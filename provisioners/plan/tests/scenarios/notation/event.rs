@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use jiff::Timestamp;
 use rukpak_crds::{DeletionPolicy, IgnoredDifference, InventoryKind, ServiceAccountReference};
 use rukpak_plan::MissingKind;
-use rukpak_plan::applied::{Applied, Objects};
+use rukpak_plan::applied::{Applied, Objects, rendered_for};
 use rukpak_plan::fields::Taken;
 use rukpak_plan::memory::{Differences, Installation, Memory, Problem, Stage, later};
 use rukpak_plan::plan::{Missing, Need};
@@ -33,7 +33,7 @@ pub enum Event {
     Applied(String),
     /// The same, and something is to be said of it.
     AppliedBut(But),
-    /// After a restart: the cluster is as it was left.
+    /// After a restart: the objects are as they were left. Whether that is what the spec asks for is found out.
     Resumed(String),
     /// After a restart: it is not.
     Differs(String),
@@ -149,7 +149,7 @@ impl Event {
                 scene.applied(&world::release(&release), Pruning::Done, Differences::default(), Vec::new())?;
             }
             Self::AppliedBut(but) => but.happen(scene)?,
-            Self::Resumed(release) => resume(scene, &release)?,
+            Self::Resumed(release) => resume(scene, &release),
             Self::Differs(release) => {
                 let release = world::release(&release);
                 // Somebody deleted one.
@@ -194,16 +194,22 @@ impl Event {
 }
 
 /// As `execute` finds the release after a restart.
-fn resume(scene: &mut Scene, release: &str) -> Result<(), Error> {
+fn resume(scene: &mut Scene, release: &str) {
     let release = world::release(release);
     let objects = world::objects(&release, scene.now);
     let inventory = scene.observed.inventory();
     let missing = inventory.missing.iter().map(|object| Missing::read(object, None)).collect();
-    let applied = Applied::resumed(&inventory, &release, world::RENDERER, &objects, missing).ok_or("it differs")?;
+    let renderer = rendered_for(world::RENDERER, &scene.observed.deployment.spec);
+    let resumed = Applied::resumed(&inventory, &release, &renderer, &objects, missing);
 
     scene.objects = objects;
-    scene.memory.learn_resumed(&scene.observed, applied, scene.now);
-    Ok(())
+    match resumed {
+        Some(applied) => scene.memory.learn_resumed(&scene.observed, applied, scene.now),
+        None => {
+            scene.memory.resuming_since = Some(scene.now);
+            scene.memory.installation = Installation::Partial { release };
+        }
+    }
 }
 
 /// As `execute` writes ahead.
