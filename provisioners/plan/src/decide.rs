@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use jiff::Timestamp;
-use rukpak_crds::{DeletionPolicy, names};
+use rukpak_crds::names;
 use rukpak_plain::ObjectKey;
 
 use crate::Release;
@@ -173,17 +173,22 @@ pub fn decide(observed: &Observed, memory: &Memory, now: Timestamp) -> Decision 
 
 /// What is left to do about a deployment that is being deleted. Without our finalizer, which is there on request, nothing.
 fn end(observed: &Observed) -> Decision {
-    let finalizers = observed.deployment.metadata.finalizers.as_deref().unwrap_or_default();
-    let has = |name: &str| finalizers.iter().any(|finalizer| finalizer == name);
-    if !has(names::DELETION_IN_ORDER) {
+    if !observed.has_finalizer(names::DELETION_IN_ORDER) {
         return Decision::Report;
     }
-    let is_in_order = observed.deployment.spec.deletion_policy == Some(DeletionPolicy::InOrder);
     // Whoever deletes it without its objects wins over the policy.
-    if !is_in_order || has(ORPHAN) {
+    if !observed.needs_finalizer() || observed.has_finalizer(ORPHAN) {
         return Decision::LetGo;
     }
     if observed.dependants.is_empty() { Decision::Remove } else { Decision::Report }
+}
+
+/// Whether our finalizer is to be set on the deployment (`true`) or taken off; `None` where it is as its policy needs it, and where
+/// nothing is written.
+pub fn finalizer(observed: &Observed) -> Option<bool> {
+    let is_needed = observed.needs_finalizer();
+    let is_as_needed = observed.has_finalizer(names::DELETION_IN_ORDER) == is_needed;
+    (!observed.deployment.spec.suspend && !is_as_needed).then_some(is_needed)
 }
 
 /// What is suspended is looked at after a restart, and not written.

@@ -117,6 +117,9 @@ pub struct Differences {
     pub proxy: Option<Digest>,
 }
 
+/// A field that may not be carried out yet.
+pub(crate) const POLICY: &str = "spec.deletionPolicy";
+
 impl Differences {
     /// What was otherwise when the objects of `release` were applied: fields of the spec, and the proxy of the cluster.
     ///
@@ -127,7 +130,7 @@ impl Differences {
         let is_other_policy = spec.deletion_policy.unwrap_or_default() != self.policy;
         let is_other_account = spec.service_account.as_ref() != self.account.as_deref();
         let fields = [
-            ("spec.deletionPolicy", is_other_policy),
+            (POLICY, is_other_policy),
             ("spec.serviceAccount", is_other_account),
             ("spec.ignoreDifferences", spec.ignore_differences != self.ignored),
             ("proxy of the cluster", self.has_other_proxy(observed, release)),

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use rukpak_content::Digest;
-use rukpak_crds::{BundleDeployment, BundleDeploymentStatus, Inventory, Pin, Revision};
+use rukpak_crds::{BundleDeployment, BundleDeploymentStatus, DeletionPolicy, Inventory, Pin, Revision};
 use rukpak_plain::ObjectKey;
 
 use crate::Release;
@@ -220,6 +220,16 @@ impl Observed {
     pub fn progress_deadline(&self) -> Option<Duration> {
         let text = self.deployment.spec.progress_deadline.as_ref()?;
         duration(text).filter(|duration| !duration.is_zero())
+    }
+
+    /// Whether the deployment has this finalizer.
+    pub fn has_finalizer(&self, name: &str) -> bool {
+        self.deployment.metadata.finalizers.iter().flatten().any(|finalizer| finalizer == name)
+    }
+
+    /// Whether the deletion policy needs our finalizer.
+    pub fn needs_finalizer(&self) -> bool {
+        self.deployment.spec.deletion_policy == Some(DeletionPolicy::InOrder)
     }
 
     /// An annotation of the deployment.

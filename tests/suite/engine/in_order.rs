@@ -1,8 +1,8 @@
 //! `deletionPolicy: InOrder`: a deployment that is deleted takes its objects along in the reverse order of applying.
 
 use kube::api::{DeleteParams, DynamicObject};
-use rukpak_tests::verbs::{self, Target};
-use rukpak_tests::world::{SOON, deployment, image};
+use rukpak_tests::verbs::{self, Expected, Target};
+use rukpak_tests::world::{SOON, deployment, image, until};
 use serde_json::{Value, json};
 
 use crate::engine::case::{Case, definition, definition_target, gadget, is_owned};
@@ -53,6 +53,27 @@ async fn an_operator_stays_until_its_resources_are_gone_when_the_deployment_is_d
     for target in [&operator, &a, &definition_target(&group)] {
         assert!(!is_untouched(case.get(target).await.as_ref()), "{target}");
     }
+}
+
+/// Who waits for `Ready`, and deletes it then, relies on the finalizer.
+#[tokio::test]
+async fn a_suspended_deployment_is_not_ready_before_it_can_be_deleted_in_order() {
+    let alone = worlds::alone().await;
+    let case = alone.case("in-order-suspended").await;
+    let target = case.target();
+    let edit = |spec: Value| case.edit("user", &target, json!({ "spec": spec }));
+    case.install(&[case.config_map("a", json!({}))]).await;
+    edit(json!({"suspend": true})).await;
+    until(&case.client, &case.name, Expected::is_true("Suspended", "Suspended")).await;
+
+    alone.stop().await;
+    edit(json!({"deletionPolicy": "InOrder"})).await;
+    alone.start().await;
+    let expected = Expected::is_false("Ready", "Suspended").saying("spec.deletionPolicy");
+    until(&case.client, &case.name, expected).await;
+
+    edit(json!({"suspend": false})).await;
+    assert!(has_finalizer(&case.ready().await));
 }
 
 /// The provider would be gone before those who need it.

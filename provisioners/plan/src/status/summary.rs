@@ -2,10 +2,11 @@
 
 use rukpak_crds::Inventory;
 use rukpak_crds::condition::{ConditionStatus, Conditions, READY, RECONCILING, STALLED, reason};
+use rukpak_crds::names::DELETION_IN_ORDER;
 
 use super::{SUSPENDED, Writer, bounded, released_text};
 use crate::decide::{Held, is_load_failure};
-use crate::memory::{Failure, Installation, Reason, Stage, deadline};
+use crate::memory::{Failure, Installation, POLICY, Reason, Stage, deadline};
 use crate::observed::{Dependencies, Desired};
 use crate::plan::Missing;
 use crate::prune::Pruning;
@@ -80,8 +81,16 @@ impl Writer<'_> {
     /// `Ready` before the deployment is deleted.
     fn unapplied(&self) -> Option<Summary> {
         let Installation::Applied { applied, differences, .. } = &self.memory.installation else { return None };
-        let fields = differences.unapplied(self.observed, applied.release());
-        if !self.observed.deployment.spec.suspend || fields.is_empty() {
+        if !self.observed.deployment.spec.suspend {
+            return None;
+        }
+        let mut fields = differences.unapplied(self.observed, applied.release());
+        // With `InOrder` the objects are as with `Delete`: after a restart only the finalizer tells which of the two was carried out.
+        let lacks_finalizer = self.observed.needs_finalizer() && !self.observed.has_finalizer(DELETION_IN_ORDER);
+        if lacks_finalizer && !fields.contains(&POLICY) {
+            fields.insert(0, POLICY);
+        }
+        if fields.is_empty() {
             return None;
         }
         let message = format!("spec.suspend is true: the objects do not have the new {} yet", fields.join(" and "));

@@ -2,8 +2,9 @@
 
 use kube::api::{Patch, PatchParams};
 use kube::{Api, ResourceExt};
+use rukpak_crds::BundleDeployment;
 use rukpak_crds::names::{DELETION_IN_ORDER, FIELD_MANAGER};
-use rukpak_crds::{BundleDeployment, DeletionPolicy};
+use rukpak_plan::decide;
 use rukpak_plan::prune::{Leaving, Pass};
 use rukpak_plan::resolve::Why;
 use serde_json::json;
@@ -51,13 +52,10 @@ pub(in crate::deployment) async fn remove(run: &mut Run) -> Result<Vec<String>, 
 /// Has the finalizer on the deployment exactly if its policy needs it. Whether that took a write, which ends the reconcile: the
 /// deployment is another version by then.
 pub(in crate::deployment) async fn follow_policy(run: &Run) -> Result<bool, Error> {
-    let deployment = &run.view.observed.deployment;
-    let is_needed = deployment.spec.deletion_policy == Some(DeletionPolicy::InOrder);
-    if deployment.spec.suspend || has_finalizer(deployment) == is_needed {
-        return Ok(false);
-    }
+    let Some(is_needed) = decide::finalizer(&run.view.observed) else { return Ok(false) };
     if is_needed {
-        let with_it = deployment.finalizers().iter().cloned().chain([DELETION_IN_ORDER.to_owned()]).collect();
+        let others = run.view.observed.deployment.finalizers().iter().cloned();
+        let with_it = others.chain([DELETION_IN_ORDER.to_owned()]).collect();
         write(run, with_it).await?;
     } else {
         let_go(run).await?;
@@ -69,10 +67,6 @@ pub(in crate::deployment) async fn follow_policy(run: &Run) -> Result<bool, Erro
 pub(in crate::deployment) async fn let_go(run: &Run) -> Result<(), Error> {
     let finalizers = run.view.observed.deployment.finalizers().iter();
     write(run, finalizers.filter(|finalizer| *finalizer != DELETION_IN_ORDER).cloned().collect()).await
-}
-
-fn has_finalizer(deployment: &BundleDeployment) -> bool {
-    deployment.finalizers().iter().any(|finalizer| finalizer == DELETION_IN_ORDER)
 }
 
 async fn write(run: &Run, finalizers: Vec<String>) -> Result<(), Error> {
