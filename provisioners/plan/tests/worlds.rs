@@ -69,6 +69,16 @@ fn carries_out_policy_before_it_is_ready() {
 }
 
 #[test]
+fn asks_what_another_account_may_do_before_it_is_ready() {
+    search_world(small::account, 2);
+}
+
+#[test]
+fn deletes_in_order_and_keeps_the_finalizer_until_all_is_gone() {
+    search_world(small::end, 2);
+}
+
+#[test]
 fn keeps_what_operators_wrote_at_an_adoption() {
     search_world(small::adoption, 2);
 }

@@ -20,8 +20,8 @@ use rukpak_plan::retry::Class;
 use rukpak_plan::{Fingerprint, Identity, Owner, Phase, Plan, Release, Step, fields, health};
 use serde_json::Value;
 
-use super::{RENDERER, Run, Stop, put};
-use crate::server::Request;
+use super::{RENDERER, Run, Stop, key_of, put};
+use crate::server::{Key, Request};
 use crate::world::{NAMESPACE, metadata};
 
 /// Why an installation did not end with everything applied.
@@ -82,6 +82,7 @@ impl Run<'_> {
         let kinds: BTreeSet<InventoryKind> = self.observed.inventory().kinds.into_iter().collect();
         let members = self.members(&kinds, &plan)?;
         bases.settled = self.settled(&plan, &members, &bases);
+        self.ask_rights(plan.steps.values()).map_err(Stopped::Early)?.map_err(Stopped::Failed)?;
         if why.policy().tries_first {
             self.try_out(&plan, why, &members, &bases)?;
         }
@@ -221,6 +222,30 @@ impl Run<'_> {
         applied::rendered_for(RENDERER, &self.observed.deployment.spec)
     }
 
+    /// Whether the account may write these objects. As `execute/rights.rs`.
+    pub(super) fn ask_rights<'s>(
+        &mut self,
+        steps: impl Iterator<Item = &'s Step>,
+    ) -> Result<Result<(), Problem>, Stop> {
+        let account = self.observed.deployment.spec.service_account.clone().map(|account| account.name);
+        let keys: Vec<Key> = steps.map(|step| key_of(&step.identity).0).collect();
+        if account.is_some() && !self.ask("ask what the account may do", |_| {})? {
+            return Ok(Err(Problem::unanswered("nobody says what the account may do".to_owned())));
+        }
+        if let Some(key) = keys.iter().find(|key| self.world.lacks(account.as_deref(), key)) {
+            let message = format!("the account lacks rights: {} {:?}", key.kind, key.name);
+            return Ok(Err(Problem::blocked(Stage::Rights, message)));
+        }
+        let asked = &mut self.world.deployments[self.deployment].asked;
+        for key in keys {
+            match &account {
+                Some(account) => drop(asked.insert(key, account.clone())),
+                None => drop(asked.remove(&key)),
+            }
+        }
+        Ok(Ok(()))
+    }
+
     /// The dry run of what changes.
     fn try_out(&mut self, plan: &Plan, why: Why, members: &Members, bases: &Bases) -> Result<(), Stopped> {
         for step in plan.steps.values().filter(|step| bases.is_changed(step) && !step.defined_here) {
@@ -335,9 +360,12 @@ impl Run<'_> {
         Err(Stopped::Failed(Problem { stage: Stage::Apply, message, class, is_definite: !is_transient, can_go_back }))
     }
 
+    /// Whether the deployment asks for what this reconcile is about. As `View::is_about`.
     pub(super) fn is_current(&self) -> bool {
         let now = &self.world.deployments[self.deployment];
-        !now.is_deleted && Some(now.generation) == self.observed.deployment.metadata.generation
+        let then = &self.observed.deployment.metadata;
+        let is_ending_alike = now.is_terminating == then.deletion_timestamp.is_some();
+        !now.is_deleted && is_ending_alike && Some(now.generation) == then.generation
     }
 
     /// As `apply::note` and `Tracker::applied`.

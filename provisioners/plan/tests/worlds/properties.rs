@@ -13,7 +13,7 @@ use rukpak_plan::{Phase, Release};
 use serde_json::Value;
 
 use crate::server::{Key, Object, Operation, Request};
-use crate::world::{World, named, object};
+use crate::world::{Deployment, World, named, object};
 
 /// So long an upgrade that was begun waits for the Bundle of the template that came after it.
 const PATIENCE: Duration = Duration::from_mins(5);
@@ -147,10 +147,12 @@ fn of_deletion(
         |body: &Value| tracked.keys().any(|known| known.kind == named(body).0.kind && known.name == named(body).0.name);
     let inventory = world.deployments[deployment].status.inventory.as_ref();
     let begun = inventory.and_then(|inventory| Release::read(&inventory.pending.as_ref()?.release));
-    let begun = begun.map(|begun| world.number(&begun));
+    // What is being deleted wants nothing any more.
+    let is_ending = world.deployments[deployment].is_terminating;
+    let begun = begun.map(|begun| world.number(&begun)).filter(|_| !is_ending);
     let is_over = begun.is_some_and(|begun| world.small.releases[begun].iter().all(is_written));
-    let installed = installed(world, deployment).filter(|_| !is_over);
-    let wanted = wanted(world, deployment).filter(|_| is_wanted);
+    let installed = installed(world, deployment).filter(|_| !is_over && !is_ending);
+    let wanted = wanted(world, deployment).filter(|_| is_wanted && !is_ending);
     let declares = |release: usize, key: &Key| world.small.releases[release].iter().any(|body| named(body).0 == *key);
     for (role, release) in [("installed", installed), ("wanted", wanted)] {
         let Some(release) = release else { continue };
@@ -223,7 +225,7 @@ pub fn of_state(world: &World, deployment: usize) -> Option<String> {
     let this = &world.deployments[deployment];
     let status = &*this.status;
     let is_begun = status.inventory.as_ref().is_some_and(|inventory| inventory.pending.is_some());
-    let release = installed(world, deployment)?;
+    let release = installed(world, deployment).filter(|_| !this.is_terminating)?;
     if status.conditions.is("Installed", ConditionStatus::True) && !is_begun {
         for body in &world.small.releases[release] {
             if let Some(why) = differs(world, deployment, body) {
@@ -236,15 +238,34 @@ pub fn of_state(world: &World, deployment: usize) -> Option<String> {
     if is_ready && wanted(world, deployment) != Some(release) {
         return Some("Ready is True, and what is asked for is not installed".to_owned());
     }
-    if is_ready {
-        return world.small.releases[release].iter().find_map(|body| policy_differs(world, deployment, body));
-    }
-    None
+    let mut declared = world.small.releases[release].iter().filter(|_| is_ready);
+    declared.find_map(|body| policy_differs(world, deployment, body).or_else(|| account_differs(this, body)))
+}
+
+/// What is wrong with a deployment that has just gone with its finalizer.
+pub fn of_end(world: &World, deployment: usize) -> Option<String> {
+    let this = &world.deployments[deployment];
+    let is_in_order = this.spec.deletion_policy == Some(DeletionPolicy::InOrder);
+    // What was to outlive it has no owner reference until the other policy is carried out, and stays.
+    let goes_with_it = |object: &Object| is_in_order && controlled_by(object) == Some(&*this.owner.uid);
+    let mut left = world.server.objects.iter().filter(|(_, object)| goes_with_it(object));
+    left.next().map(|(key, _)| format!("the finalizer is taken off, and {} {:?} is not gone", key.kind, key.name))
+}
+
+/// What is wrong with a deployment that is being deleted, and of which nothing has gone for a while.
+pub fn of_waiting(world: &World, deployment: usize) -> Option<String> {
+    let this = &world.deployments[deployment];
+    let mut all = world.server.objects.values();
+    let waits_for_nothing = all.all(|object| !object.is_terminating && is_ours(object, &this.owner.uid));
+    (this.is_terminating && waits_for_nothing).then(|| "it is being deleted, and waits for nothing".to_owned())
 }
 
 /// What is wrong with a deployment for which nothing is to be done any more.
 pub fn of_rest(world: &World, deployment: usize) -> Option<String> {
     let this = &world.deployments[deployment];
+    if this.is_terminating {
+        return Some("it is being deleted, and nothing is done about that".to_owned());
+    }
     if this.spec.suspend || this.is_deleted || this.status.conditions.is("Ready", ConditionStatus::True) {
         return None;
     }
@@ -346,9 +367,19 @@ fn is_told(status: &BundleDeploymentStatus, key: &Key) -> bool {
         .any(|condition| condition.message.contains(&name) || condition.message.contains(&format!("/{}:", key.name)))
 }
 
+fn account_differs(this: &Deployment, body: &Value) -> Option<String> {
+    let (key, _) = named(body);
+    let account = this.spec.service_account.as_ref().map(|account| &account.name);
+    (this.asked.get(&key) != account)
+        .then(|| format!("Ready is True, and nobody asked whether the account may write {} {:?}", key.kind, key.name))
+}
+
 fn policy_differs(world: &World, deployment: usize, body: &Value) -> Option<String> {
     let (key, _) = named(body);
     let this = &world.deployments[deployment];
+    if this.spec.deletion_policy == Some(DeletionPolicy::InOrder) && !this.has_finalizer {
+        return Some("Ready is True, and a deletion would not be in order: there is no finalizer".to_owned());
+    }
     let live = world.server.objects.get(&key).filter(|live| is_ours(live, &this.owner.uid))?;
     let goes = match this.spec.deletion_policy.unwrap_or_default() {
         DeletionPolicy::Delete | DeletionPolicy::InOrder => true,

@@ -154,7 +154,10 @@ impl Run<'_> {
 
     fn pass(&mut self, leaving: Vec<Leaving>, unlisted: &[InventoryKind], is_patient: bool) -> Result<Outcome, Stop> {
         let before = self.inbox().leaving.clone();
-        let mut pass = Pass::new(self.owner.clone(), leaving, is_patient).wait_for(unlisted, &before);
+        self.run_pass(Pass::new(self.owner.clone(), leaving, is_patient).wait_for(unlisted, &before))
+    }
+
+    pub(super) fn run_pass(&mut self, mut pass: Pass) -> Result<Outcome, Stop> {
         while let Some(order) = pass.next_order() {
             let id = order.id;
             let answer = self.carry_out(order)?;
@@ -172,6 +175,9 @@ impl Run<'_> {
 
     fn carry_out(&mut self, Order { object, request, .. }: Order) -> Result<Answer, Stop> {
         let Leaving { identity, metadata: known } = &object;
+        if !self.is_current() {
+            return Ok(Answer::Wanted(false));
+        }
         Ok(match request {
             Wish::Ask { guard, going } => self.would_lose(identity, guard, &going)?,
             Wish::Look => match self.send(&get(identity))? {

@@ -2,6 +2,8 @@
 //! reported is the crate's. In what order requests follow one another is written here a second time, where the crate has no machine
 //! for it yet: the README says which parts.
 
+#[path = "end.rs"]
+mod end;
 #[path = "install.rs"]
 mod install;
 #[path = "prune.rs"]
@@ -103,7 +105,7 @@ pub fn reconcile(
     let version = world.deployments[deployment].version;
     let mut run =
         Run { world, controller, deployment, owner, observed, memory, version, is_unblocked, disturbance, ended };
-    let stopped = run.converge().err();
+    let stopped = run.reconcile().err();
     let Run { memory, ended, world, .. } = run;
     let now = world.now;
     let known = &mut world.controllers[controller].known[deployment];
@@ -137,6 +139,7 @@ impl Run<'_> {
         self.ended.requests.push(request.written().is_some());
         let disturbance = self.disturbance.filter(|(at, _)| *at == number).map(|(_, disturbance)| disturbance);
         let known = self.world.server.objects.clone();
+        let was_current = self.is_current();
         if let Some(Disturbance::Hand(hand)) = disturbance {
             let hand = self.world.small.hands[hand];
             self.ended.story.push(format!("just then {}", hand.words));
@@ -165,6 +168,9 @@ impl Run<'_> {
                 && self.is_current()
             {
                 violation = violation.or_else(|| properties::of_apply(self.world, self.deployment, key, body));
+            }
+            if self.observed.deployment.metadata.deletion_timestamp.is_some() && !was_current {
+                violation = Some("it goes on deleting, though the deployment has changed".to_owned());
             }
             self.ended.violation = self.ended.violation.take().or(violation);
         }
@@ -205,6 +211,13 @@ impl Run<'_> {
             None => act(self),
         }
         Ok(true)
+    }
+
+    fn reconcile(&mut self) -> Result<(), Stop> {
+        if self.observed.deployment.metadata.deletion_timestamp.is_some() {
+            return self.end();
+        }
+        if self.follow_policy()? { Ok(()) } else { self.converge() }
     }
 
     fn converge(&mut self) -> Result<(), Stop> {
@@ -363,9 +376,7 @@ impl Run<'_> {
     /// Asks the API server whether the deployment still asks for what this reconcile is about.
     fn is_wanted(&mut self) -> Result<Result<bool, Refusal>, Stop> {
         let is_answered = self.ask("ask for the deployment", |_| {})?;
-        let now = &self.world.deployments[self.deployment];
-        let is_same = Some(now.generation) == self.observed.deployment.metadata.generation;
-        let is_wanted = is_same && !now.is_deleted && now.controller == self.controller;
+        let is_wanted = self.is_current() && self.world.deployments[self.deployment].controller == self.controller;
         Ok(if is_answered { Ok(is_wanted) } else { Err(Refusal::Unavailable) })
     }
 

@@ -71,6 +71,13 @@ impl Run<'_> {
     pub(super) fn repair(&mut self, release: &Release, objects: BTreeSet<ObjectKey>) -> Result<(), Stop> {
         let (plan, now) = (self.world.plan(release, self.deployment, true), self.world.now);
         self.inbox().missing_groups = plan.missing_groups();
+        if let Err(problem) = self.ask_rights(plan.steps.values().filter(|step| objects.contains(&step.key)))? {
+            for key in objects {
+                self.memory.repairs.entry(key).or_default().failed(problem.class, now);
+            }
+            self.memory.learn_unrepaired(&self.observed, release.clone(), problem, now);
+            return Ok(());
+        }
         let mut left = objects;
         let (mut failed, mut is_stopped) = (Vec::new(), false);
         for phase in Phase::ALL {

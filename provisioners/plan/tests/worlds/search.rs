@@ -170,6 +170,8 @@ impl Search {
         // What is tried again ever more seldom, and changes nothing, is at rest.
         if quiet.still < STILL {
             self.keep(next, node, used, quiet, words);
+        } else if let Some(violation) = properties::of_waiting(&next, deployment) {
+            self.violated(node, words, &violation);
         }
         Some(ended)
     }
@@ -319,7 +321,7 @@ fn canonical(world: &World) -> u64 {
             (manager, &owned.set).hash(&mut hasher);
         }
     }
-    (&world.server.undeletable, &world.server.refused).hash(&mut hasher);
+    (&world.server.undeletable, &world.server.refused, world.is_granted).hash(&mut hasher);
     for this in &world.deployments {
         hash_deployment(this, world.now, &mut hasher);
     }
@@ -371,6 +373,7 @@ fn hash_deployment(this: &Deployment, now: Timestamp, hasher: &mut DefaultHasher
         spec,
     )
         .hash(hasher);
+    (this.has_finalizer, this.is_terminating, &this.asked).hash(hasher);
 }
 
 /// The text with every time in it as seconds from now; those that are long past are all the same.

@@ -1,6 +1,6 @@
 //! The worlds.
 
-use rukpak_crds::DeletionPolicy;
+use rukpak_crds::{DeletionPolicy, ServiceAccountReference};
 use serde_json::{Value, json};
 
 use crate::reconcile::reconcile;
@@ -51,6 +51,19 @@ const CHANGE_A: Hand = Hand {
     act: |world| patch(world, "ConfigMap", "a", "hand", json!({"data": {"x": "theirs"}})),
 };
 const DELETE_A: Hand = Hand { words: "somebody deletes ConfigMap \"a\"", act: |world| delete(world, "ConfigMap", "a") };
+
+const ORPHAN: Hand = Hand {
+    words: "somebody sets deletionPolicy: Orphan",
+    act: |world| world.edit(0, |this| this.spec().deletion_policy = Some(DeletionPolicy::Orphan)),
+};
+const SUSPEND: Hand =
+    Hand { words: "somebody suspends the deployment", act: |world| world.edit(0, |this| this.spec().suspend = true) };
+const FINALIZER: Hand = Hand {
+    words: "the operator sets a finalizer on Db \"precious\"",
+    act: |world| {
+        patch(world, "Db", "precious", "operator", json!({"metadata": {"finalizers": ["example.com/clean"]}}));
+    },
+};
 
 fn small(name: &'static str, releases: Vec<Vec<Value>>, hands: Vec<Hand>) -> Small {
     Small { name, before: Vec::new(), releases, templates: vec![0], controllers: 1, hands, pauses: Vec::new() }
@@ -107,12 +120,7 @@ pub fn definitions() -> Small {
             act: |world| world.server.undeletable = vec!["Db".to_owned()],
         },
         Hand { words: "somebody creates Db \"new\"", act: other },
-        Hand {
-            words: "the operator sets a finalizer on Db \"precious\"",
-            act: |world| {
-                patch(world, "Db", "precious", "operator", json!({"metadata": {"finalizers": ["example.com/clean"]}}));
-            },
-        },
+        FINALIZER,
     ];
     small("a definition that leaves", releases, hands)
 }
@@ -121,18 +129,12 @@ pub fn definitions() -> Small {
 pub fn policy() -> Small {
     let releases = vec![vec![config_map("a", &json!({"x": "1"}))], vec![config_map("a", &json!({"x": "2"}))]];
     let hands = vec![
-        Hand {
-            words: "somebody suspends the deployment",
-            act: |world| world.edit(0, |this| this.spec().suspend = true),
-        },
+        SUSPEND,
         Hand {
             words: "somebody resumes the deployment",
             act: |world| world.edit(0, |this| this.spec().suspend = false),
         },
-        Hand {
-            words: "somebody sets deletionPolicy: Orphan",
-            act: |world| world.edit(0, |this| this.spec().deletion_policy = Some(DeletionPolicy::Orphan)),
-        },
+        ORPHAN,
         Hand {
             words: "somebody sets deletionPolicy: Delete",
             act: |world| world.edit(0, |this| this.spec().deletion_policy = Some(DeletionPolicy::Delete)),
@@ -141,6 +143,42 @@ pub fn policy() -> Small {
         CHANGE_A,
     ];
     small("what the spec says", releases, hands)
+}
+
+/// Another account for what is installed already.
+pub fn account() -> Small {
+    fn name(world: &mut World, name: &str) {
+        let account = ServiceAccountReference { name: name.to_owned(), namespace: NAMESPACE.to_owned() };
+        world.edit(0, |this| this.spec().service_account = Some(account));
+    }
+    let release = |x: &str| vec![config_map("a", &json!({"x": x})), config_map("b", &json!({"x": x}))];
+    let hands = vec![
+        Hand { words: "somebody names the account \"installer\"", act: |world| name(world, "installer") },
+        Hand {
+            words: "somebody names the account \"weak\", which may not write ConfigMap \"b\"",
+            act: |world| name(world, "weak"),
+        },
+        Hand { words: "the account \"weak\" gets the right that it lacks", act: |world| world.is_granted = true },
+        RELEASE_2,
+        CHANGE_A,
+    ];
+    small("another account", vec![release("1"), release("2")], hands)
+}
+
+/// A deployment that is deleted in order.
+pub fn end() -> Small {
+    let release = vec![definition(), db("v1", "1"), config_map("a", &json!({"x": "1"}))];
+    let hands = vec![
+        Hand {
+            words: "somebody sets deletionPolicy: InOrder",
+            act: |world| world.edit(0, |this| this.spec().deletion_policy = Some(DeletionPolicy::InOrder)),
+        },
+        ORPHAN,
+        Hand { words: "the deployment is deleted", act: |world| world.delete(0) },
+        FINALIZER,
+        SUSPEND,
+    ];
+    small("a deletion in order", vec![release], hands)
 }
 
 /// An object that an operator has written to before it is taken over.
@@ -213,9 +251,6 @@ pub fn united() -> Small {
     fn other(world: &mut World, release: usize) {
         world.edit(1, |deployment| deployment.template = release);
     }
-    fn delete(world: &mut World, number: usize) {
-        world.edit(number, |deployment| deployment.is_deleted = true);
-    }
     let crd = |names: &[&str]| {
         let mut crd = definition();
         let version = |name: &&str| json!({"name": name, "served": true, "storage": *name == "v1"});
@@ -237,8 +272,8 @@ pub fn united() -> Small {
         Hand { words: "the other deployment asks for release 5, with v1alpha1", act: |world| other(world, 4) },
         Hand { words: "the other deployment asks for release 6, without the CRD", act: |world| other(world, 5) },
         Hand { words: "the other deployment asks for release 4", act: |world| other(world, 3) },
-        Hand { words: "the first deployment is deleted", act: |world| delete(world, 0) },
-        Hand { words: "the other deployment is deleted", act: |world| delete(world, 1) },
+        Hand { words: "the first deployment is deleted", act: |world| world.delete(0) },
+        Hand { words: "the other deployment is deleted", act: |world| world.delete(1) },
         Hand { words: "garbage is collected", act: World::collect },
     ];
     Small { templates: vec![0, 3], ..small("a CRD of two", releases, hands) }
@@ -362,18 +397,12 @@ pub fn everything() -> Small {
             words: "a webhook begins to refuse ConfigMap \"a\" of release 2",
             act: |world| world.server.refused = vec![(Key::new("ConfigMap", "a"), "2".to_owned(), Refusal::Forbidden)],
         },
-        Hand {
-            words: "somebody suspends the deployment",
-            act: |world| world.edit(0, |this| this.spec().suspend = true),
-        },
+        SUSPEND,
         Hand {
             words: "somebody resumes the deployment",
             act: |world| world.edit(0, |this| this.spec().suspend = false),
         },
-        Hand {
-            words: "somebody sets deletionPolicy: Orphan",
-            act: |world| world.edit(0, |this| this.spec().deletion_policy = Some(DeletionPolicy::Orphan)),
-        },
+        ORPHAN,
     ];
     small("everything", releases, hands)
 }

@@ -6,7 +6,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use jiff::Timestamp;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
 use kube::core::{ApiResource, GroupVersionKind};
 use rukpak_content::Digest;
 use rukpak_crds::names::{self, FIELD_MANAGER};
@@ -63,9 +63,12 @@ pub struct World {
     pub now: Timestamp,
     /// What garbage collection took that a deployment has.
     pub lost: Option<String>,
+    /// Whether the account "weak" has got the right to write ConfigMap "b".
+    pub is_granted: bool,
 }
 
 #[derive(Clone)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a fact that changes by itself")]
 pub struct Deployment {
     pub owner: Owner,
     pub spec: Arc<BundleDeploymentSpec>,
@@ -79,7 +82,13 @@ pub struct Deployment {
     pub generation: i64,
     /// Counts every write, as a resource version does.
     pub version: u64,
+    /// Our finalizer is on it.
+    pub has_finalizer: bool,
+    /// It is being deleted, and has the finalizer still.
+    pub is_terminating: bool,
     pub is_deleted: bool,
+    /// Which account each object was found to be allowed to last. With the controller's own rights none is.
+    pub asked: BTreeMap<Key, String>,
     /// Whose it is.
     pub controller: usize,
     pub status: Arc<BundleDeploymentStatus>,
@@ -147,7 +156,7 @@ impl World {
         let controller = Controller { known: vec![Known::default(); deployments.len()], ..Controller::default() };
         let now = Timestamp::from_second(1_767_225_600).expect("because it is in range");
         let controllers = vec![controller; small.controllers];
-        Self { small: Arc::new(small), server, deployments, controllers, now, lost: None }
+        Self { small: Arc::new(small), server, deployments, controllers, now, lost: None, is_granted: false }
     }
 
     /// Gives news of objects to the watches. Those that are too far behind tell the oldest.
@@ -220,6 +229,21 @@ impl World {
         self.touch(deployment);
     }
 
+    /// Somebody deletes a deployment. With a finalizer it stays until that is taken off.
+    pub fn delete(&mut self, deployment: usize) {
+        let this = &mut self.deployments[deployment];
+        this.is_deleted |= !this.has_finalizer;
+        if this.has_finalizer && !this.is_terminating {
+            (this.is_terminating, this.generation) = (true, this.generation + 1);
+        }
+        self.touch(deployment);
+    }
+
+    /// Whether an account may not write an object.
+    pub fn lacks(&self, account: Option<&str>, key: &Key) -> bool {
+        account == Some("weak") && !self.is_granted && key.name == "b"
+    }
+
     /// The controllers are told of a deployment.
     pub fn touch(&mut self, deployment: usize) {
         self.deployments[deployment].version += 1;
@@ -277,6 +301,8 @@ impl World {
         object.metadata.generation = Some(this.generation);
         object.metadata.uid = Some(this.owner.uid.clone());
         object.metadata.annotations = Some(this.annotations.clone()).filter(|all| !all.is_empty());
+        object.metadata.finalizers = this.has_finalizer.then(|| vec![names::DELETION_IN_ORDER.to_owned()]);
+        object.metadata.deletion_timestamp = this.is_terminating.then_some(Time(self.now));
         let mut status = (*this.status).clone();
         if !known.memory.released.is_empty() {
             add_released(&mut status.inventory.get_or_insert_default().released, known.memory.released.iter().cloned());
@@ -356,7 +382,10 @@ impl Deployment {
             annotations: BTreeMap::new(),
             generation: 1,
             version: 1,
+            has_finalizer: false,
+            is_terminating: false,
             is_deleted: false,
+            asked: BTreeMap::new(),
             controller: 0,
             status: Arc::default(),
         }
