@@ -181,18 +181,23 @@ async fn follow_until_refused(
     let config = watcher::Config::default().labels(&selector());
     let mut events = pin!(watcher::watcher(api.clone(), config).default_backoff());
     let mut listed: HashSet<ObjectKey> = HashSet::new();
+    // A list has what was applied before it is asked for.
+    let mut applied_before = None;
     loop {
         match events.next().await {
-            Some(Ok(Event::Init)) => listed.clear(),
+            Some(Ok(Event::Init)) => {
+                listed.clear();
+                applied_before = hub.newest_applied(id);
+            }
             Some(Ok(Event::InitApply(object))) => {
-                listed.insert(hub.seen(id, kind, &object.metadata));
+                listed.insert(hub.seen(id, kind, &object.metadata, applied_before));
             }
             Some(Ok(Event::InitDone)) => {
                 hub.listed(id, &listed);
                 listed = HashSet::new();
             }
             Some(Ok(Event::Apply(object))) => {
-                hub.seen(id, kind, &object.metadata);
+                hub.seen(id, kind, &object.metadata, None);
             }
             Some(Ok(Event::Delete(object))) => hub.deleted(id, kind, &object.metadata),
             Some(Err(error)) => {

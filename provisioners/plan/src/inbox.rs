@@ -90,6 +90,16 @@ impl Inbox {
         Reaction::None
     }
 
+    /// Notes that a list shows the object in an older version than it was applied in, though of all that was applied before the list
+    /// began `newest` was the newest version. If it was among that, the API server went back to an earlier state, as after a backup was
+    /// restored, and what is shown is no old event.
+    pub fn note_gone_back(&mut self, key: &ObjectKey, listed: &Fingerprint, newest: u64) {
+        let Some(applied) = self.objects.get_mut(key) else { return };
+        if listed.version < applied.fingerprint.version && applied.fingerprint.version <= Some(newest) {
+            applied.fingerprint.version = listed.version;
+        }
+    }
+
     /// Notes that a watch saw the object with this UID go, or lose its label.
     pub fn note_lost(&mut self, key: &ObjectKey, uid: &str) -> Reaction {
         let is_ours = self.objects.get(key).is_some_and(|applied| applied.fingerprint.uid == uid);
@@ -182,7 +192,9 @@ impl Inbox {
     /// Takes out the objects whose health is to be read now: those that moved since they were read, and workloads whose Pods are looked
     /// at again. What was read less than a second ago stays for the next time.
     pub fn take_reads(&mut self, now: Timestamp) -> Vec<(ObjectKey, Identity)> {
-        let looked_at = self.looks.iter().filter(|(_, (_, due))| *due <= now).map(|(key, _)| key.clone());
+        // What is due later than any look was put off before the clock was put back.
+        let is_time = |due: Timestamp| due <= now || due > later(now, LAST_LOOK);
+        let looked_at = self.looks.iter().filter(|(_, (_, due))| is_time(*due)).map(|(key, _)| key.clone());
         let looked_at: BTreeSet<ObjectKey> = looked_at.collect();
         let moved = std::mem::take(&mut self.unread);
         // What moves by itself is not looked at more rarely for that.
@@ -234,7 +246,7 @@ impl Inbox {
 
     /// Returns when the health of an object is to be read next, if it is.
     pub fn next_read(&self, now: Timestamp) -> Option<Timestamp> {
-        let looks = self.looks.values().map(|(_, due)| *due);
+        let looks = self.looks.values().map(|(_, due)| (*due).min(later(now, LAST_LOOK)));
         let unread = (!self.unread.is_empty()).then(|| later(now, READ_INTERVAL));
         looks.chain(unread).min()
     }
@@ -335,6 +347,44 @@ mod tests {
         inbox.note_health(&key(), Some(Health::new(State::Current, "")), next);
         assert!(inbox.objects[&key()].is_read);
         assert_eq!(inbox.next_read(next), None);
+    }
+
+    /// As after a backup of etcd was restored.
+    #[test]
+    fn an_older_version_is_drift_once_a_list_shows_it_that_was_begun_later() {
+        let print = |version: &str, generation: i64| {
+            let (uid, version) = (Some("u".to_owned()), Some(version.to_owned()));
+            let metadata =
+                ObjectMeta { uid, resource_version: version, generation: Some(generation), ..ObjectMeta::default() };
+            Fingerprint::of(&metadata, &us(), "")
+        };
+        let (mut inbox, back) = (Inbox::default(), print("5", 1));
+        inbox.objects.insert(key(), Tracked { fingerprint: print("7", 2), ..object("u") });
+        assert_eq!(inbox.note_seen(&us(), &key(), &us(), &back), Reaction::None, "an old event");
+        inbox.note_gone_back(&key(), &back, 6);
+        assert_eq!(
+            inbox.note_seen(&us(), &key(), &us(), &back),
+            Reaction::None,
+            "it was applied while they were listed"
+        );
+        inbox.note_gone_back(&key(), &back, 7);
+        assert_eq!(inbox.note_seen(&us(), &key(), &us(), &back), Reaction::Enqueue);
+        assert!(inbox.drifted.contains(&key()));
+    }
+
+    #[test]
+    fn a_workload_is_looked_at_within_minutes_though_the_clock_was_put_back() {
+        let (mut inbox, now) = (Inbox::default(), Timestamp::from_second(1_000_000).unwrap());
+        let workload = ObjectKey { group: "apps".into(), kind: "Deployment".into(), ..key() };
+        inbox.objects.insert(workload.clone(), object("u"));
+        inbox.note_health(&workload, Some(Health::new(State::InProgress, "no Pod runs")), now);
+        assert_eq!(inbox.next_read(now), Some(later(now, FIRST_LOOK)));
+
+        let yesterday = now.checked_sub(Duration::from_hours(24)).unwrap();
+        assert_eq!(inbox.next_read(yesterday), Some(later(yesterday, LAST_LOOK)));
+        assert_eq!(inbox.take_reads(yesterday).len(), 1, "nobody knows when it is to be looked at");
+        inbox.note_health(&workload, Some(Health::new(State::InProgress, "no Pod runs")), yesterday);
+        assert!(inbox.take_reads(yesterday).is_empty());
     }
 
     #[test]

@@ -215,7 +215,9 @@ impl Memory {
             failure.until.iter_mut().chain(&mut failure.answered_since).for_each(back);
         }
         self.repairs.values_mut().for_each(|repairs| repairs.put_back(back));
-        if let Installation::Applied { pruning: Pruning::Pending { until, .. }, .. } = &mut self.installation {
+        if let Installation::Applied { pruning: Pruning::Pending { until, .. } | Pruning::Awaiting { until }, .. } =
+            &mut self.installation
+        {
             back(until);
         }
         self.resuming_since.iter_mut().chain(&mut self.waits_for_bundle_since).for_each(back);

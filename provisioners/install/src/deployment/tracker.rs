@@ -177,6 +177,17 @@ impl Trackers {
         names
     }
 
+    /// The newest version in which a deployment has applied an object of a kind.
+    pub fn newest_applied(&self, (group, kind): &(String, String)) -> Option<u64> {
+        let all = self.lock();
+        let newest = all.values().filter_map(|one| {
+            let tracked = one.tracked();
+            let of_kind = tracked.objects.iter().filter(|(key, _)| key.group == *group && key.kind == *kind);
+            of_kind.filter_map(|(_, object)| object.fingerprint.version).max()
+        });
+        newest.max()
+    }
+
     /// Every kind that some deployment has objects of, or waits for, as (group, kind).
     pub fn kinds(&self) -> BTreeSet<(String, String)> {
         let mut kinds: BTreeSet<_> = self.blocking().keys().map(|key| (key.group.clone(), key.kind.clone())).collect();

@@ -213,7 +213,20 @@ impl Hub {
         self.kinds.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(super) fn seen(&self, id: &GroupKind, kind: &Kind, metadata: &ObjectMeta) -> ObjectKey {
+    /// The newest version in which an object of the kind was applied.
+    pub(super) fn newest_applied(&self, id: &GroupKind) -> Option<u64> {
+        self.trackers.newest_applied(id)
+    }
+
+    /// An object is there. In a list that was begun when `applied_before` was the newest version that was applied, an older version than
+    /// that is no old event.
+    pub(super) fn seen(
+        &self,
+        id: &GroupKind,
+        kind: &Kind,
+        metadata: &ObjectMeta,
+        applied_before: Option<u64>,
+    ) -> ObjectKey {
         let (key, owner) = (key(kind, metadata), claimed(metadata));
         let fingerprint = Fingerprint::of(metadata, &owner, names::FIELD_MANAGER);
         let observed = Observed { owner: Arc::new(owner), fingerprint, kind: kind.clone() };
@@ -225,7 +238,12 @@ impl Hub {
         let owners: HashSet<&str> =
             before.iter().map(|before| before.owner.name.as_str()).chain([observed.owner.name.as_str()]).collect();
         for name in owners {
-            self.react(name, |us, inbox| inbox.note_seen(us, &key, &observed.owner, &observed.fingerprint));
+            self.react(name, |us, inbox| {
+                if let Some(newest) = applied_before {
+                    inbox.note_gone_back(&key, &observed.fingerprint, newest);
+                }
+                inbox.note_seen(us, &key, &observed.owner, &observed.fingerprint)
+            });
         }
         self.shared(id, (kind, &key), metadata);
         let adopter = metadata.annotations.as_ref().and_then(|all| all.get(names::ADOPT_BY));

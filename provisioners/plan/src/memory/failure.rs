@@ -244,7 +244,8 @@ pub(super) fn recorded(observed: &Observed, now: Timestamp) -> Option<Failure> {
     })?;
     let (reason, until) = match revision.result {
         RevisionResult::DeadlineExceeded => (Reason::DeadlineExceeded, None),
-        _ => (Reason::UpgradeFailed, Some(later(revision.time, retry::upgrade_delay(1)).max(now))),
+        // The clock may have been put back since.
+        _ => (Reason::UpgradeFailed, Some(later(revision.time.min(now), retry::upgrade_delay(1)).max(now))),
     };
     let problem = Problem {
         stage: Stage::Apply,

@@ -34,6 +34,32 @@ fn another_proxy_is_not_applied_to_operators_and_is_nothing_to_others() {
     assert!(unapplied(Format::Plain, Some(digest("new"))).is_empty());
 }
 
+#[test]
+fn nothing_waits_for_a_day_because_the_clock_was_put_back_by_one() {
+    let release = Release::new(Digest::sha256(b"content"), Format::Plain, None);
+    let (mut observed, now) = (observed(None), Timestamp::from_second(1_000_000).unwrap());
+    let (yesterday, wait) = (now.checked_sub(Duration::from_hours(24)).unwrap(), Duration::from_mins(10));
+    let mut memory = Memory::default();
+    memory.refresh(&observed, now);
+    let pruning = Pruning::Awaiting { until: later(now, wait) };
+    memory.learn_applied(nothing(&release), pruning, Differences::default(), now);
+    memory.refresh(&observed, yesterday);
+    let Installation::Applied { pruning, .. } = &memory.installation else { panic!("it is applied") };
+    assert_eq!(pruning.due(), Some(later(yesterday, wait)));
+
+    // A failure that a status of tomorrow tells of.
+    let record = release.record();
+    let revision = serde_json::json!({"revision": 1, "result": "Failed", "time": now.to_string(),
+        "contentDigest": record.content_digest, "format": record.format});
+    observed.status = serde_json::from_value(serde_json::json!({"history": [revision]})).unwrap();
+    let (bundle, hash) = ("pump-1".to_owned(), "1".to_owned());
+    observed.desired = Desired::Ready { bundle, hash, pin: rukpak_crds::Pin::default(), release };
+    let mut restarted = Memory::default();
+    restarted.refresh(&observed, yesterday);
+    let failure = restarted.failed_upgrade.expect("the status says so");
+    assert!(failure.until.is_some_and(|until| until <= later(yesterday, wait)), "{:?}", failure.until);
+}
+
 /// A release without objects, applied.
 fn nothing(release: &Release) -> Applied {
     let plan = Plan {
