@@ -50,11 +50,22 @@ impl Scene {
 
     /// A controller in the Pod of this name.
     async fn start(&self, pod: &str, kubeconfig: Option<std::path::PathBuf>) -> Process {
-        let mut arguments: Vec<_> = BRIEF.map(str::to_owned).into();
+        self.start_before(pod, kubeconfig, &self.bucket.url(), Vec::new()).await
+    }
+
+    /// The same, which reaches the bucket at `endpoint`.
+    async fn start_before(
+        &self,
+        pod: &str,
+        kubeconfig: Option<std::path::PathBuf>,
+        endpoint: &str,
+        mut arguments: Vec<String>,
+    ) -> Process {
+        arguments.extend(BRIEF.map(str::to_owned));
         arguments.push("--leader-elect".to_owned());
         arguments.push(format!("--source-ca-file={}", self.folder.path().join("ca.pem").display()));
         arguments.push(format!("--store=s3://{}/{}", BucketServer::BUCKET, self.prefix));
-        let mut environment = BucketServer::environment(&self.bucket.url());
+        let mut environment = BucketServer::environment(endpoint);
         environment.push(("POD_NAME".to_owned(), pod.to_owned()));
         let options = ControllerOptions { arguments, environment, kubeconfig, ..ControllerOptions::default() };
         let process = self.stage.cluster.plane.start_controller(options).await.expect("the controller starts");
@@ -254,6 +265,32 @@ async fn a_leader_whose_machine_is_lost_takes_nothing_with_it() {
         until(&client, name, Expected::is_true("Installed", "InstallationSucceeded")).await;
         until(&client, name, Expected::is_true("Healthy", "Healthy")).await;
     }
+}
+
+/// A bucket takes minutes for what a thousand deployments have left there, or does not answer. Whoever tells of deployments goes on.
+#[tokio::test]
+async fn a_bucket_that_does_not_answer_holds_up_no_news_of_deployments() {
+    let scene = Scene::set().await;
+    let (client, ca) = (&scene.stage.client, TestCa::new("bucket").expect("an authority"));
+    let bucket = FaultyServer::before_signed(&ca, &scene.bucket.url(), &ca.pem()).expect("a proxy");
+    let file = scene.folder.path().join("bucket.pem");
+    std::fs::write(&file, bucket.ca_pem()).expect("a CA file");
+    let trust = vec![format!("--store-ca-file={}", file.display())];
+    let _controller = scene.start_before("alone", None, &bucket.url(), trust).await;
+    let [gone, stays] = ["gone", "stays"].map(unique_name);
+    scene.install_from_git(&gone).await;
+    scene.install_from_git(&stays).await;
+
+    let refs = format!("refs%2Fdeployments%2F{gone}");
+    bucket.forget();
+    bucket.add(Rule::on(&refs, Fault::Hang));
+    verbs::delete(client, &Target::bundle_deployment(&gone)).await.expect("the administrator may");
+    bucket.asked(&refs, 1, SOON).await.expect("its content is let go");
+    let target = Target::bundle_deployment(&stays);
+    verbs::merge(client, &target, &json!({"spec": {"suspend": true}})).await.expect("the administrator may");
+    let told = verbs::await_condition(client, &target, Expected::is_true("Suspended", "Suspended"), REPAIRED).await;
+    bucket.mend();
+    told.unwrap_or_else(|error| panic!("{error:#}"));
 }
 
 async fn set_source(scene: &Scene, name: &str, source: &Value) {
