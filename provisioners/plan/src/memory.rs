@@ -280,7 +280,7 @@ impl Memory {
         let attempts = before.as_ref().map_or(1, |failure| failure.attempts.saturating_add(1));
         let class = Class::Transient;
         let message = format!("required resource not found: {}", missing_text(&blocking));
-        let problem = Problem { stage: Stage::Missing, message, class, is_definite: false, can_go_back: false };
+        let problem = Problem { stage: Stage::Missing, message, class, can_go_back: false };
         self.failure = Some(Failure {
             release,
             reason: Reason::ReconcileFailed,
@@ -332,7 +332,7 @@ impl Memory {
         let answered_since = (!matches!(problem.stage, Stage::Ask | Stage::Running(_)))
             .then(|| before.as_ref().and_then(|failure| failure.answered_since).unwrap_or(now));
         let is_in_time = answered_since.is_none_or(|since| now < later(since, FORWARD_FOR));
-        let may_pass = !problem.is_definite && is_in_time;
+        let may_pass = !problem.is_definite() && is_in_time;
         let is_put_off = problem.stage.is_put_off();
         let goes_on = (was_written && !problem.can_go_back) || (is_begun && may_pass && !is_put_off);
         if why == Why::WayBack
@@ -403,10 +403,10 @@ impl Memory {
         now: Timestamp,
     ) -> Failure {
         let before = self.failed_upgrade.take().filter(|before| {
-            before.release == release && before.is_of(observed) && before.problem.is_definite == problem.is_definite
+            before.release == release && before.is_of(observed) && before.problem.is_definite() == problem.is_definite()
         });
         let attempts = before.map_or(1, |before| before.attempts.saturating_add(1));
-        let is_slow = problem.is_definite || is_begun;
+        let is_slow = problem.is_definite() || is_begun;
         let delay = if is_slow { retry::upgrade_delay(attempts) } else { retry::delay(problem.class, attempts) };
         let reason = match problem.stage {
             Stage::Ask => Reason::ReconcileFailed,

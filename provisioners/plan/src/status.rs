@@ -222,7 +222,7 @@ impl Writer<'_> {
         let wanted = self.target.wanted.clone();
         let failed = wanted.as_ref().and_then(|wanted| self.memory.held_upgrade(wanted));
         // What may pass by itself is no result yet.
-        let failed = failed.filter(|failure| failure.problem.is_definite);
+        let failed = failed.filter(|failure| failure.problem.is_definite());
         if let Some(failure) = failed {
             let is_late = failure.reason == Reason::DeadlineExceeded;
             let result = if is_late { RevisionResult::DeadlineExceeded } else { RevisionResult::Failed };
@@ -371,7 +371,7 @@ fn doubts(observed: &Observed, objects: &Objects) -> Vec<String> {
 
 /// Whether an upgrade was interrupted in the middle and goes on by itself: that is no outcome yet.
 fn is_interrupted(failure: &Failure) -> bool {
-    failure.reason == Reason::UpgradeFailed && !failure.problem.is_definite && failure.way_back.is_none()
+    failure.reason == Reason::UpgradeFailed && !failure.problem.is_definite() && failure.way_back.is_none()
 }
 
 /// An object that was left in the cluster, in words.

@@ -322,7 +322,6 @@ async fn finish(
             stage: Stage::Apply,
             message: "not every object was applied".to_owned(),
             class: Class::Transient,
-            is_definite: false,
             can_go_back: bases.installed.is_some(),
         })),
     }
@@ -376,7 +375,6 @@ fn unapplied(error: apply::Error, bases: &Bases) -> Stopped {
                 stage: if failed.is_not_found() { Stage::Missing } else { Stage::Apply },
                 message,
                 class: failed.class(),
-                is_definite: !failed.is_transient(),
                 can_go_back: bases.installed.is_some(),
             })
         }

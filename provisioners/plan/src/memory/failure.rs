@@ -81,9 +81,6 @@ pub struct Problem {
     pub message: String,
     /// When it is worth trying again.
     pub class: Class,
-    /// Whether the failure cannot be otherwise next time unless something is changed. A definite failure in the middle of an
-    /// upgrade is what brings the release before back.
-    pub is_definite: bool,
     /// Whether the release before can be installed again.
     pub can_go_back: bool,
 }
@@ -91,12 +88,25 @@ pub struct Problem {
 impl Problem {
     /// Nothing was written: somebody has to do or to say something first.
     pub fn blocked(stage: Stage, message: String) -> Self {
-        Self { stage, message, class: Class::Blocked, is_definite: false, can_go_back: true }
+        Self { stage, message, class: Class::Blocked, can_go_back: true }
     }
 
     /// Nothing was written: who was asked has no answer at the moment.
     pub fn unanswered(message: String) -> Self {
-        Self { stage: Stage::Ask, message, class: Class::Transient, is_definite: false, can_go_back: true }
+        Self { stage: Stage::Ask, message, class: Class::Transient, can_go_back: true }
+    }
+
+    /// Whether it cannot be otherwise next time unless something is changed. A definite failure in the middle of an upgrade is what
+    /// brings the release before back.
+    pub fn is_definite(&self) -> bool {
+        match self.stage {
+            // Each object has a back-off of its own; a hook may still succeed.
+            Stage::Repair | Stage::Running(_) => false,
+            // What is half written does not stay so until somebody takes his object out of the way.
+            Stage::Apply | Stage::Migrate | Stage::Missing => !matches!(self.class, Class::Transient | Class::Conflict),
+            // Nothing was written: it costs little to look again.
+            _ => self.class == Class::Terminal,
+        }
     }
 }
 
@@ -247,13 +257,8 @@ pub(super) fn recorded(observed: &Observed, now: Timestamp) -> Option<Failure> {
         // The clock may have been put back since.
         _ => (Reason::UpgradeFailed, Some(later(revision.time.min(now), retry::upgrade_delay(1)).max(now))),
     };
-    let problem = Problem {
-        stage: Stage::Apply,
-        message: revision.message.clone(),
-        class: Class::Terminal,
-        is_definite: true,
-        can_go_back: true,
-    };
+    let problem =
+        Problem { stage: Stage::Apply, message: revision.message.clone(), class: Class::Terminal, can_go_back: true };
     Some(Failure::first(observed, release, reason, problem, until))
 }
 
@@ -317,7 +322,6 @@ impl Memory {
             stage: Stage::Apply,
             message: format!("progress deadline exceeded at {until}: {held_up}"),
             class: Class::Terminal,
-            is_definite: true,
             can_go_back: true,
         };
         // It was given its time. Only a change of the deployment has it tried again.

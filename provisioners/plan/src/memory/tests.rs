@@ -97,8 +97,7 @@ fn a_hook_that_is_over_is_looked_at_at_once_and_run_ever_more_rarely_where_it_fa
     for _ in 0..3 {
         for stage in [Stage::Running(later(now, FORWARD_FOR)), Stage::Apply] {
             let is_definite = stage == Stage::Apply;
-            let problem =
-                Problem { stage, message: String::new(), class: Class::Terminal, is_definite, can_go_back: false };
+            let problem = Problem { stage, message: String::new(), class: Class::Terminal, can_go_back: false };
             memory.learn_failed(&observed, (release.clone(), Why::First), problem, now);
             assert!(memory.failure.as_ref().unwrap().is_held(now), "{stage:?}");
             if is_definite {

@@ -155,8 +155,7 @@ impl Writer<'_> {
             _ if self.target.is_rollback && is_upgrade => reason::ROLLBACK_REFUSED,
             reason => reason.ready(),
         };
-        let is_transient = matches!(failure.problem.class, Class::Transient | Class::Conflict);
-        let is_retried = if is_upgrade { is_transient && !failure.problem.is_definite } else { is_transient };
+        let is_retried = matches!(failure.problem.class, Class::Transient | Class::Conflict);
         let goes_back = failure.way_back.is_some();
         Some(if is_retried || goes_back {
             Summary::Retrying { reason, message }

@@ -27,7 +27,6 @@ impl Run<'_> {
                 stage: Stage::Apply,
                 message: format!("{name} could not be applied"),
                 class,
-                is_definite: class == Class::Terminal,
                 can_go_back,
             });
         }
@@ -40,16 +39,16 @@ impl Run<'_> {
     /// What is asked for before the first write.
     fn check(&mut self, version: Version, why: Why) -> Option<Problem> {
         let is_early = why.policy().tries_first && version == Version::RefusedEarly;
-        let problem = |stage, class, is_definite| {
+        let problem = |stage, class| {
             let message = format!("{stage:?} failed");
-            Some(Problem { stage, message, class, is_definite, can_go_back: true })
+            Some(Problem { stage, message, class, can_go_back: true })
         };
         match self.faults.check.take() {
-            Some(Fault::Transient) if why.policy().tries_first => problem(Stage::Check, Class::Transient, false),
-            Some(Fault::Transient) => problem(Stage::Ask, Class::Transient, false),
+            Some(Fault::Transient) if why.policy().tries_first => problem(Stage::Check, Class::Transient),
+            Some(Fault::Transient) => problem(Stage::Ask, Class::Transient),
             // The content was unreadable this once.
-            Some(_) => problem(Stage::Load, Class::Transient, false),
-            None if is_early => problem(Stage::Check, Class::Terminal, true),
+            Some(_) => problem(Stage::Load, Class::Transient),
+            None if is_early => problem(Stage::Check, Class::Terminal),
             None => None,
         }
     }
@@ -185,7 +184,7 @@ impl Run<'_> {
         }
         if let Some((name, class)) = failed {
             let message = format!("{name} could not be repaired");
-            let problem = Problem { stage: Stage::Repair, message, class, is_definite: false, can_go_back: false };
+            let problem = Problem { stage: Stage::Repair, message, class, can_go_back: false };
             self.world.memory.learn_unrepaired(&self.observed, release.clone(), problem, now);
         }
         Ok(())

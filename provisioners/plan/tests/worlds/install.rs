@@ -59,7 +59,7 @@ impl Run<'_> {
                 self.ended.story.push(format!("it fails: {}", problem.message));
                 let known = &mut self.world.controllers[self.controller].known[self.deployment];
                 let since = *known.failing_since.get_or_insert(now);
-                let (may_pass, is_short) = (!problem.is_definite, later(since, FORWARD_FOR) > now);
+                let (may_pass, is_short) = (!problem.is_definite(), later(since, FORWARD_FOR) > now);
                 self.memory.learn_failed(&self.observed, (release.clone(), why), problem, now);
                 let is_begun = self.observed.pending().is_some_and(|(pending, _)| pending == *release);
                 let is_held = self.memory.held_upgrade(release).is_some_and(|failure| failure.is_held(now));
@@ -256,16 +256,9 @@ impl Run<'_> {
             if let Err(refused) = tried
                 && !(is_crd(&step.key) && matches!(refused, put::Error::InTheWay(_)))
             {
-                let is_definite = !refused.is_transient();
-                let class = if is_definite { Class::Terminal } else { Class::Transient };
+                let class = if refused.is_transient() { Class::Transient } else { Class::Terminal };
                 let message = refused.message();
-                return Err(Stopped::Failed(Problem {
-                    stage: Stage::Check,
-                    message,
-                    class,
-                    is_definite,
-                    can_go_back: true,
-                }));
+                return Err(Stopped::Failed(Problem { stage: Stage::Check, message, class, can_go_back: true }));
             }
         }
         Ok(())
@@ -357,7 +350,7 @@ impl Run<'_> {
         };
         let message = failed.iter().map(put::Error::message).collect::<Vec<_>>().join(", ");
         let can_go_back = bases.installed.is_some();
-        Err(Stopped::Failed(Problem { stage: Stage::Apply, message, class, is_definite: !is_transient, can_go_back }))
+        Err(Stopped::Failed(Problem { stage: Stage::Apply, message, class, can_go_back }))
     }
 
     /// Whether the deployment asks for what this reconcile is about. As `View::is_about`.
@@ -432,7 +425,7 @@ pub fn used_name(key: &ObjectKey) -> String {
 fn refusal(missing: &[Missing]) -> Stopped {
     let message = missing_text(&missing.iter().collect::<Vec<_>>());
     let (stage, class) = (Stage::Check, Class::Transient);
-    Stopped::Failed(Problem { stage, message, class, is_definite: false, can_go_back: true })
+    Stopped::Failed(Problem { stage, message, class, can_go_back: true })
 }
 
 impl Members {

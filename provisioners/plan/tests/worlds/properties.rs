@@ -290,7 +290,7 @@ pub fn of_decision(
     let Decision::Install { release, .. } = decision else { return None };
     let this = &world.deployments[deployment];
     let failed =
-        memory.failed_upgrade.as_ref().filter(|failed| failed.release == *release && failed.problem.is_definite);
+        memory.failed_upgrade.as_ref().filter(|failed| failed.release == *release && failed.problem.is_definite());
     let is_unchanged = this.status.observed_generation == Some(this.generation);
     if !is_unblocked && is_unchanged && failed.is_some_and(|failed| failed.is_held(world.now)) {
         return Some(

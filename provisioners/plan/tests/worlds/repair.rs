@@ -117,7 +117,7 @@ impl Run<'_> {
         }
         if let Some(first) = failed.first() {
             let (message, class) = (first.message(), first.class());
-            let problem = Problem { stage: Stage::Repair, message, class, is_definite: false, can_go_back: false };
+            let problem = Problem { stage: Stage::Repair, message, class, can_go_back: false };
             self.memory.learn_unrepaired(&self.observed, release.clone(), problem, now);
         }
         Ok(())

@@ -58,13 +58,7 @@ fn refusal(missing: &[Missing], why: Why) -> Stopped {
     let text = missing_text(&missing.iter().collect::<Vec<_>>());
     let message = if why == Why::First { format!("required resource not found: {text}") } else { text };
     // A CRD that is there but not served yet says nothing when it is; look again soon, then ever less often.
-    Stopped::Failed(Problem {
-        stage: Stage::Check,
-        message,
-        class: Class::Transient,
-        is_definite: false,
-        can_go_back: true,
-    })
+    Stopped::Failed(Problem { stage: Stage::Check, message, class: Class::Transient, can_go_back: true })
 }
 
 /// Checks a release that is new to the cluster. Returns the CRDs whose stored objects are to be migrated before they are applied.
@@ -91,12 +85,12 @@ fn refused(failed: &Failed) -> Stopped {
         return Stopped::Superseded;
     }
     // Nothing was written, so that an upgrade for which a quota has no room costs little when it is looked at again.
-    let (class, is_definite) = match failed.class() {
-        Class::Transient => (Class::Transient, false),
-        Class::Blocked if failed.is_over_quota() => (Class::Blocked, false),
-        _ => (Class::Terminal, true),
+    let class = match failed.class() {
+        Class::Transient => Class::Transient,
+        Class::Blocked if failed.is_over_quota() => Class::Blocked,
+        _ => Class::Terminal,
     };
-    Stopped::Failed(Problem { stage: Stage::Check, message: failed.message(), class, is_definite, can_go_back: true })
+    Stopped::Failed(Problem { stage: Stage::Check, message: failed.message(), class, can_go_back: true })
 }
 
 /// Sends every changed step with `dryRun=All`. What cannot be known before the bundle's own kinds and namespaces are there

@@ -224,12 +224,6 @@ fn unanswered(hook: &Hook, error: &Error) -> Stopped {
 
 /// Of one class, whether it runs or has failed: the wait for the next attempt grows with each.
 fn stopped(stage: Stage, message: String, bases: &Bases) -> Stopped {
-    let is_definite = stage == Stage::Apply;
-    Stopped::Failed(Problem {
-        stage,
-        message,
-        class: Class::Terminal,
-        is_definite,
-        can_go_back: bases.installed.is_some(),
-    })
+    let can_go_back = bases.installed.is_some();
+    Stopped::Failed(Problem { stage, message, class: Class::Terminal, can_go_back })
 }

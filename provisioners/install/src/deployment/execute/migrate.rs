@@ -341,11 +341,10 @@ fn tell(run: &Run, news: &News) {
 fn failed(migration: &Migration, why: &str, class: Class, can_go_back: bool) -> Stopped {
     let Migration { crd, to, .. } = migration;
     let message = format!("stored objects of {crd} cannot be migrated to {to}, and no version is dropped: {why}");
-    let is_definite = !matches!(class, Class::Transient | Class::Conflict);
-    Stopped::Failed(Problem { stage: Stage::Migrate, message, class, is_definite, can_go_back })
+    Stopped::Failed(Problem { stage: Stage::Migrate, message, class, can_go_back })
 }
 
 fn problem(message: String, is_transient: bool, can_go_back: bool) -> Problem {
     let class = if is_transient { Class::Transient } else { Class::Terminal };
-    Problem { stage: Stage::Migrate, message, class, is_definite: !is_transient, can_go_back }
+    Problem { stage: Stage::Migrate, message, class, can_go_back }
 }

@@ -95,8 +95,7 @@ impl Unprepared {
             | Self::Interrupted(_)
             | Self::Discovery(_) => (Stage::Ask, Class::Transient),
         };
-        let is_definite = class == Class::Terminal;
-        Problem { stage, message: Chain(self).to_string(), class, is_definite, can_go_back: true }
+        Problem { stage, message: Chain(self).to_string(), class, can_go_back: true }
     }
 
     /// Whether the same may succeed in a moment.

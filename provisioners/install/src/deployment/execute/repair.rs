@@ -203,13 +203,8 @@ fn give_up(view: &mut View, plan: &Plan, failed: &Failed) -> Ended {
     if failed.is_not_found() {
         return Ended::NeedsInstall(Why::Resync);
     }
-    let problem = Problem {
-        stage: Stage::Repair,
-        message: failed.message(),
-        class: failed.class(),
-        is_definite: false,
-        can_go_back: false,
-    };
+    let problem =
+        Problem { stage: Stage::Repair, message: failed.message(), class: failed.class(), can_go_back: false };
     refresh_proof(view);
     view.memory.learn_unrepaired(&view.observed, plan.release.clone(), problem, Timestamp::now());
     Ended::Done

@@ -70,8 +70,6 @@ pub struct Failed {
     why: String,
     stage: String,
     class: String,
-    #[serde(default)]
-    is_definite: bool,
     /// The release before cannot be loaded.
     #[serde(default)]
     cannot_go_back: bool,
@@ -245,13 +243,8 @@ impl Failed {
         if matches!(stage, Stage::Apply | Stage::Running(_) | Stage::Migrate) {
             begin(scene, &self.release);
         }
-        let problem = Problem {
-            stage,
-            message: self.message,
-            class: class(&self.class)?,
-            is_definite: self.is_definite,
-            can_go_back: !self.cannot_go_back,
-        };
+        let problem =
+            Problem { stage, message: self.message, class: class(&self.class)?, can_go_back: !self.cannot_go_back };
         let now = scene.now;
         scene.memory.learn_failed(&scene.observed, (world::release(&self.release), why), problem, now);
         Ok(())
@@ -322,8 +315,7 @@ impl Unrepaired {
         for name in &self.objects {
             scene.memory.repairs.entry(world::key(name)).or_default().failed(class, scene.now);
         }
-        let problem =
-            Problem { stage: Stage::Repair, message: self.message, class, is_definite: false, can_go_back: false };
+        let problem = Problem { stage: Stage::Repair, message: self.message, class, can_go_back: false };
         let release = scene.memory.applied().cloned().ok_or("nothing is applied")?;
         scene.memory.learn_unrepaired(&scene.observed, release, problem, scene.now);
         Ok(())

@@ -125,12 +125,11 @@ pub(super) async fn check(
         // Nobody tells when the other one is declared otherwise. Nothing was written, so that it costs little to look again.
         let (stage, message) = (Stage::Check, Failed(unshared).message());
         let class = Class::Blocked;
-        return Err(Stopped::Failed(Problem { stage, message, class, is_definite: false, can_go_back: true }));
+        return Err(Stopped::Failed(Problem { stage, message, class, can_go_back: true }));
     }
     if texts.is_empty() {
         return Ok(dropping);
     }
-    let is_definite = !is_transient && !is_shared;
     let class = match (is_transient, is_shared) {
         (true, _) => Class::Transient,
         // Nobody tells when the others declare it otherwise.
@@ -141,7 +140,7 @@ pub(super) async fn check(
     if !is_transient && extension.is_none() {
         message.push_str(SWITCHED_WHERE);
     }
-    Err(Stopped::Failed(Problem { stage: Stage::Check, message, class, is_definite, can_go_back: true }))
+    Err(Stopped::Failed(Problem { stage: Stage::Check, message, class, can_go_back: true }))
 }
 
 /// What refuses the replacement of one CRD, or has to be done before it.
