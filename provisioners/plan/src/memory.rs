@@ -1,6 +1,7 @@
 //! What is remembered of a deployment from one reconcile to the next. A new process remembers nothing and resumes from the status.
 
 mod failure;
+mod resume;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -22,7 +23,7 @@ use crate::record::{DeclaredObject, Recorded};
 use crate::resolve::Why;
 use crate::retry::{self, Class};
 use crate::rewrite::Rewrite;
-use crate::{Format, Plan, Release, decide, opt_out};
+use crate::{Format, Plan, Release, decide};
 
 pub use self::failure::{Asked, Failure, Problem, Reason, Stage, deadline};
 
@@ -40,13 +41,13 @@ pub struct Memory {
     /// When the certificates of the installed webhooks are to be looked at again.
     pub certificates_due: Option<Timestamp>,
     /// What the bundle whose objects were applied provides and requires.
-    pub properties: Vec<BundleProperty>,
+    pub(crate) properties: Vec<BundleProperty>,
     /// The Namespace that was made for that bundle.
-    pub namespace: Option<String>,
+    pub(crate) namespace: Option<String>,
     /// Stands for the authorities that were applied; `None` also after a restart.
     pub authorities: Option<Digest>,
     /// Since when the first lists of watches are waited for, after a restart.
-    pub resuming_since: Option<Timestamp>,
+    pub(crate) resuming_since: Option<Timestamp>,
     /// Since when an upgrade that was begun waits for the Bundle of the template that came after it.
     pub waits_for_bundle_since: Option<Timestamp>,
     /// Content has to be fetched again before anything goes on.
@@ -58,7 +59,7 @@ pub struct Memory {
     /// The Bundle that was created last, and when.
     pub created_bundle: Option<(String, Timestamp)>,
     /// Until when the first lists are waited for.
-    pub awaits_lists_until: Option<Timestamp>,
+    pub(crate) awaits_lists_until: Option<Timestamp>,
     /// Objects that were left in the cluster, as long as no status says so.
     pub released: Vec<ReleasedObject>,
     /// When the last reconcile began, to notice a clock that was put back.
@@ -438,25 +439,6 @@ impl Memory {
         self.properties.clone_from(&plan.properties);
         self.namespace.clone_from(&plan.namespace);
         self.installation = Installation::Partial { release: release.clone() };
-    }
-
-    /// After a restart the cluster has what the status says was applied, with the policy, account and rules of the spec: the digest is over
-    /// these too.
-    pub fn learn_resumed(&mut self, observed: &Observed, applied: Applied, now: Timestamp) {
-        let (inventory, spec) = (observed.inventory(), &observed.deployment.spec);
-        let differences = Box::new(Differences {
-            policy: spec.deletion_policy.unwrap_or_default(),
-            account: spec.service_account.clone().map(Box::new),
-            paused: opt_out::read(&inventory),
-            ignored: spec.ignore_differences.clone(),
-            proxy: inventory.proxy.as_ref().and_then(|digest| digest.parse().ok()),
-            ..Differences::default()
-        });
-        self.learn_missing(applied.release().clone(), applied.missing(), now);
-        self.certificates_due = inventory.certificates_renewal;
-        self.properties.clone_from(&inventory.properties);
-        self.namespace.clone_from(&inventory.namespace);
-        self.installation = Installation::Applied { applied, pruning: Pruning::Done, differences };
     }
 
     /// Returns the other release that decides about what is sent for `release`: the one that it replaces, or on the way back the one that

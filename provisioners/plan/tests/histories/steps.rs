@@ -150,7 +150,7 @@ impl Run<'_> {
                 world.objects = objects;
                 world.memory.learn_resumed(&self.observed, applied, world.now);
             }
-            None => world.memory.installation = Installation::Partial { release: release.clone() },
+            None => world.memory.learn_differs(release),
         }
     }
 

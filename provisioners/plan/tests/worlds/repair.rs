@@ -23,11 +23,11 @@ impl Run<'_> {
     /// After a restart: whether what the watches show is what was applied.
     pub(super) fn resume(&mut self, release: &Release) -> Result<(), Stop> {
         let (now, owner) = (self.world.now, self.owner.clone());
-        self.memory.resuming_since.get_or_insert(now);
+        self.memory.begin_resuming(now);
         let inventory = self.observed.inventory();
         self.inbox().missing_groups = inventory.missing.iter().map(|object| object.group.clone()).collect();
         let Some(missing) = self.missing_still(&inventory) else {
-            self.memory.installation = Installation::Partial { release: release.clone() };
+            self.memory.learn_differs(release);
             return Ok(());
         };
         let seen: Vec<(ObjectKey, Fingerprint)> = {
@@ -53,7 +53,7 @@ impl Run<'_> {
         self.inbox().objects = objects;
         match resumed {
             Some(applied) => self.memory.learn_resumed(&self.observed, applied, now),
-            None => self.memory.installation = Installation::Partial { release: release.clone() },
+            None => self.memory.learn_differs(release),
         }
         Ok(())
     }

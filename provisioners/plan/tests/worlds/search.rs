@@ -7,7 +7,6 @@ use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
 use rukpak_plan::Fingerprint;
-use rukpak_plan::memory::Memory;
 
 use crate::properties;
 use crate::reconcile::{Disturbance, Ended, reconcile};
@@ -335,7 +334,8 @@ fn canonical(world: &World) -> u64 {
         }
         for known in &controller.known {
             // Clocks are not put back here.
-            let memory = Memory { looked_at: None, ..(*known.memory).clone() };
+            let mut memory = (*known.memory).clone();
+            memory.looked_at = None;
             relative(&format!("{memory:?} {:?} {:?}", known.next, known.failing_since), world.now).hash(&mut hasher);
             let tracked = &known.inbox;
             for (key, object) in &tracked.objects {

@@ -2,7 +2,6 @@
 //! but to remember it. Later: drifted objects are applied again, without a conflict over fields that somebody insists on.
 
 use std::collections::BTreeSet;
-use std::time::Duration;
 
 use futures::StreamExt;
 use jiff::Timestamp;
@@ -12,7 +11,7 @@ use rukpak_crds::{Inventory, InventoryKind};
 use rukpak_plain::ObjectKey;
 use rukpak_plan::applied::Applied;
 use rukpak_plan::kind::is_crd;
-use rukpak_plan::memory::{Installation, Problem, Stage, later};
+use rukpak_plan::memory::{Installation, Problem, Stage};
 use rukpak_plan::opt_out::Ignored;
 use rukpak_plan::plan::Missing;
 use rukpak_plan::resolve::{Basis, Why};
@@ -29,8 +28,6 @@ use crate::deployment::observe::{Run, View};
 use crate::metrics;
 use crate::render_memory::Purpose;
 
-/// How long a restart waits for the first lists of its watches before it applies everything again.
-const PATIENCE: Duration = Duration::from_secs(30);
 /// So many objects are repaired at once.
 const PARALLEL: usize = 16;
 /// Reason of the Event about them, which names so many.
@@ -41,7 +38,7 @@ const NAMED: usize = 3;
 #[tracing::instrument(level = "debug", skip_all)]
 pub(super) async fn resume(view: &mut View, release: &Release) {
     let now = Timestamp::now();
-    let since = *view.memory.resuming_since.get_or_insert(now);
+    view.memory.begin_resuming(now);
     let inventory = view.observed.inventory();
     let Some(missing) = still_missing(view, &inventory).await else { return differs(view, release) };
     let mut kinds = Vec::new();
@@ -60,14 +57,12 @@ pub(super) async fn resume(view: &mut View, release: &Release) {
     view.tracker.tracked().awaited_kinds.clone_from(&ids);
     view.reads.dependents.ensure(&kinds);
     if !view.reads.dependents.are_listed(&ids) {
-        view.memory.awaits_lists_until = Some(later(since, PATIENCE)).filter(|until| *until > now);
-        if view.memory.awaits_lists_until.is_none() {
+        if !view.memory.await_lists(now) {
             differs(view, release);
         }
         return;
     }
     view.tracker.tracked().awaited_kinds.clear();
-    view.memory.awaits_lists_until = None;
     let observed = view.reads.dependents.of(&view.owner);
     let mut objects = health::adopt(view, observed).await;
     // What is there in another version than the declared one cannot be applied.
@@ -122,9 +117,8 @@ async fn still_missing(view: &View, inventory: &Inventory) -> Option<Vec<Missing
 
 fn differs(view: &mut View, release: &Release) {
     tracing::info!(deployment = %view.owner.name, "objects differ from what was applied; applying all of them again");
-    view.memory.awaits_lists_until = None;
     view.tracker.tracked().awaited_kinds.clear();
-    view.memory.installation = Installation::Partial { release: release.clone() };
+    view.memory.learn_differs(release);
 }
 
 /// How a repair ended.

@@ -7,7 +7,7 @@ use rukpak_crds::{DeletionPolicy, IgnoredDifference, InventoryKind, ServiceAccou
 use rukpak_plan::MissingKind;
 use rukpak_plan::applied::{Applied, Objects, rendered_for};
 use rukpak_plan::fields::Taken;
-use rukpak_plan::memory::{Differences, Installation, Memory, Problem, Stage, later};
+use rukpak_plan::memory::{Differences, Memory, Problem, Stage};
 use rukpak_plan::plan::{Missing, Need};
 use rukpak_plan::prune::Pruning;
 use rukpak_plan::resolve::Why;
@@ -153,14 +153,13 @@ impl Event {
                 // Somebody deleted one.
                 scene.objects = world::objects(&release, now);
                 scene.objects.pop_last();
-                scene.memory.resuming_since = Some(now);
-                scene.memory.installation = Installation::Partial { release };
+                scene.memory.begin_resuming(now);
+                scene.memory.learn_differs(&release);
             }
             Self::Created(since) => scene.memory.created_bundle = Some(created(scene, &since)?),
             Self::AwaitsLists(since) => {
-                let since = world::at(now, &since)?;
-                scene.memory.resuming_since = Some(since);
-                scene.memory.awaits_lists_until = Some(later(since, world::duration("30s")?));
+                scene.memory.begin_resuming(world::at(now, &since)?);
+                scene.memory.await_lists(now);
             }
             Self::Refetching => scene.memory.is_refetching = true,
             Self::Repaired(names) => repaired(scene, &names, true),
@@ -201,12 +200,11 @@ fn resume(scene: &mut Scene, release: &str) {
     let resumed = Applied::resumed(&inventory, &release, &renderer, &objects, missing);
 
     scene.objects = objects;
-    match resumed {
-        Some(applied) => scene.memory.learn_resumed(&scene.observed, applied, scene.now),
-        None => {
-            scene.memory.resuming_since = Some(scene.now);
-            scene.memory.installation = Installation::Partial { release };
-        }
+    if let Some(applied) = resumed {
+        scene.memory.learn_resumed(&scene.observed, applied, scene.now);
+    } else {
+        scene.memory.begin_resuming(scene.now);
+        scene.memory.learn_differs(&release);
     }
 }
 

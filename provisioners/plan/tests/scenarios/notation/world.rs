@@ -2,7 +2,6 @@
 //! whose settings say `a`.
 
 use std::collections::BTreeMap;
-use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
@@ -34,10 +33,6 @@ pub fn owner() -> Owner {
 /// `1m`, `-1h`: so long before or after `now`.
 pub fn at(now: Timestamp, offset: &str) -> Result<Timestamp, Error> {
     Ok(now.checked_add(offset.parse::<SignedDuration>()?)?)
-}
-
-pub fn duration(text: &str) -> Result<Duration, Error> {
-    Ok(Duration::try_from(text.parse::<SignedDuration>()?)?)
 }
 
 /// A name and what is in brackets after it.

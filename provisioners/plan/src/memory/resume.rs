@@ -1,0 +1,54 @@
+//! What a new process learns. It remembers nothing, and looks whether the cluster is as the status says that it was left.
+
+use std::time::Duration;
+
+use jiff::Timestamp;
+
+use super::{Differences, Installation, Memory, later};
+use crate::applied::Applied;
+use crate::observed::Observed;
+use crate::prune::Pruning;
+use crate::{Release, opt_out};
+
+/// How long a restart waits for the first lists of its watches before it applies everything again.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+impl Memory {
+    /// The process begins to look at what the status says was applied.
+    pub fn begin_resuming(&mut self, now: Timestamp) {
+        self.resuming_since.get_or_insert(now);
+    }
+
+    /// The first lists of watches are not in yet. Returns whether they are still waited for.
+    pub fn await_lists(&mut self, now: Timestamp) -> bool {
+        let since = *self.resuming_since.get_or_insert(now);
+        self.awaits_lists_until = Some(later(since, PATIENCE)).filter(|until| *until > now);
+        self.awaits_lists_until.is_some()
+    }
+
+    /// After a restart the cluster has what the status says was applied, with the policy, account and rules of the spec: the digest is over
+    /// these too.
+    pub fn learn_resumed(&mut self, observed: &Observed, applied: Applied, now: Timestamp) {
+        let (inventory, spec) = (observed.inventory(), &observed.deployment.spec);
+        let differences = Box::new(Differences {
+            policy: spec.deletion_policy.unwrap_or_default(),
+            account: spec.service_account.clone().map(Box::new),
+            paused: opt_out::read(&inventory),
+            ignored: spec.ignore_differences.clone(),
+            proxy: inventory.proxy.as_ref().and_then(|digest| digest.parse().ok()),
+            ..Differences::default()
+        });
+        self.awaits_lists_until = None;
+        self.learn_missing(applied.release().clone(), applied.missing(), now);
+        self.certificates_due = inventory.certificates_renewal;
+        self.properties.clone_from(&inventory.properties);
+        self.namespace.clone_from(&inventory.namespace);
+        self.installation = Installation::Applied { applied, pruning: Pruning::Done, differences };
+    }
+
+    /// The cluster has something else, or nobody can say: all objects of the release are to be applied again.
+    pub fn learn_differs(&mut self, release: &Release) {
+        self.awaits_lists_until = None;
+        self.installation = Installation::Partial { release: release.clone() };
+    }
+}
