@@ -158,6 +158,11 @@ pub fn helm() -> Result<PathBuf> {
     printed_by("helm.sh")
 }
 
+/// The folder of the published charts of `tests/tools/charts.txt`, which are fetched once.
+pub fn charts() -> Result<PathBuf> {
+    printed_by("charts.sh")
+}
+
 /// SeaweedFS, which is fetched once.
 pub fn seaweedfs() -> Result<PathBuf> {
     printed_by("seaweedfs.sh")

@@ -6,6 +6,7 @@ mod hooks;
 mod hostile;
 mod install;
 mod own_chart;
+mod published;
 mod refusals;
 mod rendering;
 mod snippets;

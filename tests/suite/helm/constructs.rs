@@ -6,11 +6,12 @@ use std::path::Path;
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
+use base64::prelude::{BASE64_STANDARD, Engine as _};
 use futures::{StreamExt, stream};
 use rukpak_content::Limits;
 use rukpak_plain::{Budget, manifests};
 use rukpak_tests::tools;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::case::{Chart, Charts as _, world};
 use super::snippets::{SNIPPETS, structured};
@@ -60,16 +61,41 @@ fn charts() -> Vec<(String, Chart)> {
     snippets.chain(structured).collect()
 }
 
-/// The objects that a program printed, sorted; `None` if it refused.
-fn objects(output: &Output) -> Option<Vec<String>> {
+/// The objects that a program printed, as an API server would store them, sorted, each once; `None` if it refused.
+pub(super) fn objects(output: &Output) -> Option<Vec<String>> {
     if !output.status.success() {
         return None;
     }
     let (limits, mut objects) = (Limits::default(), Vec::new());
     manifests::read_file("manifest.yaml", &output.stdout, &mut Budget::new(&limits), &mut objects).expect("manifests");
-    let mut shown: Vec<String> = objects.iter().map(|object| object.as_value().to_string()).collect();
+    let mut shown: Vec<String> = objects.iter().map(|object| stored(object.as_value().clone()).to_string()).collect();
     shown.sort();
+    shown.dedup();
     Some(shown)
+}
+
+/// Without fields that are null, and with the text of Secrets as data.
+fn stored(mut object: Value) -> Value {
+    if object["kind"] == "Secret"
+        && let Some(Value::Object(texts)) = object.as_object_mut().and_then(|object| object.remove("stringData"))
+    {
+        for (key, text) in texts {
+            object["data"][key] = json!(BASE64_STANDARD.encode(text.as_str().unwrap_or_default()));
+        }
+    }
+    drop_nulls(&mut object);
+    object
+}
+
+fn drop_nulls(value: &mut Value) {
+    match value {
+        Value::Object(fields) => {
+            fields.retain(|_, field| !field.is_null());
+            fields.values_mut().for_each(drop_nulls);
+        }
+        Value::Array(items) => items.iter_mut().for_each(drop_nulls),
+        _ => {}
+    }
 }
 
 fn run(program: &Path, folder: &Path, arguments: &[&str]) -> Output {
@@ -78,23 +104,64 @@ fn run(program: &Path, folder: &Path, arguments: &[&str]) -> Output {
     command.output().unwrap_or_else(|error| panic!("{}: {error}", program.display()))
 }
 
-/// Renders the chart by both; returns how long it took here.
+/// What `helm template` prints of the chart in a folder, for a release of that name.
+pub(super) fn template(chart: &Path, release: &str, values: &str, more: &[&str]) -> Output {
+    let folder = tools::temp_folder("values").expect("a folder can be made");
+    std::fs::write(folder.path().join("values.yaml"), values).expect("a file can be written");
+    let chart = chart.to_str().expect("it is UTF-8");
+    let arguments = ["template", release, chart, "--namespace", NAMESPACE, "--values", "values.yaml", "--include-crds"];
+    let arguments = [&arguments[..], &["--skip-tests"], more].concat();
+    run(&tools::helm().expect("Helm is built"), folder.path(), &arguments)
+}
+
+/// What both make of a chart.
+pub(super) struct Rendered {
+    pub theirs: Output,
+    pub ours: Output,
+    /// How long it took here.
+    pub took: Duration,
+}
+
+impl Rendered {
+    /// By both.
+    pub fn of(chart: &Path, values: &str) -> Self {
+        let theirs = template(chart, "pump", values, &[]);
+        let (helm, program) =
+            (tools::helm().expect("Helm is built"), tools::workspace_binary("rukpakctl").expect("it is built"));
+        let folder = tools::temp_folder("values").expect("a folder can be made");
+        std::fs::write(folder.path().join("values.yaml"), values).expect("a file can be written");
+        let (chart, helm) = (chart.to_str().expect("it is UTF-8"), helm.to_str().expect("it is UTF-8"));
+        let begun = Instant::now();
+        let arguments = ["render", chart, "--release-name", "pump", "--values", "values.yaml", "--helm", helm];
+        let ours = run(&program, folder.path(), &arguments);
+        Self { theirs, ours, took: begun.elapsed() }
+    }
+
+    /// What each said: Helm, and then the program here.
+    pub fn said(&self) -> [String; 2] {
+        [&self.theirs, &self.ours].map(|output| String::from_utf8_lossy(&output.stderr).into_owned())
+    }
+}
+
+/// Renders the chart by both, which agree; returns how long it took here.
 fn compare(name: &str, chart: &Chart, other: &str) -> Duration {
-    let (helm, ours) =
-        (tools::helm().expect("Helm is built"), tools::workspace_binary("rukpakctl").expect("it is built"));
     let folder = tools::temp_folder("chart").expect("a folder can be made");
     chart.write(folder.path());
-    std::fs::write(folder.path().join("values.yaml"), other).expect("a file can be written");
-    let theirs = ["template", "pump", "chart", "--namespace", NAMESPACE, "--values", "values.yaml", "--include-crds"];
-    let theirs = run(&helm, folder.path(), &[&theirs[..], &["--skip-tests"]].concat());
-    let begun = Instant::now();
-    let helm = helm.to_str().expect("it is UTF-8");
-    let arguments = ["render", "chart", "--release-name", "pump", "--values", "values.yaml", "--helm", helm];
-    let rendered = run(&ours, folder.path(), &arguments);
-    let took = begun.elapsed();
-    let told = || [&theirs, &rendered].map(|output| String::from_utf8_lossy(&output.stderr).into_owned());
-    assert_eq!(objects(&rendered), objects(&theirs), "{name} with {other:?}: {:#?}", told());
-    took
+    let rendered = Rendered::of(&folder.path().join("chart"), other);
+    assert_eq!(objects(&rendered.ours), objects(&rendered.theirs), "{name} with {other:?}: {:#?}", rendered.said());
+    rendered.took
+}
+
+/// Does some work on each, in two threads.
+pub(super) fn in_two_threads<T: Sync, R: Send>(cases: &[T], work: impl Fn(&T) -> R + Sync) -> Vec<R> {
+    let (first, second) = cases.split_at(cases.len() / 2);
+    let work = &work;
+    std::thread::scope(|scope| {
+        let other = scope.spawn(move || second.iter().map(work).collect::<Vec<R>>());
+        let mut done: Vec<R> = first.iter().map(work).collect();
+        done.extend(other.join().expect("the other half is done, too"));
+        done
+    })
 }
 
 #[test]
@@ -103,16 +170,7 @@ fn renders_what_helm_template_prints_of_every_construct() {
     assert!(charts.len() >= 60, "{} charts", charts.len());
     let cases: Vec<(&str, &Chart, &str)> =
         charts.iter().flat_map(|(name, chart)| OTHERS.map(|other| (name.as_str(), chart, other))).collect();
-    let halves = cases.split_at(cases.len() / 2);
-    let mut took = std::thread::scope(|scope| {
-        let all = |cases: &[(&str, &Chart, &str)]| -> Vec<Duration> {
-            cases.iter().map(|(name, chart, other)| compare(name, chart, other)).collect()
-        };
-        let other = scope.spawn(move || all(halves.1));
-        let mut took = all(halves.0);
-        took.extend(other.join().expect("the other half is equal, too"));
-        took
-    });
+    let mut took = in_two_threads(&cases, |(name, chart, other)| compare(name, chart, other));
     took.sort();
     let count = took.len();
     println!("{} charts, {count} renderings; the median takes {:?}", charts.len(), took[count / 2]);
@@ -163,7 +221,7 @@ fn renders_every_construct_in_little_memory() {
 }
 
 /// So many charts are installed at once.
-const AT_ONCE: usize = 4;
+pub(super) const AT_ONCE: usize = 4;
 
 #[tokio::test]
 async fn installs_upgrades_and_rolls_back_twenty_charts() {

@@ -56,16 +56,22 @@ fn template(case: &Case<'_>, chart: &Chart, kubernetes: &str) -> Vec<Object> {
 }
 
 /// Whether `live` has all that `declared` says.
-fn has(live: &Value, declared: &Value) -> bool {
+pub(super) fn has(live: &Value, declared: &Value) -> bool {
     match (live, declared) {
-        (Value::Object(live), Value::Object(declared)) => {
-            declared.iter().all(|(key, value)| live.get(key).is_some_and(|live| has(live, value)))
-        }
+        (Value::Object(live), Value::Object(declared)) => declared
+            .iter()
+            .all(|(key, value)| live.get(key).map_or_else(|| is_left_out(value), |live| has(live, value))),
         (Value::Array(live), Value::Array(declared)) => {
             live.len() == declared.len() && live.iter().zip(declared).all(|(live, declared)| has(live, declared))
         }
+        (_, Value::Null) => true,
         (live, declared) => live == declared,
     }
+}
+
+/// Whether the API server leaves out a field with this value, as it does with most.
+fn is_left_out(value: &Value) -> bool {
+    [json!(null), json!(false), json!(0), json!(""), json!([]), json!({})].contains(value)
 }
 
 #[tokio::test]

@@ -16,6 +16,8 @@ pub enum Need {
     Corpus,
     /// Chromium
     Browser,
+    /// The published charts of `tests/tools/charts.txt`, which Go fetches
+    Charts,
     /// ValidatingAdmissionPolicies, which InstallPolicies are printed as: Kubernetes 1.30
     Policies,
     /// An API server that keeps what a CRD has come to refuse (`CRDValidationRatcheting`): Kubernetes 1.30
@@ -30,6 +32,7 @@ impl Need {
         match self {
             Self::Corpus => &["corpus"],
             Self::Browser => &["browser"],
+            Self::Charts => &["published_charts"],
             Self::Policies => &["install_policy", "warning_policy"],
             Self::Ratcheting => &["ratcheting"],
             Self::Likeness => &["small_server"],
@@ -46,6 +49,7 @@ impl Need {
             Self::Corpus if tools::corpus().is_some() => None,
             Self::Corpus => Some("no published bundles in $CORPUS or ../shared/corpus".to_owned()),
             Self::Browser => tools::browser().err().map(|error| format!("no Chromium ({error:#})")),
+            Self::Charts => tools::charts().err().map(|error| format!("no published charts ({error:#})")),
             Self::Policies | Self::Ratcheting => since(30),
             Self::Likeness => since(31),
         }
