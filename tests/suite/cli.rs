@@ -6,7 +6,7 @@ mod catalog;
 mod charts;
 mod content;
 mod diff;
-mod hands;
+pub mod hands;
 mod images;
 mod install;
 mod objects;

@@ -38,7 +38,7 @@ mod probes;
 mod pruning;
 mod quiet;
 mod records;
-mod served_versions;
+pub mod served_versions;
 mod shared_definitions;
 mod stored_versions;
 mod suspend;

@@ -2,6 +2,7 @@
 
 pub mod case;
 mod constructs;
+mod every_bundle;
 mod hooks;
 mod hostile;
 mod install;
